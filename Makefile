@@ -1,0 +1,70 @@
+# Every target sets itself up: .venv is made once and again when pyproject.toml or constraints.txt change.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+BENCH_STAMP := $(VENV)/.stamp-bench
+EXTRAS := dev,test,tasks,ray
+
+# OpenMP workers spin while another process holds the core: one thread per process, whatever runs beside it.
+export OMP_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+# uv does not read pip's variables.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+
+.PHONY: help setup demo test quick lint types figures claims bench mutants clean
+
+help:            ## what there is
+	@grep -E '^[a-z]+: .*##|^[a-z]+:  .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup: $(STAMP)  ## make .venv (uv when it can be had, else pip)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@if $(BIN)/python -m pip install --quiet uv 2>/dev/null; then \
+	   echo "setup: installing with uv"; \
+	   $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'; \
+	 else \
+	   echo "setup: uv cannot be had, installing with pip"; \
+	   $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'; \
+	 fi
+	@touch $@
+
+$(BENCH_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	@touch $@
+
+demo: setup      ## the bench in four minutes: ESS collapse, a staleness sweep, a real model
+	@$(BIN)/testbed demo
+
+test: setup      ## lint, types and every test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q
+
+quick: setup     ## tests without the slow ones
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+lint: setup      ## ruff
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup     ## mypy
+	@$(BIN)/mypy
+
+figures: setup   ## redraw every figure from the committed tables, without torch
+	@$(BIN)/testbed figures --all
+
+claims: setup    ## run every claim and print the verdicts
+	@$(BIN)/testbed claims run
+
+bench: $(BENCH_STAMP)  ## speed as ratios against named peers, interleaved
+	@$(BIN)/python -m tests.benchmarks
+
+mutants: setup   ## plant bugs and see the tests fail
+	@$(BIN)/python -m tests.mutants
+
+clean:           ## remove results, figures and caches, keep .venv
+	rm -rf out results .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,25 @@
+"""The one-sided clip that PPO, GRPO, dual-clip and GSPO share."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def one_sided_clip(
+    log_u: Tensor, adv: Tensor, low: float, high: float, negative_high: float = math.inf
+) -> Tensor:
+    """Return u where the clipped surrogate has a gradient, and the constant bound where it has none.
+
+    min(u A, clip(u, low, high) A) / A: cut above `high` for A >= 0, below `low` for A <= 0, and, for
+    dual clip, above `negative_high` for A < 0. Cut entries never pass through exp with a gradient, so
+    a ratio that overflows is cut to a finite bound instead of giving 0 * inf = NaN.
+    """
+    u = log_u.detach().exp()
+    above = torch.where(adv >= 0, u > high, u > negative_high)
+    below = (adv <= 0) & (u < low)
+    bound = torch.where(adv >= 0, u.clamp(low, high), u.clamp(low, negative_high))
+    cut = above | below
+    return torch.where(cut, bound, torch.where(cut, torch.zeros_like(log_u), log_u).exp())

@@ -1,0 +1,90 @@
+"""Run: the only schema and the only place with defaults. A sweep is grid(Run(...), axis=[...])."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from testbed.errors import unknown
+
+Scalar: TypeAlias = bool | int | float | str
+Arguments: TypeAlias = tuple[tuple[str, Scalar], ...]
+
+RUN_VERSION = 1
+"""Rises when the same Run gives other numbers; part of every cell id."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of a sweep: everything that decides its numbers, and nothing else."""
+
+    task: str = "bandit"
+    """World the policy learns in: `testbed list tasks`."""
+    task_args: Arguments = ()
+    """Arguments of the task's constructor, as (name, value) pairs."""
+    policy: Literal["tabular", "toy", "hf"] = "tabular"
+    """Tabular softmax, small transformer, or Hugging Face causal LM."""
+    policy_args: Arguments = ()
+    """Arguments of the policy's constructor, as (name, value) pairs."""
+    model: str = ""
+    """Folder of a Hugging Face model; only with policy "hf"."""
+    recipe: str = "grpo"
+    """Advantage, objective, aggregation and step-size rule under one name: `testbed list recipes`."""
+    recipe_args: Arguments = ()
+    """Hyperparameters of the recipe's objective, as (name, value) pairs."""
+    lag: int = 0
+    """Optimizer steps between the weights that generate and the weights that are updated."""
+    seed: int = 0
+    """Names every random stream of the run."""
+    steps: int = 200
+    """Optimizer steps."""
+    prompts: int = 32
+    """Prompts (start states, contexts) per step."""
+    group: int = 8
+    """Responses per prompt."""
+    learning_rate: float = 0.1
+    """Step size of the optimizer."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """Plain gradient descent or Adam (beta 0.9, 0.999, eps 1e-8)."""
+    max_grad_norm: float = 0.0
+    """Gradient norm above which the gradient is scaled down; 0 switches it off."""
+    warm_start_steps: int = 0
+    """Supervised steps on the noisy teacher before RL starts; only with policy "toy"."""
+    teacher_noise: float = 0.2
+    """Chance that the teacher corrupts a step."""
+    evaluation_prompts: int = 64
+    """Held-out prompts behind `accuracy`; token tasks only."""
+    log_every: int = 10
+    """Steps between logged rows; the last step is always logged."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where torch computes."""
+
+
+def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:
+    """Return one Run per combination of the axes, the last axis varying fastest.
+
+    >>> [cell.lag for cell in grid(Run(), lag=[0, 4])]
+    [0, 4]
+    """
+    known = [f.name for f in dataclasses.fields(Run)]
+    for name in axes:
+        if name not in known:
+            raise unknown("field of Run", name, known)
+    combinations = itertools.product(*axes.values())
+    return tuple(dataclasses.replace(run, **dict(zip(axes, values, strict=True))) for values in combinations)
+
+
+def canonical(run: Run) -> str:
+    """Return the run as JSON with sorted keys; equal runs give equal text."""
+    return json.dumps(dataclasses.asdict(run), sort_keys=True, separators=(",", ":"))
+
+
+def cell_id(run: Run) -> str:
+    """Return the stable name of a cell: task/recipe/lag/seed and a hash of all fields."""
+    digest = hashlib.sha256(f"{RUN_VERSION}:{canonical(run)}".encode()).hexdigest()[:12]
+    return f"{run.task}/{run.recipe}/lag{run.lag}/seed{run.seed}-{digest}"

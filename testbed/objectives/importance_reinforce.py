@@ -1,0 +1,31 @@
+"""REINFORCE with a detached importance weight at a chosen level, optionally truncated."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.ratios import log_ratio
+
+
+@objective(
+    "importance_reinforce",
+    source="Precup, Sutton & Singh (2000), ICML, Eq. 2; truncation: Ionides (2008), JCGS 17, 295-311",
+    ratio="sequence",
+    detached=True,
+    on_policy=1,
+    max_weight="cap",
+)
+def importance_reinforce(
+    logp_BT: Tensor, batch: Batch, *, level: str = "sequence", cap: float = math.inf
+) -> Tensor:
+    """L = -sg[min(W, cap)] A log pi, W = pi/mu at a level: sequence, prefix, token or geometric.
+
+    With level "sequence" and no cap it is unbiased for the policy gradient wherever mu > 0; its
+    variance grows with E_mu W^2. With a sampled terminal reward every other level is biased.
+    """
+    weight_BT = log_ratio(level, logp_BT, batch).detach().exp().clamp(max=cap)
+    return -weight_BT * batch.adv_BT * logp_BT

@@ -1,0 +1,28 @@
+"""MinPRO: the prefix ratio replaced by the smallest token ratio before the token."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.ratios import log_min_prefix
+
+
+@objective(
+    "minpro",
+    source="A Step Back: Prefix Importance Ratio Stabilizes Policy Optimization (2026), arXiv:2601.22718",
+    ratio="min_prefix",
+    detached=True,
+    on_policy=1,
+    max_weight="1+eps_high",
+)
+def minpro(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28) -> Tensor:
+    """L = -sg[clip(q_t rho_t, 1 - eps_low, 1 + eps_high)] A log pi, q_t = min over s < t of rho_s.
+
+    One low ratio damps the whole rest of its sequence. The paper's bounds, its convention for q_1
+    (here 1) and whether rho is against behavior or anchor (here behavior) could not be verified;
+    the defaults leave the lower bound off and take CISPO's upper one.
+    """
+    weight_BT = log_min_prefix(logp_BT, batch).detach().exp().clamp(1 - eps_low, 1 + eps_high)
+    return -weight_BT * batch.adv_BT * logp_BT

@@ -1,0 +1,17 @@
+"""REINFORCE without correction: what stale data does when nothing is done about it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+
+
+@objective("reinforce", source="Williams (1992), Machine Learning 8, 229-256", ratio="none", on_policy=1)
+def reinforce(logp_BT: Tensor, batch: Batch) -> Tensor:
+    """L = -A log pi.
+
+    Unbiased for the policy gradient only on on-policy data.
+    """
+    return -batch.adv_BT * logp_BT

@@ -1,0 +1,51 @@
+"""SGD and Adam on stacked weights with one learning rate per replica, which torch.optim has not.
+
+Functional: weights in, weights out, so a snapshot is an assignment. A test compares both with torch.optim.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Optimizer(Protocol):
+    """theta_RP, gradient of a loss to be minimized and one learning rate per replica -> new theta_RP."""
+
+    def step(self, theta_RP: Tensor, grad_RP: Tensor, learning_rate_R: Tensor) -> Tensor: ...
+
+
+class SGD:
+    """theta <- theta - eta g."""
+
+    def __init__(self, theta_RP: Tensor) -> None:
+        del theta_RP
+
+    def step(self, theta_RP: Tensor, grad_RP: Tensor, learning_rate_R: Tensor) -> Tensor:
+        """Return new weights [R, P]."""
+        return theta_RP - learning_rate_R[:, None] * grad_RP
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015, Algorithm 1) with beta = (0.9, 0.999), eps = 1e-8."""
+
+    def __init__(self, theta_RP: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+        self.beta1, self.beta2, self.eps = beta1, beta2, eps
+        self.first_RP = torch.zeros_like(theta_RP)
+        self.second_RP = torch.zeros_like(theta_RP)
+        self.count = 0
+
+    def step(self, theta_RP: Tensor, grad_RP: Tensor, learning_rate_R: Tensor) -> Tensor:
+        """Return new weights [R, P]."""
+        self.count += 1
+        self.first_RP.lerp_(grad_RP, 1 - self.beta1)
+        self.second_RP.mul_(self.beta2).addcmul_(grad_RP, grad_RP, value=1 - self.beta2)
+        scale = (1 - self.beta2**self.count) ** 0.5
+        denominator_RP = self.second_RP.sqrt().div_(scale).add_(self.eps)
+        rate_R1 = learning_rate_R[:, None] / (1 - self.beta1**self.count)
+        return theta_RP - rate_R1 * (self.first_RP / denominator_RP)
+
+
+OPTIMIZERS = {"sgd": SGD, "adam": Adam}

@@ -1,0 +1,112 @@
+"""What a pack logs: rows of metrics per cell and step, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.config import Run, cell_id
+from testbed.diagnostics import clip_share, masked_mean, ratio_metrics
+from testbed.effective import effective_weights
+from testbed.objectives import objective
+from testbed.rollout import Rollout
+
+if TYPE_CHECKING:
+    from testbed.train import Arm, Update
+    from testbed.worlds import World
+
+Columns: TypeAlias = dict[str, "np.ndarray | list[object]"]
+
+
+class Recorder:
+    """Collects metrics [R] at logged steps and lays them out by cell, in the order the cells were given.
+
+    Args:
+        runs: the cells in stacked order.
+        order: position of each stacked cell in the order of the pack.
+    """
+
+    def __init__(self, runs: tuple[Run, ...], order: Sequence[int]) -> None:
+        self.runs = runs
+        self.position = np.argsort(order)
+        self.rows: list[dict[str, np.ndarray]] = []
+        self.steps: list[int] = []
+        self.histogram: Tensor | None = None
+
+    def due(self, step: int) -> bool:
+        """Return whether this step is logged: every log_every-th and the last."""
+        return step % self.runs[0].log_every == 0 or step == self.runs[0].steps - 1
+
+    def count(self, histogram_RE: Tensor) -> None:
+        """Add one step's log-ratio counts to those since the last row."""
+        self.histogram = histogram_RE if self.histogram is None else self.histogram + histogram_RE
+
+    def add(
+        self,
+        step: int,
+        world: World,
+        arms: tuple[Arm, ...],
+        theta_RP: Tensor,
+        mu_RP: Tensor,
+        rollout: Rollout,
+        update: Update,
+        rate_R: Tensor,
+        alive_R: Tensor,
+    ) -> None:
+        """Log one row per cell: the state before this step's update."""
+        row: dict[str, Tensor | np.ndarray] = {
+            "reward/mean": rollout.reward_RB.mean(-1),
+            "actor/entropy": masked_mean(world.entropy(theta_RP, rollout), rollout.mask_RBT),
+            "actor/grad_norm": update.grad_RP.norm(dim=-1),
+            "actor/clip_share": torch.cat(
+                [_clip_share(arm, update.logp_RBT, b) for arm, b in zip(arms, update.batches, strict=True)]
+            ),
+            "actor/learning_rate": rate_R,
+            "diverged": ~alive_R,
+        }
+        parts = [ratio_metrics(update.logp_RBT[a.rows], b) for a, b in zip(arms, update.batches, strict=True)]
+        row.update({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+        row.update(world.truth(theta_RP, mu_RP, -update.grad_RP))
+        accuracy_R = world.accuracy(theta_RP)
+        if accuracy_R is not None:
+            row["accuracy"] = accuracy_R
+        if self.histogram is not None:
+            row["rollout_corr/log_rho_sequence_histogram"] = self.histogram
+        self.histogram = None
+        self.rows.append({name: _numpy(name, value) for name, value in row.items()})
+        self.steps.append(step)
+
+    def columns(self) -> Columns:
+        """Return long-format columns sorted by cell (in the pack's order), then step."""
+        runs = [self.runs[i] for i in self.position]
+        repeat = len(self.steps)
+        table: Columns = {
+            "cell": np.repeat([cell_id(run) for run in runs], repeat),
+            "step": np.tile(np.array(self.steps, dtype=np.int64), len(runs)),
+        }
+        for name in asdict(runs[0]):
+            values = [getattr(run, name) for run in runs]
+            if name.endswith("_args"):
+                values = [",".join(f"{k}={v}" for k, v in pairs) for pairs in values]
+            table[name] = np.repeat(np.array(values), repeat)
+        for name in self.rows[0]:
+            stacked = np.stack([row[name] for row in self.rows], axis=1)[self.position]
+            flat = stacked.reshape(-1, *stacked.shape[2:])
+            table[name] = flat if flat.ndim == 1 else list(flat)
+        return table
+
+
+def _clip_share(arm: Arm, logp_RBT: Tensor, batch: Batch) -> Tensor:
+    function = objective[arm.recipe.objective].bind(**dict(arm.recipe.objective_args))
+    return clip_share(effective_weights(function, logp_RBT[arm.rows], batch), batch)
+
+
+def _numpy(name: str, value: Tensor | np.ndarray) -> np.ndarray:
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    return array if name.endswith("histogram") else array.astype(np.float64)

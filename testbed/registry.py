@@ -1,0 +1,97 @@
+"""One registry class for everything with a name: objectives, advantages, recipes, tasks, claims, figures."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from testbed.errors import UserError, suggest, unknown
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered function, its citation and the promises that contract tests check."""
+
+    name: str
+    function: Callable[..., Any]
+    source: str
+    promises: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Hyperparameters (keyword-only parameters) and their defaults."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    @property
+    def formula(self) -> str:
+        """The docstring's first line."""
+        return (inspect.getdoc(self.function) or "").split("\n", 1)[0]
+
+    def bind(self, **hyper: Any) -> Callable[..., Any]:
+        """Return the function with hyperparameters set; an unknown one raises UserError."""
+        for name in hyper:
+            if name not in self.defaults:
+                known = ", ".join(self.defaults) or "none"
+                hint = suggest(name, self.defaults)
+                raise UserError(f"'{self.name}' has no hyperparameter '{name}'.{hint} It has: {known}.")
+        return partial(self.function, **hyper)
+
+
+class Registry(Mapping[str, Entry]):
+    """A read-only mapping from name to Entry, filled by a decorator.
+
+    Args:
+        kind: what is registered, in the singular; used in messages.
+        package: where entries live; its modules are imported at the first look-up.
+    """
+
+    def __init__(self, kind: str, package: str | None = None) -> None:
+        self.kind = kind
+        self._package = package
+        self._entries: dict[str, Entry] = {}
+
+    def __call__(self, name: str, *, source: str, **promises: Any) -> Callable[[Callable[..., Any]], Any]:
+        """Decorate a function to register it under a name; a name taken twice raises UserError."""
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.add(Entry(name, function, source, promises))
+            return function
+
+        return register
+
+    def add(self, entry: Entry) -> None:
+        """Register an entry; raise UserError naming the other module when the name is taken."""
+        if entry.name in self._entries:
+            other = self._entries[entry.name].function.__module__
+            raise UserError(
+                f"{self.kind} '{entry.name}' is already registered by {other}; pick another name."
+            )
+        self._entries[entry.name] = entry
+
+    def _load(self) -> dict[str, Entry]:
+        if self._package is not None:
+            package, self._package = self._package, None
+            for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+                importlib.import_module(f"{package}.{module.name}")
+        return self._entries
+
+    def __getitem__(self, name: str) -> Entry:
+        entries = self._load()
+        if name not in entries:
+            raise unknown(self.kind, name, entries)
+        return entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._load()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._load()))
+
+    def __len__(self) -> int:
+        return len(self._load())

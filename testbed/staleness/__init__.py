@@ -1,0 +1,1 @@
+"""Which weights version makes the data."""

@@ -1,0 +1,220 @@
+"""A world joins a task and a policy: it generates, gives log-probabilities and knows what truth it can.
+
+The training loop sees only this interface, so one loop serves bandits, MDPs, token trees, the toy
+LLM and Hugging Face models.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.streams import uniforms
+from testbed import rng
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.rollout import Rollout
+from testbed.tasks import build_task
+
+EVALUATION_GROUP = 4
+"""Responses per held-out prompt behind `accuracy`."""
+
+
+class World(Protocol):
+    """What the loop needs. Weights are flat tensors theta_RP that are passed in."""
+
+    def initial(self) -> Tensor: ...
+
+    def generate(self, theta_RP: Tensor, step: int) -> Rollout: ...
+
+    def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor: ...
+
+    def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor: ...
+
+    def truth(self, theta_RP: Tensor, mu_RP: Tensor, update_RP: Tensor) -> dict[str, np.ndarray]: ...
+
+    def accuracy(self, theta_RP: Tensor) -> np.ndarray | None: ...
+
+
+class TabularRuns:
+    """Bandits, MDPs and token trees with a softmax table; everything is known exactly."""
+
+    def __init__(self, runs: tuple[Run, ...]) -> None:
+        from testbed.policies.tabular import TabularPolicy
+
+        first = runs[0]
+        self.task = build_task(first.task, **dict(first.task_args))
+        if not hasattr(self.task, "simulate"):
+            raise UserError(
+                f"task '{first.task}' is a token task, which has no table of states. "
+                f"Use policy 'toy' or 'hf', or the token tree: task 'tree' with task_args.task={first.task}."
+            )
+        if first.device != "cpu":
+            raise UserError("policy 'tabular' runs on device 'cpu' only: its kernels are compiled for it.")
+        self.policy = TabularPolicy(self.task.states, self.task.actions, **dict(first.policy_args))
+        self.seeds = tuple(run.seed for run in runs)
+        self.prompts, self.group = first.prompts, first.group
+        self.sampling_R = rng.keys(self.seeds, "sampling")
+        self.start_R = rng.keys(self.seeds, f"prompts/{first.task}")
+
+    def initial(self) -> Tensor:
+        return self.policy.initial(self.seeds)
+
+    def generate(self, theta_RP: Tensor, step: int) -> Rollout:
+        """Return episodes of the policy theta; prompts are start states."""
+        pi_RSA = self.policy.probabilities(theta_RP)
+        start_RN = self.task.start(uniforms(self.start_R, step, self.prompts, 1)[..., 0])
+        episodes = self.task.simulate(pi_RSA, start_RN, self.group, self.sampling_R, step)
+        state_RBT, action_RBT = map(torch.from_numpy, (episodes.state_RBT, episodes.action_RBT))
+        mask_RBT = torch.from_numpy(episodes.mask_RBT)
+        discount_T = float(getattr(self.task, "discount", 1.0)) ** np.arange(mask_RBT.shape[-1])
+        return Rollout(
+            prompt_RNK=torch.from_numpy(start_RN)[..., None],
+            token_RBT=action_RBT,
+            mask_RBT=mask_RBT,
+            logp_mu_RBT=self.policy.logp(theta_RP, state_RBT, action_RBT, mask_RBT),
+            reward_RB=torch.from_numpy(episodes.reward_RBT @ discount_T),
+            group=self.group,
+            state_RBT=state_RBT,
+        )
+
+    def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.logp(theta_RP, _states(rollout), rollout.token_RBT, rollout.mask_RBT)
+
+    def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.entropy(theta_RP, _states(rollout))
+
+    def truth(self, theta_RP: Tensor, mu_RP: Tensor, update_RP: Tensor) -> dict[str, np.ndarray]:
+        """Return the exact value, gradient and ratio moments beside the sampled ones; each [R]."""
+        pi_RSA, mu_RSA = self.policy.probabilities(theta_RP), self.policy.probabilities(mu_RP)
+        gradient_RP = self.task.gradient(pi_RSA).reshape(len(pi_RSA), -1)
+        law = self.task.divergence(pi_RSA, mu_RSA)
+        return {
+            "exact/value": self.task.value(pi_RSA),
+            "exact/grad_norm": np.linalg.norm(gradient_RP, axis=-1),
+            "exact/grad_cosine": _cosine(update_RP.numpy(), gradient_RP),
+            "exact/ess_kish_sequence": 1.0 / law.second_moment,
+            "exact/ess_perplexity_sequence": np.exp(-law.kl_pi_mu),
+            "exact/ess_max_sequence": np.exp(-law.max_log_rho),
+            "exact/kl_pi_mu": law.kl_pi_mu,
+            "exact/kl_mu_pi": law.kl_mu_pi,
+            "exact/chi2_sequence": law.second_moment - 1.0,
+        }
+
+    def accuracy(self, theta_RP: Tensor) -> None:
+        """Return None: `exact/value` is the truth that accuracy estimates elsewhere."""
+
+
+class TokenRuns:
+    """A token task with a transformer: the toy LLM or a Hugging Face model."""
+
+    def __init__(self, runs: tuple[Run, ...]) -> None:
+        self.runs = runs
+        self.first = first = runs[0]
+        self.task, self.policy = build_token_policy(first)
+        self.seeds = tuple(run.seed for run in runs)
+        self.sampling_R = rng.keys(self.seeds, "sampling")
+        self.evaluation_R = rng.keys(self.seeds, "evaluation")
+
+    def initial(self) -> Tensor:
+        """Return the starting weights: equal seeds share one base model."""
+        first = self.first
+        unique = tuple(dict.fromkeys(self.seeds))
+        if first.policy == "toy" and first.warm_start_steps:
+            from testbed.warm_start import warm_start
+
+            base = warm_start(self.policy, self.task, unique, first.warm_start_steps, first.teacher_noise)
+        else:
+            base = self.policy.initial(unique)
+        rows = torch.tensor([unique.index(seed) for seed in self.seeds], device=base.device)
+        return base.detach()[rows]
+
+    def generate(self, theta_RP: Tensor, step: int) -> Rollout:
+        """Return responses of the policy theta to this step's prompts, scored by the task."""
+        purpose, first = f"prompts/{self.first.task}", self.first
+        return self._generate(theta_RP, purpose, self.sampling_R, step, first.prompts, first.group)
+
+    def _generate(
+        self, theta_RP: Tensor, purpose: str, key_R: np.ndarray, step: int, prompts: int, group: int
+    ) -> Rollout:
+        # Prompts depend on (task, seed, step) alone: cells that share a seed answer the same ones.
+        drawn = {
+            s: self.task.prompts(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)
+        }
+        prompt_RNK = np.stack([drawn[seed] for seed in self.seeds])
+        uniform_RBT = uniforms(key_R, step, prompts * group, self.task.response_length)
+        device = theta_RP.device
+        prompt = torch.from_numpy(prompt_RNK).to(device)
+        uniform = torch.from_numpy(uniform_RBT).to(device)
+        token_RBT, mask_RBT, logp_RBT = self.policy.sample(theta_RP, prompt, group, uniform)
+        reward_RB = self._score(prompt_RNK, token_RBT, mask_RBT, group)
+        reward = torch.from_numpy(reward_RB).to(device=device, dtype=logp_RBT.dtype)
+        return Rollout(prompt, token_RBT, mask_RBT, logp_RBT, reward, group)
+
+    def _score(self, prompt_RNK: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
+        prompt_MK = prompt_RNK.repeat(group, axis=1).reshape(-1, prompt_RNK.shape[-1])
+        token_MT = token_RBT.flatten(0, 1).cpu().numpy()
+        mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
+        score: np.ndarray = self.task.score(prompt_MK, token_MT, mask_MT)
+        return score.reshape(token_RBT.shape[:2])
+
+    def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+
+    def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.entropy(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+
+    def truth(self, theta_RP: Tensor, mu_RP: Tensor, update_RP: Tensor) -> dict[str, np.ndarray]:
+        """Return nothing: sequences are too many to enumerate; use task 'tree' for the truth."""
+        del theta_RP, mu_RP, update_RP
+        return {}
+
+    def accuracy(self, theta_RP: Tensor) -> np.ndarray:
+        """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""
+        purpose, prompts = f"held-out/{self.first.task}", self.first.evaluation_prompts
+        rollout = self._generate(
+            theta_RP, purpose, self.evaluation_R, step=0, prompts=prompts, group=EVALUATION_GROUP
+        )
+        mean: np.ndarray = rollout.reward_RB.mean(-1).double().cpu().numpy()
+        return mean
+
+
+def build_token_policy(run: Run) -> tuple[Any, Any]:
+    """Return the task as the policy sees it, and the policy, for policy 'toy' or 'hf'."""
+    task = build_task(run.task, **dict(run.task_args))
+    if not hasattr(task, "score"):
+        raise UserError(f"task '{run.task}' is a tabular world; use policy 'tabular' with it.")
+    if run.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device 'cuda' was asked for, but torch sees no GPU; use device=cpu.")
+    arguments: dict[str, Any] = dict(run.policy_args)
+    try:
+        if run.policy == "toy":
+            from testbed.policies.toy_transformer import ToyTransformer
+
+            return task, ToyTransformer(task, device=run.device, **arguments)
+        from testbed.policies.huggingface import load_policy
+
+        return load_policy(run.model, task, device=run.device, **arguments)
+    except TypeError as error:
+        raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error
+
+
+def build_world(runs: tuple[Run, ...]) -> World:
+    """Return the world in which cells of equal shape run stacked."""
+    return TabularRuns(runs) if runs[0].policy == "tabular" else TokenRuns(runs)
+
+
+def _states(rollout: Rollout) -> Tensor:
+    if rollout.state_RBT is None:
+        raise ValueError("a tabular policy needs the visited states of a rollout")
+    return rollout.state_RBT
+
+
+def _cosine(left_RP: np.ndarray, right_RP: np.ndarray) -> np.ndarray:
+    scale = np.linalg.norm(left_RP, axis=-1) * np.linalg.norm(right_RP, axis=-1)
+    product = (left_RP * right_RP).sum(-1)
+    # NaN says: one of the two gradients is zero, so there is no angle.
+    return np.divide(product, scale, out=np.full_like(product, np.nan), where=scale > 0)

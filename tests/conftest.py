@@ -1,0 +1,15 @@
+"""Threads are set before anything numeric is imported; nothing may reach a model hub."""
+
+import os
+
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+# Waiting threads that spin cost a factor of 30 on a busy machine.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import numba
+
+# Two threads stay available to the tests that compare one thread with two; the others use one.
+numba.set_num_threads(1)

@@ -1,0 +1,43 @@
+"""The registry answers mistakes with names."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.errors import UserError
+from testbed.registry import Registry
+
+
+def filled() -> Registry:
+    registry = Registry("objective")
+
+    @registry("ppo_clip", source="Nobody (1900)", ratio="token")
+    def ppo_clip(logp, batch, *, eps: float = 0.2):
+        """L = 0."""
+        return eps
+
+    return registry
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(UserError, match="Unknown objective 'ppo_clp'. Did you mean 'ppo_clip'"):
+        filled()["ppo_clp"]
+
+
+def test_a_name_taken_twice_is_refused_naming_the_module_that_has_it():
+    with pytest.raises(UserError, match="already registered by test_registry"):
+        filled()("ppo_clip", source="x")(lambda: None)
+
+
+def test_an_unknown_hyperparameter_is_answered_with_the_nearest():
+    with pytest.raises(UserError, match="has no hyperparameter 'ep'. Did you mean 'eps'"):
+        filled()["ppo_clip"].bind(ep=0.1)
+
+
+def test_bound_hyperparameters_reach_the_function_and_defaults_stay():
+    entry = filled()["ppo_clip"]
+    assert entry.bind(eps=0.5)(None, None) == 0.5
+    assert entry.bind()(None, None) == 0.2
+    assert entry.defaults == {"eps": 0.2}
+    assert entry.formula == "L = 0."
+    assert entry.promises == {"ratio": "token"}
