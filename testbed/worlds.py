@@ -195,9 +195,11 @@ def build_token_policy(run: Run) -> tuple[Any, Any]:
             from testbed.policies.toy_transformer import ToyTransformer
 
             return task, ToyTransformer(task, device=run.device, **arguments)
-        from testbed.policies.huggingface import load_policy
+        from testbed.policies.huggingface import HuggingFacePolicy
+        from testbed.policies.text_task import task_for_model
 
-        return load_policy(run.model, task, device=run.device, **arguments)
+        task = task_for_model(task, run.model)
+        return task, HuggingFacePolicy(run.model, task, device=run.device, **arguments)
     except TypeError as error:
         raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error
 

@@ -235,6 +235,7 @@ def test_a_token_environment_pays_the_tasks_score_with_the_last_token(make_env):
     assert outcomes[-1][0][4:].tolist() == answer
     with pytest.raises(ValueError, match="call reset"):
         env.step(np.int64(0))
+    assert env.reset()[0][4:].tolist() == [4, 4, 4]
 
 
 def test_a_token_environment_ends_with_the_end_token(make_env):

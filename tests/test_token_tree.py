@@ -14,6 +14,7 @@ from envs.finite_mdp import FiniteMDP
 from envs.kernels import uniforms
 from envs.tokens.base import TokenTask, token_task
 from envs.tokens.tree import TokenTree
+from envs.tokens.tree_kernel import walk
 
 
 @dataclass
@@ -241,6 +242,20 @@ def test_an_action_without_mass_is_never_drawn():
     pi_RSA = np.tile([0.0, 0.5, 0.0, 0.5], (1, tree.states, 1))
     episodes = tree.simulate(pi_RSA, np.zeros((1, 1), dtype=int), 2000, np.array([1], dtype=np.uint64), 0)
     assert set(np.unique(episodes.action_RBT)) == {1, 3}
+
+
+def test_rounding_never_draws_an_action_without_mass():
+    # Ten tenths add up to less than 1 and the largest uniform lies beyond: the last with mass is taken.
+    pi_RSA = np.array([0.1] * 10 + [0.0]).reshape(1, 1, 11)
+    uniform_RBT = np.full((1, 1, 1), 1.0 - 2.0**-53)
+    assert np.cumsum(pi_RSA)[-1] <= uniform_RBT[0, 0, 0]
+    state_RBT, action_RBT, mask_RBT = (
+        np.zeros((1, 1, 1), int),
+        np.zeros((1, 1, 1), int),
+        np.zeros((1, 1, 1), bool),
+    )
+    walk(pi_RSA, np.zeros((1, 1), int), uniform_RBT, -1, state_RBT, action_RBT, mask_RBT)
+    assert action_RBT[0, 0, 0] == 9
 
 
 def test_starts_pick_prompts_uniformly_up_to_the_last():

@@ -1,0 +1,30 @@
+"""What became of tabular runs, where the truth is known: value and ESS, exact beside sampled."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.collapse import CELL, ESS, need
+
+VALUE = "exact/value"
+EXACT_ESS = "exact/ess_kish_sequence"
+
+
+def value_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per (task, recipe, lag): means over seeds of the exact value and ESS shares.
+
+    first, final: exact value at the first and last logged step; best: largest on the way; ess_exact,
+    ess_sampled: smallest share over steps, exact and from the batch. n: seeds.
+    """
+    need(frame, [VALUE, EXACT_ESS, ESS])
+    rows = frame.sort_values("step").groupby(list(CELL), sort=True)
+    cells = rows.agg(
+        first=(VALUE, "first"),
+        final=(VALUE, "last"),
+        best=(VALUE, "max"),
+        ess_exact=(EXACT_ESS, "min"),
+        ess_sampled=(ESS, "min"),
+    ).reset_index()
+    table = cells.groupby([name for name in CELL if name != "seed"], sort=True)
+    means = table[["first", "final", "best", "ess_exact", "ess_sampled"]].mean()
+    return means.assign(n=table.size()).reset_index()

@@ -1,0 +1,153 @@
+"""What every token task answers: prompts, a score, a noisy teacher and, when small, all its responses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+MOST_RESPONSES = 2**22
+
+
+class TokenTask(ABC):
+    """A prompt of K tokens, a response of at most T tokens, a reward in [0, 1] at the end.
+
+    Tokens are numbered 0 .. V-1 and every one of them may be generated; one that makes no sense (a
+    separator in an answer) is simply wrong. `mask_NT` is True on generated tokens, the end token
+    included; after it tokens are 0.
+    """
+
+    symbols: tuple[str, ...]
+    prompt_length: int
+    response_length: int
+    end_token: int | None = None
+    pad_token: int | None = None
+
+    @property
+    def vocabulary(self) -> int:
+        """V, the number of tokens; `symbols[v]` prints token v."""
+        return len(self.symbols)
+
+    @abstractmethod
+    def prompts(self, rng: np.random.Generator, n: int) -> Ints:
+        """n prompts drawn independently, [N, K], padded on the left with `pad_token`."""
+
+    @abstractmethod
+    def score(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
+        """Reward of each response, [N], in [0, 1]."""
+
+    @abstractmethod
+    def teacher(self, prompt_NK: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+        """A solution of each prompt, every step corrupted with probability `noise`; at 0 it scores 1.
+
+        Returns response_NT and mask_NT. The noise makes a base model with real entropy out of a
+        supervised start.
+        """
+
+    def enumerate(self) -> tuple[Ints, Bools]:
+        """Every distinct response, once, in lexicographic order: response_LT and mask_LT.
+
+        Without an end token L = V^T; with one, what follows it does not count, so
+        L = sum_{l<T} (V-1)^l + (V-1)^T. ValueError when V^T exceeds 2^22.
+        """
+        V, T = self.vocabulary, self.response_length
+        if V**T > MOST_RESPONSES:
+            raise ValueError(
+                f"{type(self).__name__} has {V}^{T} = {V**T:.3g} responses, more than 2^22; "
+                "take fewer tokens or a smaller vocabulary to enumerate them."
+            )
+        return every_response(V, T, self.end_token)
+
+    def text(self, tokens: npt.ArrayLike, mask: npt.ArrayLike | None = None) -> str:
+        """The printed form of one token row, without padding and without tokens whose mask is False."""
+        token_T = np.asarray(tokens, dtype=np.int64)
+        if token_T.ndim != 1:
+            raise ValueError(f"text prints one row of tokens, got shape {token_T.shape}; pass row by row.")
+        keep_T = np.ones(token_T.shape, dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
+        special = {self.end_token, self.pad_token}
+        wide = any(len(s) > 1 for v, s in enumerate(self.symbols) if v not in special)
+        shown = [self.symbols[v] for v in token_T[keep_T] if v != self.pad_token]
+        return (" " if wide else "").join(shown)
+
+    def check(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Ints, Bools]:
+        """The arrays as int64, int64, bool; ValueError naming the first wrong shape or unknown token."""
+        prompt_NK = self.check_prompts(prompt_NK)
+        expected = (prompt_NK.shape[0], self.response_length)
+        response_NT, mask_NT = np.asarray(response_NT), np.asarray(mask_NT, dtype=bool)
+        for name, array in (("response_NT", response_NT), ("mask_NT", mask_NT)):
+            if array.shape != expected:
+                raise ValueError(f"{name} has shape {array.shape}, expected [N, T] = {expected}.")
+        return prompt_NK, self._known(response_NT, "response_NT"), mask_NT
+
+    def check_prompts(self, prompt_NK: Ints) -> Ints:
+        """The prompts as int64 [N, K]; ValueError when the shape or a token is wrong."""
+        prompt_NK = np.asarray(prompt_NK)
+        if prompt_NK.ndim != 2 or prompt_NK.shape[1] != self.prompt_length:
+            raise ValueError(f"prompt_NK has shape {prompt_NK.shape}, expected [N, K={self.prompt_length}].")
+        return self._known(prompt_NK, "prompt_NK")
+
+    def _known(self, token: Ints, name: str) -> Ints:
+        if token.size and not 0 <= token.min() <= token.max() < self.vocabulary:
+            worst = token.min() if token.min() < 0 else token.max()
+            raise ValueError(f"{name} holds token {worst}, but this task knows 0 to {self.vocabulary - 1}.")
+        return token.astype(np.int64, copy=False)
+
+
+def token_task(name: str, args: Mapping[str, Any]) -> TokenTask:
+    """The cataloged token task `name`; ValueError for an unknown name or a world that is no token task."""
+    from envs.catalog import kind, make  # the catalog imports every task, and they import this module
+
+    if kind(name) != "token-task":
+        raise ValueError(
+            f"the world {name!r} is a {kind(name)}, not a token task; take one that writes tokens."
+        )
+    task: TokenTask = make(name, **args)
+    return task
+
+
+def check_noise(noise: float) -> None:
+    """ValueError unless 0 <= noise <= 1."""
+    if not 0.0 <= noise <= 1.0:
+        raise ValueError(f"noise is the probability that a step is corrupted, from 0 to 1; got {noise}.")
+
+
+def check_counts(**counts: int) -> None:
+    """ValueError unless every named count is a positive integer."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+
+
+def corruption(shape: tuple[int, ...], rng: np.random.Generator, noise: float, modulus: int) -> Ints:
+    """Offsets mod `modulus`: 0 with probability 1 - noise, else uniform on 1 .. modulus-1, so always wrong.
+
+    Both draws are made whatever the noise, so one generator state corrupts nested sets of steps as noise
+    grows.
+    """
+    check_noise(noise)
+    wrong = rng.random(shape) < noise
+    return np.where(wrong, rng.integers(1, modulus, size=shape), 0)
+
+
+def every_response(vocabulary: int, length: int, end_token: int | None) -> tuple[Ints, Bools]:
+    """All distinct responses of up to `length` tokens and their masks, lexicographic, no limit on size."""
+    code_L = np.arange(vocabulary**length, dtype=np.int64)
+    token_LT = np.empty((code_L.size, length), dtype=np.int64)
+    mask_LT = np.ones(token_LT.shape, dtype=bool)
+    for t in range(length):
+        token_LT[:, t] = code_L // vocabulary ** (length - 1 - t) % vocabulary
+    if end_token is None:
+        return token_LT, mask_LT
+    for t in range(1, length):
+        mask_LT[:, t] = mask_LT[:, t - 1] & (token_LT[:, t - 1] != end_token)
+    # Of all continuations behind an end token keep the one made of zeros: each truncated response exactly
+    # once.
+    keep_L = ~np.any(~mask_LT & (token_LT != 0), axis=1)
+    return token_LT[keep_L], mask_LT[keep_L]

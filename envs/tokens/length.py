@@ -1,0 +1,67 @@
+"""Length: the first token decides the reward and the end may come at any time: length is worth nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.catalog import world
+from envs.tokens.base import Bools, Floats, Ints, TokenTask, check_counts, corruption
+
+
+@world("length")
+class Length(TokenTask):
+    """Prompt: K digits mod M. Response: their sum mod M, then any filler, then the end token (or T tokens).
+
+    Reward: 1 when the first token is the sum, 0 when it is another digit, and 1/M, the chance level, when
+    the response is only an end token. Nothing after the first token counts. The reward is length-neutral
+    in two senses.
+
+    1. Whatever the policy: given the first token the reward is a constant, so no later decision, stopping
+       included, changes it. The exact gradient of the expected reward is 0 at every position but the
+       first; a drift of the length that sets in there is made by the objective (its bias, its
+       aggregation), never by the task.
+    2. E[reward | length = l] = 1/M for every l = 1 .. T and every prompt, under each policy that is
+       uniform over digits at its first token and then stops without looking at that token. The uniform
+       policy is one of them. Sense 1 alone would leave length 1, the bare end token, out; its
+       chance-level reward brings it in.
+    """
+
+    def __init__(self, *, digits: int = 2, modulus: int = 8, limit: int = 16) -> None:
+        check_counts(digits=digits, modulus=modulus, limit=limit)
+        if modulus < 2:
+            raise ValueError(f"modulus must be at least 2, or no digit can be wrong; got {modulus}.")
+        self.digits, self.modulus = digits, modulus
+        self.symbols = (*(str(d) for d in range(modulus)), "<end>")
+        self.prompt_length, self.response_length, self.end_token = digits, limit, modulus
+
+    def prompts(self, rng: np.random.Generator, n: int) -> Ints:
+        """n rows of K uniform digits, [N, K]."""
+        return rng.integers(0, self.modulus, size=(n, self.digits))
+
+    def score(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
+        """1 for the right first digit, 1/M for the end token in its place, else 0, [N]."""
+        prompt_NK, response_NT, mask_NT = self.check(prompt_NK, response_NT, mask_NT)
+        first_N, given_N = response_NT[:, 0], mask_NT[:, 0]
+        reward_N = np.where(first_N == self.modulus, 1.0 / self.modulus, first_N == self.answer(prompt_NK))
+        return np.where(given_N, reward_N, 0.0)
+
+    def answer(self, prompt_NK: Ints) -> Ints:
+        """The sum of the prompt digits mod M, [N]."""
+        return prompt_NK.sum(axis=1) % self.modulus
+
+    def teacher(self, prompt_NK: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+        """The answer, wrong with probability `noise`, then uniform filler, of uniform length 1 .. T digits.
+
+        With fewer than T digits the end token follows.
+        """
+        prompt_NK = self.check_prompts(prompt_NK)
+        N, T = prompt_NK.shape[0], self.response_length
+        response_NT = rng.integers(0, self.modulus, size=(N, T))
+        digits_N = rng.integers(1, T + 1, size=(N,))
+        response_NT[:, 0] = (
+            self.answer(prompt_NK) + corruption((N,), rng, noise, self.modulus)
+        ) % self.modulus
+        t_T = np.arange(T)
+        mask_NT = t_T <= digits_N[:, None]
+        response_NT = np.where(t_T == digits_N[:, None], self.modulus, response_NT)
+        return np.where(mask_NT, response_NT, 0), mask_NT

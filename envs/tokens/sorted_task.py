@@ -1,0 +1,21 @@
+"""Sorted: the K prompt digits in ascending order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.catalog import world
+from envs.tokens.base import Ints
+from envs.tokens.digits import DigitTask
+
+
+@world("sorted")
+class Sorted(DigitTask):
+    """Response token t is the (t+1)-th smallest prompt digit; reward 1 when all K are right."""
+
+    def __init__(self, *, digits: int = 8, modulus: int = 8) -> None:
+        super().__init__(digits, modulus)
+
+    def answer(self, digit_NT: Ints) -> Ints:
+        """The digits in ascending order, [N, T]."""
+        return np.sort(digit_NT, axis=1)

@@ -1,0 +1,272 @@
+"""A token task as a tabular world: one softmax per prompt and prefix, every expectation exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.catalog import world
+from envs.divergence import Divergence
+from envs.finite_mdp import Episodes
+from envs.tokens.base import Floats, Ints, TokenTask, check_counts, every_response, token_task
+
+MOST_ENTRIES = 2**24
+SMALL: Mapping[str, Mapping[str, int]] = {
+    "running-sum": {"digits": 3, "modulus": 3},
+    "copy": {"digits": 3, "modulus": 3},
+    "sorted": {"digits": 3, "modulus": 3},
+    "length": {"digits": 2, "modulus": 3, "limit": 4},
+}
+
+
+class TokenTree:
+    """States are pairs (prompt, prefix of a response), actions the V tokens; the last one brings the reward.
+
+    Each of the N prompts owns `nodes` consecutive states, numbered level by level: with W tokens that go
+    on (all but the end token) the successor of local node i under the j-th of them is i W + 1 + j, so no
+    transition table exists. The start law is uniform over the prompts; the episode ends after T tokens or
+    with the end token.
+    """
+
+    def __init__(self, task: TokenTask, prompts: int | npt.ArrayLike, seed: int = 0) -> None:
+        self.task = task
+        self.actions, self.horizon, self.end_token = task.vocabulary, task.response_length, task.end_token
+        self.going = np.array([a for a in range(self.actions) if a != self.end_token], dtype=np.int64)
+        widths = [self.going.size**t for t in range(self.horizon)]
+        self.nodes = sum(widths)
+        count = prompts if isinstance(prompts, int) else len(np.asarray(prompts))
+        check_counts(prompts=count)
+        if count * self.nodes * self.actions > MOST_ENTRIES:
+            raise ValueError(
+                f"{count} prompts x {self.nodes} prefixes x {self.actions} tokens make more than 2^24 "
+                "probabilities; take fewer prompts, shorter responses or a smaller vocabulary."
+            )
+        self.level = [sum(widths[:t]) for t in range(self.horizon + 1)]  # of level t: level[t] : level[t+1]
+        given = _distinct(task, count, seed) if isinstance(prompts, int) else np.asarray(prompts)
+        self.prompt_NK = task.check_prompts(given)
+        self.states = count * self.nodes
+        self.reward_SA = self._rewards()
+
+    def prefix(self, state: int) -> tuple[int, tuple[int, ...]]:
+        """The prompt number and the tokens so far of a state."""
+        prompt, node = divmod(int(state), self.nodes)
+        tokens: list[int] = []
+        while node:
+            node, j = divmod(node - 1, self.going.size)
+            tokens.append(int(self.going[j]))
+        return prompt, tuple(reversed(tokens))
+
+    def start(self, uniform_RN: Floats) -> Ints:
+        """Root states of the prompts picked by inverse CDF of the uniform law, [R, N] like the uniforms."""
+        N = len(self.prompt_NK)
+        return np.minimum((np.asarray(uniform_RN) * N).astype(np.int64), N - 1) * self.nodes
+
+    def simulate(
+        self, pi_RSA: Floats, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
+    ) -> Episodes:
+        """`group` responses per start; token t of sequence b is drawn by the first double of (t, b, step)."""
+        # Imported here: a world can be built and listed without loading the compiler.
+        from envs.kernels import uniforms
+        from envs.tokens.tree_kernel import walk
+
+        pi_RSA = np.ascontiguousarray(self._policy(pi_RSA, "pi_RSA"))
+        start_RN, keys = np.asarray(start_RN, dtype=np.int64), np.asarray(key_R, dtype=np.uint64)
+        if pi_RSA.ndim != 3 or start_RN.shape[:1] != pi_RSA.shape[:1] or keys.shape != pi_RSA.shape[:1]:
+            raise ValueError(
+                f"pi_RSA {pi_RSA.shape}, start_RN {start_RN.shape}, key_R {keys.shape} must share the axis R."
+            )
+        if np.any(start_RN % self.nodes) or np.any((start_RN < 0) | (start_RN >= self.states)):
+            raise ValueError(
+                f"start_RN must hold root states, multiples of {self.nodes} below {self.states}."
+            )
+        check_counts(group=group)
+        uniform_RBT = uniforms(keys, step, start_RN.shape[1] * group, self.horizon)
+        shape = uniform_RBT.shape
+        state_RBT, action_RBT, mask_RBT = (
+            np.zeros(shape, np.int64),
+            np.zeros(shape, np.int64),
+            np.zeros(shape, bool),
+        )
+        end = -1 if self.end_token is None else self.end_token
+        walk(pi_RSA, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT)
+        reward_RBT = np.where(mask_RBT, self.reward_SA[state_RBT, action_RBT], 0.0)
+        return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT)
+
+    def value(self, pi_xSA: Floats) -> Floats:
+        """J = E[reward] under a uniform prompt, exact, [x]."""
+        pi = self._policy(pi_xSA, "pi_xSA")
+        return self._mean(self._forward(pi, np.multiply), (pi * self.reward_SA).sum(-1))
+
+    def gradient(self, pi_xSA: Floats) -> Floats:
+        """dJ/dlogits = d(s) pi(a|s) (Q(s,a) - V(s)) of the tabular softmax policy, [x, S, A].
+
+        Source: Sutton et al. (2000), policy gradient theorem.
+        """
+        pi = self._policy(pi_xSA, "pi_xSA")
+        reach_xS = self._forward(pi, np.multiply) / len(self.prompt_NK)
+        q_xSA = self._action_values(pi)
+        v_xS1 = (pi * q_xSA).sum(-1, keepdims=True)
+        return reach_xS[..., None] * pi * (q_xSA - v_xS1)
+
+    def divergence(
+        self, pi_xSA: Floats, mu_xSA: Floats, *, unsupported: Literal["raise", "infinite"] = "raise"
+    ) -> Divergence:
+        """Exact divergences between the response laws of pi and mu, w = prod_t rho_t; leading axes broadcast.
+
+        After the end of a response its prefix ratio stays what it was, so the last prefix moment is the
+        sequence's. Where pi takes a token that mu cannot take: ValueError naming both, or inf with
+        unsupported="infinite".
+        """
+        pi, mu = np.broadcast_arrays(self._policy(pi_xSA, "pi_xSA"), self._policy(mu_xSA, "mu_xSA"))
+        reach_pi, reach_mu = self._forward(pi, np.multiply), self._forward(mu, np.multiply)
+        if unsupported == "raise":
+            self._check_support(pi, mu, reach_pi)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            log_rho = np.where((pi > 0) | (mu > 0), np.log(pi) - np.log(mu), -np.inf)
+            moment = np.where(pi > 0, pi * (pi / mu), 0.0)
+            pi_log_rho, mu_log_rho = (np.where(p > 0, p * log_rho, 0.0).sum(-1) for p in (pi, mu))
+            prefix_xT = self._prefix_moments(moment)
+            length_x = self._mean(reach_mu, np.ones(self.states))
+            return Divergence(
+                kl_pi_mu=self._mean(reach_pi, pi_log_rho),
+                kl_mu_pi=-self._mean(reach_mu, mu_log_rho),
+                second_moment=prefix_xT[..., -1],
+                second_moment_token=self._mean(reach_mu, moment.sum(-1)) / length_x,
+                mean_rho_token=self._mean(reach_mu, np.where(mu > 0, pi, 0.0).sum(-1)) / length_x,
+                second_moment_prefix_T=prefix_xT,
+                max_log_rho=self._max_log_rho(log_rho),
+            )
+
+    # The tree arithmetic: arrays over states are viewed as [x, N, nodes], a level is a slice of the last
+    # axis.
+
+    def _split(self, array_xS: Floats, tail: int) -> Floats:
+        axis = array_xS.ndim - tail - 1
+        return array_xS.reshape(
+            *array_xS.shape[:axis], len(self.prompt_NK), self.nodes, *array_xS.shape[axis + 1 :]
+        )
+
+    def _forward(self, edge_xSA: Floats, join: Callable[[Floats, Floats], Floats]) -> Floats:
+        """The product or, with np.add, the sum of the edges on the path to each node, [x, S]."""
+        edge = self._split(edge_xSA, 1)
+        node = np.empty(edge.shape[:-1])
+        node[..., 0] = 0.0 if join is np.add else 1.0
+        for t in range(self.horizon - 1):
+            below = join(node[..., self._at(t), None], edge[..., self._at(t), :][..., self.going])
+            node[..., self._at(t + 1)] = below.reshape(*below.shape[:-2], -1)
+        return node.reshape(edge_xSA.shape[:-1])
+
+    def _action_values(self, pi_xSA: Floats) -> Floats:
+        """Q(s, a) = r(s, a) + V(s a), the backward recursion over levels, [x, S, A]."""
+        pi = self._split(pi_xSA, 1)
+        q = np.broadcast_to(self._split(self.reward_SA, 1), pi.shape).copy()
+        for t in range(self.horizon - 2, -1, -1):
+            below = (pi[..., self._at(t + 1), :] * q[..., self._at(t + 1), :]).sum(-1)
+            q[..., self._at(t), self.going] = below.reshape(*below.shape[:-1], -1, self.going.size)
+        return q.reshape(pi_xSA.shape)
+
+    def _prefix_moments(self, moment_xSA: Floats) -> Floats:
+        """E_mu w_{0:min(t, end)}^2 from the per-token moments pi^2/mu, [x, T]."""
+        flow = self._split(_product(self._forward(moment_xSA, _product)[..., None], moment_xSA), 1)
+        here = [flow[..., self._at(t), :].sum(-2).mean(-2) for t in range(self.horizon)]  # [x, A] per level
+        ended, moments = np.zeros(moment_xSA.shape[:-2]), []
+        for moment_xA in here:
+            moments.append(ended + moment_xA.sum(-1))
+            if self.end_token is not None:
+                ended = ended + moment_xA[..., self.end_token]
+        return np.stack(moments, axis=-1)
+
+    def _max_log_rho(self, log_rho_xSA: Floats) -> Floats:
+        """The largest log w of a response that pi can give, [x]."""
+        path = self._split(self._forward(log_rho_xSA, np.add)[..., None] + log_rho_xSA, 1)
+        ends = [path[..., self._at(t), :][..., self._ends(t)] for t in range(self.horizon)]
+        log_w = np.concatenate([end.reshape(*end.shape[:-3], -1) for end in ends], axis=-1)
+        # inf - inf: a response that neither policy gives, beyond a token that only pi takes.
+        return np.where(np.isnan(log_w), -np.inf, log_w).max(-1)
+
+    def _mean(self, reach_xS: Floats, value_xS: Floats) -> Floats:
+        """Mean over prompts of the sum over nodes of reach x value; an unreached node counts 0, [x]."""
+        return _product(reach_xS, value_xS).sum(-1) / len(self.prompt_NK)
+
+    def _at(self, t: int) -> slice:
+        return slice(self.level[t], self.level[t + 1])
+
+    def _rewards(self) -> Floats:
+        """task.score of every response, placed at the (state, action) that ends it, [S, A]."""
+        reward_NIA = np.zeros((len(self.prompt_NK), self.nodes, self.actions))
+        for t in range(self.horizon):
+            ends = self._ends(t)
+            if not ends:
+                continue
+            prefix_Lt = self.going[every_response(self.going.size, t, None)[0]]
+            response_LET = np.zeros((len(prefix_Lt), len(ends), self.horizon), dtype=np.int64)
+            response_LET[:, :, :t] = prefix_Lt[:, None, :]
+            response_LET[:, :, t] = ends
+            response_XT = response_LET.reshape(-1, self.horizon)
+            mask_XT = np.broadcast_to(np.arange(self.horizon) <= t, response_XT.shape)
+            for prompt_K, reward_IA in zip(self.prompt_NK, reward_NIA, strict=True):
+                prompt_XK = np.broadcast_to(prompt_K, (len(response_XT), prompt_K.size))
+                score_X = self.task.score(prompt_XK, response_XT, mask_XT)
+                reward_IA[self._at(t), ends] = score_X.reshape(len(prefix_Lt), len(ends))
+        return reward_NIA.reshape(self.states, self.actions)
+
+    def _ends(self, t: int) -> list[int]:
+        """The actions that end a response at level t: any on the last one, before it the end token."""
+        if t == self.horizon - 1:
+            return list(range(self.actions))
+        return [] if self.end_token is None else [self.end_token]
+
+    def _policy(self, pi_xSA: Floats, name: str) -> Floats:
+        pi = np.asarray(pi_xSA, dtype=np.float64)
+        if pi.shape[-2:] != (self.states, self.actions):
+            raise ValueError(
+                f"{name} has shape {pi.shape}, expected [..., S, A] = [..., {self.states}, {self.actions}]."
+            )
+        bad = ~(np.abs(pi.sum(-1) - 1.0) < 1e-5) | (pi < 0).any(-1)
+        if bad.any():
+            state = int(np.argwhere(bad)[0][-1])
+            raise ValueError(
+                f"{name} is no law in state {state}: {pi[bad][0]}; pass probabilities, not logits."
+            )
+        return pi
+
+    def _check_support(self, pi_xSA: Floats, mu_xSA: Floats, reach_xS: Floats) -> None:
+        missing = (pi_xSA > 0) & (mu_xSA == 0) & (reach_xS[..., None] > 0)
+        if missing.any():
+            *_, state, action = (int(i) for i in np.argwhere(missing)[0])
+            prompt, prefix = self.prefix(state)
+            raise ValueError(
+                f"mu gives probability 0 to action {action} ({self.task.symbols[action]!r}) in state {state} "
+                f"(prompt {self.task.text(self.prompt_NK[prompt])!r}, response so far "
+                f"{self.task.text(prefix)!r}), which pi takes; keep pi inside the support of mu, or pass "
+                'unsupported="infinite".'
+            )
+
+
+def _product(left: Floats, right: Floats) -> Floats:
+    """left * right with 0 * inf = 0: what has no mass adds nothing, however large."""
+    return np.where((left == 0) | (right == 0), 0.0, left * right)
+
+
+def _distinct(task: TokenTask, count: int, seed: int) -> Ints:
+    """The first `count` distinct prompts that the task draws from `seed`, in order of drawing."""
+    rng = np.random.default_rng(seed)
+    seen: dict[tuple[int, ...], None] = {}
+    for _ in range(64):
+        seen.update(dict.fromkeys(tuple(int(v) for v in row) for row in task.prompts(rng, count)))
+        if len(seen) >= count:
+            return np.array(list(seen)[:count], dtype=np.int64)
+    raise ValueError(
+        f"{64 * count} draws gave {len(seen)} distinct prompts, fewer than prompts={count}; ask for fewer."
+    )
+
+
+@world("tree")
+def tree(
+    *, task: str = "running-sum", task_args: Mapping[str, Any] | None = None, prompts: int = 4, seed: int = 0
+) -> TokenTree:
+    """The tree of a cataloged task over `prompts` distinct prompts drawn from `seed`; small by default."""
+    return TokenTree(token_task(task, SMALL.get(task, {}) if task_args is None else task_args), prompts, seed)

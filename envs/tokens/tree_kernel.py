@@ -1,0 +1,45 @@
+"""The compiled walk down a token tree: given the uniforms, an episode is arithmetic."""
+
+from __future__ import annotations
+
+from numba import njit, prange
+
+from envs.tokens.base import Bools, Floats, Ints
+
+
+@njit(cache=True, parallel=True)
+def walk(
+    pi_RSA: Floats,
+    start_RN: Ints,
+    uniform_RBT: Floats,
+    end_token: int,
+    state_RBT: Ints,
+    action_RBT: Ints,
+    mask_RBT: Bools,
+) -> None:
+    """Fills state, action and mask, which come in as zeros; `end_token` -1 stands for none.
+
+    Action = first one whose cumulative mass exceeds the uniform, the last one with mass if rounding
+    leaves none.
+    """
+    replicas, sequences, horizon = uniform_RBT.shape
+    group, actions = sequences // start_RN.shape[1], pi_RSA.shape[2]
+    branches = actions if end_token < 0 else actions - 1
+    for i in prange(replicas * sequences):
+        r, b = i // sequences, i % sequences
+        root = start_RN[r, b // group]
+        node = 0
+        for t in range(horizon):
+            chosen, cumulative = 0, 0.0
+            for a in range(actions):
+                mass = pi_RSA[r, root + node, a]
+                if mass > 0.0:
+                    chosen = a
+                    cumulative += mass
+                    if uniform_RBT[r, b, t] < cumulative:
+                        break
+            state_RBT[r, b, t], action_RBT[r, b, t], mask_RBT[r, b, t] = root + node, chosen, True
+            if chosen == end_token:
+                break
+            # Branches are numbered over the tokens that go on, so those above the end token move down by one.
+            node = node * branches + 1 + (chosen - 1 if 0 <= end_token < chosen else chosen)

@@ -1,0 +1,82 @@
+"""The command line. Each command is one module, imported in full only when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from testbed import __version__
+from testbed.cli import claims, demo, figures, listing, objectives, run, status, validate
+from testbed.errors import UserError
+from testbed.threads import environment
+
+app = typer.Typer(
+    name="testbed",
+    help="A laboratory bench for off-policy reinforcement learning of language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("run")(run.run)
+app.command("status")(status.status)
+app.command("list")(listing.list_all)
+app.add_typer(objectives.app, name="objectives")
+app.add_typer(claims.app, name="claims")
+app.command("figures")(figures.figures)
+app.command("validate")(validate.validate)
+
+
+@app.command("version")
+def version() -> None:
+    """Print the version."""
+    print(__version__)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line: exit code 0, 2 for anything the user can mend, 130 after Ctrl-C."""
+    for name, value in environment(workers=1).items():
+        os.environ.setdefault(name, value)  # before torch or numba are loaded; workers set their own
+    words = _with_ray_address(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = app(words, standalone_mode=False, prog_name="testbed")
+    except UserError as error:
+        sys.exit(_complain(str(error)))
+    except KeyboardInterrupt as stop:
+        print(f"\n{stop}" if str(stop) else "\nStopped.", file=sys.stderr)
+        sys.exit(130)
+    except typer.Abort:
+        sys.exit(130)
+    except OSError as error:
+        sys.exit(_complain(f"{error.filename or 'A file'}: {error.strerror}."))
+    except Exception as error:  # click's usage errors carry their own text; anything else is a bug of ours
+        if not hasattr(error, "format_message"):
+            raise
+        error_text = error.format_message()
+        sys.exit(_complain(error_text, getattr(error, "ctx", None)))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str, context: object = None) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    path = getattr(context, "command_path", "")
+    if path:
+        print(f"Try '{path} --help'.", file=sys.stderr)
+    return 2
+
+
+def _with_ray_address(words: list[str]) -> list[str]:
+    """Let `--ray` stand without an address: a local Ray is started then."""
+    for index, word in enumerate(words):
+        after = words[index + 1] if index + 1 < len(words) else "--"
+        if word == "--ray" and (after.startswith("-") or "=" in after):
+            return [*words[:index], "--ray=local", *words[index + 1 :]]
+    return words
+
+
+__all__ = ["app", "main"]

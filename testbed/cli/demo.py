@@ -1,0 +1,93 @@
+"""testbed demo: the whole bench once, in minutes on two cores."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from testbed.config import Run
+
+REAL_RECIPES = ("reinforce", "grpo")
+REAL_LAGS = (0, 8)
+FIGURES = ("staleness", "ess-collapse", "ratio-tails")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for results and figures.")] = Path("out/demo"),
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Worker processes; default one per core.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """See off-policy RL break and hold: exact ESS collapse, a toy-LLM staleness sweep, a real model.
+
+    What the folder already holds is not run again.
+    """
+    from testbed.cli import show
+    from testbed.cli.run import brief, summarize
+    from testbed.sweeps import ESS_COLLAPSE, STALENESS
+
+    began = time.monotonic()
+    parts = (
+        ("1/3 A chain MDP under lag: exact and sampled ESS", "ess-collapse", ESS_COLLAPSE),
+        ("2/3 A toy LLM on running sums: 5 recipes at lags 0, 16, 64, 128", "staleness", STALENESS),
+        ("3/3 A Hugging Face model, trained here, on reasoning-gym sums", "real-model", None),
+    )
+    for title, name, cells in parts:
+        _say(title, quiet or json)
+        _run(cells or _real_cells(out / "tiny-model", quiet or json), out / name, workers, quiet or json)
+    rows = [row for name in ("staleness", "real-model") for row in summarize(out / name)]
+    saved = _draw(out, quiet or json)
+    if json:
+        show.as_json({"folder": str(out), "summary": rows, "figures": saved})
+        return
+    show.table([brief(row) for row in rows])
+    print("ESS is the smallest Kish share of sequence weights seen; it cannot read below its floor 1/N.\n")
+    print("\n".join(saved))
+    print(f"\nDone in {time.monotonic() - began:.0f} s. Results and figures are in {out}.")
+
+
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool) -> None:
+    from testbed.errors import UserError
+    from testbed.progress import choose
+    from testbed.runner import run_sweep
+
+    status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
+    if status.failed:
+        raise UserError(f"{status.failed} cells failed; see why with: testbed status {folder}")
+
+
+def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
+    """Train the tiny model unless it is there, and return the cells that fine-tune it."""
+    from testbed.sweeps import real_model
+    from testbed.tasks import build_task
+
+    if not (folder / "model.safetensors").exists():
+        from testbed.tiny_model import train_tiny_model
+
+        began = time.monotonic()
+        train_tiny_model(folder, build_task("reasoning-gym"), seed=0)
+        _say(f"trained and saved a Qwen2-shaped model in {time.monotonic() - began:.0f} s: {folder}", quiet)
+    return real_model(str(folder), task="reasoning-gym", recipes=REAL_RECIPES, lags=REAL_LAGS)
+
+
+def _draw(out: Path, quiet: bool) -> list[str]:
+    from paper_figs.run import figures
+
+    _say("Drawing figures", quiet)
+    paths: list[str] = []
+    for name in FIGURES:
+        source = out / ("ess-collapse" if name == "ess-collapse" else "staleness")
+        paths += [str(saved.png) for saved in figures((name,), source, out / "figures")]
+    return paths

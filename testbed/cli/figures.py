@@ -1,0 +1,40 @@
+"""testbed figures: redraw figures from tables, without torch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def figures(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Figures to draw.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every figure that the tables allow.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Results folder or folder of tables; default: the committed tables.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for PDF, PNG and manifest.json.")] = Path("out"),
+    json: Annotated[bool, typer.Option("--json", help="Print what was drawn as JSON.")] = False,
+) -> None:
+    """Draw figures as PDF and PNG, byte for byte the same every time.
+
+    Examples: testbed figures    testbed figures --all    testbed figures staleness --data results/staleness
+    """
+    from testbed.cli import show
+    from testbed.cli.listing import KINDS
+
+    if not names and not every:
+        show.as_json(KINDS["figures"]()) if json else show.table(KINDS["figures"]())
+        return
+    from paper_figs.run import figures as draw
+
+    saved = draw(names or (), data, out, progress=lambda line: print(line, file=sys.stderr))
+    if json:
+        show.as_json(
+            [{"name": s.name, "pdf": str(s.pdf), "png": str(s.png), "caption": s.caption} for s in saved]
+        )
+        return
+    for each in saved:
+        print(f"{each.png}\n{each.pdf}")

@@ -1,0 +1,125 @@
+"""testbed list: everything that has a name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+Rows = list[dict[str, Any]]
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").split("\n", 1)[0]
+
+
+def _registry(registry: Any) -> Rows:
+    return [{"name": name, "what": _first_line(registry[name].function)} for name in registry]
+
+
+def _tasks() -> Rows:
+    from testbed.tasks import tasks
+
+    return [
+        {
+            "name": name,
+            "what": _first_line(entry.function),
+            "arguments": ", ".join(f"{k}={v!r}" for k, v in entry.defaults.items()),
+        }
+        for name, entry in tasks().items()
+    ]
+
+
+def _recipes() -> Rows:
+    from testbed.recipes import recipe
+
+    return _registry(recipe)
+
+
+def _objectives() -> Rows:
+    from testbed.objectives import objective
+
+    return _registry(objective)
+
+
+def _advantages() -> Rows:
+    from testbed.advantages import advantage
+
+    return _registry(advantage)
+
+
+def _aggregations() -> Rows:
+    from testbed.aggregate import AGGREGATIONS
+
+    return [{"name": name, "what": _first_line(function)} for name, function in AGGREGATIONS.items()]
+
+
+def _sweeps() -> Rows:
+    from testbed.sweeps import SWEEPS
+
+    rows = []
+    for name, cells in SWEEPS.items():
+        axes = {axis: sorted({getattr(c, axis) for c in cells}) for axis in ("recipe", "lag", "seed")}
+        what = "; ".join(f"{axis} {', '.join(map(str, values))}" for axis, values in axes.items())
+        rows.append({"name": name, "cells": len(cells), "task": cells[0].task, "axes": what})
+    return rows
+
+
+def _figures() -> Rows:
+    from paper_figs.base import FIGURES
+
+    return [
+        {"name": n, "table": e.promises["data"], "what": e.promises["caption"]} for n, e in FIGURES.items()
+    ]
+
+
+def _claims() -> Rows:
+    from analysis.claims.base import CLAIMS
+
+    return [
+        {"name": n, "kind": e.promises["kind"], "what": e.promises["statement"]} for n, e in CLAIMS.items()
+    ]
+
+
+def _metrics() -> Rows:
+    from testbed.metrics import METRICS
+
+    return [{"name": name, "what": what} for name, what in METRICS.items()]
+
+
+KINDS: dict[str, Callable[[], Rows]] = {
+    "tasks": _tasks,
+    "recipes": _recipes,
+    "objectives": _objectives,
+    "advantages": _advantages,
+    "aggregations": _aggregations,
+    "sweeps": _sweeps,
+    "figures": _figures,
+    "claims": _claims,
+    "metrics": _metrics,
+}
+
+
+def list_all(
+    kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """List tasks, recipes, objectives, advantages, aggregations, sweeps, figures, claims, metrics.
+
+    Examples: testbed list    testbed list tasks    testbed list metrics --json
+    """
+    from testbed.cli import show
+    from testbed.errors import unknown
+
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind of thing", kind, KINDS)
+    if json:
+        show.as_json(KINDS[kind]() if kind else {name: rows() for name, rows in KINDS.items()})
+    elif kind:
+        show.table(KINDS[kind]())
+    else:
+        for name, rows in KINDS.items():
+            print(f"{name}: {', '.join(row['name'] for row in rows())}\n")
+        print("More about one kind: testbed list tasks")

@@ -1,0 +1,32 @@
+"""testbed status: how far a results folder is, and why cells failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(help="A results folder.")],
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Count what is planned, done, failed and pending in a results folder.
+
+    Example: testbed status results/staleness
+    """
+    from testbed.cli import show
+    from testbed.cli.run import counts
+    from testbed.records import Store
+
+    store = Store(folder)
+    found = store.status()
+    failures = [failure for pack in store.packs if (failure := store.failure(pack)) is not None]
+    if json:
+        rows = [{"pack": f.pack, "kind": f.kind, "message": f.message} for f in failures]
+        show.as_json({"folder": str(folder), **counts(found), "failures": rows})
+        return
+    print(", ".join(f"{number} {name}" for name, number in counts(found).items()), "cells")
+    for failure in failures:
+        print(f"{failure.kind}: {failure.message} (pack {failure.pack})")

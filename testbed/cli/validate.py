@@ -1,0 +1,68 @@
+"""testbed validate: the same recipes and lags on a user's own local causal language model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def validate(
+    model: Annotated[Path, typer.Option(help="Folder of a local causal LM: config.json and safetensors.")],
+    task: Annotated[str, typer.Option(help="Token task: `testbed list tasks`.")] = "reasoning-gym",
+    recipe: Annotated[list[str] | None, typer.Option(help="Recipe; give it several times.")] = None,
+    lag: Annotated[
+        list[int] | None, typer.Option(help="Lag in optimizer steps; give it several times.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 60,
+    seed: Annotated[list[int] | None, typer.Option(help="Seed; give it several times.")] = None,
+    learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 1e-5,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Other fields of Run.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Results folder.")] = Path("results/validate"),
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Take RL steps on your own model with the bench's recipes; print and store the same metrics.
+
+    Examples:
+    testbed validate --model ./my-model --recipe grpo --recipe m2po --lag 0 --lag 8
+
+    testbed validate --model ./my-model --task running-sum --device cuda prompts=16 task_args.digits=6
+    """
+    from testbed.cli import show
+    from testbed.cli.run import counts, report, summarize
+    from testbed.config_file import expand
+    from testbed.policies.model_folder import check_model_folder
+    from testbed.progress import choose
+    from testbed.recipes import recipe as recipes
+    from testbed.runner import run_sweep
+    from testbed.sweeps import real_model
+    from testbed.tasks import check_arguments, tasks
+
+    check_model_folder(model)
+    known = {"task": list(tasks()), "recipe": list(recipes)}
+    cells = real_model(
+        str(model),
+        task=task,
+        recipes=tuple(recipe or ["grpo"]),
+        lags=tuple(lag or [0, 8]),
+        seeds=tuple(seed or [0]),
+        steps=steps,
+        learning_rate=learning_rate,
+        device=device,
+    )
+    for cell in cells:
+        recipes[cell.recipe]
+    cells = expand(cells, overrides or [], known)
+    check_arguments(cells)
+    status = run_sweep(cells, out, workers=1, progress=choose(json))
+    summary = summarize(out)
+    if json:
+        show.as_json({"folder": str(out), **counts(status), "summary": summary})
+    else:
+        report(out, status, summary)
+    if status.failed:
+        raise typer.Exit(1)

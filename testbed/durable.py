@@ -1,0 +1,112 @@
+"""Files that are whole or absent, whatever is killed: written aside, flushed, then named."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from testbed.errors import UserError
+
+ASIDE = ".tmp-"
+"""How the name of an unfinished file starts; readers pass over it."""
+
+STALE = 3600.0
+"""Seconds after which an unfinished file belongs to nobody; writing one takes milliseconds."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+def create(path: Path, content: bytes) -> bool:
+    """Write a new file; return False, and leave it alone, when the name is already there.
+
+    When this returns True, the file survives a crash of the machine.
+    """
+    with mended(path):
+        aside = _aside(path, content)
+        try:
+            _link(aside, path)
+        except FileExistsError:
+            return False
+        finally:
+            aside.unlink(missing_ok=True)
+        flush_folder(path.parent)
+        return True
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file in place of what had the name before; a reader sees one or the other, whole."""
+    with mended(path):
+        aside = _aside(path, content)
+        try:
+            os.replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
+        flush_folder(path.parent)
+
+
+def read(path: Path) -> bytes:
+    """Return a file's content; a symbolic link is refused with OSError, never followed."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        return file.read()
+
+
+def sweep_aside(folder: Path) -> None:
+    """Remove unfinished files that a killed process left long ago."""
+    for path in folder.glob(f"{ASIDE}*"):
+        with contextlib.suppress(OSError):
+            if path.lstat().st_mtime < time.time() - STALE:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def mended(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write into one UserError that names the path and what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        todo = "Free some space" if error.errno in FULL else "Make the folder writable"
+        raise UserError(
+            f"Cannot write {path}: {reason}. Results so far are kept. {todo} and run the same command again."
+        ) from error
+
+
+def _aside(path: Path, content: bytes) -> Path:
+    aside = path.parent / f"{ASIDE}{secrets.token_hex(8)}"
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(aside, flags, 0o666), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+    return aside
+
+
+def _link(aside: Path, path: Path) -> None:
+    """Name the file, failing when the name is taken; on mounts without hard links the check is not atomic."""
+    try:
+        os.link(aside, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "exists", str(path)) from None
+        os.rename(aside, path)
+
+
+def flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,113 @@
+"""Packs: the cells that run stacked, the unit of work and of commit. The plan depends on the sweep alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from testbed.config import RUN_VERSION, Run, cell_id
+from testbed.errors import UserError
+
+LARGEST = {"tabular": 128, "toy": 32, "hf": 1}
+"""Most cells per pack, by policy."""
+
+STACKED = ("recipe", "recipe_args", "lag", "seed", "learning_rate")
+"""Fields in which the cells of one pack may differ."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Cells that run stacked; `index` is the place in the plan, `id` the name of its results."""
+
+    id: str
+    index: int
+    cells: tuple[Run, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The cell ids, in order."""
+        return tuple(cell_id(cell) for cell in self.cells)
+
+    def __str__(self) -> str:
+        more = f" and {len(self.cells) - 1} more" if len(self.cells) > 1 else ""
+        return f"pack {self.index} ({self.names[0]}{more})"
+
+
+def plan(cells: Iterable[Run]) -> tuple[Pack, ...]:
+    """Return the packs of a sweep, in the order in which their first cells appear.
+
+    Cells equal in every field but STACKED share packs of near-equal size, at most LARGEST[policy].
+    Raises UserError when there is no cell, or the same cell twice.
+    """
+    cells = tuple(cells)
+    _refuse_duplicates(cells)
+    chunks = [chunk for group in _groups(cells) for chunk in _split(group, LARGEST[group[0].policy])]
+    return tuple(Pack(pack_id(chunk), index, chunk) for index, chunk in enumerate(chunks))
+
+
+def pack_id(cells: Sequence[Run]) -> str:
+    """Return the pack's name: 16 hexadecimal digits that depend on its cells, their order and RUN_VERSION."""
+    text = "\n".join([str(RUN_VERSION), *map(cell_id, cells)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _refuse_duplicates(cells: Sequence[Run]) -> None:
+    if not cells:
+        raise UserError("The sweep has no cells, expected at least one Run.")
+    name, count = Counter(map(cell_id, cells)).most_common(1)[0]
+    if count > 1:
+        raise UserError(
+            f"The sweep holds cell {name} {count} times, expected each once; give them other seeds."
+        )
+
+
+def _groups(cells: Iterable[Run]) -> list[list[Run]]:
+    alike = dict.fromkeys(STACKED)
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for cell in cells:
+        key = tuple(getattr(cell, f.name) for f in dataclasses.fields(cell) if f.name not in alike)
+        groups.setdefault(key, []).append(cell)
+    return list(groups.values())
+
+
+def _split(cells: Sequence[Run], largest: int) -> list[tuple[Run, ...]]:
+    """Return the cells cut into the fewest pieces of at most `largest`, of near-equal size."""
+    pieces = -(-len(cells) // largest)
+    ends = [len(cells) * piece // pieces for piece in range(pieces + 1)]
+    return [tuple(cells[start:end]) for start, end in itertools.pairwise(ends)]
+
+
+def restore(fields: Mapping[str, Any]) -> Run:
+    """Return the Run that `dataclasses.asdict` and JSON took apart."""
+    values: dict[str, Any] = {
+        name: tuple((key, item) for key, item in value) if isinstance(value, list | tuple) else value
+        for name, value in fields.items()
+    }
+    return Run(**values)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `number` of `count` of a plan; packs are dealt round like cards. Written i/n, i from 1 to n."""
+
+    number: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Return the shard that "2/8" names; raise UserError when it names none."""
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise UserError(f"Shard '{text}' does not exist, expected i/n with i from 1 to n, as 1/4.")
+        return cls(int(match[1]), int(match[2]))
+
+    def of(self, packs: Sequence[Pack]) -> tuple[Pack, ...]:
+        """Return this shard's packs; the shards of one count are disjoint and together the whole."""
+        return tuple(packs[self.number - 1 :: self.count])

@@ -1,0 +1,137 @@
+"""How far a sweep is: a bar with the time left on a terminal, a plain line every 10 s elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+PLAIN_EVERY = 10.0
+"""Seconds between two plain lines."""
+
+
+class Progress:
+    """Hears of a sweep and shows nothing; counts are cells."""
+
+    def __init__(self) -> None:
+        self.planned = self.done = self.failed = 0
+        self._at_start = 0
+        self._began = time.monotonic()
+        self._running: dict[str, tuple[int, float]] = {}
+
+    def start(self, planned: int, done: int) -> None:
+        """Hear what the sweep has before anything runs."""
+        self.planned, self.done, self._at_start = planned, done, done
+        self._began = time.monotonic()
+        self.show()
+
+    def steps(self, pack: str, cells: int, share: float) -> None:
+        """Hear that a share (0 to 1) of a running pack's steps is done."""
+        self._running[pack] = (cells, share)
+        self.show()
+
+    def finished(self, pack: str, cells: int, failed: bool = False) -> None:
+        """Hear that a pack has a result or a failure."""
+        self._running.pop(pack, None)
+        self.done += 0 if failed else cells
+        self.failed += cells if failed else 0
+        self.show()
+
+    def note(self, text: str) -> None:
+        """Hear a sentence for the user."""
+
+    def show(self) -> None:
+        """Draw the present state."""
+
+    def close(self) -> None:
+        """End the display."""
+
+    @property
+    def settled(self) -> float:
+        """Cells that are behind us, parts of running packs included."""
+        return self.done + self.failed + sum(cells * share for cells, share in self._running.values())
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left at the pace so far, None before there is one."""
+        gained = self.settled - self._at_start
+        if gained <= 0:
+            return None
+        return (time.monotonic() - self._began) * (self.planned - self.settled) / gained
+
+
+class Plain(Progress):
+    """One line every 10 s, for logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._last = 0.0
+
+    def note(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def show(self) -> None:
+        if time.monotonic() - self._last >= PLAIN_EVERY:
+            self._last = time.monotonic()
+            print(self._line(), file=self._stream, flush=True)
+
+    def close(self) -> None:
+        print(self._line(), file=self._stream, flush=True)
+
+    def _line(self) -> str:
+        failed = f", {self.failed} failed" if self.failed else ""
+        left = f", about {_clock(self.left)} left" if self.left else ""
+        spent = _clock(time.monotonic() - self._began)
+        done = f"{self.settled - self.failed:.{1 if self._running else 0}f}"
+        return f"{done} of {self.planned} cells{failed} after {spent}{left}"
+
+
+class Bar(Progress):
+    """A bar with the time left, for terminals."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("cells"), TimeElapsedColumn())
+        state = TextColumn("{task.fields[state]}")
+        self._bars: Bars = Bars(*columns, state, console=Console(file=stream))
+        self._task: TaskID = self._bars.add_task("", total=1, state="")
+        self._bars.start()
+
+    def note(self, text: str) -> None:
+        self._bars.console.print(text, markup=False, highlight=False)
+
+    def show(self) -> None:
+        failed = f"{self.failed} failed  " if self.failed else ""
+        left = f"about {_clock(self.left)} left" if self.left else ""
+        self._bars.update(
+            self._task,
+            total=self.planned,
+            completed=round(self.settled - self.failed, 1),
+            state=failed + left,
+        )
+
+    def close(self) -> None:
+        self._bars.stop()
+
+
+def choose(quiet: bool = False, stream: TextIO | None = None) -> Progress:
+    """Return the display that fits: none when quiet, a bar on a terminal, plain lines elsewhere."""
+    stream = stream or sys.stderr
+    if quiet:
+        return Progress()
+    return Bar(stream) if stream.isatty() else Plain(stream)
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

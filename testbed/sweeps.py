@@ -1,0 +1,92 @@
+"""Named sweeps: tuples of Run that the command line, the tests and the figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from testbed.config import Run, grid
+from testbed.errors import unknown
+
+TOY = Run(
+    task="running-sum",
+    policy="toy",
+    prompts=8,
+    group=8,
+    steps=260,
+    learning_rate=3e-3,
+    optimizer="adam",
+    warm_start_steps=600,
+    teacher_noise=0.2,
+)
+"""The toy LLM: 12 digits modulo 8, width 32, 2 layers, 4 heads, a base model with 5-30 % success."""
+
+CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=200, learning_rate=1.0)
+"""A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
+
+STALENESS = grid(
+    TOY, recipe=["reinforce", "grpo", "cispo", "m2po", "vcpo"], lag=[0, 16, 64, 128], seed=range(2)
+)
+
+STALENESS_FULL = grid(
+    TOY,
+    recipe=["reinforce", "grpo", "dr_grpo", "gspo", "cispo", "m2po", "minpro", "topr", "vcpo"],
+    lag=[0, 4, 16, 64, 128],
+    seed=range(8),
+)
+
+ESS_COLLAPSE = grid(CHAIN, lag=[0, 1, 2, 4, 8, 16, 32, 64], seed=range(4))
+
+BANDIT_GRID = grid(
+    Run(task="bandit", prompts=32, group=8, steps=500, learning_rate=0.3),
+    recipe=["reinforce", "grpo", "m2po", "vcpo"],
+    lag=[0, 1, 2, 4, 8, 16, 32, 64, 128, 256],
+    seed=range(25),
+)
+
+_HUB = Run(
+    task="reasoning-gym",
+    policy="hf",
+    model="set by validate and demo",
+    prompts=8,
+    group=8,
+    steps=60,
+    learning_rate=1e-3,
+    optimizer="adam",
+    max_grad_norm=1.0,
+    log_every=5,
+)
+
+SWEEPS: Mapping[str, tuple[Run, ...]] = MappingProxyType(
+    {
+        "staleness": STALENESS,
+        "staleness-full": STALENESS_FULL,
+        "ess-collapse": ESS_COLLAPSE,
+        "bandit-grid": BANDIT_GRID,
+    }
+)
+"""What `testbed run NAME` knows."""
+
+
+def real_model(
+    model: str,
+    *,
+    task: str,
+    recipes: tuple[str, ...],
+    lags: tuple[int, ...],
+    seeds: tuple[int, ...] = (0,),
+    steps: int = _HUB.steps,
+    learning_rate: float = _HUB.learning_rate,
+    device: str = "cpu",
+) -> tuple[Run, ...]:
+    """Return the cells that take a local Hugging Face model through the same recipes and lags."""
+    base = replace(_HUB, model=model, task=task, steps=steps, learning_rate=learning_rate)
+    return grid(base, device=[device], recipe=recipes, lag=lags, seed=seeds)
+
+
+def sweep(name: str) -> tuple[Run, ...]:
+    """Return a named sweep; raise UserError with the nearest name for an unknown one."""
+    if name not in SWEEPS:
+        raise unknown("sweep", name, SWEEPS)
+    return SWEEPS[name]

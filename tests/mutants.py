@@ -1,0 +1,143 @@
+"""Planted bugs: every one must make a test fail. Run with `make mutants` or `python -m tests.mutants [PATTERN]`.
+
+A mutant is one replacement in one file and the tests that should notice. The tree is copied once; the
+working copy is never touched.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CONTRACT = "tests/test_objective_contract.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Replace `old` by `new` everywhere in `file`; `tests` must then fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str = CONTRACT
+
+
+OBJECTIVES = (
+    Mutant("reinforce-sign", "testbed/objectives/reinforce.py", "return -batch", "return batch"),
+    Mutant("importance-not-detached", "testbed/objectives/importance_reinforce.py", ".detach()", ""),
+    Mutant("importance-cap-is-a-floor", "testbed/objectives/importance_reinforce.py", "clamp(max=", "clamp(min="),
+    Mutant("ppo-reads-behavior", "testbed/objectives/ppo_clip.py", 'base="anchor"', 'base="mu"'),
+    Mutant("ppo-bounds-swapped", "testbed/objectives/ppo_clip.py", "1 - eps_low, 1 + eps_high", "1 - eps_high * 2, 1 + eps_low * 2"),
+    Mutant("clip-ignores-sign", "testbed/clipping.py", "torch.where(adv >= 0, u > high, u > negative_high)", "u > high"),
+    Mutant("clip-cuts-the-wrong-side", "testbed/clipping.py", "(adv <= 0) & (u < low)", "(adv >= 0) & (u < low)"),
+    Mutant("clip-lets-cut-tokens-through", "testbed/clipping.py", "cut = above | below", "cut = above & below"),
+    Mutant("clip-through-exp", "testbed/clipping.py", "torch.where(cut, torch.zeros_like(log_u), log_u).exp()", "log_u.exp()"),
+    Mutant("dual-clip-without-c", "testbed/objectives/dual_clip.py", "1 + eps_high, c)", "1 + eps_high)"),
+    Mutant("dual-clip-off-by-one", "testbed/objectives/dual_clip.py", "1 + eps_high, c)", "1 + eps_high, 1 + c)"),
+    Mutant("gspo-not-spread", "testbed/objectives/gspo.py", " / length_B1", ""),
+    Mutant("gspo-width-for-length", "testbed/objectives/gspo.py", "batch.mask_BT.sum(-1, keepdim=True)", "logp_BT.shape[-1]"),
+    Mutant("gspo-token-ratio", "testbed/objectives/gspo.py", "log_s_BT = log_geometric(", "from testbed.ratios import log_token\n    log_s_BT = log_token("),
+    Mutant("cispo-not-detached", "testbed/objectives/cispo.py", ".detach()", ""),
+    Mutant("cispo-lower-bound-on", "testbed/objectives/cispo.py", "eps_low: float = 1.0", "eps_low: float = 0.28"),
+    Mutant("cispo-absolute-bound", "testbed/objectives/cispo.py", "1 + eps_high", "eps_high"),
+    Mutant("minpro-sequence-minimum", "testbed/ratios.py", "cummin(-1).values[..., :-1]", "flip(-1).cummin(-1).values[..., :-1]"),
+    Mutant("minpro-includes-itself", "testbed/ratios.py", "torch.cat([first_B1, before_BT], dim=-1)", "padded_BT.cummin(-1).values"),
+    Mutant("topr-tapers-positives", "testbed/objectives/topr.py", "batch.adv_BT > 0", "batch.adv_BT < 0"),
+    Mutant("topr-token-ratio", "testbed/objectives/topr.py", "tapered_BT = log_sequence(", "from testbed.ratios import log_token\n    tapered_BT = log_token("),
+    Mutant("m2po-first-moment", "testbed/objectives/m2po.py", "log_rho_BT**2", "log_rho_BT.abs()"),
+    Mutant("m2po-all-tokens", "testbed/objectives/m2po.py", "mask_BT & (adv_BT * log_rho_BT > 0)", "mask_BT & (log_rho_BT != 0)"),
+    Mutant("m2po-single-token-budget", "testbed/objectives/m2po.py", "(order.values.cumsum(-1) / rank) <= tau", "order.values <= tau"),
+    Mutant("m2po-strict", "testbed/objectives/m2po.py", "<= tau", "<= tau / 2"),
+    Mutant("mask-after-cumsum", "testbed/ratios.py", "torch.where(batch.mask_BT, difference, torch.zeros((), dtype=dtype, device=difference.device))", "difference"),
+    Mutant("ratio-inverted", "testbed/ratios.py", "logp_BT.to(dtype) - other_BT.to(dtype)", "other_BT.to(dtype) - logp_BT.to(dtype)"),
+    Mutant("prefix-exclusive", "testbed/ratios.py", "return log_token(logp_BT, batch, base).cumsum(-1)", "x = log_token(logp_BT, batch, base)\n    return x.cumsum(-1) - x"),
+    Mutant("sequence-is-a-mean", "testbed/ratios.py", "log_token(logp_BT, batch, base).sum(-1, keepdim=True).expand", "log_token(logp_BT, batch, base).mean(-1, keepdim=True).expand"),
+    Mutant("low-precision-ratios", "testbed/ratios.py", "torch.promote_types(logp_BT.dtype, torch.float32)", "torch.bfloat16"),
+    Mutant("weight-sign", "testbed/effective.py", "return -gradient_BT", "return gradient_BT"),
+)  # fmt: skip
+
+REST = (
+    Mutant("token-mean-counts-padding", "testbed/aggregate.py", "/ mask_BT.sum((-2, -1))", "/ mask_BT[..., 0].numel() / mask_BT.shape[-1]", "tests/test_aggregate.py"),
+    Mutant("sequence-mean-by-width", "testbed/aggregate.py", "masked_BT.sum(-1) / mask_BT.sum(-1)", "masked_BT.mean(-1)", "tests/test_aggregate.py"),
+    Mutant("constant-without-batch", "testbed/aggregate.py", "(mask_BT.shape[-2] * width)", "width", "tests/test_aggregate.py"),
+    Mutant("group-std-convention", "testbed/advantages/grouped.py", 'std == "unbiased" else 0', 'std == "unbiased" else 1', "tests/test_advantages.py"),
+    Mutant("leave-one-out-includes-self", "testbed/advantages/grouped.py", "(group_sum(reward_B, group_B) - reward_B)", "group_sum(reward_B, group_B)", "tests/test_advantages.py"),
+    Mutant("kish-on-log-weights", "testbed/diagnostics.py", "torch.logsumexp(2 * log_p, -1)", "torch.logsumexp(log_p, -1)", "tests/test_diagnostics.py"),
+    Mutant("k3-inverted", "testbed/diagnostics.py", '"mu_pi_k3": rho_BT - 1 - log_rho_BT', '"mu_pi_k3": rho_BT - 1 + log_rho_BT', "tests/test_diagnostics.py"),
+    Mutant("nonfinite-read-as-one", "testbed/diagnostics.py", "mask_BT = batch.mask_BT & finite_BT", "mask_BT = batch.mask_BT", "tests/test_diagnostics.py"),
+    Mutant("quantile-off-by-one", "testbed/diagnostics.py", "torch.ceil(q * count) - 1", "torch.floor(q * count)", "tests/test_diagnostics.py"),
+    Mutant("histogram-closed-right", "testbed/diagnostics.py", "right=True", "right=False", "tests/test_diagnostics.py"),
+    Mutant("lag-plus-one", "testbed/staleness/exact_lag.py", "(step + 1) % size_R", "(step + 2) % size_R", "tests/test_exact_lag.py"),
+    Mutant("lag-reads-present", "testbed/staleness/exact_lag.py", "self.offset_R + (step + 1) % size_R", "self.offset_R + step % size_R", "tests/test_exact_lag.py"),
+    Mutant("adam-without-bias-correction", "testbed/optimizers.py", "(1 - self.beta1**self.count)", "1", "tests/test_optimizers.py"),
+    Mutant("registry-overwrites", "testbed/registry.py", "if entry.name in self._entries:", "if False:", "tests/test_registry.py"),
+    Mutant("batch-accepts-nan", "testbed/batch.py", "bad = mask_BT & ~torch.isfinite(value)", "bad = mask_BT & torch.isnan(value) & False", "tests/test_batch.py"),
+    Mutant("loop-ignores-lag", "testbed/train.py", "world.generate(mu_RP, step)", "world.generate(theta_RP, step)", "tests/test_train.py -k bandit"),
+    Mutant("vcpo-linear", "testbed/recipes.py", ".clamp(max=1).sqrt()", ".clamp(max=1)", "tests/test_train.py -k vcpo"),
+    Mutant("divergence-spreads", "testbed/train.py", "theta_RP = torch.where(alive_R[:, None], moved_RP, theta_RP)", "theta_RP = moved_RP * alive_R.all()", "tests/test_train.py -k diverges"),
+    Mutant("arms-share-a-recipe", "testbed/train.py", "recipe[name].bind(**dict(arguments))()", "recipe[runs[0].recipe].bind()()", "tests/test_train.py -k bandit"),
+)  # fmt: skip
+
+MUTANTS = OBJECTIVES + REST
+
+
+def copy_tree(target: Path) -> None:
+    """Copy what the tests need."""
+    for name in ("envs", "testbed", "analysis", "paper_figs", "tests", "pyproject.toml", "README.md"):
+        source = ROOT / name
+        ignore = shutil.ignore_patterns("__pycache__", "out")
+        copy = shutil.copytree if source.is_dir() else shutil.copy2
+        copy(source, target / name, **({"ignore": ignore} if source.is_dir() else {}))
+
+
+def killed(mutant: Mutant, tree: Path) -> bool:
+    """Return whether the tests fail with the bug planted; raise ValueError when it cannot be planted."""
+    path = tree / mutant.file
+    text = path.read_text()
+    if mutant.old not in text:
+        raise ValueError(f"{mutant.name}: {mutant.file} does not contain {mutant.old!r}")
+    path.write_text(text.replace(mutant.old, mutant.new))
+    try:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *mutant.tests.split(),
+        ]
+        done = subprocess.run(
+            command, cwd=tree, capture_output=True, env={**os.environ, "PYTHONPATH": str(tree)}
+        )
+        # 1 is "tests failed"; 2 is "interrupted", for a bug that breaks the import itself.
+        return done.returncode in (1, 2)
+    finally:
+        path.write_text(text)
+
+
+def main(pattern: str = "*") -> int:
+    """Plant every matching bug and print the score; return the number of survivors."""
+    chosen = [mutant for mutant in MUTANTS if fnmatch.fnmatch(mutant.name, pattern)]
+    survivors = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy_tree(Path(folder))
+        for index, mutant in enumerate(chosen, start=1):
+            dead = killed(mutant, Path(folder))
+            survivors += [] if dead else [mutant.name]
+            print(f"{index:3}/{len(chosen)} {'killed  ' if dead else 'SURVIVED'} {mutant.name}", flush=True)
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} planted bugs killed")
+    return len(survivors)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
