@@ -39,15 +39,19 @@ def create(path: Path, content: bytes) -> bool:
         return True
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Write a file in place of what had the name before; a reader sees one or the other, whole."""
+def replace(path: Path, content: bytes, flush: bool = True) -> None:
+    """Write a file in place of what had the name before; a reader sees one or the other, whole.
+
+    Without flush the file survives a kill of the process, but perhaps not a crash of the machine.
+    """
     with mended(path):
-        aside = _aside(path, content)
+        aside = _aside(path, content, flush)
         try:
             os.replace(aside, path)
         finally:
             aside.unlink(missing_ok=True)
-        flush_folder(path.parent)
+        if flush:
+            flush_folder(path.parent)
 
 
 def read(path: Path) -> bytes:
@@ -77,14 +81,15 @@ def mended(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _aside(path: Path, content: bytes) -> Path:
+def _aside(path: Path, content: bytes, flush: bool = True) -> Path:
     aside = path.parent / f"{ASIDE}{secrets.token_hex(8)}"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(aside, flags, 0o666), "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if flush:
+                file.flush()
+                os.fsync(file.fileno())
     except OSError:
         with contextlib.suppress(OSError):
             aside.unlink()

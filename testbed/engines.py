@@ -66,6 +66,7 @@ class Engine(ABC):
         again: deque[Pack] = deque()
         attempts: Counter[str] = Counter()
         running: dict[str, Pack] = {}
+        ended: list[Receipt] = []
         try:
             while True:
                 while len(running) < self.workers and not feed.stopping():
@@ -75,6 +76,8 @@ class Engine(ABC):
                     running[pack.id] = pack
                     attempts[pack.id] += 1
                     self.submit(pack)
+                yield from ended  # now that workers have new packs to compute while these are kept
+                ended.clear()
                 if not running:
                     if feed.stopping() or feed.exhausted():
                         return
@@ -85,7 +88,8 @@ class Engine(ABC):
                     if receipt.kind == "died" and count < ATTEMPTS:
                         again.append(pack)
                     else:
-                        yield replace(receipt, provenance=receipt.provenance | self.provenance(count))
+                        said = receipt.provenance | self.provenance(count)
+                        ended.append(replace(receipt, provenance=said))
         finally:
             self.close()
 

@@ -97,7 +97,7 @@ class Store:
         if self.result(pack) is not None:
             return False
         digest = hashlib.sha256(content).hexdigest()
-        durable.replace(self.folder / "provenance" / f"{pack}.json", _json(provenance))
+        durable.replace(self.folder / "provenance" / f"{pack}.json", _json(provenance), flush=False)
         return durable.create(self.folder / "packs" / f"{pack}-{digest}.parquet", content)
 
     def fail(self, failure: Failure) -> None:
@@ -117,7 +117,7 @@ class Store:
 
         A file whose content is not what its name says, or that other code wrote, goes to quarantine.
         """
-        return self._verified(pack, [path for name, path in self._files() if name == pack])
+        return self._verified(pack, [path for _, path in self._files(f"{pack}-")])
 
     def results(self) -> Iterator[tuple[str, bytes]]:
         """Yield (pack, verified content) of every finished pack, in plan order."""
@@ -144,10 +144,11 @@ class Store:
         held = len(os.listdir(quarantine)) if quarantine.is_dir() else 0
         return Status(planned, good, bad, planned - good - bad, failures, held)
 
-    def _files(self) -> Iterator[tuple[str, Path]]:
+    def _files(self, start: str = "") -> Iterator[tuple[str, Path]]:
+        """Yield (pack, path) of the result files whose names start so."""
         folder = self.folder / "packs"
         for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
-            if match := RESULT.fullmatch(name):
+            if name.startswith(start) and (match := RESULT.fullmatch(name)):
                 yield match[1], folder / name
 
     def _verified(self, pack: str, paths: Sequence[Path]) -> bytes | None:

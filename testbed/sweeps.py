@@ -17,6 +17,7 @@ TOY = Run(
     steps=260,
     learning_rate=3e-3,
     optimizer="adam",
+    max_grad_norm=1.0,
     warm_start_steps=600,
     teacher_noise=0.2,
 )
@@ -26,7 +27,7 @@ CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=200, le
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
 
 STALENESS = grid(
-    TOY, recipe=["reinforce", "grpo", "cispo", "m2po", "vcpo"], lag=[0, 16, 64, 128], seed=range(2)
+    TOY, recipe=["reinforce", "grpo", "gspo", "m2po", "vcpo"], lag=[0, 16, 64, 128], seed=range(2)
 )
 
 STALENESS_FULL = grid(

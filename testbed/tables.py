@@ -71,9 +71,12 @@ def _check(columns: Mapping[str, Any], place: Mapping[str, int]) -> None:
 
 
 def _column(values: Any, order: np.ndarray) -> pa.Array:
+    """Return one column in row order; everything passes through numpy, else pyarrow would import pandas."""
     if np.ndim(values[0]) == 1:
-        return pa.array([np.asarray(values[row], dtype=np.int64) for row in order], pa.list_(pa.int64()))
+        rows = [np.asarray(values[row], dtype=np.int64) for row in order]
+        ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(rows)))
     array = np.asarray(values)
     if array.dtype.kind in "UO":
-        return pa.array([str(array[row]) for row in order], pa.string())
+        return pa.array(array[order].astype(object), pa.string())
     return pa.array(array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)[order])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -41,16 +40,17 @@ def warm_start(
     seeds: Sequence[int],
     steps: int = 600,
     noise: float = 0.2,
-    learning_rate: float = 3e-3,
-    batch: int = 64,
+    learning_rate: float = 1e-2,
+    batch: int = 16,
+    group: int = 4,
 ) -> Tensor:
     """Return one base model per seed, theta_RP: `steps` of Adam on the cross entropy of teacher(prompt).
 
-    The learning rate falls to 0 along half a cosine. Every step sees `batch` fresh prompts with one
-    response each. A row depends on its seed alone, up to rounding: train each seed once and let all cells
-    that share it start there.
+    The learning rate rises over the first tenth and falls to 0 over the last third. Every step sees `batch` fresh prompts with `group`
+    responses each. A row depends on its seed alone, up to rounding: train each seed once and let all cells
+    that share it start there. Raises UserError for counts below 1 and for a noise outside [0, 1].
     """
-    for name, value in {"steps": steps, "batch": batch}.items():
+    for name, value in {"steps": steps, "batch": batch, "group": group}.items():
         if value < 1:
             raise UserError(f"{name} of a warm start must be at least 1, got {value}.")
     if not 0 <= noise <= 1:
@@ -58,24 +58,24 @@ def warm_start(
     theta_RP = policy.initial(seeds)
     optimizer = Adam(theta_RP)
     for step in range(steps):
-        prompt_RNK, token_RBT, mask_RBT = _lesson(policy, task, seeds, step, noise, batch)
+        prompt_RNK, token_RBT, mask_RBT = _lesson(policy, task, seeds, step, noise, batch, group)
         leaf_RP = theta_RP.requires_grad_()
         logp_RBT = policy.logp(leaf_RP, prompt_RNK, token_RBT, mask_RBT)
         loss = -(logp_RBT.sum((1, 2)) / mask_RBT.sum((1, 2))).sum()
         (grad_RP,) = torch.autograd.grad(loss, leaf_RP)
-        rate = 0.5 * learning_rate * (1 + math.cos(math.pi * step / steps))
+        rate = learning_rate * min(1.0, 10 * (step + 1) / steps, 3 * (steps - step) / steps)
         theta_RP = optimizer.step(leaf_RP.detach(), grad_RP, grad_RP.new_full((len(seeds),), rate))
     return theta_RP
 
 
 def _lesson(
-    policy: Student, task: Teacher, seeds: Sequence[int], step: int, noise: float, batch: int
+    policy: Student, task: Teacher, seeds: Sequence[int], step: int, noise: float, batch: int, group: int
 ) -> tuple[Tensor, ...]:
-    """Prompts [R, N, K], the teacher's responses [R, N, T] and their masks, of one step."""
+    """One step's prompts [R, N, K], the teacher's responses [R, B, T] and their masks."""
     rows = []
     for seed in seeds:
         stream = rng.generator(seed, "warm-start", step)
         prompt_NK = task.prompts(stream, batch)
-        rows.append((prompt_NK, *task.teacher(prompt_NK, stream, noise)))
+        rows.append((prompt_NK, *task.teacher(prompt_NK.repeat(group, 0), stream, noise)))
     parts = (np.stack(part) for part in zip(*rows, strict=True))
     return tuple(torch.from_numpy(part).to(policy.device) for part in parts)

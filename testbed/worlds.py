@@ -91,7 +91,8 @@ class TabularRuns:
         """Return the exact value, gradient and ratio moments beside the sampled ones; each [R]."""
         pi_RSA, mu_RSA = self.policy.probabilities(theta_RP), self.policy.probabilities(mu_RP)
         gradient_RP = self.task.gradient(pi_RSA).reshape(len(pi_RSA), -1)
-        law = self.task.divergence(pi_RSA, mu_RSA)
+        # A policy that has collapsed gives actions probability 0: then the ratios are infinite, and say so.
+        law = self.task.divergence(pi_RSA, mu_RSA, unsupported="infinite")
         return {
             "exact/value": self.task.value(pi_RSA),
             "exact/grad_norm": np.linalg.norm(gradient_RP, axis=-1),

@@ -51,8 +51,8 @@ def toy_rows(recipes=("grpo", "reinforce"), lags=(0, 64), seeds=(0, 1), steps=(0
     return pd.DataFrame(rows)
 
 
-def tabular_rows():
-    rows = toy_rows()
+def tabular_rows(**sweep):
+    rows = toy_rows(**sweep)
     rows = rows.drop(columns=["accuracy", HISTOGRAM]).assign(policy="tabular", cell="tabular/" + rows["cell"])
     return rows.assign(**{ess.EXACT: np.exp(-rows["lag"] / 8 - rows["step"] / 100)})
 
@@ -245,9 +245,10 @@ def test_histograms_of_other_bins_are_refused():
         tails.counts(pd.Series(["1 2 3"]))
 
 
-def test_the_deepest_step_waits_until_the_largest_lag_is_in_effect():
-    frame = pd.DataFrame({"lag": [0, 8, 8, 8], "step": [0, 4, 10, 20], ess.EXACT: [1e-9, 1e-6, 0.1, 0.01]})
-    assert ess.deepest_step(frame) == 20
+def test_the_deepest_row_of_each_run_is_chosen_by_its_exact_ess():
+    frame = pd.DataFrame({"recipe": "grpo", "lag": [8, 8, 8, 0], "seed": 1, "step": [10, 20, 30, 20]})
+    frame[ess.EXACT] = [0.5, 0.01, 0.01, 1.0]
+    assert ess.deepest(frame)[["lag", "step"]].to_numpy().tolist() == [[0, 20], [8, 20]]
 
 
 def test_overstatement_leaves_out_what_is_below_the_floor_by_construction():
@@ -285,13 +286,19 @@ def test_the_same_cell_from_two_folders_counts_once_and_a_second_setting_is_refu
         condense.condense(pd.concat([rows, other]))
 
 
-def test_a_large_table_loses_steps_but_keeps_its_ends_and_the_deepest_one():
+def test_a_large_table_loses_steps_but_keeps_its_ends_and_the_deepest_rows():
     rows = pd.concat([toy_rows(steps=range(0, 1000, 10)), tabular_rows()])
     small = condense.condense(rows, limit=8000)["staleness"]
     steps = sorted(set(small.frame["step"]))
     assert len(small.csv) <= 8000
     assert (steps[0], steps[-1]) == (0, 990)
     assert 3 < len(steps) < 100
+    long = tabular_rows(steps=range(0, 1000, 10))
+    deep = (long["step"] == 370) & (long["seed"] == 1)
+    long.loc[deep, ess.EXACT] = 1e-9
+    small = condense.condense(long, limit=8000)["ess-collapse"].frame
+    assert (small[small["seed"] == 1].groupby(["recipe", "lag"])[ess.EXACT].min() == 1e-9).all()
+    assert 370 not in set(small.loc[small["seed"] == 0, "step"])
     with pytest.raises(UserError, match="Export fewer"):
         condense.condense(rows, limit=100)
 

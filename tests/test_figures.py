@@ -1,4 +1,4 @@
-"""Figures: functions of small tables, byte-identical when drawn twice, drawn from committed tables without torch."""
+"""Figures: functions of small tables, byte-identical when drawn twice, drawn without torch."""
 
 import hashlib
 import json
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 
 from analysis import collapse, condense, ess, load, palette, tails
 from paper_figs import base, export, run
@@ -104,19 +105,16 @@ def test_a_caption_names_what_the_bands_are_and_the_claims_exist(name):
 def test_no_text_is_cut_off_or_smaller_than_seven_points(name, tables):
     with run.style():
         fig = drawn(name, tables)
-        fig.canvas.draw()
-        texts = [text for text in fig.findobj(matplotlib.text.Text) if text.get_visible() and text.get_text()]
-        page = fig.bbox
-        for text in texts:
-            box = text.get_window_extent()
-            # Tick labels beyond the limits of their axis are never painted; they lie outside the axes.
-            if box.width == 0 or text.get_gid() == "tick":
-                continue
-            assert text.get_fontsize() >= 7 or "mathdefault" in text.get_text(), text.get_text()
+        fig.draw_without_rendering()
+        ink = fig.get_tightbbox()
         legend = fig.legends[0].get_window_extent()
-    assert page.x0 <= legend.x0
-    assert legend.x1 <= page.x1
+    assert min(ink.x0, ink.y0) >= 0
+    assert ink.x1 <= fig.get_figwidth()
+    assert ink.y1 <= fig.get_figheight()
     assert all(not legend.overlaps(ax.get_window_extent()) for ax in fig.axes)
+    texts = [text for text in fig.findobj(Text) if text.get_visible() and text.get_text()]
+    assert len(texts) > 10
+    assert min(text.get_fontsize() for text in texts) >= 7
 
 
 def test_staleness_draws_medians_of_the_seeds_in_the_recipes_color(tables):
@@ -137,11 +135,11 @@ def test_staleness_counts_a_run_without_accuracy_as_zero():
     assert lines_of(fig.axes[1], palette.look("grpo").color)[0].get_ydata()[-1] == 0.0
 
 
-def test_ess_collapse_draws_the_exact_median_at_the_deepest_step_and_one_dot_per_seed(tables):
+def test_ess_collapse_draws_the_exact_median_at_the_deepest_steps_and_one_dot_per_seed(tables):
     left, right = drawn("ess-collapse", tables).axes
     (exact,) = lines_of(left, palette.INK)
     assert exact.get_ydata() == pytest.approx([0.76, 0.76 * (np.exp(-16) + np.exp(-24)) / 2], rel=1e-3)
-    assert left.get_title(loc="left").endswith("at step 240: one dot per seed")
+    assert left.get_title(loc="left") == "(a) grpo, deepest step of each run"
     assert len(left.collections[-1].get_offsets()) == 4
     assert len(lines_of(left, palette.RULE)) == len(lines_of(right, palette.RULE)) == 1
     shown = np.concatenate([dots.get_offsets() for dots in right.collections])
@@ -155,7 +153,7 @@ def test_ratio_tails_draws_shares_on_log_axes_below_the_markov_bound(tables):
     ax = fig.axes[0]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     (curve,) = lines_of(ax, palette.lag_colors([0, 64])[64])
-    # Bins of one ratio: 64 (log ratio -0.25 to 0), 65 + 8 and 66 or 67 (0.25 to 0.75): two of three at or above 1.
+    # One ratio each in bin 64 (log ratio -0.25 to 0), 65 + 8 and 66 or 67: two of three at or above 1.
     at_one = np.argmin(np.abs(curve.get_xdata() - 1.0))
     assert curve.get_ydata()[at_one] == pytest.approx(2 / 3)
     (bound,) = lines_of(ax, palette.RULE)
@@ -178,20 +176,11 @@ def test_figures_are_saved_with_a_manifest_that_names_their_input(saved, tables)
     assert lines[-1] == f"figure {len(made)}/{len(made)}: staleness"
 
 
-def test_figures_drawn_twice_are_equal_bytes_whatever_the_users_settings(saved, folder, tmp_path):
-    _, out, _ = saved
-    with matplotlib.rc_context({"font.size": 20, "lines.linewidth": 9, "savefig.dpi": 50}):
-        run.figures(data=folder, out=tmp_path)
-    files = sorted(path.name for path in out.iterdir())
-    assert len(files) == 2 * len(base.FIGURES) + 1
-    for name in files:
-        assert (tmp_path / name).read_bytes() == (out / name).read_bytes(), name
-
-
-def test_another_process_draws_the_same_bytes_without_torch_or_pyplot(saved, folder, tmp_path):
+def test_another_process_with_other_settings_draws_the_same_bytes_without_torch(saved, folder, tmp_path):
     _, out, _ = saved
     code = (
-        "import sys; from pathlib import Path; from paper_figs.run import figures\n"
+        "import sys; from pathlib import Path; import matplotlib; from paper_figs.run import figures\n"
+        "matplotlib.rcParams.update({'font.size': 20, 'axes.labelpad': 30, 'savefig.dpi': 50})\n"
         "figures(data=Path(sys.argv[1]), out=Path(sys.argv[2]))\n"
         "print(sorted({'torch', 'matplotlib.pyplot', 'seaborn', 'numba'} & set(sys.modules)))\n"
     )
@@ -199,18 +188,18 @@ def test_another_process_draws_the_same_bytes_without_torch_or_pyplot(saved, fol
         [sys.executable, "-c", code, folder, tmp_path], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stdout.strip() == "[]"
-    for path in out.iterdir():
-        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+    files = sorted(path.name for path in out.iterdir())
+    assert len(files) == 2 * len(base.FIGURES) + 1
+    for name in files:
+        assert (tmp_path / name).read_bytes() == (out / name).read_bytes(), name
 
 
-def test_one_figure_can_be_redrawn_and_the_others_stay_in_the_manifest(saved, folder, tmp_path):
-    run.figures(["staleness"], folder, tmp_path)
-    run.figures(["ratio-tails"], folder, tmp_path)
-    assert sorted(json.loads((tmp_path / "manifest.json").read_text())["figures"]) == [
-        "ratio-tails",
-        "staleness",
-    ]
-    assert not (tmp_path / "ess-collapse.pdf").exists()
+def test_figures_drawn_one_by_one_share_a_manifest(folder, tmp_path):
+    for name in ("ess-collapse", "ratio-tails"):
+        run.figures([name], folder, tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert sorted(manifest["figures"]) == ["ess-collapse", "ratio-tails"]
+    assert not (tmp_path / "staleness.pdf").exists()
 
 
 def test_bad_names_and_folders_get_one_clear_message(folder, tables, tmp_path, capsys):
@@ -259,8 +248,8 @@ def test_results_folders_export_to_the_tables_that_figures_read(tmp_path, tables
     assert sorted(again) == ["ess-collapse", "ratio-tails", "staleness"]
     for path in (tmp_path / "data").iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
-    (made,) = run.figures(["staleness"], tmp_path / "sweeps", tmp_path / "out")
-    assert made.table["sha256"] == tables["staleness"].sha256
+    (made,) = run.figures(["ratio-tails"], tmp_path / "sweeps", tmp_path / "out")
+    assert made.table["sha256"] == tables["ratio-tails"].sha256
 
 
 def test_an_unfinished_sweep_is_not_exported_as_if_it_were_whole(tmp_path, capsys):

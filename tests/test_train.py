@@ -20,12 +20,12 @@ CHAIN = dataclasses.replace(BANDIT, task="chain")
 TREE = dataclasses.replace(BANDIT, task="tree")
 TOY = Run(
     task="running-sum",
-    task_args=(("digits", 3), ("modulus", 4)),
+    task_args=(("digits", 2), ("modulus", 2)),
     policy="toy",
     policy_args=(("width", 8), ("layers", 1), ("heads", 2)),
     steps=5,
-    prompts=2,
-    group=4,
+    prompts=4,
+    group=8,
     learning_rate=3e-3,
     optimizer="adam",
     log_every=1,
@@ -33,6 +33,33 @@ TOY = Run(
 )
 WORLDS = {"bandit": BANDIT, "chain": CHAIN, "tree": TREE, "toy": TOY}
 every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
+
+
+@pytest.fixture(scope="module")
+def hub_run(tmp_path_factory):
+    """A cell on a Hugging Face model of a few thousand random weights."""
+    from testbed.tasks import build_task
+    from testbed.tiny_model import save_random_model, save_tokenizer
+
+    folder = tmp_path_factory.mktemp("model")
+    task = build_task(TOY.task, **dict(TOY.task_args))
+    save_tokenizer(folder, task)
+    save_random_model(folder, task, seed=0, width=16, layers=1)
+    return dataclasses.replace(TOY, policy="hf", policy_args=(), model=str(folder))
+
+
+def test_the_same_loop_recipes_and_lag_train_a_hugging_face_model(hub_run):
+    for name in ("reinforce", "grpo", "gspo", "m2po", "vcpo"):
+        table = train(dataclasses.replace(hub_run, recipe=name, lag=2, steps=4))
+        assert np.isfinite(table["actor/grad_norm"]).all()
+        assert np.max(table["actor/grad_norm"]) > 0
+    again = train(dataclasses.replace(hub_run, recipe=name, lag=2, steps=4))
+    assert all(same(table[column], again[column]) for column in table)
+
+
+def test_a_hugging_face_model_that_does_not_learn_has_ratio_one_within_tolerance(hub_run):
+    table = train(dataclasses.replace(hub_run, learning_rate=0.0, lag=3))
+    assert np.abs(table["rollout_corr/log_rho_token_p999"]).max() <= 1e-5
 
 
 def rows(table, run_index, run):

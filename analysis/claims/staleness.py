@@ -1,0 +1,54 @@
+"""Claims about what stale data do to training, judged on the committed staleness table."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.claims.base import Evidence, claim, mean_above_zero, more_often
+from analysis.collapse import cells
+
+
+@claim(
+    "reinforce-collapses-where-grpo-holds",
+    source="Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161",
+    kind="statistical",
+    table="staleness",
+    statement="At the largest lag, unclipped REINFORCE collapses on more seeds than clipped GRPO does.",
+)
+def reinforce_collapses(table: pd.DataFrame) -> Evidence:
+    """Return the McNemar evidence over seeds, which share their random numbers between the two recipes."""
+    found = cells(table)
+    worst = found[found["lag"] == found["lag"].max()]
+    pair = worst.pivot(index="seed", columns="recipe", values="collapsed").reindex(
+        columns=["reinforce", "grpo"]
+    )
+    pair = pair.dropna()
+    first, second = (pair[recipe] > 0.5 for recipe in ("reinforce", "grpo"))
+    note = (
+        f"lag {int(worst['lag'].max())}: reinforce collapsed on {int(first.sum())}, grpo on "
+        f"{int(second.sum())} of {len(pair)} seeds; effect is the difference among seeds where one of them "
+        "did"
+    )
+    return more_often(list(first), list(second), note)
+
+
+@claim(
+    "staleness-costs-grpo-accuracy",
+    source="Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161, figure 1",
+    kind="statistical",
+    table="staleness",
+    statement="GRPO ends with lower accuracy at the largest lag than at the smallest one.",
+)
+def staleness_costs(table: pd.DataFrame) -> Evidence:
+    """Return the mean over seeds of final accuracy at the smallest lag minus that at the largest lag."""
+    found = (
+        cells(table[table["recipe"] == "grpo"])
+        if (table["recipe"] == "grpo").any()
+        else cells(table).iloc[:0]
+    )
+    final = found.pivot(index="seed", columns="lag", values="final").dropna()
+    if final.shape[1] < 2:
+        return mean_above_zero([], "no grpo cells at two lags")
+    lags = sorted(final.columns)
+    note = f"mean over seeds of final accuracy at lag {lags[0]} minus lag {lags[-1]}"
+    return mean_above_zero(final[lags[0]] - final[lags[-1]], note)

@@ -1,0 +1,149 @@
+"""Intervals over seeds and over yes/no outcomes; every interval carries the name of its method.
+
+Which one: `median_interval` for bands in figures (exact for any law, honest for few seeds),
+`student_interval` for a mean of roughly normal numbers, `bootstrap_interval` for another statistic of ten
+seeds or more, `wilson_interval` for a share, `clopper_pearson_interval` where coverage must not fall below
+its level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from testbed.errors import UserError
+
+
+@dataclass(frozen=True)
+class Interval:
+    """center, low, high: estimate and interval; n: number of values; method, level: what it promises."""
+
+    center: float
+    low: float
+    high: float
+    n: int
+    method: str
+    level: float
+
+
+def _values(x_N: ArrayLike) -> NDArray[np.float64]:
+    values_N = np.asarray(x_N, dtype=np.float64).ravel()
+    if values_N.size == 0 or np.isnan(values_N).any():
+        missing = int(np.isnan(values_N).sum())
+        raise UserError(
+            f"An interval was asked of {values_N.size} values, {missing} of them NaN; it needs at least one "
+            "and no NaN. Decide first what a missing seed counts as."
+        )
+    return values_N
+
+
+def median_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:
+    """Return the median and the order statistics x_(k), x_(n+1-k) that cover the law's median.
+
+    Coverage is 1 - 2 P(Binomial(n, 1/2) < k), exact for every continuous law. k is the largest with coverage
+    of at least `level`; with fewer than 6 seeds none reaches 0.95, so it is the smallest and largest seed and
+    `level` in the result says what that covers: 1 - 2^(1-n), i.e. 0.5, 0.75, 0.875, 0.94 for n = 2 … 5.
+    """
+    values_N = np.sort(_values(x_N))
+    n = values_N.size
+    coverage = 1.0 - 2.0 ** (1 - n)
+    rank = 1
+    while rank < (n + 1) // 2:
+        wider = 1.0 - 2.0 * sum(math.comb(n, i) for i in range(rank + 1)) / 2.0**n
+        if wider < level:
+            break
+        rank, coverage = rank + 1, wider
+    method = "range of the seeds" if rank == 1 else "order statistics"
+    return Interval(
+        float(np.median(values_N)), float(values_N[rank - 1]), float(values_N[n - rank]), n, method, coverage
+    )
+
+
+def student_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:
+    """Return mean ± t(n-1) s / sqrt(n); valid for roughly normal values. One value gives no bounds."""
+    values_N = _values(x_N)
+    n, mean = values_N.size, float(values_N.mean())
+    if n == 1:
+        return Interval(mean, -math.inf, math.inf, 1, "Student t", level)
+    half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(values_N.std(ddof=1)) / math.sqrt(n)
+    return Interval(mean, mean - half, mean + half, n, "Student t", level)
+
+
+def bootstrap_interval(
+    x_N: ArrayLike,
+    statistic: Callable[..., float] = np.mean,
+    *,
+    level: float = 0.95,
+    resamples: int = 4000,
+    seed: int = 0,
+) -> Interval:
+    """Return statistic(x) and its bias-corrected accelerated bootstrap interval (Efron 1987; scipy's BCa).
+
+    Too narrow for fewer than about ten values; equal values give an interval of width zero.
+    """
+    from scipy import stats
+
+    values_N = _values(x_N)
+    center = float(statistic(values_N))
+    if np.ptp(values_N) == 0.0:
+        return Interval(center, center, center, values_N.size, "BCa bootstrap", level)
+    result = stats.bootstrap(
+        (values_N,),
+        statistic,
+        confidence_level=level,
+        n_resamples=resamples,
+        method="BCa",
+        rng=np.random.default_rng(seed),
+    )
+    low, high = result.confidence_interval
+    return Interval(center, float(low), float(high), values_N.size, "BCa bootstrap", level)
+
+
+def _counts(successes: int, n: int) -> None:
+    if not 0 <= successes <= n or n < 1:
+        raise UserError(f"A share needs 0 <= successes <= n and n >= 1; given {successes} of {n}.")
+
+
+def wilson_interval(successes: int, n: int, level: float = 0.95) -> Interval:
+    """Return the share and Wilson's score interval (Wilson 1927), which works at 0 and n too."""
+    _counts(successes, n)
+    z = float(special.ndtri(0.5 + level / 2))
+    share = successes / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low = 0.0 if successes == 0 else max(middle - half, 0.0)
+    high = 1.0 if successes == n else min(middle + half, 1.0)
+    return Interval(share, low, high, n, "Wilson score", level)
+
+
+def clopper_pearson_interval(successes: int, n: int, level: float = 0.95) -> Interval:
+    """Return the share and its Clopper-Pearson interval, with tails of (1 - level)/2; never too narrow."""
+    _counts(successes, n)
+    tail = (1 - level) / 2
+    low = 0.0 if successes == 0 else float(special.betaincinv(successes, n - successes + 1, tail))
+    high = 1.0 if successes == n else float(special.betaincinv(successes + 1, n - successes, 1 - tail))
+    return Interval(successes / n, low, high, n, "Clopper-Pearson", level)
+
+
+def bands(
+    frame: pd.DataFrame,
+    by: Sequence[str],
+    column: str,
+    interval: Callable[[NDArray[np.float64]], Interval] = median_interval,
+) -> pd.DataFrame:
+    """Return one row per combination of `by`: center, low, high, n of `column` over the rows that share it.
+
+    NaN rows are left out, and n says how many were used; replace NaN first where it means something
+    (a diverged run has accuracy 0, not no accuracy).
+    """
+    rows = []
+    for key, group in frame.dropna(subset=[column]).groupby(list(by), sort=True):
+        found = interval(group[column].to_numpy(dtype=np.float64))
+        rows.append((*key, found.center, found.low, found.high, found.n))
+    return pd.DataFrame(rows, columns=[*by, "center", "low", "high", "n"])

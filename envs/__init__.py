@@ -1,0 +1,1 @@
+"""Worlds that know their own truth; `envs.registration` makes them gymnasium environments."""

@@ -1,0 +1,154 @@
+"""What a finite MDP refuses, each with one message: what was given, what was expected, what to do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs.tables import NOISE_KINDS
+
+_SUM_TOLERANCE = 1e-6
+_FOR_KERNELS: tuple[Literal["C", "W", "A"], ...] = ("C", "W", "A")
+
+
+def check_shapes(
+    transition_SAS: NDArray[np.float64],
+    reward_SA: NDArray[np.float64],
+    start_S: NDArray[np.float64],
+    terminal_S: NDArray[np.bool_],
+    bonus_S: NDArray[np.float64],
+) -> None:
+    """Raise ValueError unless all arrays agree on S and A, and both are at least 1."""
+    if (
+        transition_SAS.ndim != 3
+        or transition_SAS.shape[0] != transition_SAS.shape[2]
+        or not transition_SAS.size
+    ):
+        raise ValueError(
+            f"transition_SAS has shape {transition_SAS.shape}, expected (S, A, S): one row over next states "
+            "for each state and action."
+        )
+    states, actions = transition_SAS.shape[:2]
+    expected = {"reward_SA": (states, actions)} | dict.fromkeys(
+        ("start_S", "terminal_S", "bonus_S"), (states,)
+    )
+    given = {"reward_SA": reward_SA, "start_S": start_S, "terminal_S": terminal_S, "bonus_S": bonus_S}
+    for name, shape in expected.items():
+        if np.shape(given[name]) != shape:
+            raise ValueError(
+                f"{name} has shape {np.shape(given[name])}, but transition_SAS {transition_SAS.shape} "
+                f"calls for {shape}."
+            )
+
+
+def check_distributions(name: str, mass_xK: NDArray[np.float64], advice: str) -> None:
+    """Raise ValueError naming the first row of `mass_xK` that is not a probability distribution."""
+    total_x = mass_xK.sum(axis=-1)
+    # Written so that NaN fails: every comparison with NaN is False.
+    good_x = (np.abs(total_x - 1.0) <= _SUM_TOLERANCE) & (mass_xK.min(axis=-1) >= 0.0)
+    if not good_x.all():
+        first = tuple(int(i) for i in np.argwhere(~good_x)[0])
+        raise ValueError(
+            f"{name}[{', '.join(map(str, first)) or ':'}] = {np.array2string(mass_xK[first], threshold=8)} "
+            f"sums to {float(total_x[first]):.6g}; expected entries >= 0 that sum to 1 "
+            f"(within {_SUM_TOLERANCE:g}). {advice}"
+        )
+
+
+def check_dynamics(
+    transition_SAS: NDArray[np.float64], start_S: NDArray[np.float64], terminal_S: NDArray[np.bool_]
+) -> None:
+    """Raise ValueError unless rows are distributions and no episode starts where it would already be over."""
+    check_distributions(
+        "transition_SAS", transition_SAS, "Give every state-action pair a law of next states."
+    )
+    check_distributions("start_S", start_S, "Give a law of start states.")
+    ended = np.flatnonzero(terminal_S & (start_S > 0.0))
+    if ended.size:
+        raise ValueError(
+            f"start_S puts mass {start_S[ended[0]]:g} on state {ended[0]}, which is terminal; "
+            "start elsewhere."
+        )
+
+
+def check_rewards(
+    reward_SA: NDArray[np.float64], bonus_S: NDArray[np.float64], noise: str, noise_std: float
+) -> None:
+    """Raise ValueError for a non-finite reward, an unknown noise or a Bernoulli mean outside [0, 1]."""
+    if not (np.isfinite(reward_SA).all() and np.isfinite(bonus_S).all()):
+        raise ValueError("reward_SA and bonus_S must be finite; replace the NaN or infinite entries.")
+    if noise not in NOISE_KINDS:
+        raise ValueError(f"noise is {noise!r}, expected one of {', '.join(map(repr, NOISE_KINDS))}.")
+    if noise == "bernoulli" and not ((reward_SA >= 0.0) & (reward_SA <= 1.0)).all():
+        raise ValueError(
+            f"noise 'bernoulli' reads reward_SA as probabilities, but it spans [{reward_SA.min():g}, "
+            f"{reward_SA.max():g}]; rescale it into [0, 1] or use noise 'normal'."
+        )
+    if noise == "normal" and not (np.isfinite(noise_std) and noise_std >= 0.0):
+        raise ValueError(f"noise_std is {noise_std!r}, expected a finite number >= 0.")
+
+
+def check_time(horizon: int, discount: float) -> None:
+    """Raise ValueError unless horizon >= 1 and 0 <= discount <= 1."""
+    if not (isinstance(horizon, int | np.integer) and horizon >= 1):
+        raise ValueError(
+            f"horizon is {horizon!r}, expected a whole number >= 1; for discounted values without an end "
+            "see envs.infinite_horizon."
+        )
+    if not 0.0 <= discount <= 1.0:
+        raise ValueError(f"discount is {discount!r}, expected a number in [0, 1].")
+
+
+def as_policies(name: str, pi_xSA: ArrayLike, states: int, actions: int) -> NDArray[np.float64]:
+    """The policies as one float64 array [R, S, A] for kernels; ValueError for other shapes or rows."""
+    # Writable too: a kernel is compiled once more, in seconds, for read-only arrays.
+    pi = np.require(pi_xSA, np.float64, _FOR_KERNELS)
+    if pi.ndim < 2 or pi.shape[-2:] != (states, actions):
+        raise ValueError(
+            f"{name} has shape {pi.shape}, but this world has {states} states and {actions} actions: "
+            f"expected (..., {states}, {actions})."
+        )
+    check_distributions(name, pi, "Pass probabilities, not logits, and drop diverged replicas.")
+    return pi.reshape(-1, states, actions)
+
+
+def check_pairs(pi_shape: tuple[int, ...], mu_shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless there is one mu for each pi."""
+    if pi_shape != mu_shape:
+        raise ValueError(f"pi has shape {pi_shape}, but mu has {mu_shape}: give one mu for each pi.")
+
+
+def as_starts_and_keys(
+    start_RN: ArrayLike, key_R: ArrayLike, replicas: int, terminal_S: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Starts [R, N] and keys [R] that kernels accept; ValueError unless R agrees and every start is alive."""
+    start = np.require(start_RN, np.int64, _FOR_KERNELS)
+    key = np.require(key_R, np.uint64, _FOR_KERNELS)
+    if start.ndim != 2 or start.shape[0] != replicas or key.shape != (replicas,):
+        raise ValueError(
+            f"there are {replicas} policies, start_RN has shape {start.shape} and key_R {key.shape}: "
+            f"expected ({replicas}, N) and ({replicas},)."
+        )
+    if start.size and not (
+        start.min() >= 0 and start.max() < len(terminal_S) and not terminal_S[start].any()
+    ):
+        raise ValueError(
+            f"start_RN holds states from {start.min()} to {start.max()}, expected 0 to {len(terminal_S) - 1} "
+            "without terminal states; use start()."
+        )
+    return start, key
+
+
+def raise_unsupported(
+    pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64], visits_RS: NDArray[np.float64]
+) -> None:
+    """Raise ValueError naming the first state that pi visits and the action there that mu never takes."""
+    missing_RSA = (pi_RSA > 0.0) & (mu_RSA == 0.0) & (visits_RS > 0.0)[..., None]
+    replica, state, action = (int(i) for i in np.argwhere(missing_RSA)[0])
+    raise ValueError(
+        f"mu never takes action {action} in state {state}, but pi does with probability "
+        f"{pi_RSA[replica, state, action]:g} (policy {replica}): the ratio is infinite. "
+        'Give mu mass there, or ask for unsupported="infinite".'
+    )

@@ -1,0 +1,252 @@
+"""A finite MDP that can be simulated and that knows its own truth: value, gradient, occupancy, divergence."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs import checks
+from envs.divergence import Divergence, episode_divergence
+from envs.tables import Tables, build_tables, running_sums
+
+# Methods import the compiled modules: a world can be built and listed without loading the compiler.
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Sampled episodes; sequence b = n * group + g starts in start_RN[:, n]; 0 where mask is False."""
+
+    state_RBT: NDArray[np.int64]
+    action_RBT: NDArray[np.int64]
+    reward_RBT: NDArray[np.float64]
+    mask_RBT: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LogRatios:
+    """Per sampled episode of mu: log w = sum_t log pi/mu, discounted return and length."""
+
+    log_ratio_RB: NDArray[np.float64]
+    return_RB: NDArray[np.float64]
+    length_RB: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FiniteMDP:
+    """S states, A actions, at most `horizon` steps; an episode also ends on entering a terminal state.
+
+    The reward of a step is reward_SA[s, a], plus noise, plus bonus_S[s'] of the state entered. Noise
+    "bernoulli" reads reward_SA as the chance of a reward of 1; "normal" adds `noise_std` standard normals.
+    Policies are stationary tables of probabilities pi[..., S, A]; leading axes are independent policies.
+    Raises ValueError for wrong shapes, for rows that are not distributions and for starts in terminal states.
+    """
+
+    transition_SAS: NDArray[np.float64]
+    reward_SA: NDArray[np.float64]
+    start_S: NDArray[np.float64]
+    horizon: int
+    discount: float = 1.0
+    terminal_S: NDArray[np.bool_] | None = None
+    bonus_S: NDArray[np.float64] | None = None
+    noise: str = "none"
+    noise_std: float = 1.0
+
+    def __post_init__(self) -> None:
+        states = np.size(self.start_S)
+        self._freeze("transition_SAS", self.transition_SAS, np.float64)
+        self._freeze("reward_SA", self.reward_SA, np.float64)
+        self._freeze("start_S", self.start_S, np.float64)
+        terminal_S = self._freeze(
+            "terminal_S", np.zeros(states) if self.terminal_S is None else self.terminal_S, bool
+        )
+        bonus_S = self._freeze(
+            "bonus_S", np.zeros(states) if self.bonus_S is None else self.bonus_S, np.float64
+        )
+        checks.check_shapes(self.transition_SAS, self.reward_SA, self.start_S, terminal_S, bonus_S)
+        checks.check_dynamics(self.transition_SAS, self.start_S, terminal_S)
+        checks.check_rewards(self.reward_SA, bonus_S, self.noise, self.noise_std)
+        checks.check_time(self.horizon, self.discount)
+
+    def _freeze(self, name: str, values: ArrayLike, dtype: Any) -> NDArray[Any]:
+        """Store a private, read-only copy under `name`."""
+        array = np.array(values, dtype=dtype, order="C")
+        array.setflags(write=False)
+        object.__setattr__(self, name, array)
+        return array
+
+    @property
+    def states(self) -> int:
+        """S."""
+        return int(self.transition_SAS.shape[0])
+
+    @property
+    def actions(self) -> int:
+        """A."""
+        return int(self.transition_SAS.shape[1])
+
+    @property
+    def mean_reward_SA(self) -> NDArray[np.float64]:
+        """E[reward | s, a], the bonus of the next state included."""
+        return self.tables.mean_reward_X.reshape(self.states, self.actions)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The compiled loops' view of this world."""
+        assert self.terminal_S is not None, "__post_init__ fills it"
+        assert self.bonus_S is not None, "__post_init__ fills it"
+        return build_tables(
+            self.transition_SAS,
+            self.reward_SA,
+            self.start_S,
+            self.terminal_S,
+            self.bonus_S,
+            horizon=self.horizon,
+            discount=self.discount,
+            noise=self.noise,
+            noise_std=self.noise_std,
+        )
+
+    def start(self, uniform_RN: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Start states [R, N] by inverse CDF."""
+        return np.searchsorted(running_sums(self.start_S), uniform_RN, side="right").astype(np.int64)
+
+    def simulate(
+        self,
+        pi_RSA: NDArray[np.float64],
+        start_RN: NDArray[np.int64],
+        group: int,
+        key_R: NDArray[np.uint64],
+        step: int,
+    ) -> Episodes:
+        """`group` episodes per start and replica, [R, N * group, T]: a pure function of the arguments."""
+        from envs import kernels
+
+        pi_RSA = self._policies("pi", pi_RSA)
+        start_RN, key_R = checks.as_starts_and_keys(start_RN, key_R, len(pi_RSA), self.tables.terminal_S)
+        cumulative_XA = running_sums(pi_RSA).reshape(-1, self.actions)
+        return Episodes(*kernels.simulate(self.tables, cumulative_XA, start_RN, group, key_R, step))
+
+    def simulate_log_ratios(
+        self,
+        pi_RSA: NDArray[np.float64],
+        mu_RSA: NDArray[np.float64],
+        start_RN: NDArray[np.int64],
+        group: int,
+        key_R: NDArray[np.uint64],
+        step: int,
+    ) -> LogRatios:
+        """log w, return and length of the episodes that simulate(mu_RSA, ...) gives, without storing them."""
+        from envs import kernels
+
+        checks.check_pairs(np.shape(pi_RSA), np.shape(mu_RSA))
+        pi_RSA, mu_RSA = self._policies("pi", pi_RSA), self._policies("mu", mu_RSA)
+        start_RN, key_R = checks.as_starts_and_keys(start_RN, key_R, len(mu_RSA), self.tables.terminal_S)
+        cumulative_XA = running_sums(mu_RSA).reshape(-1, self.actions)
+        with np.errstate(divide="ignore", invalid="ignore"):  # entries without mass under mu are never read
+            log_ratio_XA = (np.log(pi_RSA) - np.log(mu_RSA)).reshape(-1, self.actions)
+        sums = kernels.simulate_log_ratios(
+            self.tables, cumulative_XA, log_ratio_XA, start_RN, group, key_R, step
+        )
+        return LogRatios(*sums)
+
+    def value(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        """J = E[sum_t discount^t r_t], [x]."""
+        value_RTS = self._action_values(self._policies("pi", pi_xSA))[1]
+        return (value_RTS[:, 0] * self.start_S).sum(axis=-1).reshape(np.shape(pi_xSA)[:-2])
+
+    def q_value(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Q_t(s, a), [x, T, S, A]; 0 in terminal states."""
+        q_RTSA = self._action_values(self._policies("pi", pi_xSA))[0]
+        return q_RTSA.reshape(np.shape(pi_xSA)[:-2] + q_RTSA.shape[1:])
+
+    def occupancy(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        """d_t(s) = P(s_t = s, episode not over), [x, T, S]; a row sums to the chance of reaching step t."""
+        occupancy_RTS = self._occupancy(self._policies("pi", pi_xSA))
+        return occupancy_RTS.reshape(np.shape(pi_xSA)[:-2] + occupancy_RTS.shape[1:])
+
+    def discounted_occupancy(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        """sum_t discount^t d_t(s), [x, S], not normalized: J = sum_s d(s) sum_a pi(a|s) mean_reward(s, a)."""
+        return (self.occupancy(pi_xSA) * self._discount_T1()).sum(axis=-2)
+
+    def gradient(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        """dJ/dlogits[s, a] = sum_t discount^t d_t(s) pi(a|s) (Q_t(s, a) - V_t(s)), [x, S, A].
+
+        The logits are those of a tabular softmax policy, the same at every step. Source: Sutton et al.
+        (2000), "Policy gradient methods for reinforcement learning with function approximation", theorem 1.
+        """
+        pi_RSA = self._policies("pi", pi_xSA)
+        advantage_RTSA, value_RTS = self._action_values(pi_RSA)
+        advantage_RTSA -= value_RTS[:, :-1, :, None]
+        advantage_RTSA *= (self._occupancy(pi_RSA) * self._discount_T1())[..., None]
+        return (pi_RSA * advantage_RTSA.sum(axis=1)).reshape(np.shape(pi_xSA))
+
+    def variance(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Variance of an episode's discounted return, reward noise included, [x]."""
+        pi_RSA = self._policies("pi", pi_xSA)
+        value_RTS = self._action_values(pi_RSA)[1]
+        bonus_S, square_RS = self.tables.bonus_S, np.zeros((len(pi_RSA), self.states))
+        for t in reversed(range(self.horizon)):
+            # The return is reward + tail, tail = bonus of s' + discount * return from s'.
+            later_RS = self.discount * value_RTS[:, t + 1]
+            tail_square_RS = bonus_S**2 + 2.0 * bonus_S * later_RS + self.discount**2 * square_RS
+            square_RSA = self._noise_variance_SA() + self.reward_SA**2 + self._expect(tail_square_RS)
+            square_RSA += 2.0 * self.reward_SA * self._expect(bonus_S + later_RS)
+            square_RS = np.where(self.tables.terminal_S, 0.0, (pi_RSA * square_RSA).sum(axis=-1))
+        mean_R = (value_RTS[:, 0] * self.start_S).sum(axis=-1)
+        variance_R: NDArray[np.float64] = (square_RS * self.start_S).sum(axis=-1) - mean_R**2
+        return variance_R.reshape(np.shape(pi_xSA)[:-2])
+
+    def divergence(
+        self,
+        pi_xSA: NDArray[np.float64],
+        mu_xSA: NDArray[np.float64],
+        *,
+        unsupported: Literal["raise", "infinite"] = "raise",
+    ) -> Divergence:
+        """Exact divergence of pi's episodes from mu's, every field [x]; pi and mu have the same leading axes.
+
+        Where pi takes an action that mu cannot take: ValueError naming the state and the action, or inf with
+        unsupported="infinite".
+        """
+        checks.check_pairs(np.shape(pi_xSA), np.shape(mu_xSA))
+        pi_RSA, mu_RSA = self._policies("pi", pi_xSA), self._policies("mu", mu_xSA)
+        result = episode_divergence(self.tables, pi_RSA, mu_RSA)
+        if unsupported == "raise" and np.isinf(result.kl_pi_mu).any():
+            checks.raise_unsupported(pi_RSA, mu_RSA, self._occupancy(pi_RSA).sum(axis=1))
+        fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+        shape = np.shape(pi_xSA)[:-2]
+        return Divergence(**{name: array.reshape(shape + array.shape[1:]) for name, array in fields.items()})
+
+    def _policies(self, name: str, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        return checks.as_policies(name, pi_xSA, self.states, self.actions)
+
+    def _action_values(self, pi_RSA: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        from envs import dynamic_programs
+
+        return dynamic_programs.action_values(self.tables, pi_RSA)
+
+    def _occupancy(self, pi_RSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        from envs import dynamic_programs
+
+        return dynamic_programs.state_occupancy(self.tables, pi_RSA)
+
+    def _discount_T1(self) -> NDArray[np.float64]:
+        return np.power(self.discount, np.arange(self.horizon), dtype=np.float64)[:, None]
+
+    def _expect(self, next_RS: NDArray[np.float64]) -> NDArray[np.float64]:
+        """E[x(s') | s, a], [R, S, A]."""
+        return np.einsum("sat,rt->rsa", self.transition_SAS, next_RS)
+
+    def _noise_variance_SA(self) -> NDArray[np.float64]:
+        match self.noise:
+            case "bernoulli":
+                return self.reward_SA * (1.0 - self.reward_SA)
+            case "normal":
+                return np.full((self.states, self.actions), self.noise_std**2)
+            case _:
+                return np.zeros((self.states, self.actions))

@@ -1,0 +1,106 @@
+"""A contextual bandit with a logging policy: data as a production system would have stored them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.bandits import mean_rewards, stay
+from envs.catalog import world
+from envs.checks import check_distributions
+from envs.finite_mdp import FiniteMDP
+
+# Contexts are drawn from these steps of the stream, so that they share no numbers with the actions.
+_CONTEXT_STEPS = 2**31
+
+
+@dataclass(frozen=True)
+class LoggedData:
+    """Independent data sets [R, N]: context, action, reward and the propensity mu(action | context)."""
+
+    context_RN: NDArray[np.int64]
+    action_RN: NDArray[np.int64]
+    reward_RN: NDArray[np.float64]
+    propensity_RN: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoggedBandit(FiniteMDP):
+    """A bandit (horizon 1, contexts are states) that was run under `logging_SA`.
+
+    `value(pi)` is exact for any policy, and `divergence(pi, logging_SA)` is its exact distance from the log.
+    """
+
+    logging_SA: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        logging_SA = self._freeze("logging_SA", self.logging_SA, np.float64)
+        if logging_SA.shape != self.reward_SA.shape:
+            raise ValueError(
+                f"logging_SA has shape {logging_SA.shape}, but reward_SA has {self.reward_SA.shape}; "
+                "give a row of action probabilities per context."
+            )
+        check_distributions("logging_SA", logging_SA, "Give a law of actions per context.")
+        if self.horizon != 1:
+            raise ValueError(f"horizon is {self.horizon}, expected 1: a logged bandit has one step.")
+
+    def log(self, key_R: NDArray[np.uint64], n: int, *, step: int = 0) -> LoggedData:
+        """`n` logged rows for each key, a pure function of (key, step); row i is the same for every n > i.
+
+        Raises ValueError unless 0 <= step < 2**31: the steps above are the contexts'.
+        """
+        if not 0 <= step < _CONTEXT_STEPS:
+            raise ValueError(f"step is {step}, expected 0 to {_CONTEXT_STEPS - 1}.")
+        from envs import kernels
+
+        uniform_RN = kernels.uniforms(key_R, step + _CONTEXT_STEPS, n, 1)[..., 0]
+        logging_RSA = np.repeat(self.logging_SA[None], len(key_R), axis=0)
+        episodes = self.simulate(logging_RSA, self.start(uniform_RN), 1, key_R, step)
+        context_RN, action_RN = episodes.state_RBT[..., 0], episodes.action_RBT[..., 0]
+        return LoggedData(
+            context_RN=context_RN,
+            action_RN=action_RN,
+            reward_RN=episodes.reward_RBT[..., 0],
+            propensity_RN=self.logging_SA[context_RN, action_RN],
+        )
+
+
+@world("logged-bandit")
+def logged_bandit(
+    *,
+    contexts: int = 5,
+    arms: int = 4,
+    temperature: float = 0.3,
+    skill: float = 0.5,
+    noise: str = "bernoulli",
+    noise_std: float = 1.0,
+    seed: int = 0,
+) -> LoggedBandit:
+    """A contextual bandit with data logged by a softmax policy that knows the mean rewards only roughly.
+
+    The logging policy is softmax(score / temperature), score = skill * mean reward + (1 - skill) * uniform.
+    """
+    if temperature <= 0:
+        raise ValueError(
+            f"temperature is {temperature:g}, expected more than 0; raise it for a more even log."
+        )
+    if not 0.0 <= skill <= 1.0:
+        raise ValueError(f"skill is {skill:g}, expected 0 (blind) to 1 (knows the mean rewards).")
+    mean_SA = mean_rewards(contexts, arms, None, seed)
+    # A child stream: the first words of default_rng(seed) have drawn the mean rewards.
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+    score_SA = skill * mean_SA + (1.0 - skill) * rng.random((contexts, arms))
+    weight_SA = np.exp((score_SA - score_SA.max(axis=1, keepdims=True)) / temperature)
+    logging_SA = weight_SA / weight_SA.sum(axis=1, keepdims=True)
+    return LoggedBandit(
+        transition_SAS=stay(contexts, arms),
+        reward_SA=mean_SA,
+        start_S=np.full(contexts, 1.0 / contexts),
+        logging_SA=logging_SA,
+        horizon=1,
+        noise=noise,
+        noise_std=noise_std,
+    )

@@ -1,0 +1,40 @@
+"""Gymnasium ids `testbed/<Name>-v0`: importing this module registers them.
+
+    gymnasium.make("envs.registration:testbed/Chain-v0", length=8)
+
+A version rises when the numbers of a world move. The world "tree" is a table over a token task and has no id
+of its own: the task has one.
+"""
+
+from __future__ import annotations
+
+import gymnasium
+
+from envs.catalog import kind, worlds
+
+VERSION = 0
+_ENTRY_POINTS = {
+    "finite-mdp": ("envs.gym_env:FiniteMDPEnv", "world"),
+    "token-task": ("envs.tokens.gym_env:TokenEnv", "task"),
+}
+
+
+def gym_id(name: str) -> str:
+    """`testbed/GridWorld-v0` of the world "grid-world"."""
+    return f"testbed/{''.join(part.capitalize() for part in name.split('-'))}-v{VERSION}"
+
+
+def register_all() -> tuple[str, ...]:
+    """The ids of all worlds, registered with gymnasium now unless they were before."""
+    ids = []
+    for name in worlds():
+        if kind(name) not in _ENTRY_POINTS:
+            continue
+        entry_point, argument = _ENTRY_POINTS[kind(name)]
+        ids.append(gym_id(name))
+        if ids[-1] not in gymnasium.registry:
+            gymnasium.register(id=ids[-1], entry_point=entry_point, kwargs={argument: name})
+    return tuple(ids)
+
+
+register_all()

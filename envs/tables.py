@@ -1,0 +1,83 @@
+"""The arrays of a finite MDP as compiled loops read them: successor lists instead of dense rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOISE_KINDS = ("none", "bernoulli", "normal")
+
+# Above every uniform in [0, 1): a row that ends here always yields a draw, whatever rounding did before.
+_CLOSED = 2.0
+
+
+class Tables(NamedTuple):
+    """One row per state-action pair, X = s * A + a; its successors are `next_XK[x, :count_X[x]]`.
+
+    `mean_reward_X` is reward + E[bonus of the next state]; `noise` is an index into NOISE_KINDS.
+    """
+
+    next_XK: NDArray[np.int64]
+    probability_XK: NDArray[np.float64]
+    cumulative_XK: NDArray[np.float64]
+    count_X: NDArray[np.int64]
+    reward_X: NDArray[np.float64]
+    mean_reward_X: NDArray[np.float64]
+    bonus_S: NDArray[np.float64]
+    terminal_S: NDArray[np.bool_]
+    start_S: NDArray[np.float64]
+    horizon: int
+    discount: float
+    noise: int
+    noise_std: float
+
+
+def running_sums(probability_xK: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Running sums along the last axis, closed for inverse-CDF draws: 2 from the last entry with mass on.
+
+    The drawn index is the number of sums <= u, so an entry without mass is never drawn, for any u in [0, 1).
+    """
+    cumulative_xK = np.cumsum(probability_xK, axis=-1)
+    has_mass_xK = probability_xK > 0.0
+    mass_after_xK = np.logical_or.accumulate(has_mass_xK[..., ::-1], axis=-1)[..., ::-1]
+    cumulative_xK[..., :-1][~mass_after_xK[..., 1:]] = _CLOSED
+    cumulative_xK[..., -1] = _CLOSED
+    return cumulative_xK
+
+
+def build_tables(
+    transition_SAS: NDArray[np.float64],
+    reward_SA: NDArray[np.float64],
+    start_S: NDArray[np.float64],
+    terminal_S: NDArray[np.bool_],
+    bonus_S: NDArray[np.float64],
+    *,
+    horizon: int,
+    discount: float,
+    noise: str,
+    noise_std: float,
+) -> Tables:
+    """The same world with each dense transition row packed to its support, in ascending state order."""
+    transition_XS = transition_SAS.reshape(-1, transition_SAS.shape[-1])
+    support_XS = transition_XS > 0.0
+    count_X = support_XS.sum(axis=-1)
+    # A stable sort on "not in the support" moves the supported states to the front in ascending order.
+    next_XK = np.argsort(~support_XS, axis=-1, kind="stable")[:, : int(count_X.max())]
+    probability_XK = np.take_along_axis(transition_XS, next_XK, axis=-1)
+    return Tables(
+        next_XK=np.ascontiguousarray(next_XK, dtype=np.int64),
+        probability_XK=np.ascontiguousarray(probability_XK),
+        cumulative_XK=running_sums(probability_XK),
+        count_X=count_X.astype(np.int64),
+        reward_X=reward_SA.flatten(),
+        mean_reward_X=reward_SA.flatten() + transition_XS @ bonus_S,
+        bonus_S=bonus_S.copy(),
+        terminal_S=terminal_S.copy(),
+        start_S=start_S.copy(),
+        horizon=int(horizon),
+        discount=float(discount),
+        noise=NOISE_KINDS.index(noise),
+        noise_std=float(noise_std),
+    )

@@ -1,0 +1,179 @@
+"""Draw figures from tables and save them as PDF and PNG, byte for byte the same every time.
+
+python -m paper_figs.run [NAME …] [--data FOLDER] [--out FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from analysis.condense import load_tables
+from analysis.load import Table
+from paper_figs.base import FIGURES, draw
+from testbed.errors import UserError, unknown
+
+OUT = Path(__file__).resolve().parent / "out"
+STYLE = Path(__file__).resolve().parent / "style.mplstyle"
+MANIFEST = "manifest.json"
+
+# Without these entries matplotlib writes the time and its own version into the files.
+_METADATA: Mapping[str, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "png": {"Software": None},
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One figure on disk. table: name and sha256 of what it was drawn from; files: sha256 by file name."""
+
+    name: str
+    pdf: Path
+    png: Path
+    caption: str
+    table: Mapping[str, str]
+    files: Mapping[str, str]
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Matplotlib's defaults and our style.mplstyle, whatever the user's own settings; restored at exit."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rc_file(STYLE, use_default_template=False)
+        yield
+
+
+def figures(
+    names: Sequence[str] = (),
+    data: Path | None = None,
+    out: Path = OUT,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Saved]:
+    """Draw the named figures (all that the tables allow, if none is named), save them, return what was saved.
+
+    Args:
+        names: names of figures; `testbed figures` lists them.
+        data: folder of condensed CSV tables, or a results folder; None takes the committed tables.
+        out: folder for NAME.pdf, NAME.png and manifest.json (inputs and files with their sha256).
+        progress: called with one line per step of work.
+
+    Raises:
+        UserError: unknown figure, missing table, a folder that cannot be read or written.
+    """
+    for name in names:
+        if name not in FIGURES:
+            raise unknown("figure", name, FIGURES)
+    progress("reading tables" + (f" from {data}" if data else ""))
+    tables = load_tables(data)
+    chosen = list(dict.fromkeys(names)) or [n for n in FIGURES if FIGURES[n].promises["data"] in tables]
+    for name in chosen:
+        if FIGURES[name].promises["data"] not in tables:
+            raise UserError(
+                f"Figure '{name}' is drawn from table '{FIGURES[name].promises['data']}', but "
+                f"{data or 'the data'} only gives {', '.join(sorted(tables)) or 'none'}. Run the sweep that "
+                "fills it, or name other figures."
+            )
+    saved = []
+    for index, name in enumerate(chosen, start=1):
+        progress(f"figure {index}/{len(chosen)}: {name}")
+        saved.append(_save(name, tables[FIGURES[name].promises["data"]], out))
+    _write(out / MANIFEST, _manifest(out, saved))
+    return saved
+
+
+def _save(name: str, table: Table, out: Path) -> Saved:
+    with style():
+        drawn = draw(name, table.frame)
+        # Laid out once, so that both files have the very same layout, and in half the time.
+        drawn.draw_without_rendering()
+        drawn.set_layout_engine("none")
+        content = {f"{name}.{kind}": render(drawn, kind) for kind in ("pdf", "png")}
+    for file, body in content.items():
+        _write(out / file, body)
+    return Saved(
+        name=name,
+        pdf=out / f"{name}.pdf",
+        png=out / f"{name}.png",
+        caption=FIGURES[name].promises["caption"],
+        table={"name": table.name, "sha256": table.sha256},
+        files={file: hashlib.sha256(body).hexdigest() for file, body in content.items()},
+    )
+
+
+def render(drawn: Figure, kind: str) -> bytes:
+    """Return the figure as the bytes of a pdf or png file, without time stamp and program versions."""
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, format=kind, metadata=_METADATA[kind])
+    return buffer.getvalue()
+
+
+def _write(path: Path, body: bytes) -> None:
+    """Write a whole file or none: a reader never sees half a figure."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(body)
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise UserError(
+            f"{path} cannot be written: {error.strerror}. Give another folder, or make room."
+        ) from error
+
+
+def _manifest(out: Path, saved: Sequence[Saved]) -> bytes:
+    """Return manifest.json with these figures; entries of other figures in the folder stay."""
+    try:
+        entries = dict(json.loads((out / MANIFEST).read_text())["figures"])
+    except (OSError, ValueError, KeyError, TypeError):
+        entries = {}
+    for each in saved:
+        entries[each.name] = {
+            "caption": each.caption,
+            "supports": list(FIGURES[each.name].promises["supports"]),
+            "table": dict(each.table),
+            "files": dict(each.files),
+        }
+    content = {"matplotlib": matplotlib.__version__, "figures": dict(sorted(entries.items()))}
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line of this module; exit code 0, or 2 with one line about what is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m paper_figs.run", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"figures; all by default: {', '.join(FIGURES)}"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="results folder or folder of CSV tables (default: committed)"
+    )
+    parser.add_argument("--out", type=Path, default=OUT, help="folder for PDF, PNG and manifest.json")
+    given = parser.parse_args(arguments)
+    try:
+        for each in figures(
+            given.names, given.data, given.out, progress=lambda line: print(line, file=sys.stderr)
+        ):
+            print(each.pdf, each.png, sep="\n")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""All weights of a module as one flat tensor, so that a snapshot is a clone and the gradient one vector."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from testbed.errors import UserError
+
+
+class FlatParameters:
+    """Names, shapes and order of a module's distinct parameters; a tied weight counts once.
+
+    Raises UserError for weights that are not floating point (quantized models cannot be trained here).
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.names: list[str] = []
+        self.shapes: list[torch.Size] = []
+        for name, parameter in module.named_parameters():
+            if not parameter.is_floating_point():
+                raise UserError(
+                    f"Weight '{name}' has dtype {parameter.dtype}; give a model that is not quantized."
+                )
+            self.names.append(name)
+            self.shapes.append(parameter.shape)
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.total = sum(self.sizes)
+
+    def flatten(self, module: nn.Module, dtype: torch.dtype) -> Tensor:
+        """Return the module's weights as one vector [P], detached and copied."""
+        parts = [parameter.detach().reshape(-1).to(dtype) for parameter in module.parameters()]
+        return torch.cat(parts) if parts else torch.empty(0, dtype=dtype)
+
+    def views(self, theta_P: Tensor) -> dict[str, Tensor]:
+        """Return the named weights as views of theta_P; the backward pass is one concatenation."""
+        if theta_P.shape != (self.total,):
+            raise ValueError(
+                f"theta has shape {tuple(theta_P.shape)}, but the model has {self.total} parameters."
+            )
+        parts = torch.split(theta_P, self.sizes)
+        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}

@@ -1,0 +1,134 @@
+"""Opening a folder that holds a causal language model, without running anything that lies in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from testbed.errors import UserError
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+
+
+def check_model_folder(path: str | Path) -> Path:
+    """Return the folder if its weights are safetensors and nothing in it asks to run code of its own.
+
+    Raises UserError: no such folder, no config.json, no weights, weights only as pickles, an `auto_map`
+    (the model would need trust_remote_code), an adapter or a quantized model.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UserError(
+            f"Model folder '{folder}' does not exist; give one with config.json and model.safetensors."
+        )
+    config = read_json(folder / "config.json")
+    for name in ("config.json", "tokenizer_config.json"):
+        if (folder / name).exists() and "auto_map" in read_json(folder / name):
+            raise UserError(
+                f"{folder / name} has an 'auto_map': the model wants to run its own Python code, which is "
+                "refused; save it as an architecture that transformers knows."
+            )
+    if "quantization_config" in config:
+        raise UserError(
+            f"The model in '{folder}' is quantized; give full weights (float32, float16 or bfloat16)."
+        )
+    if (folder / "adapter_config.json").exists():
+        raise UserError(
+            f"'{folder}' holds an adapter; merge it into its base model and save that (merge_and_unload)."
+        )
+    _check_weights(folder)
+    return folder
+
+
+def _check_weights(folder: Path) -> None:
+    if any((folder / name).exists() for name in ("model.safetensors", "model.safetensors.index.json")):
+        return
+    pickles = sorted(p.name for pattern in PICKLES for p in folder.glob(pattern))
+    if pickles:
+        raise UserError(
+            f"The weights in '{folder}' are pickles ({', '.join(pickles)}), which can run code when opened; "
+            "convert them with save_pretrained(folder) of transformers, which writes model.safetensors."
+        )
+    raise UserError(f"'{folder}' has no weights; expected model.safetensors or model.safetensors.index.json.")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; UserError when it is missing or broken."""
+    if not path.exists():
+        raise UserError(f"'{path.parent}' has no {path.name}; give a folder written by save_pretrained.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{path} holds a {type(content).__name__}, expected an object with the model's settings."
+        )
+    return content
+
+
+def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
+    """Return the causal LM of a folder, in evaluation mode (no dropout), on the CPU.
+
+    The global random state of torch stays as it was. Raises UserError as `check_model_folder` does, and for
+    broken files and weights that do not belong to the configuration.
+
+    attention: "sdpa" or "eager"; "auto" takes sdpa where the architecture has it.
+    """
+    folder = check_model_folder(path)
+    from transformers import AutoModelForCausalLM  # 0.5 s and 500 modules: only when a model is really opened
+
+    options: dict[str, Any] = {
+        "local_files_only": True,
+        "use_safetensors": True,
+        "trust_remote_code": False,
+        "dtype": dtype,
+        "output_loading_info": True,
+    }
+    try:
+        with torch.random.fork_rng(devices=[]), quiet_transformers():
+            model, info = _first_attention(AutoModelForCausalLM, folder, options, attention)
+    except Exception as error:  # transformers, safetensors and torch each raise their own kinds
+        raise UserError(f"Cannot load the model in '{folder}': {_first_line(error)}") from error
+    wrong = sorted(str(name) for kind in ("missing_keys", "mismatched_keys") for name in info[kind])
+    if wrong:
+        raise UserError(
+            f"The weights in '{folder}' do not fit its config.json: {len(wrong)} are missing or misshapen, "
+            f"{wrong[0]} first; save model and configuration together."
+        )
+    return model.eval()
+
+
+def _first_attention(factory: Any, folder: Path, options: dict[str, Any], attention: str) -> Any:
+    if attention != "auto":
+        return factory.from_pretrained(str(folder), attn_implementation=attention, **options)
+    try:
+        return factory.from_pretrained(str(folder), attn_implementation="sdpa", **options)
+    except ValueError:  # some architectures (Gemma 2, BLOOM) refuse sdpa
+        return factory.from_pretrained(str(folder), attn_implementation="eager", **options)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence progress bars and notes of transformers, then restore what the user had set."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

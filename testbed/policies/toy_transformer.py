@@ -1,0 +1,176 @@
+"""A small decoder-only transformer whose weights carry a leading replica axis.
+
+R models of one shape run as batched matrix products over R independent weight sets: one small model at a
+time is all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, no biases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from testbed import rng
+from testbed.errors import UserError
+from testbed.policies.toy_attention import Tree, tree_attention
+from testbed.policies.toy_layers import Shape, embed, finish_block, log_law, normalize
+from testbed.policies.toy_sampler import generate
+
+LOGP_TOLERANCE = 5e-7
+"""Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights,
+float32, for log-probabilities of order 1: the sums run in another order. It grows with |log pi|."""
+
+
+class TaskShape(Protocol):
+    """What the transformer reads of a token task."""
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def prompt_length(self) -> int: ...
+
+    @property
+    def response_length(self) -> int: ...
+
+    @property
+    def end_token(self) -> int | None: ...
+
+    @property
+    def pad_token(self) -> int | None: ...
+
+
+class ToyTransformer:
+    """softmax(logits / temperature) over V tokens, as a function of flat weights theta_RP.
+
+    A prompt runs once and serves its whole group, in training as in sampling. Prompts end at the same
+    position whatever their padding on the left, and padding is seen by nobody. The temperature belongs to
+    the policy: sample, logp and entropy all use it.
+
+    Args:
+        task: its sizes and special tokens are read, nothing else.
+        expansion: hidden units of a feed-forward block per unit of width.
+        dtype: float64 is for tests of gradients; compiled loops serve float32 on the CPU.
+
+    Raises UserError for sizes that make no model.
+    """
+
+    def __init__(
+        self,
+        task: TaskShape,
+        width: int = 32,
+        layers: int = 2,
+        heads: int = 4,
+        expansion: int = 4,
+        temperature: float = 1.0,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        for name, value in {"width": width, "layers": layers, "heads": heads, "expansion": expansion}.items():
+            if value < 1:
+                raise UserError(f"{name} must be at least 1, got {value}.")
+        if width % heads:
+            raise UserError(f"width {width} is not a multiple of heads {heads}; heads share it evenly.")
+        if not temperature > 0:
+            raise UserError(f"temperature must be positive, got {temperature}; 1 samples the model itself.")
+        self.task, self.heads, self.temperature = task, heads, temperature
+        self.device, self.dtype = torch.device(device), dtype
+        positions = task.prompt_length + task.response_length - 1
+        self.shape = Shape(task.vocabulary, positions, width, layers, expansion * width)
+        self.parameters = sum(rows * columns for rows, columns in self.shape.matrices().values())
+
+    def initial(self, seeds: Sequence[int]) -> Tensor:
+        """Return random weights [R, P]; a row depends on its own seed alone."""
+        rows = [self.shape.initial(rng.generator(seed, "toy/initial")) for seed in seeds]
+        return torch.stack(rows).to(device=self.device, dtype=self.dtype)
+
+    @torch.no_grad()
+    def sample(
+        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, uniform_RBT: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
+
+        Sequence b = n * group + g answers prompt n. Behind the end token: token 0, mask False, logp 0.
+        """
+        self._check(theta_RP, prompt_RNK, uniform_RBT.shape, "uniform_RBT")
+        if uniform_RBT.shape[1] != prompt_RNK.shape[1] * group:
+            raise UserError(
+                f"uniform_RBT has {uniform_RBT.shape[1]} sequences, expected {prompt_RNK.shape[1]} prompts "
+                f"times group {group}."
+            )
+        weights, first_RN = self.shape.weights(theta_RP), self._first(prompt_RNK)
+        end, uniform = self.task.end_token, uniform_RBT.to(self.device, torch.float64)
+        return generate(weights, self.heads, self.temperature, end, prompt_RNK, first_RN, uniform)
+
+    def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
+        R, N, _ = prompt_RNK.shape
+        law = self._log_law(theta_RP, prompt_RNK, token_RBT)
+        token_RNGT = token_RBT.unflatten(1, (N, -1))
+        start_RNG = law[:, :, :N].transpose(1, 2).gather(2, token_RNGT[..., 0])
+        next_RX = token_RNGT[..., 1:].transpose(2, 3).reshape(R, 1, -1)
+        return _by_response(start_RNG, law[:, :, N:].gather(1, next_RX)[:, 0], mask_RBT)
+
+    @torch.no_grad()
+    def entropy(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return the entropy of each token's law in nats, [R, B, T]; 0 where mask is False."""
+        N = prompt_RNK.shape[1]
+        law = self._log_law(theta_RP, prompt_RNK, token_RBT)
+        entropy_RX = torch.special.entr(law.exp()).sum(1)
+        start_RNG = entropy_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
+        return _by_response(start_RNG, entropy_RX[:, N:], mask_RBT)
+
+    def _log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+        """log pi(. | before), [R, V, N + N S G]: behind each prompt, then behind response tokens.
+
+        The last response token predicts nothing: S = T - 1. Responses' columns are ordered as in Tree.
+        """
+        self._check(theta_RP, prompt_RNK, token_RBT.shape, "token_RBT")
+        N, K, S = prompt_RNK.shape[1], prompt_RNK.shape[2], token_RBT.shape[2] - 1
+        G = token_RBT.shape[1] // N
+        tree = Tree(N, K, G, S, self._first(prompt_RNK))
+        response_RNSG = token_RBT[..., :S].unflatten(1, (N, G)).transpose(2, 3)
+        token_RM = torch.cat([prompt_RNK.transpose(1, 2).flatten(1), response_RNSG.flatten(1)], 1)
+        time = torch.arange(K + S, device=self.device)
+        time_M = torch.cat([time[:K].repeat_interleave(N), time[K:].repeat_interleave(G).repeat(N)])
+        weights = self.shape.weights(theta_RP)
+        x = embed(weights.embedding, token_RM, self.shape.vocabulary + time_M)
+        for i, layer in enumerate(weights.layers):
+            attended = tree_attention(torch.bmm(layer.qkv, normalize(x)), tree, self.heads)
+            if i == self.shape.layers - 1:
+                # Nothing is predicted inside the prompts: their last tokens' columns come last.
+                x, attended = x[:, :, (K - 1) * N :], attended[:, :, (K - 1) * N :]
+            x = finish_block(x, attended, layer)
+        return log_law(weights, x, self.temperature)
+
+    def _first(self, prompt_RNK: Tensor) -> Tensor:
+        """Index of each prompt's first token that is not padding, [R, N]."""
+        pad = self.task.pad_token
+        if pad is None:
+            return prompt_RNK.new_zeros(prompt_RNK.shape[:2])
+        return (prompt_RNK == pad).long().cumprod(2).sum(2)
+
+    def _check(self, theta_RP: Tensor, prompt_RNK: Tensor, shape: torch.Size, name: str) -> None:
+        K, T, P = self.task.prompt_length, self.task.response_length, self.parameters
+        R = theta_RP.shape[0]
+        if theta_RP.shape != (R, P):
+            raise UserError(f"theta_RP has shape {tuple(theta_RP.shape)}, expected [R, P = {P}].")
+        if prompt_RNK.ndim != 3 or prompt_RNK.shape[0] != R or prompt_RNK.shape[2] != K:
+            raise UserError(
+                f"prompt_RNK has shape {tuple(prompt_RNK.shape)}, expected [R = {R}, N, K = {K}]."
+            )
+        if len(shape) != 3 or shape[0] != R or shape[1] % prompt_RNK.shape[1] or not 1 <= shape[2] <= T:
+            raise UserError(
+                f"{name} has shape {tuple(shape)}, expected [R = {R}, a multiple of {prompt_RNK.shape[1]} "
+                f"prompts, 1 to T = {T}]."
+            )
+
+
+def _by_response(start_RNG: Tensor, next_RX: Tensor, mask_RBT: Tensor) -> Tensor:
+    """Bring values of first tokens and of later ones (columns n, s, g) into the order [R, B, T], masked."""
+    R, N, G = start_RNG.shape
+    next_RNGS = next_RX.reshape(R, N, -1, G).transpose(2, 3)
+    value_RBT = torch.cat([start_RNG[..., None], next_RNGS], -1).flatten(1, 2)
+    return torch.where(mask_RBT, value_RBT, torch.zeros_like(value_RBT))

@@ -1,0 +1,266 @@
+"""Claims: every one can be refuted, verdicts follow the evidence, and Holm's correction spans the family."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import collapse, condense, ess
+from analysis.claims import base, sampled_ess, staleness
+from analysis.claims.__main__ import main
+from envs.finite_mdp import FiniteMDP
+from paper_figs.export import write_tables
+from testbed.errors import UserError
+
+SUPPORTED, REFUTED, INCONCLUSIVE = "supported", "refuted", "inconclusive"
+EXACT_CLAIMS = [
+    name
+    for name in base.CLAIMS
+    if base.CLAIMS[name].promises["kind"] == "exact" and not base.CLAIMS[name].promises["table"]
+]
+N = 100
+
+
+def staleness_table(seeds=8, reinforce_falls=True, grpo_falls=False, cost=0.3):
+    """Accuracy curves of two recipes at lags 0 and 64; `cost` is what grpo loses at lag 64."""
+    rise = np.array([0.1, 0.5, 0.9, 0.9, 0.9, 0.9, 0.9])
+    fall = np.array([0.1, 0.5, 0.9, 0.9, 0.0, 0.0, 0.0])
+    frames = []
+    for seed in range(seeds):
+        for recipe, falls in (("reinforce", reinforce_falls), ("grpo", grpo_falls)):
+            for lag in (0, 64):
+                curve = fall if lag and falls else rise
+                loss = cost * (1 + seed / 50) if lag and recipe == "grpo" else 0.0
+                frames.append(
+                    pd.DataFrame(
+                        {
+                            "recipe": recipe,
+                            "lag": lag,
+                            "seed": seed,
+                            "step": 10 * np.arange(7),
+                            "accuracy": curve - loss,
+                        }
+                    )
+                )
+    return pd.concat(frames, ignore_index=True)
+
+
+def ess_table(seeds=6, factor=2.0, token=0.9):
+    """Exact ESS from 1/N to 10/N and below; sampled = exact * factor, seeds differing a little."""
+    rows = [
+        {
+            "recipe": "reinforce",
+            "lag": 8,
+            "seed": seed,
+            "step": step,
+            ess.EXACT: exact,
+            collapse.ESS: max(exact * factor, 1 / N) * (1 + seed / 100),
+            condense.TOKEN_ESS: token * (1 - seed / 100),
+            collapse.ESS_FLOOR: 1 / N,
+        }
+        for seed in range(seeds)
+        for step, exact in enumerate((0.5, 0.08, 0.05, 0.02, 0.001))
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tables = {"staleness": staleness_table(), "ess-collapse": ess_table()}
+    write_tables({name: condense.Table.of(name, frame) for name, frame in tables.items()}, tmp_path)
+    return tmp_path
+
+
+# Verdicts
+
+
+def test_holm_adjusts_as_in_a_worked_example():
+    # Sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1, then made monotone.
+    assert base.holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
+        {"d": 0.02, "a": 0.03, "c": 0.06, "b": 0.06}
+    )
+    assert base.holm({"a": 0.9, "b": 0.8}) == {"b": 1.0, "a": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("effect", "p_holm", "expected"),
+    [
+        (0.3, 0.05, SUPPORTED),
+        (-0.3, 0.01, REFUTED),
+        (0.3, 0.0501, INCONCLUSIVE),
+        (-0.3, 1.0, INCONCLUSIVE),
+        (math.nan, 0.0, INCONCLUSIVE),
+        (0.3, math.nan, INCONCLUSIVE),
+    ],
+)
+def test_a_statistical_claim_is_decided_by_its_adjusted_p_and_then_by_its_sign(effect, p_holm, expected):
+    assert base.verdict(base.Evidence(effect, 0, 0, 0.0, 5, ""), p_holm) == expected
+
+
+def test_an_exact_claim_holds_within_its_tolerance_or_is_refuted():
+    verdicts = [
+        base.verdict(base.exact(gaps, 1e-9, ""), math.nan) for gaps in ([0, 1e-9], [0, 2e-9], [0, math.nan])
+    ]
+    assert verdicts == [SUPPORTED, REFUTED, REFUTED]
+    assert base.exact([-3.0, 0.5], 1, "").n == 2
+
+
+def test_the_t_test_gives_the_textbook_p():
+    found = base.mean_above_zero([1.0, 2.0, 3.0], "")
+    # t = 2 sqrt(3) with 2 degrees of freedom: p = 1 - t / sqrt(2 + t^2).
+    assert found.p == pytest.approx(1 - math.sqrt(12 / 14))
+    assert base.mean_above_zero([-1.0, -2.0, -3.0], "").p == pytest.approx(found.p)
+
+
+@pytest.mark.parametrize("values", [[], [0.7], [0.7, 0.7, 0.7]])
+def test_without_spread_between_units_nothing_is_concluded(values):
+    found = base.mean_above_zero(values, "")
+    assert (found.p, found.n) == (1.0, len(values))
+    assert base.verdict(found, found.p) == INCONCLUSIVE
+
+
+def test_mcnemar_reads_only_the_discordant_pairs():
+    found = base.more_often([True] * 8 + [True], [False] * 8 + [True], "")
+    assert (found.effect, found.p, found.n) == (1.0, 2 / 2**8, 9)
+    assert found.low == pytest.approx(2 * 0.025 ** (1 / 8) - 1)
+    assert base.more_often([False] * 8, [True] * 8, "").effect == -1.0
+    assert base.more_often([True, False], [False, True], "").p == 1.0
+    assert base.more_often([True, False], [True, False], "").p == 1.0
+
+
+# The claims themselves
+
+
+@pytest.mark.parametrize("name", sorted(base.CLAIMS))
+def test_a_claim_states_a_sentence_a_source_and_its_kind(name):
+    entry = base.CLAIMS[name]
+    assert entry.promises["statement"].endswith(".")
+    assert entry.source
+    assert entry.promises["kind"] == "exact" or entry.promises["table"]
+
+
+@pytest.mark.parametrize("name", EXACT_CLAIMS)
+def test_exact_claims_hold(name):
+    evidence = base.CLAIMS[name].function()
+    assert base.verdict(evidence, math.nan) == SUPPORTED
+    assert abs(evidence.effect) < 1e-9  # equal policies are among the pairs, so the bound is met
+
+
+@pytest.mark.parametrize("name", EXACT_CLAIMS)
+def test_exact_claims_are_refuted_by_a_world_that_confuses_the_two_policies_or_forgets_a_step(
+    name, monkeypatch
+):
+    right = FiniteMDP.divergence
+
+    def wrong(self, pi, mu):
+        found = right(self, pi, mu)
+        object.__setattr__(found, "second_moment", np.sqrt(found.second_moment))
+        object.__setattr__(found, "second_moment_prefix_T", found.second_moment_prefix_T[..., ::-1])
+        object.__setattr__(found, "kl_pi_mu", 3 * found.kl_pi_mu)
+        return found
+
+    monkeypatch.setattr(FiniteMDP, "divergence", wrong)
+    assert base.verdict(base.CLAIMS[name].function(), math.nan) == REFUTED
+
+
+def decide(evidence):
+    return base.verdict(evidence, evidence.p)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, SUPPORTED),
+        ({"reinforce_falls": False, "grpo_falls": True}, REFUTED),
+        ({"grpo_falls": True}, INCONCLUSIVE),
+        ({"seeds": 4}, INCONCLUSIVE),
+    ],
+)
+def test_the_collapse_claim_reaches_every_verdict(changes, expected):
+    assert decide(staleness.reinforce_collapses(staleness_table(**changes))) == expected
+
+
+def test_the_collapse_claim_without_grpo_cells_has_no_pairs():
+    table = staleness_table()
+    evidence = staleness.reinforce_collapses(table[table["recipe"] == "reinforce"])
+    assert (evidence.n, decide(evidence)) == (0, INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [({}, SUPPORTED), ({"cost": -0.05}, REFUTED), ({"cost": 0.0}, INCONCLUSIVE)]
+)
+def test_the_cost_of_staleness_reaches_every_verdict(changes, expected):
+    assert decide(staleness.staleness_costs(staleness_table(**changes))) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [({}, SUPPORTED), ({"factor": 0.5}, REFUTED), ({"seeds": 1}, INCONCLUSIVE)]
+)
+def test_the_overstatement_claim_reaches_every_verdict(changes, expected):
+    table = ess_table(**changes)
+    # Lift the floor's own effect: what is left are the rows in which the sampled ESS could be too low.
+    assert decide(sampled_ess.overstates(table[table[ess.EXACT] > 0.02])) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [({}, SUPPORTED), ({"token": 0.2}, REFUTED), ({"seeds": 1}, INCONCLUSIVE)]
+)
+def test_the_token_claim_reaches_every_verdict(changes, expected):
+    assert decide(sampled_ess.token_hides(ess_table(**changes))) == expected
+
+
+def test_one_reading_below_the_floor_refutes_the_floor():
+    table = ess_table()
+    evidence = sampled_ess.never_below_floor(table)
+    assert base.verdict(evidence, math.nan) == SUPPORTED
+    assert "below 1/N in 6 of 30 rows" in evidence.note
+    table.loc[3, collapse.ESS] = 0.99 / N
+    assert base.verdict(sampled_ess.never_below_floor(table), math.nan) == REFUTED
+
+
+# Running them
+
+
+def test_all_claims_run_into_rows_that_json_can_hold(folder):
+    rows = base.run_claims(data=folder)
+    assert [row["claim"] for row in rows] == sorted(base.CLAIMS)
+    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+    assert {row["verdict"] for row in rows} == {SUPPORTED}
+    assert all((row["p"] is None) == (row["kind"] == "exact") for row in rows)
+
+
+def test_looking_at_one_claim_does_not_make_it_more_significant(folder):
+    statistical = [row for row in base.run_claims(data=folder) if row["kind"] == "statistical"]
+    surest = min(statistical, key=lambda row: row["p"])
+    (alone,) = base.run_claims(surest["claim"], folder)
+    assert alone == surest
+    assert alone["p_holm"] == pytest.approx(len(statistical) * alone["p"])
+
+
+def test_a_missing_table_leaves_its_claims_in_the_family(folder, tmp_path):
+    whole = base.run_claims("reinforce-*", folder)[0]
+    write_tables({"staleness": condense.Table.of("staleness", staleness_table())}, tmp_path / "half")
+    half = base.run_claims("reinforce-*", tmp_path / "half")[0]
+    assert half["p_holm"] >= whole["p_holm"]
+    with pytest.raises(UserError, match="needs table 'ess-collapse'"):
+        base.run_claims("*ess*", tmp_path / "half")
+
+
+def test_exact_claims_need_no_tables_at_all(tmp_path):
+    assert base.run_claims("ess-limits-*", tmp_path)[0]["verdict"] == SUPPORTED
+
+
+def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
+    assert main(["reinforce-*", "--data", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("supported     reinforce-collapses-where-grpo-holds\n")
+    assert main(["reinforce-colapses-where-grpo-holds", "--data", str(folder)]) == 2
+    assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in capsys.readouterr().err
+    assert main(["ess-limits-*", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["n"] == 3
+
+
+def test_a_claim_of_no_known_kind_is_refused():
+    with pytest.raises(UserError, match="expected 'exact' or 'statistical'"):
+        base.claim("x", source="y", kind="vague", statement="z.")
