@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.collapse import CELL, ESS, need
+from analysis.ess import EXACT
 
 VALUE = "exact/value"
-EXACT_ESS = "exact/ess_kish_sequence"
 
 
 def value_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -16,13 +16,13 @@ def value_table(frame: pd.DataFrame) -> pd.DataFrame:
     first, final: exact value at the first and last logged step; best: largest on the way; ess_exact,
     ess_sampled: smallest share over steps, exact and from the batch. n: seeds.
     """
-    need(frame, [VALUE, EXACT_ESS, ESS])
+    need(frame, [VALUE, EXACT, ESS])
     rows = frame.sort_values("step").groupby(list(CELL), sort=True)
     cells = rows.agg(
         first=(VALUE, "first"),
         final=(VALUE, "last"),
         best=(VALUE, "max"),
-        ess_exact=(EXACT_ESS, "min"),
+        ess_exact=(EXACT, "min"),
         ess_sampled=(ESS, "min"),
     ).reset_index()
     table = cells.groupby([name for name in CELL if name != "seed"], sort=True)

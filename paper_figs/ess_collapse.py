@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -43,11 +45,12 @@ def draw(table: pd.DataFrame) -> Figure:
     left, right = fig.subplots(1, 2)
     _against_lag(left, table, limits)
     _against_exact(right, table, limits)
-    for ax in (left, right):
-        _floor(ax, floor)
+    _floor(left, floor, "left")
+    _floor(right, floor, "right")
     recipes = in_order(set(table["recipe"]))
     handles = [
-        Line2D([], [], color=look(r).color, linestyle="", marker=look(r).marker, label=r) for r in recipes
+        Line2D([], [], color=look(r).color, linestyle="", marker=look(r).marker, label=f"sampled, {r}")
+        for r in recipes
     ]
     exact = Line2D([], [], color=INK, label="exact")
     fig.legend(handles=[exact, *handles], loc="outside upper center", ncols=6, columnspacing=1.4)
@@ -111,22 +114,23 @@ def _against_exact(ax: Axes, table: pd.DataFrame, limits: tuple[float, float]) -
     ax.set_title("(b) all recipes, lags, seeds, steps", loc="left")
     ax.annotate(
         "sampled = exact",
-        (floor / 2.2, floor / 2.2),
-        (6, 0),
+        (limits[1] / 30, limits[1] / 30),
+        (6, -4),
         textcoords="offset points",
-        va="center",
+        va="top",
         fontsize=7,
     )
 
 
-def _floor(ax: Axes, floor: float) -> None:
+def _floor(ax: Axes, floor: float, side: Literal["left", "right"]) -> None:
     ax.axhline(floor, color=RULE, linestyle=(0, (4, 2)), linewidth=0.8, zorder=1.5)
     ax.annotate(
         f"floor 1/N = 1/{round(1 / floor)}",
-        xy=(0.02, floor),
+        xy=(0.02 if side == "left" else 0.98, floor),
         xycoords=("axes fraction", "data"),
         xytext=(0, -2),
         textcoords="offset points",
+        ha=side,
         va="top",
         fontsize=7,
         color=RULE,

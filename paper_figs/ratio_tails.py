@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
 
 from analysis.collapse import need
 from analysis.palette import DASH_DOT, DOT, LONG, RULE, SHORT, SOLID, in_order, lag_colors, spread
@@ -22,9 +23,10 @@ DASHES = (SOLID, LONG, SHORT, DASH_DOT, DOT)
 
 CAPTION = (
     "Share of sampled sequences whose importance ratio is at least x, by lag, from all steps at which the "
-    "lag was in full effect. Lines: all seeds pooled; bands: range of the seeds. Dashed gray: 1/x, which no "
-    "law of ratios can exceed (Markov's inequality, as the mean ratio is 1); the closer a tail runs along "
-    "it, the fewer sequences carry a weighted mean."
+    "lag was in full effect. Lines: all seeds pooled; bands: range of the seeds. What a curve lacks to 1 at "
+    "the left edge are sequences that the current policy would hardly write any more. Dashed gray: 1/x, "
+    "which no law of ratios can exceed (Markov's inequality, as the mean ratio is 1); the closer a tail "
+    "runs along it, the fewer sequences carry a weighted mean."
 )
 
 
@@ -47,6 +49,7 @@ def draw(table: pd.DataFrame) -> Figure:
         ax.set_xlabel("sequence ratio x")
     axes[0].set_ylabel("share of sequences\nwith ratio ≥ x")
     axes[0].set(xscale="log", yscale="log", xlim=limits, ylim=(lowest, 1.6))
+    axes[0].xaxis.set_major_locator(LogLocator(numticks=5))
     axes[0].annotate("1/x", (30.0, 1 / 30.0), (3, 2), textcoords="offset points", fontsize=7, color=RULE)
     fig.legend(handles=_handles(lags), loc="outside upper center", ncols=len(lags), columnspacing=1.4)
     return fig

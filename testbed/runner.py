@@ -13,6 +13,7 @@ from typing import get_args
 
 from testbed.config import Run
 from testbed.engines import Engine, Inline, Local
+from testbed.errors import UserError
 from testbed.packs import Pack, Shard, plan
 from testbed.progress import Progress
 from testbed.records import Failure, Kind, Status, Store
@@ -42,9 +43,10 @@ def run_sweep(
         cells: the sweep; checked and brought into normal form first.
         folder: where results are kept; what it holds of this sweep is not run again. Failed packs are.
         engine: where packs run; by default worker processes here.
-        workers: processes of the default engine, default one per core; 0 runs in this process, for debuggers.
+        workers: processes of the default engine; by default one per core, or one in all for cells on "cuda".
+            0 runs in this process, for debuggers, without a time limit.
         threads: threads of torch and BLAS per worker.
-        timeout: seconds a pack may take.
+        timeout: seconds a pack may take; None waits forever.
         shard: "i/n" runs the i-th of n parts of the sweep.
         progress: where to show how far it is; by default nothing.
         function: "module:name" of what runs a pack.
@@ -53,21 +55,23 @@ def run_sweep(
     KeyboardInterrupt after Ctrl-C, when the running packs have ended; a second Ctrl-C does not wait.
     Whatever ends a run, the results so far are kept and the same call goes on from there.
     """
-    packs = plan(check(cell) for cell in cells)
-    ours = Shard.parse(shard).of(packs)
     display = progress or Progress()
-    store = Store.start(folder, packs)
-    done = set(store.done())
-    todo = [pack for pack in ours if pack.id not in done]
-    if engine is None:
-        engine = _default_engine(len(todo), workers, threads, timeout, function, display)
-    with contextlib.closing(store), contextlib.closing(display), draining() as interrupt:
-        feed = _Feed(store, todo, interrupt, display)
+    with contextlib.closing(display):
+        packs = plan(check(cell) for cell in cells)
+        ours = Shard.parse(shard).of(packs)
+        _check_limits(workers, threads, timeout)
+        store = Store.start(folder, packs)
+        done = store.done()
+        todo = [pack for pack in ours if pack.id not in done]
+        if engine is None:
+            engine = _default_engine(todo, workers, threads, timeout, function, display)
         display.start(_count(ours), _count(ours) - _count(todo))
-        with contextlib.closing(engine.run(feed)) as receipts:
-            for receipt in receipts:
-                feed.settle(receipt)
-    status = store.status()
+        with contextlib.closing(store), draining() as interrupt:
+            feed = _Feed(store, todo, interrupt, display)
+            with contextlib.closing(engine.run(feed)) as receipts:
+                for receipt in receipts:
+                    feed.settle(receipt)
+        status = store.status()
     if interrupt.is_set():
         raise KeyboardInterrupt(
             f"Stopped with {status.done} of {status.planned} cells done. Run the same command again to go on."
@@ -75,16 +79,31 @@ def run_sweep(
     return status
 
 
+def _check_limits(workers: int | None, threads: int, timeout: float | None) -> None:
+    if workers is not None and workers < 0:
+        raise UserError(f"workers is {workers}, expected at least 0; 0 runs in this process.")
+    if threads < 1:
+        raise UserError(f"threads is {threads}, expected at least 1.")
+    if timeout is not None and not timeout > 0:
+        raise UserError(f"timeout is {timeout:g} s, expected more than 0; leave it out to wait forever.")
+
+
 def _count(packs: Iterable[Pack]) -> int:
     return sum(len(pack.cells) for pack in packs)
 
 
 def _default_engine(
-    packs: int, workers: int | None, threads: int, timeout: float | None, function: str, display: Progress
+    packs: Sequence[Pack],
+    workers: int | None,
+    threads: int,
+    timeout: float | None,
+    function: str,
+    display: Progress,
 ) -> Engine:
     if workers == 0:
         return Inline(function)
-    workers = max(1, min(workers or cores(), packs))
+    on_gpu = any(cell.device == "cuda" for pack in packs for cell in pack.cells)
+    workers = max(1, min(workers or (1 if on_gpu else cores()), len(packs)))
     if warning := advice(workers, threads):
         display.note(warning)
     return Local(workers, threads, timeout, function)

@@ -23,7 +23,7 @@ TOY = Run(
 )
 """The toy LLM: 12 digits modulo 8, width 32, 2 layers, 4 heads, a base model with 5-30 % success."""
 
-CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=200, learning_rate=1.0)
+CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, learning_rate=0.1)
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
 
 STALENESS = grid(
@@ -37,7 +37,7 @@ STALENESS_FULL = grid(
     seed=range(8),
 )
 
-ESS_COLLAPSE = grid(CHAIN, lag=[0, 1, 2, 4, 8, 16, 32, 64], seed=range(4))
+ESS_COLLAPSE = grid(CHAIN, lag=[0, 2, 4, 8, 16, 32, 64, 128], seed=range(4))
 
 BANDIT_GRID = grid(
     Run(task="bandit", prompts=32, group=8, steps=500, learning_rate=0.3),

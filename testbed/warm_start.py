@@ -46,9 +46,11 @@ def warm_start(
 ) -> Tensor:
     """Return one base model per seed, theta_RP: `steps` of Adam on the cross entropy of teacher(prompt).
 
-    The learning rate rises over the first tenth and falls to 0 over the last third. Every step sees `batch` fresh prompts with `group`
-    responses each. A row depends on its seed alone, up to rounding: train each seed once and let all cells
-    that share it start there. Raises UserError for counts below 1 and for a noise outside [0, 1].
+    The learning rate rises over the first tenth of the steps and falls to 0 over the last third. Every
+    step sees `batch` fresh prompts with `group` responses each. A row depends on its seed alone, up to
+    rounding: train each seed once and let all cells that share it start there.
+
+    Raises UserError for counts below 1 and for a noise outside [0, 1].
     """
     for name, value in {"steps": steps, "batch": batch, "group": group}.items():
         if value < 1:

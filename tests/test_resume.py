@@ -110,6 +110,13 @@ def test_bad_cells_are_refused_before_anything_is_written(tmp_path: Path) -> Non
         run_sweep([Run(lag=-1)], tmp_path / "s", workers=0, function="fake_training:train")
     with pytest.raises(UserError, match="expected i/n"):
         run_sweep([Run()], tmp_path / "s", shard="3/2", workers=0, function="fake_training:train")
+    for limit, expected in (
+        ({"workers": -1}, "workers is -1, expected at least 0"),
+        ({"threads": 0}, "threads is 0, expected at least 1"),
+        ({"timeout": 0.0}, "timeout is 0 s, expected more than 0"),
+    ):
+        with pytest.raises(UserError, match=expected):
+            run_sweep([Run()], tmp_path / "s", function="fake_training:train", **limit)  # type: ignore[arg-type]
     assert not (tmp_path / "s").exists()
 
 
