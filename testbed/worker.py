@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, BinaryIO
 
 from testbed.errors import UserError
@@ -74,9 +75,10 @@ def execute(text: str, report: Report | None = None) -> Receipt:
 
 
 def prepare(function: str) -> None:
-    """Import what a function needs; an error waits for the first pack, which raises it again."""
+    """Import what a pack needs; an error waits for the first pack, which raises it again."""
     with contextlib.suppress(Exception):
         _imported(function)
+        importlib.import_module("testbed.tables")
 
 
 def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
@@ -85,7 +87,7 @@ def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
     train = _imported(data["function"])
     pack = Pack(data["pack"], data["index"], tuple(map(restore, data["cells"])))
     columns = train(pack.cells, report)
-    from testbed.tables import encode  # pyarrow costs the worker nothing until the first result
+    from testbed.tables import encode  # pyarrow is not needed to write an order
 
     return encode(columns, pack)
 
@@ -98,18 +100,23 @@ def _imported(function: str) -> Callable[..., Mapping[str, Any]]:
 
 def _provenance(began: float) -> dict[str, Any]:
     """Return versions, CPU, threads and times: what a reader may ask and no number depends on."""
-    seen = {"python": platform.python_version(), **dict(fingerprint())}
-    for name in ("scipy", "pyarrow", "transformers"):
-        if name in sys.modules:
-            seen[name] = sys.modules[name].__version__
+    loaded = tuple(sorted({"numba", "scipy", "torch", "transformers"} & set(sys.modules)))
+    return {**_setting(loaded), "began": began, "seconds": round(time.time() - began, 3)}
+
+
+@cache
+def _setting(loaded: tuple[str, ...]) -> dict[str, Any]:
+    """Return what stays the same from pack to pack while the same packages are loaded."""
     return {
-        "versions": seen,
+        "versions": {
+            **{name: str(sys.modules[name].__version__) for name in loaded},
+            **dict(fingerprint()),
+            "python": platform.python_version(),
+        },
         "machine": platform.machine(),
         "system": platform.platform(),
         "cpu": _cpu(),
         "threads": _threads(),
-        "began": began,
-        "seconds": round(time.time() - began, 3),
     }
 
 

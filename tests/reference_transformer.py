@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 def next_token_laws(
     weight: Mapping[str, Array], heads: int, start: int, tokens: Sequence[int], temperature: float = 1.0
 ) -> Array:
-    """Return log pi(. | tokens so far) behind every token, [tokens, V]; the first token's position is start."""
+    """Return log pi(. | tokens so far) behind every token, [tokens, V]; start is the first one's position."""
     vocabulary, width = weight["head"].shape
     layers = sum(name.endswith("qkv") for name in weight)
     embedding = weight["embedding"]

@@ -12,7 +12,7 @@ import reference_tokens as reference
 from gymnasium.utils.env_checker import check_env
 
 from envs.catalog import worlds
-from envs.tokens.base import TokenTask, corruption, token_task
+from envs.tokens.base import TokenTask, arguments, corruption, token_task
 from envs.tokens.gym_env import TokenEnv
 from envs.tokens.length import Length
 
@@ -251,3 +251,17 @@ def test_a_token_environment_refuses_an_action_outside_the_vocabulary(make_env):
     env.reset(seed=0)
     with pytest.raises(ValueError, match="expected an integer from 0 to 2"):
         env.step(np.int64(3))
+
+
+def test_nested_arguments_can_be_written_as_text():
+    assert arguments("max_digits=1 name=x flag=true ratio=0.5") == {
+        "max_digits": 1,
+        "name": "x",
+        "flag": True,
+        "ratio": 0.5,
+    }
+    assert arguments(None) == {}
+    tree = worlds()["tree"]
+    assert tree(task_args="digits=2 modulus=2").states == tree(task_args={"digits": 2, "modulus": 2}).states
+    with pytest.raises(ValueError, match="expected name=value"):
+        arguments("digits")

@@ -14,7 +14,7 @@ from torch import Tensor
 from testbed.errors import UserError
 from testbed.policies.toy_attention import Tree, dense_tree_attention, tree_attention
 from testbed.policies.toy_cache import attend_step, dense_step, prompt_cache
-from testbed.policies.toy_loops import exp2
+from testbed.policies.toy_kernels import exp2
 from testbed.policies.toy_sampler import inverse_cdf
 from testbed.policies.toy_transformer import LOGP_TOLERANCE, ToyTransformer
 from tests.reference_transformer import next_token_laws
@@ -37,10 +37,11 @@ PADDED = Sizes(pad_token=PAD, end_token=0)
 
 
 def drawn(sizes: Sizes, replicas: int = 3, prompts: int = 2, group: int = 3) -> tuple[Tensor, Tensor, Tensor]:
-    """Prompts (with 0 to K-1 tokens of padding where the task pads), responses and a full mask."""
+    """Prompts (behind 0 to K-1 tokens of padding where the task pads), responses and a full mask."""
     random = torch.Generator().manual_seed(0)
     K, T, V = sizes.prompt_length, sizes.response_length, sizes.vocabulary
-    prompt = torch.randint(V - 1, (replicas, prompts, K), generator=random)
+    prompt = torch.randint(V, (replicas, prompts, K), generator=random)
+    prompt[..., -1] = 1
     if sizes.pad_token is not None:
         padding = torch.randint(K, (replicas, prompts, 1), generator=random)
         prompt = torch.where(torch.arange(K) < padding, sizes.pad_token, prompt)
@@ -48,7 +49,7 @@ def drawn(sizes: Sizes, replicas: int = 3, prompts: int = 2, group: int = 3) -> 
     return prompt, token, torch.ones_like(token, dtype=torch.bool)
 
 
-def weights_of(policy: ToyTransformer, replicas: int, scale: float = 1.5) -> Tensor:
+def weights_of(policy: ToyTransformer, replicas: int, scale: float = 3.0) -> Tensor:
     """Initial weights, enlarged so that attention and laws are far from uniform."""
     return scale * policy.initial(range(replicas))
 
@@ -74,7 +75,7 @@ def test_logp_is_that_of_a_plain_transformer(sizes, heads):
     theta, (prompt, token, mask) = weights_of(policy, 3), drawn(sizes)
     expected = reference_laws(policy, theta, prompt, token).gather(3, token[..., None])[..., 0]
     assert expected.std() > 0.2
-    torch.testing.assert_close(policy.logp(theta, prompt, token, mask).double(), expected, atol=4e-6, rtol=0)
+    torch.testing.assert_close(policy.logp(theta, prompt, token, mask).double(), expected, atol=2e-6, rtol=0)
 
 
 def test_logp_in_float64_is_that_of_a_plain_transformer_to_rounding():
@@ -90,9 +91,8 @@ def test_entropy_is_that_of_the_plain_laws():
     mask[:, 1, 2:] = False
     laws = reference_laws(policy, theta, prompt, token)
     expected = torch.where(mask, -(laws.exp() * laws).sum(-1), 0.0)
-    torch.testing.assert_close(
-        policy.entropy(theta, prompt, token, mask).double(), expected, atol=4e-6, rtol=0
-    )
+    entropy = policy.entropy(theta, prompt, token, mask).double()
+    torch.testing.assert_close(entropy, expected, atol=2e-6, rtol=0)
 
 
 def test_the_gradient_passes_gradcheck():
@@ -117,16 +117,20 @@ def test_the_compiled_gradient_is_the_float64_gradient(sizes, group):
         loss = (policy.logp(leaf, prompt, token, mask) * advantage).sum()
         gradients.append(torch.autograd.grad(loss, leaf)[0].double())
     assert gradients[1].norm() > 1
-    torch.testing.assert_close(gradients[0], gradients[1], atol=2e-6 * gradients[1].norm().item(), rtol=0)
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-6 * gradients[1].norm().item(), rtol=0)
 
 
-def test_compiled_and_dense_tree_attention_agree():
+@pytest.mark.parametrize("scale", [1.0, 50.0], ids=["soft", "hard"])
+def test_compiled_and_dense_tree_attention_agree(scale):
     random = torch.Generator().manual_seed(1)
     first = torch.randint(6, (2, 3), generator=random)
     tree = Tree(prompts=3, length=7, group=2, slots=5, first_RN=first)
     qkv = torch.randn(2, 3 * 16, 3 * (7 + 5 * 2), generator=random)
+    qkv[:, :32] *= scale
+    exact = dense_tree_attention(qkv.double(), tree, heads=2)
+    # Scores of thousands leave float32 only differences of 1e-4.
     torch.testing.assert_close(
-        tree_attention(qkv, tree, heads=2), dense_tree_attention(qkv, tree, heads=2), atol=2e-6, rtol=0
+        tree_attention(qkv, tree, heads=2).double(), exact, atol=2e-6 if scale == 1 else 2e-3, rtol=0
     )
 
 
@@ -204,7 +208,7 @@ def test_probabilities_of_all_responses_sum_to_one():
 def test_even_uniforms_draw_every_first_token_in_proportion():
     sizes = Sizes(response_length=1)
     policy = ToyTransformer(sizes, width=16)
-    theta, prompt = weights_of(policy, 1, scale=3.0), torch.tensor([[[0, 1, 2, 3, 1, 0]]])
+    theta, prompt = weights_of(policy, 1, scale=6.0), torch.tensor([[[0, 1, 2, 3, 1, 0]]])
     n = 1000
     uniform = ((torch.arange(n, dtype=torch.float64) + 0.5) / n).view(1, n, 1)
     token, mask, logp = policy.sample(theta, prompt, n, uniform)
@@ -225,11 +229,16 @@ def test_a_token_without_mass_is_never_drawn_and_every_token_is_in_range():
     assert token.tolist() == [[1, 1, 3, 3, 3]]
 
 
-def test_a_uniform_that_rounds_up_to_the_total_draws_the_last_token_with_mass():
-    # In float32 these masses sum to less than 1, so u times the total can round up to the total.
+def test_a_token_rarer_than_float32_can_tell_keeps_its_share_of_uniforms():
+    law = torch.tensor([0.5, 1e-9, 0.5]).log()
+    mass = law.double().exp()
+    inside = (mass[0] + 0.5 * mass[1]) / mass.sum()
+    assert inverse_cdf(law[None, :, None], inside.view(1, 1)).item() == 1
+
+
+def test_even_a_uniform_of_one_draws_the_last_token_with_mass():
     law = torch.tensor([0.1, 0.2, 0.7, -np.inf]).log_softmax(0)
-    almost_one = torch.full((1, 4), 1 - 2**-53, dtype=torch.float64)
-    assert inverse_cdf(law[None, :, None].expand(1, 4, 4), almost_one).max() <= 2
+    assert inverse_cdf(law[None, :, None], torch.ones(1, 1, dtype=torch.float64)).item() == 2
 
 
 def test_nothing_follows_an_end_token():

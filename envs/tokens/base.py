@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -151,3 +152,22 @@ def every_response(vocabulary: int, length: int, end_token: int | None) -> tuple
     # once.
     keep_L = ~np.any(~mask_LT & (token_LT != 0), axis=1)
     return token_LT[keep_L], mask_LT[keep_L]
+
+
+def arguments(given: Mapping[str, Any] | str | None) -> dict[str, Any]:
+    """Return named arguments; text holds them as "name=value name=value", each value as in JSON or plain.
+
+    Text is what a command line or a flat configuration can carry.
+    """
+    if not isinstance(given, str):
+        return dict(given or {})
+    found: dict[str, Any] = {}
+    for word in given.split():
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise ValueError(f"{word!r} is not an argument; expected name=value, separated by blanks.")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found

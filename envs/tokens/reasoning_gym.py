@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from envs.catalog import world
-from envs.tokens.base import Bools, Floats, Ints, TokenTask, check_counts, corruption
+from envs.tokens.base import Bools, Floats, Ints, TokenTask, arguments, check_counts, corruption
 from envs.tokens.safe_scorer import SafeScorer, isolated
 
 ASCII = "\n" + "".join(chr(c) for c in range(32, 127))
@@ -71,7 +71,7 @@ class ReasoningGym(TokenTask):
         self,
         *,
         dataset: str = "chain_sum",
-        dataset_args: Mapping[str, Any] | None = None,
+        dataset_args: Mapping[str, Any] | str | None = None,
         prompt: str | None = None,
         prompt_length: int | None = None,
         response_length: int | None = None,
@@ -80,7 +80,7 @@ class ReasoningGym(TokenTask):
         survey: int = 64,
     ) -> None:
         tiny = dataset == "chain_sum" and dataset_args is None
-        args = dict(TINY_ARGS if tiny else dataset_args or {})
+        args = dict(TINY_ARGS) if tiny else arguments(dataset_args)
         self.dataset = dataset
         self.prompt = prompt if prompt is not None else TINY_PROMPT if tiny else "{question}"
         self.pool = int(args.setdefault("size", POOL))

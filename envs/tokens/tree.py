@@ -11,7 +11,7 @@ import numpy.typing as npt
 from envs.catalog import world
 from envs.divergence import Divergence
 from envs.finite_mdp import Episodes
-from envs.tokens.base import Floats, Ints, TokenTask, check_counts, every_response, token_task
+from envs.tokens.base import Floats, Ints, TokenTask, arguments, check_counts, every_response, token_task
 
 MOST_ENTRIES = 2**24
 SMALL: Mapping[str, Mapping[str, int]] = {
@@ -266,7 +266,12 @@ def _distinct(task: TokenTask, count: int, seed: int) -> Ints:
 
 @world("tree")
 def tree(
-    *, task: str = "running-sum", task_args: Mapping[str, Any] | None = None, prompts: int = 4, seed: int = 0
+    *,
+    task: str = "running-sum",
+    task_args: Mapping[str, Any] | str | None = None,
+    prompts: int = 4,
+    seed: int = 0,
 ) -> TokenTree:
     """The tree of a cataloged task over `prompts` distinct prompts drawn from `seed`; small by default."""
-    return TokenTree(token_task(task, SMALL.get(task, {}) if task_args is None else task_args), prompts, seed)
+    given = SMALL.get(task, {}) if task_args is None else arguments(task_args)
+    return TokenTree(token_task(task, given), prompts, seed)

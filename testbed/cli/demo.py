@@ -12,8 +12,6 @@ import typer
 if TYPE_CHECKING:
     from testbed.config import Run
 
-REAL_RECIPES = ("reinforce", "grpo")
-REAL_LAGS = (0, 8)
 FIGURES = ("staleness", "ess-collapse", "ratio-tails")
 
 
@@ -70,16 +68,16 @@ def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool)
 
 def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
     """Train the tiny model unless it is there, and return the cells that fine-tune it."""
-    from testbed.sweeps import real_model
+    from testbed.sweeps import HUB, ONE_DIGIT, demo_model
     from testbed.tasks import build_task
 
     if not (folder / "model.safetensors").exists():
         from testbed.tiny_model import train_tiny_model
 
         began = time.monotonic()
-        train_tiny_model(folder, build_task("reasoning-gym"), seed=0)
+        train_tiny_model(folder, build_task(HUB.task, **dict(ONE_DIGIT)), steps=900, noise=0.3)
         _say(f"trained and saved a Qwen2-shaped model in {time.monotonic() - began:.0f} s: {folder}", quiet)
-    return real_model(str(folder), task="reasoning-gym", recipes=REAL_RECIPES, lags=REAL_LAGS)
+    return demo_model(str(folder))
 
 
 def _draw(out: Path, quiet: bool) -> list[str]:

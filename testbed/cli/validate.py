@@ -15,7 +15,7 @@ def validate(
     lag: Annotated[
         list[int] | None, typer.Option(help="Lag in optimizer steps; give it several times.")
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 60,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 100,
     seed: Annotated[list[int] | None, typer.Option(help="Seed; give it several times.")] = None,
     learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 1e-5,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -32,30 +32,26 @@ def validate(
 
     testbed validate --model ./my-model --task running-sum --device cuda prompts=16 task_args.digits=6
     """
+    from dataclasses import replace
+
     from testbed.cli import show
     from testbed.cli.run import counts, report, summarize
+    from testbed.config import grid
     from testbed.config_file import expand
     from testbed.policies.model_folder import check_model_folder
     from testbed.progress import choose
     from testbed.recipes import recipe as recipes
     from testbed.runner import run_sweep
-    from testbed.sweeps import real_model
+    from testbed.sweeps import HUB
     from testbed.tasks import check_arguments, tasks
 
     check_model_folder(model)
     known = {"task": list(tasks()), "recipe": list(recipes)}
-    cells = real_model(
-        str(model),
-        task=task,
-        recipes=tuple(recipe or ["grpo"]),
-        lags=tuple(lag or [0, 8]),
-        seeds=tuple(seed or [0]),
-        steps=steps,
-        learning_rate=learning_rate,
-        device=device,
-    )
-    for cell in cells:
-        recipes[cell.recipe]
+    for name in recipe or ():
+        recipes[name]
+    fields = {"task": task, "steps": steps, "learning_rate": learning_rate, "device": device}
+    axes = {"recipe": recipe or ["grpo"], "lag": lag or [0, 8], "seed": seed or [0]}
+    cells = grid(replace(HUB, model=str(model), **fields), **axes)
     cells = expand(cells, overrides or [], known)
     check_arguments(cells)
     status = run_sweep(cells, out, workers=1, progress=choose(json))

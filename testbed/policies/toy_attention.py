@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from testbed.policies.toy_tree_kernels import tree_backward, tree_forward
+from testbed.policies.toy_kernels import tree_backward, tree_forward
 
 
 @dataclass(frozen=True)

@@ -6,31 +6,14 @@ together, so no copy per response is written.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 from torch.nn.functional import pad
 
 from testbed.policies.toy_attention import compiled
-from testbed.policies.toy_loops import (
-    FOUR,
-    HIDDEN,
-    LOG2_E,
-    NOTHING,
-    ONE,
-    RELAXED,
-    ZERO,
-    Floats,
-    U,
-    dots,
-    product,
-    scaled,
-    softmax,
-)
+from testbed.policies.toy_kernels import HIDDEN, step_forward
 
 
 @dataclass(frozen=True)
@@ -62,7 +45,7 @@ def attend_step(own_TRCB: Tensor, cache: PromptCache) -> Tensor:
         return dense_step(own_TRCB, cache)
     attended_RDB = own_TRCB.new_empty(own_TRCB.shape[1], own_TRCB.shape[2] // 3, own_TRCB.shape[3])
     arrays = (t.numpy() for t in (own_TRCB, cache.key, cache.value, cache.bias, attended_RDB))
-    _attend_step(*arrays)
+    step_forward(*arrays)
     return attended_RDB
 
 
@@ -78,58 +61,3 @@ def dense_step(own_TRCB: Tensor, cache: PromptCache) -> Tensor:
     attended = torch.einsum("rhngk,rnhdk->rhdng", p[..., :keys], cache.value)
     attended += torch.einsum("rhngt,trhdng->rhdng", p[..., keys:], own_value)
     return attended.flatten(1, 2).flatten(2)
-
-
-@njit(cache=True, nogil=True, fastmath=RELAXED)
-def _attend_step(
-    own_TRCB: Floats, key: Floats, value: Floats, bias_RNK: Floats, attended_RDB: Floats
-) -> None:
-    """Scores have one row per own token, then one per token of the prompt."""
-    T, B, third = U(own_TRCB.shape[0]), U(own_TRCB.shape[3]), U(attended_RDB.shape[1])
-    H, keys, head = U(key.shape[2]), U(key.shape[3]), U(key.shape[4])
-    p = np.empty((T + keys, B), np.float32)
-    high, total = np.empty(B, np.float32), np.empty(B, np.float32)
-    for r in range(key.shape[0]):
-        o = attended_RDB[r]
-        o[:] = NOTHING
-        for h in range(H):
-            row = h * head
-            p[:T] = NOTHING
-            for t in range(T):
-                for d in range(row, row + head, FOUR):
-                    dots(p, t, ZERO, own_TRCB[T - ONE, r], d, ZERO, own_TRCB[t, r], third + d, ZERO, B)
-            _prompt_scores(p, T, own_TRCB[T - ONE, r], row, key[r], h, bias_RNK[r])
-            softmax(p, T + keys, B, np.float32(LOG2_E / math.sqrt(head)), high, total)
-            for t in range(T):
-                for d in range(row, row + head, FOUR):
-                    scaled(o, d, ZERO, p, t, ZERO, own_TRCB[t, r], third + third + d, ZERO, B)
-            _prompt_values(o, row, p, T, value[r], h)
-
-
-@njit(cache=True, fastmath=RELAXED)
-def _prompt_scores(
-    p: Floats, top: int, query: Floats, row: int, key: Floats, h: int, bias_NK: Floats
-) -> None:
-    """p[top + k, b] = bias + q_b k_k, with the keys of b's prompt."""
-    N, keys, head = U(key.shape[0]), U(key.shape[2]), U(key.shape[3])
-    group = U(p.shape[1]) // N
-    for n in range(N):
-        key_KD, b = key[n, h], n * group
-        for j in range(keys):
-            for i in range(b, b + group):
-                p[top + j, i] = bias_NK[n, j]
-        for j in range(ZERO, keys, FOUR):
-            for d in range(ZERO, head, FOUR):
-                product(p, top + j, b, key_KD, j, d, query, row + d, b, group)
-
-
-@njit(cache=True, fastmath=RELAXED)
-def _prompt_values(o: Floats, row: int, p: Floats, top: int, value: Floats, h: int) -> None:
-    """o[row:row+d, b] += sum over k of p[top + k, b] v_k, with the values of b's prompt."""
-    N, head, keys = U(value.shape[0]), U(value.shape[2]), U(value.shape[3])
-    group = U(p.shape[1]) // N
-    for n in range(N):
-        value_DK, b = value[n, h], n * group
-        for j in range(ZERO, keys, FOUR):
-            for d in range(ZERO, head, FOUR):
-                product(o, row + d, b, value_DK, d, j, p, top + j, b, group)

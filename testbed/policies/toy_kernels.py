@@ -1,0 +1,395 @@
+"""Compiled attention of the toy transformer; `toy_attention.Tree` says which column is which token.
+
+Why by hand: rows of a tree are short (a response sees its prompt and itself), so a dense mask wastes four
+fifths of its scores, and products of twelve by twelve matrices are all overhead. Queries lie side by side,
+slot-major: the key that is e slots back of every query is then the same row of memory shifted by e * group,
+and one long loop serves all queries of all responses. Scores have one row per distance e, then one per token
+of the prompt. Prompts are the same thing without keys from elsewhere, their "group" being all prompts.
+
+Every index is unsigned: a signed one may count from the end of an array, and the test for that keeps the
+compiler from using vector instructions. Sums may be reordered and products fused; NaN and infinity keep
+their meaning, so a diverged model shows.
+
+All compiled code that calls each other stays in this one file: the cache on disk looks at the file of the
+function called from Python, and would not see a change elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Counts = NDArray[np.uint64]
+
+U = np.uint64
+ZERO, ONE, TWO, THREE, FOUR = U(0), U(1), U(2), U(3), U(4)
+NOTHING, UNIT = np.float32(0.0), np.float32(1.0)
+HIDDEN = np.float32(-1e30)
+"""Score of a key that a query must not see; its probability is exactly 0."""
+LOG2_E = 1.0 / math.log(2.0)
+
+compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
+
+
+@compiled
+def tree_forward(
+    qkv_RCM: Floats, first_RN: Counts, attended_RDM: Floats, prompt_p: Floats, response_p: Floats, group: int
+) -> None:
+    """Fill attended_RDM and the probabilities, [R, H, K, N K] for prompts and [R, H, N, S + K', S G].
+
+    K' is K rounded up to a multiple of 4.
+    """
+    N, H, third = U(first_RN.shape[1]), U(prompt_p.shape[1]), U(attended_RDM.shape[1])
+    length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[4])
+    head, slots = third // H, n_response // group
+    keys = U(response_p.shape[3]) - slots
+    key_KD, value_DK = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
+    for r in range(qkv_RCM.shape[0]):
+        qkv, o = qkv_RCM[r], attended_RDM[r]
+        for h in range(H):
+            row = h * head
+            _hide_future(prompt_p[r, h], length, N)
+            _hide_padding(prompt_p[r, h], first_RN[r], length)
+            _attend(o, qkv, row, ZERO, N, key_KD[:0], value_DK, prompt_p[r, h])
+            for n in range(N):
+                p = response_p[r, h, n]
+                _hide_future(p, slots, group)
+                _hide_rest(p, slots, first_RN[r, n], length)
+                _take(key_KD, value_DK, qkv, third + row, third + third + row, length, n, N)
+                _attend(o, qkv, row, n_prompt + n * n_response, group, key_KD, value_DK, p)
+
+
+@compiled
+def tree_backward(
+    grad_RCM: Floats,
+    g_RDM: Floats,
+    qkv_RCM: Floats,
+    attended_RDM: Floats,
+    prompt_p: Floats,
+    response_p: Floats,
+    group: int,
+) -> None:
+    """Add to grad_RCM the gradient of queries, keys and values, given the gradient g of the attended."""
+    H, N, third = U(prompt_p.shape[1]), U(response_p.shape[2]), U(attended_RDM.shape[1])
+    length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[4])
+    head, keys = third // H, U(response_p.shape[3]) - n_response // group
+    value_KD, key_DK = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
+    grad_key, grad_value = np.empty_like(key_DK), np.empty_like(key_DK)
+    for r in range(qkv_RCM.shape[0]):
+        grad, g, o, qkv = grad_RCM[r], g_RDM[r], attended_RDM[r], qkv_RCM[r]
+        for h in range(H):
+            row, krow, vrow = h * head, third + h * head, third + third + h * head
+            ds = _score_gradient(prompt_p[r, h], g, o, qkv, row, ZERO, N, value_KD[:0])
+            _own_gradient(grad, ds, prompt_p[r, h], g, qkv, row, ZERO, N, head)
+            for n in range(N):
+                column, p = n_prompt + n * n_response, response_p[r, h, n]
+                _take(value_KD, key_DK, qkv, vrow, krow, length, n, N)
+                grad_key[:], grad_value[:] = NOTHING, NOTHING
+                ds = _score_gradient(p, g, o, qkv, row, column, group, value_KD)
+                _own_gradient(grad, ds, p, g, qkv, row, column, group, head)
+                _prompt_gradient(grad, grad_key, grad_value, ds, p, g, qkv, row, column, key_DK)
+                _give(grad, grad_key, krow, length, n, N)
+                _give(grad, grad_value, vrow, length, n, N)
+
+
+@compiled
+def step_forward(
+    own_TRCB: Floats, key: Floats, value: Floats, bias_RNK: Floats, attended_RDB: Floats
+) -> None:
+    """Attention of the newest own token; scores have one row per own token, then one per prompt's token."""
+    T, B, third = U(own_TRCB.shape[0]), U(own_TRCB.shape[3]), U(attended_RDB.shape[1])
+    H, keys, head = U(key.shape[2]), U(key.shape[3]), U(key.shape[4])
+    p = np.empty((T + keys, B), np.float32)
+    for r in range(key.shape[0]):
+        newest, o = own_TRCB[T - ONE, r], attended_RDB[r]
+        o[:] = NOTHING
+        for h in range(H):
+            row = h * head
+            p[:T] = NOTHING
+            for t in range(T):
+                for d in range(row, row + head, FOUR):
+                    _dots(p, t, ZERO, newest, d, ZERO, own_TRCB[t, r], third + d, ZERO, B)
+            _step_scores(p, T, newest, row, key[r], h, bias_RNK[r])
+            _softmax(p, np.float32(LOG2_E / math.sqrt(head)))
+            for t in range(T):
+                for d in range(row, row + head, FOUR):
+                    _scaled(o, d, ZERO, p, t, ZERO, own_TRCB[t, r], third + third + d, ZERO, B)
+            _step_values(o, row, p, T, value[r], h)
+
+
+@compiled
+def _hide_future(p: Floats, slots: int, group: int) -> None:
+    """Start the rows of own keys: 0 where a key e slots back exists, HIDDEN elsewhere."""
+    for e in range(slots):
+        for i in range(slots * group):
+            p[e, i] = HIDDEN if i < e * group else NOTHING
+
+
+@compiled
+def _hide_padding(p: Floats, first_N: Counts, length: int) -> None:
+    """Hide a prompt's padding from its own tokens; padding still sees itself, so that no column is empty."""
+    prompts = U(first_N.size)
+    for e in range(ONE, length):
+        for n in range(prompts):
+            for k in range(e, min(e + first_N[n], length)):
+                p[e, k * prompts + n] = HIDDEN
+
+
+@compiled
+def _hide_rest(p: Floats, slots: int, first: int, length: int) -> None:
+    """Start the rows of prompt keys: 0 at the prompt's tokens, HIDDEN at padding and behind the prompt."""
+    for j in range(slots, U(p.shape[0])):
+        for i in range(U(p.shape[1])):
+            p[j, i] = NOTHING if slots + first <= j and j < slots + length else HIDDEN
+
+
+@compiled
+def _take(
+    a_KD: Floats, b_DK: Floats, qkv: Floats, a_row: int, b_row: int, length: int, n: int, prompts: int
+) -> None:
+    """Copy two blocks of features at the tokens of prompt n; what lies behind `length` stays 0."""
+    for k in range(length):
+        for d in range(U(b_DK.shape[0])):
+            a_KD[k, d] = qkv[a_row + d, k * prompts + n]
+            b_DK[d, k] = qkv[b_row + d, k * prompts + n]
+
+
+@compiled
+def _give(grad: Floats, grad_DK: Floats, row: int, length: int, n: int, prompts: int) -> None:
+    """Add a block of gradients to the tokens of prompt n."""
+    for d in range(U(grad_DK.shape[0])):
+        for k in range(length):
+            grad[row + d, k * prompts + n] += grad_DK[d, k]
+
+
+@compiled
+def _attend(
+    o: Floats, qkv: Floats, row: int, column: int, group: int, key_KD: Floats, value_DK: Floats, p: Floats
+) -> None:
+    """o[row:row+d, column:column+n] = attention of n queries to their own past and to the given keys."""
+    width, keys, third, n = U(value_DK.shape[0]), U(key_KD.shape[0]), U(o.shape[0]), U(p.shape[1])
+    slots = n // group
+    for d in range(row, row + width, FOUR):
+        for e in range(slots):
+            s = e * group
+            _dots(p, e, s, qkv, d, column + s, qkv, third + d, column, n - s)
+        for j in range(ZERO, keys, FOUR):
+            _product(p, slots + j, ZERO, key_KD, j, d - row, qkv, d, column, n)
+    _softmax(p, np.float32(LOG2_E / math.sqrt(width)))
+    for d in range(row, row + width):
+        for i in range(n):
+            o[d, column + i] = NOTHING
+    for d in range(row, row + width, FOUR):
+        for e in range(slots):
+            s = e * group
+            _scaled(o, d, column + s, p, e, s, qkv, third + third + d, column, n - s)
+        for j in range(ZERO, keys, FOUR):
+            _product(o, d, column, value_DK, d - row, j, p, slots + j, ZERO, n)
+
+
+@compiled
+def _score_gradient(
+    p: Floats, g: Floats, o: Floats, qkv: Floats, row: int, column: int, group: int, value_KD: Floats
+) -> Floats:
+    """ds = p (g v - g o) / sqrt(d): the gradient of q k for every pair, through the softmax."""
+    n, keys, width, third = U(p.shape[1]), U(value_KD.shape[0]), U(value_KD.shape[1]), U(o.shape[0])
+    slots, total, ds = n // group, np.zeros((1, n), np.float32), np.zeros_like(p)
+    for d in range(row, row + width, FOUR):
+        _dots(total, ZERO, ZERO, g, d, column, o, d, column, n)
+        for e in range(slots):
+            s = e * group
+            _dots(ds, e, s, g, d, column + s, qkv, third + third + d, column, n - s)
+        for j in range(ZERO, keys, FOUR):
+            _product(ds, slots + j, ZERO, value_KD, j, d - row, g, d, column, n)
+    scale = np.float32(1.0 / math.sqrt(width))
+    for j in range(U(p.shape[0])):
+        for i in range(n):
+            ds[j, i] = scale * p[j, i] * (ds[j, i] - total[ZERO, i])
+    return ds
+
+
+@compiled
+def _own_gradient(
+    grad: Floats, ds: Floats, p: Floats, g: Floats, qkv: Floats, row: int, column: int, group: int, width: int
+) -> None:
+    """Add the gradient that passes between a query and its own past."""
+    n, third = U(p.shape[1]), U(g.shape[0])
+    for d in range(row, row + width, FOUR):
+        for e in range(n // group):
+            s = e * group
+            _scaled(grad, d, column + s, ds, e, s, qkv, third + d, column, n - s)
+            _scaled(grad, third + d, column, ds, e, s, qkv, d, column + s, n - s)
+            _scaled(grad, third + third + d, column, p, e, s, g, d, column + s, n - s)
+
+
+@compiled
+def _prompt_gradient(
+    grad: Floats,
+    grad_key: Floats,
+    grad_value: Floats,
+    ds: Floats,
+    p: Floats,
+    g: Floats,
+    qkv: Floats,
+    row: int,
+    column: int,
+    key_DK: Floats,
+) -> None:
+    """Add the gradient that passes between queries and the keys and values of their prompt."""
+    width, keys, rows, n = U(key_DK.shape[0]), U(key_DK.shape[1]), U(p.shape[0]), U(p.shape[1])
+    for d in range(ZERO, width, FOUR):
+        for j in range(ZERO, keys, FOUR):
+            source = rows - keys + j
+            _product(grad, row + d, column, key_DK, d, j, ds, source, ZERO, n)
+            _outer(grad_key, d, j, qkv, row + d, column, ds, source, ZERO, n)
+            _outer(grad_value, d, j, g, row + d, column, p, source, ZERO, n)
+
+
+@compiled
+def _step_scores(p: Floats, top: int, query: Floats, row: int, key: Floats, h: int, bias_NK: Floats) -> None:
+    """p[top + k, b] = bias + q_b k_k, with the keys of b's prompt."""
+    N, keys, head = U(key.shape[0]), U(key.shape[2]), U(key.shape[3])
+    group = U(p.shape[1]) // N
+    for n in range(N):
+        key_KD, b = key[n, h], n * group
+        for j in range(keys):
+            for i in range(b, b + group):
+                p[top + j, i] = bias_NK[n, j]
+        for j in range(ZERO, keys, FOUR):
+            for d in range(ZERO, head, FOUR):
+                _product(p, top + j, b, key_KD, j, d, query, row + d, b, group)
+
+
+@compiled
+def _step_values(o: Floats, row: int, p: Floats, top: int, value: Floats, h: int) -> None:
+    """o[row:row+d, b] += sum over k of p[top + k, b] v_k, with the values of b's prompt."""
+    N, head, keys = U(value.shape[0]), U(value.shape[2]), U(value.shape[3])
+    group = U(p.shape[1]) // N
+    for n in range(N):
+        value_DK, b = value[n, h], n * group
+        for j in range(ZERO, keys, FOUR):
+            for d in range(ZERO, head, FOUR):
+                _product(o, row + d, b, value_DK, d, j, p, top + j, b, group)
+
+
+# 2^t = sum_i c_i t^i on [-1/2, 1/2], relative error 2e-9: least squares on Chebyshev nodes.
+_NODES = 0.5 * np.cos(np.pi * (np.arange(512) + 0.5) / 512)
+_POWERS = _NODES[:, None] ** np.arange(7) / 2.0 ** _NODES[:, None]
+C0, C1, C2, C3, C4, C5, C6 = np.linalg.lstsq(_POWERS, np.ones(512), rcond=None)[0].astype(np.float32)
+HALF, LOWEST = np.float32(0.5), np.float32(-126.0)
+EXPONENT_BIAS, MANTISSA_BITS = np.int32(127), np.int32(23)
+
+
+@intrinsic
+def _float_from_bits(typing_context: Any, bits: Any) -> Any:
+    """The float32 with the bits of an int32."""
+    del typing_context, bits
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.float32(types.int32), generate
+
+
+@compiled
+def exp2(exponent: np.float32) -> np.float32:
+    """2^exponent in float32 for exponents up to 0, within 1e-7; exactly 0 below -126; NaN stays NaN.
+
+    The library's exponential takes one number at a time, this one a vector.
+    """
+    clamped = max(exponent, LOWEST)  # NaN in the first place stays NaN
+    whole = np.floor(clamped + HALF)
+    t = clamped - whole
+    mantissa = C0 + t * (C1 + t * (C2 + t * (C3 + t * (C4 + t * (C5 + t * C6)))))
+    power = mantissa * _float_from_bits((np.int32(whole) + EXPONENT_BIAS) << MANTISSA_BITS)
+    return NOTHING if exponent < LOWEST else power
+
+
+@compiled
+def _product(
+    y: Floats, yr: int, yc: int, a: Floats, ar: int, ac: int, x: Floats, xr: int, xc: int, n: int
+) -> None:
+    """y[yr:yr+4, yc:yc+n] += a[ar:ar+4, ac:ac+4] @ x[xr:xr+4, xc:xc+n]."""
+    r1, r2, r3, c1, c2, c3 = ar + ONE, ar + TWO, ar + THREE, ac + ONE, ac + TWO, ac + THREE
+    a00, a01, a02, a03 = a[ar, ac], a[ar, c1], a[ar, c2], a[ar, c3]
+    a10, a11, a12, a13 = a[r1, ac], a[r1, c1], a[r1, c2], a[r1, c3]
+    a20, a21, a22, a23 = a[r2, ac], a[r2, c1], a[r2, c2], a[r2, c3]
+    a30, a31, a32, a33 = a[r3, ac], a[r3, c1], a[r3, c2], a[r3, c3]
+    for i in range(n):
+        x0, x1, x2, x3 = x[xr, xc + i], x[xr + ONE, xc + i], x[xr + TWO, xc + i], x[xr + THREE, xc + i]
+        y[yr, yc + i] += a00 * x0 + a01 * x1 + a02 * x2 + a03 * x3
+        y[yr + ONE, yc + i] += a10 * x0 + a11 * x1 + a12 * x2 + a13 * x3
+        y[yr + TWO, yc + i] += a20 * x0 + a21 * x1 + a22 * x2 + a23 * x3
+        y[yr + THREE, yc + i] += a30 * x0 + a31 * x1 + a32 * x2 + a33 * x3
+
+
+@compiled
+def _outer(
+    a: Floats, ar: int, ac: int, y: Floats, yr: int, yc: int, x: Floats, xr: int, xc: int, n: int
+) -> None:
+    """a[ar:ar+4, ac:ac+4] += y[yr:yr+4, yc:yc+n] @ x[xr:xr+4, xc:xc+n].T."""
+    for k in range(FOUR):
+        s0, s1, s2, s3 = NOTHING, NOTHING, NOTHING, NOTHING
+        for i in range(n):
+            z = x[xr + k, xc + i]
+            s0 += y[yr, yc + i] * z
+            s1 += y[yr + ONE, yc + i] * z
+            s2 += y[yr + TWO, yc + i] * z
+            s3 += y[yr + THREE, yc + i] * z
+        a[ar, ac + k] += s0
+        a[ar + ONE, ac + k] += s1
+        a[ar + TWO, ac + k] += s2
+        a[ar + THREE, ac + k] += s3
+
+
+@compiled
+def _dots(
+    y: Floats, yr: int, yc: int, a: Floats, ar: int, ac: int, x: Floats, xr: int, xc: int, n: int
+) -> None:
+    """y[yr, yc:yc+n] += dot products of the columns of a[ar:ar+4, ac:ac+n] and x[xr:xr+4, xc:xc+n]."""
+    for i in range(n):
+        y[yr, yc + i] += (
+            a[ar, ac + i] * x[xr, xc + i]
+            + a[ar + ONE, ac + i] * x[xr + ONE, xc + i]
+            + a[ar + TWO, ac + i] * x[xr + TWO, xc + i]
+            + a[ar + THREE, ac + i] * x[xr + THREE, xc + i]
+        )
+
+
+@compiled
+def _scaled(
+    y: Floats, yr: int, yc: int, p: Floats, pr: int, pc: int, x: Floats, xr: int, xc: int, n: int
+) -> None:
+    """y[yr:yr+4, yc:yc+n] += p[pr, pc:pc+n] * x[xr:xr+4, xc:xc+n]."""
+    for i in range(n):
+        weight = p[pr, pc + i]
+        y[yr, yc + i] += weight * x[xr, xc + i]
+        y[yr + ONE, yc + i] += weight * x[xr + ONE, xc + i]
+        y[yr + TWO, yc + i] += weight * x[xr + TWO, xc + i]
+        y[yr + THREE, yc + i] += weight * x[xr + THREE, xc + i]
+
+
+@compiled
+def _softmax(p: Floats, scale: np.float32) -> None:
+    """Turn scores into probabilities 2^(scale p) / sum, column by column."""
+    rows, n = U(p.shape[0]), U(p.shape[1])
+    high, total = p[0].copy(), np.zeros(p.shape[1], np.float32)
+    for j in range(ONE, rows):
+        for i in range(n):
+            high[i] = max(high[i], p[j, i])
+    for j in range(rows):
+        for i in range(n):
+            power = exp2(scale * (p[j, i] - high[i]))
+            p[j, i] = power
+            total[i] += power
+    for i in range(n):
+        total[i] = UNIT / total[i]
+    for j in range(rows):
+        for i in range(n):
+            p[j, i] *= total[i]

@@ -1,0 +1,244 @@
+"""Response tokens per second of the toy LLM against TRL's GRPOTrainer on an equal Llama-shaped model.
+
+A step is one sampling pass and one update with Adam: 8 prompts of 13 tokens, 8 responses of 12 tokens each,
+width 32, 2 layers, 4 heads. Ours trains 32 models, stacked 16 to a thread as two workers run them; the peer
+trains one, since it cannot stack, with the same threads. Steps alternate in one process, and what counts is
+the median step of each. The limit is our step with nothing left but its matrix products.
+
+    python tests/benchmarks/bench_toy_llm.py [--rounds 30] [--threads 2] [--sizes] [--json]
+
+Needs TRL: pip install 'off-policy-testbed[bench]'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import logging
+import os
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+# Waiting threads that spin slow down whoever else runs; the same for both sides.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import numpy as np
+import torch
+
+from envs.streams import uniforms
+from envs.tokens.running_sum import RunningSum
+from testbed import rng
+from testbed.optimizers import Adam
+from testbed.policies.toy_transformer import ToyTransformer
+
+WIDTH, LAYERS, HEADS = 32, 2, 4
+PROMPTS, GROUP, REPLICAS = 8, 8, 32
+WARM_UP = 3
+LEAST_RATIO = 8.0
+TASK = RunningSum()
+TOKENS = PROMPTS * GROUP * TASK.response_length
+
+
+class Ours:
+    """REINFORCE with the group's mean as baseline on R stacked models."""
+
+    def __init__(self, seeds: range) -> None:
+        self.policy, self.seeds, self.count = ToyTransformer(TASK, WIDTH, LAYERS, HEADS), tuple(seeds), 0
+        self.theta_RP = self.policy.initial(self.seeds)
+        self.adam, self.rate_R = Adam(self.theta_RP), torch.full((len(seeds),), 1e-3)
+        self.key_R = rng.keys(self.seeds, "bench/sampling")
+
+    def step(self) -> None:
+        self.count += 1
+        prompts = [TASK.prompts(rng.generator(s, "bench/prompts", self.count), PROMPTS) for s in self.seeds]
+        prompt_RNK = np.stack(prompts)
+        uniform = torch.from_numpy(uniforms(self.key_R, self.count, PROMPTS * GROUP, TASK.response_length))
+        prompt = torch.from_numpy(prompt_RNK)
+        token, mask, _ = self.policy.sample(self.theta_RP, prompt, GROUP, uniform)
+        rows = token.flatten(0, 1).numpy(), mask.flatten(0, 1).numpy()
+        repeated = prompt_RNK.repeat(GROUP, 1).reshape(-1, TASK.prompt_length)
+        reward_RNG = torch.from_numpy(TASK.score(repeated, *rows)).float().view(-1, PROMPTS, GROUP)
+        adv_RB = (reward_RNG - reward_RNG.mean(2, keepdim=True)).flatten(1)
+        leaf_RP = self.theta_RP.requires_grad_()
+        logp_RBT = self.policy.logp(leaf_RP, prompt, token, mask)
+        loss = -(adv_RB[..., None] * logp_RBT).mean((1, 2)).sum()
+        (grad_RP,) = torch.autograd.grad(loss, leaf_RP)
+        self.theta_RP = self.adam.step(leaf_RP.detach(), grad_RP, self.rate_R)
+
+
+class Limit:
+    """The matrix products of one step of R stacked models, written into memory that is already there."""
+
+    def __init__(self, seeds: range) -> None:
+        policy, R, T = ToyTransformer(TASK, WIDTH, LAYERS, HEADS), len(seeds), TASK.response_length
+        prompt, slot = PROMPTS * TASK.prompt_length, PROMPTS * GROUP
+        trained = prompt + slot * (T - 1)
+        self.products: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        for name, (rows, columns) in policy.shape.matrices().items():
+            if name == "embedding":
+                continue
+            w = torch.randn(R, rows, columns)
+            for tokens, count in ((trained, 1), (prompt, 1), (slot, T - 1)):
+                x, y = torch.randn(R, columns, tokens), torch.empty(R, rows, tokens)
+                self.products += [(w, x, y)] * count
+                if tokens == trained:
+                    self.products += [(w.mT, y, x), (y, x.mT, torch.empty_like(w))]
+
+    def step(self) -> None:
+        for left, right, out in self.products:
+            torch.bmm(left, right, out=out)
+
+
+class Stacked:
+    """R replicas in equal stacks, one thread each, as worker processes run them."""
+
+    def __init__(self, make: type[Ours] | type[Limit], replicas: int, threads: int) -> None:
+        share = replicas // threads
+        self.stacks = [make(range(i * share, (i + 1) * share)) for i in range(threads)]
+        self.pool = ThreadPoolExecutor(threads)
+        self.tokens = TOKENS * share * threads
+
+    def rate(self) -> float:
+        """Take one step and return its response tokens per second."""
+        torch.set_num_threads(1)
+        start = time.perf_counter()
+        list(self.pool.map(lambda stack: stack.step(), self.stacks))
+        return self.tokens / (time.perf_counter() - start)
+
+
+def peer_trainer(rounds: int, folder: str) -> Any:
+    """GRPOTrainer on a Llama with our width, layers, heads and vocabulary; every response has 12 tokens."""
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, PrinterCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    # The end token lies outside the model's vocabulary: it is never drawn.
+    symbols = {symbol: i for i, symbol in enumerate((*TASK.symbols, "<end>"))}
+    words = Tokenizer(models.WordLevel(symbols, unk_token="<end>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<end>", eos_token="<end>")
+    llama = LlamaConfig(
+        vocab_size=TASK.vocabulary,
+        hidden_size=WIDTH,
+        intermediate_size=2 * WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        max_position_embeddings=64,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    drawn = TASK.prompts(rng.generator(0, "bench/peer"), PROMPTS * (rounds + 8))
+    prompts = [" ".join(TASK.symbols[t] for t in row) for row in drawn]
+    known = dict(zip(prompts, drawn, strict=True))
+
+    def reward(prompts: list[str], completion_ids: list[list[int]], **_: object) -> list[float]:
+        token_NT = np.array(completion_ids)
+        if token_NT.shape != (PROMPTS * GROUP, TASK.response_length):
+            raise RuntimeError(f"the peer wrote responses of shape {token_NT.shape}: rates do not compare.")
+        prompt_NK = np.array([known[prompt] for prompt in prompts])
+        score: list[float] = TASK.score(prompt_NK, token_NT, np.ones_like(token_NT, dtype=bool)).tolist()
+        return score
+
+    config = GRPOConfig(
+        output_dir=folder,
+        max_steps=rounds,
+        per_device_train_batch_size=PROMPTS * GROUP,
+        num_generations=GROUP,
+        max_completion_length=TASK.response_length,
+        learning_rate=1e-3,
+        lr_scheduler_type="constant",
+        beta=0.0,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,  # on by default, and slower
+        report_to=[],
+        logging_strategy="no",
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    trainer = GRPOTrainer(
+        model=LlamaForCausalLM(llama),
+        reward_funcs=reward,
+        args=config,
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
+        processing_class=tokenizer,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def interleaved(rounds: int, threads: int) -> dict[str, list[float]]:
+    """Return tokens per second of every step of TRL, ours and the limit, taking turns."""
+    from transformers import TrainerCallback
+
+    ours, limit = Stacked(Ours, REPLICAS, threads), Stacked(Limit, REPLICAS, threads)
+    rates: dict[str, list[float]] = {"peer": [], "ours": [], "limit": []}
+
+    class TakeTurns(TrainerCallback):
+        def on_step_begin(self, *_: object, **__: object) -> None:
+            torch.set_num_threads(threads)
+            self.start = time.perf_counter()
+
+        def on_step_end(self, *_: object, **__: object) -> None:
+            rates["peer"].append(TOKENS / (time.perf_counter() - self.start))
+            rates["ours"].append(ours.rate())
+            rates["limit"].append(limit.rate())
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = peer_trainer(rounds + WARM_UP, folder)
+        trainer.add_callback(TakeTurns())
+        trainer.train()
+    return {name: values[WARM_UP:] for name, values in rates.items()}
+
+
+def by_stack(rounds: int, threads: int) -> dict[int, float]:
+    """Return our median tokens per second by replicas per stack, with one stack per thread."""
+    stacks = {size: Stacked(Ours, size * threads, threads) for size in (1, 2, 4, 8, 16, 32)}
+    rates: dict[int, list[float]] = {size: [] for size in stacks}
+    for i in range(rounds + WARM_UP):
+        for size, stack in stacks.items():
+            rate = stack.rate()
+            if i >= WARM_UP:
+                rates[size].append(rate)
+    return {size: statistics.median(values) for size, values in rates.items()}
+
+
+def main() -> int:
+    """Print the figures; return 1 when the ratio is too small."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--sizes", action="store_true", help="also try other numbers of replicas per stack")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if importlib.util.find_spec("trl") is None:
+        print("TRL is not installed; pip install 'off-policy-testbed[bench]' and try again.", file=sys.stderr)
+        return 2
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    rates = interleaved(options.rounds, options.threads)
+    ratios = [ours / peer for ours, peer in zip(rates["ours"], rates["peer"], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    report: dict[str, Any] = {f"{name}_tokens_per_s": statistics.median(v) for name, v in rates.items()}
+    report |= {"ratio": middle, "ratio_quartiles": [low, high], "least_ratio": LEAST_RATIO}
+    report |= {"threads": options.threads, "rounds": options.rounds, "replicas": REPLICAS}
+    if options.sizes:
+        report["tokens_per_s_by_replicas_per_stack"] = by_stack(options.rounds, options.threads)
+    if options.json:
+        print(json.dumps(report))
+    else:
+        for name, value in report.items():
+            print(f"{name:36} {value:,.1f}" if isinstance(value, float) else f"{name:36} {value}")
+    return int(middle < LEAST_RATIO)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
