@@ -79,6 +79,7 @@ def prepare(function: str) -> None:
     with contextlib.suppress(Exception):
         _imported(function)
         importlib.import_module("testbed.tables")
+        _provenance(time.time())
 
 
 def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
@@ -100,8 +101,9 @@ def _imported(function: str) -> Callable[..., Mapping[str, Any]]:
 
 def _provenance(began: float) -> dict[str, Any]:
     """Return versions, CPU, threads and times: what a reader may ask and no number depends on."""
+    seconds = round(time.time() - began, 3)
     loaded = tuple(sorted({"numba", "scipy", "torch", "transformers"} & set(sys.modules)))
-    return {**_setting(loaded), "began": began, "seconds": round(time.time() - began, 3)}
+    return {**_setting(loaded), "began": began, "seconds": seconds}
 
 
 @cache

@@ -49,7 +49,7 @@ def listening():
 folder = sys.argv[1]
 found = {}
 for function in ("poison", "hang"):
-    engine = Ray(workers=2, timeout=2 if function == "hang" else None, function=f"fake_training:{function}")
+    engine = Ray(workers=2, timeout=5 if function == "hang" else None, function=f"fake_training:{function}")
     raylet = engine._ray._raylet
     found["listening"] = sorted(set(listening()))
     found["token"] = raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN

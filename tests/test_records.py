@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import random
-import resource
 import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from fake_training import train
 
-from testbed import durable, fingerprint, records, sweep_file
+from testbed import fingerprint, records, sweep_file
 from testbed.config import Run, cell_id, grid
 from testbed.errors import UserError
 from testbed.packs import Pack, plan
 from testbed.records import Failure, Store, folder_for, read, status
-from testbed.tables import decode, encode
+from testbed.tables import encode
 
 GOLDEN = Path(__file__).parent / "golden" / "store_format_1"
 CELLS = grid(Run(policy="hf", model="m"), lag=[0, 4], seed=range(3))
@@ -47,72 +39,6 @@ def filled(folder: Path, packs: Sequence[Pack] = PACKS) -> Store:
 
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "packs").iterdir())}
-
-
-def test_a_table_comes_back_as_it_was_written() -> None:
-    (pack,) = plan(grid(Run(), seed=range(2)))
-    columns = {
-        "cell": np.repeat(pack.names, 2),
-        "step": np.array([0, 10, 0, 10]),
-        "recipe": np.repeat(["grpo"], 4),
-        "accuracy": np.array([0.1, np.nan, -0.0, 1e300]),
-        "diverged": np.array([False, True, False, False]),
-        "histogram": [np.array([1, 2]), np.array([3, 4]), np.array([0, 0]), np.array([5, 6])],
-    }
-    table = decode(encode(columns, pack))
-    assert [str(field.type) for field in table.schema] == [
-        "string",
-        "int64",
-        "string",
-        "double",
-        "double",
-        "list<element: int64>",
-    ]
-    assert table["accuracy"].to_numpy().tobytes() == np.array([0.1, np.nan, -0.0, 1e300]).tobytes()
-    assert table["histogram"].to_pylist() == [[1, 2], [3, 4], [0, 0], [5, 6]]
-    assert table["diverged"].to_pylist() == [0.0, 1.0, 0.0, 0.0]
-
-
-def test_rows_are_put_in_order_of_the_pack_and_the_step() -> None:
-    (pack,) = plan(grid(Run(), seed=[5, 1]))
-    first, second = pack.names
-    columns = {"cell": [second, first, second, first], "step": [1, 1, 0, 0], "x": [4.0, 2.0, 3.0, 1.0]}
-    table = decode(encode(columns, pack))
-    assert table["x"].to_pylist() == [1.0, 2.0, 3.0, 4.0]
-    assert table["cell"].to_pylist() == [first, first, second, second]
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (lambda c: c.pop("step"), r"misses the columns \['step'\]"),
-        (lambda c: c.update(accuracy=c["accuracy"][:-1]), "equal lengths"),
-        (lambda c: c.update(cell=np.array(["other"] * 3)), "foreign cells"),
-    ],
-)
-def test_a_malformed_result_is_refused(change: object, expected: str) -> None:
-    columns = train(PACKS[0].cells)
-    change(columns)  # type: ignore[operator]
-    with pytest.raises(ValueError, match=expected):
-        encode(columns, PACKS[0])
-
-
-def test_a_result_that_says_nothing_of_one_cell_is_refused() -> None:
-    (pack,) = plan(grid(Run(), seed=range(2)))
-    with pytest.raises(ValueError, match="none of"):
-        encode(train(pack.cells[:1]), pack)
-
-
-def test_the_same_numbers_give_the_same_bytes_in_another_process() -> None:
-    script = (
-        "import sys, hashlib; from testbed.config import Run, grid; from testbed.packs import plan\n"
-        "from testbed.tables import encode; from fake_training import train\n"
-        "pack = plan(grid(Run(policy='hf', model='m'), lag=[0, 4], seed=range(3)))[0]\n"
-        "print(hashlib.sha256(encode(train(pack.cells), pack)).hexdigest())"
-    )
-    command = [sys.executable, "-c", script]
-    there = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
-    assert there.stdout.strip() == hashlib.sha256(content(PACKS[0])).hexdigest()
 
 
 def test_a_result_file_is_named_by_its_pack_and_its_content(tmp_path: Path) -> None:
@@ -378,139 +304,6 @@ def test_a_task_named_like_a_path_does_not_leave_the_folder(tmp_path: Path) -> N
     found = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {("in", "s")}
     assert status(tmp_path / "in" / "s").done == 1
-
-
-@contextlib.contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_disk_that_fills_up_is_one_error_with_the_path_and_nothing_is_lost(tmp_path: Path) -> None:
-    store = filled(tmp_path / "s", PACKS[:2])
-    before = files(tmp_path / "s")
-    with file_size_limit(1000), pytest.raises(UserError) as caught:
-        store.commit(PACKS[2].id, content(PACKS[2]), {})
-    message = str(caught.value)
-    assert f"Cannot write {tmp_path}/s/packs/{PACKS[2].id}-" in message
-    assert "Results so far are kept. Free some space and run the same command again." in message
-    assert files(tmp_path / "s") == before, "no torn file is left"
-    assert store.commit(PACKS[2].id, content(PACKS[2]), {})
-
-
-@contextlib.contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """Take away the right to write, from root too: root acts as nobody inside."""
-    mode = folder.stat().st_mode
-    user = os.geteuid()
-    for path in [folder, *folder.rglob("*")]:
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
-        for path in [folder, *folder.rglob("*")]:
-            path.chmod(mode if path.is_dir() else 0o644)
-
-
-def test_a_read_only_folder_is_readable_and_writing_is_one_clear_error() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        packs = PACKS[:2]
-        filled(folder / "s", packs)
-        damaged = next(iter((folder / "s" / "packs").iterdir()))
-        damaged.write_bytes(b"damaged")
-        with read_only(folder):
-            assert status(folder / "s").done == 1
-            assert len(set(read(folder / "s")["cell"].to_pylist())) == 1
-            with pytest.raises(UserError, match=r"Cannot write .*: Permission denied.*Make the folder writ"):
-                Store(folder / "s").commit(PACKS[3].id, content(PACKS[3]), {})
-            with pytest.raises(UserError, match=r"Cannot write .*new: Permission denied"):
-                Store.start(folder / "new", PACKS)
-        assert Store(folder / "s").commit(PACKS[3].id, content(PACKS[3]), {})
-
-
-def test_an_unfinished_file_is_passed_over_and_swept_away_when_old(tmp_path: Path) -> None:
-    filled(tmp_path / "s", PACKS[:1])
-    old, new = (tmp_path / "s" / "packs" / f"{durable.ASIDE}{name}" for name in ("old", "new"))
-    old.write_bytes(b"half a fi")
-    new.write_bytes(b"half a fi")
-    os.utime(old, (0, 0))
-    assert status(tmp_path / "s").done == 1
-    Store.start(tmp_path / "s", PACKS)
-    assert (old.exists(), new.exists()) == (False, True)
-
-
-def test_files_are_flushed_before_they_get_their_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events: list[str] = []
-    kinds = {True: "flush folder", False: "flush file"}
-    real_sync, real_link = os.fsync, os.link
-
-    def sync(descriptor: int) -> None:
-        events.append(kinds[os.path.isdir(f"/proc/self/fd/{descriptor}")])
-        real_sync(descriptor)
-
-    def link(source: Path, target: Path) -> None:
-        events.append("name")
-        real_link(source, target)
-
-    monkeypatch.setattr(os, "fsync", sync)
-    monkeypatch.setattr(os, "link", link)
-    assert durable.create(tmp_path / "file", b"x")
-    assert events == ["flush file", "name", "flush folder"]
-
-
-def test_a_mount_without_hard_links_still_keeps_the_first_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_link(source: Path, target: Path) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", no_link)
-    assert durable.create(tmp_path / "file", b"first")
-    assert not durable.create(tmp_path / "file", b"second")
-    assert (tmp_path / "file").read_bytes() == b"first"
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_lock_is_held_by_one_and_leaves_no_trace(tmp_path: Path) -> None:
-    one, other = filled(tmp_path / "s", []), Store(tmp_path / "s")
-    name = PACKS[0].id
-    assert one.claim(name)
-    assert one.claim(name), "claiming again is harmless"
-    assert not other.claim(name)
-    one.release(name)
-    assert other.claim(name)
-    other.close()
-    assert list((tmp_path / "s" / ".locks").iterdir()) == []
-
-
-def test_reading_results_gives_arrow_and_runs_no_code(tmp_path: Path) -> None:
-    """A pickled extension type in a file's metadata is data; arrow 14 and older would have run it."""
-    marker = tmp_path / "ran"
-    hostile = f"cos\nsystem\n(S'touch {marker}'\ntR.".encode()
-    field = pa.field("x", pa.int64(), metadata={b"ARROW:extension:name": b"arrow.py_extension_type"})
-    field = field.with_metadata({**field.metadata, b"ARROW:extension:metadata": hostile})
-    sink = pa.BufferOutputStream()
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table([pa.array([1])], schema=pa.schema([field])), sink)
-    decode(sink.getvalue().to_pybytes())
-    store = filled(tmp_path / "s", [])
-    data = sink.getvalue().to_pybytes()
-    name = f"{PACKS[0].id}-{hashlib.sha256(data).hexdigest()}.parquet"
-    (tmp_path / "s" / "packs" / name).write_bytes(data)
-    assert store.done() == set()
-    assert not marker.exists()
 
 
 def test_status_and_failures_are_plain_data() -> None:

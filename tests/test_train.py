@@ -12,7 +12,6 @@ from testbed import worlds
 from testbed.config import Run, grid
 from testbed.optimizers import OPTIMIZERS
 from testbed.recipes import recipe
-from testbed.staleness.exact_lag import ExactLag
 from testbed.train import clip_norm, gradient, plan_arms, train, train_pack
 
 BANDIT = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
@@ -108,19 +107,24 @@ def test_lag_zero_is_bit_identical_to_a_trainer_without_any_lag_machinery(run):
 @every_world
 def test_samples_come_from_the_weights_of_exactly_lag_steps_before(run):
     run = dataclasses.replace(run, lag=3)
-    used, made = [], []
+    generated, updated = [], []
+    world_class = worlds.TabularRuns if run.policy == "tabular" else worlds.TokenRuns
 
-    class Spy(ExactLag):
-        def behavior(self, theta_RP, step):
-            made.append(theta_RP.clone())
-            used.append(super().behavior(theta_RP, step))
-            return used[-1]
+    class Spy(world_class):
+        def generate(self, theta_RP, step):
+            generated.append(theta_RP.clone())
+            return super().generate(theta_RP, step)
+
+        def logp(self, theta_RP, rollout):
+            updated.append(theta_RP.detach().clone())
+            return super().logp(theta_RP, rollout)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("testbed.train.ExactLag", Spy)
+        patch.setattr(worlds, world_class.__name__, Spy)
         train(run)
     for step in range(run.steps):
-        assert torch.equal(used[step], made[max(step - 3, 0)])
+        assert torch.equal(generated[step], updated[max(step - 3, 0)])
+    assert not torch.equal(updated[0], updated[-1])
 
 
 @every_world

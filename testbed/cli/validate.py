@@ -49,9 +49,16 @@ def validate(
     known = {"task": list(tasks()), "recipe": list(recipes)}
     for name in recipe or ():
         recipes[name]
-    fields = {"task": task, "steps": steps, "learning_rate": learning_rate, "device": device}
-    axes = {"recipe": recipe or ["grpo"], "lag": lag or [0, 8], "seed": seed or [0]}
-    cells = grid(replace(HUB, model=str(model), **fields), **axes)
+    cells = grid(
+        replace(HUB, model=str(model)),
+        task=[task],
+        steps=[steps],
+        learning_rate=[learning_rate],
+        device=[device],
+        recipe=recipe or ["grpo"],
+        lag=lag or [0, 8],
+        seed=seed or [0],
+    )
     cells = expand(cells, overrides or [], known)
     check_arguments(cells)
     status = run_sweep(cells, out, workers=1, progress=choose(json))

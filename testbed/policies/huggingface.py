@@ -29,10 +29,11 @@ DTYPES = {
     "float64": torch.float64,
 }
 
-LOGP_TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 0.02, torch.bfloat16: 0.1}
+LOGP_TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.float16: 0.02, torch.bfloat16: 0.1}
 """Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights.
 
-The sampler reads one token at a time, training all of them at once: the sums run in another order.
+The sampler reads one token at a time, training all of them at once: the sums run in another order. float64 is
+no better than float32 where a model computes its norms in float32 (Llama, Qwen); elsewhere it reaches 1e-12.
 """
 
 
@@ -79,7 +80,7 @@ class HuggingFacePolicy:
         return self._model.initial().expand(len(seeds), -1).clone()
 
     def save(self, theta_P: Tensor, folder: str | Path) -> None:
-        """Write one replica's weights [P] as a model that `from_pretrained` opens; the tokenizer is not written."""
+        """Write one replica's weights [P] as a model folder for `from_pretrained`, without a tokenizer."""
         self._model.save(theta_P, Path(folder))
 
     @torch.no_grad()

@@ -19,11 +19,11 @@ class TextTask(TokenTask):
     """A task in the vocabulary of a tokenizer: prompts are encoded, responses decoded and scored by the task.
 
     Prompt: the template filled with the task's printed prompt, padded on the left. Response: up to
-    `response_length` tokens, ended by the tokenizer's end token. Its score is the task's score of the decoded
-    text without surrounding blanks, up to the first line break unless the task itself writes line breaks; text
-    that is not made of the task's symbols, or too long for it, scores 0.
+    `response_length` tokens, ended by the tokenizer's end token. It scores what the task gives to the decoded
+    text without surrounding blanks, up to the first line break unless the task itself writes line breaks.
+    Text that is not made of the task's symbols, or too long for it, scores 0.
 
-    Raises UserError when the tokenizer does not give the prompts back unchanged (spec: decode(encode(x)) = x).
+    Raises UserError when the tokenizer does not give prompts back unchanged, decode(encode(x)) = x.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TextTask(TokenTask):
             tokens += [] if self.end_token is None else [self.end_token]
             if len(tokens) > self.response_length:
                 raise UserError(
-                    f"A solution has {len(tokens)} tokens, but response_length is {self.response_length}; raise it."
+                    f"A solution has {len(tokens)} tokens; raise response_length, now {self.response_length}."
                 )
             response_NT[n, : len(tokens)], mask_NT[n, : len(tokens)] = tokens, True
         return response_NT, mask_NT
@@ -163,13 +163,13 @@ class TextTask(TokenTask):
             back = self._decode(np.array(tokens, dtype=np.int64), skip_special=True)
             if back != self._fill(given_K):
                 raise UserError(
-                    f"The model's tokenizer turns {self._fill(given_K)!r} into {back!r}, so prompts cannot be told "
-                    "apart; give a model whose tokenizer keeps every character."
+                    f"The model's tokenizer turns {self._fill(given_K)!r} into {back!r}, so prompts "
+                    "cannot be told apart; give a model whose tokenizer keeps every character."
                 )
 
 
 def load_tokenizer(model_path: str | Path) -> Any:
-    """Return the tokenizer of a model folder, or None if it has none; UserError for broken or unsafe folders."""
+    """Return the tokenizer of a model folder, None if it has none; UserError when broken or unsafe."""
     folder = check_model_folder(model_path)
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         return None
@@ -185,8 +185,8 @@ def load_tokenizer(model_path: str | Path) -> Any:
 def task_for_model(task: TokenTask, model_path: str | Path, template: str = TEMPLATE) -> TokenTask:
     """Return the task as the model in the folder reads it.
 
-    The task itself when the folder has no tokenizer or one with the task's symbols, in order, as its first tokens
-    (such as `train_tiny_model` writes); else a TextTask.
+    The task itself when the folder has no tokenizer, or one whose first tokens are the task's symbols in
+    order (as `train_tiny_model` writes it); else a TextTask.
     """
     tokenizer = load_tokenizer(model_path)
     if tokenizer is None or speaks(tokenizer, task):

@@ -113,13 +113,15 @@ def step_forward(
             row = h * head
             p[:T] = NOTHING
             for t in range(T):
+                own = own_TRCB[t, r]
                 for d in range(row, row + head, FOUR):
-                    _dots(p, t, ZERO, newest, d, ZERO, own_TRCB[t, r], third + d, ZERO, B)
+                    _dots(p, t, ZERO, newest, d, ZERO, own, third + d, ZERO, B)
             _step_scores(p, T, newest, row, key[r], h, bias_RNK[r])
             _softmax(p, np.float32(LOG2_E / math.sqrt(head)))
             for t in range(T):
+                own = own_TRCB[t, r]
                 for d in range(row, row + head, FOUR):
-                    _scaled(o, d, ZERO, p, t, ZERO, own_TRCB[t, r], third + third + d, ZERO, B)
+                    _scaled(o, d, ZERO, p, t, ZERO, own, third + third + d, ZERO, B)
             _step_values(o, row, p, T, value[r], h)
 
 

@@ -73,8 +73,12 @@ def read_prompts(
     column_M = weights.head.shape[1] + torch.arange(K, device=prompt_RNK.device).repeat_interleave(N)
     x_RDM = embed(weights.embedding, prompt_RNK.transpose(1, 2).flatten(1), column_M)
     caches = []
-    for layer in weights.layers:
+    for i, layer in enumerate(weights.layers):
         qkv_RCM = torch.bmm(layer.qkv, normalize(x_RDM))
         caches.append(prompt_cache(qkv_RCM, first_RN, heads, K))
-        x_RDM = finish_block(x_RDM, tree_attention(qkv_RCM, tree, heads), layer)
-    return x_RDM[:, :, -N:], caches
+        attended_RDM = tree_attention(qkv_RCM, tree, heads)
+        if i == len(weights.layers) - 1:
+            # What earlier tokens predict is never asked.
+            x_RDM, attended_RDM = x_RDM[:, :, -N:], attended_RDM[:, :, -N:]
+        x_RDM = finish_block(x_RDM, attended_RDM, layer)
+    return x_RDM, caches
