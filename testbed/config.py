@@ -64,6 +64,20 @@ class Run:
     device: Literal["cpu", "cuda"] = "cpu"
     """Where torch computes."""
 
+    def __post_init__(self) -> None:
+        """Bring numbers and arguments into one form, so that equal runs have equal ids."""
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if isinstance(item.default, float) and type(value) in (int, float):
+                object.__setattr__(self, item.name, float(value) + 0.0)  # -0.0 and 0.0 are one number
+            elif item.name.endswith("_args") and isinstance(value, tuple):
+                object.__setattr__(self, item.name, tuple(sorted((k, _whole(v)) for k, v in value)))
+
+
+def _whole(value: Scalar) -> Scalar:
+    """Return 2 for 2.0: an argument has no declared type that could tell them apart."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
 
 def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:
     """Return one Run per combination of the axes, the last axis varying fastest.

@@ -34,6 +34,7 @@ def environment(workers: int, threads: int = 1) -> dict[str, str]:
     numba = max(threads, cores() // max(workers, 1))
     return dict.fromkeys(BLAS, str(threads)) | {
         "NUMBA_NUM_THREADS": str(numba),
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin while they wait take the core from those that work
         "TOKENIZERS_PARALLELISM": "false",
     }
 

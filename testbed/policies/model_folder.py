@@ -88,6 +88,7 @@ def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
         "use_safetensors": True,
         "trust_remote_code": False,
         "dtype": dtype,
+        "ignore_mismatched_sizes": True,  # reported below, in one line
         "output_loading_info": True,
     }
     try:
@@ -95,7 +96,7 @@ def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
             model, info = _first_attention(AutoModelForCausalLM, folder, options, attention)
     except Exception as error:  # transformers, safetensors and torch each raise their own kinds
         raise UserError(f"Cannot load the model in '{folder}': {_first_line(error)}") from error
-    wrong = sorted(str(name) for kind in ("missing_keys", "mismatched_keys") for name in info[kind])
+    wrong = sorted(info["missing_keys"]) + sorted(str(entry[0]) for entry in info["mismatched_keys"])
     if wrong:
         raise UserError(
             f"The weights in '{folder}' do not fit its config.json: {len(wrong)} are missing or misshapen, "

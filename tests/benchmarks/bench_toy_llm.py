@@ -2,10 +2,11 @@
 
 A step is one sampling pass and one update with Adam: 8 prompts of 13 tokens, 8 responses of 12 tokens each,
 width 32, 2 layers, 4 heads, as many weights. Ours trains 32 models, stacked 16 to a thread as two workers run them; the peer
-trains one, since it cannot stack, with the same threads. Steps alternate in one process, and what counts is
-the median step of each. The limit is our step with nothing left but its matrix products.
+trains one, since it cannot stack, with one or all threads, whichever suits it better. Steps alternate in one
+process, and what counts is the median step of each. The limit is our step with nothing left but its matrix
+products.
 
-    python tests/benchmarks/bench_toy_llm.py [--rounds 30] [--threads 2] [--sizes] [--json]
+    python tests/benchmarks/bench_toy_llm.py [--rounds 20] [--threads 2] [--sizes] [--json]
 
 Needs TRL: pip install 'off-policy-testbed[bench]'.
 """
@@ -25,8 +26,6 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-# Waiting threads that spin slow down whoever else runs; the same for both sides.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
@@ -176,24 +175,32 @@ def peer_trainer(rounds: int, folder: str) -> Any:
 
 
 def interleaved(rounds: int, threads: int) -> dict[str, list[float]]:
-    """Return tokens per second of every step of TRL, ours and the limit, taking turns."""
+    """Return tokens per second of every step of TRL, ours and the limit, taking turns.
+
+    TRL's steps alternate between one and all threads: its operations are so small that one may be better.
+    """
     from transformers import TrainerCallback
 
     ours, limit = Stacked(Ours, REPLICAS, threads), Stacked(Limit, REPLICAS, threads)
-    rates: dict[str, list[float]] = {"peer": [], "ours": [], "limit": []}
+    peers = [f"peer_{count}_threads" for count in (1, threads)]
+    rates: dict[str, list[float]] = {name: [] for name in (*peers, "ours", "limit")}
 
     class TakeTurns(TrainerCallback):
+        count = 0
+
         def on_step_begin(self, *_: object, **__: object) -> None:
-            torch.set_num_threads(threads)
+            self.count += 1
+            torch.set_num_threads(threads if self.count % 2 else 1)
             self.start = time.perf_counter()
 
         def on_step_end(self, *_: object, **__: object) -> None:
-            rates["peer"].append(TOKENS / (time.perf_counter() - self.start))
+            rate = TOKENS / (time.perf_counter() - self.start)
+            rates[peers[self.count % 2]].append(rate)
             rates["ours"].append(ours.rate())
             rates["limit"].append(limit.rate())
 
     with tempfile.TemporaryDirectory() as folder:
-        trainer = peer_trainer(rounds + WARM_UP, folder)
+        trainer = peer_trainer(2 * (rounds + WARM_UP), folder)
         trainer.add_callback(TakeTurns())
         trainer.train()
     return {name: values[WARM_UP:] for name, values in rates.items()}
@@ -214,7 +221,7 @@ def by_stack(rounds: int, threads: int) -> dict[int, float]:
 def main() -> int:
     """Print the figures; return 1 when the ratio is too small."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sizes", action="store_true", help="also try other numbers of replicas per stack")
     parser.add_argument("--json", action="store_true")
@@ -225,10 +232,14 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     rates = interleaved(options.rounds, options.threads)
-    ratios = [ours / peer for ours, peer in zip(rates["ours"], rates["peer"], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
     report: dict[str, Any] = {f"{name}_tokens_per_s": statistics.median(v) for name, v in rates.items()}
-    report |= {"ratio": middle, "ratio_quartiles": [low, high], "least_ratio": LEAST_RATIO}
+    peer = max(value for name, value in report.items() if name.startswith("peer"))
+    ratio = report["ours_tokens_per_s"] / peer
+    report |= {
+        "ratio": ratio,
+        "least_ratio": LEAST_RATIO,
+        "ratio_of_limit": report["limit_tokens_per_s"] / peer,
+    }
     report |= {"threads": options.threads, "rounds": options.rounds, "replicas": REPLICAS}
     if options.sizes:
         report["tokens_per_s_by_replicas_per_stack"] = by_stack(options.rounds, options.threads)
@@ -237,7 +248,7 @@ def main() -> int:
     else:
         for name, value in report.items():
             print(f"{name:36} {value:,.1f}" if isinstance(value, float) else f"{name:36} {value}")
-    return int(middle < LEAST_RATIO)
+    return int(ratio < LEAST_RATIO)
 
 
 if __name__ == "__main__":
