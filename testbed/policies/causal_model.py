@@ -53,7 +53,7 @@ class _Features(nn.Module):
 class CausalModel:
     """Features of next tokens under any weights; the module's own weights are only the starting point.
 
-    Raises UserError for a model whose layers do not all keep keys and values (recurrent, linear attention).
+    Raises UserError for a model that cannot continue from a cache (recurrent layers, linear attention).
     """
 
     def __init__(self, model: Any, device: torch.device, dtype: torch.dtype) -> None:
@@ -64,14 +64,13 @@ class CausalModel:
         self._features = _Features(self._module, plain_head=self._head_names is not None)
         called = self._module if self._head_names is None else self._module.base_model
         accepted = inspect.signature(called.forward).parameters
-        cached = "past_key_values" in accepted and self._empty_cache().layers
-        if not all(hasattr(layer, "batch_repeat_interleave") for layer in cached or [None]):
-            raise UserError(
-                f"{type(model).__name__} has layers without a key-value cache that a group could share; "
-                "give a transformer with attention in every layer."
-            )
         self._takes_positions = "position_ids" in accepted
         self._most_positions: int | None = getattr(model.config, "max_position_embeddings", None)
+        if not self._cache_works():
+            raise UserError(
+                f"{type(model).__name__} does not continue from a key-value cache as if it had read everything "
+                "at once, which the sampler needs; give a transformer with attention in every layer."
+            )
 
     @property
     def rows(self) -> int:
@@ -151,6 +150,28 @@ class CausalModel:
         named = {f"model.{name}": weight for name, weight in weights.items()}
         feature_BTH: Tensor = functional_call(self._features, named, (), inputs)
         return feature_BTH
+
+    @torch.no_grad()
+    def _cache_works(self) -> bool:
+        """True if a shared cache and a pass without cache agree on four tokens, read together or one by one.
+
+        Recurrent layers fail here in ways that differ between versions of transformers; so they are tried out.
+        """
+        weights = dict(self._module.named_parameters())
+        token_BT = (torch.arange(4, device=self._module.device) % self.rows).expand(2, -1)
+        tolerance = 1e-3 if self.dtype.itemsize >= 4 else 0.2
+        try:
+            whole_BH = self._features(input_ids=token_BT, use_cache=False)[:, -1].float()
+            for new in (2, 1):
+                prompt_NK = token_BT[:1, :2]
+                prefix = self.run_prompts(weights, prompt_NK, torch.ones_like(prompt_NK, dtype=torch.bool), 2)
+                for seen in range(new, 3, new):
+                    last_BH = self.run_tokens(weights, prefix, token_BT[:, 2 : 2 + seen], new)[:, -1].float()
+                if (last_BH - whole_BH).norm() > tolerance * whole_BH.norm():
+                    return False
+        except (AttributeError, TypeError, ValueError, RuntimeError, IndexError):
+            return False
+        return True
 
     @torch.no_grad()
     def _find_head(self) -> tuple[str, str | None] | None:

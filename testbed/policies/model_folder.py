@@ -109,9 +109,12 @@ def _first_attention(factory: Any, folder: Path, options: dict[str, Any], attent
     if attention != "auto":
         return factory.from_pretrained(str(folder), attn_implementation=attention, **options)
     try:
-        return factory.from_pretrained(str(folder), attn_implementation="sdpa", **options)
-    except ValueError:  # some architectures (Gemma 2, BLOOM) refuse sdpa
-        return factory.from_pretrained(str(folder), attn_implementation="eager", **options)
+        # Some versions run capped attention (Gemma 2) under sdpa, without the cap.
+        if read_json(folder / "config.json").get("attn_logit_softcapping") is None:
+            return factory.from_pretrained(str(folder), attn_implementation="sdpa", **options)
+    except ValueError:  # some architectures (BLOOM) refuse sdpa
+        pass
+    return factory.from_pretrained(str(folder), attn_implementation="eager", **options)
 
 
 def _first_line(error: Exception) -> str:

@@ -8,7 +8,10 @@ token sees its prompt and its own response up to itself.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
-
-from testbed.policies.toy_kernels import tree_backward, tree_forward
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,30 @@ class Tree:
         return (kin_LL & past_LL & real_RN1L) | itself_LL
 
 
+HIDDEN = -1e30
+"""Score of a token that must not be seen; finite, so that a row of nothing else is not NaN."""
+
+
+@cache
+def kernels() -> ModuleType | None:
+    """Return the compiled loops, or None on a machine without Numba, where torch alone does the same."""
+    if importlib.util.find_spec("numba") is None:
+        return None
+    return importlib.import_module("testbed.policies.toy_kernels")
+
+
+def loops() -> ModuleType:
+    """Return the compiled loops where `compiled` has said that they are there."""
+    found = kernels()
+    if found is None:
+        raise RuntimeError("compiled attention was chosen on a machine without Numba")
+    return found
+
+
 def compiled(x: Tensor, head_width: int) -> bool:
     """Return whether the compiled loops can serve: float32 on the CPU, head width a multiple of 4."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and head_width % 4 == 0
+    fits = x.device.type == "cpu" and x.dtype == torch.float32 and head_width % 4 == 0
+    return fits and kernels() is not None
 
 
 def tree_attention(qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
@@ -89,7 +111,7 @@ class CompiledTreeAttention(torch.autograd.Function):
         response_p = qkv_RCM.new_empty(R, heads, N, tree.slots + keys, X)
         saved = (qkv_RCM.contiguous(), attended_RDM, prompt_p, response_p)
         qkv, *outputs = (t.detach().numpy() for t in saved)
-        tree_forward(qkv, tree.first_RN.numpy().astype(np.uint64), *outputs, np.uint64(tree.group))
+        loops().tree_forward(qkv, tree.first_RN.numpy().astype(np.uint64), *outputs, np.uint64(tree.group))
         ctx.save_for_backward(*saved)
         ctx.group = np.uint64(tree.group)
         return attended_RDM
@@ -99,5 +121,5 @@ class CompiledTreeAttention(torch.autograd.Function):
     def backward(ctx: Any, g_RDM: Tensor) -> tuple[Tensor, None, None]:
         grad_RCM = torch.zeros_like(ctx.saved_tensors[0])
         arrays = (t.detach().numpy() for t in (grad_RCM, g_RDM.contiguous(), *ctx.saved_tensors))
-        tree_backward(*arrays, ctx.group)
+        loops().tree_backward(*arrays, ctx.group)
         return grad_RCM, None, None

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from testbed.policies.toy_attention import compiled
-from testbed.policies.toy_kernels import HIDDEN, step_forward
+from testbed.policies.toy_attention import HIDDEN, compiled, loops
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def prompt_cache(qkv_RCM: Tensor, first_RN: Tensor, heads: int, length: int) -> 
     key, value = pad(k.permute(0, 4, 1, 3, 2), (0, 0, 0, extra)), pad(v.permute(0, 4, 1, 2, 3), (0, extra))
     place = torch.arange(length + extra, device=qkv_RCM.device)
     hidden = (place < first_RN[..., None]) | (place >= length)
-    bias = qkv_RCM.new_zeros(hidden.shape).masked_fill_(hidden, float(HIDDEN))
+    bias = qkv_RCM.new_zeros(hidden.shape).masked_fill_(hidden, HIDDEN)
     return PromptCache(key.contiguous(), value.contiguous(), bias)
 
 
@@ -45,7 +44,7 @@ def attend_step(own_TRCB: Tensor, cache: PromptCache) -> Tensor:
         return dense_step(own_TRCB, cache)
     attended_RDB = own_TRCB.new_empty(own_TRCB.shape[1], own_TRCB.shape[2] // 3, own_TRCB.shape[3])
     arrays = (t.numpy() for t in (own_TRCB, cache.key, cache.value, cache.bias, attended_RDB))
-    step_forward(*arrays)
+    loops().step_forward(*arrays)
     return attended_RDB
 
 
