@@ -61,10 +61,10 @@ claims: setup    ## run every claim and print the verdicts
 	@$(BIN)/testbed claims run
 
 bench: $(BENCH_STAMP)  ## speed as ratios against named peers, interleaved
-	@$(BIN)/python -m tests.benchmarks
+	@$(BIN)/python tests/benchmarks
 
 mutants: setup   ## plant bugs and see the tests fail
-	@$(BIN)/python -m tests.mutants
+	@$(BIN)/python tests/mutants.py
 
 clean:           ## remove results, figures and caches, keep .venv
 	rm -rf out results .pytest_cache .mypy_cache .ruff_cache

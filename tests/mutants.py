@@ -1,4 +1,4 @@
-"""Planted bugs: every one must make a test fail. Run with `make mutants` or `python -m tests.mutants [PATTERN]`.
+"""Planted bugs: every one must make a test fail. Run with `make mutants` or `python tests/mutants.py [PATTERN]`.
 
 A mutant is one replacement in one file and the tests that should notice. The tree is copied once; the
 working copy is never touched.
@@ -12,22 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
+from mutant import Mutant
+from mutants_store import STORE
+from mutants_worlds import WORLDS
+
 ROOT = Path(__file__).parents[1]
-CONTRACT = "tests/test_objective_contract.py"
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """Replace `old` by `new` everywhere in `file`; `tests` must then fail."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: str = CONTRACT
 
 
 OBJECTIVES = (
@@ -86,7 +77,7 @@ REST = (
     Mutant("arms-share-a-recipe", "testbed/train.py", "recipe[name].bind(**dict(arguments))()", "recipe[runs[0].recipe].bind()()", "tests/test_train.py -k bandit"),
 )  # fmt: skip
 
-MUTANTS = OBJECTIVES + REST
+MUTANTS = OBJECTIVES + REST + WORLDS + STORE
 
 
 def copy_tree(target: Path) -> None:

@@ -68,8 +68,8 @@ class CausalModel:
         self._most_positions: int | None = getattr(model.config, "max_position_embeddings", None)
         if not self._cache_works():
             raise UserError(
-                f"{type(model).__name__} does not continue from a key-value cache as if it had read everything "
-                "at once, which the sampler needs; give a transformer with attention in every layer."
+                f"{type(model).__name__} does not continue from a key-value cache as if it had read all at "
+                "once, which the sampler needs; give a transformer with attention in every layer."
             )
 
     @property
@@ -155,7 +155,7 @@ class CausalModel:
     def _cache_works(self) -> bool:
         """True if a shared cache and a pass without cache agree on four tokens, read together or one by one.
 
-        Recurrent layers fail here in ways that differ between versions of transformers; so they are tried out.
+        Recurrent layers fail here, in ways that differ between versions of transformers: so try.
         """
         weights = dict(self._module.named_parameters())
         token_BT = (torch.arange(4, device=self._module.device) % self.rows).expand(2, -1)

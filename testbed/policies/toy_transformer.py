@@ -51,8 +51,7 @@ class ToyTransformer:
 
     Args:
         task: its sizes and special tokens are read, nothing else.
-        expansion: hidden units of a feed-forward block per unit of width; 3 gives it as many weights as the
-            gated block of a Llama with 2.
+        expansion: hidden units of a feed-forward block per unit of width.
         dtype: float64 is for tests of gradients; compiled loops serve float32 on the CPU.
 
     Raises UserError for sizes that make no model.
@@ -64,7 +63,7 @@ class ToyTransformer:
         width: int = 32,
         layers: int = 2,
         heads: int = 4,
-        expansion: int = 3,
+        expansion: int = 4,
         temperature: float = 1.0,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,

@@ -1,4 +1,4 @@
-"""Run every benchmark, one process each: python -m tests.benchmarks [PATTERN] (`make bench`)."""
+"""Run every benchmark, one process each: python tests/benchmarks [PATTERN] (`make bench`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Response tokens per second of the toy LLM against TRL's GRPOTrainer on an equal Llama-shaped model.
 
 A step is one sampling pass and one update with Adam: 8 prompts of 13 tokens, 8 responses of 12 tokens each,
-width 32, 2 layers, 4 heads, as many weights in a block. Ours trains 32 models, stacked 16 to a thread as two
+width 32, 2 layers, 4 heads, equally many weights. Ours trains 32 models, stacked 16 to a thread as two
 workers run them; the peer trains one, since it cannot stack, with one or all threads, whichever suits it
 better. Steps alternate in one process, and what counts is the median step of each. The limit is our step
 with nothing left but its matrix products.
@@ -127,7 +127,7 @@ def peer_trainer(rounds: int, folder: str) -> Any:
     llama = LlamaConfig(
         vocab_size=TASK.vocabulary,
         hidden_size=WIDTH,
-        intermediate_size=2 * WIDTH,
+        intermediate_size=round(8 / 3 * WIDTH),  # three matrices with as many weights as our two
         num_hidden_layers=LAYERS,
         num_attention_heads=HEADS,
         max_position_embeddings=64,
