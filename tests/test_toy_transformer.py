@@ -12,6 +12,7 @@ from numba import njit
 from torch import Tensor
 
 from testbed.errors import UserError
+from testbed.policies import toy_attention
 from testbed.policies.toy_attention import Tree, dense_tree_attention, tree_attention
 from testbed.policies.toy_cache import attend_step, dense_step, prompt_cache
 from testbed.policies.toy_kernels import exp2
@@ -140,6 +141,21 @@ def test_compiled_and_dense_steps_agree():
     cache = prompt_cache(torch.randn(2, 3 * 16, 3 * 7, generator=random), first, heads=2, length=7)
     own = torch.randn(4, 2, 3 * 16, 3 * 5, generator=random)
     torch.testing.assert_close(attend_step(own, cache), dense_step(own, cache), atol=2e-6, rtol=0)
+
+
+def test_without_numba_the_policy_draws_the_same_tokens(monkeypatch):
+    policy = ToyTransformer(PADDED)
+    prompt, token, mask = drawn(PADDED)
+    uniform = torch.rand(token.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
+    theta = policy.initial(range(3))
+    drawn_token, drawn_mask, logp_mu = policy.sample(theta, prompt, 3, uniform)
+    logp = policy.logp(theta, prompt, token, mask)
+    monkeypatch.setattr(toy_attention, "kernels", lambda: None)
+    other_token, other_mask, other_logp_mu = policy.sample(theta, prompt, 3, uniform)
+    assert torch.equal(other_token, drawn_token)
+    assert torch.equal(other_mask, drawn_mask)
+    torch.testing.assert_close(other_logp_mu, logp_mu, atol=1e-6, rtol=0)
+    torch.testing.assert_close(policy.logp(theta, prompt, token, mask), logp, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
