@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 PLAIN_EVERY = 10.0
 """Seconds between two plain lines."""
 
+START = 0.05
+"""Share of the work before which no time left is told: loading, compiling and warm starts come first."""
+
 
 class Progress:
     """Hears of a sweep and shows nothing; counts are cells."""
@@ -57,9 +60,9 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds left at the pace so far, None before there is one."""
+        """Seconds left at the pace so far, None before there is one: a start says nothing about a pace."""
         gained = self.settled - self._at_start
-        if gained <= 0:
+        if gained < START * (self.planned - self._at_start) or gained <= 0:
             return None
         return (time.monotonic() - self._began) * (self.planned - self.settled) / gained
 
