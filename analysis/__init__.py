@@ -1,1 +1,1 @@
-
+"""Tables in, numbers out. Loads without torch and without matplotlib."""

@@ -1,1 +1,1 @@
-
+"""Figures, one file each: draw(table) -> Figure."""

@@ -134,12 +134,15 @@ def test_a_cut_weights_file_is_refused(folder):
 
 def test_weights_that_do_not_belong_to_the_configuration_are_refused(folder):
     weights = load_file(folder / "model.safetensors")
+    before = torch.get_rng_state()
     missing = {name: w for name, w in weights.items() if "layers.1.mlp.up_proj" not in name}
     save_file(missing, folder / "model.safetensors", metadata={"format": "pt"})
     assert "1 are missing or misshapen, model.layers.1.mlp.up_proj.weight first" in refusal(folder)
     weights["model.norm.weight"] = torch.zeros(7)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     assert "model.norm.weight" in refusal(folder)
+    # transformers fills what is missing with random numbers before it is refused.
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_adapters_and_quantized_models_are_refused(folder):

@@ -91,10 +91,9 @@ def test_score_is_that_of_the_decoded_text(tokenizer, sums):
         *(x[0] for x in sums.teacher(task._originals(prompt_NK), np.random.default_rng(0), 0.0))
     )
     answer = answer.removesuffix("<end>")
-    ended = {answer: 1, f" {answer}": 1, f"\n {answer} ": 1, f"{answer}\nand more": 1, "": 0}
+    ended = {f"x{answer}": 0, "": 0, answer: 1, f" {answer}": 1, f"\n {answer} ": 1, f"{answer}\nand more": 1}
     ended |= {
         f"{answer}0": 0,
-        f"x{answer}": 0,
         f"{answer} or not": 0,
         f"{answer}<|endoftext|>": 0,
         "123456789": 0,
@@ -105,6 +104,15 @@ def test_score_is_that_of_the_decoded_text(tokenizer, sums):
     # Without an end token only a line break finishes an answer.
     token_NT, mask_NT = rows(task, answer, f"{answer}\n", ended=False)
     assert task.score(np.repeat(prompt_NK, 2, 0), token_NT, mask_NT).tolist() == [0.0, 1.0]
+
+
+def test_blanks_around_an_answer_do_not_count(tokenizer):
+    inner = RunningSum(digits=2, modulus=4)
+    task = TextTask(inner, tokenizer, template="{prompt}")
+    prompt_NK = np.repeat(task.prompts(np.random.default_rng(0), 1), 4, 0)
+    first, second = (str(v) for v in inner.answer(task._originals(prompt_NK)[:1, :2])[0])
+    texts = (f"{first}{second}", f" {first}{second} ", f"\n{first}{second} \n", f"{first} {second}")
+    assert task.score(prompt_NK, *rows(task, *texts)).tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_a_prompt_that_starts_with_the_end_token_does_not_count_as_padding(sums):

@@ -62,6 +62,8 @@ def test_the_same_arguments_give_the_same_weights_and_another_seed_others(tmp_pa
     other = train_tiny_model(tmp_path / "other", TASK, seed=2, **small)
     assert (one / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
     assert (one / "model.safetensors").read_bytes() != (other / "model.safetensors").read_bytes()
+    starts = [train_tiny_model(tmp_path / f"start{s}", TASK, seed=s, **small | {"steps": 0}) for s in (1, 2)]
+    assert len({(start / "model.safetensors").read_bytes() for start in starts}) == 2
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -38,14 +38,18 @@ PADDED = Sizes(pad_token=PAD, end_token=0)
 
 
 def drawn(sizes: Sizes, replicas: int = 3, prompts: int = 2, group: int = 3) -> tuple[Tensor, Tensor, Tensor]:
-    """Prompts (behind 0 to K-1 tokens of padding where the task pads), responses and a full mask."""
+    """Prompts, responses and a full mask.
+
+    Where the task pads, prompts stand behind 0 to K-1 tokens of padding; the first has the token inside.
+    """
     random = torch.Generator().manual_seed(0)
     K, T, V = sizes.prompt_length, sizes.response_length, sizes.vocabulary
     prompt = torch.randint(V, (replicas, prompts, K), generator=random)
-    prompt[..., -1] = 1
+    prompt[..., -1] = 1  # a prompt of padding alone is none
     if sizes.pad_token is not None:
-        padding = torch.randint(K, (replicas, prompts, 1), generator=random)
+        padding = torch.arange(replicas * prompts).view(replicas, prompts, 1) % K
         prompt = torch.where(torch.arange(K) < padding, sizes.pad_token, prompt)
+        prompt[0, 0, :2] = torch.tensor([0, sizes.pad_token])
     token = torch.randint(V, (replicas, prompts * group, T), generator=random)
     return prompt, token, torch.ones_like(token, dtype=torch.bool)
 

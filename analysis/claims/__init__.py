@@ -1,1 +1,1 @@
-
+"""Claims, one file per family; `analysis.claims.base` judges them."""
