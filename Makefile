@@ -63,8 +63,8 @@ claims: setup    ## run every claim and print the verdicts
 bench: $(BENCH_STAMP)  ## speed as ratios against named peers, interleaved
 	@$(BIN)/python tests/benchmarks
 
-mutants: setup   ## plant bugs and see the tests fail
-	@$(BIN)/python tests/mutants.py
+mutants: setup   ## plant bugs and see the tests fail; half an hour in all, PATTERN='store-*' for some
+	@$(BIN)/python tests/mutants.py "$(or $(PATTERN),*)"
 
 clean:           ## remove results, figures and caches, keep .venv
 	rm -rf out results .pytest_cache .mypy_cache .ruff_cache

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from mutant import Mutant
+from mutants_policies import POLICIES
 from mutants_store import STORE
 from mutants_worlds import WORLDS
 
@@ -77,7 +78,7 @@ REST = (
     Mutant("arms-share-a-recipe", "testbed/train.py", "recipe[name].bind(**dict(arguments))()", "recipe[runs[0].recipe].bind()()", "tests/test_train.py -k bandit"),
 )  # fmt: skip
 
-MUTANTS = OBJECTIVES + REST + WORLDS + STORE
+MUTANTS = OBJECTIVES + REST + WORLDS + POLICIES + STORE
 
 
 def copy_tree(target: Path) -> None:

@@ -126,3 +126,38 @@ def test_every_command_explains_itself_with_examples(capsys, command):
 def test_formulas_are_printed_whole_brackets_included(capsys):
     _, out, _ = call(capsys, "objectives")
     assert "sg[min(W, cap)]" in out
+
+
+@pytest.mark.slow
+def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    from testbed import sweeps, tiny_model
+    from testbed.config import grid
+
+    small = (("digits", 2), ("modulus", 2))
+    toy = replace(sweeps.TOY, task_args=small, policy_args=(("width", 8),), steps=12, warm_start_steps=5)
+    train, cells = tiny_model.train_tiny_model, sweeps.demo_model
+    monkeypatch.setattr(sweeps, "ESS_COLLAPSE", grid(sweeps.CHAIN, lag=[0, 8], seed=[0, 1], steps=[20]))
+    monkeypatch.setattr(sweeps, "STALENESS", grid(toy, recipe=["reinforce", "grpo"], lag=[0, 4]))
+    monkeypatch.setattr(sweeps, "demo_model", lambda model: [replace(c, steps=3) for c in cells(model)])
+    monkeypatch.setattr(tiny_model, "train_tiny_model", lambda *a, **k: train(*a, **{**k, "steps": 5}))
+    words = ["demo", "--out", str(tmp_path / "demo"), "--workers", "0", "--json"]
+    code, out, _ = call(capsys, *words)
+    found = json.loads(out)
+    assert code == 0
+    assert {(row["task"], row["lag"]) for row in found["summary"]} == {
+        ("running-sum", 0),
+        ("running-sum", 4),
+        ("reasoning-gym", 0),
+        ("reasoning-gym", 8),
+    }
+    pictures = [
+        tmp_path / "demo" / "figures" / f"{name}.png" for name in ("staleness", "ess-collapse", "ratio-tails")
+    ]
+    assert [str(path) for path in pictures] == found["figures"]
+    before = {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*") if path.is_file()}
+    assert call(capsys, *words)[0] == 0
+    after = {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*") if path.is_file()}
+    changed = [path for path in before if before[path] != after[path] and "provenance" not in path.parts]
+    assert changed == []
