@@ -75,6 +75,9 @@ REST = (
     Mutant("loop-ignores-lag", "testbed/train.py", "world.generate(mu_RP, step)", "world.generate(theta_RP, step)", "tests/test_train.py -k bandit"),
     Mutant("vcpo-linear", "testbed/recipes.py", ".clamp(max=1).sqrt()", ".clamp(max=1)", "tests/test_train.py -k vcpo"),
     Mutant("divergence-spreads", "testbed/train.py", "theta_RP = torch.where(alive_R[:, None], moved_RP, theta_RP)", "theta_RP = moved_RP * alive_R.all()", "tests/test_train.py -k diverges"),
+    Mutant("minus-zero-is-another-run", "testbed/config.py", "float(value) + 0.0", "float(value)", "tests/test_run_identity.py"),
+    Mutant("order-of-arguments-matters", "testbed/config.py", "tuple(sorted((k, _whole(v)) for k, v in value))", "tuple((k, _whole(v)) for k, v in value)", "tests/test_run_identity.py"),
+    Mutant("one-is-not-one-point-zero", "testbed/config.py", "return int(value) if isinstance(value, float) and value.is_integer() else value", "return value", "tests/test_run_identity.py"),
     Mutant("arms-share-a-recipe", "testbed/train.py", "recipe[name].bind(**dict(arguments))()", "recipe[runs[0].recipe].bind()()", "tests/test_train.py -k bandit"),
 )  # fmt: skip
 

@@ -92,3 +92,11 @@ def test_a_step_needs_a_running_episode_and_a_known_action():
     assert env.render() == "step 1: action 1, reward 1, state 0"
     with pytest.raises(ValueError, match="call reset"):
         env.step(0)
+
+
+def test_walking_onto_the_goal_of_a_grid_that_does_not_slip_pays_one_and_ends():
+    env = gymnasium.make("envs.registration:testbed/GridWorld-v0", slip=0.0).unwrapped
+    path = iter([1, 1, 2, 2, 1, 2])  # FrozenLake's actions: 0 left, 1 down, 2 right, 3 up
+    seen, total = play(env, 0, lambda _: np.int64(next(path)))
+    assert [reward for _, reward in seen] == [0, 0, 0, 0, 0, 0, 1]
+    assert total == 1
