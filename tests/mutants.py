@@ -6,9 +6,11 @@ working copy is never touched.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,8 @@ from mutants_store import STORE
 from mutants_worlds import WORLDS
 
 ROOT = Path(__file__).parents[1]
+LIMIT = 180.0
+"""Seconds after which tests that hang count as failed."""
 
 
 OBJECTIVES = (
@@ -101,23 +105,25 @@ def killed(mutant: Mutant, tree: Path) -> bool:
         raise ValueError(f"{mutant.name}: {mutant.file} does not contain {mutant.old!r}")
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *mutant.tests.split(),
-        ]
-        done = subprocess.run(
-            command, cwd=tree, capture_output=True, env={**os.environ, "PYTHONPATH": str(tree)}
-        )
-        # 1 is "tests failed"; 2 is "interrupted", for a bug that breaks the import itself.
-        return done.returncode in (1, 2)
+        return _fails(["-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()], tree)
     finally:
         path.write_text(text)
+
+
+def _fails(words: list[str], tree: Path) -> bool:
+    """Return whether the tests fail or hang, and leave none of the processes behind that they started."""
+    command, environment = [sys.executable, "-m", "pytest", *words], {**os.environ, "PYTHONPATH": str(tree)}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **quiet)
+    try:
+        # 1 is "tests failed"; 2 is "interrupted", for a bug that breaks the import itself.
+        return process.wait(timeout=LIMIT) in (1, 2)
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def main(pattern: str = "*") -> int:
