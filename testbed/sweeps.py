@@ -21,7 +21,7 @@ TOY = Run(
     warm_start_steps=600,
     teacher_noise=0.2,
 )
-"""The toy LLM: 12 digits modulo 8, width 32, 2 layers, 4 heads, a base model with 5-30 % success."""
+"""The toy LLM: 12 digits modulo 8, width 32, 2 layers, 4 heads, a base model that succeeds at 5 to 8 %."""
 
 CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, learning_rate=0.1)
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 
@@ -30,29 +30,25 @@ def build_task(name: str, **arguments: Any) -> Any:
         raise UserError(f"task '{name}' cannot be made with {arguments}: {error}") from error
 
 
-def check_arguments(cells: Iterable[Run]) -> None:
+def task_for(run: Run) -> Any:
+    """Return the run's task; raise UserError when its policy cannot act in it."""
+    task = build_task(run.task, **dict(run.task_args))
+    tabular = hasattr(task, "simulate")
+    if run.policy == "tabular" and not tabular:
+        raise UserError(
+            f"task '{run.task}' is a token task, which has no table of states. Set policy to 'toy' or 'hf', "
+            f"or take the token tree: task 'tree' with task_args.task={run.task}."
+        )
+    if run.policy != "tabular" and tabular:
+        raise UserError(f"task '{run.task}' is a tabular world; set policy to 'tabular'.")
+    return task
+
+
+def check_arguments(cells: Collection[Run]) -> None:
     """Make every task and bind every recipe of a sweep once, so that a wrong name costs no training."""
     from testbed.recipes import recipe
 
-    seen: set[object] = set()
-    for cell in cells:
-        for part in ((cell.task, cell.task_args, cell.policy), (cell.recipe, cell.recipe_args)):
-            if part in seen:
-                continue
-            seen.add(part)
-            if len(part) == 2:
-                recipe[cell.recipe].bind(**dict(cell.recipe_args))()
-            else:
-                _check_task(cell)
-
-
-def _check_task(cell: Run) -> None:
-    task = build_task(cell.task, **dict(cell.task_args))
-    tabular = hasattr(task, "simulate")
-    if cell.policy == "tabular" and not tabular:
-        raise UserError(
-            f"task '{cell.task}' is a token task, which has no table of states. Set policy to 'toy' or 'hf', "
-            f"or take the token tree: task 'tree' with task_args.task={cell.task}."
-        )
-    if cell.policy != "tabular" and tabular:
-        raise UserError(f"task '{cell.task}' is a tabular world; set policy to 'tabular'.")
+    for cell in {(cell.task, cell.task_args, cell.policy): cell for cell in cells}.values():
+        task_for(cell)
+    for name, arguments in {(cell.recipe, cell.recipe_args) for cell in cells}:
+        recipe[name].bind(**dict(arguments))()

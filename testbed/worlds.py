@@ -17,7 +17,7 @@ from testbed import rng
 from testbed.config import Run
 from testbed.errors import UserError
 from testbed.rollout import Rollout
-from testbed.tasks import build_task
+from testbed.tasks import task_for
 
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
@@ -46,12 +46,7 @@ class TabularRuns:
         from testbed.policies.tabular import TabularPolicy
 
         first = runs[0]
-        self.task = build_task(first.task, **dict(first.task_args))
-        if not hasattr(self.task, "simulate"):
-            raise UserError(
-                f"task '{first.task}' is a token task, which has no table of states. "
-                f"Use policy 'toy' or 'hf', or the token tree: task 'tree' with task_args.task={first.task}."
-            )
+        self.task = task_for(first)
         if first.device != "cpu":
             raise UserError("policy 'tabular' runs on device 'cpu' only: its kernels are compiled for it.")
         self.policy = TabularPolicy(self.task.states, self.task.actions, **dict(first.policy_args))
@@ -185,9 +180,7 @@ class TokenRuns:
 
 def build_token_policy(run: Run) -> tuple[Any, Any]:
     """Return the task as the policy sees it, and the policy, for policy 'toy' or 'hf'."""
-    task = build_task(run.task, **dict(run.task_args))
-    if not hasattr(task, "score"):
-        raise UserError(f"task '{run.task}' is a tabular world; use policy 'tabular' with it.")
+    task = task_for(run)
     if run.device == "cuda" and not torch.cuda.is_available():
         raise UserError("device 'cuda' was asked for, but torch sees no GPU; use device=cpu.")
     arguments: dict[str, Any] = dict(run.policy_args)

@@ -42,7 +42,7 @@ class Table(TokenTask):
         return np.array([self.reward(int(p), tuple(r[m].tolist())) for p, r, m in rows])
 
     def teacher(self, prompt_NK, rng, noise):
-        raise NotImplementedError
+        raise AssertionError("a tree never asks its task to teach")
 
 
 # end token: none, the last, the first and one in the middle, because branches are renumbered around it
