@@ -35,6 +35,16 @@ def constant(loss_BT: Tensor, mask_BT: Tensor, length: float = 0.0) -> Tensor:
     return token_sum(loss_BT, mask_BT) / (mask_BT.shape[-2] * width)
 
 
+def spread(loss_B1: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return a sequence's loss [..., B, 1] as equal shares of its T tokens [..., B, T], 0 outside the mask.
+
+    Their sum is the loss again, value and gradient. A loss that overflows is spread after the overflow,
+    so that no 0 * inf at padding turns its gradient into NaN.
+    """
+    share_B1 = loss_B1 / mask_BT.sum(-1, keepdim=True)
+    return torch.where(mask_BT, share_B1, torch.zeros_like(share_B1))
+
+
 AGGREGATIONS: dict[str, Callable[..., Tensor]] = {
     "token_mean": token_mean,
     "sequence_mean": sequence_mean,

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from testbed.errors import UserError
 
+ROLLOUT, EXPERT, REPLAY = 0, 1, 2
+"""Where a sequence comes from: this step's generation, a demonstration, an earlier generation."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -23,10 +26,15 @@ class Batch:
     reward_B: rewards.
     group_B: int64 ids in [0, B); sequences with equal ids answer the same prompt.
     logp_anchor_BT: the trainer's own log-probabilities at the start of the update (default: behavior).
-    logp_ref_BT, turn_BT, version_BT: optional reference log-probabilities, turn and weights-version ids.
+    logp_ref_BT: log-probabilities under the fixed policy of a KL penalty.
+    turn_BT: int64 turn of each token, counted from 0, never falling along a sequence.
+    version_BT: int64 weights version that produced each token.
+    origin_B: int64 where a sequence comes from: ROLLOUT, EXPERT (logp_mu is then not read) or REPLAY.
+    statistic: what an objective with a batch statistic computed from the whole batch, where this batch
+        is only a part of it; see testbed.statistic.
 
-    Raises UserError when a shape disagrees, a log-probability or advantage under the mask is not
-    finite, a group id is out of range, or a sequence has no token under the mask.
+    Raises UserError when a shape disagrees, a log-probability, advantage or reward is not finite, a
+    group id is out of range, a turn falls, or a sequence has no token under the mask.
     """
 
     logp_mu_BT: Tensor
@@ -38,6 +46,8 @@ class Batch:
     logp_ref_BT: Tensor | None = None
     turn_BT: Tensor | None = None
     version_BT: Tensor | None = None
+    origin_B: Tensor | None = None
+    statistic: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.logp_anchor_BT.numel() == 0:
@@ -46,6 +56,8 @@ class Batch:
         _check_mask(self.mask_BT)
         for name in ("logp_mu_BT", "adv_BT", "logp_anchor_BT", "logp_ref_BT"):
             check_finite(name, getattr(self, name), self.mask_BT)
+        check_finite("reward_B", self.reward_B, torch.ones_like(self.reward_B, dtype=torch.bool))
+        _check_turns(self.turn_BT, self.mask_BT)
         groups = self.group_B
         if groups.numel() and (int(groups.min()) < 0 or int(groups.max()) >= groups.shape[-1]):
             raise UserError(
@@ -61,11 +73,11 @@ class Batch:
         return value
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """Return the batch with a function applied to every tensor, for example a slice of replicas."""
+        """Return the batch with a function applied to its tensors (not to `statistic`), say a slice."""
         changed = {
             item.name: function(value)
             for item in fields(self)
-            if isinstance(value := getattr(self, item.name), Tensor)
+            if isinstance(value := getattr(self, item.name), Tensor) and item.name != "statistic"
         }
         return replace(self, **changed)
 
@@ -92,7 +104,7 @@ def _check_shapes(batch: Batch) -> None:
         )
     for item in fields(batch):
         value = getattr(batch, item.name)
-        if value is None:
+        if value is None or item.name == "statistic":
             continue
         wanted = expected[:-1] if item.name.endswith("_B") else expected
         if value.shape != wanted:
@@ -100,6 +112,20 @@ def _check_shapes(batch: Batch) -> None:
                 f"{item.name} has shape {tuple(value.shape)}, but mask_BT has shape {tuple(expected)}: "
                 f"expected {tuple(wanted)}."
             )
+
+
+def _check_turns(turn_BT: Tensor | None, mask_BT: Tensor) -> None:
+    if turn_BT is None:
+        return
+    lowest = torch.where(mask_BT, turn_BT, torch.zeros_like(turn_BT)).min()
+    highest_BT = torch.where(mask_BT, turn_BT, torch.full_like(turn_BT, -1)).cummax(-1).values
+    falls_BT = mask_BT & (turn_BT < highest_BT)
+    if bool(falls_BT.any()) or int(lowest) < 0 or int(highest_BT.max()) >= turn_BT.shape[-1]:
+        raise UserError(
+            f"turn_BT holds ids from {int(lowest)} to {int(highest_BT.max())}"
+            f"{' and falls along a sequence' if bool(falls_BT.any()) else ''}; expected turns counted from 0 "
+            f"that never fall, below the number of tokens ({turn_BT.shape[-1]})."
+        )
 
 
 def _check_mask(mask_BT: Tensor) -> None:

@@ -20,6 +20,7 @@ from testbed.objectives import objective
 from testbed.ratios import log_token
 from testbed.registry import Registry
 from testbed.rollout import Rollout
+from testbed.signals import Signals
 
 recipe = Registry("recipe")
 
@@ -46,7 +47,7 @@ class Recipe:
         group_B = torch.arange(sequences, device=rollout.reward_RB.device) // rollout.group
         group_RB = group_B.expand(rollout.reward_RB.shape)
         assign = advantage[self.advantage].bind(**dict(self.advantage_args))
-        adv_RB = assign(rollout.reward_RB, group_RB)
+        adv_RB = assign(Signals(rollout.reward_RB, group_RB, rollout.mask_RBT))
         return Batch(
             logp_mu_BT=rollout.logp_mu_RBT,
             adv_BT=adv_RB[..., None].expand(rollout.mask_RBT.shape),

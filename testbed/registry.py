@@ -23,6 +23,17 @@ class Entry:
     promises: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def base(self) -> str:
+        """The name before "@": `m2po` for the variant `m2po@author`."""
+        return self.name.partition("@")[0]
+
+    @property
+    def family(self) -> str:
+        """The folder of its package that it lives in, or "" for an entry outside any."""
+        parts = self.function.__module__.split(".")
+        return parts[2] if len(parts) > 3 else ""
+
+    @property
     def defaults(self) -> dict[str, Any]:
         """Hyperparameters (keyword-only parameters) and their defaults."""
         parameters = inspect.signature(self.function).parameters.values()
@@ -48,7 +59,7 @@ class Registry(Mapping[str, Entry]):
 
     Args:
         kind: what is registered, in the singular; used in messages.
-        package: where entries live; its modules are imported at the first look-up.
+        package: where entries live; its modules and folders are imported at the first look-up.
     """
 
     def __init__(self, kind: str, package: str | None = None) -> None:
@@ -77,9 +88,14 @@ class Registry(Mapping[str, Entry]):
     def _load(self) -> dict[str, Entry]:
         if self._package is not None:
             package, self._package = self._package, None
-            for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-                importlib.import_module(f"{package}.{module.name}")
+            path = importlib.import_module(package).__path__
+            for module in pkgutil.walk_packages(path, f"{package}."):
+                importlib.import_module(module.name)
         return self._entries
+
+    def variants(self, name: str) -> list[str]:
+        """Return the names of the variants of an entry, `name@source`, sorted."""
+        return [other for other in self if "@" in other and self[other].base == name]
 
     def __getitem__(self, name: str) -> Entry:
         entries = self._load()

@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from testbed.advantages import advantage
+from testbed.signals import Signals
 
 REWARD = torch.tensor([1.0, 3.0, 0.0, 2.0, 0.0, 5.0, 4.0], dtype=torch.float64)
 GROUP = torch.tensor([0, 1, 0, 0, 0, 1, 2])  # {1, 0, 2, 0}, {3, 5}, {4}
 
 
 def values(name, **hyper):
-    return advantage[name].bind(**hyper)(REWARD, GROUP).numpy()
+    return advantage[name].bind(**hyper)(Signals(REWARD, GROUP)).numpy()
 
 
 def test_group_mean_subtracts_the_mean_of_the_group():
@@ -34,21 +35,22 @@ def test_both_conventions_of_the_group_standard_deviation(std, freedom):
 
 @pytest.mark.parametrize("name", ["group_mean", "group_std"])
 def test_equal_rewards_and_groups_of_one_carry_no_advantage(name):
-    equal = advantage[name].function(torch.full((4,), 0.3), torch.tensor([0, 0, 1, 2]))
+    equal = advantage[name].function(Signals(torch.full((4,), 0.3), torch.tensor([0, 0, 1, 2])))
     assert (equal == 0).all()
 
 
 def test_raw_reads_zero_and_one_as_minus_one_and_one():
     plus_minus = advantage["raw"].bind(baseline=0.5, scale=2.0)
-    assert plus_minus(torch.tensor([0.0, 1.0]), torch.tensor([0, 1])).tolist() == [-1.0, 1.0]
+    assert plus_minus(Signals(torch.tensor([0.0, 1.0]), torch.tensor([0, 1]))).tolist() == [-1.0, 1.0]
 
 
 @pytest.mark.parametrize("name", sorted(advantage))
 def test_replicas_and_the_order_of_sequences_do_not_matter(name):
     function = advantage[name].function
     order = torch.tensor([6, 2, 5, 0, 3, 1, 4])
-    stacked = function(torch.stack([REWARD, REWARD[order]]), torch.stack([GROUP, GROUP[order]]))
-    torch.testing.assert_close(stacked[0], function(REWARD, GROUP))
+    both = Signals(torch.stack([REWARD, REWARD[order]]), torch.stack([GROUP, GROUP[order]]))
+    stacked = function(both)
+    torch.testing.assert_close(stacked[0], function(Signals(REWARD, GROUP)))
     torch.testing.assert_close(stacked[1], stacked[0][order])
 
 

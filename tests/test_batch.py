@@ -24,10 +24,10 @@ def test_the_anchor_defaults_to_the_behavior_policy():
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("adv_BT", torch.zeros(7, 4), r"adv_BT has shape \(7, 4\), but mask_BT has shape \(7, 3\)"),
-        ("reward_B", torch.zeros(7, 3), r"reward_B has shape \(7, 3\).*expected \(7,\)"),
-        ("mask_BT", torch.ones(7, 3), "expected bool"),
-        ("group_B", torch.full((7,), 9), "ids from 9 to 9; expected ids in"),
+        ("adv_BT", torch.zeros(8, 4), r"adv_BT has shape \(8, 4\), but mask_BT has shape \(8, 3\)"),
+        ("reward_B", torch.zeros(8, 3), r"reward_B has shape \(8, 3\).*expected \(8,\)"),
+        ("mask_BT", torch.ones(8, 3), "expected bool"),
+        ("group_B", torch.full((8,), 9), "ids from 9 to 9; expected ids in"),
         ("logp_ref_BT", torch.zeros(1, 3), "logp_ref_BT has shape"),
     ],
 )
@@ -38,7 +38,7 @@ def test_a_field_of_the_wrong_shape_or_range_is_named(field, value, words):
 
 @pytest.mark.parametrize("field", ["logp_mu_BT", "adv_BT", "logp_anchor_BT"])
 def test_a_non_finite_number_under_the_mask_is_counted_and_located(field):
-    bad = torch.zeros(7, 3, dtype=torch.float64)
+    bad = torch.zeros(8, 3, dtype=torch.float64)
     bad[4, 2] = float("nan")
     bad[6, 0] = float("inf")
     with pytest.raises(UserError, match=rf"{field} has 2 non-finite values .* first at \(4, 2\)"):

@@ -65,7 +65,7 @@ def test_every_metric_a_batch_logs_is_defined():
 def test_on_policy_every_ess_is_one_and_every_distance_zero():
     _, batch = batch_of()
     for name, value in ratio_metrics(batch.logp_mu_BT, batch).items():
-        floor = {"rollout_corr/ess_floor": 1 / 7, "rollout_corr/ess_floor_token": 1 / 17}
+        floor = {"rollout_corr/ess_floor": 1 / 8, "rollout_corr/ess_floor_token": 1 / 20}
         expected = floor.get(name, 1.0 if "ess" in name else 0.0)
         assert float(value) == pytest.approx(expected, abs=1e-7), name
 

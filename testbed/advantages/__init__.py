@@ -1,4 +1,7 @@
-"""Rewards to advantages. One file per family; `advantage` registers them."""
+"""Rewards to advantages: functions from Signals to [..., B] or, token by token, [..., B, T].
+
+Promises: needs, the optional fields of Signals it reads.
+"""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from testbed.advantages import advantage
+from testbed.signals import Signals
 
 
 @advantage("raw", source="Williams (1992), Machine Learning 8, 229-256")
-def raw(reward_B: Tensor, group_B: Tensor, *, baseline: float = 0.0, scale: float = 1.0) -> Tensor:
+def raw(signals: Signals, *, baseline: float = 0.0, scale: float = 1.0) -> Tensor:
     """A = scale (R - baseline); baseline 0.5 and scale 2 turn rewards 0 and 1 into -1 and +1."""
-    del group_B
-    return scale * (reward_B - baseline)
+    return scale * (signals.reward_B - baseline)

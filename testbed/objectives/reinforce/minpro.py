@@ -7,12 +7,15 @@ from torch import Tensor
 from testbed.batch import Batch
 from testbed.objectives import objective
 from testbed.ratios import log_min_prefix
+from testbed.score import score_loss
 
 
 @objective(
     "minpro",
     source="A Step Back: Prefix Importance Ratio Stabilizes Policy Optimization (2026), arXiv:2601.22718",
     ratio="min_prefix",
+    reads=("mu", "adv"),
+    scope="sequence",
     detached=True,
     on_policy=1,
     max_weight="1+eps_high",
@@ -24,5 +27,5 @@ def minpro(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: flo
     (here 1) and whether rho is against behavior or anchor (here behavior) could not be verified;
     the defaults leave the lower bound off and take CISPO's upper one.
     """
-    weight_BT = log_min_prefix(logp_BT, batch).detach().exp().clamp(1 - eps_low, 1 + eps_high)
-    return -weight_BT * batch.adv_BT * logp_BT
+    weight_BT = log_min_prefix(logp_BT, batch).exp().clamp(1 - eps_low, 1 + eps_high)
+    return score_loss(weight_BT, logp_BT, batch)

@@ -8,7 +8,15 @@ from testbed.batch import Batch
 from testbed.objectives import objective
 
 
-@objective("reinforce", source="Williams (1992), Machine Learning 8, 229-256", ratio="none", on_policy=1)
+@objective(
+    "reinforce",
+    source="Williams (1992), Machine Learning 8, 229-256",
+    ratio="none",
+    reads=("adv",),
+    scope="token",
+    on_policy=1,
+    max_weight=1,
+)
 def reinforce(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = -A log pi.
 

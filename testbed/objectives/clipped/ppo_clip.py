@@ -14,6 +14,8 @@ from testbed.ratios import log_token
     "ppo_clip",
     source="Schulman et al. (2017), arXiv:1707.06347, Eq. 7; Shao et al. (2024), arXiv:2402.03300, Eq. 3",
     ratio="token",
+    reads=("anchor", "adv"),
+    scope="token",
     on_policy=1,
 )
 def ppo_clip(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:

@@ -10,7 +10,15 @@ from testbed.objectives import objective
 from testbed.ratios import log_token
 
 
-@objective("dual_clip", source="Ye et al. (2020), arXiv:1912.09729, Eq. 5", ratio="token", on_policy=1)
+@objective(
+    "dual_clip",
+    source="Ye et al. (2020), arXiv:1912.09729, Eq. 5",
+    ratio="token",
+    reads=("anchor", "adv"),
+    scope="token",
+    on_policy=1,
+    max_weight="max(c, 1 + eps_high)",
+)
 def dual_clip(
     logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, c: float = 3.0
 ) -> Tensor:

@@ -1,0 +1,1 @@
+"""Ratio surrogates with a region outside which the gradient is zero."""

@@ -1,0 +1,1 @@
+"""Rollouts mixed with demonstrations, replay or best-of-k credit."""

@@ -1,0 +1,1 @@
+"""Pairs, and the classical baselines of RLHF."""

@@ -1,0 +1,1 @@
+"""Squared errors on log-ratios and mirror descent."""

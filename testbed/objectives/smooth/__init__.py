@@ -1,0 +1,1 @@
+"""Ratio surrogates whose weight fades, brakes or turns instead of being cut."""

@@ -1,0 +1,1 @@
+"""Terms that are added to a loss: KL, entropy, distillation."""

@@ -1,0 +1,87 @@
+"""Objectives in a user's own file: `path/to/file.py:function`, with or without the digest of the file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+
+from testbed.errors import UserError, suggest
+from testbed.registry import Entry
+
+DIGEST = 12
+"""Hexadecimal digits of the sha256 that name a version of the file."""
+
+_loaded: dict[str, Entry] = {}
+
+
+def pin(name: str) -> str:
+    """Return `file.py:function#digest`: the name by which a result knows this version of the file.
+
+    Raises UserError when the file cannot be read or has no such function.
+    """
+    outside_objective(name)
+    path, function, digest = _split(name)
+    return f"{path}:{function}#{digest or _digest(path)}"
+
+
+def outside_objective(name: str) -> Entry:
+    """Return the function as an Entry without promises.
+
+    Raises UserError when the file cannot be read or run, has no such function, its first two parameters
+    are not (logp_BT, batch), or the file has changed since its digest was taken.
+    """
+    path, function, digest = _split(name)
+    now = _digest(path)
+    if digest and digest != now:
+        raise UserError(
+            f"{path} has digest {now}, but the run was planned with {digest}: the file has changed. "
+            "Restore it, or run into a new folder."
+        )
+    key = f"{path.resolve()}:{function}#{now}"
+    if key not in _loaded:
+        _loaded[key] = _entry(name, path, function, now)
+    return _loaded[key]
+
+
+def _split(name: str) -> tuple[Path, str, str]:
+    path, _, rest = name.rpartition(".py:")
+    function, _, digest = rest.partition("#")
+    return Path(f"{path}.py"), function, digest
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST]
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be read: {error.strerror}. Expected path/to/file.py:function."
+        ) from error
+
+
+def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
+    spec = importlib.util.spec_from_file_location(f"outside_{path.stem}_{digest}", path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} is not a Python file. Expected path/to/file.py:function.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    found = getattr(module, function, None)
+    if not callable(found):
+        known = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == spec.name]
+        hint = suggest(function, known)
+        raise UserError(f"{path} has no function '{function}'.{hint} It has: {', '.join(known) or 'none'}.")
+    positional = [
+        p for p in inspect.signature(found).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+    if len(positional) != 2:
+        names = ", ".join(p.name for p in positional) or "none"
+        raise UserError(
+            f"{function} in {path} has positional parameters {names}; expected (logp_BT, batch, *, hyper=…)."
+        )
+    return Entry(name, found, f"{path}, sha256 {digest}")
