@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import importlib
 import os
 import shutil
 import signal
@@ -17,9 +18,6 @@ import tempfile
 from pathlib import Path
 
 from mutant import Mutant
-from mutants_policies import POLICIES
-from mutants_store import STORE
-from mutants_worlds import WORLDS
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 180.0
@@ -85,7 +83,18 @@ REST = (
     Mutant("arms-share-a-recipe", "testbed/train.py", "recipe[name].bind(**dict(arguments))()", "recipe[runs[0].recipe].bind()()", "tests/test_train.py -k bandit"),
 )  # fmt: skip
 
-MUTANTS = OBJECTIVES + REST + WORLDS + POLICIES + STORE
+
+def collect() -> tuple[Mutant, ...]:
+    """Return the bugs of this file and of every mutants_*.py beside it."""
+    found = OBJECTIVES + REST
+    for path in sorted(Path(__file__).parent.glob("mutants_*.py")):
+        found += importlib.import_module(path.stem).MUTANTS
+    names = [mutant.name for mutant in found]
+    assert len(set(names)) == len(names), "two planted bugs share a name"
+    return found
+
+
+MUTANTS = collect()
 
 
 def copy_tree(target: Path) -> None:

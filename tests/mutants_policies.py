@@ -8,7 +8,7 @@ HUGGING_FACE = (
     "tests/test_text_task.py tests/test_tiny_model.py"
 )
 
-POLICIES = (
+MUTANTS = (
     Mutant("toy-toy-sampler-1", 'testbed/policies/toy_sampler.py', 'torch.minimum(uniform_RB * total_RB, below_RB)', 'uniform_RB * total_RB', TOY),
     Mutant("toy-toy-sampler-2", 'testbed/policies/toy_sampler.py', '(cumulative_RVB <= threshold', '(cumulative_RVB < threshold', TOY),
     Mutant("toy-toy-sampler-3", 'testbed/policies/toy_sampler.py', 'log_law_RVB.double().exp()', 'log_law_RVB.exp()', TOY),

@@ -2,7 +2,7 @@
 
 from mutant import Mutant
 
-STORE = (
+MUTANTS = (
     Mutant('store-links-followed', 'testbed/durable.py', 'os.O_RDONLY | os.O_NOFOLLOW', 'os.O_RDONLY', 'tests/test_durable.py tests/test_records.py'),
     Mutant('store-no-file-flush', 'testbed/durable.py', 'os.fsync(file.fileno())', 'pass', 'tests/test_durable.py tests/test_records.py'),
     Mutant('store-no-folder-flush', 'testbed/durable.py', '        flush_folder(path.parent)\n        return True', '        return True', 'tests/test_durable.py tests/test_records.py'),

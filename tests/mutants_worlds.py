@@ -7,7 +7,7 @@ ENVS = (
     "tests/test_envs_logged_bandit.py tests/test_envs_gymnasium.py tests/test_envs_catalog.py"
 )
 
-WORLDS = (
+MUTANTS = (
     Mutant('envs-kernels-0', 'envs/kernels.py', 'for _ in range(10):', 'for _ in range(9):', ENVS),
     Mutant('envs-kernels-1', 'envs/kernels.py', '((w0 << _WORD_BITS) | w1)', '((w1 << _WORD_BITS) | w0)', ENVS),
     Mutant('envs-kernels-2', 'envs/kernels.py', 'start_RN[r, b // group]\n        length', 'start_RN[r, b % start_RN.shape[1]]\n        length', ENVS),

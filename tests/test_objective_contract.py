@@ -38,6 +38,11 @@ def extreme(sequence, power=40):
     return tuple(x**power for x in sequence.ratios)
 
 
+def capped(name):
+    """Hyperparameters under which a cap that is infinite by default can be seen."""
+    return {"cap": 3.0} if objective[name].defaults.get("cap") == math.inf else {}
+
+
 def bound(name, hyper):
     expression = promised(name, "max_weight")
     names = {"exp": math.exp, "max": max, "min": min, **objective[name].defaults, **hyper}
@@ -229,7 +234,7 @@ def test_the_weight_is_the_finite_difference_of_the_loss_unless_detached(name):
 def test_the_promised_bound_holds_for_extreme_ratios(name):
     if promised(name, "max_weight") is None:
         return
-    hyper = {"cap": 3.0} if objective[name].defaults.get("cap") == math.inf else {}
+    hyper = capped(name)
     for power in (1, 8, 40, -8):
         logp, batch = batch_of(changed(ratios=lambda s, power=power: extreme(s, power)))
         weight = effective_weights(name, logp, batch, **hyper)
@@ -241,7 +246,7 @@ def test_the_promised_bound_holds_for_extreme_ratios(name):
 def test_a_promised_bound_is_reached_and_not_merely_true(name):
     if promised(name, "max_weight") is None:
         return
-    hyper = {"cap": 3.0} if objective[name].defaults.get("cap") == math.inf else {}
+    hyper = capped(name)
     best = 0.0
     for ratio in [*np.exp(np.linspace(-3, 3, 241)), bound(name, hyper) * (1 - 1e-9)]:
         for adv in (1.0, -1.0):
@@ -304,7 +309,7 @@ def test_extreme_log_ratios_never_give_nan_and_bounded_weights_stay_finite(name)
     adv = torch.where(torch.arange(16)[:, None] < 12, batch.adv_BT, torch.zeros_like(batch.adv_BT))
     for jump in (1e4, -1e4):
         far = logp + jump
-        weight = effective_weights(name, far, replace(batch, adv_BT=adv))
+        weight = effective_weights(name, far, replace(batch, adv_BT=adv), **capped(name))
         assert not torch.isnan(weight).any()
         if promised(name, "max_weight") is not None:
             assert torch.isfinite(weight).all()
