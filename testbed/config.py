@@ -101,4 +101,5 @@ def canonical(run: Run) -> str:
 def cell_id(run: Run) -> str:
     """Return the stable name of a cell: task/recipe/lag/seed and a hash of all fields."""
     digest = hashlib.sha256(f"{RUN_VERSION}:{canonical(run)}".encode()).hexdigest()[:12]
-    return f"{run.task}/{run.recipe}/lag{run.lag}/seed{run.seed}-{digest}"
+    recipe = run.recipe.rpartition("/")[2]  # of an objective in a file, the file's name is enough
+    return f"{run.task}/{recipe}/lag{run.lag}/seed{run.seed}-{digest}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,11 +15,11 @@ from testbed.batch import Batch
 from testbed.config import Run, cell_id
 from testbed.diagnostics import clip_share, masked_mean, ratio_metrics
 from testbed.effective import effective_weights
-from testbed.objectives import objective
 from testbed.rollout import Rollout
 
 if TYPE_CHECKING:
-    from testbed.train import Arm, Update
+    from testbed.learner import Learner
+    from testbed.train import Update
     from testbed.worlds import World
 
 Columns: TypeAlias = dict[str, "np.ndarray | list[object]"]
@@ -51,7 +52,7 @@ class Recorder:
         self,
         step: int,
         world: World,
-        arms: tuple[Arm, ...],
+        learners: tuple[Learner, ...],
         theta_RP: Tensor,
         mu_RP: Tensor,
         rollout: Rollout,
@@ -60,17 +61,18 @@ class Recorder:
         alive_R: Tensor,
     ) -> None:
         """Log one row per cell: the state before this step's update."""
+        arms = list(zip(learners, update.batches, strict=True))
         row: dict[str, Tensor | np.ndarray] = {
             "reward/mean": rollout.reward_RB.mean(-1),
             "actor/entropy": masked_mean(world.entropy(theta_RP, rollout), rollout.mask_RBT),
             "actor/grad_norm": update.grad_RP.norm(dim=-1),
             "actor/clip_share": torch.cat(
-                [_clip_share(arm, update.logp_RBT, b) for arm, b in zip(arms, update.batches, strict=True)]
+                [_clip_share(learner, update.logp_RBT, b, step) for learner, b in arms]
             ),
             "actor/learning_rate": rate_R,
             "diverged": ~alive_R,
         }
-        parts = [ratio_metrics(update.logp_RBT[a.rows], b) for a, b in zip(arms, update.batches, strict=True)]
+        parts = [ratio_metrics(update.logp_RBT[a.rows], b) for a, b in arms]
         row.update({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
         row.update(world.truth(theta_RP, mu_RP, -update.grad_RP))
         accuracy_R = world.accuracy(theta_RP)
@@ -102,9 +104,9 @@ class Recorder:
         return table
 
 
-def _clip_share(arm: Arm, logp_RBT: Tensor, batch: Batch) -> Tensor:
-    function = objective[arm.recipe.objective].bind(**dict(arm.recipe.objective_args))
-    return clip_share(effective_weights(function, logp_RBT[arm.rows], batch), batch)
+def _clip_share(learner: Learner, logp_RBT: Tensor, batch: Batch, step: int) -> Tensor:
+    function = partial(learner.recipe.losses, hyper=learner.hyper(step))
+    return clip_share(effective_weights(function, logp_RBT[learner.rows], batch), batch)
 
 
 def _numpy(name: str, value: Tensor | np.ndarray) -> np.ndarray:

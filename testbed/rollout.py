@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -20,6 +22,7 @@ class Rollout:
     reward_RB: float.
     group: responses per prompt.
     state_RBT: int64, tabular worlds only.
+    origin_RB: int64, where sequences come from (see Batch) when not all are this step's own.
     """
 
     prompt_RNK: Tensor
@@ -29,3 +32,17 @@ class Rollout:
     reward_RB: Tensor
     group: int
     state_RBT: Tensor | None = None
+    origin_RB: Tensor | None = None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Rollout:
+        """Return the rollout with a function applied to every tensor, for example a slice of replicas."""
+        changed: dict[str, Any] = {
+            item.name: function(value)
+            for item in fields(self)
+            if isinstance(value := getattr(self, item.name), Tensor)
+        }
+        return replace(self, **changed)
+
+    def rows(self, rows: slice) -> Rollout:
+        """Return some replicas."""
+        return self.map(lambda value: value[rows])

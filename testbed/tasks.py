@@ -50,5 +50,10 @@ def check_arguments(cells: Collection[Run]) -> None:
 
     for cell in {(cell.task, cell.task_args, cell.policy): cell for cell in cells}.values():
         task_for(cell)
-    for name, arguments in {(cell.recipe, cell.recipe_args) for cell in cells}:
-        recipe[name].bind(**dict(arguments))()
+    for name, arguments, policy in {(cell.recipe, cell.recipe_args, cell.policy) for cell in cells}:
+        made = recipe[name].bind(**dict(arguments))()
+        if made.demonstrations and policy == "tabular":
+            raise UserError(
+                f"recipe '{name}' needs demonstrations, and a tabular world has no teacher; "
+                "take a token task with policy 'toy'."
+            )

@@ -12,9 +12,9 @@ from torch import Tensor
 from testbed.batch import Batch
 from testbed.config import Arguments, Run
 from testbed.diagnostics import log_ratio_histogram
-from testbed.optimizers import OPTIMIZERS
+from testbed.learner import Arm, Learner, mixed
 from testbed.ratios import log_token
-from testbed.recipes import Recipe, recipe
+from testbed.recipes import recipe
 from testbed.recorder import Columns, Recorder
 from testbed.rollout import Rollout
 from testbed.staleness.exact_lag import ExactLag
@@ -23,16 +23,10 @@ from testbed.worlds import World, build_world
 Report: TypeAlias = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class Arm:
-    """The replicas of a pack that share a recipe: a contiguous block of the replica axis."""
-
-    recipe: Recipe
-    rows: slice
-
-
 def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     """Train cells of equal shape side by side and return what they logged, sorted by cell, then step.
+
+    A step generates one batch and updates on it once, or `Recipe.passes` times; lag counts steps.
 
     Args:
         runs: cells that differ in recipe, recipe_args, lag, seed and learning_rate only.
@@ -40,32 +34,81 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     """
     order = sorted(range(len(runs)), key=lambda i: (runs[i].recipe, runs[i].recipe_args, i))
     stacked = tuple(runs[i] for i in order)
-    arms = plan_arms(stacked)
     world = build_world(stacked)
     theta_RP = world.initial()
     versions = ExactLag(theta_RP, [run.lag for run in stacked])
-    optimizer = OPTIMIZERS[stacked[0].optimizer](theta_RP)
-    base_rate_R = theta_RP.new_tensor([run.learning_rate for run in stacked])
-    alive_R = torch.ones_like(base_rate_R, dtype=torch.bool)
+    learners = start(stacked, world, theta_RP)
+    alive_R = torch.ones(len(stacked), dtype=torch.bool, device=theta_RP.device)
     recorder = Recorder(stacked, order)
 
     for step in range(stacked[0].steps):
+        for learner in learners:
+            learner.enter(theta_RP[learner.rows], step)
         mu_RP = versions.behavior(theta_RP, step)
         rollout, generated_R = silence_failed(world.generate(mu_RP, step))
-        update = gradient(world, arms, theta_RP, rollout)
-        alive_R = alive_R & generated_R & update.finite_R
-        rate_R = base_rate_R * update.step_factor_R
+        alive_R = alive_R & generated_R
+        rollout = mixed(learners, rollout, step)
+        update = gradient(world, learners, theta_RP, rollout, step)
         recorder.count(log_ratio_histogram(update.log_w_RB))
         if recorder.due(step):
-            recorder.add(step, world, arms, theta_RP, mu_RP, rollout, update, rate_R, alive_R)
-        grad_RP = torch.where(alive_R[:, None], update.grad_RP, torch.zeros_like(theta_RP))
-        moved_RP = optimizer.step(theta_RP, clip_norm(grad_RP, stacked[0].max_grad_norm), rate_R)
-        # A replica whose loss, gradient or weights are not finite stays at its last weights for good.
-        alive_R = alive_R & torch.isfinite(moved_RP).all(-1)
-        theta_RP = torch.where(alive_R[:, None], moved_RP, theta_RP)
+            # Logged before the update, but after its gradient has shown who diverges.
+            rate_R = base_rates(stacked, theta_RP) * update.step_factor_R
+            recorder.add(
+                step, world, learners, theta_RP, mu_RP, rollout, update, rate_R, alive_R & update.finite_R
+            )
+        theta_RP, alive_R = advance(stacked, world, learners, theta_RP, rollout, update, alive_R, step)
         if report is not None:
             report(step + 1, stacked[0].steps)
     return recorder.columns()
+
+
+def advance(
+    runs: tuple[Run, ...],
+    world: World,
+    learners: tuple[Learner, ...],
+    theta_RP: Tensor,
+    rollout: Rollout,
+    update: Update,
+    alive_R: Tensor,
+    step: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the weights after every pass over one batch, and which replicas are still finite; [R]."""
+    start_RP = theta_RP
+    for turn in range(max(learner.recipe.passes for learner in learners)):
+        moving = [learner for learner in learners if turn < learner.recipe.passes]
+        if turn:
+            theta_RP = reposition(moving, start_RP, theta_RP, turn)
+            update = gradient(world, learners, theta_RP, rollout, step, update.batches)
+        alive_R = alive_R & update.finite_R
+        rate_R = base_rates(runs, theta_RP) * update.step_factor_R
+        grad_RP = torch.where(alive_R[:, None], update.grad_RP, torch.zeros_like(theta_RP))
+        grad_RP = clip_norm(grad_RP, runs[0].max_grad_norm)
+        moved_RP = theta_RP.clone()
+        for learner in moving:
+            rows = learner.rows
+            moved_RP[rows] = learner.optimizer.step(theta_RP[rows], grad_RP[rows], rate_R[rows])
+        # A replica whose loss, gradient or weights are not finite stays at its last weights for good.
+        alive_R = alive_R & torch.isfinite(moved_RP).all(-1)
+        theta_RP = torch.where(alive_R[:, None], moved_RP, theta_RP)
+    for learner, batch in zip(learners, update.batches, strict=True):
+        learner.average(theta_RP[learner.rows])
+        learner.adapt(update.logp_RBT[learner.rows], batch, step)
+    return theta_RP, alive_R
+
+
+def reposition(moving: list[Learner], start_RP: Tensor, theta_RP: Tensor, turn: int) -> Tensor:
+    """Return the weights with every arm before its last pass pulled back towards the start of the step."""
+    for learner in moving:
+        if turn == learner.recipe.passes - 1 and learner.recipe.reposition != 1.0:
+            rows = learner.rows
+            theta_RP = theta_RP.clone()
+            theta_RP[rows] = torch.lerp(start_RP[rows], theta_RP[rows], learner.recipe.reposition)
+    return theta_RP
+
+
+def base_rates(runs: tuple[Run, ...], like: Tensor) -> Tensor:
+    """Return every replica's own learning rate [R]."""
+    return like.new_tensor([run.learning_rate for run in runs])
 
 
 def plan_arms(runs: tuple[Run, ...]) -> tuple[Arm, ...]:
@@ -79,9 +122,24 @@ def plan_arms(runs: tuple[Run, ...]) -> tuple[Arm, ...]:
     )
 
 
+def start(runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> tuple[Learner, ...]:
+    """Return one learner per arm of a pack, before the first step."""
+    return tuple(
+        Learner(
+            arm,
+            world,
+            theta_RP[arm.rows],
+            runs[0].optimizer,
+            runs[0].steps,
+            tuple(run.seed for run in runs[arm.rows]),
+        )
+        for arm in plan_arms(runs)
+    )
+
+
 @dataclass(frozen=True)
 class Update:
-    """One step's gradient and what was computed on the way."""
+    """One gradient and what was computed on the way."""
 
     logp_RBT: Tensor
     batches: tuple[Batch, ...]
@@ -91,18 +149,36 @@ class Update:
     step_factor_R: Tensor
 
 
-def gradient(world: World, arms: tuple[Arm, ...], theta_RP: Tensor, rollout: Rollout) -> Update:
-    """Return the gradient of every replica's loss at theta; replicas do not see each other."""
+def gradient(
+    world: World,
+    learners: tuple[Learner, ...],
+    theta_RP: Tensor,
+    rollout: Rollout,
+    step: int = 0,
+    batches: tuple[Batch, ...] | None = None,
+) -> Update:
+    """Return the gradient of every replica's loss at theta; replicas do not see each other.
+
+    batches: those of the step's first pass; advantages, anchor and reference stay what they were.
+    """
     leaf_RP = theta_RP.detach().requires_grad_()
     logp_RBT = world.logp(leaf_RP, rollout)
-    batches = tuple(arm.recipe.batch(_rows(rollout, arm.rows)) for arm in arms)
+    if batches is None:
+        batches = tuple(
+            learner.batch(theta_RP[learner.rows], rollout.rows(learner.rows), logp_RBT[learner.rows], step)
+            for learner in learners
+        )
     loss_R = torch.cat(
-        [arm.recipe.loss(logp_RBT[arm.rows], batch) for arm, batch in zip(arms, batches, strict=True)]
+        [
+            learner.recipe.loss(logp_RBT[learner.rows], batch, learner.hyper(step), step, learner.steps)
+            for learner, batch in zip(learners, batches, strict=True)
+        ]
     )
     (grad_RP,) = torch.autograd.grad(loss_R.sum(), leaf_RP)
     logp_RBT = logp_RBT.detach()
-    factors = [arm.recipe.step_factor(logp_RBT[arm.rows], b) for arm, b in zip(arms, batches, strict=True)]
-    log_w = [log_token(logp_RBT[arm.rows], b).sum(-1) for arm, b in zip(arms, batches, strict=True)]
+    arms = list(zip(learners, batches, strict=True))
+    factors = [learner.recipe.step_factor(logp_RBT[learner.rows], b) for learner, b in arms]
+    log_w = [log_token(logp_RBT[learner.rows], b).sum(-1) for learner, b in arms]
     finite_R = torch.isfinite(loss_R.detach()) & torch.isfinite(grad_RP).all(-1)
     return Update(
         logp_RBT, batches, torch.cat(log_w), grad_RP, finite_R, torch.cat(factors).to(theta_RP.dtype)
@@ -126,18 +202,6 @@ def clip_norm(grad_RP: Tensor, limit: float) -> Tensor:
         return grad_RP
     norm_R1 = grad_RP.norm(dim=-1, keepdim=True)
     return grad_RP * (limit / norm_R1.clamp(min=limit))
-
-
-def _rows(rollout: Rollout, rows: slice) -> Rollout:
-    return Rollout(
-        rollout.prompt_RNK[rows],
-        rollout.token_RBT[rows],
-        rollout.mask_RBT[rows],
-        rollout.logp_mu_RBT[rows],
-        rollout.reward_RB[rows],
-        rollout.group,
-        None if rollout.state_RBT is None else rollout.state_RBT[rows],
-    )
 
 
 def train(run: Run, report: Report | None = None) -> Columns:

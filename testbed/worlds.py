@@ -38,6 +38,18 @@ class World(Protocol):
 
     def accuracy(self, theta_RP: Tensor) -> np.ndarray | None: ...
 
+    # What only some recipes ask for. Rows names the replicas that theta and the rollout hold.
+
+    def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor: ...
+
+    def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor: ...
+
+    def reference_reward(
+        self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
+    ) -> Tensor: ...
+
+    def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout: ...
+
 
 class TabularRuns:
     """Bandits, MDPs and token trees with a softmax table; everything is known exactly."""
@@ -65,13 +77,12 @@ class TabularRuns:
         episodes = self.task.simulate(pi_RSA, start_RN, self.group, self.sampling_R, step)
         state_RBT, action_RBT = map(torch.from_numpy, (episodes.state_RBT, episodes.action_RBT))
         mask_RBT = torch.from_numpy(episodes.mask_RBT)
-        discount_T = float(getattr(self.task, "discount", 1.0)) ** np.arange(mask_RBT.shape[-1])
         return Rollout(
             prompt_RNK=torch.from_numpy(start_RN)[..., None],
             token_RBT=action_RBT,
             mask_RBT=mask_RBT,
             logp_mu_RBT=self.policy.logp(theta_RP, state_RBT, action_RBT, mask_RBT),
-            reward_RB=torch.from_numpy(episodes.reward_RBT @ discount_T),
+            reward_RB=self._reward(episodes),
             group=self.group,
             state_RBT=state_RBT,
         )
@@ -99,6 +110,45 @@ class TabularRuns:
             "exact/kl_mu_pi": law.kl_mu_pi,
             "exact/chi2_sequence": law.second_moment - 1.0,
         }
+
+    def _reward(self, episodes: Any) -> Tensor:
+        reward_RBT = episodes.reward_RBT
+        discount_T = float(getattr(self.task, "discount", 1.0)) ** np.arange(reward_RBT.shape[-1])
+        return torch.from_numpy(reward_RBT @ discount_T)
+
+    def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every action, [R, B, T]; 0 at padding."""
+        pi_RSA = self.policy.logits(theta_RP.detach()).softmax(-1)
+        square_RBT = (
+            pi_RSA.square().sum(-1).gather(-1, _states(rollout).flatten(-2)).view_as(rollout.token_RBT)
+        )
+        norm_RBT = 1 - 2 * self.logp(theta_RP.detach(), rollout).exp() + square_RBT
+        return torch.where(rollout.mask_RBT, norm_RBT, torch.zeros_like(norm_RBT))
+
+    def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return the reward of always taking the likeliest action, from each sequence's start; [R, B]."""
+        logits_RSA = self.policy.logits(theta_RP.detach())
+        greedy_RSA = torch.nn.functional.one_hot(logits_RSA.argmax(-1), logits_RSA.shape[-1]).double()
+        start_RN = rollout.prompt_RNK[..., 0].numpy()
+        # Where the world is random too, its draws are those of step 0 of a stream of their own.
+        key_R = rng.keys(tuple(range(len(start_RN))), "greedy")
+        episodes = self.task.simulate(greedy_RSA.numpy(), start_RN, 1, key_R, 0)
+        return self._reward(episodes).repeat_interleave(rollout.group, dim=1)
+
+    def reference_reward(
+        self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
+    ) -> Tensor:
+        """Return rewards of `group` episodes of theta from each sequence's start; [R, B, group]."""
+        start_RN = rollout.prompt_RNK[..., 0].numpy()
+        key_R = rng.keys(self.seeds[rows], "reference")
+        episodes = self.task.simulate(self.policy.probabilities(theta_RP), start_RN, group, key_R, step)
+        reward_RNG = self._reward(episodes).unflatten(1, (start_RN.shape[1], group))
+        return reward_RNG.repeat_interleave(rollout.group, dim=1)
+
+    def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Raise UserError: a tabular world has no teacher."""
+        del rollout, rows, step
+        raise UserError("a tabular world has no teacher to demonstrate; take a token task with policy 'toy'.")
 
     def accuracy(self, theta_RP: Tensor) -> None:
         """Return None: `exact/value` is the truth that accuracy estimates elsewhere."""
@@ -162,6 +212,56 @@ class TokenRuns:
 
     def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.entropy(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+
+    def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every token, [R, B, T]; 0 at padding."""
+        norm: Tensor = self.policy.score_norm(
+            theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT
+        )
+        return norm
+
+    def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return the reward of the likeliest tokens, drawn one after the other, to each prompt; [R, B]."""
+        R, N = rollout.prompt_RNK.shape[:2]
+        any_RNT = torch.zeros(R, N, self.task.response_length, dtype=torch.float64)
+        drawn = self.policy.sample(theta_RP.detach(), rollout.prompt_RNK, 1, any_RNT, greedy=True)
+        return self._rewards(rollout.prompt_RNK, drawn[0], drawn[1], 1).repeat_interleave(
+            rollout.group, dim=1
+        )
+
+    def reference_reward(
+        self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
+    ) -> Tensor:
+        """Return rewards of `group` responses of the policy theta to each prompt; [R, B, group]."""
+        N = rollout.prompt_RNK.shape[1]
+        key_R = rng.keys(self.seeds[rows], "reference")
+        uniform = torch.from_numpy(uniforms(key_R, step, N * group, self.task.response_length))
+        drawn = self.policy.sample(theta_RP, rollout.prompt_RNK, group, uniform.to(theta_RP.device))
+        reward_RB = self._rewards(rollout.prompt_RNK, drawn[0], drawn[1], group)
+        return reward_RB.unflatten(1, (N, group)).repeat_interleave(rollout.group, dim=1)
+
+    def _rewards(self, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> Tensor:
+        reward_RB = self._score(prompt_RNK.cpu().numpy(), token_RBT, mask_RBT, group)
+        return torch.from_numpy(reward_RB).to(device=token_RBT.device, dtype=self.policy.dtype)
+
+    def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Return the teacher's answers to the rollout's prompts, one per group member."""
+        prompt_RNK = rollout.prompt_RNK
+        answers = [
+            self.task.teacher(
+                np.repeat(prompt_NK.cpu().numpy(), rollout.group, axis=0),
+                rng.generator(seed, "demonstrations", step),
+                0.0,
+            )
+            for seed, prompt_NK in zip(self.seeds[rows], prompt_RNK, strict=True)
+        ]
+        token, mask = (
+            torch.from_numpy(np.stack(part)).to(prompt_RNK.device) for part in zip(*answers, strict=True)
+        )
+        reward_RB = self._rewards(prompt_RNK, token, mask, rollout.group).to(rollout.reward_RB.dtype)
+        return Rollout(
+            prompt_RNK, token, mask, torch.zeros_like(rollout.logp_mu_RBT), reward_RB, rollout.group
+        )
 
     def truth(self, theta_RP: Tensor, mu_RP: Tensor, update_RP: Tensor) -> dict[str, np.ndarray]:
         """Return nothing: sequences are too many to enumerate; use task 'tree' for the truth."""

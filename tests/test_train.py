@@ -12,7 +12,7 @@ from testbed import worlds
 from testbed.config import Run, grid
 from testbed.optimizers import OPTIMIZERS
 from testbed.recipes import recipe
-from testbed.train import clip_norm, gradient, plan_arms, train, train_pack
+from testbed.train import clip_norm, gradient, start, train, train_pack
 
 BANDIT = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
 CHAIN = dataclasses.replace(BANDIT, task="chain")
@@ -96,9 +96,9 @@ def test_lag_zero_is_bit_identical_to_a_trainer_without_any_lag_machinery(run):
     world = worlds.build_world((run,))
     theta = world.initial()
     optimizer = OPTIMIZERS[run.optimizer](theta)
-    arms = plan_arms((run,))
+    learners = start((run,), world, theta)
     for step in range(run.steps):
-        update = gradient(world, arms, theta, world.generate(theta, step))
+        update = gradient(world, learners, theta, world.generate(theta, step), step)
         rate = theta.new_tensor([run.learning_rate])
         theta = optimizer.step(theta, update.grad_RP, rate)
         assert torch.equal(theta, weights[step])

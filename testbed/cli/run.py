@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,10 @@ def run(
     sweep: Annotated[str, typer.Argument(help="Name of a sweep (`testbed list sweeps`) or a TOML file.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Fields to set; a,b,c is an axis.")
+    ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE.py:FUNCTION", help="Run your own objective in place of the recipes."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Results folder; default results/SWEEP.")] = None,
     workers: Annotated[
@@ -42,6 +48,8 @@ def run(
 
     testbed run my_sweep.toml --shard 3/10
 
+    testbed run staleness recipe=grpo,cispo@trl --objective mine.py:my_objective
+
     testbed run bandit-grid --ray
     """
     from testbed.cli import show
@@ -49,7 +57,7 @@ def run(
     from testbed.records import folder_for
     from testbed.runner import run_sweep
 
-    cells = resolve(sweep, overrides or [])
+    cells = resolve(sweep, overrides or [], objective or [])
     folder = out or folder_for("results", Path(sweep).stem)
     if dry_run:
         describe(cells, folder, json)
@@ -73,16 +81,27 @@ def run(
         raise typer.Exit(1)
 
 
-def resolve(sweep: str, overrides: list[str]) -> tuple[Run, ...]:
-    """Return the cells of a named sweep or a TOML file with field=value words applied."""
-    from testbed.config_file import expand, from_toml
+def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tuple[Run, ...]:
+    """Return the cells of a named sweep or a TOML file with field=value words applied.
+
+    outside: objectives in files, which take the place of the sweep's recipes, or join those that
+    `recipe=` names.
+    """
+    from testbed.config_file import expand, from_toml, unique
+    from testbed.outside import pin
     from testbed.recipes import recipe
     from testbed.sweeps import sweep as named
     from testbed.tasks import check_arguments, tasks
 
-    known = {"task": list(tasks()), "recipe": list(recipe)}
+    known = {"task": list(tasks()), "recipe": recipe.names()}
     base = from_toml(sweep, known) if sweep.endswith(".toml") else named(sweep)
     cells = expand(base, overrides, known)
+    if outside:
+        kept = cells if any(word.startswith("recipe=") for word in overrides) else ()
+        names = [pin(name) for name in outside]
+        cells = unique(
+            [*kept, *(replace(cell, recipe=name, recipe_args=()) for name in names for cell in cells)]
+        )
     check_arguments(cells)
     return cells
 

@@ -46,7 +46,7 @@ def validate(
     from testbed.tasks import check_arguments, tasks
 
     check_model_folder(model)
-    known = {"task": list(tasks()), "recipe": list(recipes)}
+    known = {"task": list(tasks()), "recipe": recipes.names()}
     for name in recipe or ():
         recipes[name]
     cells = grid(

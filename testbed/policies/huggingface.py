@@ -85,16 +85,22 @@ class HuggingFacePolicy:
 
     @torch.no_grad()
     def sample(
-        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, uniform_RBT: Tensor | npt.ArrayLike
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor | npt.ArrayLike,
+        greedy: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms; no gradient.
 
+        greedy takes the likeliest token instead, whatever the uniforms.
         No random generator is read. A token without mass is never drawn. After the end token: token 0, mask
         False, logp 0.
         """
         uniform = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
         replicas = zip(theta_RP, prompt_RNK, uniform, strict=True)
-        drawn = [self._sample_one(*replica, group) for replica in replicas]
+        drawn = [self._sample_one(*replica, group, greedy) for replica in replicas]
         token_RBT, mask_RBT, logp_RBT = (torch.stack(parts) for parts in zip(*drawn, strict=True))
         return token_RBT, mask_RBT, logp_RBT
 
@@ -107,8 +113,13 @@ class HuggingFacePolicy:
         """Return the entropy of each token's law in nats, [R, B, T]; 0 where mask is False."""
         return self._each(self._entropy_rows, theta_RP, prompt_RNK, token_RBT, mask_RBT)
 
+    @torch.no_grad()
+    def score_norm(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
+        return self._each(self._score_norm_rows, theta_RP, prompt_RNK, token_RBT, mask_RBT)
+
     def _sample_one(
-        self, theta_P: Tensor, prompt_NK: Tensor, uniform_BT: Tensor, group: int
+        self, theta_P: Tensor, prompt_NK: Tensor, uniform_BT: Tensor, group: int, greedy: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         weights = self._model.weights(theta_P)
         head = self._model.head(weights, self.task.vocabulary)
@@ -120,7 +131,7 @@ class HuggingFacePolicy:
         for t in range(uniform_BT.shape[1]):
             if t:
                 feature_BH = self._model.run_tokens(weights, prefix, token_BT[:, :t], new=1)[:, -1]
-            token_B, logp_B = self._draw(feature_BH, head, uniform_BT[:, t])
+            token_B, logp_B = self._draw(feature_BH, head, uniform_BT[:, t], greedy)
             token_BT[:, t] = token_B.where(alive_B, 0)
             logp_BT[:, t] = logp_B.where(alive_B, 0.0)
             mask_BT[:, t] = alive_B
@@ -129,10 +140,11 @@ class HuggingFacePolicy:
                 break
         return token_BT, mask_BT, logp_BT
 
-    def _draw(self, feature_BH: Tensor, head: Head, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
+    def _draw(self, feature_BH: Tensor, head: Head, uniform_B: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
         rows = chunk_rows(self.task.vocabulary, self.device)
         chunks = zip(feature_BH.split(rows), uniform_B.split(rows), strict=True)
-        parts = [inverse_cdf(self._logits(feature_CH, head), uniform_C) for feature_CH, uniform_C in chunks]
+        draw = likeliest if greedy else inverse_cdf
+        parts = [draw(self._logits(feature_CH, head), uniform_C) for feature_CH, uniform_C in chunks]
         return torch.cat([token for token, _ in parts]), torch.cat([logp for _, logp in parts])
 
     def _real(self, prompt_NK: Tensor) -> Tensor:
@@ -176,6 +188,16 @@ class HuggingFacePolicy:
             return logits_entropy(self._logits(feature_NH, head))
         return chunked_entropy(feature_NH, head.weight_VH, head.bias_V, self._scale)
 
+    def _score_norm_rows(self, feature_NH: Tensor, head: Head, token_N: Tensor) -> Tensor:
+        parts = feature_NH.split(chunk_rows(self.task.vocabulary, self.device))
+        pi = (self._logits(part, head).softmax(-1) for part in parts)
+        tokens = token_N.split(chunk_rows(self.task.vocabulary, self.device))
+        norms = [
+            1 - 2 * p.gather(-1, t[:, None])[:, 0] + p.square().sum(-1)
+            for p, t in zip(pi, tokens, strict=True)
+        ]
+        return torch.cat(norms)
+
     def _logits(self, feature_NH: Tensor, head: Head) -> Tensor:
         """Return logits / temperature over the task's vocabulary, [N, V], float32 or better."""
         if head.weight_VH is None:
@@ -186,6 +208,12 @@ class HuggingFacePolicy:
 
 Rows = Callable[[Tensor, Head, Tensor], Tensor]
 """(features [N, H], head, tokens [N]) -> one number per token [N]."""
+
+
+def likeliest(logits_BV: Tensor, _uniform_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each row's likeliest token and its log-probability, [B]."""
+    token_B = logits_BV.argmax(-1)
+    return token_B, logits_logp(logits_BV, token_B)
 
 
 def inverse_cdf(logits_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:

@@ -32,6 +32,7 @@ def generate(
     prompt_RNK: Tensor,
     first_RN: Tensor,
     uniform_RBT: Tensor,
+    greedy: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return token_RBT, mask_RBT and logp_RBT, B / N responses to each prompt.
 
@@ -47,7 +48,7 @@ def generate(
     own = x_RDB.new_empty(len(caches), T, R, 3 * D, B)
     law_RVB = log_law(weights, x_RDB, temperature).repeat_interleave(B // N, 2)
     for t in range(T):
-        drawn_RB = inverse_cdf(law_RVB, uniform_RBT[..., t])
+        drawn_RB = law_RVB.argmax(1) if greedy else inverse_cdf(law_RVB, uniform_RBT[..., t])
         token_RBT[..., t] = drawn_RB.where(alive_RB, 0)
         logp_RBT[..., t] = law_RVB.gather(1, drawn_RB[:, None])[:, 0].where(alive_RB, 0.0)
         mask_RBT[..., t] = alive_RB

@@ -90,10 +90,11 @@ class ToyTransformer:
 
     @torch.no_grad()
     def sample(
-        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, uniform_RBT: Tensor
+        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
 
+        greedy takes the likeliest token instead, whatever the uniforms.
         Sequence b = n * group + g answers prompt n. Behind the end token: token 0, mask False, logp 0.
         """
         self._check(theta_RP, prompt_RNK, uniform_RBT.shape, "uniform_RBT")
@@ -104,7 +105,7 @@ class ToyTransformer:
             )
         weights, first_RN = self.shape.weights(theta_RP), self._first(prompt_RNK)
         end, uniform = self.task.end_token, uniform_RBT.to(self.device, torch.float64)
-        return generate(weights, self.heads, self.temperature, end, prompt_RNK, first_RN, uniform)
+        return generate(weights, self.heads, self.temperature, end, prompt_RNK, first_RN, uniform, greedy)
 
     def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
@@ -123,6 +124,16 @@ class ToyTransformer:
         entropy_RX = torch.special.entr(law.exp()).sum(1)
         start_RNG = entropy_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
         return _by_response(start_RNG, entropy_RX[:, N:], mask_RBT)
+
+    @torch.no_grad()
+    def score_norm(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
+        N = prompt_RNK.shape[1]
+        square_RX = self._log_law(theta_RP, prompt_RNK, token_RBT).exp().square().sum(1)
+        start_RNG = square_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
+        square_RBT = _by_response(start_RNG, square_RX[:, N:], mask_RBT)
+        pi_RBT = self.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT).exp()
+        return torch.where(mask_RBT, 1 - 2 * pi_RBT + square_RBT, torch.zeros_like(pi_RBT))
 
     def _log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
         """log pi(. | before), [R, V, N + N S G]: behind each prompt, then behind response tokens.

@@ -1,0 +1,186 @@
+"""Learner: the replicas of a pack that share a recipe, their optimizer, and what the recipe remembers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.advantages import advantage
+from testbed.batch import EXPERT, Batch
+from testbed.groups import group_average
+from testbed.mixing import ReplayBuffer, demonstrate, stack, with_origin
+from testbed.optimizers import OPTIMIZERS
+from testbed.recipes.composition import Hyper, Recipe
+from testbed.rollout import Rollout
+from testbed.signals import Signals
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A contiguous block of the replica axis whose cells share a recipe."""
+
+    recipe: Recipe
+    rows: slice
+
+
+class Learner:
+    """One arm in training.
+
+    world: what generates and gives log-probabilities. theta_AP: the arm's weights at the start.
+    steps: length of the run, which schedules are measured against. seeds: one per replica.
+    """
+
+    def __init__(
+        self, arm: Arm, world: Any, theta_AP: Tensor, optimizer: str, steps: int, seeds: tuple[int, ...]
+    ) -> None:
+        self.recipe, self.rows, self.world, self.steps, self.seeds = arm.recipe, arm.rows, world, steps, seeds
+        self.optimizer = OPTIMIZERS[optimizer](theta_AP)
+        self._start()
+        self.reference_AP = theta_AP.detach().clone()
+        self.ewma_AP = torch.zeros_like(self.reference_AP)
+        self.ewma_weight = 0.0
+        self.average(theta_AP)
+        self.baselines_AH = theta_AP.new_full((len(seeds), max(arm.recipe.history, 1)), torch.nan)
+
+    def _start(self) -> None:
+        recipe = self.recipe
+        self.buffer = ReplayBuffer(recipe.replay, self.seeds) if recipe.replay else None
+        self.dual_A: Tensor | None = None
+
+    def enter(self, theta_AP: Tensor, step: int) -> None:
+        """Hand over to the recipe that follows, where there is one and its step has come."""
+        if self.recipe.then is not None and step == self.recipe.until:
+            self.recipe = self.recipe.then
+            self.reference_AP = theta_AP.detach().clone()
+            self._start()
+
+    def mix(self, rollout: Rollout, step: int) -> Rollout:
+        """Return the arm's rollout with replayed and demonstrated groups in it."""
+        if self.recipe.demonstrations:
+            shown = self.world.demonstrations(rollout, self.rows, step)
+            rollout = demonstrate(rollout, shown, self.recipe.demonstrations)
+        return self.buffer.mix(rollout, step) if self.buffer else rollout
+
+    def hyper(self, step: int) -> Hyper:
+        """Return the objective's hyperparameters at a step, the dual variable among them."""
+        hyper = self.recipe.hyper(step, self.steps)
+        if self.dual_A is not None:
+            hyper["lam"] = self.dual_A[:, None, None]
+        return hyper
+
+    def batch(self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, step: int) -> Batch:
+        """Return the arm's rollout with advantages, anchor and reference.
+
+        theta_AP and logp_ABT: the weights at the start of the step and their log-probabilities.
+        """
+        logp_ABT = logp_ABT.detach()
+        if "origin" in self.recipe.reads:
+            rollout = with_origin(rollout)
+        if rollout.origin_RB is not None:
+            # A demonstration has no behavior policy: its ratio is set to 1 and never weighs anything.
+            expert_AB1 = (rollout.origin_RB == EXPERT)[..., None]
+            mu_ABT = torch.where(expert_AB1, logp_ABT, rollout.logp_mu_RBT)
+            rollout = replace(rollout, logp_mu_RBT=mu_ABT)
+        sequences = rollout.reward_RB.shape[-1]
+        group_B = torch.arange(sequences, device=rollout.reward_RB.device) // rollout.group
+        group_AB = group_B.expand(rollout.reward_RB.shape)
+        batch = Batch(
+            logp_mu_BT=rollout.logp_mu_RBT,
+            adv_BT=torch.zeros_like(rollout.logp_mu_RBT),
+            mask_BT=rollout.mask_RBT,
+            reward_B=rollout.reward_RB,
+            group_B=group_AB,
+            logp_ref_BT=self._reference(rollout),
+            origin_B=rollout.origin_RB,
+            **self._anchor(rollout, logp_ABT),
+        )
+        return replace(batch, adv_BT=self._advantage(theta_AP, rollout, logp_ABT, batch, step))
+
+    def _reference(self, rollout: Rollout) -> Tensor | None:
+        return self._logp(self.reference_AP, rollout) if "ref" in self.recipe.reads else None
+
+    def _anchor(self, rollout: Rollout, logp_ABT: Tensor) -> dict[str, Tensor]:
+        if self.recipe.anchor == "behavior":
+            return {}
+        if self.recipe.anchor == "current":
+            return {"logp_anchor_BT": logp_ABT}
+        return {"logp_anchor_BT": self._logp(self.ewma_AP / self.ewma_weight, rollout)}
+
+    @torch.no_grad()
+    def _logp(self, theta_AP: Tensor, rollout: Rollout) -> Tensor:
+        logp_ABT: Tensor = self.world.logp(theta_AP, rollout)
+        return logp_ABT
+
+    def _advantage(
+        self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, batch: Batch, step: int
+    ) -> Tensor:
+        found: dict[str, Tensor] = {}
+        for name in self.recipe.needs:
+            if name == "log_rho_BT":
+                found[name] = torch.where(
+                    batch.mask_BT, logp_ABT - batch.logp_mu_BT, torch.zeros_like(logp_ABT)
+                )
+            elif name == "score_norm_BT":
+                found[name] = self.world.score_norm(theta_AP, rollout)
+            elif name == "score_norm_B":
+                found[name] = sequence_score_norm(self.world, theta_AP, rollout)
+            elif name == "greedy_reward_B":
+                found[name] = self.world.greedy_reward(theta_AP, rollout)
+            elif name == "history_H":
+                found[name] = self.baselines_AH
+            elif name == "reference_reward_BN":
+                found[name] = self.world.reference_reward(
+                    self.reference_AP, rollout, self.rows, self.recipe.reference_group, step
+                )
+        assign = advantage[self.recipe.advantage].bind(**dict(self.recipe.advantage_args))
+        adv = assign(Signals(batch.reward_B, batch.group_B, batch.mask_BT, **found))
+        if self.recipe.history:
+            self._remember(batch)
+        adv_ABT = adv[..., None].expand(batch.mask_BT.shape) if adv.dim() < batch.mask_BT.dim() else adv
+        return adv_ABT.to(batch.logp_mu_BT.dtype)
+
+    def _remember(self, batch: Batch) -> None:
+        """Put the mean of this batch's group baselines behind the earlier ones."""
+        mean_A1 = group_average(batch.reward_B, batch.group_B).mean(-1, keepdim=True)
+        self.baselines_AH = torch.cat([self.baselines_AH[:, 1:], mean_A1.to(self.baselines_AH.dtype)], dim=1)
+
+    def average(self, theta_AP: Tensor) -> None:
+        """Take new weights into the moving average: total <- decay total + theta, weight likewise."""
+        if self.recipe.anchor == "ewma":
+            self.ewma_AP = self.recipe.anchor_decay * self.ewma_AP + theta_AP.detach()
+            self.ewma_weight = self.recipe.anchor_decay * self.ewma_weight + 1.0
+
+    def adapt(self, logp_ABT: Tensor, batch: Batch, step: int) -> None:
+        """Move the dual variable after an update, where the recipe has one."""
+        if self.recipe.dual is None:
+            return
+        from testbed.objectives.smooth.r2vpo import dual_step
+
+        rate, budget = self.recipe.dual
+        lam = self.hyper(step).get("lam", 0.04)
+        lam_A = lam[:, 0, 0] if isinstance(lam, Tensor) else logp_ABT.new_full(logp_ABT.shape[:1], float(lam))
+        self.dual_A = dual_step(lam_A, logp_ABT, batch, rate=rate, budget=budget)
+
+
+def sequence_score_norm(world: Any, theta_AP: Tensor, rollout: Rollout) -> Tensor:
+    """Return the squared norm of grad log pi of every sequence, [A, B]: one backward pass per sequence."""
+    leaf_AP = theta_AP.detach().requires_grad_()
+    logp_AB = world.logp(leaf_AP, rollout).sum(-1)
+    norms = []
+    for index in range(logp_AB.shape[1]):
+        (grad_AP,) = torch.autograd.grad(logp_AB[:, index].sum(), leaf_AP, retain_graph=True)
+        norms.append(grad_AP.square().sum(-1))
+    return torch.stack(norms, dim=1)
+
+
+def mixed(learners: tuple[Learner, ...], rollout: Rollout, step: int) -> Rollout:
+    """Return the pack's rollout with what every arm mixes into its part; itself when none does."""
+    if not any(learner.buffer or learner.recipe.demonstrations for learner in learners):
+        return rollout
+    parts = [learner.mix(rollout.rows(learner.rows), step) for learner in learners]
+    if any(part.origin_RB is not None for part in parts):
+        parts = [with_origin(part) for part in parts]
+    return stack(parts)

@@ -1,0 +1,89 @@
+"""Batches that are not all this step's own: groups replayed from earlier batches, groups by the teacher."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed import rng
+from testbed.batch import EXPERT, REPLAY, ROLLOUT
+from testbed.errors import UserError
+from testbed.recipes.composition import Replay
+from testbed.rollout import Rollout
+
+
+class ReplayBuffer:
+    """The last `window` batches of an arm. The age of what is replayed depends on (seed, step) alone."""
+
+    def __init__(self, replay: Replay, seeds: Sequence[int]) -> None:
+        if replay.window < 1 or not 0 < replay.share < 1:
+            raise UserError(
+                f"replay of window {replay.window} and share {replay.share}: expected a window of at least "
+                "1 and a share between 0 and 1."
+            )
+        self.share, self.seeds = replay.share, seeds
+        self.kept: deque[Rollout] = deque(maxlen=replay.window)
+
+    def mix(self, fresh: Rollout, step: int) -> Rollout:
+        """Return the batch with its last groups replaced by an earlier batch's; remember the fresh one."""
+        count = int(self.share * fresh.prompt_RNK.shape[1])
+        mixed = fresh
+        if self.kept and count:
+            drawn = [int(rng.generator(s, "replay", step).integers(len(self.kept))) for s in self.seeds]
+            chosen = [self.kept[index].rows(slice(r, r + 1)) for r, index in enumerate(drawn)]
+            mixed = replace_groups(fresh, stack(chosen), count, REPLAY)
+        self.kept.append(fresh)
+        return mixed
+
+
+def stack(rollouts: Sequence[Rollout]) -> Rollout:
+    """Return rollouts joined along the replica axis."""
+    joined: dict[str, Any] = {}
+    for item in fields(Rollout):
+        values = [getattr(rollout, item.name) for rollout in rollouts]
+        joined[item.name] = torch.cat(values) if isinstance(values[0], Tensor) else values[0]
+    return replace(rollouts[0], **joined)
+
+
+def replace_groups(rollout: Rollout, other: Rollout, count: int, origin: int) -> Rollout:
+    """Return the rollout with its last `count` groups replaced by the other's first, marked by origin."""
+    prompts, group = rollout.prompt_RNK.shape[1], rollout.group
+    if count > prompts:
+        raise UserError(f"{count} groups were asked for, but a batch has {prompts}; raise `prompts`.")
+    marked = with_origin(rollout)
+    changed: dict[str, Any] = {}
+    for item in fields(Rollout):
+        ours, theirs = getattr(marked, item.name), getattr(other, item.name)
+        if not isinstance(ours, Tensor) or item.name == "origin_RB":
+            continue
+        per_prompt = 1 if item.name == "prompt_RNK" else group
+        cut = (prompts - count) * per_prompt
+        changed[item.name] = torch.cat([ours[:, :cut], theirs[:, : count * per_prompt]], dim=1)
+    origin_RB = marked.origin_RB.clone() if marked.origin_RB is not None else None
+    if origin_RB is not None:
+        origin_RB[:, (prompts - count) * group :] = origin
+    return replace(marked, **changed, origin_RB=origin_RB)
+
+
+def with_origin(rollout: Rollout) -> Rollout:
+    """Return the rollout with every sequence's origin written out."""
+    if rollout.origin_RB is not None:
+        return rollout
+    origin_RB = torch.full_like(rollout.reward_RB, ROLLOUT, dtype=torch.int64)
+    return replace(rollout, origin_RB=origin_RB)
+
+
+def demonstrate(rollout: Rollout, shown: Rollout, share: float) -> Rollout:
+    """Return the rollout with the given share of its groups replaced by the teacher's answers."""
+    count = int(share * rollout.prompt_RNK.shape[1])
+    if not count:
+        raise UserError(
+            f"a share {share} of demonstrations of {rollout.prompt_RNK.shape[1]} prompts is no group at all; "
+            "raise `prompts`."
+        )
+    return replace_groups(rollout, shown, count, EXPERT)

@@ -1,0 +1,154 @@
+"""Recipe: what turns a rollout into a loss per replica and a step size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from testbed.advantages import advantage
+from testbed.aggregate import aggregate
+from testbed.batch import Batch
+from testbed.diagnostics import ess
+from testbed.groups import group_max
+from testbed.objectives import objective
+from testbed.ratios import log_token
+
+Arguments: TypeAlias = tuple[tuple[str, Any], ...]
+Hyper: TypeAlias = dict[str, Any]
+Schedule: TypeAlias = Callable[[int, int], float]
+"""(step, steps of the run) -> value."""
+
+
+def pairs(**arguments: Any) -> Arguments:
+    """Return keyword arguments as pairs, which a frozen recipe can hold."""
+    return tuple(arguments.items())
+
+
+@dataclass(frozen=True)
+class Term:
+    """An objective that is added to the loss with a coefficient, constant or scheduled."""
+
+    objective: str
+    coefficient: float | Schedule
+    args: Arguments = ()
+
+    def at(self, step: int, steps: int) -> float:
+        """Return the coefficient at a step."""
+        return self.coefficient(step, steps) if callable(self.coefficient) else self.coefficient
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Part of every batch comes from earlier ones.
+
+    window: how many earlier batches are kept. share: part of the groups that is replayed; the age of a
+    replayed batch is uniform over what the window holds. recalibrate_only: nothing else changes.
+    """
+
+    window: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An advantage, an objective, an aggregation, and whatever else its paper changes in the loop.
+
+    advantage, objective, aggregation, length: names, and the constant of aggregation "constant".
+    terms: losses added with a coefficient.
+    schedules: hyperparameters of the objective that change with the step.
+    denominator: "all" tokens divide the loss, or the "kept" ones of an objective that drops some.
+    dynamic_sampling: groups whose rewards are all equal leave the denominators (DAPO, Section 3.2).
+    anchor: whose log-probabilities are the proximal policy's: "behavior", "current" (the weights at the
+        start of the step) or "ewma" (their moving average with `anchor_decay`, debiased).
+    passes: updates per batch.
+    reposition: before the last pass theta <- start + reposition (theta - start).
+    replay, demonstrations: part of the groups that come from earlier batches, from the task's teacher.
+    ess_reference, ess_power: step size times min(1, ESS share / reference)^power; 0 leaves it alone.
+    dual: step size and budget of R2VPO's dual variable `lam`, which starts at the objective's default.
+    history: batches whose group baselines the advantage remembers.
+    reference_group: responses per prompt from the reference policy, whose rewards the advantage reads.
+    until, then: from step `until` on the recipe `then` takes over, and the reference becomes the weights
+        of that moment.
+    """
+
+    advantage: str
+    objective: str
+    aggregation: str
+    length: float = 0.0
+    advantage_args: Arguments = ()
+    objective_args: Arguments = ()
+    terms: tuple[Term, ...] = ()
+    schedules: tuple[tuple[str, Schedule], ...] = ()
+    denominator: Literal["all", "kept"] = "all"
+    dynamic_sampling: bool = False
+    anchor: Literal["behavior", "current", "ewma"] = "behavior"
+    anchor_decay: float = 0.0
+    passes: int = 1
+    reposition: float = 1.0
+    replay: Replay | None = None
+    demonstrations: float = 0.0
+    ess_reference: float = 0.0
+    ess_power: float = 0.5
+    dual: tuple[float, float] | None = None
+    history: int = 0
+    reference_group: int = 0
+    until: int = 0
+    then: Recipe | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Optional fields of Signals that the advantage reads."""
+        return tuple(advantage[self.advantage].promises.get("needs", ()))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Fields of the batch that the loss reads, terms included."""
+        names = [self.objective, *(term.objective for term in self.terms)]
+        return frozenset().union(*(objective[name].promises.get("reads", ()) for name in names))
+
+    def hyper(self, step: int, steps: int) -> Hyper:
+        """Return the objective's hyperparameters at a step."""
+        scheduled = {name: value(step, steps) for name, value in self.schedules}
+        return {**dict(self.objective_args), **scheduled}
+
+    def losses(self, logp_RBT: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
+        """Return the objective's per-token losses [R, B, T], without terms."""
+        loss: Tensor = objective[self.objective].bind(**hyper)(logp_RBT, batch)
+        return loss
+
+    def loss(self, logp_RBT: Tensor, batch: Batch, hyper: Hyper, step: int = 0, steps: int = 1) -> Tensor:
+        """Return one loss per replica [R], terms included."""
+        loss_RBT = self.losses(logp_RBT, batch, hyper)
+        for term in self.terms:
+            added = objective[term.objective].bind(**dict(term.args))(logp_RBT, batch)
+            loss_RBT = loss_RBT + term.at(step, steps) * added
+        return aggregate(loss_RBT, self.counted(logp_RBT, batch, hyper), self.aggregation, self.length)
+
+    def counted(self, logp_RBT: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
+        """Return the tokens that the denominators count; bool [R, B, T]."""
+        mask_RBT = batch.mask_BT
+        if self.denominator == "kept":
+            from testbed.denominator import kept_mask
+
+            mask_RBT = kept_mask(self.objective, logp_RBT.detach(), batch, **hyper)
+        if self.dynamic_sampling:
+            reward, group = batch.reward_B, batch.group_B
+            varied_RB = group_max(reward, group) > -group_max(-reward, group)
+            mask_RBT = mask_RBT & varied_RB[..., None]
+        return mask_RBT
+
+    def step_factor(self, logp_RBT: Tensor, batch: Batch) -> Tensor:
+        """Return what the learning rate is multiplied with [R]: 1, or min(1, ESS / reference)^power.
+
+        ESS is the Kish share of unclipped sequence ratios at the weights before the step (VCPO,
+        arXiv:2602.17616).
+        """
+        log_w_RB = log_token(logp_RBT.detach(), batch).sum(-1)
+        if self.ess_reference <= 0:
+            return torch.ones_like(log_w_RB[..., 0])
+        share_R = (ess(log_w_RB) / self.ess_reference).clamp(max=1)
+        return share_R.sqrt() if self.ess_power == 0.5 else share_R**self.ess_power

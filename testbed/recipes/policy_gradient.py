@@ -1,0 +1,87 @@
+"""Score-function and ratio recipes: GRPO and its kin."""
+
+from __future__ import annotations
+
+import math
+
+from testbed.recipes import recipe
+from testbed.recipes.composition import Recipe, pairs
+
+
+@recipe("reinforce", source="Williams (1992); group-mean baseline as in Dr. GRPO, arXiv:2503.20783")
+def reinforce() -> Recipe:
+    """R - group mean, no importance weight, no clip, mean over sequences of token sums."""
+    return Recipe("group_mean", "reinforce", "constant", length=1)
+
+
+@recipe("grpo", source="Shao et al. (2024), arXiv:2402.03300, Eq. 3 (without the KL term)")
+def grpo(*, eps_low: float = 0.2, eps_high: float = 0.2) -> Recipe:
+    """Group-standardized advantage, PPO's clip, mean over tokens then over sequences."""
+    args = pairs(eps_low=eps_low, eps_high=eps_high)
+    return Recipe("group_std", "ppo_clip", "sequence_mean", objective_args=args)
+
+
+@recipe("dr_grpo", source="Liu et al. (2025), arXiv:2503.20783")
+def dr_grpo(*, eps_low: float = 0.2, eps_high: float = 0.2) -> Recipe:
+    """GRPO without the two divisions: R - group mean, token sums over a constant length."""
+    args = pairs(eps_low=eps_low, eps_high=eps_high)
+    return Recipe("group_mean", "ppo_clip", "constant", objective_args=args)
+
+
+@recipe("gspo", source="Zheng et al. (2025), arXiv:2507.18071, Eq. 5")
+def gspo(*, eps_low: float = 3e-4, eps_high: float = 4e-4) -> Recipe:
+    """Group-standardized advantage, clip on the geometric sequence ratio, mean over sequences."""
+    args = pairs(eps_low=eps_low, eps_high=eps_high)
+    return Recipe("group_std", "gspo", "constant", length=1, objective_args=args)
+
+
+@recipe("cispo", source="MiniMax (2025), arXiv:2506.13585, Eq. 4-5")
+def cispo(*, eps_low: float = 1.0, eps_high: float = 0.28) -> Recipe:
+    """Group-standardized advantage, clipped detached token ratio, mean over tokens."""
+    args = pairs(eps_low=eps_low, eps_high=eps_high)
+    return Recipe("group_std", "cispo", "token_mean", objective_args=args)
+
+
+@recipe("m2po", source="Zheng et al. (2025), arXiv:2510.01161, Algorithm 1")
+def m2po(*, tau: float = 0.04) -> Recipe:
+    """Group-standardized advantage, second-moment trust region, mean over all tokens."""
+    return Recipe("group_std", "m2po", "token_mean", objective_args=pairs(tau=tau))
+
+
+@recipe("minpro", source="arXiv:2601.22718 (bounds unverified)")
+def minpro(*, eps_low: float = 1.0, eps_high: float = 0.28) -> Recipe:
+    """Group-standardized advantage, clipped min-prefix ratio, mean over tokens."""
+    args = pairs(eps_low=eps_low, eps_high=eps_high)
+    return Recipe("group_std", "minpro", "token_mean", objective_args=args)
+
+
+@recipe("topr", source="Le Roux et al. (2025), arXiv:2503.14286, Eq. 6")
+def topr(*, baseline: float = 0.5, scale: float = 2.0) -> Recipe:
+    """Rewards 0 and 1 read as -1 and +1, no baseline, tapered negatives, mean over tokens then sequences."""
+    args = pairs(baseline=baseline, scale=scale)
+    return Recipe("raw", "topr", "sequence_mean", advantage_args=args)
+
+
+@recipe("vcpo", source="VCPO (2026), arXiv:2602.17616; constants from the authors' GSM8K script")
+def vcpo(*, cap: float = 8.0, ess_reference: float = 1.0) -> Recipe:
+    """Group-standardized advantage, truncated sequence weights, step size scaled by sqrt(ESS share).
+
+    The authors' optimal baseline is an option of theirs and is not part of this recipe.
+    """
+    args = pairs(level="sequence", cap=cap)
+    advantage_args = pairs(std="population", eps=1e-8)
+    return Recipe(
+        "group_std",
+        "importance_reinforce",
+        "sequence_mean",
+        advantage_args=advantage_args,
+        objective_args=args,
+        ess_reference=ess_reference,
+    )
+
+
+@recipe("importance", source="Precup, Sutton & Singh (2000), ICML, Eq. 2")
+def importance(*, level: str = "sequence", cap: float = math.inf) -> Recipe:
+    """R - group mean, importance weights at a level, mean over sequences of token sums."""
+    args = pairs(level=level, cap=cap)
+    return Recipe("group_mean", "importance_reinforce", "constant", length=1, objective_args=args)
