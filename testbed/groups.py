@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -28,6 +30,18 @@ def group_max(value_B: Tensor, group_B: Tensor) -> Tensor:
     return lowest.scatter_reduce(-1, group_B, value_B, "amax").gather(-1, group_B)
 
 
+def group_weighted_average(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor) -> Tensor:
+    """Return sum w value / sum w over the group, from log-weights, which may be of any size.
+
+    A group whose weights are all 0 is averaged with equal weights.
+    """
+    top_B = group_max(log_weight_B, group_B)
+    nothing_B = top_B == -torch.inf
+    scaled_B = torch.where(nothing_B, torch.zeros_like(top_B), log_weight_B - top_B)
+    weight_B = scaled_B.exp()
+    return group_sum(weight_B * value_B, group_B) / group_sum(weight_B, group_B)
+
+
 def group_logmeanexp(value_B: Tensor, group_B: Tensor, temperature: float) -> Tensor:
     """Return temperature * log of the group's mean of exp(value / temperature).
 
@@ -40,3 +54,55 @@ def group_logmeanexp(value_B: Tensor, group_B: Tensor, temperature: float) -> Te
         return group_average(value_B, group_B)
     mean_B = group_average(((value_B - top_B) / temperature).exp(), group_B)
     return top_B + temperature * mean_B.log()
+
+
+def group_median(value_B: Tensor, group_B: Tensor) -> Tensor:
+    """Return for every sequence the median of its group; the mean of two middle ones where there are two."""
+    packed = Packed.sorted_by(value_B, group_B)
+    value_GN = packed.put(value_B, 0.0)
+    last_G1 = packed.size_G[..., None].clamp(min=1) - 1
+    middle_G1 = 0.5 * (value_GN.gather(-1, last_G1 // 2) + value_GN.gather(-1, (last_G1 + 1) // 2))
+    return packed.take(middle_G1.expand(value_GN.shape))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The groups side by side, [..., G, N]: G groups, N members of the largest, empty places last.
+
+    slot_B: where in [..., G * N] every sequence stands. filled_GN: bool, places that hold a sequence.
+    """
+
+    slot_B: Tensor
+    filled_GN: Tensor
+
+    @classmethod
+    def sorted_by(cls, key_B: Tensor, group_B: Tensor) -> Packed:
+        """Return the packing in which every group is sorted by a key, the lowest first."""
+        by_key_B = key_B.argsort(dim=-1, stable=True)
+        by_group_B = group_B.gather(-1, by_key_B).argsort(dim=-1, stable=True)
+        order_B = by_key_B.gather(-1, by_group_B)
+        ordered_B = group_B.gather(-1, order_B)
+        first_B = torch.ones_like(ordered_B, dtype=torch.bool)
+        first_B[..., 1:] = ordered_B[..., 1:] != ordered_B[..., :-1]
+        place_B = torch.arange(group_B.shape[-1], device=group_B.device).expand_as(group_B)
+        begin_B = torch.where(first_B, place_B, torch.zeros_like(place_B)).cummax(-1).values
+        row_B, rank_B = first_B.cumsum(-1) - 1, place_B - begin_B
+        groups, members = int(row_B.max()) + 1, int(rank_B.max()) + 1
+        slot_B = torch.empty_like(order_B).scatter(-1, order_B, row_B * members + rank_B)
+        filled = torch.zeros(*group_B.shape[:-1], groups * members, dtype=torch.bool, device=group_B.device)
+        filled.scatter_(-1, slot_B, True)
+        return cls(slot_B, filled.unflatten(-1, (groups, members)))
+
+    @property
+    def size_G(self) -> Tensor:
+        """Members of every group, 0 for a row that another replica needs; int64 [..., G]."""
+        return self.filled_GN.sum(-1)
+
+    def put(self, value_B: Tensor, fill: float) -> Tensor:
+        """Return values in their places, `fill` in the empty ones; [..., G, N]."""
+        flat = torch.full_like(self.filled_GN.flatten(-2), fill, dtype=value_B.dtype)
+        return flat.scatter(-1, self.slot_B, value_B).unflatten(-1, self.filled_GN.shape[-2:])
+
+    def take(self, value_GN: Tensor) -> Tensor:
+        """Return every sequence's value; [..., B]."""
+        return value_GN.flatten(-2).gather(-1, self.slot_B)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.batch import EXPERT, Batch
+from testbed.batch import EXPERT, REPLAY, Batch
 from testbed.groups import group_average
 from testbed.mixing import ReplayBuffer, demonstrate, stack, with_origin
 from testbed.optimizers import OPTIMIZERS
-from testbed.recipes.composition import Hyper, Recipe
+from testbed.recipes.composition import Arguments, Hyper, Recipe
 from testbed.rollout import Rollout
 from testbed.signals import Signals
 
@@ -76,7 +76,10 @@ class Learner:
 
         theta_AP and logp_ABT: the weights at the start of the step and their log-probabilities.
         """
-        logp_ABT = logp_ABT.detach()
+        # A replica whose log-probabilities are not finite is lost, as its loss will show; it must not stop
+        # the others, so what is derived from them reads the behavior policy's instead.
+        finite_A11 = torch.isfinite(logp_ABT.detach()).flatten(1).all(-1)[:, None, None]
+        logp_ABT = torch.where(finite_A11, logp_ABT.detach(), rollout.logp_mu_RBT)
         if "origin" in self.recipe.reads:
             rollout = with_origin(rollout)
         if rollout.origin_RB is not None:
@@ -135,11 +138,13 @@ class Learner:
                 found[name] = self.world.reference_reward(
                     self.reference_AP, rollout, self.rows, self.recipe.reference_group, step
                 )
-        assign = advantage[self.recipe.advantage].bind(**dict(self.recipe.advantage_args))
-        adv = assign(Signals(batch.reward_B, batch.group_B, batch.mask_BT, **found))
+        signals = Signals(batch.reward_B, batch.group_B, batch.mask_BT, **found)
+        adv_ABT = assign(self.recipe.advantage, self.recipe.advantage_args, signals)
+        if self.recipe.replay_advantage and batch.origin_B is not None:
+            replayed_AB1 = (batch.origin_B == REPLAY)[..., None]
+            adv_ABT = torch.where(replayed_AB1, assign(self.recipe.replay_advantage, (), signals), adv_ABT)
         if self.recipe.history:
             self._remember(batch)
-        adv_ABT = adv[..., None].expand(batch.mask_BT.shape) if adv.dim() < batch.mask_BT.dim() else adv
         return adv_ABT.to(batch.logp_mu_BT.dtype)
 
     def _remember(self, batch: Batch) -> None:
@@ -163,6 +168,13 @@ class Learner:
         lam = self.hyper(step).get("lam", 0.04)
         lam_A = lam[:, 0, 0] if isinstance(lam, Tensor) else logp_ABT.new_full(logp_ABT.shape[:1], float(lam))
         self.dual_A = dual_step(lam_A, logp_ABT, batch, rate=rate, budget=budget)
+
+
+def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
+    """Return the named advantage of every token, [A, B, T]."""
+    adv: Tensor = advantage[name].bind(**dict(arguments))(signals)
+    shape = signals.require("mask_BT", name).shape
+    return adv[..., None].expand(shape) if adv.dim() < len(shape) else adv
 
 
 def sequence_score_norm(world: Any, theta_AP: Tensor, rollout: Rollout) -> Tensor:

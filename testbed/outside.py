@@ -69,7 +69,7 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may call exit() when it is imported
         raise UserError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
     found = getattr(module, function, None)
     if not callable(found):

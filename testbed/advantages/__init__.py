@@ -1,10 +1,33 @@
 """Rewards to advantages: functions from Signals to [..., B] or, token by token, [..., B, T].
 
-Promises: needs, the optional fields of Signals it reads.
+Promises, which contract tests check:
+
+needs:      the optional fields of Signals it cannot do without.
+uses:       the optional fields it reads when they are there.
+per_token:  True when it returns [..., B, T], 0 outside the mask.
+scope:      whose rewards an advantage depends on: its own ("sequence"), those of its "group", or of the
+            whole "batch", which then must not be split.
+
+`name@source` is a variant: what a public stack computes under the same name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from testbed.registry import Registry
 
-advantage = Registry("advantage", package="testbed.advantages")
+
+class Advantages(Registry):
+    """The registry of advantages: also knows variants."""
+
+    def variant(
+        self, name: str, *, source: str, **promises: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register `name@source`; it promises what `name` does, except for what is given."""
+        base = self._entries[name.partition("@")[0]]
+        return self(name, source=source, **{**base.promises, **promises})
+
+
+advantage = Advantages("advantage", package="testbed.advantages")

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.groups import group_average, group_size, group_sum
+from testbed.groups import Packed, group_average, group_median, group_size, group_sum
 from testbed.signals import Signals
 
 
-@advantage("group_mean", source="Liu et al. (2025), Dr. GRPO, arXiv:2503.20783")
+@advantage("group_mean", source="Liu et al. (2025), Dr. GRPO, arXiv:2503.20783", scope="group")
 def group_mean(signals: Signals) -> Tensor:
     """A = R - mean of the group."""
     return signals.reward_B - group_average(signals.reward_B, signals.group_B)
 
 
-@advantage("group_std", source="Shao et al. (2024), GRPO, arXiv:2402.03300, Section 4.1.2")
+@advantage("group_std", source="Shao et al. (2024), GRPO, arXiv:2402.03300, Section 4.1.2", scope="group")
 def group_std(
     signals: Signals,
     *,
@@ -37,9 +38,88 @@ def group_std(
     return centered_B / ((group_sum(centered_B**2, signals.group_B) / freedom_B).sqrt() + eps)
 
 
-@advantage("leave_one_out", source="Ahmadian et al. (2024), RLOO, arXiv:2402.14740, Eq. 6")
+@advantage.variant("group_std@nemo-rl", source="NVIDIA-NeMo/RL 2026-08-22, nemo_rl/algorithms/utils.py")
+def group_std_nemo_rl(signals: Signals, *, eps: float = 1e-6) -> Tensor:
+    """A = (R - mean of the others) / (unbiased std of the others + eps); not divided where that std is 0.
+
+    Unlike the paper both moments leave the response itself out, so that the advantages of a group no
+    longer sum to zero: the only success among failures is not scaled, while each failure is.
+    With fewer than two others there is no std and nothing is divided; a group of one gets 0 (both are
+    our reading). A std of at most eps counts as 0; the code compares with 0, which leaves it to rounding.
+    """
+    packed = Packed.sorted_by(signals.reward_B, signals.group_B)
+    reward_GN = packed.put(signals.reward_B.double(), 0.0)
+    size_G1 = packed.size_G[..., None]
+    mean_GN = (reward_GN.sum(-1, keepdim=True) - reward_GN) / (size_G1 - 1).clamp(min=1)
+    # One difference per pair: sums of squares would cancel, and leave a std where rewards are equal.
+    itself = torch.eye(reward_GN.shape[-1], dtype=torch.bool, device=reward_GN.device)
+    gap_GNN = reward_GN[..., None, :] - mean_GN[..., None]
+    gap_GNN = torch.where(packed.filled_GN[..., None, :] & ~itself, gap_GNN, 0.0)
+    std_GN = (gap_GNN.square().sum(-1) / (size_G1 - 2).clamp(min=1)).sqrt()
+    divisor_GN = torch.where(std_GN > eps, std_GN + eps, 1.0)
+    adv_GN = torch.where(size_G1 > 1, (reward_GN - mean_GN) / divisor_GN, 0.0)
+    return packed.take(adv_GN).to(signals.reward_B.dtype)
+
+
+@advantage("leave_one_out", source="Ahmadian et al. (2024), RLOO, arXiv:2402.14740, Eq. 6", scope="group")
 def leave_one_out(signals: Signals) -> Tensor:
     """A = R - mean of the others in the group = G/(G-1) (R - mean)."""
     others_B = (group_size(signals.reward_B, signals.group_B) - 1).clamp(min=1)
     total_B = group_sum(signals.reward_B, signals.group_B)
     return signals.reward_B - (total_B - signals.reward_B) / others_B
+
+
+@advantage("group_median", source="GBPO (2026), arXiv:2604.18578", scope="group")
+def median(signals: Signals) -> Tensor:
+    """A = R - median of the group.
+
+    What GBPO compares a score with to place its target ratio; |A| in its loss stays mean-based.
+    """
+    return signals.reward_B - group_median(signals.reward_B, signals.group_B)
+
+
+@advantage("asymre", source="Arnal et al. (2025), AsymRE, arXiv:2506.20520", scope="group")
+def asymre(signals: Signals, *, shift: float = -0.1) -> Tensor:
+    """A = R - (mean of the group + shift).
+
+    A negative shift keeps the baseline below the behavior policy's value, which the paper shows to be
+    the stable side off-policy; shift 0 is group_mean. A group of one gets -shift.
+    """
+    return group_mean(signals) - shift
+
+
+@advantage.variant("asymre@trinity", source="yanxi-chen/Trinity-RFT 2026-04-09, asymre_advantage.py")
+def asymre_trinity(signals: Signals, *, shift: float = -0.1) -> Tensor:
+    """A = R - (mean of the group + shift), R alone in a group of one.
+
+    Unlike the paper a group of one has baseline 0, so that its response is pushed by its whole reward.
+    """
+    alone_B = group_size(signals.reward_B, signals.group_B) == 1
+    return torch.where(alone_B, signals.reward_B, asymre(signals, shift=shift))
+
+
+@advantage(
+    "positive_amplified", source="R3L (2026), shiweijiezero/R3L, docs/index.md, d503f6c", scope="group"
+)
+def positive_amplified(signals: Signals, *, alpha: float = 3.0, best: float = 1.0) -> Tensor:
+    """A = alpha where R >= best; else alpha (R - mean) where that is positive; else R - mean.
+
+    best: the largest reward there is. From the authors' documentation; no paper could be verified.
+    """
+    return _amplified(signals, alpha, best, top=alpha)
+
+
+@advantage.variant("positive_amplified@author", source="shiweijiezero/R3L d503f6c, opmd_advantage.py")
+def positive_amplified_author(signals: Signals, *, alpha: float = 3.0, best: float = 1.0) -> Tensor:
+    """A = 1 where R >= best; else alpha (R - mean) where that is positive; else R - mean.
+
+    Unlike the documentation the best responses are not amplified, so that a response just short of the
+    best can weigh more than the best.
+    """
+    return _amplified(signals, alpha, best, top=1.0)
+
+
+def _amplified(signals: Signals, alpha: float, best: float, top: float) -> Tensor:
+    plain_B = group_mean(signals)
+    raised_B = torch.where(plain_B > 0, alpha * plain_B, plain_B)
+    return torch.where(signals.reward_B >= best, torch.full_like(plain_B, top), raised_B)

@@ -7,7 +7,7 @@ Every objective is a recipe too, in a default composition, and so is `path/to/fi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from testbed.errors import unknown
@@ -18,21 +18,35 @@ from testbed.registry import Entry, Registry
 
 @dataclass(frozen=True)
 class Composed(Entry):
-    """An objective as a recipe: group-standardized advantage, mean over tokens."""
+    """An objective as a recipe: in the composition of its base recipe, or a default one.
+
+    `gmpo@verl` is the recipe gmpo with that objective. What has no recipe gets the group-standardized
+    advantage and the mean over tokens.
+    """
 
     @property
     def defaults(self) -> dict[str, Any]:
         """The hyperparameters of the objective, and those of the composition."""
-        return {"advantage": "group_std", "aggregation": "token_mean", **objective[self.name].defaults}
+        made = self._made()
+        return {"advantage": made.advantage, "aggregation": made.aggregation, **objective[self.name].defaults}
 
     def bind(self, **hyper: Any) -> Callable[[], Recipe]:
         """Return a function that makes the recipe; an unknown hyperparameter raises UserError."""
-        given = {**self.defaults, **hyper}
-        advantage, aggregation = given.pop("advantage"), given.pop("aggregation")
-        objective[self.name].bind(**given)
-        chosen = {name: value for name, value in hyper.items() if name in given}
-        length = 1.0 if aggregation == "constant" else 0.0
-        return lambda: Recipe(advantage, self.name, aggregation, length, objective_args=pairs(**chosen))
+        own = {name: value for name, value in hyper.items() if name not in ("advantage", "aggregation")}
+        objective[self.name].bind(**own)
+        changed: dict[str, Any] = {"objective_args": pairs(**own)}
+        if "advantage" in hyper:
+            changed |= {"advantage": hyper["advantage"], "advantage_args": ()}
+        if "aggregation" in hyper:
+            changed |= {"aggregation": hyper["aggregation"]}
+            changed |= {"length": 1.0 if hyper["aggregation"] == "constant" else 0.0}
+        return lambda: replace(self._made(), **changed)
+
+    def _made(self) -> Recipe:
+        base = recipe.get_named(self.base) if self.base != self.name else None
+        if base is None or base.bind()().objective != self.base:
+            return Recipe("group_std", self.name, "token_mean")
+        return replace(base.bind()(), objective=self.name, objective_args=())
 
 
 class Recipes(Registry):
@@ -45,6 +59,10 @@ class Recipes(Registry):
             entry = objective[name]
             return Composed(name, entry.function, entry.source, entry.promises)
         raise unknown("recipe", name, self.names())
+
+    def get_named(self, name: str) -> Entry | None:
+        """Return the recipe of that name, None where only an objective has it."""
+        return self._load().get(name)
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in objective

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.aggregate import aggregate
+from testbed.aggregate import AGGREGATIONS, aggregate
 from testbed.batch import Batch
 from testbed.diagnostics import ess
+from testbed.errors import unknown
 from testbed.groups import group_max
 from testbed.objectives import objective
 from testbed.ratios import log_token
@@ -67,6 +68,7 @@ class Recipe:
     passes: updates per batch.
     reposition: before the last pass theta <- start + reposition (theta - start).
     replay, demonstrations: part of the groups that come from earlier batches, from the task's teacher.
+    replay_advantage: the advantage of replayed sequences, where it is another.
     ess_reference, ess_power: step size times min(1, ESS share / reference)^power; 0 leaves it alone.
     dual: step size and budget of R2VPO's dual variable `lam`, which starts at the objective's default.
     history: batches whose group baselines the advantage remembers.
@@ -90,6 +92,7 @@ class Recipe:
     passes: int = 1
     reposition: float = 1.0
     replay: Replay | None = None
+    replay_advantage: str = ""
     demonstrations: float = 0.0
     ess_reference: float = 0.0
     ess_power: float = 0.5
@@ -99,10 +102,25 @@ class Recipe:
     until: int = 0
     then: Recipe | None = None
 
+    def __post_init__(self) -> None:
+        """Look every name up once, so that a wrong one costs no training."""
+        advantage[self.advantage].bind(**dict(self.advantage_args))
+        objective[self.objective].bind(**dict(self.objective_args))
+        for term in self.terms:
+            objective[term.objective].bind(**dict(term.args))
+        if self.aggregation not in AGGREGATIONS:
+            raise unknown("aggregation", self.aggregation, AGGREGATIONS)
+
     @property
     def needs(self) -> tuple[str, ...]:
         """Optional fields of Signals that the advantage reads."""
-        return tuple(advantage[self.advantage].promises.get("needs", ()))
+        names = tuple(advantage[self.advantage].promises.get("needs", ()))
+        if self.replay_advantage:
+            names += tuple(advantage[self.replay_advantage].promises.get("needs", ()))
+        if dict(self.advantage_args).get("norm") == "proxy":
+            # The proxy is read token by token, and spares the backward passes of the true norm.
+            names = tuple("score_norm_BT" if name == "score_norm_B" else name for name in names)
+        return names
 
     @property
     def reads(self) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from testbed.errors import unknown
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, pairs
 
@@ -63,21 +64,35 @@ def topr(*, baseline: float = 0.5, scale: float = 2.0) -> Recipe:
 
 
 @recipe("vcpo", source="VCPO (2026), arXiv:2602.17616; constants from the authors' GSM8K script")
-def vcpo(*, cap: float = 8.0, ess_reference: float = 1.0) -> Recipe:
-    """Group-standardized advantage, truncated sequence weights, step size scaled by sqrt(ESS share).
+def vcpo(
+    *, cap: float = 8.0, ess_reference: float = 1.0, baseline: str = "group_std", rule: str = "sqrt"
+) -> Recipe:
+    """Truncated sequence weights, step size scaled by the ESS share.
 
-    The authors' optimal baseline is an option of theirs and is not part of this recipe.
+    baseline: "group_std" standardizes within the group; "score" and "proxy" subtract the authors' optimal
+    baseline with true gradient norms (one backward pass per sequence) or with their logit proxy.
+    rule: "sqrt" or "linear" in ESS / ess_reference.
     """
-    args = pairs(level="sequence", cap=cap)
-    advantage_args = pairs(std="population", eps=1e-8)
+    if baseline == "group_std":
+        name, advantage_args = "group_std", pairs(std="population", eps=1e-8)
+    else:
+        name, advantage_args = "optimal_baseline", pairs(norm=baseline)
     return Recipe(
-        "group_std",
+        name,
         "importance_reinforce",
         "sequence_mean",
         advantage_args=advantage_args,
-        objective_args=args,
+        objective_args=pairs(level="sequence", cap=cap),
         ess_reference=ess_reference,
+        ess_power=_power(rule),
     )
+
+
+def _power(rule: str) -> float:
+    powers = {"sqrt": 0.5, "linear": 1.0}
+    if rule not in powers:
+        raise unknown("step-size rule", rule, powers)
+    return powers[rule]
 
 
 @recipe("importance", source="Precup, Sutton & Singh (2000), ICML, Eq. 2")

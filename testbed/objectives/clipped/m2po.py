@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from testbed.batch import Batch
+from testbed.clipping import one_sided_clip
 from testbed.objectives import objective
-from testbed.ratios import log_token
+from testbed.ratios import log_mismatch, log_token
 from testbed.statistic import BatchStatistic
 
 
@@ -16,14 +19,14 @@ def harmful(log_rho_BT: Tensor, batch: Batch) -> Tensor:
     return batch.mask_BT & (batch.adv_BT * log_rho_BT > 0)
 
 
-def harmful_squares(logp_BT: Tensor, batch: Batch, **_: float) -> Tensor:
+def harmful_squares(logp_BT: Tensor, batch: Batch, *, log_clamp: float = math.inf, **_: float) -> Tensor:
     """Return (log rho)^2 of the harmful tokens and infinity for the others; [..., 1, B T]."""
-    log_rho_BT = log_token(logp_BT, batch)
+    log_rho_BT = log_token(logp_BT, batch).clamp(-log_clamp, log_clamp)
     square_BT = log_rho_BT.square().masked_fill(~harmful(log_rho_BT, batch), torch.inf)
     return square_BT.flatten(-2).unsqueeze(-2)
 
 
-def largest_kept(square_1K: Tensor, *, tau: float = 0.04) -> Tensor:
+def largest_kept(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> Tensor:
     """Return the largest (log rho)^2 that Algorithm 1 keeps; [...]; -1 when it keeps none.
 
     The loop "drop the largest while the mean exceeds tau" keeps, after sorting upwards, the longest
@@ -39,10 +42,12 @@ def largest_kept(square_1K: Tensor, *, tau: float = 0.04) -> Tensor:
 BUDGET = BatchStatistic(harmful_squares, largest_kept)
 
 
-def trust_region_keep(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tensor:
+def trust_region_keep(
+    logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, log_clamp: float = math.inf
+) -> Tensor:
     """Return Algorithm 1's mask: False for the harmful tokens with the largest (log rho)^2, over budget."""
-    limit = BUDGET(logp_BT, batch, tau=tau)[..., None, None]
-    log_rho_BT = log_token(logp_BT.detach(), batch)
+    limit = BUDGET(logp_BT, batch, tau=tau, log_clamp=log_clamp)[..., None, None]
+    log_rho_BT = log_token(logp_BT.detach(), batch).clamp(-log_clamp, log_clamp)
     return ~harmful(log_rho_BT, batch) | (log_rho_BT.square() <= limit)
 
 
@@ -63,7 +68,121 @@ def m2po(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tensor:
     divides by all tokens, dropped ones included (footnote 2). tau = 0.04 in every run of the paper.
     Tokens that tie with the largest kept one are kept too.
     """
+    return _masked(log_token(logp_BT, batch), trust_region_keep(logp_BT, batch, tau=tau), batch)
+
+
+def _masked(log_rho_BT: Tensor, keep_BT: Tensor, batch: Batch) -> Tensor:
     # Without an advantage there is nothing to weigh, even where rho overflows.
-    keep_BT = trust_region_keep(logp_BT, batch, tau=tau) & (batch.adv_BT != 0)
-    log_rho_BT = log_token(logp_BT, batch)
+    keep_BT = keep_BT & (batch.adv_BT != 0)
     return -torch.where(keep_BT, log_rho_BT, torch.zeros_like(log_rho_BT)).exp() * batch.adv_BT * keep_BT
+
+
+@objective.variant("m2po@trinity", source="agentscope-ai/Trinity-RFT, the M2PO policy loss")
+def m2po_trinity(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, log_clamp: float = 20.0) -> Tensor:
+    """L = m2po with log rho clamped to +-20 before the moment and the exponential.
+
+    Algorithm 1 as in the paper; a kept token beyond e^+-20 keeps its value but loses its gradient.
+    """
+    keep_BT = trust_region_keep(logp_BT, batch, tau=tau, log_clamp=log_clamp)
+    return _masked(log_token(logp_BT, batch).clamp(-log_clamp, log_clamp), keep_BT, batch)
+
+
+def previous_breakpoint(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> Tensor:
+    """Return the (log rho)^2 at which the released code clips; [...]; infinity within budget.
+
+    It looks for a cap with sum of min(square, cap) = tau times the number of harmful tokens, walks up the
+    sorted squares to the first one at which that sum is reached, and returns the one before it (0 for
+    the first) instead of the cap in between.
+    """
+    ordered_K = square_1K.squeeze(-2).sort(-1).values
+    counts_K = torch.isfinite(ordered_K)
+    finite_K = torch.where(counts_K, ordered_K, torch.zeros_like(ordered_K))
+    number = counts_K.sum(-1, keepdim=True)
+    left_K = number - torch.arange(1, ordered_K.shape[-1] + 1, device=ordered_K.device)
+    running_K = finite_K.cumsum(-1)
+    below_K = counts_K & (finite_K * left_K + running_K < tau * number)
+    previous = torch.where(below_K, finite_K, torch.zeros_like(finite_K)).max(-1).values
+    within = running_K[..., -1] <= (tau + 1e-12) * number.squeeze(-1)
+    return torch.where(within, torch.full_like(previous, torch.inf), previous)
+
+
+BREAKPOINT = BatchStatistic(harmful_squares, previous_breakpoint)
+
+
+def breakpoint_keep(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tensor:
+    """Return the tokens that the released code's global bounds do not clip."""
+    limit = BREAKPOINT(logp_BT, batch, tau=tau)[..., None, None]
+    log_rho_BT = log_token(logp_BT.detach(), batch)
+    return ~harmful(log_rho_BT, batch) | (log_rho_BT.square() <= limit)
+
+
+@objective.variant(
+    "m2po@author",
+    source="Infini-AI-Lab/M2PO af54a3e8 2025-10-08, verl/trainer/ppo/core_algos.py",
+    detached=True,
+    statistic=BREAKPOINT,
+    keep=breakpoint_keep,
+)
+def m2po_author(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tensor:
+    """L = -min(rho A, clip(rho, e^-t, e^t) A), t^2 the last (log rho)^2 within a winsorized budget.
+
+    rho = pi/mu. Excess tokens still count, at the cap, in sum min((log rho)^2, t^2) = tau n, and t is
+    then rounded down to a token's own value: it clips more than the paper drops. t is a constant for
+    the gradient, and so is a clipped token's loss. The token that sits on the bound is kept here, where
+    the released code leaves that to rounding. It also solves per micro-batch, takes the sign of each
+    sequence's first advantage, and still cuts above rho = 1e5 within budget.
+    """
+    limit = BREAKPOINT(logp_BT, batch, tau=tau)[..., None, None]
+    log_rho_BT = log_token(logp_BT, batch)
+    move_BT = harmful(log_rho_BT, batch)
+    keep_BT = (~move_BT | (log_rho_BT.detach().square() <= limit)) & (batch.adv_BT != 0)
+    bound_BT = torch.where(move_BT & ~keep_BT, limit.sqrt() * log_rho_BT.detach().sign(), 0.0)
+    return -torch.where(keep_BT, log_rho_BT, bound_BT.to(log_rho_BT.dtype)).exp() * batch.adv_BT
+
+
+def mismatch_squares(logp_BT: Tensor, batch: Batch, **_: float) -> Tensor:  # noqa: ARG001
+    """Return (log anchor/mu)^2 of every token and infinity outside the mask; [..., 1, B T]."""
+    square_BT = log_mismatch(batch).square().masked_fill(~batch.mask_BT, torch.inf)
+    return square_BT.flatten(-2).unsqueeze(-2)
+
+
+def largest_below(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> Tensor:
+    """Return the largest square of the longest sorted prefix with mean < tau; [...]; else the smallest."""
+    ordered_K = square_1K.squeeze(-2).sort(-1).values
+    rank_K = torch.arange(1, ordered_K.shape[-1] + 1, device=ordered_K.device)
+    fits_K = ordered_K.cumsum(-1) / rank_K < tau
+    return torch.where(fits_K, ordered_K, ordered_K[..., :1]).max(-1).values
+
+
+MISMATCH = BatchStatistic(mismatch_squares, largest_below)
+
+
+def mismatch_keep(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, cap: float = 5.0) -> Tensor:
+    """Return the tokens with anchor/mu within the second-moment budget and at most `cap`."""
+    log_d_BT = log_mismatch(batch)
+    limit = MISMATCH(logp_BT, batch, tau=tau)[..., None, None]
+    return (log_d_BT.square() <= limit) & (log_d_BT <= math.log(cap))
+
+
+@objective.variant(
+    "m2po@areal",
+    source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/trainer/ppo/actor.py, examples/math/gsm8k_m2po.yaml",
+    reads=("mu", "anchor", "adv"),
+    statistic=MISMATCH,
+    keep=mismatch_keep,
+)
+def m2po_areal(
+    logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, cap: float = 5.0, eps: float = 0.0
+) -> Tensor:
+    """L = -M d min(u A, clip(u, 1 - eps, 1 + eps) A), d = anchor/mu detached, u = pi/anchor, M by (log d)^2.
+
+    M drops the largest (log d)^2 of all tokens, harmful or not, until the mean of the rest is < tau (at
+    least one token stays), and d > cap. So it masks what the engines disagree on, not what this
+    update moves; that is left to PPO's clip, at eps = 0: a token stops as soon as it moves with its
+    advantage. There dropped tokens also leave the denominator.
+    """
+    keep_BT = mismatch_keep(logp_BT, batch, tau=tau, cap=cap)
+    log_d_BT, log_u_BT = log_mismatch(batch), log_token(logp_BT, batch, base="anchor")
+    d_BT = torch.where(keep_BT, log_d_BT, torch.zeros_like(log_d_BT)).exp()
+    kept_BT = torch.where(keep_BT, log_u_BT, torch.zeros_like(log_u_BT))
+    return -d_BT * one_sided_clip(kept_BT, batch.adv_BT, 1 - eps, 1 + eps) * batch.adv_BT * keep_BT

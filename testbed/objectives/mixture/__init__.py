@@ -1,1 +1,1 @@
-"""Rollouts mixed with demonstrations, replay or best-of-k credit."""
+"""Losses that treat sequences of different origin, or of different outcome, differently."""

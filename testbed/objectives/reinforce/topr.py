@@ -7,7 +7,7 @@ from torch import Tensor
 
 from testbed.batch import Batch
 from testbed.objectives import objective
-from testbed.ratios import log_sequence
+from testbed.ratios import log_geometric, log_sequence, log_token
 from testbed.score import score_loss
 
 
@@ -28,5 +28,63 @@ def topr(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 1.0) 
     low * P(R < 0) >= P(R > 0) drives a tabular policy to a vertex.
     """
     tapered_BT = log_sequence(logp_BT, batch).exp().clamp(low, high)
+    weight_BT = torch.where(batch.adv_BT > 0, torch.ones_like(tapered_BT), tapered_BT)
+    return score_loss(weight_BT, logp_BT, batch)
+
+
+@objective.variant(
+    "topr@trinity",
+    source="yanxi-chen/Trinity-RFT 9051d637 2026-04-09, policy_loss_fn/topr_policy_loss.py",
+    ratio="token",
+    scope="token",
+    max_weight=1,
+)
+def topr_trinity(logp_BT: Tensor, batch: Batch, *, threshold: float = 0.0) -> Tensor:
+    """L = -A log pi for A > threshold, and -sg[min(rho, 1)] A log pi else, rho = pi/mu of the token.
+
+    The paper's W is the whole sequence's. That one switches a long negative off within a few updates; a
+    product of one factor hardly tapers at all.
+    """
+    tapered_BT = log_token(logp_BT, batch).exp().clamp(max=1.0)
+    weight_BT = torch.where(batch.adv_BT > threshold, torch.ones_like(tapered_BT), tapered_BT)
+    return score_loss(weight_BT, logp_BT, batch)
+
+
+@objective.variant(
+    "topr@roll",
+    source="alibaba/ROLL 8eb27cc2 2026-08-18, the policy-gradient variant worker",
+    ratio="token",
+    reads=("anchor", "adv", "reward"),
+    scope="token",
+    max_weight="max(positive_weight, negative_weight)",
+)
+def topr_roll(
+    logp_BT: Tensor, batch: Batch, *, positive_weight: float = 1.0, negative_weight: float = 1.0
+) -> Tensor:
+    """L = -c A log pi for R > 0, and -c sg[min(u, 1)] A log pi for R <= 0, u = pi/anchor of the token.
+
+    c is a weight for each kind. What tapers is the sign of the reward, not of the advantage: with rewards
+    in {0, 1} and a baseline that is the same, with rewards that are all positive nothing ever tapers. The
+    ratio is of the token and against the trainer, so that staleness before the update is not seen.
+    """
+    tapered_BT = log_token(logp_BT, batch, "anchor").exp().clamp(max=1.0)
+    good_BT = (batch.reward_B > 0)[..., None].expand_as(tapered_BT)
+    positive_BT = torch.full_like(tapered_BT, positive_weight)
+    return score_loss(torch.where(good_BT, positive_BT, negative_weight * tapered_BT), logp_BT, batch)
+
+
+@objective.variant(
+    "topr@verl",
+    source="verl-project/verl 1dda039b 2026-08-22, docs/algo/rollout_corr_math.md",
+    ratio="geometric",
+    max_weight=1,
+)
+def topr_verl(logp_BT: Tensor, batch: Batch) -> Tensor:
+    """L = -A log pi for A > 0, and -sg[min(s, 1)] A log pi for A <= 0, s = (prod_t pi/mu)^(1/T).
+
+    As its documentation describes it, not read in code. The length-normalized ratio tapers by the average
+    token: a long negative is not switched off, unlike in the paper.
+    """
+    tapered_BT = log_geometric(logp_BT, batch).exp().clamp(max=1.0)
     weight_BT = torch.where(batch.adv_BT > 0, torch.ones_like(tapered_BT), tapered_BT)
     return score_loss(weight_BT, logp_BT, batch)

@@ -1,0 +1,76 @@
+"""Advantages for the best of k responses, max@k; with rewards 0 and 1 that is pass@k."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from testbed.advantages import advantage
+from testbed.advantages.grouped import group_std
+from testbed.errors import unknown
+from testbed.groups import Packed, group_average, group_size, group_sum
+from testbed.signals import Signals
+from testbed.subsets import log_binomial
+
+
+@advantage(
+    "max_at_k",
+    source="Walder & Karkhanis (2025), PKPO, arXiv:2505.15201; Best of N Worlds (2025), arXiv:2510.23393",
+    scope="group",
+)
+def max_at_k(
+    signals: Signals, *, k: int = 2, center: Literal["none", "mean", "standard"] = "none", eps: float = 1e-6
+) -> Tensor:
+    """A = n / C(n, k) (C(i-1, k-1) R_i + sum over j > i of C(j-2, k-2) R_j), R sorted upwards, i the rank.
+
+    Then mean over sequences of A grad log pi is unbiased for the gradient of E max of k responses,
+    on-policy; k = 1 gives R. center: "mean" subtracts the group's mean of A, "standard" also divides by
+    its unbiased std + eps; the baseline contains the response itself. A group with fewer than k responses
+    is read with k = n. Weights are computed in float64. k = 2 is the smallest that differs from the
+    mean, not a default of the papers.
+    """
+    packed = Packed.sorted_by(signals.reward_B, signals.group_B)
+    reward_GN = packed.put(signals.reward_B.double(), 0.0)
+    size_G1 = packed.size_G[..., None]
+    k_G1 = size_G1.clamp(max=k)
+    rank_N = torch.arange(1, reward_GN.shape[-1] + 1, device=reward_GN.device)
+    # n / C(n, k) first: a binomial coefficient alone can overflow.
+    log_share_G1 = size_G1.clamp(min=1).double().log() - log_binomial(size_G1, k_G1)
+    own_GN = (log_binomial(rank_N - 1, k_G1 - 1) + log_share_G1).exp() * reward_GN
+    shared_GN = (log_binomial(rank_N - 2, k_G1 - 2) + log_share_G1).exp() * reward_GN
+    above_GN = shared_GN.flip(-1).cumsum(-1).flip(-1) - shared_GN
+    adv_B = packed.take(own_GN + above_GN).to(signals.reward_B.dtype)
+    return _centered(adv_B, signals.group_B, center, eps)
+
+
+def _centered(adv_B: Tensor, group_B: Tensor, center: str, eps: float) -> Tensor:
+    if center == "none":
+        return adv_B
+    if center == "mean":
+        return adv_B - group_average(adv_B, group_B)
+    if center == "standard":
+        return group_std(Signals(adv_B, group_B), eps=eps)
+    raise unknown("center", center, ("none", "mean", "standard"))
+
+
+@advantage.variant("max_at_k@verl", source="verl-project/verl 1dda039b 2026-08-22, core_algos.py, grpo_passk")
+def max_at_k_verl(signals: Signals, *, std: bool = True, eps: float = 1e-6) -> Tensor:
+    """A = (R - second largest R) / (std + eps) for the best of the group, 0 for the others.
+
+    Unlike max@k only the best response learns, by how much it is better than the next, and k does not
+    appear; two that tie at the top learn nothing. std: False leaves out the division by the group's
+    unbiased std. A group of one gets 0 (verl refuses it).
+    """
+    packed = Packed.sorted_by(signals.reward_B, signals.group_B)
+    reward_GN = packed.put(signals.reward_B, 0.0)
+    gap_GN = torch.cat([torch.zeros_like(reward_GN[..., :1]), reward_GN.diff(dim=-1)], dim=-1)
+    place_N = torch.arange(reward_GN.shape[-1], device=reward_GN.device)
+    best_GN = place_N == packed.size_G[..., None] - 1
+    adv_B = packed.take(torch.where(best_GN, gap_GN, 0.0))
+    if not std:
+        return adv_B
+    centered_B = signals.reward_B - group_average(signals.reward_B, signals.group_B)
+    freedom_B = (group_size(adv_B, signals.group_B) - 1).clamp(min=1)
+    return adv_B / ((group_sum(centered_B**2, signals.group_B) / freedom_B).sqrt() + eps)

@@ -1,0 +1,43 @@
+"""ALP: a wide clip on the ratio of a perturbed policy to the sampler."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.clipping import one_sided_clip
+from testbed.objectives import objective
+from testbed.objectives.clipped.token_gradient import through_own_token
+from testbed.ratios import log_ratio, log_token
+
+
+@objective(
+    "alp",
+    source="ALP (2026), arXiv:2603.19470; Chenluye99/Adaptive-Layerwise-Perturbation 0895e1d2, core_algos.py",
+    ratio="token",
+    reads=("mu", "adv"),
+    scope="token",
+    on_policy=1,
+    max_weight="max(c, 1 + eps_high)",
+)
+def alp(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "token",
+    eps_low: float = 0.5,
+    eps_high: float = 3.0,
+    c: float = 3.0,
+) -> Tensor:
+    """L = -min(R A, clip(R, 1 - eps_low, 1 + eps_high) A), for A < 0 at least c A; R = perturbed pi / mu.
+
+    The loss alone: the caller adds the noise to the hidden states of the pass that makes logp_BT, and
+    the noise's regularizer to its own loss. level: token, prefix (the code's cum-token), sequence or
+    geometric; above the token R is sg[ratio] pi/sg[pi], so that each token has the gradient of its own
+    log pi only. Bounds [0.5, 4] and c = 3 are the authors' code's: a negative is cut at 3, before 4.
+    Its clamp of log R to +-20 lies beyond the bounds and is left out.
+    """
+    log_r_BT = log_token(logp_BT, batch)
+    if level != "token":
+        log_r_BT = through_own_token(log_ratio(level, logp_BT, batch), log_r_BT)
+    return -one_sided_clip(log_r_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high, c) * batch.adv_BT

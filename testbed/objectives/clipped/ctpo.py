@@ -1,0 +1,72 @@
+"""CTPO: clip the cumulative ratio in a log window that widens with the position."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.clipping import one_sided_clip
+from testbed.objectives import objective
+from testbed.objectives.clipped.token_gradient import through_own_token
+from testbed.ratios import log_token
+
+
+@objective(
+    "ctpo",
+    source="CTPO (2026), arXiv:2605.07331; horizon-llm/CTPO acc40211 2026-06-24, core_algos.py",
+    ratio="prefix",
+    reads=("anchor", "adv"),
+    scope="sequence",
+    on_policy=1,
+    detached=True,
+)
+def ctpo(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    b_low: float = 0.025,
+    b_high: float = 0.05,
+    b_c: float = 0.05,
+    p: float = 0.5,
+) -> Tensor:
+    """L = -min(R A, clip(R, e^(-b_low n^p), e^(b_high n^p)) A), R = sg[u_1...u_t] pi/sg[pi], u = pi/anchor.
+
+    n counts the tokens under the mask up to this one, from 1; the gradient goes through the current
+    token alone. For A < 0 a second bound e^(b_c n^p) cuts above as well, so with b_c = b_high negatives
+    are cut on both sides and positives only above. p = 1/2 is the growth of a random walk. Constants
+    are the authors' script's (their dataclass has p = 0, which does not run); which of them the paper
+    states could not be verified. Aggregates with token_mean.
+    """
+    log_u_BT = log_token(logp_BT, batch, base="anchor")
+    log_r_BT = through_own_token(log_u_BT.cumsum(-1), log_u_BT)
+    return _windowed(log_r_BT, batch, b_low, b_high, b_c, p)
+
+
+def _windowed(log_r_BT: Tensor, batch: Batch, b_low: float, b_high: float, b_c: float, p: float) -> Tensor:
+    # Before the first token n is 0, where 0^p may be infinite; no loss is read there.
+    reach_BT = batch.mask_BT.cumsum(-1).clamp(min=1).to(log_r_BT.dtype) ** p
+    low_BT, high_BT, dual_BT = ((b * reach_BT).exp() for b in (-b_low, b_high, b_c))
+    return -one_sided_clip(log_r_BT, batch.adv_BT, low_BT, high_BT, dual_BT) * batch.adv_BT
+
+
+@objective.variant("ctpo@author", source="horizon-llm/CTPO acc40211 2026-06-24, core_algos.py")
+def ctpo_author(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    b_low: float = 0.025,
+    b_high: float = 0.05,
+    b_c: float = 0.05,
+    p: float = 0.5,
+    log_clamp: float = 20.0,
+    log_max: float = 10.0,
+) -> Tensor:
+    """L = ctpo with every log u clamped to +-20 before the sum, and log R to at most 10.
+
+    A single token can move the prefix ratio by e^20 at most, so a prefix recovers from it sooner; the
+    second clamp matters only to windows wider than the defaults.
+    """
+    log_u_BT = log_token(logp_BT, batch, base="anchor")
+    log_prefix_BT = log_u_BT.clamp(-log_clamp, log_clamp).cumsum(-1)
+    log_r_BT = through_own_token(log_prefix_BT, log_u_BT).clamp(max=log_max)
+    return _windowed(log_r_BT, batch, b_low, b_high, b_c, p)

@@ -1,0 +1,38 @@
+"""Two-sided clipping: a cap on the ratio before PPO's minimum."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.clipping import one_sided_clip
+from testbed.errors import UserError
+from testbed.objectives import objective
+from testbed.ratios import log_token
+
+
+@objective(
+    "two_sided",
+    source="Prime Intellect (2025), INTELLECT-2, arXiv:2505.07291; `delta` of TRL's GRPOConfig",
+    ratio="token",
+    reads=("anchor", "adv"),
+    scope="token",
+    on_policy=1,
+    max_weight="delta",
+)
+def two_sided(
+    logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, delta: float = 4.0
+) -> Tensor:
+    """L = -min(min(u, delta) A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
+
+    The cap holds for both signs, but only A < 0 feels it while delta > 1 + eps_high: then it is
+    dual_clip with c = delta. 4 is the value TRL's documentation gives; the paper's own, and whether
+    it aggregates by tokens, could not be verified. Raises UserError for delta < 1.
+    """
+    if delta < 1:
+        raise UserError(
+            f"two_sided has delta={delta}; a cap below 1 would cut on-policy data. Use 1 or more."
+        )
+    log_u_BT = log_token(logp_BT, batch, base="anchor")
+    high = min(1 + eps_high, delta)
+    return -one_sided_clip(log_u_BT, batch.adv_BT, 1 - eps_low, high, delta) * batch.adv_BT

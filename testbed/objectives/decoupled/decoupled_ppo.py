@@ -1,0 +1,89 @@
+"""Decoupled PPO: the clip is around the anchor, the importance weight against the behavior policy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.objectives.decoupled.correction import log_mismatch_at, weighted_clip
+from testbed.ratios import log_token
+
+
+@objective(
+    "decoupled_ppo",
+    source="Hilton, Cobbe & Schulman (2022), arXiv:2110.00641; Fu et al. (2025), arXiv:2505.24298 (AReaL)",
+    ratio="token",
+    reads=("mu", "anchor", "adv"),
+    scope="token",
+    on_policy=1,
+)
+def decoupled_ppo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
+    """L = -min((pi/mu) A, (anchor/mu) clip(pi/anchor, 1 - eps_low, 1 + eps_high) A).
+
+    The ratio to mu estimates, the ratio to the anchor limits the update; with anchor = mu it is ppo_clip.
+    The weight is pi/mu where the clip does not bind and has no bound. eps = 0.2 as in the authors' code.
+    """
+    log_d_BT = log_mismatch_at("token", batch)
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_d_BT)
+
+
+@objective.variant(
+    "decoupled_ppo@author",
+    source="openai/ppo-ewma 625dac7, ppo_ewma/ppo.py",
+    max_weight="imp_samp_max",
+)
+def decoupled_ppo_author(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    imp_samp_max: float = 100.0,
+) -> Tensor:
+    """L = -sg[min(d, imp_samp_max / u)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
+
+    d = anchor/mu. Unlike the paper, log mu is raised (detached) until pi/mu <= imp_samp_max, which bounds
+    the weight but keeps the gradient. Clipping in log space, as the code does, cuts at the same ratios.
+    """
+    log_u_BT = log_token(logp_BT.detach(), batch, base="anchor")
+    log_d_BT = torch.minimum(log_mismatch_at("token", batch), math.log(imp_samp_max) - log_u_BT)
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_d_BT)
+
+
+def below_cap(_logp_BT: Tensor, batch: Batch, *, level: str = "token", cap: float = 5.0, **_: Any) -> Tensor:
+    """Return where d = anchor/mu at a level is at most the cap."""
+    return log_mismatch_at(level, batch).exp() <= cap
+
+
+@objective.variant(
+    "decoupled_ppo@areal",
+    source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/trainer/ppo/actor.py, areal/utils/functional",
+    keep=below_cap,
+)
+def decoupled_ppo_areal(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "token",
+    cap: float = 5.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+) -> Tensor:
+    """L = -sg[d 1[d <= cap]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu, u = pi/anchor.
+
+    Unlike the paper it drops tokens with d above the cap; the loss is still divided by all tokens. What
+    AReaL calls sequence level is level "geometric" here: the geometric mean weighs and masks every token.
+    """
+    return weighted_clip(
+        logp_BT,
+        batch,
+        eps_low=eps_low,
+        eps_high=eps_high,
+        log_h_BT=log_mismatch_at(level, batch),
+        keep_BT=below_cap(logp_BT, batch, level=level, cap=cap),
+    )

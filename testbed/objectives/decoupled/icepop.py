@@ -1,0 +1,45 @@
+"""IcePop: weigh a token by the engine mismatch inside a window, drop it outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.objectives.decoupled.correction import between, log_mismatch_at
+from testbed.objectives.decoupled.mis import mis
+
+
+def token_in_window(
+    _logp_BT: Tensor, batch: Batch, *, low: float = 0.5, high: float = 5.0, **_: Any
+) -> Tensor:
+    """Return where d = anchor/mu lies in [low, high]."""
+    return between(log_mismatch_at("token", batch), low, high)
+
+
+@objective(
+    "icepop",
+    source="Ling Team (2025), arXiv:2510.18855",
+    ratio="token",
+    reads=("mu", "anchor", "adv"),
+    scope="token",
+    on_policy=1,
+    keep=token_in_window,
+)
+def icepop(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    low: float = 0.5,
+    high: float = 5.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+) -> Tensor:
+    """L = -sg[d 1[low <= d <= high]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu.
+
+    u = pi/anchor; `mis` at token level. The window is verl's, NeMo-RL's reference and OpenRLHF's; the paper
+    itself could not be read. verl and NeMo-RL divide by all tokens.
+    """
+    return mis(logp_BT, batch, level="token", low=low, high=high, eps_low=eps_low, eps_high=eps_high)

@@ -1,0 +1,186 @@
+"""Truncated importance sampling: cap the engine mismatch, clip the update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.objectives.decoupled.correction import (
+    between,
+    log_bound,
+    log_mismatch_at,
+    weighted_clip,
+    whole_sequence,
+)
+from testbed.objectives.decoupled.token_veto import no_vanished_token
+from testbed.ratios import log_token
+from testbed.score import score_loss
+
+
+@objective(
+    "tis",
+    source="Yao et al. (2025), fengyao.notion.site/off-policy-rl; truncation: Ionides (2008), JCGS 17",
+    ratio="token",
+    reads=("mu", "anchor", "adv"),
+    scope="token",
+    on_policy=1,
+)
+def tis(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "token",
+    cap: float = 2.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+) -> Tensor:
+    """L = -sg[min(d, cap)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu, u = pi/anchor.
+
+    level is d's: token, or sequence (the product over tokens; stacks then cap at 2 to 10). cap = 2 is the
+    default of verl, SkyRL, slime and open-instruct; without a cap it is decoupled_ppo.
+    """
+    log_h_BT = log_mismatch_at(level, batch).clamp(max=log_bound(cap))
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT)
+
+
+@objective.variant(
+    "tis@verl",
+    source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py, rollout_corr_helper.py",
+)
+def tis_verl(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "token",
+    cap: float = 2.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    c: float = 3.0,
+) -> Tensor:
+    """L = -sg[min(d, cap)] dual_clip(u, A), d = anchor/mu, u = pi/anchor.
+
+    Adds PPO's dual clip (u <= c for A < 0), which bounds the weight by cap * c.
+    """
+    log_h_BT = log_mismatch_at(level, batch).clamp(max=log_bound(cap))
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT, c=c)
+
+
+@objective.variant(
+    "tis@open-instruct",
+    source="allenai/open-instruct e6c3044a 2026-08-20, open_instruct/grpo_utils.py",
+)
+def tis_open_instruct(
+    logp_BT: Tensor, batch: Batch, *, cap: float = 2.0, eps_low: float = 0.2, eps_high: float = 0.272
+) -> Tensor:
+    """L = -sg[min(d, cap)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), eps_high = 0.272.
+
+    Clips higher above than below, as DAPO does, so more tokens with A > 0 keep a gradient.
+    """
+    return tis(logp_BT, batch, cap=cap, eps_low=eps_low, eps_high=eps_high)
+
+
+@objective.variant(
+    "tis@openrlhf", source="OpenRLHF/OpenRLHF 3c3be623 2026-08-13, openrlhf/models/loss.py (PolicyLoss)"
+)
+def tis_openrlhf(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    low: float = 0.5,
+    high: float = 5.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+) -> Tensor:
+    """L = -sg[clip(d, low, high)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu.
+
+    Truncates below as well: a token the sampler overestimated (d small) is weighed up to `low`.
+    """
+    log_h_BT = log_mismatch_at("token", batch).clamp(log_bound(low), log_bound(high))
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT)
+
+
+def no_outlier(
+    _logp_BT: Tensor, batch: Batch, *, outlier_low: float = 1e-4, outlier_high: float = 100.0, **_: Any
+) -> Tensor:
+    """Return the tokens of sequences without a single d = anchor/mu outside [outlier_low, outlier_high]."""
+    return whole_sequence(between(log_mismatch_at("token", batch), outlier_low, outlier_high), batch)
+
+
+@objective.variant(
+    "tis@skyrl",
+    source="NovaSky-AI/SkyRL a9564572 2026-08-21, skyrl/backends/skyrl_train/utils/"
+    "off_policy_correction_utils.py",
+    keep=no_outlier,
+)
+def tis_skyrl(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "token",
+    cap: float = 2.0,
+    outlier_low: float = 1e-4,
+    outlier_high: float = 100.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+) -> Tensor:
+    """L = -sg[min(d, cap) 1[all d in [outlier_low, outlier_high]]] min(u A, clip(u) A), d = anchor/mu.
+
+    Drops every sequence that has one token outside the outlier bounds, and takes it out of the mask.
+    SkyRL's sequence level has a cap of 5.
+    """
+    return weighted_clip(
+        logp_BT,
+        batch,
+        eps_low=eps_low,
+        eps_high=eps_high,
+        log_h_BT=log_mismatch_at(level, batch).clamp(max=log_bound(cap)),
+        keep_BT=no_outlier(logp_BT, batch, outlier_low=outlier_low, outlier_high=outlier_high),
+    )
+
+
+@objective.variant(
+    "tis@slime",
+    source="THUDM/slime 624b824a 2026-08-21, examples/train_infer_mismatch_helper/mis.py, mis.yaml",
+    keep=no_vanished_token,
+)
+def tis_slime(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "token",
+    cap: float = 2.0,
+    floor: float = 1e-4,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+) -> Tensor:
+    """L = -sg[min(d, cap) 1[all d >= floor]] min(u A, clip(u) A), d = anchor/mu, u = pi/anchor.
+
+    Drops every sequence that has one token with d below the floor, and takes it out of the mask.
+    """
+    return weighted_clip(
+        logp_BT,
+        batch,
+        eps_low=eps_low,
+        eps_high=eps_high,
+        log_h_BT=log_mismatch_at(level, batch).clamp(max=log_bound(cap)),
+        keep_BT=no_vanished_token(logp_BT, batch, floor=floor),
+    )
+
+
+@objective.variant(
+    "tis@roll",
+    source="alibaba/ROLL 8eb27cc2 2026-08-18, pg_variant 'tis'",
+    reads=("anchor", "adv"),
+    detached=True,
+    max_weight="high",
+)
+def tis_roll(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 1.0) -> Tensor:
+    """L = -sg[clip(u, low, high)] A log pi, u = pi/anchor.
+
+    Not the correction of that name: it truncates the update ratio, never reads mu, and no weight exceeds 1.
+    """
+    weight_BT = log_token(logp_BT, batch, base="anchor").exp().clamp(low, high)
+    return score_loss(weight_BT, logp_BT, batch)

@@ -1,0 +1,50 @@
+"""R3L's positive amplification: make sure that what worked outweighs what failed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+
+
+@objective(
+    "positive_amplification",
+    source="R3L, shiweijiezero/R3L d503f6c, docs/index.md, training objective",
+    ratio="none",
+    reads=("adv", "reward"),
+    scope="token",
+    sign=False,
+    penalty=True,
+)
+def positive_amplification(
+    logp_BT: Tensor, batch: Batch, *, alpha: float = 3.0, reward_max: float = 1.0
+) -> Tensor:
+    """L = -B log pi, B = alpha if R = R_max; alpha A if A > 0; A otherwise.
+
+    A response with the task's largest reward weighs alpha whatever its group: also where all succeed and
+    A = 0. The tokens before the pivot, which a retry shares with the attempt it mends, are left out of
+    the mask. Aggregate with sequence_mean.
+    """
+    grown_BT = torch.where(batch.adv_BT > 0, alpha * batch.adv_BT, batch.adv_BT)
+    best_B1 = (batch.reward_B >= reward_max).unsqueeze(-1)
+    return -torch.where(best_B1, torch.full_like(grown_BT, alpha), grown_BT) * logp_BT
+
+
+@objective.variant(
+    "positive_amplification@author",
+    source="shiweijiezero/R3L d503f6c, opmd_advantage.py",
+)
+def positive_amplification_author(
+    logp_BT: Tensor, batch: Batch, *, alpha: float = 3.0, reward_max: float = 1.0
+) -> Tensor:
+    """L = -B log pi, B = 1 if R >= R_max; alpha A if 0 <= A < 1; A otherwise.
+
+    The document gives the best responses weight alpha, the code 1: there a full success weighs less than a
+    partial one with A > 1/3, so that amplification favors the partial ones.
+    """
+    partial_BT = (batch.adv_BT >= 0) & (batch.adv_BT < 1)
+    grown_BT = torch.where(partial_BT, alpha * batch.adv_BT, batch.adv_BT)
+    best_B1 = (batch.reward_B >= reward_max).unsqueeze(-1)
+    return -torch.where(best_B1, torch.ones_like(grown_BT), grown_BT) * logp_BT

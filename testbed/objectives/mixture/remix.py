@@ -1,0 +1,47 @@
+"""ReMix: weigh stale tokens by pi/mu, and clip around the policy at the start of the update."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.ratios import log_mismatch, log_token
+
+
+def kl_convex_weight(step: int) -> float:
+    """Return lambda of lambda KL(pi || base) + (1 - lambda) KL(pi || previous) at a step.
+
+    1 until step 50, then 0.1 less with every 10 steps begun, down to 0.5.
+    """
+    return max(1 - 0.1 * math.ceil(max(step - 50, 0) / 10), 0.5)
+
+
+@objective(
+    "remix",
+    source="ReMix (2025), arXiv:2507.06892, Mix-PPG",
+    ratio="token",
+    reads=("mu", "anchor", "adv"),
+    scope="token",
+    on_policy=1,
+)
+def remix(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2) -> Tensor:
+    """L = -min(rho A, clip(rho, d - eps, d + eps) A), rho = pi/mu, d = anchor/mu.
+
+    The weight corrects for the sampler, the trust region lies around the anchor: rho <= d + eps is
+    pi <= anchor + eps mu, an absolute band that is wide for tokens the sampler liked. With mu = anchor it
+    is PPO's clip. The penalty of the paper mixes two KL terms by `kl_convex_weight`. Read in secondary
+    sources: eps could not be verified, 0.2 is PPO's.
+    """
+    log_rho_BT = log_token(logp_BT, batch)
+    rho_BT, center_BT = log_rho_BT.detach().exp(), log_mismatch(batch).exp()
+    above_BT = (batch.adv_BT > 0) & (rho_BT > center_BT + eps)
+    below_BT = (batch.adv_BT < 0) & (rho_BT < center_BT - eps)
+    bound_BT = torch.where(above_BT, center_BT + eps, center_BT - eps)
+    cut_BT = above_BT | below_BT
+    # Nothing cut, and nothing without an advantage, passes through exp: no 0 * inf.
+    read_BT = torch.where(cut_BT | (batch.adv_BT == 0), torch.zeros_like(log_rho_BT), log_rho_BT)
+    return -torch.where(cut_BT, bound_BT, read_BT.exp()) * batch.adv_BT

@@ -1,0 +1,30 @@
+"""ReMax: REINFORCE against the greedy response, with a KL reward at the token that earned it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.ratios import log_token
+
+
+@objective(
+    "remax",
+    source="Li et al. (2023), arXiv:2310.10505; liziniu/ReMax, remax_trainer.py",
+    ratio="none",
+    reads=("ref", "adv"),
+    scope="token",
+    on_policy=1,
+    detached=True,
+    sign=False,
+    penalty=True,
+)
+def remax(logp_BT: Tensor, batch: Batch, *, kappa: float = 0.1) -> Tensor:
+    """L = -(A - kappa sg[log pi/ref]) log pi, A = R - R(greedy response).
+
+    The penalty is the immediate token's alone: a token is not charged for what follows, as the return would.
+    The greedy baseline is the advantage's business, and has to come from the version that sampled. No
+    ratio: on-policy. Aggregate with token_mean. kappa = 0.1 is the code's.
+    """
+    return -(batch.adv_BT - kappa * log_token(logp_BT.detach(), batch, base="ref")) * logp_BT

@@ -1,0 +1,33 @@
+"""MDPO: a KL to the policy at the start of the update instead of a clip."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.ratios import log_token
+
+
+@objective(
+    "mdpo",
+    source="Tomar et al. (2020), arXiv:2005.09814, on-policy form",
+    ratio="token",
+    reads=("anchor", "adv"),
+    scope="token",
+    on_policy=1,
+    sign=False,
+    penalty=True,
+)
+def mdpo(logp_BT: Tensor, batch: Batch, *, step_size: float = 1.0) -> Tensor:
+    """L = -(u A - (u log u - u + 1) / step_size), u = pi/anchor.
+
+    The bracket is an estimate of KL(pi || anchor) from the anchor's samples, never negative, whose weight
+    u log u vanishes at u = 1; the authors' code has the whole distribution at hand and sums. Meant for
+    several updates on one batch, after which the policy nears anchor exp(step_size A) / Z. The paper
+    anneals step_size; its values for language models do not exist, and 1 is ours. The off-policy form
+    needs fresh samples of pi and a critic at stored states, and is no loss on stored tokens.
+    """
+    log_u_BT = log_token(logp_BT, batch, base="anchor")
+    # One product: with u log u apart from u, an overflowing ratio would give inf - inf.
+    return -(log_u_BT.exp() * (batch.adv_BT - (log_u_BT - 1) / step_size) - 1 / step_size)

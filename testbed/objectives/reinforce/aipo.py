@@ -1,0 +1,29 @@
+"""AIPO: token importance weights, truncated from above alone."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.ratios import log_token
+from testbed.score import score_loss
+
+
+@objective(
+    "aipo",
+    source="LlamaRL (2025), arXiv:2505.24034",
+    ratio="token",
+    reads=("mu", "adv"),
+    scope="token",
+    detached=True,
+    on_policy=1,
+    max_weight="r_max",
+)
+def aipo(logp_BT: Tensor, batch: Batch, *, r_max: float = 2.0) -> Tensor:
+    """L = -sg[min(rho, r_max)] A log pi, rho = pi/mu of the token.
+
+    No lower bound and no clip by sign. The paper names a range for r_max, 2 to 10; the default is its
+    lower end. A = R - group mean. Its aggregation could not be verified; a sum over tokens is assumed.
+    """
+    return score_loss(log_token(logp_BT, batch).exp().clamp(max=r_max), logp_BT, batch)

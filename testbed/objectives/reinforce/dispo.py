@@ -1,0 +1,42 @@
+"""DISPO: CISPO with bounds of its own for each sign of the advantage."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.ratios import log_token
+from testbed.score import score_loss
+
+
+@objective(
+    "dispo",
+    source="Karaman et al. (2026), arXiv:2602.00983",
+    ratio="token",
+    reads=("mu", "adv"),
+    scope="token",
+    detached=True,
+    on_policy=1,
+    max_weight="1+max(eps_high_pos, eps_high_neg)",
+)
+def dispo(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low_pos: float = 0.2,
+    eps_high_pos: float = 10.0,
+    eps_low_neg: float = 1.0,
+    eps_high_neg: float = 100.0,
+) -> Tensor:
+    """L = -sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, eps by the sign of A, rho = pi/mu.
+
+    A = 0 weighs nothing. Correct answers never fall below 0.8; wrong ones taper down to 0 and are hardly
+    bounded above. The four values come from a secondary source, and that they are distances from 1 and
+    not bounds could not be verified; nor could the base of the ratio. Aggregate with token_mean.
+    """
+    rho_BT = log_token(logp_BT, batch).exp()
+    positive_BT = rho_BT.clamp(1 - eps_low_pos, 1 + eps_high_pos)
+    negative_BT = rho_BT.clamp(1 - eps_low_neg, 1 + eps_high_neg)
+    return score_loss(torch.where(batch.adv_BT > 0, positive_BT, negative_BT), logp_BT, batch)

@@ -1,0 +1,63 @@
+"""SAPO: a sigmoid gate in place of the clip."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.ratios import log_token
+from testbed.score import score_loss
+
+
+def temperature(log_u_BT: Tensor, adv_BT: Tensor, tau_pos: float, tau_neg: float) -> Tensor:
+    """Return tau_pos where A > 0 and tau_neg elsewhere, in the precision of log u."""
+    return torch.full_like(log_u_BT.detach(), tau_neg).masked_fill(adv_BT > 0, tau_pos)
+
+
+def gate(log_u_BT: Tensor, tau_BT: Tensor) -> Tensor:
+    """Return f(u) = (4 / tau) sigmoid(tau (u - 1)); its derivative is 1 at u = 1 for any tau."""
+    # Beyond tau (u - 1) = 1000 the sigmoid is 1 and its derivative 0 in every precision; cutting there
+    # keeps an overflowing u from giving 0 * inf.
+    last_BT = torch.log1p(1000 / tau_BT)
+    return 4 / tau_BT * torch.sigmoid(tau_BT * torch.expm1(torch.minimum(log_u_BT, last_BT)))
+
+
+@objective(
+    "sapo",
+    source="SAPO (2025), arXiv:2511.20347",
+    ratio="token",
+    reads=("anchor", "adv"),
+    scope="token",
+    on_policy=1,
+)
+def sapo(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> Tensor:
+    """L = -(4/tau) sigmoid(tau (u - 1)) A, u = pi/anchor, tau by the sign of A.
+
+    The weight u sech^2(tau (u - 1) / 2) is 1 on-policy and fades on both sides, also where a token moves
+    against its advantage; negatives fade a little faster. Bounded, though not in closed form: 1.58 at
+    tau = 1. Aggregate with sequence_mean (AReaL: token_mean). Read in TRL, verl, SkyRL and AReaL, which
+    agree; the paper's body was not read.
+    """
+    log_u_BT = log_token(logp_BT, batch, base="anchor")
+    tau_BT = temperature(log_u_BT, batch.adv_BT, tau_pos, tau_neg)
+    return -gate(log_u_BT, tau_BT) * batch.adv_BT
+
+
+@objective.variant(
+    "sapo@trinity",
+    source="yanxi-chen/Trinity-RFT 9051d637 2026-04-09, trinity/algorithm/policy_loss_fn",
+    on_policy=None,
+    detached=True,
+    max_weight="4 / min(tau_pos, tau_neg)",
+)
+def sapo_trinity(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> Tensor:
+    """L = -sg[(4/tau) sigmoid(tau (u - 1))] A log pi, u = pi/anchor, tau by the sign of A.
+
+    The gate itself is the weight where the paper's weight is its derivative: 2/tau on-policy and rising to
+    4/tau, REINFORCE with a bounded weight instead of one that fades. Twice the step, and no trust region.
+    """
+    log_u_BT = log_token(logp_BT, batch, base="anchor")
+    tau_BT = temperature(log_u_BT, batch.adv_BT, tau_pos, tau_neg)
+    return score_loss(gate(log_u_BT, tau_BT), logp_BT, batch)

@@ -1,0 +1,37 @@
+"""Entropy from sampled tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.errors import unknown
+from testbed.objectives import objective
+from testbed.ratios import log_token
+
+
+@objective(
+    "entropy_bonus",
+    source="Williams & Peng (1991), Connection Science 3(3), 241-268",
+    ratio="none",
+    reads=(),
+    scope="token",
+    on_policy=None,
+    detached=True,
+)
+def entropy_bonus(logp_BT: Tensor, batch: Batch, *, gradient: str = "score") -> Tensor:
+    """L = sg[log pi] log pi, whose expected gradient on samples of pi is that of -H(pi).
+
+    gradient "pathwise" is the trap: log pi itself estimates -H(pi), but its expected gradient is 0, and on
+    samples of another mu it drives pi away from mu. "importance" has the gradient of (pi/mu) log pi, which
+    is unbiased on samples of mu. Stacks that see all logits need none of these. The paper could not be read.
+    """
+    if gradient == "score":
+        return torch.where(batch.mask_BT, logp_BT.detach(), torch.zeros_like(logp_BT)) * logp_BT
+    if gradient == "pathwise":
+        return logp_BT
+    if gradient == "importance":
+        log_pi_BT = torch.where(batch.mask_BT, logp_BT.detach(), torch.zeros_like(logp_BT))
+        return log_token(logp_BT.detach(), batch).exp() * (log_pi_BT + 1) * logp_BT
+    raise unknown("gradient", gradient, ("score", "pathwise", "importance"))

@@ -1,0 +1,139 @@
+"""KL penalties toward a reference, the anchor or the behavior policy, with each detach choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.batch import Batch
+from testbed.objectives import objective
+from testbed.objectives.terms.kl_estimators import kl_term
+from testbed.ratios import Base, log_token
+
+
+@objective(
+    "kl_penalty",
+    source="Shao et al. (2024), arXiv:2402.03300, Eq. 4; estimators: Schulman (2020), "
+    "joschu.net/blog/kl-approx.html; gradients: Tang & Munos (2025), arXiv:2506.09477",
+    ratio="token",
+    reads=("ref",),
+    scope="token",
+    on_policy=None,
+)
+def kl_penalty(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    estimator: str = "k3",
+    direction: str = "reverse",
+    base: Base = "ref",
+    gradient: str = "pathwise",
+) -> Tensor:
+    """L = k3 = ref/pi - 1 - log(ref/pi), or k1 = log(pi/ref), or k2 = log(pi/ref)^2 / 2.
+
+    On samples of pi, with x = log(pi/base), the expected gradients are: pathwise k1 none at all, pathwise
+    k2 that of KL(pi || base), pathwise k3 (GRPO's) that of KL(base || pi); score k1 ("KL in the reward")
+    that of KL(pi || base), score k3 the difference of the two; "both" that of KL(pi || base) for k1 and k3.
+    direction "forward" estimates KL(base || pi) by importance weights base/pi; there only "both" gives its
+    gradient, with k1 and k3. base: ref, anchor or mu. With "score" and "both" the loss's value is not a KL.
+    """
+    return kl_term(logp_BT, batch, estimator, direction, base, gradient)
+
+
+def clamped_k3(x_BT: Tensor, limit: float, out: float) -> Tensor:
+    """Return k3 of x = log(pi/ref), with x cut at +-limit and k3 at out; no gradient beyond either."""
+    cut_BT = x_BT.clamp(-limit, limit)
+    return (torch.expm1(-cut_BT) + cut_BT).clamp(max=out)
+
+
+@objective.variant(
+    "kl_penalty@verl",
+    source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py ('low_var_kl')",
+)
+def kl_penalty_verl(
+    logp_BT: Tensor, batch: Batch, *, input_clamp: float = 20.0, output_clamp: float = 10.0
+) -> Tensor:
+    """L = min(k3, output_clamp), k3 = ref/pi - 1 - log(ref/pi), |log(ref/pi)| <= input_clamp; pathwise.
+
+    Where the clamps bind (pi below ref/13.6, or above 59900 ref) the penalty has no gradient: the tokens
+    that moved furthest from the reference are no longer pulled back.
+    """
+    return clamped_k3(log_token(logp_BT, batch, "ref"), input_clamp, output_clamp)
+
+
+@objective.variant(
+    "kl_penalty@nemo-rl",
+    source="NVIDIA-NeMo/RL 7ea279ab 2026-08-22, nemo_rl/algorithms/loss/loss_functions.py",
+    detached=True,
+)
+def kl_penalty_nemo_rl(
+    logp_BT: Tensor, batch: Batch, *, input_clamp: float = 20.0, output_clamp: float = 10.0
+) -> Tensor:
+    """L = sg[x] log pi, x = log(pi/ref), for tokens with k3 <= output_clamp and |x| <= input_clamp, else 0.
+
+    The gradient of k3 times exp(log pi - sg[log pi]): NeMo-RL adds the score-function gradient, so that the
+    expectation is that of KL(pi || ref) and not, as TRL's older form and verl's, of KL(ref || pi).
+    """
+    x_BT = log_token(logp_BT.detach(), batch, "ref")
+    free_BT = (x_BT.abs() <= input_clamp) & (torch.expm1(-x_BT) + x_BT <= output_clamp)
+    return torch.where(free_BT, x_BT, torch.zeros_like(x_BT)) * logp_BT
+
+
+@objective.variant(
+    "kl_penalty@trl",
+    source="huggingface/trl 1.16.0, trl/trainer/grpo_trainer.py (use_bias_correction_kl, on by default)",
+    reads=("anchor", "ref"),
+)
+def kl_penalty_trl(logp_BT: Tensor, batch: Batch) -> Tensor:
+    """L = u (ref/pi - 1 - log(ref/pi)), u = pi/anchor, differentiated through both factors.
+
+    `unbiased_kl` with the anchor in the behavior policy's place; the bias that is left is that of
+    anchor/mu. With use_bias_correction_kl off it is kl_penalty.
+    """
+    return weighted_k3(logp_BT, batch, "anchor")
+
+
+class _WithSlope(torch.autograd.Function):
+    """A value whose derivative is given: automatic differentiation would subtract infinities."""
+
+    @staticmethod
+    def forward(ctx: Any, _logp_BT: Tensor, value_BT: Tensor, slope_BT: Tensor) -> Tensor:
+        ctx.save_for_backward(slope_BT)
+        return value_BT.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad_BT: Tensor) -> tuple[Tensor, None, None]:
+        return grad_BT * ctx.saved_tensors[0], None, None
+
+
+def weighted_k3(logp_BT: Tensor, batch: Batch, base: Base) -> Tensor:
+    """Return rho k3, rho = pi/base, k3 of x = log(pi/ref); its slope in log pi is rho x."""
+    x_BT = log_token(logp_BT.detach(), batch, "ref")
+    # At pi = ref both are 0, whatever rho is.
+    log_rho_BT = torch.where(x_BT != 0, log_token(logp_BT.detach(), batch, base), torch.zeros_like(x_BT))
+    below_BT, above_BT = x_BT.clamp(max=0), x_BT.clamp(min=0)
+    # k3 as e^-x (e^x k3) below 0: rho may vanish and e^-x overflow where their product does neither.
+    share_BT = below_BT * below_BT.exp() - torch.expm1(below_BT) + torch.expm1(-above_BT) + above_BT
+    value_BT = (log_rho_BT - below_BT).exp() * share_BT
+    weighted_BT: Tensor = _WithSlope.apply(logp_BT.to(x_BT.dtype), value_BT, log_rho_BT.exp() * x_BT)
+    return weighted_BT
+
+
+@objective(
+    "unbiased_kl",
+    source="DeepSeek-AI (2025), arXiv:2512.02556 (DeepSeek-V3.2), unbiased KL estimate",
+    ratio="token",
+    reads=("mu", "ref"),
+    scope="token",
+    on_policy=None,
+)
+def unbiased_kl(logp_BT: Tensor, batch: Batch) -> Tensor:
+    """L = rho (ref/pi - 1 - log(ref/pi)), rho = pi/mu, differentiated through both factors.
+
+    The gradient is rho log(pi/ref) grad log pi: per token unbiased for KL(pi || ref) on samples of mu,
+    where kl_penalty is biased on-policy already. The paper divides by pi_old, the policy that sampled; the
+    formula is as TRL cites it, the paper's equation could not be read.
+    """
+    return weighted_k3(logp_BT, batch, "mu")

@@ -1,0 +1,78 @@
+"""GRPO with another ratio or another region: one change each."""
+
+from __future__ import annotations
+
+from testbed.objectives.clipped.holder import holder_exponent
+from testbed.recipes import recipe
+from testbed.recipes.composition import Recipe, pairs
+
+
+@recipe("dapo", source="Yu et al. (2025), arXiv:2503.14476, Eq. 8-11")
+def dapo(*, eps_low: float = 0.2, eps_high: float = 0.28) -> Recipe:
+    """GRPO with a wider upper clip, mean over all tokens, groups of equal rewards left out.
+
+    The paper's overlong shaping belongs to the reward, which is the task's business here.
+    """
+    args = pairs(eps_low=eps_low, eps_high=eps_high)
+    return Recipe("group_std", "ppo_clip", "token_mean", objective_args=args, dynamic_sampling=True)
+
+
+@recipe("gmpo", source="Zhao et al. (2025), arXiv:2507.20673")
+def gmpo() -> Recipe:
+    """Group-standardized advantage, geometric mean of clipped token ratios, mean over sequences."""
+    return Recipe("group_std", "gmpo", "constant", length=1)
+
+
+@recipe("holder", source="HölderPO (2026), arXiv:2605.12058")
+def holder(*, start: float = 2.0, end: float = -2.0) -> Recipe:
+    """Power-mean ratio whose exponent falls linearly from start to end, mean over sequences."""
+
+    def p(step: int, steps: int) -> float:
+        return holder_exponent(step / max(steps - 1, 1), start=start, end=end)
+
+    return Recipe("group_mean", "holder", "constant", length=1, schedules=(("p", p),))
+
+
+@recipe("ctpo", source="CTPO (2026), arXiv:2605.07331")
+def ctpo() -> Recipe:
+    """Group-standardized advantage, prefix ratios in a window that widens with the position, token mean."""
+    return Recipe("group_std", "ctpo", "token_mean")
+
+
+@recipe("bapo", source="BAPO (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1")
+def bapo() -> Recipe:
+    """Group-standardized advantage, clip bounds solved anew for every batch, mean over tokens."""
+    return Recipe("group_std", "bapo", "token_mean")
+
+
+@recipe("dppo", source="DPPO (2026), arXiv:2602.04879")
+def dppo() -> Recipe:
+    """Group-standardized advantage, mask on the change of probability instead of the ratio, token mean."""
+    return Recipe("group_std", "dppo_tv", "token_mean")
+
+
+@recipe("sapo", source="SAPO (2025), arXiv:2511.20347")
+def sapo() -> Recipe:
+    """Group-standardized advantage, ratio gated by a sigmoid, mean over tokens then sequences."""
+    return Recipe("group_std", "sapo", "sequence_mean")
+
+
+@recipe("mhpo", source="MHPO (2026), arXiv:2603.16929")
+def mhpo() -> Recipe:
+    """Group-standardized advantage, log-ratio through tanh and a damping, mean over tokens then sequences."""
+    return Recipe("group_std", "mhpo", "sequence_mean")
+
+
+@recipe("r2vpo", source="R2VPO (2026), arXiv:2601.03320")
+def r2vpo(*, lam: float = 0.04, dual_rate: float = 0.01, budget: float = 0.01) -> Recipe:
+    """Group-standardized advantage, variance of the ratio held to a budget by a dual variable, token mean.
+
+    The dual step size, the budget and the starting value could not be verified; these are ours.
+    """
+    return Recipe("group_std", "r2vpo", "token_mean", objective_args=pairs(lam=lam), dual=(dual_rate, budget))
+
+
+@recipe("gbpo", source="Bounded ratio RL (2026), arXiv:2604.18578")
+def gbpo() -> Recipe:
+    """Group-mean advantage, ratio drawn towards a target on the clip bounds, mean over tokens."""
+    return Recipe("group_mean", "gbpo", "token_mean")

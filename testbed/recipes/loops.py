@@ -1,0 +1,106 @@
+"""Recipes that change the loop: several passes, replay, averaged anchors, demonstrations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from testbed.objectives.mixture.chord import mu_schedule
+from testbed.objectives.mixture.remix import kl_convex_weight
+from testbed.objectives.mixture.self_imitation import replay_weight
+from testbed.recipes import recipe
+from testbed.recipes.composition import Recipe, Replay, Term, pairs
+
+
+@recipe("sfpo", source="SFPO (2025), arXiv:2510.04072; Urheen/SFPO")
+def sfpo(*, fast: int = 3, alpha: float = 0.8) -> Recipe:
+    """GRPO with `fast` passes per batch, pulled back to the start by alpha, and one slow pass more.
+
+    The paper's entropy trigger, which returns to plain GRPO for good, is not part of it.
+    """
+    return Recipe(
+        "group_std", "ppo_clip", "sequence_mean", anchor="current", passes=fast + 1, reposition=alpha
+    )
+
+
+@recipe("decoupled", source="Fu et al. (2025), AReaL, arXiv:2505.24298, Eq. 5")
+def decoupled(*, passes: int = 4) -> Recipe:
+    """Decoupled PPO with the anchor recomputed at the start of the step; mean over tokens."""
+    return Recipe("group_std", "decoupled_ppo", "token_mean", anchor="current", passes=passes)
+
+
+@recipe("ppo_ewma", source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641")
+def ppo_ewma(*, decay: float = 0.889) -> Recipe:
+    """Decoupled PPO whose anchor is the debiased moving average of the weights; mean over tokens.
+
+    decay 0.889: mass center eight steps back, the paper's choice for its PPG-like reuse of 8; ours here.
+    """
+    return Recipe("group_std", "decoupled_ppo", "token_mean", anchor="ewma", anchor_decay=decay)
+
+
+@recipe("remix", source="ReMix (2025), arXiv:2507.06892")
+def remix(
+    *,
+    share: float = 0.4,
+    window: int = 2,
+    passes: int = 2,
+    reincarnation: int = 50,
+    coefficient: float = 1e-3,
+) -> Recipe:
+    """Replay of earlier batches, clip around the anchor, KL to base and to the last policy, rebirth.
+
+    At step `reincarnation` the base becomes the weights of that moment, and training goes on on-policy
+    with one pass. The law of ages and the coefficient of the KL terms are not stated in what could be
+    read; uniform and 1e-3 here. Mean over tokens then sequences.
+    """
+
+    def base_share(step: int, _steps: int) -> float:
+        return coefficient * kl_convex_weight(step)
+
+    def last_share(step: int, _steps: int) -> float:
+        return coefficient * (1 - kl_convex_weight(step))
+
+    base = Term("kl_penalty", base_share, pairs(base="ref"))
+    last = Term("kl_penalty", last_share, pairs(base="anchor"))
+    late = Recipe("group_std", "ppo_clip", "sequence_mean", anchor="current", terms=(base, last))
+    early = replace(
+        late, objective="remix", replay=Replay(window, share), passes=passes, until=reincarnation, then=late
+    )
+    return early
+
+
+@recipe("spear", source="Qin et al. (2025), SPEAR, arXiv:2509.22601")
+def spear(*, window: int = 10, share: float = 0.25, warm_up: int = 200) -> Recipe:
+    """GRPO plus self-imitation of replayed successes, which grows over `warm_up` steps; mean over tokens.
+
+    A replayed response counts by R minus the median of past baselines, where that is positive. The
+    baselines of 1,280 batches are kept, the paper's 10,240 at 8 prompts per batch.
+    """
+
+    def kappa(step: int, _steps: int) -> float:
+        return replay_weight(step, full=warm_up)
+
+    return Recipe(
+        "group_std",
+        "self_imitation",
+        "token_mean",
+        replay=Replay(window, share),
+        replay_advantage="recalibrated",
+        schedules=(("kappa", kappa),),
+        history=1280,
+    )
+
+
+@recipe("chord", source="CHORD (2025), arXiv:2508.11408")
+def chord(*, share: float = 0.25, peak: float = 0.9, valley: float = 0.05, decay: int = 200) -> Recipe:
+    """GRPO and supervised learning on the teacher's answers, mixed by a falling weight; mean over tokens."""
+
+    def mu(step: int, _steps: int) -> float:
+        return mu_schedule(step, warmup=0, decay=decay, peak=peak, valley=valley)
+
+    return Recipe("group_std", "chord", "token_mean", demonstrations=share, schedules=(("mu", mu),))
+
+
+@recipe("r3l", source="R3L; shiweijiezero/R3L d503f6c, docs")
+def r3l(*, alpha: float = 3.0) -> Recipe:
+    """Positive advantages amplified, no ratio; mean over tokens. The retries and pivots are not here."""
+    return Recipe("positive_amplified", "reinforce", "token_mean", advantage_args=pairs(alpha=alpha))

@@ -1,0 +1,70 @@
+"""Score-function recipes: log pi weighed by a constant."""
+
+from __future__ import annotations
+
+from testbed.recipes import recipe
+from testbed.recipes.composition import Recipe, pairs
+
+
+@recipe("dispo", source="DISPO (2026), arXiv:2602.00983")
+def dispo() -> Recipe:
+    """Group-standardized advantage, detached ratio in bounds of its own for each sign, token mean."""
+    return Recipe("group_std", "dispo", "token_mean")
+
+
+@recipe("vespo", source="VESPO (2026), arXiv:2602.10693")
+def vespo() -> Recipe:
+    """Group-standardized advantage, sequence weight W^k exp(lambda (1 - W)), mean over tokens."""
+    return Recipe("group_std", "vespo", "token_mean")
+
+
+@recipe("aipo", source="LlamaRL (2025), arXiv:2505.24034")
+def aipo() -> Recipe:
+    """R - group mean, token ratios truncated from above, mean over sequences of token sums."""
+    return Recipe("group_mean", "aipo", "constant", length=1)
+
+
+@recipe("rec", source="Yao et al. (2025), arXiv:2509.24203")
+def rec(*, keep: str = "oneside", weight: str = "none") -> Recipe:
+    """Group-mean REINFORCE that drops tokens outside a region: oneside, twoside or ring; token mean."""
+    return Recipe("group_mean", f"rec_{keep}", "token_mean", objective_args=pairs(weight=weight))
+
+
+@recipe("red", source="Yao et al. (2025), arXiv:2509.24203")
+def red(*, how: str = "weight") -> Recipe:
+    """Group-mean REINFORCE on reshaped data: "weight" by exp(A), "drop" surplus negatives; token mean."""
+    return Recipe("group_mean", f"red_{how}", "token_mean")
+
+
+@recipe("rapid", source="RAPID (2025), arXiv:2510.03515 (Eq. 4 could not be verified)")
+def rapid(*, eta: float = 2.0) -> Recipe:
+    """Importance-weighted group baseline, truncated sequence weights, mean over sequences of token sums."""
+    return Recipe(
+        "importance_mean",
+        "importance_reinforce",
+        "constant",
+        length=1,
+        advantage_args=pairs(eta=eta),
+        objective_args=pairs(level="sequence", cap=eta),
+    )
+
+
+@recipe("remax", source="Li et al. (2023), arXiv:2310.10505")
+def remax() -> Recipe:
+    """R - R of the greedy response, KL to the reference in the reward, mean over tokens.
+
+    The greedy response comes from the weights that are updated, so its baseline is never stale here.
+    """
+    return Recipe("remax", "remax", "token_mean")
+
+
+@recipe("opo", source="Hao et al. (2025), arXiv:2505.23585")
+def opo() -> Recipe:
+    """R - length-weighted mean of the group, on-policy REINFORCE, mean over tokens."""
+    return Recipe("opo", "reinforce", "token_mean")
+
+
+@recipe("max_at_k", source="Best of N Worlds (2025), arXiv:2510.23393, Section 4")
+def max_at_k(*, k: int = 2, order: str = "exact") -> Recipe:
+    """Policy gradient of the best of k samples, off-policy; mean over sequences of token sums."""
+    return Recipe("group_mean", "max_at_k", "constant", length=1, objective_args=pairs(k=k, order=order))

@@ -1,0 +1,52 @@
+"""What public stacks run under a paper's name, where the composition differs and not only the loss.
+
+A variant of an objective alone, as `cispo@trl`, is a recipe without being listed here.
+"""
+
+from __future__ import annotations
+
+from testbed.recipes import recipe
+from testbed.recipes.composition import Recipe, Term, pairs
+
+
+@recipe("grpo@trl", source="huggingface/trl f2cd5771 2026-07-24, trl/trainer/grpo_config.py")
+def grpo_trl() -> Recipe:
+    """GRPO with TRL's default loss_type "dapo": mean over all tokens, no KL."""
+    return Recipe("group_std", "ppo_clip", "token_mean", advantage_args=pairs(eps=1e-4))
+
+
+@recipe("grpo@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py")
+def grpo_verl() -> Recipe:
+    """GRPO with dual clip at 3, log-ratios clamped to 20, mean over all tokens."""
+    return Recipe("group_std", "dual_clip@verl", "token_mean")
+
+
+@recipe("grpo@nemo-rl", source="NVIDIA-NeMo/RL 7ea279ab 2026-08-22, nemo_rl/algorithms")
+def grpo_nemo_rl(*, kl: float = 0.01) -> Recipe:
+    """GRPO with baseline and std of the other responses, KL with a score-function gradient, token mean."""
+    return Recipe("group_std@nemo-rl", "ppo_clip", "token_mean", terms=(Term("kl_penalty@nemo-rl", kl),))
+
+
+@recipe("grpo@areal", source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/trainer/ppo/actor.py")
+def grpo_areal() -> Recipe:
+    """GRPO with advantages standardized again over the tokens of the batch, mean over tokens."""
+    return Recipe("batch_std@areal", "ppo_clip", "token_mean")
+
+
+@recipe("grpo@open-instruct", source="allenai/open-instruct e6c3044a 2026-08-20, open_instruct/grpo_fast.py")
+def grpo_open_instruct(*, kl: float = 0.05) -> Recipe:
+    """GRPO with an upper clip of 0.272 and a KL term, mean over tokens."""
+    args = pairs(eps_high=0.272)
+    return Recipe("group_std", "ppo_clip", "token_mean", objective_args=args, terms=(Term("kl_penalty", kl),))
+
+
+@recipe("grpo@pipelinerl", source="ServiceNow/PipelineRL 58d3934 2026-06-19, pipelinerl/finetune/rl")
+def grpo_pipelinerl(*, kl: float = 0.1) -> Recipe:
+    """GRPO with token sums divided by the number of sequences, and a KL term."""
+    return Recipe("group_std", "ppo_clip", "constant", length=1, terms=(Term("kl_penalty", kl),))
+
+
+@recipe("gspo@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py")
+def gspo_verl() -> Recipe:
+    """GSPO in its token form with the log-ratio clamped, mean over tokens then sequences."""
+    return Recipe("group_std", "gspo@verl", "sequence_mean")

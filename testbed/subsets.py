@@ -1,0 +1,21 @@
+"""Counting and weighing the k-element subsets of a group, in log space and float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def log_binomial(n: Tensor, k: Tensor) -> Tensor:
+    """Return log C(n, k), -inf where there is no such subset (k < 0 or k > n); float64."""
+    n, k = torch.broadcast_tensors(n.double(), k.double())
+    possible = (k >= 0) & (k <= n)
+    n, k = torch.where(possible, n, 0.0), torch.where(possible, k, 0.0)
+    log = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
+    return torch.where(possible, log, -torch.inf)
+
+
+def log_sum_before(log_value: Tensor) -> Tensor:
+    """Return log of the sum of exp over everything before, -inf for the first; over the last axis."""
+    nothing = torch.full_like(log_value[..., :1], -torch.inf)
+    return torch.cat([nothing, log_value.logcumsumexp(-1)[..., :-1]], dim=-1)
