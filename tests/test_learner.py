@@ -188,9 +188,13 @@ def test_the_step_size_factor_is_a_power_of_the_ess_share_over_its_reference():
     weight = (logp - rollout.logp_mu_RBT).sum(-1).exp()[0]
     share = float(weight.sum() ** 2 / (weight**2).sum() / len(weight))
     assert share < 0.9
-    for power in (0.5, 1.0):
-        recipe = dataclasses.replace(PLAIN, ess_reference=0.9, ess_power=power)
+    for rule, power in (("sqrt", 0.5), ("linear", 1.0)):
+        recipe = dataclasses.replace(PLAIN, ess_reference=0.9, ess_rule=rule)
         assert float(recipe.step_factor(logp, batch)) == pytest.approx((share / 0.9) ** power, rel=1e-9)
+    rho = (logp - rollout.logp_mu_RBT)[rollout.mask_RBT].exp()
+    kl = float((rho - 1 - rho.log()).mean())
+    for limit, factor in ((0.99 * kl, 0.0), (1.01 * kl, 1.0)):
+        assert float(dataclasses.replace(PLAIN, kl_limit=limit).step_factor(logp, batch)) == factor
     assert float(PLAIN.step_factor(logp, batch)) == 1.0
 
 

@@ -12,11 +12,11 @@ from torch import Tensor
 from testbed.advantages import advantage
 from testbed.aggregate import AGGREGATIONS, aggregate
 from testbed.batch import Batch
-from testbed.diagnostics import ess
 from testbed.errors import unknown
 from testbed.groups import group_max
 from testbed.objectives import objective
 from testbed.ratios import log_token
+from testbed.step_size import ess_factor, trust_region_factor
 
 Arguments: TypeAlias = tuple[tuple[str, Any], ...]
 Hyper: TypeAlias = dict[str, Any]
@@ -69,7 +69,9 @@ class Recipe:
     reposition: before the last pass theta <- start + reposition (theta - start).
     replay, demonstrations: part of the groups that come from earlier batches, from the task's teacher.
     replay_advantage: the advantage of replayed sequences, where it is another.
-    ess_reference, ess_power: step size times min(1, ESS share / reference)^power; 0 leaves it alone.
+    ess_reference, ess_rule: step size times min(1, ESS share / reference) or its square root (VCPO); 0
+        leaves it alone.
+    kl_limit: steps at which the k3 estimate of KL(mu, pi) exceeds it are skipped; 0 skips none.
     dual: step size and budget of R2VPO's dual variable `lam`, which starts at the objective's default.
     history: batches whose group baselines the advantage remembers.
     reference_group: responses per prompt from the reference policy, whose rewards the advantage reads.
@@ -95,7 +97,8 @@ class Recipe:
     replay_advantage: str = ""
     demonstrations: float = 0.0
     ess_reference: float = 0.0
-    ess_power: float = 0.5
+    ess_rule: Literal["sqrt", "linear"] = "sqrt"
+    kl_limit: float = 0.0
     dual: tuple[float, float] | None = None
     history: int = 0
     reference_group: int = 0
@@ -160,13 +163,11 @@ class Recipe:
         return mask_RBT
 
     def step_factor(self, logp_RBT: Tensor, batch: Batch) -> Tensor:
-        """Return what the learning rate is multiplied with [R]: 1, or min(1, ESS / reference)^power.
-
-        ESS is the Kish share of unclipped sequence ratios at the weights before the step (VCPO,
-        arXiv:2602.17616).
-        """
-        log_w_RB = log_token(logp_RBT.detach(), batch).sum(-1)
-        if self.ess_reference <= 0:
-            return torch.ones_like(log_w_RB[..., 0])
-        share_R = (ess(log_w_RB) / self.ess_reference).clamp(max=1)
-        return share_R.sqrt() if self.ess_power == 0.5 else share_R**self.ess_power
+        """Return what the learning rate is multiplied with [R]; ratios are those before the step."""
+        log_rho_RBT = log_token(logp_RBT.detach(), batch)
+        factor_R = torch.ones_like(log_rho_RBT[..., 0, 0])
+        if self.ess_reference > 0:
+            factor_R = ess_factor(log_rho_RBT.sum(-1), reference=self.ess_reference, rule=self.ess_rule)
+        if self.kl_limit > 0:
+            factor_R = factor_R * trust_region_factor(log_rho_RBT, batch.mask_BT, limit=self.kl_limit)
+        return factor_R

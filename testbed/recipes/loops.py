@@ -22,12 +22,6 @@ def sfpo(*, fast: int = 3, alpha: float = 0.8) -> Recipe:
     )
 
 
-@recipe("decoupled", source="Fu et al. (2025), AReaL, arXiv:2505.24298, Eq. 5")
-def decoupled(*, passes: int = 4) -> Recipe:
-    """Decoupled PPO with the anchor recomputed at the start of the step; mean over tokens."""
-    return Recipe("group_std", "decoupled_ppo", "token_mean", anchor="current", passes=passes)
-
-
 @recipe("ppo_ewma", source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641")
 def ppo_ewma(*, decay: float = 0.889) -> Recipe:
     """Decoupled PPO whose anchor is the debiased moving average of the weights; mean over tokens.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
-from testbed.errors import unknown
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, pairs
 
@@ -16,10 +16,13 @@ def reinforce() -> Recipe:
 
 
 @recipe("grpo", source="Shao et al. (2024), arXiv:2402.03300, Eq. 3 (without the KL term)")
-def grpo(*, eps_low: float = 0.2, eps_high: float = 0.2) -> Recipe:
-    """Group-standardized advantage, PPO's clip, mean over tokens then over sequences."""
+def grpo(*, eps_low: float = 0.2, eps_high: float = 0.2, kl_limit: float = 0.0) -> Recipe:
+    """Group-standardized advantage, PPO's clip, mean over tokens then over sequences.
+
+    kl_limit: nats per token of KL(mu, pi) above which a step is skipped; 0 skips none.
+    """
     args = pairs(eps_low=eps_low, eps_high=eps_high)
-    return Recipe("group_std", "ppo_clip", "sequence_mean", objective_args=args)
+    return Recipe("group_std", "ppo_clip", "sequence_mean", objective_args=args, kl_limit=kl_limit)
 
 
 @recipe("dr_grpo", source="Liu et al. (2025), arXiv:2503.20783")
@@ -65,7 +68,11 @@ def topr(*, baseline: float = 0.5, scale: float = 2.0) -> Recipe:
 
 @recipe("vcpo", source="VCPO (2026), arXiv:2602.17616; constants from the authors' GSM8K script")
 def vcpo(
-    *, cap: float = 8.0, ess_reference: float = 1.0, baseline: str = "group_std", rule: str = "sqrt"
+    *,
+    cap: float = 8.0,
+    ess_reference: float = 1.0,
+    baseline: str = "group_std",
+    rule: Literal["sqrt", "linear"] = "sqrt",
 ) -> Recipe:
     """Truncated sequence weights, step size scaled by the ESS share.
 
@@ -84,15 +91,8 @@ def vcpo(
         advantage_args=advantage_args,
         objective_args=pairs(level="sequence", cap=cap),
         ess_reference=ess_reference,
-        ess_power=_power(rule),
+        ess_rule=rule,
     )
-
-
-def _power(rule: str) -> float:
-    powers = {"sqrt": 0.5, "linear": 1.0}
-    if rule not in powers:
-        raise unknown("step-size rule", rule, powers)
-    return powers[rule]
 
 
 @recipe("importance", source="Precup, Sutton & Singh (2000), ICML, Eq. 2")

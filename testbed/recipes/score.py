@@ -60,8 +60,8 @@ def remax() -> Recipe:
 
 @recipe("opo", source="Hao et al. (2025), arXiv:2505.23585")
 def opo() -> Recipe:
-    """R - length-weighted mean of the group, on-policy REINFORCE, mean over tokens."""
-    return Recipe("opo", "reinforce", "token_mean")
+    """R - length-weighted mean of the group, on-policy REINFORCE, mean over sequences of token sums."""
+    return Recipe("opo", "reinforce", "constant", length=1)
 
 
 @recipe("max_at_k", source="Best of N Worlds (2025), arXiv:2510.23393, Section 4")

@@ -50,3 +50,21 @@ def grpo_pipelinerl(*, kl: float = 0.1) -> Recipe:
 def gspo_verl() -> Recipe:
     """GSPO in its token form with the log-ratio clamped, mean over tokens then sequences."""
     return Recipe("group_std", "gspo@verl", "sequence_mean")
+
+
+@recipe("grpo@slime", source="THUDM/slime 624b824a 2026-08-21, slime/backends/megatron_utils/loss.py")
+def grpo_slime() -> Recipe:
+    """GRPO with sequence means summed, not averaged: the step grows with the batch."""
+    return Recipe("group_std", "ppo_clip", "sequence_sum")
+
+
+@recipe("dr_grpo@trinity", source="Trinity-RFT 9051d637 2026-04-09 (fork), trinity/algorithm")
+def dr_grpo_trinity() -> Recipe:
+    """Dr. GRPO without the division by the number of sequences."""
+    return Recipe("group_mean", "ppo_clip", "sum_over_length")
+
+
+@recipe("grpo_passk@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py")
+def grpo_passk_verl() -> Recipe:
+    """Only the best response of a group learns, by its distance to the second best; mean over tokens."""
+    return Recipe("max_at_k@verl", "ppo_clip", "token_mean")

@@ -177,7 +177,7 @@ def m2po_areal(
     """L = -M d min(u A, clip(u, 1 - eps, 1 + eps) A), d = anchor/mu detached, u = pi/anchor, M by (log d)^2.
 
     M drops the largest (log d)^2 of all tokens, harmful or not, until the mean of the rest is < tau (at
-    least one token stays), and d > cap. So it masks what the engines disagree on, not what this
+    least one token stays), and those with d > cap. So it masks what the engines disagree on, not what this
     update moves; that is left to PPO's clip, at eps = 0: a token stops as soon as it moves with its
     advantage. There dropped tokens also leave the denominator.
     """

@@ -40,7 +40,8 @@ def tis(
     """L = -sg[min(d, cap)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu, u = pi/anchor.
 
     level is d's: token, or sequence (the product over tokens; stacks then cap at 2 to 10). cap = 2 is the
-    default of verl, SkyRL, slime and open-instruct; without a cap it is decoupled_ppo.
+    default of verl, SkyRL, slime and open-instruct; without a cap it is decoupled_ppo. The authors' note
+    could not be read; the form is that of verl's documentation.
     """
     log_h_BT = log_mismatch_at(level, batch).clamp(max=log_bound(cap))
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT)

@@ -87,7 +87,8 @@ def rec_oneside(
 
     weight "none" (h = 1, the paper's NoIS and the default) or "importance" (h = sg[r], PPO's gradient).
     level "geometric" reads r as the length-normalized ratio (REC-GSPO: eps 3e-4 and 4e-4, sequence_mean).
-    A = R - group mean, aggregated with token_mean. Adding -tau log pi makes it asymre with shift -tau.
+    A = R - group mean, aggregated with token_mean. Where nothing is dropped, its forward-KL regularizer
+    (-tau log pi) makes it asymre with shift -tau.
     """
     kept_BT = one_side(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, level=level)
     return masked_reinforce(kept_BT, weight, level, logp_BT, batch)

@@ -69,8 +69,8 @@ def gbpo(
     Past its target a token is drawn back: the weight reverses. A sequence at its group's median has
     u* = 1 and is held where it is, so that where most answers are right only the wrong ones move. R may
     lie above the median and below the mean; then u* disagrees with the sign of A, of which only the size
-    is read. lam = 1e-4 is the scripts', a hard step; their eps range from 0.2 to 0.3. A = R - group mean;
-    aggregate with token_mean.
+    is read. lam = 1e-4 is the scripts', a hard step; their eps range from 0.2 to 0.3.
+    A = R - group mean; aggregate with token_mean.
     """
     target_B = target_ratio(median_gap(batch), eps_low, eps_high, lam)
     return distance(logp_BT, batch, target_B[..., None])

@@ -36,7 +36,7 @@ def sapo(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float 
     """L = -(4/tau) sigmoid(tau (u - 1)) A, u = pi/anchor, tau by the sign of A.
 
     The weight u sech^2(tau (u - 1) / 2) is 1 on-policy and fades on both sides, also where a token moves
-    against its advantage; negatives fade a little faster. Bounded, though not in closed form: 1.58 at
+    against its advantage; negatives fade a little faster. Bounded, though not in closed form: 1.57 at
     tau = 1. Aggregate with sequence_mean (AReaL: token_mean). Read in TRL, verl, SkyRL and AReaL, which
     agree; the paper's body was not read.
     """
