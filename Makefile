@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # uv does not read pip's variables.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: help setup demo test quick lint types figures claims bench mutants clean
+.PHONY: help setup demo test quick lint types figures atlas claims bench mutants clean
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -56,6 +56,9 @@ types: setup     ## mypy
 
 figures: setup   ## redraw every figure from the committed tables, without torch
 	@$(BIN)/testbed figures --all
+
+atlas: setup     ## write table, page and pictures of the objective atlas from the registry
+	@$(BIN)/testbed objectives atlas
 
 claims: setup    ## run every claim and print the verdicts
 	@$(BIN)/testbed claims run

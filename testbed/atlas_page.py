@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from testbed.explain import difference, settings
+from testbed.explain import brief, difference, settings
 from testbed.objectives import objective
 from testbed.registry import Entry
 
@@ -106,7 +106,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         settings(entry),
         promised["ratio"],
         ", ".join(promised["reads"]) or "–",
-        *("–" if value is None else _code(str(value)) for value in shown),
+        *("–" if value is None else _code(brief(value)) for value in shown),
         _cell(entry.source),
     )
 

@@ -91,7 +91,7 @@ def _on_policy(weight: Any) -> str:
         return "On-policy it promises no fixed multiple of the advantage."
     if weight == "1/T":
         return "On-policy every token of a sequence of T tokens has weight A/T."
-    return f"On-policy every token has weight {'A' if weight == 1 else f'{weight} A'}."
+    return f"On-policy every token has weight {'A' if weight == 1 else f'{brief(weight)} A'}."
 
 
 def _bound(bound: Any) -> str:
@@ -115,10 +115,11 @@ DEFINITION = re.compile(r"^[\w, ]{1,20} = ")
 
 def settings(entry: Entry) -> str:
     """Return the hyperparameters with their defaults on one line."""
-    return ", ".join(f"{name}={_short(value)}" for name, value in entry.defaults.items()) or "none"
+    return ", ".join(f"{name}={brief(value)}" for name, value in entry.defaults.items()) or "none"
 
 
-def _short(value: Any) -> str:
+def brief(value: Any) -> str:
+    """Return a setting or a promised number as text, floats with four digits."""
     if value is inspect.Parameter.empty:
         return "(required)"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -21,9 +21,10 @@ from testbed.objectives import objective
 
 @dataclass(frozen=True)
 class BatchStatistic:
-    """pool(logp_BT, batch, **hyper) -> [..., C, K]; solve(pool, **hyper) -> [...] or [..., S]; both without gradient.
+    """pool(logp_BT, batch, **hyper) -> [..., C, K]; solve(pool, **hyper) -> [...]; both without gradient.
 
-    C channels, K values; a part that has fewer than another pads with what `solve` ignores.
+    C channels, K values; a part that has fewer than another pads with what `solve` ignores. A statistic
+    of several numbers has them on a last axis.
     """
 
     pool: Callable[..., Tensor]

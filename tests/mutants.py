@@ -10,6 +10,7 @@ import contextlib
 import fnmatch
 import importlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -114,7 +115,7 @@ def killed(mutant: Mutant, tree: Path) -> bool:
         raise ValueError(f"{mutant.name}: {mutant.file} does not contain {mutant.old!r}")
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
-        return _fails(["-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()], tree)
+        return _fails(["-x", "-q", "-p", "no:cacheprovider", *shlex.split(mutant.tests)], tree)
     finally:
         path.write_text(text)
 

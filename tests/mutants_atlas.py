@@ -35,4 +35,6 @@ MUTANTS = (
     Mutant("atlas-digest-unchecked", "testbed/outside.py", "if digest and digest != now:", "if False:", CLI),
     Mutant("atlas-difference-is-a-definition", "testbed/explain.py", "if not DEFINITION.match(each)", "if True", CLI),
     Mutant("atlas-figure-any-name", "testbed/cli/comparison.py", 'if path.suffix not in (".png", ".pdf"):', "if False:", CLI),
+    Mutant("atlas-equal-curves-twice", "paper_figs/objective_comparison.py", ".to_numpy().tobytes(), [])", ".to_numpy().tobytes() + str(name).encode(), [])", CLI),
+    Mutant("atlas-own-exit-silent", "testbed/outside.py", "except (Exception, SystemExit) as error", "except Exception as error", CLI),
 )  # fmt: skip

@@ -14,7 +14,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("score-dispo-signs-swapped", R + "dispo.py", "batch.adv_BT > 0", "batch.adv_BT < 0", CONTRACT + "dispo"),
     Mutant("score-dispo-floor-for-negatives", R + "dispo.py", "eps_low_neg: float = 1.0", "eps_low_neg: float = 0.2", CONTRACT + "dispo"),
     Mutant("score-dispo-cap-for-positives-of-negatives", R + "dispo.py", "1 + eps_high_pos", "1 + eps_high_neg", CONTRACT + "dispo"),
-    Mutant("score-aipo-two-sided", R + "aipo.py", "clamp(max=r_max)", "clamp(1 / r_max, r_max)", CONTRACT + "aipo"),
+    Mutant("score-aipo-two-sided", R + "aipo.py", "clamp(max=r_max)", "clamp(1 / r_max, r_max)", REINFORCE + " -k aipo"),
     Mutant("score-aipo-cap-off-by-one", R + "aipo.py", "max=r_max", "max=1 + r_max", CONTRACT + "aipo"),
     Mutant("score-vespo-signs-swapped", R + "vespo.py", "adv_BT > 0, pos[0]", "adv_BT < 0, pos[0]", CONTRACT + "vespo"),
     Mutant("score-vespo-rate-of-negatives-alone", R + "vespo.py", ".masked_fill(adv_BT > 0, pos[1])", "", CONTRACT + "vespo"),
@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("smooth-gbpo-signed-advantage", S + "gbpo.py", "batch.adv_BT.abs()", "batch.adv_BT", CONTRACT + "bpo"),
     Mutant("smooth-gbpo-zero-times-infinity", S + "gbpo.py", "torch.where(batch.adv_BT != 0, log_u_BT, torch.zeros_like(log_u_BT)).exp()", "log_u_BT.exp()", SMOOTH + " -k nan"),
     Mutant("smooth-gbpo-reads-behavior", S + "gbpo.py", 'base="anchor"', 'base="mu"', CONTRACT + "bpo"),
-    Mutant("smooth-gbpo-author-biased-std", S + "gbpo.py", " * size_B / (size_B - 1).clamp(min=1)", "", CONTRACT + "gbpo"),
+    Mutant("smooth-gbpo-author-biased-std", S + "gbpo.py", " * size_B / (size_B - 1).clamp(min=1)", "", SMOOTH + " -k gbpo"),
     Mutant("smooth-gbpo-author-without-std", S + "gbpo.py", "gap_B / group_std(batch, gap_B)", "gap_B", SMOOTH + " -k gbpo"),
     Mutant("smooth-bpo-half-band", S + "gbpo.py", "target_ratio(batch.adv_BT, eps, eps, lam)", "target_ratio(batch.adv_BT, eps / 2, eps / 2, lam)", CONTRACT + "bpo"),
 )  # fmt: skip

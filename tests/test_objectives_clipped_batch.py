@@ -170,6 +170,12 @@ def steps_of(*log_steps):
     return anchor, Batch(mu, one, one.bool(), one[:, 0], torch.zeros(1, dtype=torch.int64), anchor)
 
 
+def test_the_released_m2po_lets_everything_pass_that_is_exactly_on_budget():
+    logp, batch = steps_of(0.25, 0.5)  # squares 1/16 and 1/4, mean 5/32
+    assert (effective_weights("m2po@author", logp, batch, tau=5 / 32) != 0).tolist() == [[True, True]]
+    assert (effective_weights("m2po@author", logp, batch, tau=5 / 32 - 1e-9) != 0).tolist() == [[True, False]]
+
+
 def test_areal_drops_at_the_budget_where_the_paper_keeps():
     logp, batch = steps_of(0.25, 0.5)  # squares 1/16 and 1/4, mean 5/32
     assert trust_region_keep(logp, batch, tau=5 / 32).tolist() == [[True, True]]

@@ -91,10 +91,17 @@ def chord(*, share: float = 0.25, peak: float = 0.9, valley: float = 0.05, decay
     def mu(step: int, _steps: int) -> float:
         return mu_schedule(step, warmup=0, decay=decay, peak=peak, valley=valley)
 
-    return Recipe("group_std", "chord", "token_mean", demonstrations=share, schedules=(("mu", mu),))
+    return Recipe(
+        "group_std",
+        "chord",
+        "token_mean",
+        objective_args=pairs(phi="off"),
+        demonstrations=share,
+        schedules=(("mu", mu),),
+    )
 
 
 @recipe("r3l", source="R3L; shiweijiezero/R3L d503f6c, docs")
 def r3l(*, alpha: float = 3.0) -> Recipe:
-    """Positive advantages amplified, no ratio; mean over tokens. The retries and pivots are not here."""
-    return Recipe("positive_amplified", "reinforce", "token_mean", advantage_args=pairs(alpha=alpha))
+    """Positive advantages amplified, no ratio; sequence mean. The retries and pivots are not here."""
+    return Recipe("positive_amplified", "reinforce", "sequence_mean", advantage_args=pairs(alpha=alpha))

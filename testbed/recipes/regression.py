@@ -74,3 +74,33 @@ def online_dpo(*, beta: float = 0.1) -> Recipe:
 def rloo(*, eps: float = 0.2) -> Recipe:
     """R - mean of the others, PPO's clip on the sequence ratio; mean over sequences."""
     return Recipe("leave_one_out", "rloo", "constant", length=1, objective_args=pairs(eps=eps))
+
+
+@recipe("dpo", source="Rafailov et al. (2023), arXiv:2305.18290")
+def dpo(*, beta: float = 0.1) -> Recipe:
+    """DPO on every pair of a group whose rewards differ; mean over sequences."""
+    return Recipe("group_mean", "dpo", "constant", length=1, objective_args=pairs(beta=beta))
+
+
+@recipe("ipo", source="Azar et al. (2023), arXiv:2310.12036")
+def ipo(*, beta: float = 0.1) -> Recipe:
+    """IPO on every pair of a group whose rewards differ; mean over sequences."""
+    return Recipe("group_mean", "ipo", "constant", length=1, objective_args=pairs(beta=beta))
+
+
+@recipe("p3o", source="Wu et al. (2023), arXiv:2310.00212")
+def p3o(*, eps: float = 0.2, clip: str = "separate") -> Recipe:
+    """Pairwise PPO on sequence ratios; mean over sequences."""
+    return Recipe("group_mean", "p3o", "constant", length=1, objective_args=pairs(eps=eps, clip=clip))
+
+
+@recipe("dro", source="Richemond et al. (2024), arXiv:2405.19107")
+def dro(*, tau: float = 1.0) -> Recipe:
+    """Regression of log W on R - group mean, which stands for the paper's learned value; sequence mean."""
+    return Recipe("group_mean", "dro", "constant", length=1, objective_args=pairs(tau=tau))
+
+
+@recipe("rec_k2", source="Yao et al. (2025), arXiv:2509.24203")
+def rec_k2(*, c: float = 0.1) -> Recipe:
+    """Group-mean REINFORCE with a squared token log-ratio; mean over tokens."""
+    return Recipe("group_mean", "rec_k2", "token_mean", objective_args=pairs(c=c))

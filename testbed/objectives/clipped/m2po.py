@@ -97,7 +97,7 @@ def previous_breakpoint(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> 
     ordered_K = square_1K.squeeze(-2).sort(-1).values
     counts_K = torch.isfinite(ordered_K)
     finite_K = torch.where(counts_K, ordered_K, torch.zeros_like(ordered_K))
-    number = counts_K.sum(-1, keepdim=True)
+    number = counts_K.sum(-1, keepdim=True).to(ordered_K.dtype)  # or tau times it would be in float32
     left_K = number - torch.arange(1, ordered_K.shape[-1] + 1, device=ordered_K.device)
     running_K = finite_K.cumsum(-1)
     below_K = counts_K & (finite_K * left_K + running_K < tau * number)

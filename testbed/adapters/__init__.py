@@ -1,0 +1,5 @@
+"""Adapters: an objective studied here, as the loss of a trainer somewhere else.
+
+trl: a GRPOTrainer subclass. verl: a function with its policy-loss signature. Neither library is imported
+before it is asked for; what was run with which is in docs/adapters.md.
+"""

@@ -1,0 +1,101 @@
+"""The loss that both adapters share: an objective, its hyperparameters and added terms, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.aggregate import AGGREGATIONS, aggregate
+from testbed.batch import Batch
+from testbed.diagnostics import clip_share
+from testbed.effective import effective_weights
+from testbed.errors import UserError, unknown
+from testbed.objectives import objective
+from testbed.recipes.composition import Term
+
+PER_TOKEN = ("token_mean", "length_weighted")
+"""Aggregations whose divisor counts tokens; those of the batch, not of the micro-batch."""
+PER_SEQUENCE = ("sequence_mean", "constant")
+"""Aggregations whose divisor counts sequences."""
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """An objective (registered, or file.py:function) with hyperparameters and terms.
+
+    Raises UserError for an unknown name or hyperparameter, and for a coefficient that is a schedule:
+    a foreign trainer does not say which of how many steps it is at.
+    """
+
+    objective: str
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+    terms: Sequence[Term] = ()
+
+    def __post_init__(self) -> None:
+        objective[self.objective].bind(**self.hyper)
+        for term in self.terms:
+            objective[term.objective].bind(**dict(term.args))
+            if callable(term.coefficient):
+                raise UserError(f"the coefficient of '{term.objective}' is a schedule; give a number here.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The objective and its terms."""
+        return (self.objective, *(term.objective for term in self.terms))
+
+    def readers(self, field_name: str) -> list[str]:
+        """Return who promises to read a field."""
+        return [name for name in self.names if field_name in objective[name].promises.get("reads", ())]
+
+    def may_read(self, field_name: str) -> list[str]:
+        """Return who promises to read a field, or promises nothing: a function in a user's own file."""
+        silent = [name for name in self.names if not objective[name].promises]
+        return self.readers(field_name) + silent
+
+    def scopes(self) -> dict[str, str]:
+        """Return whose log-probabilities each part depends on, where it promises that."""
+        return {name: s for name in self.names if (s := objective[name].promises.get("scope"))}
+
+    def losses(self, logp_BT: Tensor, batch: Batch, weight_BT: Tensor | None = None) -> Tensor:
+        """Return the per-token losses [..., B, T]: the objective's, times a weight if given, plus terms."""
+        loss_BT: Tensor = objective[self.objective].bind(**self.hyper)(logp_BT, batch)
+        if weight_BT is not None:
+            loss_BT = loss_BT * weight_BT
+        for term in self.terms:
+            added_BT = objective[term.objective].bind(**dict(term.args))(logp_BT, batch)
+            loss_BT = loss_BT + term.at(0, 1) * added_BT
+        return loss_BT
+
+    def silent_share(self, logp_BT: Tensor, batch: Batch) -> float:
+        """Return the share of tokens with an advantage to which the objective gives no weight."""
+        weight_BT = effective_weights(self.objective, logp_BT, batch, **self.hyper)
+        return float(clip_share(weight_BT, batch))
+
+
+def check_aggregation(mode: str) -> None:
+    """Raise UserError for an unknown aggregation."""
+    if mode not in AGGREGATIONS:
+        raise unknown("aggregation", mode, AGGREGATIONS)
+
+
+def rescaled(loss_BT: Tensor, mask_BT: Tensor, mode: str, length: float, counted: float) -> Tensor:
+    """Return the aggregate with another divisor: `counted` tokens or sequences instead of the batch's own.
+
+    Sums have no divisor, and `counted` then divides nothing.
+    """
+    check_aggregation(mode)
+    value: Tensor = aggregate(loss_BT, mask_BT, mode, length)
+    if mode in PER_TOKEN:
+        return value * (mask_BT.sum().double() / counted).to(value.dtype)
+    if mode in PER_SEQUENCE:
+        return value * (mask_BT.shape[-2] / counted)
+    return value
+
+
+def dense(label_B: Tensor) -> Tensor:
+    """Return labels as the group ids a Batch wants: counted from 0, without gaps."""
+    return torch.unique(label_B, return_inverse=True)[1]
