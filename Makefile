@@ -3,8 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-BENCH_STAMP := $(VENV)/.stamp-bench
-EXTRAS := dev,test,tasks,ray
+EXTRAS := dev,test,tasks,ray,bench
 
 # OpenMP workers spin while another process holds the core: one thread per process, whatever runs beside it.
 export OMP_NUM_THREADS ?= 1
@@ -29,10 +28,6 @@ $(STAMP): pyproject.toml constraints.txt
 	   echo "setup: uv cannot be had, installing with pip"; \
 	   $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'; \
 	 fi
-	@touch $@
-
-$(BENCH_STAMP): $(STAMP)
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	@touch $@
 
 demo: setup      ## the bench in four minutes: ESS collapse, a staleness sweep, a real model
@@ -63,7 +58,7 @@ atlas: setup     ## write table, page and pictures of the objective atlas from t
 claims: setup    ## run every claim and print the verdicts
 	@$(BIN)/testbed claims run
 
-bench: $(BENCH_STAMP)  ## speed as ratios against named peers, interleaved
+bench: setup     ## speed as ratios against named peers, interleaved
 	@$(BIN)/python tests/benchmarks
 
 mutants: setup   ## plant bugs and see the tests fail; half an hour in all, PATTERN='store-*' for some

@@ -68,3 +68,10 @@ def opo() -> Recipe:
 def max_at_k(*, k: int = 2, order: str = "exact") -> Recipe:
     """Policy gradient of the best of k samples, off-policy; mean over sequences of token sums."""
     return Recipe("group_mean", "max_at_k", "constant", length=1, objective_args=pairs(k=k, order=order))
+
+
+@recipe("rec_gspo", source="Yao et al. (2025), arXiv:2509.24203; Trinity-RFT")
+def rec_gspo(*, eps_low: float = 3e-4, eps_high: float = 4e-4) -> Recipe:
+    """Group-mean REINFORCE that drops sequences by GSPO's one-sided clip; mean over tokens then sequences."""
+    args = pairs(level="geometric", eps_low=eps_low, eps_high=eps_high)
+    return Recipe("group_mean", "rec_oneside", "sequence_mean", objective_args=args)

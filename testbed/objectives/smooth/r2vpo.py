@@ -63,7 +63,8 @@ def dual_step(
 
     Args:
         lam: one multiplier per replica, [...].
-        logp_BT: log-probabilities [..., B, T] of the target policy, after the update.
+        logp_BT: log-probabilities [..., B, T] of the target policy; a recipe gives those its last
+            gradient was taken at, which spares a forward pass.
         batch: the data.
         rate: step size.
         budget: the variance allowed.
