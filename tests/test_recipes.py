@@ -50,9 +50,9 @@ def test_every_name_makes_a_recipe_whose_hyperparameters_its_objective_knows(nam
 
 
 def test_an_objective_without_a_recipe_gets_the_default_composition():
-    made = recipe["icepop"].bind(low=0.25, aggregation="sequence_mean")()
-    assert (made.advantage, made.objective, made.aggregation) == ("group_std", "icepop", "sequence_mean")
-    assert made.hyper(0, 1) == {"low": 0.25}
+    made = recipe["bpo"].bind(lam=0.25, aggregation="sequence_mean")()
+    assert (made.advantage, made.objective, made.aggregation) == ("group_std", "bpo", "sequence_mean")
+    assert made.hyper(0, 1) == {"lam": 0.25}
 
 
 def test_a_variant_takes_the_composition_of_its_base_and_its_own_loss():
@@ -68,9 +68,9 @@ def test_a_variant_takes_the_composition_of_its_base_and_its_own_loss():
     ("make", "words"),
     [
         (lambda: recipe["grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
-        (lambda: recipe["icepop"].bind(lo=1), "no hyperparameter 'lo'"),
-        (lambda: recipe["icepop"].bind(advantage="group_sd")(), "Unknown advantage 'group_sd'"),
-        (lambda: recipe["icepop"].bind(aggregation="mean")(), "Unknown aggregation 'mean'"),
+        (lambda: recipe["bpo"].bind(la=1), "no hyperparameter 'la'"),
+        (lambda: recipe["bpo"].bind(advantage="group_sd")(), "Unknown advantage 'group_sd'"),
+        (lambda: recipe["bpo"].bind(aggregation="mean")(), "Unknown aggregation 'mean'"),
         (lambda: Recipe("raw", "ppo_clip", "token_mean", terms=(Term("kl", 1.0),)), "Unknown objective 'kl'"),
     ],
 )

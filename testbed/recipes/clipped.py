@@ -76,3 +76,15 @@ def r2vpo(*, lam: float = 0.04, dual_rate: float = 0.01, budget: float = 0.01) -
 def gbpo() -> Recipe:
     """Group-mean advantage, ratio drawn towards a target on the clip bounds, mean over tokens."""
     return Recipe("group_mean", "gbpo", "token_mean")
+
+
+@recipe("gspo_token", source="Zheng et al. (2025), arXiv:2507.18071, Section 4.3")
+def gspo_token() -> Recipe:
+    """GSPO's ratio with a gradient per token, for advantages that differ inside a sequence; sequence mean."""
+    return Recipe("group_std", "gspo_token", "constant", length=1)
+
+
+@recipe("opsm", source="DeepSeek-AI (2025), DeepSeek-V3.2, arXiv:2512.02556")
+def opsm() -> Recipe:
+    """GRPO that drops wrong answers the policy has drifted away from; mean over tokens then sequences."""
+    return Recipe("group_std", "opsm", "sequence_mean")

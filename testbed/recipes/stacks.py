@@ -68,3 +68,10 @@ def dr_grpo_trinity() -> Recipe:
 def grpo_passk_verl() -> Recipe:
     """Only the best response of a group learns, by its distance to the second best; mean over tokens."""
     return Recipe("max_at_k@verl", "ppo_clip", "token_mean")
+
+
+@recipe("dapo@verl", source="verl-project/verl 1dda039b 2026-08-22, the DAPO recipe's scripts")
+def dapo_verl() -> Recipe:
+    """DAPO with dual clip at 10, log-ratios clamped to 20."""
+    args = pairs(eps_high=0.28, c=10.0)
+    return Recipe("group_std", "dual_clip@verl", "token_mean", objective_args=args, dynamic_sampling=True)
