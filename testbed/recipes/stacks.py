@@ -46,12 +46,6 @@ def grpo_pipelinerl(*, kl: float = 0.1) -> Recipe:
     return Recipe("group_std", "ppo_clip", "constant", length=1, terms=(Term("kl_penalty", kl),))
 
 
-@recipe("gspo@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py")
-def gspo_verl() -> Recipe:
-    """GSPO in its token form with the log-ratio clamped, mean over tokens then sequences."""
-    return Recipe("group_std", "gspo@verl", "sequence_mean")
-
-
 @recipe("grpo@slime", source="THUDM/slime 624b824a 2026-08-21, slime/backends/megatron_utils/loss.py")
 def grpo_slime() -> Recipe:
     """GRPO with sequence means summed, not averaged: the step grows with the batch."""
@@ -75,3 +69,15 @@ def dapo_verl() -> Recipe:
     """DAPO with dual clip at 10, log-ratios clamped to 20."""
     args = pairs(eps_high=0.28, c=10.0)
     return Recipe("group_std", "dual_clip@verl", "token_mean", objective_args=args, dynamic_sampling=True)
+
+
+@recipe("gspo@areal", source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/trainer/ppo/actor.py")
+def gspo_areal() -> Recipe:
+    """GSPO with its ratio at every token and a mean over tokens: long answers weigh more."""
+    return Recipe("group_std", "gspo@areal", "token_mean")
+
+
+@recipe("gspo@pipelinerl", source="ServiceNow/PipelineRL 58d3934 2026-06-19, pipelinerl/finetune/rl")
+def gspo_pipelinerl() -> Recipe:
+    """GSPO weighed by length on purpose, token sums over the number of sequences."""
+    return Recipe("group_std", "gspo@pipelinerl", "constant", length=1)
