@@ -10,6 +10,7 @@ import contextlib
 import fnmatch
 import importlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -100,54 +101,89 @@ MUTANTS = collect()
 
 def copy_tree(target: Path) -> None:
     """Copy what the tests need."""
-    for name in ("envs", "testbed", "analysis", "paper_figs", "tests", "pyproject.toml", "README.md"):
+    parts = ("envs", "testbed", "analysis", "paper_figs", "docs", "tests", "pyproject.toml", "README.md")
+    for name in parts:
         source = ROOT / name
         ignore = shutil.ignore_patterns("__pycache__", "out")
         copy = shutil.copytree if source.is_dir() else shutil.copy2
         copy(source, target / name, **({"ignore": ignore} if source.is_dir() else {}))
 
 
-def killed(mutant: Mutant, tree: Path) -> bool:
-    """Return whether the tests fail with the bug planted; raise ValueError when it cannot be planted."""
+def killer(mutant: Mutant, tree: Path) -> str | None:
+    """Return the first test that fails with the bug planted, None if all pass.
+
+    Raises ValueError when the bug cannot be planted.
+    """
     path = tree / mutant.file
     text = path.read_text()
     if mutant.old not in text:
         raise ValueError(f"{mutant.name}: {mutant.file} does not contain {mutant.old!r}")
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
-        return _fails(["-x", "-q", "-p", "no:cacheprovider", *shlex.split(mutant.tests)], tree)
+        return _failing(["-x", "-q", "-p", "no:cacheprovider", *shlex.split(mutant.tests)], tree)
     finally:
         path.write_text(text)
 
 
-def _fails(words: list[str], tree: Path) -> bool:
-    """Return whether the tests fail or hang, and leave none of the processes behind that they started."""
-    command, environment = [sys.executable, "-m", "pytest", *words], {**os.environ, "PYTHONPATH": str(tree)}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **quiet)
-    try:
-        # 1 is "tests failed"; 2 is "interrupted", for a bug that breaks the import itself.
-        return process.wait(timeout=LIMIT) in (1, 2)
-    except subprocess.TimeoutExpired:
-        return True
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def _failing(words: list[str], tree: Path) -> str | None:
+    """Return the id of the test that fails or hangs, and leave no process behind that the tests started."""
+    # No color and no shortening to the width of a terminal: the ids are read.
+    environment = {**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "400", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "pytest", *words]
+    with tempfile.TemporaryFile("w+") as out:
+        quiet = {"stdout": out, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **quiet)
+        try:
+            # 1 is "tests failed"; 2 is "interrupted", for a bug that breaks the import itself.
+            if process.wait(timeout=LIMIT) not in (1, 2):
+                return None
+        except subprocess.TimeoutExpired:
+            return "no end within the time limit"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        return first_failure(out.read())
+
+
+def first_failure(report: str) -> str:
+    """Return the first failing test in pytest's summary, "tests/test_x.py::test_y[z]"."""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+(?:\[.*?\])?)(?: - |$)", report, re.M)
+    return found[1] if found else "a failure without a name"
+
+
+def claim_of(test: str) -> str:
+    """Return the claim that a test of test_claims_exact.py judged, else the test's own name."""
+    found = re.search(r"test_claims_exact\.py::test_an_exact_claim_is_supported\[(.*)\]$", test)
+    return found[1] if found else test.rpartition("::")[2]
+
+
+def catalog(killers: dict[str, str]) -> str:
+    """Return the table "mutant, first claim that kills it" of the bugs named m1-… to m25-…, in their order."""
+    numbered = {name: re.match(r"m(\d+)-", name) for name in killers}
+    rows = sorted((int(match[1]), name) for name, match in numbered.items() if match)
+    lines = [f"| M{number} | {name} | {claim_of(killers[name]) or 'SURVIVED'} |" for number, name in rows]
+    return (
+        "\n".join(["", "| | mutant | first claim that kills it |", "|---|---|---|", *lines]) if rows else ""
+    )
 
 
 def main(pattern: str = "*") -> int:
-    """Plant every matching bug and print the score; return the number of survivors."""
+    """Plant every matching bug, print score and table; return the number of survivors."""
     chosen = [mutant for mutant in MUTANTS if fnmatch.fnmatch(mutant.name, pattern)]
-    survivors = []
+    killers: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         copy_tree(Path(folder))
         for index, mutant in enumerate(chosen, start=1):
-            dead = killed(mutant, Path(folder))
-            survivors += [] if dead else [mutant.name]
-            print(f"{index:3}/{len(chosen)} {'killed  ' if dead else 'SURVIVED'} {mutant.name}", flush=True)
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} planted bugs killed")
-    return len(survivors)
+            test = killers[mutant.name] = killer(mutant, Path(folder)) or ""
+            word = "killed  " if test else "SURVIVED"
+            by = f" by {claim_of(test)}" if test and re.match(r"m\d+-", mutant.name) else ""
+            print(f"{index:3}/{len(chosen)} {word} {mutant.name}{by}", flush=True)
+    print(catalog(killers))
+    dead = sum(map(bool, killers.values()))
+    print(f"{dead} of {len(chosen)} planted bugs killed")
+    return len(chosen) - dead
 
 
 if __name__ == "__main__":

@@ -125,6 +125,16 @@ def test_verls_weights_multiply_the_objective_and_not_the_terms():
     assert float((added - bare).detach()) == pytest.approx(float(extra), rel=1e-9)
 
 
+def test_a_term_that_reads_the_sampler_does_not_correct_the_objective():
+    given, weights = data(), torch.full((6, 7), 1.7, dtype=torch.float64)
+    rollout = given["old_log_prob"] - 0.2
+    summed = policy_loss("ppo_clip", terms=[Term("tis", 0.5)])
+    loss, _ = summed(**given, rollout_is_weights=weights, rollout_log_prob=rollout)
+    tis = 0.5 * np.exp(0.2) * ppo_by_hand(given)
+    expected = by_hand(1.7 * ppo_by_hand(given) + tis, given["response_mask"], "token-mean", {})
+    assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-9)
+
+
 def test_the_samplers_log_probabilities_are_asked_for_and_never_made_up():
     given = data()
     with pytest.raises(UserError, match=r"cispo reads the sampler's.*rollout_log_prob.*bypass_mode=True"):

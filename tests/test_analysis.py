@@ -338,10 +338,12 @@ def test_every_metric_that_tables_keep_is_logged_under_that_name():
 # Looks
 
 
-def test_every_recipe_has_its_own_color_and_marker():
+def test_the_recipes_of_the_main_figures_have_their_own_color_and_marker_and_others_a_fixed_look():
     from testbed.recipes import recipe
 
-    assert set(recipe) <= set(palette.RECIPES)
+    assert set(palette.RECIPES) <= set(recipe)
+    assert {palette.look(name) for name in recipe}
+    assert palette.look("bapo") == palette.look("bapo") != palette.look("bapo@author")
     assert len({look.color for look in palette.RECIPES.values()}) == len(palette.RECIPES)
     assert len({look.marker for look in palette.RECIPES.values()}) == len(palette.RECIPES)
 

@@ -53,10 +53,11 @@ def test_two_sided_above_the_upper_bound_is_dual_clip():
     close(weights("two_sided", delta=2.5), weights("dual_clip", c=2.5))
 
 
-def test_two_sided_below_the_upper_bound_cuts_positives_at_delta():
-    sequences = [(1.0, (1.05, 1.15)), (-1.0, (1.05, 1.15))]
+def test_two_sided_below_the_upper_bound_cuts_positives_at_delta_and_negatives_at_the_bound():
+    # For A < 0 the minimum takes the larger of delta and the clipped ratio.
+    sequences = [(1.0, (1.05, 1.15, 1.25)), (-1.0, (1.05, 1.15, 1.25))]
     kept = weights("two_sided", sequences, delta=1.1) / torch.tensor([[1.0], [-1.0]])
-    np.testing.assert_allclose(kept, [[1.05, 0], [1.05, 0]], atol=1e-12)
+    np.testing.assert_allclose(kept, [[1.05, 0, 0], [1.05, 1.15, 0]], atol=1e-12)
 
 
 def test_the_cap_is_four_by_default():

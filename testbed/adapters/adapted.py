@@ -56,6 +56,11 @@ class Adapted:
         silent = [name for name in self.names if not objective[name].promises]
         return self.readers(field_name) + silent
 
+    @property
+    def corrects(self) -> bool:
+        """Whether the objective itself, terms aside, may read mu, and so needs no other correction."""
+        return bool(Adapted(self.objective, self.hyper).may_read("mu"))
+
     def scopes(self) -> dict[str, str]:
         """Return whose log-probabilities each part depends on, where it promises that."""
         return {name: s for name in self.names if (s := objective[name].promises.get("scope"))}

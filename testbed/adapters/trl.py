@@ -140,7 +140,7 @@ def objective_loss(
     kept_BT, entropy_BT = logp_BT[some_B], entropy_BT[some_B]
     kept = {name: inputs[name][some_B] for name in READ if inputs.get(name) is not None}
     batch = batch_of(kept, kept_BT, adapted)
-    weight_BT = None if adapted.may_read("mu") else kept.get("importance_sampling_ratio")
+    weight_BT = None if adapted.corrects else kept.get("importance_sampling_ratio")
     loss_BT = adapted.losses(kept_BT, batch, weight_BT)
     if aggregation == "constant" and not length:
         length = float(trainer.max_completion_length)
@@ -203,9 +203,9 @@ def _divisor(trainer: Any, aggregation: str, inputs: dict[str, Any], rows: int) 
     if aggregation in PER_TOKEN:
         # num_items_in_batch spans the generation batch and all processes.
         tokens = float(inputs["num_items_in_batch"].clamp(min=1)) / trainer.accelerator.num_processes
-        return (
-            tokens * _parts(trainer) / trainer.args.steps_per_generation if trainer.model.training else tokens
-        )
+        if not trainer.model.training:
+            return tokens
+        return tokens * _parts(trainer) / trainer.args.steps_per_generation
     return float(rows * _parts(trainer))
 
 

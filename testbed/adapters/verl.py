@@ -99,18 +99,16 @@ def _check_correction(
     adapted: Adapted, old_is: str, weights_BT: Tensor | None, rollout_BT: Tensor | None
 ) -> None:
     reads = adapted.may_read("mu")
-    if not reads:
-        return
-    if rollout_BT is None and old_is != "mu":
+    if reads and rollout_BT is None and old_is != "mu":
         raise UserError(
             f"{reads[0]} reads the sampler's log-probabilities, but verl's old_log_prob are the trainer's. "
             "Pass rollout_log_prob; or set algorithm.rollout_correction.bypass_mode=True, which makes "
             "old_log_prob the sampler's, and say so: register('bypass_mode', policy_loss(..., old_is='mu'))."
         )
-    if weights_BT is not None:
+    if adapted.corrects and weights_BT is not None:
         raise UserError(
-            f"{reads[0]} corrects for the sampler itself; rollout_is_weights would do it twice. Switch off "
-            "algorithm.rollout_correction.rollout_is."
+            f"{adapted.objective} corrects for the sampler itself; rollout_is_weights would do it twice. "
+            "Switch off algorithm.rollout_correction.rollout_is."
         )
 
 

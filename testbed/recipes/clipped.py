@@ -88,3 +88,9 @@ def gspo_token() -> Recipe:
 def opsm() -> Recipe:
     """GRPO that drops wrong answers the policy has drifted away from; mean over tokens then sequences."""
     return Recipe("group_std", "opsm", "sequence_mean")
+
+
+@recipe("luspo", source="LUSPO (2026), arXiv:2602.05261; bounds from TRL's documentation")
+def luspo() -> Recipe:
+    """Sequence losses of GSPO times their length, mean over sequences."""
+    return Recipe("group_std", "luspo", "constant", length=1)

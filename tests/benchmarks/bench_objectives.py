@@ -162,7 +162,7 @@ def page(rows: list[dict[str, str | float]], rounds: int) -> str:
         "",
         f"Forward and backward on {SEQUENCES} sequences of up to {TOKENS} tokens, float32, as a multiple of",
         f"`{PEER}`'s time in the same run: processor time of one thread, median of {rounds} rounds, each of",
-        f"which times `{PEER}` right before and right after the objective. An objective that sorts its tokens,",
+        f"which times `{PEER}` right before and after the objective. An objective that sorts its tokens,",
         f"or sorts them into bins, may cost {sorting} times as much, every other one {other} times.",
         verdict,
         "The milliseconds say only what the ratios were made of; they are one machine's.",

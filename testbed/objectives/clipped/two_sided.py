@@ -18,7 +18,7 @@ from testbed.ratios import log_token
     reads=("anchor", "adv"),
     scope="token",
     on_policy=1,
-    max_weight="delta",
+    max_weight="max(delta, 1 + eps_high)",
 )
 def two_sided(
     logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, delta: float = 4.0
@@ -26,7 +26,8 @@ def two_sided(
     """L = -min(min(u, delta) A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
 
     The cap holds for both signs, but only A < 0 feels it while delta > 1 + eps_high: then it is
-    dual_clip with c = delta. 4 is the value TRL's documentation gives; the paper's own, and whether
+    dual_clip with c = delta. With a smaller delta only A > 0 feels it, since the minimum takes the clip's
+    side for A < 0. 4 is the value TRL's documentation gives; the paper's own, and whether
     it aggregates by tokens, could not be verified. Raises UserError for delta < 1.
     """
     if delta < 1:
@@ -34,5 +35,6 @@ def two_sided(
             f"two_sided has delta={delta}; a cap below 1 would cut on-policy data. Use 1 or more."
         )
     log_u_BT = log_token(logp_BT, batch, base="anchor")
-    high = min(1 + eps_high, delta)
-    return -one_sided_clip(log_u_BT, batch.adv_BT, 1 - eps_low, high, delta) * batch.adv_BT
+    high = 1 + eps_high
+    clipped_BT = one_sided_clip(log_u_BT, batch.adv_BT, 1 - eps_low, min(high, delta), max(high, delta))
+    return -clipped_BT * batch.adv_BT
