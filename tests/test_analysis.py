@@ -343,7 +343,8 @@ def test_the_recipes_of_the_main_figures_have_their_own_color_and_marker_and_oth
 
     assert set(palette.RECIPES) <= set(recipe)
     assert {palette.look(name) for name in recipe}
-    assert palette.look("bapo") == palette.look("bapo") != palette.look("bapo@author")
+    assert palette.look("grpo").color == palette.look("grpo@trl").color
+    assert palette.look("grpo").dash != palette.look("grpo@trl").dash
     assert len({look.color for look in palette.RECIPES.values()}) == len(palette.RECIPES)
     assert len({look.marker for look in palette.RECIPES.values()}) == len(palette.RECIPES)
 
