@@ -95,5 +95,4 @@ MUTANTS = (
     Mutant("hf-tiny-model-4", 'testbed/tiny_model.py', 'with torch.random.fork_rng(devices=[]), quiet_transformers()', 'with quiet_transformers()', HUGGING_FACE),
     Mutant("hf-tiny-model-5", 'testbed/tiny_model.py', 'tokenizer.decoder = decoders.Fuse()', 'pass', HUGGING_FACE),
     Mutant("hf-causal-model-9", 'testbed/policies/causal_model.py', 'if not self._cache_works():', 'if False:', HUGGING_FACE),
-    Mutant("hf-model-folder-9", 'testbed/policies/model_folder.py', 'quiet_transformers():\n            model, info', 'quiet_transformers():\n            model, info', HUGGING_FACE),
 )  # fmt: skip

@@ -47,3 +47,11 @@ def test_an_objective_without_a_batch_statistic_says_so():
     logp, batch = batch_of()
     with pytest.raises(UserError, match="'cispo' has no batch statistic"):
         shared_statistic("cispo", [(logp, batch)])
+
+
+def test_a_weight_that_overflows_weighs_nothing_where_there_is_no_advantage():
+    logp, batch = batch_of([(0.0, (1.5, 0.5)), (1.0, (1.1,))])
+    far = logp + 1e4
+    weight = effective_weights("importance_reinforce", far, batch)
+    assert (weight[0] == 0).all()
+    assert weight[1, 0] == torch.inf
