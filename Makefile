@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 EXTRAS := dev,test,tasks,ray,bench
+TEST_WORKERS ?= 2
 
 # OpenMP workers spin while another process holds the core: one thread per process, whatever runs beside it.
 export OMP_NUM_THREADS ?= 1
@@ -37,10 +38,10 @@ test: setup      ## lint, types and every test
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS)
 
 quick: setup     ## tests without the slow ones
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "not slow"
 
 lint: setup      ## ruff
 	@$(BIN)/ruff check .
