@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # uv does not read pip's variables.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: help setup demo test quick lint types figures atlas claims bench mutants clean
+.PHONY: help setup demo test quick lint types figures atlas tables claims bench mutants clean
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -58,6 +58,9 @@ atlas: setup     ## write table, page and pictures of the objective atlas from t
 
 claims: setup    ## run every claim and print the verdicts
 	@$(BIN)/testbed claims run
+
+tables: setup    ## compute the exact tables behind the figures of theory again
+	@for each in gradient limit estimator tail pipeline; do $(BIN)/python -m paper_figs.$${each}_files; done
 
 bench: setup     ## speed as ratios against named peers, interleaved
 	@$(BIN)/python tests/benchmarks

@@ -194,7 +194,7 @@ class FiniteMDP:
             # The return is reward + tail, tail = bonus of s' + discount * return from s'.
             later_RS = self.discount * value_RTS[:, t + 1]
             tail_square_RS = bonus_S**2 + 2.0 * bonus_S * later_RS + self.discount**2 * square_RS
-            square_RSA = self._noise_variance_SA() + self.reward_SA**2 + self._expect(tail_square_RS)
+            square_RSA = self.noise_variance_SA() + self.reward_SA**2 + self._expect(tail_square_RS)
             square_RSA += 2.0 * self.reward_SA * self._expect(bonus_S + later_RS)
             square_RS = np.where(self.tables.terminal_S, 0.0, (pi_RSA * square_RSA).sum(axis=-1))
         mean_R = (value_RTS[:, 0] * self.start_S).sum(axis=-1)
@@ -242,7 +242,8 @@ class FiniteMDP:
         """E[x(s') | s, a], [R, S, A]."""
         return np.einsum("sat,rt->rsa", self.transition_SAS, next_RS)
 
-    def _noise_variance_SA(self) -> NDArray[np.float64]:
+    def noise_variance_SA(self) -> NDArray[np.float64]:
+        """Variance that reward noise adds to a step's reward, [S, A]."""
         match self.noise:
             case "bernoulli":
                 return self.reward_SA * (1.0 - self.reward_SA)

@@ -62,3 +62,22 @@ for _how, _formula in _HOW.items():
 for _level in ("token", "sequence"):
     for _label in QUANTILES:
         METRICS[f"rollout_corr/log_rho_{_level}_{_label}"] = f"{_label} of log {_level} ratios"
+
+ON_REQUEST: dict[str, str] = {}
+"""What testbed.weight_sums and testbed.tails say of weights that they are given; no run logs it."""
+for _level in _WHAT:
+    for _which, _bound in _WHICH.items():
+        _weights = f"{_WHAT[_level]}, {_bound}"
+        ON_REQUEST |= {
+            f"rollout_corr/max_share_{_level}_{_which}": f"max w / sum w over {_weights}; 1/N at best",
+            f"rollout_corr/chi2_{_level}_{_which}": f"mean of w^2 - 1 over {_weights}",
+            f"rollout_corr/kurtosis_{_level}_{_which}": f"m4 / m2^2 - 3 over {_weights}; needs E w^4",
+        }
+    ON_REQUEST |= {
+        f"rollout_corr/pareto_k_{_level}": f"shape of the Pareto tail of {_WHAT[_level]}; absent when the "
+        "tail is flat or too few distinct weights lie in it",
+        f"rollout_corr/pareto_k_threshold_{_level}": "min(1 - 1/log10 N, 0.7): above it, do not trust a mean",
+        f"rollout_corr/tail_hill_{_level}": f"Hill's index of the same tail of {_WHAT[_level]}; "
+        "positive for every law",
+        f"rollout_corr/tail_moment_{_level}": f"moment index of the same tail of {_WHAT[_level]}, any sign",
+    }

@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant('envs-dynamic-programs-18', 'envs/dynamic_programs.py', '            if by_pi > 0.0:\n', '            if True:\n', ENVS),
     Mutant('envs-finite-mdp-19', 'envs/finite_mdp.py', 'advantage_RTSA *= (self._occupancy(pi_RSA) * self._discount_T1())', 'advantage_RTSA *= (self._occupancy(pi_RSA))', ENVS),
     Mutant('envs-finite-mdp-20', 'envs/finite_mdp.py', '+ 2.0 * bonus_S * later_RS', '+ bonus_S * later_RS', ENVS),
-    Mutant('envs-finite-mdp-21', 'envs/finite_mdp.py', 'self._noise_variance_SA() + self', 'self', ENVS),
+    Mutant('envs-finite-mdp-21', 'envs/finite_mdp.py', 'self.noise_variance_SA() + self', 'self', ENVS),
     Mutant('envs-finite-mdp-22', 'envs/finite_mdp.py', '(np.log(pi_RSA) - np.log(mu_RSA))', '(np.log(mu_RSA) - np.log(pi_RSA))', ENVS),
     Mutant('envs-infinite-horizon-23', 'envs/infinite_horizon.py', 'np.swapaxes(_resolvent(world, pi_xSA), -1, -2)', '_resolvent(world, pi_xSA)', ENVS),
     Mutant('envs-mdps-24', 'envs/mdps.py', 'transition_SAS=(1 - slip) * step_SAS + slip * sideways_SAS', 'transition_SAS=(1 - slip) * step_SAS + slip * np.roll(step_SAS, 1, axis=1)', ENVS),

@@ -111,6 +111,14 @@ class TokenTree:
         v_xS1 = (pi * q_xSA).sum(-1, keepdims=True)
         return reach_xS[..., None] * pi * (q_xSA - v_xS1)
 
+    def action_values(self, pi_xSA: Floats) -> Floats:
+        """Q(s, a) = E[reward | s, a, then pi], [x, S, A]."""
+        return self._action_values(self._policy(pi_xSA, "pi_xSA"))
+
+    def reach(self, pi_xSA: Floats) -> Floats:
+        """d(s), the probability that pi comes by a state, a uniform prompt included, [x, S]."""
+        return self._forward(self._policy(pi_xSA, "pi_xSA"), np.multiply) / len(self.prompt_NK)
+
     def divergence(
         self, pi_xSA: Floats, mu_xSA: Floats, *, unsupported: Literal["raise", "infinite"] = "raise"
     ) -> Divergence:

@@ -9,7 +9,19 @@ from collections.abc import Sequence
 import typer
 
 from testbed import __version__
-from testbed.cli import claims, demo, figures, listing, objectives, run, status, validate
+from testbed.cli import (
+    claims,
+    demo,
+    exact,
+    figures,
+    listing,
+    metrics,
+    objectives,
+    pipeline,
+    run,
+    status,
+    validate,
+)
 from testbed.errors import UserError
 from testbed.threads import environment
 
@@ -27,8 +39,11 @@ app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("list")(listing.list_all)
 app.add_typer(objectives.app, name="objectives")
+app.command("exact")(exact.exact)
 app.add_typer(claims.app, name="claims")
+app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
+app.command("pipeline")(pipeline.pipeline)
 app.command("validate")(validate.validate)
 
 

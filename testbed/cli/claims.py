@@ -56,3 +56,21 @@ def show_claim(
         return
     for key, value in row.items():
         print(f"{key:10} {value}")
+
+
+@app.command("page")
+def claims_page(
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("docs/claims.md"), data: Data = None
+) -> None:
+    """Run every claim and write the page of verdicts and effects."""
+    from analysis.claims.base import run_claims as run
+    from analysis.claims.page import page
+    from testbed.errors import UserError
+
+    text = page(run(data=data))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}. Give another file.") from error
+    print(out)

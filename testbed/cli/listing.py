@@ -56,6 +56,19 @@ def _aggregations() -> Rows:
     return [{"name": name, "what": _first_line(function)} for name, function in AGGREGATIONS.items()]
 
 
+def _mismatches() -> Rows:
+    from testbed.mismatch import mismatch
+
+    return [
+        {
+            **row,
+            "arguments": ", ".join(f"{k}={v!r}" for k, v in mismatch[row["name"]].defaults.items()),
+            "support": mismatch[row["name"]].promises["support"],
+        }
+        for row in _registry(mismatch)
+    ]
+
+
 def _sweeps() -> Rows:
     from testbed.sweeps import SWEEPS
 
@@ -84,9 +97,9 @@ def _claims() -> Rows:
 
 
 def _metrics() -> Rows:
-    from testbed.metrics import METRICS
+    from testbed.metric_aliases import rows
 
-    return [{"name": name, "what": what} for name, what in METRICS.items()]
+    return [dict(row) for row in rows()]
 
 
 KINDS: dict[str, Callable[[], Rows]] = {
@@ -95,6 +108,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "objectives": _objectives,
     "advantages": _advantages,
     "aggregations": _aggregations,
+    "mismatches": _mismatches,
     "sweeps": _sweeps,
     "figures": _figures,
     "claims": _claims,
@@ -106,7 +120,7 @@ def list_all(
     kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """List tasks, recipes, objectives, advantages, aggregations, sweeps, figures, claims, metrics.
+    """List tasks, recipes, objectives, advantages, mismatches, sweeps, figures, claims and more.
 
     Examples: testbed list    testbed list tasks    testbed list metrics --json
     """

@@ -75,6 +75,12 @@ class HuggingFacePolicy:
             )
         self.parameters = self._model.flat.total
 
+    @property
+    def layout(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the weights, in the order of theta."""
+        flat = self._model.flat
+        return {name: tuple(shape) for name, shape in zip(flat.names, flat.shapes, strict=True)}
+
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """Return the folder's weights once per replica, [R, P]; the seeds only count, nothing is random."""
         return self._model.initial().expand(len(seeds), -1).clone()

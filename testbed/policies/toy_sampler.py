@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -33,9 +35,11 @@ def generate(
     first_RN: Tensor,
     uniform_RBT: Tensor,
     greedy: bool = False,
+    law: Callable[[Tensor, int], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return token_RBT, mask_RBT and logp_RBT, B / N responses to each prompt.
 
+    law: what an engine makes of the log-law [R, V, B] at time t, before a token is drawn from it.
     Behind a response's end token: token 0, mask False, logp 0.
     """
     (R, B, T), (_, N, K) = uniform_RBT.shape, prompt_RNK.shape
@@ -48,6 +52,8 @@ def generate(
     own = x_RDB.new_empty(len(caches), T, R, 3 * D, B)
     law_RVB = log_law(weights, x_RDB, temperature).repeat_interleave(B // N, 2)
     for t in range(T):
+        if law is not None:
+            law_RVB = law(law_RVB, t)
         drawn_RB = law_RVB.argmax(1) if greedy else inverse_cdf(law_RVB, uniform_RBT[..., t])
         token_RBT[..., t] = drawn_RB.where(alive_RB, 0)
         logp_RBT[..., t] = law_RVB.gather(1, drawn_RB[:, None])[:, 0].where(alive_RB, 0.0)

@@ -6,7 +6,7 @@ time is all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -90,11 +90,18 @@ class ToyTransformer:
 
     @torch.no_grad()
     def sample(
-        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
+        law: Callable[[Tensor, int], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
 
-        greedy takes the likeliest token instead, whatever the uniforms.
+        greedy takes the likeliest token instead, whatever the uniforms. law(log_pi_RVB, t) is what token t is
+        drawn from by an engine that is not the policy (testbed/mismatch).
         Sequence b = n * group + g answers prompt n. Behind the end token: token 0, mask False, logp 0.
         """
         self._check(theta_RP, prompt_RNK, uniform_RBT.shape, "uniform_RBT")
@@ -105,7 +112,9 @@ class ToyTransformer:
             )
         weights, first_RN = self.shape.weights(theta_RP), self._first(prompt_RNK)
         end, uniform = self.task.end_token, uniform_RBT.to(self.device, torch.float64)
-        return generate(weights, self.heads, self.temperature, end, prompt_RNK, first_RN, uniform, greedy)
+        return generate(
+            weights, self.heads, self.temperature, end, prompt_RNK, first_RN, uniform, greedy, law
+        )
 
     def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
@@ -115,6 +124,14 @@ class ToyTransformer:
         start_RNG = law[:, :, :N].transpose(1, 2).gather(2, token_RNGT[..., 0])
         next_RX = token_RNGT[..., 1:].transpose(2, 3).reshape(R, 1, -1)
         return _by_response(start_RNG, law[:, :, N:].gather(1, next_RX)[:, 0], mask_RBT)
+
+    def log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+        """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
+        N, G = prompt_RNK.shape[1], token_RBT.shape[1] // prompt_RNK.shape[1]
+        law = self._log_law(theta_RP, prompt_RNK, token_RBT).transpose(1, 2)
+        start_RBV = law[:, :N].repeat_interleave(G, 1)
+        next_RBSV = law[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
+        return torch.cat([start_RBV[:, :, None], next_RBSV], 2)
 
     @torch.no_grad()
     def entropy(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:

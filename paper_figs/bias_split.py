@@ -1,0 +1,78 @@
+"""Where the bias of an objective comes from: prefixes, continuations, or the weight itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.collapse import need
+from analysis.palette import BLUE, INK, ORANGE, RULE, VERMILION
+from paper_figs.base import PAGE, figure
+
+PARTS = {
+    "bias_state": ("state law: prefixes from μ", BLUE),
+    "bias_suffix": ("suffix: what follows, from μ", ORANGE),
+    "bias_clipping": ("weight: clipped, averaged or missing", VERMILION),
+}
+COLUMNS = ["objective", *PARTS, "relative_bias", "relative_deviation"]
+
+CAPTION = (
+    "The bias of the one-sample gradient, |E g - grad J| / |grad J| (diamond), as the sum of three exact "
+    "parts: prefixes from d_mu instead of d_pi, continuations Q^mu instead of Q^pi, and what the weight "
+    "does beside the plain ratio that it stands in for. Bars: projections of the parts on the bias, stacked "
+    "with their sign, so that they add up to the diamond. Right: sqrt(tr Cov g) / |grad J|. Signal "
+    "R - J(mu), drift 0.5, means over 16 random trees of 256 responses (4 tokens, 4 of them); objectives at "
+    "their defaults with anchor = mu, each response its own batch."
+)
+
+
+@figure(
+    "bias-split",
+    data="bias-split",
+    caption=CAPTION,
+    supports=("gradient-bias-is-state-and-suffix", "baseline-free-only-under-plain-ratios"),
+)
+def draw(table: pd.DataFrame) -> Figure:
+    """Return the page-wide figure; columns objective, the three parts, relative bias and deviation."""
+    return _drawn(table)
+
+
+def draw_reports(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Return the same for the rows of any reports, such as those of `testbed exact`."""
+    return _drawn(pd.DataFrame(rows))
+
+
+def _drawn(table: pd.DataFrame) -> Figure:
+    need(table, COLUMNS)
+    fig = Figure(figsize=(PAGE, 0.9 + 0.19 * max(len(table), 3)))
+    left, right = fig.subplots(1, 2, sharey=True, width_ratios=(2.2, 1))
+    y = np.arange(len(table))[::-1]
+    _stack(left, table, y)
+    left.plot(
+        table["relative_bias"], y, "D", color=INK, markersize=3.5, linestyle="none", label="relative bias"
+    )
+    right.barh(y, table["relative_deviation"], height=0.66, color=RULE)
+    left.set_yticks(y, list(table["objective"]))
+    left.axvline(0, color=INK, linewidth=0.6)
+    left.set_xlabel("relative bias")
+    right.set_xlabel("relative deviation")
+    for ax in (left, right):
+        ax.grid(visible=False, axis="y")
+    fig.legend(loc="outside upper center", ncols=2, columnspacing=1.6)
+    return fig
+
+
+def _stack(ax: Axes, table: pd.DataFrame, y: np.ndarray) -> None:
+    """Stack positive parts to the right of 0 and negative ones to the left."""
+    right, left = np.zeros(len(table)), np.zeros(len(table))
+    for name, (label, color) in PARTS.items():
+        width = table[name].to_numpy(dtype=float)
+        start = np.where(width >= 0, right, left)
+        ax.barh(y, width, left=start, height=0.66, color=color, label=label)
+        right += np.maximum(width, 0.0)
+        left += np.minimum(width, 0.0)

@@ -1,0 +1,168 @@
+"""testbed exact: ask the oracle what an objective's gradient is on a small token tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from testbed.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from testbed.exact.report import Bench, GradientReport
+
+DEFAULTS: dict[str, Any] = {
+    "vocabulary": 4,
+    "length": 4,
+    "drift": 0.3,
+    "signal": "R",
+    "baseline": "optimal",
+    "seed": 0,
+    "end_token": None,
+    "group": 1,
+    "advantage": None,
+    "aggregation": None,
+}
+WHOLE = ("vocabulary", "length", "seed", "end_token", "group")
+
+
+def exact(
+    objectives: Annotated[
+        str,
+        typer.Argument(
+            metavar="OBJECTIVE[,...]", help="Objectives, ratio:LEVEL, or path/to/file.py:function."
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="Settings: " + " ".join(DEFAULTS) + "."),
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw bias split and bias against deviation into a .png or .pdf.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Print the exact bias and variance of one-sample gradients on a random token tree, by enumeration.
+
+    signal: R, R-b (reward less baseline=NUMBER or optimal) or A (the exact advantage). group=2 to 4 takes
+    batches of that many responses; advantage=NAME then computes advantages from the group's rewards.
+    ratio:token, prefix, suffix, sequence, min_prefix, geometric, none are plain ratios.
+
+    Examples: testbed exact ppo_clip,gspo,ratio:prefix    testbed exact cispo vocabulary=3 length=3 drift=1
+    """
+    from testbed.cli import show
+    from testbed.exact.tree import tree_facts
+
+    names = [name.strip() for name in objectives.split(",") if name.strip()]
+    if not names:
+        raise UserError("No objective was given; name at least one, say: testbed exact ppo_clip,reinforce")
+    given = parse(settings or [])
+    bench = _bench(given)
+    reports = [_report(name, bench, given) for name in names]
+    facts = asdict(tree_facts(bench.tree, bench.mu_SA, bench.pi_SA))
+    rows = [report.row() for report in reports]
+    if figure is not None:
+        _draw(rows, figure)
+    if json:
+        show.as_json({"settings": given, "tree": facts, "reports": rows})
+        return
+    _print(facts, rows)
+    if figure is not None:
+        print(f"Figure: {figure}")
+
+
+def parse(words: Sequence[str]) -> dict[str, Any]:
+    """Return the settings with defaults filled in; UserError for an unknown name or a wrong value."""
+    found = dict(DEFAULTS)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UserError(f"'{word}' is no setting; expected NAME=VALUE, say drift=0.5.")
+        if name not in DEFAULTS:
+            raise unknown("setting", name, DEFAULTS)
+        found[name] = _value(name, value)
+    return found
+
+
+def _value(name: str, text: str) -> Any:
+    if name in ("end_token", "advantage", "aggregation") and text == "none":
+        return None
+    if name in ("signal", "advantage", "aggregation") or (name == "baseline" and text == "optimal"):
+        return text
+    try:
+        number = int(text) if name in WHOLE else float(text)
+    except ValueError:
+        kind = "a whole number" if name in WHOLE else "a number"
+        raise UserError(f"{name}={text}: expected {kind}.") from None
+    if name == "seed" and number < 0:
+        raise UserError(f"seed={text}: expected 0 or more.")
+    return number
+
+
+def _bench(given: dict[str, Any]) -> Bench:
+    from testbed.exact.report import Bench
+    from testbed.exact.tree import random_policies, random_tree
+
+    tree = random_tree(given["vocabulary"], given["length"], given["seed"], given["end_token"])
+    return Bench(tree, *random_policies(tree, given["drift"], given["seed"]))
+
+
+def _report(name: str, bench: Bench, given: dict[str, Any]) -> GradientReport:
+    from testbed.exact.group import group_report
+    from testbed.exact.report import gradient_report, optimal_baselines
+
+    common = {"signal": given["signal"], "aggregation": given["aggregation"]}
+    if given["group"] == 1 and given["advantage"] is None:
+        return gradient_report(name, bench, baseline=given["baseline"], **common)
+    baseline = given["baseline"]
+    if baseline == "optimal":
+        baseline = optimal_baselines(bench, name).scalar if given["signal"] == "R-b" else 0.0
+    return group_report(
+        name, bench, size=given["group"], advantage=given["advantage"], baseline=baseline, **common
+    )
+
+
+def _print(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    from testbed.cli import show
+
+    prefix = " ".join(f"{value:.3g}" for value in facts["ess_prefix_T"])
+    print(
+        f"{facts['leaves']:,} responses, {facts['prefixes']:,} prefixes. J(mu) = {facts['value_mu']:.4g}, "
+        f"J(pi) = {facts['value_pi']:.4g}, |grad J| = {facts['gradient_norm']:.4g}.\n"
+        f"KL(pi,mu) = {facts['kl_pi_mu']:.4g}, KL(mu,pi) = {facts['kl_mu_pi']:.4g}, "
+        f"chi2 = {facts['chi2']:.4g}, Renyi-2 = {facts['renyi2']:.4g}.\n"
+        f"ESS/N in the limit: sequence {facts['ess_sequence']:.3g}, token {facts['ess_token']:.3g}, "
+        f"prefix by t {prefix}."
+    )
+    shown = (
+        "objective",
+        "signal",
+        "baseline",
+        "relative_bias",
+        "bias_state",
+        "bias_suffix",
+        "bias_clipping",
+        "cosine",
+        "relative_deviation",
+        "baseline_is_free",
+    )
+    show.table([{key: row[key] for key in shown} for row in rows])
+    print(
+        "relative_bias = |E g - grad J| / |grad J| = state + suffix + clipping; relative_deviation = "
+        "sqrt(tr Cov g) / |grad J|; gradients in the logits of every prefix."
+    )
+
+
+def _draw(rows: list[dict[str, Any]], path: Path) -> None:
+    if path.suffix not in (".png", ".pdf"):
+        raise UserError(f"--figure {path}: expected a name that ends in .png or .pdf.")
+    from paper_figs.bias_split import draw_reports
+    from paper_figs.run import render, style
+
+    with style():
+        body = render(draw_reports(rows), path.suffix[1:])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)

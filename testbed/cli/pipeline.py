@@ -1,0 +1,131 @@
+"""testbed pipeline: simulate asynchronous training, write its lag trace, or plan a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from testbed.pipeline.design import Design
+    from testbed.pipeline.simulate import Report
+
+
+def pipeline(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[plan] [FIELD=VALUE]...", help="Fields of the design; after `plan`, of the plan."
+        ),
+    ] = None,
+    batches: Annotated[int, typer.Option(min=1, help="Batches measured per replication.")] = 200,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Replications, for the standard errors; default 4, of a plan 1.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the replications.")] = 0,
+    trace: Annotated[Path | None, typer.Option(help="Write the lag trace: FILE.csv or FILE.parquet.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw the lag histograms: FILE.png or FILE.pdf.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Simulate a pipeline of generation and training: throughput, staleness, drops; or plan a cluster.
+
+    Examples:
+    testbed pipeline slots=240 batch=240 train_time=15 queue_rule=drop-oldest
+
+    testbed pipeline admission=capacity eta=1 in_flight=true --trace lags.parquet
+
+    testbed pipeline plan accelerators=8,64,8000 trainer_share=0.25,0.5
+    """
+    from testbed.cli import show
+
+    given = words or []
+    if given[:1] == ["plan"]:
+        _refuse_files(trace, figure)
+        from testbed.pipeline import plan
+
+        rows = plan.table(plan.from_words(given[1:]), replicas=replicas or 1, seed=seed)
+        show.as_json(rows) if json else show.table(rows)
+        return
+    from testbed.pipeline.design import from_words
+    from testbed.pipeline.simulate import simulate_one
+
+    design = from_words(given)
+    found = simulate_one(design, replicas=replicas or 4, batches=batches, seed=seed)
+    if trace:
+        from testbed.pipeline import trace as traces
+
+        traces.write(traces.record(design, batches, seed), trace)
+    if figure:
+        from paper_figs.pipeline_frontier import draw_lags
+        from paper_figs.run import style
+
+        if figure.suffix not in (".png", ".pdf"):
+            from testbed.errors import UserError
+
+            raise UserError(f"{figure}: expected a file that ends in .png or .pdf.")
+        with style():
+            draw_lags(found.token_L, found.sample_L, found.group_L).savefig(figure)
+    rows = _rows(design, found)
+    show.as_json({row["quantity"]: row for row in rows} | _histograms(found)) if json else show.table(rows)
+
+
+def _refuse_files(trace: Path | None, figure: Path | None) -> None:
+    from testbed.errors import UserError
+
+    if trace or figure:
+        raise UserError("A plan has many designs: give --trace and --figure with one design, without `plan`.")
+
+
+def _rows(design: Design, found: Report) -> list[dict[str, Any]]:
+    from testbed.pipeline.simulate import VALUES
+
+    paper = _on_paper(design)
+    return [
+        {
+            "quantity": name,
+            "mean": found.mean(name),
+            "stderr": found.stderr(name),
+            "closed form": paper.get(name, ""),
+            "meaning": meaning,
+        }
+        for name, meaning in VALUES.items()
+    ]
+
+
+def _on_paper(design: Design) -> dict[str, float]:
+    """Return the closed forms that hold for this design, by quantity."""
+    from testbed.pipeline import closed_forms
+
+    d = design
+    plain = d.pools == "split" and d.max_age is None and d.pieces == 1 and d.updates == 1 and d.sync_time == 0
+    if (
+        not plain
+        or d.admission != "none"
+        or d.barrier
+        or d.order != "fifo"
+        or d.sync_every > 1
+        or d.tool_time
+    ):
+        return {}
+    found = {"period": closed_forms.streaming_period(d)}
+    load = closed_forms.load(d)
+    if load < 1 or d.queue_rule == "drop-oldest":
+        found["lag_sample"] = closed_forms.sample_lag(d)
+    if load < 1:
+        found["lag_token"] = closed_forms.token_lag(d)
+    return found
+
+
+def _histograms(found: Report) -> dict[str, Any]:
+    shares = {"token": found.token_L, "sample": found.sample_L, "group": found.group_L}
+    return {
+        f"lag_{name}_shares": [float(x) for x in share_L[: last(share_L)]] for name, share_L in shares.items()
+    }
+
+
+def last(share_L: Any) -> int:
+    """Return the number of bins up to the last that is not empty."""
+    return max((k + 1 for k, share in enumerate(share_L) if share > 0), default=1)

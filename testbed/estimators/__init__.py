@@ -1,0 +1,94 @@
+"""Off-policy value estimators: pure functions from logged data to an Estimate, over replicate axes.
+
+`estimator` registers them with their citation and promises, which contract tests check:
+
+family:    "bandit" takes a testbed.estimators.bandit.Logged, "trajectory" takes logged episodes.
+unbiased:  True when E[value] is the target policy's value for every sample size, given support, exact
+           propensities and nuisances that were not fitted on the same data.
+needs:     the optional fields of the data it cannot do without.
+linear:    True when value is the mean of terms, each a fixed function of its own logged unit: then bias and
+           variance at every sample size follow from one unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.registry import Registry
+
+Floats = NDArray[np.float64]
+
+
+class Estimators(Registry):
+    """The registry of estimators; `family` is a promise."""
+
+    def __call__(
+        self, name: str, *, source: str, **promises: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a function; promises left out are unbiased=False, linear=False, needs=()."""
+        return super().__call__(
+            name, source=source, **{"unbiased": False, "linear": False, "needs": (), **promises}
+        )
+
+
+estimator = Estimators("estimator", package="testbed.estimators")
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """value, stderr, ess [...]: estimate, its plug-in standard error, Kish ESS of the weights on rewards.
+
+    stderr: sample deviation (ddof 1) of the terms over sqrt(N), NaN for one unit; for ratios of means by the
+        delta method. It is blind to weights that were not drawn.
+    ess: (sum w)^2 / sum w^2, in units, from 1 to N; NaN when no reward carries weight.
+    terms_N: [..., N] whose mean over the last axis is `value`, exactly the independent terms when the
+        estimator is linear; None where there are none. Intervals that need independent terms want these.
+    """
+
+    value: Floats
+    stderr: Floats
+    ess: Floats
+    terms_N: Floats | None = None
+
+
+def kish_ess(weight_N: Floats) -> Floats:
+    """(sum w)^2 / sum w^2 over the last axis; NaN where every weight is 0."""
+    square = np.einsum("...n,...n->...", weight_N, weight_N)
+    total = weight_N.sum(-1)
+    return np.divide(total**2, square, out=np.full_like(square, np.nan), where=square > 0)
+
+
+def standard_error(terms_N: Floats) -> Floats:
+    """sqrt(sum (x - mean)^2 / (N (N - 1))) over the last axis; NaN for N = 1."""
+    n = terms_N.shape[-1]
+    if n < 2:
+        return np.full(terms_N.shape[:-1], np.nan)
+    centered = terms_N - terms_N.mean(-1, keepdims=True)
+    square: Floats = np.einsum("...n,...n->...", centered, centered)
+    return np.sqrt(square / (n * (n - 1)))
+
+
+class MeanOfTerms(Estimate):
+    """An Estimate whose standard error and ESS are computed when they are first asked for."""
+
+    def __init__(self, terms_N: Floats, weight_N: Floats) -> None:
+        self.__dict__.update(value=np.asarray(terms_N.mean(-1)), terms_N=terms_N, _weight_N=weight_N)
+
+    @cached_property
+    def stderr(self) -> Floats:
+        return standard_error(self.__dict__["terms_N"])
+
+    @cached_property
+    def ess(self) -> Floats:
+        return kish_ess(self.__dict__["_weight_N"])
+
+
+def mean_of_terms(terms_N: Floats, weight_N: Floats) -> Estimate:
+    """Return the Estimate whose value is the mean of the terms over the last axis."""
+    return MeanOfTerms(terms_N, weight_N)

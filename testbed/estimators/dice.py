@@ -1,0 +1,99 @@
+"""Tabular DICE: the ratio of pi's discounted occupancy to the data, from the empirical linear system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import UserError
+from testbed.estimators import Estimate, estimator, kish_ess
+from testbed.estimators.fqe import Transitions, first_law, next_pair_counts, transitions
+from testbed.estimators.tallies import tally, unflatten
+from testbed.estimators.trajectory_weights import Floats, LoggedEpisodes
+
+RANK_TOLERANCE = 1e-10
+"""Singular values below this share of the largest count as 0."""
+
+
+@dataclass(frozen=True)
+class DiceSolution:
+    """A^T zeta = b of M logged transitions, A = D(I - gamma P_pi), b = (1 - gamma) first law x pi.
+
+    matrix_KK, start_K, reward_K: A, b and D r, K = S A. ratio_SA: zeta, the least-norm one when singular.
+    singular [...]: True when a pair has no data or A has no inverse; zeta is then one of many.
+    residual [...]: largest |A^T zeta - b|; above rounding, pi leads to pairs that the data do not hold, and
+        the value misses what is earned there.
+    """
+
+    matrix_KK: Floats
+    start_K: Floats
+    reward_K: Floats
+    ratio_SA: Floats
+    singular: NDArray[np.bool_]
+    residual: Floats
+    step: Transitions
+
+    @property
+    def q_value(self) -> Floats:
+        """Q of A Q = D r, least norm when singular, [..., S, A]: LSTD-Q with one feature per pair."""
+        return unflatten(_apply(_inverse(self.matrix_KK), self.reward_K), self.ratio_SA.shape[-2:])
+
+
+@estimator(
+    "dice",
+    source="Nachum et al. (2019), DualDICE, arXiv:1906.04733, with a table",
+    family="trajectory",
+    needs=("state_NT", "action_NT", "pi_SA"),
+)
+def dice(episodes: LoggedEpisodes) -> Estimate:
+    """E_D[zeta r] / (1 - gamma) with A^T zeta = b: the discounted value without a horizon.
+
+    Valid for gamma < 1, transitions of one stationary world, first states drawn from its first law; which
+    policy, or mixture, logged them does not matter. Equal to b . Q / (1 - gamma) with A Q = D r for any data.
+    Where the data leave A singular the least-norm zeta is taken; `dice_solution` says whether that happened.
+    stderr is NaN; ess counts transitions.
+    """
+    found = dice_solution(episodes)
+    weight_M = np.take_along_axis(_pairs(found.ratio_SA), found.step.pair_M, -1)
+    weight_M = np.where(found.step.live_M, weight_M, 0.0)
+    count = found.step.live_M.sum(-1)
+    value = (weight_M * found.step.reward_M).sum(-1) / count / (1.0 - episodes.gamma)
+    return Estimate(np.asarray(value), np.full_like(value, np.nan), kish_ess(weight_M))
+
+
+def dice_solution(episodes: LoggedEpisodes) -> DiceSolution:
+    """Build and solve the empirical system; UserError for gamma = 1 and for data without a usable step."""
+    if episodes.gamma >= 1.0:
+        raise UserError("gamma is 1, expected less: a discounted occupancy needs a discount.")
+    pi_SA, step = episodes.demand("pi_SA"), transitions(episodes)
+    count = step.live_M.sum(-1)[..., None]
+    if (count == 0).any():
+        raise UserError("No logged step has a known successor; give next_state_NT, or longer episodes.")
+    visits_K = tally(step.pair_M, pi_SA.size, step.live_M) / count
+    ahead_KK = next_pair_counts(step, pi_SA) / count[..., None]
+    matrix_KK = visits_K[..., None] * np.eye(pi_SA.size) - episodes.gamma * ahead_KK
+    start_K = (1.0 - episodes.gamma) * _pairs(first_law(episodes)[..., None] * pi_SA)
+    reward_K = tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M) / count
+    transposed_KK = np.swapaxes(matrix_KK, -1, -2)
+    ratio_K = _apply(_inverse(transposed_KK), start_K)
+    rank = np.linalg.matrix_rank(matrix_KK, tol=RANK_TOLERANCE * np.linalg.norm(matrix_KK, 2, (-2, -1)))
+    residual = np.abs(_apply(transposed_KK, ratio_K) - start_K).max(-1)
+    ratio_SA = unflatten(ratio_K, pi_SA.shape)
+    return DiceSolution(matrix_KK, start_K, reward_K, ratio_SA, np.asarray(rank < pi_SA.size), residual, step)
+
+
+def _inverse(matrix_KK: Floats) -> Floats:
+    return np.asarray(np.linalg.pinv(matrix_KK, rcond=RANK_TOLERANCE), dtype=np.float64)
+
+
+def _apply(matrix_KK: Floats, vector_K: Floats) -> Floats:
+    product: Floats = (matrix_KK @ vector_K[..., None])[..., 0]
+    return product
+
+
+def _pairs(table_SA: NDArray[Any]) -> NDArray[Any]:
+    """The last two axes as one."""
+    return table_SA.reshape(*table_SA.shape[:-2], -1)

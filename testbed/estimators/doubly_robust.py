@@ -1,0 +1,127 @@
+"""The direct method and doubly robust estimators, (1/N) sum q(x, pi) + what (r - q(x, a)) with a model q.
+
+Exact for any weight map what and any model that was not fitted on these rounds (evaluation.md section 2.1):
+bias = E_mu[(what - w)(E[r|x, a] - q)]. Left at their defaults all but dm are DR.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from testbed.errors import UserError
+from testbed.estimators import Estimate, Floats, estimator, mean_of_terms
+from testbed.estimators.bandit import Logged, check_not_negative, check_weights
+from testbed.estimators.bandit_weights import harmonic
+
+MODEL = ("q_N", "q_pi_N")
+
+
+def corrected(name: str, data: Logged, weight_N: Floats) -> Estimate:
+    """(1/N) sum q(x, pi) + what (r - q)."""
+    q_N, q_pi_N = data.need(name, *MODEL)
+    check_weights(weight_N)
+    terms_N = data.reward_N - q_N
+    terms_N *= weight_N
+    terms_N += q_pi_N
+    return mean_of_terms(terms_N, weight_N)
+
+
+@estimator("dm", source="Beygelzimer & Langford (2009)", family="bandit", linear=True, needs=MODEL)
+def dm(data: Logged) -> Estimate:
+    """(1/N) sum q(x, pi), the direct method.
+
+    Bias E_pi[q - E r]; n Var = Var_x q(x, pi), and a small standard error says nothing about q.
+    """
+    _, q_pi_N = data.need("dm", *MODEL)
+    return mean_of_terms(q_pi_N, np.zeros_like(data.reward_N))
+
+
+@estimator("dr", source="Dudík et al. (2014)", family="bandit", unbiased=True, linear=True, needs=MODEL)
+def dr(data: Logged) -> Estimate:
+    """(1/N) sum q(x, pi) + w (r - q).
+
+    With propensities m for mu the bias is E_x sum_a pi (mu/m - 1)(E[r|x, a] - q): a product of errors.
+    """
+    return corrected("dr", data, data.weight_N)
+
+
+@estimator("switch_dr", source="Wang, Agarwal & Dudík (2017)", family="bandit", linear=True, needs=MODEL)
+def switch_dr(data: Logged, *, lambda_: float = np.inf) -> Estimate:
+    """(1/N) sum q(x, pi) + w 1{w <= lambda} (r - q).
+
+    A weight of exactly lambda is kept. Bias E_pi[1{w > lambda} (q - E r)].
+    """
+    check_not_negative("lambda_", lambda_)
+    return corrected("switch_dr", data, np.where(data.weight_N <= lambda_, data.weight_N, 0.0))
+
+
+@estimator("dr_ps", source="Su et al. (2020), pessimistic", family="bandit", linear=True, needs=MODEL)
+def dr_ps(data: Logged, *, lambda_: float = np.inf) -> Estimate:
+    """(1/N) sum q(x, pi) + min(w, lambda) (r - q)."""
+    check_not_negative("lambda_", lambda_)
+    return corrected("dr_ps", data, np.minimum(data.weight_N, lambda_))
+
+
+@estimator("dr_os", source="Su et al. (2020), optimistic", family="bandit", linear=True, needs=MODEL)
+def dr_os(data: Logged, *, lambda_: float = np.inf) -> Estimate:
+    """(1/N) sum q(x, pi) + lambda w / (w^2 + lambda) (r - q).
+
+    The weight is largest, sqrt(lambda)/2, at w = sqrt(lambda), and falls beyond. lambda = 0 is DM.
+    """
+    check_not_negative("lambda_", lambda_)
+    w_N = data.weight_N
+    if lambda_ == np.inf:
+        return corrected("dr_os", data, w_N)
+    with np.errstate(divide="ignore", over="ignore"):
+        shrunk_N = lambda_ / (w_N + lambda_ / w_N) if lambda_ > 0 else np.zeros_like(w_N)
+    return corrected("dr_os", data, shrunk_N)
+
+
+@estimator("sg_dr", source="Metelli et al. (2021), with a model", family="bandit", linear=True, needs=MODEL)
+def sg_dr(data: Logged, *, lambda_: float = 0.0) -> Estimate:
+    """(1/N) sum q(x, pi) + w / (1 - lambda + lambda w) (r - q)."""
+    return corrected("sg_dr", data, harmonic(data, lambda_))
+
+
+@estimator(
+    "mrdr",
+    source="Farajtabar, Chow & Ghavamzadeh (2018), More robust doubly robust; cross-fitted",
+    family="bandit",
+    unbiased=True,
+    needs=("feature_ND", "feature_pi_ND"),
+)
+def mrdr(data: Logged, *, folds: int = 2) -> Estimate:
+    """DR with q = phi'beta, beta = argmin sum (w r + q(x, pi) - w q)^2 over the rounds of the other folds.
+
+    As E[w r + q(x, pi) - w q | x] does not depend on q, these weighted least squares minimize
+    E_x Var_{a~mu}[w (r - q)]. Minimizers differ by c(x) mu/pi; the one of least norm is taken. Folds are
+    consecutive blocks of rounds. folds = 1 fits on the rounds it corrects and is biased.
+
+    Raises UserError for more folds than rounds.
+    """
+    feature_ND, feature_pi_ND = data.need("mrdr", "feature_ND", "feature_pi_ND")
+    n = data.reward_N.shape[-1]
+    if not 1 <= folds <= n:
+        raise UserError(f"folds is {folds}, expected 1 to {n}, the number of rounds.")
+    check_weights(data.weight_N)
+    target_N = data.weight_N * data.reward_N
+    control_ND = data.weight_N[..., None] * feature_ND - feature_pi_ND
+    edges = np.linspace(0, n, folds + 1).astype(int)
+    blocks = [slice(low, high) for low, high in pairwise(edges)]
+    moments = [_moments(control_ND[..., block, :], target_N[..., block]) for block in blocks]
+    terms_N = np.empty_like(target_N)
+    for index, block in enumerate(blocks):
+        others = [m for other, m in enumerate(moments) if other != index or folds == 1]
+        beta_D = np.linalg.pinv(sum(gram for gram, _ in others), rcond=1e-10, hermitian=True) @ sum(
+            cross for _, cross in others
+        )
+        terms_N[..., block] = target_N[..., block] - (control_ND[..., block, :] @ beta_D)[..., 0]
+    return mean_of_terms(terms_N, data.weight_N)
+
+
+def _moments(control_ND: Floats, target_N: Floats) -> tuple[Floats, Floats]:
+    """Gram matrix [..., D, D] and cross moments [..., D, 1]."""
+    transposed_DN = np.swapaxes(control_ND, -1, -2)
+    return transposed_DN @ control_ND, transposed_DN @ target_N[..., None]

@@ -1,0 +1,154 @@
+"""Fitted Q evaluation with a table, and Qhat for the doubly robust estimators fitted without leakage."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.errors import UserError
+from testbed.estimators import Estimate, estimator
+from testbed.estimators.tallies import merged, ratio, tally, unflatten
+from testbed.estimators.trajectory_weights import Bools, Floats, Ints, LoggedEpisodes
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """All steps of a data set in a row, [..., M]: pair s * A + a, reward, next state, whether one follows.
+
+    live_M marks the steps that can be used: inside an episode, and with a known successor or end.
+    """
+
+    pair_M: Ints
+    reward_M: Floats
+    next_M: Ints
+    going_M: Bools
+    live_M: Bools
+
+
+def transitions(episodes: LoggedEpisodes) -> Transitions:
+    """The usable steps; without next_state_NT the last step of a full-length episode is not among them."""
+    state_NT, pi_SA = episodes.demand("state_NT"), episodes.demand("pi_SA")
+    live_NT = episodes.live_NT
+    goes_on_NT = np.concatenate([live_NT[..., 1:], np.zeros_like(live_NT[..., :1])], axis=-1)
+    done_NT = episodes.done_NT
+    if done_NT is None:
+        done_NT = live_NT & ~goes_on_NT
+        done_NT[..., -1] = False
+    usable_NT, next_NT = live_NT, episodes.next_state_NT
+    if next_NT is None:
+        usable_NT = live_NT & (goes_on_NT | done_NT)
+        next_NT = np.concatenate([state_NT[..., 1:], np.zeros_like(state_NT[..., :1])], axis=-1)
+    pair_NT = state_NT * pi_SA.shape[1] + episodes.demand("action_NT")
+    each = (pair_NT, episodes.reward_NT, next_NT, ~np.asarray(done_NT, dtype=bool), usable_NT)
+    return Transitions(*(merged(np.asarray(values_NT)) for values_NT in each))
+
+
+def next_pair_counts(step: Transitions, pi_SA: Floats) -> Floats:
+    """sum over transitions of 1{pair} pi(a' | s'), [..., S A, S A]; nothing follows a terminal state."""
+    states, size = len(pi_SA), pi_SA.size
+    count_KS = unflatten(
+        tally(step.pair_M * states + step.next_M, size * states, step.live_M & step.going_M), (size, states)
+    )
+    return (count_KS[..., None] * pi_SA).reshape(*count_KS.shape[:-1], size)
+
+
+def first_law(episodes: LoggedEpisodes) -> Floats:
+    """Shares of the logged first states, [..., S]."""
+    state_N = episodes.demand("state_NT")[..., 0]
+    return tally(state_N, len(episodes.demand("pi_SA")), np.ones(())) / state_N.shape[-1]
+
+
+def fitted_q(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Floats:
+    """The fixed point Q(s, a) = mean over its transitions of r + gamma sum_b pi(b|s') Q(s', b), [..., S, A].
+
+    Without horizon; the value of the world that the counts describe (certainty equivalence). Pairs without
+    data have Q = unseen. Raises UserError for gamma = 1, where the fixed point need not exist.
+    """
+    if episodes.gamma >= 1.0:
+        raise UserError("gamma is 1, expected less without a horizon; take the estimator fqe_finite.")
+    pi_SA, step = episodes.demand("pi_SA"), transitions(episodes)
+    visits_K = tally(step.pair_M, pi_SA.size, step.live_M)
+    reward_K = ratio(tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M), visits_K, unseen)
+    ahead_KK = ratio(
+        next_pair_counts(step, pi_SA), np.broadcast_to(visits_K[..., None], (*visits_K.shape, pi_SA.size))
+    )
+    q_K1 = np.linalg.solve(np.eye(pi_SA.size) - episodes.gamma * ahead_KK, reward_K[..., None])
+    return unflatten(np.asarray(q_K1[..., 0], dtype=np.float64), pi_SA.shape)
+
+
+def fitted_q_steps(episodes: LoggedEpisodes) -> Floats:
+    """Q_t(s, a) = mean over the steps t in (s, a) of r + gamma V_{t+1}(s'), V_T = 0, [..., T, S, A].
+
+    A table per step, for a finite horizon; 0 without data. s' is the next logged state of the same episode.
+    """
+    pi_SA, state_NT = episodes.demand("pi_SA"), episodes.demand("state_NT")
+    pair_NT, live_NT = state_NT * pi_SA.shape[1] + episodes.demand("action_NT"), episodes.live_NT
+    later_N, found = np.zeros(state_NT.shape[:-1]), []
+    for t in reversed(range(episodes.steps)):
+        target_N = episodes.reward_NT[..., t] + episodes.gamma * later_N
+        visits_K = tally(pair_NT[..., t], pi_SA.size, live_NT[..., t])
+        q_SA = unflatten(
+            ratio(tally(pair_NT[..., t], pi_SA.size, live_NT[..., t] * target_N), visits_K), pi_SA.shape
+        )
+        later_N = live_NT[..., t] * np.take_along_axis((pi_SA * q_SA).sum(-1), state_NT[..., t], -1)
+        found.append(q_SA)
+    return np.stack(found[::-1], axis=-3)
+
+
+@estimator(
+    "fqe", source="Le, Voloshin & Yue (2019), with a table", family="trajectory",
+    needs=("state_NT", "action_NT", "pi_SA"),
+)  # fmt: skip
+def fqe(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Estimate:
+    """mean over first states of sum_a pi Q, Q = fitted_q: the discounted value without a horizon.
+
+    Targets read the next observation and stop at terminal states. With every pair visited it is the
+    certainty-equivalence value (I - gamma P^pi)^-1 R of the counts. stderr and ess are NaN.
+    """
+    v_S = (fitted_q(episodes, unseen=unseen) * episodes.demand("pi_SA")).sum(-1)
+    return model_value((first_law(episodes) * v_S).sum(-1))
+
+
+@estimator(
+    "fqe_finite", source="Le, Voloshin & Yue (2019), with a table per step", family="trajectory",
+    needs=("state_NT", "action_NT", "pi_SA"),
+)  # fmt: skip
+def fqe_finite(episodes: LoggedEpisodes) -> Estimate:
+    """mean over first states of sum_a pi Q_0, Q = fitted_q_steps: the value of T steps. stderr, ess: NaN."""
+    v_S = (fitted_q_steps(episodes)[..., 0, :, :] * episodes.demand("pi_SA")).sum(-1)
+    return model_value((first_law(episodes) * v_S).sum(-1))
+
+
+def model_value(value: Floats) -> Estimate:
+    """An estimate that is not a mean of weighted rewards: no standard error, no ESS."""
+    return Estimate(np.asarray(value), np.full_like(value, np.nan), np.full_like(value, np.nan))
+
+
+def cross_fitted(
+    episodes: LoggedEpisodes, fit: Callable[[LoggedEpisodes], Floats], folds: int = 2
+) -> LoggedEpisodes:
+    """The episodes with q_NT and v_NT from Qhat = fit(the other folds), [..., T, S, A].
+
+    Episode i is in fold i % folds. Raises UserError unless 2 <= folds <= N.
+    """
+    n = episodes.reward_NT.shape[-2]
+    if not 2 <= folds <= n:
+        raise UserError(f"folds is {folds}, expected 2 to the number of episodes, {n}.")
+    fold_N = np.arange(n) % folds
+    q_NT, v_NT = np.zeros_like(episodes.reward_NT), np.zeros_like(episodes.reward_NT)
+    for fold in range(folds):
+        inside_N = fold_N == fold
+        own = taken(episodes, inside_N).with_model(fit(taken(episodes, ~inside_N)))
+        q_NT[..., inside_N, :], v_NT[..., inside_N, :] = own.demand("q_NT"), own.demand("v_NT")
+    return dataclasses.replace(episodes, q_NT=q_NT, v_NT=v_NT)
+
+
+def taken(episodes: LoggedEpisodes, keep_N: Bools) -> LoggedEpisodes:
+    """The episodes marked True."""
+    arrays = {
+        f.name: getattr(episodes, f.name) for f in dataclasses.fields(episodes) if f.name.endswith("_NT")
+    }
+    return dataclasses.replace(episodes, **{k: v[..., keep_N, :] for k, v in arrays.items() if v is not None})

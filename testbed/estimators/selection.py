@@ -1,0 +1,103 @@
+"""How well estimates choose among candidate policies: [..., P] values, estimated and true, to [...] scores.
+
+Policies are ranked by estimate, best first; among equal estimates the one with the smaller index comes first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from testbed.errors import UserError
+from testbed.estimators import Floats
+
+
+def mean_squared_error(estimated_P: ArrayLike, true_P: ArrayLike) -> Floats:
+    """(1/P) sum (estimate - value)^2."""
+    estimated, true = _pair(estimated_P, true_P)
+    return np.asarray(((estimated - true) ** 2).mean(-1))
+
+
+def relative_error(estimated: ArrayLike, true: ArrayLike) -> Floats:
+    """|estimate - value| / |value|, elementwise; UserError for a value of 0."""
+    value = np.asarray(true, dtype=np.float64)
+    if (value == 0).any():
+        raise UserError("A true value is 0, so no error is relative to it; use mean_squared_error.")
+    return np.asarray(np.abs(np.asarray(estimated, dtype=np.float64) - value) / np.abs(value))
+
+
+def rank_correlation(estimated_P: ArrayLike, true_P: ArrayLike) -> Floats:
+    """Spearman's rho: Pearson correlation of the ranks, ties with their mean rank; NaN when all are tied."""
+    from scipy import stats
+
+    estimated, true = _pair(estimated_P, true_P)
+    a_P, b_P = (stats.rankdata(x, axis=-1) - (x.shape[-1] + 1) / 2 for x in (estimated, true))
+    norm = np.sqrt((a_P**2).sum(-1) * (b_P**2).sum(-1))
+    dot = (a_P * b_P).sum(-1)
+    return np.divide(dot, norm, out=np.full_like(norm, np.nan), where=norm > 0)
+
+
+def regret_at_k(estimated_P: ArrayLike, true_P: ArrayLike, *, k: int = 1) -> Floats:
+    """max true value - best true value among the k policies ranked first."""
+    chosen_K = top_values(estimated_P, true_P, k=k)
+    return np.asarray(np.asarray(true_P, dtype=np.float64).max(-1) - chosen_K.max(-1))
+
+
+def sharpe_ratio_at_k(
+    estimated_P: ArrayLike, true_P: ArrayLike, *, k: int, baseline: float, ddof: int = 1
+) -> Floats:
+    """(best@k - J(mu)) / std@k over the true values of the k policies ranked first.
+
+    ddof = 1, as in scope-rl 0.2.1, divides by k - 1 and so needs k >= 2; ddof = 0 divides by k, which is
+    larger by sqrt(k / (k - 1)). Negative where the best of k is worse than the logging policy (scope-rl
+    shows 0); infinite where k equal policies beat it, NaN where they equal it. Source: Kiyohara et al.
+    (2024), Towards assessing and benchmarking risk-return tradeoff of off-policy evaluation.
+    """
+    if ddof not in (0, 1) or k <= ddof:
+        raise UserError(f"ddof is {ddof} and k is {k}; expected ddof 0 or 1 and k > ddof.")
+    chosen_K = top_values(estimated_P, true_P, k=k)
+    gain = chosen_K.max(-1) - baseline
+    spread = chosen_K.std(-1, ddof=ddof)
+    # Equal values may differ from their computed mean by rounding.
+    spread = np.where(np.ptp(chosen_K, axis=-1) == 0, 0.0, spread)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.divide(gain, spread))
+
+
+def type_one_error(estimated_P: ArrayLike, true_P: ArrayLike, *, threshold: float) -> Floats:
+    """Share of truly safe policies (value >= threshold) whose estimate is below; NaN when none is safe."""
+    estimated, true = _pair(estimated_P, true_P)
+    return _share(estimated < threshold, true >= threshold)
+
+
+def type_two_error(estimated_P: ArrayLike, true_P: ArrayLike, *, threshold: float) -> Floats:
+    """Share of truly unsafe policies (value < threshold) estimated as safe; NaN when all are safe."""
+    estimated, true = _pair(estimated_P, true_P)
+    return _share(estimated >= threshold, true < threshold)
+
+
+def top_values(estimated_P: ArrayLike, true_P: ArrayLike, *, k: int) -> Floats:
+    """True values [..., k] of the k policies ranked first: their max, min, mean, std are best@k and so on."""
+    estimated, true = _pair(estimated_P, true_P)
+    if not 1 <= k <= true.shape[-1]:
+        raise UserError(f"k is {k}, expected 1 to {true.shape[-1]}, the number of policies.")
+    order_K = np.argsort(-estimated, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(true, order_K, axis=-1)
+
+
+def _pair(estimated_P: ArrayLike, true_P: ArrayLike) -> tuple[Floats, Floats]:
+    estimated, true = np.asarray(estimated_P, dtype=np.float64), np.asarray(true_P, dtype=np.float64)
+    if estimated.ndim < 1 or true.ndim < 1 or estimated.shape[-1] != true.shape[-1]:
+        raise UserError(f"Estimates have shape {estimated.shape}, true values {true.shape}; both [..., P].")
+    if np.isnan(estimated).any() or np.isnan(true).any():
+        raise UserError(
+            "An estimate or a value is NaN and has no rank; drop the policy or mend the estimate."
+        )
+    shape = np.broadcast_shapes(estimated.shape, true.shape)
+    return np.broadcast_to(estimated, shape), np.broadcast_to(true, shape)
+
+
+def _share(event: np.ndarray, among: np.ndarray) -> Floats:
+    total = among.sum(-1).astype(np.float64)
+    hits = (event & among).sum(-1).astype(np.float64)
+    return np.divide(hits, total, out=np.full_like(total, np.nan), where=total > 0)

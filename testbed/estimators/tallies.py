@@ -1,0 +1,35 @@
+"""Weighted counts per data set: what every tabular estimator starts from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.estimators import Floats
+
+
+def tally(index_xM: NDArray[np.int64], size: int, weight_xM: NDArray[Any]) -> Floats:
+    """sum of weights per index over the last axis, [x, size]; leading axes are counted apart."""
+    lead = index_xM.shape[:-1]
+    flat_RM = index_xM.reshape(-1, index_xM.shape[-1])
+    shifted_RM = flat_RM + size * np.arange(len(flat_RM))[:, None]
+    weight_M = np.broadcast_to(weight_xM, index_xM.shape).astype(np.float64).ravel()
+    total_RS = np.bincount(shifted_RM.ravel(), weight_M, minlength=size * len(flat_RM))
+    return total_RS.astype(np.float64).reshape(*lead, size)
+
+
+def unflatten(values_xK: Floats, shape: tuple[int, ...]) -> Floats:
+    """The last axis as `shape`."""
+    return values_xK.reshape(values_xK.shape[:-1] + tuple(shape))
+
+
+def ratio(top_x: Floats, bottom_x: Floats, empty: float = 0.0) -> Floats:
+    """top / bottom, `empty` where there is nothing to divide by."""
+    return np.divide(top_x, bottom_x, out=np.full_like(top_x, empty), where=bottom_x > 0)
+
+
+def merged(values_xNT: NDArray[Any]) -> NDArray[Any]:
+    """Steps of all episodes in one row, [x, N T]."""
+    return values_xNT.reshape(*values_xNT.shape[:-2], -1)

@@ -1,0 +1,276 @@
+"""Where fixed-mu training of a tabular softmax policy ends: by closed form, and along the gradient flow.
+
+mu, reward and policies are arrays over K actions; expectations over mu are exact, mu never moves. The flow is
+dtheta/dt = minus the gradient of the expected loss in the logits, from pi = mu unless a start is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import integrate, optimize, special
+
+from testbed.errors import UserError
+
+Floats = NDArray[np.float64]
+Drift = Callable[[Floats], Floats]
+"""log pi [K] -> dtheta/dt [K]."""
+
+RTOL, ATOL = 1e-10, 1e-12
+
+
+@dataclass(frozen=True)
+class Path:
+    """A flow read at times [T]: log-probabilities [T, K]."""
+
+    time_T: Floats
+    log_pi_TK: Floats
+
+    @property
+    def pi_TK(self) -> Floats:
+        """Probabilities."""
+        return np.exp(self.log_pi_TK)
+
+    @property
+    def entropy_T(self) -> Floats:
+        """-sum pi log pi, nats."""
+        return -(self.pi_TK * self.log_pi_TK).sum(axis=-1)
+
+
+def flow(drift: Drift, start_K: Floats, time_T: Floats) -> Path:
+    """Integrate the logits from log start_K and read them at increasing times, the first may be 0.
+
+    Implicit multistep (LSODA), relative tolerance 1e-10. Raises UserError when the integrator gives up.
+    """
+    given = np.asarray(time_T, dtype=np.float64)
+    solved = integrate.solve_ivp(
+        lambda _, theta_K: drift(special.log_softmax(theta_K)),
+        (0.0, float(given[-1])),
+        np.log(start_K),
+        method="LSODA",
+        t_eval=given,
+        rtol=RTOL,
+        atol=ATOL,
+    )
+    if not solved.success:
+        raise UserError(f"The flow could not be followed to time {given[-1]:g}: {solved.message}")
+    return Path(given, special.log_softmax(solved.y.T, axis=-1))
+
+
+def lowest_entropy(drift: Drift, start_K: Floats, until: float, points: int = 4001) -> tuple[float, float]:
+    """Time and value of the smallest entropy on a logarithmic grid of times up to `until`."""
+    path = flow(drift, start_K, np.geomspace(1e-2, until, points))
+    lowest = int(np.argmin(path.entropy_T))
+    return float(path.time_T[lowest]), float(path.entropy_T[lowest])
+
+
+# Weighted likelihood: the gradient of E_mu[a log pi] is c - C pi with c = mu a and C = sum c.
+
+
+def drift_limit(drift_K: Floats, tie: float = 1e-12) -> Floats:
+    """Limit of dtheta/dt = c - C pi for C = sum c > 0: (c - level)+ / C, summing to 1, from any start.
+
+    For C > 0 the flow ascends a concave function of the logits. One action is left iff C is at most the
+    largest c minus the second largest. For C = 0 the largest c wins, ties sharing by their start; that and
+    C < 0 depend on the start, so UserError, unless C = 0 has one largest c.
+    """
+    total = float(drift_K.sum())
+    scale = float(np.abs(drift_K).max())
+    ordered_K = np.sort(drift_K)[::-1]
+    if abs(total) <= tie * scale and ordered_K[0] - ordered_K[1] > tie * scale:
+        return (drift_K == drift_K.max()).astype(float)
+    if total <= tie * scale:
+        raise UserError(
+            f"sum c is {total:.3g}: the limit depends on the start. stable_vertices() names where it can end."
+        )
+    # The level at which the k largest, less the level, sum to C.
+    level_K = (np.cumsum(ordered_K) - total) / np.arange(1, len(ordered_K) + 1)
+    size = int(np.flatnonzero(ordered_K > level_K)[-1])
+    return np.maximum(drift_K - max(float(level_K[size]), 0.0), 0.0) / total
+
+
+def stable_vertices(drift_K: Floats) -> list[int]:
+    """Actions y at which the flow c - C pi stays once there: c_y - C above every other c.
+
+    With C <= 0 the largest c is always among them; several when -C exceeds their differences. With C > 0
+    there is one exactly when C is less than the largest c minus the second largest.
+    """
+    total, found = float(drift_K.sum()), []
+    for y in range(len(drift_K)):
+        if drift_K[y] - total > np.delete(drift_K, y).max():
+            found.append(y)
+    return found
+
+
+def linear_drift(drift_K: Floats) -> Drift:
+    """c - C pi."""
+    total = float(drift_K.sum())
+    return lambda log_pi_K: drift_K - total * np.exp(log_pi_K)
+
+
+def asymre_drift(mu_K: Floats, reward_K: Floats, delta_v: float) -> Floats:
+    """c = mu (R - V) with V = V^mu + delta_v, so that C = -delta_v (AsymRE, arXiv 2506.20520)."""
+    return mu_K * (reward_K - float(mu_K @ reward_K) - delta_v)
+
+
+def asymre_limit(mu_K: Floats, reward_K: Floats, delta_v: float) -> Floats:
+    """(c - level)+ / C for delta_v < 0; delta_v = 0 gives the largest mu (R - V^mu)."""
+    return drift_limit(asymre_drift(mu_K, reward_K, delta_v))
+
+
+def asymre_transition(mu_K: Floats, reward_K: Floats) -> float:
+    """The delta_v < 0 from which on one action is left: -delta_v = c(1) - c(2).
+
+    c depends on delta_v itself, so the root of the gap minus -delta_v is taken; 0 where the two largest tie.
+    """
+
+    def excess(size: float) -> float:
+        ordered_K = np.sort(asymre_drift(mu_K, reward_K, -size))
+        return float(ordered_K[-1] - ordered_K[-2]) - size
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    span = float(reward_K.max() - reward_K.min())
+    return -float(optimize.brentq(excess, 0.0, span, xtol=1e-15))
+
+
+def topr_drift(mu_K: Floats, success_K: NDArray[np.bool_], a_minus: float) -> Floats:
+    """c once failures are rare: mu on successes, -a_minus mu on failures (R = +-1, their ratio clipped)."""
+    return np.where(success_K, mu_K, -a_minus * mu_K)
+
+
+def topr_flow_drift(
+    mu_K: Floats, success_K: NDArray[np.bool_], a_minus: float = 0.0, b_minus: float = 1.0
+) -> Drift:
+    """TOPR with R = +-1: weight 1 on successes, the ratio clipped to [a_minus, b_minus] on failures."""
+
+    def drift(log_pi_K: Floats) -> Floats:
+        pi_K = np.exp(log_pi_K)
+        ratio_K = np.clip(pi_K / mu_K, a_minus, b_minus)
+        weighted_K = mu_K * np.where(success_K, 1.0, -ratio_K)
+        return weighted_K - weighted_K.sum() * pi_K
+
+    return drift
+
+
+def topr_limit(mu_K: Floats, success_K: NDArray[np.bool_], a_minus: float = 0.0) -> Floats:
+    """mu given success for a_minus = 0 (Le Roux et al. 2025); for a_minus > 0 the limit of `topr_drift`.
+
+    One success is left as soon as C = P(success) - a_minus P(failure) <= c(1) - c(2), before C reaches 0.
+    """
+    return drift_limit(topr_drift(mu_K, success_K, a_minus))
+
+
+# Squared residuals: beta log(pi/mu) regressed on an advantage.
+
+
+def log_mean_exp(mu_K: Floats, reward_K: Floats, beta: float) -> float:
+    """beta ln E_mu exp(R / beta)."""
+    return float(beta * special.logsumexp(reward_K / beta, b=mu_K))
+
+
+def tilt(mu_K: Floats, reward_K: Floats, beta: float) -> Floats:
+    """mu exp(R / beta) / Z: the minimizer of OAPL with beta1 = beta2, and of REBEL with eta = 1 / beta."""
+    return special.softmax(np.log(mu_K) + reward_K / beta)
+
+
+def residual_stationary(mu_K: Floats, adv_K: Floats, beta: float) -> Floats:
+    """pi with beta ln w - w d = A, w = pi/mu, E_mu w = 1: stationary for E_mu(beta ln(pi/mu) - A)^2.
+
+    Solved for -d = k >= 0 through w = (beta/k) omega(ln(k/beta) + A/beta), omega Wright's function.
+
+    Raises UserError when E_mu exp(A/beta) < 1 (beta2 > beta1 in OAPL): the branch is then not unique.
+    """
+    if beta <= 0:
+        raise UserError(f"beta is {beta:g}, expected more than 0.")
+    log_total = float(special.logsumexp(adv_K / beta, b=mu_K))
+    if log_total < -1e-12:
+        raise UserError(
+            f"E_mu exp(A / beta) = {np.exp(log_total):.6g} < 1: no unique stationary point in closed form. "
+            "Take beta2 <= beta1, or follow the flow."
+        )
+    if log_total <= 1e-12:
+        return mu_K * np.exp(adv_K / beta - log_total)
+
+    def log_w(log_k: float) -> Floats:
+        # ln w = A/beta - omega, as omega + ln omega = ln(k/beta) + A/beta.
+        return adv_K / beta - special.wrightomega(log_k - np.log(beta) + adv_K / beta).real
+
+    def excess(log_k: float) -> float:
+        return float(special.logsumexp(log_w(log_k), b=mu_K))
+
+    low, high = np.log(beta) - 60.0 - adv_K.max() / beta, np.log(np.abs(adv_K).max() + beta) + 10.0
+    root = optimize.brentq(excess, low, high, xtol=1e-14)
+    pi_K = mu_K * np.exp(log_w(float(root)))
+    return pi_K / pi_K.sum()
+
+
+def oapl_advantage(mu_K: Floats, reward_K: Floats, beta1: float) -> Floats:
+    """R - beta1 ln E_mu exp(R / beta1): the group's estimate for infinitely many answers."""
+    return reward_K - log_mean_exp(mu_K, reward_K, beta1)
+
+
+def oapl_stationary(mu_K: Floats, reward_K: Floats, beta1: float, beta2: float) -> Floats:
+    """OAPL's minimizer (arXiv 2602.19362): the tilt iff beta1 = beta2, else a filter A+ as beta2 -> 0."""
+    return residual_stationary(mu_K, oapl_advantage(mu_K, reward_K, beta1), beta2)
+
+
+def kimi_stationary(mu_K: Floats, reward_K: Floats, tau: float) -> Floats:
+    """Kimi-OPMD with the mean as baseline: softer than the tilt."""
+    return residual_stationary(mu_K, reward_K - float(mu_K @ reward_K), tau)
+
+
+def residual_drift(mu_K: Floats, adv_K: Floats, beta: float) -> Drift:
+    """Minus the gradient of E_mu[-A ln pi + (beta/2) ln^2(pi/mu)] = OAPL's over 2 beta."""
+
+    def drift(log_pi_K: Floats) -> Floats:
+        pull_K = mu_K * (adv_K - beta * (log_pi_K - np.log(mu_K)))
+        return pull_K - pull_K.sum() * np.exp(log_pi_K)
+
+    return drift
+
+
+def pairwise_drift(mu_K: Floats, reward_K: Floats, eta: float) -> Drift:
+    """Minus the gradient of E (d - d')^2 / 4, d = ln(pi/mu) - eta R, over pairs from mu (REBEL).
+
+    The difference of a pair removes the normalizer: the flow mu (mean d - d) ends at tilt(beta = 1 / eta).
+    """
+
+    def drift(log_pi_K: Floats) -> Floats:
+        residual_K = log_pi_K - np.log(mu_K) - eta * reward_K
+        return mu_K * (float(mu_K @ residual_K) - residual_K)
+
+    return drift
+
+
+def group_gap(success: float, group: int, advantage: Callable[[Floats, Floats], Floats]) -> float:
+    """E[A | R = 1] - E[A | R = 0] of one answer in a group of G with R ~ Bernoulli(success), exactly.
+
+    advantage(own [N], others [N, G - 1]) -> [N] gets all 2^(G-1) reward patterns of the others; G at most 20.
+    1 is the gap of the rewards themselves. Source: methods.md section 1, fact 5.
+    """
+    if not 2 <= group <= 20:
+        raise UserError(f"group is {group}, expected 2 to 20: all reward patterns are enumerated.")
+    others_NG = ((np.arange(2 ** (group - 1))[:, None] >> np.arange(group - 1)) & 1).astype(float)
+    law_N = np.where(others_NG > 0, success, 1.0 - success).prod(axis=-1)
+    found = [law_N @ advantage(np.full(len(law_N), own), others_NG) for own in (0.0, 1.0)]
+    return float(found[1] - found[0])
+
+
+def oapl_in_group(beta1: float) -> Callable[[Floats, Floats], Floats]:
+    """R - beta1 ln mean exp(R / beta1), the mean over the group with the own answer in it."""
+
+    def advantage(own_N: Floats, others_NG: Floats) -> Floats:
+        all_NG = np.concatenate([own_N[:, None], others_NG], axis=-1) / beta1
+        estimate_N = beta1 * (special.logsumexp(all_NG, axis=-1) - np.log(all_NG.shape[-1]))
+        return np.asarray(own_N - estimate_N)
+
+    return advantage
+
+
+def pairs_in_group(own_N: Floats, others_NG: Floats) -> Floats:
+    """mean_j (R - R_j) over the others: what REBEL and pairwise OPMD regress on."""
+    return np.asarray(own_N - others_NG.mean(axis=-1))

@@ -1,0 +1,174 @@
+"""Gradients of whole batches, exactly: every multiset of n responses to one prompt, with its probability.
+
+The gradient of a batch is the mean over its n responses of sum_t w_t S_t. n independent draws from L
+responses make C(L + n - 1, n) multisets instead of L^n tuples.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from testbed.advantages import advantage as advantages
+from testbed.errors import UserError
+from testbed.exact.report import Bench, GradientReport, Objective, Signal, resolve
+from testbed.exact.tree import Floats, Ints
+from testbed.signals import Signals
+
+MOST_MULTISETS = 2**19
+CHUNK = 2**14
+"""Batches whose weights are taken at once."""
+
+
+def multisets(leaves: int, size: int) -> tuple[Ints, Floats]:
+    """Every multiset of `size` out of `leaves` numbers, [C, n], and its number of orderings, [C].
+
+    Raises UserError with count and limit when they are too many.
+    """
+    if size < 1:
+        raise UserError(f"A batch has 1 response or more, got size {size}.")
+    count = math.comb(leaves + size - 1, size)
+    if count > MOST_MULTISETS:
+        raise UserError(
+            f"{size} responses out of {leaves:,} leaves make {count:,} multisets, the limit is "
+            f"{MOST_MULTISETS:,}. Take smaller batches, a smaller vocabulary or shorter responses."
+        )
+    flat = np.fromiter(
+        (i for chosen in combinations_with_replacement(range(leaves), size) for i in chosen),
+        dtype=np.int64,
+        count=count * size,
+    )
+    index_Cn = flat.reshape(count, size)
+    orders_C, run_C = np.full(count, float(math.factorial(size))), np.ones(count)
+    for i in range(1, size):
+        # A run of k equal numbers divides the orderings by k!, factor by factor.
+        run_C = np.where(index_Cn[:, i] == index_Cn[:, i - 1], run_C + 1, 1.0)
+        orders_C /= run_C
+    return index_Cn, orders_C
+
+
+def group_report(
+    function: Objective,
+    bench: Bench,
+    *,
+    size: int,
+    advantage: str | None = None,
+    signal: Signal = "R",
+    baseline: float = 0.0,
+    aggregation: str | None = None,
+    advantage_hyper: dict[str, Any] | None = None,
+    **hyper: Any,
+) -> GradientReport:
+    """Exact mean, variance and bias of the gradient of a batch of `size` responses to one prompt.
+
+    Args:
+        function: as in gradient_report.
+        bench: tree, mu and pi.
+        size: responses in a batch.
+        advantage: a registered advantage, computed from the group's rewards; None takes `signal`.
+        signal: as in gradient_report, where `advantage` is None.
+        baseline: a number, only with signal "R-b".
+        aggregation: a name in testbed.aggregate; None is the mean over responses of token sums.
+        advantage_hyper: hyperparameters of the advantage.
+        hyper: hyperparameters of the objective.
+
+    Raises UserError for too many multisets, or an advantage that needs what a tree does not have.
+    """
+    resolved, name, level = resolve(function)
+    index_CB, law_C = _batches(bench, size)
+    mean = _Moments(bench)
+    unit = _Moments(bench)
+    for start in range(0, len(law_C), CHUNK):
+        rows, law = index_CB[start : start + CHUNK], law_C[start : start + CHUNK]
+        if advantage is None:
+            adv = bench.advantage(signal, baseline)[rows]
+        else:
+            adv = _advantage(bench, rows, advantage, advantage_hyper or {})
+        mean.add(rows, law, bench.batch_weights(resolved, rows, adv, aggregation, **hyper))
+        ones = bench.leaves.mask_LT[rows].astype(np.float64)
+        unit.add(rows, law, bench.batch_weights(resolved, rows, ones, aggregation, **hyper))
+    mean_SA = bench.scatter(mean.weight_LT)
+    return GradientReport(
+        objective=name,
+        signal=advantage or signal,
+        baseline=baseline if signal == "R-b" else 0.0,
+        size=size,
+        mean_SA=mean_SA,
+        target_SA=bench.target_SA,
+        variance=mean.square - float((mean_SA**2).sum()),
+        split=bench.split(mean_SA, level, "R" if advantage else signal),
+        shift_SA=bench.scatter(unit.weight_LT),
+    )
+
+
+def _batches(bench: Bench, size: int) -> tuple[Ints, Floats]:
+    """Every batch of one prompt's responses, [C, B], and its probability, [C]."""
+    prompts = int(bench.leaves.prompt_L[-1]) + 1
+    each = len(bench.law_L) // prompts
+    index_Cn, orders_C = multisets(each, size)
+    indices, laws = [], []
+    for prompt in range(prompts):
+        index_CB = index_Cn + prompt * each
+        given_CB = bench.law_L[index_CB] * prompts  # probability given the prompt
+        indices.append(index_CB)
+        laws.append(orders_C * given_CB.prod(-1) / prompts)
+    return np.concatenate(indices), np.concatenate(laws)
+
+
+class _Moments:
+    """Sums over batches: weight_LT, whose scatter is E g, and square, E|g|^2."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.square = bench, 0.0
+        self.weight_LT = np.zeros(bench.leaves.state_LT.shape)
+
+    def add(self, index_CB: Ints, law_C: Floats, weight_CBT: Floats) -> None:
+        np.add.at(self.weight_LT, index_CB, law_C[:, None, None] * weight_CBT)
+        self.square += float(law_C @ _squared_norm(self.bench, index_CB, weight_CBT))
+
+
+def _squared_norm(bench: Bench, index_CB: Ints, weight_CBT: Floats) -> Floats:
+    """|sum_b sum_t w_bt S_bt|^2, [C]: responses meet only in prefixes that they share, at the same depth.
+
+    <S(s, a), S(s, a')> = 1[a = a'] - pi(a) - pi(a') + sum pi^2.
+    """
+    leaves = bench.leaves
+    state, action = leaves.state_LT[index_CB], leaves.action_LT[index_CB]
+    weight = np.where(leaves.mask_LT[index_CB], weight_CBT, 0.0)
+    chosen = np.exp(bench.logp_pi_LT[index_CB])
+    size = index_CB.shape[1]
+    total_C = np.zeros(len(index_CB))
+    for i in range(size):
+        for j in range(i, size):
+            inner: NDArray[np.float64] = (
+                (action[:, i] == action[:, j]) - chosen[:, i] - chosen[:, j] + bench.square_S[state[:, i]]
+            )
+            meet = state[:, i] == state[:, j]
+            pair_C = np.where(meet, weight[:, i] * weight[:, j] * inner, 0.0).sum(-1)
+            total_C += pair_C if i == j else 2.0 * pair_C
+    return total_C
+
+
+def _advantage(bench: Bench, index_CB: Ints, name: str, hyper: dict[str, Any]) -> Floats:
+    entry = advantages[name]
+    known = {"mask_BT", "log_rho_BT"}
+    missing = set(entry.promises.get("needs", ())) - known
+    if missing:
+        raise UserError(
+            f"advantage '{name}' needs {', '.join(sorted(missing))}, which a token tree does not have."
+        )
+    leaves = bench.leaves
+    mask_BT = torch.from_numpy(leaves.mask_LT[index_CB])
+    log_rho = torch.from_numpy((bench.logp_pi_LT - bench.logp_mu_LT)[index_CB])
+    reward_B = torch.from_numpy(leaves.reward_L[index_CB])
+    group_B = torch.zeros(index_CB.shape, dtype=torch.int64)
+    given = Signals(reward_B, group_B, mask_BT=mask_BT, log_rho_BT=log_rho)
+    adv = entry.bind(**hyper)(given)
+    per_token = adv if entry.promises.get("per_token") else adv[..., None]
+    numbers: Floats = torch.where(mask_BT, per_token, torch.zeros_like(per_token)).numpy()
+    return numbers

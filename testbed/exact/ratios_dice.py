@@ -1,0 +1,156 @@
+"""Density ratios, of state marginals per step and of discounted occupancies, and abstract reward chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs import infinite_horizon
+from envs.finite_mdp import FiniteMDP
+from testbed.errors import UserError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearSystem:
+    """A = D(I - discount P_pi), [S A, S A], and b = (1 - discount) start x pi, [S A], of some data.
+
+    data_K is the data's law over the S A pairs, D its diagonal. A Q = D r gives Q; A^T zeta = b gives the
+    ratio of pi's discounted occupancy to data_K. Source: evaluation.md section 3; Nachum et al. (2019).
+    """
+
+    matrix_KK: Floats
+    start_K: Floats
+    data_K: Floats
+
+    def ratio(self) -> Floats:
+        """zeta = d_pi / data, [K]; it solves A^T zeta = b, not A zeta = b."""
+        return np.asarray(np.linalg.solve(self.matrix_KK.T, self.start_K), dtype=np.float64)
+
+    def q_value(self, reward_K: Floats) -> Floats:
+        """Q of LSTD-Q with one feature per pair, [K]: A Q = D r."""
+        return np.asarray(np.linalg.solve(self.matrix_KK, self.data_K * reward_K), dtype=np.float64)
+
+    def dice_value(self, reward_K: Floats) -> float:
+        """E_data[zeta r], (1 - discount) times the discounted value."""
+        return float(self.data_K * reward_K @ self.ratio())
+
+    def lstd_value(self, reward_K: Floats) -> float:
+        """b . Q: equal to dice_value for any data, the exact law or counts."""
+        return float(self.start_K @ self.q_value(reward_K))
+
+
+def linear_system(
+    joint_SAS: Floats,
+    pi_SA: Floats,
+    start_S: Floats,
+    discount: float,
+    terminal_S: NDArray[np.bool_] | None = None,
+) -> LinearSystem:
+    """The system of transitions with law (or counts) joint_SAS; nothing follows a terminal state.
+
+    Valid for an exact joint law as well as for the empirical one of n independent transitions.
+
+    Raises UserError where a pair that pi reaches has no data, and for a discount outside [0, 1).
+    """
+    if not 0.0 <= discount < 1.0:
+        raise UserError(f"discount is {discount:g}, expected 0 <= discount < 1 for an occupancy ratio.")
+    joint_SAS = joint_SAS / joint_SAS.sum()
+    states, actions = pi_SA.shape
+    data_SA = joint_SAS.sum(axis=-1)
+    live_S = np.ones(states) if terminal_S is None else 1.0 - np.asarray(terminal_S, dtype=float)
+    _covered(data_SA, joint_SAS, pi_SA, start_S, live_S)
+    follow_KSA = (joint_SAS * live_S).reshape(-1, states, 1) * pi_SA
+    keep_K = (data_SA > 0).ravel()
+    diagonal_K = np.where(keep_K, data_SA.ravel(), 1.0)  # a pair without data is never reached: any ratio
+    matrix_KK = np.diag(diagonal_K) - discount * follow_KSA.reshape(states * actions, -1)
+    start_K = (1.0 - discount) * (start_S[:, None] * pi_SA).ravel()
+    return LinearSystem(matrix_KK, start_K, data_SA.ravel())
+
+
+def joint_law(world: FiniteMDP, data_SA: Floats) -> Floats:
+    """data(s, a) P(s' | s, a), [S, A, S]."""
+    return data_SA[..., None] * world.transition_SAS
+
+
+def occupancy_ratio(world: FiniteMDP, pi_SA: Floats, data_SA: Floats) -> Floats:
+    """(1 - discount) sum_t discount^t P(s_t, a_t) / data, [S, A], by the occupancy itself; no horizon."""
+    occupancy_SA = (1.0 - world.discount) * infinite_horizon.occupancy(world, pi_SA)[:, None] * pi_SA
+    return _divided("data", occupancy_SA, data_SA)
+
+
+def state_marginal_ratios(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
+    """d_pi,t(s) / d_mu,t(s), [T, S]; 0 where neither comes. Valid for the undiscounted laws at step t."""
+    return _divided("mu", world.occupancy(pi_SA), world.occupancy(mu_SA))
+
+
+def marginal_weights(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
+    """rho(s, a) d_pi,t(s) / d_mu,t(s) = E_mu[w_{0:t} | s_t, a_t], [T, S, A]."""
+    return state_marginal_ratios(world, pi_SA, mu_SA)[..., None] * _divided("mu", pi_SA, mu_SA)
+
+
+def dual_dice_ratio(world: FiniteMDP, pi_SA: Floats, data_SA: Floats) -> Floats:
+    """zeta = B nu, B^T D B nu = b, B = I - discount P_pi, [S, A] (DualDICE, Nachum et al. 2019)."""
+    system = linear_system(joint_law(world, data_SA), pi_SA, world.start_S, world.discount)
+    backward_KK = system.matrix_KK / system.data_K[:, None]
+    nu_K = np.linalg.solve(backward_KK.T @ (system.data_K[:, None] * backward_KK), system.start_K)
+    return (backward_KK @ nu_K).reshape(pi_SA.shape)
+
+
+def abstract_chain_value(
+    world: FiniteMDP, pi_SA: Floats, abstraction_S: NDArray[np.int64], *, discounted_counts: bool = True
+) -> float:
+    """Value of the Markov reward chain on z = abstraction(s), from expected importance-weighted counts.
+
+    A step t counts discount^t (else 1) w_{0:t}, whose mean under any mu is discount^t d_pi,t: the law of the
+    data does not matter. With discounted counts the chain's value is J(pi) for every abstraction, because
+    o = start + discount P^T o holds exactly for the discounted occupancy o of z.
+    """
+    occupancy_TS = world.occupancy(pi_SA)
+    steps_T1 = np.arange(world.horizon)[:, None]
+    weight_TS = occupancy_TS * (world.discount**steps_T1 if discounted_counts else 1.0)
+    live_S = ~world.tables.terminal_S
+    step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS) * live_S
+    cells = int(abstraction_S.max()) + 1
+    member_SZ = np.eye(cells)[abstraction_S]
+    visits_Z = weight_TS.sum(axis=0) @ member_SZ
+    # The last step is followed by the end.
+    moves_ZZ = member_SZ.T @ (weight_TS[:-1].sum(axis=0)[:, None] * step_SS) @ member_SZ
+    reward_S = (pi_SA * world.mean_reward_SA).sum(axis=-1)
+    earned_Z = (weight_TS.sum(axis=0) * reward_S) @ member_SZ
+    seen_Z = np.where(visits_Z > 0, visits_Z, 1.0)
+    chain_ZZ = np.eye(cells) - world.discount * moves_ZZ / seen_Z[:, None]
+    value_Z = np.linalg.solve(chain_ZZ, earned_Z / seen_Z)
+    return float(world.start_S @ member_SZ @ value_Z)
+
+
+def occupancy_chi2(occupancy_K: Floats, base_K: Floats) -> float:
+    """chi2(d || base) = sum d^2 / base - 1; both are laws over the same K pairs."""
+    return float((_divided("base", occupancy_K, base_K) * occupancy_K).sum()) - 1.0
+
+
+def _covered(data_SA: Floats, joint_SAS: Floats, pi_SA: Floats, start_S: Floats, live_S: Floats) -> None:
+    """Raise UserError when pi takes an action without data in a state where data begin or lead to."""
+    met_S = (start_S > 0) | ((joint_SAS.sum(axis=(0, 1)) > 0) & (live_S > 0))
+    missing_SA = met_S[:, None] & (pi_SA > 0) & (data_SA <= 0)
+    if missing_SA.any():
+        state, action = (int(i) for i in np.argwhere(missing_SA)[0])
+        raise UserError(
+            f"The data hold no action {action} in state {state}, which pi takes with probability "
+            f"{pi_SA[state, action]:g}: the system is singular. Log that pair, or change pi."
+        )
+
+
+def _divided(name: str, top: Floats, bottom: Floats) -> Floats:
+    """top / bottom, 0 / 0 = 0; UserError where only bottom is 0."""
+    missing = (top > 0) & (bottom <= 0)
+    if missing.any():
+        place = tuple(int(i) for i in np.argwhere(missing)[0])
+        raise UserError(
+            f"{name} has no mass at index {place}, where the other law has {float(top[place]):g}: the ratio "
+            f"is infinite. Give {name} mass there."
+        )
+    return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1.0), 0.0)

@@ -1,0 +1,376 @@
+"""The one-sample gradient of any objective, exactly: its mean, its variance, its bias and where that is from.
+
+A sample is one response drawn from mu; its gradient is sum over t of w_t S_t with the objective's effective
+weight w_t and the score S_t = onehot(y_t) - pi(. | prefix), with respect to one table of logits per prefix.
+A response is its own batch here: a batch statistic sees one response (`testbed.exact.group` has more).
+Losses are summed over tokens unless an aggregation is asked for.
+
+With d the law of prefixes, the gradient of J(pi) = E_pi R is F(d_pi, Q^pi), where
+F(d, Q)(s, .) = d(s) sum_a pi(a|s) Q(s, a) S(s, a). Plain ratios have means F(d', Q'): token F(d_mu, Q^mu),
+prefix F(d_pi, Q^mu), suffix F(d_mu, Q^pi), sequence F(d_pi, Q^pi). So the bias E g - grad J is the sum of
+
+    state     F(d', Q^pi) - F(d_pi, Q^pi)    prefixes come from the wrong law
+    suffix    F(d', Q') - F(d', Q^pi)        what follows a token is played by mu
+    clipping  E g - F(d', Q')                the weight is not the plain ratio: clipped, averaged, missing
+
+with (d', Q') those of the ratio that the objective stands in for; with signal A^pi, Q' = Q^pi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from envs.kernels import scatter_score
+from envs.tokens.tree import TokenTree
+from testbed import ratios
+from testbed.aggregate import aggregate
+from testbed.batch import Batch
+from testbed.effective import effective_weights
+from testbed.errors import UserError, unknown
+from testbed.exact.tree import Floats, Leaves, check_policies, enumerate_leaves
+from testbed.objectives import objective
+from testbed.score import score_loss
+
+Signal = Literal["R", "R-b", "A"]
+SIGNALS = ("R", "R-b", "A")
+Objective = str | Callable[..., Tensor]
+CHUNK = 2**15
+"""Responses whose weights are taken at once."""
+
+STANDS_FOR = {
+    "none": "token",
+    "token": "token",
+    "prefix": "prefix",
+    "min_prefix": "prefix",
+    "suffix": "suffix",
+    "sequence": "sequence",
+    "geometric": "sequence",
+    "power_mean": "sequence",
+    "turn": "sequence",
+}
+"""Which plain ratio a promised ratio level replaces; with one turn a turn is the sequence."""
+
+
+def plain_ratio(level: str) -> Callable[[Tensor, Batch], Tensor]:
+    """The objective -sg[ratio] A log pi with a ratio that nothing clips; level as in testbed.ratios,
+    "suffix" (rho_t … rho_T) or "none" (1). Raises UserError for an unknown level.
+    """
+    levels = {**ratios.LEVELS, "suffix": _log_suffix, "none": _log_one}
+    if level not in levels:
+        raise unknown("ratio level", level, levels)
+    return lambda logp_BT, batch: score_loss(levels[level](logp_BT, batch).exp(), logp_BT, batch)
+
+
+def _log_one(logp_BT: Tensor, _: Batch) -> Tensor:
+    return torch.zeros_like(logp_BT)
+
+
+def _log_suffix(logp_BT: Tensor, batch: Batch) -> Tensor:
+    token_BT = ratios.log_token(logp_BT, batch)
+    return token_BT.flip(-1).cumsum(-1).flip(-1)
+
+
+def resolve(name: Objective) -> tuple[Objective, str, str]:
+    """(objective, its name, the ratio level it promises); "ratio:LEVEL" is a plain ratio."""
+    if not isinstance(name, str):
+        return name, getattr(name, "__name__", "function"), "token"
+    if name.startswith("ratio:"):
+        level = name.removeprefix("ratio:")
+        return plain_ratio(level), name, level
+    return name, name, objective[name].promises.get("ratio", "token")
+
+
+@dataclass(frozen=True)
+class GradientReport:
+    """What one gradient step of an objective does on average, and how much it scatters.
+
+    mean_SA: E g. target_SA: grad J(pi). variance: trace of the covariance of g. split: the three parts of
+    mean_SA - target_SA by name. shift_SA: E[w S] at advantage 1, what a baseline moves the mean by; zeros
+    up to rounding mean that a baseline is free. size: responses per gradient.
+    """
+
+    objective: str
+    signal: str
+    baseline: float
+    size: int
+    mean_SA: Floats
+    target_SA: Floats
+    variance: float
+    split: dict[str, Floats]
+    shift_SA: Floats
+
+    @property
+    def bias_SA(self) -> Floats:
+        """E g - grad J."""
+        return self.mean_SA - self.target_SA
+
+    @property
+    def relative_bias(self) -> float:
+        """|E g - grad J| / |grad J|; infinite where grad J is 0 and E g is not."""
+        return _relative(self.bias_SA, self.target_SA)
+
+    @property
+    def relative_deviation(self) -> float:
+        """sqrt(variance) / |grad J|."""
+        return float(np.sqrt(max(self.variance, 0.0)) / max(np.linalg.norm(self.target_SA), 1e-300))
+
+    @property
+    def cosine(self) -> float:
+        """Cosine of the angle between E g and grad J; NaN where one of them is 0."""
+        norms = float(np.linalg.norm(self.mean_SA) * np.linalg.norm(self.target_SA))
+        return float((self.mean_SA * self.target_SA).sum()) / norms if norms else float("nan")
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """<part, bias> / (|bias| |grad J|): signed shares of the parts, which add up to relative_bias."""
+        norm = float(np.linalg.norm(self.bias_SA) * np.linalg.norm(self.target_SA))
+        return {k: float((v * self.bias_SA).sum()) / norm if norm else 0.0 for k, v in self.split.items()}
+
+    @property
+    def baseline_is_free(self) -> bool:
+        """Whether E[w S] = 0 up to rounding: only then a baseline leaves the mean gradient as it is."""
+        return bool(_relative(self.shift_SA, self.target_SA) < 1e-9)
+
+    def row(self) -> dict[str, Any]:
+        """The report as plain numbers, for tables and JSON; norms are relative to |grad J|."""
+        return {
+            "objective": self.objective,
+            "signal": self.signal,
+            "baseline": self.baseline,
+            "size": self.size,
+            "relative_bias": self.relative_bias,
+            "cosine": self.cosine,
+            "variance": self.variance,
+            "relative_deviation": self.relative_deviation,
+            **{f"bias_{name}": share for name, share in self.shares.items()},
+            "baseline_is_free": self.baseline_is_free,
+        }
+
+
+def _relative(part_SA: Floats, whole_SA: Floats) -> float:
+    top, bottom = float(np.linalg.norm(part_SA)), float(np.linalg.norm(whole_SA))
+    return top / bottom if bottom else float(np.inf if top else 0.0)
+
+
+class Bench:
+    """A tree, mu and pi with everything that reports share: leaves, log-probabilities, d, Q, grad J.
+
+    Args:
+        tree: the world. mu_SA, pi_SA: positive tables of probabilities.
+
+    Raises UserError for tables that are no policies, or a tree too large to enumerate.
+    """
+
+    def __init__(self, tree: TokenTree, mu_SA: ArrayLike, pi_SA: ArrayLike) -> None:
+        self.tree = tree
+        self.mu_SA, self.pi_SA = check_policies(tree, mu=mu_SA, pi=pi_SA)
+        self.leaves: Leaves = enumerate_leaves(tree)
+        self.logp_mu_LT, self.logp_pi_LT = self.leaves.log(self.mu_SA), self.leaves.log(self.pi_SA)
+        self.law_L = self.leaves.probability(self.mu_SA)
+        self.target_SA = tree.gradient(self.pi_SA)
+        self._reach = {"mu": tree.reach(self.mu_SA), "pi": tree.reach(self.pi_SA)}
+        self._values = {"mu": tree.action_values(self.mu_SA), "pi": tree.action_values(self.pi_SA)}
+        self.square_S = (self.pi_SA**2).sum(-1)
+        token_pi_LT = np.exp(self.logp_pi_LT)
+        self.norm_LT = 1.0 - 2.0 * token_pi_LT + self.square_S[self.leaves.state_LT]
+        """|S_t|^2 = 1 - 2 pi(y_t) + sum_a pi(a)^2."""
+
+    def advantage(self, signal: str, baseline: float) -> Floats:
+        """The signal of every token, [L, T]."""
+        leaves = self.leaves
+        if signal == "A":
+            q_SA = self._values["pi"]
+            a_SA = q_SA - (self.pi_SA * q_SA).sum(-1, keepdims=True)
+            return np.where(leaves.mask_LT, a_SA[leaves.state_LT, leaves.action_LT], 0.0)
+        if signal not in SIGNALS:
+            raise unknown("signal", signal, SIGNALS)
+        shift = baseline if signal == "R-b" else 0.0
+        return np.where(leaves.mask_LT, leaves.reward_L[:, None] - shift, 0.0)
+
+    def weights(self, function: Objective, adv_LT: Floats, aggregation: str | None, **hyper: Any) -> Floats:
+        """Effective weight of every token of every response, each response a batch of its own, [L, T]."""
+        found = np.empty_like(adv_LT)
+        for start in range(0, len(adv_LT), CHUNK):
+            rows = np.arange(start, min(start + CHUNK, len(adv_LT)))[:, None]
+            found[rows[:, 0]] = self.batch_weights(function, rows, adv_LT[rows], aggregation, **hyper)[:, 0]
+        return found
+
+    def batch_weights(
+        self, function: Objective, index_CB: Any, adv_CBT: Floats, aggregation: str | None, **hyper: Any
+    ) -> Floats:
+        """Effective weights of C batches of B responses each, given by their numbers; [C, B, T]."""
+        logp, batch = self.batch(index_CB, adv_CBT)
+        weight = effective_weights(function, logp, batch, **hyper)
+        weight = weight * _divisor(batch.mask_BT, aggregation)
+        if not bool(torch.isfinite(weight).all()):
+            raise UserError(
+                "The objective's weight is not finite on some response; take less drift or lower caps."
+            )
+        numbers: Floats = weight.numpy()
+        return numbers
+
+    def batch(self, index_CB: Any, adv_CBT: Floats) -> tuple[Tensor, Batch]:
+        """logp and Batch [C, B, T] of the numbered responses; anchor = ref = mu, one prompt, one turn."""
+        leaves = self.leaves
+        mu = torch.from_numpy(self.logp_mu_LT[index_CB])
+        mask = torch.from_numpy(leaves.mask_LT[index_CB])
+        whole = torch.zeros(mask.shape, dtype=torch.int64)
+        batch = Batch(
+            logp_mu_BT=mu,
+            adv_BT=torch.from_numpy(np.ascontiguousarray(adv_CBT)),
+            mask_BT=mask,
+            reward_B=torch.from_numpy(leaves.reward_L[index_CB]),
+            group_B=whole[..., 0],
+            logp_ref_BT=mu,
+            turn_BT=whole,
+            origin_B=whole[..., 0],
+        )
+        return torch.from_numpy(self.logp_pi_LT[index_CB]), batch
+
+    def scatter(self, value_LT: Floats) -> Floats:
+        """sum over leaves and tokens of value times S_t, added up prefix by prefix, [S, A]."""
+        leaves = self.leaves
+        value = np.where(leaves.mask_LT, value_LT, 0.0)
+        return scatter_score(leaves.state_LT[None], leaves.action_LT[None], value[None], self.pi_SA[None])[0]
+
+    def mean(self, weight_LT: Floats) -> Floats:
+        """E_mu of sum_t w_t S_t, [S, A]."""
+        return self.scatter(self.law_L[:, None] * weight_LT)
+
+    def second_moment(self, weight_LT: Floats, other_LT: Floats | None = None) -> float:
+        """E_mu of <sum_t w_t S_t, sum_t v_t S_t>: a response visits no prefix twice, so no cross terms."""
+        other = weight_LT if other_LT is None else other_LT
+        inside_L = np.where(self.leaves.mask_LT, weight_LT * other * self.norm_LT, 0.0).sum(-1)
+        return float(self.law_L @ inside_L)
+
+    def field(self, state: str, follow: str) -> Floats:
+        """F(d, Q) of the module's docstring, d under policy `state`, Q under policy `follow`, [S, A]."""
+        q_SA = self._values[follow]
+        centered = q_SA - (self.pi_SA * q_SA).sum(-1, keepdims=True)
+        field_SA: Floats = self._reach[state][:, None] * self.pi_SA * centered
+        return field_SA
+
+    def split(self, mean_SA: Floats, level: str, signal: str) -> dict[str, Floats]:
+        """The parts of mean_SA - grad J: state, suffix, clipping."""
+        stands_for = STANDS_FOR[level]
+        state = "pi" if stands_for in ("prefix", "sequence") else "mu"
+        follow = "pi" if signal == "A" or stands_for in ("suffix", "sequence") else "mu"
+        moved, both = self.field(state, "pi"), self.field(state, follow)
+        return {"state": moved - self.target_SA, "suffix": both - moved, "clipping": mean_SA - both}
+
+
+def _divisor(mask_BT: Tensor, aggregation: str | None) -> Tensor:
+    """d aggregate / d loss of every token; None: the mean over responses of token sums."""
+    if aggregation is None:
+        return mask_BT.double() / mask_BT.shape[-2]  # a bool divided would be float32
+    loss = torch.zeros(mask_BT.shape, dtype=torch.float64, requires_grad=True)
+    (share,) = torch.autograd.grad(aggregate(loss, mask_BT, aggregation).sum(), loss)
+    return share
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """Baselines of least variance for a weight that is linear in the advantage.
+
+    scalar: argmin over b of the trace of Cov[c (R - b)]. coordinate_SA: the same for every coordinate.
+    curvature: variance(b) - variance(scalar) = (b - scalar)^2 curvature.
+    """
+
+    scalar: float
+    coordinate_SA: Floats
+    curvature: float
+
+
+def optimal_baselines(bench: Bench, function: Objective, **hyper: Any) -> Baselines:
+    """b* = (E|C|^2 R - <E C R, E C>) / (E|C|^2 - |E C|^2) with C = sum_t c_t S_t, c_t the weight at A = 1.
+
+    With E C = 0 (plain ratios) this is E|C|^2 R / E|C|^2: Greensmith, Bartlett & Baxter (2004), and
+    E W^2 |S|^2 R / E W^2 |S|^2 off-policy. The general form also holds where a baseline is not free.
+    Raises UserError when the weight is not linear in the advantage, as behind a clip that reads its sign.
+    """
+    resolved, name, _ = resolve(function)
+    one_LT = bench.leaves.mask_LT.astype(np.float64)
+    unit_LT = bench.weights(resolved, one_LT, None, **hyper)
+    for scale in (-1.0, 2.5):
+        scaled_LT = bench.weights(resolved, scale * one_LT, None, **hyper)
+        if not np.allclose(scaled_LT, scale * unit_LT, rtol=1e-9, atol=1e-12):
+            raise UserError(
+                f"The weight of {name} is not linear in the advantage, so no single formula gives its best "
+                "baseline; give a number for b."
+            )
+    reward_LT = unit_LT * bench.leaves.reward_L[:, None]
+    mean_SA, signal_SA = bench.mean(unit_LT), bench.mean(reward_LT)
+    curvature = bench.second_moment(unit_LT) - float((mean_SA**2).sum())
+    cross = bench.second_moment(unit_LT, reward_LT) - float((mean_SA * signal_SA).sum())
+    square_SA = _coordinate_moment(bench, unit_LT * unit_LT) - mean_SA**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each_SA = (_coordinate_moment(bench, unit_LT * reward_LT) - mean_SA * signal_SA) / square_SA
+    return Baselines(cross / curvature, each_SA, curvature)
+
+
+def _coordinate_moment(bench: Bench, value_LT: Floats) -> Floats:
+    """E_mu of sum_t value_t S_t[a]^2: (1 - pi)^2 at the token taken, pi^2 at the others, [S, A]."""
+    leaves, pi = bench.leaves, bench.pi_SA
+    mass = np.where(leaves.mask_LT, bench.law_L[:, None] * value_LT, 0.0)
+    taken_SA = np.zeros_like(pi)
+    np.add.at(taken_SA, (leaves.state_LT, leaves.action_LT), mass)
+    return taken_SA * (1.0 - 2.0 * pi) + taken_SA.sum(-1, keepdims=True) * pi**2
+
+
+def gradient_report(
+    function: Objective,
+    tree: TokenTree | Bench,
+    mu_SA: ArrayLike | None = None,
+    pi_SA: ArrayLike | None = None,
+    *,
+    signal: Signal = "R",
+    baseline: float | Literal["optimal"] = "optimal",
+    aggregation: str | None = None,
+    **hyper: Any,
+) -> GradientReport:
+    """Exact mean, variance, bias and split of the one-sample gradient of an objective at its data law mu.
+
+    Args:
+        function: a registered objective, "ratio:LEVEL", file.py:function, or a function (logp_BT, batch).
+        tree: the world, or a Bench, which saves the work that many reports share.
+        mu_SA: the behavior policy, where `tree` is no Bench.
+        pi_SA: the target policy, likewise.
+        signal: the advantage: "R" the reward, "R-b" less `baseline`, "A" the exact A^pi of every token.
+        baseline: only with "R-b"; "optimal" is optimal_baselines(...).scalar.
+        aggregation: a name in testbed.aggregate; None sums over tokens.
+        hyper: hyperparameters of the objective.
+
+    Raises UserError for bad policies, sizes, names or hyperparameters.
+    """
+    bench = tree if isinstance(tree, Bench) else Bench(tree, *_both(mu_SA, pi_SA))
+    resolved, name, level = resolve(function)
+    b = 0.0
+    if signal == "R-b":
+        b = optimal_baselines(bench, function, **hyper).scalar if baseline == "optimal" else float(baseline)
+    weight_LT = bench.weights(resolved, bench.advantage(signal, b), aggregation, **hyper)
+    mean_SA = bench.mean(weight_LT)
+    unit_LT = bench.weights(resolved, bench.leaves.mask_LT.astype(np.float64), aggregation, **hyper)
+    return GradientReport(
+        objective=name,
+        signal=signal,
+        baseline=b,
+        size=1,
+        mean_SA=mean_SA,
+        target_SA=bench.target_SA,
+        variance=bench.second_moment(weight_LT) - float((mean_SA**2).sum()),
+        split=bench.split(mean_SA, level, signal),
+        shift_SA=bench.mean(unit_LT),
+    )
+
+
+def _both(mu_SA: ArrayLike | None, pi_SA: ArrayLike | None) -> tuple[ArrayLike, ArrayLike]:
+    if mu_SA is None or pi_SA is None:
+        raise UserError("gradient_report needs mu_SA and pi_SA next to a tree; or give it a Bench.")
+    return mu_SA, pi_SA

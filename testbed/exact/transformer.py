@@ -1,0 +1,69 @@
+"""A toy transformer as a table: its law at every prefix, and gradients back from prefixes to its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.tokens.base import every_response
+from envs.tokens.tree import TokenTree
+from testbed.exact.tree import Floats, Ints, check_size
+from testbed.policies.toy_transformer import ToyTransformer
+
+CHUNK = 4096
+"""Responses that one pass of the model evaluates."""
+
+
+def transformer_law(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree) -> Floats:
+    """pi(a | s) of one model at every prefix of the tree, float64 [S, A].
+
+    The law behind every prefix comes with the pass over it, so (V')^(T - 1) responses are evaluated
+    for V'^T leaves, in chunks of 4096 (V' tokens that go on). Valid for the weights given; a float32 model's
+    law is normalized again in float64. Raises UserError when the tree is too large.
+    """
+    check_size(tree.actions, tree.horizon, len(tree.prompt_NK))
+    pi_SA = np.empty((tree.states, tree.actions))
+    with torch.no_grad():
+        for state_XT, new_XT, law_XTV in _passes(policy, theta_P, tree):
+            pi_SA[state_XT[new_XT]] = law_XTV.double().softmax(-1).numpy()[new_XT]
+    return pi_SA
+
+
+def weight_gradient(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree, gradient_SA: Floats) -> Tensor:
+    """The gradient in the model's weights that belongs to one in the logits of every prefix, [P].
+
+    sum_{s,a} G(s, a) dlogits(s, a)/dtheta, taken through log pi, whose normalizer drops out because every
+    row of G sums to 0: true of every mean of scores, so of grad J and of GradientReport.mean_SA.
+    """
+    theta = theta_P.detach().clone().requires_grad_()
+    total = torch.zeros_like(theta)
+    for state_XT, new_XT, law_XTV in _passes(policy, theta, tree):
+        share = torch.from_numpy(np.where(new_XT[..., None], gradient_SA[state_XT], 0.0))
+        (part,) = torch.autograd.grad((share.to(law_XTV.dtype) * law_XTV).sum(), theta)
+        total += part
+    return total
+
+
+def _passes(
+    policy: ToyTransformer, theta_P: Tensor, tree: TokenTree
+) -> Iterator[tuple[Ints, np.ndarray, Tensor]]:
+    """(state_XT, new_XT, log law_XTV) of chunks of responses; new: the prefix was in no response before."""
+    going, T = tree.going, tree.horizon
+    place_XS, _ = every_response(going.size, T - 1, None)
+    place_XT = np.concatenate([place_XS, np.zeros((len(place_XS), 1), dtype=np.int64)], 1)
+    node_XT = np.zeros_like(place_XT)
+    new_XT = np.ones(place_XT.shape, dtype=bool)
+    for t in range(T - 1):
+        node_XT[:, t + 1] = node_XT[:, t] * going.size + 1 + place_XT[:, t]
+        # Lexicographic order: the first response of a prefix continues it with the first token always.
+        new_XT[:, t] = (place_XT[:, t : T - 1] == 0).all(-1)
+    for prompt, prompt_K in enumerate(tree.prompt_NK):
+        prompt_RNK = torch.from_numpy(prompt_K)[None, None]
+        for start in range(0, len(place_XT), CHUNK):
+            rows = slice(start, start + CHUNK)
+            token_RBT = torch.from_numpy(going[place_XT[rows]])[None]
+            law = policy.log_law(theta_P[None], prompt_RNK, token_RBT)[0]
+            yield node_XT[rows] + prompt * tree.nodes, new_XT[rows], law

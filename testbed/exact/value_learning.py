@@ -1,0 +1,199 @@
+"""Linear TD, target networks, expectiles, GAE's bias, the emphatic gradient and the proxy bound, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs import infinite_horizon
+from envs.finite_mdp import FiniteMDP
+from testbed.errors import UserError
+from testbed.exact.ratios_dice import occupancy_chi2
+
+Floats = NDArray[np.float64]
+
+RANK = 1e-10
+"""Singular values of the features below this share of the largest do not span the row space."""
+
+
+@dataclass(frozen=True)
+class LinearTD:
+    """A1 = Phi^T D Phi and A2 = discount Phi^T D P Phi on the row space of Phi, [K, K].
+
+    Directions in which the features do not move the values are left out: nothing is learned along them.
+    """
+
+    covariance_KK: Floats
+    bootstrap_KK: Floats
+
+    def td_abscissa(self) -> float:
+        """max Re eig(A2 - A1): expected TD is stable for a small step size iff it is negative."""
+        return float(np.linalg.eigvals(self.bootstrap_KK - self.covariance_KK).real.max())
+
+    def td_radius(self, step_size: float) -> float:
+        """Spectral radius of I + step_size (A2 - A1), one expected TD update."""
+        return _radius(np.eye(len(self.covariance_KK)) + step_size * (self.bootstrap_KK - self.covariance_KK))
+
+    def fitted_radius(self) -> float:
+        """Spectral radius of A1^-1 A2: FQE, or a target network that waits forever, converges iff < 1."""
+        return _radius(np.asarray(np.linalg.solve(self.covariance_KK, self.bootstrap_KK), dtype=np.float64))
+
+    def target_jacobian(self, step_size: float, inner: int) -> Floats:
+        """J_k = (I - a A1)^k + [I - (I - a A1)^k] A1^-1 A2: k = inner steps at a frozen target, [K, K]."""
+        identity_KK = np.eye(len(self.covariance_KK))
+        kept_KK = np.linalg.matrix_power(identity_KK - step_size * self.covariance_KK, inner)
+        fitted_KK = np.linalg.solve(self.covariance_KK, self.bootstrap_KK)
+        return np.asarray(kept_KK + (identity_KK - kept_KK) @ fitted_KK)
+
+    def target_radius(self, step_size: float, inner: int) -> float:
+        """Spectral radius of J_k: one refresh of the target network converges iff < 1."""
+        return _radius(self.target_jacobian(step_size, inner))
+
+
+def linear_td(feature_SK: Floats, weight_S: Floats, step_SS: Floats, discount: float) -> LinearTD:
+    """The expected update of linear TD with state weights weight_S and transitions step_SS of the target."""
+    _, size_R, basis_RK = np.linalg.svd(feature_SK, full_matrices=False)
+    phi_SR = feature_SK @ basis_RK[size_R > RANK * size_R[0]].T
+    weighted_RS = phi_SR.T * weight_S
+    return LinearTD(weighted_RS @ phi_SR, discount * weighted_RS @ step_SS @ phi_SR)
+
+
+def baird_star(discount: float) -> LinearTD:
+    """Baird's star: 7 states, phi(s < 6) = 2 e_s + e_7, phi(6) = e_6 + 2 e_7, always to state 6 (1995)."""
+    feature_SK = np.zeros((7, 8))
+    feature_SK[range(6), range(6)], feature_SK[:6, 7] = 2.0, 1.0
+    feature_SK[6, 6:] = 1.0, 2.0
+    return linear_td(feature_SK, np.full(7, 1 / 7), np.eye(7)[[6] * 7], discount)
+
+
+def two_state(discount: float) -> LinearTD:
+    """w -> 2w: features 1 and 2, all weight on the first state, which leads to the second."""
+    return linear_td(
+        np.array([[1.0], [2.0]]), np.array([1.0, 0.0]), np.array([[0.0, 1.0], [0.0, 1.0]]), discount
+    )
+
+
+def expectile(value_K: Floats, mass_K: Floats, tau: float) -> float:
+    """m with tau E(X - m)+ = (1 - tau) E(m - X)+ for a law on K values; tau = 1/2 is the mean.
+
+    Between two values the equation is linear in m, so the answer is exact. Source: Newey & Powell (1987).
+    """
+    if not 0.0 < tau < 1.0:
+        raise UserError(f"tau is {tau:g}, expected 0 < tau < 1.")
+    order_K = np.argsort(value_K)
+    x_K, p_K = value_K[order_K], mass_K[order_K]
+    # With the first k values at or below m; the right k is the one whose m lies above exactly those.
+    low_K, high_K = np.cumsum(p_K), p_K.sum() - np.cumsum(p_K)
+    low_sum_K = np.cumsum(p_K * x_K)
+    high_sum_K = p_K @ x_K - low_sum_K
+    mean_K = (tau * high_sum_K + (1 - tau) * low_sum_K) / (tau * high_K + (1 - tau) * low_K)
+    upper_K = np.append(x_K[1:], np.inf)
+    fits_K = (mean_K >= x_K) & (mean_K <= upper_K)
+    return float(mean_K[np.flatnonzero(fits_K)[0]])
+
+
+def expected_gae(world: FiniteMDP, pi_SA: Floats, v_hat_S: Floats, lam: float) -> Floats:
+    """E[sum_l (discount lam)^l delta_{t+l} | s, a] under pi, [S, A], for a world without terminal states."""
+    _endless(world)
+    discount = world.discount
+    reward_S = (pi_SA * world.mean_reward_SA).sum(axis=-1)
+    step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS)
+    delta_S = reward_S + discount * step_SS @ v_hat_S - v_hat_S
+    later_S = np.linalg.solve(np.eye(world.states) - discount * lam * step_SS, delta_S)
+    first_SA = world.mean_reward_SA + discount * world.transition_SAS @ v_hat_S - v_hat_S[:, None]
+    return np.asarray(first_SA + discount * lam * (world.transition_SAS @ later_S))
+
+
+def gae_bias(world: FiniteMDP, pi_SA: Floats, error_S: Floats, lam: float) -> Floats:
+    """-e(s) + discount (1 - lam) sum_l (discount lam)^l E[e(s_{t+l+1}) | s, a] for Vhat = V + e, [S, A].
+
+    Only the second term biases a policy gradient; the first is a baseline. lam = 1 leaves none.
+    """
+    _endless(world)
+    step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS)
+    spread_S = np.linalg.solve(np.eye(world.states) - world.discount * lam * step_SS, error_S)
+    ahead_SA = world.discount * (1 - lam) * (world.transition_SAS @ spread_S)
+    return np.asarray(ahead_SA - error_S[:, None])
+
+
+def emphasis(world: FiniteMDP, pi_SA: Floats, interest_S: Floats) -> Floats:
+    """m = (I - discount P_pi^T)^-1 i, [S]: the limit of d_mu(s) E[F_t | s] with i = d_mu x interest.
+
+    F_t = discount rho_{t-1} F_{t-1} + interest(s_t) is the follow-on trace (Sutton et al. 2016).
+    """
+    step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS * (~world.tables.terminal_S))
+    return np.linalg.solve(np.eye(world.states) - world.discount * step_SS.T, interest_S)
+
+
+def off_policy_gradient(world: FiniteMDP, pi_SA: Floats, weight_S: Floats) -> Floats:
+    """sum_s weight(s) sum_a grad pi(a|s) Q(s, a) of a tabular softmax policy, [S, A].
+
+    weight = `emphasis(i)` gives the gradient of sum_s i(s) V(s); weight = i itself is OffPAC
+    (Degris et al. 2012), which leaves out how the states that follow change.
+    """
+    q_SA = infinite_horizon.q_value(world, pi_SA)
+    advantage_SA = q_SA - (pi_SA * q_SA).sum(axis=-1, keepdims=True)
+    return weight_S[:, None] * pi_SA * advantage_SA
+
+
+def interest_gradient(world: FiniteMDP, logits_SA: Floats, interest_S: Floats) -> Floats:
+    """d/dlogits of sum_s i(s) V(s), [S, A], by the complex step: no formula for the gradient is used.
+
+    The relative error is that of rounding, for a step of 1e-30 (Squire & Trapp 1998).
+    """
+    live_S = (~world.tables.terminal_S).astype(float)
+    moves_SAS = world.transition_SAS * live_S * live_S[:, None, None]
+    found_SA = np.empty_like(logits_SA)
+    for index in np.ndindex(*logits_SA.shape):
+        moved_SA = logits_SA.astype(complex)
+        moved_SA[index] += 1e-30j
+        mass_SA = np.exp(moved_SA)
+        pi_SA = mass_SA / mass_SA.sum(axis=-1, keepdims=True)
+        reward_S = (pi_SA * world.mean_reward_SA).sum(axis=-1) * live_S
+        step_SS = np.einsum("sa,sat->st", pi_SA, moves_SAS)
+        value_S = np.linalg.solve(np.eye(world.states) - world.discount * step_SS, reward_S)
+        found_SA[index] = (interest_S @ value_S).imag / 1e-30
+    return found_SA
+
+
+def proxy_slack(base_K: Floats, occupancy_K: Floats, reward_K: Floats, proxy_K: Floats) -> float:
+    """gain / sd - (1/r) [proxy gain / sd - sqrt((1 - r^2) chi2(d || base))], never negative for r > 0.
+
+    gain: d's mean minus base's; sd and the correlation r are under base. 0 for d = base (1 + t residual),
+    t > 0, residual = proxy/sd - r reward/sd. Source: Laidlaw et al. (2024), derived by Cauchy-Schwarz.
+
+    Raises UserError unless reward and proxy vary and correlate positively under base.
+    """
+    centered = [each_K - base_K @ each_K for each_K in (reward_K, proxy_K)]
+    sd = [float(np.sqrt(base_K @ each_K**2)) for each_K in centered]
+    if min(sd) <= 0:
+        raise UserError("reward and proxy must vary under the base occupancy; one of them is constant.")
+    true_K, fake_K = (each_K / scale for each_K, scale in zip(centered, sd, strict=True))
+    r = float(base_K @ (true_K * fake_K))
+    if r <= 0:
+        raise UserError(f"the proxy's correlation with the reward is {r:.3g}; the bound needs it above 0.")
+    chi2 = occupancy_chi2(occupancy_K, base_K)
+    bound = (occupancy_K @ fake_K - np.sqrt(max(0.0, 1 - r**2) * max(chi2, 0.0))) / r
+    return float(occupancy_K @ true_K - bound)
+
+
+def tight_occupancy(base_K: Floats, reward_K: Floats, proxy_K: Floats, size: float) -> Floats:
+    """base (1 + t residual), [K], t = size times the largest that keeps it a law: where the bound is met."""
+    true_K, fake_K = (
+        (x_K - base_K @ x_K) / np.sqrt(base_K @ (x_K - base_K @ x_K) ** 2) for x_K in (reward_K, proxy_K)
+    )
+    residual_K = fake_K - (base_K @ (true_K * fake_K)) * true_K
+    return base_K * (1.0 + size * residual_K / -residual_K.min())
+
+
+def _radius(matrix_KK: Floats) -> float:
+    return float(np.abs(np.linalg.eigvals(matrix_KK)).max())
+
+
+def _endless(world: FiniteMDP) -> None:
+    if world.tables.terminal_S.any() or world.discount >= 1.0:
+        raise UserError(
+            "This identity is for discount < 1 and no terminal states; make them absorbing with reward 0."
+        )

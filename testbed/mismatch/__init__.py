@@ -1,0 +1,151 @@
+"""Engine mismatch: how the engine that generates differs from the trainer at equal weights.
+
+`mismatch` registers makers of engines with their citation and promises, which contract tests check:
+
+level:     "none", "weights" (mu is the policy at other weights) or "law" (mu is another law on the same
+           next-token logits).
+support:   "full": mu > 0 wherever pi > 0, so pi/mu is finite and E_mu[pi/mu] = 1. "partial": mu is 0 on
+           tokens of pi. On the behavior side these tokens' pi/mu is infinite and never seen; on the trainer
+           side, with the truncated law above, it is mu/pi that is infinite and pi/mu that is 0.
+identity:  hyperparameters at which the engine returns its input itself; None where no such value exists.
+stochastic: the engine draws numbers of its own, from a counter-based stream.
+needs:     "layers" for engines that act on blocks of a transformer, "past" for those that read older weights.
+
+Example: the engine of a rollout in FP8 that samples at top-p 0.95.
+
+>>> from testbed.mismatch import compose, engine
+>>> compose(engine("fp8-block"), engine("top-p", p=0.95)).name
+'fp8-block+top-p'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.streams import uniforms
+from testbed import rng
+from testbed.errors import UserError
+from testbed.registry import Registry
+
+Layout = Mapping[str, tuple[int, ...]]
+"""Names and shapes of the matrices behind a flat theta, in its order."""
+
+LARGEST_UNIFORM = 1.0 - 2.0**-53
+SMALLEST_UNIFORM = 2.0**-54
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which numbers a stochastic engine draws, and what it may read beside the weights.
+
+    seeds: one per replica R. step: the batch. ticks: decoding positions per batch; tick t of batch `step` has
+    the counter step * ticks + t. past_RP: weights of an older version. part: place of an engine in a
+    composition; each place has a stream of its own.
+    """
+
+    seeds: tuple[int, ...]
+    step: int = 0
+    ticks: int = 1
+    past_RP: Tensor | None = None
+    part: int = 0
+
+    def of_batch(self, redraw: bool) -> Draw:
+        """Return the stream of numbers that are drawn once a batch, or once a run if not `redraw`."""
+        return replace(self, step=self.step if redraw else 0, ticks=1)
+
+    def uniform(self, purpose: str, tick: int, places: int, width: int) -> np.ndarray:
+        """Return uniforms in [0, 1), [R, places, width]; they depend on seed, purpose and counter alone."""
+        key_R = rng.keys(self.seeds, f"mismatch/{self.part}/{purpose}")
+        return uniforms(key_R, self.step * self.ticks + tick, places, width)
+
+    def normal(self, purpose: str, tick: int, like_RMV: Tensor) -> Tensor:
+        """Return standard normals by inverse CDF; shape, device and type as `like_RMV`."""
+        uniform = self.uniform(purpose, tick, *like_RMV.shape[1:]).clip(SMALLEST_UNIFORM, LARGEST_UNIFORM)
+        return torch.special.ndtri(torch.from_numpy(uniform)).to(like_RMV)
+
+
+Weights = Callable[[Tensor, Layout, Draw], Tensor]
+"""(theta_RP, layout, draw) -> theta_RP of the behavior engine; differentiable, roundings straight through."""
+
+Law = Callable[[Tensor, Draw, int], Tensor]
+"""(log_pi [R, places, V], draw, tick) -> log mu of the same shape, normalized over V; -inf where mu is 0."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What the behavior engine does to weights, and then to the next-token law; None leaves it alone.
+
+    fresh: the law draws noise for each sequence, so that two sequences have different laws.
+    """
+
+    name: str
+    weights: Weights | None = None
+    law: Law | None = None
+    fresh: bool = False
+
+
+mismatch = Registry("mismatch", package="testbed.mismatch")
+
+
+def engine(name: str, **hyper: Any) -> Engine:
+    """Return a registered engine; raise UserError for an unknown name, hyperparameter or value."""
+    made: Engine = mismatch[name].bind(**hyper)()
+    return made
+
+
+def compose(*engines: Engine) -> Engine:
+    """Return the engine that applies all weight changes in order, then all law changes in order."""
+    changes = [(part, e.weights) for part, e in enumerate(engines) if e.weights is not None]
+    laws = [(part, e.law) for part, e in enumerate(engines) if e.law is not None]
+
+    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
+        for part, change in changes:
+            theta_RP = change(theta_RP, layout, replace(draw, part=part))
+        return theta_RP
+
+    def law(log_pi_RMV: Tensor, draw: Draw, tick: int) -> Tensor:
+        for part, change in laws:
+            log_pi_RMV = change(log_pi_RMV, replace(draw, part=part), tick)
+        return log_pi_RMV
+
+    name = "+".join(e.name for e in engines) or "off"
+    return Engine(name, weights if changes else None, law if laws else None, any(e.fresh for e in engines))
+
+
+Change = Callable[[str, Tensor], Tensor]
+"""(name, matrix [R, rows, columns]) -> the changed matrix."""
+
+WHICH = ("linear", "all")
+NOT_LINEAR = ("embed", "head", "wte", "wpe")
+
+
+def by_matrix(theta_RP: Tensor, layout: Layout, which: str, change: Change) -> Tensor:
+    """Return theta with `change` applied to each matrix; vectors (norms, biases) stay as they are.
+
+    which: "linear" leaves out embeddings and the head, as low-precision rollouts do by default; "all" takes
+    every matrix. Rows are outputs in the toy transformer, in Llama and Qwen; GPT-2 stores the transpose.
+
+    Raises UserError for another `which` and for a layout that does not fit theta.
+    """
+    if which not in WHICH:
+        raise UserError(f"matrices is '{which}'; expected {' or '.join(WHICH)}.")
+    sizes = [int(np.prod(shape)) for shape in layout.values()]
+    if sum(sizes) != theta_RP.shape[-1]:
+        raise UserError(f"theta has {theta_RP.shape[-1]} weights, but its layout describes {sum(sizes)}.")
+    parts = []
+    for (name, shape), part in zip(layout.items(), theta_RP.split(sizes, -1), strict=True):
+        skipped = len(shape) != 2 or (which == "linear" and any(word in name for word in NOT_LINEAR))
+        parts.append(part if skipped else change(name, part.unflatten(-1, shape)).flatten(-2))
+    return torch.cat(parts, -1)
+
+
+@mismatch("off", source="the trainer itself", level="none", support="full", identity={})
+def off() -> Engine:
+    """mu = pi: no mismatch."""
+    return Engine("off")

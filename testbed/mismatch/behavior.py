@@ -1,0 +1,140 @@
+"""The behavior engine of a policy: it samples and knows log mu, as the policy does for pi.
+
+What a world needs to generate through an engine:
+
+    behavior = Behavior(policy, engine, seeds)
+    tabular      mu_RSA = behavior.probabilities(theta_RP, step)           instead of policy.probabilities
+    token        behavior.sample(theta_RP, prompt_RNK, group, uniform, step)   instead of policy.sample
+    both         behavior.logp(theta_RP, rollout, step)                    log mu of any rollout's tokens
+
+With the engine "off" each is the policy's own, bit for bit. Where theta_mu lags behind, the world passes the
+older weights: lag and mismatch are two dials.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from testbed.errors import UserError
+from testbed.mismatch import Draw, Engine, Layout
+from testbed.rollout import Rollout
+
+
+def layout_of(policy: Any) -> Layout:
+    """Return names and shapes of the matrices in theta: a table of logits, or a transformer's weights."""
+    if hasattr(policy, "logits"):
+        return {"logits": (policy.states, policy.actions)}
+    if hasattr(policy, "shape"):
+        layout: Layout = policy.shape.matrices()
+        return layout
+    layout = policy.layout
+    return layout
+
+
+class Behavior:
+    """An engine around a policy; seeds name the replicas' streams, one per row of theta.
+
+    Raises UserError for a law-level engine around a Hugging Face policy, whose sampler takes no law.
+    """
+
+    def __init__(self, policy: Any, engine: Engine, seeds: tuple[int, ...]) -> None:
+        self.policy, self.engine, self.seeds = policy, engine, tuple(seeds)
+        self.layout = layout_of(policy)
+        self.tabular = hasattr(policy, "logits")
+        if engine.law is not None and not (self.tabular or hasattr(policy, "shape")):
+            raise UserError(
+                f"engine '{engine.name}' changes the next-token law, which policy 'hf' cannot do yet; take "
+                "one that changes weights (bf16, fp8-block, int8, skip-layers) or policy 'toy'."
+            )
+
+    def weights(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> Tensor:
+        """Return theta of the behavior engine; differentiable, roundings straight through.
+
+        Raises UserError for another number of rows than seeds.
+        """
+        if len(theta_RP) != len(self.seeds):
+            raise UserError(f"theta has {len(theta_RP)} rows for {len(self.seeds)} seeds; expected as many.")
+        change = self.engine.weights
+        return theta_RP if change is None else change(theta_RP, self.layout, self._draw(step, past_RP))
+
+    def log_table(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> Tensor:
+        """Return log mu(a|s) of a tabular policy, [R, S, A]."""
+        log_pi_RSA: Tensor = self.policy.logits(self.weights(theta_RP, step, past_RP)).log_softmax(-1)
+        law = self.engine.law
+        return log_pi_RSA if law is None else law(log_pi_RSA, self._draw(step, past_RP), 0)
+
+    def probabilities(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> np.ndarray:
+        """Return mu(a|s) of a tabular policy as float64 [R, S, A]."""
+        if self.engine.law is None:
+            own: np.ndarray = self.policy.probabilities(self.weights(theta_RP, step, past_RP))
+            return own
+        mu_RSA: np.ndarray = self.log_table(theta_RP.detach(), step, past_RP).exp().numpy()
+        return mu_RSA
+
+    def sample(
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        step: int,
+        past_RP: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return token_RBT, mask_RBT and logp_mu_RBT of a token policy, as `policy.sample` does."""
+        changed_RP = self.weights(theta_RP, step, past_RP)
+        drawn: tuple[Tensor, Tensor, Tensor]
+        if self.engine.law is None:
+            drawn = self.policy.sample(changed_RP, prompt_RNK, group, uniform_RBT)
+        else:
+            law = lambda log_pi_RVB, t: self._law(log_pi_RVB, t, step, past_RP)  # noqa: E731
+            drawn = self.policy.sample(changed_RP, prompt_RNK, group, uniform_RBT, law=law)
+        return drawn
+
+    def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
+        """Return log mu of the rollout's tokens, [R, B, T]; 0 outside the mask, -inf where mu is 0.
+
+        Differentiable in theta except for a law-level engine around the toy transformer.
+        """
+        changed_RP = self.weights(theta_RP, step, past_RP)
+        if self.engine.law is None:
+            where = rollout.state_RBT if self.tabular else rollout.prompt_RNK
+            own: Tensor = self.policy.logp(changed_RP, where, rollout.token_RBT, rollout.mask_RBT)
+            return own
+        if not self.tabular:
+            return self._read(changed_RP, rollout, step, past_RP)
+        if rollout.state_RBT is None:
+            raise ValueError("a tabular policy needs the visited states of a rollout")
+        log_mu_RSA = self.log_table(theta_RP, step, past_RP)
+        pair_RX = (rollout.state_RBT * log_mu_RSA.shape[-1] + rollout.token_RBT).flatten(1)
+        log_mu_RBT = log_mu_RSA.flatten(1).gather(1, pair_RX).view_as(rollout.token_RBT)
+        return torch.where(rollout.mask_RBT, log_mu_RBT, torch.zeros_like(log_mu_RBT))
+
+    def _read(self, changed_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None) -> Tensor:
+        """Let the sampler write the rollout's tokens again and note what the engine's law gives them."""
+        token_RBT, noted = rollout.token_RBT, []
+
+        def forced(log_pi_RVB: Tensor, t: int) -> Tensor:
+            log_mu_RVB = self._law(log_pi_RVB, t, step, past_RP)
+            index_R1B = token_RBT[:, None, :, t]
+            noted.append(log_mu_RVB.gather(1, index_R1B)[:, 0])
+            return torch.full_like(log_mu_RVB, -torch.inf).scatter(1, index_R1B, 0.0)
+
+        uniform_RBT = torch.zeros(token_RBT.shape, dtype=torch.float64)
+        self.policy.sample(changed_RP.detach(), rollout.prompt_RNK, rollout.group, uniform_RBT, law=forced)
+        # The sampler stops when every response has ended.
+        log_mu_RBT = torch.zeros(token_RBT.shape, dtype=noted[0].dtype, device=token_RBT.device)
+        log_mu_RBT[..., : len(noted)] = torch.stack(noted, -1)
+        return torch.where(rollout.mask_RBT, log_mu_RBT, torch.zeros_like(log_mu_RBT))
+
+    def _law(self, log_pi_RVB: Tensor, t: int, step: int, past_RP: Tensor | None) -> Tensor:
+        if self.engine.law is None:
+            return log_pi_RVB
+        return self.engine.law(log_pi_RVB.transpose(1, 2), self._draw(step, past_RP), t).transpose(1, 2)
+
+    def _draw(self, step: int, past_RP: Tensor | None) -> Draw:
+        ticks = 1 if self.tabular else self.policy.task.response_length
+        return Draw(self.seeds, step, ticks, past_RP)

@@ -1,0 +1,143 @@
+"""Engines with other weights at full precision: skipped layers, noise per layer, older parts."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from testbed.errors import UserError
+from testbed.mismatch import Draw, Engine, Layout, by_matrix, mismatch
+
+LAYER = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
+RESIDUAL = re.compile(r"\.(?:out|down|o_proj|down_proj|c_proj)(?:\.weight|\.bias)?$")
+"""Names of what a block adds to the residual stream: without it the block is the identity. Toy transformer,
+Llama, Qwen and GPT-2."""
+
+
+def layer_of(name: str) -> int | None:
+    """Return the number of the block that a weight belongs to, None outside the blocks."""
+    found = LAYER.search(name)
+    return int(found[1]) if found else None
+
+
+@mismatch(
+    "skip-layers",
+    source="Nested-ReFT, arXiv:2508.10123 (abstract; which layers may be skipped is not stated: here all)",
+    level="weights",
+    support="full",
+    identity={"ratio": 0.0},
+    stochastic=True,
+    needs="layers",
+)
+def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> Engine:
+    """mu is the policy without round(ratio L) of its L blocks, drawn anew for every batch.
+
+    Every set of that many blocks is equally likely. redraw=False keeps one set for the whole run. At most
+    1 / (1 - ratio) times the tokens per second, if decoding is all blocks.
+    """
+    if not 0 <= ratio <= 1:
+        raise UserError(f"ratio is {ratio}, the share of skipped layers; expected 0 to 1.")
+
+    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
+        layers = 1 + max((n for name in layout if (n := layer_of(name)) is not None), default=-1)
+        if layers == 0 or not any(RESIDUAL.search(name) for name in layout):
+            raise UserError(
+                "skip-layers needs a transformer whose blocks it knows (toy, Llama, Qwen, GPT-2); this "
+                f"policy has {', '.join(list(layout)[:3])}."
+            )
+        count = round(ratio * layers)
+        if count == 0:
+            return theta_RP
+        skipped_RL = torch.from_numpy(drawn_layers(draw, layers, count, redraw)).to(theta_RP.device)
+        parts = []
+        sizes = [int(np.prod(shape)) for shape in layout.values()]
+        for name, part in zip(layout, theta_RP.split(sizes, -1), strict=True):
+            layer = layer_of(name)
+            if layer is not None and RESIDUAL.search(name):
+                part = torch.where(skipped_RL[:, layer, None], torch.zeros_like(part), part)
+            parts.append(part)
+        return torch.cat(parts, -1)
+
+    return Engine("skip-layers", weights)
+
+
+def drawn_layers(draw: Draw, layers: int, count: int, redraw: bool = True) -> np.ndarray:
+    """Return which layers are skipped in this batch, bool [R, L], `count` in each row."""
+    uniform_RL = draw.of_batch(redraw).uniform("skip-layers", 0, 1, layers)[:, 0]
+    rank_RL = uniform_RL.argsort(-1, kind="stable").argsort(-1)
+    skipped: np.ndarray = rank_RL < count
+    return skipped
+
+
+@mismatch(
+    "layer-noise",
+    source="stand-in for ALP, arXiv:2603.19470: there noise is on hidden states and on the numerator's side",
+    level="weights",
+    support="full",
+    identity={"sigma": 0.0},
+    stochastic=True,
+)
+def layer_noise(
+    *, sigma: float = 0.01, scales: tuple[float, ...] = (), redraw: bool = False, matrices: str = "linear"
+) -> Engine:
+    """W_mu = W + sigma scale_l rms(W) N(0, 1), fixed for the run; redraw=True draws anew for every batch.
+
+    scales: one factor per block, 1 beyond its end and outside the blocks; (1, 0, 0) perturbs the first alone.
+    """
+    if not sigma >= 0:
+        raise UserError(f"sigma is {sigma}, a standard deviation relative to the weights; expected >= 0.")
+
+    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
+        if sigma == 0:
+            return theta_RP
+        stream = draw.of_batch(redraw)
+
+        def change(name: str, w_RIJ: Tensor) -> Tensor:
+            layer = layer_of(name)
+            scale = scales[layer] if layer is not None and layer < len(scales) else 1.0
+            noise_RIJ = stream.normal(f"layer-noise/{name}", 0, w_RIJ)
+            rms_R11 = w_RIJ.detach().square().mean((-2, -1), keepdim=True).sqrt()
+            return w_RIJ + sigma * scale * rms_R11 * noise_RIJ
+
+        return by_matrix(theta_RP, layout, matrices, change)
+
+    return Engine("layer-noise", weights)
+
+
+@mismatch(
+    "stale-copy",
+    source="weight synchronization that misses tensors; landscape of rollout-trainer mismatch reports",
+    level="weights",
+    support="full",
+    identity=None,
+    needs="past",
+)
+def stale_copy(*, matrices: str = "all") -> Engine:
+    """theta_mu = an older version's weights on the chosen matrices, `draw.past_RP`; the rest is up to date.
+
+    "linear" leaves embeddings, head and vectors up to date; "all" takes over every matrix. The whole of an
+    older version is lag, not mismatch.
+    """
+
+    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
+        if draw.past_RP is None or draw.past_RP.shape != theta_RP.shape:
+            given = None if draw.past_RP is None else tuple(draw.past_RP.shape)
+            raise UserError(f"stale-copy reads past_RP, which is {given}; expected {tuple(theta_RP.shape)}.")
+        past = iter(_matrices(draw.past_RP, layout, matrices))
+        return by_matrix(theta_RP, layout, matrices, lambda _name, _w_RIJ: next(past))
+
+    return Engine("stale-copy", weights)
+
+
+def _matrices(theta_RP: Tensor, layout: Layout, which: str) -> list[Tensor]:
+    found: list[Tensor] = []
+
+    def note(_name: str, w_RIJ: Tensor) -> Tensor:
+        found.append(w_RIJ)
+        return w_RIJ
+
+    by_matrix(theta_RP, layout, which, note)
+    return found

@@ -1,0 +1,103 @@
+"""Engines with weights of lower precision. Weights only: activations and the cache stay as they are."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from testbed.errors import UserError
+from testbed.mismatch import Draw, Engine, Layout, by_matrix, mismatch
+from testbed.mismatch.number_formats import (
+    BFLOAT16,
+    E4M3,
+    INT8_LARGEST,
+    largest_by_block,
+    scale_of,
+    straight_through,
+    to_float,
+    to_int8,
+)
+
+
+@mismatch(
+    "bf16",
+    source="bfloat16 rollouts of float32 weights; verl docs, rollout precision",
+    level="weights",
+    support="full",
+    identity=None,
+)
+def bf16() -> Engine:
+    """W_mu = round(W) to bfloat16: 8 significant bits, ties to even; vectors too."""
+
+    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
+        del layout, draw
+        return straight_through(theta_RP, to_float(theta_RP, BFLOAT16))
+
+    return Engine("bf16", weights)
+
+
+@mismatch(
+    "fp8-tensor",
+    source="e4m3: Micikevicius et al. (2022), arXiv:2209.05433; per-tensor scales",
+    level="weights",
+    support="full",
+    identity=None,
+)
+def fp8_tensor(*, matrices: str = "linear", power_of_two: bool = False) -> Engine:
+    """W_mu = s e4m3(W / s), s = max|W| / 448 of the whole matrix.
+
+    power_of_two rounds s up to a power of two (UE8M0 scales).
+    """
+    return _fp8("fp8-tensor", None, matrices, power_of_two)
+
+
+@mismatch(
+    "fp8-block",
+    source="e4m3 with a scale per 128 x 128 block: DeepSeek-V3 (2024), arXiv:2412.19437, section 3.3",
+    level="weights",
+    support="full",
+    identity=None,
+)
+def fp8_block(*, block: int = 128, matrices: str = "linear", power_of_two: bool = False) -> Engine:
+    """W_mu = s e4m3(W / s), s = max|W| / 448 of each block x block square.
+
+    A matrix smaller than the block has one scale. With power_of_two no element's error exceeds that of one
+    scale per tensor; with s = max|W| / 448 only its bound, max|W| / 28, does.
+    """
+    if block < 1:
+        raise UserError(f"block is {block}, expected at least 1; 128 is what rollout engines use.")
+    return _fp8("fp8-block", block, matrices, power_of_two)
+
+
+def _fp8(name: str, block: int | None, matrices: str, power_of_two: bool) -> Engine:
+    def change(_name: str, w_RIJ: Tensor) -> Tensor:
+        rows, columns = (block, block) if block else (w_RIJ.shape[-2], w_RIJ.shape[-1])
+        scale = scale_of(largest_by_block(w_RIJ.detach(), rows, columns), E4M3.largest, power_of_two)
+        return straight_through(w_RIJ, to_float(w_RIJ / scale, E4M3) * scale)
+
+    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
+        del draw
+        return by_matrix(theta_RP, layout, matrices, change)
+
+    return Engine(name, weights)
+
+
+@mismatch(
+    "int8",
+    source="symmetric absmax int8: Dettmers et al. (2022), arXiv:2208.07339, section 2; weights only",
+    level="weights",
+    support="full",
+    identity=None,
+)
+def int8(*, per_channel: bool = True, matrices: str = "linear") -> Engine:
+    """W_mu = s round(W / s), |integer| <= 127, s = max|row| / 127; one s per matrix if not per_channel."""
+
+    def change(_name: str, w_RIJ: Tensor) -> Tensor:
+        rows = 1 if per_channel else w_RIJ.shape[-2]
+        scale = scale_of(largest_by_block(w_RIJ.detach(), rows, w_RIJ.shape[-1]), INT8_LARGEST)
+        return straight_through(w_RIJ, to_int8(w_RIJ, scale))
+
+    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
+        del draw
+        return by_matrix(theta_RP, layout, matrices, change)
+
+    return Engine("int8", weights)

@@ -1,0 +1,91 @@
+"""How far an engine is from its policy: its law of log-mismatch in a world, exact or sampled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.streams import uniforms
+from envs.tokens.base import Ints, TokenTask
+from envs.tokens.tree import TokenTree
+from testbed import rng
+from testbed.errors import UserError
+from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.ratio_law import RatioLaw, enumerated_law, sampled_law, tree_law
+from testbed.rollout import Rollout
+
+
+def mismatch_law(
+    behavior: Behavior,
+    theta_RP: Tensor,
+    task: Any,
+    prompt_NK: Ints | None = None,
+    *,
+    step: int = 0,
+    samples: int = 0,
+) -> tuple[RatioLaw, ...]:
+    """Return the law of log pi - log mu at equal weights, one per replica.
+
+    Args:
+        behavior: the engine around a policy.
+        theta_RP: the weights of both.
+        task: a token tree for a tabular policy, else the token task of the policy.
+        prompt_NK: prompts of a token task, equally likely.
+        step: which batch; it matters for stochastic engines.
+        samples: responses per prompt, drawn from mu; 0 enumerates every response, which needs a small task.
+
+    Raises UserError for a tabular world that is no token tree, for a token task without prompts, and where
+    noise that is fresh per sequence leaves no single law to enumerate.
+    """
+    if behavior.tabular:
+        if not isinstance(task, TokenTree):
+            raise UserError(f"{type(task).__name__} has no responses to enumerate; take task 'tree'.")
+        log_pi_RSA = behavior.policy.logits(theta_RP.detach()).log_softmax(-1)
+        log_mu_RSA = behavior.log_table(theta_RP.detach(), step)
+        return tuple(tree_law(task, pi, mu) for pi, mu in zip(log_pi_RSA, log_mu_RSA, strict=True))
+    if prompt_NK is None:
+        raise UserError("prompt_NK is missing; give the prompts at which a token policy is compared.")
+    if samples:
+        rollout = _sampled(behavior, theta_RP, task, prompt_NK, step, samples)
+    elif behavior.engine.fresh:
+        raise UserError(
+            f"engine '{behavior.engine.name}' draws noise for each sequence, so its responses share no law; "
+            "set samples, or take a tabular policy on task 'tree'."
+        )
+    else:
+        rollout = every_rollout(task, prompt_NK, len(theta_RP))
+    with torch.no_grad():
+        log_pi_RBT = behavior.policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+        log_mu_RBT = rollout.logp_mu_RBT if samples else behavior.logp(theta_RP, rollout, step)
+    arrays = (x.cpu().numpy() for x in (log_pi_RBT, log_mu_RBT, rollout.mask_RBT))
+    if samples:
+        return tuple(sampled_law(pi, mu, mask) for pi, mu, mask in zip(*arrays, strict=True))
+    return tuple(enumerated_law(pi, mu, mask, len(prompt_NK)) for pi, mu, mask in zip(*arrays, strict=True))
+
+
+def every_rollout(task: TokenTask, prompt_NK: Ints, replicas: int) -> Rollout:
+    """Return every response to each prompt as one rollout with rewards and no log mu, for R replicas."""
+    token_LT, mask_LT = task.enumerate()
+    N, L = len(prompt_NK), len(token_LT)
+    token_BT, mask_BT = np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))
+    reward_B = task.score(np.repeat(prompt_NK, L, 0), token_BT, mask_BT)
+    prompt, token, mask, reward = (
+        torch.from_numpy(np.ascontiguousarray(x)).expand(replicas, *x.shape).contiguous()
+        for x in (np.asarray(prompt_NK), token_BT, mask_BT, reward_B)
+    )
+    return Rollout(prompt, token, mask, torch.zeros(token.shape, dtype=torch.float64), reward, group=L)
+
+
+def _sampled(
+    behavior: Behavior, theta_RP: Tensor, task: TokenTask, prompt_NK: Ints, step: int, samples: int
+) -> Rollout:
+    key_R = rng.keys(behavior.seeds, "mismatch/law")
+    uniform_RBT = torch.from_numpy(uniforms(key_R, step, len(prompt_NK) * samples, task.response_length))
+    prompt_RNK = torch.from_numpy(np.asarray(prompt_NK)).expand(len(theta_RP), -1, -1)
+    prompt_RNK = prompt_RNK.contiguous().to(theta_RP.device)
+    uniform_RBT = uniform_RBT.to(theta_RP.device)
+    token, mask, logp_mu = behavior.sample(theta_RP.detach(), prompt_RNK, samples, uniform_RBT, step)
+    return Rollout(prompt_RNK, token, mask, logp_mu, torch.zeros(token.shape[:2]), samples)

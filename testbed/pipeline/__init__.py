@@ -1,0 +1,1 @@
+"""Event simulator of asynchronous training: throughput against staleness, and the lag trace behind both."""

@@ -1,0 +1,98 @@
+"""Compiled entry points: many pipelines side by side, or one with its trace.
+
+Only these two keep their machine code on disk. Numba compares a kept function with its own file alone, so
+both close over a checksum of every file they are compiled from: a change in any compiles them again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from envs import kernels
+from testbed.pipeline import draws, heap, kernel, records
+from testbed.pipeline.kernel import run_one
+from testbed.pipeline.records import SWAPS, TRACE_COLUMNS, Out, Store
+
+
+def _checksum() -> int:
+    files = (str(module.__file__) for module in (kernels, draws, heap, kernel, records))
+    return zlib.crc32(b"".join(Path(file).read_bytes() for file in files))
+
+
+@njit
+def _store(p: Any) -> Store:
+    # Every incomplete group has a running member, except the one being started; all may overflow the queue.
+    groups = p.slots + p.queue_groups + p.batch // p.group + 2
+    samples = groups * p.group
+    tools = p.slots if p.tool_time > 0 else 1
+    return Store(
+        np.empty(p.slots),
+        np.empty(p.slots, np.int64),
+        np.empty(tools),
+        np.empty(tools, np.int64),
+        np.empty(groups, np.int64),
+        np.empty(groups, np.int64),
+        np.empty(groups, np.int64),
+        np.empty(groups, np.int64),
+        np.empty(groups),
+        np.empty(groups, np.int64),
+        np.empty(samples, np.int64),
+        np.empty(samples, np.int64),
+        np.empty(samples, np.int64),
+        np.empty(samples),
+        np.empty(samples),
+        np.empty(samples),
+        np.empty(SWAPS),
+        np.empty(SWAPS, np.int64),
+    )
+
+
+def _compiled(checksum: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    @njit(cache=True, parallel=True)
+    def run_many(
+        rules_D: Any,
+        table_K: NDArray[np.int64],
+        key_R: NDArray[np.uint64],
+        state_J: Any,
+        sums_J: Any,
+        histogram_J3L: NDArray[np.float64],
+        batches_D2: NDArray[np.int64],
+    ) -> None:
+        """Run every design under every key; job d * R + r writes row d * R + r of the sums and histograms."""
+        no_trace, no_time = np.empty((0, TRACE_COLUMNS), np.int64), np.empty(0)
+        replicas = key_R.shape[0] if checksum >= 0 else 0
+        for j in prange(rules_D.shape[0] * replicas):
+            p = rules_D[j // replicas]
+            h_3L = histogram_J3L[j]
+            out = Out(sums_J[j], h_3L[0], h_3L[1], h_3L[2], no_trace, no_time)
+            warm, last = batches_D2[j // replicas, 0], batches_D2[j // replicas, 1]
+            run_one(p, state_J[j], _store(p), out, table_K, key_R[j % replicas], warm, last)
+
+    @njit(cache=True)
+    def run_traced(
+        rules_D: Any,
+        table_K: NDArray[np.int64],
+        key: int,
+        state_J: Any,
+        sums_J: Any,
+        histogram_3L: NDArray[np.float64],
+        batches: int,
+        trace_NC: NDArray[np.int64],
+        time_N: NDArray[np.float64],
+    ) -> None:
+        """Run one design from the start; see simulate.trace_rows for the columns."""
+        out = Out(sums_J[0], histogram_3L[0], histogram_3L[1], histogram_3L[2], trace_NC, time_N)
+        if checksum >= 0:
+            run_one(rules_D[0], state_J[0], _store(rules_D[0]), out, table_K, key, 0, batches)
+
+    return run_many, run_traced
+
+
+run_many, run_traced = _compiled(_checksum())

@@ -1,0 +1,172 @@
+"""Run designs: replications side by side on all threads, the same numbers whatever their number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import UserError
+from testbed.pipeline.design import Design, check
+from testbed.pipeline.parallel import run_many, run_traced
+from testbed.pipeline.records import LAGS, STATE, SUMS, TRACE_COLUMNS, rules
+
+Floats = NDArray[np.float64]
+
+BATCHES = 200
+"""Batches measured per replication."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a design did in steady state, per replication R.
+
+    value_R: by name, see VALUES. token_L, sample_L, group_L: shares of the lags 0, 1, … of trained tokens,
+    samples and groups over all replications; the last bin holds all larger ones. batches: measured per
+    replication.
+    """
+
+    design: Design
+    value_R: Mapping[str, Floats]
+    token_L: Floats
+    sample_L: Floats
+    group_L: Floats
+    batches: int
+
+    def mean(self, name: str) -> float:
+        """Return the mean over replications."""
+        return float(self.value_R[name].mean())
+
+    def stderr(self, name: str) -> float:
+        """Return the standard error of that mean; NaN with one replication."""
+        value_R = self.value_R[name]
+        return float(value_R.std(ddof=1) / math.sqrt(value_R.size)) if value_R.size > 1 else math.nan
+
+    def row(self) -> dict[str, float]:
+        """Return all means by name."""
+        return {name: self.mean(name) for name in self.value_R}
+
+
+VALUES = {
+    "period": "seconds per batch",
+    "samples_per_s": "trained responses per second",
+    "tokens_per_s": "trained tokens per second",
+    "lag_sample": "updates between a response's first token and its training, mean over responses",
+    "lag_token": "updates between a token and its training, mean over tokens",
+    "lag_group": "updates between a group's first start and its training, mean over groups",
+    "lag_largest": "largest lag_sample seen",
+    "trainer_busy": "share of time in which the trainer trains",
+    "slots_busy": "share of slot-seconds in which a slot decodes",
+    "drop_rate": "dropped / (dropped + trained) responses",
+    "length_trained": "mean tokens of trained responses",
+    "length_generated": "mean tokens of finished responses",
+    "length_bias": "length_trained / length_generated - 1",
+    "most_ahead": "largest accepted + running - (v + 1) batch, responses",
+    "simulated": "responses started in all, warm-up included",
+}
+"""What a Report holds, with units."""
+
+
+def simulate(
+    designs: Sequence[Design], *, replicas: int = 4, batches: int = BATCHES, seed: int = 0
+) -> list[Report]:
+    """Return one report per design; every design meets the same `replicas` streams of random numbers.
+
+    The warm-up of each design is left out (see `warm_up`). Raises UserError for an impossible design, or one
+    that comes to a stop.
+    """
+    for design in designs:
+        check(design)
+    if replicas < 1 or batches < 1:
+        raise UserError(f"replicas={replicas}, batches={batches}: expected at least 1 of each.")
+    record_D, table_K = rules(list(designs))
+    jobs = len(designs) * replicas
+    sums_J, histogram_J3L = np.zeros(jobs, SUMS), np.zeros((jobs, 3, LAGS))
+    warm_D = np.array([warm_up(design) for design in designs], dtype=np.int64)
+    run_many(
+        record_D,
+        table_K,
+        keys(seed, replicas),
+        np.zeros(jobs, STATE),
+        sums_J,
+        histogram_J3L,
+        np.stack([warm_D, warm_D + batches], axis=1),
+    )
+    found = []
+    for d, design in enumerate(designs):
+        part = slice(d * replicas, (d + 1) * replicas)
+        found.append(_report(design, sums_J[part], histogram_J3L[part], batches))
+    return found
+
+
+def simulate_one(design: Design, **how: Any) -> Report:
+    """Return the report of one design; arguments as in `simulate`."""
+    return simulate([design], **how)[0]
+
+
+def trace_rows(design: Design, batches: int, seed: int = 0) -> tuple[NDArray[np.int64], Floats, Report]:
+    """Return one row per trained sample from the very first batch on, their times, and the report.
+
+    Columns: group, member, length, version_start, version_end, version_trained, batch. Times: seconds at
+    which the trainer took the sample.
+    """
+    check(design)
+    record_D, table_K = rules([design])
+    trace_NC = np.zeros((batches * design.batch, TRACE_COLUMNS), np.int64)
+    time_N = np.zeros(len(trace_NC))
+    sums_J, histogram_J3L = np.zeros(1, SUMS), np.zeros((1, 3, LAGS))
+    key = keys(seed, 1)[0]
+    run_traced(
+        record_D, table_K, key, np.zeros(1, STATE), sums_J, histogram_J3L[0], batches, trace_NC, time_N
+    )
+    return trace_NC, time_N, _report(design, sums_J, histogram_J3L, batches)
+
+
+def keys(seed: int, replicas: int) -> NDArray[np.uint64]:
+    """Return one 64-bit key per replication; more replications leave the first ones as they are."""
+    return np.random.SeedSequence(seed).generate_state(replicas, np.uint64).astype(np.uint64)
+
+
+def warm_up(design: Design) -> int:
+    """Return batches after which the start is forgotten: everything that began empty has been trained."""
+    return 10 + math.ceil(2 * design.queue) + math.ceil(8 * design.slots / design.batch) + 2 * design.eta
+
+
+def _report(design: Design, sums_R: Any, histogram_R3L: Floats, batches: int) -> Report:
+    if (sums_R["stuck"] > 1).any():
+        raise RuntimeError(f"More groups are open than a pipeline can have: {design}.")
+    if sums_R["stuck"].any():
+        raise UserError(
+            f"The pipeline stops: nothing runs and the trainer waits for {design.batch // design.pieces} "
+            f"responses (queue={design.queue:g}, admission={design.admission}, max_age={design.max_age})."
+        )
+    s = sums_R
+    dropped = s["dropped_samples"]
+    trained, generated = (
+        s["tokens"] / s["samples"],
+        s["finished_tokens"] / np.maximum(s["finished_samples"], 1),
+    )
+    value_R = {
+        "period": s["seconds"] / batches,
+        "samples_per_s": s["samples"] / s["seconds"],
+        "tokens_per_s": s["tokens"] / s["seconds"],
+        "lag_sample": s["sample_lag"] / s["samples"],
+        "lag_token": s["token_lag"] / s["tokens"],
+        "lag_group": s["group_lag"] / s["groups"],
+        "lag_largest": s["most_lag"],
+        "trainer_busy": s["busy"] / s["seconds"],
+        "slots_busy": s["slot_seconds"] / (design.slots * s["seconds"]),
+        "drop_rate": dropped / (dropped + s["samples"]),
+        "length_trained": trained,
+        "length_generated": generated,
+        "length_bias": trained / generated - 1,
+        "most_ahead": s["most_ahead"],
+        "simulated": s["simulated"],
+    }
+    share_3L = histogram_R3L.sum(axis=0)
+    share_3L = share_3L / share_3L.sum(axis=1, keepdims=True)
+    return Report(design, value_R, share_3L[0], share_3L[1], share_3L[2], batches)

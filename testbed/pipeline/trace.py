@@ -1,0 +1,145 @@
+"""A lag trace: one row per trained sample, checked on the way in and out; CSV or Parquet by its ending.
+
+The file is what couples a pipeline, simulated or recorded, to a learner: rows in the order of training, in
+batches 0, 1, 2, …, so that the learner can give every sample the weights that began it, and plot its return
+against `time`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import UserError
+from testbed.pipeline.design import Design
+
+WHOLE = ("batch", "group", "member", "length", "version_start", "version_end", "version_trained")
+COLUMNS = (*WHOLE, "time")
+"""batch: counted from 0 without gaps. group, member: which answer to which prompt. length: tokens.
+version_start, version_end, version_trained: optimizer updates in the weights that made the first token, the
+last token, and that the sample's gradient is taken at. time: seconds from the start to its training."""
+ENDINGS = (".csv", ".parquet")
+MOST_WRONG = 10
+"""Wrong lines named in one message."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Columns of equal length N, see COLUMNS."""
+
+    column_N: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.column_N["batch"])
+
+    @property
+    def lag_N(self) -> NDArray[np.int64]:
+        """Updates between a sample's first token and its training."""
+        lag_N: NDArray[np.int64] = self.column_N["version_trained"] - self.column_N["version_start"]
+        return lag_N
+
+
+def record(design: Design, batches: int, seed: int = 0) -> Trace:
+    """Return the checked trace of a simulated pipeline's first batches, warm-up included."""
+    from testbed.pipeline.simulate import trace_rows
+
+    row_NC, time_N, _ = trace_rows(design, batches, seed)
+    names = ("group", "member", "length", "version_start", "version_end", "version_trained", "batch")
+    column_N: dict[str, NDArray[Any]] = {name: row_NC[:, names.index(name)] for name in WHOLE}
+    return check(Trace(column_N | {"time": time_N}), "the simulated trace")
+
+
+def check(trace: Trace, name: str) -> Trace:
+    """Return the trace, or raise UserError with the lines (from 2, after the header) that cannot be.
+
+    Wrong are: negative numbers, an empty sample, a sample trained before it ended or ended before it began (a
+    negative lag), a gap or a step back in the batches, a version or a time that goes back, a member that
+    comes twice.
+    """
+    if not len(trace):
+        raise UserError(f"{name} has no rows; expected one per trained sample.")
+    wrong = sorted((int(row) + 2, why) for row_K, why in _faults(trace) for row in row_K)
+    if wrong:
+        lines = [f"{name}:{line}: {why}" for line, why in wrong[:MOST_WRONG]]
+        more = [f"… and {len(wrong) - MOST_WRONG} more."] if len(wrong) > MOST_WRONG else []
+        raise UserError("\n".join(lines + more))
+    return trace
+
+
+def _faults(trace: Trace) -> list[tuple[NDArray[np.int64], str]]:
+    c = trace.column_N
+    step_N = np.diff(c["batch"], prepend=0)
+    pair_N2 = np.stack([c["group"], c["member"]], axis=1)
+    twice_N = np.ones(len(trace), bool)
+    twice_N[np.unique(pair_N2, axis=0, return_index=True)[1]] = False
+    found = {
+        "a number is negative.": np.any([c[name] < 0 for name in COLUMNS], axis=0),
+        "length is 0.": c["length"] == 0,
+        "time is not a finite number.": ~np.isfinite(c["time"]),
+        "negative lag: version_trained is below version_end.": c["version_trained"] < c["version_end"],
+        "version_end is below version_start.": c["version_end"] < c["version_start"],
+        "gap: a batch is missing before this row's.": step_N > 1,
+        "batch is below that of the row above.": step_N < 0,
+        "version_trained is below that of the row above.": np.diff(c["version_trained"], prepend=0) < 0,
+        "time is before that of the row above.": np.diff(c["time"], prepend=0.0) < 0,
+        "this member of the group is trained twice.": twice_N,
+    }
+    return [(np.flatnonzero(bad_N), why) for why, bad_N in found.items()]
+
+
+def write(trace: Trace, path: Path) -> None:
+    """Write the checked trace; the same trace gives the same bytes. Raises UserError for another ending."""
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    check(trace, str(path))
+    table = pa.table({name: trace.column_N[name] for name in COLUMNS})
+    if _ending(path) == ".csv":
+        pa_csv.write_csv(table, path)
+    else:
+        pq.write_table(table, path, compression="zstd")
+
+
+def read(path: Path) -> Trace:
+    """Return the trace of a file. Raises UserError for columns that are missing, or the lines of `check`."""
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    kinds = {name: pa.int64() for name in WHOLE} | {"time": pa.float64()}
+    try:
+        if _ending(path) == ".csv":
+            table = pa_csv.read_csv(path, convert_options=pa_csv.ConvertOptions(column_types=kinds))
+        else:
+            table = pq.read_table(path)
+    except FileNotFoundError:
+        raise UserError(
+            f"{path}: there is no such file. Write one with: testbed pipeline --trace {path}"
+        ) from None
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{path} cannot be read as a trace: {error}.") from None
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        raise UserError(f"{path} lacks {', '.join(missing)}; a trace has the columns {', '.join(COLUMNS)}.")
+    column_N = {}
+    for name in COLUMNS:
+        column = table[name]
+        empty_N = np.flatnonzero(column.is_null().to_numpy())
+        if len(empty_N):
+            raise UserError(f"{path}:{empty_N[0] + 2}: {name} is empty.")
+        if column.type != kinds[name]:
+            raise UserError(f"{path}: {name} holds {column.type}, expected {kinds[name]}.")
+        column_N[name] = column.to_numpy()
+    return check(Trace(column_N), str(path))
+
+
+def _ending(path: Path) -> str:
+    if path.suffix not in ENDINGS:
+        raise UserError(f"{path}: expected a file that ends in {' or '.join(ENDINGS)}.")
+    return path.suffix

@@ -1,0 +1,16 @@
+"""Every exact claim that needs no table is judged supported; planted bugs M1 to M25 must refute one."""
+
+import math
+
+import pytest
+
+from analysis.claims.base import CLAIMS, verdict
+
+COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_an_exact_claim_is_supported(name):
+    evidence = CLAIMS[name].function()
+    assert verdict(evidence, math.nan) == "supported", f"{evidence.effect:.3g}: {evidence.note}"
+    assert evidence.n > 0, "nothing was checked"

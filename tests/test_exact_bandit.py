@@ -1,0 +1,178 @@
+"""Bandits: formulas for any number of samples agree with enumeration of all samples."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from testbed.errors import UserError
+from testbed.exact import bandit
+
+MASS, WEIGHT, REWARD = np.array([0.75, 0.25]), np.array([1 / 3, 3.0]), np.array([0.0, 1.0])
+
+
+def random_law(seed=0):
+    """Three contexts, four actions, rewards of two values 0 and 1 (evaluation.md E6)."""
+    rng = np.random.default_rng(seed)
+    mean = rng.random((3, 4))
+    return bandit.LoggedLaw(
+        rng.dirichlet(np.ones(3)), *rng.dirichlet(np.full(4, 2.0), size=(2, 3)), mean, mean * (1 - mean)
+    )
+
+
+def atoms(law):
+    """Probability and (context, action, reward) of every logged round."""
+    for x, a, r in product(range(3), range(4), (0.0, 1.0)):
+        chance = law.mean_XA[x, a] if r else 1 - law.mean_XA[x, a]
+        yield law.context_X[x] * law.mu_XA[x, a] * chance, x, a, r
+
+
+def weight_maps(law):
+    w = law.weight_XA
+    return {
+        "ips": w,
+        "clipped": np.minimum(w, 1.5),
+        "propensity-clipped": law.pi_XA / np.maximum(law.mu_XA, 0.2),
+        "smoothed": law.pi_XA / law.mu_XA**0.6,
+        "power": w**0.6,
+        "ix": law.pi_XA / (law.mu_XA + 0.1),
+        "subgaussian": w / (0.7 + 0.3 * w),
+        "switch": w * (w <= 1.2),
+        "shrunk": 2 * w / (w**2 + 2),
+        "nothing": 0 * w,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(weight_maps(random_law())))
+@pytest.mark.parametrize("with_model", [False, True])
+def test_bias_and_variance_of_a_linear_weight_are_those_over_all_rounds(name, with_model):
+    law = random_law()
+    weight = weight_maps(law)[name]
+    model = np.random.default_rng(5).random((3, 4)) if with_model else None
+    used = np.zeros((3, 4)) if model is None else model
+    value = [
+        (p, (law.pi_XA[x] * used[x]).sum() + weight[x, a] * (r - used[x, a])) for p, x, a, r in atoms(law)
+    ]
+    mean = sum(p * v for p, v in value)
+    found = bandit.linear_weight(law, weight, model)
+    assert found.bias == pytest.approx(mean - law.value, abs=1e-13)
+    assert found.n_variance == pytest.approx(sum(p * v**2 for p, v in value) - mean**2)
+    assert found.mse(7) == pytest.approx(found.bias**2 + found.n_variance / 7)
+
+
+def test_ips_on_the_two_armed_bandit_has_the_published_variance():
+    law = bandit.LoggedLaw(np.ones(1), MASS[None], MASS[None, ::-1], REWARD[None], np.zeros((1, 2)))
+    assert law.value == 0.75
+    found = bandit.linear_weight(law, law.weight_XA)
+    assert (found.bias, found.n_variance) == pytest.approx((0.0, 27 / 16), abs=1e-15)
+
+
+def test_the_doubly_robust_bias_with_a_wrong_propensity_is_a_product_of_errors():
+    law = random_law(1)
+    rng = np.random.default_rng(2)
+    assumed, model = rng.dirichlet(np.full(4, 3.0), size=3), rng.random((3, 4))
+    found = bandit.linear_weight(law, law.pi_XA / assumed, model).bias
+    errors = law.pi_XA * (law.mu_XA / assumed - 1) * (law.mean_XA - model)
+    assert found == pytest.approx(law.context_X @ errors.sum(-1))
+
+
+def test_count_vectors_are_all_of_them_once():
+    counts = bandit.count_vectors(5, 3)
+    assert sorted(map(tuple, counts)) == sorted(c for c in product(range(6), repeat=3) if sum(c) == 5)
+    assert len(bandit.count_vectors(50, 4)) == bandit.number_of_counts(50, 4) == 23_426
+    _, chance = bandit.count_law(9, np.array([0.2, 0.0, 0.8]))
+    assert chance.sum() == pytest.approx(1.0)
+
+
+def test_snips_has_the_published_means_and_variances_at_small_n():
+    found = [bandit.exact_moments(n, MASS, bandit.self_normalized(WEIGHT, REWARD)) for n in range(1, 6)]
+    means = [Fraction(1, 4), Fraction(2, 5), Fraction(413, 836), Fraction(311, 560), Fraction(233123, 390572)]
+    assert [each.mean for each in found] == pytest.approx([float(mean) for mean in means], rel=1e-13)
+    variances = [0.1875, 0.20625, 0.18019, 0.14724, 0.11805]
+    assert [each.variance for each in found] == pytest.approx(variances, abs=5e-6)
+    assert [each.terms for each in found] == [2, 3, 4, 5, 6]
+
+
+def test_counting_gives_what_summing_over_ordered_samples_gives():
+    mass, weight, reward = np.array([0.5, 0.3, 0.2]), np.array([0.4, 1.0, 2.5]), np.array([1.0, -1.0, 2.0])
+    values, chances = [], []
+    for draws in product(range(3), repeat=4):
+        drawn = list(draws)
+        values.append(weight[drawn] @ reward[drawn] / weight[drawn].sum())
+        chances.append(mass[drawn].prod())
+    found = bandit.exact_moments(4, mass, bandit.self_normalized(weight, reward))
+    assert found.mean == pytest.approx(np.dot(chances, values))
+    assert found.variance == pytest.approx(np.dot(chances, np.square(values)) - found.mean**2)
+
+
+@pytest.mark.parametrize(("n", "lam"), [(1, 0.5), (2, 0.5), (6, 3.0)])
+def test_logarithmic_smoothing_is_an_exact_e_value(n, lam):
+    found = bandit.log_smoothing_e_value(n, MASS, WEIGHT, REWARD, lam)
+    assert found == pytest.approx((1 + 0.75 * lam) ** n)
+
+
+def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
+    with pytest.raises(UserError, match=r"count vectors \(.* MiB\); at most 1,000"):
+        bandit.count_vectors(50, 4, most=1000)
+    with pytest.raises(UserError, match="not finite for counts"):
+        bandit.exact_moments(2, MASS, bandit.self_normalized(np.array([0.0, 1.0]), REWARD))
+    with pytest.raises(UserError, match="sum to 0.9"):
+        bandit.count_law(2, np.array([0.5, 0.4]))
+    with pytest.raises(UserError, match="must be at least 1"):
+        bandit.count_vectors(0, 2)
+    with pytest.raises(UserError, match="needs rewards >= 0"):
+        bandit.log_smoothing_e_value(2, MASS, WEIGHT, -REWARD, 0.5)
+    with pytest.raises(UserError, match="never takes action 1 in context 0"):
+        bandit.LoggedLaw(np.ones(1), np.array([[1.0, 0.0]]), MASS[None], REWARD[None], np.zeros((1, 2)))
+
+
+def embedded(direct, seed=3):
+    rng = np.random.default_rng(seed)
+    mean = rng.random((3, 4, 2)) if direct else np.repeat(rng.random((3, 1, 2)), 4, axis=1)
+    return bandit.EmbeddedLaw(
+        context_X=rng.dirichlet(np.ones(3)),
+        mu_XA=rng.dirichlet(np.full(4, 2.0), size=3),
+        pi_XA=rng.dirichlet(np.full(4, 2.0), size=3),
+        embedding_XAE=rng.dirichlet(np.ones(2), size=(3, 4)),
+        mean_XAE=mean,
+        square_XAE=mean,  # rewards 0 and 1
+    )
+
+
+def test_marginalized_weights_have_the_pairwise_bias_and_none_without_direct_effect():
+    law = embedded(direct=True)
+    assert law.mips().bias == pytest.approx(law.mips_bias_formula())
+    assert abs(law.mips().bias) > 1e-3
+    assert law.ips().bias == pytest.approx(0.0, abs=1e-14)
+    assert embedded(direct=False).mips().bias == pytest.approx(0.0, abs=1e-14)
+
+
+def test_marginalized_weights_gain_the_spread_of_the_weight_within_an_embedding():
+    law = embedded(direct=False)
+    gain = law.ips().n_variance - law.mips().n_variance
+    assert gain == pytest.approx(law.mips_gain_formula())
+    assert gain > 0.01
+
+
+def test_the_instrument_identifies_the_effect_that_the_naive_mean_misses():
+    law = bandit.InstrumentLaw(
+        np.array([0.6, 0.4]), 0.3, np.array([[0.2, 0.6], [0.5, 0.9]]), np.array([[0.2, 0.7], [0.35, 0.5]])
+    )
+    assert law.effect(1) == pytest.approx(0.6 * 0.35 + 0.4 * 0.5)
+    assert law.identified(1) == pytest.approx(law.effect(1))
+    assert law.identified(0) == pytest.approx(law.effect(0))
+    # P(A = 1, u) = (.6 (.7 .2 + .3 .5), .4 (.7 .6 + .3 .9)).
+    share = np.array([0.6 * 0.29, 0.4 * 0.69])
+    assert law.naive(1) == pytest.approx(share @ [0.35, 0.5] / share.sum())
+    weak = bandit.InstrumentLaw(np.ones(1), 0.5, np.array([[0.5], [0.5]]), np.array([[0.2], [0.7]]))
+    with pytest.raises(UserError, match="does not move action 1"):
+        weak.identified(1)
+
+
+def test_the_criterion_of_mrdr_is_zero_at_the_truth_and_along_a_line_beside_it():
+    law = random_law(4)
+    assert bandit.mrdr_objective(law, law.mean_XA) == pytest.approx(0.0, abs=1e-15)
+    beside = law.mean_XA + np.array([[1.0], [-2.0], [0.5]]) * law.mu_XA / law.pi_XA
+    assert bandit.mrdr_objective(law, beside) == pytest.approx(0.0, abs=1e-13)
+    assert bandit.mrdr_objective(law, beside**2) > 1e-3

@@ -1,0 +1,268 @@
+"""Limits on a fixed mu: closed forms, the flows that lead there, and the figures drawn from them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import limit_tables
+from analysis.load import load_committed
+from paper_figs import limit_files
+from paper_figs.base import FIGURES, draw
+from paper_figs.run import style
+from testbed.errors import UserError
+from testbed.exact import flows
+
+MU = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
+REWARD = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
+SUCCESS = np.array([True, True, False, False])
+FOUR = np.array([0.4, 0.3, 0.2, 0.1])
+
+
+def entropy(pi):
+    return -sum(p * np.log(p) for p in pi if p > 0)
+
+
+def end(drift, start=MU, until=1e6):
+    return flows.flow(drift, start, np.array([0.0, until])).pi_TK[-1]
+
+
+def loss_gradient(loss, log_pi, step=1e-6):
+    """Central differences of loss(log pi) in the logits."""
+    found = []
+    for k in range(len(log_pi)):
+        shift = np.zeros(len(log_pi))
+        shift[k] = step
+        up, down = (x - np.log(np.exp(x).sum()) for x in (log_pi + shift, log_pi - shift))
+        found.append((loss(up) - loss(down)) / (2 * step))
+    return np.array(found)
+
+
+# The flows descend the losses that they name
+
+
+def test_flows_are_minus_the_gradients_of_their_losses():
+    log_pi = np.log(np.array([0.1, 0.4, 0.2, 0.05, 0.25]))
+    adv, log_mu = REWARD - 0.3, np.log(MU)
+
+    def residual(x):
+        return MU @ (0.2 * (x - log_mu) - adv) ** 2 / (2 * 0.2)
+
+    def pairs(x):
+        d = x - log_mu - 2.0 * REWARD
+        return MU @ (d[:, None] - d) ** 2 @ MU / 4
+
+    def asymre(x):
+        return -MU @ ((REWARD - MU @ REWARD + 0.1) * x)
+
+    for loss, drift in (
+        (residual, flows.residual_drift(MU, adv, 0.2)),
+        (pairs, flows.pairwise_drift(MU, REWARD, 2.0)),
+        (asymre, flows.linear_drift(flows.asymre_drift(MU, REWARD, -0.1))),
+    ):
+        assert drift(log_pi) == pytest.approx(-loss_gradient(loss, log_pi), abs=1e-8)
+
+
+def test_toprs_flow_weighs_failures_by_their_clipped_ratio():
+    pi = np.array([0.1, 0.5, 0.3, 0.1])
+    weighted = np.array([0.4, 0.3, -0.2, -0.1])  # ratios 1.5 and 1 are cut to 1
+    found = flows.topr_flow_drift(FOUR, SUCCESS)(np.log(pi))
+    assert found == pytest.approx(weighted - weighted.sum() * pi)
+    low = np.array([0.4, 0.599, 0.0005, 0.0005])
+    weighted = np.array([0.4, 0.3, -0.3 * 0.2, -0.3 * 0.1])  # ratios below 0.3 are lifted to it
+    found = flows.topr_flow_drift(FOUR, SUCCESS, 0.3)(np.log(low))
+    assert found == pytest.approx(weighted - weighted.sum() * low)
+
+
+# AsymRE
+
+
+@pytest.mark.parametrize(
+    ("delta_v", "value", "support"),
+    [
+        (-1, 0.489, 5),
+        (-0.3, 0.723, 4),
+        (-0.1, 0.841, 3),
+        (-0.03, 0.890, 2),
+        (-0.01, 0.880, 2),
+        (-0.003, 0.845, 2),
+    ],
+)
+def test_asymre_has_the_published_values(delta_v, value, support):
+    limit = flows.asymre_limit(MU, REWARD, delta_v)
+    assert limit.sum() == pytest.approx(1.0)
+    assert limit @ REWARD == pytest.approx(value, abs=5e-4)
+    assert (limit > 0).sum() == support
+    assert end(flows.linear_drift(flows.asymre_drift(MU, REWARD, delta_v))) == pytest.approx(limit, abs=1e-7)
+
+
+def test_asymre_leaves_one_action_where_the_gap_of_the_drifts_says_so():
+    edge = flows.asymre_transition(MU, REWARD)
+    # c(1) - c(2) = .15 (.43 - d) - .1 (.63 - d) = .0015 - .05 d at delta_v = d, which is -d at the edge.
+    assert edge == pytest.approx(-0.0015 / 0.95)
+    ordered = np.sort(flows.asymre_drift(MU, REWARD, edge))
+    assert ordered[-1] - ordered[-2] == pytest.approx(-edge)
+    assert [(flows.asymre_limit(MU, REWARD, x * edge) > 0).sum() for x in (0.99, 1.01)] == [1, 2]
+    assert flows.asymre_transition(np.array([0.25, 0.25, 0.5]), np.array([1.0, 1.0, 0.0])) == 0.0
+
+
+def test_from_zero_on_the_limit_is_a_vertex_that_may_depend_on_the_start():
+    assert flows.asymre_limit(MU, REWARD, 0.0).tolist() == [0, 0, 0, 1, 0]
+    drift = flows.asymre_drift(MU, REWARD, 0.1)
+    assert flows.stable_vertices(drift) == [2, 3, 4]
+    for first in (2, 3, 4):
+        start = np.full(5, 0.01)
+        start[first] = 0.96
+        assert end(flows.linear_drift(drift), start)[first] == pytest.approx(1.0)
+    with pytest.raises(UserError, match="depends on the start"):
+        flows.asymre_limit(MU, REWARD, 0.1)
+    assert flows.stable_vertices(flows.asymre_drift(MU, REWARD, -0.01)) == []
+
+
+# TOPR
+
+
+@pytest.mark.parametrize(
+    ("a_minus", "limit"), [(0.0, (4 / 7, 3 / 7)), (0.6, (0.596, 0.404)), (1.0, (0.625, 0.375))]
+)
+def test_topr_has_the_published_limits(a_minus, limit):
+    found = flows.topr_limit(FOUR, SUCCESS, a_minus)
+    assert found[:2] == pytest.approx(limit, abs=5e-4)
+    assert end(flows.topr_flow_drift(FOUR, SUCCESS, a_minus), FOUR) == pytest.approx(found, abs=1e-5)
+
+
+def test_topr_collapses_before_the_failures_outweigh_the_successes():
+    mu = np.array([0.2, 0.15, 0.25, 0.25, 0.15])
+    success = np.array([True, True, False, False, False])
+    # P+ - a- P- = .35 - .65 a-: .05 = c(1) - c(2) at 6/13, 0 at 7/13.
+    assert [(flows.topr_limit(mu, success, a) > 0).sum() for a in (0.45, 0.47, 0.53)] == [2, 1, 1]
+
+
+# OAPL, Kimi, REBEL
+
+
+def test_oapl_with_equal_temperatures_is_the_tilt():
+    reward = np.array([0.0, 0, 1, 0, 1])
+    found = flows.oapl_stationary(MU, reward, 1.0, 1.0)
+    assert found == pytest.approx([0.198, 0.165, 0.3587, 0.099, 0.1794], abs=5e-5)
+    assert found == pytest.approx(flows.tilt(MU, reward, 1.0))
+
+
+def test_oapl_at_its_default_is_a_filter_and_kimi_is_softer_than_the_tilt():
+    assert flows.oapl_stationary(MU, REWARD, 1.0, 1e-3) == pytest.approx(
+        [0, 0, 0.109, 0.439, 0.452], abs=5e-4
+    )
+    kimi = flows.kimi_stationary(MU, REWARD, 0.1)
+    assert kimi == pytest.approx([0.007, 0.038, 0.198, 0.382, 0.376], abs=6e-4)
+    assert entropy(kimi) > entropy(flows.tilt(MU, REWARD, 0.1))
+
+
+@pytest.mark.parametrize(("beta1", "beta2"), [(1.0, 0.5), (1.0, 0.01), (0.5, 0.5)])
+def test_a_stationary_point_solves_its_equation(beta1, beta2):
+    adv = flows.oapl_advantage(MU, REWARD, beta1)
+    pi = flows.residual_stationary(MU, adv, beta2)
+    assert pi.sum() == pytest.approx(1.0)
+    with np.errstate(divide="ignore"):
+        assert flows.residual_drift(MU, adv, beta2)(np.log(pi)) == pytest.approx(np.zeros(5), abs=1e-12)
+
+
+def test_a_stationary_point_is_found_when_the_best_action_is_all_but_absent():
+    mu, reward = np.array([1 - 1e-30, 1e-30]), np.array([0.0, 1.0])
+    pi = flows.oapl_stationary(mu, reward, 1.0, 1e-3)
+    # beta2 ln w - w d = A with the same d for both actions.
+    w = pi / mu
+    level = 1e-3 * np.log(w) - flows.oapl_advantage(mu, reward, 1.0)
+    assert level[0] / w[0] == pytest.approx(level[1] / w[1], rel=1e-6)
+
+
+def test_without_a_unique_stationary_point_there_is_no_closed_form():
+    with pytest.raises(UserError, match="beta2 <= beta1"):
+        flows.oapl_stationary(MU, REWARD, 0.1, 1.0)
+    with pytest.raises(UserError, match="more than 0"):
+        flows.oapl_stationary(MU, REWARD, 1.0, 0.0)
+
+
+def test_oapls_entropy_falls_to_2e_5_and_comes_back():
+    drift = flows.residual_drift(MU, flows.oapl_advantage(MU, REWARD, 1.0), 1e-3)
+    time, lowest = flows.lowest_entropy(drift, MU, 1e6)
+    assert lowest == pytest.approx(1.98e-5, rel=5e-3)
+    assert 550 < time < 610
+    read = flows.flow(drift, MU, np.array([0.0, 256.0, 4000.0, 1e6])).entropy_T
+    assert read == pytest.approx([entropy(MU), 0.00137, 0.693, 0.962], rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("beta1", "success", "gaps"),
+    [
+        (1.0, 0.5, (0.50, 0.76, 0.88, 0.94)),
+        (1.0, 0.1, (0.40, 0.67, 0.83, 0.91)),
+        (0.1, 0.1, (0.16, 0.35, 0.59, 0.81)),
+    ],
+)
+def test_the_own_sample_shrinks_oapls_gap_and_no_pairs(beta1, success, gaps):
+    found = [flows.group_gap(success, group, flows.oapl_in_group(beta1)) for group in (2, 4, 8, 16)]
+    assert found == pytest.approx(gaps, abs=6e-3)
+    assert flows.group_gap(success, 4, flows.pairs_in_group) == pytest.approx(1.0)
+    with pytest.raises(UserError, match="2 to 20"):
+        flows.group_gap(success, 1, flows.pairs_in_group)
+
+
+def test_the_gap_of_two_is_a_sum_of_two_cases():
+    # Own success: the other wins (Vhat 1) or loses (ln((e + 1)/2)); own failure: ln((e + 1)/2) or 0.
+    half = np.log((np.e + 1) / 2)
+    p = 0.3
+    wanted = 1 - (p * 1 + (1 - p) * half) + (p * half + (1 - p) * 0)
+    assert flows.group_gap(p, 2, flows.oapl_in_group(1.0)) == pytest.approx(wanted)
+
+
+# Tables and figures
+
+
+def test_the_chain_of_the_ess_figure_has_the_worlds_own_second_moment():
+    world, logits, direction = limit_tables.token_chain(12)
+    mass = [np.exp(logits + shift * direction) for shift in (0.0, 0.5)]
+    mu, pi = (each / each.sum(-1, keepdims=True) for each in mass)
+    cost, variance = limit_tables.chain_cost(0.5, 12)
+    assert cost == pytest.approx(np.log(float(world.divergence(pi, mu).second_moment)))
+    rows = (
+        world.start_S @ (mu * np.log(pi / mu) ** 2).sum(-1)
+        - (world.start_S @ (mu * np.log(pi / mu)).sum(-1)) ** 2
+    )
+    assert limit_tables.chain_cost(0.5, 1)[1] == pytest.approx(rows)
+    assert variance > rows
+
+
+def test_the_committed_tables_are_what_the_code_computes():
+    committed = load_committed()
+    for name, table in limit_tables.tables().items():
+        assert list(table.frame.columns) == list(committed[name].frame.columns)
+        for column in table.frame:
+            if not pd.api.types.is_numeric_dtype(table.frame[column]):
+                assert list(table.frame[column]) == list(committed[name].frame[column])
+            else:
+                made, kept = table.frame[column].to_numpy(), committed[name].frame[column].to_numpy()
+                assert made == pytest.approx(kept, rel=2e-3, abs=1e-8), (name, column)
+
+
+def test_writing_the_tables_keeps_the_others(tmp_path, monkeypatch):
+    small = {name: load_committed([name])[name] for name in ("oapl-path", "staleness")}
+    monkeypatch.setattr(limit_files, "tables", lambda: {"oapl-path": small["oapl-path"]})
+    limit_files.write_tables({"staleness": small["staleness"]}, tmp_path)
+    (written,) = limit_files.write(tmp_path)
+    assert written.read_bytes() == small["oapl-path"].csv
+    assert sorted(json.loads((tmp_path / "manifest.json").read_text())["tables"]) == [
+        "oapl-path",
+        "staleness",
+    ]
+
+
+@pytest.mark.parametrize("name", ["asymre-phase", "oapl-path", "ess-theory"])
+def test_figures_of_limits_draw_without_text_below_seven_points(name):
+    with style():
+        fig = draw(name, load_committed([FIGURES[name].promises["data"]])[name].frame)
+        fig.draw_without_rendering()
+        ink = fig.get_tightbbox()
+    assert min(ink.x0, ink.y0) >= 0
+    assert ink.x1 <= fig.get_figwidth()
+    assert min(text.get_fontsize() for text in fig.findobj(lambda o: hasattr(o, "get_fontsize"))) >= 7

@@ -1,0 +1,123 @@
+"""Engine mismatch: small number formats and their scales, by hand and against torch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from testbed.mismatch import Draw, engine
+from testbed.mismatch.number_formats import BFLOAT16, E4M3, largest_by_block, scale_of, to_float, to_int8
+
+
+@pytest.mark.parametrize(
+    ("given", "rounded"),
+    [
+        (448.0, 448.0),
+        (449.0, 448.0),
+        (1e9, 448.0),  # saturates
+        (-1e9, -448.0),
+        (1.0, 1.0),
+        (1.0625, 1.0),  # halfway between 1 and 1.125: even mantissa
+        (1.1875, 1.25),  # halfway between 1.125 and 1.25: even mantissa
+        (1.07, 1.125),
+        (15.5, 16.0),  # carries into the next exponent
+        (2.0**-6, 2.0**-6),  # smallest normal
+        (2.0**-9, 2.0**-9),  # smallest subnormal
+        (2.0**-10, 0.0),  # halfway to it: even
+        (1.5 * 2.0**-9, 2.0**-8),  # halfway between 1 and 2 smallest: even
+        (2.5 * 2.0**-9, 2.0**-8),
+        (7.4 * 2.0**-9, 7 * 2.0**-9),
+        (0.0, 0.0),
+        (-0.3, -0.3125),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_e4m3_rounds_as_by_hand(given, rounded, dtype):
+    assert to_float(torch.tensor(given, dtype=dtype), E4M3).item() == rounded
+
+
+def test_e4m3_has_its_253_finite_values_and_rounds_like_torch():
+    finite = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    finite = finite[torch.isfinite(finite)]
+    assert len(finite.unique()) == 253  # +0 and -0 are equal
+    assert torch.equal(to_float(finite, E4M3), finite)
+    ladder = finite.unique()
+    halves = (ladder[1:] + ladder[:-1]) / 2
+    values = torch.cat([halves, torch.nextafter(halves, halves + 1), 300 * torch.randn(5000)]).clamp(
+        -448, 448
+    )
+    assert torch.equal(to_float(values, E4M3), values.to(torch.float8_e4m3fn).float())
+
+
+def test_bf16_rounds_like_torch_and_only_once_from_float64():
+    values = torch.cat(
+        [torch.randn(4000) * 10.0 ** torch.randint(-38, 38, (4000,)), torch.tensor([3.4e38, 1e-40])]
+    )
+    assert torch.equal(to_float(values, BFLOAT16), values.to(torch.bfloat16).float())
+    above_tie = torch.tensor(1 + 2**-8 + 2**-40, dtype=torch.float64)
+    assert to_float(above_tie, BFLOAT16).item() == 1 + 2**-7  # through float32 it would become 1
+
+
+def test_numbers_that_are_not_finite_stay_visible():
+    assert to_float(torch.tensor(math.nan), E4M3).isnan()
+    assert to_float(torch.tensor(math.nan), BFLOAT16).isnan()
+    assert to_float(torch.tensor(-math.inf), BFLOAT16).item() == -math.inf
+    broken = engine("fp8-tensor").weights(torch.tensor([[1.0, math.inf]]), {"w": (1, 2)}, Draw((0,)))
+    assert broken.isnan().any()
+
+
+def test_int8_is_off_by_at_most_half_a_scale_and_reaches_its_ends():
+    w = torch.randn(1, 6, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scale = scale_of(largest_by_block(w, 1, 9), 127)
+    rounded = to_int8(w, scale)
+    assert ((rounded - w).abs() <= scale / 2 * (1 + 1e-12)).all()
+    assert torch.equal(
+        (rounded / scale).abs().amax(-1).round(), torch.full((1, 6), 127.0, dtype=torch.float64)
+    )
+    assert torch.allclose(rounded / scale, (rounded / scale).round(), atol=1e-12)
+    assert to_int8(torch.tensor(200.0), torch.tensor(1.0)) == 127
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_int8_has_one_scale_per_output_or_one_for_all(per_channel):
+    w = torch.tensor([[[127.0, 63.4, -1.0], [1.27, 0.5, -0.614]]], dtype=torch.float64)
+    made = engine("int8", per_channel=per_channel)
+    rounded = made.weights(w.flatten(1), {"w": (2, 3)}, Draw((0,))).view_as(w)
+    second = [1.27, 0.5, -0.61] if per_channel else [1.0, 0.0, -1.0]  # 0.5 is a tie: even
+    expected = torch.tensor([[[127.0, 63.0, -1.0], second]], dtype=torch.float64)
+    torch.testing.assert_close(rounded, expected, rtol=0, atol=1e-12)
+
+
+def test_a_block_has_its_own_scale_and_edges_are_cut():
+    w = torch.tensor([[[1.0, -2.0, 3.0], [4.0, 5.0, -6.0], [7.0, 8.0, 0.0]]])
+    expected = [[5.0, 5.0, 6.0], [5.0, 5.0, 6.0], [8.0, 8.0, 0.0]]
+    assert torch.equal(largest_by_block(w, 2, 2)[0], torch.tensor(expected))
+    assert scale_of(torch.tensor(0.0), 448.0) == 1.0
+
+
+def test_a_power_of_two_scale_is_the_next_one_up():
+    scale = scale_of(torch.tensor([448.0, 449.0, 896.0, 0.0, 100.0]), 448.0, power_of_two=True)
+    assert scale.tolist() == [1.0, 2.0, 2.0, 1.0, 0.25]
+
+
+def errors(block: int | None, power_of_two: bool, w: Tensor) -> Tensor:
+    chosen = engine("fp8-block", block=block, power_of_two=power_of_two) if block else None
+    made = chosen or engine("fp8-tensor", power_of_two=power_of_two)
+    layout = {"w": tuple(w.shape[1:])}
+    return (made.weights(w.flatten(1), layout, Draw((0,))).view_as(w) - w).abs()
+
+
+def test_finer_fp8_scales_never_hurt_an_element_only_with_powers_of_two():
+    spread = torch.exp(
+        4 * torch.randn(1, 16, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    )
+    w = spread * torch.randn(1, 16, 16, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    assert (errors(4, True, w) <= errors(None, True, w)).all()
+    assert (errors(4, True, w) < errors(None, True, w)).any()
+    # Scales max|W| / 448 shift the grid: the bound max|W| / 28 is finer, some elements are worse off.
+    assert (errors(4, False, w) <= largest_by_block(w, 4, 4) / 28 * (1 + 1e-12)).all()
+    assert (errors(None, False, w) <= w.abs().amax() / 28 * (1 + 1e-12)).all()
+    assert (errors(4, False, w) > errors(None, False, w)).any()

@@ -1,0 +1,337 @@
+"""The pipeline simulator: clocks and versions by hand, rules that bind, closed forms, the same bits."""
+
+from dataclasses import replace
+
+import numba
+import numpy as np
+import pytest
+
+from testbed.errors import UserError
+from testbed.pipeline import closed_forms
+from testbed.pipeline.design import Design, from_words
+from testbed.pipeline.simulate import VALUES, simulate, simulate_one, trace_rows
+
+FIXED = Design(
+    slots=8, batch=8, group=2, tau_0=0.5, length="fixed", length_mean=10, train_time=3.0, queue_rule="block"
+)
+"""A batch takes 5 s to generate and 3 s to train: every number below can be worked out by hand."""
+LOGNORMAL = Design(slots=240, batch=240, train_time=15, queue_rule="drop-oldest")
+SYNCHRONOUS = {"admission": "capacity", "eta": 0, "barrier": True}
+LAG, MEMBER, LENGTH = "lag_sample", 1, 2
+
+
+def replications(design, **how):
+    return simulate_one(design, **{"replicas": 4, "batches": 300} | how)
+
+
+# By hand: fixed lengths, no randomness.
+
+
+def test_synchronous_training_takes_the_sum_of_both_times_and_has_no_lag():
+    found = replications(replace(FIXED, **SYNCHRONOUS, sync_time=1.0))
+    assert found.mean("period") == pytest.approx(5 + 3 + 1, rel=1e-12)
+    assert found.mean("lag_largest") == 0
+    assert found.mean("trainer_busy") == pytest.approx(3 / 9)
+    assert found.mean("slots_busy") == pytest.approx(5 / 9)
+
+
+def test_decoding_slows_down_with_the_sequences_per_engine():
+    found = replications(replace(FIXED, **SYNCHRONOUS, tau_1=0.25, engines=2))
+    assert found.mean("period") == pytest.approx(10 * (0.5 + 0.25 * 8 / 2) + 3, rel=1e-12)
+
+
+def test_one_step_off_hides_the_shorter_side_and_is_one_batch_behind():
+    found = replications(replace(FIXED, admission="capacity", eta=1, barrier=True))
+    assert found.mean("period") == pytest.approx(5, rel=1e-12)
+    assert found.mean("lag_sample") == found.mean("lag_largest") == 1
+    slow = replications(
+        replace(FIXED, admission="capacity", eta=1, barrier=True, train_time=7.0, sync_time=1.0)
+    )
+    assert slow.mean("period") == pytest.approx(8, rel=1e-12)
+
+
+def test_a_sync_that_does_not_block_costs_no_time_and_one_version_of_lag():
+    blocking = replications(replace(FIXED, admission="none", sync_time=1.0, train_time=6.0))
+    free = replications(replace(FIXED, admission="none", sync_time=1.0, train_time=6.0, sync_blocking=False))
+    assert blocking.mean("period") == pytest.approx(7, rel=1e-9)
+    assert free.mean("period") == pytest.approx(6, rel=1e-9)
+
+
+def test_colocated_pools_never_work_at_the_same_time():
+    found = replications(replace(FIXED, pools="colocated"))
+    assert found.mean("period") == pytest.approx(8, rel=1e-12)
+    assert found.mean("trainer_busy") + found.mean("slots_busy") == pytest.approx(1, rel=1e-9)
+
+
+def test_a_colocated_trainer_stops_responses_in_the_middle():
+    found = replications(replace(LOGNORMAL, pools="colocated", queue_rule="block"))
+    assert found.mean("period") == pytest.approx(20 + 15, rel=0.01)
+    assert found.mean("trainer_busy") + found.mean("slots_busy") == pytest.approx(1, rel=1e-9)
+
+
+def test_mini_batches_of_one_generation_have_lags_zero_to_n_minus_one():
+    found = replications(replace(FIXED, **SYNCHRONOUS, updates=4))
+    assert found.sample_L[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
+    assert found.group_L[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
+    assert found.mean("lag_token") == pytest.approx(1.5)
+
+
+def test_weights_synced_every_k_batches_make_lags_zero_to_k_minus_one():
+    design = replace(FIXED, admission="capacity", eta=2, barrier=True, sync_every=3, train_time=6.0, queue=3)
+    assert replications(design).sample_L[:4] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+
+
+def test_training_costs_what_its_tokens_cost():
+    found = replications(replace(FIXED, **SYNCHRONOUS, train_token_time=0.01))
+    assert found.mean("period") == pytest.approx(8 + 0.01 * 80, rel=1e-12)
+
+
+def test_a_tool_keeps_its_slot():
+    found = replications(replace(LOGNORMAL, tool_time=10.0, train_time=1.0, queue_rule="block"))
+    assert found.mean("period") == pytest.approx(240 * (1000 * 0.02 + 10) / 240, rel=0.02)
+    assert found.mean("slots_busy") == pytest.approx(2 / 3, rel=0.02)
+
+
+# Versions inside a sequence.
+
+
+def test_tokens_in_flight_change_version_where_the_weights_arrived():
+    # Weights arrive 3 + 1 s after a batch of 5 s began: 8 of its 10 tokens are one version old, 2 are new.
+    design = replace(FIXED, sync_time=1.0, sync_blocking=False, in_flight=True)
+    found, late = simulate([design, replace(design, in_flight=False)])
+    assert found.token_L[:3] == pytest.approx([0.2, 0.8, 0], abs=1e-9)
+    assert found.mean("lag_token") == pytest.approx(0.8)
+    assert late.mean("lag_token") == late.mean(LAG) == found.mean(LAG) == 1
+    start_N, end_N = trace_rows(design, 40)[0][8:, 3:5].T
+    assert (end_N == start_N + 1).all()
+
+
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_histograms_have_the_means_that_are_summed_exactly(in_flight):
+    found = replications(replace(LOGNORMAL, in_flight=in_flight))
+    for name, share_L in (
+        ("lag_token", found.token_L),
+        ("lag_sample", found.sample_L),
+        ("lag_group", found.group_L),
+    ):
+        assert share_L @ np.arange(share_L.size) == pytest.approx(found.mean(name), rel=1e-4), name
+
+
+def test_without_in_flight_updates_a_response_has_one_version():
+    row_NC, _, _ = trace_rows(LOGNORMAL, 50)
+    assert (row_NC[:, 3] == row_NC[:, 4]).all()
+
+
+# Rules.
+
+
+@pytest.mark.parametrize("eta", [0, 1, 3])
+def test_capacity_never_lets_more_in_than_eta_batches_ahead(eta):
+    design = replace(LOGNORMAL, admission="capacity", eta=eta, queue=eta + 1, train_time=40)
+    found = replications(design)
+    assert found.value_R["most_ahead"].max() == eta * design.batch
+    assert found.mean("drop_rate") == 0
+
+
+def test_a_straggler_may_still_exceed_eta():
+    design = replace(LOGNORMAL, admission="capacity", eta=1, queue=2, sigma=1.0, train_time=20)
+    assert replications(design).mean("lag_largest") > 1
+
+
+def test_threshold_zero_admits_one_sync_of_samples_and_more_admits_more():
+    still = replace(LOGNORMAL, admission="threshold", threshold=0.0, train_time=20)
+    rows = simulate([replace(still, threshold=s) for s in (0.0, 0.5, 1.0)], batches=300)
+    periods = [row.mean("period") for row in rows]
+    lags = [row.mean(LAG) for row in rows]
+    assert periods[0] > periods[1] > periods[2]
+    assert lags[0] < lags[1] < lags[2]
+    assert rows[0].mean("lag_largest") == 0  # nothing is started beyond the batch that the trainer waits for
+    assert rows[2].value_R["most_ahead"].max() == still.batch
+
+
+def test_attempts_count_whole_groups():
+    design = replace(LOGNORMAL, admission="attempts", max_lag=100, train_time=40)
+    assert replications(design).value_R["most_ahead"].max() == 104  # 13 groups of 8
+
+
+@pytest.mark.parametrize("rule", ["drop-oldest", "drop-newest"])
+def test_a_full_queue_drops_what_the_trainer_cannot_take(rule):
+    found = replications(replace(LOGNORMAL, train_time=40, queue_rule=rule))
+    assert found.mean("drop_rate") == pytest.approx(0.5, abs=0.01)
+    assert found.mean("trainer_busy") == pytest.approx(1, abs=1e-9)
+
+
+def test_dropping_the_oldest_leaves_younger_samples_than_dropping_the_newest():
+    oldest, newest = (
+        replications(replace(LOGNORMAL, train_time=30, queue=4, queue_rule=rule))
+        for rule in ("drop-oldest", "drop-newest")
+    )
+    assert oldest.mean(LAG) < newest.mean(LAG) - 0.5
+
+
+def test_last_in_first_out_trains_younger_samples():
+    design = replace(LOGNORMAL, train_time=40, queue=4)
+    assert replications(replace(design, order="lifo")).mean(LAG) < replications(design).mean(LAG) - 0.5
+
+
+def test_a_queue_that_blocks_drops_nothing_and_lets_slots_idle():
+    found = replications(replace(LOGNORMAL, train_time=40, queue_rule="block"))
+    assert found.mean("drop_rate") == 0
+    assert found.mean("slots_busy") < 0.6
+    assert found.mean("period") == pytest.approx(40, rel=1e-9)
+
+
+@pytest.mark.parametrize(("max_age", "largest"), [(1, 1), (2, 1), (3, 3)])
+def test_no_trained_sample_is_older_than_the_age_limit(max_age, largest):
+    # Two updates per batch: the last one of a batch has odd lags only.
+    found = replications(replace(LOGNORMAL, train_time=19, max_age=max_age, updates=2, queue_rule="block"))
+    assert found.mean("lag_largest") == largest
+
+
+def test_dropping_the_old_shortens_what_is_trained_and_dropping_the_full_queue_does_not():
+    heavy = replace(LOGNORMAL, sigma=0.9, length_mean=1354, train_time=25)
+    age = replications(replace(heavy, max_age=1, queue_rule="block"))
+    full = replications(replace(heavy, train_time=40))
+    assert age.mean("length_trained") < 0.8 * age.mean("length_generated")
+    assert full.mean("drop_rate") > 0.1
+    assert abs(full.mean("length_bias")) < 0.02
+
+
+def test_periodic_asynchrony_trains_pieces_as_they_come_and_stays_on_policy():
+    whole = replace(LOGNORMAL, slots=64, admission="capacity", eta=0, queue_rule="block", train_time=60)
+    found, streamed = simulate([whole, replace(whole, pieces=30)], batches=100)
+    assert streamed.mean("lag_largest") == 0
+    assert 1.3 < found.mean("period") / streamed.mean("period") < 2
+
+
+# Randomness.
+
+
+def test_lengths_have_the_moments_of_their_law():
+    laws = (
+        LOGNORMAL,
+        replace(LOGNORMAL, sigma=1.2, max_length=3000),
+        replace(LOGNORMAL, correlation=0.6),
+        replace(LOGNORMAL, correlation=1.0),
+        replace(LOGNORMAL, length="empirical", lengths=(100, 900, 900, 2000), correlation=0.3),
+    )
+    for design in laws:
+        length_NS = trace_rows(replace(design, queue_rule="block", train_time=1), 400)[0][:, LENGTH]
+        length_NS = length_NS.reshape(-1, design.group)
+        found = closed_forms.moments(design)
+        member_N, longest_N = length_NS[:, 0].astype(float), length_NS.max(axis=1)
+        for expected, sample_N in (
+            (found.mean, length_NS.mean(axis=1)),
+            (found.longest, longest_N),
+            (found.square, member_N**2),
+            (found.cross, length_NS.mean(axis=1) * longest_N),
+        ):
+            error = sample_N.std() / np.sqrt(sample_N.size)
+            # 20 numbers exceed 4.5 standard errors once in 7,000 seeds; the end of a run favors the short.
+            assert abs(sample_N.mean() - expected) < 4.5 * error + 0.005 * expected
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread is all there is")
+def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads():
+    designs = [replace(LOGNORMAL, train_time=t, in_flight=True) for t in (10, 25)]
+    one = simulate(designs, replicas=3, batches=20)
+    numba.set_num_threads(2)
+    try:
+        two = simulate(designs, replicas=3, batches=20)
+    finally:
+        numba.set_num_threads(1)
+    for a, b in zip(one, two, strict=True):
+        assert all((a.value_R[name] == b.value_R[name]).all() for name in VALUES)
+        assert (a.token_L == b.token_L).all()
+    other = simulate(designs, replicas=3, batches=20, seed=1)
+    assert other[0].mean(LAG) != one[0].mean(LAG)
+
+
+def test_more_replications_leave_the_first_ones_as_they_are():
+    few, many = (replications(LOGNORMAL, replicas=r, batches=20) for r in (2, 5))
+    assert (many.value_R[LAG][:2] == few.value_R[LAG]).all()
+
+
+# Closed forms within 3 %: the gap plus 4 standard errors.
+
+
+def off_by(found, name, expected):
+    return abs(found.mean(name) / expected - 1) + 4 * found.stderr(name) / expected
+
+
+@pytest.mark.parametrize("slots", [120, 240, 480])
+@pytest.mark.parametrize("train_time", [4.0, 12.0])
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_lag_and_period_when_the_generator_is_the_bottleneck(slots, train_time, in_flight):
+    # drop-oldest with room for 4 batches, which u < 1 hardly fills; from u = 0.85 on, q = 1 loses 3 %
+    share = 240 / slots
+    design = replace(LOGNORMAL, slots=slots, train_time=train_time * share, in_flight=in_flight, queue=4)
+    found = replications(design, batches=600)
+    assert off_by(found, "period", closed_forms.streaming_period(design)) < 0.03
+    assert off_by(found, LAG, closed_forms.sample_lag(design)) < 0.03
+    assert off_by(found, "lag_token", closed_forms.token_lag(design)) < 0.03
+
+
+def test_lag_and_period_when_the_trainer_is_the_bottleneck():
+    for u, queue in ((1.1, 2), (1.5, 2), (2.0, 2)):
+        design = replace(LOGNORMAL, train_time=20 * u, queue=queue)
+        found = replications(design, batches=600)
+        assert off_by(found, "period", closed_forms.streaming_period(design)) < 0.03
+        assert off_by(found, LAG, closed_forms.sample_lag(design)) < 0.03
+
+
+def test_synchronous_and_one_step_off_periods_with_stragglers():
+    design = replace(LOGNORMAL, **SYNCHRONOUS, tau_1=0.0001, sync_time=2.0)
+    assert off_by(replications(design, batches=800), "period", closed_forms.synchronous_period(design)) < 0.02
+    for train_time in (5.0, 150.0):
+        ahead = replace(design, eta=1, train_time=train_time, queue_rule="block")
+        found = replications(ahead, batches=800)
+        assert off_by(found, "period", closed_forms.one_step_off_period(ahead)) < 0.02
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (["queue=0.5"], ["queue=0.5", "128", "256"]),
+        (["max_age=2", "updates=4"], ["max_age=2", "3"]),
+        (["batch=100"], ["batch=100", "group=8"]),
+        (["admission=capacity", "eta=1", "sync_every=4"], ["eta=1", "2 batches", "4"]),
+        (["updates=7"], ["updates=7", "batch=256"]),
+        (["pieces=7"], ["pieces=7", "32 groups"]),
+        (["engines=512"], ["engines=512", "slots=256"]),
+        (["tau_0=0"], ["tau_0=0", "tau_1=0"]),
+        (["length=empirical"], ["lengths"]),
+        (["slots=0"], ["slots=0", "at least 1"]),
+        (["sigma=nan"], ["sigma=nan"]),
+        (["quue=2"], ["queue"]),
+        (["queue_rule=drop"], ["drop-oldest"]),
+        (["slots=many"], ["whole number"]),
+    ],
+)
+def test_an_impossible_design_is_refused_with_the_numbers_that_conflict(words, numbers):
+    with pytest.raises(UserError) as caught:
+        from_words(words)
+    assert all(number in str(caught.value) for number in numbers), str(caught.value)
+
+
+def test_words_become_a_design():
+    design = from_words(
+        ["slots=64", "in_flight=true", "lengths=3,4", "length=empirical", "max_age=5", "queue=1.5"]
+    )
+    assert (design.slots, design.in_flight, design.lengths, design.max_age) == (64, True, (3, 4), 5)
+    assert from_words(["max_age=none"], design).max_age is None
+
+
+def test_a_dropped_group_returns_its_place_under_the_capacity_rule():
+    # Without the return, dropping would use the admissions up and the pipeline would stop.
+    design = replace(LOGNORMAL, admission="capacity", eta=2, queue=3, max_age=1, sigma=1.0, train_time=25)
+    found = replications(design, batches=100)
+    assert found.mean("drop_rate") > 0.05
+    assert found.value_R["most_ahead"].max() == 2 * design.batch
+
+
+def test_replications_differ():
+    assert len(set(replications(LOGNORMAL, batches=20).value_R[LAG])) == 4

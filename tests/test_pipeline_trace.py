@@ -1,0 +1,183 @@
+"""The lag trace, the command line and the plan: what goes in comes out, and what is wrong is named."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.cli import main
+from testbed.errors import UserError
+from testbed.pipeline import plan, trace
+from testbed.pipeline.design import Design
+from testbed.pipeline.simulate import simulate_one, trace_rows
+
+SMALL = Design(slots=16, batch=16, group=4, train_time=18.0, length_mean=200, in_flight=True, updates=2)
+COLUMNS = ("batch", "group", "member", "length", "version_start", "version_end", "version_trained", "time")
+
+
+@pytest.fixture
+def recorded():
+    return trace.record(SMALL, 12, seed=3)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_trace_survives_its_file(recorded, tmp_path, ending):
+    path = tmp_path / f"lags.{ending}"
+    trace.write(recorded, path)
+    back = trace.read(path)
+    assert all((back.column_N[name] == recorded.column_N[name]).all() for name in COLUMNS)
+    first = path.read_bytes()
+    trace.write(trace.record(SMALL, 12, seed=3), path)
+    assert path.read_bytes() == first
+
+
+def test_a_trace_has_whole_batches_from_the_start_and_the_lags_of_the_report(recorded):
+    found = trace_rows(SMALL, 12, seed=3)[2]
+    batch_N = recorded.column_N["batch"]
+    assert (np.bincount(batch_N) == SMALL.batch).all()
+    assert len(recorded) == 12 * SMALL.batch
+    assert recorded.lag_N.mean() == pytest.approx(found.mean("lag_sample"), abs=1e-12)
+    assert recorded.column_N["version_start"].min() == 0
+    halves = recorded.column_N["version_trained"].reshape(12, 2, 8)
+    assert (halves == np.arange(24).reshape(12, 2, 1)).all()  # two updates per batch
+    groups_N4 = recorded.column_N["group"].reshape(-1, 4)
+    assert (groups_N4 == groups_N4[:, :1]).all()
+
+
+def broken(recorded, tmp_path, row, **values):
+    """The path of a CSV file with some values of one data row replaced, and that row's line."""
+    lines = [",".join(COLUMNS)]
+    for k in range(len(recorded)):
+        cells = {name: recorded.column_N[name][k] for name in COLUMNS} | (values if k == row else {})
+        lines.append(",".join(str(cells[name]) for name in COLUMNS))
+    path = tmp_path / "broken.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path, row + 2
+
+
+@pytest.mark.parametrize(
+    ("row", "values", "why"),
+    [
+        (40, {"version_trained": 0, "version_end": 1, "version_start": 1}, "negative lag"),
+        (40, {"version_end": 0, "version_start": 1}, "version_end is below version_start"),
+        (40, {"length": -5}, "negative"),
+        (40, {"length": 0}, "length is 0"),
+        (32, {"batch": 9}, "gap"),
+        (40, {"batch": 1}, "batch is below"),
+        (40, {"time": 0.0}, "time is before"),
+        (40, {"time": "inf"}, "not a finite"),
+        (40, {"time": ""}, "time is empty"),
+        (40, {"group": 0, "member": 0}, "twice"),
+    ],
+)
+def test_a_trace_with_gaps_or_negative_lags_is_rejected_with_the_line(recorded, tmp_path, row, values, why):
+    path, line = broken(recorded, tmp_path, row, **values)
+    with pytest.raises(UserError, match=why) as caught:
+        trace.read(path)
+    assert f"broken.csv:{line}:" in str(caught.value)
+
+
+def test_an_unbroken_file_is_read(recorded, tmp_path):
+    path, _ = broken(recorded, tmp_path, -1)
+    assert len(trace.read(path)) == len(recorded)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("batch,group\n0,0\n", "lacks member"),
+        (",".join(COLUMNS) + "\n", "no rows"),
+        (",".join(COLUMNS) + "\n0,0,x,1,0,0,0,1.0\n", "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused(tmp_path, text, why):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(UserError, match=why):
+        trace.read(tmp_path / "t.csv")
+
+
+def test_other_endings_and_missing_files_are_refused(recorded, tmp_path):
+    with pytest.raises(UserError, match=r"\.csv or \.parquet"):
+        trace.write(recorded, tmp_path / "lags.txt")
+    with pytest.raises(UserError, match="no such file"):
+        trace.read(tmp_path / "lags.csv")
+
+
+# The command line.
+
+
+def run(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(["pipeline", *words])
+    return stop.value.code, capsys.readouterr()
+
+
+FAST = (
+    "slots=16",
+    "batch=16",
+    "group=4",
+    "train_time=1",
+    "length_mean=100",
+    "--batches",
+    "20",
+    "--replicas",
+    "2",
+)
+
+
+def test_the_command_prints_what_the_simulator_says(capsys):
+    code, printed = run(capsys, *FAST, "--json")
+    found = json.loads(printed.out)
+    design = Design(slots=16, batch=16, group=4, train_time=1, length_mean=100)
+    expected = simulate_one(design, replicas=2, batches=20)
+    assert code == 0
+    assert found["lag_sample"]["mean"] == expected.mean("lag_sample")
+    assert found["period"]["closed form"] == pytest.approx(found["period"]["mean"], rel=0.1)
+    assert sum(found["lag_token_shares"]) == pytest.approx(1)
+
+
+def test_the_command_writes_a_trace_and_draws_a_figure(capsys, tmp_path):
+    lags, picture = tmp_path / "lags.csv", tmp_path / "lags.png"
+    code, _ = run(capsys, *FAST, "--trace", str(lags), "--figure", str(picture))
+    assert code == 0
+    assert len(trace.read(lags)) == 20 * 16
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("queue=0.5",), "queue=0.5"),
+        (("quue=2",), "queue"),
+        ((*FAST, "--figure", "x.txt"), ".png or .pdf"),
+        ((*FAST, "--trace", "x.txt"), ".csv or .parquet"),
+        (("plan", "--trace", "x.csv"), "without `plan`"),
+        (("plan", "accelerators=1"), "accelerators=1"),
+        (("plan", "acelerators=8"), "accelerators"),
+        (("plan", "in_flight=maybe"), "in_flight"),
+    ],
+)
+def test_bad_words_are_one_error_and_exit_code_2(capsys, words, why):
+    code, printed = run(capsys, *words)
+    assert code == 2
+    assert printed.err.startswith("error: ")
+    assert why in printed.err
+    assert not Path("x.txt").exists()
+
+
+def test_a_plan_has_a_row_per_combination_and_throughput_that_scales(capsys):
+    code, printed = run(capsys, "plan", "accelerators=8,32", "trainer_share=0.25,0.5", "queue=1", "--json")
+    rows = json.loads(printed.out)
+    assert code == 0
+    assert len(rows) == 2 * 2 * 1 * 2
+    small, large = ([r["per_accelerator"] for r in rows if r["accelerators"] == n] for n in (8, 32))
+    assert small == pytest.approx(large, rel=0.05)
+    for row in rows:
+        assert row["lag_token"] <= row["lag_sample"] or not row["in_flight"]
+        assert row["training"] in (0.25 * row["accelerators"], 0.5 * row["accelerators"])
+
+
+def test_a_plan_gives_the_trainer_at_least_one_accelerator_and_leaves_one():
+    (_, first), *_, (_, last) = plan.designs(plan.Plan(accelerators=(2,), trainer_share=(0.01, 0.99)))
+    assert first.engines == last.engines == 1
