@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import importlib
 import os
 import re
@@ -120,13 +121,14 @@ def killer(mutant: Mutant, tree: Path) -> str | None:
         raise ValueError(f"{mutant.name}: {mutant.file} does not contain {mutant.old!r}")
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
-        return _failing(["-x", "-q", "-p", "no:cacheprovider", *shlex.split(mutant.tests)], tree)
+        return failing(mutant.tests, tree)
     finally:
         path.write_text(text)
 
 
-def _failing(words: list[str], tree: Path) -> str | None:
+def failing(tests: str, tree: Path) -> str | None:
     """Return the id of the test that fails or hangs, and leave no process behind that the tests started."""
+    words = ["-x", "-q", "-p", "no:cacheprovider", *shlex.split(tests)]
     # No color and no shortening to the width of a terminal: the ids are read.
     environment = {**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "400", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "pytest", *words]
@@ -134,8 +136,11 @@ def _failing(words: list[str], tree: Path) -> str | None:
         quiet = {"stdout": out, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **quiet)
         try:
+            code = process.wait(timeout=LIMIT)
             # 1 is "tests failed"; 2 is "interrupted", for a bug that breaks the import itself.
-            if process.wait(timeout=LIMIT) not in (1, 2):
+            if code < 0:
+                return "the process died"
+            if code not in (1, 2):
                 return None
         except subprocess.TimeoutExpired:
             return "no end within the time limit"
@@ -173,9 +178,15 @@ def main(pattern: str = "*") -> int:
     """Plant every matching bug, print score and table; return the number of survivors."""
     chosen = [mutant for mutant in MUTANTS if fnmatch.fnmatch(mutant.name, pattern)]
     killers: dict[str, str] = {}
+    # Tests that fail without any bug would kill every one.
+    healthy = functools.cache(lambda tests: failing(tests, Path(folder)) is None)
     with tempfile.TemporaryDirectory() as folder:
         copy_tree(Path(folder))
         for index, mutant in enumerate(chosen, start=1):
+            if not healthy(mutant.tests):
+                killers[mutant.name] = ""
+                print(f"{index:3}/{len(chosen)} NO VERDICT, '{mutant.tests}' fails as it is: {mutant.name}")
+                continue
             test = killers[mutant.name] = killer(mutant, Path(folder)) or ""
             word = "killed  " if test else "SURVIVED"
             by = f" by {claim_of(test)}" if test and re.match(r"m\d+-", mutant.name) else ""

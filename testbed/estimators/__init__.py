@@ -82,7 +82,7 @@ class MeanOfTerms(Estimate):
 
     @cached_property
     def stderr(self) -> Floats:
-        return standard_error(self.__dict__["terms_N"])
+        return standard_error(self.terms_N)
 
     @cached_property
     def ess(self) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,13 +15,25 @@ from testbed.estimators import Estimate, Floats, mean_of_terms
 Ints = NDArray[np.int64]
 SUM_TOLERANCE = 1e-6
 """What a row of action probabilities may miss 1 by."""
+COMPILED_FROM = 100_000
+"""Rounds from which the arrays are read by one compiled pass: below, numpy is done before Numba is loaded."""
+
+
+class _LogRatio:
+    """log pi/mu, computed when it is first asked for unless it was given."""
+
+    def __get__(self, data: Any, owner: type | None = None) -> Any:
+        if data is not None:
+            data.__dict__["log_w_N"] = _log_ratio(data.target_N, data.pscore_N)
+        return None if data is None else data.__dict__["log_w_N"]
 
 
 @dataclass(frozen=True, eq=False)
 class Logged:
     """N independent logged rounds [..., N] of data sets along the leading axes; make it with `logged`.
 
-    reward_N, log_w_N: rewards and log pi(a|x)/mu(a|x), -inf where pi = 0.
+    reward_N, log_w_N: rewards and log pi(a|x)/mu(a|x), -inf where pi = 0; log_w_N left out is computed from
+    target_N and pscore_N when it is needed.
     pscore_N, target_N: mu(a|x) and pi(a|x).
     q_N, q_pi_N: model q(x, a) of the logged action and sum_a pi(a|x) q(x, a).
     embedding_log_w_N: log p(e|x, pi)/p(e|x, mu).
@@ -30,7 +42,7 @@ class Logged:
     """
 
     reward_N: Floats
-    log_w_N: Floats
+    log_w_N: Floats = cast(Floats, _LogRatio())  # noqa: RUF009 -- the class attribute stays a descriptor
     pscore_N: Floats | None = None
     target_N: Floats | None = None
     q_N: Floats | None = None
@@ -46,6 +58,9 @@ class Logged:
     def __post_init__(self) -> None:
         shape = self.reward_N.shape
         _check_reward(self.reward_N)
+        if self.log_w_N is None:
+            self.need("logged", "target_N", "pscore_N")
+            del self.__dict__["log_w_N"]
         for name, value in self.given.items():
             _check_shape(name, value, shape)
         for name in ("log_w_N", "embedding_log_w_N"):
@@ -57,8 +72,8 @@ class Logged:
 
     @property
     def given(self) -> dict[str, NDArray[Any]]:
-        """The fields that are there."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        """The fields that are there; log_w_N not before it was needed."""
+        return {f.name: vars(self)[f.name] for f in fields(self) if vars(self).get(f.name) is not None}
 
     def need(self, name: str, *wanted: str) -> tuple[NDArray[Any], ...]:
         """Return fields; raise UserError naming the estimator and the first field that it lacks."""
@@ -78,12 +93,17 @@ class Logged:
     @cached_property
     def share_N(self) -> Floats:
         """N w / sum w."""
+        if "log_w_N" not in vars(self):
+            mean = self.weight_N.mean(-1, keepdims=True)
+            if (np.isfinite(mean) & (mean > np.finfo(np.float64).tiny)).all():
+                return self.weight_N / mean
         return normalized(self.log_w_N)
 
     def take(self, index_M: Ints) -> Logged:
         """Return rounds index [M] of the last axis, all fields alike: what a bootstrap resamples."""
         axis = self.reward_N.ndim - 1
-        return replace(self, **{name: np.take(value, index_M, axis) for name, value in self.given.items()})
+        taken = {name: np.take(value, index_M, axis) for name, value in self.given.items()}
+        return replace(self, **{"log_w_N": None, **taken})
 
 
 def normalized(log_w_N: Floats) -> Floats:
@@ -99,6 +119,7 @@ def normalized(log_w_N: Floats) -> Floats:
 
 
 NEEDS = {
+    "target_N": "the target's chance of the logged actions, or log_w_N",
     "pscore_N": "the propensities mu(a|x) of the logged actions (pscore=)",
     "q_N": "a reward model (estimated_rewards_by_reg_model=)",
     "q_pi_N": "a reward model (estimated_rewards_by_reg_model=)",
@@ -152,6 +173,11 @@ def logged(
     if len(extra) < len(more):
         raise UserError(f"logged() has no argument {sorted(set(more) - set(known))}; see its docstring.")
     reward_N = np.asarray(reward, dtype=np.float64)
+    if behavior_dist is None and reward_N.size >= COMPILED_FROM:
+        given = (action, pscore, action_dist, estimated_rewards_by_reg_model)
+        found = _read_at_once(reward_N, *given)
+        if found is not None:
+            return Logged(reward_N, **found, **extra)
     _check_reward(reward_N)
     pscore_N = None if pscore is None else np.asarray(pscore, dtype=np.float64)
     if action is None or action_dist is None:
@@ -170,8 +196,7 @@ def logged(
     pscore_N = _propensity(pscore_N)
     assert pscore_N is not None
     target_N = _of_action(pi_NA, action_N)
-    with np.errstate(divide="ignore"):
-        log_w_N = np.log(target_N / pscore_N)
+    log_w_N = _log_ratio(target_N, pscore_N)
     if estimated_rewards_by_reg_model is not None:
         q_NA = np.asarray(estimated_rewards_by_reg_model, dtype=np.float64)
         if q_NA.shape != pi_NA.shape:
@@ -181,6 +206,44 @@ def logged(
             )
         extra |= {"q_N": _of_action(q_NA, action_N), "q_pi_N": np.einsum("...a,...a->...", pi_NA, q_NA)}
     return Logged(reward_N, log_w_N, pscore_N, target_N, action_N=action_N, action_dist_NA=pi_NA, **extra)
+
+
+def _read_at_once(
+    reward_N: Floats,
+    action: ArrayLike | None,
+    pscore: ArrayLike | None,
+    action_dist: ArrayLike | None,
+    model: ArrayLike | None,
+) -> dict[str, Any] | None:
+    """Return fields read by one compiled pass; None for whatever is not plainly in order: see `logged`."""
+    action_N, pscore_N, pi_NA = (np.asarray(each) for each in (action, pscore, action_dist))
+    q_NA = np.empty((0, 1)) if model is None else np.asarray(model)
+    shapes = action_N.shape == pscore_N.shape == reward_N.shape == pi_NA.shape[:-1] and pi_NA.shape[-1] > 0
+    if not shapes or (model is not None and q_NA.shape != pi_NA.shape):
+        return None
+    plain = all(each.flags.c_contiguous and each.dtype == np.float64 for each in (pscore_N, pi_NA, q_NA))
+    if not (plain and action_N.flags.c_contiguous and action_N.dtype == np.int64):
+        return None
+    try:
+        from testbed.estimators.kernels import read_rounds
+    except ImportError:
+        return None
+    rows, actions = reward_N.size, pi_NA.shape[-1]
+    flat_q_NA = q_NA if model is None else q_NA.reshape(rows, actions)
+    fine, *read = read_rounds(
+        pi_NA.reshape(rows, actions), action_N.ravel(), pscore_N.ravel(), flat_q_NA, SUM_TOLERANCE
+    )
+    if not fine:
+        return None
+    names = ("target_N", "q_N", "q_pi_N")[: 1 if model is None else 3]
+    found = {name: each.reshape(reward_N.shape) for name, each in zip(names, read, strict=False)}
+    return {"pscore_N": pscore_N, "action_N": action_N, "action_dist_NA": pi_NA, **found}
+
+
+def _log_ratio(target_N: Floats, pscore_N: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        log_w_N: Floats = np.log(target_N / pscore_N)
+    return log_w_N
 
 
 def weighted(data: Logged, weight_N: Floats) -> Estimate:
