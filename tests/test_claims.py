@@ -222,6 +222,7 @@ def test_one_reading_below_the_floor_refutes_the_floor():
 # Running them
 
 
+@pytest.mark.slow
 def test_all_claims_run_into_rows_that_json_can_hold(folder):
     rows = base.run_claims(data=folder)
     assert [row["claim"] for row in rows] == sorted(base.CLAIMS)
@@ -230,6 +231,7 @@ def test_all_claims_run_into_rows_that_json_can_hold(folder):
     assert all((row["p"] is None) == (row["kind"] == "exact") for row in rows)
 
 
+@pytest.mark.slow
 def test_looking_at_one_claim_does_not_make_it_more_significant(folder):
     statistical = [row for row in base.run_claims(data=folder) if row["kind"] == "statistical"]
     surest = min(statistical, key=lambda row: row["p"])

@@ -233,6 +233,7 @@ def test_the_chain_of_the_ess_figure_has_the_worlds_own_second_moment():
     assert variance > rows
 
 
+@pytest.mark.slow
 def test_the_committed_tables_are_what_the_code_computes():
     committed = load_committed()
     for name, table in limit_tables.tables().items():

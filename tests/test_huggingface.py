@@ -296,6 +296,7 @@ def test_a_model_that_does_not_continue_from_a_cache_is_refused(tmp_path, config
         HuggingFacePolicy(tmp_path / "recurrent", TASK)
 
 
+@pytest.mark.slow
 def test_a_training_cell_needs_no_front_end_package(folders):
     """Everything a GPU machine may lack is blocked; the policy must still sample and give gradients."""
     program = f"""
