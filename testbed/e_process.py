@@ -107,3 +107,41 @@ class SequentialMean:
         self.n += first + 1
         self.log_e_value = float(alarm_N[first])
         self.verdict = "biased" if biased_N[first] else "equivalent"
+
+
+class SequentialSide:
+    """Decide between "E X is `good` or beyond it" and "E X is `bad` or beyond it" as draws come in.
+
+    "bad" once the wealth against a mean on the far side of `good` reaches 1/false_alarm; "good" once that
+    against a mean on the far side of `bad` reaches 1/missed. good < bad asks for a small mean, good > bad for
+    a large one. Each error has at most its declared chance, for every law within the bounds.
+    """
+
+    def __init__(
+        self, good: float, bad: float, bounds: tuple[float, float], false_alarm: float, missed: float
+    ) -> None:
+        if not (bounds[0] < min(good, bad) < max(good, bad) < bounds[1]):
+            raise UserError(
+                f"Means {good:g} and {bad:g} must differ and lie strictly within the bounds {bounds[0]:g} "
+                f"and {bounds[1]:g} of a draw; beyond them there is nothing to test."
+            )
+        self.verdict: str | None = None
+        self.n = 0
+        self.log_e_value = 0.0
+        self._log_rates = (-math.log(false_alarm), -math.log(missed))
+        small = good < bad
+        self._alarm = EProcess(good, bounds, "above" if small else "below")
+        self._proof = EProcess(bad, bounds, "below" if small else "above")
+
+    def add(self, x_N: Array) -> None:
+        """Take draws in until a verdict; the later ones are not looked at."""
+        if x_N.size == 0 or self.verdict is not None:
+            return
+        alarm_N, proof_N = self._alarm.add(x_N), self._proof.add(x_N)
+        bad_N, good_N = alarm_N >= self._log_rates[0], proof_N >= self._log_rates[1]
+        stop_N = bad_N | good_N
+        last = int(np.argmax(stop_N)) if stop_N.any() else x_N.size - 1
+        self.n += last + 1
+        self.log_e_value = float(alarm_N[last])
+        if stop_N[last]:
+            self.verdict = "bad" if bad_N[last] else "good"

@@ -13,12 +13,12 @@ Seeds become numpy SeedSequences; the global generators are neither read nor set
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from testbed.draws import Draws, Seed, Stream, check_bounds, draw, generator
+from testbed.draws import Draws, Seed, check_bounds, draw
 from testbed.e_process import EProcess, SequentialMean
 from testbed.errors import UserError
 from testbed.power import (
@@ -32,16 +32,13 @@ from testbed.power import (
     min_num_one_sided,
     min_num_samples,
 )
+from testbed.sequential import NO_BOUNDS, Declared, Undecided, chunks, covers, differences, lines, watch
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]
 
 EXACT = 1e-9
 """Relative tolerance of an assertion about numbers from an oracle."""
-
-
-class Undecided(UserError):
-    """A sequential test that ended without a verdict: too few draws for its discrepancy."""
 
 
 def assert_unbiased(
@@ -146,6 +143,8 @@ def assert_variance_below(
     bounds: Bounds | None = None,
     false_alarm: float = FALSE_ALARM,
     missed: float = MISSED,
+    sequential: bool = False,
+    max_samples: int | None = None,
     seed: Seed = 0,
     err_msg: str = "",
 ) -> None:
@@ -166,6 +165,8 @@ def assert_variance_below(
         bounds: low and high of every draw of either estimator.
         false_alarm: chance to fail although lower by `discrepancy`.
         missed: chance to pass although not below.
+        sequential: look after every draw and stop early, by bets on D_i; needs bounds.
+        max_samples: most draws of a sequential test, by default four times those of the fixed one.
         seed: of both samplers' generators.
         err_msg: added to the message.
     """
@@ -182,6 +183,12 @@ def assert_variance_below(
         std, bounds and (-other_most, _farthest(bounds, mean_x) - (0 if compared else other_most))
     )
     needed = min_num_one_sided(_declared(discrepancy), spread, false_alarm, missed)
+    if sequential:
+        most = 4 * needed if max_samples is None else max_samples
+        test = Declared(-_declared(discrepancy), 0.0, spread.bounds, (false_alarm, missed), most)
+        apart = differences(actual, bound, (mean_x, mean_y), bounds, (seed, most))
+        test.decide(apart, "Variance not below: difference", "of squares about the true means", err_msg)
+        return
     x_N = draw(actual, needed, seed)
     check_bounds(x_N, bounds)
     square_N = (x_N - mean_x) ** 2
@@ -199,7 +206,7 @@ def assert_variance_below(
     _enough(n, needed, _declared(discrepancy))
     if not above + spread.radius(n, missed) < 0:
         raise AssertionError(
-            _lines(
+            lines(
                 f"Not shown to have less variance: {square_N.mean():.6g} against {other_N.mean():.6g} about "
                 f"the true means; difference {above:.3g}, to lie below {-spread.radius(n, missed):.3g}.",
                 f"n = {n:,} paired draws ({spread.bound}); a variance that is not lower passes with chance "
@@ -220,6 +227,8 @@ def assert_coverage(
     discrepancy: float = 0.05,
     false_alarm: float = FALSE_ALARM,
     missed: float = MISSED,
+    sequential: bool = False,
+    max_samples: int | None = None,
     seed: Seed = 0,
     err_msg: str = "",
 ) -> None:
@@ -236,6 +245,8 @@ def assert_coverage(
         discrepancy: the smallest lack of coverage that must not be missed.
         false_alarm: chance to fail although the level is held.
         missed: chance to pass although coverage lacks `discrepancy`.
+        sequential: look after every interval and stop early, by bets on whether it covers.
+        max_samples: most intervals of a sequential test, by default four times those of the fixed one.
         seed: of the sampler's generator.
         err_msg: added to the message.
     """
@@ -245,16 +256,18 @@ def assert_coverage(
     needed = min_num_intervals(level, discrepancy, false_alarm=false_alarm, missed=missed)
     if actual is None:
         raise UserError("`actual` is None; give intervals or a sampler, or the coverage as `exact`.")
-    pair = actual(generator(seed), needed) if callable(actual) else actual
-    low_N, high_N = (np.asarray(each, dtype=np.float64) for each in pair)
-    if low_N.shape != high_N.shape or low_N.ndim != 1 or not (low_N <= high_N).all():
-        raise UserError(f"low {low_N.shape} and high {high_N.shape}: expected [N] both, low <= high, no NaN.")
-    n = low_N.size
+    if sequential:
+        most = 4 * needed if max_samples is None else max_samples
+        test = Declared(level, level - discrepancy, (0.0, 1.0), (false_alarm, missed), most)
+        held = chunks(covers(actual, expected), seed, most)
+        test.decide(held, "Coverage too low:", f"intervals that hold {expected:g}", err_msg)
+        return
+    held_N = draw(covers(actual, expected), needed, seed)
+    n, covered = held_N.size, int(held_N.sum())
     _enough(n, needed, discrepancy)
-    covered = int(((low_N <= expected) & (expected <= high_N)).sum())
     if covered < (fewest := fewest_covered(n, level, false_alarm)):
         raise AssertionError(
-            _lines(
+            lines(
                 f"Coverage too low: {covered:,} of {n:,} intervals ({covered / n:.4f}) hold {expected:g}; "
                 f"level {level:g} needs {fewest:,}.",
                 f"Binomial test; false alarm {false_alarm:g}, a coverage of {level - discrepancy:g} or less "
@@ -294,31 +307,14 @@ class _Mean:
         """Draw until the bets decide; raise AssertionError when they say "biased"."""
         bounds = self.spread.bounds
         if bounds is None:
-            raise UserError("A sequential test needs `bounds`: bets on unbounded draws can lose everything.")
+            raise UserError(NO_BOUNDS)
         test = SequentialMean(self.expected, self.discrepancy, bounds, *self.rates)
         most = 4 * self.needed if max_samples is None else max_samples
-        total = 0.0
-        for chunk_N in self._chunks(most):
-            before = test.n
-            test.add(chunk_N)
-            total += float(chunk_N[: test.n - before].sum())
-            if test.verdict is not None:
-                break
-        mean = total / max(test.n, 1)
-        e_value = f"e-value {math.exp(min(test.log_e_value, 700)):.3g}, critical {1 / self.rates[0]:.3g}"
-        if test.verdict is None:
-            raise Undecided(
-                f"Undecided after {test.n:,} draws: mean {mean:.6g}, expected {self.expected:.6g}; {e_value}."
-                f" Raise max_samples (now {most:,}) or declare more than {self.discrepancy:g}."
-            )
+        draws, aim = chunks(self.actual, self.seed, most), f"expected {self.expected:.6g}"
+        mean, e_value = watch(test, draws, aim, self.rates[0], most=most, discrepancy=self.discrepancy)
         if test.verdict == "biased":
             first = f"{word}: mean {mean:.6g}, expected {self.expected:.6g}; {e_value}."
-            raise AssertionError(_lines(first, self._declaration(test.n, "betting e-process"), err_msg))
-
-    def _chunks(self, most: int) -> Iterable[Array]:
-        if callable(self.actual):
-            return Stream(self.actual, self.seed, most)
-        return [draw(self.actual, most, self.seed)[:most]]
+            raise AssertionError(lines(first, self._declaration(test.n, "betting e-process"), err_msg))
 
     def message(self, word: str, mean: float, n: int, rate: float, err_msg: str) -> str:
         """Return the message of a fixed test."""
@@ -331,7 +327,7 @@ class _Mean:
         if self.spread.std:
             error = self.spread.std / math.sqrt(n)
             first += f" (z = {apart / error:.2f}, critical {radius / error:.2f}, standard error {error:.3g})"
-        return _lines(f"{first}.", self._declaration(n, self.spread.bound), err_msg)
+        return lines(f"{first}.", self._declaration(n, self.spread.bound), err_msg)
 
     def _declaration(self, n: int, bound: str) -> str:
         false_alarm, missed = self.rates
@@ -360,15 +356,11 @@ def _enough(n: int, needed: int, discrepancy: float) -> None:
 def _exactly(word: str, exact: float, expected: float, holds: bool, err_msg: str) -> None:
     if not holds:
         first = f"{word}: exactly {exact:.12g}, expected {expected:.12g}, apart by {exact - expected:.3g}."
-        raise AssertionError(_lines(first, err_msg))
+        raise AssertionError(lines(first, err_msg))
 
 
 def _farthest(bounds: Bounds | None, mean: float) -> float:
     return math.inf if bounds is None else max(bounds[1] - mean, mean - bounds[0]) ** 2
-
-
-def _lines(*parts: str) -> str:
-    return "\n".join(part for part in parts if part)
 
 
 __all__ = [

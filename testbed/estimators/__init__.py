@@ -25,6 +25,10 @@ from testbed.registry import Registry
 Floats = NDArray[np.float64]
 
 
+Later = Floats | Callable[[], Floats]
+"""An array, or what computes it."""
+
+
 class Estimators(Registry):
     """The registry of estimators; `family` is a promise."""
 
@@ -77,8 +81,13 @@ def standard_error(terms_N: Floats) -> Floats:
 class MeanOfTerms(Estimate):
     """An Estimate whose standard error and ESS are computed when they are first asked for."""
 
-    def __init__(self, terms_N: Floats, weight_N: Floats) -> None:
-        self.__dict__.update(value=np.asarray(terms_N.mean(-1)), terms_N=terms_N, _weight_N=weight_N)
+    def __init__(self, terms_N: Later, weight_N: Later, value: Floats | None = None) -> None:
+        self.__dict__.update(_given_N=terms_N, _weight_N=weight_N)
+        self.__dict__["value"] = np.asarray(self.terms_N.mean(-1)) if value is None else value
+
+    @cached_property
+    def terms_N(self) -> Floats:
+        return _now(self.__dict__["_given_N"])
 
     @cached_property
     def stderr(self) -> Floats:
@@ -86,9 +95,17 @@ class MeanOfTerms(Estimate):
 
     @cached_property
     def ess(self) -> Floats:
-        return kish_ess(self.__dict__["_weight_N"])
+        return kish_ess(_now(self.__dict__["_weight_N"]))
 
 
-def mean_of_terms(terms_N: Floats, weight_N: Floats) -> Estimate:
-    """Return the Estimate whose value is the mean of the terms over the last axis."""
-    return MeanOfTerms(terms_N, weight_N)
+def _now(later_N: Later) -> Floats:
+    return later_N() if callable(later_N) else later_N
+
+
+def mean_of_terms(terms_N: Later, weight_N: Later, value: Floats | None = None) -> Estimate:
+    """Return the Estimate whose value is the mean of the terms over the last axis.
+
+    Terms and weights can be functions, called when they are wanted: never, when the value is known to be
+    this mean and is all that is asked for.
+    """
+    return MeanOfTerms(terms_N, weight_N, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, cast
@@ -17,6 +18,8 @@ SUM_TOLERANCE = 1e-6
 """What a row of action probabilities may miss 1 by."""
 COMPILED_FROM = 100_000
 """Rounds from which the arrays are read by one compiled pass: below, numpy is done before Numba is loaded."""
+
+_BLOCK = 8192
 
 
 class _LogRatio:
@@ -90,19 +93,47 @@ class Logged:
         with np.errstate(over="ignore"):
             return np.exp(self.log_w_N)
 
+    @property
+    def large(self) -> bool:
+        """Whether values are computed without arrays of terms."""
+        return self.reward_N.size >= COMPILED_FROM
+
+    @cached_property
+    def residual_N(self) -> Floats:
+        """r - q(x, a)."""
+        (q_N,) = self.need("residual_N", "q_N")
+        return self.reward_N - q_N
+
+    @cached_property
+    def direct(self) -> Floats:
+        """(1/N) sum q(x, pi) [...]."""
+        (q_pi_N,) = self.need("direct", "q_pi_N")
+        return np.asarray(q_pi_N.mean(-1))
+
+    @cached_property
+    def mean_weight(self) -> Floats | None:
+        """(1/N) sum w [...], where probabilities are known and it can be divided by."""
+        if "log_w_N" in vars(self):
+            return None
+        mean = np.asarray(self.weight_N.mean(-1))
+        return mean if (np.isfinite(mean) & (mean > np.finfo(np.float64).tiny)).all() else None
+
     @cached_property
     def share_N(self) -> Floats:
         """N w / sum w."""
-        if "log_w_N" not in vars(self):
-            mean = self.weight_N.mean(-1, keepdims=True)
-            if (np.isfinite(mean) & (mean > np.finfo(np.float64).tiny)).all():
-                return self.weight_N / mean
-        return normalized(self.log_w_N)
+        mean = self.mean_weight
+        return normalized(self.log_w_N) if mean is None else self.weight_N / mean[..., None]
+
+    def normalized_mean(self, x_N: Floats) -> Floats:
+        """sum w x / sum w [...]."""
+        mean = self.mean_weight
+        value = None if mean is None else mean_product(self.weight_N, x_N)
+        return np.asarray((self.share_N * x_N).mean(-1) if mean is None or value is None else value / mean)
 
     def take(self, index_M: Ints) -> Logged:
         """Return rounds index [M] of the last axis, all fields alike: what a bootstrap resamples."""
         axis = self.reward_N.ndim - 1
-        taken = {name: np.take(value, index_M, axis) for name, value in self.given.items()}
+        taken: dict[str, Any] = {name: np.take(value, index_M, axis) for name, value in self.given.items()}
         return replace(self, **{"log_w_N": None, **taken})
 
 
@@ -230,13 +261,12 @@ def _read_at_once(
         return None
     rows, actions = reward_N.size, pi_NA.shape[-1]
     flat_q_NA = q_NA if model is None else q_NA.reshape(rows, actions)
-    fine, *read = read_rounds(
-        pi_NA.reshape(rows, actions), action_N.ravel(), pscore_N.ravel(), flat_q_NA, SUM_TOLERANCE
-    )
-    if not fine:
-        return None
     names = ("target_N", "q_N", "q_pi_N")[: 1 if model is None else 3]
-    found = {name: each.reshape(reward_N.shape) for name, each in zip(names, read, strict=False)}
+    read_KN = np.empty((len(names), rows))
+    flat_pi_NA = pi_NA.reshape(rows, actions)
+    if not read_rounds(flat_pi_NA, action_N.ravel(), pscore_N.ravel(), flat_q_NA, SUM_TOLERANCE, read_KN):
+        return None
+    found = {name: each.reshape(reward_N.shape) for name, each in zip(names, read_KN, strict=True)}
     return {"pscore_N": pscore_N, "action_N": action_N, "action_dist_NA": pi_NA, **found}
 
 
@@ -248,8 +278,27 @@ def _log_ratio(target_N: Floats, pscore_N: Floats) -> Floats:
 
 def weighted(data: Logged, weight_N: Floats) -> Estimate:
     """(1/N) sum what_i r_i; UserError when a weight overflowed."""
-    check_weights(weight_N)
-    return mean_of_terms(weight_N * data.reward_N, weight_N)
+    value = mean_product(weight_N, data.reward_N) if data.large else None
+    if value is None:
+        check_weights(weight_N)
+    return mean_of_terms(lambda: weight_N * data.reward_N, weight_N, value)
+
+
+def mean_product(
+    weight_N: Floats, x_N: Floats, change: Callable[[Floats], Floats] | None = None
+) -> Floats | None:
+    """(1/N) sum what x, what = change(w), without an array of N; None when it is not finite.
+
+    An infinite weight always makes it infinite or NaN.
+    """
+    n, total = x_N.shape[-1], np.zeros(x_N.shape[:-1])
+    step = n if change is None else _BLOCK
+    with np.errstate(invalid="ignore", over="ignore"):
+        for start in range(0, n, step):
+            part_N = weight_N[..., start : start + step]
+            part_N = part_N if change is None else change(part_N)
+            total = total + np.vecdot(part_N, x_N[..., start : start + step])
+    return np.asarray(total / n) if np.isfinite(total).all() else None
 
 
 def check_weights(weight_N: Floats) -> None:

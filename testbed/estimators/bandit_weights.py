@@ -105,18 +105,18 @@ def subgaussian_ips(data: Logged, *, lambda_: float = 0.0) -> Estimate:
 
     The weight is at most 1/lambda. Bias -lambda E_pi[q (w - 1) / (1 - lambda + lambda w)], of either sign.
     """
-    return weighted(data, harmonic(data, lambda_))
+    return weighted(data, harmonic(data.weight_N, lambda_))
 
 
-def harmonic(data: Logged, lambda_: float) -> Floats:
+def harmonic(w_N: Floats, lambda_: float) -> Floats:
     """w / (1 - lambda + lambda w) [..., N], without overflow; 1 for lambda = 1, w = 0 included."""
     check_unit("lambda_", lambda_)
     if lambda_ == 0.0:
-        return data.weight_N
+        return w_N
     if lambda_ == 1.0:
-        return np.ones_like(data.weight_N)
+        return np.ones_like(w_N)
     with np.errstate(divide="ignore"):
-        return 1.0 / ((1.0 - lambda_) / data.weight_N + lambda_)
+        return 1.0 / ((1.0 - lambda_) / w_N + lambda_)
 
 
 @estimator(

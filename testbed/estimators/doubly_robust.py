@@ -6,26 +6,41 @@ bias = E_mu[(what - w)(E[r|x, a] - q)]. Left at their defaults all but dm are DR
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
 from testbed.errors import UserError
 from testbed.estimators import Estimate, Floats, estimator, mean_of_terms
-from testbed.estimators.bandit import Logged, check_not_negative, check_weights
+from testbed.estimators.bandit import (
+    Logged,
+    check_not_negative,
+    check_weights,
+    mean_product,
+)
 from testbed.estimators.bandit_weights import harmonic
 
 MODEL = ("q_N", "q_pi_N")
 
 
-def corrected(name: str, data: Logged, weight_N: Floats) -> Estimate:
-    """(1/N) sum q(x, pi) + what (r - q)."""
+def corrected(name: str, data: Logged, change: Callable[[Floats], Floats] | None = None) -> Estimate:
+    """(1/N) sum q(x, pi) + what (r - q), what = change(w); None is w itself."""
     q_N, q_pi_N = data.need(name, *MODEL)
-    check_weights(weight_N)
-    terms_N = data.reward_N - q_N
-    terms_N *= weight_N
-    terms_N += q_pi_N
-    return mean_of_terms(terms_N, weight_N)
+
+    def weight() -> Floats:
+        return data.weight_N if change is None else change(data.weight_N)
+
+    def terms() -> Floats:
+        terms_N = data.reward_N - q_N
+        terms_N *= weight()
+        terms_N += q_pi_N
+        return terms_N
+
+    pull = mean_product(data.weight_N, data.residual_N, change) if data.large else None
+    if pull is None:
+        check_weights(weight())
+    return mean_of_terms(terms, weight, None if pull is None else data.direct + pull)
 
 
 @estimator("dm", source="Beygelzimer & Langford (2009)", family="bandit", linear=True, needs=MODEL)
@@ -35,7 +50,7 @@ def dm(data: Logged) -> Estimate:
     Bias E_pi[q - E r]; n Var = Var_x q(x, pi), and a small standard error says nothing about q.
     """
     _, q_pi_N = data.need("dm", *MODEL)
-    return mean_of_terms(q_pi_N, np.zeros_like(data.reward_N))
+    return mean_of_terms(q_pi_N, np.zeros(data.reward_N.shape), data.direct)
 
 
 @estimator("dr", source="Dudík et al. (2014)", family="bandit", unbiased=True, linear=True, needs=MODEL)
@@ -44,7 +59,7 @@ def dr(data: Logged) -> Estimate:
 
     With propensities m for mu the bias is E_x sum_a pi (mu/m - 1)(E[r|x, a] - q): a product of errors.
     """
-    return corrected("dr", data, data.weight_N)
+    return corrected("dr", data)
 
 
 @estimator("switch_dr", source="Wang, Agarwal & Dudík (2017)", family="bandit", linear=True, needs=MODEL)
@@ -54,14 +69,17 @@ def switch_dr(data: Logged, *, lambda_: float = np.inf) -> Estimate:
     A weight of exactly lambda is kept. Bias E_pi[1{w > lambda} (q - E r)].
     """
     check_not_negative("lambda_", lambda_)
-    return corrected("switch_dr", data, np.where(data.weight_N <= lambda_, data.weight_N, 0.0))
+    if lambda_ == np.inf:
+        return corrected("switch_dr", data)
+    # A product, as np.where waits for every branch; the minimum keeps infinite weights out of it.
+    return corrected("switch_dr", data, lambda w_N: np.minimum(w_N, lambda_) * (w_N <= lambda_))
 
 
 @estimator("dr_ps", source="Su et al. (2020), pessimistic", family="bandit", linear=True, needs=MODEL)
 def dr_ps(data: Logged, *, lambda_: float = np.inf) -> Estimate:
     """(1/N) sum q(x, pi) + min(w, lambda) (r - q)."""
     check_not_negative("lambda_", lambda_)
-    return corrected("dr_ps", data, np.minimum(data.weight_N, lambda_))
+    return corrected("dr_ps", data, lambda w_N: np.minimum(w_N, lambda_))
 
 
 @estimator("dr_os", source="Su et al. (2020), optimistic", family="bandit", linear=True, needs=MODEL)
@@ -71,18 +89,20 @@ def dr_os(data: Logged, *, lambda_: float = np.inf) -> Estimate:
     The weight is largest, sqrt(lambda)/2, at w = sqrt(lambda), and falls beyond. lambda = 0 is DM.
     """
     check_not_negative("lambda_", lambda_)
-    w_N = data.weight_N
     if lambda_ == np.inf:
-        return corrected("dr_os", data, w_N)
-    with np.errstate(divide="ignore", over="ignore"):
-        shrunk_N = lambda_ / (w_N + lambda_ / w_N) if lambda_ > 0 else np.zeros_like(w_N)
-    return corrected("dr_os", data, shrunk_N)
+        return corrected("dr_os", data)
+
+    def shrunk(w_N: Floats) -> Floats:
+        with np.errstate(divide="ignore", over="ignore"):
+            return lambda_ / (w_N + lambda_ / w_N) if lambda_ > 0 else np.zeros_like(w_N)
+
+    return corrected("dr_os", data, shrunk)
 
 
 @estimator("sg_dr", source="Metelli et al. (2021), with a model", family="bandit", linear=True, needs=MODEL)
 def sg_dr(data: Logged, *, lambda_: float = 0.0) -> Estimate:
     """(1/N) sum q(x, pi) + w / (1 - lambda + lambda w) (r - q)."""
-    return corrected("sg_dr", data, harmonic(data, lambda_))
+    return corrected("sg_dr", data, lambda w_N: harmonic(w_N, lambda_))
 
 
 @estimator(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from testbed.estimators import Estimate, estimator, kish_ess, standard_error
+from testbed.estimators import Estimate, Floats, estimator, mean_of_terms
 from testbed.estimators.bandit import Logged
 
 
@@ -19,10 +17,13 @@ def snips(data: Logged) -> Estimate:
     In [min r, max r]; adds c when r does; for N = 1 it is the reward, whatever the policy. The delta method's
     bias -(1/N) E_mu[w^2 (r - V)] can have the wrong sign for small N.
     """
-    share_N = data.share_N
-    value = np.asarray((share_N * data.reward_N).mean(-1))
-    terms_N = value[..., None] + share_N * (data.reward_N - value[..., None])
-    return Estimate(value, standard_error(terms_N), kish_ess(share_N), terms_N)
+    value = data.normalized_mean(data.reward_N)
+
+    def terms() -> Floats:
+        share_N = data.share_N
+        return value[..., None] + share_N * (data.reward_N - value[..., None])
+
+    return mean_of_terms(terms, lambda: data.share_N, value)
 
 
 @estimator(
@@ -33,9 +34,14 @@ def snips(data: Logged) -> Estimate:
 )
 def sn_dr(data: Logged) -> Estimate:
     """(1/N) sum q(x, pi) + sum w (r - q) / sum w."""
-    q_N, q_pi_N = data.need("sn_dr", "q_N", "q_pi_N")
-    share_N = data.share_N
-    residual_N = data.reward_N - q_N
-    correction = np.asarray((share_N * residual_N).mean(-1))[..., None]
-    terms_N = q_pi_N + correction + share_N * (residual_N - correction)
-    return Estimate(np.asarray(terms_N.mean(-1)), standard_error(terms_N), kish_ess(share_N), terms_N)
+    _, q_pi_N = data.need("sn_dr", "q_N", "q_pi_N")
+    correction = data.normalized_mean(data.residual_N)[..., None]
+
+    def terms() -> Floats:
+        terms_N = q_pi_N + correction
+        terms_N += data.share_N * (data.residual_N - correction)
+        return terms_N
+
+    return mean_of_terms(
+        terms, lambda: data.share_N, data.direct + correction[..., 0] if data.large else None
+    )
