@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from benchmarks.bench_estimators import BITING  # hyperparameters that bite
 
 from testbed.errors import UserError
 from testbed.estimators import bandit, estimator
 from testbed.estimators.bandit import Logged, logged
-from benchmarks.bench_estimators import BITING  # hyperparameters that bite
 
 ROUNDS, ACTIONS = 9_000, 4  # more than two blocks
 NAMES = [
