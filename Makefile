@@ -60,7 +60,7 @@ claims: setup    ## run every claim and print the verdicts
 	@$(BIN)/testbed claims run
 
 tables: setup    ## compute the exact tables behind the figures of theory again
-	@for each in gradient limit estimator tail pipeline; do $(BIN)/python -m paper_figs.$${each}_files; done
+	@$(BIN)/python -m paper_figs.theory
 
 bench: setup     ## speed as ratios against named peers, interleaved
 	@$(BIN)/python tests/benchmarks

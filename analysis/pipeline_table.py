@@ -1,4 +1,4 @@
-"""The table behind `pipeline-frontier`; `python -m paper_figs.pipeline_files` writes it."""
+"""The table behind `pipeline-frontier`; `python -m paper_figs.theory pipelines` writes it."""
 
 from __future__ import annotations
 

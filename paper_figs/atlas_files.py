@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
-from analysis.load import COMMITTED, MANIFEST, Table, is_committed, load_committed
+from analysis.load import COMMITTED, Table
 from analysis.objective_table import NAME, table_of
-from paper_figs.export import write_tables
+from paper_figs.export import add_tables
 from paper_figs.objective_weights import draw_family
 from paper_figs.run import style
 from testbed.errors import UserError
@@ -27,7 +26,7 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
     from testbed import atlas, atlas_page  # torch is loaded here, and nowhere else in this package
 
     table = table_of(atlas.atlas())
-    write_tables({**_others(data), NAME: table}, data)
+    written = add_tables({NAME: table}, data)
     files = {"objectives.md": atlas_page.page().encode()}
     files |= {atlas_page.picture(family): png(table, family) for family in sorted(set(table.frame["family"]))}
     try:
@@ -36,15 +35,7 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
             (docs / name).write_bytes(body)
     except OSError as error:
         raise UserError(f"{docs} cannot be written: {error.strerror}. Give another folder.") from error
-    return [data / f"{NAME}.csv", *(docs / name for name in files)]
-
-
-def _others(data: Path) -> dict[str, Table]:
-    """Return the other tables of the folder: this one may be missing or broken, it is made again."""
-    if not is_committed(data):
-        return {}
-    names = json.loads((data / MANIFEST).read_text())["tables"]
-    return load_committed([name for name in names if name != NAME], data)
+    return [*written, *(docs / name for name in files)]
 
 
 def png(table: Table, family: str) -> bytes:

@@ -68,6 +68,18 @@ def write_tables(tables: Mapping[str, Table], out: Path) -> None:
         ) from error
 
 
+def add_tables(made: Mapping[str, Table], data: Path) -> list[Path]:
+    """Write tables beside the folder's others, which stay as they are, and return their paths.
+
+    One that is made again may have been missing or broken. Raises UserError when it cannot be written.
+    """
+    listed = json.loads((data / MANIFEST).read_text())["tables"] if is_committed(data) else {}
+    others = [name for name in listed if name not in made]
+    kept = load_committed(others, data) if others else {}
+    write_tables({**kept, **made}, data)
+    return [data / f"{name}.csv" for name in made]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line of this module; exit code 0, or 2 with one line about what is wrong."""
     parser = argparse.ArgumentParser(prog="python -m paper_figs.export", description=__doc__)

@@ -9,7 +9,8 @@ import pytest
 from analysis import gradient_tables
 from analysis.claims.base import CLAIMS
 from analysis.load import load_committed
-from paper_figs import base, gradient_files, run
+from paper_figs import base, run
+from paper_figs.export import add_tables
 from testbed.cli import main
 from testbed.exact.report import gradient_report
 
@@ -122,12 +123,10 @@ def test_committed_tables_are_what_the_oracle_says_today():
             assert np.median(bias) == pytest.approx(curve["bias"].item(), rel=1e-3)
 
 
-def test_tables_are_written_beside_the_others(tmp_path, monkeypatch):
+def test_tables_are_written_beside_the_others(tmp_path):
     made = load_committed(NAMES)
-    monkeypatch.setattr(gradient_files, "tables", lambda: {"bias-split": made["bias-split"]})
-    gradient_files.write(tmp_path)
-    monkeypatch.setattr(gradient_files, "tables", lambda: {"bias-variance": made["bias-variance"]})
-    gradient_files.write(tmp_path)
+    add_tables({"bias-split": made["bias-split"]}, tmp_path)
+    add_tables({"bias-variance": made["bias-variance"]}, tmp_path)
     assert sorted(load_committed(folder=tmp_path)) == ["bias-split", "bias-variance"]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from analysis import limit_tables
 from analysis.load import load_committed
-from paper_figs import limit_files
 from paper_figs.base import FIGURES, draw
+from paper_figs.export import add_tables, write_tables
 from paper_figs.run import style
 from testbed.errors import UserError
 from testbed.exact import flows
@@ -246,11 +246,10 @@ def test_the_committed_tables_are_what_the_code_computes():
                 assert made == pytest.approx(kept, rel=2e-3, abs=1e-8), (name, column)
 
 
-def test_writing_the_tables_keeps_the_others(tmp_path, monkeypatch):
+def test_writing_the_tables_keeps_the_others(tmp_path):
     small = {name: load_committed([name])[name] for name in ("oapl-path", "staleness")}
-    monkeypatch.setattr(limit_files, "tables", lambda: {"oapl-path": small["oapl-path"]})
-    limit_files.write_tables({"staleness": small["staleness"]}, tmp_path)
-    (written,) = limit_files.write(tmp_path)
+    write_tables({"staleness": small["staleness"]}, tmp_path)
+    (written,) = add_tables({"oapl-path": small["oapl-path"]}, tmp_path)
     assert written.read_bytes() == small["oapl-path"].csv
     assert sorted(json.loads((tmp_path / "manifest.json").read_text())["tables"]) == [
         "oapl-path",
