@@ -12,6 +12,7 @@ from testbed.advantages import advantage
 from testbed.batch import EXPERT, REPLAY, Batch
 from testbed.groups import group_average
 from testbed.mixing import ReplayBuffer, demonstrate, stack, with_origin
+from testbed.objectives import objective
 from testbed.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Arguments, Hyper, Recipe
 from testbed.rollout import Rollout
@@ -38,11 +39,9 @@ class Learner:
     ) -> None:
         self.recipe, self.rows, self.world, self.steps, self.seeds = arm.recipe, arm.rows, world, steps, seeds
         self.optimizer = OPTIMIZERS[optimizer](theta_AP)
+        self.reference_AP = theta_AP.detach()
+        self.ewma_AP, self.ewma_weight = theta_AP.detach(), 1.0
         self._start()
-        self.reference_AP = theta_AP.detach().clone()
-        self.ewma_AP = torch.zeros_like(self.reference_AP)
-        self.ewma_weight = 0.0
-        self.average(theta_AP)
         self.baselines_AH = theta_AP.new_full((len(seeds), max(arm.recipe.history, 1)), torch.nan)
 
     def _start(self) -> None:
@@ -54,7 +53,7 @@ class Learner:
         """Hand over to the recipe that follows, where there is one and its step has come."""
         if self.recipe.then is not None and step == self.recipe.until:
             self.recipe = self.recipe.then
-            self.reference_AP = theta_AP.detach().clone()
+            self.reference_AP = theta_AP.detach()
             self._start()
 
     def mix(self, rollout: Rollout, step: int) -> Rollout:
@@ -90,9 +89,10 @@ class Learner:
         sequences = rollout.reward_RB.shape[-1]
         group_B = torch.arange(sequences, device=rollout.reward_RB.device) // rollout.group
         group_AB = group_B.expand(rollout.reward_RB.shape)
-        batch = Batch(
+        adv_ABT = self._advantage(theta_AP, rollout, logp_ABT, group_AB, step)
+        return Batch(
             logp_mu_BT=rollout.logp_mu_RBT,
-            adv_BT=torch.zeros_like(rollout.logp_mu_RBT),
+            adv_BT=adv_ABT,
             mask_BT=rollout.mask_RBT,
             reward_B=rollout.reward_RB,
             group_B=group_AB,
@@ -100,7 +100,6 @@ class Learner:
             origin_B=rollout.origin_RB,
             **self._anchor(rollout, logp_ABT),
         )
-        return replace(batch, adv_BT=self._advantage(theta_AP, rollout, logp_ABT, batch, step))
 
     def _reference(self, rollout: Rollout) -> Tensor | None:
         return self._logp(self.reference_AP, rollout) if "ref" in self.recipe.reads else None
@@ -118,14 +117,13 @@ class Learner:
         return logp_ABT
 
     def _advantage(
-        self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, batch: Batch, step: int
+        self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, group_AB: Tensor, step: int
     ) -> Tensor:
         found: dict[str, Tensor] = {}
         for name in self.recipe.needs:
             if name == "log_rho_BT":
-                found[name] = torch.where(
-                    batch.mask_BT, logp_ABT - batch.logp_mu_BT, torch.zeros_like(logp_ABT)
-                )
+                log_rho_ABT = logp_ABT - rollout.logp_mu_RBT
+                found[name] = torch.where(rollout.mask_RBT, log_rho_ABT, torch.zeros_like(log_rho_ABT))
             elif name == "score_norm_BT":
                 found[name] = self.world.score_norm(theta_AP, rollout)
             elif name == "score_norm_B":
@@ -138,18 +136,18 @@ class Learner:
                 found[name] = self.world.reference_reward(
                     self.reference_AP, rollout, self.rows, self.recipe.reference_group, step
                 )
-        signals = Signals(batch.reward_B, batch.group_B, batch.mask_BT, **found)
+        signals = Signals(rollout.reward_RB, group_AB, rollout.mask_RBT, **found)
         adv_ABT = assign(self.recipe.advantage, self.recipe.advantage_args, signals)
-        if self.recipe.replay_advantage and batch.origin_B is not None:
-            replayed_AB1 = (batch.origin_B == REPLAY)[..., None]
+        if self.recipe.replay_advantage and rollout.origin_RB is not None:
+            replayed_AB1 = (rollout.origin_RB == REPLAY)[..., None]
             adv_ABT = torch.where(replayed_AB1, assign(self.recipe.replay_advantage, (), signals), adv_ABT)
         if self.recipe.history:
-            self._remember(batch)
-        return adv_ABT.to(batch.logp_mu_BT.dtype)
+            self._remember(rollout.reward_RB, group_AB)
+        return adv_ABT.to(rollout.logp_mu_RBT.dtype)
 
-    def _remember(self, batch: Batch) -> None:
+    def _remember(self, reward_AB: Tensor, group_AB: Tensor) -> None:
         """Put the mean of this batch's group baselines behind the earlier ones."""
-        mean_A1 = group_average(batch.reward_B, batch.group_B).mean(-1, keepdim=True)
+        mean_A1 = group_average(reward_AB, group_AB).mean(-1, keepdim=True)
         self.baselines_AH = torch.cat([self.baselines_AH[:, 1:], mean_A1.to(self.baselines_AH.dtype)], dim=1)
 
     def average(self, theta_AP: Tensor) -> None:
@@ -165,7 +163,7 @@ class Learner:
         from testbed.objectives.smooth.r2vpo import dual_step
 
         rate, budget = self.recipe.dual
-        lam = self.hyper(step).get("lam", 0.04)
+        lam = {**objective[self.recipe.objective].defaults, **self.hyper(step)}["lam"]
         lam_A = lam[:, 0, 0] if isinstance(lam, Tensor) else logp_ABT.new_full(logp_ABT.shape[:1], float(lam))
         self.dual_A = dual_step(lam_A, logp_ABT, batch, rate=rate, budget=budget)
 

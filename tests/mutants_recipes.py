@@ -10,9 +10,9 @@ TESTS = "tests/test_learner.py"
 
 MUTANTS = (
     Mutant("recipe-ewma-not-debiased", LEARNER, "self.ewma_AP / self.ewma_weight", "self.ewma_AP", TESTS),
-    Mutant("recipe-ewma-forgets-the-start", LEARNER, "        self.average(theta_AP)\n        self.baselines", "        self.baselines", TESTS),
+    Mutant("recipe-ewma-forgets-the-start", LEARNER, "self.ewma_AP, self.ewma_weight = theta_AP.detach(), 1.0", "self.ewma_AP, self.ewma_weight = 0 * theta_AP.detach(), 0.0", TESTS),
     Mutant("recipe-reference-moves", LEARNER, "self._logp(self.reference_AP, rollout)", "self._logp(self.ewma_AP, rollout)", TESTS),
-    Mutant("recipe-reference-stays-after-hand-over", LEARNER, "            self.reference_AP = theta_AP.detach().clone()\n            self._start()", "            self._start()", TESTS),
+    Mutant("recipe-reference-stays-after-hand-over", LEARNER, "            self.reference_AP = theta_AP.detach()\n            self._start()", "            self._start()", TESTS),
     Mutant("recipe-hand-over-one-step-late", LEARNER, "step == self.recipe.until", "step == self.recipe.until + 1", TESTS),
     Mutant("recipe-anchor-is-behavior", LEARNER, 'self.recipe.anchor == "behavior"', 'self.recipe.anchor != "ewma"', TESTS),
     Mutant("recipe-demonstration-keeps-a-ratio", LEARNER, "torch.where(expert_AB1, logp_ABT, rollout.logp_mu_RBT)", "rollout.logp_mu_RBT", TESTS),

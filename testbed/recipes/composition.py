@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -114,7 +115,7 @@ class Recipe:
         if self.aggregation not in AGGREGATIONS:
             raise unknown("aggregation", self.aggregation, AGGREGATIONS)
 
-    @property
+    @cached_property
     def needs(self) -> tuple[str, ...]:
         """Optional fields of Signals that the advantage reads."""
         names = tuple(advantage[self.advantage].promises.get("needs", ()))
@@ -125,7 +126,7 @@ class Recipe:
             names = tuple("score_norm_BT" if name == "score_norm_B" else name for name in names)
         return names
 
-    @property
+    @cached_property
     def reads(self) -> frozenset[str]:
         """Fields of the batch that the loss reads, terms included."""
         names = [self.objective, *(term.objective for term in self.terms)]
