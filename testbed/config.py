@@ -18,6 +18,19 @@ Arguments: TypeAlias = tuple[tuple[str, Scalar], ...]
 RUN_VERSION = 1
 """Rises when the same Run gives other numbers; part of every cell id."""
 
+YOUNGER = (
+    "staleness",
+    "staleness_args",
+    "age_limit",
+    "too_old",
+    "mismatch",
+    "mismatch_args",
+    "anchor",
+    "anchor_args",
+)
+"""Fields that came after RUN_VERSION 1: the id does not see them while they hold their default, so that a new
+dial renames no older result."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -38,7 +51,24 @@ class Run:
     recipe_args: Arguments = ()
     """Hyperparameters of the recipe's objective, as (name, value) pairs."""
     lag: int = 0
-    """Optimizer steps between the weights that generate and the weights that are updated."""
+    """Optimizer steps between the weights that generate and the weights that are updated; of a schedule that
+    mixes ages, their mean."""
+    staleness: str = "exact"
+    """Lag schedule: which age every sample has: `testbed list schedules`."""
+    staleness_args: Arguments = ()
+    """Arguments of the schedule, as (name, value) pairs."""
+    age_limit: int = -1
+    """Age above which a sample is too old; -1 sets no limit."""
+    too_old: Literal["drop", "wait", "discard", "truncate"] = "drop"
+    """What happens to samples and tokens that are too old: `testbed list schedules`."""
+    mismatch: str = "off"
+    """Engine that generates, if not the trainer's own: `testbed list mismatches`."""
+    mismatch_args: Arguments = ()
+    """Arguments of that engine, as (name, value) pairs."""
+    anchor: str = "recipe"
+    """Whose log-probabilities are the proximal policy's: `testbed list anchors`."""
+    anchor_args: Arguments = ()
+    """Arguments of the anchor, as (name, value) pairs."""
     seed: int = 0
     """Names every random stream of the run."""
     steps: int = 200
@@ -95,7 +125,11 @@ def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:
 
 def canonical(run: Run) -> str:
     """Return the run as JSON with sorted keys; equal runs give equal text."""
-    return json.dumps(dataclasses.asdict(run), sort_keys=True, separators=(",", ":"))
+    values = dataclasses.asdict(run)
+    for item in dataclasses.fields(run):
+        if item.name in YOUNGER and values[item.name] == item.default:
+            del values[item.name]
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def cell_id(run: Run) -> str:

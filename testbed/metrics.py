@@ -36,6 +36,8 @@ METRICS: dict[str, str] = {
     "rollout_corr/chi2_token": "mean of rho^2 - 1 over tokens",
     "rollout_corr/chi2_sequence": "mean of W^2 - 1 over sequences",
     "rollout_corr/log_rho_sequence_histogram": "counts of log W over HISTOGRAM_EDGES since the last row",
+    "staleness/age_mean_token": "mean age of the batch's tokens: optimizer steps since their weights",
+    "staleness/age_max_token": "largest age of the batch's tokens",
     "exact/value": "expected return of the target policy",
     "exact/grad_norm": "norm of the exact policy gradient",
     "exact/grad_cosine": "cosine between the sampled update direction and the exact policy gradient",

@@ -19,6 +19,7 @@ from testbed.rollout import Rollout
 
 if TYPE_CHECKING:
     from testbed.learner import Learner
+    from testbed.staleness import Generated
     from testbed.train import Update
     from testbed.worlds import World
 
@@ -54,7 +55,7 @@ class Recorder:
         world: World,
         learners: tuple[Learner, ...],
         theta_RP: Tensor,
-        mu_RP: Tensor,
+        generated: Generated,
         rollout: Rollout,
         update: Update,
         rate_R: Tensor,
@@ -74,7 +75,9 @@ class Recorder:
         }
         parts = [ratio_metrics(update.logp_RBT[a.rows], b) for a, b in arms]
         row.update({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
-        row.update(world.truth(theta_RP, mu_RP, -update.grad_RP))
+        row.update(world.truth(theta_RP, -update.grad_RP, step, generated.behavior))
+        row.update(age_metrics(rollout, step))
+        row.update(generated.counts)
         accuracy_R = world.accuracy(theta_RP)
         if accuracy_R is not None:
             row["accuracy"] = accuracy_R
@@ -102,6 +105,18 @@ class Recorder:
             flat = stacked.reshape(-1, *stacked.shape[2:])
             table[name] = flat if flat.ndim == 1 else list(flat)
         return table
+
+
+def age_metrics(rollout: Rollout, step: int) -> dict[str, Tensor]:
+    """Return mean and largest age of the tokens under the mask, in optimizer steps; each [R]."""
+    if rollout.version_RBT is None:
+        return {}
+    age_RBT = (step - rollout.version_RBT).to(rollout.logp_mu_RBT.dtype)
+    oldest_RBT = age_RBT.masked_fill(~rollout.mask_RBT, -torch.inf)
+    return {
+        "staleness/age_mean_token": masked_mean(age_RBT, rollout.mask_RBT),
+        "staleness/age_max_token": oldest_RBT.flatten(1).amax(-1),
+    }
 
 
 def _clip_share(learner: Learner, logp_RBT: Tensor, batch: Batch, step: int) -> Tensor:

@@ -23,6 +23,9 @@ class Rollout:
     group: responses per prompt.
     state_RBT: int64, tabular worlds only.
     origin_RB: int64, where sequences come from (see Batch) when not all are this step's own.
+    version_RBT: int64, optimizer steps taken by the weights that produced each token.
+    logp_trainer_RBT: log-probabilities of the tokens at their own version in the trainer's engine, which
+        differs from logp_mu where the engines do; only where an anchor asks for it.
     """
 
     prompt_RNK: Tensor
@@ -33,6 +36,8 @@ class Rollout:
     group: int
     state_RBT: Tensor | None = None
     origin_RB: Tensor | None = None
+    version_RBT: Tensor | None = None
+    logp_trainer_RBT: Tensor | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Rollout:
         """Return the rollout with a function applied to every tensor, for example a slice of replicas."""
@@ -46,3 +51,7 @@ class Rollout:
     def rows(self, rows: slice) -> Rollout:
         """Return some replicas."""
         return self.map(lambda value: value[rows])
+
+    def split(self, slices: int) -> Rollout:
+        """Return R * slices replicas with equal parts of the prompts each, in order."""
+        return self.map(lambda value: value.unflatten(1, (slices, -1)).flatten(0, 1))

@@ -15,11 +15,12 @@ from testbed.config import Run, Scalar
 from testbed.errors import UserError, suggest
 
 FIELDS = tuple(f.name for f in dataclasses.fields(Run))
-ARGUMENTS = ("task_args", "policy_args", "recipe_args")
+ARGUMENTS = tuple(name for name in FIELDS if name.endswith("_args"))
 """Fields that hold (name, value) pairs; a TOML table and a dotted override fill them by name."""
 
 LEAST = {
     "lag": 0,
+    "age_limit": -1,
     "seed": 0,
     "steps": 1,
     "prompts": 1,
@@ -118,6 +119,8 @@ def contradictions(run: Run) -> Iterator[tuple[str, str]]:
         )
     if run.warm_start_steps and run.policy != "toy":
         yield "warm_start_steps", f"is {run.warm_start_steps}, expected 0 unless policy is 'toy'."
+    if run.too_old != "drop" and run.age_limit < 0:
+        yield "too_old", f"is '{run.too_old}', but no age is too old; set age_limit."
 
 
 def check(run: Run) -> Run:

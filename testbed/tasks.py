@@ -46,10 +46,16 @@ def task_for(run: Run) -> Any:
 
 def check_arguments(cells: Collection[Run]) -> None:
     """Make every task and bind every recipe of a sweep once, so that a wrong name costs no training."""
+    from testbed.mismatch import engine
     from testbed.recipes import recipe
+    from testbed.staleness import plan_for
 
     for cell in {(cell.task, cell.task_args, cell.policy): cell for cell in cells}.values():
         task_for(cell)
+    for cell in {(cell.staleness, cell.staleness_args, cell.lag): cell for cell in cells}.values():
+        plan_for(cell)
+    for name, arguments in {(cell.mismatch, cell.mismatch_args) for cell in cells}:
+        engine(name, **dict(arguments))
     for name, arguments, policy in {(cell.recipe, cell.recipe_args, cell.policy) for cell in cells}:
         made = recipe[name].bind(**dict(arguments))()
         if made.demonstrations and policy == "tabular":

@@ -1,4 +1,4 @@
-"""One training loop for every world: stacked cells, exact lag, any recipe."""
+"""One training loop for every world: stacked cells, any schedule of lag, any recipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.ratios import log_token
 from testbed.recipes import recipe
 from testbed.recorder import Columns, Recorder
 from testbed.rollout import Rollout
-from testbed.staleness.exact_lag import ExactLag
+from testbed.staleness import build_source
 from testbed.worlds import World, build_world
 
 Report: TypeAlias = Callable[[int, int], None]
@@ -29,14 +29,14 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     A step generates one batch and updates on it once, or `Recipe.passes` times; lag counts steps.
 
     Args:
-        runs: cells that differ in recipe, recipe_args, lag, seed and learning_rate only.
+        runs: cells that differ in the fields of packs.STACKED only.
         report: called with (steps done, steps in all) as the pack advances.
     """
     order = sorted(range(len(runs)), key=lambda i: (runs[i].recipe, runs[i].recipe_args, i))
     stacked = tuple(runs[i] for i in order)
     world = build_world(stacked)
     theta_RP = world.initial()
-    versions = ExactLag(theta_RP, [run.lag for run in stacked])
+    source = build_source(stacked, world, theta_RP)
     learners = start(stacked, world, theta_RP)
     alive_R = torch.ones(len(stacked), dtype=torch.bool, device=theta_RP.device)
     recorder = Recorder(stacked, order)
@@ -44,8 +44,8 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     for step in range(stacked[0].steps):
         for learner in learners:
             learner.enter(theta_RP[learner.rows], step)
-        mu_RP = versions.behavior(theta_RP, step)
-        rollout, generated_R = silence_failed(world.generate(mu_RP, step))
+        generated = source.batch(theta_RP, step)
+        rollout, generated_R = silence_failed(generated.rollout)
         alive_R = alive_R & generated_R
         rollout = mixed(learners, rollout, step)
         update = gradient(world, learners, theta_RP, rollout, step)
@@ -54,7 +54,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
             # Logged before the update, but after its gradient has shown who diverges.
             rate_R = base_rates(stacked, theta_RP) * update.step_factor_R
             recorder.add(
-                step, world, learners, theta_RP, mu_RP, rollout, update, rate_R, alive_R & update.finite_R
+                step, world, learners, theta_RP, generated, rollout, update, rate_R, alive_R & update.finite_R
             )
         theta_RP, alive_R = advance(stacked, world, learners, theta_RP, rollout, update, alive_R, step)
         if report is not None:

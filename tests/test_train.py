@@ -117,9 +117,9 @@ def test_samples_come_from_the_weights_of_exactly_lag_steps_before(run):
     world_class = worlds.TabularRuns if run.policy == "tabular" else worlds.TokenRuns
 
     class Spy(world_class):
-        def generate(self, theta_RP, step):
-            generated.append(theta_RP.clone())
-            return super().generate(theta_RP, step)
+        def generate(self, theta_XP, step, slices=1):
+            generated.append(theta_XP.clone())
+            return super().generate(theta_XP, step, slices)
 
         def logp(self, theta_RP, rollout):
             updated.append(theta_RP.detach().clone())

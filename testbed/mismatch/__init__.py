@@ -46,7 +46,8 @@ class Draw:
 
     seeds: one per replica R. step: the batch. ticks: decoding positions per batch; tick t of batch `step` has
     the counter step * ticks + t. past_RP: weights of an older version. part: place of an engine in a
-    composition; each place has a stream of its own.
+    composition; each place has a stream of its own. slices: rows per seed; what is drawn per sequence is cut
+    into them, what is `shared` by the whole batch is the same in all.
     """
 
     seeds: tuple[int, ...]
@@ -54,15 +55,19 @@ class Draw:
     ticks: int = 1
     past_RP: Tensor | None = None
     part: int = 0
+    slices: int = 1
+    shared: bool = False
 
     def of_batch(self, redraw: bool) -> Draw:
         """Return the stream of numbers that are drawn once a batch, or once a run if not `redraw`."""
-        return replace(self, step=self.step if redraw else 0, ticks=1)
+        return replace(self, step=self.step if redraw else 0, ticks=1, shared=True)
 
     def uniform(self, purpose: str, tick: int, places: int, width: int) -> np.ndarray:
         """Return uniforms in [0, 1), [R, places, width]; they depend on seed, purpose and counter alone."""
         key_R = rng.keys(self.seeds, f"mismatch/{self.part}/{purpose}")
-        return uniforms(key_R, self.step * self.ticks + tick, places, width)
+        count, counter = (1, self.slices) if not self.shared else (self.slices, 1)
+        drawn = uniforms(key_R, self.step * self.ticks + tick, places * counter, width)
+        return drawn.repeat(count, axis=0).reshape(len(key_R) * self.slices, places, width)
 
     def normal(self, purpose: str, tick: int, like_RMV: Tensor) -> Tensor:
         """Return standard normals by inverse CDF; shape, device and type as `like_RMV`."""

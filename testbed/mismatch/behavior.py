@@ -36,13 +36,15 @@ def layout_of(policy: Any) -> Layout:
 
 
 class Behavior:
-    """An engine around a policy; seeds name the replicas' streams, one per row of theta.
+    """An engine around a policy; seeds name the replicas' streams.
+
+    slices: rows of theta per seed: row r * slices + s holds the weights of part s of replica r's batch.
 
     Raises UserError for a law-level engine around a Hugging Face policy, whose sampler takes no law.
     """
 
-    def __init__(self, policy: Any, engine: Engine, seeds: tuple[int, ...]) -> None:
-        self.policy, self.engine, self.seeds = policy, engine, tuple(seeds)
+    def __init__(self, policy: Any, engine: Engine, seeds: tuple[int, ...], slices: int = 1) -> None:
+        self.policy, self.engine, self.seeds, self.slices = policy, engine, tuple(seeds), slices
         self.layout = layout_of(policy)
         self.tabular = hasattr(policy, "logits")
         if engine.law is not None and not (self.tabular or hasattr(policy, "shape")):
@@ -56,8 +58,11 @@ class Behavior:
 
         Raises UserError for another number of rows than seeds.
         """
-        if len(theta_RP) != len(self.seeds):
-            raise UserError(f"theta has {len(theta_RP)} rows for {len(self.seeds)} seeds; expected as many.")
+        if len(theta_RP) != len(self.seeds) * self.slices:
+            raise UserError(
+                f"theta has {len(theta_RP)} rows for {len(self.seeds)} seeds and {self.slices} slices; "
+                "expected one per seed and slice."
+            )
         change = self.engine.weights
         return theta_RP if change is None else change(theta_RP, self.layout, self._draw(step, past_RP))
 
@@ -137,4 +142,4 @@ class Behavior:
 
     def _draw(self, step: int, past_RP: Tensor | None) -> Draw:
         ticks = 1 if self.tabular else self.policy.task.response_length
-        return Draw(self.seeds, step, ticks, past_RP)
+        return Draw(self.seeds, step, ticks, past_RP, slices=self.slices, shared=self.tabular)

@@ -1,0 +1,84 @@
+"""Batches by weights of known ages: the samples of step t come from the weights of step t - age."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.rollout import Rollout
+from testbed.staleness import BehaviorWeights, Generated
+from testbed.staleness.versions import VersionBuffer
+
+if TYPE_CHECKING:
+    from testbed.worlds import World
+
+Ages = Callable[[int, int], NDArray[np.int64]]
+"""(seed, step) -> age of every slice, int64 [S]; ages above the step mean the weights at the start."""
+
+
+@dataclass(frozen=True)
+class ByAge:
+    """A plan that gives every slice of a batch the age of its weights.
+
+    ages: see Ages. depth: newest versions it can ask for, the present one included. first: whether it also
+    asks for the weights at the start when they are older. slices: equal parts of a batch's prompts, each with
+    an age of its own. shortest, mean: least and mean age in optimizer steps, once training has run for longer
+    than any age; NaN where there is no such mean.
+    """
+
+    ages: Ages
+    depth: int
+    first: bool = False
+    slices: int = 1
+    shortest: int = 0
+    mean: float = float("nan")
+
+    def source(
+        self, plans: Sequence[ByAge], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+    ) -> ByAgeSource:
+        """Return the source of a pack; raise UserError when prompts cannot be cut into the slices."""
+        return ByAgeSource(plans, runs, world, theta_RP)
+
+
+class ByAgeSource:
+    """Keeps the versions a pack's plans can ask for and generates every batch from them."""
+
+    def __init__(self, plans: Sequence[ByAge], runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
+        self.plans, self.runs, self.world = plans, runs, world
+        self.slices = plans[0].slices
+        if runs[0].prompts % self.slices:
+            raise UserError(
+                f"prompts is {runs[0].prompts}, which {self.slices} slices of different age cannot share "
+                "evenly; change prompts or staleness_args.slices."
+            )
+        depths = [plan.depth for plan in plans]
+        self.versions = VersionBuffer(theta_RP, depths, first=any(plan.first for plan in plans))
+
+    def version(self, step: int) -> Tensor:
+        """Return the version that generates each slice at this step: max(step - age, 0); int64 [R, S]."""
+        cells = zip(self.plans, self.runs, strict=True)
+        age_RS = np.stack([plan.ages(run.seed, step) for plan, run in cells])
+        return torch.from_numpy(np.maximum(step - age_RS, 0)).to(self.versions.slots_MP.device)
+
+    def batch(self, theta_RP: Tensor, step: int) -> Generated:
+        """Return the samples of this step, marked with their versions."""
+        self.versions.write(theta_RP, step)
+        version_RS = self.version(step)
+        behavior = BehaviorWeights(self.versions.read(version_RS).flatten(0, 1), self.slices)
+        rollout = self.world.generate(behavior.weights_XP, step, self.slices)
+        return Generated(with_version(rollout, version_RS), behavior)
+
+
+def with_version(rollout: Rollout, version_RS: Tensor) -> Rollout:
+    """Return the rollout with every token marked by the version of its slice."""
+    R, B, T = rollout.token_RBT.shape
+    version_RB = version_RS.repeat_interleave(B // version_RS.shape[1], dim=1)
+    return replace(rollout, version_RBT=version_RB[..., None].expand(R, B, T))

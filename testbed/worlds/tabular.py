@@ -1,0 +1,173 @@
+"""Bandits, MDPs and token trees with a softmax table as a world of stacked cells."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.streams import uniforms
+from testbed import rng
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.rollout import Rollout
+from testbed.tasks import task_for
+from testbed.worlds.generation import Generation, whole
+
+if TYPE_CHECKING:
+    from testbed.staleness import BehaviorWeights
+
+
+class TabularRuns:
+    """Bandits, MDPs and token trees with a softmax table; everything is known exactly."""
+
+    def __init__(self, runs: tuple[Run, ...]) -> None:
+        from testbed.policies.tabular import TabularPolicy
+
+        first = runs[0]
+        self.task = task_for(first)
+        if first.device != "cpu":
+            raise UserError("policy 'tabular' runs on device 'cpu' only: its kernels are compiled for it.")
+        self.policy = TabularPolicy(self.task.states, self.task.actions, **dict(first.policy_args))
+        self.seeds = tuple(run.seed for run in runs)
+        self.prompts, self.group = first.prompts, first.group
+        self.sampling_R = rng.keys(self.seeds, "sampling")
+        self.start_R = rng.keys(self.seeds, f"prompts/{first.task}")
+        self.generation = Generation(runs, self.policy)
+
+    def initial(self) -> Tensor:
+        return self.policy.initial(self.seeds)
+
+    def generate(self, theta_XP: Tensor, step: int, slices: int = 1) -> Rollout:
+        """Return episodes of the engine at weights theta; prompts are start states.
+
+        Row r * slices + s of theta_XP generates part s of replica r's prompts.
+        """
+        behavior = self.generation.sliced(slices)
+        mu_XSA = behavior.probabilities(theta_XP, step)
+        start_RN = self.task.start(uniforms(self.start_R, step, self.prompts, 1)[..., 0])
+        episodes = self._simulate(mu_XSA, start_RN, step, slices)
+        state_RBT, action_RBT = map(torch.from_numpy, (episodes.state_RBT, episodes.action_RBT))
+        rollout = Rollout(
+            prompt_RNK=torch.from_numpy(start_RN)[..., None],
+            token_RBT=action_RBT,
+            mask_RBT=torch.from_numpy(episodes.mask_RBT),
+            logp_mu_RBT=torch.zeros(state_RBT.shape, dtype=self.policy.dtype),
+            reward_RB=self._reward(episodes),
+            group=self.group,
+            state_RBT=state_RBT,
+        )
+        logp_XBT = behavior.logp(theta_XP, rollout.split(slices), step)
+        rollout = replace(rollout, logp_mu_RBT=whole(logp_XBT, slices))
+        return self.generation.noted(theta_XP, rollout, slices, self.logp)
+
+    def _simulate(self, mu_XSA: np.ndarray, start_RN: np.ndarray, step: int, slices: int) -> Any:
+        """Return every part of the batch under its own table; each draws what it would draw in the whole."""
+        parts = [
+            self.task.simulate(mu_XSA[s::slices], start_RN, self.group, self.sampling_R, step)
+            for s in range(slices)
+        ]
+        size = start_RN.shape[1] * self.group // slices
+        own = [slice(s * size, (s + 1) * size) for s in range(slices)]
+        columns = {
+            item.name: [getattr(part, item.name)[:, rows] for part, rows in zip(parts, own, strict=True)]
+            for item in dataclasses.fields(parts[0])
+        }
+        return replace(parts[0], **{name: np.concatenate(cut, axis=1) for name, cut in columns.items()})
+
+    def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.logp(theta_RP, _states(rollout), rollout.token_RBT, rollout.mask_RBT)
+
+    def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.entropy(theta_RP, _states(rollout))
+
+    def truth(
+        self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None
+    ) -> dict[str, np.ndarray]:
+        """Return the exact value, gradient and ratio moments beside the sampled ones; each [R].
+
+        Where parts of a batch have weights of their own, moments are those of a sample of the whole batch.
+        """
+        pi_RSA = self.policy.probabilities(theta_RP)
+        gradient_RP = self.task.gradient(pi_RSA).reshape(len(pi_RSA), -1)
+        known = {
+            "exact/value": self.task.value(pi_RSA),
+            "exact/grad_norm": np.linalg.norm(gradient_RP, axis=-1),
+            "exact/grad_cosine": _cosine(update_RP.numpy(), gradient_RP),
+        }
+        return known if behavior is None else known | self._ratio_law(pi_RSA, step, behavior)
+
+    def _ratio_law(self, pi_RSA: np.ndarray, step: int, behavior: BehaviorWeights) -> dict[str, np.ndarray]:
+        slices = behavior.slices
+        mu_XSA = self.generation.sliced(slices).probabilities(behavior.weights_XP, step)
+        # A policy that has collapsed gives actions probability 0: then the ratios are infinite, and say so.
+        law = self.task.divergence(pi_RSA.repeat(slices, 0), mu_XSA, unsupported="infinite")
+        whole = {item.name: getattr(law, item.name).reshape(-1, slices) for item in dataclasses.fields(law)}
+        second_R, kl_R = whole["second_moment"].mean(1), whole["kl_pi_mu"].mean(1)
+        return {
+            "exact/ess_kish_sequence": 1.0 / second_R,
+            "exact/ess_perplexity_sequence": np.exp(-kl_R),
+            "exact/ess_max_sequence": np.exp(-whole["max_log_rho"].max(1)),
+            "exact/kl_pi_mu": kl_R,
+            "exact/kl_mu_pi": whole["kl_mu_pi"].mean(1),
+            "exact/chi2_sequence": second_R - 1.0,
+        }
+
+    def _reward(self, episodes: Any) -> Tensor:
+        reward_RBT = episodes.reward_RBT
+        discount_T = float(getattr(self.task, "discount", 1.0)) ** np.arange(reward_RBT.shape[-1])
+        return torch.from_numpy(reward_RBT @ discount_T)
+
+    def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every action, [R, B, T]; 0 at padding."""
+        pi_RSA = self.policy.logits(theta_RP.detach()).softmax(-1)
+        square_RBT = (
+            pi_RSA.square().sum(-1).gather(-1, _states(rollout).flatten(-2)).view_as(rollout.token_RBT)
+        )
+        norm_RBT = 1 - 2 * self.logp(theta_RP.detach(), rollout).exp() + square_RBT
+        return torch.where(rollout.mask_RBT, norm_RBT, torch.zeros_like(norm_RBT))
+
+    def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return the reward of always taking the likeliest action, from each sequence's start; [R, B]."""
+        logits_RSA = self.policy.logits(theta_RP.detach())
+        greedy_RSA = torch.nn.functional.one_hot(logits_RSA.argmax(-1), logits_RSA.shape[-1]).double()
+        start_RN = rollout.prompt_RNK[..., 0].numpy()
+        # Where the world is random too, its draws are those of step 0 of a stream of their own.
+        key_R = rng.keys(tuple(range(len(start_RN))), "greedy")
+        episodes = self.task.simulate(greedy_RSA.numpy(), start_RN, 1, key_R, 0)
+        return self._reward(episodes).repeat_interleave(rollout.group, dim=1)
+
+    def reference_reward(
+        self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
+    ) -> Tensor:
+        """Return rewards of `group` episodes of theta from each sequence's start; [R, B, group]."""
+        start_RN = rollout.prompt_RNK[..., 0].numpy()
+        key_R = rng.keys(self.seeds[rows], "reference")
+        episodes = self.task.simulate(self.policy.probabilities(theta_RP), start_RN, group, key_R, step)
+        reward_RNG = self._reward(episodes).unflatten(1, (start_RN.shape[1], group))
+        return reward_RNG.repeat_interleave(rollout.group, dim=1)
+
+    def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Raise UserError: a tabular world has no teacher."""
+        del rollout, rows, step
+        raise UserError("a tabular world has no teacher to demonstrate; take a token task with policy 'toy'.")
+
+    def accuracy(self, theta_RP: Tensor) -> None:
+        """Return None: `exact/value` is the truth that accuracy estimates elsewhere."""
+
+
+def _states(rollout: Rollout) -> Tensor:
+    if rollout.state_RBT is None:
+        raise ValueError("a tabular policy needs the visited states of a rollout")
+    return rollout.state_RBT
+
+
+def _cosine(left_RP: np.ndarray, right_RP: np.ndarray) -> np.ndarray:
+    scale = np.linalg.norm(left_RP, axis=-1) * np.linalg.norm(right_RP, axis=-1)
+    product = (left_RP * right_RP).sum(-1)
+    # NaN says: one of the two gradients is zero, so there is no angle.
+    return np.divide(product, scale, out=np.full_like(product, np.nan), where=scale > 0)

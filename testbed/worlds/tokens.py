@@ -1,0 +1,197 @@
+"""A token task with a transformer, the toy LLM or a Hugging Face model, as a world of stacked cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.streams import uniforms
+from testbed import rng
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.rollout import Rollout
+from testbed.tasks import task_for
+from testbed.worlds.generation import Generation, cut, whole
+
+if TYPE_CHECKING:
+    from testbed.staleness import BehaviorWeights
+
+Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""(prompt_XNK, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
+
+EVALUATION_GROUP = 4
+"""Responses per held-out prompt behind `accuracy`."""
+
+
+class TokenRuns:
+    """A token task with a transformer: the toy LLM or a Hugging Face model."""
+
+    def __init__(self, runs: tuple[Run, ...]) -> None:
+        self.runs = runs
+        self.first = first = runs[0]
+        self.task, self.policy = build_token_policy(first)
+        self.seeds = tuple(run.seed for run in runs)
+        self.sampling_R = rng.keys(self.seeds, "sampling")
+        self.evaluation_R = rng.keys(self.seeds, "evaluation")
+        self.generation = Generation(runs, self.policy)
+
+    def initial(self) -> Tensor:
+        """Return the starting weights: equal seeds share one base model."""
+        first = self.first
+        unique = tuple(dict.fromkeys(self.seeds))
+        if first.policy == "toy" and first.warm_start_steps:
+            from testbed.warm_start import warm_start
+
+            base = warm_start(self.policy, self.task, unique, first.warm_start_steps, first.teacher_noise)
+        else:
+            base = self.policy.initial(unique)
+        rows = torch.tensor([unique.index(seed) for seed in self.seeds], device=base.device)
+        return base.detach()[rows]
+
+    def generate(self, theta_XP: Tensor, step: int, slices: int = 1) -> Rollout:
+        """Return responses of the engine at weights theta to this step's prompts, scored by the task.
+
+        Row r * slices + s of theta_XP answers part s of replica r's prompts.
+        """
+        purpose, first = f"prompts/{self.first.task}", self.first
+        behavior = self.generation.sliced(slices)
+        draw = lambda prompt_XNK, uniform_XBT: behavior.sample(  # noqa: E731
+            theta_XP, prompt_XNK, first.group, uniform_XBT, step
+        )
+        rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group, slices)
+        return self.generation.noted(theta_XP, rollout, slices, self.logp)
+
+    def _answers(
+        self,
+        draw: Draw,
+        purpose: str,
+        key_R: np.ndarray,
+        step: int,
+        prompts: int,
+        group: int,
+        slices: int = 1,
+    ) -> Rollout:
+        # Prompts depend on (task, seed, step) alone: cells that share a seed answer the same ones.
+        drawn = {
+            s: self.task.prompts(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)
+        }
+        prompt_RNK = np.stack([drawn[seed] for seed in self.seeds])
+        uniform_RBT = uniforms(key_R, step, prompts * group, self.task.response_length)
+        device = self.policy.device
+        prompt = torch.from_numpy(prompt_RNK).to(device)
+        uniform = torch.from_numpy(uniform_RBT).to(device)
+        parts = draw(cut(prompt, slices), cut(uniform, slices))
+        token_RBT, mask_RBT, logp_RBT = (whole(part, slices) for part in parts)
+        reward_RB = self._score(prompt_RNK, token_RBT, mask_RBT, group)
+        reward = torch.from_numpy(reward_RB).to(device=device, dtype=logp_RBT.dtype)
+        return Rollout(prompt, token_RBT, mask_RBT, logp_RBT, reward, group)
+
+    def _score(self, prompt_RNK: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
+        prompt_MK = prompt_RNK.repeat(group, axis=1).reshape(-1, prompt_RNK.shape[-1])
+        token_MT = token_RBT.flatten(0, 1).cpu().numpy()
+        mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
+        score: np.ndarray = self.task.score(prompt_MK, token_MT, mask_MT)
+        return score.reshape(token_RBT.shape[:2])
+
+    def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+
+    def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.entropy(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+
+    def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every token, [R, B, T]; 0 at padding."""
+        norm: Tensor = self.policy.score_norm(
+            theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT
+        )
+        return norm
+
+    def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return the reward of the likeliest tokens, drawn one after the other, to each prompt; [R, B]."""
+        R, N = rollout.prompt_RNK.shape[:2]
+        any_RNT = torch.zeros(R, N, self.task.response_length, dtype=torch.float64)
+        drawn = self.policy.sample(theta_RP.detach(), rollout.prompt_RNK, 1, any_RNT, greedy=True)
+        return self._rewards(rollout.prompt_RNK, drawn[0], drawn[1], 1).repeat_interleave(
+            rollout.group, dim=1
+        )
+
+    def reference_reward(
+        self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
+    ) -> Tensor:
+        """Return rewards of `group` responses of the policy theta to each prompt; [R, B, group]."""
+        N = rollout.prompt_RNK.shape[1]
+        key_R = rng.keys(self.seeds[rows], "reference")
+        uniform = torch.from_numpy(uniforms(key_R, step, N * group, self.task.response_length))
+        drawn = self.policy.sample(theta_RP, rollout.prompt_RNK, group, uniform.to(theta_RP.device))
+        reward_RB = self._rewards(rollout.prompt_RNK, drawn[0], drawn[1], group)
+        return reward_RB.unflatten(1, (N, group)).repeat_interleave(rollout.group, dim=1)
+
+    def _rewards(self, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> Tensor:
+        reward_RB = self._score(prompt_RNK.cpu().numpy(), token_RBT, mask_RBT, group)
+        return torch.from_numpy(reward_RB).to(device=token_RBT.device, dtype=self.policy.dtype)
+
+    def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Return the teacher's answers to the rollout's prompts, one per group member."""
+        prompt_RNK = rollout.prompt_RNK
+        answers = [
+            self.task.teacher(
+                np.repeat(prompt_NK.cpu().numpy(), rollout.group, axis=0),
+                rng.generator(seed, "demonstrations", step),
+                0.0,
+            )
+            for seed, prompt_NK in zip(self.seeds[rows], prompt_RNK, strict=True)
+        ]
+        token, mask = (
+            torch.from_numpy(np.stack(part)).to(prompt_RNK.device) for part in zip(*answers, strict=True)
+        )
+        reward_RB = self._rewards(prompt_RNK, token, mask, rollout.group).to(rollout.reward_RB.dtype)
+        # A demonstration has no behavior policy and no version: what stands there is never read.
+        return replace(
+            rollout,
+            token_RBT=token,
+            mask_RBT=mask,
+            logp_mu_RBT=torch.zeros_like(rollout.logp_mu_RBT),
+            reward_RB=reward_RB,
+        )
+
+    def truth(
+        self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None
+    ) -> dict[str, np.ndarray]:
+        """Return nothing: sequences are too many to enumerate; use task 'tree' for the truth."""
+        del theta_RP, update_RP, step, behavior
+        return {}
+
+    def accuracy(self, theta_RP: Tensor) -> np.ndarray:
+        """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""
+        purpose, prompts = f"held-out/{self.first.task}", self.first.evaluation_prompts
+        draw = lambda prompt_RNK, uniform_RBT: self.policy.sample(  # noqa: E731
+            theta_RP, prompt_RNK, EVALUATION_GROUP, uniform_RBT
+        )
+        rollout = self._answers(draw, purpose, self.evaluation_R, 0, prompts, EVALUATION_GROUP)
+        mean: np.ndarray = rollout.reward_RB.mean(-1).double().cpu().numpy()
+        return mean
+
+
+def build_token_policy(run: Run) -> tuple[Any, Any]:
+    """Return the task as the policy sees it, and the policy, for policy 'toy' or 'hf'."""
+    task = task_for(run)
+    if run.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device 'cuda' was asked for, but torch sees no GPU; use device=cpu.")
+    arguments: dict[str, Any] = dict(run.policy_args)
+    try:
+        if run.policy == "toy":
+            from testbed.policies.toy_transformer import ToyTransformer
+
+            return task, ToyTransformer(task, device=run.device, **arguments)
+        from testbed.policies.huggingface import HuggingFacePolicy
+        from testbed.policies.text_task import task_for_model
+
+        task = task_for_model(task, run.model)
+        return task, HuggingFacePolicy(run.model, task, device=run.device, **arguments)
+    except TypeError as error:
+        raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error
