@@ -8,11 +8,11 @@ KERNEL, TESTS = "testbed/estimators/kernels.py", "tests/test_estimators_kernels.
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("rounds-last-block-unread", KERNEL, "(n + _BLOCK - 1) // _BLOCK", "n // _BLOCK", TESTS),
-    Mutant("rounds-action-one-too-large", KERNEL, "action >= actions", "action > actions", TESTS),
-    Mutant("rounds-negative-probability", KERNEL, "fine &= pi_NA[i, a] >= 0.0", "fine &= pi_NA[i, a] >= -1.0", TESTS),
+    Mutant("rounds-action-one-too-large", KERNEL, "(action_N[i] < actions)", "(action_N[i] <= actions)", TESTS),
+    Mutant("rounds-negative-probability", KERNEL, "(least >= 0.0)", "(least >= -1.0)", TESTS),
     Mutant("rounds-sum-unchecked", KERNEL, "abs(total - 1.0) <= tolerance", "abs(total) >= 0.0", TESTS),
-    Mutant("rounds-propensity-zero", KERNEL, "0.0 < chance <= 1.0\n            fine &= chance > 0.0 and target / chance < np.inf", "chance <= 1.0", TESTS),
+    Mutant("rounds-propensity-zero", KERNEL, "(chance > 0.0) & (chance <= 1.0) & (target / chance < np.inf)", "(chance <= 1.0)", TESTS),
     Mutant("rounds-direct-without-model", KERNEL, "direct += pi_NA[i, a] * q_NA[i, a]", "direct += q_NA[i, a]", TESTS),
-    Mutant("rounds-model-of-another-action", KERNEL, "q_NA[i, action]", "q_NA[i, 0]", TESTS),
+    Mutant("rounds-model-of-another-action", KERNEL, "q_NA[i, action]\n", "q_NA[i, 0]\n", TESTS),
     Mutant("rounds-only-the-last-verdict", KERNEL, "fine_B[block] = fine", "fine_B[:] = fine", TESTS),
 )  # fmt: skip

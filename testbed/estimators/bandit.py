@@ -206,7 +206,7 @@ def logged(
     reward_N = np.asarray(reward, dtype=np.float64)
     if behavior_dist is None and reward_N.size >= COMPILED_FROM:
         given = (action, pscore, action_dist, estimated_rewards_by_reg_model)
-        found = _read_at_once(reward_N, *given)
+        found = read_at_once(reward_N, *given)
         if found is not None:
             return Logged(reward_N, **found, **extra)
     _check_reward(reward_N)
@@ -239,15 +239,20 @@ def logged(
     return Logged(reward_N, log_w_N, pscore_N, target_N, action_N=action_N, action_dist_NA=pi_NA, **extra)
 
 
-def _read_at_once(
+def read_at_once(
     reward_N: Floats,
     action: ArrayLike | None,
     pscore: ArrayLike | None,
     action_dist: ArrayLike | None,
     model: ArrayLike | None,
+    live: ArrayLike | None = None,
 ) -> dict[str, Any] | None:
-    """Return fields read by one compiled pass; None for whatever is not plainly in order: see `logged`."""
+    """Return fields read by one compiled pass; None for whatever is not plainly in order: see `logged`.
+
+    What is not live, of the shape of the rewards, is not judged. The caller checks rewards.
+    """
     action_N, pscore_N, pi_NA = (np.asarray(each) for each in (action, pscore, action_dist))
+    live_N = np.empty(0, dtype=bool) if live is None else np.asarray(live, dtype=bool).ravel()
     q_NA = np.empty((0, 1)) if model is None else np.asarray(model)
     shapes = action_N.shape == pscore_N.shape == reward_N.shape == pi_NA.shape[:-1] and pi_NA.shape[-1] > 0
     if not shapes or (model is not None and q_NA.shape != pi_NA.shape):
@@ -264,7 +269,8 @@ def _read_at_once(
     names = ("target_N", "q_N", "q_pi_N")[: 1 if model is None else 3]
     read_KN = np.empty((len(names), rows))
     flat_pi_NA = pi_NA.reshape(rows, actions)
-    if not read_rounds(flat_pi_NA, action_N.ravel(), pscore_N.ravel(), flat_q_NA, SUM_TOLERANCE, read_KN):
+    flat = (flat_pi_NA, action_N.ravel(), pscore_N.ravel(), flat_q_NA, live_N)
+    if not read_rounds(*flat, SUM_TOLERANCE, read_KN):
         return None
     found = {name: each.reshape(reward_N.shape) for name, each in zip(names, read_KN, strict=True)}
     return {"pscore_N": pscore_N, "action_N": action_N, "action_dist_NA": pi_NA, **found}

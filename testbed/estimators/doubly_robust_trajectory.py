@@ -11,7 +11,7 @@ import numpy as np
 from testbed.estimators import Estimate, estimator, mean_of_terms, standard_error
 from testbed.estimators.fqe import cross_fitted
 from testbed.estimators.tallies import tally, unflatten
-from testbed.estimators.trajectory import linearized
+from testbed.estimators.trajectory import Linearized
 from testbed.estimators.trajectory_weights import Floats, LoggedEpisodes, before
 
 
@@ -42,6 +42,8 @@ def trajectory_dr(episodes: LoggedEpisodes) -> Estimate:
     Unbiased for every Qhat fixed beforehand; Qhat = 0 is pdis. With Qhat = Q and a deterministic world the
     variance is 0. Variance in general: testbed.exact.mdp.doubly_robust_variance.
     """
+    if episodes.model_sums is not None:
+        return mean_of_terms(episodes.model_sums.terms_N, episodes.model_sums.weight_N)
     weight_NT = episodes.weight_NT
     step_NT = weight_NT * (episodes.reward_NT - episodes.demand("q_NT"))
     step_NT += before(weight_NT, 1.0) * episodes.demand("v_NT")
@@ -59,6 +61,9 @@ def wdr(episodes: LoggedEpisodes) -> Estimate:
 
     u_{-1} = 1/N. A sum over i, not a mean: the shares u_t already add up to 1. Consistent, biased.
     """
+    if episodes.model_sums is not None and episodes.model_sums.divisible:
+        sums = episodes.model_sums
+        return Linearized(sums.value, sums.pull_N, sums.share_N)
     part_NT, mean_1T = wdr_parts(episodes)
     value = mean_1T[..., 0, :] @ episodes.discount_T
     share_NT = episodes.share_NT
@@ -66,7 +71,7 @@ def wdr(episodes: LoggedEpisodes) -> Estimate:
     error_mean_1T = (share_NT * error_NT).sum(-2, keepdims=True)
     earlier_NT = before(share_NT, 1.0 / share_NT.shape[-2])
     pull_NT = part_NT - share_NT * error_mean_1T - earlier_NT * (mean_1T - error_mean_1T)
-    return linearized(value, pull_NT @ episodes.discount_T, share_NT[..., -1])
+    return Linearized(value, pull_NT @ episodes.discount_T, share_NT[..., -1])
 
 
 def wdr_parts(episodes: LoggedEpisodes) -> tuple[Floats, Floats]:

@@ -5,9 +5,11 @@ All need mu > 0 wherever pi > 0. ess is the Kish ESS of the sequence weights w_{
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms
+from testbed.estimators import Estimate, Later, estimator, kish_ess, mean_of_terms
 from testbed.estimators.trajectory_weights import Floats, LoggedEpisodes
 
 
@@ -35,7 +37,8 @@ def trajectory_wis(episodes: LoggedEpisodes) -> Estimate:
     G and follows a shift of G by a constant.
     """
     share_N = episodes.whole_share_N
-    return ratio_estimate((share_N * episodes.return_N).sum(-1), share_N * episodes.return_N, share_N)
+    value = np.vecdot(share_N, episodes.return_N)
+    return Linearized(value, lambda: share_N * (episodes.return_N - value[..., None]), share_N)
 
 
 @estimator(
@@ -47,6 +50,8 @@ def pdis(episodes: LoggedEpisodes) -> Estimate:
     Its variance is not always below that of trajectory_is: rewards that cancel within an episode no longer
     do when they are weighted apart. Equal to it, episode by episode, when only the last step is rewarded.
     """
+    if episodes.sums is not None:
+        return mean_of_terms(episodes.sums.terms_N, episodes.sums.weight_N)
     terms_N = np.einsum("...nt,...nt,t->...n", episodes.weight_NT, episodes.reward_NT, episodes.discount_T)
     return mean_of_terms(terms_N, episodes.weight_NT[..., -1])
 
@@ -58,23 +63,32 @@ def cwpdis(episodes: LoggedEpisodes) -> Estimate:
     Every step is normalized over all N episodes, those that have ended included: they earn 0, which is data.
     Consistent, biased; for N = 1 it is G.
     """
+    if episodes.sums is not None and episodes.sums.divisible:
+        return Linearized(episodes.sums.value, episodes.sums.pull_N, episodes.sums.share_N)
     share_NT, reward_NT = episodes.share_NT, episodes.reward_NT
     mean_1T = np.einsum("...nt,...nt->...t", share_NT, reward_NT)[..., None, :]
     pull_N = np.einsum("...nt,...nt,t->...n", share_NT, reward_NT - mean_1T, episodes.discount_T)
-    return linearized((mean_1T[..., 0, :] * episodes.discount_T).sum(-1), pull_N, share_NT[..., -1])
+    return Linearized((mean_1T[..., 0, :] * episodes.discount_T).sum(-1), pull_N, share_NT[..., -1])
 
 
-def ratio_estimate(value: Floats, part_N: Floats, share_N: Floats) -> Estimate:
-    """The estimate sum(share x) from its parts share * x; stderr by the delta method."""
-    return linearized(value, part_N - share_N * value[..., None], share_N)
+class Linearized(Estimate):
+    """An Estimate whose error is, to first order, the sum of independent pulls with mean 0.
 
-
-def linearized(value: Floats, pull_N: Floats, share_N: Floats) -> Estimate:
-    """An estimate whose error is, to first order, the sum of independent pulls with mean 0.
-
-    stderr = sqrt(sum pull^2 N / (N - 1)), NaN for one unit, whose pull is 0 by construction.
+    stderr = sqrt(sum pull^2 N / (N - 1)), NaN for one unit, whose pull is 0 by construction. Standard error
+    and ESS are computed when they are first asked for; pulls can be a function, called then.
     """
-    n = pull_N.shape[-1]
-    square = np.einsum("...n,...n->...", pull_N, pull_N)
-    error = np.sqrt(square * n / (n - 1)) if n > 1 else np.full_like(square, np.nan)
-    return Estimate(np.asarray(value), np.asarray(error), kish_ess(share_N))
+
+    def __init__(self, value: Floats, pull_N: Later, share_N: Floats) -> None:
+        self.__dict__.update(value=np.asarray(value), _pull_N=pull_N, _share_N=share_N)
+
+    @cached_property
+    def stderr(self) -> Floats:
+        given_N = self.__dict__["_pull_N"]
+        pull_N = given_N() if callable(given_N) else given_N
+        n = pull_N.shape[-1]
+        square = np.vecdot(pull_N, pull_N)
+        return np.asarray(np.sqrt(square * n / (n - 1)) if n > 1 else np.full_like(square, np.nan))
+
+    @cached_property
+    def ess(self) -> Floats:
+        return kish_ess(self.__dict__["_share_N"])

@@ -9,16 +9,33 @@ import copy
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from testbed.errors import UserError
-from testbed.estimators import Floats
+from testbed.estimators import Floats, bandit
+from testbed.estimators.trajectory_sums import StepSums, step_sums
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _LogOf:
+    """In the place of log_rho_NT: the ratio itself, whose logarithm is taken when it is first read."""
+
+    rho_NT: Floats
+
+
+class _LogRatio:
+    def __get__(self, episodes: Any, owner: type | None = None) -> Any:
+        if episodes is None:
+            return None
+        with np.errstate(divide="ignore"):  # -inf is meant
+            found_NT = episodes.__dict__["log_rho_NT"] = np.log(episodes.rho_NT)
+        return found_NT
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,7 +57,7 @@ class LoggedEpisodes:
     """
 
     reward_NT: Floats
-    log_rho_NT: Floats
+    log_rho_NT: Floats = cast(Floats, _LogRatio())  # noqa: RUF009 -- the class attribute stays a descriptor
     mask_NT: Bools | None = None
     gamma: float = 1.0
     q_NT: Floats | None = None
@@ -59,8 +76,11 @@ class LoggedEpisodes:
             raise UserError(f"reward_NT has shape {shape}, expected [..., N, T] with at least one step.")
         if not 0.0 <= self.gamma <= 1.0:
             raise UserError(f"gamma is {self.gamma:g}, expected 0 to 1.")
+        if vars(self)["log_rho_NT"] is None:
+            raise UserError("log_rho_NT is missing: give log pi/mu of the logged actions.")
+        self._take_ratio()
         for field in dataclasses.fields(self):
-            given = getattr(self, field.name)
+            given = vars(self).get(field.name)
             if field.name.endswith("_NT") and given is not None and np.shape(given) != shape:
                 raise UserError(f"{field.name} has shape {np.shape(given)}, but reward_NT has {shape}.")
         self._check_mask()
@@ -74,6 +94,13 @@ class LoggedEpisodes:
     def _set(self, name: str, values: ArrayLike) -> None:
         object.__setattr__(self, name, values)
 
+    def _take_ratio(self) -> None:
+        given = vars(self)["log_rho_NT"]
+        if isinstance(given, _LogOf):
+            del self.__dict__["log_rho_NT"]
+            rho_NT = given.rho_NT if self.mask_NT is None else np.where(self.mask_NT, given.rho_NT, 1.0)
+            self._set("rho_NT", rho_NT)
+
     def _check_mask(self) -> None:
         if self.mask_NT is None:
             return
@@ -85,7 +112,7 @@ class LoggedEpisodes:
         self._set("mask_NT", mask_NT)
 
     def _numbers(self, name: str) -> None:
-        given = getattr(self, name)
+        given = vars(self).get(name)
         if given is None:
             return
         values_NT = np.asarray(given, dtype=np.float64)
@@ -169,19 +196,36 @@ class LoggedEpisodes:
     ) -> LoggedEpisodes:
         """Episodes as scope-rl stores them, reshaped to [..., N, T(, A)]; pscore = mu(a_t | s_t).
 
-        Raises UserError for propensities outside (0, 1] and laws of actions that do not sum to 1.
+        Raises UserError for propensities outside (0, 1], for laws of actions that are negative or do not sum
+        to 1, and for actions they do not have.
         """
+        mask = fields.get("mask_NT")
+        if mask is not None and np.shape(mask) != np.shape(reward_NT):
+            raise UserError(f"mask_NT has shape {np.shape(mask)}, but reward_NT has {np.shape(reward_NT)}.")
+        given = (action_NT, pscore_NT, evaluation_policy_action_dist_NTA, state_action_value_prediction_NTA)
+        if np.size(reward_NT) >= bandit.COMPILED_FROM:
+            read = bandit.read_at_once(np.asarray(reward_NT), *given, mask)
+            if read is not None:
+                return cls(reward_NT=reward_NT, **_episode_fields(read), **fields)
         target_NTA = np.asarray(evaluation_policy_action_dist_NTA, dtype=np.float64)
         pscore_xNT = np.asarray(pscore_NT, dtype=np.float64)
-        given = fields.get("mask_NT")
-        inside = np.ones(pscore_xNT.shape, dtype=bool) if given is None else np.asarray(given, dtype=bool)
+        inside = np.ones(pscore_xNT.shape, dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
         if (inside & ~((pscore_xNT > 0) & (pscore_xNT <= 1))).any():
             raise UserError(
                 "pscore_NT has values outside (0, 1]; give the chance mu had of the logged action."
             )
-        if (inside & ~(np.abs(target_NTA @ np.ones(target_NTA.shape[-1]) - 1.0) < 1e-6)).any():
-            raise UserError("evaluation_policy_action_dist_NTA has rows that do not sum to 1.")
+        total_NT = target_NTA @ np.ones(target_NTA.shape[-1])
+        law_NT = (np.abs(total_NT - 1.0) <= bandit.SUM_TOLERANCE) & (target_NTA.min(-1) >= 0.0)
+        if (inside & ~law_NT).any():
+            raise UserError(
+                "evaluation_policy_action_dist_NTA has negative entries or rows that do not sum to 1."
+            )
         chosen_NT1 = np.where(inside, np.asarray(action_NT, dtype=np.int64), 0)[..., None]
+        if chosen_NT1.min() < 0 or chosen_NT1.max() >= target_NTA.shape[-1]:
+            raise UserError(
+                f"action_NT runs from {chosen_NT1.min()} to {chosen_NT1.max()}, but "
+                f"evaluation_policy_action_dist_NTA has {target_NTA.shape[-1]} actions."
+            )
         target_NT = np.take_along_axis(target_NTA, chosen_NT1, -1)[..., 0]
         with np.errstate(divide="ignore", invalid="ignore"):  # -inf is meant; padding is dropped later
             fields["log_rho_NT"] = np.log(target_NT / pscore_xNT)
@@ -202,6 +246,7 @@ class LoggedEpisodes:
         lead, time_T = q_TSA.shape[:-3], np.arange(self.steps)
         at = tuple(axis[..., None, None] for axis in np.ogrid[tuple(slice(n) for n in lead)]) if lead else ()
         found = copy.copy(self)  # with the weights that were computed already: no model enters them
+        found.__dict__.pop("model_sums", None)
         found._set("q_NT", q_TSA[(*at, time_T, state_NT, action_NT)])
         found._set("v_NT", v_TS[(*at, time_T, state_NT)])
         found._numbers("q_NT")
@@ -236,6 +281,32 @@ class LoggedEpisodes:
         return self.reward_NT @ self.discount_T
 
     @cached_property
+    def rho_NT(self) -> Floats:
+        """pi/mu of the logged actions, [..., N, T]; inf beyond double precision, 0 only where pi is 0."""
+        with np.errstate(over="ignore"):
+            rho_NT = np.exp(self.log_rho_NT)
+        rho_NT[(rho_NT == 0.0) & (self.log_rho_NT > -np.inf)] = np.nextafter(0.0, 1.0)
+        return rho_NT
+
+    @property
+    def large(self) -> bool:
+        """Whether sums over steps are taken by a compiled pass."""
+        return self.reward_NT.size >= bandit.COMPILED_FROM
+
+    @cached_property
+    def sums(self) -> StepSums | None:
+        """Sums of large data without a model; None where logarithms are needed, or data are small."""
+        return step_sums(self.rho_NT, self.reward_NT, self.discount_T, None, None) if self.large else None
+
+    @cached_property
+    def model_sums(self) -> StepSums | None:
+        """The same with q_NT and v_NT."""
+        if not self.large:
+            return None
+        model_NT = self.demand("q_NT"), self.demand("v_NT")
+        return step_sums(self.rho_NT, self.reward_NT, self.discount_T, *model_NT)
+
+    @cached_property
     def log_weight_NT(self) -> Floats:
         """log w_{0:t}, [..., N, T]; constant once the episode is over."""
         return np.cumsum(self.log_rho_NT, axis=-1)
@@ -256,12 +327,22 @@ class LoggedEpisodes:
     @cached_property
     def whole_weight_N(self) -> Floats:
         """w_{0:T-1}, [..., N], without the weights of shorter prefixes; errors as weight_NT."""
-        return _weights(self.log_rho_NT.sum(-1))
+        return _weights(self.log_rho_NT.sum(-1)) if self.sums is None else self.sums.weight_N
 
     @cached_property
     def whole_share_N(self) -> Floats:
         """w_{0:T-1} / sum over episodes, [..., N]; errors as share_NT."""
+        if self.sums is not None and self.sums.divisible:
+            return self.sums.share_N
         return _shares(self.log_rho_NT.sum(-1), axis=-1)
+
+
+def _episode_fields(read: dict[str, Any]) -> dict[str, Any]:
+    """What one pass has read of all steps, as fields of LoggedEpisodes."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # padding is dropped later
+        rho_NT = np.divide(read["target_N"], read["pscore_N"], out=read["target_N"])
+    found = {"action_NT": read["action_N"], "log_rho_NT": _LogOf(rho_NT)}
+    return found | ({"q_NT": read["q_N"], "v_NT": read["q_pi_N"]} if "q_N" in read else {})
 
 
 def _weights(log_weight_x: Floats) -> Floats:

@@ -5,7 +5,7 @@ reward model; both end at values. obp checks its input and takes the weights in 
 checked and taken once, which is part of the measured time. The table of single estimators includes standard
 error and ESS. Rounds are interleaved, so that a busy machine slows both; the first call of each, which
 for us loads Numba, is not timed. obp 0.4.1 is what installs on Python
-3.11; scope-rl 0.2.1 needs d3rlpy and an old gym and is not compared. Without obp the textbook formulas in
+3.11; scope-rl is met in bench_trajectory_estimators.py. Without obp the textbook formulas in
 plain numpy stand in for it.
 
     python tests/benchmarks/bench_estimators.py [--rounds 5] [--peer FOLDER] [--json]
