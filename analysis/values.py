@@ -14,9 +14,11 @@ def value_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row per (task, recipe, lag): means over seeds of the exact value and ESS shares.
 
     first, final: exact value at the first and last logged step; best: largest on the way; ess_exact,
-    ess_sampled: smallest share over steps, exact and from the batch. n: seeds.
+    ess_sampled: smallest share over steps, exact (NaN where no law is known) and from the batch. n: seeds.
     """
-    need(frame, [VALUE, EXACT, ESS])
+    need(frame, [VALUE, ESS])
+    if EXACT not in frame:  # samples of many versions, chosen by their length
+        frame = frame.assign(**{EXACT: float("nan")})
     rows = frame.sort_values("step").groupby(list(CELL), sort=True)
     cells = rows.agg(
         first=(VALUE, "first"),

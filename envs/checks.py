@@ -141,6 +141,21 @@ def as_starts_and_keys(
     return start, key
 
 
+def as_versions(version_RBT: ArrayLike, shape: tuple[int, int, int], versions: int) -> NDArray[np.int64]:
+    """Versions as int64 of the given shape [R, B, T]; ValueError for other shapes, types and numbers."""
+    given = np.asarray(version_RBT)
+    if given.ndim != 3 or any(n not in (1, wanted) for n, wanted in zip(given.shape, shape, strict=True)):
+        raise ValueError(
+            f"version_RBT has shape {given.shape}, expected {shape} = [R, B, T], or 1 along axes that agree."
+        )
+    if given.dtype.kind not in "iu" or not (given.min() >= 0 and given.max() < versions):
+        raise ValueError(
+            f"version_RBT holds {given.dtype} from {given.min()} to {given.max()}, expected whole numbers "
+            f"from 0 to {versions - 1}: there are {versions} policies for each replica."
+        )
+    return np.broadcast_to(given.astype(np.int64, copy=False), shape)
+
+
 def raise_unsupported(
     pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64], visits_RS: NDArray[np.float64]
 ) -> None:

@@ -124,12 +124,32 @@ class FiniteMDP:
         step: int,
     ) -> Episodes:
         """`group` episodes per start and replica, [R, N * group, T]: a pure function of the arguments."""
-        from envs import kernels
-
         pi_RSA = self._policies("pi", pi_RSA)
-        start_RN, key_R = checks.as_starts_and_keys(start_RN, key_R, len(pi_RSA), self.tables.terminal_S)
-        cumulative_XA = running_sums(pi_RSA).reshape(-1, self.actions)
-        return Episodes(*kernels.simulate(self.tables, cumulative_XA, start_RN, group, key_R, step))
+        return self._episodes(pi_RSA, np.zeros((1, 1, 1), np.int64), start_RN, group, key_R, step)
+
+    def simulate_versions(
+        self,
+        pi_RVSA: NDArray[np.float64],
+        version_RBT: NDArray[np.int64],
+        start_RN: NDArray[np.int64],
+        group: int,
+        key_R: NDArray[np.uint64],
+        step: int,
+    ) -> Episodes:
+        """Episodes whose action at step t is drawn by pi_RVSA[r, version_RBT[r, b, t]], V policies a replica.
+
+        version_RBT may be anything that broadcasts to [R, B, T], B = N * group: [R, B, 1] gives each sequence
+        one policy, [R, 1, T] changes it for all at the same steps. Each action is drawn from the uniform that
+        `simulate` would draw it from. Raises ValueError for versions outside 0 to V - 1.
+        """
+        if np.ndim(pi_RVSA) != 4:
+            raise ValueError(
+                f"pi_RVSA has shape {np.shape(pi_RVSA)}, expected (R, V, S, A): V policies a replica."
+            )
+        pi_XSA = self._policies("pi_RVSA", pi_RVSA)
+        return self._episodes(
+            pi_XSA, version_RBT, start_RN, group, key_R, step, versions=np.shape(pi_RVSA)[1]
+        )
 
     def simulate_log_ratios(
         self,
@@ -221,6 +241,26 @@ class FiniteMDP:
         fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
         shape = np.shape(pi_xSA)[:-2]
         return Divergence(**{name: array.reshape(shape + array.shape[1:]) for name, array in fields.items()})
+
+    def _episodes(
+        self,
+        pi_XSA: NDArray[np.float64],
+        version_RBT: NDArray[np.int64],
+        start_RN: NDArray[np.int64],
+        group: int,
+        key_R: NDArray[np.uint64],
+        step: int,
+        versions: int = 1,
+    ) -> Episodes:
+        from envs import kernels
+
+        replicas = len(pi_XSA) // versions
+        start_RN, key_R = checks.as_starts_and_keys(start_RN, key_R, replicas, self.tables.terminal_S)
+        shape = (replicas, start_RN.shape[1] * group, self.horizon)
+        version_RBT = checks.as_versions(version_RBT, shape, versions)
+        cumulative_XA = running_sums(pi_XSA).reshape(-1, self.actions)
+        sampled = kernels.simulate(self.tables, cumulative_XA, start_RN, group, key_R, step, version_RBT)
+        return Episodes(*sampled)
 
     def _policies(self, name: str, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
         return checks.as_policies(name, pi_xSA, self.states, self.actions)

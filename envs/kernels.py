@@ -113,13 +113,16 @@ def simulate(
     group: int,
     key_R: NDArray[np.uint64],
     step: int,
+    version_RBT: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
     """(state, action, reward, mask), each [R, B, T] with B = N * group; all 0 after an episode's end.
 
-    Row r * S + s of `cumulative_XA` holds the running sums of replica r's policy in state s.
+    Row (r * V + v) * S + s of `cumulative_XA` holds the running sums of replica r's policy of version v in
+    state s; version_RBT says which version picks the action of each step.
     """
     states, actions = tables.bonus_S.shape[0], cumulative_XA.shape[1]
     replicas, sequences = start_RN.shape[0], start_RN.shape[1] * group
+    versions = cumulative_XA.shape[0] // (replicas * states)
     shape = (replicas, sequences, tables.horizon)
     state_RBT = np.empty(shape, np.int64)
     action_RBT = np.empty(shape, np.int64)
@@ -131,7 +134,8 @@ def simulate(
         length = tables.horizon
         for t in range(tables.horizon):
             first, second = _pair(t, b, step, _ACTION_AND_TRANSITION, key_R[r])
-            a = _draw(cumulative_XA, r * states + s, first)
+            policy = r * versions + version_RBT[r, b, t]
+            a = _draw(cumulative_XA, policy * states + s, first)
             row = s * actions + a
             following = tables.next_XK[row, _draw(tables.cumulative_XK, row, second)]
             state_RBT[r, b, t], action_RBT[r, b, t] = s, a

@@ -1,6 +1,7 @@
 """Compute the exact tables behind the figures of theory: python -m paper_figs.theory [NAME …].
 
-Names: gradients, limits, estimators, tails, pipelines (which takes minutes); all of them by default.
+Names: gradients, limits, estimators, coverage, lags, tails, and three that take minutes: growth, pipelines
+and asynchrony; by default all.
 """
 
 from __future__ import annotations
@@ -10,7 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from analysis import estimator_tables, gradient_tables, limit_tables, pipeline_table, tail_tables
+from analysis import (
+    coverage_table,
+    estimator_tables,
+    gradient_tables,
+    lag_tables,
+    limit_tables,
+    mismatch_growth,
+    pipeline_learning,
+    pipeline_table,
+    tail_tables,
+)
 from analysis.load import COMMITTED, Table
 from paper_figs.export import add_tables
 from testbed.errors import UserError, unknown
@@ -20,8 +31,12 @@ TABLES: Mapping[str, Callable[[], Mapping[str, Table]]] = MappingProxyType(
         "gradients": gradient_tables.tables,
         "limits": limit_tables.tables,
         "estimators": estimator_tables.tables,
+        "coverage": lambda: {coverage_table.NAME: coverage_table.interval_coverage()},
+        "lags": lambda: {lag_tables.NAME: lag_tables.lag_anatomy()},
+        "growth": lambda: {mismatch_growth.NAME: mismatch_growth.mismatch_growth()},
         "tails": lambda: {tail_tables.NAME: tail_tables.tail_stability()},
         "pipelines": lambda: {pipeline_table.NAME: pipeline_table.table()},
+        "asynchrony": lambda: {pipeline_learning.NAME: pipeline_learning.table()},
     }
 )
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
+from testbed.anchors import Moment, build_anchor
 from testbed.batch import EXPERT, REPLAY, Batch
 from testbed.groups import group_average
 from testbed.mixing import ReplayBuffer, demonstrate, stack, with_origin
@@ -32,15 +33,28 @@ class Learner:
 
     world: what generates and gives log-probabilities. theta_AP: the arm's weights at the start.
     steps: length of the run, which schedules are measured against. seeds: one per replica.
+    anchor, anchor_args: as in Run. last_pass: log-probabilities, batch and hyperparameters of the last pass
+    of the latest step.
     """
 
     def __init__(
-        self, arm: Arm, world: Any, theta_AP: Tensor, optimizer: str, steps: int, seeds: tuple[int, ...]
+        self,
+        arm: Arm,
+        world: Any,
+        theta_AP: Tensor,
+        optimizer: str,
+        steps: int,
+        seeds: tuple[int, ...],
+        anchor: str = "recipe",
+        anchor_args: Arguments = (),
     ) -> None:
         self.recipe, self.rows, self.world, self.steps, self.seeds = arm.recipe, arm.rows, world, steps, seeds
         self.optimizer = OPTIMIZERS[optimizer](theta_AP)
         self.reference_AP = theta_AP.detach()
-        self.ewma_AP, self.ewma_weight = theta_AP.detach(), 1.0
+        self.dial = (anchor, anchor_args)
+        self.anchor = build_anchor(arm.recipe, *self.dial)
+        self.anchor.start(theta_AP)
+        self.last_pass: tuple[Tensor, Batch, Hyper] | None = None
         self._start()
         self.baselines_AH = theta_AP.new_full((len(seeds), max(arm.recipe.history, 1)), torch.nan)
 
@@ -54,6 +68,9 @@ class Learner:
         if self.recipe.then is not None and step == self.recipe.until:
             self.recipe = self.recipe.then
             self.reference_AP = theta_AP.detach()
+            if self.dial[0] == "recipe":
+                self.anchor = build_anchor(self.recipe)
+                self.anchor.start(theta_AP)
             self._start()
 
     def mix(self, rollout: Rollout, step: int) -> Rollout:
@@ -75,10 +92,7 @@ class Learner:
 
         theta_AP and logp_ABT: the weights at the start of the step and their log-probabilities.
         """
-        # A replica whose log-probabilities are not finite is lost, as its loss will show; it must not stop
-        # the others, so what is derived from them reads the behavior policy's instead.
-        finite_A11 = torch.isfinite(logp_ABT.detach()).flatten(1).all(-1)[:, None, None]
-        logp_ABT = torch.where(finite_A11, logp_ABT.detach(), rollout.logp_mu_RBT)
+        logp_ABT = finite_or(logp_ABT, rollout.logp_mu_RBT)
         if "origin" in self.recipe.reads:
             rollout = with_origin(rollout)
         if rollout.origin_RB is not None:
@@ -86,9 +100,7 @@ class Learner:
             expert_AB1 = (rollout.origin_RB == EXPERT)[..., None]
             mu_ABT = torch.where(expert_AB1, logp_ABT, rollout.logp_mu_RBT)
             rollout = replace(rollout, logp_mu_RBT=mu_ABT)
-        sequences = rollout.reward_RB.shape[-1]
-        group_B = torch.arange(sequences, device=rollout.reward_RB.device) // rollout.group
-        group_AB = group_B.expand(rollout.reward_RB.shape)
+        group_AB = rollout.groups()
         adv_ABT = self._advantage(theta_AP, rollout, logp_ABT, group_AB, step)
         return Batch(
             logp_mu_BT=rollout.logp_mu_RBT,
@@ -98,18 +110,24 @@ class Learner:
             group_B=group_AB,
             logp_ref_BT=self._reference(rollout),
             origin_B=rollout.origin_RB,
-            **self._anchor(rollout, logp_ABT),
+            logp_anchor_BT=self.anchor.logp(self._moment(theta_AP, rollout, logp_ABT, step)),
         )
+
+    def follow(self, theta_AP: Tensor, batch: Batch, rollout: Rollout, logp_ABT: Tensor, step: int) -> Batch:
+        """Return the batch of a later pass: itself, unless the anchor reads the weights of every pass."""
+        if not self.anchor.follows:
+            return batch
+        rollout = replace(rollout, logp_mu_RBT=batch.logp_mu_BT, origin_RB=batch.origin_B)
+        logp_ABT = finite_or(logp_ABT, batch.logp_mu_BT)
+        return replace(
+            batch, logp_anchor_BT=self.anchor.logp(self._moment(theta_AP, rollout, logp_ABT, step))
+        )
+
+    def _moment(self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, step: int) -> Moment:
+        return Moment(theta_AP, step, rollout, logp_ABT, lambda other_AP: self._logp(other_AP, rollout))
 
     def _reference(self, rollout: Rollout) -> Tensor | None:
         return self._logp(self.reference_AP, rollout) if "ref" in self.recipe.reads else None
-
-    def _anchor(self, rollout: Rollout, logp_ABT: Tensor) -> dict[str, Tensor]:
-        if self.recipe.anchor == "behavior":
-            return {}
-        if self.recipe.anchor == "current":
-            return {"logp_anchor_BT": logp_ABT}
-        return {"logp_anchor_BT": self._logp(self.ewma_AP / self.ewma_weight, rollout)}
 
     @torch.no_grad()
     def _logp(self, theta_AP: Tensor, rollout: Rollout) -> Tensor:
@@ -151,13 +169,12 @@ class Learner:
         self.baselines_AH = torch.cat([self.baselines_AH[:, 1:], mean_A1.to(self.baselines_AH.dtype)], dim=1)
 
     def average(self, theta_AP: Tensor) -> None:
-        """Take new weights into the moving average: total <- decay total + theta, weight likewise."""
-        if self.recipe.anchor == "ewma":
-            self.ewma_AP = self.recipe.anchor_decay * self.ewma_AP + theta_AP.detach()
-            self.ewma_weight = self.recipe.anchor_decay * self.ewma_weight + 1.0
+        """Show the anchor the weights after a step."""
+        self.anchor.average(theta_AP)
 
     def adapt(self, logp_ABT: Tensor, batch: Batch, step: int) -> None:
-        """Move the dual variable after an update, where the recipe has one."""
+        """Note the last pass over a batch, and move the dual variable where the recipe has one."""
+        self.last_pass = (logp_ABT, batch, self.hyper(step))
         if self.recipe.dual is None:
             return
         from testbed.objectives.smooth.r2vpo import dual_step
@@ -166,6 +183,15 @@ class Learner:
         lam = {**objective[self.recipe.objective].defaults, **self.hyper(step)}["lam"]
         lam_A = lam[:, 0, 0] if isinstance(lam, Tensor) else logp_ABT.new_full(logp_ABT.shape[:1], float(lam))
         self.dual_A = dual_step(lam_A, logp_ABT, batch, rate=rate, budget=budget)
+
+
+def finite_or(logp_ABT: Tensor, mu_ABT: Tensor) -> Tensor:
+    """Return log-probabilities without gradient; those of replicas that have lost theirs are mu's.
+
+    Such a replica is lost, as its loss will show. It must not stop the others.
+    """
+    finite_A11 = torch.isfinite(logp_ABT.detach()).flatten(1).all(-1)[:, None, None]
+    return torch.where(finite_A11, logp_ABT.detach(), mu_ABT)
 
 
 def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:

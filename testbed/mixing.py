@@ -50,24 +50,34 @@ def stack(rollouts: Sequence[Rollout]) -> Rollout:
     return replace(rollouts[0], **joined)
 
 
+def pick_groups(rollouts: Sequence[Rollout], index_RN: Tensor) -> Rollout:
+    """Return chosen groups of several rollouts, which stand side by side along the axis of prompts.
+
+    index_RN: int64; group n of replica r is number index_RN[r, n] of them all, counted in order.
+    """
+    first = rollouts[0]
+    member_G = torch.arange(first.group, device=index_RN.device)
+    index_RB = (index_RN[..., None] * first.group + member_G).flatten(1)
+    picked: dict[str, Any] = {}
+    for item in fields(Rollout):
+        values = [getattr(rollout, item.name) for rollout in rollouts]
+        if isinstance(values[0], Tensor):
+            joined = torch.cat(values, dim=1)
+            index = index_RN if item.name == "prompt_RNK" else index_RB
+            picked[item.name] = joined.take_along_dim(index[(..., *[None] * (joined.dim() - 2))], dim=1)
+    return replace(first, **picked)
+
+
 def replace_groups(rollout: Rollout, other: Rollout, count: int, origin: int) -> Rollout:
     """Return the rollout with its last `count` groups replaced by the other's first, marked by origin."""
-    prompts, group = rollout.prompt_RNK.shape[1], rollout.group
+    prompts = rollout.prompt_RNK.shape[1]
     if count > prompts:
         raise UserError(f"{count} groups were asked for, but a batch has {prompts}; raise `prompts`.")
-    marked = with_origin(rollout)
-    changed: dict[str, Any] = {}
-    for item in fields(Rollout):
-        ours, theirs = getattr(marked, item.name), getattr(other, item.name)
-        if not isinstance(ours, Tensor) or item.name == "origin_RB":
-            continue
-        per_prompt = 1 if item.name == "prompt_RNK" else group
-        cut = (prompts - count) * per_prompt
-        changed[item.name] = torch.cat([ours[:, :cut], theirs[:, : count * per_prompt]], dim=1)
-    origin_RB = marked.origin_RB.clone() if marked.origin_RB is not None else None
-    if origin_RB is not None:
-        origin_RB[:, (prompts - count) * group :] = origin
-    return replace(marked, **changed, origin_RB=origin_RB)
+    theirs = replace(other, origin_RB=torch.full_like(other.reward_RB, origin, dtype=torch.int64))
+    index_N = torch.arange(prompts, device=rollout.prompt_RNK.device)
+    index_N[prompts - count :] = prompts + torch.arange(count, device=index_N.device)
+    index_RN = index_N.expand(len(rollout.prompt_RNK), prompts)
+    return pick_groups([with_origin(rollout), theirs], index_RN)
 
 
 def with_origin(rollout: Rollout) -> Rollout:

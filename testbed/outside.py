@@ -1,4 +1,4 @@
-"""Objectives in a user's own file: `path/to/file.py:function`, with or without the digest of the file."""
+"""Objectives in a user's own file, `path/to/file.py:function`, and digests of files that runs depend on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pin(name: str) -> str:
     """
     outside_objective(name)
     path, function, digest = _split(name)
-    return f"{path}:{function}#{digest or _digest(path)}"
+    return f"{path}:{function}#{digest or unchanged(path)}"
 
 
 def outside_objective(name: str) -> Entry:
@@ -34,12 +34,7 @@ def outside_objective(name: str) -> Entry:
     are not (logp_BT, batch), or the file has changed since its digest was taken.
     """
     path, function, digest = _split(name)
-    now = _digest(path)
-    if digest and digest != now:
-        raise UserError(
-            f"{path} has digest {now}, but the run was planned with {digest}: the file has changed. "
-            "Restore it, or run into a new folder."
-        )
+    now = unchanged(path, digest)
     key = f"{path.resolve()}:{function}#{now}"
     if key not in _loaded:
         _loaded[key] = _entry(name, path, function, now)
@@ -52,13 +47,22 @@ def _split(name: str) -> tuple[Path, str, str]:
     return Path(f"{path}.py"), function, digest
 
 
-def _digest(path: Path) -> str:
+def unchanged(path: Path, digest: str = "", expected: str = "path/to/file.py:function") -> str:
+    """Return the digest of a file that a run depends on.
+
+    Raises UserError when the file cannot be read (`expected` says what it should be), or has another digest
+    than the one that is given.
+    """
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST]
+        now = hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST]
     except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}. Expected {expected}.") from error
+    if digest and digest != now:
         raise UserError(
-            f"{path} cannot be read: {error.strerror}. Expected path/to/file.py:function."
-        ) from error
+            f"{path} has digest {now}, but the run was planned with {digest}: the file has changed. "
+            "Restore it, or run into a new folder."
+        )
+    return now
 
 
 def _entry(name: str, path: Path, function: str, digest: str) -> Entry:

@@ -16,7 +16,10 @@ from testbed.config import RUN_VERSION, Run, cell_id
 from testbed.errors import UserError
 
 LARGEST = {"tabular": 128, "toy": 32, "hf": 1}
-"""Most cells per pack, by policy."""
+"""Most cells per pack, by policy, where batches are of equal size."""
+
+RAGGED = ("drop", "truncate")
+"""Answers to samples that are too old which leave batches of unequal size: such cells run one by one."""
 
 STACKED = ("recipe", "recipe_args", "lag", "seed", "learning_rate")
 """Fields in which the cells of one pack may differ."""
@@ -43,13 +46,19 @@ class Pack:
 def plan(cells: Iterable[Run]) -> tuple[Pack, ...]:
     """Return the packs of a sweep, in the order in which their first cells appear.
 
-    Cells equal in every field but STACKED share packs of near-equal size, at most LARGEST[policy].
+    Cells equal in every field but STACKED, whose schedules cut a batch into equally many parts, share packs
+    of near-equal size, at most `largest` of them.
     Raises UserError when there is no cell, or the same cell twice.
     """
     cells = tuple(cells)
     _refuse_duplicates(cells)
-    chunks = [chunk for group in _groups(cells) for chunk in _split(group, LARGEST[group[0].policy])]
+    chunks = [chunk for group in _groups(cells) for chunk in _split(group, largest(group[0]))]
     return tuple(Pack(pack_id(chunk), index, chunk) for index, chunk in enumerate(chunks))
+
+
+def largest(run: Run) -> int:
+    """Return the most cells that may run stacked with this one: LARGEST[policy], or 1 in ragged batches."""
+    return 1 if run.age_limit >= 0 and run.too_old in RAGGED else LARGEST[run.policy]
 
 
 def pack_id(cells: Sequence[Run]) -> str:
@@ -73,13 +82,23 @@ def _groups(cells: Iterable[Run]) -> list[list[Run]]:
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for cell in cells:
         key = tuple(getattr(cell, f.name) for f in dataclasses.fields(cell) if f.name not in alike)
-        groups.setdefault(key, []).append(cell)
+        groups.setdefault((*key, _slices(cell)), []).append(cell)
     return list(groups.values())
 
 
-def _split(cells: Sequence[Run], largest: int) -> list[tuple[Run, ...]]:
-    """Return the cells cut into the fewest pieces of at most `largest`, of near-equal size."""
-    pieces = -(-len(cells) // largest)
+def _slices(cell: Run) -> int:
+    """Return into how many parts the cell's schedule cuts a batch; it can depend on the lag."""
+    if cell.staleness == "exact":  # the others need torch, which a plan of packs can do without
+        return 1
+    from testbed.staleness import plan_for
+
+    slices: int = getattr(plan_for(cell), "slices", 1)
+    return slices
+
+
+def _split(cells: Sequence[Run], most: int) -> list[tuple[Run, ...]]:
+    """Return the cells cut into the fewest pieces of at most `most`, of near-equal size."""
+    pieces = -(-len(cells) // most)
     ends = [len(cells) * piece // pieces for piece in range(pieces + 1)]
     return [tuple(cells[start:end]) for start, end in itertools.pairwise(ends)]
 

@@ -77,6 +77,25 @@ class Recorder:
         row.update({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
         row.update(world.truth(theta_RP, -update.grad_RP, step, generated.behavior))
         row.update(age_metrics(rollout, step))
+        self._keep(row, step, world, theta_RP, generated)
+
+    def add_empty(
+        self, step: int, world: World, theta_RP: Tensor, generated: Generated, alive_R: Tensor
+    ) -> None:
+        """Log what is known at a step whose batch is empty; the rest of its row is NaN."""
+        if self.due(step):
+            truth = world.truth(theta_RP, torch.zeros_like(theta_RP), step, generated.behavior)
+            self._keep({"diverged": ~alive_R, **truth}, step, world, theta_RP, generated)
+
+    def _keep(
+        self,
+        row: dict[str, Tensor | np.ndarray],
+        step: int,
+        world: World,
+        theta_RP: Tensor,
+        generated: Generated,
+    ) -> None:
+        """Log a row with what the schedule counted, the accuracy and the histogram beside it."""
         row.update(generated.counts)
         accuracy_R = world.accuracy(theta_RP)
         if accuracy_R is not None:
@@ -86,6 +105,19 @@ class Recorder:
         self.histogram = None
         self.rows.append({name: _numpy(name, value) for name, value in row.items()})
         self.steps.append(step)
+
+    def add_last_pass(self, learners: tuple[Learner, ...]) -> None:
+        """Complete the latest row with what only the last pass over its batch shows."""
+        row = self.rows[-1]
+        shares = [torch.from_numpy(row["actor/clip_share"][learner.rows]) for learner in learners]
+        for index, learner in enumerate(learners):
+            if learner.recipe.passes > 1 and learner.last_pass is not None:
+                logp_ABT, batch, hyper = learner.last_pass
+                function = partial(learner.recipe.losses, hyper=hyper)
+                shares[index] = clip_share(effective_weights(function, logp_ABT, batch), batch)
+        row["actor/clip_share_last_pass"] = _numpy(
+            "clip_share", torch.cat([s.double().cpu() for s in shares])
+        )
 
     def columns(self) -> Columns:
         """Return long-format columns sorted by cell (in the pack's order), then step."""
@@ -100,11 +132,21 @@ class Recorder:
             if name.endswith("_args"):
                 values = [",".join(f"{k}={v}" for k, v in pairs) for pairs in values]
             table[name] = np.repeat(np.array(values), repeat)
-        for name in self.rows[0]:
-            stacked = np.stack([row[name] for row in self.rows], axis=1)[self.position]
+        for name, missing in blanks(self.rows).items():
+            stacked = np.stack([row.get(name, missing) for row in self.rows], axis=1)[self.position]
             flat = stacked.reshape(-1, *stacked.shape[2:])
             table[name] = flat if flat.ndim == 1 else list(flat)
         return table
+
+
+def blanks(rows: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return every name that some row has, with what stands where it is missing: NaN, or counts of 0."""
+    found = {name: value for row in reversed(rows) for name, value in row.items()}
+    named = dict.fromkeys(name for row in rows for name in row)
+    return {
+        name: np.zeros_like(found[name]) if name.endswith("histogram") else np.full_like(found[name], np.nan)
+        for name in named
+    }
 
 
 def age_metrics(rollout: Rollout, step: int) -> dict[str, Tensor]:

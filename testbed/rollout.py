@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -26,6 +27,8 @@ class Rollout:
     version_RBT: int64, optimizer steps taken by the weights that produced each token.
     logp_trainer_RBT: log-probabilities of the tokens at their own version in the trainer's engine, which
         differs from logp_mu where the engines do; only where an anchor asks for it.
+    group_RB: int64, the group of every sequence where single ones have left: then every sequence comes with
+        its own prompt, N = B, and `group` is 1.
     """
 
     prompt_RNK: Tensor
@@ -38,6 +41,7 @@ class Rollout:
     origin_RB: Tensor | None = None
     version_RBT: Tensor | None = None
     logp_trainer_RBT: Tensor | None = None
+    group_RB: Tensor | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Rollout:
         """Return the rollout with a function applied to every tensor, for example a slice of replicas."""
@@ -51,6 +55,13 @@ class Rollout:
     def rows(self, rows: slice) -> Rollout:
         """Return some replicas."""
         return self.map(lambda value: value[rows])
+
+    def groups(self) -> Tensor:
+        """Return the group of every sequence, int64 [R, B]: sequences of a group answer the same prompt."""
+        if self.group_RB is not None:
+            return self.group_RB
+        group_B = torch.arange(self.reward_RB.shape[-1], device=self.reward_RB.device) // self.group
+        return group_B.expand(self.reward_RB.shape)
 
     def split(self, slices: int) -> Rollout:
         """Return R * slices replicas with equal parts of the prompts each, in order."""

@@ -9,6 +9,7 @@ from typing import Any
 from envs.catalog import worlds
 from testbed.config import Run
 from testbed.errors import UserError
+from testbed.packs import RAGGED
 from testbed.registry import Entry, Registry
 
 
@@ -46,20 +47,36 @@ def task_for(run: Run) -> Any:
 
 def check_arguments(cells: Collection[Run]) -> None:
     """Make every task and bind every recipe of a sweep once, so that a wrong name costs no training."""
-    from testbed.mismatch import engine
-    from testbed.recipes import recipe
     from testbed.staleness import plan_for
+    from testbed.worlds.generation import engine_of
 
     for cell in {(cell.task, cell.task_args, cell.policy): cell for cell in cells}.values():
         task_for(cell)
-    for cell in {(cell.staleness, cell.staleness_args, cell.lag): cell for cell in cells}.values():
-        plan_for(cell)
-    for name, arguments in {(cell.mismatch, cell.mismatch_args) for cell in cells}:
-        engine(name, **dict(arguments))
-    for name, arguments, policy in {(cell.recipe, cell.recipe_args, cell.policy) for cell in cells}:
-        made = recipe[name].bind(**dict(arguments))()
-        if made.demonstrations and policy == "tabular":
-            raise UserError(
-                f"recipe '{name}' needs demonstrations, and a tabular world has no teacher; "
-                "take a token task with policy 'toy'."
-            )
+    dials = ("staleness", "staleness_args", "lag", "age_limit", "too_old", "prompts", "steps")
+    for cell in {tuple(getattr(cell, name) for name in dials): cell for cell in cells}.values():
+        if check := getattr(plan_for(cell), "check", None):
+            check(cell)
+    for cell in {(cell.mismatch, cell.mismatch_args, cell.policy): cell for cell in cells}.values():
+        engine_of(cell)
+    fields = ("recipe", "recipe_args", "policy", "anchor", "anchor_args", "age_limit", "too_old")
+    for cell in {tuple(getattr(cell, name) for name in fields): cell for cell in cells}.values():
+        _check_recipe(cell)
+
+
+def _check_recipe(cell: Run) -> None:
+    """Raise UserError where a recipe has no use for the anchor, or mixes groups into unfit batches."""
+    from testbed.anchors import build_anchor
+    from testbed.recipes import recipe
+
+    made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
+    build_anchor(made, cell.anchor, cell.anchor_args)
+    if made.demonstrations and cell.policy == "tabular":
+        raise UserError(
+            f"recipe '{cell.recipe}' needs demonstrations, and a tabular world has no teacher; "
+            "take a token task with policy 'toy'."
+        )
+    if (made.demonstrations or made.replay) and cell.age_limit >= 0 and cell.too_old in RAGGED:
+        raise UserError(
+            f"recipe '{cell.recipe}' replaces a share of every batch, but too_old '{cell.too_old}' with "
+            f"age_limit {cell.age_limit} leaves batches of any size; expected too_old wait or discard."
+        )

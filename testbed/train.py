@@ -26,7 +26,8 @@ Report: TypeAlias = Callable[[int, int], None]
 def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     """Train cells of equal shape side by side and return what they logged, sorted by cell, then step.
 
-    A step generates one batch and updates on it once, or `Recipe.passes` times; lag counts steps.
+    A step generates one batch and updates on it once, or `Recipe.passes` times; lag counts steps. A batch
+    of which nothing is left for its age makes no update.
 
     Args:
         runs: cells that differ in the fields of packs.STACKED only.
@@ -40,11 +41,16 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     learners = start(stacked, world, theta_RP)
     alive_R = torch.ones(len(stacked), dtype=torch.bool, device=theta_RP.device)
     recorder = Recorder(stacked, order)
+    tell = report or (lambda *_: None)
 
     for step in range(stacked[0].steps):
         for learner in learners:
             learner.enter(theta_RP[learner.rows], step)
         generated = source.batch(theta_RP, step)
+        if generated.empty:
+            recorder.add_empty(step, world, theta_RP, generated, alive_R)
+            tell(step + 1, stacked[0].steps)
+            continue
         rollout, generated_R = silence_failed(generated.rollout)
         alive_R = alive_R & generated_R
         rollout = mixed(learners, rollout, step)
@@ -57,8 +63,9 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
                 step, world, learners, theta_RP, generated, rollout, update, rate_R, alive_R & update.finite_R
             )
         theta_RP, alive_R = advance(stacked, world, learners, theta_RP, rollout, update, alive_R, step)
-        if report is not None:
-            report(step + 1, stacked[0].steps)
+        if recorder.due(step):
+            recorder.add_last_pass(learners)
+        tell(step + 1, stacked[0].steps)
     return recorder.columns()
 
 
@@ -87,12 +94,15 @@ def advance(
         for learner in moving:
             rows = learner.rows
             moved_RP[rows] = learner.optimizer.step(theta_RP[rows], grad_RP[rows], rate_R[rows])
+        for learner, batch in zip(learners, update.batches, strict=True):
+            # At an arm's own last pass: how many its neighbors in the pack make must not matter to it.
+            if turn == learner.recipe.passes - 1:
+                learner.adapt(update.logp_RBT[learner.rows], batch, step)
         # A replica whose loss, gradient or weights are not finite stays at its last weights for good.
         alive_R = alive_R & torch.isfinite(moved_RP).all(-1)
         theta_RP = torch.where(alive_R[:, None], moved_RP, theta_RP)
-    for learner, batch in zip(learners, update.batches, strict=True):
+    for learner in learners:
         learner.average(theta_RP[learner.rows])
-        learner.adapt(update.logp_RBT[learner.rows], batch, step)
     return theta_RP, alive_R
 
 
@@ -132,6 +142,8 @@ def start(runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> tuple[Learne
             runs[0].optimizer,
             runs[0].steps,
             tuple(run.seed for run in runs[arm.rows]),
+            runs[0].anchor,
+            runs[0].anchor_args,
         )
         for arm in plan_arms(runs)
     )
@@ -159,7 +171,8 @@ def gradient(
 ) -> Update:
     """Return the gradient of every replica's loss at theta; replicas do not see each other.
 
-    batches: those of the step's first pass; advantages, anchor and reference stay what they were.
+    batches: those of the step's first pass; advantages and reference stay what they were, and so does the
+    anchor unless it follows the weights.
     """
     leaf_RP = theta_RP.detach().requires_grad_()
     logp_RBT = world.logp(leaf_RP, rollout)
@@ -167,6 +180,13 @@ def gradient(
         batches = tuple(
             learner.batch(theta_RP[learner.rows], rollout.rows(learner.rows), logp_RBT[learner.rows], step)
             for learner in learners
+        )
+    else:
+        batches = tuple(
+            learner.follow(
+                theta_RP[learner.rows], batch, rollout.rows(learner.rows), logp_RBT[learner.rows], step
+            )
+            for learner, batch in zip(learners, batches, strict=True)
         )
     loss_R = torch.cat(
         [

@@ -2,7 +2,7 @@
 
 from mutant import Mutant
 
-OWN = "tests/test_mismatch_formats.py tests/test_mismatch.py"
+OWN = "tests/test_mismatch_formats.py tests/test_mismatch.py tests/test_mismatch_laws.py tests/test_mismatch_behavior.py"
 CLAIMS = "tests/test_claims_exact.py -k 'mismatch or reft or truncation'"
 FORMATS = "testbed/mismatch/number_formats.py"
 QUANTIZED = "testbed/mismatch/quantized.py"

@@ -6,22 +6,23 @@ from mutant import Mutant
 
 LEARNER, MIXING = "testbed/learner.py", "testbed/mixing.py"
 COMPOSITION, LOOP = "testbed/recipes/composition.py", "testbed/train.py"
+STEP, KEPT = "testbed/anchors/of_the_step.py", "testbed/anchors/kept.py"
 TESTS = "tests/test_learner.py"
 
 MUTANTS = (
-    Mutant("recipe-ewma-not-debiased", LEARNER, "self.ewma_AP / self.ewma_weight", "self.ewma_AP", TESTS),
-    Mutant("recipe-ewma-forgets-the-start", LEARNER, "self.ewma_AP, self.ewma_weight = theta_AP.detach(), 1.0", "self.ewma_AP, self.ewma_weight = 0 * theta_AP.detach(), 0.0", TESTS),
-    Mutant("recipe-reference-moves", LEARNER, "self._logp(self.reference_AP, rollout)", "self._logp(self.ewma_AP, rollout)", TESTS),
-    Mutant("recipe-reference-stays-after-hand-over", LEARNER, "            self.reference_AP = theta_AP.detach()\n            self._start()", "            self._start()", TESTS),
+    Mutant("recipe-ewma-not-debiased", KEPT, "self.total_AP / self.weight", "self.total_AP", TESTS),
+    Mutant("recipe-ewma-forgets-the-start", KEPT, "self.total_AP, self.weight = theta_AP.detach(), 1.0", "self.total_AP, self.weight = 0 * theta_AP.detach(), 0.0", TESTS),
+    Mutant("recipe-reference-moves", LEARNER, "self._logp(self.reference_AP, rollout)", "self._logp(0 * self.reference_AP + 1, rollout)", TESTS),
+    Mutant("recipe-reference-stays-after-hand-over", LEARNER, "            self.reference_AP = theta_AP.detach()\n            if", "            if", TESTS),
     Mutant("recipe-hand-over-one-step-late", LEARNER, "step == self.recipe.until", "step == self.recipe.until + 1", TESTS),
-    Mutant("recipe-anchor-is-behavior", LEARNER, 'self.recipe.anchor == "behavior"', 'self.recipe.anchor != "ewma"', TESTS),
+    Mutant("recipe-anchor-is-behavior", STEP, '"current": Recomputed', '"current": Behavior', TESTS),
     Mutant("recipe-demonstration-keeps-a-ratio", LEARNER, "torch.where(expert_AB1, logp_ABT, rollout.logp_mu_RBT)", "rollout.logp_mu_RBT", TESTS),
-    Mutant("recipe-lost-replica-stops-the-pack", LEARNER, "torch.where(finite_A11, logp_ABT.detach(), rollout.logp_mu_RBT)", "logp_ABT.detach()", TESTS),
+    Mutant("recipe-lost-replica-stops-the-pack", LEARNER, "torch.where(finite_A11, logp_ABT.detach(), mu_ABT)", "logp_ABT.detach()", TESTS),
     Mutant("recipe-history-in-reverse", LEARNER, "[self.baselines_AH[:, 1:], mean_A1", "[self.baselines_AH[:, :-1], mean_A1", TESTS),
     Mutant("recipe-sequence-norm-of-a-token", LEARNER, "world.logp(leaf_AP, rollout).sum(-1)", "world.logp(leaf_AP, rollout)[..., 0]", TESTS),
     Mutant("recipe-replay-of-the-fresh-batch", MIXING, "stack(chosen), count, REPLAY", "fresh, count, REPLAY", TESTS),
-    Mutant("recipe-replay-without-mark", MIXING, "origin_RB[:, (prompts - count) * group :] = origin", "pass", TESTS),
-    Mutant("recipe-replay-cuts-sequences-not-groups", MIXING, 'per_prompt = 1 if item.name == "prompt_RNK" else group', "per_prompt = 1", TESTS),
+    Mutant("recipe-replay-without-mark", MIXING, "torch.full_like(other.reward_RB, origin, dtype=torch.int64)", "with_origin(other).origin_RB", TESTS),
+    Mutant("recipe-replay-cuts-sequences-not-groups", MIXING, "index_RN[..., None] * first.group + member_G", "index_RN[..., None] + member_G", TESTS),
     Mutant("recipe-buffer-never-forgets", MIXING, "deque(maxlen=replay.window)", "deque()", TESTS),
     Mutant("recipe-terms-ignored", COMPOSITION, "loss_RBT + term.at(step, steps) * added", "loss_RBT", TESTS),
     Mutant("recipe-term-without-schedule", COMPOSITION, "self.coefficient(step, steps) if callable", "self.coefficient(0, steps) if callable", TESTS),

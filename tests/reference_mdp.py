@@ -180,13 +180,16 @@ def simulate(
     noise: str,
     noise_std: float,
 ) -> list[list[tuple[int, int, float]]]:
-    """(s, a, r) of every step of the len(starts) * group episodes of one replica."""
+    """(s, a, r) of every step of the len(starts) * group episodes of one replica.
+
+    pi: [S, A], or [B, T, S, A] where each step of each episode has a policy of its own.
+    """
     result = []
     for b in range(len(starts) * group):
         state, steps = int(starts[b // group]), []
         for t in range(model.horizon):
             first, second = pair(t, b, step, 0, key)
-            action = draw(pi[state], first)
+            action = draw(pi[state] if pi.ndim == 2 else pi[b, t, state], first)
             following = draw(model.transition[state, action], second)
             reward = model.reward[state, action]
             first, second = pair(t, b, step, 1, key)

@@ -14,17 +14,33 @@ def next_token_laws(
     weight: Mapping[str, Array], heads: int, start: int, tokens: Sequence[int], temperature: float = 1.0
 ) -> Array:
     """Return log pi(. | tokens so far) behind every token, [tokens, V]; start is the first one's position."""
-    vocabulary, width = weight["head"].shape
-    layers = sum(name.endswith("qkv") for name in weight)
-    embedding = weight["embedding"]
-    stream = [embedding[:, t] + embedding[:, vocabulary + start + i] for i, t in enumerate(tokens)]
+    return changing_laws([weight] * len(tokens), heads, start, tokens, temperature)
+
+
+def changing_laws(
+    weights: Sequence[Mapping[str, Array]],
+    heads: int,
+    start: int,
+    tokens: Sequence[int],
+    temperature: float = 1.0,
+) -> Array:
+    """Return the same when each token is read by weights of its own, and its keys and values are theirs."""
+    vocabulary, width = weights[0]["head"].shape
+    layers = sum(name.endswith("qkv") for name in weights[0])
+    read = list(zip(weights, tokens, strict=True))
+    stream = [w["embedding"][:, [t, vocabulary + start + i]].sum(1) for i, (w, t) in enumerate(read)]
     for i in range(layers):
-        qkv, out, up, down = (weight[f"layers.{i}.{name}"] for name in ("qkv", "out", "up", "down"))
-        triples = [(qkv @ _normalized(x)).reshape(3, heads, width // heads) for x in stream]
-        for t, x in enumerate(stream):
-            x = x + out @ np.concatenate([_attended(triples[: t + 1], h) for h in range(heads)])
-            stream[t] = x + down @ np.maximum(up @ _normalized(x), 0.0)
-    logits = np.stack([weight["head"] @ _normalized(x) for x in stream]) / temperature
+        triples = [
+            (w[f"layers.{i}.qkv"] @ _normalized(x)).reshape(3, heads, width // heads)
+            for w, x in zip(weights, stream, strict=True)
+        ]
+        for t, (w, x) in enumerate(zip(weights, stream, strict=True)):
+            attended = np.concatenate([_attended(triples[: t + 1], h) for h in range(heads)])
+            x = x + w[f"layers.{i}.out"] @ attended
+            stream[t] = x + w[f"layers.{i}.down"] @ np.maximum(w[f"layers.{i}.up"] @ _normalized(x), 0.0)
+    logits = (
+        np.stack([w["head"] @ _normalized(x) for w, x in zip(weights, stream, strict=True)]) / temperature
+    )
     return logits - np.log(np.exp(logits).sum(1, keepdims=True))
 
 

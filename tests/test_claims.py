@@ -10,6 +10,7 @@ import pytest
 from analysis import collapse, condense, ess
 from analysis.claims import base, sampled_ess, staleness
 from analysis.claims.__main__ import main
+from analysis.load import load_committed
 from envs.finite_mdp import FiniteMDP
 from paper_figs.export import write_tables
 from testbed.errors import UserError
@@ -65,10 +66,14 @@ def ess_table(seeds=6, factor=2.0, token=0.9):
     return pd.DataFrame(rows)
 
 
+MADE_UP = {"staleness": staleness_table(), "ess-collapse": ess_table()}
+
+
 @pytest.fixture
 def folder(tmp_path):
-    tables = {"staleness": staleness_table(), "ess-collapse": ess_table()}
-    write_tables({name: condense.Table.of(name, frame) for name, frame in tables.items()}, tmp_path)
+    """The committed tables, two of them replaced by made-up ones."""
+    made = {name: condense.Table.of(name, frame) for name, frame in MADE_UP.items()}
+    write_tables({**load_committed(), **made}, tmp_path)
     return tmp_path
 
 
@@ -227,7 +232,8 @@ def test_all_claims_run_into_rows_that_json_can_hold(folder):
     rows = base.run_claims(data=folder)
     assert [row["claim"] for row in rows] == sorted(base.CLAIMS)
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
-    assert {row["verdict"] for row in rows} == {SUPPORTED}
+    of_runs = {name for name in base.CLAIMS if base.CLAIMS[name].promises["table"] not in (None, *MADE_UP)}
+    assert {row["verdict"] for row in rows if row["claim"] not in of_runs} == {SUPPORTED}
     assert all((row["p"] is None) == (row["kind"] == "exact") for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Engine mismatch: engines by promise, laws by enumeration and closed form."""
+"""Engine mismatch: engines keep their promises, and numbers that they draw depend on what they should."""
 
 from __future__ import annotations
 
@@ -6,84 +6,39 @@ import math
 
 import numpy as np
 import pytest
-import tiny_models
 import torch
-from torch import Tensor
+from mismatch_setting import (
+    SEEDS,
+    TABLE,
+    TASK,
+    WORLD,
+    drawn,
+    table_behavior,
+    table_pair,
+    table_weights,
+    toy,
+    toy_weights,
+)
 
-from envs.streams import uniforms
-from envs.tokens.base import token_task
-from envs.tokens.tree import tree
-from testbed import rng
 from testbed.errors import UserError
 from testbed.mismatch import Draw, compose, engine, mismatch
-from testbed.mismatch.behavior import Behavior, layout_of
-from testbed.mismatch.perturbed import drawn_layers
-from testbed.mismatch.ratio_law import LEVELS, enumerated_law, sampled_law, tree_law, tree_responses
-from testbed.mismatch.report import every_rollout, mismatch_law
-from testbed.policies.tabular import TabularPolicy
-from testbed.policies.toy_transformer import LOGP_TOLERANCE, ToyTransformer
+from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.ratio_law import enumerated_law, sampled_law, tree_law
+from testbed.mismatch.report import mismatch_law
+from testbed.policies.toy_transformer import LOGP_TOLERANCE
 from testbed.rollout import Rollout
-
-SEEDS = (3, 8)
-TASK = token_task("running-sum", {"digits": 3, "modulus": 3})
-WITH_END = token_task("length", {"digits": 2, "modulus": 3, "limit": 3})
-WORLD = tree(task="length", prompts=2)
-TABLE = TabularPolicy(WORLD.states, WORLD.actions)
-LAYERS = 4
-VISIBLE = {
-    "top-p": {"p": 0.6},
-    "top-k": {"k": 2},
-    "temperature": {"temperature": 1.5},
-    "logit-noise": {"sigma": 0.5},
-    "layer-noise": {"sigma": 0.1},
-}
-"""Hyperparameters at which small vocabularies notice the engine."""
-
-
-def toy(task=TASK, dtype=torch.float32, **sizes) -> ToyTransformer:
-    return ToyTransformer(task, width=8, heads=2, layers=LAYERS, dtype=dtype, **sizes)
-
-
-def toy_weights(policy: ToyTransformer, seeds=SEEDS) -> Tensor:
-    """Initial weights, enlarged so that laws are far from uniform."""
-    return 3 * policy.initial(seeds)
-
-
-def table_weights(scale: float = 1.5) -> Tensor:
-    draws = np.random.default_rng(7).standard_normal((len(SEEDS), TABLE.parameters))
-    return torch.from_numpy(scale * draws)
-
-
-def table_behavior(name: str, **hyper) -> Behavior:
-    return Behavior(TABLE, engine(name, **{**VISIBLE.get(name, {}), **hyper}), SEEDS)
-
-
-def table_pair(name: str, step: int = 0, **hyper) -> tuple[np.ndarray, np.ndarray]:
-    """log pi and log mu of the two tables."""
-    theta = table_weights()
-    log_pi = TABLE.logits(theta).log_softmax(-1).numpy()
-    return log_pi, table_behavior(name, **hyper).log_table(theta, step).numpy()
-
-
-def drawn(policy: ToyTransformer, task, group: int = 16) -> tuple[Tensor, Tensor]:
-    """Prompts and uniforms for two replicas."""
-    prompt_NK = task.prompts(np.random.default_rng(1), 2)
-    prompt = torch.from_numpy(np.stack([prompt_NK] * len(SEEDS)))
-    uniform = uniforms(rng.keys(SEEDS, "test"), 0, 2 * group, task.response_length)
-    return prompt, torch.from_numpy(uniform)
-
 
 # Engines keep their promises
 
 
 def test_every_engine_says_what_it_is():
     for name, entry in mismatch.items():
-        assert entry.promises["level"] in ("none", "weights", "law"), name
+        assert entry.promises["level"] in ("none", "weights", "forward", "law"), name
         assert entry.promises["support"] in ("full", "partial"), name
         made = engine(name)
         assert made.name == name
-        assert (made.weights is not None) == (entry.promises["level"] == "weights")
-        assert (made.law is not None) == (entry.promises["level"] == "law")
+        for level in ("weights", "forward", "law"):
+            assert (getattr(made, level) is not None) == (entry.promises["level"] == level)
         assert entry.formula.endswith((".", ".\n"))
         assert entry.source
 
@@ -98,7 +53,7 @@ def test_switched_off_an_engine_returns_bit_for_bit_what_it_got(name):
     prompt, uniform = drawn(policy, TASK)
     own = policy.sample(theta, prompt, 16, uniform)
     assert all(map(torch.equal, behavior.sample(theta, prompt, 16, uniform, 2), own))
-    if mismatch[name].promises.get("needs") == "layers":
+    if "layers" in mismatch[name].promises.get("needs", ()):
         return
     in_table, logits = Behavior(TABLE, made, SEEDS), table_weights()
     assert torch.equal(in_table.weights(logits, 2), logits)
@@ -108,7 +63,9 @@ def test_switched_off_an_engine_returns_bit_for_bit_what_it_got(name):
         assert np.array_equal(in_table.probabilities(logits, 2), TABLE.probabilities(logits))
 
 
-@pytest.mark.parametrize("name", [n for n in mismatch if n not in ("off", "skip-layers", "stale-copy")])
+@pytest.mark.parametrize(
+    "name", [n for n in mismatch if n != "off" and not mismatch[n].promises.get("needs")]
+)
 def test_support_is_what_is_promised(name):
     log_pi, log_mu = table_pair(name)
     laws = [tree_law(WORLD, pi, mu) for pi, mu in zip(log_pi, log_mu, strict=True)]
@@ -163,90 +120,6 @@ def test_one_precision_on_both_sides_has_no_mismatch():
     assert (policy.logp(theta, prompt, token, mask) - logp_mu).abs().max() > 1e-3
 
 
-# Laws in closed form
-
-
-def one_token(name: str, pi: np.ndarray, **hyper) -> np.ndarray:
-    """mu of one softmax."""
-    law = engine(name, **hyper).law
-    return law(torch.from_numpy(np.log(pi))[None, None], Draw((0,)), 0).exp().numpy()[0, 0]
-
-
-PI = np.array([0.5, 0.25, 0.15, 0.1])
-
-
-def test_temperature_is_a_power_of_pi_with_the_textbook_divergences():
-    mu = one_token("temperature", PI, temperature=2.0)
-    np.testing.assert_allclose(mu, np.sqrt(PI) / np.sqrt(PI).sum(), rtol=1e-14)
-    law = enumerated_law(np.log(PI)[:, None], np.log(mu)[:, None], np.ones((4, 1)))
-    partition = np.sqrt(PI).sum()
-    entropy = -(PI * np.log(PI)).sum()
-    assert law.kl_pi_mu == pytest.approx(np.log(partition) - entropy / 2, abs=1e-14)
-    assert 1 / law.ess_kish == pytest.approx((PI**1.5).sum() * partition, abs=1e-13)
-    assert law.ess_max == pytest.approx(1 / (PI**0.5 * partition).max(), abs=1e-14)
-
-
-def test_logit_noise_has_the_normalizer_of_its_own_noise():
-    sigma, draw = 0.3, Draw(SEEDS, step=5, ticks=7)
-    log_pi = torch.from_numpy(np.log(PI)).expand(2, 6, 4)
-    log_mu = engine("logit-noise", sigma=sigma).law(log_pi, draw, 2)
-    noise = draw.normal("logit-noise", 2, log_pi)
-    expected = log_pi + sigma * noise - (log_pi + sigma * noise).exp().sum(-1, keepdim=True).log()
-    torch.testing.assert_close(log_mu, expected, rtol=0, atol=1e-14)
-    assert len(noise.flatten().unique()) == noise.numel()
-
-
-def test_small_logit_noise_costs_half_sigma_squared_times_one_minus_the_collision_probability():
-    # KL(pi, mu) = log sum pi exp(sigma z) - sigma sum pi z = sigma^2 / 2 Var_pi(z) + O(sigma^3) for the noise
-    # z that was drawn, and E Var_pi(z) = 1 - sum pi^2.
-    sigma, draw = 1e-3, Draw((0,))
-    log_pi = torch.from_numpy(np.log(PI)).expand(1, 50, 4)
-    log_mu = engine("logit-noise", sigma=sigma).law(log_pi, draw, 0)
-    z = draw.normal("logit-noise", 0, log_pi)
-    pi = log_pi.exp()
-    variance = (pi * z**2).sum(-1) - (pi * z).sum(-1) ** 2
-    kl = (pi * (log_pi - log_mu)).sum(-1)
-    assert ((kl / (sigma**2 / 2 * variance)) - 1).abs().max() < 5e-3
-
-
-def test_the_streams_normals_are_normal():
-    # 200,000 draws: each bound is 5 standard errors, false alarm below 1e-6 each.
-    n = 200_000
-    z = Draw((1,)).normal("any", 0, torch.zeros(1, n, 1, dtype=torch.float64)).flatten()
-    assert abs(z.mean().item()) < 5 / math.sqrt(n)
-    assert abs(z.var().item() - 1) < 5 * math.sqrt(2 / n)
-    assert abs((z**4).mean().item() - 3) < 5 * math.sqrt(96 / n)
-
-
-def test_a_nucleus_holds_the_token_that_reaches_p_and_top_k_the_k_likeliest():
-    np.testing.assert_allclose(one_token("top-p", PI, p=0.6), [2 / 3, 1 / 3, 0, 0], atol=1e-15)
-    np.testing.assert_allclose(one_token("top-p", PI, p=0.49), [1, 0, 0, 0], atol=1e-15)
-    np.testing.assert_allclose(
-        one_token("top-p", PI[::-1].copy(), p=0.8), np.array([0, 1, 5 / 3, 10 / 3]) / 6, atol=1e-15
-    )
-    np.testing.assert_allclose(one_token("top-k", PI, k=3), np.array([0.5, 0.25, 0.15, 0]) / 0.9, atol=1e-15)
-    backwards = one_token("top-k", PI[::-1].copy(), k=1)
-    np.testing.assert_allclose(backwards, [0, 0, 0, 1], atol=1e-15)
-    np.testing.assert_allclose(one_token("top-k", np.full(4, 0.25), k=2), [0.5, 0.5, 0, 0], atol=1e-15)
-
-
-@pytest.mark.parametrize("side", ["behavior", "trainer"])
-def test_which_ratio_is_infinite_depends_on_the_side_that_truncates(side):
-    cut, whole = np.log(np.array([2 / 3, 1 / 3])), np.log(PI)
-    cut = np.concatenate([cut, [-np.inf, -np.inf]])
-    pi, mu = (whole, cut) if side == "behavior" else (cut, whole)
-    law = enumerated_law(pi[:, None], mu[:, None], np.ones((4, 1)))
-    if side == "behavior":
-        assert law.mass == pytest.approx(0.75)
-        assert law.kl_pi_mu == math.inf
-        assert law.kl_mu_pi < math.inf
-        assert law.ess_kish == pytest.approx(1.0)  # W is constant: no sample shows what is lost
-    else:
-        assert law.mass == pytest.approx(1.0)
-        assert law.kl_mu_pi == math.inf
-        assert law.kl_pi_mu < math.inf
-
-
 # Streams
 
 
@@ -284,235 +157,6 @@ def test_a_composition_changes_weights_first_and_then_the_law():
     assert compose().name == "off"
     assert compose().weights is None
     assert compose().law is None
-
-
-# Weights
-
-
-def test_a_skipped_layer_adds_nothing():
-    policy = toy(dtype=torch.float64)
-    theta, (prompt, uniform) = toy_weights(policy), drawn(policy, TASK)
-    token, mask, _ = policy.sample(theta, prompt, 16, uniform)
-    skipping = Behavior(policy, engine("skip-layers", ratio=1.0), SEEDS)
-    rollout = Rollout(prompt, token, mask, torch.zeros(token.shape), torch.zeros(token.shape[:2]), 16)
-    shallow = ToyTransformer(TASK, width=8, heads=2, layers=1, dtype=torch.float64)
-    named = policy.shape.named(theta)
-    kept = {n: named[n].clone() for n in shallow.shape.matrices()}
-    for name in kept:
-        if name.endswith((".qkv", ".out", ".up", ".down")):
-            kept[name].zero_()
-    bare = torch.cat([w.flatten(1) for w in kept.values()], 1)
-    torch.testing.assert_close(
-        skipping.logp(theta, rollout, 0), shallow.logp(bare, prompt, token, mask), rtol=0, atol=1e-12
-    )
-
-
-def test_each_batch_skips_its_own_layers_and_all_equally_often():
-    draw = [drawn_layers(Draw((0,), step=s), 4, 1)[0] for s in range(400)]
-    count = np.sum(draw, 0)
-    assert (np.sum(draw, 1) == 1).all()
-    # Binomial(400, 1/4) has standard deviation 8.7; five of them: false alarm 2e-6.
-    assert (abs(count - 100) < 44).all()
-    kept = [drawn_layers(Draw((0,), step=s), 4, 1, redraw=False)[0] for s in range(20)]
-    assert all(np.array_equal(row, kept[0]) for row in kept)
-
-
-def test_skipping_touches_the_chosen_blocks_only():
-    policy = toy()
-    theta = toy_weights(policy)
-    behavior = Behavior(policy, engine("skip-layers", ratio=0.5), SEEDS)
-    before, after = (policy.shape.named(x) for x in (theta, behavior.weights(theta, 3)))
-    skipped = drawn_layers(Draw(SEEDS, step=3), LAYERS, 2)
-    for name in before:
-        for r in range(len(SEEDS)):
-            inside = name.startswith("layers.") and name.endswith((".out", ".down"))
-            if inside and skipped[r, int(name.split(".")[1])]:
-                assert (after[name][r] == 0).all()
-            else:
-                assert torch.equal(before[name][r], after[name][r])
-
-
-def test_layer_noise_is_relative_fixed_and_scaled_by_layer():
-    policy = toy()
-    theta = 5 * toy_weights(policy)
-    fixed = Behavior(policy, engine("layer-noise", sigma=0.1, scales=(0.0, 2.0)), SEEDS)
-    first, later = (policy.shape.named(fixed.weights(theta, step)) for step in (0, 9))
-    before = policy.shape.named(theta)
-    assert torch.equal(first["layers.0.up"], before["layers.0.up"])
-    assert torch.equal(first["layers.1.up"], later["layers.1.up"])
-    for layer, factor in ((1, 2.0), (2, 1.0)):
-        w = before[f"layers.{layer}.up"]
-        size = (first[f"layers.{layer}.up"] - w).square().mean() / w.square().mean()
-        # 512 squared normals: standard deviation 6.3 % of the mean.
-        assert size.item() == pytest.approx((0.1 * factor) ** 2, rel=0.32)
-    redrawn = Behavior(policy, engine("layer-noise", sigma=0.1, redraw=True), SEEDS)
-    assert not torch.equal(redrawn.weights(theta, 0), redrawn.weights(theta, 9))
-
-
-def test_a_stale_copy_is_old_where_it_says_so():
-    policy = toy()
-    theta, past = toy_weights(policy), 2 * toy_weights(policy)
-    whole = Behavior(policy, engine("stale-copy"), SEEDS).weights(theta, 0, past)
-    assert torch.equal(whole, past)
-    partly = policy.shape.named(
-        Behavior(policy, engine("stale-copy", matrices="linear"), SEEDS).weights(theta, 0, past)
-    )
-    assert torch.equal(partly["head"], policy.shape.named(theta)["head"])
-    assert torch.equal(partly["layers.1.up"], policy.shape.named(past)["layers.1.up"])
-
-
-# The behavior engine samples what it says
-
-
-@pytest.mark.parametrize("name", ["temperature", "logit-noise", "top-p", "top-k", "fp8-block", "skip-layers"])
-@pytest.mark.parametrize("task", [TASK, WITH_END], ids=["fixed-length", "with-end"])
-def test_recorded_log_mu_is_reproduced_by_logp(name, task):
-    policy = toy(task)
-    theta, (prompt, uniform) = toy_weights(policy), drawn(policy, task)
-    behavior = Behavior(policy, engine(name, **VISIBLE.get(name, {})), SEEDS)
-    token, mask, logp_mu = behavior.sample(theta, prompt, 16, uniform, 4)
-    rollout = Rollout(prompt, token, mask, logp_mu, torch.zeros(token.shape[:2]), 16)
-    found = behavior.logp(theta, rollout, 4)
-    assert (found - logp_mu).abs().max() < 10 * LOGP_TOLERANCE
-    assert (found[~mask] == 0).all()
-    assert (policy.logp(theta, prompt, token, mask) - logp_mu).abs().max() > 1e-3
-    assert torch.isfinite(logp_mu).all()
-
-
-def test_noise_is_fresh_for_every_sequence_and_token():
-    policy = toy()
-    theta, (prompt, _) = 0 * toy_weights(policy), drawn(policy, TASK)
-    uniform = torch.full((2, 32, 3), 0.5, dtype=torch.float64)
-    behavior = Behavior(policy, engine("logit-noise", sigma=0.5), SEEDS)
-    logp_mu = behavior.sample(theta, prompt, 16, uniform, 0)[2]
-    assert len(logp_mu.flatten().unique()) == logp_mu.numel()
-    again = behavior.sample(theta, prompt, 16, uniform, 1)[2]
-    assert not torch.isclose(again, logp_mu).any(dim=-1).all()
-
-
-def test_tabular_log_mu_of_a_rollout_is_gathered_from_the_table():
-    behavior, theta = table_behavior("temperature"), table_weights()
-    mu = behavior.probabilities(theta, 0)
-    start = np.zeros((2, 5), dtype=np.int64)
-    episodes = WORLD.simulate(mu, start, 3, rng.keys(SEEDS, "test"), 0)
-    state, token, mask = map(torch.from_numpy, (episodes.state_RBT, episodes.action_RBT, episodes.mask_RBT))
-    rollout = Rollout(
-        torch.from_numpy(start)[..., None], token, mask, torch.zeros(1), torch.zeros(1), 3, state
-    )
-    expected = np.log(mu)[np.arange(2)[:, None, None], state, token]
-    np.testing.assert_allclose(behavior.logp(theta, rollout, 0), np.where(mask, expected, 0.0), atol=1e-14)
-
-
-@pytest.mark.parametrize("name", ["off", "bf16"])
-def test_tabular_engines_of_weights_use_the_policys_own_paths(name):
-    behavior, theta = table_behavior(name), table_weights()
-    changed = behavior.weights(theta, 0)
-    assert np.array_equal(behavior.probabilities(theta, 0), TABLE.probabilities(changed))
-    state, token = torch.zeros(2, 4, 1, dtype=torch.int64), torch.arange(4).view(1, 4, 1).repeat(2, 1, 1)
-    mask = torch.ones_like(token, dtype=torch.bool)
-    rollout = Rollout(state, token, mask, torch.zeros(1), torch.zeros(1), 4, state)
-    assert torch.equal(behavior.logp(theta, rollout, 0), TABLE.logp(changed, state, token, mask))
-
-
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_weight_engines_work_on_a_hugging_face_model(tmp_path, family):
-    from testbed.policies.huggingface import HuggingFacePolicy
-
-    task = tiny_models.Echo()
-    folder = tiny_models.write_model(tmp_path, tiny_models.CONFIGS[family]())
-    policy = HuggingFacePolicy(folder, task)
-    theta, (prompt, uniform) = policy.initial((0, 1)), drawn(policy, task)
-    token, mask, logp = policy.sample(theta, prompt, 16, uniform)
-    rollout = Rollout(prompt, token, mask, logp, torch.zeros(token.shape[:2]), 16)
-    for name, hyper in (("fp8-block", {}), ("int8", {}), ("bf16", {}), ("skip-layers", {"ratio": 1.0})):
-        behavior = Behavior(policy, engine(name, **hyper), SEEDS)
-        assert (behavior.logp(theta, rollout, 0) - logp).abs().max() > 0
-        changed = behavior.weights(theta, 0)
-        start = 0
-        for weight, shape in layout_of(policy).items():
-            size = math.prod(shape)
-            same = torch.equal(changed[:, start : start + size], theta[:, start : start + size])
-            if name != "bf16" and ("embed" in weight or "norm" in weight):
-                assert same, weight
-            if name in ("fp8-block", "int8") and len(shape) == 2 and "proj" in weight:
-                assert not same, weight
-            start += size
-    with pytest.raises(UserError, match="changes the next-token law"):
-        Behavior(policy, engine("top-p"), SEEDS)
-
-
-# The law of the log-mismatch
-
-
-def test_the_exact_law_agrees_with_the_trees_own_divergence():
-    for name in ("fp8-tensor", "temperature", "logit-noise"):
-        for pi, mu in zip(*table_pair(name), strict=True):
-            law, truth = tree_law(WORLD, pi, mu), WORLD.divergence(np.exp(pi), np.exp(mu))
-            close = {"rel": 1e-11, "abs": 1e-14}
-            assert law.kl_pi_mu == pytest.approx(truth.kl_pi_mu, **close)
-            assert law.kl_mu_pi == pytest.approx(truth.kl_mu_pi, **close)
-            assert law.ess_kish == pytest.approx(truth.ess_kish, **close)
-            assert law.ess_perplexity == pytest.approx(truth.ess_perplexity, **close)
-            assert law.ess_max == pytest.approx(truth.ess_max, **close)
-            assert law.kl_mu_pi_token == pytest.approx(law.kl_mu_pi / law.length, **close)
-            assert law.exact
-            assert law.n == len(tree_responses(WORLD)[0])
-
-
-def test_token_moments_and_quantiles_of_a_hand_made_law():
-    pi, mu = np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.25, 0.5])
-    law = enumerated_law(np.log(pi)[:, None], np.log(mu)[:, None], np.ones((3, 1)))
-    d = np.log(pi / mu)
-    assert law.mean == law.mean_token == pytest.approx(mu @ d)
-    assert law.std == pytest.approx(np.sqrt(mu @ d**2 - (mu @ d) ** 2))
-    assert law.kl_pi_mu_token == pytest.approx(pi @ d)
-    # d is smallest for the last token (mass 1/2), then the middle one (1/4), then the first.
-    np.testing.assert_allclose(law.quantiles, d[[2, 2, 2, 0, 0]])
-    assert LEVELS == (0.01, 0.1, 0.5, 0.9, 0.99)
-
-
-def test_samples_of_mu_tell_the_exact_law_within_their_error():
-    policy = toy()
-    theta, prompts = toy_weights(policy), TASK.prompts(np.random.default_rng(1), 2)
-    behavior = Behavior(policy, engine("temperature", temperature=2.0), SEEDS)
-    exact = mismatch_law(behavior, theta, TASK, prompts)
-    sampled = mismatch_law(behavior, theta, TASK, prompts, samples=4000)
-    for truth, found in zip(exact, sampled, strict=True):
-        assert truth.exact
-        assert not found.exact
-        assert found.n == 8000
-        # Five standard errors: false alarm 6e-7 per line if the ratios are near normal.
-        assert abs(found.mean - truth.mean) < 5 * truth.std / math.sqrt(8000)
-        assert abs(found.mass - 1) < 5 * math.sqrt((1 / truth.ess_kish - 1) / 8000)
-        assert found.std == pytest.approx(truth.std, rel=0.1)
-        assert found.ess_kish == pytest.approx(truth.ess_kish, rel=0.1)
-
-
-def test_the_toys_law_is_the_same_by_enumeration_of_a_tree_of_its_laws():
-    policy = toy(WITH_END, dtype=torch.float64)
-    theta, prompts = toy_weights(policy), WITH_END.prompts(np.random.default_rng(1), 2)
-    law = mismatch_law(Behavior(policy, engine("int8"), SEEDS), theta, WITH_END, prompts)[0]
-    assert law.mass == pytest.approx(1.0, abs=1e-12)
-    assert law.n == 2 * len(WITH_END.enumerate()[0])
-    rollout = every_rollout(WITH_END, prompts, 2)
-    log_pi = policy.logp(theta, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT).sum(-1)[0]
-    log_mu = Behavior(policy, engine("int8"), SEEDS).logp(theta, rollout, 0).sum(-1)[0]
-    assert law.kl_mu_pi == pytest.approx(float((log_mu.exp() / 2) @ (log_mu - log_pi)), abs=1e-14)
-
-
-def test_under_fresh_noise_the_toys_sequence_ratio_grows_as_root_t():
-    # At zero weights every law is uniform: tokens are independent and alike. std(12) / std(3) = 2 up to
-    # sampling; 20,000 near-normal sequences leave a relative error of 0.7 % (one standard error).
-    task = token_task("running-sum", {"digits": 12, "modulus": 3})
-    policy = toy(task)
-    theta = 0 * policy.initial((0,))
-    behavior = Behavior(policy, engine("logit-noise", sigma=0.3), (0,))
-    prompt = torch.from_numpy(task.prompts(np.random.default_rng(0), 1))[None]
-    uniform = torch.from_numpy(uniforms(rng.keys((0,), "test"), 0, 20_000, 12))
-    token, mask, logp_mu = behavior.sample(theta, prompt, 20_000, uniform, 0)
-    d = (policy.logp(theta, prompt, token, mask) - logp_mu)[0].double()
-    ratio = d.cumsum(-1).std(0)[[2, 11]]
-    assert (ratio[1] / ratio[0]).item() == pytest.approx(2.0, rel=0.035)
 
 
 # Bad input

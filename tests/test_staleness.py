@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +12,11 @@ import torch
 
 from testbed.config import Run, grid
 from testbed.errors import UserError
-from testbed.staleness import BehaviorWeights, build_source, plan_for, schedule
+from testbed.staleness import BehaviorWeights, build_source, plan_for, schedule, storage
 from testbed.staleness.by_age import ByAge, ByAgeSource
 from testbed.staleness.versions import VersionBuffer
+from testbed.tasks import check_arguments
+from testbed.train import train
 from testbed.worlds import build_world
 
 BANDIT = Run(task="bandit", prompts=4, group=2)
@@ -63,8 +67,19 @@ def test_each_replica_is_generated_by_the_weights_of_exactly_its_own_lag():
 def test_depth_one_returns_the_very_bits_it_was_given():
     buffer = VersionBuffer(torch.zeros(2, 3), [1, 6])
     theta = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
+    for version in range(1, 9):
+        buffer.write(torch.zeros(2, 3), version)
     buffer.write(theta, 9)
     assert torch.equal(buffer.read(torch.tensor([[9], [9]]))[0, 0], theta[0])
+
+
+def test_no_version_can_be_left_out():
+    buffer = VersionBuffer(torch.zeros(1, 1), [4])
+    buffer.write(torch.ones(1, 1), 0)
+    assert buffer.read(torch.tensor([[0]])).item() == 1
+    for version in (2, -1):
+        with pytest.raises(ValueError, match=f"version {version} was written after 0"):
+            buffer.write(torch.zeros(1, 1), version)
 
 
 def test_later_changes_of_the_weights_do_not_reach_the_snapshot():
@@ -81,6 +96,78 @@ def test_later_changes_of_the_weights_do_not_reach_the_snapshot():
 def test_memory_is_stated_before_it_is_taken():
     buffer = VersionBuffer(torch.zeros(2, 10), [1, 9])
     assert buffer.slots_MP.nbytes == VersionBuffer.bytes(10, [1, 9])
+
+
+def test_more_memory_than_there_may_be_is_refused_before_it_is_taken():
+    weights = torch.zeros(3, 1000)
+    size = VersionBuffer.bytes(1000, [1, 2, 9])
+    assert VersionBuffer(weights, [1, 2, 9], limit=size).slots_MP.nbytes == size == 48_000
+    says = r"3 cells x 1 to 9 versions x 1,000 weights of 4 bytes need 46\.88 KiB, more than the 46\.87 KiB"
+    with pytest.raises(UserError, match=says):
+        VersionBuffer(weights, [1, 2, 9], limit=size - 1)
+    # By default half of what is available: no machine has 2^60 bytes of memory, so nothing is allocated here.
+    with pytest.raises(
+        UserError, match=r"smaller lag, run fewer cells at a time, or set TESTBED_SPILL=FOLDER"
+    ):
+        VersionBuffer(weights, [2**48] * 3)
+
+
+def test_half_of_the_available_memory_is_the_limit(monkeypatch):
+    monkeypatch.setattr(storage, "available", lambda device: 2 * 1200)
+    assert VersionBuffer(torch.zeros(1, 100), [3]).slots_MP.nbytes == 1200
+    with pytest.raises(UserError, match=r"1 cells x 4 versions .* need 1\.562 KiB, more than the 1\.172 KiB"):
+        VersionBuffer(torch.zeros(1, 100), [4])
+
+
+def test_available_memory_is_that_of_this_machine():
+    found = storage.available(torch.device("cpu"))
+    assert 2**20 < found <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_versions_in_a_file_are_the_same_bits_and_leave_no_file(tmp_path, monkeypatch, dtype):
+    draw = torch.Generator().manual_seed(0)
+    thetas = [torch.randn(2, 7, generator=draw).to(dtype) for _ in range(9)]
+
+    def read(buffer):
+        for version, theta in enumerate(thetas):
+            buffer.write(theta, version)
+        return buffer.read(torch.tensor([[8, 6, 8], [7, 0, 4]]))
+
+    memory = read(VersionBuffer(thetas[0], [3, 5], first=True))
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+    monkeypatch.setattr(storage, "available", lambda device: 0)
+    buffer = VersionBuffer(thetas[0], [3, 5], first=True)
+    assert torch.equal(read(buffer), memory)
+    assert list(tmp_path.iterdir()) == []
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        assert f"{tmp_path}/versions-" in maps.read_text()
+
+
+def test_a_run_that_spills_has_the_numbers_of_one_that_does_not(tmp_path, monkeypatch):
+    run = dataclasses.replace(TREE, staleness="uniform", lag=3, steps=12, log_every=1, learning_rate=1.0)
+    memory = train(run)
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+    spilled = train(run)
+    for name, column in memory.items():
+        left, right = np.asarray(column), np.asarray(spilled[name])
+        assert np.array_equal(left, right, equal_nan=np.issubdtype(left.dtype, np.floating)), name
+
+
+def test_a_folder_that_cannot_take_the_versions_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path / "none"))
+    with pytest.raises(UserError, match=r"TESTBED_SPILL is '.*none', which is no folder; make it"):
+        VersionBuffer(torch.zeros(1, 1), [2])
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UserError, match=r"cannot hold 8 bytes: .*No space left on device"):
+        VersionBuffer(torch.zeros(1, 1), [2])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_versions_that_are_not_kept_are_refused_not_replaced():
@@ -164,6 +251,9 @@ def test_slices_that_do_not_divide_the_prompts_are_refused_with_both_numbers():
     plan = ByAge(lambda *_: np.zeros(3, dtype=np.int64), depth=1, slices=3)
     with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
         ByAgeSource([plan], (BANDIT,), Echo(), torch.zeros(1, 2))
+    cell = dataclasses.replace(BANDIT, staleness="uniform", lag=2, staleness_args=(("slices", 3),))
+    with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
+        check_arguments([cell])
 
 
 def test_every_schedule_is_registered_with_a_source_and_a_first_line():

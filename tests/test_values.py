@@ -18,3 +18,6 @@ def test_means_over_seeds_of_first_final_best_and_smallest():
     (row,) = value_table(pd.DataFrame(rows).sample(frac=1, random_state=0)).to_dict("records")
     expected = {"first": 0.2, "final": 0.6, "best": 0.8, "ess_exact": 0.7, "ess_sampled": 0.5, "n": 2}
     assert {k: round(row[k], 12) for k in expected} == expected
+    unknown = pd.DataFrame(rows).drop(columns="exact/ess_kish_sequence")
+    (row,) = value_table(unknown).to_dict("records")
+    assert (row["ess_exact"] != row["ess_exact"], row["n"]) == (True, 2)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.catalog import world
+from envs.checks import as_versions
 from envs.divergence import Divergence
 from envs.finite_mdp import Episodes
 from envs.tokens.base import Floats, Ints, TokenTask, arguments, check_counts, every_response, token_task
@@ -68,15 +69,40 @@ class TokenTree:
         self, pi_RSA: Floats, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
     ) -> Episodes:
         """`group` responses per start; token t of sequence b is drawn by the first double of (t, b, step)."""
+        pi_RSA = self._policy(pi_RSA, "pi_RSA")
+        if pi_RSA.ndim != 3:
+            raise ValueError(f"pi_RSA has shape {pi_RSA.shape}, expected (R, S, A).")
+        return self._episodes(pi_RSA[:, None], np.zeros((1, 1, 1), np.int64), start_RN, group, key_R, step)
+
+    def simulate_versions(
+        self,
+        pi_RVSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: npt.ArrayLike,
+        step: int,
+    ) -> Episodes:
+        """Responses whose token t is drawn by pi_RVSA[r, version_RBT[r, b, t]]; see FiniteMDP."""
+        pi_RVSA = self._policy(pi_RVSA, "pi_RVSA")
+        if pi_RVSA.ndim != 4:
+            raise ValueError(
+                f"pi_RVSA has shape {pi_RVSA.shape}, expected (R, V, S, A): V policies a replica."
+            )
+        return self._episodes(pi_RVSA, version_RBT, start_RN, group, key_R, step)
+
+    def _episodes(
+        self, pi_RVSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
+    ) -> Episodes:
         # Imported here: a world can be built and listed without loading the compiler.
         from envs.kernels import uniforms
         from envs.tokens.tree_kernel import walk
 
-        pi_RSA = np.ascontiguousarray(self._policy(pi_RSA, "pi_RSA"))
         start_RN, keys = np.asarray(start_RN, dtype=np.int64), np.asarray(key_R, dtype=np.uint64)
-        if pi_RSA.ndim != 3 or start_RN.shape[:1] != pi_RSA.shape[:1] or keys.shape != pi_RSA.shape[:1]:
+        if start_RN.shape[:1] != pi_RVSA.shape[:1] or keys.shape != pi_RVSA.shape[:1]:
             raise ValueError(
-                f"pi_RSA {pi_RSA.shape}, start_RN {start_RN.shape}, key_R {keys.shape} must share the axis R."
+                f"policies for {len(pi_RVSA)} replicas, start_RN {start_RN.shape} and key_R {keys.shape} "
+                "must share the axis R."
             )
         if np.any(start_RN % self.nodes) or np.any((start_RN < 0) | (start_RN >= self.states)):
             raise ValueError(
@@ -84,14 +110,12 @@ class TokenTree:
             )
         check_counts(group=group)
         uniform_RBT = uniforms(keys, step, start_RN.shape[1] * group, self.horizon)
-        shape = uniform_RBT.shape
-        state_RBT, action_RBT, mask_RBT = (
-            np.zeros(shape, np.int64),
-            np.zeros(shape, np.int64),
-            np.zeros(shape, bool),
-        )
+        version_RBT = as_versions(version_RBT, uniform_RBT.shape, pi_RVSA.shape[1])
+        state_RBT, action_RBT = np.zeros(uniform_RBT.shape, np.int64), np.zeros(uniform_RBT.shape, np.int64)
+        mask_RBT = np.zeros(uniform_RBT.shape, bool)
         end = -1 if self.end_token is None else self.end_token
-        walk(pi_RSA, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT)
+        policies = np.ascontiguousarray(pi_RVSA)
+        walk(policies, version_RBT, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT)
         reward_RBT = np.where(mask_RBT, self.reward_SA[state_RBT, action_RBT], 0.0)
         return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT)
 

@@ -9,7 +9,8 @@ from envs.tokens.base import Bools, Floats, Ints
 
 @njit(cache=True, parallel=True)
 def walk(
-    pi_RSA: Floats,
+    pi_RVSA: Floats,
+    version_RBT: Ints,
     start_RN: Ints,
     uniform_RBT: Floats,
     end_token: int,
@@ -23,16 +24,16 @@ def walk(
     leaves none.
     """
     replicas, sequences, horizon = uniform_RBT.shape
-    group, actions = sequences // start_RN.shape[1], pi_RSA.shape[2]
+    group, actions = sequences // start_RN.shape[1], pi_RVSA.shape[3]
     branches = actions if end_token < 0 else actions - 1
     for i in prange(replicas * sequences):
         r, b = i // sequences, i % sequences
         root = start_RN[r, b // group]
         node = 0
         for t in range(horizon):
-            chosen, cumulative = 0, 0.0
+            version, chosen, cumulative = version_RBT[r, b, t], 0, 0.0
             for a in range(actions):
-                mass = pi_RSA[r, root + node, a]
+                mass = pi_RVSA[r, version, root + node, a]
                 if mass > 0.0:
                     chosen = a
                     cumulative += mass

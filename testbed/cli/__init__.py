@@ -22,6 +22,7 @@ from testbed.cli import (
     status,
     validate,
 )
+from testbed.cli.then_run import WithTail
 from testbed.errors import UserError
 from testbed.threads import environment
 
@@ -43,7 +44,7 @@ app.command("exact")(exact.exact)
 app.add_typer(claims.app, name="claims")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
-app.command("pipeline")(pipeline.pipeline)
+app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
 
 

@@ -69,11 +69,29 @@ def _mismatches() -> Rows:
     ]
 
 
+def _schedules() -> Rows:
+    from testbed.staleness import schedule
+
+    return [
+        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in schedule[row["name"]].defaults.items())}
+        for row in _registry(schedule)
+    ]
+
+
+def _anchors() -> Rows:
+    from testbed.anchors import anchor
+
+    return [
+        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in anchor[row["name"]].defaults.items())}
+        for row in _registry(anchor)
+    ]
+
+
 def _sweeps() -> Rows:
-    from testbed.sweeps import SWEEPS
+    from testbed.sweeps import sweeps
 
     rows = []
-    for name, cells in SWEEPS.items():
+    for name, cells in sweeps().items():
         axes = {axis: sorted({getattr(c, axis) for c in cells}) for axis in ("recipe", "lag", "seed")}
         what = "; ".join(f"{axis} {', '.join(map(str, values))}" for axis, values in axes.items())
         rows.append({"name": name, "cells": len(cells), "task": cells[0].task, "axes": what})
@@ -109,6 +127,8 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "advantages": _advantages,
     "aggregations": _aggregations,
     "mismatches": _mismatches,
+    "schedules": _schedules,
+    "anchors": _anchors,
     "sweeps": _sweeps,
     "figures": _figures,
     "claims": _claims,

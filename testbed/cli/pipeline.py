@@ -28,6 +28,18 @@ def pipeline(
     figure: Annotated[
         Path | None, typer.Option(help="Draw the lag histograms: FILE.png or FILE.pdf.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file of fields; words on the command line go over it.")
+    ] = None,
+    then: Annotated[
+        str | None,
+        typer.Option(
+            metavar="run SWEEP ...", help="Train a sweep under these lags; the words of `testbed run` follow."
+        ),
+    ] = None,
+    reach: Annotated[
+        float | None, typer.Option(help="Return to reach in --then run; default 0.9 of the best final one.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Simulate a pipeline of generation and training: throughput, staleness, drops; or plan a cluster.
@@ -38,45 +50,75 @@ def pipeline(
     testbed pipeline admission=capacity eta=1 in_flight=true --trace lags.parquet
 
     testbed pipeline plan accelerators=8,64,8000 trainer_share=0.25,0.5
+
+    testbed pipeline admission=capacity eta=4 --then run bandit-grid recipe=grpo,reinforce lag=0 seed=0,1
     """
     from testbed.cli import show
 
     given = words or []
     if given[:1] == ["plan"]:
-        _refuse_files(trace, figure)
+        _refuse_files(trace, figure, config, then)
         from testbed.pipeline import plan
 
         rows = plan.table(plan.from_words(given[1:]), replicas=replicas or 1, seed=seed)
         show.as_json(rows) if json else show.table(rows)
         return
-    from testbed.pipeline.design import from_words
-    from testbed.pipeline.simulate import simulate_one
+    from testbed.pipeline.design import from_toml, from_words
 
-    design = from_words(given)
-    found = simulate_one(design, replicas=replicas or 4, batches=batches, seed=seed)
+    # A word on the command line takes the place of the file's.
+    named = {word.partition("=")[0] for word in given}
+    kept = [word for word in from_toml(config) if word.partition("=")[0] not in named] if config else []
+    design = from_words([*kept, *given])
     if trace:
         from testbed.pipeline import trace as traces
 
         traces.write(traces.record(design, batches, seed), trace)
+    if then is None:
+        _report(design, batches, replicas or 4, seed, figure, json)
+        return
+    _refuse_figure(figure)
+    from testbed.cli.then_run import then_run
+
+    then_run(then, design, seed, reach, json)
+
+
+def _report(design: Design, batches: int, replicas: int, seed: int, figure: Path | None, json: bool) -> None:
+    from testbed.cli import show
+    from testbed.pipeline.simulate import simulate_one
+
+    found = simulate_one(design, replicas=replicas, batches=batches, seed=seed)
     if figure:
-        from paper_figs.pipeline_frontier import draw_lags
-        from paper_figs.run import style
-
-        if figure.suffix not in (".png", ".pdf"):
-            from testbed.errors import UserError
-
-            raise UserError(f"{figure}: expected a file that ends in .png or .pdf.")
-        with style():
-            draw_lags(found.token_L, found.sample_L, found.group_L).savefig(figure)
+        _draw(found, figure)
     rows = _rows(design, found)
     show.as_json({row["quantity"]: row for row in rows} | _histograms(found)) if json else show.table(rows)
 
 
-def _refuse_files(trace: Path | None, figure: Path | None) -> None:
+def _draw(found: Report, figure: Path) -> None:
+    from paper_figs.pipeline_frontier import draw_lags
+    from paper_figs.run import style
     from testbed.errors import UserError
 
-    if trace or figure:
-        raise UserError("A plan has many designs: give --trace and --figure with one design, without `plan`.")
+    if figure.suffix not in (".png", ".pdf"):
+        raise UserError(f"{figure}: expected a file that ends in .png or .pdf.")
+    with style():
+        draw_lags(found.token_L, found.sample_L, found.group_L).savefig(figure)
+
+
+def _refuse_files(*given: object) -> None:
+    from testbed.errors import UserError
+
+    if any(given):
+        raise UserError(
+            "A plan has many designs: give --trace, --figure, --config and --then with one design, "
+            "without `plan`."
+        )
+
+
+def _refuse_figure(figure: Path | None) -> None:
+    from testbed.errors import UserError
+
+    if figure:
+        raise UserError("--figure draws the lags of a simulation; give it without --then.")
 
 
 def _rows(design: Design, found: Report) -> list[dict[str, Any]]:

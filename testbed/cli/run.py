@@ -41,6 +41,8 @@ def run(
 ) -> None:
     """Run a sweep; what its folder already holds is not run again.
 
+    Where a lag needs more versions of the weights than memory holds, TESTBED_SPILL=FOLDER keeps them there.
+
     Examples:
     testbed run staleness
 
@@ -90,6 +92,7 @@ def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tu
     from testbed.config_file import expand, from_toml, unique
     from testbed.outside import pin
     from testbed.recipes import recipe
+    from testbed.staleness.trace_driven import pin_trace
     from testbed.sweeps import sweep as named
     from testbed.tasks import check_arguments, tasks
 
@@ -102,6 +105,7 @@ def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tu
         cells = unique(
             [*kept, *(replace(cell, recipe=name, recipe_args=()) for name in names for cell in cells)]
         )
+    cells = tuple(pin_trace(cell) for cell in cells)
     check_arguments(cells)
     return cells
 

@@ -2,14 +2,15 @@
 
 `mismatch` registers makers of engines with their citation and promises, which contract tests check:
 
-level:     "none", "weights" (mu is the policy at other weights) or "law" (mu is another law on the same
-           next-token logits).
+level:     "none", "weights" (mu is the policy at other weights), "law" (mu is another law on the same
+           next-token logits) or "forward" (mu is another forward pass of the same weights).
 support:   "full": mu > 0 wherever pi > 0, so pi/mu is finite and E_mu[pi/mu] = 1. "partial": mu is 0 on
            tokens of pi. On the behavior side these tokens' pi/mu is infinite and never seen; on the trainer
            side, with the truncated law above, it is mu/pi that is infinite and pi/mu that is 0.
 identity:  hyperparameters at which the engine returns its input itself; None where no such value exists.
 stochastic: the engine draws numbers of its own, from a counter-based stream.
-needs:     "layers" for engines that act on blocks of a transformer, "past" for those that read older weights.
+needs:     () or more of "layers", for engines that act inside a transformer, and "past", for those that read
+           older weights.
 
 Example: the engine of a rollout in FP8 that samples at top-p 0.95.
 
@@ -82,32 +83,54 @@ Law = Callable[[Tensor, Draw, int], Tensor]
 """(log_pi [R, places, V], draw, tick) -> log mu of the same shape, normalized over V; -inf where mu is 0."""
 
 
+Forward = Callable[[Any, Draw], Any]
+"""(policy, draw) -> a policy of the engine's own: `sample` and `logp` of another forward pass."""
+
+
 @dataclass(frozen=True)
 class Engine:
-    """What the behavior engine does to weights, and then to the next-token law; None leaves it alone.
+    """What the behavior engine does to weights, then to the forward pass, then to the next-token law.
+
+    None leaves it alone.
 
     fresh: the law draws noise for each sequence, so that two sequences have different laws.
+    past: optimizer steps by which `draw.past_RP` is older than the weights; 0 for engines that read none.
     """
 
     name: str
     weights: Weights | None = None
     law: Law | None = None
     fresh: bool = False
+    forward: Forward | None = None
+    past: int = 0
 
 
 mismatch = Registry("mismatch", package="testbed.mismatch")
 
 
 def engine(name: str, **hyper: Any) -> Engine:
-    """Return a registered engine; raise UserError for an unknown name, hyperparameter or value."""
-    made: Engine = mismatch[name].bind(**hyper)()
-    return made
+    """Return a registered engine, or several composed where "+" joins names: "fp8-block+fp8-activations".
+
+    A hyperparameter goes to every engine among them that has it.
+
+    Raises UserError for an unknown name, hyperparameter or value.
+    """
+    parts = [mismatch[part] for part in name.split("+")]
+    if len(parts) == 1:
+        made: Engine = parts[0].bind(**hyper)()
+        return made
+    known = {argument for part in parts for argument in part.defaults}
+    if strange := sorted(set(hyper) - known):
+        raise UserError(f"'{name}' has no hyperparameter '{strange[0]}'. It has: {', '.join(sorted(known))}.")
+    own = [{key: hyper[key] for key in part.defaults if key in hyper} for part in parts]
+    return compose(*(part.bind(**given)() for part, given in zip(parts, own, strict=True)))
 
 
 def compose(*engines: Engine) -> Engine:
-    """Return the engine that applies all weight changes in order, then all law changes in order."""
+    """Return the engine that changes weights, then forward passes, then laws, each in the order given."""
     changes = [(part, e.weights) for part, e in enumerate(engines) if e.weights is not None]
     laws = [(part, e.law) for part, e in enumerate(engines) if e.law is not None]
+    passes = [(part, e.forward) for part, e in enumerate(engines) if e.forward is not None]
 
     def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
         for part, change in changes:
@@ -119,8 +142,19 @@ def compose(*engines: Engine) -> Engine:
             log_pi_RMV = change(log_pi_RMV, replace(draw, part=part), tick)
         return log_pi_RMV
 
-    name = "+".join(e.name for e in engines) or "off"
-    return Engine(name, weights if changes else None, law if laws else None, any(e.fresh for e in engines))
+    def forward(policy: Any, draw: Draw) -> Any:
+        for part, change in passes:
+            policy = change(policy, replace(draw, part=part))
+        return policy
+
+    return Engine(
+        name="+".join(e.name for e in engines) or "off",
+        weights=weights if changes else None,
+        law=law if laws else None,
+        fresh=any(e.fresh for e in engines),
+        forward=forward if passes else None,
+        past=max((e.past for e in engines), default=0),
+    )
 
 
 Change = Callable[[str, Tensor], Tensor]

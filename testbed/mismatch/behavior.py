@@ -40,7 +40,8 @@ class Behavior:
 
     slices: rows of theta per seed: row r * slices + s holds the weights of part s of replica r's batch.
 
-    Raises UserError for a law-level engine around a Hugging Face policy, whose sampler takes no law.
+    Raises UserError for a law-level engine around a Hugging Face policy, whose sampler takes no law, and for
+    an engine with a forward pass of its own around any policy but the toy transformer.
     """
 
     def __init__(self, policy: Any, engine: Engine, seeds: tuple[int, ...], slices: int = 1) -> None:
@@ -51,6 +52,12 @@ class Behavior:
             raise UserError(
                 f"engine '{engine.name}' changes the next-token law, which policy 'hf' cannot do yet; take "
                 "one that changes weights (bf16, fp8-block, int8, skip-layers) or policy 'toy'."
+            )
+
+        if engine.forward is not None and not hasattr(policy, "shape"):
+            raise UserError(
+                f"engine '{engine.name}' changes the forward pass, so it needs a transformer, policy "
+                f"'toy'; this one is {type(policy).__name__}."
             )
 
     def weights(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> Tensor:
@@ -91,23 +98,52 @@ class Behavior:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return token_RBT, mask_RBT and logp_mu_RBT of a token policy, as `policy.sample` does."""
         changed_RP = self.weights(theta_RP, step, past_RP)
+        policy = self._forward(step, past_RP)
         drawn: tuple[Tensor, Tensor, Tensor]
         if self.engine.law is None:
-            drawn = self.policy.sample(changed_RP, prompt_RNK, group, uniform_RBT)
+            drawn = policy.sample(changed_RP, prompt_RNK, group, uniform_RBT)
         else:
             law = lambda log_pi_RVB, t: self._law(log_pi_RVB, t, step, past_RP)  # noqa: E731
-            drawn = self.policy.sample(changed_RP, prompt_RNK, group, uniform_RBT, law=law)
+            drawn = policy.sample(changed_RP, prompt_RNK, group, uniform_RBT, law=law)
+        return drawn
+
+    def sample_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        step: int,
+        cache: str,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what `sample` does of responses during which weights change, see ToyTransformer.
+
+        Raises UserError for a policy that cannot change weights inside a sequence.
+        """
+        if not hasattr(self.policy, "sample_in_flight"):
+            raise UserError(
+                "policy 'hf' cannot change weights inside a response; take policy 'toy' or 'tabular', or "
+                "staleness 'exact'."
+            )
+        changed_RVP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RVP.unbind(1)], 1)
+        law = None if self.engine.law is None else lambda log_pi, t: self._law(log_pi, t, step, None)
+        policy = self._forward(step, None)
+        drawn: tuple[Tensor, Tensor, Tensor] = policy.sample_in_flight(
+            changed_RVP, version_RBT, prompt_RNK, group, uniform_RBT, cache, law
+        )
         return drawn
 
     def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return log mu of the rollout's tokens, [R, B, T]; 0 outside the mask, -inf where mu is 0.
 
-        Differentiable in theta except for a law-level engine around the toy transformer.
+        Differentiable in theta except for a law-level engine around the toy transformer, and for stale-kv.
         """
         changed_RP = self.weights(theta_RP, step, past_RP)
         if self.engine.law is None:
             where = rollout.state_RBT if self.tabular else rollout.prompt_RNK
-            own: Tensor = self.policy.logp(changed_RP, where, rollout.token_RBT, rollout.mask_RBT)
+            policy = self._forward(step, past_RP)
+            own: Tensor = policy.logp(changed_RP, where, rollout.token_RBT, rollout.mask_RBT)
             return own
         if not self.tabular:
             return self._read(changed_RP, rollout, step, past_RP)
@@ -129,11 +165,20 @@ class Behavior:
             return torch.full_like(log_mu_RVB, -torch.inf).scatter(1, index_R1B, 0.0)
 
         uniform_RBT = torch.zeros(token_RBT.shape, dtype=torch.float64)
-        self.policy.sample(changed_RP.detach(), rollout.prompt_RNK, rollout.group, uniform_RBT, law=forced)
+        policy = self._forward(step, past_RP)
+        policy.sample(changed_RP.detach(), rollout.prompt_RNK, rollout.group, uniform_RBT, law=forced)
         # The sampler stops when every response has ended.
         log_mu_RBT = torch.zeros(token_RBT.shape, dtype=noted[0].dtype, device=token_RBT.device)
         log_mu_RBT[..., : len(noted)] = torch.stack(noted, -1)
         return torch.where(rollout.mask_RBT, log_mu_RBT, torch.zeros_like(log_mu_RBT))
+
+    def _forward(self, step: int, past_RP: Tensor | None) -> Any:
+        """Return the policy, or what the engine's own forward pass makes of it."""
+        if self.engine.forward is None:
+            return self.policy
+        if past_RP is not None:
+            past_RP = self.weights(past_RP, step, past_RP)
+        return self.engine.forward(self.policy, self._draw(step, past_RP))
 
     def _law(self, log_pi_RVB: Tensor, t: int, step: int, past_RP: Tensor | None) -> Tensor:
         if self.engine.law is None:

@@ -23,9 +23,9 @@ def temperature(*, temperature: float = 1.1) -> Engine:
 
     def law(log_pi_RMV: Tensor, draw: Draw, tick: int) -> Tensor:
         del draw, tick
-        return log_pi_RMV if temperature == 1 else (log_pi_RMV / temperature).log_softmax(-1)
+        return (log_pi_RMV / temperature).log_softmax(-1)
 
-    return Engine("temperature", law=law)
+    return Engine("temperature", law=None if temperature == 1 else law)
 
 
 @mismatch(
@@ -46,12 +46,10 @@ def logit_noise(*, sigma: float = 0.1) -> Engine:
         raise UserError(f"sigma is {sigma}, the standard deviation of a logit in nats; expected >= 0.")
 
     def law(log_pi_RMV: Tensor, draw: Draw, tick: int) -> Tensor:
-        if sigma == 0:
-            return log_pi_RMV
         noise_RMV = draw.normal("logit-noise", tick, log_pi_RMV)
         return (log_pi_RMV + sigma * noise_RMV).log_softmax(-1)
 
-    return Engine("logit-noise", law=law, fresh=sigma > 0)
+    return Engine("logit-noise", law=law if sigma > 0 else None, fresh=sigma > 0)
 
 
 @mismatch(
@@ -71,15 +69,13 @@ def top_p(*, p: float = 0.95) -> Engine:
 
     def law(log_pi_RMV: Tensor, draw: Draw, tick: int) -> Tensor:
         del draw, tick
-        if p == 1:
-            return log_pi_RMV
         sorted_RMV, order_RMV = log_pi_RMV.sort(stable=True, dim=-1, descending=True)
         before_RMV = sorted_RMV.double().exp().cumsum(-1).roll(1, -1)
         before_RMV[..., 0] = 0.0
         keep_RMV = before_RMV < p
         return _only(log_pi_RMV, torch.zeros_like(keep_RMV).scatter(-1, order_RMV, keep_RMV))
 
-    return Engine("top-p", law=law)
+    return Engine("top-p", law=None if p == 1 else law)
 
 
 @mismatch(
@@ -99,13 +95,13 @@ def top_k(*, k: int = 20) -> Engine:
 
     def law(log_pi_RMV: Tensor, draw: Draw, tick: int) -> Tensor:
         del draw, tick
-        if k == 0 or k >= log_pi_RMV.shape[-1]:
+        if k >= log_pi_RMV.shape[-1]:
             return log_pi_RMV
         order_RMV = log_pi_RMV.sort(stable=True, dim=-1, descending=True).indices
         none_RMV = torch.zeros_like(log_pi_RMV, dtype=torch.bool)
         return _only(log_pi_RMV, none_RMV.scatter(-1, order_RMV[..., :k], True))
 
-    return Engine("top-k", law=law)
+    return Engine("top-k", law=None if k == 0 else law)
 
 
 def _only(log_pi_RMV: Tensor, keep_RMV: Tensor) -> Tensor:

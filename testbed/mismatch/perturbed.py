@@ -30,7 +30,7 @@ def layer_of(name: str) -> int | None:
     support="full",
     identity={"ratio": 0.0},
     stochastic=True,
-    needs="layers",
+    needs=("layers",),
 )
 def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> Engine:
     """mu is the policy without round(ratio L) of its L blocks, drawn anew for every batch.
@@ -113,14 +113,16 @@ def layer_noise(
     level="weights",
     support="full",
     identity=None,
-    needs="past",
+    needs=("past",),
 )
-def stale_copy(*, matrices: str = "all") -> Engine:
+def stale_copy(*, matrices: str = "all", age: int = 1) -> Engine:
     """theta_mu = an older version's weights on the chosen matrices, `draw.past_RP`; the rest is up to date.
 
     "linear" leaves embeddings, head and vectors up to date; "all" takes over every matrix. The whole of an
-    older version is lag, not mismatch.
+    older version is lag, not mismatch. age: optimizer steps by which it is older, in training.
     """
+    if age < 1:
+        raise UserError(f"age is {age}, the optimizer steps by which the copy is older; expected at least 1.")
 
     def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
         if draw.past_RP is None or draw.past_RP.shape != theta_RP.shape:
@@ -129,7 +131,7 @@ def stale_copy(*, matrices: str = "all") -> Engine:
         past = iter(_matrices(draw.past_RP, layout, matrices))
         return by_matrix(theta_RP, layout, matrices, lambda _name, _w_RIJ: next(past))
 
-    return Engine("stale-copy", weights)
+    return Engine("stale-copy", weights, past=age)
 
 
 def _matrices(theta_RP: Tensor, layout: Layout, which: str) -> list[Tensor]:

@@ -1,6 +1,8 @@
-"""Engines with weights of lower precision. Weights only: activations and the cache stay as they are."""
+"""Engines of lower precision: weights, or what linear layers read."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from torch import Tensor
 
@@ -101,3 +103,30 @@ def int8(*, per_channel: bool = True, matrices: str = "linear") -> Engine:
         return by_matrix(theta_RP, layout, matrices, change)
 
     return Engine("int8", weights)
+
+
+@mismatch(
+    "fp8-activations",
+    source="e4m3 inputs of linear layers, a scale per token; vLLM's dynamic FP8 with fp8-tensor beside it",
+    level="forward",
+    support="full",
+    identity=None,
+    needs=("layers",),
+)
+def fp8_activations(*, power_of_two: bool = False) -> Engine:
+    """x_mu = s e4m3(x / s), s = max|x| / 448 of each token, for every x that a block's linear layer reads.
+
+    Weights, attention, embeddings and head keep their precision; compose it with fp8-block to round weights
+    too. Gradients go straight through.
+    """
+
+    def rounding(x_RDM: Tensor) -> Tensor:
+        largest_R1M = x_RDM.detach().abs().amax(1, keepdim=True)
+        scale_R1M = scale_of(largest_R1M, E4M3.largest, power_of_two)
+        return straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, E4M3) * scale_R1M)
+
+    def forward(policy: Any, draw: Draw) -> Any:
+        del draw
+        return policy.with_rounding(rounding)
+
+    return Engine("fp8-activations", forward=forward)

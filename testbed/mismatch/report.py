@@ -26,6 +26,7 @@ def mismatch_law(
     *,
     step: int = 0,
     samples: int = 0,
+    past_RP: Tensor | None = None,
 ) -> tuple[RatioLaw, ...]:
     """Return the law of log pi - log mu at equal weights, one per replica.
 
@@ -36,6 +37,7 @@ def mismatch_law(
         prompt_NK: prompts of a token task, equally likely.
         step: which batch; it matters for stochastic engines.
         samples: responses per prompt, drawn from mu; 0 enumerates every response, which needs a small task.
+        past_RP: weights of an older version, for the engines that read some.
 
     Raises UserError for a tabular world that is no token tree, for a token task without prompts, and where
     noise that is fresh per sequence leaves no single law to enumerate.
@@ -44,12 +46,12 @@ def mismatch_law(
         if not isinstance(task, TokenTree):
             raise UserError(f"{type(task).__name__} has no responses to enumerate; take task 'tree'.")
         log_pi_RSA = behavior.policy.logits(theta_RP.detach()).log_softmax(-1)
-        log_mu_RSA = behavior.log_table(theta_RP.detach(), step)
+        log_mu_RSA = behavior.log_table(theta_RP.detach(), step, past_RP)
         return tuple(tree_law(task, pi, mu) for pi, mu in zip(log_pi_RSA, log_mu_RSA, strict=True))
     if prompt_NK is None:
         raise UserError("prompt_NK is missing; give the prompts at which a token policy is compared.")
     if samples:
-        rollout = _sampled(behavior, theta_RP, task, prompt_NK, step, samples)
+        rollout = _sampled(behavior, theta_RP, task, prompt_NK, step, samples, past_RP)
     elif behavior.engine.fresh:
         raise UserError(
             f"engine '{behavior.engine.name}' draws noise for each sequence, so its responses share no law; "
@@ -59,7 +61,7 @@ def mismatch_law(
         rollout = every_rollout(task, prompt_NK, len(theta_RP))
     with torch.no_grad():
         log_pi_RBT = behavior.policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
-        log_mu_RBT = rollout.logp_mu_RBT if samples else behavior.logp(theta_RP, rollout, step)
+        log_mu_RBT = rollout.logp_mu_RBT if samples else behavior.logp(theta_RP, rollout, step, past_RP)
     arrays = (x.cpu().numpy() for x in (log_pi_RBT, log_mu_RBT, rollout.mask_RBT))
     if samples:
         return tuple(sampled_law(pi, mu, mask) for pi, mu, mask in zip(*arrays, strict=True))
@@ -80,12 +82,18 @@ def every_rollout(task: TokenTask, prompt_NK: Ints, replicas: int) -> Rollout:
 
 
 def _sampled(
-    behavior: Behavior, theta_RP: Tensor, task: TokenTask, prompt_NK: Ints, step: int, samples: int
+    behavior: Behavior,
+    theta_RP: Tensor,
+    task: TokenTask,
+    prompt_NK: Ints,
+    step: int,
+    samples: int,
+    past_RP: Tensor | None,
 ) -> Rollout:
     key_R = rng.keys(behavior.seeds, "mismatch/law")
     uniform_RBT = torch.from_numpy(uniforms(key_R, step, len(prompt_NK) * samples, task.response_length))
     prompt_RNK = torch.from_numpy(np.asarray(prompt_NK)).expand(len(theta_RP), -1, -1)
     prompt_RNK = prompt_RNK.contiguous().to(theta_RP.device)
     uniform_RBT = uniform_RBT.to(theta_RP.device)
-    token, mask, logp_mu = behavior.sample(theta_RP.detach(), prompt_RNK, samples, uniform_RBT, step)
+    token, mask, logp_mu = behavior.sample(theta_RP.detach(), prompt_RNK, samples, uniform_RBT, step, past_RP)
     return Rollout(prompt_RNK, token, mask, logp_mu, torch.zeros(token.shape[:2]), samples)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tomllib
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from testbed.errors import UserError, suggest
@@ -175,6 +177,30 @@ def from_words(words: Sequence[str], base: Design | None = None) -> Design:
     if wrong:
         raise UserError("\n".join(wrong))
     return check(dataclasses.replace(base or Design(), **values))
+
+
+def to_words(design: Design) -> list[str]:
+    """Return the shortest words from which `from_words` makes the design: fields that are not the default."""
+    base = Design()
+    given = {name: getattr(design, name) for name in FIELDS if getattr(design, name) != getattr(base, name)}
+    return [f"{name}={_text(value)}" for name, value in given.items()]
+
+
+def from_toml(path: Path) -> list[str]:
+    """Return the words of a TOML file with one field per line; raise UserError when it cannot be read."""
+    try:
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}. Expected a TOML file of fields.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}.") from None
+    return [f"{name}={_text(value)}" for name, value in fields.items()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _value(name: str, text: str) -> Any:

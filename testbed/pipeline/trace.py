@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.errors import UserError
+from testbed.errors import UserError, suggest
 from testbed.pipeline.design import Design
 
 WHOLE = ("batch", "group", "member", "length", "version_start", "version_end", "version_trained")
@@ -24,6 +24,7 @@ COLUMNS = (*WHOLE, "time")
 version_start, version_end, version_trained: optimizer updates in the weights that made the first token, the
 last token, and that the sample's gradient is taken at. time: seconds from the start to its training."""
 ENDINGS = (".csv", ".parquet")
+TOKENS = ("", "first", "last")
 MOST_WRONG = 10
 """Wrong lines named in one message."""
 
@@ -90,6 +91,73 @@ def _faults(trace: Trace) -> list[tuple[NDArray[np.int64], str]]:
         "this member of the group is trained twice.": twice_N,
     }
     return [(np.flatnonzero(bad_N), why) for why, bad_N in found.items()]
+
+
+@dataclass(frozen=True)
+class Lags:
+    """What a learner follows: ages of the groups of every optimizer update, and when it was made.
+
+    age_TN: int64; update t trains N groups, in the order of the trace. time_T: seconds from the start to the
+    update, when its last sample was taken.
+    """
+
+    age_TN: NDArray[np.int64]
+    time_T: NDArray[np.float64]
+
+
+def lags(trace: Trace, name: str, token: str = "") -> Lags:
+    """Return a checked trace by optimizer updates: age = version_trained - version of the oldest member.
+
+    Update t is what the samples of version_trained = first + t are trained in, so that several updates per
+    batch are several of a learner's steps.
+
+    Args:
+        trace: as `read` or `record` return it.
+        name: of the trace, for messages.
+        token: whose version a sample has where it changes inside one (in-flight updates): "first" (the
+            oldest) or "last"; "" refuses such a sample.
+
+    Raises UserError with the line where an update trains nothing, a group is trained in two, updates differ
+    in the number of groups, or a sample has several versions and `token` does not choose.
+    """
+    c = trace.column_N
+    step_N = c["version_trained"] - c["version_trained"][0]
+    _, first_G, group_N = np.unique(c["group"], return_index=True, return_inverse=True)
+    _refuse_unmappable(c, step_N, step_N[first_G][group_N], name, token)
+    age_G = np.zeros(len(first_G), dtype=np.int64)
+    begun_N = c["version_end" if token == "last" else "version_start"]
+    np.maximum.at(age_G, group_N, c["version_trained"] - begun_N)
+    order_G = np.argsort(first_G)
+    size_T = np.bincount(step_N[first_G])
+    if odd := np.flatnonzero(size_T != size_T[0])[:1].tolist():
+        raise UserError(
+            f"{name}:{int(np.searchsorted(step_N, odd[0])) + 2}: this update trains {size_T[odd[0]]} groups, "
+            f"the first one {size_T[0]}; all batches of a learner have the same number of prompts."
+        )
+    last_T = np.searchsorted(step_N, np.arange(len(size_T)), side="right") - 1
+    return Lags(age_G[order_G].reshape(len(size_T), -1), c["time"][last_T].astype(np.float64))
+
+
+def _refuse_unmappable(
+    c: Mapping[str, NDArray[Any]],
+    step_N: NDArray[np.int64],
+    group_step_N: NDArray[np.int64],
+    name: str,
+    token: str,
+) -> None:
+    if token not in TOKENS:
+        raise UserError(f"token is '{token}', expected {' or '.join(TOKENS[1:])}.{suggest(token, TOKENS)}")
+    skipped_N = np.diff(step_N, prepend=0) > 1
+    mixed_N = (c["version_end"] != c["version_start"]) & (token == "")
+    found = {
+        "gap: version_trained leaps over an update, in which a learner would train nothing.": skipped_N,
+        "its group is trained in two updates; a learner keeps groups whole.": step_N != group_step_N,
+        "the weights change inside this sample, which has one version in a learner's batch; "
+        "choose with token=first or token=last.": mixed_N,
+    }
+    for why, bad_N in found.items():
+        if bad_N.any():
+            raise UserError(f"{name}:{int(np.argmax(bad_N)) + 2}: {why}")
 
 
 def write(trace: Trace, path: Path) -> None:

@@ -6,6 +6,7 @@ tokens side by side, and so do the loops of the attention.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -20,14 +21,31 @@ EPSILON = 1e-6
 """Keeps the normalization finite for a zero vector."""
 
 
+Rounding = Callable[[Tensor], Tensor]
+"""Inputs [R, D, M] of a linear layer, one token per column -> what the layer is given instead."""
+
+
+def unrounded(x_RDM: Tensor) -> Tensor:
+    """Return the inputs themselves."""
+    return x_RDM
+
+
 @dataclass(frozen=True)
 class Layer:
-    """Weights of one block, each [R, outputs, inputs]; qkv stacks queries, keys and values of all heads."""
+    """Weights of one block, each [R, outputs, inputs]; qkv stacks queries, keys and values of all heads.
+
+    rounding: what an engine makes of the inputs of these four.
+    """
 
     qkv: Tensor
     out: Tensor
     up: Tensor
     down: Tensor
+    rounding: Rounding = unrounded
+
+    def read(self, x_RDM: Tensor) -> Tensor:
+        """Return stacked queries, keys and values [R, 3 D, M] of features x."""
+        return torch.bmm(self.qkv, self.rounding(normalize(x_RDM)))
 
 
 @dataclass(frozen=True)
@@ -65,10 +83,11 @@ class Shape:
         parts = theta_RP.split([prod(shape) for shape in shapes.values()], 1)
         return {name: p.unflatten(1, shapes[name]) for name, p in zip(shapes, parts, strict=True)}
 
-    def weights(self, theta_RP: Tensor) -> Weights:
+    def weights(self, theta_RP: Tensor, rounding: Rounding = unrounded) -> Weights:
         """Return the same views, sorted by layer."""
         embedding, *blocks, head = self.named(theta_RP).values()
-        layers = tuple(Layer(*blocks[i : i + 4]) for i in range(0, len(blocks), 4))
+        matrices = (blocks[i : i + 4] for i in range(0, len(blocks), 4))
+        layers = tuple(Layer(qkv, out, up, down, rounding) for qkv, out, up, down in matrices)
         return Weights(embedding, layers, head)
 
     def initial(self, stream: np.random.Generator) -> Tensor:
@@ -123,9 +142,9 @@ def embed(embedding_RDE: Tensor, token_RM: Tensor, column_M: Tensor) -> Tensor:
 
 def finish_block(x_RDM: Tensor, attended_RDM: Tensor, layer: Layer) -> Tensor:
     """y + down relu(up norm(y)) with y = x + out attended."""
-    y_RDM = torch.baddbmm(x_RDM, layer.out, attended_RDM)
-    hidden_RHM = torch.bmm(layer.up, normalize(y_RDM)).relu_()
-    return torch.baddbmm(y_RDM, layer.down, hidden_RHM)
+    y_RDM = torch.baddbmm(x_RDM, layer.out, layer.rounding(attended_RDM))
+    hidden_RHM = torch.bmm(layer.up, layer.rounding(normalize(y_RDM))).relu_()
+    return torch.baddbmm(y_RDM, layer.down, layer.rounding(hidden_RHM))
 
 
 def log_law(weights: Weights, x_RDM: Tensor, temperature: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Generation token by token: prompts are read once, tokens are drawn by inverse CDF from given uniforms."""
+"""Generation token by token, by inverse CDF from given uniforms, and reading what was generated."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from testbed.policies.toy_attention import Tree, tree_attention
-from testbed.policies.toy_cache import PromptCache, attend_step, prompt_cache
-from testbed.policies.toy_layers import Weights, embed, finish_block, log_law, normalize
+from testbed.policies.toy_decoder import Decoder
+
+Law = Callable[[Tensor, int], Tensor]
+"""(log-law [R, V, B], t) -> what an engine draws token t from instead."""
+Drawn = tuple[Tensor, Tensor, Tensor]
+"""token_RBT, mask_RBT and logp_RBT."""
 
 
 def inverse_cdf(log_law_RVB: Tensor, uniform_RB: Tensor) -> Tensor:
@@ -27,31 +30,23 @@ def inverse_cdf(log_law_RVB: Tensor, uniform_RB: Tensor) -> Tensor:
 
 
 def generate(
-    weights: Weights,
-    heads: int,
-    temperature: float,
+    decoder: Decoder,
     end_token: int | None,
-    prompt_RNK: Tensor,
-    first_RN: Tensor,
     uniform_RBT: Tensor,
     greedy: bool = False,
-    law: Callable[[Tensor, int], Tensor] | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return token_RBT, mask_RBT and logp_RBT, B / N responses to each prompt.
+    law: Law | None = None,
+) -> Drawn:
+    """Return token_RBT, mask_RBT and logp_RBT of the decoder's responses.
 
-    law: what an engine makes of the log-law [R, V, B] at time t, before a token is drawn from it.
+    law: what an engine makes of the log-law at time t, before a token is drawn from it.
     Behind a response's end token: token 0, mask False, logp 0.
     """
-    (R, B, T), (_, N, K) = uniform_RBT.shape, prompt_RNK.shape
-    x_RDB, caches = read_prompts(weights, heads, prompt_RNK, first_RN)
-    D, V = x_RDB.shape[1], weights.head.shape[1]
-    token_RBT = prompt_RNK.new_zeros(R, B, T)
-    logp_RBT = x_RDB.new_zeros(R, B, T)
+    law_RVB = decoder.first()
+    token_RBT = torch.zeros_like(uniform_RBT, dtype=torch.int64)
+    logp_RBT = torch.zeros_like(uniform_RBT, dtype=law_RVB.dtype)
     mask_RBT = torch.zeros_like(token_RBT, dtype=torch.bool)
     alive_RB = torch.ones_like(mask_RBT[..., 0])
-    own = x_RDB.new_empty(len(caches), T, R, 3 * D, B)
-    law_RVB = log_law(weights, x_RDB, temperature).repeat_interleave(B // N, 2)
-    for t in range(T):
+    for t in range(uniform_RBT.shape[2]):
         if law is not None:
             law_RVB = law(law_RVB, t)
         drawn_RB = law_RVB.argmax(1) if greedy else inverse_cdf(law_RVB, uniform_RBT[..., t])
@@ -60,32 +55,21 @@ def generate(
         mask_RBT[..., t] = alive_RB
         if end_token is not None:
             alive_RB = alive_RB & (drawn_RB != end_token)
-        if t == T - 1 or not alive_RB.any():
+        if t == uniform_RBT.shape[2] - 1 or not alive_RB.any():
             break
-        x_RDB = weights.embedding.gather(2, drawn_RB[:, None].expand(R, D, B))
-        x_RDB = x_RDB + weights.embedding[:, :, V + K + t, None]
-        for layer, cache, own_TRCB in zip(weights.layers, caches, own, strict=True):
-            torch.bmm(layer.qkv, normalize(x_RDB), out=own_TRCB[t])
-            x_RDB = finish_block(x_RDB, attend_step(own_TRCB[: t + 1], cache), layer)
-        law_RVB = log_law(weights, x_RDB, temperature)
+        law_RVB = decoder.after(drawn_RB, t)
     return token_RBT, mask_RBT, logp_RBT
 
 
-def read_prompts(
-    weights: Weights, heads: int, prompt_RNK: Tensor, first_RN: Tensor
-) -> tuple[Tensor, list[PromptCache]]:
-    """Return the features of each prompt's last token [R, D, N] and every layer's cache."""
-    _, N, K = prompt_RNK.shape
-    tree = Tree(N, K, 1, 0, first_RN)
-    column_M = weights.head.shape[1] + torch.arange(K, device=prompt_RNK.device).repeat_interleave(N)
-    x_RDM = embed(weights.embedding, prompt_RNK.transpose(1, 2).flatten(1), column_M)
-    caches = []
-    for i, layer in enumerate(weights.layers):
-        qkv_RCM = torch.bmm(layer.qkv, normalize(x_RDM))
-        caches.append(prompt_cache(qkv_RCM, first_RN, heads, K))
-        attended_RDM = tree_attention(qkv_RCM, tree, heads)
-        if i == len(weights.layers) - 1:
-            # What earlier tokens predict is never asked.
-            x_RDM, attended_RDM = x_RDM[:, :, -N:], attended_RDM[:, :, -N:]
-        x_RDM = finish_block(x_RDM, attended_RDM, layer)
-    return x_RDM, caches
+def read(decoder: Decoder, token_RBT: Tensor, mask_RBT: Tensor, law: Law | None = None) -> Tensor:
+    """Return what `generate` notes when it draws these very tokens, logp_RBT; 0 where mask is False."""
+    law_RVB = decoder.first()
+    logp_RBT = torch.zeros_like(token_RBT, dtype=law_RVB.dtype)
+    for t in range(token_RBT.shape[2]):
+        if law is not None:
+            law_RVB = law(law_RVB, t)
+        logp_RBT[..., t] = law_RVB.gather(1, token_RBT[:, None, :, t])[:, 0].where(mask_RBT[..., t], 0.0)
+        if t == token_RBT.shape[2] - 1 or not mask_RBT[..., t + 1].any():
+            break
+        law_RVB = decoder.after(token_RBT[..., t], t)
+    return logp_RBT

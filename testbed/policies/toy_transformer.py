@@ -6,7 +6,8 @@ time is all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from copy import copy
 from typing import Protocol
 
 import torch
@@ -14,9 +15,12 @@ from torch import Tensor
 
 from testbed import rng
 from testbed.errors import UserError
+from testbed.policies.in_flight import checked_cache, checked_versions, logp_by_version, present
 from testbed.policies.toy_attention import Tree, tree_attention
-from testbed.policies.toy_layers import Shape, embed, finish_block, log_law, normalize
-from testbed.policies.toy_sampler import generate
+from testbed.policies.toy_decoder import Decoder, Prompts, VersionedDecoder
+from testbed.policies.toy_in_flight import generate_recomputed
+from testbed.policies.toy_layers import Rounding, Shape, Weights, embed, finish_block, log_law, unrounded
+from testbed.policies.toy_sampler import Drawn, Law, generate, read
 
 LOGP_TOLERANCE = 5e-7
 """Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights,
@@ -79,6 +83,7 @@ class ToyTransformer:
             raise UserError(f"temperature must be positive, got {temperature}; 1 samples the model itself.")
         self.task, self.heads, self.temperature = task, heads, temperature
         self.device, self.dtype = torch.device(device), dtype
+        self.rounding: Rounding = unrounded
         positions = task.prompt_length + task.response_length - 1
         self.shape = Shape(task.vocabulary, positions, width, layers, expansion * width)
         self.parameters = sum(rows * columns for rows, columns in self.shape.matrices().values())
@@ -88,6 +93,36 @@ class ToyTransformer:
         rows = [self.shape.initial(rng.generator(seed, "toy/initial")) for seed in seeds]
         return torch.stack(rows).to(device=self.device, dtype=self.dtype)
 
+    def with_rounding(self, rounding: Rounding) -> ToyTransformer:
+        """Return this policy with the inputs of its linear layers rounded, embeddings and head left out."""
+        changed = copy(self)
+        changed.rounding = rounding
+        return changed
+
+    def weights(self, theta_RP: Tensor) -> Weights:
+        """Return flat weights sorted by layer."""
+        return self.shape.weights(theta_RP, self.rounding)
+
+    def prompts(
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        shape: torch.Size,
+        name: str = "uniform_RBT",
+    ) -> Prompts:
+        """Return prompts with the places of their first tokens.
+
+        Raises UserError unless weights, prompts and the sequences of a shape [R, N * group, T] fit together.
+        """
+        self._check(theta_RP, prompt_RNK, shape, name)
+        if shape[1] != prompt_RNK.shape[1] * group:
+            raise UserError(
+                f"{name} has {shape[1]} sequences, expected {prompt_RNK.shape[1]} prompts times group "
+                f"{group}."
+            )
+        return Prompts(prompt_RNK, self._first(prompt_RNK), group)
+
     @torch.no_grad()
     def sample(
         self,
@@ -96,25 +131,79 @@ class ToyTransformer:
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
-        law: Callable[[Tensor, int], Tensor] | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        law: Law | None = None,
+    ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
 
         greedy takes the likeliest token instead, whatever the uniforms. law(log_pi_RVB, t) is what token t is
         drawn from by an engine that is not the policy (testbed/mismatch).
         Sequence b = n * group + g answers prompt n. Behind the end token: token 0, mask False, logp 0.
         """
-        self._check(theta_RP, prompt_RNK, uniform_RBT.shape, "uniform_RBT")
-        if uniform_RBT.shape[1] != prompt_RNK.shape[1] * group:
-            raise UserError(
-                f"uniform_RBT has {uniform_RBT.shape[1]} sequences, expected {prompt_RNK.shape[1]} prompts "
-                f"times group {group}."
-            )
-        weights, first_RN = self.shape.weights(theta_RP), self._first(prompt_RNK)
-        end, uniform = self.task.end_token, uniform_RBT.to(self.device, torch.float64)
-        return generate(
-            weights, self.heads, self.temperature, end, prompt_RNK, first_RN, uniform, greedy, law
+        prompts = self.prompts(theta_RP, prompt_RNK, group, uniform_RBT.shape)
+        uniform = uniform_RBT.to(self.device, torch.float64)
+        one_RBT = torch.zeros_like(uniform, dtype=torch.int64)
+        decoder = self._decoder({0: self.weights(theta_RP)}, prompts, one_RBT)
+        return generate(decoder, self.task.end_token, uniform, greedy, law)
+
+    @torch.no_grad()
+    def sample_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        cache: str = "kept",
+        law: Law | None = None,
+    ) -> Drawn:
+        """Return token_RBT, mask_RBT and logp_RBT of responses during which the weights change, as `sample`.
+
+        Token t of sequence b is predicted by theta_RVP[r, version_RBT[r, b, t]], V versions, oldest first.
+        version_RBT never falls along t and broadcasts to [R, B, T]: [R, 1, T] changes all sequences at once.
+        cache says what becomes of keys and values at a change:
+
+        "recomputed": the prefix is read again, so the law of a token is the policy's at the token's version.
+        "kept": they stay as older weights made them (PipelineRL, arXiv:2509.19128), so that later laws are
+            those of no version. The version that predicts token t has read token t - 1.
+
+        logp is that of the law that was drawn from. Raises UserError for versions that do not fit.
+        """
+        prompts = self.prompts(theta_RVP[:, 0], prompt_RNK, group, uniform_RBT.shape)
+        uniform, end = uniform_RBT.to(self.device, torch.float64), self.task.end_token
+        version_RBT = checked_versions(version_RBT, uniform.shape, theta_RVP.shape[1])
+        weights = {v: self.weights(theta_RVP[:, v]) for v in present(version_RBT)}
+        if checked_cache(cache) == "kept":
+            return generate(self._decoder(weights, prompts, version_RBT), end, uniform, law=law)
+        return generate_recomputed(
+            lambda v: self._decoder({v: weights[v]}, prompts, version_RBT), version_RBT, end, uniform, law
         )
+
+    def logp_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
+        cache: str = "kept",
+    ) -> Tensor:
+        """Return the log-probabilities [R, B, T] that `sample_in_flight` notes for these tokens.
+
+        "recomputed" is differentiable in theta. "kept" is not: it lets the sampler read, token by token.
+        """
+        if checked_cache(cache) == "recomputed":
+            return logp_by_version(
+                lambda theta_RP: self.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT),
+                theta_RVP,
+                version_RBT,
+                mask_RBT,
+            )
+        group = token_RBT.shape[1] // prompt_RNK.shape[1]
+        prompts = self.prompts(theta_RVP[:, 0], prompt_RNK, group, token_RBT.shape, "token_RBT")
+        version_RBT = checked_versions(version_RBT, token_RBT.shape, theta_RVP.shape[1])
+        with torch.no_grad():
+            weights = {v: self.weights(theta_RVP[:, v]) for v in present(version_RBT)}
+            return read(self._decoder(weights, prompts, version_RBT), token_RBT, mask_RBT)
 
     def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
@@ -165,15 +254,18 @@ class ToyTransformer:
         token_RM = torch.cat([prompt_RNK.transpose(1, 2).flatten(1), response_RNSG.flatten(1)], 1)
         time = torch.arange(K + S, device=self.device)
         time_M = torch.cat([time[:K].repeat_interleave(N), time[K:].repeat_interleave(G).repeat(N)])
-        weights = self.shape.weights(theta_RP)
+        weights = self.weights(theta_RP)
         x = embed(weights.embedding, token_RM, self.shape.vocabulary + time_M)
         for i, layer in enumerate(weights.layers):
-            attended = tree_attention(torch.bmm(layer.qkv, normalize(x)), tree, self.heads)
+            attended = tree_attention(layer.read(x), tree, self.heads)
             if i == self.shape.layers - 1:
                 # Nothing is predicted inside the prompts: their last tokens' columns come last.
                 x, attended = x[:, :, (K - 1) * N :], attended[:, :, (K - 1) * N :]
             x = finish_block(x, attended, layer)
         return log_law(weights, x, self.temperature)
+
+    def _decoder(self, weights: dict[int, Weights], prompts: Prompts, version_RBT: Tensor) -> Decoder:
+        return VersionedDecoder(weights, self.heads, self.temperature, prompts, version_RBT)
 
     def _first(self, prompt_RNK: Tensor) -> Tensor:
         """Index of each prompt's first token that is not padding, [R, N]."""

@@ -65,7 +65,8 @@ class Recipe:
     denominator: "all" tokens divide the loss, or the "kept" ones of an objective that drops some.
     dynamic_sampling: groups whose rewards are all equal leave the denominators (DAPO, Section 3.2).
     anchor: whose log-probabilities are the proximal policy's: "behavior", "current" (the weights at the
-        start of the step) or "ewma" (their moving average with `anchor_decay`, debiased).
+        start of the step) or "ewma" (their moving average with `anchor_decay`, debiased). `Run.anchor` can
+        take its place: testbed.anchors.
     passes: updates per batch.
     reposition: before the last pass theta <- start + reposition (theta - start).
     replay, demonstrations: part of the groups that come from earlier batches, from the task's teacher.

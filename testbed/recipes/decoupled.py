@@ -16,22 +16,22 @@ def decoupled(*, passes: int = 4) -> Recipe:
 
 
 @recipe("tis", source="Yao et al. (2025), truncated importance sampling; verl docs/algo/rollout_corr.md")
-def tis(*, level: str = "token", cap: float = 2.0) -> Recipe:
+def tis(*, level: str = "token", cap: float = 2.0, passes: int = 1) -> Recipe:
     """PPO's clip times min(anchor/mu, cap), mean over tokens."""
     args = pairs(level=level, cap=cap)
-    return Recipe("group_std", "tis", "token_mean", objective_args=args, anchor="current")
+    return Recipe("group_std", "tis", "token_mean", objective_args=args, anchor="current", passes=passes)
 
 
 @recipe("mis", source="huggingface/trl f2cd5771 2026-07-24, trl/trainer/grpo_config.py")
-def mis() -> Recipe:
+def mis(*, passes: int = 1) -> Recipe:
     """PPO's clip times anchor/mu of a sequence, 0 where it is too large; mean over all tokens."""
-    return Recipe("group_std", "mis", "token_mean", anchor="current")
+    return Recipe("group_std", "mis", "token_mean", anchor="current", passes=passes)
 
 
 @recipe("icepop", source="IcePop (2025); verl docs/algo/rollout_corr.md")
-def icepop() -> Recipe:
+def icepop(*, passes: int = 1) -> Recipe:
     """PPO's clip times anchor/mu inside a window, 0 outside; mean over all tokens."""
-    return Recipe("group_std", "icepop", "token_mean", anchor="current")
+    return Recipe("group_std", "icepop", "token_mean", anchor="current", passes=passes)
 
 
 @recipe("sequence_mask_tis", source="NVIDIA-NeMo/RL 7ea279ab 2026-08-22")

@@ -32,11 +32,13 @@ schedule = Registry("schedule", package="testbed.staleness")
 class BehaviorWeights:
     """The weights that generated a batch: slice s of replica r comes from row r * slices + s of weights_XP.
 
-    The slices are equal parts of a batch's prompts, in order.
+    The slices are equal parts of a batch's prompts, in order. past_XP: older weights that the engine reads
+    beside them, where it reads any.
     """
 
     weights_XP: Tensor
     slices: int = 1
+    past_XP: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,16 @@ class Generated:
 
     behavior: None where no fixed set of weights made it, so that no exact ratio law is known.
     counts: what the schedule counted at this step, by metric name, each [R].
+    empty: whether no sample is left, so that there is nothing to learn from.
     """
 
     rollout: Rollout
     behavior: BehaviorWeights | None = None
     counts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        return self.rollout.reward_RB.shape[-1] == 0
 
 
 class Source(Protocol):
@@ -61,7 +68,12 @@ class Source(Protocol):
 
 
 class Plan(Protocol):
-    """How the samples of one cell come to have their ages."""
+    """How the samples of one cell come to have their ages.
+
+    shortest: least age in optimizer steps, once training has run for longer than any age.
+    """
+
+    shortest: int
 
     def source(self, plans: Sequence[Any], runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Source:
         """Return the source of a pack whose cells have these plans, all of this plan's type."""
@@ -69,12 +81,18 @@ class Plan(Protocol):
 
 
 def plan_for(run: Run) -> Any:
-    """Return the plan of a cell; raise UserError for an unknown schedule, argument or impossible value."""
-    return schedule[run.staleness].bind(**dict(run.staleness_args))(run.lag)
+    """Return the plan of a cell under its age limit.
+
+    Raises UserError for an unknown schedule, argument or impossible value.
+    """
+    from testbed.staleness.too_old import limited
+
+    return limited(schedule[run.staleness].bind(**dict(run.staleness_args))(run.lag), run)
 
 
 def build_source(runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Source:
     """Return where the batches of stacked cells come from; theta_RP are the weights they start with."""
+    from testbed.staleness.too_old import with_age_limit
+
     plans = [plan_for(run) for run in runs]
-    source: Source = plans[0].source(plans, runs, world, theta_RP)
-    return source
+    return with_age_limit(plans[0].source(plans, runs, world, theta_RP), plans, runs)

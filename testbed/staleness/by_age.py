@@ -16,8 +16,10 @@ from testbed.errors import UserError
 from testbed.rollout import Rollout
 from testbed.staleness import BehaviorWeights, Generated
 from testbed.staleness.versions import VersionBuffer
+from testbed.worlds.generation import engine_of
 
 if TYPE_CHECKING:
+    from testbed.staleness.age_law import AgeLaw
     from testbed.worlds import World
 
 Ages = Callable[[int, int], NDArray[np.int64]]
@@ -31,7 +33,7 @@ class ByAge:
     ages: see Ages. depth: newest versions it can ask for, the present one included. first: whether it also
     asks for the weights at the start when they are older. slices: equal parts of a batch's prompts, each with
     an age of its own. shortest, mean: least and mean age in optimizer steps, once training has run for longer
-    than any age; NaN where there is no such mean.
+    than any age; NaN where there is no such mean. law: shares of the ages, over slices and steps, by then.
     """
 
     ages: Ages
@@ -40,12 +42,21 @@ class ByAge:
     slices: int = 1
     shortest: int = 0
     mean: float = float("nan")
+    law: AgeLaw | None = None
 
     def source(
         self, plans: Sequence[ByAge], runs: tuple[Run, ...], world: World, theta_RP: Tensor
     ) -> ByAgeSource:
         """Return the source of a pack; raise UserError when prompts cannot be cut into the slices."""
         return ByAgeSource(plans, runs, world, theta_RP)
+
+    def check(self, run: Run) -> None:
+        """Raise UserError when the run's prompts cannot be cut into the slices."""
+        if run.prompts % self.slices:
+            raise UserError(
+                f"prompts is {run.prompts}, which {self.slices} slices of different age cannot share evenly; "
+                "change prompts or staleness_args.slices."
+            )
 
 
 class ByAgeSource:
@@ -54,31 +65,34 @@ class ByAgeSource:
     def __init__(self, plans: Sequence[ByAge], runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
         self.plans, self.runs, self.world = plans, runs, world
         self.slices = plans[0].slices
-        if runs[0].prompts % self.slices:
-            raise UserError(
-                f"prompts is {runs[0].prompts}, which {self.slices} slices of different age cannot share "
-                "evenly; change prompts or staleness_args.slices."
-            )
-        depths = [plan.depth for plan in plans]
+        plans[0].check(runs[0])
+        if len({plan.slices for plan in plans}) > 1:
+            raise ValueError("cells that cut their batches differently cannot run stacked; see packs.plan")
+        # A run of n steps has n versions, however deep its schedule could look.
+        self.past = engine_of(runs[0]).past
+        depths = [min(plan.depth + self.past, run.steps) for plan, run in zip(plans, runs, strict=True)]
         self.versions = VersionBuffer(theta_RP, depths, first=any(plan.first for plan in plans))
 
     def version(self, step: int) -> Tensor:
         """Return the version that generates each slice at this step: max(step - age, 0); int64 [R, S]."""
         cells = zip(self.plans, self.runs, strict=True)
         age_RS = np.stack([plan.ages(run.seed, step) for plan, run in cells])
-        return torch.from_numpy(np.maximum(step - age_RS, 0)).to(self.versions.slots_MP.device)
+        return torch.from_numpy(np.maximum(step - age_RS, 0))
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
         """Return the samples of this step, marked with their versions."""
         self.versions.write(theta_RP, step)
         version_RS = self.version(step)
-        behavior = BehaviorWeights(self.versions.read(version_RS).flatten(0, 1), self.slices)
-        rollout = self.world.generate(behavior.weights_XP, step, self.slices)
+        past_RS = (version_RS - self.past).clamp(min=0)
+        past_XP = self.versions.read(past_RS).flatten(0, 1) if self.past else None
+        behavior = BehaviorWeights(self.versions.read(version_RS).flatten(0, 1), self.slices, past_XP)
+        older = (past_XP,) if self.past else ()
+        rollout = self.world.generate(behavior.weights_XP, step, self.slices, *older)
         return Generated(with_version(rollout, version_RS), behavior)
 
 
 def with_version(rollout: Rollout, version_RS: Tensor) -> Rollout:
     """Return the rollout with every token marked by the version of its slice."""
     R, B, T = rollout.token_RBT.shape
-    version_RB = version_RS.repeat_interleave(B // version_RS.shape[1], dim=1)
+    version_RB = version_RS.to(rollout.token_RBT.device).repeat_interleave(B // version_RS.shape[1], dim=1)
     return replace(rollout, version_RBT=version_RB[..., None].expand(R, B, T))

@@ -6,6 +6,7 @@ import numpy as np
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
+from testbed.staleness.age_law import AgeLaw, by_law
 from testbed.staleness.by_age import ByAge
 
 
@@ -14,4 +15,4 @@ def exact(lag: int) -> ByAge:
     """age = lag for every sample, from step `lag` on; before that, the weights at the start."""
     if lag < 0:
         raise UserError(f"lag {lag} is negative; weights of the future cannot generate data.")
-    return ByAge(lambda *_: np.array([lag]), depth=lag + 1, shortest=lag, mean=lag)
+    return by_law("exact", AgeLaw.of(np.array([lag]), [1.0]))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from testbed.errors import UserError
+from testbed.staleness.storage import allocate
 
 
 class VersionBuffer:
@@ -20,18 +21,29 @@ class VersionBuffer:
         theta_RP: weights at the start: version 0.
         depth_R: newest versions kept per replica, the present one included.
         first: also keep version 0 for good.
+        limit: most bytes of memory, see storage.allocate.
+
+    Raises:
+        UserError: the versions need more memory than the limit; nothing has been allocated then.
     """
 
-    def __init__(self, theta_RP: Tensor, depth_R: Sequence[int], first: bool = False) -> None:
+    def __init__(
+        self, theta_RP: Tensor, depth_R: Sequence[int], first: bool = False, limit: int | None = None
+    ) -> None:
         if len(depth_R) != theta_RP.shape[0]:
             raise UserError(f"{len(depth_R)} depths were given for {theta_RP.shape[0]} replicas.")
         if min(depth_R) < 1:
             raise UserError(f"depth {min(depth_R)} keeps no version; expected at least 1, the present one.")
-        self.depth_R = torch.tensor(depth_R, dtype=torch.int64, device=theta_RP.device)
+        span = f"{min(depth_R)}" if min(depth_R) == max(depth_R) else f"{min(depth_R)} to {max(depth_R)}"
+        what = f"{len(depth_R)} cells x {span} versions"
+        self.slots_MP = allocate(sum(depth_R), theta_RP, what, limit)
+        self.device = theta_RP.device
+        # Slots in a file are on the CPU whatever the device.
+        self.depth_R = torch.tensor(depth_R, dtype=torch.int64, device=self.slots_MP.device)
         self.offset_R = self.depth_R.cumsum(0) - self.depth_R
         self.first_RP = theta_RP.detach().clone() if first else None
-        self.slots_MP = theta_RP.detach().repeat_interleave(self.depth_R, dim=0)
         self.newest = 0
+        self.write(theta_RP, 0)
 
     @staticmethod
     def bytes(parameters: int, depth_R: Sequence[int], itemsize: int = 4) -> int:
@@ -39,8 +51,10 @@ class VersionBuffer:
         return sum(depth_R) * parameters * itemsize
 
     def write(self, theta_RP: Tensor, version: int) -> None:
-        """Keep the weights of a version; versions come one after the other."""
-        self.slots_MP[self.offset_R + version % self.depth_R] = theta_RP.detach()
+        """Keep the weights of a version, the newest one or the one after it; any other raises ValueError."""
+        if version not in (self.newest, self.newest + 1):
+            raise ValueError(f"version {version} was written after {self.newest}; none may be left out")
+        self.slots_MP[self.offset_R + version % self.depth_R] = theta_RP.detach().to(self.slots_MP.device)
         self.newest = version
 
     def read(self, version_RS: Tensor) -> Tensor:
@@ -48,6 +62,7 @@ class VersionBuffer:
 
         Raises UserError for a version that is not kept: newer than the newest, negative, or too old.
         """
+        version_RS = version_RS.to(self.slots_MP.device)
         gone_RS = version_RS <= self.newest - self.depth_R[:, None]
         if self.first_RP is not None:
             gone_RS = gone_RS & (version_RS > 0)
@@ -60,6 +75,8 @@ class VersionBuffer:
                 f"{' and version 0' if self.first_RP is not None else ''}."
             )
         weights_RSP = self.slots_MP[self.offset_R[:, None] + version_RS % self.depth_R[:, None]]
+        weights_RSP = weights_RSP.to(self.device)
         if self.first_RP is None:
             return weights_RSP
-        return torch.where((version_RS == 0)[..., None], self.first_RP[:, None], weights_RSP)
+        start_RS1 = (version_RS == 0)[..., None].to(self.device)
+        return torch.where(start_RS1, self.first_RP[:, None], weights_RSP)

@@ -9,8 +9,10 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from testbed.config import Run
-from testbed.mismatch import engine
+from testbed.errors import UserError
+from testbed.mismatch import Engine, engine, mismatch
 from testbed.mismatch.behavior import Behavior
+from testbed.policies.in_flight import logp_by_version
 from testbed.rollout import Rollout
 
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
@@ -22,7 +24,7 @@ class Generation:
     def __init__(self, runs: tuple[Run, ...], policy: Any) -> None:
         first = runs[0]
         self.policy, self.seeds = policy, tuple(run.seed for run in runs)
-        self.engine = engine(first.mismatch, **dict(first.mismatch_args))
+        self.engine = engine_of(first)
         self.notes_trainer = first.anchor == "snapshot"
         self.sliced(1)  # an engine that this policy cannot have is refused before any training
 
@@ -36,6 +38,46 @@ class Generation:
             return rollout
         logp_XBT = logp(theta_XP, rollout.split(slices)).detach()
         return replace(rollout, logp_trainer_RBT=whole(logp_XBT, slices))
+
+    def noted_in_flight(
+        self, theta_RVP: Tensor, version_RBT: Tensor, rollout: Rollout, logp: Logp
+    ) -> Rollout:
+        """Return the rollout with the trainer's log-probabilities at each token's version, if asked for."""
+        if not self.notes_trainer:
+            return rollout
+        logp_RBT = logp_by_version(
+            lambda theta_RP: logp(theta_RP, rollout), theta_RVP, version_RBT, rollout.mask_RBT
+        )
+        return replace(rollout, logp_trainer_RBT=logp_RBT.detach())
+
+
+def engine_of(run: Run) -> Engine:
+    """Return the engine that generates for a run.
+
+    Raises UserError, before any training, where the run's policy or schedule cannot have it.
+    """
+    from testbed.staleness import plan_for
+    from testbed.staleness.by_age import ByAge
+
+    made = engine(run.mismatch, **dict(run.mismatch_args))
+    needs = {need for part in run.mismatch.split("+") for need in mismatch[part].promises.get("needs", ())}
+    if made.past and not isinstance(plan_for(run), ByAge):
+        raise UserError(
+            f"engine '{run.mismatch}' reads weights {made.past} steps older than its own, which staleness "
+            f"'{run.staleness}' does not keep; take one that knows ages beforehand, such as exact or uniform."
+        )
+    if run.policy == "tabular" and (made.forward is not None or "layers" in needs):
+        raise UserError(
+            f"engine '{run.mismatch}' acts inside a transformer, and policy 'tabular' is a table; take "
+            "policy 'toy', or an engine for tables: bf16, fp8-tensor, int8, temperature, top-p, logit-noise."
+        )
+    if run.policy == "hf" and (made.forward is not None or made.law is not None):
+        raise UserError(
+            f"engine '{run.mismatch}' changes the forward pass or the next-token law, which policy 'hf' "
+            "cannot do yet; take one that changes weights (bf16, fp8-block, int8, skip-layers), or policy "
+            "'toy'."
+        )
+    return made
 
 
 def cut(value_RX: Tensor, slices: int) -> Tensor:

@@ -14,9 +14,11 @@ from envs.streams import uniforms
 from testbed import rng
 from testbed.config import Run
 from testbed.errors import UserError
+from testbed.policies.in_flight import logp_by_version
 from testbed.rollout import Rollout
 from testbed.tasks import task_for
 from testbed.worlds.generation import Generation, whole
+from testbed.worlds.precision import of_precision, split_precision
 
 if TYPE_CHECKING:
     from testbed.staleness import BehaviorWeights
@@ -32,7 +34,8 @@ class TabularRuns:
         self.task = task_for(first)
         if first.device != "cpu":
             raise UserError("policy 'tabular' runs on device 'cpu' only: its kernels are compiled for it.")
-        self.policy = TabularPolicy(self.task.states, self.task.actions, **dict(first.policy_args))
+        own, precision = split_precision(first)
+        self.policy = of_precision(TabularPolicy(self.task.states, self.task.actions, **own), precision)
         self.seeds = tuple(run.seed for run in runs)
         self.prompts, self.group = first.prompts, first.group
         self.sampling_R = rng.keys(self.seeds, "sampling")
@@ -42,42 +45,73 @@ class TabularRuns:
     def initial(self) -> Tensor:
         return self.policy.initial(self.seeds)
 
-    def generate(self, theta_XP: Tensor, step: int, slices: int = 1) -> Rollout:
+    @property
+    def length(self) -> int:
+        """Most tokens of a sequence."""
+        return int(self.task.horizon)
+
+    def generate(
+        self, theta_XP: Tensor, step: int, slices: int = 1, past_XP: Tensor | None = None
+    ) -> Rollout:
         """Return episodes of the engine at weights theta; prompts are start states.
 
         Row r * slices + s of theta_XP generates part s of replica r's prompts.
         """
         behavior = self.generation.sliced(slices)
-        mu_XSA = behavior.probabilities(theta_XP, step)
+        mu_RVSA = behavior.probabilities(theta_XP, step, past_XP).reshape(
+            len(self.seeds), slices, self.task.states, self.task.actions
+        )
+        sequences = self.prompts * self.group
+        part_B = np.arange(sequences) // (sequences // slices)
+        rollout = self._episodes(mu_RVSA, part_B[None, :, None], step)
+        logp_XBT = behavior.logp(theta_XP, rollout.split(slices), step, past_XP)
+        rollout = replace(rollout, logp_mu_RBT=whole(logp_XBT, slices))
+        return self.generation.noted(theta_XP, rollout, slices, self.logp)
+
+    def generate_in_flight(self, theta_RVP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
+        """Return episodes whose action at time t is taken at weights theta_RVP[r, version_RBT[r, b, t]].
+
+        version_RBT broadcasts to [R, B, T]. A table has no cache, so `cache` is not read.
+        """
+        del cache
+        behavior = self.generation.sliced(1)
+        mu_RVSA = np.stack([behavior.probabilities(theta_RP, step) for theta_RP in theta_RVP.unbind(1)], 1)
+        rollout = self._episodes(mu_RVSA, version_RBT.numpy(), step)
+        logp_RBT = logp_by_version(
+            lambda theta_RP: behavior.logp(theta_RP, rollout, step), theta_RVP, version_RBT, rollout.mask_RBT
+        )
+        rollout = replace(rollout, logp_mu_RBT=logp_RBT)
+        return self.generation.noted_in_flight(theta_RVP, version_RBT, rollout, self.logp)
+
+    def _episodes(self, mu_RVSA: np.ndarray, version_RBT: np.ndarray, step: int) -> Rollout:
+        """Return episodes by tables that may change, without log-probabilities."""
         start_RN = self.task.start(uniforms(self.start_R, step, self.prompts, 1)[..., 0])
-        episodes = self._simulate(mu_XSA, start_RN, step, slices)
-        state_RBT, action_RBT = map(torch.from_numpy, (episodes.state_RBT, episodes.action_RBT))
-        rollout = Rollout(
+        episodes = self.task.simulate_versions(
+            mu_RVSA, version_RBT, start_RN, self.group, self.sampling_R, step
+        )
+        state_RBT = torch.from_numpy(episodes.state_RBT)
+        return Rollout(
             prompt_RNK=torch.from_numpy(start_RN)[..., None],
-            token_RBT=action_RBT,
+            token_RBT=torch.from_numpy(episodes.action_RBT),
             mask_RBT=torch.from_numpy(episodes.mask_RBT),
             logp_mu_RBT=torch.zeros(state_RBT.shape, dtype=self.policy.dtype),
             reward_RB=self._reward(episodes),
             group=self.group,
             state_RBT=state_RBT,
         )
-        logp_XBT = behavior.logp(theta_XP, rollout.split(slices), step)
-        rollout = replace(rollout, logp_mu_RBT=whole(logp_XBT, slices))
-        return self.generation.noted(theta_XP, rollout, slices, self.logp)
 
-    def _simulate(self, mu_XSA: np.ndarray, start_RN: np.ndarray, step: int, slices: int) -> Any:
-        """Return every part of the batch under its own table; each draws what it would draw in the whole."""
-        parts = [
-            self.task.simulate(mu_XSA[s::slices], start_RN, self.group, self.sampling_R, step)
-            for s in range(slices)
-        ]
-        size = start_RN.shape[1] * self.group // slices
-        own = [slice(s * size, (s + 1) * size) for s in range(slices)]
-        columns = {
-            item.name: [getattr(part, item.name)[:, rows] for part, rows in zip(parts, own, strict=True)]
-            for item in dataclasses.fields(parts[0])
-        }
-        return replace(parts[0], **{name: np.concatenate(cut, axis=1) for name, cut in columns.items()})
+    def in_flight_table(self, theta_RVP: Tensor, version_T: Tensor) -> Tensor | None:
+        """Return weights [R, P] of the one policy that changes of weights at given times amount to.
+
+        Only a token tree has one: its states know their time. version_T: the version of every time [T].
+        """
+        level = getattr(self.task, "level", None)
+        if level is None:
+            return None
+        node_S = torch.arange(self.task.states) % self.task.nodes
+        time_S = torch.bucketize(node_S, torch.tensor(level[1:]), right=True)
+        logits_RVSA = theta_RVP.unflatten(-1, (self.task.states, self.task.actions))
+        return logits_RVSA[:, version_T[time_S], torch.arange(self.task.states)].flatten(1)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, _states(rollout), rollout.token_RBT, rollout.mask_RBT)
@@ -103,17 +137,18 @@ class TabularRuns:
 
     def _ratio_law(self, pi_RSA: np.ndarray, step: int, behavior: BehaviorWeights) -> dict[str, np.ndarray]:
         slices = behavior.slices
-        mu_XSA = self.generation.sliced(slices).probabilities(behavior.weights_XP, step)
+        engine = self.generation.sliced(slices)
+        mu_XSA = engine.probabilities(behavior.weights_XP, step, behavior.past_XP)
         # A policy that has collapsed gives actions probability 0: then the ratios are infinite, and say so.
         law = self.task.divergence(pi_RSA.repeat(slices, 0), mu_XSA, unsupported="infinite")
-        whole = {item.name: getattr(law, item.name).reshape(-1, slices) for item in dataclasses.fields(law)}
-        second_R, kl_R = whole["second_moment"].mean(1), whole["kl_pi_mu"].mean(1)
+        part = {item.name: getattr(law, item.name).reshape(-1, slices) for item in dataclasses.fields(law)}
+        second_R, kl_R = part["second_moment"].mean(1), part["kl_pi_mu"].mean(1)
         return {
             "exact/ess_kish_sequence": 1.0 / second_R,
             "exact/ess_perplexity_sequence": np.exp(-kl_R),
-            "exact/ess_max_sequence": np.exp(-whole["max_log_rho"].max(1)),
+            "exact/ess_max_sequence": np.exp(-part["max_log_rho"].max(1)),
             "exact/kl_pi_mu": kl_R,
-            "exact/kl_mu_pi": whole["kl_mu_pi"].mean(1),
+            "exact/kl_mu_pi": part["kl_mu_pi"].mean(1),
             "exact/chi2_sequence": second_R - 1.0,
         }
 

@@ -17,6 +17,7 @@ from testbed.errors import UserError
 from testbed.rollout import Rollout
 from testbed.tasks import task_for
 from testbed.worlds.generation import Generation, cut, whole
+from testbed.worlds.precision import of_precision, split_precision
 
 if TYPE_CHECKING:
     from testbed.staleness import BehaviorWeights
@@ -47,13 +48,16 @@ class TokenRuns:
         if first.policy == "toy" and first.warm_start_steps:
             from testbed.warm_start import warm_start
 
-            base = warm_start(self.policy, self.task, unique, first.warm_start_steps, first.teacher_noise)
+            full = getattr(self.policy, "full", self.policy)
+            base = warm_start(full, self.task, unique, first.warm_start_steps, first.teacher_noise)
         else:
             base = self.policy.initial(unique)
         rows = torch.tensor([unique.index(seed) for seed in self.seeds], device=base.device)
         return base.detach()[rows]
 
-    def generate(self, theta_XP: Tensor, step: int, slices: int = 1) -> Rollout:
+    def generate(
+        self, theta_XP: Tensor, step: int, slices: int = 1, past_XP: Tensor | None = None
+    ) -> Rollout:
         """Return responses of the engine at weights theta to this step's prompts, scored by the task.
 
         Row r * slices + s of theta_XP answers part s of replica r's prompts.
@@ -61,10 +65,32 @@ class TokenRuns:
         purpose, first = f"prompts/{self.first.task}", self.first
         behavior = self.generation.sliced(slices)
         draw = lambda prompt_XNK, uniform_XBT: behavior.sample(  # noqa: E731
-            theta_XP, prompt_XNK, first.group, uniform_XBT, step
+            theta_XP, prompt_XNK, first.group, uniform_XBT, step, past_XP
         )
         rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group, slices)
         return self.generation.noted(theta_XP, rollout, slices, self.logp)
+
+    @property
+    def length(self) -> int:
+        """Most tokens of a response."""
+        return int(self.task.response_length)
+
+    def generate_in_flight(self, theta_RVP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
+        """Return responses whose token t is drawn at weights theta_RVP[r, version_RBT[r, b, t]].
+
+        version_RBT broadcasts to [R, B, T]; cache: "kept" or "recomputed" when the weights change.
+        """
+        purpose, first = f"prompts/{self.first.task}", self.first
+        behavior = self.generation.sliced(1)
+        draw = lambda prompt_RNK, uniform_RBT: behavior.sample_in_flight(  # noqa: E731
+            theta_RVP, version_RBT, prompt_RNK, first.group, uniform_RBT, step, cache
+        )
+        rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group)
+        return self.generation.noted_in_flight(theta_RVP, version_RBT, rollout, self.logp)
+
+    def in_flight_table(self, theta_RVP: Tensor, version_T: Tensor) -> None:
+        """Return None: a transformer's changes of weights amount to no one policy."""
+        del theta_RVP, version_T
 
     def _answers(
         self,
@@ -182,16 +208,18 @@ def build_token_policy(run: Run) -> tuple[Any, Any]:
     task = task_for(run)
     if run.device == "cuda" and not torch.cuda.is_available():
         raise UserError("device 'cuda' was asked for, but torch sees no GPU; use device=cpu.")
-    arguments: dict[str, Any] = dict(run.policy_args)
+    arguments, precision = split_precision(run)
     try:
         if run.policy == "toy":
             from testbed.policies.toy_transformer import ToyTransformer
 
-            return task, ToyTransformer(task, device=run.device, **arguments)
+            toy = ToyTransformer(task, device=run.device, **arguments)
+            return task, of_precision(toy, precision)
         from testbed.policies.huggingface import HuggingFacePolicy
         from testbed.policies.text_task import task_for_model
 
         task = task_for_model(task, run.model)
-        return task, HuggingFacePolicy(run.model, task, device=run.device, **arguments)
+        hf = HuggingFacePolicy(run.model, task, device=run.device, **arguments)
+        return task, of_precision(hf, precision)
     except TypeError as error:
         raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error

@@ -1,13 +1,30 @@
-"""Named sweeps: tuples of Run that the command line, the tests and the figures share."""
+"""Named sweeps: tuples of Run that the command line, the tests and the figures share.
+
+A sweep whose results become a committed table with one row per cell is one file in this folder, and that is
+all it takes; nothing else lists it:
+
+    @sweep_table("my-sweep", source="where the question is from", keys=("recipe", "lag", "seed"),
+                 metrics=("accuracy", "collapsed", "min rollout_corr/ess_kish_sequence_raw"))
+    def cells() -> tuple[Run, ...]:
+        \"\"\"One line: what is varied.\"\"\"
+        return grid(TOY, recipe=["grpo", "rec"], lag=[0, 16], seed=range(8))
+
+`testbed run my-sweep` runs it; `python -m paper_figs.sweep_tables my-sweep` also writes its table,
+paper_figs/data/my-sweep.csv, for claims and figures. Keys and metrics: analysis.cell_table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 from testbed.config import Run, grid
-from testbed.errors import unknown
+from testbed.errors import UserError, unknown
+from testbed.registry import Registry
+
+Cells: TypeAlias = Callable[[], tuple[Run, ...]]
 
 TOY = Run(
     task="running-sum",
@@ -65,7 +82,7 @@ ONE_DIGIT = (
 )
 """reasoning-gym's chain_sum with two one-digit terms: what a model of 84,000 weights learns in seconds."""
 
-SWEEPS: Mapping[str, tuple[Run, ...]] = MappingProxyType(
+PLAIN: Mapping[str, tuple[Run, ...]] = MappingProxyType(
     {
         "staleness": STALENESS,
         "staleness-full": STALENESS_FULL,
@@ -73,7 +90,31 @@ SWEEPS: Mapping[str, tuple[Run, ...]] = MappingProxyType(
         "bandit-grid": BANDIT_GRID,
     }
 )
-"""What `testbed run NAME` knows."""
+"""Sweeps that no table with one row per cell is made of."""
+
+SWEEP_TABLES = Registry("sweep table", package="testbed.sweeps")
+"""Sweeps that such a table is made of, each in a file of this folder."""
+
+
+def sweep_table(
+    name: str, *, source: str, keys: tuple[str, ...], metrics: tuple[str, ...]
+) -> Callable[[Cells], Cells]:
+    """Register cells() -> tuple of Run as a named sweep, and what its table keeps of every cell.
+
+    Args:
+        name: of the sweep and of the table.
+        source: paper or page whose question it asks.
+        keys: fields of Run, or arguments as "recipe_args.eps", that tell the cells apart.
+        metrics: what the table says of a cell: see analysis.cell_table.
+    """
+    return SWEEP_TABLES(name, source=source, keys=keys, metrics=metrics)
+
+
+def sweeps() -> dict[str, tuple[Run, ...]]:
+    """Return what `testbed run NAME` knows; raise UserError when two sweeps share a name."""
+    if shared := sorted(set(PLAIN) & set(SWEEP_TABLES)):
+        raise UserError(f"Two sweeps are named '{shared[0]}'; pick another name for the sweep table.")
+    return {**PLAIN, **{name: entry.function() for name, entry in SWEEP_TABLES.items()}}
 
 
 def demo_model(model: str) -> tuple[Run, ...]:
@@ -84,6 +125,7 @@ def demo_model(model: str) -> tuple[Run, ...]:
 
 def sweep(name: str) -> tuple[Run, ...]:
     """Return a named sweep; raise UserError with the nearest name for an unknown one."""
-    if name not in SWEEPS:
-        raise unknown("sweep", name, SWEEPS)
-    return SWEEPS[name]
+    known = sweeps()
+    if name not in known:
+        raise unknown("sweep", name, known)
+    return known[name]

@@ -1,0 +1,141 @@
+"""One row per cell of a sweep: what was varied, and what became of every metric.
+
+Metrics are words:
+    accuracy, or any logged metric    its final value: the mean over the last 3 logged rows
+    best, collapsed, peak_step, …     what analysis.collapse.outcome says of the cell's accuracy
+    min NAME, max NAME, mean NAME     over all logged rows; first NAME: in the first one
+A diverged run has accuracy 0 from there on, as in analysis.collapse; any other metric that is NaN where it is
+read stays NaN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.collapse import ACCURACY, DIVERGED, WINDOW, need, outcome
+from analysis.load import Table
+from testbed.config import Run
+from testbed.errors import UserError, unknown
+
+FIELDS = tuple(item.name for item in dataclasses.fields(Run))
+OUTCOMES = ("best", "start", "ess_min", "collapsed", "peak_step", "collapse_step")
+DEFAULT = "default"
+"""Stands for empty arguments: an empty field of a CSV file would be read as a missing number."""
+
+REDUCTIONS: Mapping[str, Callable[[NDArray[np.float64]], float]] = MappingProxyType(
+    {
+        "final": lambda x_L: float(x_L[-WINDOW:].mean()),
+        "first": lambda x_L: float(x_L[0]),
+        "min": lambda x_L: float(x_L.min()),
+        "max": lambda x_L: float(x_L.max()),
+        "mean": lambda x_L: float(x_L.mean()),
+    }
+)
+
+
+def cell_table(name: str, frame: pd.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> Table:
+    """Return the table of a sweep: keys, metrics and `diverged`, one row per cell, sorted by keys.
+
+    Args:
+        name: of the table.
+        frame: result rows as `analysis.load.load_results` gives them; the same cell read twice counts once.
+        keys: fields of Run, or single arguments written "staleness_args.span" (NaN for cells without it).
+        metrics: words as this module explains; each becomes a column of that name.
+
+    Raises:
+        UserError: a key that is no field, a metric that was not logged, cells that agree in all keys.
+    """
+    for key in keys:
+        if key.partition(".")[0] not in FIELDS:
+            raise unknown("field of Run", key, FIELDS)
+    need(frame, ["cell", "step", DIVERGED, *(key.partition(".")[0] for key in keys), *_logged(metrics)])
+    rows = frame.drop_duplicates(["cell", "step"]).sort_values(["cell", "step"], ignore_index=True)
+    cells = rows.drop_duplicates("cell").set_index("cell")
+    found = pd.DataFrame({key: _key(cells, key) for key in keys}, index=cells.index)
+    groups = dict(list(rows.groupby("cell")))
+    for metric in metrics:
+        found[metric] = [_value(groups[cell], metric) for cell in cells.index]
+    found[DIVERGED] = [int((groups[cell][DIVERGED] != 0).any()) for cell in cells.index]
+    found = found.sort_values(list(keys))
+    table = Table.of(name, found, _about(cells, keys))
+    _refuse_clashes(table, cells.loc[found.index], keys)
+    return table
+
+
+def _logged(metrics: Sequence[str]) -> list[str]:
+    """Return the columns that the metrics are read from."""
+    return [ACCURACY if metric in OUTCOMES else _parse(metric)[1] for metric in metrics]
+
+
+def _parse(metric: str) -> tuple[str, str]:
+    """Return ("min", "x") for "min x" and ("final", "x") for "x"; names of logged metrics have no spaces."""
+    reduction, _, logged = metric.rpartition(" ")
+    if reduction and reduction not in REDUCTIONS:
+        raise unknown("reduction of a metric", reduction, REDUCTIONS)
+    return reduction or "final", logged
+
+
+def _value(rows: pd.DataFrame, metric: str) -> float:
+    if metric in OUTCOMES:
+        return outcome(rows)[metric]
+    reduction, logged = _parse(metric)
+    values_L = rows[logged].to_numpy(dtype=np.float64)
+    return REDUCTIONS[reduction](np.nan_to_num(values_L, nan=0.0) if logged == ACCURACY else values_L)
+
+
+def _key(cells: pd.DataFrame, key: str) -> pd.Series:
+    """Return the key's value per cell: numbers as numbers, no arguments as "default"."""
+    field, _, argument = key.partition(".")
+    if not argument:
+        return cells[field].replace("", DEFAULT) if field.endswith("_args") else cells[field]
+    values = cells[field].map(lambda text: _arguments(text).get(argument))
+    if values.isna().all():
+        raise UserError(f"No cell of the sweep has '{argument}' in {field}; leave the key '{key}' out.")
+    try:
+        return pd.to_numeric(values)
+    except ValueError:
+        return values
+
+
+def _arguments(text: str) -> dict[str, str]:
+    """Return {"eps": "0.2", "weight": "token"} for "eps=0.2,weight=token", as testbed.recorder writes it."""
+    pairs = [piece.partition("=") for piece in text.split(",") if text]
+    if not all(sign for _, sign, _ in pairs):
+        raise UserError(f"The arguments '{text}' cannot be taken apart; use the whole field as a key.")
+    return {argument: value for argument, _, value in pairs}
+
+
+def _varied(cells: pd.DataFrame) -> list[str]:
+    """Return the fields of Run in which the cells differ."""
+    return [field for field in FIELDS if field in cells and cells[field].nunique(dropna=False) > 1]
+
+
+def _about(cells: pd.DataFrame, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the number of cells, the fields that all share, and those that vary without being a key."""
+    varied = _varied(cells)
+    shared = {field: cells[field].iloc[0] for field in FIELDS if field in cells and field not in varied}
+    about = {field: value.item() if hasattr(value, "item") else value for field, value in shared.items()}
+    fields = {key.partition(".")[0] for key in keys}
+    return about | {"cells": len(cells), "also_varied": [field for field in varied if field not in fields]}
+
+
+def _refuse_clashes(table: Table, cells: pd.DataFrame, keys: Sequence[str]) -> None:
+    """Raise UserError when two rows agree in all keys as a reader of the file sees them."""
+    read = table.frame[list(keys)]
+    clash = read.duplicated(keep=False).to_numpy()
+    if not clash.any():
+        return
+    first = read[clash].iloc[0]
+    same = (read.eq(first) | (read.isna() & first.isna())).all(axis=1).to_numpy()
+    varied = ", ".join(_varied(cells[same]))
+    raise UserError(
+        f"{int(same.sum())} cells agree in {', '.join(keys)} ({', '.join(cells.index[same][:2])}, …) and "
+        f"differ in {varied or 'nothing else'}; add what tells them apart to the keys."
+    )

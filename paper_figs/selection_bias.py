@@ -1,0 +1,143 @@
+"""What an age limit does to length: the law of what is in time, the policy that learns from it, the price."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from analysis.claims.selection_bias import LENGTH, NO_LIMIT, VALUE, law_in_time
+from analysis.collapse import need
+from analysis.intervals import student_interval
+from analysis.palette import BLUE, DASH_DOT, GREEN, INK, LONG, RULE, SHORT, SOLID, VERMILION, Dash
+from paper_figs.base import PAGE, figure
+
+RULES: dict[str, tuple[str, str, Dash]] = {
+    "wait": (GREEN, "o", SOLID),
+    "discard": (BLUE, "s", LONG),
+    "drop": (VERMILION, "^", SHORT),
+}
+"""Color, marker and line of each answer to samples that are too old, in the order of the legend."""
+STALLED, EMPTY = "mean staleness/stalled", "mean staleness/empty"
+PLACES = {"wait": (0, 8), "discard": (0, -8), "drop": (8, -3)}
+"""Where a point's age limit stands, points from its marker."""
+LAW = 0.32
+"""Chance of the end token in panel (a): the mean length is that of the sweep at its start."""
+LONGEST = 8
+
+CAPTION = (
+    "Selection bias of age limits where a group takes as long as its longest response and reward knows "
+    "nothing of length. (a) Exact law of lengths: as generated (end token with chance 0.32, at most 8 "
+    "tokens), and in groups of any size of which no member is longer than 3 or 5 tokens. (b) Mean length of "
+    "what the policy writes during training, less that without an age limit on the same seed, by age limit "
+    "in optimizer steps; small markers: seeds, large: mean with 95% t interval, n = 24. Under drop at "
+    "limits 1 and 2 responses are short also because less was learned. (c) The price: mean final exact "
+    "value against the time steps that pass per update made; numbers are age limits. wait: the trainer waits "
+    "for old groups; discard: they are replaced by the next ones; drop: they leave the batch, and a batch "
+    "that is left empty makes no update."
+)
+
+
+@figure(
+    "selection-bias",
+    data="selection-bias",
+    caption=CAPTION,
+    supports=(
+        "groups-in-time-are-short",
+        "discarding-old-groups-shortens-the-policy",
+        "waiting-leaves-lengths-alone",
+        "dropping-without-replacement-starves",
+    ),
+)
+def draw(table: pd.DataFrame) -> Figure:
+    """Return the page-wide figure; columns too_old, age_limit, seed, mean length, value and stalled time."""
+    need(table, ["too_old", "age_limit", "seed", LENGTH, VALUE, STALLED, EMPTY])
+    fig = Figure(figsize=(PAGE, 2.6))
+    law, length, price = fig.subplots(1, 3)
+    _law(law)
+    _length(length, table)
+    _price(price, table)
+    handles, labels = length.get_legend_handles_labels()
+    free = [handle for handle in price.get_lines() if handle.get_label() == "no limit"]
+    fig.legend(handles + free, [*labels, "no age limit"], loc="outside upper center", ncols=4)
+    return fig
+
+
+def _law(ax: Axes) -> None:
+    made_L: NDArray[np.float64] = LAW * (1 - LAW) ** np.arange(LONGEST, dtype=np.float64)
+    made_L[-1] = (1 - LAW) ** (LONGEST - 1)
+    at_L = np.arange(1, LONGEST + 1)
+    laws: list[tuple[str, NDArray[np.float64], str, Dash]] = [
+        ("all", made_L, INK, SOLID),
+        ("longest ≤ 5", law_in_time(made_L, 5), RULE, LONG),
+        ("longest ≤ 3", law_in_time(made_L, 3), RULE, DASH_DOT),
+    ]
+    for label, law_L, color, dash in laws:
+        text = f"{label}: mean {law_L @ at_L:.1f}"
+        shown = law_L > 0
+        ax.plot(at_L[shown], law_L[shown], color=color, linestyle=dash, marker="o", markersize=3, label=text)
+    ax.set_xlabel("length, tokens")
+    ax.set_ylabel("probability")
+    ax.set_ylim(0, 0.6)
+    ax.legend(loc="upper right", fontsize=6.5, handlelength=1.6)
+    ax.set_title("(a) what is in time, exact", loc="left")
+
+
+def _length(ax: Axes, table: pd.DataFrame) -> None:
+    free = table[table["age_limit"] == NO_LIMIT].set_index("seed")[LENGTH]
+    limits = sorted(set(table["age_limit"]) - {NO_LIMIT})
+    ax.axhline(0.0, color=RULE, linewidth=0.8, zorder=1)
+    for offset, (rule, (color, marker, dash)) in zip((-0.16, 0.0, 0.16), RULES.items(), strict=True):
+        centers, lows, highs = [], [], []
+        for place, limit in enumerate(limits):
+            arm = table[(table["too_old"] == rule) & (table["age_limit"] == limit)].set_index("seed")[LENGTH]
+            change_N = (arm - free).dropna().to_numpy()
+            jitter = np.linspace(-0.05, 0.05, change_N.size)
+            ax.plot(
+                place + offset + jitter, change_N, linestyle="", marker=marker, color=color, ms=1.5, alpha=0.4
+            )
+            found = student_interval(change_N)
+            centers.append(found.center)
+            lows.append(found.center - found.low)
+            highs.append(found.high - found.center)
+        x = np.arange(len(limits)) + offset
+        ax.errorbar(
+            x, centers, yerr=[lows, highs], color=color, marker=marker, ms=4, linestyle=dash, label=rule
+        )
+    ax.set_xticks(range(len(limits)), [str(limit) for limit in limits])
+    ax.grid(visible=False, axis="x")
+    ax.set_xlabel("age limit, optimizer steps")
+    ax.set_ylabel("change of mean length, tokens")
+    ax.set_title("(b) what the policy writes", loc="left")
+
+
+def _price(ax: Axes, table: pd.DataFrame) -> None:
+    for rule, (color, marker, _) in {**RULES, "no limit": (INK, "*", SOLID)}.items():
+        limits = table["age_limit"] == NO_LIMIT if rule == "no limit" else table["too_old"] == rule
+        arms = table[limits & ((table["age_limit"] != NO_LIMIT) | (rule == "no limit"))]
+        for limit, arm in arms.groupby("age_limit"):
+            # A batch that is left empty takes its time and makes no update.
+            x = ((1 + arm[STALLED]) / (1 - arm[EMPTY].fillna(0.0))).mean()
+            y = arm[VALUE].mean()
+            ax.plot(x, y, color=color, marker=marker, ms=4.5, linestyle="", label=rule)
+            if rule in PLACES:
+                ax.annotate(
+                    f"{limit}",
+                    (x, y),
+                    PLACES[rule],
+                    textcoords="offset points",
+                    ha="center",
+                    va="center",
+                    fontsize=6.5,
+                    color=color,
+                )
+    ax.set_xscale("log")
+    ax.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
+    ax.minorticks_off()
+    ax.set_xlim(0.8, 60)
+    ax.set_ylim(0.5, 1.08)
+    ax.set_xlabel("time steps per update")
+    ax.set_ylabel("final value")
+    ax.set_title("(c) the price", loc="left")

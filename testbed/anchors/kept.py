@@ -1,0 +1,82 @@
+"""Anchors that are other weights: those of some steps ago, or an average of all earlier ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from testbed.anchors import Anchor, Moment, anchor
+from testbed.errors import UserError
+from testbed.recipes.composition import Recipe
+from testbed.staleness.versions import VersionBuffer
+
+
+class Average(Anchor):
+    """The moving average of the weights with a decay, divided by the sum of its weights."""
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+
+    def start(self, theta_AP: Tensor) -> None:
+        """Begin with the weights at the start, counted once."""
+        self.total_AP, self.weight = theta_AP.detach(), 1.0
+
+    def average(self, theta_AP: Tensor) -> None:
+        """total <- decay total + theta, and its weight likewise."""
+        self.total_AP = self.decay * self.total_AP + theta_AP.detach()
+        self.weight = self.decay * self.weight + 1.0
+
+    def logp(self, moment: Moment) -> Tensor:
+        """Return the log-probabilities of the average, which holds the weights at the start of the step."""
+        return moment.logp_of(self.total_AP / self.weight)
+
+
+class Version(Anchor):
+    """The trainer's weights of `age` steps ago; before step `age`, those at the start."""
+
+    def __init__(self, age: int) -> None:
+        self.age = age
+
+    def start(self, theta_AP: Tensor) -> None:
+        """Make room for the newest age + 1 versions of every replica."""
+        self.versions = VersionBuffer(theta_AP, [self.age + 1] * len(theta_AP))
+
+    def logp(self, moment: Moment) -> Tensor:
+        """Take note of the weights at the start of the step; return the log-probabilities of older ones."""
+        # A step with an empty batch leaves the weights alone and does not ask: its version is the next one's.
+        for version in range(self.versions.newest + 1, moment.step + 1):
+            self.versions.write(moment.theta_AP, version)
+        version_A1 = torch.full((len(moment.theta_AP), 1), max(moment.step - self.age, 0))
+        return moment.logp_of(self.versions.read(version_A1.to(moment.theta_AP.device))[:, 0])
+
+
+@anchor("ewma", source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641; openai/ppo-ewma 625dac7")
+def ewma(recipe: Recipe, *, decay: float = 0.889) -> Anchor:
+    """Weights sum_i decay^(t-i) theta_i / sum_i decay^(t-i): decay / (1 - decay) steps old on average.
+
+    One term per optimizer step, whatever the number of passes. testbed.anchors.rescale keeps its age in
+    samples when the batch shrinks.
+    """
+    del recipe
+    if not 0 <= decay < 1:
+        raise UserError(f"decay is {decay}, expected at least 0 (the present weights) and below 1.")
+    return Average(decay)
+
+
+@anchor(
+    "version", source="Missing Old Logits (2026), arXiv:2605.12070: a model kept for old log-probabilities"
+)
+def version(recipe: Recipe, *, age: int = 1, kept: int = 0) -> Anchor:
+    """Weights of exactly `age` steps ago, in the trainer's engine, for all tokens alike.
+
+    kept: snapshots that may be held, the present one included; 0 holds as many as the age needs.
+    """
+    del recipe
+    if age < 0 or kept < 0:
+        raise UserError(f"age is {age} and kept {kept}; expected steps back and snapshots, at least 0.")
+    if 0 < kept < age + 1:
+        raise UserError(
+            f"an anchor of age {age} needs the newest {age + 1} snapshots of the weights, but kept is "
+            f"{kept}; lower anchor_args.age to {kept - 1} or raise anchor_args.kept to {age + 1}."
+        )
+    return Version(age)

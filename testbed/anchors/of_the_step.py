@@ -1,0 +1,88 @@
+"""Anchors that remember nothing: read from the batch, or from the weights that learn from it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from testbed.anchors import Anchor, Moment, anchor
+from testbed.anchors.kept import Average
+from testbed.batch import EXPERT
+from testbed.errors import UserError
+from testbed.recipes.composition import Recipe
+
+
+class Behavior(Anchor):
+    """log mu itself."""
+
+    def logp(self, moment: Moment) -> Tensor:
+        """Return the log-probabilities that came with the batch."""
+        return moment.rollout.logp_mu_RBT
+
+
+class Recomputed(Anchor):
+    """The weights at the start of the step."""
+
+    def logp(self, moment: Moment) -> Tensor:
+        """Return the log-probabilities of the first pass; later passes keep them."""
+        return moment.logp_ABT
+
+
+class Missing(Recomputed):
+    """The weights of every pass."""
+
+    follows = True
+
+
+class Snapshot(Anchor):
+    """The trainer's engine at each token's own version."""
+
+    def logp(self, moment: Moment) -> Tensor:
+        """Return what was noted at generation; a demonstration has no version, so that d = 1 there."""
+        rollout = moment.rollout
+        if rollout.logp_trainer_RBT is None:
+            raise UserError(
+                "anchor 'snapshot' needs the trainer's log-probabilities at each token's version, which this "
+                "schedule does not note; take anchor 'version' or 'recompute'."
+            )
+        if rollout.origin_RB is None:
+            return rollout.logp_trainer_RBT
+        expert_AB1 = (rollout.origin_RB == EXPERT)[..., None]
+        return torch.where(expert_AB1, rollout.logp_mu_RBT, rollout.logp_trainer_RBT)
+
+
+OWN = {"behavior": Behavior, "current": Recomputed}
+
+
+@anchor("recipe", source="the recipe's own source")
+def own(recipe: Recipe) -> Anchor:
+    """What the recipe says: behavior, the weights at the start of the step, or their moving average."""
+    return Average(recipe.anchor_decay) if recipe.anchor == "ewma" else OWN[recipe.anchor]()
+
+
+@anchor("behavior", source="Schulman et al. (2017), arXiv:1707.06347; verl's bypass mode")
+def behavior(recipe: Recipe) -> Anchor:
+    """log anchor = log mu: d = 1, and one clip holds staleness and engine mismatch together."""
+    del recipe
+    return Behavior()
+
+
+@anchor("recompute", source="Fu et al. (2025), AReaL, arXiv:2505.24298: prox_logp_method 'recompute'")
+def recompute(recipe: Recipe) -> Anchor:
+    """log anchor = log pi at the start of the step: u starts at 1, and d carries mismatch and staleness."""
+    del recipe
+    return Recomputed()
+
+
+@anchor("missing", source="Missing Old Logits (2026), arXiv:2605.12070: the failure it describes")
+def missing(recipe: Recipe) -> Anchor:
+    """log anchor = sg[log pi] at every pass, as if old log-probabilities were lost: u = 1, no clip binds."""
+    del recipe
+    return Missing()
+
+
+@anchor("snapshot", source="Missing Old Logits (2026), arXiv:2605.12070: snapshot tracking, its exact repair")
+def snapshot(recipe: Recipe) -> Anchor:
+    """log anchor = log pi at each token's own version: d is engine mismatch alone, u staleness alone."""
+    del recipe
+    return Snapshot()

@@ -1,0 +1,58 @@
+"""Batch-size invariance: what else must change when a batch is divided, so that learning does not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from testbed.anchors import anchor
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.recipes import Recipe, recipe
+
+
+def rescaled_decay(decay: float, parts: int) -> float:
+    """Return decay' with 1 / (1 - decay') - 1 = parts (1 / (1 - decay) - 1): the same age in samples.
+
+    Source: Hilton, Cobbe & Schulman (2021), arXiv:2110.00641, on the center of mass of the average.
+    """
+    center = parts * decay / (1 - decay)
+    return center / (1 + center)
+
+
+def rescaled_rate(rate: float, parts: int, optimizer: str) -> float:
+    """Return rate / parts for SGD and rate / sqrt(parts) for Adam: the same drift per sample."""
+    return rate / (math.sqrt(parts) if optimizer == "adam" else parts)
+
+
+def smaller_batches(run: Run, parts: int) -> Run:
+    """Return the run on batches of 1 / parts the prompts: as many samples, of the same age in samples.
+
+    Steps, lag and the distance of logged rows grow by `parts`; learning rate and the decay of an averaged
+    anchor follow. Raises UserError when the prompts cannot be divided.
+    """
+    if parts < 1 or run.prompts % parts:
+        raise UserError(
+            f"prompts is {run.prompts}, which cannot be divided by {parts} into whole batches; expected a "
+            "divisor of it, at least 1."
+        )
+    smaller = replace(
+        run,
+        prompts=run.prompts // parts,
+        steps=run.steps * parts,
+        lag=run.lag * parts,
+        log_every=run.log_every * parts,
+        learning_rate=rescaled_rate(run.learning_rate, parts, run.optimizer),
+    )
+    decay = average_of(run)
+    if decay is None:
+        return smaller
+    return replace(smaller, anchor="ewma", anchor_args=(("decay", rescaled_decay(decay, parts)),))
+
+
+def average_of(run: Run) -> float | None:
+    """Return the decay of the run's averaged anchor, by its dial or its recipe; None for any other anchor."""
+    if run.anchor == "ewma":
+        return float({**anchor["ewma"].defaults, **dict(run.anchor_args)}["decay"])
+    made: Recipe = recipe[run.recipe].bind(**dict(run.recipe_args))()
+    return made.anchor_decay if run.anchor == "recipe" and made.anchor == "ewma" else None

@@ -1,0 +1,129 @@
+"""testbed pipeline … --then run …: a sweep under the lags of the pipeline, return against its wall clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+import typer.core
+
+if TYPE_CHECKING:
+    from testbed.config import Run
+    from testbed.pipeline.design import Design
+    from testbed.records import Status
+
+
+class WithTail(typer.core.TyperCommand):
+    """A command that takes everything behind --then as one value: the words of another command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the words behind --then together, with a line break between them."""
+        if "--then" in args[:-1]:
+            place = args.index("--then")
+            args = [*args[: place + 1], "\n".join(args[place + 1 :])]
+        return super().parse_args(ctx, args)
+
+
+def then_run(text: str, design: Design, seed: int, reach: float | None, json: bool) -> None:
+    """Train the sweep that the words behind --then name, under the lags of this design.
+
+    Raises UserError for another command than `run`, or cells that cannot follow the pipeline.
+    """
+    from testbed.cli.run import describe, resolve
+    from testbed.errors import UserError
+    from testbed.records import folder_for
+    from testbed.tasks import check_arguments
+
+    command, *tail = text.split("\n")
+    if command != "run":
+        raise UserError(f"--then {command}: expected `--then run SWEEP [FIELD=VALUE]...`.")
+    given = parse(tail)
+    base = resolve(given["sweep"], given["overrides"] or [], given["objective"] or [])
+    cells = under(base, design, seed)
+    check_arguments(cells)
+    folder = Path(given["out"] or folder_for("results", f"{Path(given['sweep']).stem}-pipeline"))
+    if given["dry_run"]:
+        describe(cells, folder, json or given["json"])
+        return
+    status = train(cells, folder, given)
+    keep_trace(folder, design, max(cell.steps for cell in cells), seed)
+    report(folder, status, reach, json or given["json"])
+    if status.failed:
+        raise typer.Exit(1)
+
+
+def parse(tail: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of `testbed run` by name, as its own command line reads them."""
+    from testbed.cli.run import run
+
+    app = typer.Typer(add_completion=False)
+    app.command("run")(run)
+    return typer.main.get_command(app).make_context("testbed pipeline --then run", list(tail)).params
+
+
+def under(cells: Sequence[Run], design: Design, seed: int) -> tuple[Run, ...]:
+    """Return the cells with their lags from this pipeline and its seed."""
+    from testbed.pipeline.design import to_words
+
+    arguments = (("design", " ".join(to_words(design))), ("seed", seed))
+    return tuple(replace(cell, staleness="pipeline", staleness_args=arguments) for cell in cells)
+
+
+def train(cells: Sequence[Run], folder: Path, given: dict[str, Any]) -> Status:
+    """Run what the folder does not hold yet, with the options of `testbed run`."""
+    from testbed.cli.run import _ray
+    from testbed.progress import choose
+    from testbed.runner import run_sweep
+
+    return run_sweep(
+        cells,
+        folder,
+        engine=_ray(given["ray"], given["workers"], given["threads"], given["timeout"]),
+        workers=given["workers"],
+        threads=given["threads"],
+        timeout=given["timeout"],
+        shard=given["shard"],
+        progress=choose(given["quiet"]),
+    )
+
+
+def keep_trace(folder: Path, design: Design, steps: int, seed: int) -> None:
+    """Write the trace that the cells followed beside their results: `staleness=trace` reads it again."""
+    from testbed.pipeline import trace
+
+    trace.write(trace.record(design, -(-steps // design.updates), seed), folder / "lags.parquet")
+
+
+def report(folder: Path, status: Status, reach: float | None, json: bool) -> None:
+    """Print return and simulated time per recipe, and where the results are."""
+    from analysis.wall_clock import wall_clock
+    from testbed.cli import show
+    from testbed.cli.run import counts
+    from testbed.records import read
+
+    level, rows = wall_clock(read(folder).to_pandas(), reach) if status.done else (reach, [])
+    if json:
+        show.as_json({"folder": str(folder), **counts(status), "level": level, "recipes": rows})
+        return
+    if rows:
+        print(f"Return {level:.3g} is asked for; seconds are the pipeline's.")
+        show.table([brief(row) for row in rows])
+    print(f"{status.done} of {status.planned} cells done, {status.failed} failed, {status.pending} pending.")
+    print(f"Results: {folder}, with the trace in lags.parquet")
+    if status.failed:
+        print(f"Why cells failed: testbed status {folder}")
+
+
+def brief(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as a terminal shows it."""
+    found = {name: value for name, value in row.items() if name not in ("reached", "seeds")}
+    return {
+        **found,
+        "final": f"{row['final']:.3f}",
+        "age": f"{row['age']:.2f}",
+        "seconds to level": f"{row['seconds to level']:.0f}" if row["reached"] else "never",
+        "reached": f"{row['reached']} of {row['seeds']}",
+    }

@@ -1,0 +1,132 @@
+"""An engine whose cache outlives a change of weights: it reads keys and values that older weights made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.errors import UserError
+from testbed.mismatch import Draw, Engine, mismatch
+from testbed.policies.toy_decoder import KeyValues, Prompts, next_law, read_prompts
+from testbed.policies.toy_layers import Rounding, Weights
+from testbed.policies.toy_sampler import Drawn, Law, generate, read
+from testbed.policies.toy_transformer import ToyTransformer
+
+SPANS = ("prompt", "all")
+
+
+@mismatch(
+    "stale-kv",
+    source="a prefix cache that is not reset after an update; PipelineRL keeps it, arXiv:2509.19128",
+    level="forward",
+    support="full",
+    identity=None,
+    needs=("layers", "past"),
+)
+def stale_kv(*, span: str = "prompt", age: int = 1) -> Engine:
+    """mu reads keys and values of earlier tokens that an older version made, `draw.past_RP`.
+
+    span "prompt": of the prompt but its last token, as in a prefix cache that outlives an update. "all": of
+    the response too, all but its newest token, as at the first token behind an update in flight. age:
+    optimizer steps by which the cache is older than the weights, in training.
+    """
+    if age < 1:
+        raise UserError(f"age is {age}, the optimizer steps by which the cache is older; expected 1 or more.")
+    if span not in SPANS:
+        raise UserError(f"span is '{span}', expected {' or '.join(SPANS)}.")
+
+    def forward(policy: Any, draw: Draw) -> StaleCache:
+        if draw.past_RP is None:
+            raise UserError("stale-kv reads past_RP, the weights of an older version, which is None.")
+        return StaleCache(policy, draw.past_RP, span)
+
+    return Engine("stale-kv", forward=forward, past=age)
+
+
+class StaleCache:
+    """A toy transformer that samples, and reads, over a cache of older weights."""
+
+    def __init__(self, policy: ToyTransformer, past_RP: Tensor, span: str) -> None:
+        self.policy, self.past_RP, self.span, self.task = policy, past_RP, span, policy.task
+
+    def with_rounding(self, rounding: Rounding) -> StaleCache:
+        """Return the same with the inputs of linear layers rounded, in the past too."""
+        return StaleCache(self.policy.with_rounding(rounding), self.past_RP, self.span)
+
+    @torch.no_grad()
+    def sample(
+        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, uniform_RBT: Tensor, law: Law | None = None
+    ) -> Drawn:
+        """Return token_RBT, mask_RBT and logp_RBT as ToyTransformer.sample does."""
+        decoder = self._decoder(theta_RP, prompt_RNK, group, uniform_RBT.shape, "uniform_RBT")
+        uniform = uniform_RBT.to(self.policy.device, torch.float64)
+        return generate(decoder, self.task.end_token, uniform, law=law)
+
+    @torch.no_grad()
+    def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return the log-probabilities that `sample` notes for these tokens, [R, B, T]; no gradient."""
+        group = token_RBT.shape[1] // prompt_RNK.shape[1]
+        decoder = self._decoder(theta_RP, prompt_RNK, group, token_RBT.shape, "token_RBT")
+        return read(decoder, token_RBT, mask_RBT)
+
+    def _decoder(
+        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, shape: torch.Size, name: str
+    ) -> StaleDecoder:
+        policy = self.policy
+        prompts = policy.prompts(theta_RP, prompt_RNK, group, shape, name)
+        if self.past_RP.shape != theta_RP.shape:
+            raise UserError(
+                f"past_RP has shape {tuple(self.past_RP.shape)}, expected {tuple(theta_RP.shape)}."
+            )
+        if prompt_RNK.shape[2] == 1:
+            raise UserError("stale-kv needs prompts of two tokens or more: the last one is always read anew.")
+        now, past = policy.weights(theta_RP), policy.weights(self.past_RP)
+        return StaleDecoder(
+            now, past, policy.heads, policy.temperature, prompts, shape[2], self.span == "all"
+        )
+
+
+class StaleDecoder:
+    """Laws of the present weights over keys and values of the past ones; see toy_decoder.Decoder.
+
+    The last token of a prompt is read like a response's, as own token 0: response token t is own token t + 1.
+    """
+
+    def __init__(
+        self,
+        now: Weights,
+        past: Weights,
+        heads: int,
+        temperature: float,
+        prompts: Prompts,
+        tokens: int,
+        everywhere: bool,
+    ) -> None:
+        self.now, self.past, self.temperature, self.everywhere = now, past, temperature, everywhere
+        token_RNK = prompts.token_RNK
+        self.length = token_RNK.shape[2] - 1
+        self.last_RB = token_RNK[..., -1].repeat_interleave(prompts.group, 1)
+        before = Prompts(token_RNK[..., :-1], prompts.first_RN, prompts.group)
+        caches = {0: read_prompts(past, heads, before)[1]}
+        width = 3 * now.embedding.shape[1]
+        own = now.embedding.new_empty(len(now.layers), tokens, len(token_RNK), width, self.last_RB.shape[1])
+        self.kept = KeyValues(caches, own, torch.zeros_like(self.last_RB))
+        self.kept_past = KeyValues(caches, torch.empty_like(own), self.kept.start_RB)
+
+    def first(self) -> Tensor:
+        """Return the law of the first token."""
+        return self._next(self.last_RB, 0)
+
+    def after(self, token_RB: Tensor, t: int) -> Tensor:
+        """Return the law of token t + 1, given token t; called for t = 0, 1, ... in order."""
+        return self._next(token_RB, t + 1)
+
+    def _next(self, token_RB: Tensor, t: int) -> Tensor:
+        law_RVB = next_law(self.now, self.temperature, token_RB, self.length, t, self.kept)
+        if self.everywhere:
+            # What reads later finds here what the past weights would have left.
+            next_law(self.past, self.temperature, token_RB, self.length, t, self.kept_past)
+            self.kept.own[:, t] = self.kept_past.own[:, t]
+        return law_RVB

@@ -1,0 +1,44 @@
+"""Empirical ages: a law that was measured, written as ages and shares."""
+
+from __future__ import annotations
+
+import re
+
+from testbed.errors import UserError
+from testbed.staleness import schedule
+from testbed.staleness.age_law import SLICES, AgeLaw, by_law, check_mean
+from testbed.staleness.by_age import ByAge
+
+EXAMPLE = '"0:0.5 4:0.3 9:0.2"'
+
+
+@schedule("empirical", source="any histogram of ages: a stack's log, or `testbed pipeline`")
+def empirical(lag: int, *, law: str = "", slices: int = SLICES) -> ByAge:
+    """P(age) as listed in law, "age:share age:share ..."; lag is its mean, rounded up.
+
+    law: separated by spaces or commas; shares sum to 1. slices: parts of a batch that draw an age of their
+    own.
+    """
+    listed = parse(law)
+    check_mean("empirical", lag, listed)
+    return by_law("empirical", listed, slices)
+
+
+def parse(text: str) -> AgeLaw:
+    """Return the law that "0:0.5 4:0.3 9:0.2" says; raise UserError saying which part is wrong."""
+    words = re.split(r"[,\s]+", str(text).strip())
+    if words == [""]:
+        raise UserError(f"schedule 'empirical' has no law; set staleness_args.law={EXAMPLE}.")
+    shares: dict[int, float] = {}
+    for word in words:
+        match = re.fullmatch(r"(\d{1,9}):(\d*\.?\d+(?:[eE][-+]?\d+)?)", word)
+        if match is None:
+            raise UserError(f"law has the part {word!r}, expected age:share as in {EXAMPLE}.")
+        age = int(match[1])
+        if age in shares:
+            raise UserError(f"law gives age {age} twice, expected each age once.")
+        shares[age] = float(match[2])
+    total = sum(shares.values())
+    if abs(total - 1) > 1e-6:
+        raise UserError(f"the shares of law sum to {total:g}, expected 1.")
+    return AgeLaw.of(sorted(shares), [shares[age] for age in sorted(shares)])

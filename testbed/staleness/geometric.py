@@ -1,0 +1,46 @@
+"""Geometric ages: every further step of age is less frequent by the same factor."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+
+from testbed.errors import UserError
+from testbed.staleness import schedule
+from testbed.staleness.age_law import SLICES, AgeLaw, by_law
+from testbed.staleness.by_age import ByAge
+
+LONGEST = 8
+"""Longest age in units of the lag, if nothing else is said: about exp(-8) of an endless law lies beyond."""
+
+
+@schedule("geometric", source="Mitliagkas et al. (2016), Asynchrony begets momentum, arXiv:1605.09774")
+def geometric(lag: int, *, longest: int = -1, slices: int = SLICES) -> ByAge:
+    """P(age = k) = q^k / (1 + q + ... + q^longest), with the q that makes the mean age lag, tail cut off.
+
+    longest: the oldest age there is, at least 2 lag (where all ages are equally frequent); -1 takes 8 lag.
+    slices: parts of a batch that draw an age of their own.
+    """
+    last = LONGEST * lag if longest == -1 else longest
+    if lag < 0 or last < 2 * lag:
+        raise UserError(
+            f"longest is {last} and lag {lag}: ages that become rarer with age and end at {last} have means "
+            f"from 0 to {last / 2:g}; expected lag >= 0 and longest >= {2 * max(lag, 0)}."
+        )
+    if lag == 0:
+        return by_law("geometric", AgeLaw.of([0], [1.0]), slices)
+    return by_law("geometric", cut_geometric(lag, last), slices)
+
+
+def cut_geometric(mean: float, longest: int) -> AgeLaw:
+    """Return P(k) ~ q^k on 0..longest with the given mean, 0 < mean <= longest / 2."""
+    age_K = np.arange(longest + 1)
+
+    def law(log_q: float) -> AgeLaw:
+        return AgeLaw.of(age_K, np.exp(log_q * age_K))
+
+    # Without a cut q = mean / (1 + mean); the cut asks for more, up to q = 1, where the mean is longest / 2.
+    low = float(np.log(mean / (1 + mean)))
+    if law(0.0).mean - mean <= 0:
+        return law(0.0)
+    return law(float(brentq(lambda log_q: law(log_q).mean - mean, 1.01 * low, 0.0, xtol=1e-15, rtol=1e-14)))

@@ -1,0 +1,90 @@
+"""In-flight updates: weights change while a response is written, so that its tokens differ in age."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.policies.in_flight import checked_cache
+from testbed.staleness import BehaviorWeights, Generated, schedule
+from testbed.staleness.versions import VersionBuffer
+
+if TYPE_CHECKING:
+    from testbed.worlds import World
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A plan by which every optimizer step reaches the generator after `tokens` tokens.
+
+    shortest: age of the last position a response can have. versions: most versions that may be kept; 0 sets
+    no limit.
+    """
+
+    shortest: int
+    tokens: int
+    cache: str
+    versions: int
+
+    def source(
+        self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+    ) -> InFlightSource:
+        """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
+        del runs
+        return InFlightSource(plans, world, theta_RP)
+
+
+class InFlightSource:
+    """Keeps the versions during which the longest response is written, and generates across them."""
+
+    def __init__(self, plans: Sequence[InFlight], world: World, theta_RP: Tensor) -> None:
+        self.world, self.cache = world, plans[0].cache
+        self.place_T = torch.arange(world.length, device=theta_RP.device) // plans[0].tokens
+        self.lag_R = torch.tensor([plan.shortest for plan in plans], device=theta_RP.device)
+        self.span = int(self.place_T[-1]) + 1
+        self.versions = VersionBuffer(theta_RP, [_depth(plan, self.span, world.length) for plan in plans])
+
+    def batch(self, theta_RP: Tensor, step: int) -> Generated:
+        """Return the samples of this step, every token marked with its version."""
+        self.versions.write(theta_RP, step)
+        back_V = torch.arange(self.span - 1, -1, -1, device=theta_RP.device)
+        version_RV = (step - self.lag_R[:, None] - back_V).clamp(min=0)
+        theta_RVP = self.versions.read(version_RV)
+        rollout = self.world.generate_in_flight(theta_RVP, self.place_T[None, None], step, self.cache)
+        version_RBT = version_RV[:, None, self.place_T].expand(rollout.token_RBT.shape)
+        one = self.span == 1
+        table_RP = theta_RVP[:, 0] if one else self.world.in_flight_table(theta_RVP, self.place_T)
+        behavior = None if table_RP is None else BehaviorWeights(table_RP)
+        return Generated(replace(rollout, version_RBT=version_RBT), behavior)
+
+
+def _depth(plan: InFlight, span: int, length: int) -> int:
+    depth = plan.shortest + span
+    if plan.versions and depth > plan.versions:
+        raise UserError(
+            f"a response of {length} tokens, {plan.tokens} per update, is written by {span} versions; with "
+            f"lag {plan.shortest} that needs a buffer of {depth}, but versions is {plan.versions}. Raise "
+            "versions or tokens, or lower lag."
+        )
+    return depth
+
+
+@schedule("in-flight", source="Piche et al. (2025), PipelineRL, arXiv:2509.19128; Fu et al. (2025), AReaL")
+def in_flight(lag: int, *, tokens: int = 4, cache: str = "kept", versions: int = 0) -> InFlight:
+    """age = lag + (T - 1) // tokens - t // tokens for token t of responses of at most T tokens.
+
+    An optimizer step reaches the generator after every `tokens` tokens: the last position has age lag, the
+    first is the oldest. cache: keys and values of earlier tokens are "kept" from older weights (PipelineRL)
+    or "recomputed" at every change (AReaL's interruptible generation); a table has none. versions: most
+    versions that may be kept, 0 for as many as it takes. With tokens >= T nothing changes inside a response:
+    exact(lag).
+    """
+    if lag < 0 or tokens < 1 or versions < 0:
+        raise UserError(f"lag {lag}, tokens {tokens} and versions {versions}: expected at least 0, 1 and 0.")
+    return InFlight(lag, tokens, checked_cache(cache), versions)

@@ -1,0 +1,232 @@
+"""Groups take as long as their longest response: age follows from length, and what is done queues up."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.mixing import pick_groups
+from testbed.rollout import Rollout
+from testbed.staleness import Generated, schedule
+from testbed.staleness.by_age import with_version
+
+if TYPE_CHECKING:
+    from testbed.worlds import World
+
+STRIDE = 2**20
+"""What the w-th wait before a step starts is drawn from the streams of step + w STRIDE."""
+MOST_WAITS = 2**12 - 1
+"""Counters have 32 bits: STRIDE * (MOST_WAITS + 1) of them."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """A plan by which a group is ready base + ceil(longest response / speed) time steps after its start.
+
+    limit, rule: age limit and what it asks for, where it changes which groups are taken.
+    """
+
+    speed: float
+    base: int
+    concurrency: int
+    limit: int = -1
+    rule: str = ""
+    shortest: int = 0
+    mean: float = float("nan")
+
+    def within(self, limit: int, rule: str) -> Latency:
+        """Return the plan under an age limit."""
+        return replace(self, limit=limit, rule=rule)
+
+    def source(
+        self, plans: Sequence[Latency], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+    ) -> LatencySource:
+        """Return the source of a pack."""
+        del theta_RP
+        return LatencySource(plans, runs, world)
+
+
+class Group(NamedTuple):
+    """A group: when it is ready, its number in the order of starts, its weights and where its samples lie."""
+
+    due: int
+    number: int
+    version: int
+    draw: int
+    place: int
+
+
+class Line:
+    """One cell's groups: in flight, ready, and picked for the batch that comes next."""
+
+    def __init__(self, plan: Latency, prompts: int) -> None:
+        self.plan, self.prompts = plan, prompts
+        self.clock = self.started = self.used = 0
+        self.flying: list[Group] = []
+        self.ready: deque[Group] = deque()
+        self.batch: list[Group] = []
+        self.lost: list[Group] = []
+
+    def room(self) -> int:
+        """Return how many groups may start now."""
+        room = self.prompts
+        if self.plan.concurrency:
+            room = min(room, self.plan.concurrency - len(self.flying))
+        if self.plan.rule == "wait":
+            # A group among the (limit + 1) batches that are out, trained on in order, is in time.
+            out = len(self.flying) + len(self.ready) + len(self.batch)
+            room = min(room, (self.plan.limit + 1) * self.prompts - out)
+        return room
+
+    def start(self, latency_N: NDArray[np.int64], version: int, draw: int) -> None:
+        """Start as many of the drawn groups as there is room for, in order, and let the time step pass."""
+        for place in range(self.room()):
+            due = self.clock + int(latency_N[place])
+            heapq.heappush(self.flying, Group(due, self.started, version, draw, place))
+            self.started += 1
+        self.land()
+        self.clock += 1
+
+    def land(self) -> None:
+        """Move what is done from the flight to the queue."""
+        while self.flying and self.flying[0].due <= self.clock:
+            self.ready.append(heapq.heappop(self.flying))
+
+    def fill(self, step: int) -> None:
+        """Move groups from the queue to the batch, until it is full."""
+        if self.plan.rule == "wait":
+            self.ready = deque(sorted(self.ready, key=lambda group: group.number))
+        while self.ready and len(self.batch) < self.prompts:
+            if self.plan.rule == "wait" and self.ready[0].number != self.used:
+                break
+            group = self.ready.popleft()
+            too_old = self.plan.rule == "discard" and step - group.version > self.plan.limit
+            (self.lost if too_old else self.batch).append(group)
+            self.used += 1
+
+    def take(self) -> tuple[list[Group], list[Group]]:
+        """Return the full batch and what was thrown away on the way to it, and forget both."""
+        taken = self.batch, self.lost
+        self.batch, self.lost = [], []
+        return taken
+
+    def held(self) -> set[int]:
+        """Return the draws whose samples may still be used."""
+        return {group.draw for group in (*self.flying, *self.ready)}
+
+
+class LatencySource:
+    """Simulates generation and training forward, one time step per update or wait."""
+
+    def __init__(self, plans: Sequence[Latency], runs: tuple[Run, ...], world: World) -> None:
+        self.world, self.prompts, self.group = world, runs[0].prompts, runs[0].group
+        self.speed, self.base = plans[0].speed, plans[0].base
+        self.discards = plans[0].rule == "discard"
+        self.lines = [Line(plan, self.prompts) for plan in plans]
+        self.drawn: dict[int, Rollout] = {}
+        self.length_RN: dict[int, NDArray[np.float64]] = {}
+        self.draws = 0
+        if runs[0].steps > STRIDE:
+            raise UserError(
+                f"steps is {runs[0].steps}, but schedule 'latency' has random numbers for {STRIDE} only."
+            )
+
+    def batch(self, theta_RP: Tensor, step: int) -> Generated:
+        """Return the next groups of every cell, after as many waits as each of them needs."""
+        waits_R, made_R = np.zeros(len(self.lines)), np.zeros(0)
+        for wait in count():
+            late = [line for line in self.lines if not wait or len(line.batch) < self.prompts]
+            if not late:
+                break
+            if wait > MOST_WAITS:
+                raise UserError(
+                    f"at step {step} the trainer has waited {MOST_WAITS} time steps for {self.prompts} "
+                    "groups; raise staleness_args.speed or staleness_args.concurrency."
+                )
+            waits_R += [line in late for line in self.lines]
+            for line in late:
+                line.land()
+            if not wait or any(line.room() for line in late):
+                latency_RN = self._generate(theta_RP, step, wait)
+                made_R = made_R if wait else self.length_RN[self.draws].mean(-1)
+            for line, latency_N in zip(self.lines, latency_RN, strict=True):
+                if line in late:
+                    line.start(latency_N, step, self.draws)
+                    line.fill(step)
+        return self._delivered(waits_R - 1, made_R)
+
+    def _generate(self, theta_RP: Tensor, step: int, wait: int) -> NDArray[np.int64]:
+        """Keep what the present weights generate now; return how long each group takes, int64 [R, N]."""
+        shape = (len(self.lines), self.prompts)
+        rollout = self.world.generate(theta_RP, step + wait * STRIDE)
+        version_R1 = torch.full((shape[0], 1), step, dtype=torch.int64, device=theta_RP.device)
+        self.draws += 1
+        self.drawn[self.draws] = with_version(rollout, version_R1)
+        length_RNG = rollout.mask_RBT.sum(-1).reshape(*shape, self.group).cpu().numpy()
+        self.length_RN[self.draws] = length_RNG.mean(-1)
+        latency_RN: NDArray[np.int64] = self.base + np.ceil(length_RNG.max(-1) / self.speed).astype(np.int64)
+        return latency_RN
+
+    def _delivered(self, waits_R: NDArray[np.float64], made_R: NDArray[np.float64]) -> Generated:
+        taken = [line.take() for line in self.lines]
+        draws = sorted({group.draw for batch, _ in taken for group in batch})
+        first = {draw: position * self.prompts for position, draw in enumerate(draws)}
+        index_RN = [[first[group.draw] + group.place for group in batch] for batch, _ in taken]
+        rollouts = [self.drawn[draw] for draw in draws]
+        device = rollouts[0].reward_RB.device
+        rollout = pick_groups(rollouts, torch.tensor(index_RN, dtype=torch.int64, device=device))
+        counts = {
+            "staleness/stalled": waits_R,
+            "staleness/length_made": made_R,
+            "staleness/length_kept": self._lengths([batch for batch, _ in taken]),
+        }
+        if self.discards:
+            counts["staleness/discarded"] = np.array([float(len(lost)) for _, lost in taken])
+            counts["staleness/length_lost"] = self._lengths([lost for _, lost in taken])
+        held = set().union(*(line.held() for line in self.lines))
+        for draw in [draw for draw in self.drawn if draw not in held]:
+            del self.drawn[draw], self.length_RN[draw]
+        return Generated(rollout, None, counts)
+
+    def _lengths(self, groups_R: Sequence[Sequence[Group]]) -> NDArray[np.float64]:
+        """Return the mean length of each replica's groups, NaN where there is none; [R]."""
+        means = [
+            [self.length_RN[group.draw][r, group.place] for group in groups]
+            for r, groups in enumerate(groups_R)
+        ]
+        return np.array([np.mean(each) if each else np.nan for each in means])
+
+
+@schedule("latency", source="Applied Compute (2026), queue-max against queue-drop; the simulation is our own")
+def latency(lag: int, *, speed: float = 1.0, base: int = 0, concurrency: int = 0) -> Latency:
+    """age = updates between start and use; a group takes base + ceil(longest response / speed) time steps.
+
+    Time passes in steps of the trainer. At each of them groups that are done join a queue, in the order in
+    which they are done, then started; `prompts` new ones start under the present weights, as far as the most
+    in flight, `concurrency`, allows (0 sets no limit); and the trainer updates on the first `prompts` groups
+    of the queue. With fewer it waits: time passes, groups start, the weights stay. So the first batch comes
+    from the weights at the start, after waits for the first groups (warm-up). Ages count updates, not waits.
+    speed: tokens per time step; inf with base 0 makes every age 0: the synchronous trainer.
+    """
+    if lag:
+        raise UserError(
+            f"lag is {lag}, but under schedule 'latency' ages follow from lengths; leave lag at 0 and change "
+            "staleness_args: speed, base, concurrency."
+        )
+    if not speed > 0 or base < 0 or concurrency < 0:
+        raise UserError(
+            f"speed {speed:g}, base {base}, concurrency {concurrency}: expected a speed above 0 and the "
+            "others at least 0."
+        )
+    return Latency(float(speed), base, concurrency)

@@ -1,0 +1,20 @@
+"""Fully offline: all data come from the weights at the start."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from testbed.errors import UserError
+from testbed.staleness import schedule
+from testbed.staleness.by_age import ByAge
+
+
+@schedule("offline", source="Yao et al. (2025), arXiv:2509.24203, the fully offline setting")
+def offline(lag: int) -> ByAge:
+    """age = step: every sample comes from the weights at the start, and ages without end.
+
+    Such ages have no mean, so lag has to stay 0.
+    """
+    if lag:
+        raise UserError(f"lag is {lag}, but offline data age with every step, without a mean; set lag=0.")
+    return ByAge(lambda _, step: np.array([step]), depth=1, first=True)

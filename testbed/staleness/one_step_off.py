@@ -1,0 +1,17 @@
+"""One step off: the next batch is generated while the trainer works on this one."""
+
+from __future__ import annotations
+
+from testbed.staleness import schedule
+from testbed.staleness.age_law import AgeLaw, by_law, check_mean
+from testbed.staleness.by_age import ByAge
+
+
+@schedule(
+    "one-step-off", source="verl, one-step-off-policy recipe; Noukhovitch et al. (2025), arXiv:2410.18252"
+)
+def one_step_off(lag: int) -> ByAge:
+    """age = 1 for every sample: exact(1) under the name that stacks give it."""
+    law = AgeLaw.of([1], [1.0])
+    check_mean("one-step-off", lag, law)
+    return by_law("one-step-off", law)

@@ -1,0 +1,127 @@
+"""Partial rollouts: a response that is not done at the end of a step goes on under the next weights."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.mixing import pick_groups
+from testbed.policies.in_flight import checked_cache
+from testbed.rollout import Rollout
+from testbed.staleness import Generated, schedule
+from testbed.staleness.versions import VersionBuffer
+
+if TYPE_CHECKING:
+    from testbed.worlds import World
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A plan by which every response grows by `tokens` tokens a step until its whole group is done.
+
+    versions: most versions that may be kept, 0 for as many as it takes.
+    """
+
+    tokens: int
+    cache: str
+    versions: int
+    shortest: int = 0
+
+    def source(
+        self, plans: Sequence[Partial], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+    ) -> PartialSource:
+        """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
+        return PartialSource(plans[0], runs, world, theta_RP)
+
+
+class Done(NamedTuple):
+    """A group that is done: the generation that finished it, and its place in there."""
+
+    rollout: Rollout
+    place: int
+
+
+class PartialSource:
+    """Starts one batch of groups a step, and gives away one: those done first, then those started first.
+
+    A group takes `parts` steps at most. As many batches start before step 0, under the weights at the start,
+    so that there is always a full batch of groups that are done; none is older than 2 parts.
+    """
+
+    def __init__(self, plan: Partial, runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
+        self.world, self.tokens, self.cache = world, plan.tokens, plan.cache
+        self.parts = -(-world.length // plan.tokens)
+        if plan.versions and self.parts > plan.versions:
+            raise UserError(
+                f"a response of {world.length} tokens, {plan.tokens} per step, is written by {self.parts} "
+                f"versions, but the version buffer keeps {plan.versions}. Raise versions or tokens."
+            )
+        self.prompts, self.group = runs[0].prompts, runs[0].group
+        self.versions = VersionBuffer(theta_RP, [self.parts] * len(runs))
+        self.part_T = torch.arange(world.length, device=theta_RP.device) // plan.tokens
+        self.ready: list[deque[Done]] = [deque() for _ in runs]
+
+    def batch(self, theta_RP: Tensor, step: int) -> Generated:
+        """Let every response grow under the present weights, and return the groups that waited longest."""
+        self.versions.write(theta_RP, step)
+        first = 1 - self.parts if step == 0 else step
+        for now in range(first, step + 1):
+            for start in range(now - self.parts + 1, now + 1):
+                if start > -self.parts:
+                    self._grow(start, now)
+        taken = [[line.popleft() for _ in range(self.prompts)] for line in self.ready]
+        return Generated(_picked(taken, self.prompts))
+
+    def _grow(self, start: int, now: int) -> None:
+        """Write the batch begun at `start` as far as it is by the end of step `now`; keep groups just done.
+
+        Draws depend on the batch, the sequence and the token alone, so that what earlier steps wrote comes
+        out the same again.
+        """
+        part_T = self.part_T.clamp(max=now - start)
+        version_V = torch.arange(start, now + 1, device=part_T.device).clamp(min=0)
+        theta_RVP = self.versions.read(version_V.expand(len(self.ready), -1))
+        count = start + self.parts - 1
+        rollout = self.world.generate_in_flight(theta_RVP, part_T[None, None], count, self.cache)
+        length_RN = rollout.mask_RBT.sum(-1).unflatten(1, (self.prompts, self.group)).amax(-1)
+        done_RN = -(-length_RN // self.tokens) - 1 == now - start
+        version_RBT = version_V[part_T].expand(rollout.token_RBT.shape)
+        rollout = replace(rollout, version_RBT=version_RBT)
+        for line, done_N in zip(self.ready, done_RN.tolist(), strict=True):
+            line.extend(Done(rollout, place) for place, done in enumerate(done_N) if done)
+
+
+def _picked(taken: Sequence[Sequence[Done]], prompts: int) -> Rollout:
+    """Return one batch per replica from the generations that its groups lie in."""
+    rollouts = list({id(done.rollout): done.rollout for line in taken for done in line}.values())
+    offset = {id(rollout): index * prompts for index, rollout in enumerate(rollouts)}
+    index_RN = [[offset[id(done.rollout)] + done.place for done in line] for line in taken]
+    return pick_groups(rollouts, torch.tensor(index_RN, device=rollouts[0].reward_RB.device))
+
+
+@schedule(
+    "partial", source="Kimi Team (2025), k1.5, arXiv:2501.12599, Section 2.6.2; Fu et al. (2025), AReaL"
+)
+def partial(lag: int, *, tokens: int = 4, cache: str = "recomputed", versions: int = 0) -> Partial:
+    """age of token t = steps since its part t // tokens was written, a part a step, then a queue.
+
+    Each step starts a batch of prompts, adds `tokens` tokens to every response in flight under the present
+    weights, and trains on one batch of groups: those done first, then those started first. cache: at the end
+    of a step keys and values are thrown away and "recomputed", or "kept". versions: most versions that may be
+    kept, 0 for as many as it takes. With tokens >= T nothing is partial: the synchronous trainer.
+    """
+    if lag:
+        raise UserError(
+            f"lag is {lag}, but under schedule 'partial' ages follow from lengths; leave lag at 0 and change "
+            "staleness_args.tokens."
+        )
+    if tokens < 1 or versions < 0:
+        raise UserError(f"tokens {tokens} and versions {versions}: expected at least 1 and 0.")
+    return Partial(tokens, checked_cache(cache), versions)

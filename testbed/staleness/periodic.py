@@ -1,0 +1,37 @@
+"""Periodic: one generation serves N updates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from testbed.errors import UserError
+from testbed.staleness import schedule
+from testbed.staleness.age_law import AgeLaw, check_mean
+from testbed.staleness.by_age import ByAge
+
+
+@schedule(
+    "periodic",
+    source="Noukhovitch et al. (2025), Asynchronous RLHF, arXiv:2410.18252; ReMix, arXiv:2507.06892",
+)
+def periodic(lag: int, *, period: int = 0, ahead: int = 0) -> ByAge:
+    """age = ahead N + step mod N: N batches are generated at once and used one after the other.
+
+    period: N; 0 takes the N whose mean age, ahead N + (N - 1) / 2, is lag: 2 lag + 1. ahead: periods by which
+    generation is early: with 1 the next N batches are generated while these N are trained on.
+
+    What a sample draws depends on its step and sequence alone, so N batches generated at the start of a
+    period and N batches generated one by one by the weights of that start are the same batches.
+    """
+    if min(lag, period, ahead) < 0:
+        raise UserError(f"lag is {lag}, period {period}, ahead {ahead}; expected each at least 0.")
+    length = period or max((2 * lag + 1) // (2 * ahead + 1), 1)
+    law = AgeLaw.of(ahead * length + np.arange(length), np.ones(length))
+    check_mean("periodic", lag, law)
+    return ByAge(
+        lambda _, step: np.array([ahead * length + step % length]),
+        depth=law.longest + 1,
+        shortest=law.shortest,
+        mean=law.mean,
+        law=law,
+    )

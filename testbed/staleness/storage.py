@@ -1,0 +1,83 @@
+"""Room for many versions of the weights: in memory within a stated limit, or in a file that is mapped."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from testbed.errors import UserError
+
+SPILL = "TESTBED_SPILL"
+"""Environment variable: folder for versions of the weights that memory is not to hold."""
+
+
+def allocate(rows: int, like_RP: Tensor, what: str, limit: int | None = None) -> Tensor:
+    """Return room for so many rows of weights, [rows, P], its content undefined.
+
+    Where SPILL names a folder the rows lie in a file there, which has no name any more once it is mapped: it
+    goes with the process, however that ends.
+
+    Args:
+        rows: how many.
+        like_RP: weights whose width, type and device they have; those in a file are on the CPU.
+        what: what needs the room, for the message.
+        limit: most bytes of memory; by default half of what is available now.
+
+    Raises:
+        UserError: they need more than the limit, or the folder cannot hold them.
+    """
+    shape = (rows, like_RP.shape[1])
+    size = shape[0] * shape[1] * like_RP.element_size()
+    folder = os.environ.get(SPILL, "")
+    if folder:
+        return _mapped(Path(folder), shape, size, like_RP.dtype)
+    most = available(like_RP.device) // 2 if limit is None else limit
+    if size > most:
+        raise UserError(
+            f"{what} x {shape[1]:,} weights of {like_RP.element_size()} bytes need {readable(size)}, more "
+            f"than the {readable(most)} that may be used. Take a smaller lag, run fewer cells at a time, or "
+            f"set {SPILL}=FOLDER to keep them in a file there."
+        )
+    return torch.empty(shape, dtype=like_RP.dtype, device=like_RP.device)
+
+
+def available(device: torch.device) -> int:
+    """Return the bytes of memory that can be had now."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # not Linux: count all the memory there is
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def readable(size: int) -> str:
+    """Return "1.5 GiB" for 1610612736."""
+    value, units = float(size), ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while value >= 1024 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.4g} {units[0]}"
+
+
+def _mapped(folder: Path, shape: tuple[int, int], size: int, dtype: torch.dtype) -> Tensor:
+    if not folder.is_dir():
+        raise UserError(f"{SPILL} is '{folder}', which is no folder; make it, or unset {SPILL}.")
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="versions-", dir=folder)
+    except OSError as error:
+        raise UserError(f"{SPILL} is '{folder}', where no file can be made: {error}.") from error
+    try:
+        # Reserved now: a map into a file that the disk has no room for dies at its first write.
+        os.posix_fallocate(descriptor, 0, max(size, 1))
+        rows: Tensor = torch.from_file(name, shared=True, size=shape[0] * shape[1], dtype=dtype)
+        return rows.view(shape)
+    except OSError as error:
+        raise UserError(f"{SPILL} is '{folder}', which cannot hold {readable(size)}: {error}.") from error
+    finally:
+        os.close(descriptor)
+        os.unlink(name)

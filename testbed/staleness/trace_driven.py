@@ -1,0 +1,179 @@
+"""Ages from a lag trace: a recorded file, or the pipeline that is simulated on the spot.
+
+Step t is the trace's update t: prompt n of the batch takes the age of the update's n-th group, and
+`pipeline/time` says when that was, so that return can be plotted against the wall clock of the pipeline. A
+trace is followed, not asked: lengths of the policy's own responses change neither ages nor times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from testbed.config import Run
+from testbed.errors import UserError
+from testbed.outside import unchanged
+from testbed.pipeline import trace as traces
+from testbed.pipeline.design import Design, from_words
+from testbed.pipeline.trace import Lags
+from testbed.staleness import Generated, schedule
+from testbed.staleness.by_age import ByAge, ByAgeSource
+
+if TYPE_CHECKING:
+    from testbed.worlds import World
+
+TIME = "pipeline/time"
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A plan by the updates of a trace.
+
+    lags: number of steps -> the trace's updates, at least so many where it is that long. name: how messages
+    call it. shortest, mean: of the ages; where the trace is not known before the run, 0 and NaN.
+    """
+
+    lags: Callable[[int], Lags]
+    name: str
+    shortest: int = 0
+    mean: float = float("nan")
+
+    def check(self, run: Run) -> None:
+        """Raise UserError when the trace is too short for the run, or has other batches."""
+        updates, groups = self.lags(run.steps).age_TN.shape
+        if run.steps > updates:
+            raise UserError(
+                f"{self.name} holds {updates} updates, steps is {run.steps}; "
+                f"take a longer trace, or set steps to {updates} or less."
+            )
+        if run.prompts != groups:
+            raise UserError(
+                f"{self.name} trains {groups} groups per update, prompts is {run.prompts}; "
+                f"set prompts to {groups}, or take a trace with {run.prompts}."
+            )
+
+    def source(
+        self, plans: Sequence[Followed], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+    ) -> TimedSource:
+        """Return the source of a pack, whose cells all follow the trace up to their last step."""
+        del plans  # those of stacked cells are equal
+        for run in runs:
+            self.check(run)
+        steps = runs[0].steps
+        found = self.lags(steps)
+        return TimedSource(by_age(found.age_TN[:steps]), found.time_T, runs, world, theta_RP)
+
+
+def by_age(age_TN: NDArray[np.int64]) -> ByAge:
+    """Return the plan whose step t has the ages of row t, cut no finer than they need."""
+    slices = fewest_slices(age_TN)
+    age_TS = age_TN[:, :: age_TN.shape[1] // slices]
+    return ByAge(lambda _, step: age_TS[step], depth=int(age_TS.max()) + 1, slices=slices)
+
+
+class TimedSource(ByAgeSource):
+    """Batches by the ages of a trace, with the time of every step beside them."""
+
+    def __init__(
+        self,
+        plan: ByAge,
+        time_T: NDArray[np.float64],
+        runs: tuple[Run, ...],
+        world: World,
+        theta_RP: Tensor,
+    ) -> None:
+        super().__init__([plan] * len(runs), runs, world, theta_RP)
+        self.time_T = time_T
+
+    def batch(self, theta_RP: Tensor, step: int) -> Generated:
+        """Return the samples of this step and when the pipeline trained them."""
+        made = super().batch(theta_RP, step)
+        return replace(made, counts={**made.counts, TIME: np.full(len(self.runs), self.time_T[step])})
+
+
+def fewest_slices(age_TN: NDArray[np.int64]) -> int:
+    """Return the fewest equal parts of a batch within which no update has two ages."""
+    groups = age_TN.shape[1]
+    for slices in range(1, groups):
+        if groups % slices == 0:
+            part_TSG = age_TN.reshape(len(age_TN), slices, -1)
+            if (part_TSG == part_TSG[..., :1]).all():
+                return slices
+    return groups
+
+
+@lru_cache(maxsize=32)
+def _simulated(design: Design, seed: int, token: str, steps: int) -> Lags:
+    recorded = traces.record(design, -(-steps // design.updates), seed)
+    return traces.lags(recorded, "the simulated pipeline", token)
+
+
+@lru_cache(maxsize=32)
+def _recorded(path: Path, digest: str, token: str) -> Lags:
+    del digest  # only a part of the key: a file that changes is read again
+    return traces.lags(traces.read(path), str(path), token)
+
+
+def pin_trace(run: Run) -> Run:
+    """Return a run by a recorded trace with the file's digest in its arguments; any other run as it is.
+
+    So a result knows which trace it followed, and another trace is another cell.
+    """
+    arguments = dict(run.staleness_args)
+    if run.staleness != "trace" or not arguments.get("file"):
+        return run
+    path, digest = _split(str(arguments["file"]))
+    arguments["file"] = f"{path}#{unchanged(path, digest, 'a lag trace')}"
+    return replace(run, staleness_args=tuple(arguments.items()))
+
+
+def _split(file: str) -> tuple[Path, str]:
+    path, mark, digest = file.rpartition("#")
+    return (Path(path), digest) if mark else (Path(file), "")
+
+
+def _refuse_lag(lag: int, plan: str) -> None:
+    if lag:
+        raise UserError(f"lag is {lag}, but {plan} says every age; leave lag at 0.")
+
+
+@schedule("trace", source="testbed pipeline --trace, or the log of a real system")
+def trace(lag: int, *, file: str = "", token: str = "") -> Followed:
+    """age = version_trained - version_start of the oldest member of the trace's group, update by update.
+
+    file: .csv or .parquet, see testbed.pipeline.trace; with `#` and its digest behind it, the run refuses
+    any other content. token: "first" or "last", whose version counts where it changes inside a response.
+    lag must be 0: the trace has the ages. What is older than its first update means the weights at the start.
+    """
+    if not file:
+        raise UserError("trace needs staleness_args.file; `testbed pipeline --trace FILE` writes one.")
+    _refuse_lag(lag, "the trace")
+    path, digest = _split(file)
+    lags = _recorded(path, unchanged(path, digest, "a lag trace"), token)
+    return Followed(lambda _: lags, str(path), int(lags.age_TN.min()), float(lags.age_TN.mean()))
+
+
+@schedule("pipeline", source="event simulation: docs/pipeline.md")
+def pipeline(lag: int, *, design: str = "", seed: int = 0, token: str = "") -> Followed:
+    """age = that of the trace which `testbed pipeline DESIGN --seed SEED` writes, without a file.
+
+    design: fields of testbed.pipeline.design.Design as words, "slots=64 queue=1"; empty for its defaults.
+    seed: of the pipeline, not of the run. token: as for `trace`. lag must be 0: the pipeline has the ages.
+    """
+    _refuse_lag(lag, "the pipeline")
+    if seed < 0:
+        raise UserError(f"seed of the pipeline is {seed}, expected 0 or more.")
+    made = from_words(str(design).split())
+    if (made.batch // made.updates) % made.group:
+        raise UserError(
+            f"batch={made.batch} in updates={made.updates} parts cuts groups of {made.group} in two, and a "
+            "learner keeps groups whole. Change batch, updates or group."
+        )
+    return Followed(partial(_simulated, made, seed, token), "the simulated pipeline")

@@ -1,0 +1,27 @@
+"""Two ages: most samples fresh and the rest old, at a given mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from testbed.errors import UserError
+from testbed.staleness import schedule
+from testbed.staleness.age_law import SLICES, AgeLaw, by_law
+from testbed.staleness.by_age import ByAge
+
+
+@schedule("two-point", source="this project: of all laws with this mean and range, the most spread")
+def two_point(lag: int, *, low: int = 0, high: int = -1, slices: int = SLICES) -> ByAge:
+    """P(high) = (lag - low) / (high - low), P(low) = 1 - P(high): the share that makes the mean age lag.
+
+    high: -1 takes 2 lag - low, the age as far above lag as low is below it. slices: parts of a batch that
+    draw an age of their own.
+    """
+    upper = 2 * lag - low if high == -1 else high
+    if not 0 <= low <= lag <= upper:
+        raise UserError(
+            f"ages {low} and {upper} cannot have the mean {lag}; expected 0 <= low <= lag <= high."
+        )
+    if low == upper:
+        return by_law("two-point", AgeLaw.of([lag], [1.0]), slices)
+    return by_law("two-point", AgeLaw.of(np.array([low, upper]), [upper - lag, lag - low]), slices)

@@ -1,0 +1,198 @@
+"""Every verdict of the statistical claims about mismatch in training, and what their numbers mean."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.claims import base, fp8_training, lag_times_rate, mismatch_training
+from analysis.load import load_committed
+from paper_figs import base as base_figure
+from paper_figs import mismatch_staleness as figure_file
+from paper_figs import run
+
+SEEDS = 12
+NOISE = np.linspace(-0.01, 0.01, SEEDS)
+SIGMA = mismatch_training.SIGMA
+
+
+def decide(evidence):
+    return base.verdict(evidence, evidence.p)
+
+
+# Two factors
+
+
+def two_factor_table(interaction=-0.3, gain=0.2, exponent=1.9):
+    """Loss of 0.1 by noise and 0.05 by lag; `interaction` is added where both are largest."""
+    rows = []
+    for recipe, sigma, lag, seed in itertools.product(
+        ("reinforce", "importance"), (0.0, 0.5, 1.0), (0, 2, 8, 32), range(SEEDS)
+    ):
+        both = sigma == 1.0 and lag == 32
+        value = 0.9 - 0.1 * sigma - 0.05 * lag / 32 + both * interaction + NOISE[seed] * (1 + lag + sigma)
+        value += gain if recipe == "importance" else 0.0
+        ess = np.exp(-1e-3 * (1 + seed) * max(lag, 0.1) ** (exponent + NOISE[seed]))
+        rows.append((recipe, 3.0, sigma, lag, seed, value, value, ess))
+    rows.append(("reinforce", 0.0, 1.0, 32, 0, 5.0, 5.0, 0.1))  # the control arm is no part of a claim
+    names = ["recipe", "learning_rate", SIGMA, "lag", "seed", "exact/value", "mean exact/value"]
+    frame = pd.DataFrame(rows, columns=[*names, "mean exact/ess_kish_sequence"])
+    return frame.sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(-0.3, "supported"), (0.3, "refuted"), (0.0, "inconclusive")])
+def test_damage_beyond_the_sum_is_told_from_damage_below_it(size, expected):
+    table = two_factor_table(interaction=size)
+    table.loc[:, "exact/value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
+    found = mismatch_training.together(table)
+    assert decide(found) == expected
+    assert found.effect == pytest.approx(-size, abs=0.03)
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.2, "supported"), (-0.2, "refuted"), (0.0, "inconclusive")])
+def test_a_gain_by_weights_is_read_at_the_far_corner(gain, expected):
+    table = two_factor_table(gain=gain)
+    table.loc[:, "exact/value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
+    found = mismatch_training.repaired(table)
+    assert decide(found) == expected
+    assert found.effect == pytest.approx(gain, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "expected"), [(1.9, "supported"), (1.0, "refuted"), (1.5, "inconclusive")]
+)
+def test_the_exponent_of_minus_log_ess_is_recovered(exponent, expected):
+    found = mismatch_training.coherent(two_factor_table(exponent=exponent))
+    assert found.effect == pytest.approx(exponent - 1.5, abs=1e-9)
+    assert decide(found) == expected
+
+
+# Growth with length
+
+
+def growth_table(exponent, rounding=True):
+    """Deviations with exponent 1/2 for noise that is fresh, or for roundings, and another for the rest."""
+    engines = (*mismatch_training.ROUNDING, "logit-noise")
+    rows = []
+    for name, seed, length in itertools.product(engines, range(SEEDS), (1, 4, 16, 64)):
+        power = exponent if (name != "logit-noise") == rounding else 0.5
+        rows.append((name, seed, length, (2 + seed) * length ** (power + NOISE[seed])))
+    frame = pd.DataFrame(rows, columns=["engine", "seed", "length", "deviation"])
+    return frame.sample(frac=1, random_state=1)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "expected"), [(0.5, "supported"), (0.55, "inconclusive"), (0.6, "refuted"), (0.4, "refuted")]
+)
+@pytest.mark.parametrize("rounding", [True, False])
+def test_the_exponent_of_the_deviation_is_recovered(exponent, expected, rounding):
+    found = mismatch_training.root_t_in_a_transformer(growth_table(exponent, rounding))
+    assert decide(found) == expected
+    assert found.effect == pytest.approx(0.05 - abs(exponent - 0.5), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "expected"), [(0.54, "supported"), (0.46, "refuted"), (0.5, "inconclusive")]
+)
+def test_only_roundings_decide_whether_they_outgrow_the_root(exponent, expected):
+    found = mismatch_training.outgrows(growth_table(exponent))
+    assert decide(found) == expected
+    assert found.effect == pytest.approx(exponent - 0.5, abs=1e-9)
+    assert decide(mismatch_training.outgrows(growth_table(0.9, rounding=False))) == "inconclusive"
+
+
+# FP8
+
+
+def fp8_table(fp8_falls=0, noise_falls=SEEDS, tis_gain=0.5, unified_change=0.0):
+    rows = []
+    for (name, key), seed in itertools.product(fp8_training.ARMS.items(), range(SEEDS)):
+        falls = seed < {"fp8": fp8_falls, "noise": noise_falls}.get(name, 0)
+        accuracy = 0.3 if name == "noise" else 0.9
+        accuracy += {"noise TIS": tis_gain - 0.6, "unified": unified_change}.get(name, 0.0)
+        accuracy += NOISE[seed] * (1 + len(name))
+        rows.append((*key, seed, accuracy, float(falls)))
+    names = ["mismatch", "policy_args", "recipe", "seed", "accuracy", "collapsed"]
+    return pd.DataFrame(rows, columns=names).sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize(("falls", "expected"), [(SEEDS, "supported"), (0, "inconclusive")])
+def test_collapse_is_counted_against_full_precision(falls, expected):
+    assert decide(fp8_training.fp8_collapse(fp8_table(fp8_falls=falls))) == expected
+    assert decide(fp8_training.noise_collapse(fp8_table(noise_falls=falls))) == expected
+
+
+def test_full_precision_that_collapses_more_refutes():
+    table = fp8_table()
+    full = (table["mismatch"] == "off") & (table["policy_args"] == "default")
+    table.loc[full, "collapsed"] = 1.0
+    assert decide(fp8_training.fp8_collapse(table)) == "refuted"
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.5, "supported"), (-0.2, "refuted")])
+def test_what_tis_adds_under_noise(gain, expected):
+    found = fp8_training.tis_repairs(fp8_table(tis_gain=gain))
+    assert decide(found) == expected
+    assert found.effect == pytest.approx(gain)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"), [(0.0, "supported"), (-0.05, "inconclusive"), (-0.2, "refuted")]
+)
+def test_one_precision_is_compared_with_full_precision(change, expected):
+    assert decide(fp8_training.unified(fp8_table(unified_change=change))) == expected
+
+
+# Lag times rate
+
+
+def product_table(gap=0.0, lag_cost=0.3):
+    """Value by product of lag and rate; `gap` is what the highest rate adds at product 24."""
+    rows = []
+    for rate, product, seed in itertools.product((0.75, 1.5, 3.0), (0, 24, 48, 96), range(SEEDS)):
+        value = 0.5 - lag_cost * product / 96 + NOISE[seed] * (1 + rate / 10)
+        value += gap if product == 24 and rate == 3.0 else 0.0
+        rows.append((rate, round(product / rate), seed, value))
+    frame = pd.DataFrame(rows, columns=["learning_rate", "lag", "seed", "mean exact/value"])
+    return frame.sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize(("gap", "expected"), [(0.0, "supported"), (0.05, "inconclusive"), (-0.1, "refuted")])
+def test_one_product_at_which_rates_differ_is_enough_to_refute(gap, expected):
+    assert decide(lag_times_rate.together(product_table(gap))) == expected
+
+
+@pytest.mark.parametrize(("cost", "expected"), [(0.3, "supported"), (-0.3, "refuted")])
+def test_at_equal_lag_the_rates_are_compared(cost, expected):
+    found = lag_times_rate.equal_lag(product_table(lag_cost=cost))
+    assert decide(found) == expected
+    assert found.effect == pytest.approx(cost * 72 / 96, abs=0.01)
+
+
+# Figure
+
+
+def test_the_figure_shows_every_number_once_and_the_control_arm_apart():
+    table = load_committed(["mismatch-staleness"])["mismatch-staleness"].frame
+    with run.style():
+        fig = base_figure.draw("mismatch-staleness", table)
+    texts = [[text.get_text() for text in ax.texts] for ax in fig.axes]
+    assert [len(row) for row in texts] == [5 * 7, 5 * 6, 5 * 6]
+    learns = table[(table["learning_rate"] > 0) & (table["recipe"] == "reinforce")]
+    corner = learns[(learns[SIGMA] == 1.6) & (learns["lag"] == 32)]
+    assert texts[1][-1] == f"{corner['exact/value'].mean():.2f}"
+    still = table[(table["learning_rate"] == 0) & (table[SIGMA] == 0.4) & (table["lag"] == 0)]
+    assert texts[0][-4] == f"{still[figure_file.ESS].mean():.2f}"
+    assert next(tick.get_text() for tick in fig.axes[0].get_xticklabels()) == "rate 0"
+
+
+def test_where_nothing_learns_the_committed_cells_of_every_lag_are_equal():
+    table = load_committed(["mismatch-staleness"])["mismatch-staleness"].frame
+    still = table[table["learning_rate"] == 0]
+    values = [c for c in still.columns if c.startswith(("exact", "mean", "min", "first"))]
+    by_lag = {lag: rows.set_index([SIGMA, "seed"])[values] for lag, rows in still.groupby("lag")}
+    assert len(by_lag) == 2
+    pd.testing.assert_frame_equal(*by_lag.values(), rtol=0)
+    # The start is the uniform policy: without mismatch its ratio is 1.
+    assert (by_lag[0].loc[0.0]["min exact/ess_kish_sequence"] == 1).all()
