@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.intervals import median_interval, wilson_interval
+from testbed.config import Run
 from testbed.errors import UserError
 
 ACCURACY = "accuracy"
@@ -25,6 +27,13 @@ KEPT = 0.5
 
 CELL = ("task", "recipe", "lag", "seed")
 """Fields that name a cell of a condensed table; those that the table has are used."""
+
+
+def cell_fields(frame: pd.DataFrame) -> list[str]:
+    """Return the fields that tell the table's cells apart: CELL, and every other field of Run that varies."""
+    others = [item.name for item in dataclasses.fields(Run) if item.name not in CELL]
+    varying = [name for name in others if name in frame and frame[name].nunique(dropna=False) > 1]
+    return [name for name in CELL if name in frame] + varying
 
 
 def need(frame: pd.DataFrame, columns: Sequence[str]) -> None:
@@ -84,9 +93,9 @@ def outcome(
 def cells(
     frame: pd.DataFrame, *, window: int = WINDOW, rise: float = RISE, kept: float = KEPT
 ) -> pd.DataFrame:
-    """Return one row per cell: its names (task, recipe, lag, seed) and everything `outcome` says about it."""
+    """Return one row per cell: the fields that name it and everything `outcome` says about it."""
     need(frame, ["recipe", "lag", "seed", "step", ACCURACY])
-    names = [name for name in CELL if name in frame.columns]
+    names = cell_fields(frame)
     if frame.duplicated([*names, "step"]).any():
         raise UserError(
             f"Two rows share {', '.join(names)} and step, so the sweep varies something else too; "
@@ -100,7 +109,7 @@ def cells(
 
 
 def summary_table(frame: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
-    """Return one row per (task, recipe, lag), over seeds: what the demo prints last.
+    """Return one row per setting (task, recipe, lag and what else varies), over seeds: what the demo prints.
 
     seeds, final (median, with final_low and final_high of `median_interval`: the range for fewer than 6
     seeds), best (median), ess_min (smallest over steps and seeds; share of N, cannot read below ess_floor =
@@ -108,7 +117,7 @@ def summary_table(frame: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
     (share).
     """
     found = cells(frame)
-    names = [name for name in CELL if name in found.columns and name != "seed"]
+    names = [name for name in cell_fields(frame) if name != "seed"]
     rows = []
     for key, group in found.groupby(names, sort=True):
         final = median_interval(group["final"].to_numpy(), level)

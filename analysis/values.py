@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.collapse import CELL, ESS, need
+from analysis.collapse import ESS, cell_fields, need
 from analysis.ess import EXACT
 
 VALUE = "exact/value"
 
 
 def value_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per (task, recipe, lag): means over seeds of the exact value and ESS shares.
+    """Return one row per setting (task, recipe, lag and what else varies): means over seeds, value and ESS.
 
     first, final: exact value at the first and last logged step; best: largest on the way; ess_exact,
     ess_sampled: smallest share over steps, exact (NaN where no law is known) and from the batch. n: seeds.
@@ -19,7 +19,8 @@ def value_table(frame: pd.DataFrame) -> pd.DataFrame:
     need(frame, [VALUE, ESS])
     if EXACT not in frame:  # samples of many versions, chosen by their length
         frame = frame.assign(**{EXACT: float("nan")})
-    rows = frame.sort_values("step").groupby(list(CELL), sort=True)
+    names = cell_fields(frame)
+    rows = frame.sort_values("step").groupby(names, sort=True)
     cells = rows.agg(
         first=(VALUE, "first"),
         final=(VALUE, "last"),
@@ -27,6 +28,6 @@ def value_table(frame: pd.DataFrame) -> pd.DataFrame:
         ess_exact=(EXACT, "min"),
         ess_sampled=(ESS, "min"),
     ).reset_index()
-    table = cells.groupby([name for name in CELL if name != "seed"], sort=True)
+    table = cells.groupby([name for name in names if name != "seed"], sort=True)
     means = table[["first", "final", "best", "ess_exact", "ess_sampled"]].mean()
     return means.assign(n=table.size()).reset_index()

@@ -52,7 +52,7 @@ class Run:
     """Hyperparameters of the recipe's objective, as (name, value) pairs."""
     lag: int = 0
     """Optimizer steps between the weights that generate and the weights that are updated; of a schedule that
-    mixes ages, their mean."""
+    mixes ages, their mean, rounded up."""
     staleness: str = "exact"
     """Lag schedule: which age every sample has: `testbed list schedules`."""
     staleness_args: Arguments = ()

@@ -22,7 +22,7 @@ METRICS: dict[str, str] = {
     "actor/entropy": "mean entropy of the target policy's next-token law on the batch, nats",
     "actor/grad_norm": "Euclidean norm of the sampled gradient before clipping",
     "actor/clip_share": "share of tokens with nonzero advantage and zero effective weight",
-    "actor/clip_share_last_pass": "actor/clip_share at the last pass over a batch, where a recipe makes several",
+    "actor/clip_share_last_pass": "the clip share at the last pass, where a recipe makes several of a batch",
     "actor/learning_rate": "step size after the step-size rule",
     "diverged": "1 from the step at which the loss or gradient was not finite; the weights stay frozen",
     "rollout_corr/ess_floor": "1/N for N sequences: a sampled sequence ESS cannot read lower",

@@ -12,7 +12,9 @@ ENGINES, LAWS = "testbed/mismatch/__init__.py", "testbed/mismatch/laws.py"
 GENERATION, PRECISION = "testbed/worlds/generation.py", "testbed/worlds/precision.py"
 TABULAR, TOKENS = "testbed/worlds/tabular.py", "testbed/worlds/tokens.py"
 BY_AGE = "testbed/staleness/by_age.py"
-CLAIMS, FP8, RATE = (f"analysis/claims/{name}.py" for name in ("mismatch_training", "fp8_training", "lag_times_rate"))
+CLAIMS, FP8, RATE = (
+    f"analysis/claims/{name}.py" for name in ("mismatch_training", "fp8_training", "lag_times_rate")
+)
 
 MUTANTS = (
     Mutant("mismatchrun-identity-law-stays", LAWS, "law=None if temperature == 1 else law", "law=law", TESTS),

@@ -32,8 +32,19 @@ TOY = Run(
     log_every=1,
     evaluation_prompts=4,
 )
+CHAIN = dataclasses.replace(SMALL, task="chain", learning_rate=1.0)
+TREE = dataclasses.replace(SMALL, task="tree", learning_rate=1.0)
 WORLDS = {"bandit": SMALL, "tree": LENGTHS, "toy": TOY}
 DIALS = ("cell", "staleness", "staleness_args", "age_limit", "too_old", "lag")
+
+
+def moving(world, steps: int, seed: int = 0):
+    """Yield (step, weights) of weights that move by noise."""
+    generator = torch.Generator().manual_seed(seed)
+    theta = world.initial()
+    for step in range(steps):
+        yield step, theta
+        theta = theta + 0.2 * torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
 
 
 def with_schedule(run: Run, name: str, limit: int = -1, too_old: str = "drop", **arguments: object) -> Run:

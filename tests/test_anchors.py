@@ -211,6 +211,25 @@ def test_without_mismatch_a_snapshot_is_the_behavior_policy_and_age_zero_the_pre
     assert same_training(dialed(CHAIN, "version", age=0), dialed(CHAIN, "recompute"))
 
 
+@pytest.mark.parametrize(
+    ("staleness", "lag", "arguments"),
+    [
+        ("uniform", 3, ()),
+        ("periodic", 3, ()),
+        ("in-flight", 3, ()),
+        ("replay", 0, ()),
+        ("latency", 0, ()),
+        ("partial", 0, ()),
+    ],
+)
+def test_snapshots_follow_every_tokens_own_version_through_schedules_that_mix_ages(staleness, lag, arguments):
+    run = dataclasses.replace(CHAIN, staleness=staleness, staleness_args=arguments, lag=lag)
+    snapshot, behavior = train(dialed(run, "snapshot")), train(dialed(run, "behavior"))
+    assert np.max(snapshot["staleness/age_max_token"]) > 0
+    for name in ("exact/value", "actor/grad_norm", "actor/clip_share_last_pass"):
+        np.testing.assert_allclose(snapshot[name], behavior[name], rtol=1e-9, atol=1e-12)
+
+
 def test_versions_that_are_kept_on_purpose_change_nothing():
     assert same_training(dialed(CHAIN, "version", age=2), dialed(CHAIN, "version", age=2, kept=9))
 

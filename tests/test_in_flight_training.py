@@ -6,13 +6,16 @@ import dataclasses
 
 import pytest
 import torch
-from staleness_runs import CHAIN, TOY, TREE, assert_same, every_world, moving
+from small_runs import CHAIN, TOY, TREE, cell_rows, differing, moving
 
 from testbed.config import grid
 from testbed.errors import UserError
 from testbed.staleness import build_source, plan_for
+from testbed.tasks import check_arguments
 from testbed.train import train, train_pack
 from testbed.worlds import build_world
+
+every_world = pytest.mark.parametrize("run", [TREE, CHAIN, TOY], ids=["tree", "chain", "toy"])
 
 
 def in_flight(run, lag=1, **arguments):
@@ -47,17 +50,15 @@ def test_every_token_is_reproduced_by_the_weights_of_its_own_version(run):
 @every_world
 def test_nothing_changes_inside_a_response_that_is_written_between_two_updates(run):
     whole = in_flight(run, lag=2, tokens=99)
-    assert_same(train(whole), train(dataclasses.replace(run, lag=2)))
+    assert not differing(train(whole), train(dataclasses.replace(run, lag=2)))
 
 
 @every_world
 def test_cells_do_not_see_their_pack(run):
     cells = grid(in_flight(run), lag=[0, 3], seed=[0, 1])
     together = train_pack(cells)
-    rows = len(together["step"]) // len(cells)
     for index, cell in enumerate(cells):
-        part = {name: column[index * rows : (index + 1) * rows] for name, column in together.items()}
-        assert_same(part, train(cell))
+        assert not differing(cell_rows(together, index, len(cells)), train(cell))
 
 
 def test_the_table_of_a_tree_is_the_law_that_wrote_the_batch():
@@ -125,6 +126,11 @@ def test_impossible_in_flight_updates_are_refused():
         plan_for(in_flight(TREE, tokens=0))
     with pytest.raises(UserError, match="cache is 'dropped'"):
         plan_for(in_flight(TREE, cache="dropped"))
+    aged = dataclasses.replace(in_flight(TREE), age_limit=2)
+    with pytest.raises(UserError, match="the first of 3 tokens, 1 per update, is 3 steps old under lag 1"):
+        check_arguments([aged])
+    for fine in ({"age_limit": 3}, {"too_old": "truncate"}):
+        check_arguments([dataclasses.replace(aged, **fine)])
     short = in_flight(TREE, versions=3)
     with pytest.raises(UserError, match="written by 3 versions; with lag 1 that needs a buffer of 4"):
         train(short)

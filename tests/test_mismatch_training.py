@@ -270,8 +270,10 @@ def test_what_an_engine_keeps_is_older_than_its_weights_by_its_age(run, name, sl
 
 
 def test_a_copy_that_missed_everything_is_lag(uneven_start):
-    late = train(with_engine(TREE, "stale-copy", matrices="all", age=3))
-    lagged = train(dataclasses.replace(TREE, lag=3))
+    run = dataclasses.replace(TREE, prompts=16, group=16, learning_rate=10.0)
+    late = train(with_engine(run, "stale-copy", matrices="all", age=3))
+    lagged = train(dataclasses.replace(run, lag=3))
+    assert lagged["exact/kl_mu_pi"][-1] > 1e-5
     ages = ("lag", "staleness/age_mean_token", "staleness/age_max_token")
     assert not equal(late, lagged, (*IGNORED, *ages))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from small_runs import moving
 from test_staleness import BANDIT, TOY, TREE, Echo
 
 from testbed.config import Run, grid
@@ -150,21 +151,12 @@ def test_recorded_versions_are_the_weights_that_generated_whatever_the_pack(name
         assert (right == 0).all()
 
 
-def moving(world, steps):
-    """Yield weights that move by noise, large enough that neighbors differ far beyond rounding."""
-    draw = torch.Generator().manual_seed(0)
-    theta = world.initial()
-    for _ in range(steps):
-        yield theta
-        theta = theta + 0.1 * torch.randn(theta.shape, generator=draw, dtype=theta.dtype)
-
-
 def history(runs, steps=14):
     """Return world, weights by version, and the rollouts of the last steps."""
     world = build_world(runs)
     source = build_source(runs, world, world.initial())
     weights, rollouts = {}, []
-    for step, theta in enumerate(moving(world, steps)):
+    for step, theta in moving(world, steps):
         weights[step] = theta
         rollouts.append(source.batch(theta, step).rollout)
     return world, weights, rollouts

@@ -147,12 +147,14 @@ def test_fields_may_stand_in_a_file_and_words_go_over_it(capsys, tmp_path):
     assert printed.out != run(capsys, *DESIGN, "train_time=6", *tail)[1].out
 
 
-def test_a_stop_is_exit_code_130(capsys, tmp_path, monkeypatch):
+def test_a_stop_is_exit_code_130_and_says_how_far_it_came(capsys, tmp_path, monkeypatch):
     def stops(*_, **__):
         raise KeyboardInterrupt("Stopped with 1 of 4 cells done.")
 
     monkeypatch.setattr("testbed.runner.run_sweep", stops)
-    assert run(capsys, *DESIGN, *TAIL, "--out", tmp_path / "out", *HERE)[0] == 130
+    code, printed = run(capsys, *DESIGN, *TAIL, "--out", tmp_path / "out", *HERE)
+    assert code == 130
+    assert "Stopped with 1 of 4 cells done." in printed.err
 
 
 def test_a_failed_cell_is_exit_code_1(capsys, tmp_path, monkeypatch):

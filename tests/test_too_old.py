@@ -7,7 +7,17 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from small_runs import LENGTHS, SMALL, TOY, WORLDS, differing, misremembered, watched, with_schedule
+from small_runs import (
+    LENGTHS,
+    SMALL,
+    TOY,
+    WORLDS,
+    differing,
+    misremembered,
+    moving,
+    watched,
+    with_schedule,
+)
 
 from testbed.config import Run, grid
 from testbed.errors import UserError
@@ -31,15 +41,12 @@ def two_point(run: Run, limit: int = -1, rule: str = "drop", lag: int = 2) -> Ru
     return dataclasses.replace(with_schedule(run, "two-point", limit, rule), lag=lag)
 
 
-def moving(run: Run, steps: int):
-    """Yield (step, batch) of the run's source under weights that move by a known path."""
+def batches(run: Run, steps: int):
+    """Yield (step, batch) of the run's source under weights that move by noise."""
     world = build_world((run,))
-    theta = world.initial()
-    source = build_source((run,), world, theta)
-    generator = torch.Generator().manual_seed(0)
-    for step in range(steps):
+    source = build_source((run,), world, world.initial())
+    for step, theta in moving(world, steps):
         yield step, source.batch(theta, step)
-        theta = theta + 0.1 * torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
 
 
 @every_rule
@@ -62,7 +69,7 @@ def test_nothing_above_the_limit_is_trained_on(name, rule):
             plan_for(run)
         return
     free = dataclasses.replace(run, age_limit=-1, too_old="drop")
-    oldest = lambda run: max(int(age(batch, step)) for step, batch in moving(run, 20))  # noqa: E731
+    oldest = lambda run: max(int(age(batch, step)) for step, batch in batches(run, 20))  # noqa: E731
     assert oldest(run) == 1 < oldest(free)
 
 
@@ -77,7 +84,7 @@ def age(batch, step):
 def test_waiting_cuts_ages_at_the_limit_and_counts_the_time():
     free, cut = two_point(SMALL), two_point(SMALL, 3, "wait")
     before, after = plan_for(free), plan_for(cut)
-    for step, batch in moving(cut, 40):
+    for step, batch in batches(cut, 40):
         ages = np.minimum(before.ages(0, step), step)
         assert (np.minimum(after.ages(0, step), step) == np.minimum(ages, 3)).all()
         assert batch.counts["staleness/stalled"] == [max(ages.max() - 3, 0)]
@@ -127,7 +134,7 @@ def test_a_period_that_discards_is_a_shorter_period():
 def test_dropping_leaves_whole_groups_and_the_weights_that_made_them():
     free, cut = two_point(LENGTHS), two_point(LENGTHS, 1)
     sizes = set()
-    for (step, whole), (_, left) in zip(moving(free, 30), moving(cut, 30), strict=True):
+    for (step, whole), (_, left) in zip(batches(free, 30), batches(cut, 30), strict=True):
         old_B = (step - whole.rollout.version_RBT[0, :, 0] > 1).numpy()
         assert torch.equal(left.rollout.token_RBT, whole.rollout.token_RBT[:, ~old_B])
         assert torch.equal(left.rollout.logp_mu_RBT, whole.rollout.logp_mu_RBT[:, ~old_B])
@@ -149,7 +156,7 @@ def test_dropping_leaves_whole_groups_and_the_weights_that_made_them():
 def test_truncating_masks_old_tokens_and_drops_sequences_that_have_no_other():
     free = with_schedule(LENGTHS, "in-flight", tokens=2)
     cut = dataclasses.replace(free, age_limit=1, too_old="truncate")
-    for (step, whole), (_, left) in zip(moving(free, 12), moving(cut, 12), strict=True):
+    for (step, whole), (_, left) in zip(batches(free, 12), batches(cut, 12), strict=True):
         young = whole.rollout.mask_RBT & (step - whole.rollout.version_RBT <= 1)
         keep = young.any(-1)[0]
         rollout = left.rollout
@@ -171,7 +178,7 @@ def test_truncation_prefers_long_responses_where_dropping_prefers_short_ones():
     young = with_schedule(LENGTHS, "in-flight", 1, "truncate", tokens=2)
     slow = with_schedule(dataclasses.replace(LENGTHS, prompts=16), "latency", 2, "drop", speed=2)
     for run, sign in ((young, 1), (slow, -1)):
-        counts = [batch.counts for step, batch in moving(run, 30) if step > 3]
+        counts = [batch.counts for step, batch in batches(run, 30) if step > 3]
         gaps = [float(c["staleness/length_kept"][0] - c["staleness/length_lost"][0]) for c in counts]
         assert np.nanmean(gaps) * sign > 0.5
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
+import typer.core
 
 from testbed import __version__
 from testbed.cli import (
@@ -26,7 +28,24 @@ from testbed.cli.then_run import WithTail
 from testbed.errors import UserError
 from testbed.threads import environment
 
+
+class Stopped(Exception):
+    """Ctrl-C, with what there is to say about it."""
+
+
+class Commands(typer.core.TyperGroup):
+    """The commands; typer itself turns Ctrl-C into an exit code and forgets what was said."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; raise Stopped after Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Stopped(str(stop)) from stop
+
+
 app = typer.Typer(
+    cls=Commands,
     name="testbed",
     help="A laboratory bench for off-policy reinforcement learning of language models.",
     no_args_is_help=True,
@@ -63,10 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = app(words, standalone_mode=False, prog_name="testbed")
     except UserError as error:
         sys.exit(_complain(str(error)))
-    except KeyboardInterrupt as stop:
-        print(f"\n{stop}" if str(stop) else "\nStopped.", file=sys.stderr)
-        sys.exit(130)
-    except typer.Abort:
+    except (Stopped, KeyboardInterrupt, typer.Abort) as stop:
+        print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr)
         sys.exit(130)
     except OSError as error:
         sys.exit(_complain(f"{error.filename or 'A file'}: {error.strerror}."))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,7 +126,7 @@ def describe(cells: tuple[Run, ...], folder: Path, json: bool) -> None:
 
 
 def summarize(folder: Path) -> list[dict[str, Any]]:
-    """Return the closing table's rows, one per recipe and lag, over seeds; none without results."""
+    """Return the closing table's rows, one per setting, over seeds; none without results."""
     from analysis.collapse import summary_table
     from analysis.values import VALUE, value_table
     from testbed.errors import UserError
@@ -158,12 +159,17 @@ def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
 
 def brief(row: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a summary row that fit a terminal."""
+    from testbed.config import Run
+
     start = {"task": row["task"], "recipe": row["recipe"], "lag": int(row["lag"])}
+    start |= {
+        item.name: row[item.name] for item in fields(Run) if item.name in row and item.name not in start
+    }
     if "ess_exact" in row:
         return {
             **start,
             **{f"{name} value": f"{row[name]:.3f}" for name in ("first", "final", "best")},
-            "smallest exact ESS": f"{row['ess_exact']:.3g}",
+            "smallest exact ESS": "unknown" if isnan(row["ess_exact"]) else f"{row['ess_exact']:.3g}",
             "sampled": f"{row['ess_sampled']:.3g}",
             "seeds": row["n"],
         }

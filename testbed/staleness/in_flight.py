@@ -14,6 +14,7 @@ from testbed.errors import UserError
 from testbed.policies.in_flight import checked_cache
 from testbed.staleness import BehaviorWeights, Generated, schedule
 from testbed.staleness.versions import VersionBuffer
+from testbed.tasks import task_for
 
 if TYPE_CHECKING:
     from testbed.worlds import World
@@ -31,6 +32,18 @@ class InFlight:
     tokens: int
     cache: str
     versions: int
+
+    def check(self, run: Run) -> None:
+        """Raise UserError when an age limit drops every sample: each is as old as its first token."""
+        task = task_for(run)
+        length = task.horizon if run.policy == "tabular" else task.response_length
+        oldest = self.shortest + (length - 1) // self.tokens
+        if run.too_old == "drop" and 0 <= run.age_limit < oldest:
+            raise UserError(
+                f"age_limit is {run.age_limit}, but the first of {length} tokens, {self.tokens} per update, "
+                f"is {oldest} steps old under lag {self.shortest}: every sample would be dropped. Raise "
+                f"age_limit to {oldest}, or set too_old to truncate."
+            )
 
     def source(
         self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: World, theta_RP: Tensor

@@ -171,8 +171,8 @@ class TabularRuns:
         logits_RSA = self.policy.logits(theta_RP.detach())
         greedy_RSA = torch.nn.functional.one_hot(logits_RSA.argmax(-1), logits_RSA.shape[-1]).double()
         start_RN = rollout.prompt_RNK[..., 0].numpy()
-        # Where the world is random too, its draws are those of step 0 of a stream of their own.
-        key_R = rng.keys(tuple(range(len(start_RN))), "greedy")
+        # Where the world is random too, its draws are those of step 0 of a stream that all cells share.
+        key_R = rng.keys((0,) * len(start_RN), "greedy")
         episodes = self.task.simulate(greedy_RSA.numpy(), start_RN, 1, key_R, 0)
         return self._reward(episodes).repeat_interleave(rollout.group, dim=1)
 
