@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envs.catalog import worlds
 from testbed.config import Run
 from testbed.errors import UserError
 from testbed.packs import RAGGED
 from testbed.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from testbed.recipes.composition import Recipe
 
 
 @cache
@@ -50,17 +53,22 @@ def check_arguments(cells: Collection[Run]) -> None:
     from testbed.staleness import plan_for
     from testbed.worlds.generation import engine_of
 
-    for cell in {(cell.task, cell.task_args, cell.policy): cell for cell in cells}.values():
+    world, dials = ("task", "task_args", "policy"), ("staleness", "staleness_args", "lag")
+    limits = ("age_limit", "too_old")
+    for cell in _distinct(cells, *world):
         task_for(cell)
-    dials = ("staleness", "staleness_args", "lag", "age_limit", "too_old", "prompts", "steps")
-    for cell in {tuple(getattr(cell, name) for name in dials): cell for cell in cells}.values():
+    for cell in _distinct(cells, *world, *dials, *limits, "prompts", "steps"):
         if check := getattr(plan_for(cell), "check", None):
             check(cell)
-    for cell in {(cell.mismatch, cell.mismatch_args, cell.policy): cell for cell in cells}.values():
+    for cell in _distinct(cells, "policy", "mismatch", "mismatch_args", *dials):
         engine_of(cell)
-    fields = ("recipe", "recipe_args", "policy", "anchor", "anchor_args", "age_limit", "too_old")
-    for cell in {tuple(getattr(cell, name) for name in fields): cell for cell in cells}.values():
+    for cell in _distinct(cells, "policy", "recipe", "recipe_args", "anchor", "anchor_args", *limits):
         _check_recipe(cell)
+
+
+def _distinct(cells: Collection[Run], *fields: str) -> Collection[Run]:
+    """Return one cell for every combination of values that the fields take."""
+    return {tuple(getattr(cell, name) for name in fields): cell for cell in cells}.values()
 
 
 def _check_recipe(cell: Run) -> None:
@@ -70,6 +78,12 @@ def _check_recipe(cell: Run) -> None:
 
     made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
     build_anchor(made, cell.anchor, cell.anchor_args)
+    while made is not None:
+        _check_mixing(made, cell)
+        made = made.then
+
+
+def _check_mixing(made: Recipe, cell: Run) -> None:
     if made.demonstrations and cell.policy == "tabular":
         raise UserError(
             f"recipe '{cell.recipe}' needs demonstrations, and a tabular world has no teacher; "

@@ -244,6 +244,15 @@ def test_a_limit_below_the_shortest_age_is_refused_with_both_numbers(rule):
     check_arguments([dataclasses.replace(run, age_limit=4)])
 
 
+@pytest.mark.parametrize("name", ["spear", "remix"])
+def test_recipes_that_replace_a_share_of_every_batch_need_whole_batches(name):
+    run = dataclasses.replace(SMALL, recipe=name, age_limit=4)
+    for rule in ("drop", "truncate"):
+        with pytest.raises(UserError, match=f"recipe '{name}' replaces a share .* too_old '{rule}'"):
+            check_arguments([dataclasses.replace(run, too_old=rule)])
+    check_arguments([dataclasses.replace(run, too_old="wait")])
+
+
 def test_discarding_all_there_is_ends_with_a_message():
     run = with_schedule(SMALL, "offline", 2, "discard")
     with pytest.raises(UserError, match="'offline' gave 10000 batches without a sample of age_limit = 2"):

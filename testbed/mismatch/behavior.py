@@ -117,15 +117,7 @@ class Behavior:
         step: int,
         cache: str,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what `sample` does of responses during which weights change, see ToyTransformer.
-
-        Raises UserError for a policy that cannot change weights inside a sequence.
-        """
-        if not hasattr(self.policy, "sample_in_flight"):
-            raise UserError(
-                "policy 'hf' cannot change weights inside a response; take policy 'toy' or 'tabular', or "
-                "staleness 'exact'."
-            )
+        """Return what `sample` does of responses during which weights change, see ToyTransformer."""
         changed_RVP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RVP.unbind(1)], 1)
         law = None if self.engine.law is None else lambda log_pi, t: self._law(log_pi, t, step, None)
         policy = self._forward(step, None)

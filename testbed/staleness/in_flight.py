@@ -34,7 +34,11 @@ class InFlight:
     versions: int
 
     def check(self, run: Run) -> None:
-        """Raise UserError when an age limit drops every sample: each is as old as its first token."""
+        """Raise UserError for policy hf, and when an age limit drops every sample.
+
+        A sample is as old as its first token.
+        """
+        refuse_hf(run)
         task = task_for(run)
         length = task.horizon if run.policy == "tabular" else task.response_length
         oldest = self.shortest + (length - 1) // self.tokens
@@ -49,7 +53,8 @@ class InFlight:
         self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: World, theta_RP: Tensor
     ) -> InFlightSource:
         """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
-        del runs
+        for plan, run in zip(plans, runs, strict=True):
+            plan.check(run)
         return InFlightSource(plans, world, theta_RP)
 
 
@@ -75,6 +80,15 @@ class InFlightSource:
         table_RP = theta_RVP[:, 0] if one else self.world.in_flight_table(theta_RVP, self.place_T)
         behavior = None if table_RP is None else BehaviorWeights(table_RP)
         return Generated(replace(rollout, version_RBT=version_RBT), behavior)
+
+
+def refuse_hf(run: Run) -> None:
+    """Raise UserError for a policy that cannot change weights inside a response."""
+    if run.policy == "hf":
+        raise UserError(
+            f"staleness '{run.staleness}' changes weights inside a response, which policy 'hf' cannot do "
+            "yet; take policy 'toy' or 'tabular', or a schedule such as exact or uniform."
+        )
 
 
 def _depth(plan: InFlight, span: int, length: int) -> int:

@@ -16,6 +16,7 @@ from testbed.mixing import pick_groups
 from testbed.policies.in_flight import checked_cache
 from testbed.rollout import Rollout
 from testbed.staleness import Generated, schedule
+from testbed.staleness.in_flight import refuse_hf
 from testbed.staleness.versions import VersionBuffer
 
 if TYPE_CHECKING:
@@ -34,10 +35,15 @@ class Partial:
     versions: int
     shortest: int = 0
 
+    def check(self, run: Run) -> None:
+        """Raise UserError for policy hf."""
+        refuse_hf(run)
+
     def source(
         self, plans: Sequence[Partial], runs: tuple[Run, ...], world: World, theta_RP: Tensor
     ) -> PartialSource:
         """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
+        self.check(runs[0])
         return PartialSource(plans[0], runs, world, theta_RP)
 
 
