@@ -85,7 +85,7 @@ def advance(
         moving = [learner for learner in learners if turn < learner.recipe.passes]
         if turn:
             theta_RP = reposition(moving, start_RP, theta_RP, turn)
-            update = gradient(world, learners, theta_RP, rollout, step, update.batches)
+            update = gradient(world, learners, theta_RP, rollout, step, update.batches, turn)
         alive_R = alive_R & update.finite_R
         rate_R = base_rates(runs, theta_RP) * update.step_factor_R
         grad_RP = torch.where(alive_R[:, None], update.grad_RP, torch.zeros_like(theta_RP))
@@ -168,14 +168,15 @@ def gradient(
     rollout: Rollout,
     step: int = 0,
     batches: tuple[Batch, ...] | None = None,
+    turn: int = 0,
 ) -> Update:
     """Return the gradient of every replica's loss at theta; replicas do not see each other.
 
     batches: those of the step's first pass; advantages and reference stay what they were, and so does the
-    anchor unless it follows the weights.
+    anchor unless it follows the weights. turn: which pass over the batch this is, from 0.
     """
     leaf_RP = theta_RP.detach().requires_grad_()
-    logp_RBT = world.logp(leaf_RP, rollout)
+    logp_RBT = world.numerator(leaf_RP, rollout, step, turn)
     if batches is None:
         batches = tuple(
             learner.batch(theta_RP[learner.rows], rollout.rows(learner.rows), logp_RBT[learner.rows], step)
@@ -194,6 +195,8 @@ def gradient(
             for learner, batch in zip(learners, batches, strict=True)
         ]
     )
+    penalty_R = world.penalty(leaf_RP)
+    loss_R = loss_R if penalty_R is None else loss_R + penalty_R
     (grad_RP,) = torch.autograd.grad(loss_R.sum(), leaf_RP)
     logp_RBT = logp_RBT.detach()
     arms = list(zip(learners, batches, strict=True))

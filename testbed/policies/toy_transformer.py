@@ -6,9 +6,9 @@ time is all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -27,6 +27,10 @@ LOGP_TOLERANCE = 5e-7
 in float32 and at initial weights: the sums run in another order. Trained weights make larger logits; there
 tokens of log-probability -10 were seen to differ by up to 2e-6.
 """
+
+
+Hidden: TypeAlias = Callable[[int, Tensor], Tensor]
+"""(layer, hidden states [R, D, M]) -> what the layer reads instead."""
 
 
 class TaskShape(Protocol):
@@ -84,6 +88,7 @@ class ToyTransformer:
         self.task, self.heads, self.temperature = task, heads, temperature
         self.device, self.dtype = torch.device(device), dtype
         self.rounding: Rounding = unrounded
+        self.hidden: Hidden | None = None
         positions = task.prompt_length + task.response_length - 1
         self.shape = Shape(task.vocabulary, positions, width, layers, expansion * width)
         self.parameters = sum(rows * columns for rows, columns in self.shape.matrices().values())
@@ -92,6 +97,12 @@ class ToyTransformer:
         """Return random weights [R, P]; a row depends on its own seed alone."""
         rows = [self.shape.initial(rng.generator(seed, "toy/initial")) for seed in seeds]
         return torch.stack(rows).to(device=self.device, dtype=self.dtype)
+
+    def with_hidden(self, hidden: Hidden) -> ToyTransformer:
+        """Return this policy with `logp` and what else reads whole sequences changed; `sample` stays."""
+        changed = copy(self)
+        changed.hidden = hidden
+        return changed
 
     def with_rounding(self, rounding: Rounding) -> ToyTransformer:
         """Return this policy with the inputs of its linear layers rounded, embeddings and head left out."""
@@ -257,6 +268,7 @@ class ToyTransformer:
         weights = self.weights(theta_RP)
         x = embed(weights.embedding, token_RM, self.shape.vocabulary + time_M)
         for i, layer in enumerate(weights.layers):
+            x = x if self.hidden is None else self.hidden(i, x)
             attended = tree_attention(layer.read(x), tree, self.heads)
             if i == self.shape.layers - 1:
                 # Nothing is predicted inside the prompts: their last tokens' columns come last.

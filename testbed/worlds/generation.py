@@ -71,6 +71,10 @@ def engine_of(run: Run) -> Engine:
             f"engine '{run.mismatch}' acts inside a transformer, and policy 'tabular' is a table; take "
             "policy 'toy', or an engine for tables: bf16, fp8-tensor, int8, temperature, top-p, logit-noise."
         )
+    if "perturb" in dict(run.policy_args) and made.forward is not None:
+        raise UserError(
+            f"engine '{run.mismatch}' changes the forward pass, and so does policy_args.perturb; take one."
+        )
     if run.policy == "hf" and (made.forward is not None or made.law is not None):
         raise UserError(
             f"engine '{run.mismatch}' changes the forward pass or the next-token law, which policy 'hf' "

@@ -116,6 +116,14 @@ class TabularRuns:
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, _states(rollout), rollout.token_RBT, rollout.mask_RBT)
 
+    def numerator(self, theta_RP: Tensor, rollout: Rollout, step: int, turn: int) -> Tensor:
+        """Return the log-probabilities that the loss reads: `logp`."""
+        del step, turn
+        return self.logp(theta_RP, rollout)
+
+    def penalty(self, theta_RP: Tensor) -> None:
+        """Return None: a table adds nothing to a loss."""
+
     def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.entropy(theta_RP, _states(rollout))
 

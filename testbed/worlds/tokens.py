@@ -14,6 +14,7 @@ from envs.streams import uniforms
 from testbed import rng
 from testbed.config import Run
 from testbed.errors import UserError
+from testbed.policies.perturbed import Perturbed, numerator_draw
 from testbed.rollout import Rollout
 from testbed.tasks import task_for
 from testbed.worlds.generation import Generation, cut, whole
@@ -127,6 +128,17 @@ class TokenRuns:
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
 
+    def numerator(self, theta_RP: Tensor, rollout: Rollout, step: int, turn: int) -> Tensor:
+        """Return the log-probabilities that the loss reads: `logp`, or those of ALP's perturbed policy."""
+        if not isinstance(self.policy, Perturbed):
+            return self.logp(theta_RP, rollout)
+        draw = numerator_draw(self.seeds, self.policy.layers, step, turn)
+        return self.policy.numerator(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT, draw)
+
+    def penalty(self, theta_RP: Tensor) -> Tensor | None:
+        """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
+        return self.policy.penalty(theta_RP) if isinstance(self.policy, Perturbed) else None
+
     def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.entropy(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
 
@@ -213,8 +225,11 @@ def build_token_policy(run: Run) -> tuple[Any, Any]:
         if run.policy == "toy":
             from testbed.policies.toy_transformer import ToyTransformer
 
+            sigma = arguments.pop("perturb", 0)
             toy = ToyTransformer(task, device=run.device, **arguments)
-            return task, of_precision(toy, precision)
+            if sigma and precision:
+                raise UserError("policy_args has perturb and precision; expected one of them.")
+            return task, Perturbed(toy, sigma) if sigma else of_precision(toy, precision)
         from testbed.policies.huggingface import HuggingFacePolicy
         from testbed.policies.text_task import task_for_model
 
