@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant("mismatchrun-past-not-recorded", TABULAR, "rollout.split(slices), step, past_XP)", "rollout.split(slices), step, theta_XP)", TESTS),
     Mutant("mismatchrun-layers-on-a-table", GENERATION, '(made.forward is not None or "layers" in needs)', "False", TESTS),
     Mutant("mismatchrun-law-on-hf-not-refused", GENERATION, 'run.policy == "hf" and (made.forward is not None or made.law is not None)', "False", TESTS),
-    Mutant("mismatchrun-engines-not-checked-by-policy", "testbed/tasks.py", "(cell.mismatch, cell.mismatch_args, cell.policy): cell for cell in cells", "(cell.policy,): cell for cell in tuple(cells)[:1]", TESTS),
+    Mutant("mismatchrun-engines-not-checked-by-policy", "testbed/tasks.py", '_distinct(cells, "policy", "mismatch", "mismatch_args", *dials)', "tuple(cells)[:1]", TESTS),
     Mutant("mismatchrun-precision-of-the-sampler-only", PRECISION, '"logits", "probabilities", "logp", "log_law", ', '"logits", "probabilities", "log_law", ', PRECISION_TESTS),
     Mutant("mismatchrun-precision-of-the-trainer-only", PRECISION, '"entropy", "score_norm", "sample")', '"entropy", "score_norm")', PRECISION_TESTS),
     Mutant("mismatchrun-precision-without-activations", PRECISION, "policy if rounding.forward is None else rounding.forward(policy, self.draw)", "policy", PRECISION_TESTS),

@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant("recipe-one-pass-only", LOOP, "range(max(learner.recipe.passes for learner in learners))", "range(1)", TESTS),
     Mutant("recipe-never-repositions", LOOP, "turn == learner.recipe.passes - 1", "turn == learner.recipe.passes", TESTS),
     Mutant("recipe-repositions-the-wrong-way", LOOP, "torch.lerp(start_RP[rows], theta_RP[rows],", "torch.lerp(theta_RP[rows], start_RP[rows],", TESTS),
-    Mutant("recipe-later-passes-make-new-batches", LOOP, "rollout, step, update.batches)", "rollout, step)", TESTS),
+    Mutant("recipe-later-passes-make-new-batches", LOOP, "rollout, step, update.batches, turn)", "rollout, step, None, turn)", TESTS),
     Mutant("recipe-score-norm-sign", "testbed/worlds/tabular.py", "1 - 2 * self.logp(", "1 + 2 * self.logp(", TESTS),
     Mutant("recipe-toy-score-norm-without-square", "testbed/policies/toy_transformer.py", ".exp().square().sum(1)", ".exp().sum(1)", TESTS),
     Mutant("recipe-greedy-takes-the-least", "testbed/policies/toy_sampler.py", "law_RVB.argmax(1)", "law_RVB.argmin(1)", TESTS),
