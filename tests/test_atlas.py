@@ -229,6 +229,7 @@ def test_curves_that_coincide_are_drawn_once_and_a_variant_lies_on_its_base():
     assert colors.count(objective_weights.GHOST) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", objective_weights.FAMILIES)
 def test_no_text_of_the_atlas_is_cut_off_or_small(table, family):
     fig = drawn(table.frame, family)

@@ -103,6 +103,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
+@pytest.mark.slow
 def test_no_tensor_ever_holds_all_logits():
     tokens, vocabulary, width = 2048, 32768, 8
     hidden = torch.zeros(tokens, width, requires_grad=True)

@@ -7,9 +7,11 @@ import pytest
 from analysis.claims.base import CLAIMS, verdict
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
+SLOW = [n for n in COMPUTED if CLAIMS[n].function.__module__ == "analysis.claims.pipeline"]
+"""Simulations of minutes of a pipeline, not enumerations."""
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in COMPUTED])
 def test_an_exact_claim_is_supported(name):
     evidence = CLAIMS[name].function()
     assert verdict(evidence, math.nan) == "supported", f"{evidence.effect:.3g}: {evidence.note}"

@@ -93,6 +93,7 @@ def test_show_of_a_variant_names_its_base(capsys):
     assert "Variants:" not in out
 
 
+@pytest.mark.slow
 def test_everything_can_be_shown_as_json_without_addresses_in_memory(capsys):
     for name in objective:
         found = fetched(capsys, "show", name)

@@ -53,6 +53,7 @@ def test_counted_and_sampled_coverage_agree(name):
     assert stats.binomtest(hits, coverage.SAMPLES, min(share, 1 - 1e-9)).pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_the_committed_coverage_is_todays(frame):
     # Of the bootstrap, which takes long, what is counted and one row of samples.
     long = (frame["interval"] == "bootstrap") & (frame["samples"] > 0)

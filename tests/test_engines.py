@@ -119,6 +119,7 @@ def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path: Path, workers:
     assert status.done == 2
 
 
+@pytest.mark.slow
 def test_a_hung_pack_ends_at_its_limit_and_the_others_go_on(tmp_path: Path) -> None:
     start = time.monotonic()
     status = run_sweep(cells(12), tmp_path / "s", workers=2, timeout=3, function="fake_training:hang")

@@ -178,6 +178,7 @@ def test_figures_are_saved_with_a_manifest_that_names_their_input(saved, tables)
     assert lines[-1] == f"figure {len(made)}/{len(made)}: staleness"
 
 
+@pytest.mark.slow
 def test_another_process_with_other_settings_draws_the_same_bytes_without_torch(saved, folder, tmp_path):
     _, out, _ = saved
     code = (

@@ -217,6 +217,7 @@ def test_waits_are_counted_and_their_random_numbers_are_their_own():
     assert differing(table, {name: column[:12] for name, column in longer.items()}) == ["steps"]
 
 
+@pytest.mark.slow
 def test_recipes_learn_from_it_without_a_non_finite_number():
     for name in sorted(recipe):
         run = dataclasses.replace(with_schedule(LENGTHS, "latency", speed=2), recipe=name, steps=4)

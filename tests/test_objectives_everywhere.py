@@ -53,6 +53,7 @@ def random_stack(
     return (mu + noise(far)).to(dtype), batch
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.integers(1, 9),

@@ -272,6 +272,7 @@ def test_lag_and_period_when_the_generator_is_the_bottleneck(slots, train_time, 
     assert off_by(found, "lag_token", closed_forms.token_lag(design)) < 0.03
 
 
+@pytest.mark.slow
 def test_lag_and_period_when_the_trainer_is_the_bottleneck():
     for u, queue in ((1.1, 2), (1.5, 2), (2.0, 2)):
         design = replace(LOGNORMAL, train_time=20 * u, queue=queue)
@@ -280,6 +281,7 @@ def test_lag_and_period_when_the_trainer_is_the_bottleneck():
         assert off_by(found, LAG, closed_forms.sample_lag(design)) < 0.03
 
 
+@pytest.mark.slow
 def test_synchronous_and_one_step_off_periods_with_stragglers():
     design = replace(LOGNORMAL, **SYNCHRONOUS, tau_1=0.0001, sync_time=2.0)
     assert off_by(replications(design, batches=800), "period", closed_forms.synchronous_period(design)) < 0.02

@@ -259,6 +259,7 @@ def test_honest_expressions_still_reach_the_scorers():
         assert task.scorer.score(str(rows), task.item(0).entry) == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_another_instance_scores_the_same_prompts():
     task = ReasoningGym()
     other = ReasoningGym(prompt_length=9, response_length=4, alphabet=" +-0123456789=")

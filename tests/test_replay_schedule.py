@@ -204,6 +204,7 @@ def test_an_age_limit_cuts_the_window_and_discarding_counts_what_leaves():
         assert (generated.rollout.version_RBT == step).all()
 
 
+@pytest.mark.slow
 def test_recipes_learn_from_replayed_groups_without_a_non_finite_number():
     for name in sorted(recipe):
         run = dataclasses.replace(

@@ -174,6 +174,7 @@ def test_bets_do_not_depend_on_how_the_draws_are_cut_into_chunks_or_on_the_unit(
     np.testing.assert_allclose(EProcess(6.0, (-2, 18)).add(20 * x - 2), whole, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_sequential_test_keeps_both_rates_over_every_path():
     n, rates = 12, (0.1, 0.2)
 

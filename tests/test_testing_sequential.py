@@ -82,6 +82,7 @@ def test_sequential_variance_keeps_both_rates_over_every_path():
     assert chances(found, 0.88)["fail"] > 0.1
 
 
+@pytest.mark.slow
 def test_sequential_variance_of_a_pair_keeps_both_rates_over_every_path():
     # y lies 1/2 from its mean in every other draw, x where the path says 1: D is -1/4, 0 or 1/4.
     call = {"means": 0.5, "bounds": (0.0, 1.0), "discrepancy": 0.1, "sequential": True, **RATES}

@@ -108,6 +108,7 @@ def test_a_pipeline_drives_a_sweep_and_says_what_its_time_bought(capsys, tmp_pat
     assert found["recipes"][0]["seconds per update"] == pytest.approx(lags.time_T[11] / 12)
 
 
+@pytest.mark.slow
 def test_the_kept_trace_trains_the_same_numbers_again(capsys, tmp_path):
     run(capsys, *DESIGN, *TAIL, "--out", tmp_path / "out", *HERE)
     arguments = (("file", str(tmp_path / "out" / "lags.parquet")),)
@@ -119,6 +120,7 @@ def test_the_kept_trace_trains_the_same_numbers_again(capsys, tmp_path):
         assert rows[name].tolist() == again[name].tolist()
 
 
+@pytest.mark.slow
 def test_the_table_says_how_many_seeds_reached_the_level(capsys, tmp_path):
     words = (*DESIGN, "--reach", "2", *TAIL, "--out", tmp_path / "out", *HERE)
     code, printed = run(capsys, *words)
@@ -129,12 +131,14 @@ def test_the_table_says_how_many_seeds_reached_the_level(capsys, tmp_path):
     assert "lags.parquet" in printed.out
 
 
+@pytest.mark.slow
 def test_a_second_run_finds_everything_done(capsys, tmp_path):
     words = (*DESIGN, *TAIL, "--out", tmp_path / "out", *HERE, "--json")
     (_, first), (_, second) = run(capsys, *words), run(capsys, *words)
     assert first.out == second.out
 
 
+@pytest.mark.slow
 def test_fields_may_stand_in_a_file_and_words_go_over_it(capsys, tmp_path):
     config = tmp_path / "pipeline.toml"
     config.write_text(
@@ -157,6 +161,7 @@ def test_a_stop_is_exit_code_130_and_says_how_far_it_came(capsys, tmp_path, monk
     assert "Stopped with 1 of 4 cells done." in printed.err
 
 
+@pytest.mark.slow
 def test_a_failed_cell_is_exit_code_1(capsys, tmp_path, monkeypatch):
     def fails(runs, report=None):
         raise RuntimeError("no such luck")

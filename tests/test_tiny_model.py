@@ -35,6 +35,7 @@ def folder(tmp_path_factory):
     return train_tiny_model(tmp_path_factory.mktemp("tiny"), TASK, steps=250, width=32, noise=0.2)
 
 
+@pytest.mark.slow
 def test_training_reaches_what_the_noisy_teacher_shows(folder, tmp_path):
     untrained = train_tiny_model(tmp_path, TASK, steps=0, width=32)
     assert success(untrained, TASK) < 0.15
