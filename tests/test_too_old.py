@@ -259,9 +259,16 @@ def test_recipes_that_replace_a_share_of_every_batch_need_whole_batches(name):
 
 
 def test_discarding_all_there_is_ends_with_a_message():
-    run = with_schedule(SMALL, "offline", 2, "discard")
-    with pytest.raises(UserError, match="'offline' gave 10000 batches without a sample of age_limit = 2"):
-        train(run)
+    always_five = Discarding(lambda *_: np.array([5]), 2, SMALL)
+    with pytest.raises(UserError, match="'exact' gave 10000 batches without a sample of age_limit = 2"):
+        always_five(0, 9)
+
+
+@every_rule
+def test_a_limit_on_ages_that_grow_without_end_is_refused(rule):
+    run = with_schedule(SMALL, "offline", 2, rule)
+    with pytest.raises(UserError, match="under schedule 'offline' samples grow older without end"):
+        check_arguments([run])
 
 
 def test_an_answer_without_a_limit_is_refused():

@@ -73,7 +73,7 @@ class Plan(Protocol):
     shortest: least age in optimizer steps, once training has run for longer than any age.
     """
 
-    shortest: int
+    shortest: float
 
     def source(self, plans: Sequence[Any], runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Source:
         """Return the source of a pack whose cells have these plans, all of this plan's type."""

@@ -33,14 +33,15 @@ class ByAge:
     ages: see Ages. depth: newest versions it can ask for, the present one included. first: whether it also
     asks for the weights at the start when they are older. slices: equal parts of a batch's prompts, each with
     an age of its own. shortest, mean: least and mean age in optimizer steps, once training has run for longer
-    than any age; NaN where there is no such mean. law: shares of the ages, over slices and steps, by then.
+    than any age; inf where ages grow without end, NaN where there is no such mean. law: shares of the ages,
+    over slices and steps, by then.
     """
 
     ages: Ages
     depth: int
     first: bool = False
     slices: int = 1
-    shortest: int = 0
+    shortest: float = 0
     mean: float = float("nan")
     law: AgeLaw | None = None
 

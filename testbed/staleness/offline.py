@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from testbed.errors import UserError
@@ -17,4 +19,4 @@ def offline(lag: int) -> ByAge:
     """
     if lag:
         raise UserError(f"lag is {lag}, but offline data age with every step, without a mean; set lag=0.")
-    return ByAge(lambda _, step: np.array([step]), depth=1, first=True)
+    return ByAge(lambda _, step: np.array([step]), depth=1, first=True, shortest=math.inf)

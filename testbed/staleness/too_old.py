@@ -11,6 +11,7 @@ group goes on without it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,6 +41,11 @@ def limited(plan: Any, run: Run) -> Any:
     limit, rule = run.age_limit, run.too_old
     if limit < 0:
         return plan
+    if math.isinf(plan.shortest):
+        raise UserError(
+            f"age_limit is {limit}, but under schedule '{run.staleness}' samples grow older without end, so "
+            "that all of them are too old in the end; set age_limit to -1."
+        )
     if plan.shortest > limit:
         raise UserError(
             f"age_limit is {limit}, but schedule '{run.staleness}' with lag {run.lag} makes no sample "
