@@ -66,7 +66,7 @@ bench: setup     ## speed as ratios against named peers, interleaved
 	@$(BIN)/python tests/benchmarks
 
 mutants: setup   ## plant bugs and see the tests fail; half an hour in all, PATTERN='store-*' for some
-	@$(BIN)/python tests/mutants.py "$(or $(PATTERN),*)"
+	@$(BIN)/python tests/mutants/run.py "$(or $(PATTERN),*)"
 
 clean:           ## remove results, figures and caches, keep .venv
 	rm -rf out results .pytest_cache .mypy_cache .ruff_cache

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from analysis.collapse import ACCURACY, DIVERGED, WINDOW, need, outcome
 from analysis.load import Table
-from testbed.config import Run
+from testbed.config.run import Run
 from testbed.errors import UserError, unknown
 
 FIELDS = tuple(item.name for item in dataclasses.fields(Run))
@@ -105,7 +105,7 @@ def _key(cells: pd.DataFrame, key: str) -> pd.Series:
 
 
 def _arguments(text: str) -> dict[str, str]:
-    """Return {"eps": "0.2", "weight": "token"} for "eps=0.2,weight=token", as testbed.recorder writes it."""
+    """Return {"eps": "0.2", "weight": "token"} for "eps=0.2,weight=token", as the recorder writes it."""
     pairs = [piece.partition("=") for piece in text.split(",") if text]
     if not all(sign for _, sign, _ in pairs):
         raise UserError(f"The arguments '{text}' cannot be taken apart; use the whole field as a key.")

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.intervals import median_interval, wilson_interval
-from testbed.config import Run
+from testbed.config.run import Run
 from testbed.errors import UserError
 
 ACCURACY = "accuracy"

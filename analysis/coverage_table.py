@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.intervals import clopper_pearson_interval
 from analysis.load import Table
-from testbed.estimators import Floats
+from envs.arrays import Floats
 from testbed.estimators.intervals import (
     Interval,
     betting,

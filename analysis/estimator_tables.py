@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.claims.bandit_estimators import World, moments
 from analysis.load import Table
-from testbed.estimators import Floats
+from envs.arrays import Floats
 from testbed.exact.bandit import LoggedLaw
 
 NAME = "estimator-map"

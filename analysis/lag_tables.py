@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.load import Table
-
-Floats = NDArray[np.float64]
+from envs.arrays import Floats
 
 NAME = "lag-anatomy"
 SCHEDULES: dict[str, tuple[str, dict[str, int]]] = {
@@ -32,7 +30,7 @@ EDGES = np.linspace(-12.0, 12.0, 4801)
 
 def age_law(row: str, lag: int) -> Any:
     """Return the AgeLaw of a row of the figure at a mean lag."""
-    from testbed.config import Run
+    from testbed.config.run import Run
     from testbed.staleness import plan_for
 
     name, arguments = SCHEDULES[row]
@@ -44,10 +42,11 @@ def trained_path(seeds: Sequence[int] = SEEDS, steps: int = STEPS) -> tuple[Any,
     """Return a token tree and the policies of synchronous GRPO before every step, [seeds, steps, S, A]."""
     import torch
 
-    from testbed.config import Run, grid
+    from testbed.config.run import Run, grid
     from testbed.staleness import build_source
-    from testbed.train import advance, gradient, start
-    from testbed.worlds import build_world
+    from testbed.training.loop import advance, start
+    from testbed.training.update import gradient
+    from testbed.worlds.build import build_world
 
     base = Run(task="tree", recipe="grpo", prompts=16, group=8, learning_rate=3.0, steps=steps)
     runs = grid(base, seed=seeds)

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.load import Table
+from envs.arrays import Floats
 
 if TYPE_CHECKING:
     from envs.finite_mdp import FiniteMDP
 
-Floats = NDArray[np.float64]
 
+MU = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
+"""The five-armed bandit of the limits: its behavior policy."""
+REWARD = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
+"""Its rewards: the best action is the rarest."""
 ASYMRE, OAPL, ESS = "asymre-phase", "oapl-path", "ess-theory"
 BETAS = (1e-3, 0.1, 1.0)
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -33,8 +36,6 @@ def tables() -> dict[str, Table]:
 
 def instances() -> dict[str, tuple[Floats, Floats]]:
     """Return the bandits (mu, R) of the AsymRE figure."""
-    from analysis.claims.limits import MU, REWARD
-
     return {"best action rare": (MU, REWARD), "uniform mu": (np.full(5, 0.2), REWARD)}
 
 
@@ -63,7 +64,6 @@ def asymre_phase() -> Table:
 
 def oapl_path() -> Table:
     """Return entropy and value along OAPL's gradient flow from pi = mu, beta1 = 1, per beta2 and time."""
-    from analysis.claims.limits import MU, REWARD
     from testbed.exact import flows
 
     time_T = np.concatenate([[0.0], np.geomspace(0.1, 1e6, 240)])

@@ -97,9 +97,9 @@ def load_results(folder: Path) -> pd.DataFrame:
 
     Raises UserError when there is nothing to read.
     """
-    from testbed import records
+    from testbed.results import store
 
-    frames = [records.read(each).to_pandas() for each in results_folders(folder)]
+    frames = [store.read(each).to_pandas() for each in results_folders(folder)]
     return pd.concat(frames, ignore_index=True)
 
 

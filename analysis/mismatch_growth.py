@@ -45,12 +45,12 @@ def _deviations(name: str, arguments: dict[str, Any], seeds: tuple[int, ...]) ->
     """Return the standard deviation over responses of the summed log-mismatch, [seeds, LENGTHS]."""
     import torch
 
+    from envs.catalog import token_task
     from envs.streams import uniforms
-    from envs.tokens.base import token_task
     from testbed import rng
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
-    from testbed.policies.toy_transformer import ToyTransformer
+    from testbed.policies.toy.transformer import ToyTransformer
 
     task = token_task("running-sum", {"digits": LENGTHS[-1], "modulus": 8})
     policy = ToyTransformer(task)

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.load import Table
 
 if TYPE_CHECKING:
-    from testbed.atlas import Curve
+    from testbed.inspection.atlas import Curve
 
 NAME = "objective-weights"
 COLUMNS = ("family", "objective", "axis", "advantage", "log_ratio", "weight", "on_policy")

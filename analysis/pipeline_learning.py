@@ -16,7 +16,7 @@ from analysis.values import VALUE
 from analysis.wall_clock import AGE, TIME, pace, reached
 
 if TYPE_CHECKING:
-    from testbed.config import Run
+    from testbed.config.run import Run
     from testbed.pipeline.design import Design
 
 NAME = "pipeline-learning"
@@ -71,7 +71,7 @@ def best(slots: int, fields: dict[str, Any]) -> Design:
 
 def cells(design: Design, seed: int, steps: int = STEPS) -> tuple[Run, ...]:
     """Return the runs of a seed, which is the learner's and the pipeline's: recipes x learning rates."""
-    from testbed.config import Run, grid
+    from testbed.config.run import Run, grid
     from testbed.pipeline.design import to_words
 
     base = Run(
@@ -89,7 +89,7 @@ def cells(design: Design, seed: int, steps: int = STEPS) -> tuple[Run, ...]:
 
 def trained(setting: str, runs: tuple[Run, ...]) -> list[dict[str, Any]]:
     """Return a row per run: mean age, seconds per update, final value, last second, when it had the level."""
-    from testbed.train import train_pack
+    from testbed.training.loop import train_pack
 
     columns = ("cell", "step", "recipe", "learning_rate", "seed", TIME, VALUE, AGE)
     logged = train_pack(runs)

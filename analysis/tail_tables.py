@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from analysis.load import Table
-from testbed.tails import tail_curve
+from testbed.diagnostics.tails import tail_curve
 
 NAME = "tail-stability"
 ESTIMATORS = ("hill", "moment", "pickands")

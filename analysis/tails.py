@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from analysis.collapse import need
+from testbed.diagnostics.metric_names import HISTOGRAM_EDGES
 from testbed.errors import UserError
-from testbed.metrics import HISTOGRAM_EDGES
 
 HISTOGRAM = "rollout_corr/log_rho_sequence_histogram"
 BINS = len(HISTOGRAM_EDGES) + 1
@@ -23,7 +23,7 @@ def counts(column: pd.Series) -> NDArray[np.float64]:
         if row.shape != (BINS,):
             raise UserError(
                 f"Histogram {index} has {row.size} counts, expected {BINS} (the bins of "
-                "testbed.metrics.HISTOGRAM_EDGES and the two open ones); it was written with other bins."
+                "HISTOGRAM_EDGES and the two open ones); it was written with other bins."
             )
     return np.stack(rows)
 

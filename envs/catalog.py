@@ -11,6 +11,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+from envs.tokens.base import TokenTask
+
 Constructor = TypeVar("Constructor", bound=Callable[..., Any])
 
 _TABULAR_MODULES = ("envs.bandits", "envs.logged_bandit", "envs.mdps")
@@ -66,8 +68,6 @@ def worlds() -> Mapping[str, Callable[..., Any]]:
 
 def kind(name: str) -> Literal["finite-mdp", "token-task", "token-tree"]:
     """What the world's constructor returns."""
-    from envs.tokens.base import TokenTask
-
     constructor = _constructor(name)
     if constructor.__module__ in _TABULAR_MODULES:
         return "finite-mdp"
@@ -90,6 +90,16 @@ def make(name: str, **arguments: Any) -> Any:
                 f"world {name!r} takes no argument {argument!r}. {_nearest(argument, list(known))}"
             )
     return constructor(**arguments)
+
+
+def token_task(name: str, args: Mapping[str, Any]) -> TokenTask:
+    """The cataloged token task `name`; ValueError for an unknown name or a world that is no token task."""
+    if kind(name) != "token-task":
+        raise ValueError(
+            f"the world {name!r} is a {kind(name)}, not a token task; take one that writes tokens."
+        )
+    task: TokenTask = make(name, **args)
+    return task
 
 
 def _constructor(name: str) -> Callable[..., Any]:

@@ -23,7 +23,10 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
 
     Raises UserError when a folder cannot be written.
     """
-    from testbed import atlas, atlas_page  # torch is loaded here, and nowhere else in this package
+    from testbed.inspection import (
+        atlas,
+        atlas_page,  # torch is loaded here, and nowhere else in this package
+    )
 
     table = table_of(atlas.atlas())
     written = add_tables({NAME: table}, data)

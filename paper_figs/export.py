@@ -20,8 +20,8 @@ from analysis.load import (
     load_results,
     results_folders,
 )
-from testbed import records
 from testbed.errors import UserError
+from testbed.results import store
 
 
 def export(folders: Sequence[Path], out: Path = COMMITTED, *, partial: bool = False) -> dict[str, Table]:
@@ -46,7 +46,7 @@ def export(folders: Sequence[Path], out: Path = COMMITTED, *, partial: bool = Fa
 def _finished(folder: Path) -> None:
     """Raise UserError when planned cells have no result: a table of survivors flatters what fails."""
     for each in results_folders(folder):
-        counted = records.status(each)
+        counted = store.status(each)
         if counted.done < counted.planned:
             raise UserError(
                 f"{each}: {counted.planned - counted.done} of {counted.planned} cells have no result "

@@ -14,11 +14,11 @@ from analysis.cell_table import cell_table
 from analysis.load import COMMITTED, Table, load_results
 from paper_figs.export import add_tables
 from testbed.errors import UserError
-from testbed.progress import Progress, choose
-from testbed.records import folder_for
-from testbed.runner import run_sweep
+from testbed.execution.preflight import check_arguments
+from testbed.execution.progress import Progress, choose
+from testbed.execution.runner import run_sweep
+from testbed.results.store import folder_for
 from testbed.sweeps import SWEEP_TABLES
-from testbed.tasks import check_arguments
 
 RESULTS = Path("out/sweeps")
 

@@ -100,8 +100,8 @@ def test_a_training_cell_needs_nothing_that_a_bare_gpu_image_lacks():
         "import sys\n"
         "blocked = 'gymnasium numba pydantic ray reasoning_gym rich typer pandas matplotlib seaborn'\n"
         "sys.modules.update(dict.fromkeys(blocked.split()))\n"
-        "from testbed.config import Run\n"
-        "from testbed.train import train\n"
+        "from testbed.config.run import Run\n"
+        "from testbed.training.loop import train\n"
         "toy = Run(task='running-sum', policy='toy', steps=2, prompts=2, group=2, learning_rate=1e-3)\n"
         "print(len(train(toy)['step']))\n"
     )

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, mean_above_zero
 from analysis.claims.equivalence import equivalent
-
-Floats = NDArray[np.float64]
+from envs.arrays import Floats
 
 AREAL = "Fu et al. (2025), AReaL, arXiv:2505.24298, table over the admitted staleness"
 EWMA = "Hilton, Cobbe & Schulman (2021), Batch size-invariance for policy optimization, arXiv:2110.00641"

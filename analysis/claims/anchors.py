@@ -13,9 +13,9 @@ from analysis.claims.base import Evidence, claim, exact
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from testbed.batch import Batch
-    from testbed.config import Run
-    from testbed.rollout import Rollout
+    from testbed.config.run import Run
+    from testbed.data.batch import Batch
+    from testbed.data.rollout import Rollout
 
 AGES = (0, 1, 4, 16)
 CLEARLY = 0.01
@@ -29,11 +29,11 @@ class Straight:
     def __init__(self, anchor: str, *, seed: int = 0, mismatch: float = 1.5, **arguments: Any) -> None:
         import torch
 
-        from testbed.config import Run
+        from testbed.config.run import Run
         from testbed.recipes import Recipe
-        from testbed.tasks import task_for
-        from testbed.train import start
-        from testbed.worlds import build_world
+        from testbed.training.loop import start
+        from testbed.worlds.build import build_world
+        from testbed.worlds.tasks import task_for
 
         hot = (("temperature", mismatch),)
         self.run: Run = Run(
@@ -99,9 +99,9 @@ def _split(batch: Batch, logp_BT: Tensor) -> tuple[np.ndarray, np.ndarray]:
 )
 def missing_never_clips() -> Evidence:
     """Return |log u|, clip shares and |log d - log(pi/mu)| over 4 ages and 3 passes, and lacking growth."""
-    from testbed.diagnostics import clip_share
-    from testbed.effective import effective_weights
-    from testbed.train import gradient
+    from testbed.diagnostics.ratios import clip_share
+    from testbed.inspection.effective_weights import effective_weights
+    from testbed.training.update import gradient
 
     gaps: list[float] = []
     by_age: list[np.ndarray] = []

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, exact
-from testbed.estimators import Estimate, Floats, estimator
+from envs.arrays import Floats
+from testbed.estimators import Estimate, estimator
 from testbed.estimators.bandit import Logged, logged
 from testbed.exact.bandit import EmbeddedLaw, LoggedLaw, linear_weight
 

@@ -1,4 +1,4 @@
-"""Claims about the assertions of testbed.testing: they keep the error rates that they declare."""
+"""Claims about the assertions of testbed.testing.assertions: they keep the error rates that they declare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analysis.claims.base import Evidence, claim, exact
 
 @claim(
     "declared-rates-hold-on-coins",
-    source="Hoeffding (1963); Bernstein's inequality; this project's testbed.power",
+    source="Hoeffding (1963); Bernstein's inequality; this project's testbed.testing.sample_size",
     kind="exact",
     statement=(
         "With the number of coins that is planned from bounds, or from bounds and the true deviation, an "
@@ -24,7 +24,7 @@ def coins() -> Evidence:
     """Return by how much an exact binomial chance exceeds its declared rate, over four biases of the coin."""
     from scipy import stats
 
-    from testbed.power import Spread, min_num_samples
+    from testbed.testing.sample_size import Spread, min_num_samples
 
     alarm, missed, apart = 0.02, 0.05, 0.15
     gaps, closest = [], 0.0
@@ -53,7 +53,7 @@ def coins() -> Evidence:
 )
 def bets() -> Evidence:
     """Return |mean wealth - 1| and the excess of the chance over 1/c, on all paths of 11 coins."""
-    from testbed.e_process import EProcess
+    from testbed.testing.e_process import EProcess
 
     path_MN = np.array(list(itertools.product([0.0, 1.0], repeat=11)))
     gaps: list[float] = []
@@ -78,7 +78,7 @@ def bets() -> Evidence:
 )
 def seeds() -> Evidence:
     """Return distances between draws under two states of the global generator, and 1 if one was moved."""
-    from testbed.testing import assert_unbiased
+    from testbed.testing.assertions import assert_unbiased
 
     seen: list[np.ndarray] = []
 
@@ -115,7 +115,7 @@ def no_rejection() -> Evidence:
     """Return 1/2 minus the first chance, and the second less 5%, by binomial sums."""
     from scipy import stats
 
-    from testbed.power import Spread
+    from testbed.testing.sample_size import Spread
 
     # Hoeffding's radius, so that 5% is a guarantee and not the normal law's.
     normal, bounded = Spread(std=0.5), Spread(bounds=(0.0, 1.0))

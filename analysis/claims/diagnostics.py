@@ -11,7 +11,7 @@ import numpy as np
 from analysis.claims.base import Evidence, claim, exact
 
 if TYPE_CHECKING:
-    from testbed.weight_sums import WeightSums
+    from testbed.diagnostics.weight_sums import WeightSums
 
 SHARES = ("max", "kish", "perplexity")
 """In rising order."""
@@ -30,8 +30,8 @@ def proportional_sample() -> Evidence:
     """Return the distances of the batch diagnostics and of the sums that add over shards."""
     import torch
 
-    from testbed.diagnostics import ess_family
-    from testbed.weight_sums import WeightSums
+    from testbed.diagnostics.ratios import ess_family
+    from testbed.diagnostics.weight_sums import WeightSums
 
     log_w_N = np.log([1 / 3, 1 / 3, 1 / 3, 3.0])
     expected = {
@@ -94,7 +94,7 @@ def clamping() -> Evidence:
 )
 def optimism() -> Evidence:
     """Return rises with N and falls below the limit, by enumeration, for random laws of 4 weights."""
-    from testbed.weight_sums import expected_share
+    from testbed.diagnostics.weight_sums import expected_share
 
     gaps, largest = [], 0.0
     for seed in range(8):
@@ -125,7 +125,7 @@ def optimism() -> Evidence:
 )
 def certificate() -> Evidence:
     """Return, for a rare action that carries pi, limit over bound - 1 and f - P(it is never drawn)."""
-    from testbed.weight_sums import certifiable_share, expected_share
+    from testbed.diagnostics.weight_sums import certifiable_share, expected_share
 
     gaps, note = [], ""
     for n in (10, 100, 1000):
@@ -198,7 +198,7 @@ def kl_values() -> Evidence:
     """Return the distances of the logged estimators, on samples in exact proportion to mu, from the truth."""
     import torch
 
-    from testbed.diagnostics import kl_estimates
+    from testbed.diagnostics.ratios import kl_estimates
 
     gaps: list[float] = []
     for seed in range(20):
@@ -231,7 +231,7 @@ def kl_losses() -> Evidence:
     """Return the distances of the expected gradients of `kl_penalty`, by enumeration, from closed forms."""
     import torch
 
-    from testbed.batch import Batch
+    from testbed.data.batch import Batch
     from testbed.objectives import objective
 
     gaps, apart = [], math.inf
@@ -306,7 +306,7 @@ def gaussian_variances() -> Evidence:
 )
 def flat_tails() -> Evidence:
     """Return 1 for every outcome that is not the one stated."""
-    from testbed.tails import Estimated, Flat, pareto_k
+    from testbed.diagnostics.tails import Estimated, Flat, pareto_k
 
     gaps = []
     for n in (1, 2, 5, 6, 30, 300, 3000):
@@ -331,7 +331,7 @@ def hill_everywhere() -> Evidence:
     """Return distances from true indices where an estimator is right, and minus Hill where it is not."""
     from scipy import special
 
-    from testbed.tails import hill, moment
+    from testbed.diagnostics.tails import hill, moment
 
     level_N = (np.arange(1, 5001) - 0.5) / 5000
     laws = {
@@ -355,7 +355,7 @@ def hill_everywhere() -> Evidence:
 
 def _samples(upper: float = math.inf) -> list[tuple[int, WeightSums]]:
     """Return (N, sums of 60 samples of N weights), from nearly equal weights to one that dominates."""
-    from testbed.weight_sums import WeightSums
+    from testbed.diagnostics.weight_sums import WeightSums
 
     rng = np.random.default_rng(12)
     scale_R1 = np.linspace(0.0, 8.0, 60)[:, None]

@@ -6,14 +6,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, exact
+from envs.arrays import Floats
 
 if TYPE_CHECKING:
     from envs.finite_mdp import FiniteMDP
 
-Floats = NDArray[np.float64]
 
 WORLDS = 5
 """Random worlds behind a claim about all worlds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.claims.base import Evidence, claim, exact
-from testbed.estimators import Floats
+from envs.arrays import Floats
 from testbed.estimators.intervals import (
     bets,
     betting,

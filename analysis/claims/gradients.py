@@ -280,7 +280,7 @@ def group_std_factor() -> Evidence:
 def geometric_tilts() -> Evidence:
     """Return the distances of the mean ratio from Z and of the mean gradient from Z E_q[R S]."""
     from testbed.exact.report import gradient_report
-    from testbed.ratios import log_geometric
+    from testbed.losses.ratios import log_geometric
 
     gaps = []
     for seed in range(TREES):
@@ -312,7 +312,7 @@ def geometric_tilts() -> Evidence:
 def prefix_variance() -> Evidence:
     """Return the excess of the prefix over the sequence ratio, and whether a tree has one with reward R."""
     from testbed.exact.report import gradient_report
-    from testbed.ratios import log_prefix
+    from testbed.losses.ratios import log_prefix
 
     gaps, larger = [], 0
     trees = 40

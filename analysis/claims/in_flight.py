@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, exact
 from analysis.claims.dynamics import short_of
+from envs.arrays import Floats
 
 if TYPE_CHECKING:
-    from testbed.rollout import Rollout
+    from testbed.data.rollout import Rollout
 
-Array = NDArray[np.float64]
 
 PIPELINE_RL = "PipelineRL, arXiv:2509.19128"
 CHANGES = ((0, 0, 1), (0, 1, 1), (0, 1, 2), (1, 1, 2))
@@ -136,7 +135,7 @@ def kept() -> Evidence:
     log_pi_B = policy.logp(theta_RP, *where).sum(-1)[0]
     pi_B = log_pi_B.detach().exp() / rollout.prompt_RNK.shape[1]
 
-    def estimates(law_B: torch.Tensor, w_B: torch.Tensor) -> tuple[float, float, Array]:
+    def estimates(law_B: torch.Tensor, w_B: torch.Tensor) -> tuple[float, float, Floats]:
         """Return E[w], E[w R] and E[w R d log pi] under a law."""
         total = (law_B * w_B * rollout.reward_RB[0] * log_pi_B).sum()
         (gradient,) = torch.autograd.grad(total, theta_RP, retain_graph=True)
@@ -162,7 +161,7 @@ def kept() -> Evidence:
     return exact([*gaps, short_of(min(biases), CLEARLY)], 1e-9, note)
 
 
-def _trees() -> list[tuple[Any, Array]]:
+def _trees() -> list[tuple[Any, Floats]]:
     """Return token trees with the log-laws [V, S, A] of three versions that drift."""
     from envs.tokens.tree import tree
 
@@ -175,22 +174,24 @@ def _trees() -> list[tuple[Any, Array]]:
     return found
 
 
-def _by_level(tree: Any, log_p_VSA: Array, change: tuple[int, ...]) -> Array:
+def _by_level(tree: Any, log_p_VSA: Floats, change: tuple[int, ...]) -> Floats:
     """Return the table whose states of depth t have the law of version change[t], the last one beyond it."""
     level_S = np.searchsorted(tree.level, np.arange(tree.states) % tree.nodes, side="right") - 1
     version_S = np.array(change)[np.minimum(level_S, len(change) - 1)]
-    mixed_SA: Array = log_p_VSA[version_S, np.arange(tree.states)]
+    mixed_SA: Floats = log_p_VSA[version_S, np.arange(tree.states)]
     return mixed_SA
 
 
-def _weights(tree: Any, log_p_VSA: Array, change: tuple[int, ...]) -> tuple[Array, Array, dict[str, Array]]:
+def _weights(
+    tree: Any, log_p_VSA: Floats, change: tuple[int, ...]
+) -> tuple[Floats, Floats, dict[str, Floats]]:
     """Return each response's probability under the mixed policy, its reward, and log weights by stamp."""
     from testbed.mismatch.ratio_law import tree_responses
 
     state_XT, token_XT, mask_XT = tree_responses(tree)
 
-    def total(log_p_SA: Array) -> Array:
-        sum_X: Array = np.where(mask_XT, log_p_SA[state_XT, token_XT], 0.0).sum(-1)
+    def total(log_p_SA: Floats) -> Floats:
+        sum_X: Floats = np.where(mask_XT, log_p_SA[state_XT, token_XT], 0.0).sum(-1)
         return sum_X
 
     log_mu_X, log_pi_X = total(_by_level(tree, log_p_VSA, change)), total(log_p_VSA[-1])
@@ -205,9 +206,9 @@ def _transformer() -> tuple[Any, Rollout, Any]:
     """Return a small transformer, every response to two prompts, and three versions of weights [1, V, P]."""
     import torch
 
-    from envs.tokens.base import token_task
+    from envs.catalog import token_task
     from testbed.mismatch.report import every_rollout
-    from testbed.policies.toy_transformer import ToyTransformer
+    from testbed.policies.toy.transformer import ToyTransformer
 
     task = token_task("running-sum", {"digits": 3, "modulus": 3})
     policy = ToyTransformer(task, width=8, heads=2, dtype=torch.float64)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, exact, mean_above_zero
+from envs.arrays import Floats
 
 if TYPE_CHECKING:
     from envs.tokens.tree import TokenTree
 
-Floats = NDArray[np.float64]
 LAG, TREES = 4, 5
 ORDER = (
     ("exact", "uniform"),
@@ -35,7 +34,7 @@ ORDER = (
 
 def laws() -> dict[str, Any]:
     """Return the law of ages of every schedule at LAG."""
-    from testbed.config import Run
+    from testbed.config.run import Run
     from testbed.staleness import plan_for
 
     names = sorted({name for pair in ORDER for name in pair})

@@ -6,11 +6,7 @@ import numpy as np
 
 from analysis.claims.base import Evidence, claim, exact
 from analysis.claims.dynamics import short_of
-
-MU = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
-"""The five-armed bandit of these claims: behavior policy."""
-REWARD = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
-"""Its rewards: the best action is the rarest."""
+from analysis.limit_tables import MU, REWARD
 
 
 @claim(

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, exact
 from analysis.claims.dynamics import short_of
-
-Array = NDArray[np.float64]
+from envs.arrays import Floats
 
 FULL_SUPPORT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("bf16", {}),
@@ -190,11 +188,11 @@ def nested_reft() -> Evidence:
     """Return relative errors of the gradient of a small transformer over several draws of skipped layers."""
     import torch
 
-    from envs.tokens.base import token_task
+    from envs.catalog import token_task
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.mismatch.report import every_rollout
-    from testbed.policies.toy_transformer import ToyTransformer
+    from testbed.policies.toy.transformer import ToyTransformer
 
     task = token_task("running-sum", {"digits": 3, "modulus": 3})
     policy = ToyTransformer(task, width=8, heads=2, layers=4, dtype=torch.float64)
@@ -202,9 +200,9 @@ def nested_reft() -> Evidence:
     theta_RP = (3 * policy.initial((5,))).requires_grad_()
     log_pi_RB = policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT).sum(-1)
 
-    def gradient(coefficient_RB: torch.Tensor) -> Array:
+    def gradient(coefficient_RB: torch.Tensor) -> Floats:
         total = (coefficient_RB.detach() * rollout.reward_RB * log_pi_RB).sum()
-        found: Array = torch.autograd.grad(total, theta_RP, retain_graph=True)[0].numpy()
+        found: Floats = torch.autograd.grad(total, theta_RP, retain_graph=True)[0].numpy()
         return found
 
     truth_RP = gradient(log_pi_RB.exp())
@@ -222,7 +220,7 @@ def nested_reft() -> Evidence:
 
 def _tree_pairs(
     engines: tuple[tuple[str, dict[str, Any]], ...] = FULL_SUPPORT,
-) -> list[tuple[Any, Array, Array]]:
+) -> list[tuple[Any, Floats, Floats]]:
     """Return (tree, log pi, log mu) of engines around two random policies, on two token trees."""
     import torch
 
@@ -244,26 +242,26 @@ def _tree_pairs(
     return pairs
 
 
-def _noisy_law(shifts: tuple[Array, ...]) -> tuple[Array, Array]:
+def _noisy_law(shifts: tuple[Floats, ...]) -> tuple[Floats, Floats]:
     """Return log pi and log mu of pairs (noise, token), the noise drawn evenly from `shifts`."""
     log_mu = [np.log(PI) + shift - np.log(PI @ np.exp(shift)) for shift in shifts]
     even = np.log(len(shifts))
     return np.tile(np.log(PI), len(shifts)) - even, np.concatenate(log_mu) - even
 
 
-def _sequences(log_p_SA: Array, state_XT: Any, token_XT: Any, mask_XT: Any) -> Array:
+def _sequences(log_p_SA: Floats, state_XT: Any, token_XT: Any, mask_XT: Any) -> Floats:
     """Return the probability of each response given its prompt."""
-    product: Array = np.exp(np.where(mask_XT, log_p_SA[state_XT, token_XT], 0.0).sum(-1))
+    product: Floats = np.exp(np.where(mask_XT, log_p_SA[state_XT, token_XT], 0.0).sum(-1))
     return product
 
 
-def _rewards(tree: Any, token_XT: Any, mask_XT: Any) -> Array:
+def _rewards(tree: Any, token_XT: Any, mask_XT: Any) -> Floats:
     prompt_XK = np.repeat(tree.prompt_NK, len(token_XT) // len(tree.prompt_NK), 0)
-    reward_X: Array = tree.task.score(prompt_XK, token_XT, mask_XT)
+    reward_X: Floats = tree.task.score(prompt_XK, token_XT, mask_XT)
     return reward_X
 
 
-def _gradient(tree: Any, log_pi_SA: Array, log_mu_SA: Array, how: str) -> Array:
+def _gradient(tree: Any, log_pi_SA: Floats, log_mu_SA: Floats, how: str) -> Floats:
     """Return the sum over responses of mu R sum_t weight_t d log pi(token_t), [S, A]."""
     from testbed.mismatch.ratio_law import tree_responses
 
@@ -274,9 +272,9 @@ def _gradient(tree: Any, log_pi_SA: Array, log_mu_SA: Array, how: str) -> Array:
     coefficient_XT = np.where(mask_XT, (mu_X * _rewards(tree, token_XT, mask_XT))[:, None] * weight, 0.0)
     taken_SA = np.zeros_like(log_pi_SA)
     np.add.at(taken_SA, (state_XT, token_XT), coefficient_XT)
-    gradient_SA: Array = taken_SA - taken_SA.sum(-1, keepdims=True) * np.exp(log_pi_SA)
+    gradient_SA: Floats = taken_SA - taken_SA.sum(-1, keepdims=True) * np.exp(log_pi_SA)
     return gradient_SA
 
 
-def _relative(found: Array, truth: Array) -> float:
+def _relative(found: Floats, truth: Floats) -> float:
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))

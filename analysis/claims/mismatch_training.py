@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, exact, mean_above_zero
 from analysis.claims.dynamics import short_of
 from analysis.claims.equivalence import equivalent
 from analysis.claims.mismatch import PI
-
-Array = NDArray[np.float64]
+from envs.arrays import Floats
 
 DRIFT = np.array([0.9, -0.4, 0.2])
 """Direction in which the logits of PI drift away from it."""
@@ -35,9 +33,9 @@ def control_arm() -> Evidence:
     """Return 1 per logged column that lag changes at rate 0, and how far exact laws move between batches."""
     import torch
 
-    from testbed.config import Run
-    from testbed.staleness import BehaviorWeights
-    from testbed.worlds import build_world
+    from testbed.config.run import Run
+    from testbed.worlds.base import BehaviorWeights
+    from testbed.worlds.build import build_world
 
     arguments: tuple[tuple[str, Any], ...]
     still = Run(task="tree", prompts=4, group=4, steps=6, learning_rate=0.0, log_every=1)
@@ -62,7 +60,7 @@ def control_arm() -> Evidence:
 
 def _bits_that_lag_changes(run: Any) -> list[float]:
     """Return 0 per logged column that is the same at lag 4, else 1."""
-    from testbed.train import train
+    from testbed.training.loop import train
 
     fresh, stale = train(run), train(replace(run, lag=4))
     own = ("cell", "lag", "staleness/age_mean_token", "staleness/age_max_token")
@@ -94,19 +92,19 @@ def variances() -> Evidence:
     return exact(gaps, 0.05, note)
 
 
-def _moments(log_pi_A: Array, log_old_A: Array, log_mu_A: Array) -> Array:
+def _moments(log_pi_A: Floats, log_old_A: Floats, log_mu_A: Floats) -> Floats:
     """Return variances under mu of log pi/mu, log pi/old and log old/mu of one token."""
     mu_A = np.exp(log_mu_A)
     logs = (log_pi_A - log_mu_A, log_pi_A - log_old_A, log_old_A - log_mu_A)
     return np.array([mu_A @ (x_A - mu_A @ x_A) ** 2 for x_A in logs])
 
 
-def _softmax_log(logit_A: Array) -> Array:
-    found: Array = logit_A - np.log(np.exp(logit_A).sum())
+def _softmax_log(logit_A: Floats) -> Floats:
+    found: Floats = logit_A - np.log(np.exp(logit_A).sum())
     return found
 
 
-def _noises(size: float) -> Iterator[Array]:
+def _noises(size: float) -> Iterator[Floats]:
     """Yield every vector of +-size, one entry per token."""
     for corner in np.ndindex(*(2,) * len(PI)):
         yield size * (2.0 * np.array(corner) - 1.0)
@@ -188,7 +186,7 @@ def lag_growth() -> Evidence:
     return exact(gaps, 1e-9, "largest distance of std or mean variance, relative to lag 1, from its law")
 
 
-def _variance(move_A: Array, length: int) -> float:
+def _variance(move_A: Floats, length: int) -> float:
     """Return Var_mu of log pi/mu of a sequence of tokens, mu = PI, after its logits moved; by enumeration."""
     d_A = _softmax_log(np.log(PI) + move_A) - np.log(PI)
     token_XT = np.indices((len(PI),) * length).reshape(length, -1).T

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, exact, mean_above_zero
 from analysis.claims.equivalence import equivalent
+from envs.arrays import Floats
 
-Floats = NDArray[np.float64]
 TABLE = "selection-bias"
 LENGTH, VALUE = "mean staleness/length_made", "exact/value"
 MARGIN = 0.1
@@ -31,7 +31,7 @@ def law_in_time(share_L: Floats, longest: int) -> Floats:
 
 def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
     """Return (length_N, share_N) of every response that a random policy can give to one prompt of a tree."""
-    from testbed.tasks import build_task
+    from testbed.worlds.tasks import build_task
 
     tree = build_task("tree", task="length", task_args={"digits": 2, "modulus": 2, "limit": limit}, prompts=1)
     logits_SA = np.random.default_rng(group).normal(0, 1, (tree.states, tree.actions))

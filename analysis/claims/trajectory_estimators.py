@@ -20,8 +20,8 @@ from analysis.claims.trajectory_worlds import (
     two_steps,
 )
 from envs import infinite_horizon
+from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
-from testbed.estimators import Floats
 from testbed.estimators.abstraction import recent_weights, star
 from testbed.estimators.dice import dice, dice_solution
 from testbed.estimators.doubly_robust_trajectory import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
-from testbed.estimators import Floats
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 from testbed.exact import mdp
 from testbed.exact.ratios_dice import state_marginal_ratios

@@ -65,7 +65,7 @@ def _pair_gradients(
     """
     import torch
 
-    from testbed.batch import Batch
+    from testbed.data.batch import Batch
     from testbed.objectives import objective
 
     start_SA = torch.from_numpy(np.log(bench.pi_SA))
@@ -145,8 +145,8 @@ def kept_shares(
     """
     import torch
 
-    from testbed.batch import Batch
-    from testbed.effective import effective_weights
+    from testbed.data.batch import Batch
+    from testbed.inspection.effective_weights import effective_weights
 
     m = length if moved is None else moved
     k = np.arange(m + 1)

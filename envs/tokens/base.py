@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from envs.arrays import Bools, Floats, Ints
 
 MOST_RESPONSES = 2**22
 
@@ -99,18 +97,6 @@ class TokenTask(ABC):
             worst = token.min() if token.min() < 0 else token.max()
             raise ValueError(f"{name} holds token {worst}, but this task knows 0 to {self.vocabulary - 1}.")
         return token.astype(np.int64, copy=False)
-
-
-def token_task(name: str, args: Mapping[str, Any]) -> TokenTask:
-    """The cataloged token task `name`; ValueError for an unknown name or a world that is no token task."""
-    from envs.catalog import kind, make  # the catalog imports every task, and they import this module
-
-    if kind(name) != "token-task":
-        raise ValueError(
-            f"the world {name!r} is a {kind(name)}, not a token task; take one that writes tokens."
-        )
-    task: TokenTask = make(name, **args)
-    return task
 
 
 def check_noise(noise: float) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from envs.arrays import Ints
 from envs.catalog import world
-from envs.tokens.base import Ints
 from envs.tokens.digits import DigitTask
 
 

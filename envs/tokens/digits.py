@@ -6,7 +6,8 @@ from abc import abstractmethod
 
 import numpy as np
 
-from envs.tokens.base import Bools, Floats, Ints, TokenTask, check_counts, corruption
+from envs.arrays import Bools, Floats, Ints
+from envs.tokens.base import TokenTask, check_counts, corruption
 
 
 class DigitTask(TokenTask):

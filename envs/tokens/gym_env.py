@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs.tokens.base import Ints, token_task
+from envs.arrays import Ints
+from envs.catalog import token_task
 
 
 class TokenEnv(gymnasium.Env[Ints, np.int64]):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
-from envs.tokens.base import Bools, Floats, Ints, TokenTask, check_counts, corruption
+from envs.tokens.base import TokenTask, check_counts, corruption
 
 
 @world("length")

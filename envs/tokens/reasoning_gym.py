@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
-from envs.tokens.base import Bools, Floats, Ints, TokenTask, arguments, check_counts, corruption
+from envs.tokens.base import TokenTask, arguments, check_counts, corruption
 from envs.tokens.safe_scorer import SafeScorer, isolated
 
 ASCII = "\n" + "".join(chr(c) for c in range(32, 127))

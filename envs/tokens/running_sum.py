@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from envs.arrays import Bools, Ints
 from envs.catalog import world
-from envs.tokens.base import Bools, Ints, corruption
+from envs.tokens.base import corruption
 from envs.tokens.digits import DigitTask
 
 

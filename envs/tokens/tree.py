@@ -8,11 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from envs.catalog import world
+from envs.arrays import Floats, Ints
+from envs.catalog import token_task, world
 from envs.checks import as_versions
 from envs.divergence import Divergence
 from envs.finite_mdp import Episodes
-from envs.tokens.base import Floats, Ints, TokenTask, arguments, check_counts, every_response, token_task
+from envs.tokens.base import TokenTask, arguments, check_counts, every_response
 
 MOST_ENTRIES = 2**24
 SMALL: Mapping[str, Mapping[str, int]] = {

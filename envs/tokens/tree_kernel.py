@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit, prange
 
-from envs.tokens.base import Bools, Floats, Ints
+from envs.arrays import Bools, Floats, Ints
 
 
 @njit(cache=True, parallel=True)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.aggregate import AGGREGATIONS, aggregate
-from testbed.batch import Batch
-from testbed.diagnostics import clip_share
-from testbed.effective import effective_weights
+from testbed.data.batch import Batch
+from testbed.diagnostics.ratios import clip_share
 from testbed.errors import UserError, unknown
+from testbed.inspection.effective_weights import effective_weights
+from testbed.losses.aggregate import AGGREGATIONS, aggregate
 from testbed.objectives import objective
 from testbed.recipes.composition import Term
 

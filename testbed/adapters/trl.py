@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from testbed.adapters.adapted import PER_SEQUENCE, PER_TOKEN, Adapted, check_aggregation, dense, rescaled
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.errors import UserError
 from testbed.recipes.composition import Term
 
@@ -46,7 +46,7 @@ def grpo_trainer(
 
     Args:
         objective: a registered name or path/to/file.py:function.
-        aggregation: a name in testbed.aggregate. Divisors are those of the whole update, not of a
+        aggregation: a name in testbed.losses.aggregate. Divisors are those of the whole update, not of a
             micro-batch: token_mean and length_weighted divide by all its tokens, sequence_mean and
             constant by all its sequences.
         length: the constant of aggregation "constant"; 0 means TRL's max_completion_length.

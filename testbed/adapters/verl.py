@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from testbed.adapters.adapted import Adapted, rescaled
-from testbed.batch import Batch
-from testbed.diagnostics import masked_mean
+from testbed.data.batch import Batch
+from testbed.diagnostics.ratios import masked_mean
 from testbed.errors import UserError, unknown
 from testbed.recipes.composition import Term
 

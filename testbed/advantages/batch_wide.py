@@ -7,7 +7,7 @@ from torch import Tensor
 
 from testbed.advantages import advantage
 from testbed.advantages.grouped import group_mean, group_std
-from testbed.signals import Signals
+from testbed.data.signals import Signals
 
 
 @advantage("batch_std", source="Hu (2025), REINFORCE++, arXiv:2501.03262", scope="batch")

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from testbed.advantages import advantage
 from testbed.advantages.grouped import group_std
+from testbed.data.groups import Packed, group_average, group_size, group_sum
+from testbed.data.signals import Signals
 from testbed.errors import unknown
-from testbed.groups import Packed, group_average, group_size, group_sum
-from testbed.signals import Signals
-from testbed.subsets import log_binomial
+from testbed.losses.subsets import log_binomial
 
 
 @advantage(

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from testbed.advantages import advantage
 from testbed.advantages.variance import token_rewards
-from testbed.compact import Compact
-from testbed.signals import Signals
+from testbed.data.compact import Compact
+from testbed.data.signals import Signals
 
 
 @advantage(

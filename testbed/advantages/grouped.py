@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.groups import Packed, group_average, group_median, group_size, group_sum
-from testbed.signals import Signals
+from testbed.data.groups import Packed, group_average, group_median, group_size, group_sum
+from testbed.data.signals import Signals
 
 
 @advantage("group_mean", source="Liu et al. (2025), Dr. GRPO, arXiv:2503.20783", scope="group")

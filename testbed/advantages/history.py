@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.groups import group_average
-from testbed.signals import Signals
+from testbed.data.groups import group_average
+from testbed.data.signals import Signals
 
 SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.signals import Signals
+from testbed.data.signals import Signals
 
 
 @advantage("raw", source="Williams (1992), Machine Learning 8, 229-256", scope="sequence")

@@ -7,7 +7,7 @@ import math
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.signals import Signals
+from testbed.data.signals import Signals
 
 
 @advantage(

@@ -7,13 +7,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from envs.arrays import Floats
 from testbed.advantages import advantage
 from testbed.advantages.grouped import group_mean
+from testbed.data.groups import group_max, group_size, group_sum
+from testbed.data.signals import Signals
 from testbed.errors import UserError
-from testbed.groups import group_max, group_size, group_sum
-from testbed.signals import Signals
-
-Array = NDArray[np.float64]
 
 
 @advantage(
@@ -70,7 +69,7 @@ def staged_pairs(signals: Signals, success: float) -> Tensor:
     )
 
 
-def project(center: Array, pairs: NDArray[np.int64], delta: float) -> Array:
+def project(center: Floats, pairs: NDArray[np.int64], delta: float) -> Floats:
     """Return the point nearest to a centered vector that keeps every pair delta apart, within |a|^2 <= n.
 
     Without the ball: least-distance programming (Lawson & Hanson, 1974, Chapter 23). A ball that binds
@@ -91,7 +90,7 @@ def project(center: Array, pairs: NDArray[np.int64], delta: float) -> Array:
     return ordered(center * float(brentq(excess, 0.0, 1.0, xtol=1e-15)), pairs, delta)
 
 
-def ordered(center: Array, pairs: NDArray[np.int64], delta: float) -> Array:
+def ordered(center: Floats, pairs: NDArray[np.int64], delta: float) -> Floats:
     """Return the point nearest to center with a_i + delta <= a_j for every pair; its sum stays."""
     from scipy.optimize import nnls
 
@@ -108,5 +107,5 @@ def ordered(center: Array, pairs: NDArray[np.int64], delta: float) -> Array:
     system = np.vstack([matrix.T, missing])
     dual, _ = nnls(system, target)
     residual = system @ dual - target
-    move: Array = -residual[:-1] / residual[-1]
+    move: Floats = -residual[:-1] / residual[-1]
     return center + move

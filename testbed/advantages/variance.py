@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.compact import Compact
+from testbed.data.compact import Compact
+from testbed.data.groups import group_size, group_sum, group_weighted_average
+from testbed.data.signals import Signals
 from testbed.errors import unknown
-from testbed.groups import group_size, group_sum, group_weighted_average
-from testbed.signals import Signals
 
 VCPO = "mit-han-lab/vcpo c7f030f0 2026-03-02"
 

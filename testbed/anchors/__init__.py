@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.recipes.composition import Arguments, Recipe
 from testbed.registry import Registry
-from testbed.rollout import Rollout
 
 anchor = Registry("anchor", package="testbed.anchors")
 

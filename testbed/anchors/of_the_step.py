@@ -7,7 +7,7 @@ from torch import Tensor
 
 from testbed.anchors import Anchor, Moment, anchor
 from testbed.anchors.kept import Average
-from testbed.batch import EXPERT
+from testbed.data.batch import EXPERT
 from testbed.errors import UserError
 from testbed.recipes.composition import Recipe
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from testbed.anchors import anchor
-from testbed.config import Run
+from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.recipes import Recipe, recipe
 

@@ -26,7 +26,7 @@ from testbed.cli import (
 )
 from testbed.cli.then_run import WithTail
 from testbed.errors import UserError
-from testbed.threads import environment
+from testbed.execution.threads import environment
 
 
 class Stopped(Exception):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from testbed import atlas
 from testbed.cli import show
 from testbed.errors import UserError
-from testbed.explain import difference, settings
+from testbed.inspection import atlas
+from testbed.inspection.explain import difference, settings
 from testbed.registry import Entry
 
 LOG_RATIOS = (-2.0, -1.0, -0.5, -0.2, 0.0, 0.1, 0.22, 0.5, 1.0, 2.0)

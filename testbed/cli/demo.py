@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from testbed.config import Run
+    from testbed.config.run import Run
 
 FIGURES = ("staleness", "ess-collapse", "ratio-tails")
 
@@ -58,8 +58,8 @@ def _say(text: str, quiet: bool) -> None:
 
 def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool) -> None:
     from testbed.errors import UserError
-    from testbed.progress import choose
-    from testbed.runner import run_sweep
+    from testbed.execution.progress import choose
+    from testbed.execution.runner import run_sweep
 
     status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
     if status.failed:
@@ -69,10 +69,10 @@ def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool)
 def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
     """Train the tiny model unless it is there, and return the cells that fine-tune it."""
     from testbed.sweeps import HUB, ONE_DIGIT, demo_model
-    from testbed.tasks import build_task
+    from testbed.worlds.tasks import build_task
 
     if not (folder / "model.safetensors").exists():
-        from testbed.tiny_model import train_tiny_model
+        from testbed.policies.hf.tiny_model import train_tiny_model
 
         began = time.monotonic()
         train_tiny_model(folder, build_task(HUB.task, **dict(ONE_DIGIT)), steps=900, noise=0.3)

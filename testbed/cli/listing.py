@@ -20,7 +20,7 @@ def _registry(registry: Any) -> Rows:
 
 
 def _tasks() -> Rows:
-    from testbed.tasks import tasks
+    from testbed.worlds.tasks import tasks
 
     return [
         {
@@ -51,7 +51,7 @@ def _advantages() -> Rows:
 
 
 def _aggregations() -> Rows:
-    from testbed.aggregate import AGGREGATIONS
+    from testbed.losses.aggregate import AGGREGATIONS
 
     return [{"name": name, "what": _first_line(function)} for name, function in AGGREGATIONS.items()]
 
@@ -115,7 +115,7 @@ def _claims() -> Rows:
 
 
 def _metrics() -> Rows:
-    from testbed.metric_aliases import rows
+    from testbed.diagnostics.metric_aliases import rows
 
     return [dict(row) for row in rows()]
 

@@ -19,8 +19,8 @@ def metrics(
     """
     from fnmatch import fnmatchcase
 
-    from testbed import metric_aliases
     from testbed.cli import show
+    from testbed.diagnostics import metric_aliases
     from testbed.errors import UserError, suggest
 
     if page is not None:

@@ -40,7 +40,7 @@ def list_objectives(family: Family = None, json: Json = False) -> None:
     """
     from testbed.cli import show
     from testbed.errors import unknown
-    from testbed.explain import facts
+    from testbed.inspection.explain import facts
     from testbed.objectives import objective
 
     rows = [facts(objective[name]) for name in objective]
@@ -61,7 +61,7 @@ def show_objective(name: Name, json: Json = False) -> None:
     Example: testbed objectives show m2po
     """
     from testbed.cli import show
-    from testbed.explain import difference, facts, in_words, settings
+    from testbed.inspection.explain import difference, facts, in_words, settings
     from testbed.objectives import objective
 
     entry = objective[name]

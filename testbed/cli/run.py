@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from testbed.config import Run
-    from testbed.engines import Engine
-    from testbed.records import Status
+    from testbed.config.run import Run
+    from testbed.execution.executors import Engine
+    from testbed.results.store import Status
 
 
 def run(
@@ -56,9 +56,9 @@ def run(
     testbed run bandit-grid --ray
     """
     from testbed.cli import show
-    from testbed.progress import choose
-    from testbed.records import folder_for
-    from testbed.runner import run_sweep
+    from testbed.execution.progress import choose
+    from testbed.execution.runner import run_sweep
+    from testbed.results.store import folder_for
 
     cells = resolve(sweep, overrides or [], objective or [])
     folder = out or folder_for("results", Path(sweep).stem)
@@ -90,12 +90,13 @@ def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tu
     outside: objectives in files, which take the place of the sweep's recipes, or join those that
     `recipe=` names.
     """
-    from testbed.config_file import expand, from_toml, unique
-    from testbed.outside import pin
+    from testbed.config.toml_file import expand, from_toml, unique
+    from testbed.execution.preflight import check_arguments
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
     from testbed.sweeps import sweep as named
-    from testbed.tasks import check_arguments, tasks
+    from testbed.user_files import pin
+    from testbed.worlds.tasks import tasks
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
     base = from_toml(sweep, known) if sweep.endswith(".toml") else named(sweep)
@@ -114,8 +115,8 @@ def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tu
 def describe(cells: tuple[Run, ...], folder: Path, json: bool) -> None:
     """Print what would run."""
     from testbed.cli import show
-    from testbed.config import cell_id
-    from testbed.packs import plan
+    from testbed.config.run import cell_id
+    from testbed.execution.packs import plan
 
     packs = plan(cells)
     if json:
@@ -130,7 +131,7 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
     from analysis.collapse import summary_table
     from analysis.values import VALUE, value_table
     from testbed.errors import UserError
-    from testbed.records import read
+    from testbed.results.store import read
 
     try:
         frame = read(folder).to_pandas()
@@ -159,7 +160,7 @@ def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
 
 def brief(row: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a summary row that fit a terminal."""
-    from testbed.config import Run
+    from testbed.config.run import Run
 
     start = {"task": row["task"], "recipe": row["recipe"], "lag": int(row["lag"])}
     start |= {
@@ -192,6 +193,6 @@ def counts(status: Status) -> dict[str, int]:
 def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> Engine | None:
     if address is None:
         return None
-    from testbed.ray_engine import Ray
+    from testbed.execution.ray_executor import Ray
 
     return Ray(None if address == "local" else address, workers or None, threads, timeout)

@@ -18,7 +18,7 @@ def status(
     """
     from testbed.cli import show
     from testbed.cli.run import counts
-    from testbed.records import Store
+    from testbed.results.store import Store
 
     store = Store(folder)
     found = store.status()

@@ -11,9 +11,9 @@ import typer
 import typer.core
 
 if TYPE_CHECKING:
-    from testbed.config import Run
+    from testbed.config.run import Run
     from testbed.pipeline.design import Design
-    from testbed.records import Status
+    from testbed.results.store import Status
 
 
 class WithTail(typer.core.TyperCommand):
@@ -34,8 +34,8 @@ def then_run(text: str, design: Design, seed: int, reach: float | None, json: bo
     """
     from testbed.cli.run import describe, resolve
     from testbed.errors import UserError
-    from testbed.records import folder_for
-    from testbed.tasks import check_arguments
+    from testbed.execution.preflight import check_arguments
+    from testbed.results.store import folder_for
 
     command, *tail = text.split("\n")
     if command != "run":
@@ -75,8 +75,8 @@ def under(cells: Sequence[Run], design: Design, seed: int) -> tuple[Run, ...]:
 def train(cells: Sequence[Run], folder: Path, given: dict[str, Any]) -> Status:
     """Run what the folder does not hold yet, with the options of `testbed run`."""
     from testbed.cli.run import _ray
-    from testbed.progress import choose
-    from testbed.runner import run_sweep
+    from testbed.execution.progress import choose
+    from testbed.execution.runner import run_sweep
 
     return run_sweep(
         cells,
@@ -102,7 +102,7 @@ def report(folder: Path, status: Status, reach: float | None, json: bool) -> Non
     from analysis.wall_clock import wall_clock
     from testbed.cli import show
     from testbed.cli.run import counts
-    from testbed.records import read
+    from testbed.results.store import read
 
     level, rows = wall_clock(read(folder).to_pandas(), reach) if status.done else (reach, [])
     if json:

@@ -36,14 +36,15 @@ def validate(
 
     from testbed.cli import show
     from testbed.cli.run import counts, report, summarize
-    from testbed.config import grid
-    from testbed.config_file import expand
-    from testbed.policies.model_folder import check_model_folder
-    from testbed.progress import choose
+    from testbed.config.run import grid
+    from testbed.config.toml_file import expand
+    from testbed.execution.preflight import check_arguments
+    from testbed.execution.progress import choose
+    from testbed.execution.runner import run_sweep
+    from testbed.policies.hf.model_folder import check_model_folder
     from testbed.recipes import recipe as recipes
-    from testbed.runner import run_sweep
     from testbed.sweeps import HUB
-    from testbed.tasks import check_arguments, tasks
+    from testbed.worlds.tasks import tasks
 
     check_model_folder(model)
     known = {"task": list(tasks()), "recipe": recipes.names()}

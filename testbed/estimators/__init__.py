@@ -18,12 +18,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from envs.arrays import Floats
 from testbed.registry import Registry
-
-Floats = NDArray[np.float64]
-
 
 Later = Floats | Callable[[], Floats]
 """An array, or what computes it."""

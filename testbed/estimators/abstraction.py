@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from envs.arrays import Floats, Ints
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator
 from testbed.estimators.fqe import model_value
 from testbed.estimators.tallies import ratio, tally, unflatten
-from testbed.estimators.trajectory_weights import Floats, Ints, LoggedEpisodes
+from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 
 @estimator(

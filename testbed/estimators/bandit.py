@@ -10,10 +10,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from envs.arrays import Floats, Ints
 from testbed.errors import UserError
-from testbed.estimators import Estimate, Floats, mean_of_terms
+from testbed.estimators import Estimate, mean_of_terms
 
-Ints = NDArray[np.int64]
 SUM_TOLERANCE = 1e-6
 """What a row of action probabilities may miss 1 by."""
 COMPILED_FROM = 100_000

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from envs.arrays import Floats
 from testbed.errors import UserError
-from testbed.estimators import Estimate, Floats, estimator, kish_ess, mean_of_terms, standard_error
+from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
 from testbed.estimators.bandit import Logged, check_not_negative, check_unit, check_weights, weighted
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess
 from testbed.estimators.fqe import Transitions, first_law, next_pair_counts, transitions
 from testbed.estimators.tallies import tally, unflatten
-from testbed.estimators.trajectory_weights import Floats, LoggedEpisodes
+from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 RANK_TOLERANCE = 1e-10
 """Singular values below this share of the largest count as 0."""

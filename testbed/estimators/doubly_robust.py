@@ -11,8 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from envs.arrays import Floats
 from testbed.errors import UserError
-from testbed.estimators import Estimate, Floats, estimator, mean_of_terms
+from testbed.estimators import Estimate, estimator, mean_of_terms
 from testbed.estimators.bandit import (
     Logged,
     check_not_negative,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from envs.arrays import Floats
 from testbed.errors import UserError
-from testbed.estimators import Estimate, Floats, estimator
+from testbed.estimators import Estimate, estimator
 from testbed.estimators.bandit import Logged, weighted
 
 

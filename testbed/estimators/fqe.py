@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from envs.arrays import Bools, Floats, Ints
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator
 from testbed.estimators.tallies import merged, ratio, tally, unflatten
-from testbed.estimators.trajectory_weights import Bools, Floats, Ints, LoggedEpisodes
+from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 
 @dataclass(frozen=True)

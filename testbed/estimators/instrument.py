@@ -7,9 +7,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.arrays import Floats, Ints
 from testbed.errors import UserError
-from testbed.estimators import Estimate, Floats, estimator, standard_error
-from testbed.estimators.bandit import Ints, Logged
+from testbed.estimators import Estimate, estimator, standard_error
+from testbed.estimators.bandit import Logged
 
 VARIES = 1e-9
 """Difference of action probabilities that counts as another policy."""

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from envs.arrays import Floats
 from testbed.errors import UserError
-from testbed.estimators import Floats
 from testbed.estimators.bandit import normalized
 
 SIDES = ("two", "lower", "upper")

@@ -6,8 +6,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from testbed.estimators import Floats
-from testbed.estimators.bandit import Ints
+from envs.arrays import Floats, Ints
 
 _BLOCK = 4096
 _SMALLEST, _LARGEST = 1e-280, 1e280

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess
 from testbed.estimators.doubly_robust_trajectory import wdr_parts
-from testbed.estimators.trajectory_weights import Floats, LoggedEpisodes, before
+from testbed.estimators.trajectory_weights import LoggedEpisodes, before
 
 _CELLS = 2**22
 """Resampled counts held in memory at once."""

@@ -6,9 +6,10 @@ import dataclasses
 
 import numpy as np
 
+from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator, mean_of_terms
 from testbed.estimators.tallies import ratio, tally
-from testbed.estimators.trajectory_weights import Floats, LoggedEpisodes
+from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 
 @estimator(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from envs.arrays import Floats
 from testbed.errors import UserError
-from testbed.estimators import Floats
 
 
 def mean_squared_error(estimated_P: ArrayLike, true_P: ArrayLike) -> Floats:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from testbed.estimators import Estimate, Floats, estimator, mean_of_terms
+from envs.arrays import Floats
+from testbed.estimators import Estimate, estimator, mean_of_terms
 from testbed.estimators.bandit import Logged
 
 

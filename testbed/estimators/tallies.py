@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.estimators import Floats
+from envs.arrays import Floats
 
 
 def tally(index_xM: NDArray[np.int64], size: int, weight_xM: NDArray[Any]) -> Floats:

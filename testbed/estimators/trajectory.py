@@ -9,8 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from envs.arrays import Floats
 from testbed.estimators import Estimate, Later, estimator, kish_ess, mean_of_terms
-from testbed.estimators.trajectory_weights import Floats, LoggedEpisodes
+from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 
 @estimator(

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from testbed.estimators import Floats
+from envs.arrays import Floats
 
 _BLOCK = 4096
 

@@ -14,12 +14,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from envs.arrays import Bools, Floats, Ints
 from testbed.errors import UserError
-from testbed.estimators import Floats, bandit
+from testbed.estimators import bandit
 from testbed.estimators.trajectory_sums import StepSums, step_sums
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from envs.arrays import Floats, Ints
 from testbed.errors import UserError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOST_COUNTS = 2_000_000
 """Count vectors that are enumerated at most: beside their probabilities some 16 bytes for each atom."""

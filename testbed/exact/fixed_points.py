@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import integrate, optimize, special
 
+from envs.arrays import Floats
 from testbed.errors import UserError
 
-Floats = NDArray[np.float64]
 Drift = Callable[[Floats], Floats]
 """log pi [K] -> dtheta/dt [K]."""
 

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from envs.arrays import Floats, Ints
 from testbed.advantages import advantage as advantages
+from testbed.data.signals import Signals
 from testbed.errors import UserError
 from testbed.exact.report import Bench, GradientReport, Objective, Signal, resolve
-from testbed.exact.tree import Floats, Ints
-from testbed.signals import Signals
 
 MOST_MULTISETS = 2**19
 CHUNK = 2**14
@@ -73,7 +73,7 @@ def group_report(
         advantage: a registered advantage, computed from the group's rewards; None takes `signal`.
         signal: as in gradient_report, where `advantage` is None.
         baseline: a number, only with signal "R-b".
-        aggregation: a name in testbed.aggregate; None is the mean over responses of token sums.
+        aggregation: a name in testbed.losses.aggregate; None is the mean over responses of token sums.
         advantage_hyper: hyperparameters of the advantage.
         hyper: hyperparameters of the objective.
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOST_EPISODES = 200_000
 """Episodes that `enumerate_episodes` is ready to write down."""

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs import infinite_horizon
+from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -27,16 +27,17 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from envs.arrays import Floats
 from envs.kernels import scatter_score
 from envs.tokens.tree import TokenTree
-from testbed import ratios
-from testbed.aggregate import aggregate
-from testbed.batch import Batch
-from testbed.effective import effective_weights
+from testbed.data.batch import Batch
 from testbed.errors import UserError, unknown
-from testbed.exact.tree import Floats, Leaves, check_policies, enumerate_leaves
+from testbed.exact.tree import Leaves, check_policies, enumerate_leaves
+from testbed.inspection.effective_weights import effective_weights
+from testbed.losses import ratios
+from testbed.losses.aggregate import aggregate
+from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
-from testbed.score import score_loss
 
 Signal = Literal["R", "R-b", "A"]
 SIGNALS = ("R", "R-b", "A")
@@ -59,7 +60,7 @@ STANDS_FOR = {
 
 
 def plain_ratio(level: str) -> Callable[[Tensor, Batch], Tensor]:
-    """The objective -sg[ratio] A log pi with a ratio that nothing clips; level as in testbed.ratios,
+    """The objective -sg[ratio] A log pi with a ratio that nothing clips; level as in testbed.losses.ratios,
     "suffix" (rho_t … rho_T) or "none" (1). Raises UserError for an unknown level.
     """
     levels = {**ratios.LEVELS, "suffix": _log_suffix, "none": _log_one}
@@ -344,7 +345,7 @@ def gradient_report(
         pi_SA: the target policy, likewise.
         signal: the advantage: "R" the reward, "R-b" less `baseline`, "A" the exact A^pi of every token.
         baseline: only with "R-b"; "optimal" is optimal_baselines(...).scalar.
-        aggregation: a name in testbed.aggregate; None sums over tokens.
+        aggregation: a name in testbed.losses.aggregate; None sums over tokens.
         hyper: hyperparameters of the objective.
 
     Raises UserError for bad policies, sizes, names or hyperparameters.

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envs.arrays import Floats, Ints
 from envs.tokens.base import every_response
 from envs.tokens.tree import TokenTree
-from testbed.exact.tree import Floats, Ints, check_size
-from testbed.policies.toy_transformer import ToyTransformer
+from testbed.exact.tree import check_size
+from testbed.policies.toy.transformer import ToyTransformer
 
 CHUNK = 4096
 """Responses that one pass of the model evaluates."""

@@ -10,15 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from envs.arrays import Bools, Floats, Ints
 from envs.tokens.base import TokenTask, every_response
 from envs.tokens.tree import MOST_ENTRIES, TokenTree
 from testbed.errors import UserError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 MOST_TOKENS = 2**23
 """Most tokens of all responses together that are enumerated: some 100 bytes each at the peak."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from envs import infinite_horizon
+from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
 from testbed.exact.ratios_dice import occupancy_chi2
-
-Floats = NDArray[np.float64]
 
 RANK = 1e-10
 """Singular values of the features below this share of the largest do not span the row space."""

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, Engine, Layout
-from testbed.rollout import Rollout
 
 
 def layout_of(policy: Any) -> Layout:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from envs.arrays import Floats
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from envs.tokens.tree import TokenTree
 
-Array = NDArray[np.float64]
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99)
 
 
@@ -31,12 +31,12 @@ class RatioLaw:
 
     mean_token: float
     std_token: float
-    quantiles_token: Array
+    quantiles_token: Floats
     kl_mu_pi_token: float
     kl_pi_mu_token: float
     mean: float
     std: float
-    quantiles: Array
+    quantiles: Floats
     kl_mu_pi: float
     kl_pi_mu: float
     ess_kish: float
@@ -109,7 +109,9 @@ def tree_responses(tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.int64
     return state_XT, np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))
 
 
-def _arrays(log_pi: ArrayLike, log_mu: ArrayLike, mask: ArrayLike) -> tuple[Array, Array, NDArray[np.bool_]]:
+def _arrays(
+    log_pi: ArrayLike, log_mu: ArrayLike, mask: ArrayLike
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     mask_XT = np.asarray(mask, dtype=bool)
     pair = [np.asarray(log_p, dtype=np.float64) for log_p in (log_pi, log_mu)]
     if any(log_p.shape != mask_XT.shape or log_p.ndim != 2 for log_p in pair):
@@ -120,7 +122,13 @@ def _arrays(log_pi: ArrayLike, log_mu: ArrayLike, mask: ArrayLike) -> tuple[Arra
 
 
 def _law(
-    log_pi_XT: Array, log_mu_XT: Array, mask_XT: NDArray[np.bool_], p_X: Array, *, missed: bool, exact: bool
+    log_pi_XT: Floats,
+    log_mu_XT: Floats,
+    mask_XT: NDArray[np.bool_],
+    p_X: Floats,
+    *,
+    missed: bool,
+    exact: bool,
 ) -> RatioLaw:
     d_XT = log_pi_XT - log_mu_XT
     d_X = d_XT.sum(-1)
@@ -152,13 +160,13 @@ def _law(
     )
 
 
-def _times_log(rho: Array, log_rho: Array) -> Array:
+def _times_log(rho: Floats, log_rho: Floats) -> Floats:
     """rho log rho, 0 at rho = 0."""
-    product: Array = rho * np.where(rho > 0, log_rho, 0.0)
+    product: Floats = rho * np.where(rho > 0, log_rho, 0.0)
     return product
 
 
-def _moments(x_N: Array, p_N: Array) -> tuple[float, float]:
+def _moments(x_N: Floats, p_N: Floats) -> tuple[float, float]:
     """Mean and standard deviation under p; -inf and nan where x is -inf with mass."""
     with np.errstate(invalid="ignore"):
         terms_N = np.where(p_N > 0, p_N * x_N, 0.0)
@@ -167,10 +175,10 @@ def _moments(x_N: Array, p_N: Array) -> tuple[float, float]:
     return mean, float(np.sqrt(square_N.sum()))
 
 
-def _quantiles(x_N: Array, p_N: Array) -> Array:
+def _quantiles(x_N: Floats, p_N: Floats) -> Floats:
     """The smallest x whose cumulative mass reaches each level."""
     order = np.argsort(x_N, kind="stable")
     cumulative = np.cumsum(p_N[order])
     index = np.searchsorted(cumulative, np.array(LEVELS) * cumulative[-1] * (1 - 1e-12))
-    found: Array = x_N[order][np.minimum(index, len(x_N) - 1)]
+    found: Floats = x_N[order][np.minimum(index, len(x_N) - 1)]
     return found

@@ -8,14 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envs.arrays import Ints
 from envs.streams import uniforms
-from envs.tokens.base import Ints, TokenTask
+from envs.tokens.base import TokenTask
 from envs.tokens.tree import TokenTree
 from testbed import rng
+from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch.behavior import Behavior
 from testbed.mismatch.ratio_law import RatioLaw, enumerated_law, sampled_law, tree_law
-from testbed.rollout import Rollout
 
 
 def mismatch_law(

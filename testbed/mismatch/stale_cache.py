@@ -9,10 +9,10 @@ from torch import Tensor
 
 from testbed.errors import UserError
 from testbed.mismatch import Draw, Engine, mismatch
-from testbed.policies.toy_decoder import KeyValues, Prompts, next_law, read_prompts
-from testbed.policies.toy_layers import Rounding, Weights
-from testbed.policies.toy_sampler import Drawn, Law, generate, read
-from testbed.policies.toy_transformer import ToyTransformer
+from testbed.policies.toy.decoder import KeyValues, Prompts, next_law, read_prompts
+from testbed.policies.toy.layers import Rounding, Weights
+from testbed.policies.toy.sampler import Drawn, Law, generate, read
+from testbed.policies.toy.transformer import ToyTransformer
 
 SPANS = ("prompt", "all")
 

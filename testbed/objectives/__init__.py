@@ -40,7 +40,7 @@ class Objectives(Registry):
 
     def __getitem__(self, name: str) -> Entry:
         if ".py:" in name:
-            from testbed.outside import outside_objective
+            from testbed.user_files import outside_objective
 
             return outside_objective(name)
         return super().__getitem__(name)

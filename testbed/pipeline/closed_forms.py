@@ -10,13 +10,11 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from envs.arrays import Floats
 from testbed.pipeline.design import Design
 from testbed.pipeline.records import log_mean
-
-Floats = NDArray[np.float64]
 
 NODES = 60
 """Gauss-Hermite nodes for the score that a group shares."""

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.pipeline.design import Design, check
 from testbed.pipeline.parallel import run_many, run_traced
 from testbed.pipeline.records import LAGS, STATE, SUMS, TRACE_COLUMNS, rules
-
-Floats = NDArray[np.float64]
 
 BATCHES = 200
 """Batches measured per replication."""

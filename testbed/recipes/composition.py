@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.aggregate import AGGREGATIONS, aggregate
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.data.groups import group_max
 from testbed.errors import unknown
-from testbed.groups import group_max
+from testbed.losses.aggregate import AGGREGATIONS, aggregate
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
-from testbed.ratios import log_token
-from testbed.step_size import ess_factor, trust_region_factor
+from testbed.recipes.step_size import ess_factor, trust_region_factor
 
 Arguments: TypeAlias = tuple[tuple[str, Any], ...]
 Hyper: TypeAlias = dict[str, Any]
@@ -155,7 +155,7 @@ class Recipe:
         """Return the tokens that the denominators count; bool [R, B, T]."""
         mask_RBT = batch.mask_BT
         if self.denominator == "kept":
-            from testbed.denominator import kept_mask
+            from testbed.inspection.kept_mask import kept_mask
 
             mask_RBT = kept_mask(self.objective, logp_RBT.detach(), batch, **hyper)
         if self.dynamic_sampling:

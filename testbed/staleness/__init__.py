@@ -11,73 +11,18 @@ array([4])
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-import numpy as np
 from torch import Tensor
 
-from testbed.config import Run
+from testbed.config.run import Run
+from testbed.errors import UserError
 from testbed.registry import Registry
-from testbed.rollout import Rollout
-
-if TYPE_CHECKING:
-    from testbed.worlds import World
+from testbed.staleness.base import Source
+from testbed.worlds.base import World
+from testbed.worlds.generation import engine_of
 
 schedule = Registry("schedule", package="testbed.staleness")
-
-
-@dataclass(frozen=True)
-class BehaviorWeights:
-    """The weights that generated a batch: slice s of replica r comes from row r * slices + s of weights_XP.
-
-    The slices are equal parts of a batch's prompts, in order. past_XP: older weights that the engine reads
-    beside them, where it reads any.
-    """
-
-    weights_XP: Tensor
-    slices: int = 1
-    past_XP: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Generated:
-    """A batch before learning.
-
-    behavior: None where no fixed set of weights made it, so that no exact ratio law is known.
-    counts: what the schedule counted at this step, by metric name, each [R].
-    empty: whether no sample is left, so that there is nothing to learn from.
-    """
-
-    rollout: Rollout
-    behavior: BehaviorWeights | None = None
-    counts: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def empty(self) -> bool:
-        return self.rollout.reward_RB.shape[-1] == 0
-
-
-class Source(Protocol):
-    """Where a pack's batches come from."""
-
-    def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Take note of the weights at the start of a step and return the batch it learns from."""
-        ...
-
-
-class Plan(Protocol):
-    """How the samples of one cell come to have their ages.
-
-    shortest: least age in optimizer steps, once training has run for longer than any age.
-    """
-
-    shortest: float
-
-    def source(self, plans: Sequence[Any], runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Source:
-        """Return the source of a pack whose cells have these plans, all of this plan's type."""
-        ...
 
 
 def plan_for(run: Run) -> Any:
@@ -90,9 +35,22 @@ def plan_for(run: Run) -> Any:
     return limited(schedule[run.staleness].bind(**dict(run.staleness_args))(run.lag), run)
 
 
+def check_past(run: Run, plan: Any) -> None:
+    """Raise UserError where the run's engine reads older weights than its plan keeps."""
+    from testbed.staleness.by_age import ByAge
+
+    past = engine_of(run).past
+    if past and not isinstance(plan, ByAge):
+        raise UserError(
+            f"engine '{run.mismatch}' reads weights {past} steps older than its own, which staleness "
+            f"'{run.staleness}' does not keep; take one that knows ages beforehand, such as exact or uniform."
+        )
+
+
 def build_source(runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Source:
     """Return where the batches of stacked cells come from; theta_RP are the weights they start with."""
     from testbed.staleness.too_old import with_age_limit
 
     plans = [plan_for(run) for run in runs]
+    check_past(runs[0], plans[0])
     return with_age_limit(plans[0].source(plans, runs, world, theta_RP), plans, runs)

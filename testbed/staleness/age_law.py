@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from testbed import rng
-from testbed.errors import UserError
-from testbed.staleness.by_age import ByAge
 
 SLICES = 4
 """Parts of a batch that draw an age of their own, if nothing else is said."""
@@ -54,38 +49,3 @@ class AgeLaw:
         # The last cumulated share can be a rounding below 1.
         ages: NDArray[np.int64] = self.age_K[np.minimum(place_S, self.age_K.size - 1)]
         return ages
-
-
-def by_law(name: str, law: AgeLaw, slices: int = 1) -> ByAge:
-    """Return the plan by which every slice of a batch draws its age from the law, by (seed, step) alone.
-
-    Where the law has one age there is nothing to draw and the batch stays in one piece, so that no schedule
-    can tell itself from exact(age). Raises UserError for slices < 1.
-    """
-    if slices < 1:
-        raise UserError(f"slices is {slices}, expected at least 1.")
-    alone = law.age_K.size == 1
-
-    def ages(seed: int, step: int) -> NDArray[np.int64]:
-        if alone:
-            return law.age_K
-        return law.draw(rng.generator(seed, f"staleness/{name}", step).random(slices))
-
-    return ByAge(
-        ages,
-        depth=law.longest + 1,
-        slices=1 if alone else slices,
-        shortest=law.shortest,
-        mean=law.mean,
-        law=law,
-    )
-
-
-def check_mean(name: str, lag: int, law: AgeLaw) -> None:
-    """Raise UserError unless lag is the law's mean age, rounded up: 0 only where every sample is fresh."""
-    expected = math.ceil(law.mean - 1e-9)
-    if lag != expected:
-        raise UserError(
-            f"lag is {lag}, but the ages of schedule '{name}' are {law.mean:g} on average; "
-            f"set lag={expected}{'' if expected == law.mean else ', the mean rounded up'}."
-        )

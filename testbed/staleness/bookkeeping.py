@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
+from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-from testbed.rollout import Rollout
 
 if TYPE_CHECKING:
-    from testbed.worlds import World
+    from testbed.worlds.base import World
 
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 

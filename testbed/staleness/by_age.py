@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from testbed.config import Run
+from testbed import rng
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-from testbed.rollout import Rollout
-from testbed.staleness import BehaviorWeights, Generated
+from testbed.staleness.age_law import AgeLaw
+from testbed.staleness.base import Generated
 from testbed.staleness.versions import VersionBuffer
+from testbed.worlds.base import BehaviorWeights, World
 from testbed.worlds.generation import engine_of
-
-if TYPE_CHECKING:
-    from testbed.staleness.age_law import AgeLaw
-    from testbed.worlds import World
 
 Ages = Callable[[int, int], NDArray[np.int64]]
 """(seed, step) -> age of every slice, int64 [S]; ages above the step mean the weights at the start."""
@@ -90,6 +89,41 @@ class ByAgeSource:
         older = (past_XP,) if self.past else ()
         rollout = self.world.generate(behavior.weights_XP, step, self.slices, *older)
         return Generated(with_version(rollout, version_RS), behavior)
+
+
+def by_law(name: str, law: AgeLaw, slices: int = 1) -> ByAge:
+    """Return the plan by which every slice of a batch draws its age from the law, by (seed, step) alone.
+
+    Where the law has one age there is nothing to draw and the batch stays in one piece, so that no schedule
+    can tell itself from exact(age). Raises UserError for slices < 1.
+    """
+    if slices < 1:
+        raise UserError(f"slices is {slices}, expected at least 1.")
+    alone = law.age_K.size == 1
+
+    def ages(seed: int, step: int) -> NDArray[np.int64]:
+        if alone:
+            return law.age_K
+        return law.draw(rng.generator(seed, f"staleness/{name}", step).random(slices))
+
+    return ByAge(
+        ages,
+        depth=law.longest + 1,
+        slices=1 if alone else slices,
+        shortest=law.shortest,
+        mean=law.mean,
+        law=law,
+    )
+
+
+def check_mean(name: str, lag: int, law: AgeLaw) -> None:
+    """Raise UserError unless lag is the law's mean age, rounded up: 0 only where every sample is fresh."""
+    expected = math.ceil(law.mean - 1e-9)
+    if lag != expected:
+        raise UserError(
+            f"lag is {lag}, but the ages of schedule '{name}' are {law.mean:g} on average; "
+            f"set lag={expected}{'' if expected == law.mean else ', the mean rounded up'}."
+        )
 
 
 def with_version(rollout: Rollout, version_RS: Tensor) -> Rollout:

@@ -6,8 +6,8 @@ import re
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import SLICES, AgeLaw, by_law, check_mean
-from testbed.staleness.by_age import ByAge
+from testbed.staleness.age_law import SLICES, AgeLaw
+from testbed.staleness.by_age import ByAge, by_law, check_mean
 
 EXAMPLE = '"0:0.5 4:0.3 9:0.2"'
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import AgeLaw, by_law
-from testbed.staleness.by_age import ByAge
+from testbed.staleness.age_law import AgeLaw
+from testbed.staleness.by_age import ByAge, by_law
 
 
 @schedule("exact", source="no stack holds it: caps on the age leave the age itself to chance")

@@ -7,8 +7,8 @@ from scipy.optimize import brentq
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import SLICES, AgeLaw, by_law
-from testbed.staleness.by_age import ByAge
+from testbed.staleness.age_law import SLICES, AgeLaw
+from testbed.staleness.by_age import ByAge, by_law
 
 LONGEST = 8
 """Longest age in units of the lag, if nothing else is said: about exp(-8) of an endless law lies beyond."""

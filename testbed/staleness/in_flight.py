@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from testbed.config import Run
+from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.policies.in_flight import checked_cache
-from testbed.staleness import BehaviorWeights, Generated, schedule
+from testbed.staleness import schedule
+from testbed.staleness.base import Generated
 from testbed.staleness.versions import VersionBuffer
-from testbed.tasks import task_for
+from testbed.worlds.base import BehaviorWeights
+from testbed.worlds.tasks import task_for
 
 if TYPE_CHECKING:
-    from testbed.worlds import World
+    from testbed.worlds.base import World
 
 
 @dataclass(frozen=True)

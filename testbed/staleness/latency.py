@@ -14,15 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from testbed.config import Run
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
+from testbed.data.select import pick_groups
 from testbed.errors import UserError
-from testbed.mixing import pick_groups
-from testbed.rollout import Rollout
-from testbed.staleness import Generated, schedule
+from testbed.staleness import schedule
+from testbed.staleness.base import Generated
 from testbed.staleness.by_age import with_version
 
 if TYPE_CHECKING:
-    from testbed.worlds import World
+    from testbed.worlds.base import World
 
 STRIDE = 2**20
 """What the w-th wait before a step starts is drawn from the streams of step + w STRIDE."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from testbed.staleness import schedule
-from testbed.staleness.age_law import AgeLaw, by_law, check_mean
-from testbed.staleness.by_age import ByAge
+from testbed.staleness.age_law import AgeLaw
+from testbed.staleness.by_age import ByAge, by_law, check_mean
 
 
 @schedule(

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from testbed.config import Run
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
+from testbed.data.select import pick_groups
 from testbed.errors import UserError
-from testbed.mixing import pick_groups
 from testbed.policies.in_flight import checked_cache
-from testbed.rollout import Rollout
-from testbed.staleness import Generated, schedule
+from testbed.staleness import schedule
+from testbed.staleness.base import Generated
 from testbed.staleness.in_flight import refuse_hf
 from testbed.staleness.versions import VersionBuffer
 
 if TYPE_CHECKING:
-    from testbed.worlds import World
+    from testbed.worlds.base import World
 
 
 @dataclass(frozen=True)

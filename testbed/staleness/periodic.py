@@ -6,8 +6,8 @@ import numpy as np
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import AgeLaw, check_mean
-from testbed.staleness.by_age import ByAge
+from testbed.staleness.age_law import AgeLaw
+from testbed.staleness.by_age import ByAge, check_mean
 
 
 @schedule(

@@ -12,19 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from envs.arrays import Floats
 from testbed import rng
-from testbed.batch import REPLAY, ROLLOUT
-from testbed.config import Run
+from testbed.config.run import Run
+from testbed.data.batch import REPLAY, ROLLOUT
+from testbed.data.rollout import Rollout
+from testbed.data.select import pick_groups
 from testbed.errors import UserError, unknown
-from testbed.mixing import pick_groups
-from testbed.rollout import Rollout
-from testbed.staleness import Generated, schedule
+from testbed.staleness import schedule
+from testbed.staleness.base import Generated
 from testbed.staleness.by_age import with_version
 
 if TYPE_CHECKING:
-    from testbed.worlds import World
+    from testbed.worlds.base import World
 
-Floats = NDArray[np.float64]
 LOG_LEAST, LOG_MOST = -12.0, 7.0
 """Where ARB cuts log-probabilities before it averages them."""
 LEAST_WEIGHT = 1e-12

@@ -20,14 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from testbed.config import Run
+from testbed.config.pack import RAGGED
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
+from testbed.data.select import pick_groups
 from testbed.errors import UserError
-from testbed.mixing import pick_groups
-from testbed.packs import RAGGED
-from testbed.rollout import Rollout
-from testbed.staleness import BehaviorWeights, Generated, Source
 from testbed.staleness.age_law import AgeLaw
+from testbed.staleness.base import Generated, Source
 from testbed.staleness.by_age import Ages, ByAge
+from testbed.worlds.base import BehaviorWeights
 
 MOST_SKIPPED = 10_000
 """Batches that may be discarded in a row, before the schedule counts as one that makes nothing else."""
@@ -157,7 +158,7 @@ def with_age_limit(source: Source, plans: list[Any], runs: tuple[Run, ...]) -> S
         if len(runs) > 1:
             raise UserError(
                 f"too_old '{runs[0].too_old}' makes batches of unequal size, so {len(runs)} cells cannot run "
-                "stacked; train them one by one, as testbed.packs plans it."
+                "stacked; train them one by one, as testbed.execution.packs plans it."
             )
         return Leaving(source, runs[0].age_limit, runs[0].too_old)
     if isinstance(plans[0], ByAge):

@@ -17,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from testbed.config import Run
+from testbed.config.run import Run
 from testbed.errors import UserError
-from testbed.outside import unchanged
 from testbed.pipeline import trace as traces
 from testbed.pipeline.design import Design, from_words
 from testbed.pipeline.trace import Lags
-from testbed.staleness import Generated, schedule
+from testbed.staleness import schedule
+from testbed.staleness.base import Generated
 from testbed.staleness.by_age import ByAge, ByAgeSource
+from testbed.user_files import unchanged
 
 if TYPE_CHECKING:
-    from testbed.worlds import World
+    from testbed.worlds.base import World
 
 TIME = "pipeline/time"
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import SLICES, AgeLaw, by_law
-from testbed.staleness.by_age import ByAge
+from testbed.staleness.age_law import SLICES, AgeLaw
+from testbed.staleness.by_age import ByAge, by_law
 
 
 @schedule("two-point", source="this project: of all laws with this mean and range, the most spread")

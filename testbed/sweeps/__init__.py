@@ -20,7 +20,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from testbed.config import Run, grid
+from testbed.config.run import Run, grid
 from testbed.errors import UserError, unknown
 from testbed.registry import Registry
 

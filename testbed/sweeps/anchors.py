@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from testbed.config import Run, grid
+from testbed.config.run import Run, grid
 from testbed.sweeps import sweep_table
 from testbed.sweeps.areal_lag import LAGS, NOISY
 

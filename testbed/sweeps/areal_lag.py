@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.config import Run, grid
+from testbed.config.run import Run, grid
 from testbed.sweeps import sweep_table
 
 NOISY = Run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from testbed.anchors.rescale import smaller_batches
-from testbed.config import Arguments, Run, grid
+from testbed.config.run import Arguments, Run, grid
 from testbed.sweeps import sweep_table
 from testbed.sweeps.areal_lag import NOISY
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from testbed.config import Arguments, Run, grid
+from testbed.config.run import Arguments, Run, grid
 from testbed.sweeps import TOY, sweep_table
 
 UNCORRECTED: Arguments = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from testbed.config import Run, grid
+from testbed.config.run import Run, grid
 from testbed.sweeps import sweep_table
 
 TREE = Run(task="tree", prompts=16, group=8, steps=200, learning_rate=3.0, mismatch="logit-noise")

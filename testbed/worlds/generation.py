@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from testbed.config import Run
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Engine, engine, mismatch
 from testbed.mismatch.behavior import Behavior
 from testbed.policies.in_flight import logp_by_version
-from testbed.rollout import Rollout
 
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 
@@ -54,18 +54,10 @@ class Generation:
 def engine_of(run: Run) -> Engine:
     """Return the engine that generates for a run.
 
-    Raises UserError, before any training, where the run's policy or schedule cannot have it.
+    Raises UserError, before any training, where the run's policy cannot have it.
     """
-    from testbed.staleness import plan_for
-    from testbed.staleness.by_age import ByAge
-
     made = engine(run.mismatch, **dict(run.mismatch_args))
     needs = {need for part in run.mismatch.split("+") for need in mismatch[part].promises.get("needs", ())}
-    if made.past and not isinstance(plan_for(run), ByAge):
-        raise UserError(
-            f"engine '{run.mismatch}' reads weights {made.past} steps older than its own, which staleness "
-            f"'{run.staleness}' does not keep; take one that knows ages beforehand, such as exact or uniform."
-        )
     if run.policy == "tabular" and (made.forward is not None or "layers" in needs):
         raise UserError(
             f"engine '{run.mismatch}' acts inside a transformer, and policy 'tabular' is a table; take "

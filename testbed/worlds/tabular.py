@@ -12,16 +12,16 @@ from torch import Tensor
 
 from envs.streams import uniforms
 from testbed import rng
-from testbed.config import Run
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.in_flight import logp_by_version
-from testbed.rollout import Rollout
-from testbed.tasks import task_for
 from testbed.worlds.generation import Generation, whole
-from testbed.worlds.precision import of_precision, split_precision
+from testbed.worlds.rounded import of_precision, split_precision
+from testbed.worlds.tasks import task_for
 
 if TYPE_CHECKING:
-    from testbed.staleness import BehaviorWeights
+    from testbed.worlds.base import BehaviorWeights
 
 
 class TabularRuns:

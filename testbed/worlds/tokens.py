@@ -12,16 +12,16 @@ from torch import Tensor
 
 from envs.streams import uniforms
 from testbed import rng
-from testbed.config import Run
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-from testbed.policies.perturbed import Perturbed, numerator_draw
-from testbed.rollout import Rollout
-from testbed.tasks import task_for
 from testbed.worlds.generation import Generation, cut, whole
-from testbed.worlds.precision import of_precision, split_precision
+from testbed.worlds.perturbed import Perturbed, numerator_draw
+from testbed.worlds.rounded import of_precision, split_precision
+from testbed.worlds.tasks import task_for
 
 if TYPE_CHECKING:
-    from testbed.staleness import BehaviorWeights
+    from testbed.worlds.base import BehaviorWeights
 
 Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """(prompt_XNK, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
@@ -47,7 +47,7 @@ class TokenRuns:
         first = self.first
         unique = tuple(dict.fromkeys(self.seeds))
         if first.policy == "toy" and first.warm_start_steps:
-            from testbed.warm_start import warm_start
+            from testbed.policies.warm_start import warm_start
 
             full = getattr(self.policy, "full", self.policy)
             base = warm_start(full, self.task, unique, first.warm_start_steps, first.teacher_noise)
@@ -223,15 +223,15 @@ def build_token_policy(run: Run) -> tuple[Any, Any]:
     arguments, precision = split_precision(run)
     try:
         if run.policy == "toy":
-            from testbed.policies.toy_transformer import ToyTransformer
+            from testbed.policies.toy.transformer import ToyTransformer
 
             sigma = arguments.pop("perturb", 0)
             toy = ToyTransformer(task, device=run.device, **arguments)
             if sigma and precision:
                 raise UserError("policy_args has perturb and precision; expected one of them.")
             return task, Perturbed(toy, sigma) if sigma else of_precision(toy, precision)
-        from testbed.policies.huggingface import HuggingFacePolicy
-        from testbed.policies.text_task import task_for_model
+        from testbed.policies.hf.policy import HuggingFacePolicy
+        from testbed.policies.hf.text_task import task_for_model
 
         task = task_for_model(task, run.model)
         hf = HuggingFacePolicy(run.model, task, device=run.device, **arguments)

@@ -21,7 +21,7 @@ import torch
 from testbed.exact.report import Bench, gradient_report
 from testbed.exact.transformer import transformer_law
 from testbed.exact.tree import random_policies, random_tree
-from testbed.policies.toy_transformer import ToyTransformer
+from testbed.policies.toy.transformer import ToyTransformer
 
 VOCABULARY, LENGTH, DRIFT = 8, 6, 0.3
 OBJECTIVES = (  # noqa: SIM905

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.objectives import objective
 
 SEQUENCES, TOKENS, GROUP = 64, 512, 8

@@ -27,9 +27,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.config import Run, cell_id, grid
-from testbed.packs import plan
-from testbed.runner import run_sweep
+from testbed.config.run import Run, cell_id, grid
+from testbed.execution.packs import plan
+from testbed.execution.runner import run_sweep
 
 ROWS = 50
 METRICS = 60

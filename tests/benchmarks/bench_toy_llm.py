@@ -34,8 +34,8 @@ import torch
 from envs.streams import uniforms
 from envs.tokens.running_sum import RunningSum
 from testbed import rng
-from testbed.optimizers import Adam
-from testbed.policies.toy_transformer import ToyTransformer
+from testbed.policies.optimizers import Adam
+from testbed.policies.toy.transformer import ToyTransformer
 
 WIDTH, LAYERS, HEADS = 32, 2, 4
 PROMPTS, GROUP, REPLICAS = 8, 8, 32

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_ratio, log_token
 from testbed.objectives import objective
 from testbed.objectives.clipped.token_gradient import through_own_token
-from testbed.ratios import log_ratio, log_token
 
 
 @objective(

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
 from testbed.errors import unknown
+from testbed.losses.batch_statistic import BatchStatistic
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
-from testbed.ratios import log_token
-from testbed.statistic import BatchStatistic
 
 
 def weighted_tokens(logp_BT: Tensor, batch: Batch, *, mu_weights: bool = True, **_: Any) -> Tensor:

@@ -6,11 +6,11 @@ import math
 
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import Base, log_geometric, log_token, sequence_advantage
 from testbed.objectives import objective
 from testbed.objectives.clipped.token_gradient import through_own_token
-from testbed.ratios import Base, log_geometric, log_token, sequence_advantage
 
 
 @objective(

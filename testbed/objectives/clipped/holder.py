@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from testbed.aggregate import spread
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
 from testbed.errors import unknown
+from testbed.losses.aggregate import spread
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_token, sequence_advantage
 from testbed.objectives import objective
 from testbed.objectives.clipped.gmpo import clip_against_sign
-from testbed.ratios import log_token, sequence_advantage
 
 _GEOMETRIC = 1e-6
 """Below this |p| the geometric mean is used; it differs from the power mean by p/2 var(log u)."""

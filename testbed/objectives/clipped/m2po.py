@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
+from testbed.losses.batch_statistic import BatchStatistic
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_mismatch, log_token
 from testbed.objectives import objective
-from testbed.ratios import log_mismatch, log_token
-from testbed.statistic import BatchStatistic
 
 
 def harmful(log_rho_BT: Tensor, batch: Batch) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_geometric, log_token
 from testbed.objectives import objective
-from testbed.ratios import log_geometric, log_token
 
 
 def not_left_behind(logp_BT: Tensor, batch: Batch, *, delta: float = 0.1) -> Tensor:

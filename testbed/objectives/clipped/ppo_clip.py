@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
-from testbed.ratios import log_token
 
 
 @objective(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
 from testbed.errors import unknown
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_token, log_turn
 from testbed.objectives import objective
-from testbed.ratios import log_token, log_turn
 
 CORRECTIONS = ("norm", "subtract")
 _SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
-from testbed.ratios import log_ratio, log_token
+from testbed.data.batch import Batch
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_ratio, log_token
 
 
 def log_mismatch_at(level: str, batch: Batch) -> Tensor:

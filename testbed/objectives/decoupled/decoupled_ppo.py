@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
 from testbed.objectives.decoupled.correction import log_mismatch_at, weighted_clip
-from testbed.ratios import log_token
 
 
 @objective(

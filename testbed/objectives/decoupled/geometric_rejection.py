@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.objectives import objective
 from testbed.objectives.decoupled.correction import between, log_mismatch_at, weighted_clip
 from testbed.objectives.decoupled.tis import no_outlier

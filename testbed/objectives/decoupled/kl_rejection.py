@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.errors import unknown
 from testbed.objectives import objective
 from testbed.objectives.decoupled.correction import log_bound, log_mismatch_at, weighted_clip

@@ -6,7 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_token
+from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
 from testbed.objectives.decoupled.correction import (
     between,
@@ -16,8 +18,6 @@ from testbed.objectives.decoupled.correction import (
     whole_sequence,
 )
 from testbed.objectives.decoupled.token_veto import no_vanished_token
-from testbed.ratios import log_token
-from testbed.score import score_loss
 
 
 @objective(

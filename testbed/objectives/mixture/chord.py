@@ -8,12 +8,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from testbed.batch import EXPERT, Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import EXPERT, Batch
 from testbed.errors import unknown
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
 from testbed.objectives.mixture.origins import SHARES
-from testbed.ratios import log_token
 
 PHI: dict[str, Callable[[Tensor], Tensor]] = {
     "on": lambda p: p * (1 - p),

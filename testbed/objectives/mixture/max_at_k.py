@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.data.groups import Packed
 from testbed.errors import unknown
-from testbed.groups import Packed
+from testbed.losses.ratios import log_token
+from testbed.losses.subsets import log_binomial, log_sum_before
 from testbed.objectives import objective
-from testbed.ratios import log_token
-from testbed.subsets import log_binomial, log_sum_before
 
 
 @objective(

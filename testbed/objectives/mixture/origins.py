@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import EXPERT, REPLAY, ROLLOUT, Batch
-from testbed.statistic import BatchStatistic
+from testbed.data.batch import EXPERT, REPLAY, ROLLOUT, Batch
+from testbed.losses.batch_statistic import BatchStatistic
 
 ORIGINS = (ROLLOUT, EXPERT, REPLAY)
 

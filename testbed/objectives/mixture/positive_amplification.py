@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.objectives import objective
 
 

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_mismatch, log_token
 from testbed.objectives import objective
-from testbed.ratios import log_mismatch, log_token
 
 
 def kl_convex_weight(step: int) -> float:

@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from testbed.batch import EXPERT, REPLAY, ROLLOUT, Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import EXPERT, REPLAY, ROLLOUT, Batch
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
 from testbed.objectives.mixture.origins import SHARES
-from testbed.ratios import log_token
 
 
 def replay_weight(step: int, *, full: int = 200) -> float:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.errors import unknown
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
 from testbed.objectives.preference.pairs import differences, extreme_pairs, share_pairs, unequal_pairs
-from testbed.ratios import log_token
 
 
 def _sigmoid_loss(margin_BB: Tensor, beta: float) -> Tensor:

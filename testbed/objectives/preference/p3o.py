@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.aggregate import spread
-from testbed.batch import Batch
-from testbed.clipping import one_sided_clip
+from testbed.data.batch import Batch
+from testbed.data.groups import group_size, group_sum
 from testbed.errors import unknown
-from testbed.groups import group_size, group_sum
+from testbed.losses.aggregate import spread
+from testbed.losses.clipping import one_sided_clip
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
 from testbed.objectives.preference.pairs import differences, unequal_pairs
-from testbed.ratios import log_token
 
 
 def _separate(log_w_B: Tensor, batch: Batch, eps: float) -> Tensor:

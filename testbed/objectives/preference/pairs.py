@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.aggregate import spread
-from testbed.batch import Batch
-from testbed.groups import group_max, group_size, group_sum
+from testbed.data.batch import Batch
+from testbed.data.groups import group_max, group_size, group_sum
+from testbed.losses.aggregate import spread
 
 
 def same_group(batch: Batch) -> Tensor:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from testbed.aggregate import spread
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.aggregate import spread
+from testbed.losses.ratios import log_token, sequence_advantage
 from testbed.objectives import objective
-from testbed.ratios import log_token, sequence_advantage
 
 
 @objective(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.groups import group_average, group_size
+from testbed.data.batch import Batch
+from testbed.data.groups import group_average, group_size
 from testbed.objectives import objective
 
 

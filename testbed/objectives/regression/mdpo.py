@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
-from testbed.ratios import log_token
 
 
 @objective(

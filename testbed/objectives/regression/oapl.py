@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from testbed.aggregate import spread
-from testbed.batch import Batch
-from testbed.groups import group_logmeanexp
+from testbed.data.batch import Batch
+from testbed.data.groups import group_logmeanexp
+from testbed.losses.aggregate import spread
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
-from testbed.ratios import log_token
 
 
 def _residual_square(log_w_B1: Tensor, batch: Batch, beta1: float, beta2: float) -> Tensor:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_min_prefix
+from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
-from testbed.ratios import log_min_prefix
-from testbed.score import score_loss
 
 
 @objective(

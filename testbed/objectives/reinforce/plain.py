@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.objectives import objective
 
 

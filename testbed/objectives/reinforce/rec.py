@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.errors import unknown
+from testbed.losses.ratios import log_ratio
+from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
-from testbed.ratios import log_ratio
-from testbed.score import score_loss
 
 SOURCE = "Yao et al. (2025), arXiv:2509.24203; yanxi-chen/Trinity-RFT 9051d637, rec_policy_loss.py"
 WEIGHTS = ("none", "importance")

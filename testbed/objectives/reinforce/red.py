@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.groups import Packed, group_average, group_max, group_sum
+from testbed.data.batch import Batch
+from testbed.data.groups import Packed, group_average, group_max, group_sum
 from testbed.objectives import objective
 
 SOURCE = "Yao et al. (2025), arXiv:2509.24203; yanxi-chen/Trinity-RFT 9051d637 2026-04-09"

@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_sequence, log_token
+from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
-from testbed.ratios import log_sequence, log_token
-from testbed.score import score_loss
 
 
 def kernel(log_w_BT: Tensor, adv_BT: Tensor, pos: tuple[float, float], neg: tuple[float, float]) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
-from testbed.groups import group_average, group_median, group_size
+from testbed.data.batch import Batch
+from testbed.data.groups import group_average, group_median, group_size
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
-from testbed.ratios import log_token
 
 SOURCE = "Bounded ratio RL (2026), arXiv:2604.18578; bounded-ratio-rl/bounded_ratio_rl 64ff1cdf 2026-05-11"
 

@@ -7,9 +7,9 @@ import math
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
-from testbed.ratios import log_token
 
 ON_POLICY = math.exp(-(math.log(2) ** 1.5) - (math.log(2) / 0.8) ** 2)
 

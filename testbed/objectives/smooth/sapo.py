@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_token
+from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
-from testbed.ratios import log_token
-from testbed.score import score_loss
 
 
 def temperature(log_u_BT: Tensor, adv_BT: Tensor, tau_pos: float, tau_neg: float) -> Tensor:

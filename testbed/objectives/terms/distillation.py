@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import log_token
 from testbed.objectives import objective
 from testbed.objectives.terms.kl_estimators import kl_term
-from testbed.ratios import log_token
 
 
 @objective(

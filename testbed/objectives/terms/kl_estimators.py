@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
 from testbed.errors import unknown
-from testbed.ratios import Base, log_token
+from testbed.losses.ratios import Base, log_token
 
 # Written so that no infinity meets another of the opposite sign, or a zero, at |x| = 1e4.
 VALUES: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.batch import Batch
+from testbed.data.batch import Batch
+from testbed.losses.ratios import Base, log_token
 from testbed.objectives import objective
 from testbed.objectives.terms.kl_estimators import kl_term
-from testbed.ratios import Base, log_token
 
 
 @objective(

@@ -1,0 +1,55 @@
+"""A pack: the cells that run stacked, the unit of work and of commit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from testbed.config.run import RUN_VERSION, Run, cell_id
+
+LARGEST = {"tabular": 128, "toy": 32, "hf": 1}
+"""Most cells per pack, by policy, where batches are of equal size."""
+
+RAGGED = ("drop", "truncate")
+"""Answers to samples that are too old which leave batches of unequal size: such cells run one by one."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Cells that run stacked; `index` is the place in the plan, `id` the name of its results."""
+
+    id: str
+    index: int
+    cells: tuple[Run, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The cell ids, in order."""
+        return tuple(cell_id(cell) for cell in self.cells)
+
+    def __str__(self) -> str:
+        more = f" and {len(self.cells) - 1} more" if len(self.cells) > 1 else ""
+        return f"pack {self.index} ({self.names[0]}{more})"
+
+
+def largest(run: Run) -> int:
+    """Return the most cells that may run stacked with this one: LARGEST[policy], or 1 in ragged batches."""
+    return 1 if run.age_limit >= 0 and run.too_old in RAGGED else LARGEST[run.policy]
+
+
+def pack_id(cells: Sequence[Run]) -> str:
+    """Return the pack's name: 16 hexadecimal digits that depend on its cells, their order and RUN_VERSION."""
+    text = "\n".join([str(RUN_VERSION), *map(cell_id, cells)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def restore(fields: Mapping[str, Any]) -> Run:
+    """Return the Run that `dataclasses.asdict` and JSON took apart."""
+    values: dict[str, Any] = {
+        name: tuple((key, item) for key, item in value) if isinstance(value, list | tuple) else value
+        for name, value in fields.items()
+    }
+    return Run(**values)

@@ -1,0 +1,230 @@
+"""A TOML file or `field=value` words as an equal door to Run: typed, every error at once, with its line.
+
+[run]
+task = "running-sum"
+learning_rate = 3e-3
+task_args = {digits = 12}
+
+[grid]
+recipe = ["grpo", "m2po"]
+lag = [0, 16]
+recipe_args.eps = [0.1, 0.2]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.config.fields import ARGUMENTS, FIELDS, check, coerced, contradictions, problems
+from testbed.config.run import Run, canonical
+from testbed.errors import UserError, suggest
+
+LARGEST_GRID = 1_000_000
+
+Known = Mapping[str, Iterable[str]]
+"""Names a text field may have, by field: {"task": [...], "recipe": [...]}."""
+
+
+def from_toml(path: str | Path, known: Known | None = None) -> tuple[Run, ...]:
+    """Return the cells of a sweep file: the [run] table, once per combination of the [grid] axes.
+
+    Raises UserError with one line `file:line: what is wrong` for every error of the file.
+    """
+    text = _text(Path(path))
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(_syntax(path, error)) from None
+    lines = line_numbers(text)
+    wrong = list(_misplaced(data))
+    run, axes = data.get("run", {}), _axes(data.get("grid", {}))
+    if not wrong:
+        wrong = [*_wrong_run(run, known or {}), *_wrong_axes(axes, known or {})]
+        wrong = wrong or [
+            (f"run.{field}", f"{field} {reason}") for field, reason in _together(_cells(Run(), run, axes))
+        ]
+    if wrong:
+        found = sorted((_line(lines, where), message) for where, message in wrong)
+        raise UserError("\n".join(f"{path}:{line}: {message}" for line, message in found))
+    return unique(check(cell) for cell in _cells(Run(), run, axes))
+
+
+def override(run: Run, items: Sequence[str]) -> Run:
+    """Return the run with `field=value` words applied, as ["lag=16", "recipe_args.eps=0.1"].
+
+    Raises UserError naming every word that has no such field, no such type, or more than one value.
+    """
+    cells = expand([run], items)
+    if len(cells) > 1:
+        raise UserError(f"'{' '.join(items)}' gives {len(cells)} runs, expected one value per field.")
+    return cells[0]
+
+
+def expand(runs: Iterable[Run], items: Sequence[str], known: Known | None = None) -> tuple[Run, ...]:
+    """Return every run with `field=value` words applied; `lag=0,4,16` is an axis, equal cells appear once.
+
+    Raises UserError with one line per wrong word.
+    """
+    axes: dict[str, list[Any]] = {}
+    wrong = []
+    for item in items:
+        field, equals, text = item.partition("=")
+        if not equals:
+            wrong.append(f"'{item}': expected field=value, as lag=16.")
+        elif field in axes:
+            wrong.append(f"'{item}': '{field}' is given twice.")
+        else:
+            values = [text] if field == "model" else text.split(",")
+            axes[field] = [_typed(field, value.strip()) for value in values]
+    wrong += [f"'{where.removeprefix('grid.')}': {why}" for where, why in _wrong_axes(axes, known or {})]
+    if not wrong:
+        cells = [cell for run in runs for cell in _cells(run, {}, axes)]
+        wrong = [f"{field} {reason}" for field, reason in _together(cells)]
+    if wrong:
+        raise UserError("\n".join(dict.fromkeys(wrong)))
+    return unique(check(cell) for cell in cells)
+
+
+def unique(cells: Iterable[Run]) -> tuple[Run, ...]:
+    """Return the cells in order, each once."""
+    return tuple({canonical(cell): cell for cell in cells}.values())
+
+
+def line_numbers(text: str) -> dict[str, int]:
+    """Return the line (from 1) on which each dotted key of a TOML text stands."""
+    lines: dict[str, int] = {}
+    table, quote = "", ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if quote:
+            quote = "" if quote in line else quote
+            continue
+        header = re.match(r"\s*\[+\s*([^\[\]]+?)\s*\]", line)
+        key = re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)
+        if header and not key:
+            table = re.sub(r"[\"'\s]", "", header[1])
+            lines.setdefault(table, number)
+        elif key:
+            parts = re.sub(r"[\"'\s]", "", f"{table}.{key[1]}".lstrip(".")).split(".")
+            for end in range(1, len(parts) + 1):
+                lines.setdefault(".".join(parts[:end]), number)
+        quote = next((q for q in ('"""', "'''") if line.count(q) % 2), "")
+    return lines
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}. Expected a TOML sweep file.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text. Expected a TOML sweep file.") from None
+
+
+def _syntax(path: str | Path, error: tomllib.TOMLDecodeError) -> str:
+    place = re.search(r" \(at (?:line (\d+).*|end of document)\)$", str(error))
+    line = f":{place[1]}" if place and place[1] else ""
+    reason = str(error)[: place.start()] if place else str(error)
+    twice = "Cannot overwrite a value", "Cannot declare", "Duplicate inline table key"
+    hint = " Each key and each table may appear once." if reason.startswith(twice) else ""
+    return f"{path}{line}: {reason}.{hint}"
+
+
+def _misplaced(data: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for name, value in data.items():
+        if name not in ("run", "grid"):
+            hint = f" Put it under [run] as {name} = …" if name in FIELDS else suggest(name, ["run", "grid"])
+            yield name, f"'{name}' stands at the top level, expected only the tables [run] and [grid].{hint}"
+        elif not isinstance(value, dict):
+            yield name, f"'{name}' is {value!r}, expected a table: [{name}]."
+
+
+def _axes(grid: Any) -> dict[str, Any]:
+    """Return the axes of a [grid] table, `recipe_args.eps` being an axis of its own."""
+    axes: dict[str, Any] = {}
+    for name, values in grid.items() if isinstance(grid, dict) else ():
+        if name in ARGUMENTS and isinstance(values, dict):
+            axes |= {f"{name}.{key}": inner for key, inner in values.items()}
+        else:
+            axes[name] = values
+    return axes
+
+
+def _wrong_field(name: str) -> str:
+    stem, _, key = name.partition(".")
+    if stem in ARGUMENTS or (name in FIELDS and not key):
+        return ""
+    return f"Run has no field '{name}'.{suggest(stem, FIELDS)} Known: {', '.join(FIELDS)}."
+
+
+def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
+    stem, _, key = name.partition(".")
+    for _, reason in problems({stem: {key: value} if key else value}):
+        yield f"{stem} {reason}"
+    names = known.get(name)
+    if names is not None and isinstance(value, str) and value not in (listed := sorted(names)):
+        yield f"Unknown {name} '{value}'.{suggest(value, listed)} Known: {', '.join(listed)}."
+
+
+def _wrong_run(run: Mapping[str, Any], known: Known) -> Iterable[tuple[str, str]]:
+    for name, value in run.items():
+        if message := _wrong_field(name):
+            yield f"run.{name}", message
+        else:
+            yield from ((f"run.{name}", reason) for reason in _wrong_value(name, value, known))
+
+
+def _wrong_axes(axes: Mapping[str, Any], known: Known) -> Iterable[tuple[str, str]]:
+    size = 1
+    for name, values in axes.items():
+        if message := _wrong_field(name):
+            yield f"grid.{name}", message
+        elif not isinstance(values, list) or not values:
+            yield f"grid.{name}", f"{name} is {values!r}, expected a list of at least one value."
+        else:
+            size *= len(values)
+            for value in values:
+                yield from ((f"grid.{name}", reason) for reason in _wrong_value(name, value, known))
+    if size > LARGEST_GRID:
+        yield "grid", f"The grid has {size} cells, expected at most {LARGEST_GRID}."
+
+
+def _cells(run: Run, fields: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Iterable[Run]:
+    start = dataclasses.replace(run, **{name: coerced(name, value) for name, value in fields.items()})
+    for values in itertools.product(*axes.values()):
+        cell = start
+        for name, value in zip(axes, values, strict=True):
+            stem, _, key = name.partition(".")
+            full = dict(getattr(cell, stem)) | {key: value} if key else value
+            cell = dataclasses.replace(cell, **{stem: coerced(stem, full)})
+        yield cell
+
+
+def _together(cells: Iterable[Run]) -> dict[tuple[str, str], None]:
+    return dict.fromkeys(wrong for cell in cells for wrong in contradictions(cell))
+
+
+def _typed(field: str, text: str) -> Any:
+    """Return a word's value: for other than text fields, the number or truth value it spells, if any."""
+    stem, _, key = field.partition(".")
+    if not key and isinstance(getattr(Run(), stem, ""), str):
+        return text
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _line(lines: Mapping[str, int], where: str) -> int:
+    while where not in lines and "." in where:
+        where = where.rpartition(".")[0]
+    return lines.get(where, 1)

@@ -1,0 +1,72 @@
+"""Which groups make a batch: joined, picked, and replaced by those of other origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.data.batch import EXPERT, ROLLOUT
+from testbed.data.rollout import Rollout
+from testbed.errors import UserError
+
+
+def stack(rollouts: Sequence[Rollout]) -> Rollout:
+    """Return rollouts joined along the replica axis."""
+    joined: dict[str, Any] = {}
+    for item in fields(Rollout):
+        values = [getattr(rollout, item.name) for rollout in rollouts]
+        joined[item.name] = torch.cat(values) if isinstance(values[0], Tensor) else values[0]
+    return replace(rollouts[0], **joined)
+
+
+def pick_groups(rollouts: Sequence[Rollout], index_RN: Tensor) -> Rollout:
+    """Return chosen groups of several rollouts, which stand side by side along the axis of prompts.
+
+    index_RN: int64; group n of replica r is number index_RN[r, n] of them all, counted in order.
+    """
+    first = rollouts[0]
+    member_G = torch.arange(first.group, device=index_RN.device)
+    index_RB = (index_RN[..., None] * first.group + member_G).flatten(1)
+    picked: dict[str, Any] = {}
+    for item in fields(Rollout):
+        values = [getattr(rollout, item.name) for rollout in rollouts]
+        if isinstance(values[0], Tensor):
+            joined = torch.cat(values, dim=1)
+            index = index_RN if item.name == "prompt_RNK" else index_RB
+            picked[item.name] = joined.take_along_dim(index[(..., *[None] * (joined.dim() - 2))], dim=1)
+    return replace(first, **picked)
+
+
+def replace_groups(rollout: Rollout, other: Rollout, count: int, origin: int) -> Rollout:
+    """Return the rollout with its last `count` groups replaced by the other's first, marked by origin."""
+    prompts = rollout.prompt_RNK.shape[1]
+    if count > prompts:
+        raise UserError(f"{count} groups were asked for, but a batch has {prompts}; raise `prompts`.")
+    theirs = replace(other, origin_RB=torch.full_like(other.reward_RB, origin, dtype=torch.int64))
+    index_N = torch.arange(prompts, device=rollout.prompt_RNK.device)
+    index_N[prompts - count :] = prompts + torch.arange(count, device=index_N.device)
+    index_RN = index_N.expand(len(rollout.prompt_RNK), prompts)
+    return pick_groups([with_origin(rollout), theirs], index_RN)
+
+
+def with_origin(rollout: Rollout) -> Rollout:
+    """Return the rollout with every sequence's origin written out."""
+    if rollout.origin_RB is not None:
+        return rollout
+    origin_RB = torch.full_like(rollout.reward_RB, ROLLOUT, dtype=torch.int64)
+    return replace(rollout, origin_RB=origin_RB)
+
+
+def demonstrate(rollout: Rollout, shown: Rollout, share: float) -> Rollout:
+    """Return the rollout with the given share of its groups replaced by the teacher's answers."""
+    count = int(share * rollout.prompt_RNK.shape[1])
+    if not count:
+        raise UserError(
+            f"a share {share} of demonstrations of {rollout.prompt_RNK.shape[1]} prompts is no group at all; "
+            "raise `prompts`."
+        )
+    return replace_groups(rollout, shown, count, EXPERT)

@@ -1,0 +1,143 @@
+"""What other stacks call the metrics of metric_names, and where the same name means something else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A key of another stack. differs: how its number differs; "" when the definition is the same."""
+
+    stack: str
+    key: str
+    differs: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.stack} {self.key}" + (f" ({self.differs})" if self.differs else "")
+
+
+_REPEATED = "sequence mode: each weight is repeated at every token of its sequence, so long ones count more"
+_OVER_ALL = "over all tokens, with advantage or without"
+_NOT_LOG = "of the ratio, not of its logarithm"
+_CLIPPED_MEAN = "of truncated weights"
+
+ALIASES: dict[str, tuple[Alias, ...]] = {
+    "rollout_corr/ess_kish_token_raw": (
+        Alias("PipelineRL", "rl/ess"),
+        Alias("miles", "ess_ratio", "averaged over samples"),
+    ),
+    "rollout_corr/ess_kish_token_clamped": (
+        Alias("verl", "rollout_corr/rollout_is_eff_sample_size", "in token mode"),
+    ),
+    "rollout_corr/ess_kish_sequence_raw": (Alias("VCPO", "staleness/ess_ratio"),),
+    "rollout_corr/ess_kish_sequence_clamped": (
+        Alias("VCPO", "staleness/ess_ratio_clipped"),
+        Alias("verl", "rollout_corr/rollout_is_eff_sample_size", _REPEATED),
+    ),
+    "rollout_corr/kl_mu_pi_k1": (
+        Alias("verl", "rollout_corr/kl"),
+        Alias("ms-swift", "kl"),
+        Alias("rLLM", "offpolicy/kl"),
+        Alias("tinker-cookbook", "optim/kl_sample_train_v1"),
+    ),
+    "rollout_corr/kl_mu_pi_k2": (Alias("tinker-cookbook", "optim/kl_sample_train_v2"),),
+    "rollout_corr/kl_mu_pi_k3": (
+        Alias("verl", "rollout_corr/k3_kl"),
+        Alias("ms-swift", "k3_kl"),
+        Alias("rLLM", "offpolicy/k3_kl"),
+        Alias("TRL async", "kl", "new policy over old, not trainer over sampler"),
+    ),
+    "rollout_corr/chi2_token": (
+        Alias("verl", "rollout_corr/chi2_token"),
+        Alias("ms-swift", "chi2_token"),
+        Alias("rLLM", "offpolicy/chi2_token"),
+    ),
+    "rollout_corr/chi2_sequence": (
+        Alias("verl", "rollout_corr/chi2_seq"),
+        Alias("ms-swift", "chi2_seq"),
+        Alias("rLLM", "offpolicy/chi2_seq"),
+    ),
+    "rollout_corr/log_rho_token_p50": (Alias("CTPO", "pg_update/is_ratio/p50", _NOT_LOG),),
+    "rollout_corr/log_rho_token_p90": (Alias("CTPO", "pg_update/is_ratio/p90", _NOT_LOG),),
+    "rollout_corr/log_rho_token_p99": (Alias("CTPO", "pg_update/is_ratio/p99", _NOT_LOG),),
+    "actor/clip_share": (
+        Alias("verl", "actor/pg_clipfrac", _OVER_ALL),
+        Alias("TRL", "clip_ratio/region_mean", _OVER_ALL),
+        Alias("AReaL", "clip_ratio", _OVER_ALL),
+        Alias("slime", "train/pg_clipfrac", _OVER_ALL),
+        Alias("OpenRLHF", "ppo_clip_ratio", _OVER_ALL),
+        Alias("open-instruct", "policy/clipfrac_avg", _OVER_ALL),
+    ),
+    "actor/entropy": (
+        Alias("verl", "actor/entropy"),
+        Alias("TRL", "entropy"),
+        Alias("PipelineRL", "rl/entropy"),
+        Alias("NeMo-RL", "approx_entropy", "estimated from the sampled tokens"),
+    ),
+    "actor/grad_norm": (Alias("verl", "actor/grad_norm"), Alias("prime-rl", "optim/grad_norm")),
+    "reward/mean": (Alias("TRL", "reward"),),
+}
+
+PITFALLS = (
+    'The sign of "kl": verl and tinker-cookbook log the mean of sampler minus trainer log-probabilities.',
+    'The direction of "k3": trainer over sampler (verl, rLLM, ms-swift) or new policy over old (TRL async).',
+    '"ratio" is new over old (PPO), trainer over sampler (mismatch), or old over sampler.',
+    "Weights before or after truncation: verl's token mode and TRL log truncated ones.",
+    '"ESS" is divided by tokens, sequences or the micro-batch; one run can read 0.99 and 0.04 at once.',
+)
+
+
+def rows() -> list[dict[str, str]]:
+    """Return name, definition, when it is logged and the aliases of every metric, as text."""
+    from testbed.diagnostics.metric_names import METRICS, ON_REQUEST
+
+    return [
+        {"name": name, "what": what, "logged": when, "elsewhere": "; ".join(map(str, ALIASES.get(name, ())))}
+        for when, group in (("by runs", METRICS), ("on request", ON_REQUEST))
+        for name, what in group.items()
+        if not (when == "on request" and name in METRICS)
+    ]
+
+
+def page() -> str:
+    """Return docs/metrics.md."""
+    table = [
+        f"| `{row['name']}` | {_cell(row['what'])} | {_cell(row['elsewhere'])} |"
+        for row in rows()
+        if row["logged"] == "by runs"
+    ]
+    asked = [f"| `{row['name']}` | {_cell(row['what'])} |" for row in rows() if row["logged"] == "on request"]
+    return "\n".join(
+        [
+            "# Metrics",
+            "",
+            "Written by `testbed metrics --page docs/metrics.md`. `testbed metrics` prints the same.",
+            "",
+            "rho = pi/mu of a token, W its product over a sequence. Every ESS is a share of N and named by "
+            "how, over what and of which weights; read it beside its floor 1/N. Names follow verl's stems.",
+            "",
+            "## Logged by runs",
+            "",
+            "| name | definition | elsewhere |",
+            "|---|---|---|",
+            *table,
+            "",
+            "## On request",
+            "",
+            "From `WeightSums.of(log_w).metrics(level)` (adds over shards) and `tail_metrics(log_w, level)`.",
+            "",
+            "| name | definition |",
+            "|---|---|",
+            *asked,
+            "",
+            "## The same name, another number",
+            "",
+            *(f"- {line}" for line in PITFALLS),
+            "",
+        ]
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

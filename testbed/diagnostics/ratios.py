@@ -1,0 +1,142 @@
+"""What a batch of importance ratios says: ESS by name, KL estimators, chi2, quantiles, clip share.
+
+Everything takes leading axes and a mask, works in log space and never forms a ratio it does not need.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from testbed.data.batch import Batch
+from testbed.diagnostics.metric_names import CLAMP, HISTOGRAM_EDGES, QUANTILES
+from testbed.losses.ratios import log_prefix, log_token
+
+HOW = ("kish", "perplexity", "max")
+
+
+def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Tensor:
+    """ESS as a share of N, over the last axis.
+
+    kish: (sum w)^2 / (N sum w^2); perplexity: exp(-sum p log p) / N with p = w / sum w; max:
+    sum w / (N max w). For every weight vector max <= kish <= perplexity <= 1, and none reads below
+    1/N however few samples carry the estimate. Scale-invariant in w.
+
+    Args:
+        log_w_N: log-weights [..., N].
+        mask_N: bool [..., N]; N counts the True ones.
+        how: kish, perplexity or max.
+    """
+    mask = torch.ones_like(log_w_N, dtype=torch.bool) if mask_N is None else mask_N
+    log_w = log_w_N.masked_fill(~mask, -torch.inf)
+    log_p = log_w - log_w.logsumexp(-1, keepdim=True)
+    count = mask.sum(-1).clamp(min=1)
+    if how == "kish":
+        return torch.exp(-torch.logsumexp(2 * log_p, -1)) / count
+    if how == "max":
+        return torch.exp(-log_p.max(-1).values) / count
+    if how == "perplexity":
+        terms = torch.where(log_p == -torch.inf, torch.zeros_like(log_p), log_p.exp() * log_p)
+        return torch.exp(-terms.sum(-1)) / count
+    raise ValueError(f"ESS '{how}' is not defined; expected one of {', '.join(HOW)}.")
+
+
+def prefix_ess(logp_BT: Tensor, batch: Batch, how: str = "kish") -> Tensor:
+    """ESS share of the prefix ratios rho_{1:t} at each t; [..., T].
+
+    Sequences that ended before t keep their last ratio: they are still part of the estimate.
+    """
+    return ess(log_prefix(logp_BT, batch).transpose(-2, -1), None, how)
+
+
+def ess_family(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
+    """Every named ESS and the floors; log_rho_BT is 0 outside the mask."""
+    tokens = mask_BT.flatten(-2)
+    weights = {
+        "token": (log_rho_BT.flatten(-2), tokens),
+        "prefix": (log_rho_BT.cumsum(-1).flatten(-2), tokens),
+        "sequence": (log_rho_BT.sum(-1), mask_BT.any(-1)),
+    }
+    bound = float(torch.tensor(CLAMP).log())
+    rows: dict[str, Tensor] = {}
+    for level, (log_w, mask) in weights.items():
+        for how in HOW:
+            rows[f"rollout_corr/ess_{how}_{level}_raw"] = ess(log_w, mask, how)
+            rows[f"rollout_corr/ess_{how}_{level}_clamped"] = ess(log_w.clamp(max=bound), mask, how)
+    rows["rollout_corr/ess_floor"] = 1.0 / weights["sequence"][1].sum(-1)
+    rows["rollout_corr/ess_floor_token"] = 1.0 / tokens.sum(-1)
+    return rows
+
+
+def masked_mean(value_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """Mean over tokens under the mask; [...]."""
+    return torch.where(mask_BT, value_BT, torch.zeros_like(value_BT)).sum((-2, -1)) / mask_BT.sum((-2, -1))
+
+
+def kl_estimates(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
+    """k1, k2, k3 of KL(mu, pi) and, importance-weighted, of KL(pi, mu), per token of mu.
+
+    KL(mu, pi): k1 = -log rho, k2 = (log rho)^2 / 2, k3 = rho - 1 - log rho. KL(pi, mu): rho log rho,
+    rho (log rho)^2 / 2, rho log rho - rho + 1. k1 and k3 are unbiased, k2 is not; k2 and k3 are
+    never negative. Source: Schulman (2020), Approximating KL Divergence.
+    """
+    rho_BT = log_rho_BT.exp()
+    terms = {
+        "mu_pi_k1": -log_rho_BT,
+        "mu_pi_k2": 0.5 * log_rho_BT**2,
+        "mu_pi_k3": rho_BT - 1 - log_rho_BT,
+        "pi_mu_k1": rho_BT * log_rho_BT,
+        "pi_mu_k2": 0.5 * rho_BT * log_rho_BT**2,
+        "pi_mu_k3": rho_BT * log_rho_BT - rho_BT + 1,
+    }
+    return {f"rollout_corr/kl_{name}": masked_mean(term, mask_BT) for name, term in terms.items()}
+
+
+def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
+    """p50, p90, p99 and p999 of log token and log sequence ratios (nearest rank from above)."""
+    levels = {
+        "token": (log_rho_BT.flatten(-2), mask_BT.flatten(-2)),
+        "sequence": (log_rho_BT.sum(-1), mask_BT.any(-1)),
+    }
+    rows = {}
+    for level, (value, mask) in levels.items():
+        ordered = value.masked_fill(~mask, torch.inf).sort(-1).values
+        count = mask.sum(-1, keepdim=True)
+        for label, q in QUANTILES.items():
+            rank = (torch.ceil(q * count) - 1).long().clamp(min=0)
+            rows[f"rollout_corr/log_rho_{level}_{label}"] = ordered.gather(-1, rank).squeeze(-1)
+    return rows
+
+
+def ratio_metrics(logp_BT: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """Everything that depends on the ratios alone: ESS, KL, chi2, quantiles, non-finite count."""
+    raw_BT = log_token(logp_BT.detach(), batch)
+    finite_BT = torch.isfinite(raw_BT)
+    # Non-finite log-ratios are counted, and left out of what follows rather than read as ratio 1.
+    mask_BT = batch.mask_BT & finite_BT
+    log_rho_BT = torch.where(mask_BT, raw_BT, torch.zeros_like(raw_BT))
+    log_w_B = log_rho_BT.sum(-1)
+    return {
+        **ess_family(log_rho_BT, mask_BT),
+        **kl_estimates(log_rho_BT, mask_BT),
+        **quantiles(log_rho_BT, mask_BT),
+        "rollout_corr/chi2_token": masked_mean(torch.expm1(2 * log_rho_BT), mask_BT),
+        "rollout_corr/chi2_sequence": torch.expm1(2 * log_w_B).mean(-1),
+        "rollout_corr/nonfinite": (~finite_BT).sum((-2, -1)).to(log_rho_BT.dtype),
+    }
+
+
+def clip_share(weight_BT: Tensor, batch: Batch) -> Tensor:
+    """Share of tokens that carry an advantage but whose effective weight is zero; [...]."""
+    carries_BT = batch.mask_BT & (batch.adv_BT != 0)
+    cut_BT = carries_BT & (weight_BT == 0)
+    return cut_BT.sum((-2, -1)) / carries_BT.sum((-2, -1)).clamp(min=1)
+
+
+def log_ratio_histogram(log_w_B: Tensor) -> Tensor:
+    """Counts of log sequence ratios over HISTOGRAM_EDGES with open outer bins; int64 [..., 130]."""
+    edges = torch.as_tensor(HISTOGRAM_EDGES, dtype=log_w_B.dtype, device=log_w_B.device)
+    bins = len(HISTOGRAM_EDGES) + 1
+    index = torch.bucketize(log_w_B.contiguous(), edges, right=True)
+    counts = torch.zeros(*log_w_B.shape[:-1], bins, dtype=torch.int64, device=log_w_B.device)
+    return counts.scatter_add_(-1, index, torch.ones_like(index))

@@ -1,0 +1,272 @@
+"""How heavy the tail of a weight's law is: Pareto-k with a typed outcome, Hill, moment, Pickands. No torch.
+
+Valid for independent weights with a continuous law. On a world with few distinct weights a tail index is a
+statement about ties: `pareto_k` then says Flat or TooFew, and never a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs.arrays import Floats
+from testbed.errors import UserError, unknown
+
+NEEDED = 5
+"""Distinct weights above the cutoff that a fit needs."""
+
+FLAT_BELOW = 1e-6
+"""A tail whose logarithms differ by less than this is flat: that much is rounding of log-probabilities."""
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The largest weights are equal up to rounding, as on-policy: there is no tail. tail: how many."""
+
+    n: int
+    tail: int
+
+
+@dataclass(frozen=True)
+class TooFew:
+    """Fewer than `needed` distinct weights lie above the cutoff; `distinct` do."""
+
+    n: int
+    tail: int
+    distinct: int
+    needed: int = NEEDED
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """A generalized Pareto law was fitted to the weights above the cutoff.
+
+    k: its shape, with the weak prior; k < 0 for a bounded law, k >= 1/2: infinite variance, k >= 1: no mean.
+    log_scale, log_cutoff: of w, in logs. threshold: min(1 - 1/log10 n, 0.7), above which an estimate from
+    n weights is not to be trusted. required: samples that would do for this k, inf from k = 1 on.
+    """
+
+    n: int
+    tail: int
+    k: float
+    log_scale: float
+    log_cutoff: float
+    threshold: float
+    required: float
+
+    @property
+    def reliable(self) -> bool:
+        """Whether k is at most the threshold."""
+        return self.k <= self.threshold
+
+
+ParetoK = Flat | TooFew | Estimated
+
+
+def tail_length(n: int) -> int:
+    """min(n/5, 3 sqrt(n)), rounded up: how many weights Pareto-k calls the tail (Vehtari et al. 2024)."""
+    return math.ceil(min(n / 5, 3 * math.sqrt(n)))
+
+
+def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
+    """Return Flat, TooFew or Estimated(k, …) for one vector of log-weights; never an infinite k.
+
+    Scale-invariant. The fit is the posterior mean of Zhang & Stephens (2009) on the exceedances over the
+    (tail + 1)-th largest weight, shrunk by (tail k + 5) / (tail + 10); Vehtari, Simpson, Gelman, Yao & Gabry
+    (2024), arXiv:1507.02646. Ties count as one value when it is decided whether there is enough to fit.
+
+    Args:
+        log_w_N: log-weights [N]; -inf is a weight of 0.
+        tail: how many of the largest weights are fitted; `tail_length(N)` by default.
+
+    Raises UserError for NaN, +inf, another shape, or a tail that is not within 1 … N - 1.
+    """
+    log_w_N = _checked(log_w_N)
+    n = log_w_N.size
+    tail = tail_length(n) if tail is None else tail
+    if n <= NEEDED:
+        return Flat(n, n) if np.ptp(log_w_N) < FLAT_BELOW else TooFew(n, n, np.unique(log_w_N).size)
+    if not 1 <= tail < n:
+        raise UserError(f"tail is {tail}, expected 1 to {n - 1} for {n} weights.")
+    largest = np.sort(log_w_N)[-tail - 1 :]
+    cutoff, above = float(largest[0]), largest[1:]
+    if above[-1] - cutoff < FLAT_BELOW:
+        return Flat(n, tail)
+    top = float(above[-1])
+    exceedance = np.exp(above - top) - math.exp(cutoff - top)
+    exceedance = exceedance[exceedance > 1e-300]  # of the largest weight: less would overflow 1/x
+    distinct = np.unique(exceedance).size
+    if distinct < NEEDED:
+        return TooFew(n, tail, distinct)
+    k, scale = _fit(exceedance)
+    k = (tail * k + 5) / (tail + 10)
+    return Estimated(
+        n=n,
+        tail=tail,
+        k=k,
+        log_scale=math.log(scale) + top,
+        log_cutoff=cutoff,
+        threshold=min(1 - 1 / math.log10(n), 0.7),
+        required=math.inf if k >= 1 else 10 ** min(1 / (1 - max(0.0, k)), 300.0),
+    )
+
+
+def _fit(x_M: Floats) -> tuple[float, float]:
+    """Return shape and scale of a generalized Pareto law from its ascending sample: Zhang & Stephens (2009).
+
+    The profile likelihood over b = -shape/scale is averaged on their grid under their data-driven prior.
+    """
+    size = x_M.size
+    points = 30 + int(math.sqrt(size))
+    quartile = x_M[int(size / 4 + 0.5) - 1]
+    j_G = np.arange(1, points + 1)
+    b_G = 1 / x_M[-1] + (1 - np.sqrt(points / (j_G - 0.5))) / (3 * quartile)
+    k_G = np.log1p(-b_G[:, None] * x_M).mean(-1)
+    log_likelihood_G = size * (np.log(-b_G / k_G) - k_G - 1)
+    weight_G = np.exp(log_likelihood_G - log_likelihood_G.max())
+    b = float(weight_G @ b_G / weight_G.sum())
+    k = float(np.log1p(-b * x_M).mean())
+    return k, -k / b
+
+
+def smooth(log_w_N: ArrayLike, tail: int | None = None) -> tuple[Floats, ParetoK]:
+    """Return log-weights whose tail is replaced by the fitted law's quantiles, and the outcome of the fit.
+
+    Quantiles at (j - 1/2)/tail, never above the largest raw weight, in the order of the raw weights; not
+    normalized. Flat and TooFew leave the weights as they are. Source: as `pareto_k`.
+    """
+    log_w_N = _checked(log_w_N)
+    found = pareto_k(log_w_N, tail)
+    if not isinstance(found, Estimated):
+        return log_w_N.copy(), found
+    order = np.argsort(log_w_N, kind="stable")[-found.tail :]
+    level = (np.arange(1, found.tail + 1) - 0.5) / found.tail
+    log_quantile = found.log_scale + _log_stretch(-np.log1p(-level), found.k)
+    smoothed = log_w_N.copy()
+    smoothed[order] = np.minimum(np.logaddexp(found.log_cutoff, log_quantile), log_w_N.max())
+    return smoothed, found
+
+
+def _log_stretch(x_M: Floats, k: float) -> Floats:
+    """Return log((e^{kx} - 1) / k), the quantile at level 1 - e^{-x} of a unit law; log x at k = 0."""
+    if k == 0:
+        return np.log(x_M)
+    far = k * x_M > 30  # there the 1 is below the last digit, and e^{kx} may overflow
+    near = np.log(np.expm1(np.where(far, 1.0, k * x_M)) / np.where(far, 1.0, k))
+    return np.where(far, k * x_M - math.log(abs(k)), near)
+
+
+def hill(log_w_N: ArrayLike, k: int) -> float:
+    """Mean of log w_(1..k) - log w_(k+1), largest first: Hill (1975); standard error index/sqrt(k).
+
+    Only for an index > 0: of a light or bounded tail it makes a positive number all the same. Not blind to
+    a shift of w.
+    """
+    top = _top(log_w_N, k, k + 1)
+    return float(np.mean(top[:k] - top[k]))
+
+
+def moment(log_w_N: ArrayLike, k: int) -> float:
+    """M1 + 1 - 1/(2 (1 - M1^2/M2)), M_j = mean (log w_(i) - log w_(k+1))^j; NaN on a tail of ties.
+
+    For an index of any sign. Source: Dekkers, Einmahl & de Haan (1989).
+    """
+    top = _top(log_w_N, k, k + 1)
+    excess = top[:k] - top[k]
+    first, second = float(excess.mean()), float((excess**2).mean())
+    # One exceedance or equal ones have M1^2 = M2 up to rounding: nothing is known then.
+    if second <= 0 or 1 - first**2 / second < 1e-12:
+        return math.nan
+    return first + 1 - 0.5 / (1 - first**2 / second)
+
+
+def pickands(log_w_N: ArrayLike, k: int) -> float:
+    """log((w_(k) - w_(2k)) / (w_(2k) - w_(4k))) / log 2; NaN on ties; any sign: Pickands (1975)."""
+    top = _top(log_w_N, k, 4 * k)
+    w = np.exp(top[[k - 1, 2 * k - 1, 4 * k - 1]] - top[0])
+    if w[0] <= w[1] or w[1] <= w[2]:
+        return math.nan
+    return math.log((w[0] - w[1]) / (w[1] - w[2])) / math.log(2)
+
+
+@dataclass(frozen=True)
+class TailCurve:
+    """Tail indices over the number k of largest weights used, [K]; NaN where an estimator is undefined."""
+
+    k_K: NDArray[np.int64]
+    hill_K: Floats
+    moment_K: Floats
+    pickands_K: Floats
+
+
+def tail_curve(log_w_N: ArrayLike, ks: Sequence[int] | None = None) -> TailCurve:
+    """Return Hill, moment and Pickands over k; by default 48 of them, spread by ratio from sqrt(N) to N/10.
+
+    One k is a choice, a plateau is a finding: look at the curve. Pickands uses 4k weights and is NaN
+    where there are fewer. Raises UserError for fewer than 100 weights without `ks`.
+    """
+    log_w_N = _checked(log_w_N)
+    n = log_w_N.size
+    if ks is None:
+        if n < 100:
+            raise UserError(f"There are {n} weights; sqrt(N) <= k <= N/10 needs 100. Give more, or `ks`.")
+        ks = np.unique(np.geomspace(math.sqrt(n), n / 10, 48).round().astype(np.int64)).tolist()
+    k_K = np.asarray(ks, dtype=np.int64)
+    ordered = np.sort(log_w_N)[::-1]
+    return TailCurve(
+        k_K,
+        np.array([hill(ordered, k) for k in ks]),
+        np.array([moment(ordered, k) for k in ks]),
+        np.array([pickands(ordered, k) if 4 * k <= n else math.nan for k in ks]),
+    )
+
+
+def tail_metrics(log_w_N: ArrayLike, level: str) -> dict[str, float]:
+    """Return Pareto-k, its threshold, Hill and moment (of the same tail) under the names of metric_names.
+
+    A flat tail, or one with too few distinct weights, has none of the four keys.
+
+    Args:
+        log_w_N: log-weights [N].
+        level: token, prefix or sequence: what the weights are ratios of.
+    """
+    found = pareto_k(log_w_N)
+    if level not in ("token", "prefix", "sequence"):
+        raise unknown("level", level, ("token", "prefix", "sequence"))
+    if not isinstance(found, Estimated):
+        return {}
+    k = min(found.tail, int(np.isfinite(_checked(log_w_N)).sum()) - 1)
+    return {
+        f"rollout_corr/pareto_k_{level}": found.k,
+        f"rollout_corr/pareto_k_threshold_{level}": found.threshold,
+        f"rollout_corr/tail_hill_{level}": hill(log_w_N, k),
+        f"rollout_corr/tail_moment_{level}": moment(log_w_N, k),
+    }
+
+
+def _checked(log_w_N: ArrayLike) -> Floats:
+    log_w_N = np.asarray(log_w_N, dtype=np.float64)
+    if log_w_N.ndim != 1 or log_w_N.size == 0:
+        raise UserError(f"log_w_N has shape {log_w_N.shape}, expected [N] with N >= 1: one batch at a time.")
+    if not (log_w_N < np.inf).all():
+        raise UserError("log_w_N holds NaN or +inf; a tail index of them means nothing. Mask these weights.")
+    if log_w_N.max() == -np.inf:
+        raise UserError("All weights are 0: no sample lies where pi has mass. Give other samples.")
+    return log_w_N
+
+
+def _top(log_w_N: ArrayLike, k: int, needed: int) -> Floats:
+    """Return the `needed` largest log-weights, largest first; raise UserError when there are fewer."""
+    log_w_N = _checked(log_w_N)
+    if k < 1 or needed > log_w_N.size:
+        raise UserError(
+            f"k is {k} for {log_w_N.size} weights; expected k >= 1 and at least {needed} weights."
+        )
+    top = np.sort(log_w_N)[::-1][:needed]
+    if top[-1] == -np.inf:
+        raise UserError(f"Fewer than {needed} weights are positive; take a smaller k than {k}.")
+    return top

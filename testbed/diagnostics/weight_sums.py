@@ -1,0 +1,282 @@
+"""Sums of weights that add over shards, and everything about the weights that follows from them. No torch.
+
+A worker reduces its shard to seven numbers; the sum of the workers' sums is the sum of the whole batch, in
+any order. Everything is kept as logarithms: weights of e^{10000} are as good as any.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from envs.arrays import Floats
+from testbed.errors import UserError, unknown
+
+HOW = ("kish", "kong", "perplexity", "max")
+
+NO_SPREAD = 1e-5
+"""Below this squared coefficient of variation a kurtosis from sums has no digits left, and is NaN."""
+
+
+@dataclass(frozen=True)
+class WeightSums:
+    """Sufficient sums of N weights w >= 0; every field has the shape [...] of the leading axes.
+
+    count: N. log_sum, log_square, log_cube, log_fourth: log of the sum of w, w^2, w^3, w^4. log_largest: log
+    of the largest w. mean_log: sum w log w / sum w, 0 when all w are 0. Valid for any weights, normalized or
+    not; `kong` and `chi2` alone assume that the weights have mean 1.
+    """
+
+    count: Floats
+    log_sum: Floats
+    log_square: Floats
+    log_cube: Floats
+    log_fourth: Floats
+    log_largest: Floats
+    mean_log: Floats
+
+    @classmethod
+    def of(cls, log_w: ArrayLike, mask: ArrayLike | None = None, upper: float = math.inf) -> WeightSums:
+        """Return the sums over the last axis of log-weights [..., N].
+
+        Args:
+            log_w: log-weights; -inf is a weight of 0.
+            mask: bool [..., N]; the others do not count.
+            upper: weights are bounded above by this ("clamped"); the bound is on w, not on log w.
+
+        Raises UserError for NaN or +inf under the mask and for an upper bound that is not positive.
+        """
+        if not upper > 0:
+            raise UserError(f"upper is {upper:g}, expected a positive bound on the weights.")
+        log_w = np.asarray(log_w, dtype=np.float64)
+        mask = np.broadcast_to(True if mask is None else np.asarray(mask, dtype=bool), log_w.shape)
+        wrong = mask & ~(log_w < np.inf)
+        if wrong.any():
+            raise UserError(
+                f"{int(wrong.sum())} of {int(mask.sum())} log-weights are NaN or +inf; expected log(pi/mu) "
+                "< inf. mu = 0 where pi > 0, or log-probabilities overflowed: mask these samples and count "
+                "them."
+            )
+        log_w = np.where(mask, np.minimum(log_w, math.log(upper)), -np.inf)
+        if log_w.shape[-1] == 0:
+            log_w = np.full((*log_w.shape[:-1], 1), -np.inf)
+        with np.errstate(divide="ignore"):
+            powers = [np.asarray(logsumexp(k * log_w, axis=-1)) for k in (1, 2, 3, 4)]
+        log_sum = powers[0]
+        share = np.exp(log_w - np.where(log_sum == -np.inf, 0.0, log_sum)[..., None])
+        mean_log = (share * np.where(share > 0, log_w, 0.0)).sum(-1)
+        return cls(
+            count=mask.sum(-1).astype(np.float64),
+            log_sum=log_sum,
+            log_square=powers[1],
+            log_cube=powers[2],
+            log_fourth=powers[3],
+            log_largest=log_w.max(-1),
+            mean_log=mean_log,
+        )
+
+    def __add__(self, other: WeightSums) -> WeightSums:
+        """Return the sums of both shards together."""
+        log_sum = np.logaddexp(self.log_sum, other.log_sum)
+        total = np.where(log_sum == -np.inf, 0.0, log_sum)
+        mean_log = (
+            np.exp(self.log_sum - total) * self.mean_log + np.exp(other.log_sum - total) * other.mean_log
+        )
+        return WeightSums(
+            self.count + other.count,
+            log_sum,
+            np.logaddexp(self.log_square, other.log_square),
+            np.logaddexp(self.log_cube, other.log_cube),
+            np.logaddexp(self.log_fourth, other.log_fourth),
+            np.maximum(self.log_largest, other.log_largest),
+            mean_log,
+        )
+
+    def __radd__(self, other: Any) -> WeightSums:
+        """Let sum(shards) start from its 0."""
+        if isinstance(other, int) and other == 0:
+            return self
+        return NotImplemented
+
+    def to_array(self) -> Floats:
+        """Return the seven fields along a new last axis, to be gathered from other processes."""
+        return np.stack([np.asarray(getattr(self, field.name)) for field in fields(self)], axis=-1)
+
+    @classmethod
+    def from_array(cls, array: ArrayLike) -> WeightSums:
+        """Return the sums that `to_array` wrote; raise UserError for another last axis."""
+        array = np.asarray(array, dtype=np.float64)
+        if array.ndim == 0 or array.shape[-1] != len(fields(cls)):
+            raise UserError(f"The array has shape {array.shape}, expected [..., {len(fields(cls))}].")
+        return cls(*np.moveaxis(array, -1, 0))
+
+    def ess(self, how: str = "kish") -> Floats:
+        """Return an ESS as a share of N.
+
+        kish: (sum w)^2 / (N sum w^2); perplexity: exp(entropy of w / sum w) / N; max: sum w / (N max w);
+        kong: 1 / (1 + Var w), for weights of mean 1 only: it changes with their scale.
+        Source: Martino, Elvira & Louzada (2017); kong: Kong (1992).
+
+        Raises UserError for an unknown name, without weights and when all weights are 0.
+        """
+        if how not in HOW:
+            raise unknown("ESS", how, HOW)
+        self._need_weights()
+        log_count = np.log(self.count)
+        if how == "kish":
+            return np.exp(2 * self.log_sum - self.log_square - log_count)
+        if how == "max":
+            return np.exp(self.log_sum - self.log_largest - log_count)
+        if how == "perplexity":
+            return np.exp(self.log_sum - self.mean_log - log_count)
+        with np.errstate(over="ignore"):
+            mean = np.exp(self.log_sum - log_count)
+            return 1.0 / (1.0 + mean**2 * self._squared_variation())
+
+    def floor(self) -> Floats:
+        """Return 1/N, below which no sampled kish, perplexity or max share can read."""
+        self._need_weights()
+        return 1.0 / self.count
+
+    def max_share(self) -> Floats:
+        """Return max w / sum w: the diagnostic of Chatterjee & Diaconis (2018); 1/N at best, 1 at worst."""
+        self._need_weights()
+        return np.exp(self.log_largest - self.log_sum)
+
+    def chi2(self) -> Floats:
+        """Return mean w^2 - 1, unbiased for E_mu w^2 - 1 when E w = 1; may be negative or inf."""
+        self._need_weights()
+        with np.errstate(over="ignore"):
+            return np.expm1(self.log_square - np.log(self.count))
+
+    def chi2_normalized(self) -> Floats:
+        """Return N sum w^2 / (sum w)^2 - 1 = 1 / Kish share - 1, blind to the scale of w, never negative."""
+        return 1.0 / self.ess("kish") - 1.0
+
+    def excess_kurtosis(self) -> Floats:
+        """Return m4 / m2^2 - 3 of the weights as they are (population moments); needs E w^4 to mean anything.
+
+        NaN where the squared coefficient of variation is below NO_SPREAD.
+        """
+        self._need_weights()
+        log_count = np.log(self.count)
+        # Moments of w / mean(w): at most N^3, so that nothing overflows.
+        second, third, fourth = (
+            np.exp(log_sum - k * self.log_sum + (k - 1) * log_count)
+            for k, log_sum in ((2, self.log_square), (3, self.log_cube), (4, self.log_fourth))
+        )
+        spread = second - 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kurtosis = (fourth - 4 * third + 6 * second - 3) / spread**2 - 3
+        return np.where(spread < NO_SPREAD, np.nan, kurtosis)
+
+    def kl(self) -> Floats:
+        """Return sum w log w / sum w - log(mean w), the plug-in of KL(pi, mu) = -log(perplexity share)."""
+        return -np.log(self.ess("perplexity"))
+
+    def metrics(self, level: str, which: str = "raw") -> dict[str, Floats]:
+        """Return ESS shares, floor, max share, chi2 and kurtosis under the names of metric_names.
+
+        Args:
+            level: token, prefix or sequence: what the weights are ratios of.
+            which: raw, or clamped when the sums were made with `upper`.
+        """
+        if level not in ("token", "prefix", "sequence"):
+            raise unknown("level", level, ("token", "prefix", "sequence"))
+        if which not in ("raw", "clamped"):
+            raise unknown("kind of weights", which, ("raw", "clamped"))
+        floor = "rollout_corr/ess_floor" if level == "sequence" else "rollout_corr/ess_floor_token"
+        return {
+            **{f"rollout_corr/ess_{how}_{level}_{which}": self.ess(how) for how in HOW if how != "kong"},
+            floor: self.floor(),
+            f"rollout_corr/max_share_{level}_{which}": self.max_share(),
+            f"rollout_corr/chi2_{level}_{which}": self.chi2(),
+            f"rollout_corr/kurtosis_{level}_{which}": self.excess_kurtosis(),
+        }
+
+    def _squared_variation(self) -> Floats:
+        return np.maximum(np.expm1(self.log_square + np.log(self.count) - 2 * self.log_sum), 0.0)
+
+    def _need_weights(self) -> None:
+        if (self.count == 0).any():
+            raise UserError("There are no weights: count is 0. Give at least one unmasked sample.")
+        if (self.log_sum == -np.inf).any():
+            raise UserError(
+                "All weights are 0, so that they sum to zero: no sample lies where pi has mass. Give samples "
+                "from a behavior policy that covers pi."
+            )
+
+
+def certifiable_share(n: int, false_pass: float = 0.05) -> float:
+    """1 - false_pass^(1/n): the largest limit of a Kish share that n samples can certify, about ln(1/f)/n.
+
+    Whatever scale-free rule looks at n weights: if it certifies "the limit of the share is above c" on equal
+    weights, then some pi and mu with a limit below c make it do so with chance above `false_pass`, for every
+    c above this. They differ by one action of mu-probability p that carries nearly all of pi: it is missed
+    with chance (1 - p)^n, and the limit is near p. Own derivation; exact for the bound stated.
+
+    Raises UserError unless n >= 1 and 0 < false_pass < 1.
+    """
+    if n < 1 or not 0 < false_pass < 1:
+        raise UserError(f"n is {n}, false_pass {false_pass:g}; expected n >= 1 and 0 < false_pass < 1.")
+    return -math.expm1(math.log(false_pass) / n)
+
+
+def expected_share(weight_A: ArrayLike, mu_A: ArrayLike, n: int, how: str = "kish") -> float:
+    """E[ESS share of n independent weights], exactly: sum over all C(n+A-1, A-1) counts of A atoms.
+
+    For kish, perplexity and max it is never below the limit and never rises with n: the sampled share is
+    optimistic. Kish and perplexity are jointly convex functions of sample means, and means are a reverse
+    martingale; the largest sampled weight is at most the largest there is. Own derivation.
+
+    Args:
+        weight_A: weights of the atoms, >= 0; an atom of mu-probability 0 is never drawn.
+        mu_A: their probabilities.
+        n: sample size; samples whose weights all vanish count as a share of 0.
+        how: kish, perplexity or max.
+    """
+    weight_A, mu_A = np.asarray(weight_A, dtype=np.float64), np.asarray(mu_A, dtype=np.float64)
+    if weight_A.shape != mu_A.shape or (weight_A < 0).any() or abs(mu_A.sum() - 1) > 1e-9 or n < 1:
+        raise UserError(
+            f"weight_A {weight_A} and mu_A {mu_A} with n = {n}: expected weights >= 0, as many probabilities "
+            "that sum to 1, and n >= 1."
+        )
+    counts_MA = _compositions(n, weight_A.size)
+    if how == "max":
+        largest_M = np.where(counts_MA > 0, weight_A, 0.0).max(-1)
+        share_M = _ratio(counts_MA @ weight_A, n * largest_M)
+    elif how == "kish":
+        share_M = _ratio((counts_MA @ weight_A) ** 2, n * (counts_MA @ weight_A**2))
+    elif how == "perplexity":
+        log_A = np.log(np.where(weight_A > 0, weight_A, 1.0))
+        total_M = counts_MA @ weight_A
+        mean_log_M = _ratio(counts_MA @ (weight_A * log_A), total_M)
+        share_M = total_M * np.exp(-mean_log_M) / n
+    else:
+        raise unknown("ESS", how, ("kish", "perplexity", "max"))
+    from scipy import stats
+
+    return float(share_M @ stats.multinomial.pmf(counts_MA, n, mu_A))
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+
+def _compositions(n: int, atoms: int) -> Floats:
+    """Return every way to split n into `atoms` counts, [C(n+atoms-1, atoms-1), atoms]."""
+    total = math.comb(n + atoms - 1, atoms - 1)
+    if total > 2_000_000:
+        raise UserError(f"{total:,} counts of {n} samples over {atoms} atoms; at most 2,000,000 are summed.")
+    rows = np.zeros((1, 0), dtype=np.int64)
+    for _ in range(atoms - 1):
+        left = n - rows.sum(-1)
+        repeated = np.repeat(rows, left + 1, axis=0)
+        first = np.concatenate([np.arange(most + 1) for most in left])
+        rows = np.column_stack([repeated, first])
+    return np.column_stack([rows, n - rows.sum(-1)]).astype(np.float64)

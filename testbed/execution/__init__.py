@@ -1,0 +1,1 @@
+"""How cells become results: packs, workers, executors, and what is checked before the first one starts."""

@@ -1,0 +1,153 @@
+"""The same packs as Ray tasks, for many machines: extra [ray]. Results do not depend on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.config.pack import Pack
+from testbed.errors import UserError
+from testbed.execution.executors import POLL, Engine, Feed
+from testbed.execution.threads import cores, environment
+from testbed.execution.worker import TRAIN, Receipt, execute, order, prepare
+
+STORE_BYTES = 256 * 2**20
+"""Shared memory of a local Ray; a finished pack is a few MB at most."""
+
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""At 0 a local Ray listens on 127.0.0.1 alone, on Linux too; `_node_ip_address` has no effect (2.60)."""
+
+
+class Ray(Engine):
+    """Runs packs as Ray tasks, one core each, and one GPU each for cells on "cuda".
+
+    Only the packs and their finished files travel, so the machines need testbed but no shared disk.
+
+    Args:
+        address: a cluster, as "auto" or "10.0.0.1:6379"; None starts a Ray of its own that listens on
+            127.0.0.1 alone and stops with the sweep. Token authentication is on in both cases.
+        workers: packs in flight; by default the cores here, or the cluster's.
+        threads: threads of torch and BLAS per pack.
+        timeout: seconds a pack may take once a worker has it; None waits forever.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        address: str | None = None,
+        workers: int | None = None,
+        threads: int = 1,
+        timeout: float | None = None,
+        function: str = TRAIN,
+    ) -> None:
+        self._ray = _connect(address, workers or cores())
+        self._timeout = timeout
+        super().__init__(workers or int(self._ray.cluster_resources().get("CPU", 1)), function)
+        variables = environment(self.workers if address is None else cores(), threads)
+        if address is None:
+            variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        self._task = self._ray.remote(_stream).options(
+            num_returns="streaming", num_cpus=1, max_retries=0, runtime_env={"env_vars": variables}
+        )
+        self._running: dict[Any, _Flight] = {}
+
+    def submit(self, pack: Pack) -> None:
+        """Hand a pack to Ray."""
+        gpus = int(any(cell.device == "cuda" for cell in pack.cells))
+        task = self._task.options(num_gpus=gpus) if gpus else self._task
+        self._running[task.remote(order(pack, self.function))] = _Flight(pack.id)
+
+    def wait(self, feed: Feed) -> Iterator[Receipt]:  # noqa: ARG002  Ray tasks do not tell their steps
+        """Yield the receipts that come within POLL seconds."""
+        if not self._running:
+            return
+        streams = list(self._running)
+        if self._ray.wait(streams, num_returns=1, timeout=POLL)[0]:
+            for stream in self._ray.wait(streams, num_returns=len(streams), timeout=0)[0]:
+                yield from self._hear(stream)
+        for stream, flight in list(self._running.items()):
+            if time.monotonic() > flight.deadline:
+                del self._running[stream]
+                self._ray.cancel(stream, force=True)
+                message = f"The pack ran longer than its limit of {self._timeout:g} s."
+                yield Receipt(flight.pack, "timeout", message=message)
+
+    def _hear(self, stream: Any) -> Iterator[Receipt]:
+        """Start a pack's clock at the first item of its stream; yield its receipt, the second."""
+        flight = self._running[stream]
+        receipt = self._item(stream, flight.pack)
+        if receipt is not None:
+            del self._running[stream]
+            yield receipt
+        elif self._timeout:
+            flight.deadline = time.monotonic() + self._timeout
+
+    def _item(self, stream: Any, pack: str) -> Receipt | None:
+        errors = self._ray.exceptions
+        try:
+            item: Receipt | None = self._ray.get(next(stream))
+        except errors.OutOfMemoryError as error:
+            return Receipt(pack, "oom", message=str(error))
+        except (errors.WorkerCrashedError, errors.NodeDiedError) as error:
+            return Receipt(pack, "died", message=str(error))
+        except (errors.RayError, StopIteration) as error:
+            return Receipt(pack, "failed", message=f"{type(error).__name__}: {error}")
+        return item
+
+    def close(self) -> None:
+        """Cancel what runs and leave the cluster; a local one stops."""
+        for stream in self._running:
+            self._ray.cancel(stream, force=True)
+        self._running.clear()
+        self._ray.shutdown()
+
+
+@dataclass
+class _Flight:
+    """A pack that Ray has, and when its time is up."""
+
+    pack: str
+    deadline: float = float("inf")
+
+
+def _stream(text: str) -> Iterator[Receipt | None]:
+    """Yield None when a worker is about to run the order, then the receipt."""
+    prepare(json.loads(text)["function"])
+    yield None
+    yield execute(text)
+
+
+def _connect(address: str | None, cpus: int) -> Any:
+    """Return the ray module, connected; raise UserError when it is missing or the cluster does not answer."""
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
+    if address is None:
+        os.environ[LOOPBACK] = "0"
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        import ray  # reads the variables above
+    except ImportError:
+        raise UserError("Ray is not installed. Install it: pip install 'off-policy-testbed[ray]'.") from None
+    options = {"log_to_driver": False, "logging_level": "error"}
+    if address is None:
+        ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=STORE_BYTES, **options)
+        if ray.util.get_node_ip_address() not in ("127.0.0.1", "::1"):
+            ray.shutdown()
+            raise UserError(
+                "Ray was imported before, so it would listen on every interface; start Python anew."
+            )
+        return ray
+    try:
+        ray.init(address, **options)
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise UserError(
+            f"No Ray cluster answers at '{address}' ({error}). Expected host:port or auto, and the cluster's "
+            "token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."
+        ) from None
+    return ray

@@ -1,0 +1,194 @@
+"""Run a sweep: plan, pass over what is done, run the rest, keep each pack as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import get_args
+
+from testbed.config.fields import check
+from testbed.config.pack import Pack
+from testbed.config.run import Run
+from testbed.errors import UserError
+from testbed.execution.executors import Engine, Inline, Local
+from testbed.execution.packs import Shard, plan
+from testbed.execution.progress import Progress
+from testbed.execution.threads import advice, cores
+from testbed.execution.worker import TRAIN, Receipt
+from testbed.results.store import Failure, Kind, Status, Store
+
+AT_ONCE = 64
+"""How many packs that other runners hold are looked at before the engine gets its turn."""
+
+
+def run_sweep(
+    cells: Iterable[Run],
+    folder: str | Path,
+    *,
+    engine: Engine | None = None,
+    workers: int | None = None,
+    threads: int = 1,
+    timeout: float | None = None,
+    shard: str = "1/1",
+    progress: Progress | None = None,
+    function: str = TRAIN,
+) -> Status:
+    """Run every cell that has no result in the folder yet, and return the counts.
+
+    Args:
+        cells: the sweep; checked and brought into normal form first.
+        folder: where results are kept; what it holds of this sweep is not run again. Failed packs are.
+        engine: where packs run; by default worker processes here.
+        workers: processes of the default engine; by default one per core, or one in all for cells on "cuda".
+            0 runs in this process, for debuggers, without a time limit.
+        threads: threads of torch and BLAS per worker.
+        timeout: seconds a pack may take; None waits forever.
+        shard: "i/n" runs the i-th of n parts of the sweep.
+        progress: where to show how far it is; by default nothing.
+        function: "module:name" of what runs a pack.
+
+    Raises UserError for bad cells, a folder that is not this sweep's, a full or read-only disk;
+    KeyboardInterrupt after Ctrl-C, when the running packs have ended; a second Ctrl-C does not wait.
+    Whatever ends a run, the results so far are kept and the same call goes on from there.
+    """
+    display = progress or Progress()
+    with contextlib.closing(display):
+        packs = plan(check(cell) for cell in cells)
+        ours = Shard.parse(shard).of(packs)
+        _check_limits(workers, threads, timeout)
+        store = Store.start(folder, packs)
+        done = store.done()
+        todo = [pack for pack in ours if pack.id not in done]
+        if engine is None:
+            engine = _default_engine(todo, workers, threads, timeout, function, display)
+        display.start(_count(ours), _count(ours) - _count(todo))
+        with contextlib.closing(store), draining() as interrupt:
+            feed = _Feed(store, todo, interrupt, display)
+            with contextlib.closing(engine.run(feed)) as receipts:
+                for receipt in receipts:
+                    feed.settle(receipt)
+        status = store.status()
+    if interrupt.is_set():
+        raise KeyboardInterrupt(
+            f"Stopped with {status.done} of {status.planned} cells done. Run the same command again to go on."
+        )
+    return status
+
+
+def _check_limits(workers: int | None, threads: int, timeout: float | None) -> None:
+    if workers is not None and workers < 0:
+        raise UserError(f"workers is {workers}, expected at least 0; 0 runs in this process.")
+    if threads < 1:
+        raise UserError(f"threads is {threads}, expected at least 1.")
+    if timeout is not None and not timeout > 0:
+        raise UserError(f"timeout is {timeout:g} s, expected more than 0; leave it out to wait forever.")
+
+
+def _count(packs: Iterable[Pack]) -> int:
+    return sum(len(pack.cells) for pack in packs)
+
+
+def _default_engine(
+    packs: Sequence[Pack],
+    workers: int | None,
+    threads: int,
+    timeout: float | None,
+    function: str,
+    display: Progress,
+) -> Engine:
+    if workers == 0:
+        return Inline(function)
+    on_gpu = any(cell.device == "cuda" for pack in packs for cell in pack.cells)
+    workers = max(1, min(workers or (1 if on_gpu else cores()), len(packs)))
+    if warning := advice(workers, threads):
+        display.note(warning)
+    return Local(workers, threads, timeout, function)
+
+
+class _Feed:
+    """Hands packs to an engine, each claimed first, so that runners on one folder share the work."""
+
+    def __init__(
+        self, store: Store, packs: Sequence[Pack], interrupt: threading.Event, display: Progress
+    ) -> None:
+        self._store = store
+        self._waiting = deque(packs)
+        self._packs = {pack.id: pack for pack in packs}
+        self._failed_before = {pack.id: store.failure(pack.id) for pack in packs}
+        self._interrupt = interrupt
+        self._display = display
+        self._told = False
+
+    def take(self) -> Pack | None:
+        for _ in range(min(AT_ONCE, len(self._waiting))):
+            pack = self._waiting.popleft()
+            if not self._store.claim(pack.id):
+                self._waiting.append(pack)
+            elif not self._settled_elsewhere(pack):
+                return pack
+        return None
+
+    def exhausted(self) -> bool:
+        return not self._waiting
+
+    def stopping(self) -> bool:
+        if self._interrupt.is_set() and not self._told:
+            self._told = True
+            self._display.note(
+                "Stopping when the running packs are done; press Ctrl-C again to stop at once."
+            )
+        return self._interrupt.is_set()
+
+    def steps(self, pack: str, done: int, total: int) -> None:
+        self._display.steps(pack, len(self._packs[pack].cells), done / max(total, 1))
+
+    def settle(self, receipt: Receipt) -> None:
+        """Keep what became of a pack, and give back the claim on it."""
+        pack = self._packs[receipt.pack]
+        if receipt.kind == "done":
+            self._store.commit(pack.id, receipt.content, receipt.provenance)
+        else:
+            self._store.fail(_failure(pack, receipt))
+            self._display.note(f"{pack} {receipt.kind}: {receipt.message}")
+        self._store.release(pack.id)
+        self._display.finished(pack.id, len(pack.cells), failed=receipt.kind != "done")
+
+    def _settled_elsewhere(self, pack: Pack) -> bool:
+        """Return True when another runner finished the pack, or failed at it, while this one was waiting."""
+        done = self._store.result(pack.id) is not None
+        failed = self._store.failure(pack.id) != self._failed_before[pack.id]
+        if done or failed:
+            self._store.release(pack.id)
+            self._display.finished(pack.id, len(pack.cells), failed=not done)
+        return done or failed
+
+
+def _failure(pack: Pack, receipt: Receipt) -> Failure:
+    kind: Kind = next(kind for kind in get_args(Kind) if kind == receipt.kind)
+    attempts = int(receipt.provenance.get("attempts", 1))
+    return Failure(pack.id, kind, receipt.message, pack.names, attempts, receipt.trace)
+
+
+@contextlib.contextmanager
+def draining() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into an event that is set, and the second into KeyboardInterrupt."""
+    asked = threading.Event()
+
+    def hear(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked  # signals are the main thread's alone
+        return
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)

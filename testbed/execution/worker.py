@@ -1,0 +1,212 @@
+"""A worker process: packs come in as canonical JSON, receipts and finished Parquet files go out."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import json
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, BinaryIO
+
+from testbed.config.pack import Pack, restore
+from testbed.errors import UserError
+from testbed.results.fingerprint import difference, fingerprint
+
+TRAIN = "testbed.training.loop:train_pack"
+"""The function a pack is run by, unless an order names another one."""
+
+REPORT_EVERY = 0.2
+"""Seconds between two messages about the steps done."""
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a pack. `content` is its Parquet file when kind is "done"."""
+
+    pack: str
+    kind: str
+    content: bytes = b""
+    message: str = ""
+    trace: str = ""
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+def order(pack: Pack, function: str = TRAIN) -> str:
+    """Return the canonical JSON that says everything a worker on any machine must know to run a pack."""
+    cells = [vars(cell) for cell in pack.cells]
+    data = {
+        "pack": pack.id,
+        "index": pack.index,
+        "cells": cells,
+        "function": function,
+        "fingerprint": dict(fingerprint()),
+    }
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def execute(text: str, report: Report | None = None) -> Receipt:
+    """Run an order and return its receipt; whatever the pack raises becomes a receipt too."""
+    data = json.loads(text)
+    began = time.time()
+    try:
+        content = _run(data, report)
+        return Receipt(data["pack"], "done", content, provenance=_provenance(began))
+    except UserError as error:
+        return Receipt(data["pack"], "failed", message=str(error))
+    except Exception as error:
+        out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        message = f"{type(error).__name__}: {error}"
+        return Receipt(
+            data["pack"], "oom" if out_of_memory else "failed", message=message, trace=traceback.format_exc()
+        )
+
+
+def prepare(function: str) -> None:
+    """Import what a pack needs; an error waits for the first pack, which raises it again."""
+    with contextlib.suppress(Exception):
+        _imported(function)
+        importlib.import_module("testbed.results.parquet")
+        _provenance(time.time())
+
+
+def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
+    if changed := difference(fingerprint(), data["fingerprint"]):
+        raise UserError(f"The worker has other code than the sweep: {changed}. Install the same versions.")
+    train = _imported(data["function"])
+    pack = Pack(data["pack"], data["index"], tuple(map(restore, data["cells"])))
+    columns = train(pack.cells, report)
+    from testbed.results.parquet import encode  # pyarrow is not needed to write an order
+
+    return encode(columns, pack)
+
+
+def _imported(function: str) -> Callable[..., Mapping[str, Any]]:
+    module, _, name = function.partition(":")
+    train: Callable[..., Mapping[str, Any]] = getattr(importlib.import_module(module), name)
+    return train
+
+
+def _provenance(began: float) -> dict[str, Any]:
+    """Return versions, CPU, threads and times: what a reader may ask and no number depends on."""
+    seconds = round(time.time() - began, 3)
+    loaded = tuple(sorted({"numba", "scipy", "torch", "transformers"} & set(sys.modules)))
+    return {**_setting(loaded), "began": began, "seconds": seconds}
+
+
+@cache
+def _setting(loaded: tuple[str, ...]) -> dict[str, Any]:
+    """Return what stays the same from pack to pack while the same packages are loaded."""
+    return {
+        "versions": {
+            **{name: str(sys.modules[name].__version__) for name in loaded},
+            **dict(fingerprint()),
+            "python": platform.python_version(),
+        },
+        "machine": platform.machine(),
+        "system": platform.platform(),
+        "cpu": _cpu(),
+        "threads": _threads(),
+    }
+
+
+def _cpu() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _threads() -> dict[str, int]:
+    found = {
+        name: int(value)
+        for name, value in os.environ.items()
+        if name.endswith("_NUM_THREADS") and value.isdigit()
+    }
+    with contextlib.suppress(ImportError):
+        import threadpoolctl  # absent from bare machines
+
+        for pool in threadpoolctl.threadpool_info():
+            found[str(pool["internal_api"])] = int(pool["num_threads"])
+    if "torch" in sys.modules:
+        found["torch"] = int(sys.modules["torch"].get_num_threads())
+    return found
+
+
+def main(function: str) -> None:
+    """Serve orders, one JSON line each, from standard input; receipts leave by the original standard output.
+
+    What the function needs is imported before the worker says that it is ready, so that no pack pays for it.
+    The process ends when its parent does: the kernel tells it on Linux, the closed pipe everywhere else.
+    """
+    faulthandler.enable()
+    _die_with_parent()
+    source, sink = _private_pipes()
+    inbox = _inbox(source)
+    prepare(function)
+    _send(sink, {"kind": "ready"})
+    for text in inbox:
+        receipt = execute(text, _reporter(sink))
+        fields = vars(receipt) | {"content": len(receipt.content)}
+        _send(sink, fields, receipt.content)
+
+
+def _die_with_parent() -> None:
+    """Ask Linux for SIGKILL when the parent is gone."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 = PR_SET_PDEATHSIG
+
+
+def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Return the pipes to the parent, and point the standard ones elsewhere: a print cannot garble them."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return source, sink
+
+
+def _inbox(source: BinaryIO) -> Iterator[str]:
+    """Yield orders as they come; a thread reads them, to see the parent's death while a pack runs."""
+    from queue import SimpleQueue
+
+    lines: SimpleQueue[str] = SimpleQueue()
+
+    def watch() -> None:
+        for line in source:
+            lines.put(line.decode())
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    while True:
+        yield lines.get()
+
+
+def _reporter(sink: BinaryIO) -> Report:
+    last = 0.0
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > REPORT_EVERY:
+            last = time.monotonic()
+            _send(sink, {"kind": "steps", "done": done, "total": total})
+
+    return report
+
+
+def _send(sink: BinaryIO, fields: Mapping[str, Any], content: bytes = b"") -> None:
+    sink.write(json.dumps(fields).encode() + b"\n" + content)
+    sink.flush()

@@ -1,0 +1,193 @@
+"""A Hugging Face causal LM as a function of flat weights: prompts once, then tokens on top of their cache."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from testbed.errors import UserError
+from testbed.policies.hf.flat_parameters import FlatParameters
+from testbed.policies.hf.model_folder import quiet_transformers
+
+
+class Head(NamedTuple):
+    """The last linear layer, cut to the first V tokens; without a weight the features are logits already."""
+
+    weight_VH: Tensor | None
+    bias_V: Tensor | None
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Prompts after their forward pass: features of the next token, the cache, which positions are real."""
+
+    feature_BH: Tensor
+    cache: Any
+    real_BK: Tensor
+
+
+class _Features(nn.Module):
+    """What the head reads; the logits themselves if the head is more than one linear map."""
+
+    def __init__(self, model: Any, plain_head: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.plain_head = plain_head
+
+    def forward(self, **inputs: Any) -> Tensor:
+        if self.plain_head:
+            hidden: Tensor = self.model.base_model(**inputs).last_hidden_state
+            return hidden
+        logits: Tensor = self.model(**inputs).logits
+        return logits
+
+
+class CausalModel:
+    """Features of next tokens under any weights; the module's own weights are only the starting point.
+
+    Raises UserError for a model that cannot continue from a cache (recurrent layers, linear attention).
+    """
+
+    def __init__(self, model: Any, device: torch.device, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.flat = FlatParameters(model)
+        self._module = model.to(device)
+        self._head_names = self._find_head()
+        self._features = _Features(self._module, plain_head=self._head_names is not None)
+        called = self._module if self._head_names is None else self._module.base_model
+        accepted = inspect.signature(called.forward).parameters
+        self._takes_positions = "position_ids" in accepted
+        self._most_positions: int | None = getattr(model.config, "max_position_embeddings", None)
+        if not self._cache_works():
+            raise UserError(
+                f"{type(model).__name__} does not continue from a key-value cache as if it had read all at "
+                "once, which the sampler needs; give a transformer with attention in every layer."
+            )
+
+    @property
+    def rows(self) -> int:
+        """Number of tokens the model has embeddings for."""
+        return int(self._module.get_input_embeddings().weight.shape[0])
+
+    def initial(self) -> Tensor:
+        """Return the weights as they were loaded, [P], float32 or better."""
+        return self.flat.flatten(self._module, torch.promote_types(self.dtype, torch.float32))
+
+    def weights(self, theta_P: Tensor) -> dict[str, Tensor]:
+        """Return the named weights in the model's dtype, as views of theta_P."""
+        return self.flat.views(theta_P.to(self.dtype))
+
+    def save(self, theta_P: Tensor, folder: Path) -> None:
+        """Write these weights and the configuration to a folder, as safetensors."""
+        weights = {name: view.contiguous().cpu() for name, view in self.weights(theta_P.detach()).items()}
+        with quiet_transformers():
+            self._module.save_pretrained(str(folder), state_dict=weights)
+
+    def head(self, weights: dict[str, Tensor], vocabulary: int) -> Head:
+        """Return the head's rows for the tokens 0 .. vocabulary-1."""
+        if self._head_names is None:
+            return Head(None, None)
+        weight, bias = self._head_names
+        return Head(weights[weight][:vocabulary], None if bias is None else weights[bias][:vocabulary])
+
+    def run_prompts(
+        self, weights: dict[str, Tensor], prompt_NK: Tensor, real_NK: Tensor, group: int
+    ) -> Prefix:
+        """Run each prompt once and repeat its cache `group` times; columns without a real token are cut.
+
+        real_NK is False on padding, which must lie on the left. Differentiable: the group's gradients meet in
+        the shared prompt, which costs one pass instead of `group`.
+        """
+        if not real_NK[:, -1].all():
+            raise UserError("A prompt consists of padding only; every prompt needs at least one token.")
+        first = int(real_NK.any(0).nonzero().min())
+        prompt_NK, real_NK = prompt_NK[:, first:], real_NK[:, first:]
+        cache = self._empty_cache()
+        position_NK = (real_NK.cumsum(1) - 1).clamp(min=0)
+        feature_NH = self._call(weights, prompt_NK, real_NK, position_NK, cache)[:, -1]
+        cache.batch_repeat_interleave(group)
+        return Prefix(feature_NH.repeat_interleave(group, 0), cache, real_NK.repeat_interleave(group, 0))
+
+    def run_tokens(self, weights: dict[str, Tensor], prefix: Prefix, token_BT: Tensor, new: int) -> Tensor:
+        """Return the features after each of the last `new` response tokens, [B, new, H].
+
+        token_BT are all response tokens so far; the prefix's cache must hold the others and grows by the new.
+        """
+        real_BK = prefix.real_BK
+        seen_BK = torch.cat([real_BK, real_BK.new_ones(token_BT.shape)], dim=1)
+        position_BT = seen_BK.cumsum(1)[:, -new:] - 1
+        return self._call(weights, token_BT[:, -new:], seen_BK, position_BT, prefix.cache)
+
+    def _empty_cache(self) -> Any:
+        from transformers import DynamicCache
+
+        return DynamicCache(config=self._module.config)
+
+    def _call(
+        self, weights: dict[str, Tensor], token_BT: Tensor, seen_BK: Tensor, position_BT: Tensor, cache: Any
+    ) -> Tensor:
+        if self._most_positions is not None and seen_BK.shape[1] > self._most_positions:
+            raise UserError(
+                f"Prompt and response reach {seen_BK.shape[1]} tokens, but the model has "
+                f"{self._most_positions} positions; take shorter responses or a model with a longer context."
+            )
+        inputs: dict[str, Any] = {
+            "input_ids": token_BT,
+            "attention_mask": seen_BK.to(torch.int64),
+            "past_key_values": cache,
+            "use_cache": True,
+        }
+        if self._takes_positions:
+            inputs["position_ids"] = position_BT
+        named = {f"model.{name}": weight for name, weight in weights.items()}
+        feature_BTH: Tensor = functional_call(self._features, named, (), inputs)
+        return feature_BTH
+
+    @torch.no_grad()
+    def _cache_works(self) -> bool:
+        """True if a shared cache and a pass without cache agree on four tokens, read together or one by one.
+
+        Recurrent layers fail here, in ways that differ between versions of transformers: so try.
+        """
+        weights = dict(self._module.named_parameters())
+        token_BT = (torch.arange(4, device=self._module.device) % self.rows).expand(2, -1)
+        tolerance = 1e-3 if self.dtype.itemsize >= 4 else 0.2
+        try:
+            whole_BH = self._features(input_ids=token_BT, use_cache=False)[:, -1].float()
+            for new in (2, 1):
+                prompt_NK = token_BT[:1, :2]
+                prefix = self.run_prompts(weights, prompt_NK, torch.ones_like(prompt_NK, dtype=torch.bool), 2)
+                for seen in range(new, 3, new):
+                    last_BH = self.run_tokens(weights, prefix, token_BT[:, 2 : 2 + seen], new)[:, -1].float()
+                if (last_BH - whole_BH).norm() > tolerance * whole_BH.norm():
+                    return False
+        except (AttributeError, TypeError, ValueError, RuntimeError, IndexError):
+            return False
+        return True
+
+    @torch.no_grad()
+    def _find_head(self) -> tuple[str, str | None] | None:
+        """Return the names of the head's weight and bias if logits are just that map of the hidden states.
+
+        Some models scale or cap their logits afterwards. A few tokens tell; those run with full logits.
+        """
+        head = self._module.get_output_embeddings()
+        if not isinstance(head, nn.Linear) or self._module.base_model is self._module:
+            return None
+        probe = torch.arange(min(4, self.rows), device=head.weight.device)[None]
+        logits = self._module(input_ids=probe, use_cache=False).logits
+        hidden = self._module.base_model(input_ids=probe, use_cache=False).last_hidden_state
+        expected = functional.linear(hidden, head.weight, head.bias)
+        if logits.shape != expected.shape or not torch.allclose(logits, expected, rtol=1e-3, atol=1e-4):
+            return None
+        names: Sequence[tuple[str, Tensor]] = list(self._module.named_parameters())
+        name = {id(parameter): name for name, parameter in names}
+        return name[id(head.weight)], None if head.bias is None else name[id(head.bias)]

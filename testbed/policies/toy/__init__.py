@@ -1,0 +1,1 @@
+"""The toy LLM: a small transformer with a native replica axis."""

@@ -1,0 +1,125 @@
+"""Attention over a tree: a prompt and its whole group in one pass, for training and for reading prompts.
+
+Columns. The M tokens of a replica are the columns of a matrix of features, in this order: the prompts'
+tokens slot by slot (token k of prompt 0, of prompt 1, ...), then for each prompt its responses slot by slot
+(token s of response 0, of response 1, ...). A prompt's token sees its prompt up to itself, a response's
+token sees its prompt and its own response up to itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Which columns are which tokens: N prompts of K tokens, G responses to each of S tokens.
+
+    first_RN: index of each prompt's first token that is not padding.
+    """
+
+    prompts: int
+    length: int
+    group: int
+    slots: int
+    first_RN: Tensor
+
+    def visible(self) -> Tensor:
+        """Return who sees whom, bool [R, N, L, L], among the L = K + S G tokens of a prompt's tree.
+
+        Padding sees itself, so that no row is empty, and no other token sees it.
+        """
+        K, S, G, device = self.length, self.slots, self.group, self.first_RN.device
+        prompt_K, slot_S = torch.arange(K, device=device), torch.arange(S, device=device)
+        branch_L = torch.cat([torch.full_like(prompt_K, -1), torch.arange(G, device=device).repeat(S)])
+        time_L = torch.cat([prompt_K, K + slot_S.repeat_interleave(G)])
+        kin_LL = (branch_L == -1) | (branch_L == branch_L[:, None])
+        past_LL = time_L <= time_L[:, None]
+        real_RN1L = (time_L >= self.first_RN[..., None])[..., None, :]
+        itself_LL = torch.eye(K + S * G, dtype=torch.bool, device=device)
+        return (kin_LL & past_LL & real_RN1L) | itself_LL
+
+
+HIDDEN = -1e30
+"""Score of a token that must not be seen; finite, so that a row of nothing else is not NaN."""
+
+
+@cache
+def kernels() -> ModuleType | None:
+    """Return the compiled loops, or None on a machine without Numba, where torch alone does the same."""
+    if importlib.util.find_spec("numba") is None:
+        return None
+    return importlib.import_module("testbed.policies.toy.kernels")
+
+
+def loops() -> ModuleType:
+    """Return the compiled loops where `compiled` has said that they are there."""
+    found = kernels()
+    if found is None:
+        raise RuntimeError("compiled attention was chosen on a machine without Numba")
+    return found
+
+
+def compiled(x: Tensor, head_width: int) -> bool:
+    """Return whether the compiled loops can serve: float32 on the CPU, head width a multiple of 4."""
+    fits = x.device.type == "cpu" and x.dtype == torch.float32 and head_width % 4 == 0
+    return fits and kernels() is not None
+
+
+def tree_attention(qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
+    """softmax(q k / sqrt(head width)) v over visible tokens, [R, D, M], from stacked q, k, v [R, 3 D, M]."""
+    if compiled(qkv_RCM, qkv_RCM.shape[1] // (3 * heads)):
+        attended_RDM: Tensor = CompiledTreeAttention.apply(qkv_RCM, tree, heads)
+        return attended_RDM
+    return dense_tree_attention(qkv_RCM, tree, heads)
+
+
+def dense_tree_attention(qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
+    """Return the same with torch alone, for any device and type: a masked score for every pair of a tree."""
+    N, K = tree.prompts, tree.length
+    parts_RCM = qkv_RCM.unflatten(1, (3, heads, -1))
+    prompt = parts_RCM[..., : N * K].unflatten(-1, (K, N)).transpose(-1, -2)
+    response = parts_RCM[..., N * K :].unflatten(-1, (N, tree.slots * tree.group))
+    q, k, v = torch.cat([prompt, response], -1).permute(1, 0, 4, 2, 5, 3).flatten(1, 2)
+    mask = tree.visible().flatten(0, 1)[:, None]
+    attended = scaled_dot_product_attention(q, k, v, attn_mask=mask).unflatten(0, (-1, N))
+    attended_RDNL = attended.permute(0, 2, 4, 1, 3).flatten(1, 2)
+    prompt_RDM = attended_RDNL[..., :K].transpose(-1, -2).flatten(2)
+    return torch.cat([prompt_RDM, attended_RDNL[..., K:].flatten(2)], -1)
+
+
+class CompiledTreeAttention(torch.autograd.Function):
+    """Tree attention in compiled loops; keeps the probabilities of visible pairs for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
+        R, C, M = qkv_RCM.shape
+        N, K, X = tree.prompts, tree.length, tree.slots * tree.group
+        keys = -(-K // 4) * 4  # the loops take the prompt's keys four at a time
+        attended_RDM = qkv_RCM.new_empty(R, C // 3, M)
+        prompt_p = qkv_RCM.new_empty(R, heads, K, K * N)
+        response_p = qkv_RCM.new_empty(R, heads, N, tree.slots + keys, X)
+        saved = (qkv_RCM.contiguous(), attended_RDM, prompt_p, response_p)
+        qkv, *outputs = (t.detach().numpy() for t in saved)
+        loops().tree_forward(qkv, tree.first_RN.numpy().astype(np.uint64), *outputs, np.uint64(tree.group))
+        ctx.save_for_backward(*saved)
+        ctx.group = np.uint64(tree.group)
+        return attended_RDM
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g_RDM: Tensor) -> tuple[Tensor, None, None]:
+        grad_RCM = torch.zeros_like(ctx.saved_tensors[0])
+        arrays = (t.detach().numpy() for t in (grad_RCM, g_RDM.contiguous(), *ctx.saved_tensors))
+        loops().tree_backward(*arrays, ctx.group)
+        return grad_RCM, None, None

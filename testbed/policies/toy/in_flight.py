@@ -1,0 +1,54 @@
+"""Generation with a recomputed cache: at a change of weights every prefix is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from testbed.policies.in_flight import present
+from testbed.policies.toy.decoder import Decoder
+from testbed.policies.toy.sampler import Drawn, Law, generate
+
+
+def generate_recomputed(
+    decoder: Callable[[int], Decoder],
+    version_RBT: Tensor,
+    end_token: int | None,
+    uniform_RBT: Tensor,
+    law: Law | None = None,
+) -> Drawn:
+    """Return token_RBT, mask_RBT and logp_RBT; token t is drawn by decoder(version_RBT[..., t]) alone.
+
+    Each version writes all sequences from their start: older versions' tokens are given, its own are drawn.
+    What it writes where newer ones will follow is overwritten by them.
+    """
+    token_RBT = torch.zeros_like(uniform_RBT, dtype=torch.int64)
+    mask_RBT, logp_RBT = torch.zeros_like(token_RBT, dtype=torch.bool), torch.empty(0)
+    for v in present(version_RBT):
+        own_RBT, given_RBT = version_RBT == v, version_RBT < v
+        tokens = 1 + int(own_RBT.flatten(0, 1).any(0).nonzero()[-1])
+        forced = _forcing(token_RBT, given_RBT, law)
+        token, mask, logp = generate(decoder(v), end_token, uniform_RBT[..., :tokens], law=forced)
+        if not logp_RBT.numel():
+            logp_RBT = torch.zeros_like(uniform_RBT, dtype=logp.dtype)
+        for whole_RBT, part_RBT in ((token_RBT, token), (mask_RBT, mask), (logp_RBT, logp)):
+            here = whole_RBT[..., :tokens]
+            here.copy_(torch.where(own_RBT[..., :tokens], part_RBT, here))
+    return token_RBT, mask_RBT, logp_RBT
+
+
+def _forcing(token_RBT: Tensor, given_RBT: Tensor, law: Law | None) -> Law:
+    """Return the law that has all its mass on tokens that are given, and elsewhere is the engine's."""
+    given = given_RBT.flatten(0, 1).any(0).tolist()
+
+    def forced(law_RVB: Tensor, t: int) -> Tensor:
+        if law is not None:
+            law_RVB = law(law_RVB, t)
+        if not given[t]:
+            return law_RVB
+        sure_RVB = torch.full_like(law_RVB, -torch.inf).scatter(1, token_RBT[:, None, :, t], 0.0)
+        return torch.where(given_RBT[:, None, :, t], sure_RVB, law_RVB)
+
+    return forced

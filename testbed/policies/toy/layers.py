@@ -1,0 +1,151 @@
+"""Weights of the toy transformer as views of one flat vector per replica, and the layers that use them.
+
+Features are rows and tokens are columns of every matrix [R, D, M]: products then read and write neighboring
+tokens side by side, and so do the loops of the attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.arrays import Floats
+
+EPSILON = 1e-6
+"""Keeps the normalization finite for a zero vector."""
+
+
+Rounding = Callable[[Tensor], Tensor]
+"""Inputs [R, D, M] of a linear layer, one token per column -> what the layer is given instead."""
+
+
+def unrounded(x_RDM: Tensor) -> Tensor:
+    """Return the inputs themselves."""
+    return x_RDM
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Weights of one block, each [R, outputs, inputs]; qkv stacks queries, keys and values of all heads.
+
+    rounding: what an engine makes of the inputs of these four.
+    """
+
+    qkv: Tensor
+    out: Tensor
+    up: Tensor
+    down: Tensor
+    rounding: Rounding = unrounded
+
+    def read(self, x_RDM: Tensor) -> Tensor:
+        """Return stacked queries, keys and values [R, 3 D, M] of features x."""
+        return torch.bmm(self.qkv, self.rounding(normalize(x_RDM)))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A column of embedding [R, D, V + K + T - 1] belongs to a token or a position; head is [R, V, D]."""
+
+    embedding: Tensor
+    layers: tuple[Layer, ...]
+    head: Tensor
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the model, and where each matrix lies in a row of theta_RP."""
+
+    vocabulary: int
+    positions: int
+    width: int
+    layers: int
+    hidden: int
+
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """Return (outputs, inputs) by name, in the order of the flat vector."""
+        D, block = self.width, {}
+        for i in range(self.layers):
+            block[f"layers.{i}.qkv"] = (3 * D, D)
+            block[f"layers.{i}.out"] = (D, D)
+            block[f"layers.{i}.up"] = (self.hidden, D)
+            block[f"layers.{i}.down"] = (D, self.hidden)
+        return {"embedding": (D, self.vocabulary + self.positions), **block, "head": (self.vocabulary, D)}
+
+    def named(self, theta_RP: Tensor) -> dict[str, Tensor]:
+        """Return views [R, outputs, inputs] of flat weights; their gradient is one concatenation."""
+        shapes = self.matrices()
+        parts = theta_RP.split([prod(shape) for shape in shapes.values()], 1)
+        return {name: p.unflatten(1, shapes[name]) for name, p in zip(shapes, parts, strict=True)}
+
+    def weights(self, theta_RP: Tensor, rounding: Rounding = unrounded) -> Weights:
+        """Return the same views, sorted by layer."""
+        embedding, *blocks, head = self.named(theta_RP).values()
+        matrices = (blocks[i : i + 4] for i in range(0, len(blocks), 4))
+        layers = tuple(Layer(qkv, out, up, down, rounding) for qkv, out, up, down in matrices)
+        return Weights(embedding, layers, head)
+
+    def initial(self, stream: np.random.Generator) -> Tensor:
+        """Return one random row [P] of weights.
+
+        Inputs are normalized, so a deviation of 1 / sqrt(inputs) keeps features of order 1; what is added to
+        the residual stream shrinks with depth, and a small head starts close to the uniform law.
+        """
+        parts = []
+        for name, (outputs, inputs) in self.matrices().items():
+            matrix = stream.standard_normal((outputs, inputs)) * inputs**-0.5
+            if name.endswith(("out", "down")):
+                matrix *= (2 * self.layers) ** -0.5
+            elif name == "head":
+                matrix *= 0.1
+            elif name == "embedding":
+                matrix *= inputs**0.5
+                matrix[:, self.vocabulary :] = waves(self.width, self.positions)
+            parts.append(torch.from_numpy(matrix.ravel()))
+        return torch.cat(parts)
+
+
+def waves(width: int, positions: int) -> Floats:
+    """Sines and cosines [D, positions] in which a shift in time is a rotation, whatever the time.
+
+    Learned positions start here (Vaswani et al. 2017, section 3.5), so that "the token twelve back" is one
+    linear map: from random positions a third of all seeds had not found it after 600 steps. Frequencies
+    fall from 1 to 5 / positions, for a context of some ten to a hundred tokens.
+    """
+    half = -(-width // 2)
+    frequency = np.geomspace(1.0, min(1.0, 5.0 / positions), half)
+    angle = frequency[:, None] * np.arange(positions)
+    return np.concatenate([np.sin(angle), np.cos(angle)])[:width]
+
+
+def normalize(x_RDM: Tensor) -> Tensor:
+    """x / root mean square of the features: RMSNorm (Zhang & Sennrich 2019) without a gain."""
+    return x_RDM * torch.rsqrt(x_RDM.square().mean(1, keepdim=True) + EPSILON)
+
+
+def embed(embedding_RDE: Tensor, token_RM: Tensor, column_M: Tensor) -> Tensor:
+    """The token's column plus the position's column `column_M`, [R, D, M].
+
+    A product with the two-hot matrix of both: its gradient is a product as well, where that of a look-up
+    is a scatter, slow on the CPU and in no fixed order on a GPU.
+    """
+    R, _, E = embedding_RDE.shape
+    index_R2M = torch.stack([token_RM, column_M.expand_as(token_RM)], 1)
+    two_hot_REM = embedding_RDE.new_zeros(R, E, token_RM.shape[1]).scatter_(1, index_R2M, 1.0)
+    return torch.bmm(embedding_RDE, two_hot_REM)
+
+
+def finish_block(x_RDM: Tensor, attended_RDM: Tensor, layer: Layer) -> Tensor:
+    """y + down relu(up norm(y)) with y = x + out attended."""
+    y_RDM = torch.baddbmm(x_RDM, layer.out, layer.rounding(attended_RDM))
+    hidden_RHM = torch.bmm(layer.up, layer.rounding(normalize(y_RDM))).relu_()
+    return torch.baddbmm(y_RDM, layer.down, layer.rounding(hidden_RHM))
+
+
+def log_law(weights: Weights, x_RDM: Tensor, temperature: float) -> Tensor:
+    """log softmax of the next token's logits / temperature, [R, V, M]."""
+    return torch.log_softmax(torch.bmm(weights.head, normalize(x_RDM)) / temperature, 1)

@@ -1,0 +1,75 @@
+"""Generation token by token, by inverse CDF from given uniforms, and reading what was generated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from testbed.policies.toy.decoder import Decoder
+
+Law = Callable[[Tensor, int], Tensor]
+"""(log-law [R, V, B], t) -> what an engine draws token t from instead."""
+Drawn = tuple[Tensor, Tensor, Tensor]
+"""token_RBT, mask_RBT and logp_RBT."""
+
+
+def inverse_cdf(log_law_RVB: Tensor, uniform_RB: Tensor) -> Tensor:
+    """Return the tokens [R, B] at which the cumulative law c passes each uniform u in [0, 1).
+
+    Token v is drawn when c[v-1] <= u c[V-1] < c[v], in float64, so a token without mass is never drawn. The
+    threshold is held below the total: even u = 1 draws a token, the last with mass.
+    Where the law is NaN the token is 0 and its log-probability NaN: a diverged model is a result.
+    """
+    cumulative_RVB = log_law_RVB.double().exp().cumsum(1)
+    total_RB = cumulative_RVB[:, -1]
+    below_RB = torch.nextafter(total_RB, torch.zeros_like(total_RB))
+    threshold_RB = torch.minimum(uniform_RB * total_RB, below_RB)
+    return (cumulative_RVB <= threshold_RB[:, None]).sum(1)
+
+
+def generate(
+    decoder: Decoder,
+    end_token: int | None,
+    uniform_RBT: Tensor,
+    greedy: bool = False,
+    law: Law | None = None,
+) -> Drawn:
+    """Return token_RBT, mask_RBT and logp_RBT of the decoder's responses.
+
+    law: what an engine makes of the log-law at time t, before a token is drawn from it.
+    Behind a response's end token: token 0, mask False, logp 0.
+    """
+    law_RVB = decoder.first()
+    token_RBT = torch.zeros_like(uniform_RBT, dtype=torch.int64)
+    logp_RBT = torch.zeros_like(uniform_RBT, dtype=law_RVB.dtype)
+    mask_RBT = torch.zeros_like(token_RBT, dtype=torch.bool)
+    alive_RB = torch.ones_like(mask_RBT[..., 0])
+    for t in range(uniform_RBT.shape[2]):
+        if law is not None:
+            law_RVB = law(law_RVB, t)
+        drawn_RB = law_RVB.argmax(1) if greedy else inverse_cdf(law_RVB, uniform_RBT[..., t])
+        token_RBT[..., t] = drawn_RB.where(alive_RB, 0)
+        logp_RBT[..., t] = law_RVB.gather(1, drawn_RB[:, None])[:, 0].where(alive_RB, 0.0)
+        mask_RBT[..., t] = alive_RB
+        if end_token is not None:
+            alive_RB = alive_RB & (drawn_RB != end_token)
+        if t == uniform_RBT.shape[2] - 1 or not alive_RB.any():
+            break
+        law_RVB = decoder.after(drawn_RB, t)
+    return token_RBT, mask_RBT, logp_RBT
+
+
+def read(decoder: Decoder, token_RBT: Tensor, mask_RBT: Tensor, law: Law | None = None) -> Tensor:
+    """Return what `generate` notes when it draws these very tokens, logp_RBT; 0 where mask is False."""
+    law_RVB = decoder.first()
+    logp_RBT = torch.zeros_like(token_RBT, dtype=law_RVB.dtype)
+    for t in range(token_RBT.shape[2]):
+        if law is not None:
+            law_RVB = law(law_RVB, t)
+        logp_RBT[..., t] = law_RVB.gather(1, token_RBT[:, None, :, t])[:, 0].where(mask_RBT[..., t], 0.0)
+        if t == token_RBT.shape[2] - 1 or not mask_RBT[..., t + 1].any():
+            break
+        law_RVB = decoder.after(token_RBT[..., t], t)
+    return logp_RBT

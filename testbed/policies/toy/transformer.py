@@ -1,0 +1,310 @@
+"""A small decoder-only transformer whose weights carry a leading replica axis.
+
+R models of one shape run as batched matrix products over R independent weight sets: one small model at a
+time is all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, no biases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from testbed import rng
+from testbed.errors import UserError
+from testbed.policies.in_flight import checked_cache, checked_versions, logp_by_version, present
+from testbed.policies.toy.attention import Tree, tree_attention
+from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder
+from testbed.policies.toy.in_flight import generate_recomputed
+from testbed.policies.toy.layers import Rounding, Shape, Weights, embed, finish_block, log_law, unrounded
+from testbed.policies.toy.sampler import Drawn, Law, generate, read
+
+LOGP_TOLERANCE = 5e-7
+"""Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights,
+in float32 and at initial weights: the sums run in another order. Trained weights make larger logits; there
+tokens of log-probability -10 were seen to differ by up to 2e-6.
+"""
+
+
+Hidden: TypeAlias = Callable[[int, Tensor], Tensor]
+"""(layer, hidden states [R, D, M]) -> what the layer reads instead."""
+
+
+class TaskShape(Protocol):
+    """What the transformer reads of a token task."""
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def prompt_length(self) -> int: ...
+
+    @property
+    def response_length(self) -> int: ...
+
+    @property
+    def end_token(self) -> int | None: ...
+
+    @property
+    def pad_token(self) -> int | None: ...
+
+
+class ToyTransformer:
+    """softmax(logits / temperature) over V tokens, as a function of flat weights theta_RP.
+
+    A prompt runs once and serves its whole group, in training as in sampling. Prompts end at the same
+    position whatever their padding on the left, and padding is seen by nobody. The temperature belongs to
+    the policy: sample, logp and entropy all use it.
+
+    Args:
+        task: its sizes and special tokens are read, nothing else.
+        expansion: hidden units of a feed-forward block per unit of width.
+        dtype: float64 is for tests of gradients; compiled loops serve float32 on the CPU.
+
+    Raises UserError for sizes that make no model.
+    """
+
+    def __init__(
+        self,
+        task: TaskShape,
+        width: int = 32,
+        layers: int = 2,
+        heads: int = 4,
+        expansion: int = 4,
+        temperature: float = 1.0,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        for name, value in {"width": width, "layers": layers, "heads": heads, "expansion": expansion}.items():
+            if value < 1:
+                raise UserError(f"{name} must be at least 1, got {value}.")
+        if width % heads:
+            raise UserError(f"width {width} is not a multiple of heads {heads}; heads share it evenly.")
+        if not temperature > 0:
+            raise UserError(f"temperature must be positive, got {temperature}; 1 samples the model itself.")
+        self.task, self.heads, self.temperature = task, heads, temperature
+        self.device, self.dtype = torch.device(device), dtype
+        self.rounding: Rounding = unrounded
+        self.hidden: Hidden | None = None
+        positions = task.prompt_length + task.response_length - 1
+        self.shape = Shape(task.vocabulary, positions, width, layers, expansion * width)
+        self.parameters = sum(rows * columns for rows, columns in self.shape.matrices().values())
+
+    def initial(self, seeds: Sequence[int]) -> Tensor:
+        """Return random weights [R, P]; a row depends on its own seed alone."""
+        rows = [self.shape.initial(rng.generator(seed, "toy/initial")) for seed in seeds]
+        return torch.stack(rows).to(device=self.device, dtype=self.dtype)
+
+    def with_hidden(self, hidden: Hidden) -> ToyTransformer:
+        """Return this policy with `logp` and what else reads whole sequences changed; `sample` stays."""
+        changed = copy(self)
+        changed.hidden = hidden
+        return changed
+
+    def with_rounding(self, rounding: Rounding) -> ToyTransformer:
+        """Return this policy with the inputs of its linear layers rounded, embeddings and head left out."""
+        changed = copy(self)
+        changed.rounding = rounding
+        return changed
+
+    def weights(self, theta_RP: Tensor) -> Weights:
+        """Return flat weights sorted by layer."""
+        return self.shape.weights(theta_RP, self.rounding)
+
+    def prompts(
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        shape: torch.Size,
+        name: str = "uniform_RBT",
+    ) -> Prompts:
+        """Return prompts with the places of their first tokens.
+
+        Raises UserError unless weights, prompts and the sequences of a shape [R, N * group, T] fit together.
+        """
+        self._check(theta_RP, prompt_RNK, shape, name)
+        if shape[1] != prompt_RNK.shape[1] * group:
+            raise UserError(
+                f"{name} has {shape[1]} sequences, expected {prompt_RNK.shape[1]} prompts times group "
+                f"{group}."
+            )
+        return Prompts(prompt_RNK, self._first(prompt_RNK), group)
+
+    @torch.no_grad()
+    def sample(
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
+        law: Law | None = None,
+    ) -> Drawn:
+        """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
+
+        greedy takes the likeliest token instead, whatever the uniforms. law(log_pi_RVB, t) is what token t is
+        drawn from by an engine that is not the policy (testbed/mismatch).
+        Sequence b = n * group + g answers prompt n. Behind the end token: token 0, mask False, logp 0.
+        """
+        prompts = self.prompts(theta_RP, prompt_RNK, group, uniform_RBT.shape)
+        uniform = uniform_RBT.to(self.device, torch.float64)
+        one_RBT = torch.zeros_like(uniform, dtype=torch.int64)
+        decoder = self._decoder({0: self.weights(theta_RP)}, prompts, one_RBT)
+        return generate(decoder, self.task.end_token, uniform, greedy, law)
+
+    @torch.no_grad()
+    def sample_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        cache: str = "kept",
+        law: Law | None = None,
+    ) -> Drawn:
+        """Return token_RBT, mask_RBT and logp_RBT of responses during which the weights change, as `sample`.
+
+        Token t of sequence b is predicted by theta_RVP[r, version_RBT[r, b, t]], V versions, oldest first.
+        version_RBT never falls along t and broadcasts to [R, B, T]: [R, 1, T] changes all sequences at once.
+        cache says what becomes of keys and values at a change:
+
+        "recomputed": the prefix is read again, so the law of a token is the policy's at the token's version.
+        "kept": they stay as older weights made them (PipelineRL, arXiv:2509.19128), so that later laws are
+            those of no version. The version that predicts token t has read token t - 1.
+
+        logp is that of the law that was drawn from. Raises UserError for versions that do not fit.
+        """
+        prompts = self.prompts(theta_RVP[:, 0], prompt_RNK, group, uniform_RBT.shape)
+        uniform, end = uniform_RBT.to(self.device, torch.float64), self.task.end_token
+        version_RBT = checked_versions(version_RBT, uniform.shape, theta_RVP.shape[1])
+        weights = {v: self.weights(theta_RVP[:, v]) for v in present(version_RBT)}
+        if checked_cache(cache) == "kept":
+            return generate(self._decoder(weights, prompts, version_RBT), end, uniform, law=law)
+        return generate_recomputed(
+            lambda v: self._decoder({v: weights[v]}, prompts, version_RBT), version_RBT, end, uniform, law
+        )
+
+    def logp_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
+        cache: str = "kept",
+    ) -> Tensor:
+        """Return the log-probabilities [R, B, T] that `sample_in_flight` notes for these tokens.
+
+        "recomputed" is differentiable in theta. "kept" is not: it lets the sampler read, token by token.
+        """
+        if checked_cache(cache) == "recomputed":
+            return logp_by_version(
+                lambda theta_RP: self.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT),
+                theta_RVP,
+                version_RBT,
+                mask_RBT,
+            )
+        group = token_RBT.shape[1] // prompt_RNK.shape[1]
+        prompts = self.prompts(theta_RVP[:, 0], prompt_RNK, group, token_RBT.shape, "token_RBT")
+        version_RBT = checked_versions(version_RBT, token_RBT.shape, theta_RVP.shape[1])
+        with torch.no_grad():
+            weights = {v: self.weights(theta_RVP[:, v]) for v in present(version_RBT)}
+            return read(self._decoder(weights, prompts, version_RBT), token_RBT, mask_RBT)
+
+    def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
+        R, N, _ = prompt_RNK.shape
+        law = self._log_law(theta_RP, prompt_RNK, token_RBT)
+        token_RNGT = token_RBT.unflatten(1, (N, -1))
+        start_RNG = law[:, :, :N].transpose(1, 2).gather(2, token_RNGT[..., 0])
+        next_RX = token_RNGT[..., 1:].transpose(2, 3).reshape(R, 1, -1)
+        return _by_response(start_RNG, law[:, :, N:].gather(1, next_RX)[:, 0], mask_RBT)
+
+    def log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+        """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
+        N, G = prompt_RNK.shape[1], token_RBT.shape[1] // prompt_RNK.shape[1]
+        law = self._log_law(theta_RP, prompt_RNK, token_RBT).transpose(1, 2)
+        start_RBV = law[:, :N].repeat_interleave(G, 1)
+        next_RBSV = law[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
+        return torch.cat([start_RBV[:, :, None], next_RBSV], 2)
+
+    @torch.no_grad()
+    def entropy(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return the entropy of each token's law in nats, [R, B, T]; 0 where mask is False."""
+        N = prompt_RNK.shape[1]
+        law = self._log_law(theta_RP, prompt_RNK, token_RBT)
+        entropy_RX = torch.special.entr(law.exp()).sum(1)
+        start_RNG = entropy_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
+        return _by_response(start_RNG, entropy_RX[:, N:], mask_RBT)
+
+    @torch.no_grad()
+    def score_norm(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
+        N = prompt_RNK.shape[1]
+        square_RX = self._log_law(theta_RP, prompt_RNK, token_RBT).exp().square().sum(1)
+        start_RNG = square_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
+        square_RBT = _by_response(start_RNG, square_RX[:, N:], mask_RBT)
+        pi_RBT = self.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT).exp()
+        return torch.where(mask_RBT, 1 - 2 * pi_RBT + square_RBT, torch.zeros_like(pi_RBT))
+
+    def _log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+        """log pi(. | before), [R, V, N + N S G]: behind each prompt, then behind response tokens.
+
+        The last response token predicts nothing: S = T - 1. Responses' columns are ordered as in Tree.
+        """
+        self._check(theta_RP, prompt_RNK, token_RBT.shape, "token_RBT")
+        N, K, S = prompt_RNK.shape[1], prompt_RNK.shape[2], token_RBT.shape[2] - 1
+        G = token_RBT.shape[1] // N
+        tree = Tree(N, K, G, S, self._first(prompt_RNK))
+        response_RNSG = token_RBT[..., :S].unflatten(1, (N, G)).transpose(2, 3)
+        token_RM = torch.cat([prompt_RNK.transpose(1, 2).flatten(1), response_RNSG.flatten(1)], 1)
+        time = torch.arange(K + S, device=self.device)
+        time_M = torch.cat([time[:K].repeat_interleave(N), time[K:].repeat_interleave(G).repeat(N)])
+        weights = self.weights(theta_RP)
+        x = embed(weights.embedding, token_RM, self.shape.vocabulary + time_M)
+        for i, layer in enumerate(weights.layers):
+            x = x if self.hidden is None else self.hidden(i, x)
+            attended = tree_attention(layer.read(x), tree, self.heads)
+            if i == self.shape.layers - 1:
+                # Nothing is predicted inside the prompts: their last tokens' columns come last.
+                x, attended = x[:, :, (K - 1) * N :], attended[:, :, (K - 1) * N :]
+            x = finish_block(x, attended, layer)
+        return log_law(weights, x, self.temperature)
+
+    def _decoder(self, weights: dict[int, Weights], prompts: Prompts, version_RBT: Tensor) -> Decoder:
+        return VersionedDecoder(weights, self.heads, self.temperature, prompts, version_RBT)
+
+    def _first(self, prompt_RNK: Tensor) -> Tensor:
+        """Index of each prompt's first token that is not padding, [R, N]."""
+        pad = self.task.pad_token
+        if pad is None:
+            return prompt_RNK.new_zeros(prompt_RNK.shape[:2])
+        return (prompt_RNK == pad).long().cumprod(2).sum(2)
+
+    def _check(self, theta_RP: Tensor, prompt_RNK: Tensor, shape: torch.Size, name: str) -> None:
+        K, T, P = self.task.prompt_length, self.task.response_length, self.parameters
+        R = theta_RP.shape[0]
+        if theta_RP.shape != (R, P):
+            raise UserError(f"theta_RP has shape {tuple(theta_RP.shape)}, expected [R, P = {P}].")
+        if prompt_RNK.ndim != 3 or prompt_RNK.shape[0] != R or prompt_RNK.shape[2] != K:
+            raise UserError(
+                f"prompt_RNK has shape {tuple(prompt_RNK.shape)}, expected [R = {R}, N, K = {K}]."
+            )
+        if len(shape) != 3 or shape[0] != R or shape[1] % prompt_RNK.shape[1] or not 1 <= shape[2] <= T:
+            raise UserError(
+                f"{name} has shape {tuple(shape)}, expected [R = {R}, a multiple of {prompt_RNK.shape[1]} "
+                f"prompts, 1 to T = {T}]."
+            )
+
+
+def _by_response(start_RNG: Tensor, next_RX: Tensor, mask_RBT: Tensor) -> Tensor:
+    """Bring values of first tokens and of later ones (columns n, s, g) into the order [R, B, T], masked."""
+    R, N, G = start_RNG.shape
+    next_RNGS = next_RX.reshape(R, N, -1, G).transpose(2, 3)
+    value_RBT = torch.cat([start_RNG[..., None], next_RNGS], -1).flatten(1, 2)
+    return torch.where(mask_RBT, value_RBT, torch.zeros_like(value_RBT))

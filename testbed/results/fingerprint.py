@@ -1,0 +1,39 @@
+"""What decides a result's bits beside its Run: the store's format, RUN_VERSION, the numeric packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TypeAlias
+
+from testbed.config.run import RUN_VERSION
+
+FORMAT = 1
+"""Layout of a results folder; rises when older code could not read it."""
+
+Fingerprint: TypeAlias = Mapping[str, int | str]
+
+
+@cache
+def fingerprint() -> Fingerprint:
+    """Return {"format": …, "run_version": …, "numpy": …, "torch": …, "numba": …}, importing none of them."""
+    packages = {name: _version(name) for name in ("numpy", "torch", "numba")}
+    return {"format": FORMAT, "run_version": RUN_VERSION, **packages}
+
+
+def difference(theirs: Fingerprint, ours: Fingerprint) -> str:
+    """Return "numpy 2.3 instead of 2.4, …": where theirs differs from ours, or "" when nowhere."""
+    names = dict.fromkeys([*ours, *theirs])
+    return ", ".join(
+        f"{name} {theirs.get(name, 'absent')} instead of {ours.get(name, 'absent')}"
+        for name in names
+        if theirs.get(name) != ours.get(name)
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"

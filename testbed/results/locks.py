@@ -1,0 +1,66 @@
+"""Locks that a killed process cannot leave behind: one open file each, released by the kernel."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from testbed.results.atomic_files import mended
+
+UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""Mounts without locks: work may then be done twice, but commits still keep the first result."""
+
+
+class Locks:
+    """Named exclusive locks in a folder, held until released or until this process ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: dict[str, int] = {}
+
+    def take(self, name: str) -> bool:
+        """Return True when the lock is now held here, False when another process holds it."""
+        if name in self._held:
+            return True
+        path = self._folder / name
+        with mended(path):
+            self._folder.mkdir(exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        if not _lock(descriptor) or not _same_file(descriptor, path):
+            os.close(descriptor)
+            return False
+        self._held[name] = descriptor
+        return True
+
+    def release(self, name: str) -> None:
+        """Give the lock back and remove its file; nothing happens when it is not held."""
+        descriptor = self._held.pop(name, None)
+        if descriptor is not None:
+            (self._folder / name).unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
+    def close(self) -> None:
+        """Give every lock back."""
+        for name in list(self._held):
+            self.release(name)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in UNSUPPORTED
+    return True
+
+
+def _same_file(descriptor: int, path: Path) -> bool:
+    """Return False when the holder before us removed the file between our opening and our locking it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

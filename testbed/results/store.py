@@ -1,0 +1,235 @@
+"""The results folder: one immutable Parquet file per pack, failures apart, and nothing half written.
+
+sweep.json            the planned packs and cells, the format, the fingerprint
+packs/                <pack id>-<sha256 of the content>.parquet
+failures/             <pack id>.json: failed, died, timeout or oom; never mixed with results
+provenance/           <pack id>.json: versions, CPU, threads, times
+quarantine/           result files whose content is not what their name promises
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from testbed.results import atomic_files
+from testbed.results import manifest
+from testbed.errors import UserError
+from testbed.results.fingerprint import difference
+from testbed.results.locks import Locks
+from testbed.config.pack import Pack
+from testbed.results.parquet import decode, header
+
+RESULT = re.compile(r"([0-9a-f]{16})-([0-9a-f]{64})\.parquet")
+
+Kind = Literal["failed", "died", "timeout", "oom"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a pack has no result: it raised, its process died, it ran past its limit, or memory ran out."""
+
+    pack: str
+    kind: Kind
+    message: str
+    cells: tuple[str, ...]
+    attempts: int = 1
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Counts of cells; planned = done + failed + pending at any time. A rerun tries failed packs again."""
+
+    planned: int
+    done: int
+    failed: int
+    pending: int
+    failures: tuple[Failure, ...] = ()
+    quarantined: int = 0
+
+
+class Store:
+    """A results folder. `packs` maps the id of every planned pack to its cell ids, in plan order."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Open an existing folder for reading; raise UserError when it is none, or of a newer format."""
+        self.folder = Path(folder)
+        sweep = manifest.load(self.folder)
+        self.packs, self.made_by = sweep.packs, sweep.made_by
+        self._locks = Locks(self.folder / ".locks")
+
+    @classmethod
+    def start(cls, folder: str | Path, packs: Sequence[Pack]) -> Store:
+        """Return the store of a sweep, making the folder or going on with it.
+
+        Raises UserError when the folder holds something else, another sweep, or numbers of other code.
+        """
+        manifest.write(Path(folder), packs)
+        return cls(folder)
+
+    def claim(self, pack: str) -> bool:
+        """Return True when this process alone may now run the pack, False while another one does."""
+        return self._locks.take(pack)
+
+    def release(self, pack: str) -> None:
+        """Let others run the pack."""
+        self._locks.release(pack)
+
+    def close(self) -> None:
+        """Let others run every pack claimed here."""
+        self._locks.close()
+
+    def commit(self, pack: str, content: bytes, provenance: Mapping[str, Any]) -> bool:
+        """Keep a pack's result for good; return False when it has one already.
+
+        Raises UserError naming the path when the disk is full or not writable.
+        """
+        if self.result(pack) is not None:
+            return False
+        digest = hashlib.sha256(content).hexdigest()
+        atomic_files.replace(self.folder / "provenance" / f"{pack}.json", _json(provenance), flush=False)
+        return atomic_files.create(self.folder / "packs" / f"{pack}-{digest}.parquet", content)
+
+    def fail(self, failure: Failure) -> None:
+        """Record why a pack has no result, in place of an earlier failure."""
+        atomic_files.replace(self.folder / "failures" / f"{failure.pack}.json", _json(vars(failure)))
+
+    def failure(self, pack: str) -> Failure | None:
+        """Return the record of a pack's last failure, or None."""
+        try:
+            record = json.loads(atomic_files.read(self.folder / "failures" / f"{pack}.json"))
+            return Failure(**record | {"cells": tuple(record["cells"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def result(self, pack: str) -> bytes | None:
+        """Return the verified content of a pack's result file, or None when there is none.
+
+        A file whose content is not what its name says, or that other code wrote, goes to quarantine.
+        """
+        return self._verified(pack, [path for _, path in self._files(f"{pack}-")])
+
+    def results(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (pack, verified content) of every finished pack, in plan order."""
+        files: dict[str, list[Path]] = {}
+        for name, path in self._files():
+            files.setdefault(name, []).append(path)
+        for name in self.packs:
+            content = self._verified(name, files.get(name, []))
+            if content is not None:
+                yield name, content
+
+    def done(self) -> set[str]:
+        """Return the packs that have a verified result."""
+        return {name for name, _ in self.results()}
+
+    def status(self) -> Status:
+        """Return what is planned, done, failed and pending."""
+        done = self.done()
+        failures = tuple(f for name in self.packs if name not in done and (f := self.failure(name)))
+        failed = {failure.pack for failure in failures}
+        size = {name: len(cells) for name, cells in self.packs.items()}
+        planned, good, bad = (sum(size[name] for name in names) for names in (size, done, failed))
+        quarantine = self.folder / "quarantine"
+        held = len(os.listdir(quarantine)) if quarantine.is_dir() else 0
+        return Status(planned, good, bad, planned - good - bad, failures, held)
+
+    def _files(self, start: str = "") -> Iterator[tuple[str, Path]]:
+        """Yield (pack, path) of the result files whose names start so."""
+        folder = self.folder / "packs"
+        for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
+            if name.startswith(start) and (match := RESULT.fullmatch(name)):
+                yield match[1], folder / name
+
+    def _verified(self, pack: str, paths: Sequence[Path]) -> bytes | None:
+        good = None
+        for path in paths:
+            content = self._content(path)
+            if content is None:
+                self._quarantine(pack, path)
+            elif good is not None:
+                raise UserError(f"{path.parent} holds two results of pack {pack}; move one of them away.")
+            else:
+                good = content
+        return good
+
+    def _content(self, path: Path) -> bytes | None:
+        """Return the content of a result file, or None when it is not what its name and sweep.json say."""
+        match = RESULT.fullmatch(path.name)
+        try:
+            content = atomic_files.read(path)
+            if not match or hashlib.sha256(content).hexdigest() != match[2]:
+                return None
+            found = header(content)
+        except (OSError, ValueError, pa.ArrowException):
+            return None
+        ours = found.get("pack") == match[1] and not difference(found.get("fingerprint", {}), self.made_by)
+        return content if ours else None
+
+    def _quarantine(self, pack: str, path: Path) -> None:
+        """Move a bad file away, under the pack's lock lest a good file that just replaced it goes instead."""
+        held = pack in self._locks
+        with contextlib.suppress(OSError, UserError):  # a reader without the right to write passes it over
+            if self._locks.take(pack):
+                if self._content(path) is None:
+                    path.rename(self.folder / "quarantine" / f"{path.name}.{secrets.token_hex(4)}")
+                    atomic_files.flush_folder(path.parent)
+                if not held:
+                    self._locks.release(pack)
+
+
+def read(*folders: str | Path) -> pa.Table:
+    """Return all finished packs of one sweep as one table, in plan order; the folders may hold its shards.
+
+    Raises UserError when nothing is finished, or when the folders differ in sweep, in code, or in a result.
+    """
+    stores = [Store(folder) for folder in folders]
+    first = stores[0]
+    for store in stores[1:]:
+        if store.packs != first.packs:
+            raise UserError(f"{first.folder} and {store.folder} hold different sweeps; read them one by one.")
+        if changed := difference(store.made_by, first.made_by):
+            raise UserError(f"{store.folder} and {first.folder} were computed by different code: {changed}.")
+    found: dict[str, bytes] = {}
+    for store in stores:
+        for name, content in store.results():
+            if found.setdefault(name, content) != content:
+                raise UserError(
+                    f"{store.folder} has other numbers for pack {name}; move one of the two away."
+                )
+    if not found:
+        raise UserError(f"No finished results yet in {' or '.join(map(str, folders))}.")
+    tables = [decode(found[name]) for name in first.packs if name in found]
+    return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+
+
+def status(folder: str | Path) -> Status:
+    """Return what is planned, done, failed and pending in a results folder."""
+    return Store(folder).status()
+
+
+def folder_for(root: str | Path, name: str) -> Path:
+    """Return root/name; raise UserError for a name that is not one plain folder inside root."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise UserError(
+            f"'{name}' cannot name a results folder; use letters, digits, '.', '_' and '-', at most 100."
+        )
+    folder = Path(root) / name
+    if folder.is_symlink():
+        raise UserError(f"{folder} is a symbolic link, expected a folder. Choose another name.")
+    return folder
+
+
+def _json(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, indent=1, sort_keys=True).encode()

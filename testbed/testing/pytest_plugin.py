@@ -1,0 +1,36 @@
+"""pytest fixture `declared_rates`: pytest_plugins = ["testbed.testing.pytest_plugin"] in your conftest.py."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --false-alarm, --missed and --estimator-seed."""
+    from testbed.testing.sample_size import FALSE_ALARM, MISSED
+
+    group = parser.getgroup("testbed", "assertions with declared rates")
+    group.addoption("--false-alarm", type=float, default=FALSE_ALARM, help="chance of a false alarm per test")
+    group.addoption("--missed", type=float, default=MISSED, help="chance to miss the declared discrepancy")
+    group.addoption("--estimator-seed", type=int, default=0, help="rotate it in a nightly job, nowhere else")
+
+
+@pytest.fixture
+def declared_rates(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Rates and a seed of the test's own: `assert_unbiased(…, **declared_rates)`.
+
+    The seed is a SeedSequence of --estimator-seed and the test's id, so that tests share no draws and a new
+    test moves none of the others. Each further assertion of a test takes the next `seed.spawn(1)[0]`.
+    """
+    import numpy as np
+
+    option = request.config.getoption
+    name = int.from_bytes(hashlib.sha256(request.node.nodeid.encode()).digest()[:8], "little")
+    return {
+        "false_alarm": option("--false-alarm"),
+        "missed": option("--missed"),
+        "seed": np.random.SeedSequence([option("--estimator-seed"), name]),
+    }

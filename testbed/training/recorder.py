@@ -1,0 +1,171 @@
+"""What a pack logs: rows of metrics per cell and step, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from testbed.config.run import Run, cell_id
+from testbed.data.batch import Batch
+from testbed.data.rollout import Rollout
+from testbed.diagnostics.ratios import clip_share, masked_mean, ratio_metrics
+from testbed.inspection.effective_weights import effective_weights
+
+if TYPE_CHECKING:
+    from testbed.staleness.base import Generated
+    from testbed.training.learner import Learner
+    from testbed.training.update import Update
+    from testbed.worlds.base import World
+
+Columns: TypeAlias = dict[str, "np.ndarray | list[object]"]
+
+
+class Recorder:
+    """Collects metrics [R] at logged steps and lays them out by cell, in the order the cells were given.
+
+    Args:
+        runs: the cells in stacked order.
+        order: position of each stacked cell in the order of the pack.
+    """
+
+    def __init__(self, runs: tuple[Run, ...], order: Sequence[int]) -> None:
+        self.runs = runs
+        self.position = np.argsort(order)
+        self.rows: list[dict[str, np.ndarray]] = []
+        self.steps: list[int] = []
+        self.histogram: Tensor | None = None
+
+    def due(self, step: int) -> bool:
+        """Return whether this step is logged: every log_every-th and the last."""
+        return step % self.runs[0].log_every == 0 or step == self.runs[0].steps - 1
+
+    def count(self, histogram_RE: Tensor) -> None:
+        """Add one step's log-ratio counts to those since the last row."""
+        self.histogram = histogram_RE if self.histogram is None else self.histogram + histogram_RE
+
+    def add(
+        self,
+        step: int,
+        world: World,
+        learners: tuple[Learner, ...],
+        theta_RP: Tensor,
+        generated: Generated,
+        rollout: Rollout,
+        update: Update,
+        rate_R: Tensor,
+        alive_R: Tensor,
+    ) -> None:
+        """Log one row per cell: the state before this step's update."""
+        arms = list(zip(learners, update.batches, strict=True))
+        row: dict[str, Tensor | np.ndarray] = {
+            "reward/mean": rollout.reward_RB.mean(-1),
+            "actor/entropy": masked_mean(world.entropy(theta_RP, rollout), rollout.mask_RBT),
+            "actor/grad_norm": update.grad_RP.norm(dim=-1),
+            "actor/clip_share": torch.cat(
+                [_clip_share(learner, update.logp_RBT, b, step) for learner, b in arms]
+            ),
+            "actor/learning_rate": rate_R,
+            "diverged": ~alive_R,
+        }
+        parts = [ratio_metrics(update.logp_RBT[a.rows], b) for a, b in arms]
+        row.update({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+        row.update(world.truth(theta_RP, -update.grad_RP, step, generated.behavior))
+        row.update(age_metrics(rollout, step))
+        self._keep(row, step, world, theta_RP, generated)
+
+    def add_empty(
+        self, step: int, world: World, theta_RP: Tensor, generated: Generated, alive_R: Tensor
+    ) -> None:
+        """Log what is known at a step whose batch is empty; the rest of its row is NaN."""
+        if self.due(step):
+            truth = world.truth(theta_RP, torch.zeros_like(theta_RP), step, generated.behavior)
+            self._keep({"diverged": ~alive_R, **truth}, step, world, theta_RP, generated)
+
+    def _keep(
+        self,
+        row: dict[str, Tensor | np.ndarray],
+        step: int,
+        world: World,
+        theta_RP: Tensor,
+        generated: Generated,
+    ) -> None:
+        """Log a row with what the schedule counted, the accuracy and the histogram beside it."""
+        row.update(generated.counts)
+        accuracy_R = world.accuracy(theta_RP)
+        if accuracy_R is not None:
+            row["accuracy"] = accuracy_R
+        if self.histogram is not None:
+            row["rollout_corr/log_rho_sequence_histogram"] = self.histogram
+        self.histogram = None
+        self.rows.append({name: _numpy(name, value) for name, value in row.items()})
+        self.steps.append(step)
+
+    def add_last_pass(self, learners: tuple[Learner, ...]) -> None:
+        """Complete the latest row with what only the last pass over its batch shows."""
+        row = self.rows[-1]
+        shares = [torch.from_numpy(row["actor/clip_share"][learner.rows]) for learner in learners]
+        for index, learner in enumerate(learners):
+            if learner.recipe.passes > 1 and learner.last_pass is not None:
+                logp_ABT, batch, hyper = learner.last_pass
+                function = partial(learner.recipe.losses, hyper=hyper)
+                shares[index] = clip_share(effective_weights(function, logp_ABT, batch), batch)
+        row["actor/clip_share_last_pass"] = _numpy(
+            "clip_share", torch.cat([s.double().cpu() for s in shares])
+        )
+
+    def columns(self) -> Columns:
+        """Return long-format columns sorted by cell (in the pack's order), then step."""
+        runs = [self.runs[i] for i in self.position]
+        repeat = len(self.steps)
+        table: Columns = {
+            "cell": np.repeat([cell_id(run) for run in runs], repeat),
+            "step": np.tile(np.array(self.steps, dtype=np.int64), len(runs)),
+        }
+        for name in asdict(runs[0]):
+            values = [getattr(run, name) for run in runs]
+            if name.endswith("_args"):
+                values = [",".join(f"{k}={v}" for k, v in pairs) for pairs in values]
+            table[name] = np.repeat(np.array(values), repeat)
+        for name, missing in blanks(self.rows).items():
+            stacked = np.stack([row.get(name, missing) for row in self.rows], axis=1)[self.position]
+            flat = stacked.reshape(-1, *stacked.shape[2:])
+            table[name] = flat if flat.ndim == 1 else list(flat)
+        return table
+
+
+def blanks(rows: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return every name that some row has, with what stands where it is missing: NaN, or counts of 0."""
+    found = {name: value for row in reversed(rows) for name, value in row.items()}
+    named = dict.fromkeys(name for row in rows for name in row)
+    return {
+        name: np.zeros_like(found[name]) if name.endswith("histogram") else np.full_like(found[name], np.nan)
+        for name in named
+    }
+
+
+def age_metrics(rollout: Rollout, step: int) -> dict[str, Tensor]:
+    """Return mean and largest age of the tokens under the mask, in optimizer steps; each [R]."""
+    if rollout.version_RBT is None:
+        return {}
+    age_RBT = (step - rollout.version_RBT).to(rollout.logp_mu_RBT.dtype)
+    oldest_RBT = age_RBT.masked_fill(~rollout.mask_RBT, -torch.inf)
+    return {
+        "staleness/age_mean_token": masked_mean(age_RBT, rollout.mask_RBT),
+        "staleness/age_max_token": oldest_RBT.flatten(1).amax(-1),
+    }
+
+
+def _clip_share(learner: Learner, logp_RBT: Tensor, batch: Batch, step: int) -> Tensor:
+    function = partial(learner.recipe.losses, hyper=learner.hyper(step))
+    return clip_share(effective_weights(function, logp_RBT[learner.rows], batch), batch)
+
+
+def _numpy(name: str, value: Tensor | np.ndarray) -> np.ndarray:
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    return array if name.endswith("histogram") else array.astype(np.float64)

@@ -1,0 +1,37 @@
+"""Batches that are not all this step's own: groups replayed from earlier batches, groups by the teacher."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from testbed import rng
+from testbed.data.batch import REPLAY
+from testbed.data.rollout import Rollout
+from testbed.data.select import replace_groups, stack
+from testbed.errors import UserError
+from testbed.recipes.composition import Replay
+
+
+class ReplayBuffer:
+    """The last `window` batches of an arm. The age of what is replayed depends on (seed, step) alone."""
+
+    def __init__(self, replay: Replay, seeds: Sequence[int]) -> None:
+        if replay.window < 1 or not 0 < replay.share < 1:
+            raise UserError(
+                f"replay of window {replay.window} and share {replay.share}: expected a window of at least "
+                "1 and a share between 0 and 1."
+            )
+        self.share, self.seeds = replay.share, seeds
+        self.kept: deque[Rollout] = deque(maxlen=replay.window)
+
+    def mix(self, fresh: Rollout, step: int) -> Rollout:
+        """Return the batch with its last groups replaced by an earlier batch's; remember the fresh one."""
+        count = int(self.share * fresh.prompt_RNK.shape[1])
+        mixed = fresh
+        if self.kept and count:
+            drawn = [int(rng.generator(s, "replay", step).integers(len(self.kept))) for s in self.seeds]
+            chosen = [self.kept[index].rows(slice(r, r + 1)) for r, index in enumerate(drawn)]
+            mixed = replace_groups(fresh, stack(chosen), count, REPLAY)
+        self.kept.append(fresh)
+        return mixed

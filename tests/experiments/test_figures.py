@@ -1,0 +1,271 @@
+"""Figures: functions of small tables, byte-identical when drawn twice, drawn without torch."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.text import Text
+
+from analysis import collapse, condense, ess, load, palette, tails
+from paper_figs import base, export, run
+from testbed.config.run import Run, cell_id, grid
+from testbed.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+N = 64
+OF_RUNS = sorted(name for name in base.FIGURES if base.FIGURES[name].promises["data"] in condense.NAMES)
+"""Figures drawn from results; those of the atlas of objectives are tested in test_atlas.py."""
+
+
+def staleness_rows():
+    """2 recipes, 2 lags, 2 seeds, 4 steps: reinforce collapses at lag 64, grpo does not."""
+    index = pd.MultiIndex.from_product(
+        [("reinforce", "grpo"), (0, 64), (0, 1), (0, 80, 160, 240)], names=["recipe", "lag", "seed", "step"]
+    )
+    rows = index.to_frame(index=False)
+    lost = (rows["recipe"] == "reinforce") & (rows["lag"] == 64) & (rows["step"] > 100)
+    rows["accuracy"] = np.where(lost, 0.0, 0.2 + rows["step"] / 400 + rows["seed"] / 50)
+    rows[collapse.ESS] = 1 / (1 + rows["lag"] * (1 + rows["seed"]) / 4)
+    rows[collapse.ESS_FLOOR] = 1 / N
+    rows[tails.HISTOGRAM] = [
+        np.bincount([64, 65 + lag // 8, 66 + seed], minlength=tails.BINS).tolist()
+        for lag, seed in zip(rows["lag"], rows["seed"], strict=True)
+    ]
+    return rows
+
+
+def ess_rows():
+    rows = staleness_rows().drop(columns=["accuracy", tails.HISTOGRAM])
+    rows[ess.EXACT] = np.exp(-rows["lag"] * (2 + rows["seed"]) / 8) * (1 - rows["step"] / 1000)
+    rows[collapse.ESS] = np.maximum(rows[ess.EXACT], 1 / N) * 1.1
+    return rows
+
+
+def small_tables():
+    toy = staleness_rows().assign(policy="toy", task="copy")
+    tabular = ess_rows().assign(policy="tabular", task="chain")
+    return condense.condense(pd.concat([toy, tabular], ignore_index=True))
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return small_tables()
+
+
+@pytest.fixture(scope="module")
+def folder(tables, tmp_path_factory):
+    made = tmp_path_factory.mktemp("tables")
+    export.write_tables(tables, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def saved(folder, tmp_path_factory):
+    lines = []
+    out = tmp_path_factory.mktemp("figures")
+    return run.figures(data=folder, out=out, progress=lines.append), out, lines
+
+
+def drawn(name, tables):
+    with run.style():
+        return base.draw(name, tables[base.FIGURES[name].promises["data"]].frame)
+
+
+def lines_of(ax, color):
+    return [line for line in ax.lines if to_hex(line.get_color()) == color]
+
+
+def test_three_figures_are_registered():
+    assert {"staleness", "ess-collapse", "ratio-tails"} <= set(base.FIGURES)
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_a_figure_leaves_settings_alone_and_fits_the_page(name, tables):
+    before = dict(matplotlib.rcParams)
+    fig = drawn(name, tables)
+    assert dict(matplotlib.rcParams) == before
+    assert fig.get_figwidth() in (base.COLUMN, base.PAGE)
+    assert all(ax.get_xlabel() or ax.get_shared_x_axes().get_siblings(ax) for ax in fig.axes)
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_a_caption_names_what_the_bands_are_and_the_claims_exist(name):
+    from analysis.claims.base import CLAIMS
+
+    assert "seeds" in base.FIGURES[name].promises["caption"]
+    assert set(base.FIGURES[name].promises["supports"]) <= set(CLAIMS)
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_no_text_is_cut_off_or_smaller_than_seven_points(name, tables):
+    with run.style():
+        fig = drawn(name, tables)
+        fig.draw_without_rendering()
+        ink = fig.get_tightbbox()
+        legend = fig.legends[0].get_window_extent()
+    assert min(ink.x0, ink.y0) >= 0
+    assert ink.x1 <= fig.get_figwidth()
+    assert ink.y1 <= fig.get_figheight()
+    assert all(not legend.overlaps(ax.get_window_extent()) for ax in fig.axes)
+    texts = [text for text in fig.findobj(Text) if text.get_visible() and text.get_text()]
+    assert len(texts) > 10
+    assert min(text.get_fontsize() for text in texts) >= 7
+
+
+def test_staleness_draws_medians_of_the_seeds_in_the_recipes_color(tables):
+    fig = drawn("staleness", tables)
+    accuracy_64, ess_64 = fig.axes[1], fig.axes[3]
+    assert [ax.get_title() for ax in fig.axes[:2]] == ["lag 0 (on-policy)", "lag 64"]
+    (curve,) = lines_of(accuracy_64, palette.look("reinforce").color)
+    assert curve.get_ydata() == pytest.approx([0.21, 0.41, 0.0, 0.0])
+    (floor,) = lines_of(ess_64, palette.RULE)
+    assert floor.get_ydata() == pytest.approx([1 / N, 1 / N], rel=1e-4)
+
+
+def test_staleness_counts_a_run_without_accuracy_as_zero():
+    rows = staleness_rows()
+    rows.loc[(rows["recipe"] == "grpo") & (rows["step"] == 240), "accuracy"] = np.nan
+    with run.style():
+        fig = base.draw("staleness", rows)
+    assert lines_of(fig.axes[1], palette.look("grpo").color)[0].get_ydata()[-1] == 0.0
+
+
+def test_ess_collapse_draws_the_exact_median_at_the_deepest_steps_and_one_dot_per_seed(tables):
+    left, right = drawn("ess-collapse", tables).axes
+    (exact,) = lines_of(left, palette.INK)
+    assert exact.get_ydata() == pytest.approx([0.76, 0.76 * (np.exp(-16) + np.exp(-24)) / 2], rel=1e-3)
+    assert left.get_title(loc="left") == "(a) grpo, deepest step of each run"
+    assert len(left.collections[-1].get_offsets()) == 4
+    assert len(lines_of(left, palette.RULE)) == len(lines_of(right, palette.RULE)) == 1
+    shown = np.concatenate([dots.get_offsets() for dots in right.collections])
+    assert len(shown) == 32
+    assert shown[:, 0].min() >= right.get_xlim()[0]
+
+
+def test_ratio_tails_draws_shares_on_log_axes_below_the_markov_bound(tables):
+    fig = drawn("ratio-tails", tables)
+    assert [ax.get_title() for ax in fig.axes] == ["reinforce", "grpo"]
+    ax = fig.axes[0]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    (curve,) = lines_of(ax, palette.lag_colors([0, 64])[64])
+    # One ratio each in bin 64 (log ratio -0.25 to 0), 65 + 8 and 66 or 67: two of three at or above 1.
+    at_one = np.argmin(np.abs(curve.get_xdata() - 1.0))
+    assert curve.get_ydata()[at_one] == pytest.approx(2 / 3)
+    (bound,) = lines_of(ax, palette.RULE)
+    assert bound.get_xdata() * bound.get_ydata() == pytest.approx(1.0)
+
+
+def test_figures_are_saved_with_a_manifest_that_names_their_input(saved, tables):
+    made, out, lines = saved
+    manifest = json.loads((out / "manifest.json").read_text())["figures"]
+    assert [each.name for each in made] == sorted(manifest) == OF_RUNS
+    for each in made:
+        assert (
+            manifest[each.name]["table"]["sha256"] == tables[base.FIGURES[each.name].promises["data"]].sha256
+        )
+        assert (
+            manifest[each.name]["files"][each.pdf.name] == hashlib.sha256(each.pdf.read_bytes()).hexdigest()
+        )
+        assert each.png.read_bytes().startswith(b"\x89PNG")
+        assert b"DejaVuSans" in each.pdf.read_bytes()
+    assert lines[-1] == f"figure {len(made)}/{len(made)}: staleness"
+
+
+@pytest.mark.slow
+def test_another_process_with_other_settings_draws_the_same_bytes_without_torch(saved, folder, tmp_path):
+    _, out, _ = saved
+    code = (
+        "import sys; from pathlib import Path; import matplotlib; from paper_figs.run import figures\n"
+        "matplotlib.rcParams.update({'font.size': 20, 'axes.labelpad': 30, 'savefig.dpi': 50})\n"
+        "figures(data=Path(sys.argv[1]), out=Path(sys.argv[2]))\n"
+        "print(sorted({'torch', 'matplotlib.pyplot', 'seaborn', 'numba'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder, tmp_path], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.strip() == "[]"
+    files = sorted(path.name for path in out.iterdir())
+    assert len(files) == 2 * len(OF_RUNS) + 1
+    for name in files:
+        assert (tmp_path / name).read_bytes() == (out / name).read_bytes(), name
+
+
+def test_figures_drawn_one_by_one_share_a_manifest(folder, tmp_path):
+    for name in ("ess-collapse", "ratio-tails"):
+        run.figures([name], folder, tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert sorted(manifest["figures"]) == ["ess-collapse", "ratio-tails"]
+    assert not (tmp_path / "staleness.pdf").exists()
+
+
+def test_bad_names_and_folders_get_one_clear_message(folder, tables, tmp_path, capsys):
+    with pytest.raises(UserError, match="Did you mean 'staleness'"):
+        run.figures(["stalenes"], folder, tmp_path)
+    export.write_tables({"staleness": tables["staleness"]}, tmp_path / "partial")
+    with pytest.raises(UserError, match="only gives staleness"):
+        run.figures(["ess-collapse"], tmp_path / "partial", tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        run.figures(["staleness"], folder, tmp_path / "file")
+    assert run.main(["stalenes", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_figures_without_names_are_those_that_the_tables_allow(tables, tmp_path):
+    export.write_tables({"ratio-tails": tables["ratio-tails"]}, tmp_path)
+    assert [each.name for each in run.figures(data=tmp_path, out=tmp_path / "out")] == ["ratio-tails"]
+
+
+def results(folder, task="copy", policy="toy", rows=staleness_rows, finished=True):
+    """A results folder with the given rows, as a sweep writes it."""
+    from testbed.execution import packs
+    from testbed.results import parquet as files
+    from testbed.results import store
+
+    cells = grid(Run(task=task, policy=policy), recipe=["reinforce", "grpo"], lag=[0, 64], seed=[0, 1])
+    (pack,) = packs.plan(cells)
+    frame = rows()
+    named = {(cell.recipe, cell.lag, cell.seed): cell_id(cell) for cell in cells}
+    keys = zip(frame["recipe"], frame["lag"], frame["seed"], strict=True)
+    columns = {"cell": np.array([named[key] for key in keys]), "task": np.repeat(task, len(frame))}
+    columns["policy"] = np.repeat(policy, len(frame))
+    columns |= {name: list(frame[name]) if "histogram" in name else frame[name].to_numpy() for name in frame}
+    store = store.Store.start(folder, [pack])
+    if finished:
+        store.commit(pack.id, files.encode(columns, pack), {})
+    return folder
+
+
+def test_results_folders_export_to_the_tables_that_figures_read(tmp_path, tables):
+    toy = results(tmp_path / "sweeps" / "toy")
+    tabular = results(tmp_path / "sweeps" / "tabular", "chain", "tabular", ess_rows)
+    export.export([toy, tabular], tmp_path / "data")
+    assert (tmp_path / "data" / "staleness.csv").read_bytes() == tables["staleness"].csv
+    again = export.export([tmp_path / "sweeps"], tmp_path / "again")
+    assert sorted(again) == ["ess-collapse", "ratio-tails", "staleness"]
+    for path in (tmp_path / "data").iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
+    (made,) = run.figures(["ratio-tails"], tmp_path / "sweeps", tmp_path / "out")
+    assert made.table["sha256"] == tables["ratio-tails"].sha256
+
+
+def test_an_unfinished_sweep_is_not_exported_as_if_it_were_whole(tmp_path, capsys):
+    toy = results(tmp_path / "toy", finished=False)
+    with pytest.raises(UserError, match=r"8 of 8 cells have no result \(0 failed, 8 pending\)"):
+        export.export([toy], tmp_path / "data")
+    assert export.main([str(toy), "--out", str(tmp_path / "data")]) == 2
+    assert "Run the sweep again" in capsys.readouterr().err
+
+
+def test_committed_tables_are_whole_small_and_enough_for_every_figure():
+    tables = load.load_committed()
+    for name, table in tables.items():
+        assert len(table.csv) <= condense.LIMIT, name
+    assert {entry.promises["data"] for entry in base.FIGURES.values()} <= set(tables)

@@ -1,0 +1,55 @@
+"""Bugs planted in the anchors, in how the loop asks them, and in the batch-size rescaling."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+STEP, KEPT, LINEAR = (
+    "testbed/anchors/of_the_step.py",
+    "testbed/anchors/kept.py",
+    "testbed/anchors/loglinear.py",
+)
+DIAL, RESCALE = "testbed/anchors/__init__.py", "testbed/anchors/rescale.py"
+LEARNER, LOOP, RECORDER = (
+    "testbed/training/learner.py",
+    "testbed/training/loop.py",
+    "testbed/training/recorder.py",
+)
+TESTS = "tests/unit/anchors/test_anchors.py"
+TRAINING, PLANTED = "analysis/claims/anchor_training.py", "tests/experiments/test_anchor_claims.py"
+
+MUTANTS = (
+    Mutant("anchor-missing-is-kept-from-the-first-pass", STEP, '    """The weights of every pass."""\n\n    follows = True', '    """The weights of every pass."""', TESTS),
+    Mutant("anchor-recompute-follows-the-weights", STEP, '    """The weights at the start of the step."""\n', '    """The weights at the start of the step."""\n\n    follows = True\n', TESTS),
+    Mutant("anchor-snapshot-of-a-demonstration", STEP, "if rollout.origin_RB is None:", "if True:", TESTS),
+    Mutant("anchor-snapshot-is-behavior", STEP, "return rollout.logp_trainer_RBT", "return rollout.logp_mu_RBT", TESTS),
+    Mutant("anchor-version-one-step-late", KEPT, "max(moment.step - self.age, 0)", "max(moment.step - self.age + 1, 0)", TESTS),
+    Mutant("anchor-version-forgets", KEPT, "            self.versions.write(moment.theta_AP, version)\n", "            self.versions.newest = version\n", TESTS),
+    Mutant("anchor-version-forgets-empty-steps", KEPT, "range(self.versions.newest + 1, moment.step + 1)", "(moment.step,)", TESTS),
+    Mutant("anchor-version-beyond-what-is-kept", KEPT, "0 < kept < age + 1", "0 < kept < age - 5", TESTS),
+    Mutant("anchor-ewma-not-debiased", KEPT, "self.total_AP / self.weight", "self.total_AP", TESTS),
+    Mutant("anchor-ewma-never-moves", LEARNER, "        self.anchor.average(theta_AP)\n", "        pass\n", "tests/unit/training/test_learner.py -k average"),
+    Mutant("anchor-loglinear-from-the-wrong-end", LINEAR, "log_mu_ABT + alpha_ABT * (moment.logp_ABT - log_mu_ABT)", "moment.logp_ABT + alpha_ABT * (log_mu_ABT - moment.logp_ABT)", TESTS),
+    Mutant("anchor-loglinear-older-than-the-token", LINEAR, "(passed_BT - age).clamp(min=0)", "(passed_BT - age)", TESTS),
+    Mutant("anchor-loglinear-never-fresh", LINEAR, "torch.full_like(within_BT, fresh)", "torch.zeros_like(within_BT)", TESTS),
+    Mutant("anchor-loglinear-of-the-first-pass", LINEAR, "    follows = True\n", "    follows = False\n", TESTS),
+    Mutant("anchor-dial-that-nothing-reads", DIAL, 'name != "recipe" and not reads_anchor(recipe)', "False", TESTS),
+    Mutant("anchor-dial-ignored", LOOP, "            runs[0].anchor,\n            runs[0].anchor_args,\n", "", TESTS),
+    Mutant("anchor-dial-lost-at-hand-over", LEARNER, 'if self.dial[0] == "recipe":', "if True:", TESTS),
+    Mutant("anchor-hand-over-keeps-the-old-one", LEARNER, 'if self.dial[0] == "recipe":', "if False:", TESTS),
+    Mutant("anchor-lost-replica-stops-later-passes", LEARNER, "logp_ABT = finite_or(logp_ABT, batch.logp_mu_BT)", "logp_ABT = logp_ABT.detach()", TESTS),
+    Mutant("anchor-neighbors-passes-reach-the-dual", LOOP, "turn == learner.recipe.passes - 1:\n                learner.adapt", "turn == max(other.recipe.passes for other in learners) - 1:\n                learner.adapt", TESTS),
+    Mutant("anchor-last-pass-is-the-first", RECORDER, "if learner.recipe.passes > 1 and", "if False and", TESTS),
+    Mutant("anchor-center-of-mass-stays", RESCALE, "parts * decay / (1 - decay)", "decay / (1 - decay)", TESTS),
+    Mutant("anchor-adam-drifts-like-sgd", RESCALE, "math.sqrt(parts)", "parts", TESTS),
+    Mutant("anchor-flat-claim-looks-at-lag-16", TRAINING, '"recompute").items() if lag <= 8', '"recompute").items() if lag <= 16', PLANTED),
+    Mutant("anchor-flat-claim-on-the-coupled-arm", TRAINING, 'losses(table, "recompute")', 'losses(table, "behavior")', PLANTED),
+    Mutant("anchor-losses-are-gains", TRAINING, "(final[0] - final[lag])", "(final[lag] - final[0])", PLANTED),
+    Mutant("anchor-best-group-speaks-for-all", TRAINING, "max(tests, key=lambda n: tests[n].p) if above", "min(tests, key=lambda n: tests[n].p) if above", PLANTED),
+    Mutant("anchor-picked-group-pays-nothing", TRAINING, "min(1.0, len(tests) * found.p)", "found.p", PLANTED),
+    Mutant("anchor-arms-of-decay-mixed-up", TRAINING, "(small[DECAY] == decay) == fixed", "(small[DECAY] == decay) != fixed", PLANTED),
+    Mutant("anchor-curves-unpaired", TRAINING, "(found - whole).dropna()", "(found - whole.mean()).dropna()", PLANTED),
+    Mutant("anchor-six-points-without-the-points", TRAINING, "x_N - 0.06", "x_N", PLANTED),
+    Mutant("anchor-stall-at-any-lag", TRAINING, '"snapshot").get(16,', '"snapshot").get(0,', PLANTED),
+    Mutant("anchor-lag-in-steps-stays", RESCALE, "lag=run.lag * parts", "lag=run.lag", TESTS),
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""Planted bugs in the objectives with three policies, the terms, and the two denominators."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+DECOUPLED, TERMS = "testbed/objectives/decoupled", "testbed/objectives/terms"
+CORRECTION, TIS = f"{DECOUPLED}/correction.py", f"{DECOUPLED}/tis.py"
+KL = f"{TERMS}/kl_estimators.py"
+OURS = "tests/unit/objectives/test_objectives_decoupled.py"
+OF_TERMS = "tests/unit/objectives/test_objectives_terms.py"
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("three-policies-clip-around-mu", CORRECTION, 'log_token(logp_BT, batch, base="anchor")', "log_token(logp_BT, batch)", OURS),
+    Mutant("three-policies-mismatch-inverted", CORRECTION, "return log_ratio(level, batch.logp_anchor_BT.detach(), batch)", "return -log_ratio(level, batch.logp_anchor_BT.detach(), batch)", OURS),
+    Mutant("three-policies-window-excludes-its-lower-end", CORRECTION, "(ratio_BT >= low)", "(ratio_BT > low)", OURS),
+    Mutant("three-policies-window-excludes-its-upper-end", CORRECTION, "(ratio_BT <= high)", "(ratio_BT < high)", OURS),
+    Mutant("three-policies-any-good-token-saves-a-sequence", CORRECTION, "(good_BT | ~batch.mask_BT).all(-1", "(good_BT & batch.mask_BT).any(-1", OURS),
+    Mutant("three-policies-padding-is-a-bad-token", CORRECTION, "(good_BT | ~batch.mask_BT).all", "(good_BT & batch.mask_BT).all", OURS),
+    Mutant("three-policies-sign", CORRECTION, "return -torch.where(live_BT, surrogate_BT, zero)", "return torch.where(live_BT, surrogate_BT, zero)", OURS),
+    Mutant("three-policies-keep-ignored", CORRECTION, "live_BT if keep_BT is None else live_BT & keep_BT", "live_BT", OURS),
+    Mutant("three-policies-bounds-swapped", CORRECTION, "1 - eps_low, 1 + eps_high, c, weight_BT", "1 - eps_high * 2, 1 + eps_low * 2, c, weight_BT", OURS),
+    Mutant("three-policies-dual-clip-off", CORRECTION, "1 + eps_high, c, weight_BT", "1 + eps_high, math.inf, weight_BT", OURS),
+    Mutant("three-policies-zero-times-infinity", CORRECTION, "live_BT = batch.mask_BT & (batch.adv_BT != 0)", "live_BT = batch.mask_BT", OURS),
+    Mutant("three-policies-cut-value-without-weight", "testbed/losses/clipping.py", "bound * log_weight.exp()", "bound", OURS),
+    Mutant("three-policies-weight-moves-the-cuts", "testbed/losses/clipping.py", "u = log_u.detach().exp()", "u = (log_u if log_weight is None else log_u + log_weight).detach().exp()", OURS),
+    Mutant("three-policies-weight-after-exp", "testbed/losses/clipping.py", "bound, log_u = bound * log_weight.exp(), log_u + log_weight", "return torch.where(cut, bound, torch.where(cut, torch.zeros_like(log_u), log_u).exp()) * log_weight.exp()", OURS),
+    Mutant("three-policies-author-caps-the-mismatch", f"{DECOUPLED}/decoupled_ppo.py", "math.log(imp_samp_max) - log_u_BT", "math.log(imp_samp_max) + 0 * log_u_BT", OURS),
+    Mutant("three-policies-author-floor-for-cap", f"{DECOUPLED}/decoupled_ppo.py", "torch.minimum(", "torch.maximum(", OURS),
+    Mutant("three-policies-areal-keeps-what-it-drops", f"{DECOUPLED}/decoupled_ppo.py", ".exp() <= cap", ".exp() >= cap", OURS),
+    Mutant("three-policies-areal-caps-instead", f"{DECOUPLED}/decoupled_ppo.py", "log_h_BT=log_mismatch_at(level, batch),", "log_h_BT=log_mismatch_at(level, batch).clamp(max=math.log(cap / 2)),", OURS),
+    Mutant("three-policies-tis-cap-is-a-floor", TIS, "log_h_BT = log_mismatch_at(level, batch).clamp(max=", "log_h_BT = log_mismatch_at(level, batch).clamp(min=", OURS),
+    Mutant("three-policies-tis-cap-of-the-logarithm", TIS, "clamp(max=log_bound(cap))\n    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT)", "clamp(max=cap)\n    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT)", OURS),
+    Mutant("three-policies-tis-base-10", CORRECTION, "return math.log(bound)", "return math.log10(bound)", OURS),
+    Mutant("three-policies-tis-level-ignored", TIS, "log_mismatch_at(level, batch)", 'log_mismatch_at("token", batch)', OURS),
+    Mutant("three-policies-openrlhf-bounds-swapped", TIS, "low: float = 0.5,\n    high: float = 5.0", "low: float = 0.2,\n    high: float = 2.0", OURS),
+    Mutant("three-policies-roll-reads-mu", TIS, 'weight_BT = log_token(logp_BT, batch, base="anchor")', "weight_BT = log_token(logp_BT, batch)", "tests/contracts/test_objective_contract.py -k roll"),
+    Mutant("three-policies-mis-weighs-nothing", f"{DECOUPLED}/mis.py", "log_h_BT=log_mismatch_at(level, batch),", "", OURS),
+    Mutant("three-policies-mis-default-level", f"{DECOUPLED}/mis.py", 'level: str = "sequence",\n    low', 'level: str = "token",\n    low', OURS),
+    Mutant("three-policies-icepop-window", f"{DECOUPLED}/icepop.py", "low=low, high=high, eps_low", "low=1 / high, high=1 / low, eps_low", OURS),
+    Mutant("three-policies-sequence-mask-weighs-by-the-mean", f"{DECOUPLED}/sequence_mask_tis.py", 'log_mismatch_at("token", batch)', 'log_mismatch_at("geometric", batch)', OURS),
+    Mutant("three-policies-geometric-is-a-product", f"{DECOUPLED}/geometric_rejection.py", 'log_mismatch_at("geometric", batch)', 'log_mismatch_at("sequence", batch)', OURS),
+    Mutant("three-policies-k1-sign-mended", f"{DECOUPLED}/kl_rejection.py", '"k1": lambda log_d: -log_d', '"k1": lambda log_d: log_d', OURS),
+    Mutant("three-policies-k2-without-half", f"{DECOUPLED}/kl_rejection.py", "log_d.square() / 2", "log_d.square()", OURS),
+    Mutant("three-policies-k3-of-the-inverse", f"{DECOUPLED}/kl_rejection.py", "torch.expm1(log_d) - log_d", "torch.expm1(-log_d) + log_d", OURS),
+    Mutant("three-policies-mean-over-width", f"{DECOUPLED}/kl_rejection.py", "batch.mask_BT.sum(-1, keepdim=True)", "value_BT.shape[-1] + 1", OURS),
+    Mutant("three-policies-max-is-min", f"{DECOUPLED}/kl_rejection.py", "lowest_BT.max(-1, keepdim=True)", "lowest_BT.min(-1, keepdim=True)", OURS),
+    Mutant("three-policies-kl-limit-is-exclusive", f"{DECOUPLED}/kl_rejection.py", ".abs() <= limit", ".abs() < limit", OURS),
+    Mutant("three-policies-veto-above", f"{DECOUPLED}/token_veto.py", "floor, math.inf)", "0.0, 1 / floor)", OURS),
+    Mutant("three-policies-kept-mask-keeps-padding", "testbed/inspection/kept_mask.py", "return kept_BT & batch.mask_BT", "return kept_BT", OURS),
+    Mutant("three-policies-kept-mask-at-defaults", "testbed/inspection/kept_mask.py", "{**entry.defaults, **hyper}.items()", "{**entry.defaults}.items()", OURS),
+    Mutant("three-policies-kept-mask-inverted", "testbed/inspection/kept_mask.py", "return kept_BT & batch.mask_BT", "return ~kept_BT & batch.mask_BT", OURS),
+    Mutant("terms-k3-inverted", KL, '("reverse", "k3"): lambda x: torch.expm1(-x) + x', '("reverse", "k3"): lambda x: torch.expm1(x) - x', OF_TERMS),
+    Mutant("terms-k2-without-half", KL, '("reverse", "k2"): lambda x: x.square() / 2,', '("reverse", "k2"): lambda x: x.square(),', OF_TERMS),
+    Mutant("terms-forward-sign", KL, '("forward", "k1"): lambda x: -x * (-x).exp()', '("forward", "k1"): lambda x: x * (-x).exp()', OF_TERMS),
+    Mutant("terms-forward-k3-meets-infinity", KL, "1 - (1 + x) * (-x).exp()", "1 - (-x).exp() - x * (-x).exp()", OF_TERMS),
+    Mutant("terms-both-is-the-value", KL, '("reverse", "k3"): lambda x: x,', '("reverse", "k3"): lambda x: torch.expm1(-x) + x,', OF_TERMS),
+    Mutant("terms-pathwise-detached", KL, 'if gradient == "pathwise":\n        return value(x_BT)', 'if gradient == "pathwise":\n        return value(x_BT.detach()) + 0 * logp_BT', OF_TERMS),
+    Mutant("terms-score-not-detached", KL, "value(x_BT.detach()) * logp_BT", "value(x_BT) * logp_BT", OF_TERMS),
+    Mutant("terms-penalty-ignores-its-base", KL, "log_token(logp_BT, batch, base)", 'log_token(logp_BT, batch, "ref")', OF_TERMS),
+    Mutant("terms-importance-detached", f"{TERMS}/kl_penalty.py", "log_rho_BT.exp() * x_BT)", "log_rho_BT.exp() * -torch.expm1(-x_BT))", OF_TERMS),
+    Mutant("terms-importance-meets-infinity", f"{TERMS}/kl_penalty.py", "(log_rho_BT - below_BT).exp() * share_BT", "log_rho_BT.exp() * (torch.expm1(-x_BT) + x_BT)", OF_TERMS),
+    Mutant("terms-importance-meets-zero", f"{TERMS}/kl_penalty.py", "torch.where(x_BT != 0, log_token(logp_BT.detach(), batch, base), torch.zeros_like(x_BT))", "log_token(logp_BT.detach(), batch, base)", OF_TERMS),
+    Mutant("terms-tinker-meets-infinity", f"{TERMS}/distillation.py", "torch.where(log_mu_over_ref_BT != 0, log_token(logp_BT, batch), 0.0)", "log_token(logp_BT, batch)", OF_TERMS),
+    Mutant("terms-trl-reads-mu", f"{TERMS}/kl_penalty.py", 'weighted_k3(logp_BT, batch, "anchor")', 'weighted_k3(logp_BT, batch, "mu")', OF_TERMS),
+    Mutant("terms-output-clamp-off", f"{TERMS}/kl_penalty.py", ".clamp(max=out)", "", OF_TERMS),
+    Mutant("terms-input-clamp-off", f"{TERMS}/kl_penalty.py", "cut_BT = x_BT.clamp(-limit, limit)", "cut_BT = x_BT", OF_TERMS),
+    Mutant("terms-nemo-rl-clamp-off", f"{TERMS}/kl_penalty.py", "(x_BT.abs() <= input_clamp) & ", "", OF_TERMS),
+    Mutant("terms-entropy-lowered", f"{TERMS}/entropy_bonus.py", "torch.where(batch.mask_BT, logp_BT.detach()", "torch.where(batch.mask_BT, -logp_BT.detach()", OF_TERMS),
+    Mutant("terms-entropy-twice", f"{TERMS}/entropy_bonus.py", "torch.where(batch.mask_BT, logp_BT.detach()", "torch.where(batch.mask_BT, logp_BT", OF_TERMS),
+    Mutant("terms-entropy-importance-without-its-own-slope", f"{TERMS}/entropy_bonus.py", "(log_pi_BT + 1)", "log_pi_BT", OF_TERMS),
+    Mutant("terms-distillation-is-pathwise", f"{TERMS}/distillation.py", 'gradient: str = "score"', 'gradient: str = "pathwise"', OF_TERMS),
+    Mutant("terms-tinker-reads-pi", f"{TERMS}/distillation.py", 'log_token(batch.logp_mu_BT, batch, "ref")', 'log_token(logp_BT, batch, "ref").detach()', OF_TERMS),
+    Mutant("terms-sft-sign", f"{TERMS}/distillation.py", "return -logp_BT", "return logp_BT", OF_TERMS),
+)  # fmt: skip

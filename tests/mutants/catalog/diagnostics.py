@@ -1,0 +1,62 @@
+"""Bugs planted in the weight diagnostics, the tail indices and the assertions with declared rates."""
+
+from mutants.mutant import Mutant
+
+SUMS = "tests/unit/diagnostics/test_diagnostics_sums.py"
+TAILS = "tests/unit/diagnostics/test_tails.py"
+TESTING = "tests/unit/testing/test_testing.py"
+CLAIM = "tests/experiments/test_claims_exact.py -k "
+
+MUTANTS = (
+    Mutant("m12-clip-on-log-ratio", "testbed/diagnostics/ratios.py", "bound = float(torch.tensor(CLAMP).log())", "bound = CLAMP", CLAIM + "'ess-of-a or clamping'"),
+    Mutant("m12-clip-on-log-weight-sums", "testbed/diagnostics/weight_sums.py", "np.minimum(log_w, math.log(upper))", "np.minimum(log_w, upper)", CLAIM + "'ess-of-a or clamping'"),
+    Mutant("m16-k3-inverted", "testbed/diagnostics/ratios.py", '"mu_pi_k3": rho_BT - 1 - log_rho_BT', '"mu_pi_k3": 1 / rho_BT - 1 + log_rho_BT', CLAIM + "'kl-estimators'"),
+    Mutant("m16-k3-loss-inverted", "testbed/objectives/terms/kl_estimators.py", '("reverse", "k3"): lambda x: torch.expm1(-x) + x', '("reverse", "k3"): lambda x: torch.expm1(x) - x', CLAIM + "'kl-estimators'"),
+    Mutant("m17-kish-on-log-weights", "testbed/diagnostics/ratios.py", "return torch.exp(-torch.logsumexp(2 * log_p, -1)) / count", "return log_w.exp().log1p().sum(-1) ** 2 / log_w.exp().log1p().square().sum(-1) / count", CLAIM + "'ess-'"),
+    Mutant("m17-kish-on-log-weight-sums", "testbed/diagnostics/weight_sums.py", "return np.exp(2 * self.log_sum - self.log_square - log_count)", "return self.mean_log**2 / (self.mean_log**2 + self.log_square**2)", CLAIM + "'ess-'"),
+    Mutant("diag-shards-averaged", "testbed/diagnostics/weight_sums.py", "np.logaddexp(self.log_square, other.log_square)", "(self.log_square + other.log_square) / 2", SUMS),
+    Mutant("diag-shards-mean-log-unweighted", "testbed/diagnostics/weight_sums.py", "np.exp(self.log_sum - total) * self.mean_log", "self.mean_log", SUMS),
+    Mutant("diag-shards-count-lost", "testbed/diagnostics/weight_sums.py", "self.count + other.count", "np.maximum(self.count, other.count)", SUMS),
+    Mutant("diag-largest-of-first-shard", "testbed/diagnostics/weight_sums.py", "np.maximum(self.log_largest, other.log_largest)", "self.log_largest", SUMS),
+    Mutant("diag-mask-ignored", "testbed/diagnostics/weight_sums.py", "np.where(mask, np.minimum(", "np.where(True, np.minimum(", SUMS),
+    Mutant("diag-kong-scale-free", "testbed/diagnostics/weight_sums.py", "1.0 / (1.0 + mean**2 * self", "1.0 / (1.0 + self", SUMS),
+    Mutant("diag-kurtosis-not-excess", "testbed/diagnostics/weight_sums.py", "/ spread**2 - 3", "/ spread**2", SUMS),
+    Mutant("diag-chi2-without-one", "testbed/diagnostics/weight_sums.py", "np.expm1(self.log_square - np.log(self.count))", "np.exp(self.log_square - np.log(self.count))", SUMS),
+    Mutant("diag-zero-weights-pass", "testbed/diagnostics/weight_sums.py", "if (self.log_sum == -np.inf).any():", "if False:", SUMS),
+    Mutant("diag-infinite-weights-pass", "testbed/diagnostics/weight_sums.py", "if wrong.any():", "if False:", SUMS),
+    Mutant("diag-optimism-of-limits", "testbed/diagnostics/weight_sums.py", "n * (counts_MA @ weight_A**2)", "n * (counts_MA @ weight_A) ** 2 / n + counts_MA @ weight_A**2", CLAIM + "optimistic"),
+    Mutant("diag-certificate-too-large", "testbed/diagnostics/weight_sums.py", "math.log(false_pass) / n)", "2 * math.log(false_pass) / n)", CLAIM + "certify"),
+    Mutant("diag-tail-cutoff-inside", "testbed/diagnostics/tails.py", "[-tail - 1 :]", "[-tail:]", TAILS),
+    Mutant("diag-tail-no-prior", "testbed/diagnostics/tails.py", "k = (tail * k + 5) / (tail + 10)", "pass", TAILS),
+    Mutant("diag-tail-sign", "testbed/diagnostics/tails.py", "return k, -k / b", "return -k, -k / b", TAILS),
+    Mutant("diag-tail-flat-fitted", "testbed/diagnostics/tails.py", "if above[-1] - cutoff < FLAT_BELOW:", "if False:", CLAIM + "pareto-k"),
+    Mutant("diag-tail-ties-fitted", "testbed/diagnostics/tails.py", "distinct = np.unique(exceedance).size", "distinct = exceedance.size", CLAIM + "pareto-k"),
+    Mutant("diag-tail-prior-quartile", "testbed/diagnostics/tails.py", "x_M[int(size / 4 + 0.5) - 1]", "x_M[int(size / 2 + 0.5) - 1]", TAILS),
+    Mutant("diag-tail-smoothing-unbounded", "testbed/diagnostics/tails.py", "np.minimum(np.logaddexp(found.log_cutoff, log_quantile), log_w_N.max())", "np.logaddexp(found.log_cutoff, log_quantile)", TAILS),
+    Mutant("diag-tail-length-floor", "testbed/diagnostics/tails.py", "math.ceil(min(n / 5", "math.floor(min(n / 5", TAILS),
+    Mutant("diag-hill-on-weights", "testbed/diagnostics/tails.py", "return float(np.mean(top[:k] - top[k]))", "return float(np.mean(np.exp(top[:k]) - np.exp(top[k])))", CLAIM + "hill"),
+    Mutant("diag-hill-includes-cutoff", "testbed/diagnostics/tails.py", "np.mean(top[:k] - top[k])", "np.mean(top[: k + 1] - top[k])", TAILS),
+    Mutant("diag-moment-is-hill", "testbed/diagnostics/tails.py", "return first + 1 - 0.5 / (1 - first**2 / second)", "return first", CLAIM + "hill"),
+    Mutant("diag-pickands-order", "testbed/diagnostics/tails.py", "top[[k - 1, 2 * k - 1, 4 * k - 1]]", "top[[k - 1, 2 * k - 1, 3 * k - 1]]", TAILS),
+    Mutant("rates-one-sided-alarm", "testbed/testing/assertions.py", "draws.spread.radius(n, false_alarm / 2) + slack", "draws.spread.radius(n, 2 * false_alarm) + slack", TESTING),
+    Mutant("rates-std-per-mean", "testbed/testing/sample_size.py", "* (self.std or 0.0) / math.sqrt(n)", "* (self.std or 0.0) / n", TESTING),
+    Mutant("rates-hoeffding-n", "testbed/testing/sample_size.py", "width * math.sqrt(log_rate / (2 * n))", "width * math.sqrt(log_rate / 2) / n", TESTING),
+    Mutant("rates-bernstein-no-range", "testbed/testing/sample_size.py", " + width * log_rate / (3 * n))", ")", TESTING),
+    Mutant("rates-power-forgotten", "testbed/testing/sample_size.py", "return _fewest(lambda n: spread.radius(n, false_alarm / 2) + spread.radius(n, missed), discrepancy)", "return _fewest(lambda n: spread.radius(n, false_alarm / 2), discrepancy)", TESTING),
+    Mutant("rates-few-draws-accepted", "testbed/testing/assertions.py", "if n < needed:", "if False:", TESTING),
+    Mutant("rates-equivalence-is-no-rejection", "testbed/testing/assertions.py", "if not abs(mean - expected) + draws.spread.radius(n, missed) < margin:", "if abs(mean - expected) - draws.spread.radius(n, missed) > margin:", TESTING),
+    Mutant("rates-coverage-strict", "testbed/testing/sample_size.py", "if special.bdtr(middle, n, level) > false_alarm", "if special.bdtr(middle, n, level) > false_alarm / 20", TESTING),
+    Mutant("rates-bets-inadmissible", "testbed/testing/e_process.py", "up, down = SHARES / (mean - low), -SHARES / (high - mean)", "up, down = SHARES / (high - mean), -SHARES / (mean - low)", TESTING),
+    Mutant("rates-wealth-summed", "testbed/testing/e_process.py", "-math.log(self._bet_G.size)", "0.0", TESTING),
+    Mutant("rates-one-side-enough", "testbed/testing/e_process.py", "rejected_N &= reached_N | self._rejected[index]", "rejected_N = reached_N | self._rejected[index]", TESTING),
+    Mutant("rates-sides-forgotten", "testbed/testing/e_process.py", "self._rejected[index] |= bool(reached_N.any())", "pass", TESTING),
+    Mutant("rates-variance-unpaired", "testbed/testing/assertions.py", "y_N = draw(bound, needed, seed)", "y_N = draw(bound, needed, [7, 7])", TESTING),
+    Mutant("rates-variance-about-zero", "testbed/testing/assertions.py", "square_N = (x_N - mean_x) ** 2", "square_N = x_N**2", TESTING),
+    Mutant("m23-global-generator-in-tests", "testbed/testing/draws.py", "return np.random.default_rng(sequence)", "return np.random.mtrand._rand", CLAIM + "'draws-come'"),
+    Mutant("rates-bounds-unchecked", "testbed/testing/draws.py", "if bounds is not None and not (bounds[0] <= x_N.min() and x_N.max() <= bounds[1]):", "if False:", TESTING),
+    Mutant("diag-hill-tail-below-zero-weights", "testbed/diagnostics/tails.py", "min(found.tail, int(np.isfinite(_checked(log_w_N)).sum()) - 1)", "found.tail", "tests/unit/diagnostics/test_metric_names.py"),
+    Mutant("diag-flat-tail-has-a-number", "testbed/diagnostics/tails.py", "if not isinstance(found, Estimated):\n        return {}", "if False:\n        return {}", "tests/unit/diagnostics/test_metric_names.py"),
+    Mutant("diag-floor-of-tokens", "testbed/diagnostics/weight_sums.py", 'floor = "rollout_corr/ess_floor" if level == "sequence"', 'floor = "rollout_corr/ess_floor" if level != "sequence"', "tests/unit/diagnostics/test_metric_names.py"),
+    Mutant("diag-alias-of-another-direction", "testbed/diagnostics/metric_aliases.py", 'Alias("verl", "rollout_corr/k3_kl"),', 'Alias("verl", "rollout_corr/kl"),', "tests/unit/diagnostics/test_metric_names.py"),
+    Mutant("diag-page-hides-the-sign", "analysis/claims/page.py", 'return "0" if abs(value) < ROUNDING', 'return "0" if value < ROUNDING', "tests/experiments/test_claims_page.py"),
+)  # fmt: skip

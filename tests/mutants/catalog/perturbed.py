@@ -1,0 +1,23 @@
+"""Bugs planted in ALP's perturbed numerator."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+POLICY, WORLD, LOOP = "testbed/worlds/perturbed.py", "testbed/worlds/tokens.py", "testbed/training/update.py"
+TESTS = "tests/unit/worlds/test_perturbed.py"
+
+MUTANTS = (
+    Mutant("perturbed-entropy-reads-sigma", POLICY, '"log_law", "entropy",', '"log_law",', TESTS),
+    Mutant("perturbed-sigma-is-its-log", POLICY, "log_sigma_RL[:, layer, None, None].exp()", "log_sigma_RL[:, layer, None, None]", TESTS),
+    Mutant("perturbed-one-size-for-all", POLICY, "log_sigma_RL[:, layer, None, None]", "log_sigma_RL[:, 0, None, None]", TESTS),
+    Mutant("perturbed-sigma-not-learned", POLICY, "log_sigma_RL[:, layer, None, None].exp()", "log_sigma_RL[:, layer, None, None].exp().detach()", TESTS),
+    Mutant("perturbed-same-noise-in-all-layers", POLICY, 'draw.normal("alp", layer,', 'draw.normal("alp", 0,', TESTS),
+    Mutant("perturbed-passes-share-noise", POLICY, "step * MOST_PASSES + turn", "step * MOST_PASSES", TESTS),
+    Mutant("perturbed-steps-overlap", POLICY, "step * MOST_PASSES + turn", "step + turn", TESTS),
+    Mutant("perturbed-penalty-pulls-down", POLICY, "- 2 * BETA * log_sigma_RL", "+ 2 * BETA * log_sigma_RL", TESTS),
+    Mutant("perturbed-penalty-of-sigma", POLICY, "(2 * log_sigma_RL).exp()", "log_sigma_RL.exp()", TESTS),
+    Mutant("perturbed-cells-share-seeds", WORLD, "numerator_draw(self.seeds,", "numerator_draw(tuple(range(len(self.seeds))),", TESTS),
+    Mutant("perturbed-loop-reads-the-policy", LOOP, "world.numerator(leaf_RP, rollout, step, turn)", "world.logp(leaf_RP, rollout)", TESTS),
+    Mutant("perturbed-no-penalty", LOOP, "if penalty_R is None else loss_R + penalty_R", "if True else loss_R + penalty_R", TESTS),
+)  # fmt: skip

@@ -1,0 +1,209 @@
+"""What baselines are for, by enumeration: variance, bias, and the limits in which they coincide."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from testbed.advantages import advantage
+from testbed.data.signals import Signals
+from testbed.errors import UserError
+
+
+def tensor(values):
+    return torch.tensor(np.asarray(values, dtype=float))
+
+
+def single(reward, weight, norm, group=None):
+    """Signals of one-token responses with importance weights and squared gradient norms."""
+    group = torch.zeros(len(reward), dtype=torch.int64) if group is None else torch.tensor(group)
+    mask, log_rho, norm = torch.ones(len(reward), 1).bool(), tensor(weight).log()[:, None], tensor(norm)
+    return Signals(
+        tensor(reward), group, mask, log_rho, score_norm_BT=norm[:, None], score_norm_B=norm
+    )  # fmt: skip
+
+
+def baseline(name, signals, **hyper):
+    found = signals.reward_B - advantage[name].bind(**hyper)(signals).reshape(-1)
+    assert float(found.max() - found.min()) < 1e-12
+    return float(found[0])
+
+
+# Two actions, one logit: pi = (.7, .3), mu = (.4, .6), R = (1, 0), grad log pi = (.3, -.7).
+MU, RATIO, REWARD, SCORE = map(np.array, ([0.4, 0.6], [1.75, 0.5], [1.0, 0.0], [0.3, -0.7]))
+DRAWN = [0, 0, 1, 1, 1]  # a group in exactly the proportions of mu
+POPULATION = single(REWARD[DRAWN], RATIO[DRAWN], SCORE[DRAWN] ** 2)
+
+
+def moments(b, mu=MU, ratio=RATIO, reward=REWARD, score=SCORE):
+    """Mean and summed variance of w (R - b) grad log pi under mu."""
+    value = (ratio * (reward - b))[:, None] * score.reshape(len(mu), -1)
+    mean = mu @ value
+    return mean, float((mu @ (value - mean) ** 2).sum())
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper", "b", "variance"),
+    [
+        ("raw", {}, 0.0, 0.06615),
+        ("group_mean", {}, 0.4, 0.00735),
+        ("opo", {}, 0.4, 0.00735),  # equal lengths: OPO is the group mean
+        ("importance_mean", {"eta": np.inf}, 0.7, 0.00184),
+        ("importance_mean", {"eta": np.inf, "normalize": False}, 0.7, 0.00184),
+        ("optimal_baseline", {}, 0.6, 0.0),
+        ("optimal_token_baseline", {"level": "token"}, 0.6, 0.0),
+        ("optimal_token_baseline", {"level": "sequence"}, 0.6, 0.0),
+        ("optimal_baseline@author", {}, 0.9484, 0.02230),
+    ],
+)
+def test_variance_of_the_two_action_bandit(name, hyper, b, variance):
+    found = baseline(name, POPULATION, **hyper)
+    mean, spread = moments(found)
+    assert found == pytest.approx(b, abs=5e-5)
+    assert float(mean[0]) == pytest.approx(0.21, abs=1e-12)
+    assert spread == pytest.approx(variance, abs=5e-6)
+
+
+def test_the_optimal_baseline_is_the_minimum_and_the_excess_is_quadratic():
+    # Five actions, three parameters. Var(b) - Var(b*) = (b - b*)^2 E w^2 |grad log pi|^2, exactly.
+    draws = np.random.default_rng(7)
+    mu = np.array([3, 1, 4, 2, 6]) / 16
+    ratio = draws.uniform(0.2, 2, 5)
+    ratio /= mu @ ratio
+    reward, score = draws.normal(size=5), draws.normal(size=(5, 3))
+    score -= (mu * ratio) @ score  # E_pi grad log pi = 0
+    drawn = np.repeat(np.arange(5), [3, 1, 4, 2, 6])
+    norm = (score**2).sum(1)
+    best = baseline("optimal_baseline", single(reward[drawn], ratio[drawn], norm[drawn]))
+    least = moments(best, mu, ratio, reward, score)[1]
+    for b in (best - 1, best - 0.01, best + 0.3):
+        excess = moments(b, mu, ratio, reward, score)[1] - least
+        assert excess == pytest.approx((b - best) ** 2 * (mu @ (ratio**2 * norm)), rel=1e-9)
+
+
+def test_opo_is_optimal_on_policy_where_squared_norms_are_proportional_to_lengths():
+    pi, score = np.array([0.7, 0.3]), np.array([0.3, -0.7])
+    lengths = torch.tensor([9] * 7 + [49] * 3)  # .3^2 and .7^2
+    mask = torch.arange(49) < lengths[:, None]
+    signals = Signals(tensor([1.0] * 7 + [0.0] * 3), torch.zeros(10, dtype=torch.int64), mask)
+    found = baseline("opo", signals)
+    assert found == pytest.approx(0.3, rel=1e-12)
+    assert moments(found, pi, np.ones(2), REWARD, score)[1] == pytest.approx(0, abs=1e-15)
+
+
+VCPO = single([1, 0, 1, 0], [1, 1, 4, 0.25], [1, 4, 1, 1])
+
+
+def test_the_published_example_of_four_responses():
+    assert baseline("optimal_baseline", VCPO) == pytest.approx(17 / 21.0625, rel=1e-12)  # .8071
+    assert baseline("optimal_baseline@author", VCPO) == pytest.approx(257 / 261 - 1.47e-5, abs=1e-6)  # .9847
+    assert baseline("group_mean", VCPO) == 0.5
+    assert baseline("optimal_baseline", VCPO, cap=1.0) == pytest.approx(2 / 6.0625, rel=1e-12)
+
+
+def test_the_proxy_is_the_sum_of_token_norms_and_needs_no_sequence_norm():
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]]).bool()
+    token = tensor([[0.5, 0.7, 9.0], [0.2, 0.1, 1.1]])
+    group, zero = torch.zeros(2, dtype=torch.int64), torch.zeros(2, 3).double()
+    proxy = Signals(tensor([1, 0]), group, mask, zero, score_norm_BT=token)
+    score = Signals(tensor([1, 0]), group, mask, zero, score_norm_B=tensor([1.2, 1.4]))
+    assert baseline("optimal_baseline", proxy, norm="proxy") == pytest.approx(1.2 / 2.6, rel=1e-12)
+    assert baseline("optimal_baseline", score) == pytest.approx(1.2 / 2.6, rel=1e-12)
+    with pytest.raises(UserError, match="needs score_norm_BT"):
+        baseline("optimal_baseline", score, norm="proxy")
+
+
+def test_one_baseline_for_the_whole_batch():
+    apart = single([1, 0, 1, 0], [1, 1, 4, 0.25], [1, 4, 1, 1], group=[0, 0, 1, 1])
+    assert baseline("optimal_baseline", apart, scope="batch") == baseline("optimal_baseline", VCPO)
+
+
+@pytest.mark.parametrize("hyper", [{"norm": "true"}, {"scope": "prompt"}])
+def test_unknown_choices_are_answered_with_the_known_ones(hyper):
+    with pytest.raises(UserError, match="score|group"):
+        baseline("optimal_baseline", VCPO, **hyper)
+    with pytest.raises(UserError, match="sequence"):
+        baseline("optimal_token_baseline", VCPO, level="prefix")
+
+
+def test_weights_far_beyond_floating_point_still_choose_a_baseline():
+    huge = single([1, 0, 1], [1, 1, 1], [1, 1, 1])
+    log_rho = torch.tensor([[1e4], [0.0], [-1e4]]).double()
+    shifted = Signals(huge.reward_B, huge.group_B, huge.mask_BT, log_rho, score_norm_B=huge.score_norm_B)
+    assert baseline("optimal_baseline", shifted) == 1.0
+    assert baseline("importance_mean", shifted) == pytest.approx(2 / 3)
+    nothing = single([1, 0, 1], [1, 1, 1], [0, 0, 0])
+    assert baseline("optimal_baseline", nothing) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"), [("group_mean", 2 / 3), ("leave_one_out", 1.0), ("remax", 1.0), ("raw", 1.0)]
+)
+def test_a_baseline_with_the_own_reward_shrinks_the_gradient_by_one_over_g(name, factor):
+    # All 3^3 groups of three on-policy responses of a bandit with three actions.
+    pi, reward = np.array([0.5, 0.3, 0.2]), np.array([0.0, 1.0, 0.4])
+    groups = np.array(list(product(range(3), repeat=3)))
+    index = torch.arange(len(groups)).repeat_interleave(3)
+    signals = Signals(tensor(reward[groups].ravel()), index, greedy_reward_B=torch.full((81,), 0.0).double())
+    adv = advantage[name].function(signals).numpy().reshape(-1, 3)
+    found = np.einsum("s,si,sia->a", pi[groups].prod(1), adv, np.eye(3)[groups] - pi) / 3
+    np.testing.assert_allclose(found, factor * pi * (reward - pi @ reward), atol=1e-14)
+
+
+def test_leave_one_out_is_group_mean_times_g_over_g_minus_one():
+    signals = Signals(tensor([1, 3, 0, 2, 0, 5]), torch.tensor([0, 1, 0, 0, 0, 1]))
+    size = tensor([4, 2, 4, 4, 4, 2])
+    expected = advantage["group_mean"].function(signals) * size / (size - 1)
+    torch.testing.assert_close(advantage["leave_one_out"].function(signals), expected)
+
+
+def test_nemo_rl_leaves_the_only_success_unscaled():
+    signals = Signals(tensor([1, 0, 0, 0]), torch.zeros(4, dtype=torch.int64))
+    found = advantage["group_std@nemo-rl"].function(signals)
+    np.testing.assert_allclose(found, [1, -0.57735, -0.57735, -0.57735], atol=2e-6)
+    # Seven equal rewards next to another: rounding must not turn their std into a divisor.
+    seven = Signals(torch.tensor([0.35] * 7 + [0.0]), torch.zeros(8, dtype=torch.int64))
+    assert float(advantage["group_std@nemo-rl"].function(seven)[-1]) == pytest.approx(-0.35, rel=1e-5)
+
+
+def test_limits_of_shifts_and_temperatures():
+    signals = Signals(
+        tensor([1, 0, 0.2]), torch.zeros(3, dtype=torch.int64),
+        reference_reward_BN=tensor([[0, 1, 0.5]] * 3), history_H=tensor([np.nan] * 4),
+    )  # fmt: skip
+    mean = advantage["group_mean"].function(signals)
+    torch.testing.assert_close(advantage["asymre"].bind(shift=0.0)(signals), mean)
+    torch.testing.assert_close(advantage["median_of_history"].function(signals), mean)
+    for beta, value in [(0.0, 1.0), (np.inf, 0.5), (1e-4, 1.0), (1e6, 0.5)]:
+        assert baseline("optimal_value", signals, beta1=beta) == pytest.approx(value, abs=2e-4)
+    assert baseline("optimal_value@author", signals, beta1=0.5) == baseline("optimal_value", signals)
+    centered = advantage["batch_std"].bind(center=True)(signals)
+    torch.testing.assert_close(centered, advantage["group_std"].bind(eps=1e-8)(signals))
+
+
+def test_group_std_at_verls_passk_can_be_left_out():
+    signals = Signals(tensor([0.1, 0.9, 0.4, 0.7, 0.7]), torch.tensor([0, 0, 0, 1, 1]))
+    found = advantage["max_at_k@verl"].bind(std=False)(signals)
+    np.testing.assert_allclose(found, [0, 0.5, 0, 0, 0], atol=1e-12)
+
+
+def test_areal_reads_raw_rewards_without_reward_norm():
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]]).bool()
+    found = advantage["batch_std@areal"].bind(reward_norm=False, eps=0.0)(
+        Signals(tensor([1, 0]), torch.zeros(2, dtype=torch.int64), mask)
+    )
+    np.testing.assert_allclose(found, [0.5, -1.5], atol=1e-12)  # mean .75, std .5 over four tokens
+
+
+def test_the_longest_response_has_no_baseline_alone_where_that_is_asked_for():
+    mask = torch.arange(3) < torch.tensor([[3], [1], [2]])
+    signals = Signals(
+        tensor([1, 0, 0.4]), torch.tensor([0, 0, 1]), mask, score_norm_BT=torch.ones(3, 3).double()
+    )  # fmt: skip
+    own = advantage["optimal_token_baseline"].function(signals)
+    np.testing.assert_allclose(own, [[0.5, 0, 0], [-0.5, 0, 0], [0.4, 0.4, 0]], atol=1e-12)
+    tail = advantage["optimal_token_baseline"].bind(zero_tail=True)(signals)
+    np.testing.assert_allclose(tail, [[0.5, 1, 1], [-0.5, 0, 0], [0.4, 0.4, 0]], atol=1e-12)

@@ -1,0 +1,244 @@
+"""One row per cell of a sweep: what varied, finals worked by hand, and the committed tables."""
+
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.cell_table import REDUCTIONS, cell_table
+from analysis.collapse import cells as outcomes
+from analysis.load import load_committed
+from paper_figs import sweep_tables
+from testbed import sweeps
+from testbed.config.run import Run, cell_id, grid
+from testbed.errors import UserError
+
+RISE = (0.1, 0.5, 0.9, 0.6, 0.6, 0.6)
+FALL = (0.1, 0.5, 0.9, 0.9, 0.0, 0.0, 0.0)
+KEYS = ("recipe", "lag", "seed")
+
+
+def rows_of(cell, accuracy, **metrics):
+    """Return the rows that `testbed.training.recorder` writes of one cell, a row per ten steps."""
+    names = {item.name: getattr(cell, item.name) for item in fields(Run)}
+    text = {
+        name: ",".join(f"{key}={value}" for key, value in pairs)
+        for name, pairs in names.items()
+        if name.endswith("_args")
+    }
+    steps = 10 * np.arange(len(accuracy))
+    logged = {"diverged": 0.0, "accuracy": accuracy, **metrics}
+    return pd.DataFrame({"cell": cell_id(cell), "step": steps, **names, **text, **logged})
+
+
+def frame_of(cells, accuracy=RISE, **metrics):
+    return pd.concat([rows_of(cell, accuracy, **metrics) for cell in cells], ignore_index=True)
+
+
+def table_of(cells, metrics=("accuracy",), keys=KEYS, **logged):
+    return cell_table("t", frame_of(cells, **logged), keys, metrics).frame
+
+
+def test_a_row_per_cell_holds_keys_finals_and_whether_it_diverged():
+    found = table_of(grid(Run(), recipe=["rec", "grpo"], lag=[4, 0]))
+    assert list(found.columns) == ["recipe", "lag", "seed", "accuracy", "diverged"]
+    assert found.to_numpy().tolist() == [
+        [recipe, lag, 0, 0.6, 0] for recipe in ("grpo", "rec") for lag in (0, 4)
+    ]
+
+
+def test_every_reduction_by_hand():
+    metrics = ("x", *(f"{word} x" for word in REDUCTIONS))
+    (row,) = table_of([Run()], metrics, x=[5.0, 1.0, 2.0, 3.0, 4.0, 8.0]).to_dict("records")
+    expected = {"x": 5, "final x": 5, "first x": 5, "min x": 1, "max x": 8, "mean x": 23 / 6}
+    assert {metric: row[metric] for metric in metrics} == pytest.approx(expected, abs=1e-4)
+
+
+def test_fewer_rows_than_three_have_a_final_value_too():
+    assert table_of([Run()], accuracy=(0.2, 0.4))["accuracy"].tolist() == [0.3]
+
+
+def test_outcomes_are_those_of_the_collapse_analysis():
+    runs = grid(Run(), seed=[0, 1])
+    frame = pd.concat([rows_of(runs[0], RISE), rows_of(runs[1], FALL)])
+    words = ("accuracy", "best", "start", "collapsed", "peak_step", "collapse_step")
+    found = cell_table("t", frame, ("seed",), words).frame
+    wanted = outcomes(frame).rename(columns={"final": "accuracy"})
+    pd.testing.assert_frame_equal(found[list(words)], wanted[list(words)], check_dtype=False, rtol=1e-4)
+    assert found["collapsed"].tolist() == [0, 1]
+
+
+def test_a_diverged_cell_counts_as_wrong_answers_but_other_gaps_stay_gaps():
+    gap = [1.0, 1.0, 1.0, 1.0, 1.0, math.nan]
+    frame = frame_of([Run()], accuracy=[0.3, 0.3, 0.3, 0.6, 0.6, math.nan], x=gap)
+    frame.loc[3, "diverged"] = 1.0
+    (row,) = cell_table("t", frame, ("seed",), ("accuracy", "x", "first x")).frame.to_dict("records")
+    assert row["accuracy"] == pytest.approx(0.4)
+    assert math.isnan(row["x"])
+    assert (row["first x"], row["diverged"]) == (1.0, 1)
+
+
+def test_arguments_are_keys_as_a_whole_or_one_by_one():
+    runs = [
+        replace(Run(), recipe="rec", recipe_args=(("eps", eps), ("keep", "ring"))) for eps in (16, 3, 0.5)
+    ]
+    runs += [replace(Run(), recipe="grpo")]
+    keys = ("recipe", "recipe_args", "recipe_args.eps", "recipe_args.keep")
+    found = table_of(runs, keys=keys)
+    assert found["recipe_args"].tolist() == [
+        "default",
+        "eps=0.5,keep=ring",
+        "eps=16,keep=ring",
+        "eps=3,keep=ring",
+    ]
+    assert found["recipe_args.eps"].tolist()[1:] == [0.5, 16, 3]
+    assert found[["recipe_args.eps", "recipe_args.keep"]].isna().all(axis=1).tolist() == [True] + 3 * [False]
+
+
+def test_numbers_among_arguments_are_sorted_as_numbers():
+    runs = [replace(Run(), recipe_args=(("tau", tau),)) for tau in (16, 128, 2)]
+    assert table_of(runs, keys=("recipe_args.tau",))["recipe_args.tau"].tolist() == [2, 16, 128]
+
+
+def test_neither_the_order_of_rows_nor_a_second_reading_changes_a_byte():
+    frame = frame_of(grid(Run(), recipe=["rec", "grpo"], lag=[0, 4], seed=[0, 1]))
+    frame["x"] = np.linspace(0, 1, len(frame))
+    first, shuffled = (
+        cell_table("t", each, KEYS, ("accuracy", "x"))
+        for each in (frame, pd.concat([frame, frame]).sample(frac=1, random_state=0))
+    )
+    assert first.csv == shuffled.csv
+    assert first.about == shuffled.about
+
+
+def test_the_table_says_what_all_cells_share_and_what_varied_beside_the_keys():
+    runs = [replace(Run(), recipe=name, learning_rate=rate) for name, rate in (("rec", 0.1), ("grpo", 0.3))]
+    about = cell_table("t", frame_of(runs), ("recipe",), ("accuracy",)).about
+    assert (about["cells"], about["task"], about["steps"]) == (2, "bandit", 200)
+    assert about["also_varied"] == ["learning_rate"]
+    assert not {"recipe", "learning_rate"} & set(about)
+
+
+@pytest.mark.parametrize(
+    ("runs", "keys", "metrics", "message"),
+    [
+        (
+            grid(Run(), lag=[0, 4]),
+            ("recipe", "seed"),
+            ("accuracy",),
+            "2 cells agree in recipe, seed .* in lag;",
+        ),
+        (grid(Run(), learning_rate=[0.1, 0.1000001]), ("learning_rate",), ("accuracy",), "2 cells agree"),
+        ([Run()], ("seed", "lagg"), ("accuracy",), "Unknown field of Run 'lagg'. Did you mean 'lag'"),
+        ([Run()], ("seed",), ("acuracy",), "lacks the column.s. acuracy"),
+        ([Run()], ("seed",), ("median accuracy",), "Unknown reduction of a metric 'median'"),
+        (
+            [Run()],
+            ("seed", "recipe_args.eps"),
+            ("accuracy",),
+            "No cell of the sweep has 'eps' in recipe_args",
+        ),
+    ],
+)
+def test_what_cannot_be_told_apart_or_was_not_logged_is_refused(runs, keys, metrics, message):
+    with pytest.raises(UserError, match=message):
+        cell_table("t", frame_of(runs), keys, metrics)
+
+
+def test_arguments_that_cannot_be_taken_apart_are_refused():
+    frame = frame_of([replace(Run(), task_args=(("prompt", "a,b"),))])
+    with pytest.raises(UserError, match="'prompt=a,b' cannot be taken apart"):
+        cell_table("t", frame, ("task_args.prompt",), ("accuracy",))
+
+
+def test_an_outcome_needs_accuracy_and_a_table_needs_the_mark_of_divergence():
+    frame = frame_of([Run()], x=1.0)
+    with pytest.raises(UserError, match="lacks the column.s. accuracy"):
+        cell_table("t", frame.drop(columns="accuracy"), ("seed",), ("collapsed",))
+    with pytest.raises(UserError, match="lacks the column.s. diverged"):
+        cell_table("t", frame.drop(columns="diverged"), ("seed",), ("x",))
+
+
+# Declared sweeps
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """One declared sweep: two recipes at two lags on the bandit, three steps each."""
+    base = Run(steps=3, log_every=1, prompts=2, group=2)
+    declared = sweeps.Registry("sweep table")
+    monkeypatch.setattr(sweeps, "SWEEP_TABLES", declared)
+    monkeypatch.setattr(sweep_tables, "SWEEP_TABLES", declared)
+    cells = grid(base, recipe=["grpo", "reinforce"], lag=[0, 2])
+    sweeps.sweep_table("tiny", source="this test", keys=("recipe", "lag"), metrics=("exact/value",))(
+        lambda: cells
+    )
+    return cells
+
+
+def test_a_declared_sweep_is_a_named_sweep(tiny):
+    assert sweeps.sweep("tiny") == tiny
+    assert set(sweeps.sweeps()) == {*sweeps.PLAIN, "tiny"}
+    with pytest.raises(UserError, match="Unknown sweep 'tinny'. Did you mean 'tiny'"):
+        sweeps.sweep("tinny")
+
+
+def test_two_sweeps_of_one_name_are_refused(tiny):
+    sweeps.sweep_table("staleness", source="this test", keys=("lag",), metrics=())(lambda: tiny)
+    with pytest.raises(UserError, match="Two sweeps are named 'staleness'"):
+        sweeps.sweep("tiny")
+
+
+def test_a_sweep_runs_into_its_table_and_what_is_done_is_not_run_again(tiny, tmp_path, capsys):
+    command = [
+        "tiny",
+        "--workers",
+        "0",
+        "--results",
+        str(tmp_path / "runs"),
+        "--data",
+        str(tmp_path / "data"),
+    ]
+    assert sweep_tables.main(command) == 0
+    packs = sorted((tmp_path / "runs" / "tiny" / "packs").iterdir())
+    times = [path.stat().st_mtime_ns for path in packs]
+    made = load_committed(folder=tmp_path / "data")["tiny"]
+    assert made.frame[["recipe", "lag"]].to_numpy().tolist() == [[c.recipe, c.lag] for c in tiny]
+    assert made.frame["exact/value"].between(0, 1).all()
+    assert sweep_tables.main(command) == 0
+    assert [path.stat().st_mtime_ns for path in packs] == times
+    assert load_committed(folder=tmp_path / "data")["tiny"].csv == made.csv
+    assert capsys.readouterr().out.splitlines() == 2 * [str(tmp_path / "data" / "tiny.csv")]
+
+
+def test_survivors_alone_make_no_table(tiny, tmp_path, monkeypatch, capsys):
+    def fails(runs, report=None):
+        raise UserError("no such luck")
+
+    monkeypatch.setattr("testbed.training.loop.train_pack", fails)
+    command = ["tiny", "--workers", "0", "--results", str(tmp_path), "--data", str(tmp_path / "data")]
+    assert sweep_tables.main(command) == 2
+    assert "4 of 4 cells have no result, so there is no table" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_unknown_sweep_is_answered_with_the_nearest_name(tiny, tmp_path, capsys):
+    assert sweep_tables.main(["tiney", "--results", str(tmp_path)]) == 2
+    assert "Did you mean 'tiny'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(sweeps.SWEEP_TABLES))
+def test_the_committed_table_is_of_the_sweep_declared_today(name):
+    entry = sweeps.SWEEP_TABLES[name]
+    cells, keys = entry.function(), entry.promises["keys"]
+    table = load_committed([name])[name]
+    assert list(table.frame.columns) == [*keys, *entry.promises["metrics"], "diverged"]
+    plain = [key for key in keys if "." not in key and not key.endswith("_args")]
+    wanted = pd.DataFrame([[getattr(cell, key) for key in plain] for cell in cells], columns=plain)
+    found = table.frame[plain].sort_values(plain, ignore_index=True)
+    pd.testing.assert_frame_equal(
+        found, wanted.sort_values(plain, ignore_index=True), rtol=1e-4, check_dtype=False
+    )
+    assert table.about["cells"] == len(cells)

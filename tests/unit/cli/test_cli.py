@@ -1,0 +1,164 @@
+"""The command line as a newcomer meets it: one clear message, exit code 2, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from testbed.cli import main
+
+TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    out, err = capsys.readouterr()
+    return stop.value.code, out, err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["runn"], "No such command 'runn'"),
+        (["run"], "Missing argument"),
+        (["run", "stalenes"], "Unknown sweep 'stalenes'. Did you mean 'staleness'"),
+        (["run", "staleness", "recipe=grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
+        (["run", "staleness", "lagg=3"], "Did you mean 'lag'"),
+        (["run", "staleness", "lag=much"], "lag is 'much'"),
+        (["run", "staleness", "lag=-1"], "lag is -1, expected at least 0"),
+        (["run", "staleness", "recipe_args.epss=1", "recipe=grpo"], "no hyperparameter 'epss'"),
+        (["run", "ess-collapse", "task=running-sum"], "is a token task, which has no table of states"),
+        (["run", "staleness", "task=chain"], "is a tabular world; set policy to 'tabular'"),
+        (["run", "ess-collapse", "task_args.lenght=3"], "Did you mean 'length'"),
+        (["run", "no-such-file.toml"], "no-such-file.toml cannot be read"),
+        (["run", "ess-collapse", "--shard", "5/2"], "5/2"),
+        (["status", "no-such-folder"], "no-such-folder"),
+        (["list", "task"], "Did you mean 'tasks'"),
+        (["objectives", "show", "m2p"], "Did you mean 'm2po'"),
+        (["figures", "stalenes"], "Did you mean 'staleness'"),
+        (["claims", "show", "ess"], "ess"),
+        (["validate", "--model", "no-such-model"], "no-such-model"),
+        (["validate"], "--model"),
+    ],
+)
+def test_a_mistake_gets_one_message_exit_code_two_and_writes_nothing(
+    capsys, tmp_path, monkeypatch, words, message
+):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(capsys, *words)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_error_of_a_sweep_file_comes_with_its_line(capsys, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('[run]\ntask = "bandit"\nlagg = 3\nsteps = "many"\n\n[grid]\nrecipe = ["grop"]\n')
+    code, _, err = call(capsys, "run", str(file))
+    assert code == 2
+    for words in ("mine.toml:3:", "mine.toml:4:", "mine.toml:7:"):
+        assert words in err
+
+
+def test_a_sweep_runs_resumes_and_reports_itself_as_json(capsys, tmp_path):
+    folder = tmp_path / "mine"
+    words = ["run", "ess-collapse", *TINY, "--out", str(folder), "--workers", "0", "--quiet", "--json"]
+    code, out, _ = call(capsys, *words)
+    first = json.loads(out)
+    assert code == 0
+    assert (first["planned"], first["done"], first["failed"]) == (4, 4, 0)
+    assert {row["lag"] for row in first["summary"]} == {0, 2}
+    files = {path: path.read_bytes() for path in folder.rglob("*.parquet")}
+    assert call(capsys, *words)[0] == 0
+    assert {path: path.read_bytes() for path in folder.rglob("*.parquet")} == files
+    code, out, _ = call(capsys, "status", str(folder), "--json")
+    assert json.loads(out)["done"] == 4
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(capsys, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    code, _, err = call(capsys, "run", "ess-collapse", *TINY, "--out", str(tmp_path))
+    assert code == 2
+    assert str(tmp_path) in err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_dry_run_says_what_would_run_and_writes_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = call(capsys, "run", "bandit-grid", "--dry-run")
+    assert code == 0
+    assert "1000 cells in 8 packs" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "--json"],
+        ["list", "metrics", "--json"],
+        ["objectives", "--json"],
+        ["objectives", "show", "m2po", "--json"],
+        ["claims", "list", "--json"],
+        ["figures", "--json"],
+        ["run", "staleness", "--dry-run", "--json"],
+    ],
+)
+def test_machines_get_json(capsys, words):
+    code, out, _ = call(capsys, *words)
+    assert code == 0
+    assert json.loads(out)
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "run", "status", "list", "objectives", "claims", "figures", "validate"]
+)
+def test_every_command_explains_itself_with_examples(capsys, command):
+    code, out, _ = call(capsys, command, "--help")
+    assert code == 0
+    assert "Usage: " in out
+    assert command in {"demo", "claims"} or f"testbed {command}" in out
+
+
+def test_formulas_are_printed_whole_brackets_included(capsys):
+    _, out, _ = call(capsys, "objectives")
+    assert "sg[min(W, cap)]" in out
+
+
+@pytest.mark.slow
+def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    from testbed import sweeps
+    from testbed.config.run import grid
+    from testbed.policies.hf import tiny_model
+
+    small = (("digits", 2), ("modulus", 2))
+    toy = replace(sweeps.TOY, task_args=small, policy_args=(("width", 8),), steps=12, warm_start_steps=5)
+    train, cells = tiny_model.train_tiny_model, sweeps.demo_model
+    monkeypatch.setattr(sweeps, "ESS_COLLAPSE", grid(sweeps.CHAIN, lag=[0, 8], seed=[0, 1], steps=[20]))
+    monkeypatch.setattr(sweeps, "STALENESS", grid(toy, recipe=["reinforce", "grpo"], lag=[0, 4]))
+    monkeypatch.setattr(sweeps, "demo_model", lambda model: [replace(c, steps=3) for c in cells(model)])
+    monkeypatch.setattr(tiny_model, "train_tiny_model", lambda *a, **k: train(*a, **{**k, "steps": 5}))
+    words = ["demo", "--out", str(tmp_path / "demo"), "--workers", "0", "--json"]
+    code, out, _ = call(capsys, *words)
+    found = json.loads(out)
+    assert code == 0
+    assert {(row["task"], row["lag"]) for row in found["summary"]} == {
+        ("running-sum", 0),
+        ("running-sum", 4),
+        ("reasoning-gym", 0),
+        ("reasoning-gym", 8),
+    }
+    pictures = [
+        tmp_path / "demo" / "figures" / f"{name}.png" for name in ("staleness", "ess-collapse", "ratio-tails")
+    ]
+    assert [str(path) for path in pictures] == found["figures"]
+    before = {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*") if path.is_file()}
+    assert call(capsys, *words)[0] == 0
+    after = {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*") if path.is_file()}
+    changed = [path for path in before if before[path] != after[path] and "provenance" not in path.parts]
+    assert changed == []

@@ -1,0 +1,268 @@
+"""Run's two other doors, TOML files and field=value words, and the ids of cells."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.config.fields import check
+from testbed.config.run import Run, cell_id, grid
+from testbed.config.toml_file import expand, from_toml, line_numbers, override
+from testbed.errors import UserError
+
+GOOD = """\
+[run]
+task = "running-sum"
+policy = "toy"
+learning_rate = 3e-3
+task_args = {modulus = 8, digits = 12}
+
+[run.policy_args]
+width = 32
+
+[grid]
+recipe = ["grpo", "m2po"]
+lag = [0, 16]
+recipe_args.eps = [0.1, 0.2]
+"""
+
+GOLDEN = {
+    Run(): "bandit/grpo/lag0/seed0-9f42fef3b6f6",
+    Run(
+        task="running-sum",
+        policy="toy",
+        task_args=(("digits", 12),),
+        recipe="m2po",
+        recipe_args=(("tau", 0.04),),
+        lag=64,
+        seed=3,
+        learning_rate=1.0,
+    ): "running-sum/m2po/lag64/seed3-5ec1e62ff7b0",
+    Run(policy="hf", model="m", steps=5): "bandit/grpo/lag0/seed0-5e26800d13db",
+}
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "sweep.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(folder: Path, text: str) -> list[str]:
+    """Return the lines of the error that a sweep file gives, without the folder."""
+    with pytest.raises(UserError) as caught:
+        from_toml(written(folder, text))
+    return str(caught.value).replace(f"{folder}/", "").splitlines()
+
+
+def test_cell_ids_never_change_while_run_version_stays() -> None:
+    assert {run: cell_id(run) for run in GOLDEN} == GOLDEN
+
+
+def test_a_toml_file_gives_the_cells_of_the_python_grid(tmp_path: Path) -> None:
+    start = Run(
+        task="running-sum",
+        policy="toy",
+        learning_rate=3e-3,
+        task_args=(("digits", 12), ("modulus", 8)),
+        policy_args=(("width", 32),),
+    )
+    arguments = [(("eps", 0.1),), (("eps", 0.2),)]
+    cells = grid(start, recipe=["grpo", "m2po"], lag=[0, 16], recipe_args=arguments)
+    assert from_toml(written(tmp_path, GOOD)) == cells
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Run(learning_rate=1), Run(learning_rate=1.0)),
+        (Run(max_grad_norm=-0.0), Run(max_grad_norm=0.0)),
+        (Run(lag=int(np.int64(3))), Run(lag=np.int64(3))),  # type: ignore[arg-type]
+        (Run(recipe_args=(("a", 1), ("b", 2.5))), Run(recipe_args=(("b", 2.5), ("a", 1.0)))),
+        (Run(recipe_args=(("a", -0.0),)), Run(recipe_args=(("a", 0),))),
+    ],
+)
+def test_equal_cells_have_equal_ids_however_they_are_written(one: Run, other: Run) -> None:
+    assert cell_id(check(one)) == cell_id(check(other))
+
+
+def test_a_true_argument_is_not_the_number_one() -> None:
+    assert cell_id(check(Run(recipe_args=(("a", True),)))) != cell_id(check(Run(recipe_args=(("a", 1),))))
+
+
+def test_the_normal_form_of_a_normal_form_is_itself() -> None:
+    run = check(Run(learning_rate=1, recipe_args=(("b", 2.0), ("a", "x"))))
+    assert check(run) == run
+    assert isinstance(run.learning_rate, float)
+    assert run.recipe_args == (("a", "x"), ("b", 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[run]\nlagg = 3\n", "sweep.toml:2: Run has no field 'lagg'. Did you mean 'lag'?"),
+        ('[run]\n\nlag = "3"\n', "sweep.toml:3: lag is '3' (str), expected a valid integer."),
+        ("[run]\nlag = 3.0\n", "sweep.toml:2: lag is 3.0 (float), expected a valid integer."),
+        ("[run]\nlag = true\n", "sweep.toml:2: lag is True (bool), expected a valid integer."),
+        ("[run]\nlag = -1\n", "sweep.toml:2: lag is -1, expected at least 0."),
+        ("[run]\nlearning_rate = inf\n", "sweep.toml:2: learning_rate is inf, expected a finite number"),
+        ("[run]\nlearning_rate = nan\n", "sweep.toml:2: learning_rate is nan, expected a finite number"),
+        (
+            "[run]\nteacher_noise = 1.5\n",
+            "sweep.toml:2: teacher_noise is 1.5, expected a finite number of at",
+        ),
+        (
+            "[run]\nsteps = 99999999999\n",
+            "sweep.toml:2: steps is 99999999999, expected a finite number of at",
+        ),
+        ('[run]\npolicy = "toi"\n', "sweep.toml:2: policy is 'toi' (str), expected 'tabular', 'toy' or 'hf'"),
+        (
+            '[run]\npolicy = "hf"\n',
+            "sweep.toml:1: model is empty, expected the folder of a Hugging Face model",
+        ),
+        ('[run]\nmodel = "m"\n', "sweep.toml:2: model is 'm', but policy is 'tabular'"),
+        ("[run]\nwarm_start_steps = 5\n", "sweep.toml:2: warm_start_steps is 5, expected 0 unless policy"),
+        ("lag = 3\n", "sweep.toml:1: 'lag' stands at the top level"),
+        ("[rum]\nlag = 3\n", "sweep.toml:1: 'rum' stands at the top level"),
+        ("run = 3\n", "sweep.toml:1: 'run' is 3, expected a table: [run]."),
+        ("[grid]\nlag = 3\n", "sweep.toml:2: lag is 3, expected a list of at least one value."),
+        ("[grid]\nlag = []\n", "sweep.toml:2: lag is [], expected a list of at least one value."),
+        ('[grid]\nlag = [0, "4"]\n', "sweep.toml:2: lag is '4' (str), expected a valid integer."),
+        ("[grid]\nlagg = [3]\n", "sweep.toml:2: Run has no field 'lagg'. Did you mean 'lag'?"),
+        ("[grid]\nrecipe_args.eps = [[1]]\n", "sweep.toml:2: recipe_args has eps = [1], expected a number"),
+        ("[run]\nrecipe_args = 3\n", "sweep.toml:2: recipe_args is 3, expected a table"),
+        ("[run.recipe_args]\neps = nan\n", "sweep.toml:1: recipe_args has eps = nan, expected a number."),
+        ("[run]\nlag = 3\nlag = 4\n", "sweep.toml:3: Cannot overwrite a value. Each key"),
+        ("[run]\nlag =\n", "sweep.toml:2: Invalid value"),
+        ("[run]\nlag = 1e3x\n", "sweep.toml:2: "),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_line(tmp_path: Path, text: str, expected: str) -> None:
+    lines = refusal(tmp_path, text)
+    assert len(lines) == 1
+    assert lines[0].startswith(expected), lines[0]
+
+
+def test_every_error_of_a_file_comes_at_once_in_order_of_the_lines(tmp_path: Path) -> None:
+    text = '[run]\nlag = "3"\nsteps = 0\n# a comment\n[grid]\nsede = [1]\ngroup = [8, 0]\n'
+    assert [line.partition(" ")[0] for line in refusal(tmp_path, text)] == [
+        "sweep.toml:2:",
+        "sweep.toml:3:",
+        "sweep.toml:6:",
+        "sweep.toml:7:",
+    ]
+
+
+def test_unknown_names_of_tasks_and_recipes_are_refused_with_the_nearest(tmp_path: Path) -> None:
+    path = written(tmp_path, '[run]\ntask = "bandti"\n[grid]\nrecipe = ["grpo", "m2p0"]\n')
+    with pytest.raises(UserError) as caught:
+        from_toml(path, known={"task": ["bandit", "chain"], "recipe": ["grpo", "m2po"]})
+    first, second = str(caught.value).splitlines()
+    assert first.endswith(":2: Unknown task 'bandti'. Did you mean 'bandit'? Known: bandit, chain.")
+    assert second.endswith(":4: Unknown recipe 'm2p0'. Did you mean 'm2po'? Known: grpo, m2po.")
+
+
+def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        from_toml(tmp_path / "absent.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not UTF-8"):
+        from_toml(tmp_path / "binary.toml")
+
+
+def test_a_mangled_file_gives_cells_or_one_user_error_and_nothing_else(tmp_path: Path) -> None:
+    dice = random.Random(0)
+    messages = []
+    for _ in range(300):
+        text = list(GOOD)
+        for _ in range(dice.randint(1, 4)):
+            place = dice.randrange(len(text))
+            text[place] = dice.choice(
+                ["", "\n", "[", "]", "=", '"', "{", "9", ".", "#", "é", text[place] * 2]
+            )
+        try:
+            from_toml(written(tmp_path, "".join(text)))
+        except UserError as error:
+            messages.append(str(error))
+    assert len(messages) > 100
+    assert all(message.startswith(str(tmp_path)) for message in messages)
+
+
+def test_lines_are_found_past_multi_line_text_and_arrays() -> None:
+    text = (
+        '[run]\nmodel = """\nlag = 3\n"""\nlag = 4\n[grid]\nseed = [\n 0,\n 1,\n]\n"recipe_args".eps = [1]\n'
+    )
+    lines = line_numbers(text)
+    assert lines["run.lag"] == 5
+    assert lines["grid.seed"] == 7
+    assert lines["grid.recipe_args.eps"] == 11
+
+
+def test_words_override_fields_by_their_type() -> None:
+    words = ["lag=16", "recipe=m2po", "learning_rate=1", "recipe_args.eps=0.1", "recipe_args.flag=True"]
+    run = override(Run(recipe_args=(("tau", 2),)), words)
+    assert (run.lag, run.recipe, run.learning_rate) == (16, "m2po", 1.0)
+    assert run.recipe_args == (("eps", 0.1), ("flag", True), ("tau", 2))
+
+
+def test_a_text_field_keeps_a_number_as_text() -> None:
+    assert override(Run(policy="hf", model="x"), ["model=7,5"]).model == "7,5"
+
+
+def test_a_list_of_values_is_an_axis() -> None:
+    cells = expand([Run(seed=1), Run(seed=2)], ["lag=0,4", "recipe_args.eps=0.1,0.2"])
+    assert [(cell.seed, cell.lag, dict(cell.recipe_args)["eps"]) for cell in cells] == [
+        (seed, lag, eps) for seed in (1, 2) for lag in (0, 4) for eps in (0.1, 0.2)
+    ]
+
+
+def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once() -> None:
+    sweep = grid(Run(), recipe=["grpo", "m2po"], seed=range(3))
+    assert expand(sweep, ["recipe=cispo"]) == grid(Run(recipe="cispo"), seed=range(3))
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("lag=x", "'lag': lag is 'x' (str), expected a valid integer."),
+        ("lag=1.5", "'lag': lag is 1.5 (float), expected a valid integer."),
+        ("lag=", "'lag': lag is '' (str), expected a valid integer."),
+        ("lag", "'lag': expected field=value, as lag=16."),
+        ("lagg=3", "'lagg': Run has no field 'lagg'. Did you mean 'lag'?"),
+        ("lag.x=3", "'lag.x': Run has no field 'lag.x'. Did you mean 'lag'?"),
+        ("steps=0", "'steps': steps is 0, expected at least 1."),
+        ("recipe_args.eps=nan", "'recipe_args.eps': recipe_args has eps = nan, expected a number."),
+        ("policy=hf", "model is empty, expected the folder of a Hugging Face model"),
+        ("lag=1,2", "'lag=1,2' gives 2 runs, expected one value per field."),
+    ],
+)
+def test_a_bad_word_is_refused(word: str, expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        override(Run(), [word])
+    assert str(caught.value).startswith(expected), str(caught.value)
+
+
+def test_a_field_given_twice_is_refused() -> None:
+    with pytest.raises(UserError, match="'lag' is given twice"):
+        expand([Run()], ["lag=1", "lag=2"])
+
+
+def test_a_grid_too_large_to_hold_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    values = list(range(1000))
+    lines = refusal(tmp_path, f"[grid]\nseed = {values}\nlag = {values}\nsteps = {values[1:]}\n")
+    assert lines == ["sweep.toml:1: The grid has 999000000 cells, expected at most 1000000."]
+
+
+def test_check_names_every_wrong_field_of_a_run_made_in_python() -> None:
+    run = Run(lag=-1, steps=0, group="8", recipe_args=(("a", 1), ("a", 2)))  # type: ignore[arg-type]
+    with pytest.raises(UserError) as caught:
+        check(run)
+    assert [line.partition(" ")[0] for line in str(caught.value).splitlines()] == [
+        "recipe_args",
+        "lag",
+        "steps",
+        "group",
+    ]

@@ -1,0 +1,208 @@
+"""Sums of weights: shards add up to the whole, nothing overflows; how optimistic N samples are, exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from support.fixtures import batch_of
+
+from testbed.diagnostics.ratios import ess, prefix_ess
+from testbed.diagnostics.weight_sums import HOW, WeightSums, certifiable_share, expected_share
+from testbed.errors import UserError
+from testbed.losses.ratios import log_prefix
+
+LOG_W = np.random.default_rng(5).normal(0.3, 1.5, (3, 60))
+QUANTITIES = (
+    *(lambda s, how=how: s.ess(how) for how in HOW),
+    *(WeightSums.chi2, WeightSums.chi2_normalized, WeightSums.excess_kurtosis),
+    *(WeightSums.max_share, WeightSums.floor, WeightSums.kl),
+)
+RANDOM_LAWS = [
+    (rng.gamma(0.5, size=4), rng.dirichlet(np.ones(4))) for rng in map(np.random.default_rng, range(6))
+]
+
+
+@pytest.mark.parametrize("cuts", [(20, 40), (1, 59), (0, 60), (59, 59)])
+def test_shards_add_up_to_the_whole_in_every_order(cuts):
+    whole = WeightSums.of(LOG_W)
+    shards = [WeightSums.of(part) for part in np.split(LOG_W, cuts, axis=-1)]
+    for order in itertools.permutations(shards):
+        np.testing.assert_allclose(sum(order).to_array(), whole.to_array(), rtol=1e-13, atol=1e-13)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=12), st.data())
+def test_adding_is_associative_at_any_magnitude(log_w, data):
+    cut = data.draw(st.integers(1, len(log_w) - 1))
+    first, second = WeightSums.of(log_w[:cut]), WeightSums.of(log_w[cut:])
+    whole = WeightSums.of(log_w)
+    for added in (first + second, second + first):
+        np.testing.assert_allclose(added.to_array(), whole.to_array(), rtol=1e-12, atol=1e-9)
+        assert np.isfinite(added.ess("kish"))
+
+
+def test_the_sums_travel_as_an_array():
+    sums = WeightSums.of(LOG_W)
+    assert sums.to_array().shape == (3, 7)
+    again = WeightSums.from_array(sums.to_array())
+    for quantity in QUANTITIES:
+        np.testing.assert_array_equal(quantity(again), quantity(sums))
+    with pytest.raises(UserError, match=r"expected \[\.\.\., 7\]"):
+        WeightSums.from_array(np.zeros((3, 6)))
+
+
+def test_the_shares_are_those_of_the_batch_diagnostics():
+    mask = np.random.default_rng(1).random(LOG_W.shape) < 0.7
+    for how in ("kish", "perplexity", "max"):
+        expected = ess(torch.tensor(LOG_W), torch.tensor(mask), how)
+        np.testing.assert_allclose(WeightSums.of(LOG_W, mask).ess(how), expected, rtol=1e-13)
+
+
+def test_sums_over_prefixes_give_the_prefix_curve():
+    logp, batch = batch_of()
+    log_prefix_TB = log_prefix(logp, batch).T
+    for how in ("kish", "perplexity", "max"):
+        shards = sum(WeightSums.of(part) for part in np.split(log_prefix_TB.numpy(), 2, axis=-1))
+        np.testing.assert_allclose(shards.ess(how), prefix_ess(logp, batch, how), rtol=1e-12)
+
+
+def test_the_moments_are_those_of_the_textbook():
+    w = np.exp(LOG_W)
+    sums = WeightSums.of(LOG_W)
+    np.testing.assert_allclose(sums.excess_kurtosis(), stats.kurtosis(w, axis=-1), rtol=1e-9)
+    np.testing.assert_allclose(sums.chi2(), (w**2).mean(-1) - 1, rtol=1e-12)
+    np.testing.assert_allclose(sums.chi2_normalized(), w.var(-1) / w.mean(-1) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(sums.max_share(), w.max(-1) / w.sum(-1), rtol=1e-13)
+    np.testing.assert_allclose(sums.ess("kong"), 1 / (1 + w.var(-1)), rtol=1e-12)
+    p = w / w.sum(-1, keepdims=True)
+    np.testing.assert_allclose(sums.kl(), (p * np.log(60 * p)).sum(-1), rtol=1e-12)
+
+
+def test_only_kong_and_chi2_change_with_the_scale_of_the_weights():
+    there, here = WeightSums.of(LOG_W + 3.0), WeightSums.of(LOG_W)
+    for how in ("kish", "perplexity", "max"):
+        np.testing.assert_allclose(there.ess(how), here.ess(how), rtol=1e-12)
+    for quantity in (WeightSums.chi2_normalized, WeightSums.excess_kurtosis, WeightSums.max_share):
+        np.testing.assert_allclose(quantity(there), quantity(here), rtol=1e-9)
+    assert (there.ess("kong") < here.ess("kong") / 2).all()
+    assert (there.chi2() > 2 * here.chi2()).all()
+
+
+def test_weights_of_any_size_neither_overflow_nor_vanish():
+    for shift in (-1e4, 1e4):
+        sums = WeightSums.of(LOG_W + shift)
+        np.testing.assert_allclose(sums.ess("kish"), WeightSums.of(LOG_W).ess("kish"), rtol=1e-9)
+        np.testing.assert_allclose(sums.excess_kurtosis(), WeightSums.of(LOG_W).excess_kurtosis(), rtol=1e-6)
+
+
+def test_clamped_weights_are_bounded_themselves_and_not_in_their_logarithm():
+    # Weights 1/3, 1/3, 1/3, 3, the last one bounded by 2: (1 + 2)^2 / (4 (3/9 + 4)).
+    log_w = np.log([1 / 3, 1 / 3, 1 / 3, 3.0])
+    assert WeightSums.of(log_w, upper=2.0).ess("kish") == pytest.approx(27 / 52, abs=1e-15)
+    with pytest.raises(UserError, match="expected a positive bound"):
+        WeightSums.of(log_w, upper=0.0)
+
+
+def test_zero_weights_count_as_samples_and_weigh_nothing():
+    sums = WeightSums.of([-np.inf, 0.0, -np.inf, 0.0])
+    assert [float(sums.ess(how)) for how in ("kish", "perplexity", "max")] == pytest.approx([0.5] * 3)
+    assert float(sums.floor()) == 0.25
+
+
+def test_equal_weights_have_no_kurtosis_worth_a_digit():
+    assert np.isnan(WeightSums.of(np.zeros(9)).excess_kurtosis())
+    assert np.isnan(WeightSums.of(1e-4 * LOG_W).excess_kurtosis()).all()
+
+
+@pytest.mark.parametrize(
+    ("log_w", "message"),
+    [
+        ([0.0, np.nan], "1 of 2 log-weights are NaN or"),
+        ([np.inf, 0.0, np.inf], "2 of 3 log-weights"),
+        ([-np.inf, -np.inf], "sum to zero"),
+        ([], "count is 0"),
+    ],
+)
+def test_weights_that_mean_nothing_are_refused(log_w, message):
+    with pytest.raises(UserError, match=message):
+        WeightSums.of(log_w).ess()
+
+
+def test_an_unknown_ess_is_named():
+    with pytest.raises(UserError, match="Did you mean 'kish'"):
+        WeightSums.of([0.0]).ess("kisch")
+
+
+# What N samples can say
+
+
+def test_the_expected_share_is_the_sum_over_all_samples():
+    weight, mu, n = np.array([0.2, 1.0, 4.0]), np.array([0.5, 0.4, 0.1]), 4
+    for how in ("kish", "perplexity", "max"):
+        brute = sum(
+            math.prod(mu[i] for i in draw) * float(WeightSums.of(np.log(weight[list(draw)])).ess(how))
+            for draw in itertools.product(range(3), repeat=n)
+        )
+        assert expected_share(weight, mu, n, how) == pytest.approx(brute, abs=1e-13)
+
+
+@pytest.mark.parametrize("how", ["kish", "perplexity", "max"])
+def test_the_sampled_share_is_optimistic_at_every_n_and_less_so_the_larger_n(how):
+    for weight, mu in RANDOM_LAWS:
+        total = mu @ weight
+        limit = {
+            "kish": total**2 / (mu @ weight**2),
+            "perplexity": total * math.exp(-(mu @ (weight * np.log(weight))) / total),
+            "max": total / weight.max(),
+        }[how]
+        shares = [expected_share(weight, mu, n, how) for n in (1, 2, 3, 5, 8, 20)]
+        assert shares[0] == pytest.approx(1.0)
+        assert (np.diff(shares) <= 1e-12).all()
+        assert shares[-1] >= limit
+
+
+def test_on_the_two_arm_bandit_the_optimism_is_known():
+    # One of two draws differs with chance 2 * 3/16; then Kish reads (1/3 + 3)^2 / (2 (1/9 + 9)) = 25/41.
+    assert expected_share([1 / 3, 3], [3 / 4, 1 / 4], 2) == pytest.approx(
+        10 / 16 + 6 / 16 * 25 / 41, abs=1e-15
+    )
+
+
+def test_a_thousand_lognormal_weights_overstate_their_ess_about_a_hundredfold():
+    # log w ~ N(-s^2/2, s^2) with s = 3 has the limit e^-9; the median reading of 401 batches, seed 0. Its
+    # distribution-free interval at false alarm 1e-6 (order statistics 151, 251) lies in 0.008 to 0.016.
+    log_w = np.random.default_rng(0).normal(-4.5, 3.0, (401, 1000))
+    shares = np.sort(WeightSums.of(log_w).ess("kish"))
+    assert stats.binom.cdf(150, 401, 0.5) < 1e-6 / 2
+    assert shares[150] > 0.008
+    assert shares[250] < 0.016
+    assert 60 < np.median(shares) / math.exp(-9) < 130
+
+
+@pytest.mark.parametrize("n", [1, 10, 1000])
+def test_more_than_the_certifiable_share_cannot_be_certified(n):
+    # One action that carries q of pi and p of mu; n draws miss it with chance (1 - p)^n and then read 1.
+    for false_pass in (0.05, 1e-6):
+        best = certifiable_share(n, false_pass)
+        p = best * (1 - 1e-9)
+        q = 1 - 1e-7
+        limit = 1 / (q**2 / p + (1 - q) ** 2 / (1 - p))
+        assert (1 - p) ** n > false_pass
+        assert limit == pytest.approx(best, rel=1e-6)
+        assert (1 - best) ** n == pytest.approx(false_pass, rel=1e-9)
+
+
+def test_requests_that_cannot_be_answered_say_why():
+    with pytest.raises(UserError, match="at most 2,000,000"):
+        expected_share(np.ones(9), np.full(9, 1 / 9), 60)
+    with pytest.raises(UserError, match="that sum to 1"):
+        expected_share([1.0, 2.0], [0.5, 0.4], 3)
+    with pytest.raises(UserError, match="expected n >= 1 and 0 < false_pass"):
+        certifiable_share(0)

@@ -1,0 +1,206 @@
+"""Tail indices: typed outcomes where there is nothing to fit, a peer's numbers where there is, known laws."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from analysis.load import load_committed
+from analysis.tail_tables import log_weights, tail_stability
+from paper_figs.tail_stability import draw
+from testbed.diagnostics.tails import (
+    Estimated,
+    Flat,
+    TooFew,
+    hill,
+    moment,
+    pareto_k,
+    pickands,
+    smooth,
+    tail_curve,
+    tail_length,
+)
+from testbed.errors import UserError
+
+LEVEL = (np.arange(1, 4001) - 0.5) / 4000
+
+
+def quantiles_of(k: float, level=LEVEL) -> np.ndarray:
+    """Return log-quantiles of the unit generalized Pareto law with shape k, shifted by 1/2."""
+    x = -np.log1p(-level) if k == 0 else np.expm1(-k * np.log1p(-level)) / k
+    return np.log(x + 0.5)
+
+
+LAWS = {
+    "pareto": lambda rng, n: rng.exponential(0.5, n),
+    "lognormal": lambda rng, n: rng.normal(-2.0, 2.0, n),
+    "uniform": lambda rng, n: np.log(rng.random(n)),
+    "beyond-a-mean": lambda rng, n: rng.exponential(1.5, n),
+    "shifted-far": lambda rng, n: rng.normal(900.0, 3.0, n),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("n", [40, 225, 300, 5000])
+def test_shape_and_smoothed_weights_are_those_of_arviz_stats(law, n):
+    array_stats = pytest.importorskip("arviz_stats.base").array_stats
+    log_w = LAWS[law](np.random.default_rng([n, len(law)]), n)
+    # It rounds the tail length down where the paper rounds up, and takes minus the log-weights.
+    tail = n // 5 if n <= 225 else int(3 * math.sqrt(n))
+    theirs, k = array_stats.psislw(-log_w)
+    smoothed, found = smooth(log_w, tail)
+    assert isinstance(found, Estimated)
+    assert found.k == pytest.approx(k, abs=1e-12)
+    np.testing.assert_allclose(smoothed - np.logaddexp.reduce(smoothed), theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 50, 1000, 10_000])
+def test_on_policy_there_is_no_tail_and_never_an_infinite_k(n):
+    assert isinstance(pareto_k(np.zeros(n)), Flat)
+    rounding = np.random.default_rng(n).normal(0, 1e-8, n)
+    assert isinstance(pareto_k(rounding), Flat)
+    smoothed, outcome = smooth(rounding)
+    assert isinstance(outcome, Flat)
+    np.testing.assert_array_equal(smoothed, rounding)
+
+
+@pytest.mark.parametrize("top", [0.003, 0.005, 0.02, 0.05, 0.09, 0.095, 0.12, 0.3])
+def test_weights_of_three_values_never_give_a_number(top):
+    # Upstream k flips between -5.5 and +inf as the mass of the top value crosses 0.005 and 0.095.
+    heavy = round(1000 * top)
+    log_w = np.log(np.repeat([4.0, 1.0, 0.5], [heavy, 500, 500 - heavy]))
+    assert isinstance(pareto_k(log_w), Flat | TooFew)
+
+
+def test_too_few_distinct_weights_above_the_cutoff_are_counted():
+    log_w = np.concatenate([np.zeros(90), [1.0, 1.0, 2.0, 2.0, 3.0, 4.0]])
+    assert pareto_k(log_w) == TooFew(n=96, tail=20, distinct=4)
+    assert isinstance(pareto_k(np.append(log_w, 5.0)), Estimated)
+    assert pareto_k([0.0, 1.0, 2.0]) == TooFew(n=3, tail=3, distinct=3)
+
+
+@pytest.mark.parametrize("k", [-0.5, 0.0, 0.3, 0.7, 1.2])
+def test_exact_quantiles_give_the_index_back(k):
+    log_w = quantiles_of(k)
+    found = pareto_k(log_w)
+    assert isinstance(found, Estimated)
+    # The prior pulls k by 10/(tail + 10) toward 1/2: at most 0.07 here.
+    assert found.k == pytest.approx(k, abs=0.07)
+    assert pareto_k(log_w + 500.0).k == pytest.approx(found.k, abs=1e-9)
+    assert pickands(log_w, 400) == pytest.approx(k, abs=0.01)
+    assert moment(log_w, 200) == pytest.approx(k, abs=0.03)
+
+
+def test_hill_reads_a_pareto_index_exactly_in_the_limit_and_a_positive_one_from_any_law():
+    pareto = -0.5 * np.log1p(-LEVEL)
+    assert hill(pareto, 400) == pytest.approx(0.5, abs=1e-3)
+    uniform = np.log(LEVEL)
+    assert hill(uniform, 400) > 0.04
+    assert moment(uniform, 400) == pytest.approx(-1.0, abs=0.02)
+
+
+def test_threshold_and_required_samples_follow_the_published_formulas():
+    n = 1000
+    found = pareto_k(quantiles_of(0.6, (np.arange(1, n + 1) - 0.5) / n))
+    assert found.threshold == pytest.approx(2 / 3)
+    assert found.required == pytest.approx(10 ** (1 / (1 - found.k)))
+    assert found.reliable == (found.k <= 2 / 3)
+    assert pareto_k(quantiles_of(0.6)).threshold == 0.7
+    assert pareto_k(quantiles_of(-0.8)).required == 10
+    heavy = pareto_k(quantiles_of(1.6))
+    assert (heavy.required, heavy.reliable) == (math.inf, False)
+    assert (tail_length(225), tail_length(1000), tail_length(7)) == (45, 95, 2)
+
+
+def test_weights_spread_over_hundreds_of_orders_of_magnitude_still_have_a_huge_k():
+    # arviz-stats 0.8 reads 0.09 here, "excellent".
+    log_w = np.random.default_rng(2).normal(0, 300, 225)
+    found = pareto_k(log_w)
+    assert isinstance(found, Estimated)
+    assert found.k > 10
+    smoothed, _ = smooth(log_w)
+    assert np.isfinite(smoothed).all()
+    assert smoothed.max() <= log_w.max()
+
+
+def test_smoothing_keeps_order_body_and_bound():
+    log_w = LAWS["beyond-a-mean"](np.random.default_rng(4), 2000)
+    smoothed, found = smooth(log_w)
+    order = np.argsort(log_w)
+    assert (np.diff(smoothed[order]) >= 0).all()
+    body = order[: -found.tail]
+    np.testing.assert_array_equal(smoothed[body], log_w[body])
+    assert smoothed.max() <= log_w.max()
+    assert not np.array_equal(smoothed, log_w)
+
+
+def test_a_tail_by_hand():
+    log_w = np.log([16.0, 8.0, 4.0, 2.0, 1.0, 1.0])
+    log2 = math.log(2)
+    assert hill(log_w, 3) == pytest.approx(2 * log2)  # (3 + 2 + 1)/3 over log 2
+    ratio = (2 * log2) ** 2 / (14 / 3 * log2**2)
+    assert moment(log_w, 3) == pytest.approx(2 * log2 + 1 - 0.5 / (1 - ratio))
+    assert pickands(log_w, 1) == pytest.approx(math.log((16 - 8) / (8 - 2)) / log2)
+
+
+def test_ties_leave_moment_and_pickands_undefined_and_hill_at_zero():
+    log_w = np.zeros(50)
+    assert hill(log_w, 5) == 0.0
+    assert math.isnan(moment(log_w, 5))
+    assert math.isnan(pickands(log_w, 5))
+    assert math.isnan(moment([1.0, 0.0, -1.0], 1))
+
+
+def test_the_curve_spans_its_range_and_is_made_of_the_single_estimates():
+    log_w = LAWS["pareto"](np.random.default_rng(7), 2500)
+    curve = tail_curve(log_w)
+    assert (curve.k_K[0], curve.k_K[-1]) == (50, 250)
+    assert (np.diff(curve.k_K) > 0).all()
+    k = int(curve.k_K[20])
+    assert curve.hill_K[20] == hill(log_w, k)
+    assert curve.moment_K[20] == moment(log_w, k)
+    assert curve.pickands_K[20] == pickands(log_w, k)
+    assert np.isnan(tail_curve(log_w, [700]).pickands_K[0])
+    # Index 1/2, standard error index/sqrt(k): 5 of them, false alarm 6e-7 at the last k.
+    assert abs(curve.hill_K[-1] - 0.5) < 5 * 0.5 / math.sqrt(250)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: pareto_k([0.0, np.nan]), "NaN or"),
+        (lambda: pareto_k([[0.0, 1.0]]), r"expected \[N\]"),
+        (lambda: pareto_k([-np.inf] * 9), "All weights are 0"),
+        (lambda: pareto_k(np.zeros(9), tail=9), "expected 1 to 8"),
+        (lambda: hill(np.zeros(5), 5), "at least 6 weights"),
+        (lambda: pickands(np.zeros(7), 2), "at least 8 weights"),
+        (lambda: hill([0.0, 1.0, -np.inf], 2), "Fewer than 3 weights are positive"),
+        (lambda: tail_curve(np.zeros(99)), "needs 100"),
+    ],
+)
+def test_weights_without_a_tail_index_are_refused(call, message):
+    with pytest.raises(UserError, match=message):
+        call()
+
+
+def test_the_table_of_the_stability_figure_brackets_the_truth_where_an_estimator_is_right():
+    frame = tail_stability(samples=30, n=2000, points=3).frame.set_index(["law", "estimator", "k"])
+    assert len(frame) == 4 * 3 * 3
+    assert (frame["low"] <= frame["index"]).all()
+    assert (frame["index"] <= frame["high"]).all()
+    for law, estimator in (("Pareto", "hill"), ("uniform", "moment"), ("exponential", "pickands")):
+        rows = frame.loc[(law, estimator)]
+        assert ((rows["low"] < rows["truth"]) & (rows["truth"] < rows["high"])).all()
+    assert (frame.loc[("uniform", "hill"), "low"] > 0).all()
+    assert draw(frame.reset_index()).get_axes()[3].get_title(loc="left") == "uniform"
+
+
+def test_the_committed_table_is_the_one_that_the_code_makes():
+    frame = load_committed(["tail-stability"])["tail-stability"].frame
+    ks = sorted({int(k) for k in frame["k"]})
+    u_MN = np.random.default_rng(0).uniform(size=(100, 5000))
+    found = np.median([hill(log_weights("Pareto", u_N), ks[5]) for u_N in u_MN])
+    row = frame[(frame["law"] == "Pareto") & (frame["estimator"] == "hill") & (frame["k"] == ks[5])]
+    assert float(row["index"].iloc[0]) == pytest.approx(found, rel=1e-4)

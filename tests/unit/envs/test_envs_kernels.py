@@ -1,0 +1,204 @@
+"""The compiled loops against plain Python, bit for bit, and against the exact law."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from references import reference_mdp as reference
+from scipy import stats
+from support.small_mdps import SMALL, bare, policies, softmax
+
+from envs import kernels
+from envs.bandits import bandit
+from envs.tables import running_sums
+
+KEYS = np.array([0, 1, 2**63 + 5], dtype=np.uint64)
+ALMOST_ONE = 1.0 - 2.0**-53
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ((0, 0, 0, 0), 0, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ((0xFFFFFFFF,) * 4, 0xFFFFFFFFFFFFFFFF, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            0x299F31D0A4093822,
+            "d16cfe09 94fdcceb 5001e420 24126ea1",
+        ),
+    ],
+)
+def test_philox_gives_the_known_answers_of_random123(counter, key, expected):
+    assert " ".join(f"{int(word):08x}" for word in kernels.philox(*counter, np.uint64(key))) == expected
+    assert " ".join(f"{word:08x}" for word in reference.philox(counter, key)) == expected
+
+
+def test_uniforms_are_the_first_double_of_counter_token_sequence_step_zero():
+    uniform_RBT = kernels.uniforms(KEYS, 7, 2, 3)
+    assert uniform_RBT.shape == (3, 2, 3)
+    for (r, b, t), uniform in np.ndenumerate(uniform_RBT):
+        assert uniform == reference.pair(t, b, 7, 0, int(KEYS[r]))[0]
+        assert 0.0 <= uniform < 1.0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_simulated_episodes_are_those_of_plain_python(name):
+    world = SMALL[name]
+    pi_RSA = policies(world, 3)
+    start_RN = world.start(kernels.uniforms(KEYS, 99, 6, 1)[..., 0])
+    episodes = world.simulate(pi_RSA, start_RN, 4, KEYS, 5)
+    for r, key in enumerate(KEYS):
+        expected = reference.simulate(
+            bare(world), pi_RSA[r], start_RN[r], 4, int(key), 5, world.noise, world.noise_std
+        )
+        for b, steps in enumerate(expected):
+            length = len(steps)
+            assert episodes.mask_RBT[r, b].tolist() == [t < length for t in range(world.horizon)]
+            state_T, action_T, reward_T = (np.array(column) for column in zip(*steps, strict=True))
+            assert np.array_equal(episodes.state_RBT[r, b, :length], state_T)
+            assert np.array_equal(episodes.action_RBT[r, b, :length], action_T)
+            assert episodes.reward_RBT[r, b, :length] == pytest.approx(reward_T, rel=1e-12, abs=1e-12)
+            assert not episodes.state_RBT[r, b, length:].any()
+            assert not episodes.action_RBT[r, b, length:].any()
+            assert not episodes.reward_RBT[r, b, length:].any()
+
+
+@pytest.mark.parametrize("name", ["terminal", "normal", "lock"])
+def test_log_ratio_sums_are_those_of_the_episodes_that_simulate_stores(name):
+    world = SMALL[name]
+    pi_RSA, mu_RSA = policies(world, 3, seed=1), policies(world, 3, seed=2)
+    start_RN = world.start(kernels.uniforms(KEYS, 0, 20, 1)[..., 0])
+    episodes = world.simulate(mu_RSA, start_RN, 2, KEYS, 3)
+    sums = world.simulate_log_ratios(pi_RSA, mu_RSA, start_RN, 2, KEYS, 3)
+    log_rho_RSA = np.log(pi_RSA) - np.log(mu_RSA)
+    replica = np.arange(3)[:, None, None]
+    log_rho_RBT = log_rho_RSA[replica, episodes.state_RBT, episodes.action_RBT] * episodes.mask_RBT
+    return_RB = episodes.reward_RBT @ world.discount ** np.arange(world.horizon)
+    assert sums.log_ratio_RB == pytest.approx(log_rho_RBT.sum(axis=-1), abs=1e-13)
+    assert sums.return_RB == pytest.approx(return_RB, abs=1e-13)
+    assert np.array_equal(sums.length_RB, episodes.mask_RBT.sum(axis=-1))
+
+
+def test_episodes_of_a_replica_do_not_depend_on_its_neighbors():
+    world = SMALL["terminal"]
+    pi_RSA, start_RN = policies(world, 3), np.zeros((3, 5), np.int64)
+    together = world.simulate(pi_RSA, start_RN, 3, KEYS, 1)
+    for r in range(3):
+        alone = world.simulate(pi_RSA[r : r + 1], start_RN[r : r + 1], 3, KEYS[r : r + 1], 1)
+        for name in ("state_RBT", "action_RBT", "reward_RBT", "mask_RBT"):
+            assert np.array_equal(getattr(together, name)[r], getattr(alone, name)[0])
+
+
+DIGEST = """
+import hashlib, numba, numpy as np
+from envs import kernels
+from envs.catalog import make
+world, keys = make("garnet", noise_std=0.5), np.arange(5, dtype=np.uint64)
+weights = np.random.default_rng(0).random((2, 5, world.states, world.actions))
+pi, mu = weights / weights.sum(axis=-1, keepdims=True)
+for threads in (1, 2, 3):
+    numba.set_num_threads(threads)
+    start = world.start(kernels.uniforms(keys, 0, 7, 1)[..., 0])
+    episodes = world.simulate(pi, start, 3, keys, 2)
+    logp = kernels.gather_logp(np.log(pi), episodes.state_RBT, episodes.action_RBT)
+    score = kernels.scatter_score(episodes.state_RBT, episodes.action_RBT, episodes.reward_RBT, pi)
+    sums = world.simulate_log_ratios(pi, mu, start, 3, keys, 2)
+    exact = world.divergence(pi, mu)
+    arrays = [*vars(episodes).values(), logp, score, *vars(sums).values(), *vars(exact).values()]
+    arrays += [world.value(pi), world.gradient(pi), world.occupancy(pi)]
+    print(hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest())
+"""
+
+
+def test_one_two_and_three_threads_give_the_same_bits(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
+    done = subprocess.run([sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True)
+    digests = done.stdout.split()
+    assert len(digests) == 3
+    assert len(set(digests)) == 1
+
+
+def test_an_entry_without_mass_is_never_drawn():
+    for mass in (
+        [0.0, 0.5, 0.0, 0.5, 0.0],
+        [0.1] * 10 + [0.0],
+        [1.0, 0.0],
+        [0.0, 1.0],
+        [0.3, 0.7 - 1e-9, 0.0],
+    ):
+        sums = running_sums(np.array(mass))
+        for uniform in (0.0, 0.5, np.nextafter(0.5, 0.0), 0.7, ALMOST_ONE):
+            index = int((sums <= uniform).sum())
+            assert mass[index] > 0.0, (mass, uniform)
+
+
+@pytest.mark.parametrize("arms", [1, 2, 16, 17, 100])
+def test_short_rows_are_counted_and_long_rows_searched_with_the_same_result(arms):
+    world = bandit(arms=arms, noise="none")
+    pi_RSA = policies(world, 3, seed=4)
+    pi_RSA[:, :, arms // 2 + 1 :] = 0.0  # no mass at the end, where a search could run over
+    pi_RSA /= pi_RSA.sum(axis=-1, keepdims=True)
+    episodes = world.simulate(pi_RSA, np.zeros((3, 500), np.int64), 1, KEYS, 0)
+    uniform_RB = kernels.uniforms(KEYS, 0, 500, 1)[..., 0]
+    for r in range(3):
+        expected = np.searchsorted(running_sums(pi_RSA[r, 0]), uniform_RB[r], side="right")
+        assert np.array_equal(episodes.action_RBT[r, :, 0], expected)
+
+
+@pytest.mark.parametrize("name", ["terminal", "chain", "grid"])
+def test_simulated_episodes_follow_the_exact_law(name):
+    # Pearson's chi-square over all possible episodes; a right simulator fails with probability 1e-6.
+    world, n = SMALL[name], 200_000
+    pi_SA = policies(world)
+    start_RN = world.start(kernels.uniforms(KEYS[:1], 0, n, 1)[..., 0])
+    episodes = world.simulate(pi_SA[None], start_RN, 1, KEYS[1:2], 0)
+    # Without bonus or noise the next states are seen as the states of the next step, all but the last one.
+    code_BT = episodes.state_RBT[0] * world.actions + episodes.action_RBT[0] + 1
+    code_B = (code_BT * episodes.mask_RBT[0]) @ (1 + world.states * world.actions) ** np.arange(world.horizon)
+    expected: dict[int, float] = {}
+    for episode in reference.episodes(bare(world)):
+        codes = [s * world.actions + a + 1 for s, a, _ in episode.steps]
+        code = sum(c * (1 + world.states * world.actions) ** t for t, c in enumerate(codes))
+        expected[code] = expected.get(code, 0.0) + n * episode.mass(pi_SA)
+    codes, counts = np.unique(code_B, return_counts=True)
+    seen = dict(zip(codes.tolist(), counts.tolist(), strict=True))
+    assert set(seen) <= set(expected)
+    common = [code for code, mean in expected.items() if mean >= 5]
+    statistic = sum((seen.get(code, 0) - expected[code]) ** 2 / expected[code] for code in common)
+    assert stats.chi2.sf(statistic, len(common) - 1) > 1e-6
+
+
+def test_gathered_log_probabilities_are_those_of_a_log_softmax():
+    rng = np.random.default_rng(0)
+    logits_RSA = rng.normal(size=(2, 4, 3)) * np.array([1.0, 1e3])[:, None, None]
+    state_RBT, action_RBT = rng.integers(4, size=(2, 5, 6)), rng.integers(3, size=(2, 5, 6))
+    largest = logits_RSA.max(axis=-1, keepdims=True)
+    log_pi_RSA = logits_RSA - largest - np.log(np.exp(logits_RSA - largest).sum(axis=-1, keepdims=True))
+    expected_RBT = log_pi_RSA[np.arange(2)[:, None, None], state_RBT, action_RBT]
+    assert kernels.gather_logp(logits_RSA, state_RBT, action_RBT) == pytest.approx(expected_RBT, rel=1e-13)
+
+
+def test_scattered_score_is_the_gradient_of_the_weighted_log_probabilities():
+    rng = np.random.default_rng(1)
+    logits_RSA, weight_RBT = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 5, 6))
+    state_RBT, action_RBT = rng.integers(3, size=(2, 5, 6)), rng.integers(3, size=(2, 5, 6))  # state 3: never
+    score_RSA = kernels.scatter_score(state_RBT, action_RBT, weight_RBT, softmax(logits_RSA))
+    onehot = np.zeros_like(score_RSA)
+    for (r, b, t), weight in np.ndenumerate(weight_RBT):
+        s = state_RBT[r, b, t]
+        onehot[r, s] -= weight * softmax(logits_RSA)[r, s]
+        onehot[r, s, action_RBT[r, b, t]] += weight
+    assert score_RSA == pytest.approx(onehot, abs=1e-13)
+    assert not score_RSA[:, 3].any()
+
+    def objective(logits):
+        return (weight_RBT * kernels.gather_logp(logits, state_RBT, action_RBT)).sum()
+
+    for index in np.ndindex(logits_RSA.shape):
+        nudge = np.zeros_like(logits_RSA)
+        nudge[index] = 1e-5
+        slope = (objective(logits_RSA + nudge) - objective(logits_RSA - nudge)) / 2e-5
+        assert score_RSA[index] == pytest.approx(slope, abs=1e-8)

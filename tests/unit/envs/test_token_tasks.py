@@ -1,0 +1,267 @@
+"""The digit tasks and the length task, alone and as gymnasium environments."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from references import reference_tokens as reference
+
+from envs.catalog import token_task, worlds
+from envs.tokens.base import TokenTask, arguments, corruption
+from envs.tokens.gym_env import TokenEnv
+from envs.tokens.length import Length
+
+FIXED = ["running-sum", "copy", "sorted"]
+SMALL = [(name, {"digits": 3, "modulus": 3}) for name in FIXED]
+SMALL += [("length", {"digits": 2, "modulus": 3, "limit": 4})]
+
+
+def full(task: TokenTask, n: int) -> np.ndarray:
+    return np.ones((n, task.response_length), dtype=bool)
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, dtype=int)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_fixed_length_task_has_the_shapes_of_its_arguments(name):
+    task = worlds()[name](digits=12, modulus=8)
+    assert (task.vocabulary, task.prompt_length, task.response_length) == (9, 13, 12)
+    prompt_NK = task.prompts(np.random.default_rng(0), 5)
+    assert prompt_NK.shape == (5, 13)
+    assert prompt_NK.dtype == np.int64
+    assert (prompt_NK[:, -1] == 8).all()
+    assert prompt_NK[:, :-1].max() < 8
+    assert task.end_token is None
+    assert task.pad_token is None
+
+
+def test_the_default_running_sum_has_twelve_digits_modulo_eight():
+    task = worlds()["running-sum"]()
+    assert (task.prompt_length, task.response_length, task.vocabulary) == (13, 12, 9)
+
+
+def test_prompts_use_every_digit_about_equally_often():
+    digits = worlds()["copy"](digits=10, modulus=4).prompts(np.random.default_rng(0), 4000)[:, :-1]
+    count = np.bincount(digits.ravel(), minlength=4)
+    # 40,000 digits: the standard deviation of a count is 87; five of them, false alarm below 1e-5.
+    assert np.abs(count - 10_000).max() < 435
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_vectorized_scores_agree_with_plain_python_on_every_response(name):
+    task = worlds()[name](digits=3, modulus=3)
+    response_LT, mask_LT = task.enumerate()
+    assert len(response_LT) == 4**3
+    for prompt_K in task.prompts(np.random.default_rng(1), 6):
+        expected = reference.right_answer(name, prompt_K[:-1].tolist(), 3)
+        score_L = task.score(np.tile(prompt_K, (len(response_LT), 1)), response_LT, mask_LT)
+        assert score_L.tolist() == [float(row.tolist() == expected) for row in response_LT]
+        assert score_L.sum() == 1.0
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_response_with_a_missing_token_scores_zero(name):
+    task = worlds()[name](digits=3, modulus=3)
+    prompt_NK = np.array([[0, 0, 0, 3]])
+    mask_NT = full(task, 1)
+    assert task.score(prompt_NK, np.zeros((1, 3), dtype=int), mask_NT)[0] == 1.0
+    mask_NT[0, 2] = False
+    assert task.score(prompt_NK, np.zeros((1, 3), dtype=int), mask_NT)[0] == 0.0
+
+
+@pytest.mark.parametrize(("name", "args"), SMALL)
+def test_a_teacher_without_noise_scores_one(name, args):
+    task = token_task(name, args)
+    rng = np.random.default_rng(2)
+    prompt_NK = task.prompts(rng, 200)
+    assert task.score(prompt_NK, *task.teacher(prompt_NK, rng, 0.0)).tolist() == [1.0] * 200
+
+
+@pytest.mark.parametrize(("name", "args"), SMALL)
+def test_a_teacher_that_corrupts_every_step_scores_zero(name, args):
+    task = token_task(name, args)
+    rng = np.random.default_rng(2)
+    prompt_NK = task.prompts(rng, 200)
+    assert task.score(prompt_NK, *task.teacher(prompt_NK, rng, 1.0)).sum() == 0.0
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_noisy_teacher_succeeds_as_often_as_no_step_is_corrupted(name):
+    task = worlds()[name](digits=12, modulus=8)
+    rng = np.random.default_rng(3)
+    prompt_NK = task.prompts(rng, 40_000)
+    score = task.score(prompt_NK, *task.teacher(prompt_NK, rng, 0.2)).mean()
+    # 0.8^12 = 0.0687, standard error 0.00126; four of them, false alarm 6e-5.
+    assert abs(score - 0.8**12) < 0.0051
+
+
+def test_a_corrupted_running_sum_goes_on_from_the_wrong_value():
+    task = worlds()["running-sum"](digits=12, modulus=8)
+    rng = np.random.default_rng(4)
+    prompt_NK = task.prompts(rng, 2000)
+    response_NT, mask_NT = task.teacher(prompt_NK, rng, 0.2)
+    before_NT = np.concatenate([np.zeros((2000, 1), dtype=int), response_NT[:, :-1]], axis=1)
+    step_right_NT = response_NT == (before_NT + prompt_NK[:, :-1]) % 8
+    # Judged step by step against its own last value the teacher errs at rate 0.2 (24,000 steps, 4 sigma).
+    assert abs(step_right_NT.mean() - 0.8) < 0.0104
+    assert mask_NT.all()
+    assert response_NT.max() < 8
+
+
+def test_corruption_is_always_wrong_and_nested_in_the_noise():
+    noises = (0.0, 0.3, 0.7, 1.0)
+    wrong = {noise: corruption((500, 4), np.random.default_rng(5), noise, 3) for noise in noises}
+    assert not wrong[0.0].any()
+    assert set(np.unique(wrong[1.0])) == {1, 2}
+    assert ((wrong[0.3] > 0) <= (wrong[0.7] > 0)).all()
+    with pytest.raises(ValueError, match=r"from 0 to 1; got 1\.5"):
+        corruption((1,), np.random.default_rng(0), 1.5, 3)
+
+
+@pytest.mark.parametrize(("name", "args"), SMALL)
+def test_enumeration_lists_every_response_exactly_once(name, args):
+    task = token_task(name, args)
+    response_LT, mask_LT = task.enumerate()
+    listed = [tuple(row[mask].tolist()) for row, mask in zip(response_LT, mask_LT, strict=True)]
+    assert listed == reference.responses(task.vocabulary, task.response_length, task.end_token)
+    assert (response_LT[~mask_LT] == 0).all()
+
+
+def test_truncated_responses_number_the_geometric_sum():
+    response_LT, _ = Length(digits=1, modulus=3, limit=5).enumerate()
+    assert len(response_LT) == sum(3**length for length in range(5)) + 3**5
+
+
+def test_enumeration_of_a_large_task_is_refused_with_its_size():
+    with pytest.raises(ValueError, match=r"RunningSum has 9\^12 = 2\.82e\+11 responses"):
+        worlds()["running-sum"]().enumerate()
+
+
+def test_length_pays_chance_level_at_every_length_under_the_uniform_policy():
+    """Sense 2 of the task's docstring, for every prompt and by enumeration: nothing is sampled."""
+    task = Length(digits=2, modulus=3, limit=5)
+    response_LT, mask_LT = task.enumerate()
+    length_L = mask_LT.sum(axis=1)
+    law_L = (1.0 / task.vocabulary) ** length_L
+    assert law_L.sum() == pytest.approx(1.0, abs=1e-12)
+    for prompt_K in [(a, b) for a in range(3) for b in range(3)]:
+        score_L = task.score(np.tile(prompt_K, (len(response_LT), 1)), response_LT, mask_LT)
+        for length in range(1, 6):
+            here = length_L == length
+            assert np.average(score_L[here], weights=law_L[here]) == pytest.approx(1 / 3, abs=1e-12)
+
+
+def test_length_pays_the_same_at_every_length_once_the_first_token_is_known():
+    """Sense 1: the reward is a function of the first token alone."""
+    task = Length(digits=2, modulus=3, limit=5)
+    response_LT, mask_LT = task.enumerate()
+    score_L = task.score(np.tile([1, 1], (len(response_LT), 1)), response_LT, mask_LT)
+    for first, reward in ((0, 0.0), (1, 0.0), (2, 1.0), (3, 1 / 3)):
+        assert set(score_L[response_LT[:, 0] == first]) == {reward}
+
+
+def test_the_length_teacher_gives_every_length_equally_often():
+    task = Length(digits=2, modulus=4, limit=5)
+    rng = np.random.default_rng(6)
+    prompt_NK = task.prompts(rng, 10_000)
+    response_NT, mask_NT = task.teacher(prompt_NK, rng, 0.0)
+    ended_N = ((response_NT == 4) & mask_NT).any(axis=1)
+    digits_N = mask_NT.sum(axis=1) - ended_N
+    count = Counter(digits_N.tolist())
+    # 10,000 teachers over 5 lengths: standard deviation 40, five of them.
+    assert max(abs(count[n] - 2000) for n in range(1, 6)) < 200
+    assert (response_NT[~mask_NT] == 0).all()
+    assert (ended_N == (digits_N < 5)).all()
+
+
+def test_text_prints_tokens_without_padding_and_masked_places():
+    task = worlds()["running-sum"](digits=3, modulus=3)
+    assert task.text([0, 1, 2, 3]) == "012="
+    assert task.text([0, 1, 2], [True, True, False]) == "01"
+    assert worlds()["copy"](digits=2, modulus=12).text([11, 1]) == "11 1"
+    assert Length(digits=2, modulus=3).text([1, 0, 3]) == "10<end>"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t.score(zeros(1, 3), zeros(1, 3), full(t, 1)), r"prompt_NK has shape \(1, 3\)"),
+        (lambda t: t.score(zeros(2, 4), zeros(1, 3), full(t, 1)), "response_NT has shape"),
+        (lambda t: t.score(zeros(1, 4), zeros(1, 3), full(t, 2)), "mask_NT has shape"),
+        (lambda t: t.score(zeros(1, 4), zeros(1, 3) + 4, full(t, 1)), "token 4, but this task knows 0 to 3"),
+        (lambda t: t.teacher(np.full((1, 4), -1), np.random.default_rng(0), 0.1), "holds token -1"),
+        (lambda t: t.text(np.zeros((2, 2), int)), "one row of tokens"),
+        (lambda t: type(t)(digits=0), "digits must be a positive integer, got 0"),
+        (lambda t: type(t)(modulus=1), "modulus must be at least 2"),
+        (lambda t: token_task("runing-sum", {}), "Did you mean 'running-sum'"),
+        (lambda t: token_task("tree", {}), "is a token-tree, not a token task"),
+    ],
+)
+def test_wrong_input_is_answered_with_what_was_expected(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(worlds()["running-sum"](digits=3, modulus=3))
+
+
+@pytest.fixture
+def make_env():
+    gymnasium.register("test/Token-v0", entry_point=TokenEnv)
+    yield lambda **args: gymnasium.make("test/Token-v0", **args)
+    del gymnasium.registry["test/Token-v0"]
+
+
+@pytest.mark.parametrize(("name", "args"), SMALL)
+def test_a_token_environment_passes_gymnasiums_checker_without_a_warning(make_env, name, args):
+    env = make_env(task=name, render_mode="ansi", **args)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped)
+
+
+def test_a_token_environment_pays_the_tasks_score_with_the_last_token(make_env):
+    env = make_env(task="running-sum", digits=3, modulus=3).unwrapped
+    observation, _ = env.reset(seed=7)
+    assert observation[4:].tolist() == [4, 4, 4]
+    answer = reference.right_answer("running-sum", observation[:3].tolist(), 3)
+    outcomes = [env.step(np.int64(a)) for a in answer]
+    assert [o[1] for o in outcomes] == [0.0, 0.0, 1.0]
+    assert [o[2] for o in outcomes] == [False, False, True]
+    assert outcomes[-1][0][4:].tolist() == answer
+    with pytest.raises(ValueError, match="call reset"):
+        env.step(np.int64(0))
+    assert env.reset()[0][4:].tolist() == [4, 4, 4]
+
+
+def test_a_token_environment_ends_with_the_end_token(make_env):
+    env = make_env(task="length", digits=2, modulus=3, limit=4).unwrapped
+    env.reset(seed=0)
+    observation, reward, terminated, truncated, info = env.step(np.int64(3))
+    assert (reward, terminated, truncated, info["text"]) == (1 / 3, True, False, "<end>")
+    assert observation.tolist()[2:] == [3, 4, 4, 4]
+
+
+def test_a_token_environment_refuses_an_action_outside_the_vocabulary(make_env):
+    env = make_env(task="copy", digits=2, modulus=2).unwrapped
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="expected an integer from 0 to 2"):
+        env.step(np.int64(3))
+
+
+def test_nested_arguments_can_be_written_as_text():
+    assert arguments("max_digits=1 name=x flag=true ratio=0.5") == {
+        "max_digits": 1,
+        "name": "x",
+        "flag": True,
+        "ratio": 0.5,
+    }
+    assert arguments(None) == {}
+    tree = worlds()["tree"]
+    assert tree(task_args="digits=2 modulus=2").states == tree(task_args={"digits": 2, "modulus": 2}).states
+    with pytest.raises(ValueError, match="expected name=value"):
+        arguments("digits")

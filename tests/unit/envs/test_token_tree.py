@@ -1,0 +1,323 @@
+"""The token tree against brute force over all responses, hand-computed numbers and a dense MDP."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from references import reference_tokens as reference
+
+from envs.catalog import token_task, worlds
+from envs.finite_mdp import FiniteMDP
+from envs.kernels import uniforms
+from envs.tokens.base import TokenTask
+from envs.tokens.tree import TokenTree
+from envs.tokens.tree_kernel import walk
+
+
+@dataclass
+class Table(TokenTask):
+    """A token task given by an arbitrary terminal reward per (prompt, response)."""
+
+    vocabulary_size: int
+    length: int
+    end: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.symbols = tuple("abcdefgh"[: self.vocabulary_size])
+        self.prompt_length, self.response_length, self.end_token = 1, self.length, self.end
+
+    def prompts(self, rng, n):
+        return rng.integers(0, self.vocabulary_size, size=(n, 1))
+
+    def reward(self, prompt: int, response: tuple[int, ...]) -> float:
+        return np.random.default_rng([self.seed, prompt, *response, len(response)]).random()
+
+    def score(self, prompt_NK, response_NT, mask_NT):
+        self.check(prompt_NK, response_NT, mask_NT)
+        rows = zip(prompt_NK[:, 0], response_NT, mask_NT, strict=True)
+        return np.array([self.reward(int(p), tuple(r[m].tolist())) for p, r, m in rows])
+
+    def teacher(self, prompt_NK, rng, noise):
+        raise AssertionError("a tree never asks its task to teach")
+
+
+# end token: none, the last, the first and one in the middle, because branches are renumbered around it
+SHAPES = [(3, 3, None), (3, 3, 2), (3, 3, 0), (4, 3, 1), (2, 5, 1), (2, 1, None), (2, 1, 1), (5, 2, None)]
+
+
+def law(rng: np.random.Generator, shape: tuple[int, ...], sharpness: float = 1.0) -> np.ndarray:
+    weight = np.exp(sharpness * rng.standard_normal(shape))
+    return weight / weight.sum(-1, keepdims=True)
+
+
+def brute_force(tree: TokenTree, task: Table, pi_SA: np.ndarray, mu_SA: np.ndarray) -> dict:
+    reward = lambda n, response: task.reward(int(tree.prompt_NK[n, 0]), response)  # noqa: E731
+    return reference.truth(
+        len(tree.prompt_NK), task.vocabulary, task.response_length, task.end_token, reward, pi_SA, mu_SA
+    )
+
+
+@pytest.mark.parametrize(("vocabulary", "length", "end"), SHAPES)
+def test_exact_quantities_agree_with_brute_force(vocabulary, length, end):
+    task = Table(vocabulary, length, end, seed=1)
+    tree = TokenTree(task, prompts=[[0], [1]])
+    rng = np.random.default_rng(2)
+    pi_SA, mu_SA = law(rng, (tree.states, tree.actions)), law(rng, (tree.states, tree.actions))
+    truth = brute_force(tree, task, pi_SA, mu_SA)
+    found = tree.divergence(pi_SA, mu_SA)
+    close = {"rtol": 1e-12, "atol": 1e-13}
+    np.testing.assert_allclose(tree.value(pi_SA), truth["value"], **close)
+    np.testing.assert_allclose(tree.gradient(pi_SA), truth["gradient"], **close)
+    for name in ("kl_pi_mu", "kl_mu_pi", "second_moment", "second_moment_prefix_T", "max_log_rho"):
+        np.testing.assert_allclose(getattr(found, name), truth[name], **close, err_msg=name)
+    np.testing.assert_allclose(found.second_moment_token, truth["rho2"] / truth["length"], **close)
+    np.testing.assert_allclose(found.mean_rho_token, truth["rho"] / truth["length"], **close)
+
+
+@pytest.mark.parametrize("end", [None, 0, 2])
+def test_policies_with_zeros_agree_with_brute_force(end):
+    task = Table(3, 3, end, seed=3)
+    tree = TokenTree(task, prompts=[[0], [2]])
+    rng = np.random.default_rng(4)
+    mu_SA = law(rng, (tree.states, 3)) * (rng.random((tree.states, 3)) < 0.7)
+    mu_SA[mu_SA.sum(-1) == 0] = 1.0
+    mu_SA /= mu_SA.sum(-1, keepdims=True)
+    pi_SA = mu_SA * rng.random((tree.states, 3)) * (rng.random((tree.states, 3)) < 0.8)
+    pi_SA[pi_SA.sum(-1) == 0] = mu_SA[pi_SA.sum(-1) == 0]
+    pi_SA /= pi_SA.sum(-1, keepdims=True)
+    truth = brute_force(tree, task, pi_SA, mu_SA)
+    found = tree.divergence(pi_SA, mu_SA)
+    assert truth["kl_mu_pi"] == math.inf
+    for name in ("kl_pi_mu", "kl_mu_pi", "second_moment", "second_moment_prefix_T", "max_log_rho"):
+        np.testing.assert_allclose(getattr(found, name), truth[name], rtol=1e-12, err_msg=name)
+    np.testing.assert_allclose(tree.gradient(pi_SA), truth["gradient"], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["running-sum", "copy", "sorted", "length"])
+def test_a_cataloged_task_becomes_a_tree_with_its_own_scores(name):
+    tree = worlds()["tree"](task=name)
+    small = {"digits": 3, "modulus": 3} if name != "length" else {"digits": 2, "modulus": 3, "limit": 4}
+    task = token_task(name, small)
+    pi_SA = np.full((tree.states, tree.actions), 1.0 / tree.actions)
+    # Under the uniform policy the value is the enumerated mean score, weighted by V^-length.
+    response_LT, mask_LT = task.enumerate()
+    weight_L = float(tree.actions) ** -mask_LT.sum(axis=1)
+    scores = [
+        weight_L @ task.score(np.tile(prompt_K, (len(response_LT), 1)), response_LT, mask_LT)
+        for prompt_K in tree.prompt_NK
+    ]
+    assert len(tree.prompt_NK) == 4
+    np.testing.assert_allclose(tree.value(pi_SA), np.mean(scores), rtol=1e-12)
+
+
+def test_the_two_token_example_has_gradient_one_eighth_and_second_moment_sixteen_ninths():
+    """E3 of the evaluation notes: reward 1 for (1, 1), target 1/2 everywhere, behavior 1/4 then 3/4."""
+
+    class Both(Table):
+        def reward(self, prompt, response):
+            return float(response == (1, 1))
+
+    tree = TokenTree(Both(2, 2, None, seed=0), prompts=[[0]])
+    pi_SA = np.full((3, 2), 0.5)
+    mu_SA = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
+    gradient_SA = tree.gradient(pi_SA)
+    after_one = next(s for s in range(3) if tree.prefix(s) == (0, (1,)))
+    assert (gradient_SA[0, 1], gradient_SA[after_one, 1]) == (1 / 8, 1 / 8)
+    assert tree.value(pi_SA) == 1 / 4
+    found = tree.divergence(pi_SA, mu_SA)
+    np.testing.assert_allclose(found.second_moment, 16 / 9, rtol=1e-15)
+    np.testing.assert_allclose(found.second_moment_prefix_T, [4 / 3, 16 / 9], rtol=1e-15)
+
+
+def test_the_gradient_is_the_derivative_of_the_value():
+    task = Table(3, 2, 2, seed=5)
+    tree = TokenTree(task, prompts=[[0], [1]])
+    logits_SA = np.random.default_rng(6).standard_normal((tree.states, 3))
+    softmax = lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True)  # noqa: E731
+    bumps = np.eye(logits_SA.size).reshape(-1, *logits_SA.shape) * 1e-5
+    slope = (tree.value(softmax(logits_SA + bumps)) - tree.value(softmax(logits_SA - bumps))) / 2e-5
+    np.testing.assert_allclose(slope.reshape(logits_SA.shape), tree.gradient(softmax(logits_SA)), atol=1e-10)
+
+
+def test_length_has_no_gradient_after_the_first_token_whatever_the_policy():
+    tree = worlds()["tree"](task="length")
+    pi_xSA = law(np.random.default_rng(7), (5, tree.states, tree.actions), sharpness=2.0)
+    gradient_xSA = tree.gradient(pi_xSA)
+    first = np.array([tree.prefix(s)[1] == () for s in range(tree.states)])
+    assert np.abs(gradient_xSA[:, first]).max() > 1e-3
+    assert np.abs(gradient_xSA[:, ~first]).max() < 1e-16
+
+
+def test_leading_axes_are_independent_policies():
+    tree = TokenTree(Table(3, 3, 1, seed=8), prompts=[[0], [1], [2]])
+    rng = np.random.default_rng(9)
+    pi_xSA, mu_xSA = law(rng, (2, 3, tree.states, 3)), law(rng, (2, 3, tree.states, 3))
+    found = tree.divergence(pi_xSA, mu_xSA)
+    assert tree.value(pi_xSA).shape == (2, 3)
+    assert tree.gradient(pi_xSA).shape == pi_xSA.shape
+    assert found.second_moment_prefix_T.shape == (2, 3, 3)
+    alone = tree.divergence(pi_xSA[1, 2], mu_xSA[1, 2])
+    for name in ("kl_pi_mu", "kl_mu_pi", "second_moment", "second_moment_token", "max_log_rho"):
+        assert getattr(found, name)[1, 2] == getattr(alone, name), name
+    assert (tree.gradient(pi_xSA)[1, 2] == tree.gradient(pi_xSA[1, 2])).all()
+
+
+def as_dense(tree: TokenTree) -> FiniteMDP:
+    """The same world with a transition table and one terminal state at the end."""
+    S, A = tree.states, tree.actions
+    transition_SAS, reward_SA = np.zeros((S + 1, A, S + 1)), np.zeros((S + 1, A))
+    reward_SA[:S] = tree.reward_SA
+    number = {tree.prefix(s): s for s in range(S)}
+    for (n, prefix), s in number.items():
+        for a in range(A):
+            transition_SAS[s, a, number.get((n, (*prefix, a)), S)] = 1.0
+    transition_SAS[S, :, S] = 1.0
+    start_S, terminal_S = np.zeros(S + 1), np.arange(S + 1) == S
+    start_S[[number[n, ()] for n in range(len(tree.prompt_NK))]] = 1.0 / len(tree.prompt_NK)
+    return FiniteMDP(
+        transition_SAS=transition_SAS,
+        reward_SA=reward_SA,
+        start_S=start_S,
+        horizon=tree.horizon,
+        terminal_S=terminal_S,
+    )
+
+
+@pytest.mark.parametrize(("vocabulary", "length", "end"), [(3, 3, None), (3, 4, 1), (4, 3, 0)])
+def test_a_tree_is_the_finite_mdp_with_its_transitions_written_out(vocabulary, length, end):
+    tree = TokenTree(Table(vocabulary, length, end, seed=10), prompts=[[0], [1], [2], [0]])
+    dense = as_dense(tree)
+    rng = np.random.default_rng(11)
+    pi_RSA, mu_RSA = (law(rng, (3, tree.states + 1, vocabulary)) for _ in range(2))
+    pi, mu = pi_RSA[:, :-1], mu_RSA[:, :-1]
+    np.testing.assert_allclose(tree.value(pi), dense.value(pi_RSA), rtol=1e-12)
+    np.testing.assert_allclose(tree.gradient(pi), dense.gradient(pi_RSA)[:, :-1], rtol=1e-10, atol=1e-15)
+    ours, theirs = tree.divergence(pi, mu), dense.divergence(pi_RSA, mu_RSA)
+    for name in vars(ours):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-12, err_msg=name)
+    key_R, uniform_RN = np.array([1, 2, 3], dtype=np.uint64), rng.random((3, 50))
+    start_RN = tree.start(uniform_RN)
+    assert (start_RN == dense.start(uniform_RN)).all()
+    walked = tree.simulate(pi, start_RN, 4, key_R, 7)
+    simulated = dense.simulate(pi_RSA, start_RN, 4, key_R, 7)
+    for name in vars(walked):
+        assert (getattr(walked, name) == getattr(simulated, name)).all(), name
+
+
+@pytest.mark.parametrize("end", [None, 0, 1, 2])
+def test_simulated_responses_follow_the_policy_token_by_token(end):
+    """Every drawn token is recomputed from its uniform and its state from its prefix."""
+    task = Table(3, 3, end, seed=12)
+    tree = TokenTree(task, prompts=[[0], [1]])
+    pi_RSA = law(np.random.default_rng(13), (2, tree.states, 3))
+    key_R = np.array([5, 6], dtype=np.uint64)
+    start_RN = tree.start(uniforms(key_R, 0, 8, 1)[:, :, 0])
+    episodes = tree.simulate(pi_RSA, start_RN, 5, key_R, step=3)
+    uniform_RBT = uniforms(key_R, 3, 40, 3)
+    number = {tree.prefix(s): s for s in range(tree.states)}
+    for r in range(2):
+        for b in range(40):
+            prompt, prefix, alive = start_RN[r, b // 5] // tree.nodes, (), True
+            for t in range(3):
+                assert episodes.mask_RBT[r, b, t] == alive
+                if not alive:
+                    assert episodes.state_RBT[r, b, t] == episodes.action_RBT[r, b, t] == 0
+                    assert episodes.reward_RBT[r, b, t] == 0.0
+                    continue
+                state = number[prompt, prefix]
+                action = int(np.searchsorted(np.cumsum(pi_RSA[r, state]), uniform_RBT[r, b, t], side="right"))
+                assert (episodes.state_RBT[r, b, t], episodes.action_RBT[r, b, t]) == (state, action)
+                prefix = (*prefix, action)
+                alive = action != end and t < 2
+                expected = 0.0 if alive else task.reward(int(tree.prompt_NK[prompt, 0]), prefix)
+                assert episodes.reward_RBT[r, b, t] == expected
+
+
+def test_an_action_without_mass_is_never_drawn():
+    tree = TokenTree(Table(4, 3, None, seed=14), prompts=[[0]])
+    pi_RSA = np.tile([0.0, 0.5, 0.0, 0.5], (1, tree.states, 1))
+    episodes = tree.simulate(pi_RSA, np.zeros((1, 1), dtype=int), 2000, np.array([1], dtype=np.uint64), 0)
+    assert set(np.unique(episodes.action_RBT)) == {1, 3}
+
+
+def test_rounding_never_draws_an_action_without_mass():
+    # Ten tenths add up to less than 1 and the largest uniform lies beyond: the last with mass is taken.
+    pi_RSA = np.array([0.1] * 10 + [0.0]).reshape(1, 1, 11)
+    uniform_RBT = np.full((1, 1, 1), 1.0 - 2.0**-53)
+    assert np.cumsum(pi_RSA)[-1] <= uniform_RBT[0, 0, 0]
+    state_RBT, action_RBT, mask_RBT = (
+        np.zeros((1, 1, 1), int),
+        np.zeros((1, 1, 1), int),
+        np.zeros((1, 1, 1), bool),
+    )
+    walk(
+        pi_RSA[:, None],
+        np.zeros((1, 1, 1), int),
+        np.zeros((1, 1), int),
+        uniform_RBT,
+        -1,
+        state_RBT,
+        action_RBT,
+        mask_RBT,
+    )
+    assert action_RBT[0, 0, 0] == 9
+
+
+def test_starts_pick_prompts_uniformly_up_to_the_last():
+    tree = TokenTree(Table(3, 2, None, seed=0), prompts=[[0], [1], [2]])
+    start = tree.start(np.array([[0.0, 0.333, 0.334, 0.999999, 1.0 - 2.0**-53]]))
+    assert (start // tree.nodes).tolist() == [[0, 0, 1, 2, 2]]
+    assert (start % tree.nodes == 0).all()
+
+
+def test_states_name_their_prefixes_in_the_reference_order():
+    for vocabulary, length, end in SHAPES:
+        tree = TokenTree(Table(vocabulary, length, end, seed=0), prompts=[[0], [1]])
+        numbers = reference.state_numbers(2, vocabulary, length, end)
+        assert {tree.prefix(s): s for s in range(tree.states)} == numbers
+
+
+def test_prompts_asked_for_by_number_are_distinct_and_repeatable():
+    first, again = (worlds()["tree"](prompts=8, seed=3).prompt_NK for _ in range(2))
+    assert (first == again).all()
+    assert len(np.unique(first, axis=0)) == 8
+    assert not np.array_equal(first, worlds()["tree"](prompts=8, seed=4).prompt_NK)
+
+
+def test_a_behavior_policy_that_cannot_take_the_targets_token_is_an_error_naming_both():
+    tree = TokenTree(Table(3, 2, None, seed=0), prompts=[[0], [1]])
+    pi_SA = np.full((tree.states, 3), 1 / 3)
+    mu_SA = pi_SA.copy()
+    mu_SA[5] = [0.5, 0.5, 0.0]
+    with pytest.raises(ValueError, match=r"action 2 \('c'\) in state 5 \(prompt 'b', response so far 'a'\)"):
+        tree.divergence(pi_SA, mu_SA)
+    found = tree.divergence(pi_SA, mu_SA, unsupported="infinite")
+    assert found.kl_pi_mu == found.second_moment == found.max_log_rho == math.inf
+    assert np.isfinite(found.kl_mu_pi)
+    pi_SA[4] = [0.0, 0.5, 0.5]  # state 5 is no longer reached
+    assert np.isfinite(tree.divergence(pi_SA, mu_SA).kl_pi_mu)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t.value(np.ones((3, 3)) / 3), r"shape \(3, 3\), expected \[..., S, A\] = \[..., 4, 3\]"),
+        (lambda t: t.value(np.ones((4, 3))), "no law in state 0"),
+        (lambda t: t.value(np.full((4, 3), np.nan)), "no law in state 0"),
+        (lambda t: t.value(np.tile([1.5, -0.5, 0.0], (4, 1))), "no law in state 0"),
+        (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[1]], 1, [0], 0), "multiples of 4 below 4"),
+        (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[4]], 1, [0], 0), "multiples of 4 below 4"),
+        (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[0]], 1, [0, 1], 0), "must share the axis R"),
+        (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[0]], 0, [0], 0), "group must be a positive integer"),
+        (lambda t: TokenTree(t.task, prompts=4), "fewer than prompts=4"),
+        (lambda t: TokenTree(t.task, prompts=[[0, 1]]), "prompt_NK has shape"),
+        (lambda t: TokenTree(token_task("running-sum", {}), prompts=1), r"more than 2\^24 probabilities"),
+    ],
+)
+def test_wrong_input_is_answered_with_what_was_expected(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(TokenTree(Table(3, 2, None, seed=0), prompts=[[0]]))

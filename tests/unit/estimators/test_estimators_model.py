@@ -1,0 +1,289 @@
+"""Estimators with a model or a table: judged on logs with the exact law and by identities."""
+
+import numpy as np
+import pytest
+from references import reference_trajectories as slow
+from test_estimators_trajectory import FOUR, floats, logged, replaced, sample, singles
+
+from testbed.errors import UserError
+from testbed.estimators.abstraction import star
+from testbed.estimators.dice import dice, dice_solution
+from testbed.estimators.doubly_robust_trajectory import more_robust_q, trajectory_dm, trajectory_mrdr
+from testbed.estimators.fqe import cross_fitted, fitted_q, fitted_q_steps, fqe, fqe_finite
+from testbed.estimators.marginal import counted_state_ratios, marginalized_is_counts
+from testbed.estimators.trajectory_weights import LoggedEpisodes
+
+
+def exact_log(seed=1, **changes):
+    """(world, pi, mu, a log in which every trajectory is exactly as frequent as likely)."""
+    world, pi, mu = slow.quarters(seed, **changes)
+    return world, pi, mu, logged(slow.balanced(world, mu), pi, mu, world.gamma, world.horizon)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return exact_log()
+
+
+def endless(seed, n=40, steps=5, covered=True, terminal=True):
+    """A log of a random world of 3 states and 2 actions, whose state 2 ends episodes if asked for."""
+    rng = np.random.default_rng(seed)
+    law = rng.dirichlet(np.ones(3), size=(3, 2))
+    pi, mu = rng.dirichlet([2.0, 2.0], size=(2, 3))
+    shape = (n, steps)
+    state, action, following, mask = (np.zeros(shape, dtype=int) for _ in range(4))
+    for i in range(n):
+        s = int(rng.integers(2))
+        for t in range(steps):
+            a = int(rng.random() < mu[s, 1]) if covered or s == 0 else 0
+            k = int(rng.choice(3, p=law[s, a]))
+            state[i, t], action[i, t], following[i, t], mask[i, t] = s, a, k, 1
+            s = k
+            if terminal and k == 2:
+                break
+    mask = mask.astype(bool)
+    return LoggedEpisodes.tabular(
+        state_NT=state, action_NT=action, reward_NT=rng.normal(size=shape), next_state_NT=following,
+        mask_NT=mask, pi_SA=pi, mu_SA=mu, gamma=0.7, done_NT=mask & (following == 2) & terminal,
+    )  # fmt: skip
+
+
+def certainty_equivalence(episodes):
+    """(I - gamma P^pi)^-1 R of the counted world, by iterating V; written for one data set with loops."""
+    pi, (states, actions) = episodes.pi_SA, episodes.pi_SA.shape
+    seen = {}
+    for i, t in zip(*np.nonzero(episodes.mask_NT), strict=True):
+        key = int(episodes.state_NT[i, t]), int(episodes.action_NT[i, t])
+        after = None if episodes.done_NT[i, t] else int(episodes.next_state_NT[i, t])
+        seen.setdefault(key, []).append((episodes.reward_NT[i, t], after))
+    q = np.zeros((states, actions))
+    for _ in range(400):
+        v = (pi * q).sum(-1)
+        q = np.array(
+            [
+                [
+                    np.mean([r + episodes.gamma * (0 if k is None else v[k]) for r, k in seen[s, a]])
+                    if (s, a) in seen
+                    else 0.0
+                    for a in range(actions)
+                ]
+                for s in range(states)
+            ]
+        )
+    return q
+
+
+# Fitted Q evaluation
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_tabular_fitted_q_is_the_certainty_equivalence_value(terminal):
+    episodes = endless(0, terminal=terminal)
+    expected = certainty_equivalence(episodes)
+    np.testing.assert_allclose(fitted_q(episodes), expected, atol=1e-12)
+    v = (expected * episodes.pi_SA).sum(-1)
+    assert fqe(episodes).value == pytest.approx(v[episodes.state_NT[:, 0]].mean(), rel=1e-12)
+
+
+def test_next_states_and_ends_are_read_off_the_episodes_when_not_given():
+    episodes = endless(1, steps=4)
+    bare = replaced(episodes, next_state_NT=None, done_NT=None)
+    last = episodes.mask_NT.copy()
+    last[:, :-1] = False
+    cut = replaced(episodes, mask_NT=episodes.mask_NT & ~last)  # the last step's successor is not in the log
+    np.testing.assert_allclose(fitted_q(bare), fitted_q(cut), atol=1e-12)
+
+
+def test_a_pair_without_data_takes_the_stated_value():
+    episodes = endless(2, covered=False)
+    q = fitted_q(episodes, unseen=-3.0)
+    assert q[1, 1] == -3.0
+    assert fitted_q(episodes)[1, 1] == 0.0
+
+
+def test_fitted_q_per_step_is_q_of_the_world_on_its_exact_law(exact):
+    world, pi, _, episodes = exact
+    np.testing.assert_allclose(fitted_q_steps(episodes), floats(slow.q_values(world, pi)), atol=1e-12)
+    assert fqe_finite(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
+
+
+def test_fitted_q_per_step_stops_where_episodes_end():
+    world, pi, _, episodes = exact_log(2, start=[1, 0], terminal=frozenset({1}))
+    assert fqe_finite(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
+
+
+def test_cross_fitting_never_lets_an_episode_fit_its_own_model():
+    episodes = sample(lead=(), n=6)
+    first = cross_fitted(episodes, fitted_q_steps, folds=3)
+    poked = episodes.reward_NT.copy()
+    poked[4] += 100.0
+    second = cross_fitted(replaced(episodes, reward_NT=poked), fitted_q_steps, folds=3)
+    same = (first.q_NT == second.q_NT).all(-1)
+    np.testing.assert_array_equal(same[[1, 4]], True)  # fold 1 holds episodes 1 and 4
+    assert not same.all()
+    with pytest.raises(UserError, match="folds is 7"):
+        cross_fitted(episodes, fitted_q_steps, folds=7)
+
+
+# Density ratios
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_the_dice_value_is_the_lstd_value_of_the_same_counts(covered):
+    episodes = endless(3, covered=covered)
+    found = dice_solution(episodes)
+    by_q = (found.start_K * found.q_value.ravel()).sum() / (1 - episodes.gamma)
+    assert dice(episodes).value == pytest.approx(by_q, rel=1e-11)
+    assert bool(found.singular) is True  # state 2 ends every episode, so no pair of it has data
+    inner = endless(3, covered=covered, terminal=False)
+    assert bool(dice_solution(inner).singular) is not covered
+    if covered:
+        assert dice(inner).value == pytest.approx(float(fqe(inner).value), rel=1e-11)
+        assert dice_solution(inner).residual < 1e-12
+    else:
+        assert dice_solution(inner).residual > 1e-3
+
+
+def test_the_transposed_system_is_what_makes_ratios():
+    inner = endless(4, terminal=False)
+    found = dice_solution(inner)
+    ratio = found.ratio_SA.ravel()
+    np.testing.assert_allclose(found.matrix_KK.T @ ratio, found.start_K, atol=1e-12)
+    visits = np.bincount(found.step.pair_M, minlength=6) / len(found.step.pair_M)
+    assert (visits * ratio).sum() == pytest.approx(1.0, rel=1e-12)
+    assert np.abs(np.linalg.solve(found.matrix_KK, found.start_K) - ratio).max() > 0.1
+
+
+def test_the_ratio_is_one_where_the_data_are_the_targets_own_discounted_occupancy():
+    # One state: every law is its own occupancy, and with pi = mu exact in the counts zeta is 1.
+    action = np.array([[0, 0, 1, 0], [1, 0, 0, 0]])
+    episodes = LoggedEpisodes.tabular(
+        state_NT=np.zeros((2, 4), int), action_NT=action, reward_NT=np.ones((2, 4)),
+        next_state_NT=np.zeros((2, 4), int), pi_SA=[[0.75, 0.25]], mu_SA=[[0.5, 0.5]], gamma=0.9,
+    )  # fmt: skip
+    np.testing.assert_allclose(dice_solution(episodes).ratio_SA, 1.0, rtol=1e-12)
+    assert dice(episodes).value == pytest.approx(10.0)
+    assert dice(episodes).ess == pytest.approx(8.0)
+
+
+def test_dice_and_stationary_fitted_q_want_a_discount_and_a_successor():
+    episodes = sample(lead=())
+    for fast in (dice, fqe):
+        with pytest.raises(UserError, match="gamma is 1"):
+            fast(replaced(episodes, gamma=1.0))
+    single = LoggedEpisodes.tabular(
+        state_NT=[[0]], action_NT=[[0]], reward_NT=np.ones((1, 1)), pi_SA=[[1.0]], mu_SA=[[1.0]], gamma=0.5
+    )
+    with pytest.raises(UserError, match="known successor"):
+        dice(single)
+
+
+# Marginal ratios
+
+
+def test_counted_ratios_are_the_exact_ones_on_the_exact_law(exact):
+    world, pi, mu, episodes = exact
+    true_TS = floats(slow.marginals(world, pi)) / floats(slow.marginals(world, mu))
+    np.testing.assert_allclose(
+        counted_state_ratios(episodes), true_TS[np.arange(3), episodes.state_NT], rtol=1e-12
+    )
+    assert marginalized_is_counts(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
+
+
+def test_counted_ratios_ignore_episodes_that_have_ended():
+    world, pi, _, episodes = exact_log(3, start=[1, 0], terminal=frozenset({1}))
+    assert marginalized_is_counts(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
+
+
+# Abstract reward processes
+
+
+@pytest.mark.parametrize("label_S", [[0, 1], [0, 0]])
+def test_an_abstract_chain_has_the_true_value_only_with_discounted_counts(exact, label_S):
+    world, pi, mu, episodes = exact
+    truth = float(slow.value(world, pi))
+    assert star(episodes, abstraction_S=label_S).value == pytest.approx(truth, rel=1e-12)
+    assert abs(star(episodes, abstraction_S=label_S, discounted_counts=False).value - truth) > 1e-3
+    behavior = star(episodes, abstraction_S=label_S, c=0).value
+    assert behavior == pytest.approx(float(slow.value(world, mu)), rel=1e-12)
+
+
+def test_without_discount_plain_counts_are_right_too():
+    world, pi, _, episodes = exact_log(1, gamma=1)
+    for discounted in (True, False):
+        found = star(episodes, abstraction_S=[0, 0], discounted_counts=discounted).value
+        assert found == pytest.approx(float(slow.value(world, pi)), rel=1e-10)
+
+
+def test_the_last_ratio_alone_is_enough_for_a_single_state():
+    world, pi, _, episodes = exact_log(4, transition=[[[1], [1]]], start=[1], reward=[[1, -2]])
+    assert star(episodes, c=1).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("hyper", "message"), [({"abstraction_S": [0]}, "a label from 0 for each of 2"), ({"c": -1}, "c is -1")]
+)
+def test_bad_abstractions_are_refused(hyper, message):
+    with pytest.raises(UserError, match=message):
+        star(sample(), **hyper)
+
+
+# More robust doubly robust
+
+
+def test_a_free_more_robust_model_is_q_itself_on_the_exact_law(exact):
+    world, pi, _, episodes = exact
+    np.testing.assert_allclose(more_robust_q(episodes), floats(slow.q_values(world, pi)), atol=1e-12)
+
+
+def test_a_restricted_more_robust_model_has_the_least_exact_variance_of_its_class(exact):
+    world, pi, mu, episodes = exact
+    rng = np.random.default_rng(0)
+    feature = rng.normal(size=(3, 2, 2, 3))
+    found = more_robust_q(episodes, feature)
+    beta = np.linalg.lstsq(feature.reshape(-1, 3), found.ravel(), rcond=None)[0]
+
+    def variance(b):
+        q_hat = (feature @ b).tolist()
+        bare = slow.World(
+            floats(world.transition).tolist(),
+            floats(world.reward).tolist(),
+            floats(world.start).tolist(),
+            3,
+            0.8,
+        )
+        return slow.dr_variance(bare, floats(pi).tolist(), floats(mu).tolist(), q_hat)
+
+    least = variance(beta)
+    for direction in np.vstack([np.eye(3), rng.normal(size=(3, 3))]):
+        rise, fall = variance(beta + 1e-2 * direction) - least, variance(beta - 1e-2 * direction) - least
+        assert min(rise, fall) > 0
+        assert rise == pytest.approx(fall, rel=1e-6)  # a parabola around its lowest point
+    # Least squares on Q is another model, and a worse one.
+    plain = np.linalg.lstsq(feature.reshape(-1, 3), floats(slow.q_values(world, pi)).ravel(), rcond=None)[0]
+    assert variance(plain) > least + 1e-6
+
+
+def test_the_more_robust_model_reads_terminal_states_as_worth_nothing():
+    world, pi, _, episodes = exact_log(5, start=[1, 0], terminal=frozenset({1}))
+    np.testing.assert_allclose(
+        more_robust_q(episodes)[:, 0], floats(slow.q_values(world, pi))[:, 0], atol=1e-12
+    )
+    assert trajectory_mrdr(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=0.2)
+
+
+def test_a_field_that_is_missing_is_named():
+    bare = LoggedEpisodes(reward_NT=np.zeros((2, 2)), log_rho_NT=np.zeros((2, 2)))
+    with pytest.raises(UserError, match="needs v_NT"):
+        trajectory_dm(bare)
+    assert all(fast(bare).value == 0 for fast in FOUR)
+
+
+def test_the_exact_variance_of_the_reference_is_what_singles_have(exact):
+    world, pi, mu, _ = exact
+    p, alone = singles(world, pi, mu, np.zeros((3, 2, 2)))
+    x = (alone.weight_NT * alone.reward_NT) @ alone.discount_T
+    zero = np.zeros((3, 2, 2)).tolist()
+    assert p @ x[:, 0] ** 2 - (p @ x[:, 0]) ** 2 == pytest.approx(
+        float(slow.dr_variance(world, pi, mu, zero)), rel=1e-12
+    )

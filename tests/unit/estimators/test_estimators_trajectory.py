@@ -1,0 +1,331 @@
+"""Trajectory estimators: each equals its formula written as a loop, and has the exact moments of theory."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from references import reference_trajectories as slow
+
+from testbed.errors import UserError
+from testbed.estimators.abstraction import recent_weights, star
+from testbed.estimators.doubly_robust_trajectory import trajectory_dr, wdr
+from testbed.estimators.magic import magic
+from testbed.estimators.marginal import marginalized_is, marginalized_is_counts
+from testbed.estimators.trajectory import cwpdis, pdis, trajectory_is, trajectory_wis
+from testbed.estimators.trajectory_weights import LoggedEpisodes
+
+FOUR = (trajectory_is, trajectory_wis, pdis, cwpdis)
+
+
+def floats(table):
+    return np.array(table, dtype=object).astype(float)
+
+
+def logged(data, pi, mu, gamma, steps, **fields) -> LoggedEpisodes:
+    """Lists of paths as arrays, padded with nonsense that must never be read."""
+    shape = (len(data), steps)
+    state, action, following = (np.full(shape, 10**6) for _ in range(3))
+    reward, mask = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    for i, path in enumerate(data):
+        for t, (s, a, r, k) in enumerate(path):
+            state[i, t], action[i, t], reward[i, t], following[i, t], mask[i, t] = s, a, float(r), k, True
+    return LoggedEpisodes.tabular(
+        state_NT=state,
+        action_NT=action,
+        reward_NT=reward,
+        next_state_NT=following,
+        mask_NT=mask,
+        pi_SA=floats(pi),
+        mu_SA=floats(mu),
+        gamma=float(gamma),
+        **fields,
+    )
+
+
+def random_world(seed, states=3, actions=2, horizon=3, **changes):
+    """E7: 3^3 2^3 2^3 = 1728 trajectories with noise; everything random."""
+    rng = np.random.default_rng(seed)
+    given = {
+        "transition": rng.dirichlet(np.ones(states), size=(states, actions)).tolist(),
+        "reward": rng.normal(size=(states, actions)).tolist(),
+        "start": rng.dirichlet(np.ones(states)).tolist(),
+        "horizon": horizon,
+        "gamma": 0.9,
+        "noise": 0.4,
+    }
+    pi, mu = rng.dirichlet(np.full(actions, 2.0), size=(2, states)).tolist()
+    q_hat = rng.normal(size=(horizon, states, actions))
+    return slow.World(**{**given, **changes}), pi, mu, q_hat
+
+
+def singles(world, pi, mu, q_hat=None):
+    """Every trajectory as a data set of its own, and the probabilities."""
+    chance, data = zip(*slow.paths(world, mu), strict=True)
+    episodes = logged(data, pi, mu, world.gamma, world.horizon)
+    if q_hat is not None:
+        episodes = episodes.with_model(np.asarray(q_hat))
+    fields = ("reward_NT", "log_rho_NT", "mask_NT", "q_NT", "v_NT", "state_NT", "action_NT")
+    alone = {name: getattr(episodes, name)[:, None] for name in fields if getattr(episodes, name) is not None}
+    return np.array(chance, dtype=float), LoggedEpisodes(
+        **alone, gamma=episodes.gamma, pi_SA=episodes.pi_SA, mu_SA=episodes.mu_SA
+    )
+
+
+def sample(seed=0, n=7, lead=(2, 3), ending=True, same=False):
+    """Random data of a random world, cut at random lengths, with actions that pi never takes."""
+    rng = np.random.default_rng(seed)
+    pi = np.array([[0.0, 0.3, 0.7], [0.5, 0.25, 0.25]])
+    mu = pi if same else np.array([[0.3, 0.2, 0.5], [0.1, 0.6, 0.3]])
+    state = rng.integers(2, size=(*lead, n, 4))
+    action = 1 + rng.integers(2, size=state.shape) if same else rng.integers(3, size=state.shape)
+    length = rng.integers(1, 5, size=(*lead, n, 1)) if ending else 4
+    mask = np.broadcast_to(np.arange(4) < length, state.shape)
+    episodes = LoggedEpisodes.tabular(
+        state_NT=state, action_NT=action, reward_NT=rng.normal(size=state.shape), mask_NT=mask,
+        pi_SA=pi, mu_SA=mu, gamma=0.8,
+    )  # fmt: skip
+    return episodes.with_model(rng.normal(size=(*lead, 4, 2, 3)))
+
+
+def as_paths(episodes, at):
+    """The data set at an index of the leading axes as lists."""
+    return [
+        tuple(
+            (int(s), int(a), float(r), -1)
+            for s, a, r, live in zip(
+                episodes.state_NT[at][i], episodes.action_NT[at][i], episodes.reward_NT[at][i],
+                episodes.live_NT[at][i], strict=True,
+            ) if live
+        )
+        for i in range(episodes.reward_NT.shape[-2])
+    ]  # fmt: skip
+
+
+# Formulas
+
+
+@pytest.mark.parametrize(
+    ("fast", "loop"),
+    [
+        (trajectory_is, slow.importance),
+        (trajectory_wis, slow.weighted),
+        (pdis, slow.per_decision),
+        (cwpdis, slow.per_decision_weighted),
+    ],
+)
+def test_an_estimator_is_its_formula_written_as_a_loop_in_every_data_set(fast, loop):
+    episodes = sample()
+    found = fast(episodes).value
+    for at in np.ndindex(2, 3):
+        expected = loop(as_paths(episodes, at), episodes.pi_SA, episodes.mu_SA, 0.8, 4)
+        assert found[at] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("fast", "shares"), [(trajectory_dr, False), (wdr, True)])
+def test_doubly_robust_estimators_are_their_formulas_written_as_loops(fast, shares):
+    episodes = sample()
+    q_hat = np.random.default_rng(5).normal(size=(4, 2, 3))
+    found = fast(episodes.with_model(q_hat)).value
+    for at in np.ndindex(2, 3):
+        data = as_paths(episodes, at)
+        expected = slow.doubly_robust(data, episodes.pi_SA, episodes.mu_SA, 0.8, 4, q_hat, shares)
+        assert found[at] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_model_per_data_set_is_read_by_its_own_data_set():
+    episodes = sample()
+    q_hat = np.random.default_rng(6).normal(size=(2, 3, 4, 2, 3))
+    found = episodes.with_model(q_hat)
+    for r, k, i, t in itertools.product(range(2), range(3), range(7), range(4)):
+        s, a = found.state_NT[r, k, i, t], found.action_NT[r, k, i, t]
+        if found.live_NT[r, k, i, t]:
+            assert found.q_NT[r, k, i, t] == q_hat[r, k, t, s, a]
+            assert found.v_NT[r, k, i, t] == pytest.approx(episodes.pi_SA[s] @ q_hat[r, k, t, s])
+
+
+# On-policy, every estimator is the mean return, whatever the sample
+
+
+@pytest.mark.parametrize("fast", [*FOUR, marginalized_is_counts])
+def test_on_policy_an_importance_estimator_is_the_mean_return_in_every_sample(fast):
+    episodes = sample(same=True)
+    np.testing.assert_allclose(fast(episodes).value, episodes.return_N.mean(-1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("label_S", [[0, 1], [0, 0], [1, 0], None])
+@pytest.mark.parametrize("c", [None, 1, 3])
+def test_on_policy_an_abstract_chain_has_the_mean_return_in_every_sample(label_S, c):
+    episodes = sample(same=True)
+    found = star(episodes, abstraction_S=label_S, c=c).value
+    np.testing.assert_allclose(found, episodes.return_N.mean(-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("fast", [trajectory_dr, wdr])
+def test_on_policy_doubly_robust_estimators_are_the_mean_return_with_the_model_as_control_variate(fast):
+    episodes = sample(same=True)
+    control_N = (episodes.v_NT - episodes.q_NT) @ episodes.discount_T
+    np.testing.assert_allclose(fast(episodes).value, (episodes.return_N + control_N).mean(-1), rtol=1e-12)
+
+
+# Exact moments over all trajectories
+
+
+def test_per_decision_weighting_can_be_worse_than_weighting_whole_episodes():
+    world = slow.World([[[1], [1]]], [[-1, -1]], [1], 1, 1)
+    pi, mu = [[Fraction(99, 100), Fraction(1, 100)]], [[Fraction(1, 10), Fraction(9, 10)]]
+    two = [(p * q, (x[0], (0, y[0][1], 1 if y[0][1] == 0 else -1, 0)))
+           for (p, x), (q, y) in itertools.product(slow.paths(world, mu), repeat=2)]  # fmt: skip
+    chance, data = zip(*two, strict=True)
+    episodes = logged(data, pi, mu, 1, 2)
+    p = np.array(chance, dtype=float)
+    for fast, variance in ((trajectory_is, Fraction(8011, 2025000)), (pdis, Fraction(70188373, 810000))):
+        terms = fast(episodes).terms_N
+        assert p @ terms == pytest.approx(-1 / 50, rel=1e-12)
+        assert p @ terms**2 - (p @ terms) ** 2 == pytest.approx(float(variance), rel=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_unbiased_estimators_have_the_target_value_as_their_mean_over_all_trajectories(seed):
+    world, pi, mu, q_hat = random_world(seed)
+    p, alone = singles(world, pi, mu, q_hat)
+    assert len(p) == 1728 * 3  # the state after the last step counts here, but earns nothing
+    truth = slow.value(world, pi)
+    for fast in (trajectory_is, pdis, trajectory_dr):
+        assert p @ fast(alone).value == pytest.approx(truth, abs=1e-13), fast.__name__
+    target, behavior = np.array(slow.marginals(world, pi)), np.array(slow.marginals(world, mu))
+    ratio_NT = (target / behavior)[np.arange(3), alone.state_NT]
+    marginal = marginalized_is(replaced(alone, state_marginal_importance_weight_NT=ratio_NT))
+    assert p @ marginal.value == pytest.approx(truth, abs=1e-13)
+
+
+@pytest.mark.parametrize("terminal", [frozenset(), frozenset({2})])
+def test_the_variance_of_doubly_robust_estimation_is_the_recursion(terminal):
+    world, pi, mu, q_hat = random_world(3, start=[0.6, 0.4, 0.0], terminal=terminal)
+    p, alone = singles(world, pi, mu, q_hat)
+    x = trajectory_dr(alone).value
+    assert p @ x == pytest.approx(slow.value(world, pi), abs=1e-13)
+    assert p @ x**2 - (p @ x) ** 2 == pytest.approx(slow.dr_variance(world, pi, mu, q_hat), rel=1e-12)
+    zero = trajectory_dr(alone.with_model(np.zeros_like(q_hat))).value
+    np.testing.assert_allclose(zero, pdis(alone).value, rtol=1e-12)
+
+
+def test_with_one_episode_normalized_estimators_have_the_behavior_value_as_their_mean():
+    world, pi, mu, _ = random_world(4)
+    p, alone = singles(world, pi, mu)
+    for fast in (trajectory_wis, cwpdis):
+        np.testing.assert_allclose(fast(alone).value, alone.return_N[:, 0], rtol=1e-12)
+        assert p @ fast(alone).value == pytest.approx(slow.value(world, mu), abs=1e-13)
+    assert abs(slow.value(world, mu) - slow.value(world, pi)) > 0.01
+
+
+def test_the_mean_of_normalized_estimators_over_all_pairs_of_episodes_is_the_enumeration():
+    world, pi, mu = slow.quarters(1, horizon=2)
+    table = list(slow.paths(world, mu))
+    pairs = list(itertools.product(table, repeat=2))
+    data = [path for (_, a), (_, b) in pairs for path in (a, b)]
+    p = np.array([float(x * y) for (x, _), (y, _) in pairs])
+    episodes = logged(data, pi, mu, world.gamma, 2)
+    two = LoggedEpisodes(
+        reward_NT=episodes.reward_NT.reshape(-1, 2, 2),
+        log_rho_NT=episodes.log_rho_NT.reshape(-1, 2, 2),
+        gamma=0.8,
+    )
+    for fast, loop in ((trajectory_wis, slow.weighted), (cwpdis, slow.per_decision_weighted)):
+        exact = sum(x * y * loop((a, b), pi, mu, world.gamma, 2) for (x, a), (y, b) in pairs)
+        assert p @ fast(two).value == pytest.approx(float(exact), abs=1e-13)
+        assert abs(exact - slow.value(world, pi)) > Fraction(1, 100)  # biased, and visibly so
+
+
+def test_an_exact_model_of_a_deterministic_world_leaves_no_variance():
+    step = [[[0, 1, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [1, 0, 0]]]
+    world, pi, mu, _ = random_world(5, transition=step, start=[1, 0, 0], noise=0)
+    _, alone = singles(world, pi, mu, slow.q_values(world, pi))
+    np.testing.assert_allclose(trajectory_dr(alone).value, slow.value(world, pi), rtol=1e-12)
+    np.testing.assert_allclose(wdr(alone).value, slow.value(world, pi), rtol=1e-12)
+
+
+# Identities
+
+
+def test_normalized_estimators_follow_a_shift_of_the_rewards_and_plain_ones_do_not():
+    episodes = sample(ending=False)
+    shifted = replaced(episodes, reward_NT=episodes.reward_NT + 2.5)
+    worth = 2.5 * episodes.discount_T.sum()
+    for fast in (trajectory_wis, cwpdis):
+        np.testing.assert_allclose(fast(shifted).value - fast(episodes).value, worth, rtol=1e-12)
+    gained = trajectory_is(shifted).value - trajectory_is(episodes).value
+    np.testing.assert_allclose(gained, worth * episodes.weight_NT[..., -1].mean(-1), rtol=1e-11)
+
+
+def test_normalized_estimators_ignore_the_scale_of_the_weights_even_beyond_double_precision():
+    episodes = sample()
+    heavy = replaced(episodes, log_rho_NT=episodes.log_rho_NT + np.array([800.0, 0, 0, 0]))
+    for fast in (trajectory_wis, cwpdis):
+        np.testing.assert_allclose(fast(heavy).value, fast(episodes).value, rtol=1e-9)
+    with pytest.raises(UserError, match="beyond double precision"):
+        trajectory_is(heavy)
+
+
+def test_an_episode_that_has_ended_stays_in_the_normalizer():
+    # Episode 0 ends at once with weight 3; episode 1 goes on with weight 1 and earns 8 at t = 1.
+    episodes = LoggedEpisodes(
+        reward_NT=np.array([[0.0, 99.0], [0.0, 8.0]]),
+        log_rho_NT=np.log([[3.0, 99.0], [1.0, 1.0]]),
+        mask_NT=np.array([[True, False], [True, True]]),
+    )
+    assert cwpdis(episodes).value == pytest.approx(8 / (3 + 1))
+
+
+def test_the_product_of_the_last_c_ratios_forgets_the_earlier_ones():
+    episodes = sample()
+    rho = np.exp(episodes.log_rho_NT)
+    np.testing.assert_allclose(recent_weights(episodes, 0), 1.0)
+    np.testing.assert_allclose(recent_weights(episodes, 1), rho)
+    np.testing.assert_allclose(recent_weights(episodes, 2)[..., 3], rho[..., 2] * rho[..., 3])
+    np.testing.assert_allclose(recent_weights(episodes), np.cumprod(rho, -1))
+
+
+def test_rewards_at_the_end_alone_make_per_decision_and_whole_weights_equal():
+    episodes = sample(ending=False)
+    late = replaced(episodes, reward_NT=episodes.reward_NT * np.array([0, 0, 0, 1.0]))
+    np.testing.assert_allclose(pdis(late).terms_N, trajectory_is(late).terms_N, rtol=1e-13)
+
+
+# Standard errors and effective sizes
+
+
+def test_the_standard_error_of_a_mean_is_its_textbook_value():
+    found = trajectory_is(sample())
+    np.testing.assert_allclose(found.stderr, found.terms_N.std(-1, ddof=1) / np.sqrt(7))
+
+
+@pytest.mark.parametrize("fast", [trajectory_wis, cwpdis, wdr])
+def test_the_standard_error_of_a_ratio_is_the_derivative_with_respect_to_one_episodes_share(fast):
+    # Infinitesimal jackknife by numbers: repeat episode i in 4000 copies of the data and see what moves.
+    episodes = sample(lead=(), n=5)
+    copies = 4000
+    base = fast(episodes)
+    moved = []
+    for i in range(5):
+        rows = np.concatenate([np.tile(np.arange(5), copies), [i] * 5])
+        more = replaced(episodes, **{
+            name: getattr(episodes, name)[rows] for name in
+            ("reward_NT", "log_rho_NT", "mask_NT", "q_NT", "v_NT", "state_NT", "action_NT")
+        })  # fmt: skip
+        moved.append((fast(more).value - base.value) * copies)
+    expected = np.sqrt(np.sum(np.square(moved)) / 5 / 4)
+    assert float(base.stderr) == pytest.approx(expected, rel=2e-3)
+
+
+def test_effective_size_is_kish_of_the_sequence_weights():
+    episodes = sample(lead=())
+    w = episodes.weight_NT[:, -1]
+    for fast in (*FOUR, trajectory_dr, wdr, magic):
+        assert float(fast(episodes).ess) == pytest.approx(w.sum() ** 2 / (w**2).sum(), rel=1e-12)
+
+
+def replaced(episodes, **changes):
+    import dataclasses
+
+    return dataclasses.replace(episodes, **changes)

@@ -1,0 +1,84 @@
+"""What a sweep shows: a bar on a terminal, a line every 10 s elsewhere, nothing when quiet."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from testbed.execution import progress
+from testbed.execution.progress import Bar, Plain, Progress, choose
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    """Time that passes when told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
+
+
+def test_the_display_fits_where_it_is_shown() -> None:
+    assert type(choose(quiet=True, stream=Terminal())) is Progress
+    assert type(choose(stream=io.StringIO())) is Plain
+    bar = choose(stream=Terminal())
+    assert type(bar) is Bar
+    bar.close()
+
+
+def test_a_plain_line_comes_every_ten_seconds_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    stream = io.StringIO()
+    shown = Plain(stream)
+    shown.start(planned=100, done=20)
+    for pack in range(40):
+        clock.now += 1
+        shown.finished(str(pack), 1, failed=pack == 0)
+    shown.close()
+    assert stream.getvalue().splitlines() == [
+        "20 of 100 cells after 0:00",
+        "29 of 100 cells, 1 failed after 0:10, about 1:10 left",
+        "39 of 100 cells, 1 failed after 0:20, about 1:00 left",
+        "49 of 100 cells, 1 failed after 0:30, about 0:50 left",
+        "59 of 100 cells, 1 failed after 0:40, about 0:40 left",
+        "59 of 100 cells, 1 failed after 0:40, about 0:40 left",
+    ]
+
+
+def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    shown = Progress()
+    shown.start(planned=100, done=0)
+    assert shown.left is None
+    clock.now += 60
+    shown.steps("a", cells=40, share=0.25)
+    shown.steps("a", cells=40, share=0.5)
+    shown.steps("b", cells=20, share=0.25)
+    assert shown.settled == 25
+    assert shown.left == 180
+    shown.finished("a", 40)
+    assert shown.settled == 45
+
+
+def test_a_bar_shows_cells_failures_and_notes() -> None:
+    stream = Terminal()
+    shown = Bar(stream)
+    shown.start(planned=8, done=0)
+    shown.finished("a", 4, failed=True)
+    shown.finished("b", 2)
+    shown.note("pack 0 failed: [no markup]")
+    shown.close()
+    text = stream.getvalue()
+    assert "2/8" in text
+    assert "4 failed" in text
+    assert "pack 0 failed: [no markup]" in text
+
+
+def test_hours_are_shown_only_when_there_are_some() -> None:
+    assert progress._clock(59.6) == "1:00"
+    assert progress._clock(3600 * 2 + 61) == "2:01:01"

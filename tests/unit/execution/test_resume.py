@@ -1,0 +1,188 @@
+"""Kill, fill, damage or double a run: what is finished stays, and the end is the same bytes."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.fake_training import train
+from support.sweep_process import cells
+from test_engines import HERE, hashes, started
+
+from testbed.config.run import Run
+from testbed.errors import UserError
+from testbed.execution.packs import plan
+from testbed.execution.progress import Progress
+from testbed.execution.runner import run_sweep
+from testbed.results.parquet import encode
+from testbed.results.store import Store, read, status
+
+
+class Heard(Progress):
+    """Remembers what a run told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+TRAIN, TROUBLED = "support.fake_training:train", "support.fake_training:troubled"
+
+
+def whole(folder: Path, count: int) -> dict[str, str]:
+    """Return the result files of an uninterrupted run."""
+    run_sweep(cells(count), folder, workers=0, function="support.fake_training:train")
+    return hashes(folder)
+
+
+def test_a_second_run_does_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    monkeypatch.setenv("TRACES", str(traces))
+    for _ in range(2):
+        run_sweep(cells(3), tmp_path / "s", workers=0, function="support.fake_training:noted")
+    assert len(list(traces.iterdir())) == 3
+
+
+def test_failed_packs_are_tried_again_by_the_next_run(tmp_path: Path) -> None:
+    heard = Heard()
+    first = run_sweep(cells(7), tmp_path / "s", workers=2, function=TROUBLED, progress=heard)
+    assert (first.done, first.failed) == (2, 5)
+    assert len(heard.notes) == 5
+    assert (heard.planned, heard.done, heard.failed) == (7, 2, 5)
+    second = run_sweep(cells(7), tmp_path / "s", workers=2, function="support.fake_training:train")
+    assert (second.done, second.failed, second.pending) == (7, 0, 0)
+    assert hashes(tmp_path / "s") == whole(tmp_path / "whole", 7)
+
+
+def test_a_damaged_result_is_computed_again_to_the_same_bytes(tmp_path: Path) -> None:
+    good = whole(tmp_path / "s", 4)
+    path = tmp_path / "s" / "packs" / next(iter(good))
+    path.write_bytes(path.read_bytes()[:-100])
+    run_sweep(cells(4), tmp_path / "s", workers=0, function="support.fake_training:train")
+    assert hashes(tmp_path / "s") == good
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_shards_into_one_folder_or_many_make_the_whole(tmp_path: Path, count: int) -> None:
+    good = whole(tmp_path / "whole", 5)
+    folders = [tmp_path / str(number) for number in range(count)]
+    for number, folder in enumerate(folders, start=1):
+        for target in (tmp_path / "one", folder):
+            run_sweep(cells(5), target, workers=0, shard=f"{number}/{count}", function=TRAIN)
+        assert status(folder).pending > 0, "a shard is a part"
+    assert hashes(tmp_path / "one") == good
+    assert {name: data for folder in folders for name, data in hashes(folder).items()} == good
+    assert read(*folders).equals(read(tmp_path / "whole"))
+
+
+def test_a_disk_that_fills_up_ends_the_run_with_one_line_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    """First the plan is too large for the limit, then, with the plan written, the first pack."""
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2);"
+        "from support.sweep_process import main; sys.exit(main(*sys.argv[1:]))"
+    )
+
+    def limited(size: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", script, str(size), tmp_path / "s", "train", "4", "1"]
+        return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+
+    ended = limited(500)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"Cannot write {tmp_path}/s/sweep.json: File too large." in ended.stderr
+    Store.start(tmp_path / "s", plan(cells(4)))
+    ended = limited(1000)
+    assert ended.returncode == 2
+    assert f"Cannot write {tmp_path}/s/p" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert status(tmp_path / "s").pending == 4, "nothing half written"
+    run_sweep(cells(4), tmp_path / "s", workers=0, function="support.fake_training:train")
+    assert hashes(tmp_path / "s") == whole(tmp_path / "whole", 4)
+
+
+def test_bad_cells_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="lag is -1, expected at least 0"):
+        run_sweep([Run(lag=-1)], tmp_path / "s", workers=0, function="support.fake_training:train")
+    with pytest.raises(UserError, match="expected i/n"):
+        run_sweep([Run()], tmp_path / "s", shard="3/2", workers=0, function="support.fake_training:train")
+    for limit, expected in (
+        ({"workers": -1}, "workers is -1, expected at least 0"),
+        ({"threads": 0}, "threads is 0, expected at least 1"),
+        ({"timeout": 0.0}, "timeout is 0 s, expected more than 0"),
+    ):
+        with pytest.raises(UserError, match=expected):
+            run_sweep([Run()], tmp_path / "s", function="support.fake_training:train", **limit)  # type: ignore[arg-type]
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_pack_that_another_runner_holds_is_left_to_it(tmp_path: Path) -> None:
+    """The other runner finishes the pack while this one waits; its result is taken, not computed again."""
+    packs = plan(cells(3))
+    other = Store.start(tmp_path / "s", packs)
+    assert other.claim(packs[1].id)
+
+    class Finisher(Heard):
+        def finished(self, pack: str, cells: int, failed: bool = False) -> None:
+            super().finished(pack, cells, failed)
+            if pack == packs[2].id:
+                other.commit(packs[1].id, encode(train(packs[1].cells), packs[1]), {"engine": "the other"})
+                other.release(packs[1].id)
+
+    now = run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN, progress=Finisher())
+    assert now.done == 3
+    assert "the other" in (tmp_path / "s" / "provenance" / f"{packs[1].id}.json").read_text()
+
+
+@pytest.mark.slow
+def test_four_runners_on_one_folder_share_the_work_and_commit_nothing_twice(tmp_path: Path) -> None:
+    runners = [started(tmp_path / "s", "noted", 40, workers=1) for _ in range(4)]
+    for runner in runners:
+        out, told = runner.communicate(timeout=60)
+        assert (runner.returncode, out) == (0, "40 0 0\n"), told
+    assert hashes(tmp_path / "s") == whole(tmp_path / "whole", 40)
+    seeds = sorted(int(path.name.split("-")[0]) for path in (tmp_path / "traces").iterdir())
+    assert seeds == list(range(40)), "each pack ran once, in one of the runners"
+    assert list((tmp_path / "s" / ".locks").iterdir()) == []
+
+
+def kill_when(runner: subprocess.Popen[str], folder: Path, finished: int, delay: float) -> None:
+    """SIGKILL a runner some time after its folder holds so many results, or when it ended before that."""
+    while runner.poll() is None and (not folder.exists() or len(os.listdir(folder)) < finished):
+        time.sleep(0.005)
+    time.sleep(delay)
+    runner.kill()
+    runner.communicate()
+
+
+@pytest.mark.slow
+def test_ten_kills_and_a_resume_give_the_bytes_of_an_uninterrupted_run(tmp_path: Path) -> None:
+    """Three kills fall before the first result, into start and plan; seven fall between results."""
+    count = 60
+    good = whole(tmp_path / "whole", count)
+    packs = tmp_path / "s" / "packs"
+    dice = random.Random(7)
+    seen: dict[str, str] = {}
+    for kill in range(10):
+        runner = started(tmp_path / "s", "slow", count)
+        if kill < 3:
+            kill_when(runner, tmp_path, 0, dice.uniform(0, 1))
+        else:
+            kill_when(runner, packs, len(seen) + dice.randint(1, 9), dice.uniform(0, 0.1))
+        now = hashes(tmp_path / "s") if packs.exists() else {}
+        finished = {name: digest for name, digest in now.items() if not name.startswith(".")}
+        assert seen.items() <= finished.items(), "no finished pack is lost"
+        assert finished.items() <= good.items(), "no finished pack is torn"
+        seen = finished
+    assert 7 <= len(seen) < count, "the kills fell into the run"
+    run_sweep(cells(count), tmp_path / "s", workers=2, function="support.fake_training:slow")
+    end = {name: digest for name, digest in hashes(tmp_path / "s").items() if not name.startswith(".")}
+    assert end == good
+    assert os.listdir(tmp_path / "s" / "quarantine") == []

@@ -1,0 +1,211 @@
+"""Engine mismatch: engines keep their promises, and numbers that they draw depend on what they should."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from support.mismatch_setting import (
+    SEEDS,
+    TABLE,
+    TASK,
+    WORLD,
+    drawn,
+    table_behavior,
+    table_pair,
+    table_weights,
+    toy,
+    toy_weights,
+)
+
+from testbed.data.rollout import Rollout
+from testbed.errors import UserError
+from testbed.mismatch import Draw, compose, engine, mismatch
+from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.ratio_law import enumerated_law, sampled_law, tree_law
+from testbed.mismatch.report import mismatch_law
+from testbed.policies.toy.transformer import LOGP_TOLERANCE
+
+# Engines keep their promises
+
+
+def test_every_engine_says_what_it_is():
+    for name, entry in mismatch.items():
+        assert entry.promises["level"] in ("none", "weights", "forward", "law"), name
+        assert entry.promises["support"] in ("full", "partial"), name
+        made = engine(name)
+        assert made.name == name
+        for level in ("weights", "forward", "law"):
+            assert (getattr(made, level) is not None) == (entry.promises["level"] == level)
+        assert entry.formula.endswith((".", ".\n"))
+        assert entry.source
+
+
+@pytest.mark.parametrize("name", [n for n in mismatch if mismatch[n].promises["identity"] is not None])
+def test_switched_off_an_engine_returns_bit_for_bit_what_it_got(name):
+    made = engine(name, **mismatch[name].promises["identity"])
+    policy = toy()
+    theta = toy_weights(policy)
+    behavior = Behavior(policy, made, SEEDS)
+    assert torch.equal(behavior.weights(theta, 2), theta)
+    prompt, uniform = drawn(policy, TASK)
+    own = policy.sample(theta, prompt, 16, uniform)
+    assert all(map(torch.equal, behavior.sample(theta, prompt, 16, uniform, 2), own))
+    if "layers" in mismatch[name].promises.get("needs", ()):
+        return
+    in_table, logits = Behavior(TABLE, made, SEEDS), table_weights()
+    assert torch.equal(in_table.weights(logits, 2), logits)
+    log_pi = TABLE.logits(logits).log_softmax(-1)
+    assert torch.equal(in_table.log_table(logits, 2), log_pi)
+    if made.law is None:
+        assert np.array_equal(in_table.probabilities(logits, 2), TABLE.probabilities(logits))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in mismatch if n != "off" and not mismatch[n].promises.get("needs")]
+)
+def test_support_is_what_is_promised(name):
+    log_pi, log_mu = table_pair(name)
+    laws = [tree_law(WORLD, pi, mu) for pi, mu in zip(log_pi, log_mu, strict=True)]
+    np.testing.assert_allclose(np.exp(log_mu).sum(-1), 1.0, atol=1e-12)
+    for law in laws:
+        assert law.std > 1e-4
+        if mismatch[name].promises["support"] == "full":
+            assert law.mass == pytest.approx(1.0, abs=1e-12)
+            assert law.kl_pi_mu < math.inf
+        else:
+            assert law.mass < 0.999
+            assert law.kl_pi_mu == law.kl_pi_mu_token == math.inf
+    assert np.isfinite(log_mu).all() == (mismatch[name].promises["support"] == "full")
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp8-tensor", "fp8-block", "int8"])
+def test_rounding_twice_is_rounding_once(name):
+    policy = toy(dtype=torch.float64)
+    behavior = Behavior(policy, engine(name), SEEDS)
+    once = behavior.weights(toy_weights(policy), 0)
+    assert not torch.equal(once, toy_weights(policy))
+    assert torch.allclose(behavior.weights(once, 0), once, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["fp8-tensor", "fp8-block", "int8", "layer-noise"])
+def test_embeddings_and_head_keep_their_precision_unless_all_is_asked_for(name):
+    policy = toy()
+    theta = toy_weights(policy)
+    before = policy.shape.named(theta)
+    for matrices in ("linear", "all"):
+        after = policy.shape.named(Behavior(policy, engine(name, matrices=matrices), SEEDS).weights(theta, 0))
+        same = {key for key in before if torch.equal(before[key], after[key])}
+        assert same == ({"embedding", "head"} if matrices == "linear" else set())
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp8-tensor", "fp8-block", "int8"])
+def test_training_through_rounded_weights_is_straight_through(name):
+    theta = table_weights().requires_grad_()
+    rounded = table_behavior(name).weights(theta, 0)
+    weight = torch.randn(theta.shape, dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((weight * rounded).sum(), theta)
+    assert torch.equal(gradient, weight)
+
+
+def test_one_precision_on_both_sides_has_no_mismatch():
+    policy = toy()
+    theta, (prompt, uniform) = toy_weights(policy), drawn(policy, TASK)
+    behavior = Behavior(policy, engine("fp8-block"), SEEDS)
+    token, mask, logp_mu = behavior.sample(theta, prompt, 16, uniform, 0)
+    rollout = Rollout(prompt, token, mask, logp_mu, torch.zeros(token.shape[:2]), 16)
+    assert (behavior.logp(theta, rollout, 0) - logp_mu).abs().max() < 10 * LOGP_TOLERANCE
+    assert (policy.logp(theta, prompt, token, mask) - logp_mu).abs().max() > 1e-3
+
+
+# Streams
+
+
+def test_noise_depends_on_seed_step_and_place_alone():
+    policy, name = TABLE, engine("logit-noise", sigma=1.0)
+    theta = table_weights()
+    both = Behavior(policy, name, SEEDS).log_table(theta, 4)
+    alone = Behavior(policy, name, SEEDS[1:]).log_table(theta[1:], 4)
+    assert torch.equal(both[1:], alone)
+    assert torch.equal(both, Behavior(policy, name, SEEDS).log_table(theta, 4))
+    assert not torch.equal(both, Behavior(policy, name, SEEDS).log_table(theta, 5))
+
+
+def test_two_equal_engines_in_a_row_draw_two_noises():
+    twice = Behavior(
+        TABLE, compose(engine("logit-noise", sigma=1.0), engine("logit-noise", sigma=1.0)), SEEDS
+    )
+    once = Behavior(TABLE, engine("logit-noise", sigma=1.0), SEEDS)
+    double = Behavior(TABLE, engine("logit-noise", sigma=2.0), SEEDS)
+    theta = table_weights(0.0)
+    first, sum_, same = (b.log_table(theta, 0) for b in (once, twice, double))
+    second = sum_ - first
+    centered = [x - x.mean(-1, keepdim=True) for x in (first, second)]
+    assert not torch.allclose(sum_, same, atol=1e-3)
+    correlation = torch.corrcoef(torch.stack([c.flatten() for c in centered]))[0, 1]
+    assert abs(correlation) < 0.3  # 5 standard errors of 240 independent pairs
+
+
+def test_a_composition_changes_weights_first_and_then_the_law():
+    both = compose(engine("fp8-tensor"), engine("temperature", temperature=2.0))
+    theta = table_weights()
+    rounded = table_behavior("fp8-tensor").weights(theta, 0)
+    expected = (TABLE.logits(rounded) / 2).log_softmax(-1)
+    torch.testing.assert_close(Behavior(TABLE, both, SEEDS).log_table(theta, 0), expected, rtol=0, atol=1e-14)
+    assert compose().name == "off"
+    assert compose().weights is None
+    assert compose().law is None
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper", "words"),
+    [
+        ("fp9", {}, "Unknown mismatch 'fp9'"),
+        ("fp8-block", {"blok": 4}, "Did you mean 'block'"),
+        ("fp8-block", {"block": 0}, "at least 1"),
+        ("temperature", {"temperature": 0.0}, "positive"),
+        ("logit-noise", {"sigma": -1.0}, ">= 0"),
+        ("layer-noise", {"sigma": math.nan}, ">= 0"),
+        ("top-p", {"p": 0.0}, "above 0"),
+        ("top-p", {"p": 1.5}, "at most 1"),
+        ("top-k", {"k": -1}, "at least 1"),
+        ("skip-layers", {"ratio": 1.5}, "0 to 1"),
+    ],
+)
+def test_bad_hyperparameters_are_refused_in_one_sentence(name, hyper, words):
+    with pytest.raises(UserError, match=words):
+        engine(name, **hyper)
+
+
+def test_what_cannot_be_done_is_said():
+    theta = table_weights()
+    with pytest.raises(UserError, match="needs a transformer"):
+        table_behavior("skip-layers").weights(theta, 0)
+    with pytest.raises(UserError, match="reads past_RP"):
+        table_behavior("stale-copy").weights(theta, 0)
+    with pytest.raises(UserError, match="expected linear or all"):
+        table_behavior("int8", matrices="some").weights(theta, 0)
+    with pytest.raises(UserError, match="rows for 2 seeds"):
+        table_behavior("bf16").weights(theta[:1], 0)
+    with pytest.raises(UserError, match="layout describes"):
+        engine("int8").weights(theta, {"w": (2, 2)}, Draw(SEEDS))
+    policy = toy()
+    noisy = Behavior(policy, engine("logit-noise"), SEEDS)
+    with pytest.raises(UserError, match="set samples"):
+        mismatch_law(noisy, toy_weights(policy), TASK, TASK.prompts(np.random.default_rng(0), 1))
+    with pytest.raises(UserError, match="prompt_NK is missing"):
+        mismatch_law(Behavior(policy, engine("bf16"), SEEDS), toy_weights(policy), TASK)
+    with pytest.raises(UserError, match="take task 'tree'"):
+        mismatch_law(table_behavior("bf16"), theta, TASK)
+    half = np.log(np.full((1, 1), 0.5))
+    with pytest.raises(UserError, match="give every one, once"):
+        enumerated_law(half, half, np.ones((1, 1)))
+    with pytest.raises(UserError, match="not finite"):
+        sampled_law(half, np.full((1, 1), -np.inf), np.ones((1, 1)))
+    with pytest.raises(UserError, match="expected one \\[X, T\\]"):
+        sampled_law(half, half[0], np.ones((1, 1)))

@@ -1,0 +1,270 @@
+"""Engine mismatch: a cache of older weights, and linear layers that read rounded activations."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from references.reference_transformer import changing_laws
+from support.mismatch_setting import SEEDS, TABLE, TASK, WITH_END, drawn, toy, toy_weights
+from torch import Tensor
+
+from testbed.data.rollout import Rollout
+from testbed.errors import UserError
+from testbed.mismatch import Draw, Engine, compose, engine
+from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.number_formats import E4M3, to_float
+from testbed.mismatch.report import every_rollout, mismatch_law
+from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
+
+GROUP = 4
+TASKS = pytest.mark.parametrize("task", [TASK, WITH_END], ids=["fixed-length", "with-end"])
+SPANS = pytest.mark.parametrize("span", ["prompt", "all"])
+
+
+def exact(task=TASK) -> ToyTransformer:
+    return toy(task, torch.float64)
+
+
+def past_weights(policy: ToyTransformer) -> Tensor:
+    """Weights unrelated to toy_weights."""
+    return toy_weights(policy, (31, 32))
+
+
+def sampled(policy: ToyTransformer, made: Engine, task=TASK, past: Tensor | None = None) -> Rollout:
+    """A rollout of the engine."""
+    prompt, uniform = drawn(policy, task, GROUP)
+    draws = Behavior(policy, made, SEEDS).sample(toy_weights(policy), prompt, GROUP, uniform, 0, past)
+    return Rollout(prompt, *draws, torch.zeros(draws[0].shape[:2]), GROUP)
+
+
+# A stale cache
+
+
+def read_by(policy: ToyTransformer, rollout: Rollout, span: str) -> Tensor:
+    """Log mu [R, B, T] of a plain transformer, each of whose tokens is read by present or by past weights."""
+    token, K = rollout.token_RBT, rollout.prompt_RNK.shape[2]
+    named = [policy.shape.named(x) for x in (toy_weights(policy), past_weights(policy))]
+    logp = np.zeros(token.shape)
+    for r, b, t in itertools.product(*map(range, token.shape)):
+        now, past = ({n: w[r].double().numpy() for n, w in weight.items()} for weight in named)
+        prompt = rollout.prompt_RNK[r, b // GROUP].tolist()
+        start = next((k for k, v in enumerate(prompt) if v != policy.task.pad_token), K)
+        read = prompt[start:] + token[r, b, :t].tolist()
+        old = K - start - 1 if span == "prompt" else len(read) - 1
+        readers = [past] * old + [now] * (len(read) - old)
+        logp[r, b, t] = changing_laws(readers, policy.heads, start, read)[-1, token[r, b, t]]
+    return torch.where(rollout.mask_RBT, torch.from_numpy(logp), 0.0)
+
+
+@TASKS
+@SPANS
+def test_a_stale_cache_is_read_as_a_plain_transformer_would_read_it(task, span):
+    policy = exact(task)
+    made = engine("stale-kv", span=span)
+    rollout = sampled(policy, made, task, past_weights(policy))
+    expected = read_by(policy, rollout, span)
+    torch.testing.assert_close(rollout.logp_mu_RBT, expected, atol=1e-12, rtol=0)
+    again = Behavior(policy, made, SEEDS).logp(toy_weights(policy), rollout, 0, past_weights(policy))
+    assert torch.equal(again, rollout.logp_mu_RBT)
+
+
+@SPANS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_cache_of_the_present_weights_is_not_stale(span, dtype):
+    policy = toy(WITH_END, dtype)
+    rollout = sampled(policy, engine("stale-kv", span=span), WITH_END, toy_weights(policy))
+    own = policy.logp(toy_weights(policy), rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+    tolerance = 10 * LOGP_TOLERANCE if dtype == torch.float32 else 1e-13
+    torch.testing.assert_close(rollout.logp_mu_RBT, own, atol=tolerance, rtol=0)
+
+
+def test_all_stale_is_the_first_token_behind_an_update_in_flight():
+    policy = exact()
+    theta, past = toy_weights(policy), past_weights(policy)
+    rollout = sampled(policy, engine("stale-kv", span="all"), TASK, past)
+    for t in range(1, TASK.response_length):
+        version = (torch.arange(TASK.response_length) >= t).long().view(1, 1, -1)
+        mixed = policy.logp_in_flight(
+            torch.stack([past, theta], 1), version, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT
+        )
+        torch.testing.assert_close(mixed[..., t], rollout.logp_mu_RBT[..., t], atol=1e-13, rtol=0)
+
+
+def test_both_spans_agree_on_the_first_token_and_part_behind_the_second():
+    policy, past = exact(), past_weights(exact())
+    rollout = sampled(policy, engine("stale-kv"), TASK, past)
+    prompt, everything = (
+        Behavior(policy, engine("stale-kv", span=span), SEEDS).logp(toy_weights(policy), rollout, 0, past)
+        for span in ("prompt", "all")
+    )
+    gap = (prompt - everything).abs().amax((0, 1))
+    assert gap[0] < 1e-13
+    assert gap[1] > 1e-3
+
+
+@SPANS
+def test_a_stale_cache_is_a_law_over_responses_with_full_support(span):
+    policy = exact(WITH_END)
+    behavior = Behavior(policy, engine("stale-kv", span=span), SEEDS)
+    prompts = WITH_END.prompts(np.random.default_rng(1), 2)
+    theta = toy_weights(policy)
+    laws = mismatch_law(behavior, theta, WITH_END, prompts, past_RP=past_weights(policy))
+    for law in laws:
+        assert law.exact
+        assert law.mass == pytest.approx(1.0, abs=1e-12)
+        assert law.std > 0.01
+    sampled_laws = mismatch_law(behavior, theta, WITH_END, prompts, samples=200, past_RP=past_weights(policy))
+    for truth, found in zip(laws, sampled_laws, strict=True):
+        # Five standard errors: false alarm 6e-7 per line if the log ratios are near normal.
+        assert abs(found.mean - truth.mean) < 5 * truth.std / np.sqrt(found.n)
+
+
+def test_other_engines_change_the_past_too():
+    policy, past = exact(), past_weights(exact())
+    rounded = Behavior(policy, engine("fp8-block"), SEEDS)
+    both = sampled(policy, compose(engine("fp8-block"), engine("stale-kv")), TASK, past)
+    stale = Behavior(policy, engine("stale-kv"), SEEDS)
+    theta = rounded.weights(toy_weights(policy), 0)
+    expected = stale.logp(theta, both, 0, rounded.weights(past, 0))
+    assert torch.equal(expected, both.logp_mu_RBT)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_stale_cache_goes_with_rounded_activations_and_with_a_law(order):
+    policy, past = exact(), past_weights(exact())
+    made = compose(*[engine("stale-kv"), engine("fp8-activations")][::order], engine("top-k", k=2))
+    rollout = sampled(policy, made, TASK, past)
+    again = Behavior(policy, made, SEEDS).logp(toy_weights(policy), rollout, 0, past)
+    assert torch.equal(again, rollout.logp_mu_RBT)
+    for left_out in (("stale-kv",), ("fp8-activations",), ("stale-kv", "fp8-activations")):
+        rest = [engine(name) for name in ("stale-kv", "fp8-activations") if name not in left_out]
+        other = Behavior(policy, compose(*rest, engine("top-k", k=2)), SEEDS)
+        gap = (other.logp(toy_weights(policy), rollout, 0, past) - rollout.logp_mu_RBT).abs().max()
+        assert gap > 1e-3
+
+
+# Activations
+
+
+def test_activations_are_rounded_with_a_scale_per_token():
+    seen: list[Tensor] = []
+    rounding = engine("fp8-activations").forward(Spy(seen), Draw(SEEDS))
+    assert rounding is seen
+    x = torch.tensor([[[448.0, 1.0], [449.0 / 2, 0.3], [0.0, -0.01], [1.1, 0.0]]], dtype=torch.float64)
+    first, second = x[0].T
+    expected = torch.stack([to_float(first, E4M3), to_float(second * 448, E4M3) / 448], 1)
+    torch.testing.assert_close(seen[0](x)[0], expected, atol=1e-15, rtol=0)
+    assert seen[0](torch.zeros(1, 3, 2)).eq(0).all()
+    error = (seen[0](x) - x).abs()
+    assert (error <= x.abs().amax(1, keepdim=True) / 28).all()
+    assert error.max() > 0
+    power = seen[1:]
+    engine("fp8-activations", power_of_two=True).forward(Spy(power), Draw(SEEDS))
+    torch.testing.assert_close(power[0](x)[0, :, 1], to_float(second * 256, E4M3) / 256, atol=0, rtol=0)
+
+
+class Spy:
+    """A policy that notes what its layers' inputs are to become."""
+
+    def __init__(self, seen: list) -> None:
+        self.seen = seen
+
+    def with_rounding(self, rounding) -> list:
+        self.seen.append(rounding)
+        return self.seen
+
+
+def test_every_linear_layer_of_a_block_reads_rounded_inputs_and_nothing_else_does():
+    policy = exact()
+    theta, (prompt, uniform) = toy_weights(policy), drawn(policy, TASK, GROUP)
+    shapes: list[int] = []
+
+    def note(x_RDM: Tensor) -> Tensor:
+        shapes.append(x_RDM.shape[1])
+        return x_RDM
+
+    watched = policy.with_rounding(note)
+    own = policy.sample(theta, prompt, GROUP, uniform)
+    assert all(map(torch.equal, watched.sample(theta, prompt, GROUP, uniform), own))
+    block = [8, 8, 8, 32]  # to queries, keys and values; out; up; down
+    assert shapes == block * policy.shape.layers * TASK.response_length
+    shapes.clear()
+    watched.logp(theta, prompt, *own[:2])
+    assert shapes == block * policy.shape.layers
+
+
+def test_rounded_activations_leave_the_policy_itself_alone():
+    policy = exact()
+    prompt, uniform = drawn(policy, TASK, GROUP)
+    before = policy.sample(toy_weights(policy), prompt, GROUP, uniform)
+    rollout = sampled(policy, engine("fp8-activations"))
+    assert all(map(torch.equal, policy.sample(toy_weights(policy), prompt, GROUP, uniform), before))
+    own = policy.logp(toy_weights(policy), rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+    assert (own - rollout.logp_mu_RBT).abs().max() > 1e-3
+
+
+@TASKS
+def test_recorded_log_mu_of_rounded_activations_is_reproduced_but_for_ties(task):
+    # Sampler and trainer add in another order; an input next to a tie may round the other way.
+    policy, made = exact(task), engine("fp8-activations")
+    rollout = sampled(policy, made, task)
+    again = Behavior(policy, made, SEEDS).logp(toy_weights(policy), rollout, 0)
+    torch.testing.assert_close(again, rollout.logp_mu_RBT, atol=1e-13, rtol=0)
+
+
+def test_training_through_rounded_activations_is_straight_through():
+    policy = exact()
+    behavior = Behavior(policy, engine("fp8-activations"), SEEDS)
+    rollout = sampled(policy, engine("fp8-activations"))
+    theta = toy_weights(policy).requires_grad_()
+    (gradient,) = torch.autograd.grad(behavior.logp(theta, rollout, 0).sum(), theta)
+    plain = policy.logp(theta, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT).sum()
+    (unrounded,) = torch.autograd.grad(plain, theta)
+    cosine = torch.nn.functional.cosine_similarity(gradient, unrounded)
+    assert (cosine > 0.9).all()
+    assert (cosine < 1 - 1e-6).all()
+
+
+def test_weights_and_activations_in_fp8_are_further_off_than_either():
+    policy = exact()
+    theta, prompts = toy_weights(policy), TASK.prompts(np.random.default_rng(1), 2)
+    names = ("fp8-tensor",), ("fp8-activations",), ("fp8-tensor", "fp8-activations")
+    laws = [
+        mismatch_law(Behavior(policy, compose(*map(engine, name)), SEEDS), theta, TASK, prompts)
+        for name in names
+    ]
+    for weights, activations, both in zip(*laws, strict=True):
+        assert both.std > max(weights.std, activations.std)
+        assert both.std < weights.std + activations.std
+        assert both.mass == pytest.approx(1.0, abs=1e-12)
+
+
+# Bad input
+
+
+def test_what_no_forward_pass_can_do_is_said():
+    policy = exact()
+    theta, (prompt, uniform) = toy_weights(policy), drawn(policy, TASK, GROUP)
+    stale = Behavior(policy, engine("stale-kv"), SEEDS)
+    with pytest.raises(UserError, match="expected prompt or all"):
+        engine("stale-kv", span="some")
+    with pytest.raises(UserError, match="which is None"):
+        stale.sample(theta, prompt, GROUP, uniform, 0)
+    with pytest.raises(UserError, match=r"past_RP has shape \(1, "):
+        engine("stale-kv").forward(policy, Draw(SEEDS, past_RP=theta[:1])).sample(
+            theta, prompt, GROUP, uniform
+        )
+    for name in ("stale-kv", "fp8-activations"):
+        with pytest.raises(UserError, match="needs a transformer, policy 'toy'; this one is TabularPolicy"):
+            Behavior(TABLE, engine(name), SEEDS)
+
+
+def test_every_response_can_be_read():
+    policy = exact()
+    rollout = every_rollout(TASK, TASK.prompts(np.random.default_rng(0), 1), len(SEEDS))
+    behavior = Behavior(policy, engine("stale-kv", span="all"), SEEDS)
+    logp = behavior.logp(toy_weights(policy), rollout, 0, past_weights(policy))
+    torch.testing.assert_close(logp.sum(-1).exp().sum(-1), torch.ones(2).double(), atol=1e-13, rtol=0)

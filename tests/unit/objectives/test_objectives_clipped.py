@@ -1,0 +1,352 @@
+"""The clipped family: published and hand-worked values, limits between its members, bad input."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from support.fixtures import SEQUENCES, Sequence, batch_of, changed
+
+from testbed.data.batch import Batch
+from testbed.errors import UserError
+from testbed.inspection.effective_weights import effective_weights
+from testbed.objectives import objective
+from testbed.objectives.clipped.holder import holder_exponent, log_power_mean
+
+SAME_POLICY = changed(anchor=None)
+"""Anchor and behavior agree, so that objectives against either can be compared."""
+
+
+def weights(name, sequences=SEQUENCES, **hyper):
+    logp, batch = batch_of(sequences)
+    return effective_weights(name, logp, batch, **hyper)
+
+
+def of_logs(*sequences):
+    """Sequences of (advantage, log-ratios)."""
+    return [Sequence(adv, tuple(math.exp(x) for x in logs)) for adv, logs in sequences]
+
+
+def uneven(sequences=SEQUENCES):
+    """The fixture with advantages that vary within a sequence, and change sign in some."""
+    logp, batch = batch_of(sequences)
+    factor = torch.tensor([1.0, -0.5, 1.75], dtype=logp.dtype)
+    return logp, Batch(
+        **{**batch.__dict__, "adv_BT": torch.where(batch.mask_BT, batch.adv_BT * factor, batch.adv_BT)}
+    )
+
+
+def close(one, other, atol=1e-12):
+    torch.testing.assert_close(one, other, rtol=0, atol=atol)
+
+
+# two-sided, dual clip
+
+
+def test_two_sided_without_a_cap_is_ppo():
+    close(weights("two_sided", delta=math.inf), weights("ppo_clip"))
+
+
+def test_two_sided_above_the_upper_bound_is_dual_clip():
+    close(weights("two_sided", delta=2.5), weights("dual_clip", c=2.5))
+
+
+def test_two_sided_below_the_upper_bound_cuts_positives_at_delta_and_negatives_at_the_bound():
+    # For A < 0 the minimum takes the larger of delta and the clipped ratio.
+    sequences = [(1.0, (1.05, 1.15, 1.25)), (-1.0, (1.05, 1.15, 1.25))]
+    kept = weights("two_sided", sequences, delta=1.1) / torch.tensor([[1.0], [-1.0]])
+    np.testing.assert_allclose(kept, [[1.05, 0, 0], [1.05, 1.15, 0]], atol=1e-12)
+
+
+def test_the_cap_is_four_by_default():
+    assert weights("two_sided", [(-1.0, (3.9, 4.1))])[0].tolist() == pytest.approx([-3.9, 0])
+
+
+def test_a_cap_below_one_is_refused():
+    with pytest.raises(UserError, match="delta=0.9"):
+        weights("two_sided", delta=0.9)
+
+
+def test_verl_loses_only_the_gradient_of_ratios_beyond_e20():
+    near, far = of_logs((1.0, (-19.0,)), (-1.0, (25.0,))), of_logs((1.0, (-25.0,)))
+    close(weights("dual_clip@verl", near), weights("dual_clip", near), atol=0)
+    assert float(weights("dual_clip", far)) > 0
+    assert float(weights("dual_clip@verl", far)) == 0
+
+
+def test_engines_under_one_clip_and_under_two():
+    drift = [Sequence(1.0, (1.25,), anchor=(1.25,))]
+    assert float(weights("ppo_clip", drift)) == 1.0
+    assert float(weights("ppo_clip@pipelinerl", drift)) == 0.0
+    assert weights("ppo_clip@open-instruct", [(1.0, (1.271, 1.273))])[0].tolist() == pytest.approx([1.271, 0])
+
+
+# GSPO
+
+
+def test_gspo_token_is_gspo_where_the_advantage_is_the_same_at_every_token():
+    for eps in (3e-4, 0.3, 0.9):
+        close(weights("gspo_token", eps_low=eps, eps_high=eps), weights("gspo", eps_low=eps, eps_high=eps))
+
+
+def test_gspo_token_gives_each_token_its_own_advantage_and_gspo_the_mean():
+    logp, batch = uneven()
+    wide = {"eps_low": 0.99, "eps_high": 99.0}
+    own = effective_weights("gspo_token", logp, batch, **wide)
+    shared = effective_weights("gspo", logp, batch, **wide)
+    length_B1 = batch.mask_BT.sum(-1, keepdim=True)
+    log_u_BT = torch.where(batch.mask_BT, logp - batch.logp_anchor_BT, 0.0)
+    s_B1 = (log_u_BT.sum(-1, keepdim=True) / length_B1).exp()
+    close(own, torch.where(batch.mask_BT, s_B1 * batch.adv_BT / length_B1, 0.0))
+    mean_B1 = torch.where(batch.mask_BT, batch.adv_BT, 0.0).sum(-1, keepdim=True) / length_B1
+    close(shared, torch.where(batch.mask_BT, s_B1 * mean_B1 / length_B1, 0.0))
+    close(own.sum(-1), shared.sum(-1))
+
+
+def test_verl_calls_gspo_token_gspo():
+    logp, batch = uneven()
+    close(effective_weights("gspo@verl", logp, batch), effective_weights("gspo_token", logp, batch))
+    beyond = of_logs((-1.0, (11.0, 11.0)))
+    assert (weights("gspo", beyond) < -1e4).all()
+    assert (weights("gspo@verl", beyond) == 0).all()
+
+
+@pytest.mark.parametrize(("name", "base"), [("gspo@areal", "gspo"), ("gspo@pipelinerl", "gspo@openrlhf")])
+def test_repeating_the_sequence_loss_multiplies_its_weight_by_its_length(name, base):
+    eps = {"eps_low": 0.2, "eps_high": 0.2}
+    length_B1 = torch.tensor([[len(s.ratios)] for s in SEQUENCES])
+    close(weights(name, **eps), weights(base, **eps) * length_B1)
+
+
+# geometric and power means
+
+
+def test_gmpo_in_verl_chooses_the_side_token_by_token():
+    logp, batch = batch_of([(1.0, (1.5, 1.5, 0.5))])
+    signs = Batch(**{**batch.__dict__, "adv_BT": torch.tensor([[3.0, 0.0, -1.0]], dtype=logp.dtype)})
+    # Cut above, no advantage, cut below: nothing has a gradient, and g = exp((0.2 + 0 - 0.2) / 3) = 1.
+    assert (effective_weights("gmpo@verl", logp, signs) == 0).all()
+    loss = objective["gmpo@verl"].function(logp, signs)
+    close(loss.sum(), torch.tensor(-2.0 / 3, dtype=logp.dtype))
+    # The paper has one sign per sequence: only what grows beyond 0.4 is cut.
+    assert (effective_weights("gmpo", logp, signs) > 0).tolist() == [[False, False, True]]
+
+
+@pytest.mark.parametrize("eps", [0.05, 0.3])
+def test_holder_tends_to_gspo_as_p_vanishes(eps):
+    bounds = {"eps_low": eps, "eps_high": eps}
+    geometric = weights("gspo", **bounds)
+    for p, atol in [(0.0, 1e-14), (1e-9, 1e-14), (1e-5, 1e-4), (-1e-3, 1e-2)]:
+        close(weights("holder", p=p, **bounds), geometric, atol=atol)
+
+
+def test_holder_with_p_one_is_the_mean_of_the_ratios():
+    u, adv = (1.1, 0.9, 1.3), 2.0
+    logp, batch = batch_of([(adv, u)])
+    close(objective["holder"].function(logp, batch).sum(), torch.tensor(-adv * np.mean(u)), atol=1e-12)
+    np.testing.assert_allclose(weights("holder", [(adv, u)])[0] / adv, np.array(u) / 3, atol=1e-12)
+
+
+def test_holder_clipped_by_token_tends_to_gmpo():
+    bounds = {"eps_low": 1 - math.exp(-0.4), "eps_high": math.exp(0.4) - 1}
+    close(weights("holder", p=0.0, clip="token", **bounds), weights("gmpo"))
+
+
+def test_holder_clipped_by_token_keeps_the_tokens_that_a_clipped_sequence_loses():
+    sequences = [(1.0, (3.0, 1.1))]
+    assert (weights("holder", sequences) == 0).all()
+    by_token = weights("holder", sequences, clip="token")[0]
+    np.testing.assert_allclose(by_token, [0.0, 1.1 / 2], atol=1e-12)
+
+
+def test_the_power_mean_is_precise_for_small_exponents_and_single_precision():
+    log_u = torch.linspace(-0.3, 0.4, 500)[None]
+    mask = torch.ones_like(log_u, dtype=torch.bool)
+    for p in (0.008, 2e-6):
+        # log of a mean close to 1, divided by p: log1p and expm1 lose nothing.
+        exact = math.log1p(np.expm1(p * log_u.double().numpy()).mean()) / p
+        assert abs(float(log_power_mean(log_u, mask, p)) - exact) < 1e-7
+
+
+def test_a_power_mean_that_overflows_is_not_nan():
+    logp, batch = batch_of([(-1.0, (1.0, 1.0, 1.0))])
+    far = logp + torch.tensor([1e4, -1e4, 0.0])
+    for p in (2.0, -2.0):
+        for clip in ("sequence", "token"):
+            assert not torch.isnan(effective_weights("holder", far, batch, p=p, clip=clip)).any()
+
+
+def test_the_exponent_follows_its_schedule():
+    start_middle_end = [holder_exponent(x) for x in (0.0, 0.5, 1.0)]
+    assert start_middle_end == [2.0, 0.0, -2.0]
+    assert holder_exponent(0.7, schedule="constant") == 2.0
+    assert holder_exponent(0.5, schedule="quadratic") == 1.0
+    assert holder_exponent(0.25, schedule="cubic") == pytest.approx(2.0 * 0.5**3)
+    assert holder_exponent(0.25, schedule="cosine", start=1, end=-1) == pytest.approx(math.sqrt(0.5))
+    assert holder_exponent(7.0) == -2.0
+    with pytest.raises(UserError, match="Did you mean 'linear'"):
+        holder_exponent(0.5, schedule="linaer")
+
+
+def test_unknown_options_are_named():
+    with pytest.raises(UserError, match="clip of holder 'tokens'"):
+        weights("holder", clip="tokens")
+    with pytest.raises(UserError, match="correction 'norms'"):
+        weights("st_ppo", correction="norms")
+    with pytest.raises(UserError, match="ratio level 'cum-token'"):
+        weights("alp", level="cum-token")
+    with pytest.raises(UserError, match="share of positive tokens 'values'"):
+        weights("bapo", share="values")
+
+
+# CTPO
+
+
+def test_ctpo_without_a_window_is_prefix_importance_weighting():
+    wide = {"b_low": math.inf, "b_high": math.inf, "b_c": math.inf, "p": 0.0}
+    prefix = weights("importance_reinforce", SAME_POLICY, level="prefix")
+    close(weights("ctpo", SAME_POLICY, **wide), prefix)
+
+
+@pytest.mark.parametrize(
+    ("adv", "logs", "expected"),
+    [
+        (1.0, (0.02, 0.02, 0.03), (1.0202, 1.0408, 1.0725)),
+        (1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)),
+        (-1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)),
+        (-1.0, (-0.03, 0.0, -0.02), (0.0, 0.9704, 0.0)),
+    ],
+)
+@pytest.mark.parametrize("name", ["ctpo", "ctpo@author"])
+def test_ctpo_opens_its_window_with_the_square_root_of_the_position(name, adv, logs, expected):
+    np.testing.assert_allclose(weights(name, of_logs((adv, logs)))[0] / adv, expected, atol=5e-5)
+
+
+def test_ctpo_counts_positions_without_tool_tokens():
+    sequences = of_logs((1.0, (0.02, 0.02, 0.045)))  # 0.085: inside at position 3 (0.0866) and no sooner
+    logp, batch = batch_of(sequences, hole=True)
+    with_hole = effective_weights("ctpo", logp, batch)[batch.mask_BT]
+    close(with_hole, weights("ctpo", sequences)[0])
+    outside = of_logs((1.0, (0.02, 0.02, 0.0477)))  # 0.0877: inside only if the tool token counted (0.1)
+    logp, batch = batch_of(outside, hole=True)
+    assert float(effective_weights("ctpo", logp, batch)[0, -1]) == 0
+
+
+def test_ctpos_released_code_recovers_from_one_far_token():
+    sequences = of_logs((1.0, (-25.0, 20.01)))
+    assert float(weights("ctpo", sequences)[0, 1]) == pytest.approx(math.exp(-4.99))
+    assert float(weights("ctpo@author", sequences)[0, 1]) == pytest.approx(1.0)
+    wide = {"b_low": math.inf, "b_high": math.inf, "b_c": math.inf}
+    far = of_logs((1.0, (9.0, 2.0)))
+    assert weights("ctpo@author", far, **wide)[0].tolist() == pytest.approx([math.exp(9), 0])
+
+
+# DPPO, OPSM, ALP
+
+
+def moved(pi, mu, adv):
+    logp, mu = (torch.tensor([[x]], dtype=torch.float64).log() for x in (pi, mu))
+    adv = torch.full_like(logp, adv)
+    return logp, Batch(mu, adv, adv != 0, adv[:, 0], torch.zeros(1, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("pi", "mu", "adv", "expected"),
+    [(0.5, 0.25, 1, 0), (0.5, 0.25, -1, 2), (0.02, 0.01, 1, 2), (0.02, 0.01, -1, 2), (0.2, 0.5, -1, 0),
+     (0.2, 0.5, 1, 0.4), (0.44, 0.25, 1, 1.76), (0.31, 0.5, -1, 0.62)],
+)  # fmt: skip
+def test_dppo_masks_by_the_change_of_probability(pi, mu, adv, expected):
+    for name in ("dppo_tv", "dppo_tv@verl"):
+        assert float(effective_weights(name, *moved(pi, mu, adv))) / adv == pytest.approx(expected)
+    plain = effective_weights("dppo_tv@prime-rl", *moved(pi, mu, adv), kl_tau=0.0)
+    assert float(plain) / adv == pytest.approx(expected)
+
+
+def test_dppo_in_verl_measures_from_the_anchor():
+    logp, batch = moved(0.5, 0.25, 1.0)
+    near = Batch(**{**batch.__dict__, "logp_anchor_BT": torch.full_like(logp, math.log(0.4))})
+    assert float(effective_weights("dppo_tv", logp, near)) == 0
+    assert float(effective_weights("dppo_tv@verl", logp, near)) == pytest.approx(1.25)
+
+
+def test_dppos_caps_and_pulls():
+    rare = moved(0.0333, 0.001, 1.0)
+    assert float(effective_weights("dppo_tv", *rare)) == pytest.approx(20.0)
+    assert float(effective_weights("dppo_tv@verl", *rare)) == pytest.approx(3.0)
+    pull = -2e-3 * math.log(33.3)
+    assert float(effective_weights("dppo_tv@prime-rl", *rare)) == pytest.approx(33.3 + pull)
+    masked = moved(0.5, 0.25, 1.0)
+    assert float(effective_weights("dppo_tv@prime-rl", *masked)) == pytest.approx(-2e-3 * math.log(2))
+
+
+def test_opsm_drops_negative_sequences_that_fell_behind_on_average():
+    fell, rose, mixed = (-0.3, -0.1), (0.3, 0.1), (-0.3, 0.2)
+    sequences = of_logs((-1, fell), (1, fell), (-1, rose), (-1, mixed), (-1, (-0.05, -0.13)))
+    kept = weights("opsm", sequences, eps_low=0.9, eps_high=9.0) != 0
+    assert kept.any(-1).tolist() == [False, True, True, True, True]
+    long = of_logs((-1, (-0.06, -0.06, -0.06)))  # the sum is beyond 0.1, the mean is not
+    assert (weights("opsm", long) != 0).all()
+
+
+def test_opsm_measures_against_behavior_and_clips_against_the_anchor():
+    sequence = Sequence(-1.0, (0.7, 0.7), anchor=(0.7, 0.7))
+    assert (weights("opsm", [sequence]) == 0).all()
+    assert (weights("opsm", [sequence], delta=0.5) == -1).all()
+
+
+def test_opsm_that_drops_nothing_is_ppo():
+    close(weights("opsm", delta=math.inf), weights("ppo_clip"))
+
+
+def test_alp_cuts_negatives_at_three_and_positives_at_four():
+    share = weights("alp", [(-1.0, (3.5, 0.4, 0.6)), (1.0, (3.5, 4.5, 0.1))]) / torch.tensor([[-1.0], [1.0]])
+    np.testing.assert_allclose(share, [[0, 0, 0.6], [3.5, 0, 0.1]], atol=1e-12)
+
+
+def test_alp_above_the_token_has_the_ratio_of_its_level_and_its_own_gradient():
+    wide = {"eps_low": 1.0, "eps_high": 1e9, "c": 1e9}
+    for level in ("sequence", "prefix", "geometric", "token"):
+        close(weights("alp", level=level, **wide), weights("importance_reinforce", level=level))
+
+
+# Turn ratios
+
+
+TURNS = [Sequence(1.0, (1.5, 0.5, 2.0), turn=(0, 0, 1)), Sequence(-1.0, (1.5, 0.5, 2.0), turn=(0, 0, 1))]
+
+
+def test_a_turn_has_the_geometric_mean_of_its_tokens():
+    np.testing.assert_allclose(weights("turn_ppo", TURNS)[0], [0.8660, 0.8660, 0], atol=5e-5)
+    np.testing.assert_allclose(-weights("turn_ppo", TURNS)[1], [0.8660, 0.8660, 2.0], atol=5e-5)
+
+
+def test_one_token_per_turn_is_ppo():
+    each = changed(turn=lambda s: tuple(range(len(s.ratios))))
+    close(weights("turn_ppo", each), weights("ppo_clip", each))
+    close(weights("st_ppo", each), weights("s_ppo", each))
+
+
+def test_normalizing_divides_by_the_norm_of_what_was_cut():
+    # Sequence 1 cuts a turn of weight 2, twice; the two others keep theirs.
+    sequences = [Sequence(1.0, (1.5, 0.5, 2.0, 2.0), turn=(0, 0, 1, 1)), TURNS[1]]
+    share = weights("st_ppo", sequences) / weights("turn_ppo", sequences)
+    np.testing.assert_allclose(share[0, :2], 1 / math.sqrt(8), atol=1e-12)
+    np.testing.assert_allclose(share[1, :3], 1.0, atol=1e-12)
+
+
+def test_little_clipping_is_not_amplified():
+    sequences = [Sequence(0.1, (1.5, 0.9), turn=(0, 1))]
+    np.testing.assert_allclose(weights("st_ppo", sequences)[0], [0, 0.09], atol=1e-12)
+
+
+def test_subtracting_pushes_cut_tokens_back():
+    np.testing.assert_allclose(
+        weights("st_ppo", TURNS, correction="subtract", alpha=0.5)[0], [0.8660, 0.8660, -1.0], atol=5e-5
+    )
+    for name in ("s_ppo", "st_ppo"):
+        plain = "ppo_clip" if name == "s_ppo" else "turn_ppo"
+        close(weights(name, correction="subtract", alpha=0.0), weights(plain))
+        unclipped = weights(plain, eps_low=1.0, eps_high=1e9)
+        close(weights(name, correction="subtract", alpha=-1.0), unclipped)

@@ -1,0 +1,268 @@
+"""Three policies: the worked table, limits between objectives, and both meanings of a dropped token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from references.weights import WEIGHTS
+from support.fixtures import SEQUENCES, Sequence, batch_of, changed, rows_of
+
+from testbed.errors import UserError
+from testbed.inspection.effective_weights import effective_weights
+from testbed.inspection.kept_mask import kept_mask
+from testbed.losses.aggregate import aggregate
+from testbed.objectives import objective
+
+DECOUPLED = sorted(name for name in objective if objective[name].family == "decoupled")
+DROPPING = [name for name in DECOUPLED if objective[name].promises.get("keep")]
+
+
+def weights(name, sequences=SEQUENCES, **hyper):
+    logp, batch = batch_of(sequences)
+    return effective_weights(name, logp, batch, **hyper)
+
+
+def token(adv, d, u):
+    """One token by anchor/mu and pi/anchor."""
+    return [Sequence(adv, (d * u,), (d,))]
+
+
+# One token: mu = .10, anchor = .20, pi = .22, so that d = 2, u = 1.1, pi/mu = 2.2. (scheme, objective,
+# hyperparameters, d, u, w/A for A > 0, w/A for A < 0); eps = .2 everywhere.
+TABLE = [
+    ("TIS C=2", "tis", {}, 2.0, 1.1, 2.2, 2.2),
+    ("TIS C=2 with dual clip 3", "tis@verl", {}, 2.0, 1.1, 2.2, 2.2),
+    ("TIS C=1.5", "tis", {"cap": 1.5}, 2.0, 1.1, 1.65, 1.65),
+    ("IcePop [.5, 5]", "icepop", {}, 2.0, 1.1, 2.2, 2.2),
+    ("IcePop [.5, 1.5]", "icepop", {"high": 1.5}, 2.0, 1.1, 0.0, 0.0),
+    ("bypass PPO: anchor = mu", "dual_clip", {}, 1.0, 2.2, 0.0, 2.2),
+    ("bypass REINFORCE C=2", "importance_reinforce", {"level": "token", "cap": 2.0}, 1.0, 2.2, 2.0, 2.0),
+    ("old logits replaced by pi", "tis", {}, 2.2, 1.0, 2.0, 2.0),
+    ("A-3PO alpha=.5: anchor .14832", "decoupled_ppo", {}, 1.48324, 1.48324, 0.0, 2.2),
+    ("EWMA anchor .21", "decoupled_ppo", {}, 2.1, 0.22 / 0.21, 2.2, 2.2),
+    ("EWMA anchor .15", "decoupled_ppo", {}, 1.5, 0.22 / 0.15, 0.0, 2.2),
+]
+
+
+@pytest.mark.parametrize(("scheme", "name", "hyper", "d", "u", "up", "down"), TABLE)
+def test_the_worked_table_of_one_token_and_three_policies(scheme, name, hyper, d, u, up, down):
+    assert float(weights(name, token(1.0, d, u), **hyper)) == pytest.approx(up, abs=2e-5)
+    assert float(weights(name, token(-1.0, d, u), **hyper)) == pytest.approx(-down, abs=2e-5)
+
+
+def test_the_value_of_a_cut_token_is_the_bound_times_the_weight():
+    logp, batch = batch_of(token(1.0, 1.5, 0.22 / 0.15))
+    loss = objective["decoupled_ppo"].function(logp, batch)
+    assert float(loss) == pytest.approx(-1.8)
+
+
+@pytest.mark.parametrize("name", DECOUPLED)
+@pytest.mark.parametrize("power", [3, 12, -12, 30])
+def test_hand_derived_rows_hold_where_tokens_and_sequences_are_dropped(name, power):
+    # The common fixture is mild: its mismatch trips hardly any gate.
+    far = changed(
+        ratios=lambda s: tuple(x**power for x in s.ratios),
+        anchor=lambda s: s.anchor and tuple(x**power for x in s.anchor),
+    )
+    weight = weights(name, far)
+    for b, row in enumerate(rows_of(far)):
+        np.testing.assert_allclose(weight[b, : row.n], WEIGHTS[name](row, None), rtol=1e-9, atol=1e-12)
+
+
+def test_tis_without_a_cap_is_decoupled_ppo_and_the_mismatch_times_ppo():
+    _, batch = batch_of()
+    d = (batch.logp_anchor_BT - batch.logp_mu_BT).exp()
+    torch.testing.assert_close(weights("tis", cap=float("inf")), weights("decoupled_ppo"))
+    torch.testing.assert_close(weights("tis", cap=float("inf")), d * weights("ppo_clip"))
+
+
+@pytest.mark.parametrize("name", [n for n in DECOUPLED if n != "tis@roll"])
+def test_with_the_anchor_at_the_sampler_all_of_them_are_ppo(name):
+    at_mu = changed(anchor=None)
+    high = {"tis@open-instruct": 0.272}.get(name, 0.2)
+    plain = "dual_clip" if "c" in objective[name].defaults else "ppo_clip"
+    torch.testing.assert_close(weights(name, at_mu), weights(plain, at_mu, eps_high=high))
+
+
+def test_with_the_anchor_at_pi_the_clip_never_binds_and_the_cap_is_the_trust_region():
+    at_pi = changed(anchor=lambda s: s.ratios)
+    logp, batch = batch_of(at_pi)
+    rho = (logp - batch.logp_mu_BT).exp() * batch.mask_BT
+    torch.testing.assert_close(weights("decoupled_ppo", at_pi), batch.adv_BT * rho)
+    torch.testing.assert_close(weights("tis", at_pi), batch.adv_BT * rho.clamp(max=2.0))
+
+
+def test_an_open_window_at_token_level_is_decoupled_ppo():
+    window = {"level": "token", "low": 0.0, "high": float("inf")}
+    torch.testing.assert_close(weights("mis", **window), weights("decoupled_ppo"))
+    torch.testing.assert_close(weights("icepop"), weights("mis", level="token", low=0.5, high=5.0))
+
+
+@pytest.mark.parametrize("level", ["sequence", "geometric"])
+def test_one_weight_for_a_sequence_is_shared_by_its_tokens(level):
+    sequence = [Sequence(1.0, (1.2, 0.9, 2.0), (1.2, 0.9, 2.0))]  # u = 1
+    expected = 1.2 * 0.9 * 2.0 if level == "sequence" else (1.2 * 0.9 * 2.0) ** (1 / 3)
+    for name in ("tis", "mis"):
+        hyper = {"cap": 9.0} if name == "tis" else {}
+        torch.testing.assert_close(
+            weights(name, sequence, level=level, **hyper), torch.full((1, 3), expected, dtype=torch.float64)
+        )
+
+
+def test_importance_above_the_authors_maximum_is_cut_to_it_and_keeps_its_gradient():
+    assert float(weights("decoupled_ppo@author", token(-1.0, 50.0, 4.0))) == pytest.approx(-100.0)
+    assert float(weights("decoupled_ppo@author", token(1.0, 200.0, 1.1))) == pytest.approx(100.0)
+    assert float(weights("decoupled_ppo@author", token(1.0, 200.0, 1.3))) == 0.0
+    assert float(weights("decoupled_ppo", token(-1.0, 50.0, 4.0))) == pytest.approx(-200.0)
+
+
+def test_verl_compares_bounds_of_the_ratio_with_its_inverse():
+    ratios = (0.65, 0.70, 0.73, 1.45, 1.65, 1.68)
+    kept = [d for d in ratios if float(weights("kl_rejection@verl", token(1, d, 1)))]
+    assert kept == [0.73, 1.45, 1.65]  # the documented [0.6, 1.4] would keep 0.65, 0.70, 0.73
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected"), [("k1", [1.01]), ("k2", [0.82, 1.01, 1.22]), ("k3", [0.82, 1.01])]
+)
+def test_each_estimator_has_its_own_shape(estimator, expected):
+    # |k1| .223 .198 .010 .199; k2 .0249 .0197 .0000 .0198; k3 .0231 .0185 .0000 .0212
+    hyper = {"estimator": estimator, "limit": 0.02}
+    ratios = (0.80, 0.82, 1.01, 1.22)
+    assert [d for d in ratios if float(weights("kl_rejection", token(1, d, 1), **hyper))] == expected
+
+
+@pytest.mark.parametrize(
+    ("level", "limit", "kept"),
+    [
+        ("sequence_sum", 0.59, False),
+        ("sequence_sum", 0.60, True),
+        ("sequence_mean", 0.19, False),
+        ("sequence_mean", 0.20, True),
+        ("sequence_max", 0.3, False),
+        ("sequence_max", 0.31, True),
+    ],
+)
+def test_levels_of_kl_rejection(level, limit, kept):
+    # k3 at d = 2, 1.5, 0.5: 0.30685, 0.09453, 0.19315; sum 0.59453, mean 0.19818
+    ratios = (2.0, 1.5, 0.5)
+    weight = weights("kl_rejection", [Sequence(1.0, ratios, ratios)], level=level, limit=limit)
+    assert (weight != 0).all() if kept else (weight == 0).all()
+
+
+def test_a_bound_of_zero_is_allowed():
+    assert (weights("tis", cap=0.0) == 0).all()
+    torch.testing.assert_close(weights("tis@openrlhf", low=0.0, high=2.0), weights("tis"))
+    assert float(weights("kl_rejection@verl", token(1, 50.0, 1), low=0.0)) == 1
+
+
+def test_windows_include_their_ends():
+    exact = [Sequence(1.0, (1.0, 1.0))]  # d = 1 without rounding
+    for name in ("mis", "icepop", "sequence_mask_tis", "geometric_rejection"):
+        assert (weights(name, exact, low=1.0, high=1.0) == 1).all()
+    assert (weights("token_veto", exact, floor=1.0) == 1).all()
+    assert (weights("kl_rejection", exact, limit=0.0) == 1).all()
+    assert (weights("decoupled_ppo@areal", exact, cap=1.0) == 1).all()
+
+
+@pytest.mark.parametrize("name", DECOUPLED)
+@pytest.mark.parametrize("jump", [1e4, -1e4])
+@pytest.mark.parametrize("moved", ["logp_mu_BT", "logp_anchor_BT"])
+def test_an_extreme_mismatch_never_gives_nan(name, jump, moved):
+    logp, batch = batch_of()
+    adv = torch.where(torch.arange(8)[:, None] < 6, batch.adv_BT, torch.zeros_like(batch.adv_BT))
+    far = replace(batch, adv_BT=adv, **{moved: getattr(batch, moved) + jump})
+    assert not torch.isnan(effective_weights(name, logp, far)).any()
+    assert not torch.isnan(objective[name].function(logp, far)).any()
+
+
+def test_a_vanishing_mismatch_times_an_overflowing_ratio_is_their_product():
+    logp, batch = batch_of([Sequence(-1.0, (1.5,))])
+    far = replace(batch, logp_anchor_BT=batch.logp_anchor_BT - 1e4)
+    assert float(effective_weights("decoupled_ppo", logp, far)) == pytest.approx(-1.5)
+
+
+def loss(name, mask, mode, sequences=SEQUENCES, **hyper):
+    logp, batch = batch_of(sequences)
+    return float(aggregate(objective[name].function(logp, batch, **hyper), mask(logp, batch), mode))
+
+
+def all_tokens(logp, batch):
+    return batch.mask_BT
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_the_two_denominators_differ_by_the_ratio_of_the_counts(name):
+    sequences = changed(anchor=lambda s: tuple(1.0 if i else 6.0 for i in range(len(s.ratios))))
+    sequences[3] = Sequence(0.5, (1.1, 1.05), (1.0, 1.0))  # nothing to drop here
+    if name in ("token_veto", "tis@slime", "tis@skyrl"):
+        sequences = [Sequence(1.0, (1e-5, 1.0), (1e-5, 1.0)), *sequences[3:5]]
+    logp, batch = batch_of(sequences)
+    kept = kept_mask(name, logp, batch)
+    counts = int(batch.mask_BT.sum()), int(kept.sum())
+    assert 0 < counts[1] < counts[0]
+    over_all = loss(name, all_tokens, "token_mean", sequences)
+    over_kept = loss(name, lambda logp, batch: kept_mask(name, logp, batch), "token_mean", sequences)
+    assert over_all != 0
+    assert over_kept / over_all == pytest.approx(counts[0] / counts[1], rel=1e-12)
+    both = [loss(name, m, "token_sum", sequences) for m in (all_tokens, lambda logp, batch: kept)]
+    assert both[0] == pytest.approx(both[1], rel=1e-12)
+
+
+TWO = (Sequence(1.0, (1.1, 1.0), (1.0, 1.0)), Sequence(1.0, (6.0, 9.0), (6.0, 9.0)))
+
+
+def test_a_sequence_that_is_dropped_whole_counts_as_zero_or_not_at_all():
+    def kept(logp, batch):
+        return kept_mask("icepop", logp, batch)
+
+    assert loss("icepop", all_tokens, "sequence_mean", TWO) == pytest.approx(-1.05 / 2)
+    assert loss("icepop", kept, "sequence_mean", TWO) == pytest.approx(-1.05)
+
+
+@pytest.mark.parametrize("mode", ["token_mean", "sequence_mean", "token_sum", "constant"])
+def test_when_everything_is_dropped_the_loss_is_zero(mode):
+    logp, batch = batch_of(TWO[1:])
+    kept = kept_mask("icepop", logp, batch)
+    assert not kept.any()
+    assert loss("icepop", all_tokens, mode, TWO[1:]) == 0
+    assert loss("icepop", lambda *_: kept, mode, TWO[1:]) == 0
+
+
+def test_hyperparameters_move_the_kept_mask_as_they_move_the_loss():
+    logp, batch = batch_of(TWO)
+    assert kept_mask("icepop", logp, batch, high=6.5).tolist() == [[True, True], [True, False]]
+    assert kept_mask("sequence_mask_tis@openrlhf", logp, batch, high=7.0).tolist() == [
+        [True] * 2,
+        [False] * 2,
+    ]
+    with pytest.raises(UserError, match="'icepop' has no hyperparameter 'hihg'.*Did you mean 'high'"):
+        kept_mask("icepop", logp, batch, hihg=2.0)
+
+
+def test_an_objective_that_drops_nothing_is_named():
+    logp, batch = batch_of()
+    with pytest.raises(UserError, match="'tis' drops no tokens"):
+        kept_mask("tis", logp, batch)
+
+
+def test_another_family_that_drops_tokens_has_a_kept_mask_too():
+    logp, batch = batch_of()
+    kept = kept_mask("m2po", logp, batch, tau=0.0)
+    assert ((weights("m2po", tau=0.0) != 0) == kept).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper", "message"),
+    [
+        ("tis", {"level": "sentence"}, "Unknown ratio level 'sentence'"),
+        ("kl_rejection", {"estimator": "k4"}, "Unknown estimator 'k4'"),
+        ("kl_rejection", {"level": "sequence"}, "Unknown level 'sequence'.*sequence_max"),
+    ],
+)
+def test_unknown_levels_and_estimators_are_named(name, hyper, message):
+    with pytest.raises(UserError, match=message):
+        weights(name, **hyper)

@@ -1,0 +1,318 @@
+"""Facts about the squared-error and mirror-descent family: limits, fixed points, identities."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+import torch
+from support.fixtures import SEQUENCES, batch_of, changed
+
+from testbed.advantages import advantage
+from testbed.data.batch import Batch
+from testbed.data.signals import Signals
+from testbed.inspection.effective_weights import effective_weights
+from testbed.losses.aggregate import aggregate
+from testbed.objectives import objective
+
+MU = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
+GRADED = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
+BINARY = np.array([0.0, 0.0, 1.0, 0.0, 1.0])
+EXACT = np.repeat(np.arange(5), (20 * MU).round().astype(int))
+"""A group of 20 in which every arm occurs as often as MU says: its mean is an exact expectation."""
+
+ALONE = changed(SEQUENCES[7:], group=0)
+
+
+def weights(name, sequences=SEQUENCES, adv_B=None, **hyper):
+    logp, batch = batch_of(sequences)
+    if adv_B is not None:
+        batch = replace(batch, adv_BT=adv_B[:, None].expand_as(logp))
+    return effective_weights(name, logp, batch, **hyper)
+
+
+def soft_values(batch, beta):
+    """beta log mean exp(R / beta) of every sequence's group, by a loop."""
+    found = []
+    for group in batch.group_B.tolist():
+        own = batch.reward_B[batch.group_B == group].numpy()
+        found.append(beta * np.log(np.mean(np.exp(own / beta))))
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def bandit(arms, sampler, reward, baseline=0.0, groups=None):
+    """One token per arm drawn; sampler is behavior, anchor and reference at once."""
+    arms = torch.as_tensor(arms)
+    behavior = torch.tensor(np.log(sampler))[arms][:, None]
+    drawn = torch.tensor(reward, dtype=torch.float64)[arms]
+    group = torch.zeros(len(arms), dtype=torch.int64) if groups is None else torch.as_tensor(groups)
+    adv = (drawn - baseline)[:, None]
+    mask = torch.ones_like(adv, dtype=torch.bool)
+    return Batch(behavior, adv, mask, drawn, group, behavior, behavior)
+
+
+def logit_gradient(name, policy, arms, batch, share_B=None, **hyper):
+    """Gradient of the mean loss (or of one weighted by share_B) in the policy's logits."""
+    logits = torch.tensor(np.log(policy), requires_grad=True)
+    loss = objective[name].function(logits.log_softmax(-1)[torch.as_tensor(arms)][:, None], batch, **hyper)
+    total = (
+        aggregate(loss, batch.mask_BT, "constant", 1.0) if share_B is None else (loss[:, 0] * share_B).sum()
+    )
+    return torch.autograd.grad(total, logits)[0].numpy()
+
+
+def tilt(sampler, reward, temperature):
+    weight = sampler * np.exp(np.asarray(reward) / temperature)
+    return weight / weight.sum()
+
+
+def stationary(sampler, adv, beta):
+    """Solve beta ln w - w d = adv with E_mu w = 1 and d <= 0, by bisection over d and over ln w."""
+
+    def ratios(pull):
+        low, high = np.full(5, -5000.0), np.full(5, 50.0)
+        for _ in range(200):
+            middle = (low + high) / 2
+            too_large = beta * middle + pull * np.exp(middle) > adv
+            low, high = np.where(too_large, low, middle), np.where(too_large, middle, high)
+        return np.exp(low)
+
+    small, large = 0.0, 100.0
+    for _ in range(200):
+        middle = (small + large) / 2
+        small, large = (middle, large) if sampler @ ratios(middle) > 1 else (small, middle)
+    return sampler * ratios(small)
+
+
+@pytest.mark.parametrize(("beta1", "beta2"), [(1.0, 1e-3), (0.5, 0.3), (2.0, 2.0)])
+def test_oapl_is_kimis_opmd_with_another_baseline_up_to_twice_beta2(beta1, beta2):
+    _, batch = batch_of()
+    adv = batch.reward_B - soft_values(batch, beta1)
+    kimi = weights("kimi_opmd", adv_B=adv, tau=beta2)
+    torch.testing.assert_close(
+        weights("oapl", beta1=beta1, beta2=beta2), 2 * beta2 * kimi, rtol=1e-12, atol=1e-15
+    )
+
+
+def test_oapl_starts_as_reinforce_above_the_optimal_value():
+    _, batch = batch_of()
+    start = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=0.7, beta2=0.3)
+    expected = 2 * 0.3 * (batch.reward_B - soft_values(batch, 0.7))[:, None] * batch.mask_BT
+    torch.testing.assert_close(start, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_oapls_value_goes_from_the_best_reward_to_the_mean_as_beta1_grows():
+    _, batch = batch_of()
+
+    def value(beta1):
+        at_start = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=beta1, beta2=0.5)
+        return batch.reward_B - at_start[:, 0]
+
+    best = torch.tensor([1.0] * 7 + [0.4], dtype=torch.float64)
+    mean = torch.tensor([1.9 / 4] * 4 + [2.2 / 3] * 3 + [0.4], dtype=torch.float64)
+    torch.testing.assert_close(value(0.0), best)
+    torch.testing.assert_close(value(1e-6), best, atol=1e-5, rtol=0)
+    torch.testing.assert_close(value(float("inf")), mean)
+    torch.testing.assert_close(value(1e6), mean, atol=1e-5, rtol=0)
+
+
+GAPS = (
+    (1.0, 0.5, (0.50, 0.76, 0.88, 0.94)),
+    (1.0, 0.1, (0.40, 0.67, 0.83, 0.91)),
+    (0.1, 0.1, (0.16, 0.35, 0.59, 0.81)),
+)
+
+
+@pytest.mark.parametrize(("beta", "p", "gaps"), GAPS)
+def test_counting_oneself_shrinks_oapls_gap_between_success_and_failure(beta, p, gaps):
+    for size, gap in zip((2, 4, 8, 16), gaps, strict=True):
+        means = {}
+        for own in (0, 1):
+            means[own] = 0.0
+            for wins in range(size):
+                chance = comb(size - 1, wins) * p**wins * (1 - p) ** (size - 1 - wins)
+                rewards = [float(own)] + [1.0] * wins + [0.0] * (size - 1 - wins)
+                batch = bandit(range(size), np.ones(size), rewards)
+                weight = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=beta, beta2=0.5)
+                means[own] += chance * float(weight[0, 0])
+        assert means[1] - means[0] == pytest.approx(gap, abs=6e-3)
+
+
+def test_a_small_beta1_puts_oapls_value_far_too_low():
+    average = 0.0
+    for wins in range(9):
+        batch = bandit(range(8), np.ones(8), [1.0] * wins + [0.0] * (8 - wins))
+        weight = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=0.1, beta2=0.5)
+        average += comb(8, wins) * 0.1**wins * 0.9 ** (8 - wins) * float(batch.reward_B[0] - weight[0, 0])
+    assert average == pytest.approx(0.466, abs=1e-3)
+    assert 0.1 * np.log(0.1 * np.exp(10) + 0.9) == pytest.approx(0.770, abs=1e-3)
+
+
+def test_with_equal_temperatures_oapls_minimizer_is_the_tilt():
+    policy = tilt(MU, BINARY, 1.0)
+    np.testing.assert_allclose(policy, (0.198, 0.165, 0.3587, 0.099, 0.1794), atol=5e-5)
+    batch = bandit(EXACT, MU, BINARY)
+    assert np.abs(logit_gradient("oapl", policy, EXACT, batch, beta1=1.0, beta2=1.0)).max() < 1e-15
+    assert np.abs(logit_gradient("oapl", policy, EXACT, batch, beta1=2.0, beta2=1.0)).max() > 1e-3
+
+
+def test_with_a_small_beta2_oapls_minimizer_keeps_what_beats_the_value_and_is_no_tilt():
+    batch = bandit(EXACT, MU, GRADED)
+    adv = GRADED - np.log(MU @ np.exp(GRADED))
+    policy = stationary(MU, adv, 1e-3)
+    np.testing.assert_allclose(policy, (0, 0, 0.109, 0.439, 0.452), atol=1e-3)
+    assert np.abs(logit_gradient("oapl", np.maximum(policy, 1e-300), EXACT, batch)).max() < 1e-9
+    assert np.abs(logit_gradient("oapl", MU, EXACT, batch)).max() > 1e-5
+
+
+def test_kimis_mean_baseline_gives_a_softer_policy_than_the_tilt():
+    mean, log_mean_exp = MU @ GRADED, 0.1 * np.log(MU @ np.exp(GRADED / 0.1))
+    softer, exact = stationary(MU, GRADED - mean, 0.1), tilt(MU, GRADED, 0.1)
+    np.testing.assert_allclose(softer, (0.007, 0.038, 0.198, 0.382, 0.376), atol=1e-3)
+    np.testing.assert_allclose(exact, (0, 0.001, 0.011, 0.167, 0.821), atol=1e-3)
+    for baseline, policy, other in ((mean, softer, exact), (log_mean_exp, exact, softer)):
+        batch = bandit(EXACT, MU, GRADED, baseline)
+        assert np.abs(logit_gradient("kimi_opmd", policy, EXACT, batch, tau=0.1)).max() < 1e-12
+        assert np.abs(logit_gradient("kimi_opmd", other, EXACT, batch, tau=0.1)).max() > 1e-3
+
+
+def all_pairs():
+    """Every pair of arms as a group of two, and how often two draws from MU give it."""
+    first, second = (index.flatten() for index in np.meshgrid(np.arange(5), np.arange(5), indexing="ij"))
+    arms = np.stack([first, second], -1).flatten()
+    share = torch.tensor(np.repeat(MU[first] * MU[second], 2))
+    return arms, np.repeat(np.arange(25), 2), share
+
+
+@pytest.mark.parametrize("eta", [1.0, 3.0])
+def test_rebels_minimizer_is_the_tilt_at_any_group_size_unlike_oapls(eta):
+    policy = tilt(MU, GRADED, 1 / eta)
+    arms, groups, share = all_pairs()
+    pairs, everyone = bandit(arms, MU, GRADED, groups=groups), bandit(EXACT, MU, GRADED)
+    assert np.abs(logit_gradient("rebel", policy, arms, pairs, share, eta=eta)).max() < 1e-14
+    assert np.abs(logit_gradient("rebel", policy, EXACT, everyone, eta=eta)).max() < 1e-14
+    assert np.abs(logit_gradient("rebel", MU, arms, pairs, share, eta=eta)).max() > 1e-2
+    biased = logit_gradient("oapl", policy, arms, pairs, share, beta1=1 / eta, beta2=1 / eta)
+    assert np.abs(biased).max() > 1e-3
+
+
+def test_rebel_is_the_papers_loss_for_two_and_its_mean_over_pairs_for_four():
+    logp, batch = batch_of()
+    error = ((logp - batch.logp_mu_BT) * batch.mask_BT).sum(-1) - 0.7 * batch.reward_B
+    loss = objective["rebel"].function(logp, batch, eta=0.7)
+    pairs = [float((error[i] - error[j]) ** 2) for i in range(4) for j in range(i)]
+    assert float(loss[:4].sum() / 4) == pytest.approx(np.mean(pairs), rel=1e-12)
+    two = batch.map(lambda x: x[:2])
+    torch.testing.assert_close(
+        objective["rebel"].function(logp[:2], two, eta=0.7).sum(-1), (error[0] - error[1]).square().expand(2)
+    )
+
+
+def test_pairwise_consistency_is_group_relative_reinforce_times_two_tau_g():
+    rewards = np.array([0.0, 1.0, 0.3, 0.7, 0.2, 0.9, 0.5, 0.1])
+    batch = bandit(range(8), np.full(8, 1 / 8), rewards)
+    logp = (batch.logp_mu_BT + torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]).requires_grad_()
+    residual = batch.reward_B - 0.7 * (logp - logp.detach())[:, 0]
+    explicit = sum((residual[i] - residual[j]) ** 2 for i in range(8) for j in range(i))
+    (gradient,) = torch.autograd.grad(explicit, logp)
+    relative = effective_weights("asymre", logp, batch, shift=0.0)
+    ours = effective_weights("pairwise_opmd", logp, batch, tau=0.7)
+    torch.testing.assert_close(ours, -gradient, rtol=1e-12, atol=0)
+    torch.testing.assert_close(ours, 11.2 * relative, rtol=1e-12, atol=1e-15)
+    trinity = effective_weights("pairwise_opmd@trinity", logp, batch, tau=0.7)
+    torch.testing.assert_close(trinity, 1.4 * relative, rtol=1e-12, atol=1e-15)
+
+
+def test_pairwise_opmds_loss_is_the_spread_of_the_rewards():
+    logp, batch = batch_of(SEQUENCES[:4])
+    total = objective["pairwise_opmd"].function(logp, batch).sum()
+    pairs = [(SEQUENCES[i].reward - SEQUENCES[j].reward) ** 2 for i in range(4) for j in range(i)]
+    assert float(total) == pytest.approx(sum(pairs), rel=1e-12)
+
+
+def test_asymre_without_a_shift_is_reinforce_with_the_groups_mean():
+    rows = SEQUENCES[:7]
+    _, batch = batch_of(rows)
+    adv = advantage["group_mean"].function(Signals(batch.reward_B, batch.group_B))
+    torch.testing.assert_close(
+        weights("asymre", rows, shift=0.0), weights("reinforce", rows, adv_B=adv), rtol=0, atol=1e-15
+    )
+    alone = weights("asymre", ALONE)[0]
+    torch.testing.assert_close(alone, torch.full((3,), 0.4, dtype=torch.float64))
+
+
+def test_asymres_limit_with_a_baseline_below_all_rewards_gains_the_variance_over_the_gap():
+    value = MU @ GRADED
+    policy = MU * (GRADED - (value - 1)) / 1.0
+    batch = bandit(EXACT, MU, GRADED)
+    assert np.abs(logit_gradient("asymre", policy, EXACT, batch, shift=-1.0)).max() < 1e-15
+    assert policy @ GRADED - value == pytest.approx(MU @ (GRADED - value) ** 2, rel=1e-12)
+    assert policy @ GRADED == pytest.approx(0.489, abs=1e-3)
+
+
+@pytest.mark.parametrize("sampler", [MU, MU[::-1].copy()], ids=["one sampler", "another"])
+def test_tbas_minimizer_is_the_tilt_of_the_reference_whoever_sampled(sampler):
+    arms = np.repeat(np.arange(5), (20 * sampler).round().astype(int))
+    batch = bandit(arms, np.array([0.1, 0.4, 0.2, 0.2, 0.1]), GRADED)
+    policy = tilt(np.array([0.1, 0.4, 0.2, 0.2, 0.1]), GRADED, 0.5)
+    assert np.abs(logit_gradient("tba", policy, arms, batch, beta=0.5)).max() < 1e-14
+
+
+def test_tba_is_rebel_on_the_reference_up_to_the_count_of_pairs():
+    logp, batch = batch_of(SEQUENCES[:4])
+    on_reference = replace(batch, logp_mu_BT=batch.logp_ref_BT)
+    rebel = effective_weights("rebel", logp, on_reference, eta=2.0)
+    torch.testing.assert_close(effective_weights("tba", logp, batch, beta=0.5) * 8 / 3, rebel)
+
+
+def test_a_group_of_one_has_no_pair_to_learn_from():
+    for name in ("rebel", "tba", "pairwise_opmd", "pairwise_opmd@trinity"):
+        assert (weights(name, ALONE) == 0).all()
+
+
+@pytest.mark.parametrize("step_size", [0.3, 1.0])
+def test_mdpo_ends_at_the_exact_mirror_step(step_size):
+    batch = bandit(EXACT, MU, GRADED, baseline=0.37)
+    policy = tilt(MU, GRADED, 1 / step_size)
+    assert np.abs(logit_gradient("mdpo", policy, EXACT, batch, step_size=step_size)).max() < 1e-15
+    assert np.abs(logit_gradient("mdpo", MU, EXACT, batch, step_size=step_size)).max() > 1e-2
+
+
+def test_mdpos_penalty_is_never_negative_and_zero_at_the_anchor():
+    logp, batch = batch_of()
+    idle = replace(batch, adv_BT=torch.zeros_like(batch.adv_BT))
+    assert (objective["mdpo"].function(logp, idle)[batch.mask_BT] > 0).any()
+    assert (objective["mdpo"].function(logp, idle)[batch.mask_BT] >= 0).all()
+    assert (objective["mdpo"].function(batch.logp_anchor_BT, idle) == 0).all()
+
+
+def test_a_star_po_is_twice_dro_and_ends_at_the_tilt_of_the_reference():
+    torch.testing.assert_close(weights("a_star_po", beta2=0.3), 2 * weights("dro", tau=0.3))
+    policy, value = tilt(MU, GRADED, 0.5), 0.5 * np.log(MU @ np.exp(GRADED / 0.5))
+    batch = bandit(EXACT, MU, GRADED, baseline=value)
+    assert np.abs(logit_gradient("a_star_po", policy, EXACT, batch, beta2=0.5)).max() < 1e-15
+    off = bandit(EXACT, MU, GRADED, baseline=MU @ GRADED)
+    assert np.abs(logit_gradient("a_star_po", policy, EXACT, off, beta2=0.5)).max() > 1e-3
+
+
+def test_token_penalties_agree_where_their_anchors_do():
+    single = [replace(s, anchor=None, reference=s.ratios) for s in SEQUENCES]
+    token = weights("kimi_opmd@roll", single, tau=0.2)
+    for name, hyper in (("rec_k2", {"c": 0.1}), ("dro@verl", {"beta": 0.2}), ("dro@tinker", {"beta": 0.2})):
+        torch.testing.assert_close(weights(name, single, **hyper), token)
+    short = [replace(s, ratios=s.ratios[:1], anchor=None, reference=None, turn=None) for s in SEQUENCES]
+    torch.testing.assert_close(
+        weights("kimi_opmd", short, tau=0.2), weights("kimi_opmd@roll", short, tau=0.2)
+    )
+
+
+def test_a_common_drift_is_held_back_t_times_more_by_the_square_of_the_sum():
+    drift = [(0.0, (1.1,) * 4)]
+    ratio = weights("kimi_opmd", drift, tau=0.2) / weights("kimi_opmd@roll", drift, tau=0.2)
+    torch.testing.assert_close(ratio, torch.full((1, 4), 4.0, dtype=torch.float64))
+
+
+def test_without_regularization_min_opmd_is_reinforce():
+    torch.testing.assert_close(weights("min_opmd", tau=0.0), weights("reinforce"))

@@ -1,0 +1,296 @@
+"""The score-function family: limits, worked values, and what it does with bad input."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.fixtures import SEQUENCES, Sequence, batch_of, changed
+
+from testbed.errors import UserError
+from testbed.inspection.effective_weights import effective_weights
+from testbed.inspection.kept_mask import kept_mask
+from testbed.objectives import objective
+
+SINGLE = tuple(replace(s, anchor=None) for s in SEQUENCES)
+
+
+def weights(name, sequences=SEQUENCES, **hyper):
+    logp, batch = batch_of(sequences)
+    return effective_weights(name, logp, batch, **hyper)
+
+
+def share(name, adv, ratio, **hyper):
+    """w / A of one token."""
+    return float(weights(name, [(adv, (ratio,))], **hyper)[0, 0]) / adv
+
+
+# Limits
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 0.28), (0.2, 0.2), (0.5, 3.0)])
+def test_dispo_with_one_window_for_both_signs_is_cispo(low, high):
+    both = {"eps_low_pos": low, "eps_low_neg": low, "eps_high_pos": high, "eps_high_neg": high}
+    assert torch.equal(weights("dispo", **both), weights("cispo", eps_low=low, eps_high=high))
+
+
+def test_dispo_has_a_floor_for_right_answers_alone_and_looser_caps_than_cispo():
+    assert [share("dispo", a, r) for a, r in ((1, 0.01), (-1, 0.01), (1, 50.0), (-1, 50.0), (-1, 500.0))] == (
+        pytest.approx([0.8, 0.01, 11.0, 50.0, 101.0])
+    )
+
+
+def test_aipo_without_a_cap_is_token_importance_weighting():
+    assert torch.equal(weights("aipo", r_max=math.inf), weights("importance_reinforce", level="token"))
+
+
+def test_aipo_is_one_sided_for_either_sign():
+    assert [share("aipo", a, r) for a, r in itertools.product((1, -1), (0.01, 1.9, 7.0))] == pytest.approx(
+        [0.01, 1.9, 2.0] * 2
+    )
+
+
+@pytest.mark.parametrize("name", ["importance_reinforce@tinker", "importance_reinforce@torchforge"])
+def test_token_variants_without_their_bounds_are_token_importance_weighting(name):
+    hyper = {"low": 0.0, "high": math.inf} if "torchforge" in name else {}
+    token = weights("importance_reinforce", level="token")
+    torch.testing.assert_close(weights(name, **hyper), token, rtol=1e-12, atol=0)
+
+
+def test_pipelinerls_reinforce_is_cispo_on_the_samplers_ratio():
+    theirs = weights("importance_reinforce@pipelinerl", eps_high=0.28)
+    torch.testing.assert_close(theirs, weights("cispo"), rtol=1e-12, atol=0)
+
+
+def test_trinitys_cispo_differs_only_in_dropped_positives():
+    logp, batch = batch_of()
+    rho = (logp - batch.logp_mu_BT).exp()
+    cut = batch.mask_BT & (batch.adv_BT > 0) & (rho > 1.28)
+    assert cut.any()
+    assert torch.equal(weights("cispo@trinity-mask"), weights("cispo").masked_fill(cut, 0.0))
+
+
+def test_a_cispo_bound_of_trl_is_absolute():
+    assert share("cispo@trl", 1.0, 1.0, eps_high=0.28) == pytest.approx(0.28)
+    assert share("cispo", 1.0, 1.0, eps_high=0.28) == pytest.approx(1.0)
+
+
+def test_skyrls_anchor_chooses_the_policy_of_the_ratio():
+    rollout = weights("cispo@skyrl", anchor="rollout")
+    torch.testing.assert_close(rollout, weights("cispo", eps_high=4.0), rtol=1e-12, atol=0)
+    assert not torch.allclose(rollout, weights("cispo@skyrl"))
+
+
+def test_skyrls_rollout_is_drops_what_cispo_bounds_whatever_the_sign():
+    outside = [share("cispo@skyrl-rollout-is", a, r) for a, r in itertools.product((1, -1), (0.7, 1.3))]
+    assert outside == [0.0] * 4
+    assert all(share("cispo@verl", a, r) > 0 for a, r in itertools.product((1, -1), (0.7, 1.3)))
+
+
+def test_vespo_is_one_on_policy_peaks_at_k_over_lambda_and_fades():
+    for adv, peak, height in ((1, 2 / 3, 4 / 9 * math.e), (-1, 1.5, 27 / 8 / math.e)):
+        assert share("vespo", adv, 1.0) == pytest.approx(1.0)
+        assert share("vespo", adv, peak) == pytest.approx(height)
+        assert share("vespo", adv, peak * 1.01) < share("vespo", adv, peak) > share("vespo", adv, peak / 1.01)
+        assert share("vespo", adv, 1e-9) < 1e-12
+        assert share("vespo", adv, 30.0) < 1e-12
+
+
+def test_vespo_reads_the_product_of_the_sequence():
+    one, two = weights("vespo", [(1.0, (1.5, 0.5))]), weights("vespo", [(1.0, (0.75,))])
+    torch.testing.assert_close(one[0], two[0].expand(2))
+
+
+def test_trls_vespo_clamps_a_far_token_before_the_product():
+    far = [(1.0, (math.exp(30), math.exp(-20)))]
+    assert float(weights("vespo", far)[0, 0]) == 0.0
+    assert float(weights("vespo@trl", far)[0, 0]) == pytest.approx(1.0)
+
+
+def test_rec_oneside_with_importance_weights_has_ppos_gradient_for_one_engine():
+    for eps in ({}, {"eps_low": 0.4, "eps_high": 1.6}):
+        ours = weights("rec_oneside", SINGLE, weight="importance", **eps)
+        torch.testing.assert_close(ours, weights("ppo_clip", SINGLE, **eps), rtol=1e-12, atol=0)
+
+
+def test_rec_without_clip_is_reinforce_and_with_weights_importance_weighting():
+    wide = {"eps_low": 1.0, "eps_high": 1e9}
+    for name in ("rec_oneside", "rec_twoside", "rec_ring"):
+        assert torch.equal(weights(name, **wide), weights("reinforce"))
+        token = weights("importance_reinforce", level="token")
+        assert torch.equal(weights(name, weight="importance", **wide), token)
+
+
+def test_rec_oneside_plus_forward_kl_is_asymre_with_the_shift_minus_tau_where_nothing_is_dropped():
+    tau, wide = 0.1, {"eps_low": 1.0, "eps_high": 1e9}
+    logp, batch = batch_of()
+    with_kl = weights("rec_oneside", **wide) + tau * batch.mask_BT
+    shifted = effective_weights("reinforce", logp, replace(batch, adv_BT=batch.adv_BT + tau))
+    torch.testing.assert_close(with_kl, shifted)
+
+
+def test_rec_ring_is_rec_twoside_and_what_moved_far_against_its_advantage():
+    ring, band = weights("rec_ring"), weights("rec_twoside")
+    assert torch.equal(weights("rec_ring", far_low=1.1, far_high=1e9), band)
+    logp, batch = batch_of()
+    rho = (logp - batch.logp_mu_BT).exp()
+    back = batch.mask_BT & (batch.adv_BT < 0) & (rho >= 3)
+    assert back.any()
+    assert torch.equal(ring, torch.where(back, batch.adv_BT, band))
+
+
+@pytest.mark.parametrize("name", ["rec_oneside", "rec_twoside", "rec_ring"])
+@pytest.mark.parametrize("weight", ["none", "importance"])
+def test_what_rec_drops_follows_its_arguments(name, weight):
+    logp, batch = batch_of()
+    hyper = {"weight": weight, "eps_low": 0.35, "eps_high": 0.3}
+    kept = kept_mask(name, logp, batch, **hyper)
+    assert torch.equal(kept, effective_weights(name, logp, batch, **hyper) != 0)
+
+
+def test_rec_of_gspo_drops_whole_sequences():
+    hyper = {"level": "geometric", "eps_low": 3e-4, "eps_high": 4e-4, "weight": "importance"}
+    rec, gspo = weights("rec_oneside", SINGLE, **hyper), weights("gspo", SINGLE)
+    length = batch_of(SINGLE)[1].mask_BT.sum(-1, keepdim=True)
+    torch.testing.assert_close(rec, gspo * length)
+    assert {len(set((row[: len(s.ratios)] != 0).tolist())) for row, s in zip(rec, SINGLE, strict=True)} == {1}
+
+
+def test_token_topr_tapers_less_than_the_papers_and_the_normalized_one_in_between():
+    long = [(-1.0, (0.9,) * 40)]
+    paper, verl, trinity = (float(weights(n, long).sum()) for n in ("topr", "topr@verl", "topr@trinity"))
+    assert -paper / 40 == pytest.approx(0.9**40)
+    assert -verl / 40 == pytest.approx(0.9)
+    assert -trinity / 40 == pytest.approx(0.9)
+    mixed = [(-1.0, (0.5, 2.0))]
+    assert [float(weights(n, mixed).sum()) for n in ("topr", "topr@verl", "topr@trinity")] == pytest.approx(
+        [-2, -2, -1.5]
+    )
+
+
+def test_rolls_topr_tapers_by_the_sign_of_the_reward():
+    above = Sequence(-1.0, (0.5,), reward=0.4)
+    below = Sequence(1.0, (0.5,), reward=-0.4)
+    zero = Sequence(1.0, (0.5,), reward=0.0)
+    assert weights("topr@roll", [above, below, zero])[:, 0].tolist() == pytest.approx([-1.0, 0.5, 0.5])
+
+
+def test_trinitys_threshold_of_topr_moves_what_counts_as_negative():
+    assert share("topr@trinity", 0.5, 0.4, threshold=0.6) == pytest.approx(0.4)
+    assert share("topr@trinity", 0.5, 0.4, threshold=0.5) == pytest.approx(0.4)
+    assert share("topr@trinity", 0.5, 0.4) == pytest.approx(1.0)
+
+
+def test_minpro_begins_with_the_tokens_own_ratio():
+    # No source settles q_1; it is 1 here, so that the first token is CISPO's.
+    first = weights("minpro", SEQUENCES)[:, 0]
+    torch.testing.assert_close(first, weights("cispo", SEQUENCES)[:, 0])
+
+
+# RED
+
+
+def test_red_weight_without_a_temperature_is_reinforce_and_favors_positives_with_one():
+    torch.testing.assert_close(weights("red_weight", temp=1e12), weights("reinforce"))
+    assert share("red_weight", 1.0, 1.0) == pytest.approx(math.e)
+    assert share("red_weight", -1.0, 1.0, temp=0.5) == pytest.approx(math.exp(-2))
+
+
+def crowd(rewards, groups=None):
+    sequences = [Sequence(1.0, (1.1, 0.9), reward=r) for r in rewards]
+    groups = groups or [0] * len(rewards)
+    return batch_of([replace(s, group=g) for s, g in zip(sequences, groups, strict=True)])
+
+
+def test_red_drop_leaves_as_many_negatives_as_positives_and_takes_the_mean_of_the_kept():
+    rewards = [1.0, 0.0, 0.1, 0.2, 0.9, 0.05, 0.15]
+    logp, batch = crowd(rewards)
+    kept = kept_mask("red_drop", logp, batch)[:, 0]
+    assert kept[[0, 4]].all()
+    assert int(kept.sum()) == 4
+    expected = (batch.reward_B - batch.reward_B[kept].mean()) * kept
+    torch.testing.assert_close(effective_weights("red_drop", logp, batch)[:, 0], expected)
+
+
+def test_red_drop_keeps_groups_with_no_surplus_apart_from_the_others():
+    logp, batch = crowd([1, 1, 0, 1, 0, 0, 0, 0.5, 0.3, 0.3], [0, 0, 0, 1, 1, 1, 1, 2, 3, 3])
+    kept = kept_mask("red_drop", logp, batch)[:, 0].tolist()
+    assert kept[:4] == [True] * 4
+    assert sum(kept[4:7]) == 1
+    assert kept[7:] == [True] * 3
+
+
+@pytest.mark.parametrize("reward", [0.1, 0.3, 0.7, 1e-3])
+@pytest.mark.parametrize("size", [3, 6, 7])
+def test_red_drop_keeps_all_of_a_group_with_equal_rewards(reward, size):
+    logp, batch = crowd([reward] * size)
+    assert kept_mask("red_drop", logp, batch).all()
+    assert effective_weights("red_drop", logp, batch).abs().max() < 1e-12
+
+
+def test_red_drop_drops_every_negative_equally_often():
+    logp, batch = crowd([1.0] + [0.0] * 5)
+    times = sum(kept_mask("red_drop", logp, batch, seed=seed)[1:, 0].double() for seed in range(1000))
+    assert float(times.sum()) == 1000
+    assert (times - 200).abs().max() < 4 * math.sqrt(1000 * 0.2 * 0.8)
+
+
+def test_red_drop_judges_a_sequence_by_what_it_is_and_not_by_where_it_stands():
+    logp, batch = crowd([1.0] + [0.0] * 7)
+    kept = kept_mask("red_drop", logp, batch, seed=3)
+    order = torch.tensor([5, 0, 7, 2, 6, 1, 4, 3])
+    moved = kept_mask("red_drop", logp[order], batch.map(lambda x: x[order]), seed=3)
+    assert torch.equal(moved, kept[order])
+
+
+def splitmix(state):
+    """The finalizer of SplitMix64 on a Python integer."""
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
+    return state ^ (state >> 31)
+
+
+def test_the_key_of_red_drop_is_the_hash_it_says():
+    from testbed.objectives.reinforce.red import content_key
+
+    golden = 0x9E3779B97F4A7C15
+    _, batch = batch_of(hole=True, width=6)
+    for b, s in enumerate(SEQUENCES):
+        total = 5 * golden
+        chosen = batch.logp_mu_BT[b][batch.mask_BT[b]].numpy().view(np.uint64)
+        for rank, bits in enumerate(chosen.tolist(), start=1):
+            total += splitmix((bits + rank * golden) % 2**64)
+        assert len(chosen) == len(s.ratios)
+        assert int(content_key(batch, 5)[b]) % 2**64 == splitmix(total % 2**64)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper", "message"),
+    [
+        ("rec_oneside", {"weight": "importanse"}, "Unknown weight 'importanse'. Did you mean 'importance'"),
+        ("rec_ring", {"weight": "is"}, "Known: importance, none"),
+        ("rec_oneside", {"level": "sequence"}, "Unknown ratio level 'sequence'"),
+        ("cispo@skyrl", {"anchor": "mu"}, "Unknown anchor 'mu'.*Known: old, rollout"),
+        ("red_drop", {"sede": 1}, "no hyperparameter 'sede'"),
+    ],
+)
+def test_wrong_arguments_are_answered_with_the_known_ones(name, hyper, message):
+    with pytest.raises(UserError, match=message):
+        weights(name, **hyper)
+
+
+@pytest.mark.parametrize("name", ["rec_oneside", "rec_twoside", "rec_ring"])
+@pytest.mark.parametrize("jump", [1e4, -1e4])
+def test_rec_with_importance_weights_never_gives_nan(name, jump):
+    logp, batch = batch_of(changed(adv=lambda s: s.adv * (s.group != 1)))
+    weight = effective_weights(name, logp + jump, batch, weight="importance")
+    assert not torch.isnan(weight).any()
+    loss = objective[name].bind(weight="importance")(logp + jump, batch)
+    assert not torch.isnan(loss).any()

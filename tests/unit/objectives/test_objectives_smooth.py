@@ -1,0 +1,262 @@
+"""The smooth family: limits, worked values, the dual step, and what it does with bad input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.fixtures import SEQUENCES, Sequence, batch_of, changed
+
+from testbed.errors import UserError
+from testbed.inspection.effective_weights import effective_weights
+from testbed.objectives import objective
+from testbed.objectives.smooth.gbpo import target_ratio
+from testbed.objectives.smooth.r2vpo import dual_step
+
+NAMES = ("sapo", "sapo@trinity", "mhpo", "r2vpo", "bpo", "gbpo", "gbpo@author")
+GRID = np.exp(np.linspace(-4, 4, 161))
+
+
+def weights(name, sequences=SEQUENCES, **hyper):
+    logp, batch = batch_of(sequences)
+    return effective_weights(name, logp, batch, **hyper)
+
+
+def share(name, adv, ratio, **hyper):
+    """w / A of one token."""
+    return float(weights(name, [(adv, (float(ratio),))], **hyper)[0, 0]) / adv
+
+
+# SAPO
+
+
+@pytest.mark.parametrize("tau", [1e-3, 0.5, 1.0, 7.0, 300.0])
+def test_sapo_weighs_one_on_policy_at_any_temperature(tau):
+    assert share("sapo", 1.0, 1.0, tau_pos=tau) == pytest.approx(1.0)
+    assert share("sapo", -1.0, 1.0, tau_neg=tau) == pytest.approx(1.0)
+
+
+def test_sapo_without_a_temperature_is_token_importance_weighting():
+    cold = weights("sapo", tau_pos=1e-5, tau_neg=1e-5)
+    anchored = changed(ratios=lambda s: tuple(np.array(s.ratios) / np.array(s.anchor or 1.0)), anchor=None)
+    plain = weights("importance_reinforce", anchored, level="token")
+    torch.testing.assert_close(cold, plain, rtol=1e-8, atol=1e-8)
+
+
+def test_sapo_has_a_temperature_for_each_sign():
+    by_hand = lambda u, tau: u / math.cosh(tau * (u - 1) / 2) ** 2  # noqa: E731
+    hyper = {"tau_pos": 2.0, "tau_neg": 5.0}
+    assert share("sapo", 1.0, 1.8, **hyper) == pytest.approx(by_hand(1.8, 2.0))
+    assert share("sapo", -1.0, 1.8, **hyper) == pytest.approx(by_hand(1.8, 5.0))
+
+
+def test_sapo_is_bounded_and_its_maximum_is_the_documented_one():
+    most = max(share("sapo", 1.0, u) for u in np.linspace(1.5, 3, 301))
+    assert most == pytest.approx(1.574, abs=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_where_sapo_cuts_an_overflowing_ratio_nothing_is_seen(dtype):
+    for tau in (1e-4, 1.0, 50.0):
+        last = math.log1p(1000 / tau)
+        logp, batch = batch_of([(1.0, (math.exp(last - 1e-3),)), (1.0, (math.exp(last + 1),))], dtype=dtype)
+        loss = objective["sapo"].bind(tau_pos=tau)(logp, batch)
+        torch.testing.assert_close(loss, torch.full_like(loss, -4 / tau), rtol=1e-7, atol=0)
+        assert (effective_weights("sapo", logp, batch, tau_pos=tau) == 0).all()
+
+
+def test_trinitys_sapo_rises_where_the_papers_fades():
+    theirs = [share("sapo@trinity", 1.0, u) for u in GRID]
+    assert (np.diff(theirs) >= 0).all()
+    assert share("sapo@trinity", 1.0, 1.0) == pytest.approx(2.0)
+    assert share("sapo@trinity", -1.0, 1.0) == pytest.approx(2 / 1.05)
+    assert theirs[-1] == pytest.approx(4.0)
+    assert share("sapo", 1.0, GRID[-1]) < 1e-6
+
+
+# MHPO
+
+
+@pytest.mark.parametrize("c", [0.5, 1.5, 3.0])
+def test_mhpo_stays_below_e_to_the_c_and_is_the_same_for_both_signs(c):
+    for u in GRID:
+        assert 0 <= share("mhpo", 1.0, u, c=c) < math.exp(c)
+        assert share("mhpo", 1.0, u, c=c) == pytest.approx(share("mhpo", -1.0, u, c=c))
+
+
+def test_mhpo_scales_the_on_policy_gradient_by_a_quarter():
+    assert share("mhpo", 1.0, 1.0) == pytest.approx(math.exp(-0.577 - 0.751), abs=3e-4)
+    assert objective["mhpo"].promises["on_policy"] == pytest.approx(0.265, abs=5e-4)
+
+
+def test_mhpo_without_hazard_and_with_a_wide_tanh_is_importance_weighting():
+    # softplus(psi) / lam raised to a power goes to 0 with lam to infinity.
+    free = {"c": 1e6, "lam_pos": 1e9, "lam_neg": 1e9}
+    for u in (0.3, 1.0, 2.5):
+        assert share("mhpo", 1.0, u, **free) == pytest.approx(u)
+
+
+def test_the_hazard_of_mhpo_is_a_constant_for_the_gradient():
+    logp, batch = batch_of([(1.0, (1.4,))])
+    loss = float(-objective["mhpo"].function(logp, batch)[0, 0])
+    assert share("mhpo", 1.0, 1.4) == pytest.approx(loss / math.cosh(math.log(1.4) / 1.5) ** 2)
+
+
+# R2VPO
+
+
+def test_r2vpo_without_a_multiplier_is_token_importance_weighting():
+    token = weights("importance_reinforce", level="token")
+    torch.testing.assert_close(weights("r2vpo", lam=0.0), token)
+    torch.testing.assert_close(weights("r2vpo", lam=torch.zeros(1, 1)), token)
+
+
+@pytest.mark.parametrize(("adv", "lam"), [(1.0, 0.5), (0.3, 0.04), (-0.5, 0.5)])
+def test_r2vpo_stops_at_one_plus_half_the_advantage_over_lambda(adv, lam):
+    at = 1 + adv / (2 * lam)
+    assert share("r2vpo", adv, at, lam=lam) == pytest.approx(0.0, abs=1e-12)
+    assert share("r2vpo", adv, at * 1.1, lam=lam) * adv < 0 < share("r2vpo", adv, at / 1.1, lam=lam) * adv
+
+
+def test_r2vpo_pulls_the_ratio_to_one_where_there_is_no_advantage():
+    logp, batch = batch_of([(0.0, (1.5, 1.0, 0.5))])
+    weight = effective_weights("r2vpo", logp, batch, lam=0.5)[0]
+    assert weight.tolist() == pytest.approx([-0.75, 0.0, 0.25])
+
+
+def test_r2vpo_takes_one_multiplier_per_replica():
+    logp, batch = batch_of()
+    both = batch.map(lambda x: torch.stack([x, x]))
+    stacked = torch.stack([logp, logp])
+    lam = torch.tensor([0.04, 0.7], dtype=torch.float64)[:, None, None]
+    weight = effective_weights("r2vpo", stacked, both, lam=lam)
+    for row, value in enumerate((0.04, 0.7)):
+        torch.testing.assert_close(weight[row], effective_weights("r2vpo", logp, batch, lam=value))
+
+
+@pytest.mark.parametrize(("level", "ratio"), [("sequence", 0.75), ("geometric", 0.75**0.5)])
+def test_r2vpo_at_a_sequence_level_spreads_one_loss_over_the_tokens(level, ratio):
+    sequence, adv, lam = [(2.0, (1.5, 0.5))], 2.0, 0.3
+    logp, batch = batch_of(sequence)
+    loss = objective["r2vpo"].bind(level=level, lam=lam)(logp, batch)
+    assert float(loss.sum()) == pytest.approx(-ratio * adv + lam * (ratio - 1) ** 2)
+    slope = ratio * (adv - 2 * lam * (ratio - 1)) * (0.5 if level == "geometric" else 1.0)
+    assert weights("r2vpo", sequence, level=level, lam=lam)[0].tolist() == pytest.approx([slope] * 2)
+
+
+def test_the_dual_step_follows_the_mean_square_of_the_ratios_distance_from_one():
+    # (0.5^2 + 0.5^2 + 0.25^2 + 3^2 + 0.5^2) / 5 = 1.9625
+    logp, batch = batch_of([(1.0, (1.5, 0.5)), (-1.0, (0.5, 1.25, 4.0))], padding=-7.0)
+    lam = torch.tensor(0.04, dtype=torch.float64)
+    up = dual_step(lam, logp, batch, rate=0.1, budget=0.0625)
+    assert float(up) == pytest.approx(0.04 + 0.1 * 1.9)
+    assert float(dual_step(lam, logp, batch, rate=0.1, budget=9.0)) == 0.0
+    # By sequence: W = 0.75 and 2.5, ((0.25)^2 + 1.5^2) / 2 = 1.15625.
+    by_sequence = dual_step(lam, logp, batch, rate=0.1, budget=0.0, level="sequence")
+    assert float(by_sequence) == pytest.approx(0.04 + 0.115625)
+
+
+def test_the_dual_step_keeps_replicas_apart_and_survives_an_overflow():
+    logp, batch = batch_of()
+    both = batch.map(lambda x: torch.stack([x, x]))
+    lam = torch.tensor([0.3, 0.3], dtype=torch.float64)
+    moved = dual_step(lam, torch.stack([logp, logp + 1e4]), both, rate=0.01, budget=0.1)
+    assert float(moved[0]) == pytest.approx(float(dual_step(lam[0], logp, batch, rate=0.01, budget=0.1)))
+    assert float(moved[1]) == 0.3
+    nan = logp.clone()
+    nan[0, 0] = math.nan
+    assert float(dual_step(lam[0], nan, batch, rate=0.01, budget=0.1)) == 0.3
+
+
+def test_the_dual_step_raises_lambda_until_the_budget_holds_on_a_single_token():
+    # Primal: the maximum of r A - lam (r - 1)^2 is r = 1 + A / (2 lam); the budget asks for 0.2^2.
+    lam, adv = torch.tensor(0.5, dtype=torch.float64), 1.0
+    for _ in range(400):
+        logp, batch = batch_of([(adv, (1 + adv / (2 * float(lam)),))])
+        lam = dual_step(lam, logp, batch, rate=2.0, budget=0.04)
+    assert float(lam) == pytest.approx(adv / (2 * 0.2), rel=1e-3)
+
+
+# BPO and GBPO
+
+
+@pytest.mark.parametrize(
+    ("gap", "lam", "target"),
+    [(0.5, 1.0, 1.04898), (-0.5, 1.0, 0.95102), (0.5, 1e-4, 1.2), (-0.5, 1e-4, 0.8), (0.0, 1.0, 1.0)],
+)
+def test_the_target_of_gbpo_is_the_published_one(gap, lam, target):
+    assert float(target_ratio(torch.tensor(gap), 0.2, 0.2, lam)) == pytest.approx(target, abs=5e-6)
+
+
+def test_the_target_of_gbpo_may_be_lopsided():
+    at = lambda gap: float(target_ratio(torch.tensor(gap), 0.2, 0.28, 1e-4))  # noqa: E731
+    assert [at(1.0), at(0.0), at(-1.0)] == pytest.approx([1.28, 1.04, 0.8])
+
+
+def test_gbpo_holds_a_sequence_at_its_groups_median_exactly():
+    rewards = (1.0, 1.0, 1.0, 0.0)
+    logp, batch = batch_of([Sequence(r - 0.75, (1.0,), reward=r) for r in rewards])
+    weight = effective_weights("gbpo", logp, batch, eps_low=0.3, eps_high=0.3)[:, 0]
+    assert weight.tolist() == pytest.approx([0.0, 0.0, 0.0, -0.75])
+
+
+def test_gbpo_reads_the_median_and_only_the_size_of_the_advantage():
+    # 0.5 lies above the median 0.2 and below the mean 0.567.
+    rewards = (0.2, 0.0, 0.5, 0.1, 2.6)
+    mean = sum(rewards) / 5
+    logp, batch = batch_of([Sequence(r - mean, (1.0,), reward=r) for r in rewards])
+    weight = effective_weights("gbpo", logp, batch)[:, 0]
+    assert weight.tolist() == pytest.approx([0.0, -(mean), mean - 0.5, -(mean - 0.1), 2.6 - mean])
+
+
+@pytest.mark.parametrize("name", ["bpo", "gbpo"])
+def test_inside_the_band_the_weight_is_ppos_and_beyond_the_target_it_turns(name):
+    pair = lambda u: [Sequence(1.0, (u,)), Sequence(-1.0, (u,))]  # noqa: E731
+    for u in (0.9, 1.0, 1.1):
+        torch.testing.assert_close(weights(name, pair(u)), weights("ppo_clip", pair(u)))
+    assert weights(name, pair(1.5))[:, 0].tolist() == pytest.approx([-1.5, -1.5])
+    assert weights(name, pair(0.5))[:, 0].tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_the_authors_gbpo_divides_by_the_std_first():
+    rewards = (1.0, 1.0, 0.0, 0.0, 0.4, 0.4)
+    std = np.std(rewards, ddof=1)
+    targets = [0.8 + 0.4 / (1 + math.exp(-(r - 0.4) / std)) for r in rewards]
+    ratios = [target * (1 + 1e-4 * (-1) ** i) for i, target in enumerate(targets)]
+    logp, batch = batch_of([Sequence(1.0, (u,), reward=r) for u, r in zip(ratios, rewards, strict=True)])
+    weight = effective_weights("gbpo@author", logp, batch)[:, 0]
+    assert weight.tolist() == pytest.approx([u * (-1) ** (i + 1) for i, u in enumerate(ratios)])
+
+
+# Bad input
+
+
+def test_an_unknown_level_is_answered_with_the_known_ones():
+    with pytest.raises(UserError, match="Unknown ratio level 'prefix'.*geometric, sequence, token"):
+        weights("r2vpo", level="prefix")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("jump", [1e4, -1e4, 800.0])
+def test_neither_loss_nor_weight_is_nan_for_extreme_ratios(name, jump):
+    logp, batch = batch_of(changed(adv=lambda s: s.adv * (s.group != 1)))
+    for hyper in ({},) if name != "r2vpo" else ({}, {"lam": 0.0}, {"level": "sequence"}):
+        assert not torch.isnan(objective[name].bind(**hyper)(logp + jump, batch)).any()
+        assert not torch.isnan(effective_weights(name, logp + jump, batch, **hyper)).any()
+
+
+@pytest.mark.parametrize("name", ["sapo", "sapo@trinity", "mhpo"])
+@pytest.mark.parametrize("jump", [1e4, -1e4])
+def test_bounded_weights_stay_finite(name, jump):
+    logp, batch = batch_of()
+    assert torch.isfinite(effective_weights(name, logp + jump, batch)).all()
+
+
+def test_a_group_of_one_is_at_its_own_median():
+    alone = [replace(s, group=i) for i, s in enumerate(changed(ratios=(1.0,), anchor=None, reference=None))]
+    alone = [replace(s, turn=None) for s in alone]
+    for name in ("gbpo", "gbpo@author"):
+        assert (weights(name, alone) == 0).all()

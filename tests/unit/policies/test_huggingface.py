@@ -1,0 +1,319 @@
+"""Hugging Face policies: what is sampled is what is trained, and both are what transformers computes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from support import tiny_models
+
+from testbed.errors import UserError
+from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy, inverse_cdf
+
+TASK = tiny_models.Echo()
+PROMPTS, GROUP = 5, 4
+B = PROMPTS * GROUP
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    configs = {name: make() for name, make in tiny_models.CONFIGS.items()}
+    return {n: tiny_models.write_model(root / n.split(",")[0], config) for n, config in configs.items()}
+
+
+@pytest.fixture(params=list(tiny_models.CONFIGS))
+def folder(request, folders):
+    return folders[request.param]
+
+
+def prompts(n=PROMPTS, seed=0):
+    return torch.as_tensor(TASK.prompts(np.random.default_rng(seed), n))[None]
+
+
+def uniforms(seed=1, b=B):
+    return np.random.default_rng(seed).random((1, b, TASK.response_length))
+
+
+def reference(model, prompt_RNK, token_RBT, mask_RBT, temperature=1.0):
+    """Next-token log-probabilities of every response, one row at a time: no cache, no padding, no batch."""
+    rows = []
+    for b, (token_T, mask_T) in enumerate(zip(token_RBT[0], mask_RBT[0], strict=True)):
+        prompt_K = prompt_RNK[0, b // GROUP]
+        row = torch.cat([prompt_K[prompt_K != TASK.pad_token], token_T[mask_T]])
+        logits = model(input_ids=row[None, :-1], use_cache=False).logits[0, -int(mask_T.sum()) :]
+        law_TV = (logits[:, : TASK.vocabulary] / temperature).log_softmax(-1)
+        rows.append((law_TV, token_T[mask_T]))
+    return rows
+
+
+def reference_logp(model, prompt_RNK, token_RBT, mask_RBT, temperature=1.0):
+    rows = reference(model, prompt_RNK, token_RBT, mask_RBT, temperature)
+    return torch.cat([law_TV.gather(1, token_T[:, None])[:, 0] for law_TV, token_T in rows])
+
+
+def test_sampled_log_probabilities_are_those_of_training_within_the_documented_tolerance(folder):
+    policy = HuggingFacePolicy(folder, TASK)
+    theta_RP, prompt_RNK = policy.initial([0]), prompts()
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
+    log_rho_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT) - logp_RBT
+    assert log_rho_RBT.abs().max() <= LOGP_TOLERANCE[torch.float32]
+    assert (~mask_RBT).any()
+    assert logp_RBT[mask_RBT].max() < 0
+
+
+def test_log_probabilities_and_gradient_are_those_of_each_row_alone_without_padding_or_cache(folder):
+    policy = HuggingFacePolicy(folder, TASK)
+    theta_RP, prompt_RNK = policy.initial([0]).requires_grad_(), prompts()
+    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
+    logp_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    weight_M = torch.randn(int(mask_RBT.sum()), generator=torch.Generator().manual_seed(0))
+    (grad_RP,) = torch.autograd.grad((logp_RBT[mask_RBT] * weight_M).sum(), theta_RP)
+
+    model = tiny_models.open_model(folder)
+    expected_M = reference_logp(model, prompt_RNK, token_RBT, mask_RBT)
+    (expected_M * weight_M).sum().backward()
+    expected_P = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+    torch.testing.assert_close(logp_RBT[mask_RBT], expected_M, rtol=0, atol=1e-5)
+    assert (grad_RP[0] - expected_P).norm() <= 1e-5 * expected_P.norm()
+    assert (logp_RBT[~mask_RBT] == 0).all()
+
+
+def test_more_padding_changes_nothing(folder):
+    policy = HuggingFacePolicy(folder, TASK)
+    theta_RP, prompt_RNK = policy.initial([0]), prompts()
+    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
+    once = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    # One prompt of full width keeps the margin from being cut.
+    wide_RNK = torch.cat([torch.full((1, PROMPTS, 7), TASK.pad_token), prompt_RNK], dim=2)
+    longest_RNK = torch.cat([wide_RNK, torch.ones(1, 1, wide_RNK.shape[2], dtype=torch.int64)], dim=1)
+    more = [torch.cat([x, x[:, :GROUP]], dim=1) for x in (token_RBT, mask_RBT)]
+    padded = policy.logp(theta_RP, longest_RNK, *more)[:, :B]
+    torch.testing.assert_close(padded, once, rtol=0, atol=1e-5)
+    assert torch.equal(policy.logp(theta_RP, wide_RNK, token_RBT, mask_RBT), once)
+
+
+def test_a_padding_symbol_inside_a_prompt_is_text(folders):
+    policy = HuggingFacePolicy(folders["llama"], TASK)
+    theta_RP = policy.initial([0])
+    prompt_RNK = torch.tensor([[[11, 11, 3, 11, 4, 5], [11, 11, 3, 2, 4, 5]]])
+    token_RBT, mask_RBT = (
+        torch.tensor([[[1, 2, 0, 0, 0]] * 2]),
+        torch.tensor([[[True] * 2 + [False] * 3] * 2]),
+    )
+    logp_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    model = tiny_models.open_model(folders["llama"])
+    law_V = model(input_ids=torch.tensor([[3, 11, 4, 5]])).logits[0, -1, : TASK.vocabulary].log_softmax(-1)
+    torch.testing.assert_close(logp_RBT[0, 0, 0], law_V[1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2, capped logits"])
+def test_temperature_and_entropy_belong_to_the_policy(folders, name):
+    policy = HuggingFacePolicy(folders[name], TASK, temperature=2.5)
+    theta_RP, prompt_RNK = policy.initial([0]), prompts()
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
+    model = tiny_models.open_model(folders[name])
+    with torch.no_grad():
+        rows = reference(model, prompt_RNK, token_RBT, mask_RBT, temperature=2.5)
+    expected = torch.cat([law_TV.gather(1, token_T[:, None])[:, 0] for law_TV, token_T in rows])
+    entropy = torch.cat([-(law_TV.exp() * law_TV).sum(-1) for law_TV, _ in rows])
+    torch.testing.assert_close(logp_RBT[mask_RBT], expected, rtol=0, atol=1e-5)
+    trained_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    torch.testing.assert_close(trained_RBT[mask_RBT], expected, rtol=0, atol=1e-5)
+    entropy_RBT = policy.entropy(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    torch.testing.assert_close(entropy_RBT[mask_RBT], entropy, rtol=0, atol=1e-5)
+    assert (entropy_RBT[~mask_RBT] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "phi, biased head"])
+def test_gradient_in_float64_is_the_slope_along_random_directions(folders, name):
+    # The others compute their norms in float32 whatever the dtype, too coarse for differences.
+    policy = HuggingFacePolicy(folders[name], TASK, dtype="float64")
+    theta_RP, prompt_RNK = policy.initial([0]).requires_grad_(), prompts()
+    assert theta_RP.dtype == torch.float64
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
+
+    def total(theta):
+        return policy.logp(theta, prompt_RNK, token_RBT, mask_RBT).sum()
+
+    (grad_RP,) = torch.autograd.grad(total(theta_RP), theta_RP)
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(3):
+        way_RP = torch.randn(theta_RP.shape, generator=generator, dtype=torch.float64)
+        with torch.no_grad():
+            slope = (total(theta_RP + 1e-6 * way_RP) - total(theta_RP - 1e-6 * way_RP)) / 2e-6
+        torch.testing.assert_close((grad_RP * way_RP).sum(), slope, rtol=1e-5, atol=1e-6)
+    difference = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT) - logp_RBT
+    assert difference.abs().max() <= 1e-12
+
+
+def test_responses_end_with_the_end_token_and_are_zero_behind_it(folders):
+    policy = HuggingFacePolicy(folders["llama"], TASK, temperature=3.0)
+    token_BT, mask_BT, logp_BT = (
+        x[0] for x in policy.sample(policy.initial([0]), prompts(64), 1, uniforms(b=64))
+    )
+    lengths = set()
+    for token_T, mask_T, logp_T in zip(token_BT, mask_BT, logp_BT, strict=True):
+        length = int(mask_T.sum())
+        lengths.add(length)
+        assert mask_T[:length].all()
+        assert (token_T[: length - 1] != TASK.end_token).all()
+        assert length == TASK.response_length or token_T[length - 1] == TASK.end_token
+        assert (token_T[length:] == 0).all()
+        assert (logp_T[length:] == 0).all()
+    assert len(lengths) > 2
+    assert token_BT.max() < TASK.vocabulary
+
+
+def test_equal_uniforms_give_equal_tokens_and_no_global_generator_is_touched(folders):
+    before = torch.get_rng_state()
+    numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
+    policy = HuggingFacePolicy(folders["qwen3, tied"], TASK)
+    theta_RP = policy.initial([0])
+    first = policy.sample(theta_RP, prompts(), GROUP, uniforms())
+    again = policy.sample(theta_RP, prompts(), GROUP, uniforms())
+    other = policy.sample(theta_RP, prompts(), GROUP, uniforms(seed=2))
+    policy.logp(theta_RP, prompts(), *first[:2])
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+
+def test_replicas_do_not_mix(folders):
+    policy = HuggingFacePolicy(folders["llama"], TASK)
+    theta_RP = policy.initial([0, 1])
+    theta_RP[1] *= 0.9
+    prompt_RNK = torch.cat([prompts(seed=0), prompts(seed=1)])
+    uniform_RBT = np.concatenate([uniforms(3), uniforms(4)])
+    both = policy.sample(theta_RP, prompt_RNK, GROUP, uniform_RBT)
+    logp_RBT = policy.logp(theta_RP, prompt_RNK, *both[:2])
+    for r in range(2):
+        own = policy.sample(theta_RP[r : r + 1], prompt_RNK[r : r + 1], GROUP, uniform_RBT[r : r + 1])
+        assert all(torch.equal(x[0], y[r]) for x, y in zip(own, both, strict=True))
+        alone = policy.logp(theta_RP[r : r + 1], prompt_RNK[r : r + 1], *own[:2])
+        assert torch.equal(alone[0], logp_RBT[r])
+    assert not torch.equal(both[0][0], both[0][1])
+
+
+def test_tied_embeddings_count_once(folders):
+    tied, untied = (HuggingFacePolicy(folders[n], TASK).parameters for n in ("qwen3, tied", "llama"))
+    own = sum(p.numel() for p in tiny_models.open_model(folders["qwen3, tied"]).parameters())
+    assert tied == own
+    assert untied == sum(p.numel() for p in tiny_models.open_model(folders["llama"]).parameters())
+    with_head = transformers.Qwen3Config(**tiny_models.SHAPE, head_dim=8, tie_word_embeddings=False)
+    model = transformers.AutoModelForCausalLM.from_config(with_head)
+    assert (
+        sum(p.numel() for p in model.parameters()) - tied
+        == tiny_models.ROWS * tiny_models.SHAPE["hidden_size"]
+    )
+
+
+def test_bfloat16_keeps_float32_weights_and_stays_within_its_tolerance(folders):
+    policy = HuggingFacePolicy(folders["llama"], TASK, dtype="bfloat16")
+    theta_RP, prompt_RNK = policy.initial([0]).requires_grad_(), prompts()
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
+    trained_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    (grad_RP,) = torch.autograd.grad(trained_RBT.sum(), theta_RP)
+    assert (trained_RBT - logp_RBT).abs().max() <= LOGP_TOLERANCE[torch.bfloat16]
+    assert (trained_RBT.dtype, grad_RP.dtype) == (torch.float32, torch.float32)
+    exact = HuggingFacePolicy(folders["llama"], TASK)
+    (exact_RP,) = torch.autograd.grad(exact.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT).sum(), theta_RP)
+    assert torch.cosine_similarity(grad_RP[0], exact_RP[0], dim=0) > 0.99
+
+
+def test_saved_weights_come_back(folder, tmp_path):
+    policy = HuggingFacePolicy(folder, TASK)
+    theta_RP = policy.initial([0]) * 2.0
+    policy.save(theta_RP[0], tmp_path / "trained")
+    again = HuggingFacePolicy(tmp_path / "trained", TASK)
+    assert torch.equal(again.initial([0]), theta_RP)
+    assert torch.equal(policy.initial([0]), theta_RP / 2.0)
+
+
+def test_inverse_cdf_follows_the_law_and_never_draws_a_token_without_mass():
+    law_V = torch.tensor([0.0, 0.25, 0.0, 0.5, 0.125, 0.125, 0.0])
+    count = 4096
+    grid_B = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    token_B, logp_B = inverse_cdf(law_V.log().expand(count, -1), grid_B)
+    share_V = torch.bincount(token_B, minlength=7) / count
+    assert (share_V - law_V).abs().max() <= 1.5 / count
+    torch.testing.assert_close(logp_B.exp(), law_V[token_B])
+    # A uniform that was rounded to float32 on its way can be 1.
+    edge_B = torch.tensor([0.0, 1 - 2**-53, 1.0], dtype=torch.float64)
+    assert inverse_cdf(law_V.log().expand(3, -1), edge_B)[0].tolist() == [1, 5, 5]
+
+
+def test_a_diverged_model_gives_nan_and_no_crash(folders):
+    policy = HuggingFacePolicy(folders["llama"], TASK)
+    theta_RP = policy.initial([0]) * float("nan")
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompts(), GROUP, uniforms())
+    assert logp_RBT[mask_RBT].isnan().all()
+    assert 0 <= token_RBT.min() <= token_RBT.max() < TASK.vocabulary
+
+
+def test_bad_arguments_are_refused_with_one_message(folders, monkeypatch):
+    class Large(tiny_models.Echo):
+        symbols = tuple(str(v) for v in range(100))
+
+    with pytest.raises(UserError, match="knows 16 tokens, but the task uses 100"):
+        HuggingFacePolicy(folders["llama"], Large())
+    with pytest.raises(UserError, match=r"Unknown dtype 'float23'.*Did you mean 'float32'"):
+        HuggingFacePolicy(folders["llama"], TASK, dtype="float23")
+    with pytest.raises(UserError, match="temperature must be positive, got 0"):
+        HuggingFacePolicy(folders["llama"], TASK, temperature=0.0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="finds no CUDA device"):
+        HuggingFacePolicy(folders["llama"], TASK, device="cuda")
+
+
+def test_prompts_that_cannot_be_run_are_refused_with_one_message(folders):
+    policy = HuggingFacePolicy(folders["gpt2"], TASK)
+    theta_RP = policy.initial([0])
+    with pytest.raises(UserError, match="padding only"):
+        policy.sample(theta_RP, torch.full((1, 2, 6), TASK.pad_token), 1, uniforms(b=2))
+    with pytest.raises(UserError, match="reach 40 tokens, but the model has 32 positions"):
+        policy.sample(theta_RP, torch.ones(1, 2, 40, dtype=torch.int64), 1, uniforms(b=2))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        transformers.RecurrentGemmaConfig(
+            vocab_size=16, hidden_size=32, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4
+        ),
+        transformers.Lfm2Config(**{**tiny_models.SHAPE, "num_hidden_layers": 3}, full_attn_idxs=[1]),
+    ],
+    ids=["recurrent", "convolution"],
+)
+def test_a_model_that_does_not_continue_from_a_cache_is_refused(tmp_path, config):
+    tiny_models.write_model(tmp_path / "recurrent", config)
+    with pytest.raises(UserError, match="key-value cache"):
+        HuggingFacePolicy(tmp_path / "recurrent", TASK)
+
+
+@pytest.mark.slow
+def test_a_training_cell_needs_no_front_end_package(folders):
+    """Everything a GPU machine may lack is blocked; the policy must still sample and give gradients."""
+    program = f"""
+import sys
+for name in ("gymnasium", "pydantic", "ray", "reasoning_gym", "rich", "typer", "arviz_stats", "pandas"):
+    sys.modules[name] = None
+import numpy as np, torch
+sys.path.insert(0, {str(Path(tiny_models.__file__).parents[1])!r})
+from testbed.policies.hf.policy import HuggingFacePolicy
+from support import tiny_models
+policy = HuggingFacePolicy({str(folders["llama"])!r}, tiny_models.Echo())
+theta = policy.initial([0]).requires_grad_()
+prompt = torch.as_tensor(policy.task.prompts(np.random.default_rng(0), 2))[None]
+token, mask, _ = policy.sample(theta, prompt, 2, np.full((1, 4, 5), 0.5))
+policy.logp(theta, prompt, token, mask).sum().backward()
+print("fine", theta.grad.isfinite().all().item())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "fine True", done.stderr

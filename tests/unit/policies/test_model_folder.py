@@ -1,0 +1,167 @@
+"""Model folders: what cannot be used is refused with one message, and nothing in a folder is ever run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support import tiny_models
+
+from testbed.errors import UserError
+from testbed.policies.hf.model_folder import load_model
+from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.policies.hf.text_task import task_for_model
+
+TASK = tiny_models.Echo()
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    config = tiny_models.CONFIGS["llama"]()
+    return tiny_models.write_model(tmp_path_factory.mktemp("good"), config)
+
+
+@pytest.fixture
+def folder(good, tmp_path):
+    return shutil.copytree(good, tmp_path / "model")
+
+
+def edit(folder, name="config.json", **changes):
+    path = folder / name
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**content, **changes}))
+
+
+def refusal(folder):
+    with pytest.raises(UserError) as refused:
+        HuggingFacePolicy(folder, TASK)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def hostile_code(folder, marker):
+    """A Python file that leaves a mark when it is imported, named as transformers would look for it."""
+    (folder / "modeling_hostile.py").write_text(
+        f"open({str(marker)!r}, 'w').write('ran')\n"
+        "from transformers import LlamaConfig as C, LlamaForCausalLM as M, PreTrainedTokenizerFast as T\n"
+    )
+
+
+def test_a_missing_folder_and_a_file_are_refused(tmp_path):
+    assert "does not exist; give" in refusal(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    assert "does not exist; give" in refusal(tmp_path / "file")
+
+
+def test_a_folder_without_configuration_is_refused(folder):
+    (folder / "config.json").unlink()
+    assert "has no config.json" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "is not valid JSON"), ("[]", "holds a list, expected an object")]
+)
+def test_a_broken_configuration_is_refused(folder, text, message):
+    (folder / "config.json").write_text(text)
+    assert message in refusal(folder)
+
+
+def test_an_unknown_architecture_is_refused(folder):
+    edit(folder, model_type="gpt-17", architectures=["GPT17"])
+    assert "Cannot load the model" in refusal(folder)
+
+
+def test_a_folder_without_weights_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    assert "has no weights; expected model.safetensors" in refusal(folder)
+
+
+def test_pickled_weights_are_refused_and_not_opened(folder, tmp_path):
+    marker = tmp_path / "ran"
+
+    class Hostile:
+        def __reduce__(self):
+            return open, (str(marker), "w")
+
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Hostile()))
+    message = refusal(folder)
+    assert "are pickles (pytorch_model.bin)" in message
+    assert "save_pretrained" in message
+    assert not marker.exists()
+
+
+def test_pickles_beside_safetensors_are_ignored(folder, tmp_path):
+    marker = tmp_path / "ran"
+
+    class Hostile:
+        def __reduce__(self):
+            return open, (str(marker), "w")
+
+    for name in ("pytorch_model.bin", "training_args.bin", "optimizer.pt"):
+        (folder / name).write_bytes(pickle.dumps(Hostile()))
+    HuggingFacePolicy(folder, TASK)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("model_type", ["llama", "hostile"])
+def test_a_model_that_wants_its_own_code_is_refused_and_the_code_does_not_run(folder, tmp_path, model_type):
+    hostile_code(folder, tmp_path / "ran")
+    auto_map = {"AutoConfig": "modeling_hostile.C", "AutoModelForCausalLM": "modeling_hostile.M"}
+    edit(folder, auto_map=auto_map, model_type=model_type)
+    assert "'auto_map': the model wants to run its own Python code" in refusal(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_tokenizer_that_wants_its_own_code_is_refused_and_the_code_does_not_run(folder, tmp_path):
+    hostile_code(folder, tmp_path / "ran")
+    edit(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "modeling_hostile.T"]})
+    with pytest.raises(UserError, match="auto_map"):
+        task_for_model(TASK, folder)
+    assert "auto_map" in refusal(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_cut_weights_file_is_refused(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert "Cannot load the model" in refusal(folder)
+
+
+def test_weights_that_do_not_belong_to_the_configuration_are_refused(folder):
+    weights = load_file(folder / "model.safetensors")
+    before = torch.get_rng_state()
+    missing = {name: w for name, w in weights.items() if "layers.1.mlp.up_proj" not in name}
+    save_file(missing, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "1 are missing or misshapen, model.layers.1.mlp.up_proj.weight first" in refusal(folder)
+    weights["model.norm.weight"] = torch.zeros(7)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "model.norm.weight" in refusal(folder)
+    # transformers fills what is missing with random numbers before it is refused.
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_adapters_and_quantized_models_are_refused(folder):
+    edit(folder, "adapter_config.json", base_model_name_or_path="elsewhere")
+    assert "holds an adapter; merge it" in refusal(folder)
+    (folder / "adapter_config.json").unlink()
+    edit(folder, quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
+    assert "is quantized; give full weights" in refusal(folder)
+
+
+def test_loading_prints_nothing_and_keeps_the_users_settings(folder, capfd):
+    from transformers.utils import logging
+
+    logging.set_verbosity_info()
+    logging.enable_progress_bar()
+    try:
+        load_model(folder, torch.float32, "sdpa")
+        assert logging.get_verbosity() == logging.INFO
+        assert logging.is_progress_bar_enabled()
+    finally:
+        logging.set_verbosity_warning()
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,102 @@
+"""Base models: what the noisy teacher leaves for RL to do, and on what it depends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from envs.streams import uniforms
+from envs.tokens.length import Length
+from envs.tokens.running_sum import RunningSum
+from testbed import rng
+from testbed.errors import UserError
+from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.warm_start import warm_start
+
+SMALL = RunningSum(digits=2, modulus=3)
+
+
+def small_policy(task=SMALL):
+    return ToyTransformer(task, width=16, layers=2, heads=2)
+
+
+def success(policy, task, theta_RP, prompts=256, group=4):
+    """Return the share of right answers at temperature 1, [R], and the mean entropy of the sampled tokens."""
+    replicas = len(theta_RP)
+    prompt_NK = task.prompts(rng.generator(0, "test/prompts"), prompts)
+    prompt_RNK = torch.from_numpy(prompt_NK).expand(replicas, -1, -1)
+    keys = rng.keys(tuple(range(replicas)), "test/uniforms")
+    uniform = torch.from_numpy(uniforms(keys, 0, prompts * group, task.response_length))
+    token, mask, _ = policy.sample(theta_RP, prompt_RNK, group, uniform)
+    repeated = prompt_NK.repeat(group, 0)
+    scores = [task.score(repeated, t.numpy(), m.numpy()).mean() for t, m in zip(token, mask, strict=True)]
+    return np.array(scores), policy.entropy(theta_RP, prompt_RNK, token, mask)[mask].mean().item()
+
+
+def test_a_student_of_a_perfect_teacher_is_nearly_perfect():
+    policy = small_policy()
+    theta = warm_start(policy, SMALL, [0, 1], steps=150, noise=0.0)
+    assert success(policy, SMALL, theta)[0].min() > 0.97
+
+
+def test_a_student_of_a_noisy_teacher_succeeds_as_often_as_its_teacher():
+    policy = small_policy()
+    theta = warm_start(policy, SMALL, [0, 1, 2], steps=400, noise=0.3)
+    share, entropy = success(policy, SMALL, theta)
+    # The teacher is right in both steps with chance 0.49; 1024 samples have a standard error of 0.016.
+    assert np.abs(share - 0.49).max() < 0.07
+    per_step = -0.7 * np.log(0.7) - 0.3 * np.log(0.15)
+    assert entropy == pytest.approx(per_step, abs=0.05)
+
+
+def test_a_base_model_depends_on_its_seed_and_not_on_the_stack():
+    policy = small_policy()
+    stack = warm_start(policy, SMALL, [4, 5, 4], steps=15)
+    torch.testing.assert_close(stack[0], stack[2], atol=1e-5, rtol=0)
+    torch.testing.assert_close(stack[1:2], warm_start(policy, SMALL, [5], steps=15), atol=1e-5, rtol=0)
+    assert (stack[0] - stack[1]).abs().max() > 0.1
+
+
+def test_the_same_call_gives_the_same_bits():
+    policy = small_policy()
+    first, second = (warm_start(policy, SMALL, [1, 2], steps=10) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_training_carries_no_gradient_out():
+    theta = warm_start(small_policy(), SMALL, [0], steps=1)
+    assert not theta.requires_grad
+    assert theta.grad_fn is None
+
+
+def test_a_task_with_an_end_token_is_learned_up_to_it():
+    task = Length(digits=1, modulus=4, limit=6)
+    policy = small_policy(task)
+    before = success(policy, task, policy.initial([0]))[0]
+    after = success(policy, task, warm_start(policy, task, [0], steps=150, noise=0.05))[0]
+    assert after > before + 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"steps": 0}, "steps of a warm start must be at least 1, got 0"),
+        ({"group": 0}, "group of a warm start must be at least 1, got 0"),
+        ({"noise": 1.5}, "noise must lie between 0 and 1, got 1.5"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(UserError, match=message):
+        warm_start(small_policy(), SMALL, [0], **arguments)
+
+
+@pytest.mark.slow
+def test_the_default_base_model_of_the_running_sum_succeeds_sometimes():
+    task = RunningSum()
+    policy = ToyTransformer(task)
+    share, entropy = success(policy, task, warm_start(policy, task, range(2)), prompts=512)
+    # The teacher's chance is 0.8^12 = 0.069; 2048 samples have a standard error of 0.006.
+    assert 0.05 < share.mean() < 0.30
+    assert share.min() > 0.04
+    assert entropy > 0.7

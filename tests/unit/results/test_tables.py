@@ -1,0 +1,103 @@
+"""A pack's columns as Parquet: the same numbers, the same bytes, and nothing that runs."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.fake_training import train
+from test_records import PACKS, content, filled
+
+from testbed.config.run import Run, grid
+from testbed.execution.packs import plan
+from testbed.results.parquet import decode, encode
+
+
+def test_a_table_comes_back_as_it_was_written() -> None:
+    (pack,) = plan(grid(Run(), seed=range(2)))
+    columns = {
+        "cell": np.repeat(pack.names, 2),
+        "step": np.array([0, 10, 0, 10]),
+        "recipe": np.repeat(["grpo"], 4),
+        "accuracy": np.array([0.1, np.nan, -0.0, 1e300]),
+        "diverged": np.array([False, True, False, False]),
+        "histogram": [np.array([1, 2]), np.array([3, 4]), np.array([0, 0]), np.array([5, 6])],
+    }
+    table = decode(encode(columns, pack))
+    assert [str(field.type) for field in table.schema] == [
+        "string",
+        "int64",
+        "string",
+        "double",
+        "double",
+        "list<element: int64>",
+    ]
+    assert table["accuracy"].to_numpy().tobytes() == np.array([0.1, np.nan, -0.0, 1e300]).tobytes()
+    assert table["histogram"].to_pylist() == [[1, 2], [3, 4], [0, 0], [5, 6]]
+    assert table["diverged"].to_pylist() == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_rows_are_put_in_order_of_the_pack_and_the_step() -> None:
+    (pack,) = plan(grid(Run(), seed=[5, 1]))
+    first, second = pack.names
+    columns = {"cell": [second, first, second, first], "step": [1, 1, 0, 0], "x": [4.0, 2.0, 3.0, 1.0]}
+    table = decode(encode(columns, pack))
+    assert table["x"].to_pylist() == [1.0, 2.0, 3.0, 4.0]
+    assert table["cell"].to_pylist() == [first, first, second, second]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda c: c.pop("step"), r"misses the columns \['step'\]"),
+        (lambda c: c.update(accuracy=c["accuracy"][:-1]), "equal lengths"),
+        (lambda c: c.update(cell=np.array(["other"] * 3)), "foreign cells"),
+    ],
+)
+def test_a_malformed_result_is_refused(change: object, expected: str) -> None:
+    columns = train(PACKS[0].cells)
+    change(columns)  # type: ignore[operator]
+    with pytest.raises(ValueError, match=expected):
+        encode(columns, PACKS[0])
+
+
+def test_a_result_that_says_nothing_of_one_cell_is_refused() -> None:
+    (pack,) = plan(grid(Run(), seed=range(2)))
+    with pytest.raises(ValueError, match="none of"):
+        encode(train(pack.cells[:1]), pack)
+
+
+def test_the_same_numbers_give_the_same_bytes_in_another_process() -> None:
+    script = (
+        "import sys, hashlib; from testbed.config.run import Run, grid; from testbed.execution.packs import plan\n"
+        "from testbed.results.parquet import encode; from support.fake_training import train\n"
+        "pack = plan(grid(Run(policy='hf', model='m'), lag=[0, 4], seed=range(3)))[0]\n"
+        "print(hashlib.sha256(encode(train(pack.cells), pack)).hexdigest())"
+    )
+    command = [sys.executable, "-c", script]
+    there = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert there.stdout.strip() == hashlib.sha256(content(PACKS[0])).hexdigest()
+
+
+def test_reading_results_gives_arrow_and_runs_no_code(tmp_path: Path) -> None:
+    """A pickled extension type in a file's metadata is data; arrow 14 and older would have run it."""
+    marker = tmp_path / "ran"
+    hostile = f"cos\nsystem\n(S'touch {marker}'\ntR.".encode()
+    field = pa.field("x", pa.int64(), metadata={b"ARROW:extension:name": b"arrow.py_extension_type"})
+    field = field.with_metadata({**field.metadata, b"ARROW:extension:metadata": hostile})
+    sink = pa.BufferOutputStream()
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table([pa.array([1])], schema=pa.schema([field])), sink)
+    decode(sink.getvalue().to_pybytes())
+    store = filled(tmp_path / "s", [])
+    data = sink.getvalue().to_pybytes()
+    name = f"{PACKS[0].id}-{hashlib.sha256(data).hexdigest()}.parquet"
+    (tmp_path / "s" / "packs" / name).write_bytes(data)
+    assert store.done() == set()
+    assert not marker.exists()

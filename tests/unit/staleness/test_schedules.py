@@ -1,0 +1,315 @@
+"""Every schedule that knows its ages beforehand keeps its word: law, mean, depth, versions, packs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from support.small_runs import moving
+from test_staleness import BANDIT, TOY, TREE, Echo
+
+from testbed.config.run import Run, grid
+from testbed.errors import UserError
+from testbed.execution.packs import plan
+from testbed.rng import generator
+from testbed.staleness import build_source, plan_for, schedule
+from testbed.staleness.age_law import AgeLaw
+from testbed.staleness.bookkeeping import check_versions
+from testbed.staleness.by_age import ByAge, by_law
+from testbed.staleness.geometric import cut_geometric
+from testbed.worlds.build import build_world
+
+LAW = "0:0.5 4:0.3 9:0.2"
+EXAMPLES = {
+    "exact": [(0, {}), (3, {})],
+    "uniform": [(4, {}), (4, {"span": 1, "slices": 2}), (0, {})],
+    "geometric": [(2, {}), (4, {"longest": 9, "slices": 1}), (3, {"longest": 6}), (0, {})],
+    "two-point": [(4, {}), (4, {"low": 3, "high": 9}), (1, {"high": 9, "slices": 2}), (0, {})],
+    "empirical": [(3, {"law": LAW}), (1, {"law": "0:0.9,2:0.1", "slices": 1})],
+    "periodic": [(4, {}), (2, {"period": 4}), (4, {"period": 3, "ahead": 1}), (0, {})],
+    "one-step-off": [(1, {})],
+    "offline": [(0, {})],
+    "in-flight": [(1, {"tokens": 1, "cache": "recomputed"})],
+    "partial": [(0, {"tokens": 1})],
+    "latency": [(0, {"speed": 2, "concurrency": 6})],
+    "replay": [(0, {"share": 0.5})],
+}
+"""Lags and arguments under which every schedule must keep its word."""
+
+
+def example(name, lag, arguments, run=BANDIT):
+    return dataclasses.replace(run, staleness=name, lag=lag, staleness_args=tuple(sorted(arguments.items())))
+
+
+EVERY = [(name, *case) for name, cases in EXAMPLES.items() for case in cases if name in schedule]
+every_example = pytest.mark.parametrize(
+    ("name", "lag", "arguments"), EVERY, ids=[f"{n}-{lag}-{','.join(map(str, a))}" for n, lag, a in EVERY]
+)
+KNOWN = [case for case in EVERY if isinstance(plan_for(example(*case)), ByAge)]
+every_known = pytest.mark.parametrize(
+    ("name", "lag", "arguments"), KNOWN, ids=[f"{n}-{lag}-{','.join(map(str, a))}" for n, lag, a in KNOWN]
+)
+LAWFUL = [case for case in KNOWN if plan_for(example(*case)).law is not None]
+every_law = pytest.mark.parametrize(
+    ("name", "lag", "arguments"), LAWFUL, ids=[f"{n}-{lag}-{','.join(map(str, a))}" for n, lag, a in LAWFUL]
+)
+
+
+@every_law
+def test_shortest_mean_and_depth_are_those_of_the_law(name, lag, arguments):
+    made = plan_for(example(name, lag, arguments))
+    law = made.law
+    assert (np.diff(law.age_K) > 0).all()
+    assert (law.share_K > 0).all()
+    assert law.share_K.sum() == pytest.approx(1, abs=1e-12)
+    assert (made.shortest, made.depth) == (law.age_K.min(), law.age_K.max() + 1)
+    assert made.mean == pytest.approx(law.age_K @ law.share_K, abs=1e-12)
+    # Run.lag is the mean; whole, so rounded up where the mean is not.
+    assert -1e-9 < lag - made.mean < 1 - 1e-9
+    assert lag > 0 or law.age_K.tolist() == [0]
+
+
+@every_law
+def test_drawn_ages_follow_the_law(name, lag, arguments):
+    # False alarm 1e-7 per example: chi-square against the law, cells of expected count < 5 joined. Power: at
+    # 5000 draws, the fewest here, a share of at most 0.2 that is off by 0.05 is missed with a chance below
+    # 1e-3. A periodic schedule, which draws nothing, has every age equally often up to one period.
+    made = plan_for(example(name, lag, arguments))
+    ages = np.array([made.ages(7, step) for step in range(5000)])
+    assert ages.shape == (5000, made.slices)
+    assert ages.dtype == np.int64
+    law = made.law
+    counts = np.array([(ages == age).sum() for age in law.age_K])
+    assert counts.sum() == ages.size, "ages outside the law"
+    expected = law.share_K * ages.size
+    if len(law.age_K) == 1:
+        return
+    if name == "periodic":
+        assert np.abs(counts - expected).max() < 1
+        return
+    rare = expected < 5
+    if rare.any():
+        counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
+    assert stats.chisquare(counts, expected).pvalue > 1e-7
+    # The mean as well, within 5.5 standard errors (3.8e-8): the joined cells hide the tail's ages.
+    error = np.sqrt(law.variance / ages.size)
+    assert abs(ages.mean() - made.mean) < 5.5 * error
+
+
+@pytest.mark.parametrize("name", ["uniform", "geometric", "two-point"])
+def test_slices_steps_and_seeds_draw_independently(name):
+    # |r| > 5.5 / sqrt(5000) has a chance of 4e-8 each; a shared stream gives r = 1.
+    made = plan_for(example(name, 4, {}))
+    ages = np.array([[made.ages(seed, step) for step in range(5000)] for seed in (0, 1)], dtype=float)
+    pairs = [
+        (ages[0, :, 0], ages[0, :, 1]),
+        (ages[0, :-1, 0], ages[0, 1:, 0]),
+        (ages[0, :, 0], ages[1, :, 0]),
+    ]
+    for left, right in pairs:
+        assert abs(np.corrcoef(left, right)[0, 1]) < 5.5 / np.sqrt(5000)
+
+
+@every_known
+def test_ages_depend_on_seed_and_step_alone(name, lag, arguments):
+    run = example(name, lag, arguments)
+    forward = [plan_for(run).ages(3, step).tolist() for step in range(30)]
+    made = plan_for(run)
+    np.random.seed(5)  # noqa: NPY002 - the legacy state is what is being protected
+    assert [made.ages(3, step).tolist() for step in reversed(range(30))] == forward[::-1]
+
+
+@every_known
+def test_recorded_versions_are_the_weights_that_generated_whatever_the_pack(name, lag, arguments):
+    run = dataclasses.replace(example(name, lag, arguments), steps=60)
+    plans = plan_for(run)
+
+    def versions(seeds):
+        world, runs = Echo(), grid(run, seed=seeds)
+        source = build_source(runs, world, torch.zeros(len(seeds), 2))
+        for step in range(60):
+            batch = source.batch(torch.full((len(seeds), 2), float(step)), step)
+            given = world.given[:, 0].view(len(seeds), plans.slices)
+            # 8 sequences: the slices are equal parts of them, in order.
+            recorded = batch.rollout.version_RBT[:, :: 8 // plans.slices, 0]
+            assert torch.equal(recorded, given.long())
+            assert batch.behavior.slices == plans.slices
+            yield batch.rollout.version_RBT
+
+    alone, stacked = list(versions([4])), list(versions([9, 4, 2]))
+    for step, (left, right) in enumerate(zip(alone, stacked, strict=True)):
+        assert torch.equal(left[0], right[1])
+        age = step - right
+        if step >= plans.depth - 1 and not plans.first:
+            assert plans.shortest <= int(age.min()) <= int(age.max()) <= plans.depth - 1
+        else:
+            assert int(right.min()) >= 0
+    if name == "offline":
+        assert (right == 0).all()
+
+
+def history(runs, steps=14):
+    """Return world, weights by version, and the rollouts of the last steps."""
+    world = build_world(runs)
+    source = build_source(runs, world, world.initial())
+    weights, rollouts = {}, []
+    for step, theta in moving(world, steps):
+        weights[step] = theta
+        rollouts.append(source.batch(theta, step).rollout)
+    return world, weights, rollouts
+
+
+@pytest.mark.parametrize("run", [TREE, TOY], ids=["tree", "toy"])
+@every_example
+def test_every_token_is_found_again_at_its_recorded_version(name, lag, arguments, run):
+    world, weights, rollouts = history(grid(example(name, lag, arguments, run), seed=[0, 1]))
+    for rollout in rollouts[::5] + rollouts[-1:]:
+        sample = generator(0, "sample").choice(8, 5, replace=False).tolist()
+        checked = check_versions(world, weights, rollout, sample, tolerance=1e-9 if run is TREE else 1e-5)
+        assert checked == int(rollout.mask_RBT[:, sample].sum())
+
+
+@pytest.mark.parametrize("run", [TREE, TOY], ids=["tree", "toy"])
+def test_a_wrong_version_or_wrong_weights_are_caught_with_the_place(run):
+    world, weights, rollouts = history(grid(example("uniform", 4, {}, run), seed=[0, 1]))
+    rollout = rollouts[-1]
+    check_versions(world, weights, rollout)
+    place = r"token 0 of sequence 0 of replica 1 records version 5 and log mu -\d"
+    late = rollout.version_RBT.clone()
+    late[1] = 5
+    with pytest.raises(UserError, match=place):
+        check_versions(world, weights, dataclasses.replace(rollout, version_RBT=late))
+    shifted = {version + 1: theta for version, theta in weights.items()} | {0: weights[0]}
+    with pytest.raises(UserError, match=r"its weights give -\d.* tokens differ by more than 1e-05"):
+        check_versions(world, shifted, rollout)
+    with pytest.raises(UserError, match="records version 20, whose weights are not known; known are 0 to 13"):
+        check_versions(
+            world, weights, dataclasses.replace(rollout, version_RBT=torch.full_like(rollout.version_RBT, 20))
+        )
+    with pytest.raises(UserError, match="records no versions"):
+        check_versions(world, weights, dataclasses.replace(rollout, version_RBT=None))
+    broken = dataclasses.replace(rollout, logp_mu_RBT=rollout.logp_mu_RBT * torch.nan)
+    with pytest.raises(UserError, match="tokens differ"):
+        check_versions(world, weights, broken)
+    alone = dataclasses.replace(
+        rollout, version_RBT=torch.where(torch.arange(8)[:, None] == 3, 99, rollout.version_RBT)
+    )
+    assert check_versions(world, weights, alone, sample=[0, 1]) > 0
+
+
+def test_versions_of_another_engine_are_found_again_through_that_engine():
+    cold = {"mismatch": "temperature", "mismatch_args": (("temperature", 2.0),)}
+    run = dataclasses.replace(example("uniform", 2, {}, TREE), **cold)
+    world, weights, rollouts = history((run,))
+    own = world.generation.sliced(1)
+    step = len(rollouts) - 1
+    assert check_versions(
+        world, weights, rollouts[-1], logp=lambda theta, rollout: own.logp(theta, rollout, step)
+    )
+    with pytest.raises(UserError, match="tokens differ"):
+        check_versions(world, weights, rollouts[-1])
+
+
+def test_the_cut_geometric_law_keeps_its_mean_and_one_factor_between_neighbors():
+    for mean, longest in [(1, 2), (1, 8), (3.5, 7), (4, 9), (64, 512), (0.5, 60)]:
+        law = cut_geometric(mean, longest)
+        assert law.mean == pytest.approx(mean, rel=1e-12)
+        assert law.longest == longest
+        factor = law.share_K[1:] / law.share_K[:-1]
+        assert factor == pytest.approx(factor[0], rel=1e-9)
+        assert factor[0] <= 1 + 1e-12
+    assert cut_geometric(4, 400).share_K[0] == pytest.approx(
+        1 / 5, abs=1e-12
+    )  # without a cut: 1 / (1 + mean)
+
+
+def test_a_period_is_as_long_as_its_mean_lag_asks_for():
+    for lag in (0, 1, 4, 7):
+        assert plan_for(example("periodic", lag, {})).law.age_K.tolist() == list(range(2 * lag + 1))
+        # N = 2 lag + 1 again, with ages from N to 2 N - 1.
+        early = plan_for(example("periodic", 3 * lag + 1, {"ahead": 1}))
+        assert early.law.age_K.tolist() == list(range(2 * lag + 1, 4 * lag + 2))
+        assert early.mean == pytest.approx(3 * lag + 1)
+
+
+def test_a_law_leaves_out_ages_that_never_occur():
+    law = AgeLaw.of([0, 2, 5], [1, 0, 3])
+    assert (law.age_K.tolist(), law.share_K.tolist()) == ([0, 5], [0.25, 0.75])
+    assert (law.mean, law.variance, law.shortest, law.longest) == (3.75, 4.6875, 0, 5)
+    assert law.draw(np.array([0.0, 0.2499, 0.25, 0.9999999])).tolist() == [0, 0, 5, 5]
+    short = AgeLaw(np.array([1, 2]), np.array([0.5, 0.5 - 1e-9]))
+    assert short.draw(np.array([1 - 1e-12])).tolist() == [2]
+
+
+def test_cells_that_cut_their_batches_differently_do_not_run_stacked():
+    cells = grid(example("uniform", 0, {}), lag=[0, 4, 8], seed=[0, 1])
+    assert [[cell.lag for cell in pack.cells] for pack in plan(cells)] == [[0, 0], [4, 4, 8, 8]]
+    with pytest.raises(ValueError, match="cannot run stacked"):
+        build_source(cells, Echo(), torch.zeros(len(cells), 2))
+
+
+def test_a_buffer_is_never_deeper_than_the_run_is_long():
+    run = dataclasses.replace(example("exact", 10**9, {}), steps=5)
+    source = build_source((run,), Echo(), torch.zeros(1, 2))
+    assert source.versions.slots_MP.shape == (5, 2)
+    for step in range(5):
+        batch = source.batch(torch.full((1, 2), float(step)), step)
+        assert (batch.rollout.version_RBT == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "lag", "arguments", "says"),
+    [
+        (
+            "uniform",
+            4,
+            {"span": 5},
+            r"span 5 around lag 4 asks for ages from -1 to 9; expected a span from 0 to 4",
+        ),
+        ("uniform", 4, {"span": -2}, "span -2 around lag 4"),
+        ("uniform", 4, {"slices": 0}, "slices is 0, expected at least 1"),
+        ("geometric", 4, {"longest": 7}, r"longest is 7 and lag 4: .* means from 0 to 3.5; .* longest >= 8"),
+        ("two-point", 4, {"low": 5, "high": 9}, "ages 5 and 9 cannot have the mean 4"),
+        ("two-point", 4, {"low": 1, "high": 3}, "ages 1 and 3 cannot have the mean 4"),
+        ("two-point", 4, {"low": -1}, "ages -1 and 9 cannot have the mean 4"),
+        ("empirical", 3, {}, "schedule 'empirical' has no law"),
+        ("empirical", 3, {"law": "3"}, "law has the part '3', expected age:share"),
+        ("empirical", 3, {"law": "-3:1"}, "law has the part '-3:1'"),
+        ("empirical", 3, {"law": "3:0.5 3:0.5"}, "law gives age 3 twice"),
+        ("empirical", 3, {"law": "3:0.5 4:0.4"}, "the shares of law sum to 0.9, expected 1"),
+        (
+            "empirical",
+            4,
+            {"law": LAW},
+            "lag is 4, but the ages of schedule 'empirical' are 3 on average; set lag=3",
+        ),
+        ("empirical", 0, {"law": "0:0.9 1:0.1"}, "are 0.1 on average; set lag=1, the mean rounded up"),
+        ("periodic", 1, {"period": 4}, "ages of schedule 'periodic' are 1.5 on average; set lag=2"),
+        ("periodic", 0, {"ahead": 1}, "are 1 on average; set lag=1"),
+        ("periodic", 2, {"period": -1}, "lag is 2, period -1, ahead 0; expected each at least 0"),
+        ("one-step-off", 0, {}, "are 1 on average; set lag=1"),
+        ("offline", 3, {}, "lag is 3, but offline data age with every step"),
+    ],
+)
+def test_impossible_schedules_are_refused_with_the_numbers_that_conflict(name, lag, arguments, says):
+    with pytest.raises(UserError, match=says):
+        plan_for(example(name, lag, arguments))
+
+
+def test_every_registered_schedule_has_an_example_here():
+    from_a_simulator = {
+        "trace",
+        "pipeline",
+    }  # their ages are those of a file or a design: see their own tests
+    assert set(schedule) - from_a_simulator <= set(EXAMPLES)
+
+
+def test_a_schedule_of_one_age_is_exact():
+    law = AgeLaw.of([6], [1.0])
+    made = by_law("any", law, slices=4)
+    assert (made.slices, made.depth, made.shortest, made.mean) == (1, 7, 6, 6.0)
+    assert made.ages(0, 99).tolist() == [6]
+    assert isinstance(plan_for(Run(lag=6)), ByAge)

@@ -1,0 +1,264 @@
+"""Lag is exact by construction: what is read is what was written k steps before."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from testbed.config.run import Run, grid
+from testbed.errors import UserError
+from testbed.execution.preflight import check_arguments
+from testbed.staleness import build_source, plan_for, schedule, storage
+from testbed.staleness.by_age import ByAge, ByAgeSource
+from testbed.staleness.versions import VersionBuffer
+from testbed.training.loop import train
+from testbed.worlds.base import BehaviorWeights
+from testbed.worlds.build import build_world
+
+BANDIT = Run(task="bandit", prompts=4, group=2)
+TREE = Run(task="tree", prompts=4, group=2)
+TOY = Run(
+    task="running-sum",
+    task_args=(("digits", 2), ("modulus", 2)),
+    policy="toy",
+    policy_args=(("heads", 2), ("layers", 1), ("width", 8)),
+    prompts=4,
+    group=2,
+)
+
+
+class Echo:
+    """A world that generates nothing and remembers which weights it was given."""
+
+    def generate(self, theta_XP, step, slices=1):
+        from testbed.data.rollout import Rollout
+
+        replicas = len(theta_XP) // slices
+        zero_RBT = torch.zeros(replicas, 8, 3)
+        self.given = theta_XP
+        return Rollout(
+            torch.zeros(replicas, 4, 1), zero_RBT.long(), zero_RBT.bool(), zero_RBT, zero_RBT[..., 0], 2
+        )
+
+
+def numbered(lags, steps, **fields):
+    """Yield (step, batch, weights) of a source whose weights at step t are all t."""
+    runs = grid(dataclasses.replace(BANDIT, **fields), lag=lags)
+    world = Echo()
+    source = build_source(runs, world, torch.zeros(len(lags), 2))
+    for step in range(steps):
+        batch = source.batch(torch.full((len(lags), 2), float(step)), step)
+        yield step, batch, world.given
+
+
+def test_each_replica_is_generated_by_the_weights_of_exactly_its_own_lag():
+    lags = [0, 1, 3, 7]
+    for step, batch, weights in numbered(lags, 20):
+        expected = [max(step - lag, 0) for lag in lags]
+        assert weights[:, 0].tolist() == expected
+        assert batch.rollout.version_RBT[:, 0, 0].tolist() == expected
+        assert (batch.rollout.version_RBT == batch.rollout.version_RBT[:, :1, :1]).all()
+
+
+def test_depth_one_returns_the_very_bits_it_was_given():
+    buffer = VersionBuffer(torch.zeros(2, 3), [1, 6])
+    theta = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
+    for version in range(1, 9):
+        buffer.write(torch.zeros(2, 3), version)
+    buffer.write(theta, 9)
+    assert torch.equal(buffer.read(torch.tensor([[9], [9]]))[0, 0], theta[0])
+
+
+def test_no_version_can_be_left_out():
+    buffer = VersionBuffer(torch.zeros(1, 1), [4])
+    buffer.write(torch.ones(1, 1), 0)
+    assert buffer.read(torch.tensor([[0]])).item() == 1
+    for version in (2, -1):
+        with pytest.raises(ValueError, match=f"version {version} was written after 0"):
+            buffer.write(torch.zeros(1, 1), version)
+
+
+def test_later_changes_of_the_weights_do_not_reach_the_snapshot():
+    theta = torch.zeros(1, 2)
+    buffer = VersionBuffer(theta, [2], first=True)
+    buffer.write(theta, 0)
+    theta += 5
+    assert (buffer.read(torch.tensor([[0]])) == 0).all()
+    buffer.write(theta, 1)
+    buffer.write(theta, 2)
+    assert (buffer.read(torch.tensor([[0]])) == 0).all()
+
+
+def test_memory_is_stated_before_it_is_taken():
+    buffer = VersionBuffer(torch.zeros(2, 10), [1, 9])
+    assert buffer.slots_MP.nbytes == VersionBuffer.bytes(10, [1, 9])
+
+
+def test_more_memory_than_there_may_be_is_refused_before_it_is_taken():
+    weights = torch.zeros(3, 1000)
+    size = VersionBuffer.bytes(1000, [1, 2, 9])
+    assert VersionBuffer(weights, [1, 2, 9], limit=size).slots_MP.nbytes == size == 48_000
+    says = r"3 cells x 1 to 9 versions x 1,000 weights of 4 bytes need 46\.88 KiB, more than the 46\.87 KiB"
+    with pytest.raises(UserError, match=says):
+        VersionBuffer(weights, [1, 2, 9], limit=size - 1)
+    # By default half of what is available: no machine has 2^60 bytes of memory, so nothing is allocated here.
+    with pytest.raises(
+        UserError, match=r"smaller lag, run fewer cells at a time, or set TESTBED_SPILL=FOLDER"
+    ):
+        VersionBuffer(weights, [2**48] * 3)
+
+
+def test_half_of_the_available_memory_is_the_limit(monkeypatch):
+    monkeypatch.setattr(storage, "available", lambda device: 2 * 1200)
+    assert VersionBuffer(torch.zeros(1, 100), [3]).slots_MP.nbytes == 1200
+    with pytest.raises(UserError, match=r"1 cells x 4 versions .* need 1\.562 KiB, more than the 1\.172 KiB"):
+        VersionBuffer(torch.zeros(1, 100), [4])
+
+
+def test_available_memory_is_that_of_this_machine():
+    found = storage.available(torch.device("cpu"))
+    assert 2**20 < found <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_versions_in_a_file_are_the_same_bits_and_leave_no_file(tmp_path, monkeypatch, dtype):
+    draw = torch.Generator().manual_seed(0)
+    thetas = [torch.randn(2, 7, generator=draw).to(dtype) for _ in range(9)]
+
+    def read(buffer):
+        for version, theta in enumerate(thetas):
+            buffer.write(theta, version)
+        return buffer.read(torch.tensor([[8, 6, 8], [7, 0, 4]]))
+
+    memory = read(VersionBuffer(thetas[0], [3, 5], first=True))
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+    monkeypatch.setattr(storage, "available", lambda device: 0)
+    buffer = VersionBuffer(thetas[0], [3, 5], first=True)
+    assert torch.equal(read(buffer), memory)
+    assert list(tmp_path.iterdir()) == []
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        assert f"{tmp_path}/versions-" in maps.read_text()
+
+
+def test_a_run_that_spills_has_the_numbers_of_one_that_does_not(tmp_path, monkeypatch):
+    run = dataclasses.replace(TREE, staleness="uniform", lag=3, steps=12, log_every=1, learning_rate=1.0)
+    memory = train(run)
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+    spilled = train(run)
+    for name, column in memory.items():
+        left, right = np.asarray(column), np.asarray(spilled[name])
+        assert np.array_equal(left, right, equal_nan=np.issubdtype(left.dtype, np.floating)), name
+
+
+def test_a_folder_that_cannot_take_the_versions_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path / "none"))
+    with pytest.raises(UserError, match=r"TESTBED_SPILL is '.*none', which is no folder; make it"):
+        VersionBuffer(torch.zeros(1, 1), [2])
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UserError, match=r"cannot hold 8 bytes: .*No space left on device"):
+        VersionBuffer(torch.zeros(1, 1), [2])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_versions_that_are_not_kept_are_refused_not_replaced():
+    buffer = VersionBuffer(torch.zeros(1, 1), [3])
+    for version in range(6):
+        buffer.write(torch.full((1, 1), float(version)), version)
+    assert buffer.read(torch.tensor([[3, 4, 5]])).flatten().tolist() == [3, 4, 5]
+    for version in (2, 6, 0, -1):
+        with pytest.raises(UserError, match=f"version {version} of replica 0 was asked for at version 5"):
+            buffer.read(torch.tensor([[version]]))
+    with pytest.raises(UserError, match="depth 0 keeps no version"):
+        VersionBuffer(torch.zeros(1, 1), [0])
+    with pytest.raises(UserError, match="1 depths were given for 2 replicas"):
+        VersionBuffer(torch.zeros(2, 1), [1])
+
+
+def test_a_negative_lag_is_refused():
+    with pytest.raises(UserError, match="lag -1 is negative"):
+        plan_for(Run(lag=-1))
+
+
+@pytest.mark.parametrize("run", [BANDIT, TREE, TOY], ids=["bandit", "tree", "toy"])
+def test_slices_of_one_version_equal_the_batch_in_one_piece(run):
+    world = build_world((run,))
+    theta = world.initial() + 0.1 * torch.randn(
+        world.initial().shape, generator=torch.Generator().manual_seed(1), dtype=world.initial().dtype
+    )
+    whole = world.generate(theta, 5)
+    cut = world.generate(theta.repeat_interleave(4, 0), 5, slices=4)
+    for name in ("prompt_RNK", "token_RBT", "mask_RBT", "reward_RB"):
+        assert torch.equal(getattr(whole, name), getattr(cut, name)), name
+    torch.testing.assert_close(whole.logp_mu_RBT, cut.logp_mu_RBT, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("run", [TREE, TOY], ids=["tree", "toy"])
+def test_each_slice_is_what_its_own_weights_generate_in_the_whole_batch(run):
+    runs = grid(run, seed=[0, 1])
+    world = build_world(runs)
+    base = world.initial()
+    theta_XP = base.repeat_interleave(2, 0) + torch.randn(
+        4, base.shape[1], generator=torch.Generator().manual_seed(2), dtype=base.dtype
+    )
+    cut = world.generate(theta_XP, 3, slices=2)
+    for part in range(2):
+        alone = world.generate(theta_XP[part::2], 3)
+        rows = slice(part * 4, part * 4 + 4)
+        assert torch.equal(cut.token_RBT[:, rows], alone.token_RBT[:, rows])
+        assert torch.equal(cut.reward_RB[:, rows], alone.reward_RB[:, rows])
+        torch.testing.assert_close(cut.logp_mu_RBT[:, rows], alone.logp_mu_RBT[:, rows], rtol=0, atol=5e-6)
+
+
+def test_a_trainer_notes_its_own_log_probabilities_where_an_anchor_asks_for_them():
+    hot = (("temperature", 2.0),)
+    run = dataclasses.replace(TREE, anchor="snapshot", mismatch="temperature", mismatch_args=hot)
+    world = build_world((run,))
+    theta = world.initial() + torch.linspace(-9, 9, world.initial().shape[1])
+    rollout = world.generate(theta, 0)
+    assert torch.equal(rollout.logp_trainer_RBT, world.logp(theta, rollout))
+    assert (rollout.logp_trainer_RBT - rollout.logp_mu_RBT).abs().max() > 0.01
+    plain = build_world((dataclasses.replace(run, anchor="recipe"),)).generate(theta, 0)
+    assert plain.logp_trainer_RBT is None
+
+
+def test_the_ratio_law_of_a_mixed_batch_is_that_of_its_parts_together():
+    world = build_world((TREE,))
+    pi = world.initial()
+    generator = torch.Generator().manual_seed(3)
+    mu_XP = pi + 0.3 * torch.randn(2, pi.shape[1], generator=generator, dtype=pi.dtype)
+    parts = [world.truth(pi, pi, 0, BehaviorWeights(mu_XP[[s]])) for s in range(2)]
+    mixed = world.truth(pi, pi, 0, BehaviorWeights(mu_XP, slices=2))
+    np.testing.assert_allclose(
+        mixed["exact/chi2_sequence"], sum(p["exact/chi2_sequence"] for p in parts) / 2, rtol=1e-12
+    )
+    np.testing.assert_allclose(mixed["exact/kl_pi_mu"], sum(p["exact/kl_pi_mu"] for p in parts) / 2)
+    np.testing.assert_allclose(
+        mixed["exact/ess_max_sequence"], min(p["exact/ess_max_sequence"][0] for p in parts)
+    )
+
+
+def test_slices_that_do_not_divide_the_prompts_are_refused_with_both_numbers():
+    plan = ByAge(lambda *_: np.zeros(3, dtype=np.int64), depth=1, slices=3)
+    with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
+        ByAgeSource([plan], (BANDIT,), Echo(), torch.zeros(1, 2))
+    cell = dataclasses.replace(BANDIT, staleness="uniform", lag=2, staleness_args=(("slices", 3),))
+    with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
+        check_arguments([cell])
+
+
+def test_every_schedule_is_registered_with_a_source_and_a_first_line():
+    assert "exact" in schedule
+    for name in schedule:
+        assert schedule[name].source
+        assert schedule[name].formula.endswith(".")

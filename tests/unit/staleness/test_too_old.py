@@ -1,0 +1,288 @@
+"""What becomes of samples that are too old: each answer does to the batch what it says, and counts it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from support.small_runs import (
+    LENGTHS,
+    SMALL,
+    TOY,
+    WORLDS,
+    differing,
+    misremembered,
+    moving,
+    watched,
+    with_schedule,
+)
+
+from testbed.config.fields import check
+from testbed.config.run import Run, grid
+from testbed.errors import UserError
+from testbed.execution.packs import plan
+from testbed.execution.preflight import check_arguments
+from testbed.recipes import recipe
+from testbed.staleness import build_source, plan_for
+from testbed.staleness.base import Generated
+from testbed.staleness.by_age import ByAge
+from testbed.staleness.too_old import Discarding, drop, truncate
+from testbed.training.loop import train, train_pack
+from testbed.worlds.build import build_world
+
+every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
+RULES = ("wait", "discard", "drop", "truncate")
+every_rule = pytest.mark.parametrize("rule", RULES)
+
+
+def two_point(run: Run, limit: int = -1, rule: str = "drop", lag: int = 2) -> Run:
+    """Half of the slices fresh, the others 2 lag steps old, each slice with a draw of its own."""
+    return dataclasses.replace(with_schedule(run, "two-point", limit, rule), lag=lag)
+
+
+def batches(run: Run, steps: int):
+    """Yield (step, batch) of the run's source under weights that move by noise."""
+    world = build_world((run,))
+    source = build_source((run,), world, world.initial())
+    for step, theta in moving(world, steps):
+        yield step, source.batch(theta, step)
+
+
+@every_rule
+@every_world
+def test_a_limit_that_nothing_exceeds_changes_no_bit(run, rule):
+    free = two_point(run, lag=1)
+    assert differing(train(free), train(dataclasses.replace(free, age_limit=2, too_old=rule))) == []
+
+
+@every_rule
+@pytest.mark.parametrize("name", ["two-point", "in-flight", "partial", "latency", "replay"])
+def test_nothing_above_the_limit_is_trained_on(name, rule):
+    partly = name in ("in-flight", "partial")
+    arguments = {"tokens": 2} if partly else {}
+    run = with_schedule(LENGTHS, name, 1, rule, **arguments)
+    if name == "two-point":
+        run = dataclasses.replace(run, lag=2)
+    if partly and rule in ("wait", "discard"):
+        with pytest.raises(UserError, match=f"'{name}' cannot {rule} .* age_limit = 1"):
+            plan_for(run)
+        return
+    if name == "in-flight" and rule == "drop":  # every sample is as old as its first token
+        with pytest.raises(UserError, match="2 steps old under lag 0: every sample would be dropped"):
+            train(run)
+        return
+    free = dataclasses.replace(run, age_limit=-1, too_old="drop")
+    oldest = lambda run: max(int(age(batch, step)) for step, batch in batches(run, 20))  # noqa: E731
+    assert oldest(run) == 1 < oldest(free)
+
+
+def age(batch, step):
+    """Return the largest age of a token under the mask, 0 for an empty batch."""
+    rollout = batch.rollout
+    if batch.empty:
+        return 0
+    return (step - rollout.version_RBT)[rollout.mask_RBT].max()
+
+
+def test_waiting_cuts_ages_at_the_limit_and_counts_the_time():
+    free, cut = two_point(SMALL), two_point(SMALL, 3, "wait")
+    before, after = plan_for(free), plan_for(cut)
+    for step, batch in batches(cut, 40):
+        ages = np.minimum(before.ages(0, step), step)
+        assert (np.minimum(after.ages(0, step), step) == np.minimum(ages, 3)).all()
+        assert batch.counts["staleness/stalled"] == [max(ages.max() - 3, 0)]
+
+
+def test_discarding_is_the_schedule_without_its_old_samples_in_order():
+    stream = np.random.default_rng(0).integers(0, 6, size=(2000, 4))
+    ages = Discarding(lambda seed, step: stream[step] + seed, 2, SMALL)
+    ages.read[0] = 0
+    kept = np.concatenate([ages(0, step) for step in range(40)])
+    real, wanted, read = [], 160, 0
+    for value in stream.ravel():
+        read += 1
+        if min(value, len(real) // 4) <= 2:
+            real.append(min(value, len(real) // 4))
+        if len(real) == wanted:
+            break
+    assert kept.tolist() == real
+    lost = sum(ages.counts(SMALL, step)["staleness/discarded"] for step in range(40))
+    assert lost == read - wanted > 50
+    assert (ages(0, 7) == kept[28:32]).all()
+
+
+def test_the_law_of_limited_ages_is_what_they_are_drawn_from():
+    free = dataclasses.replace(SMALL, staleness="uniform", lag=4)
+    for rule in ("wait", "discard"):
+        limited = plan_for(dataclasses.replace(free, age_limit=5, too_old=rule))
+        steps, slices = 4000, len(plan_for(free).ages(0, 100))
+        drawn = np.concatenate([limited.ages(0, 100 + step) for step in range(steps)])
+        share = np.array([(drawn == value).mean() for value in limited.law.age_K])
+        assert limited.law.age_K.tolist() == [0, 1, 2, 3, 4, 5]
+        # Hoeffding: six shares of 16,000 draws stay within 0.025 but with chance 12 exp(-2 n 0.025^2) < 3e-8.
+        assert np.abs(share - limited.law.share_K).max() < 0.025
+        assert drawn.size == steps * slices == 16000
+    assert limited.law.share_K == pytest.approx([1 / 6] * 6)
+    assert limited.mean == pytest.approx(2.5)
+
+
+def test_a_period_that_discards_is_a_shorter_period():
+    run = with_schedule(SMALL, "periodic", 2, "discard", period=6)
+    run = dataclasses.replace(run, lag=3)
+    ages = plan_for(run).ages
+    assert [int(ages(0, step)[0]) for step in range(9)] == [0, 1, 2] * 3
+    assert plan_for(run).ages.counts(run, 3) == {"staleness/discarded": 3 * run.prompts}
+
+
+def test_dropping_leaves_whole_groups_and_the_weights_that_made_them():
+    free, cut = two_point(LENGTHS), two_point(LENGTHS, 1)
+    sizes = set()
+    for (step, whole), (_, left) in zip(batches(free, 30), batches(cut, 30), strict=True):
+        old_B = (step - whole.rollout.version_RBT[0, :, 0] > 1).numpy()
+        assert torch.equal(left.rollout.token_RBT, whole.rollout.token_RBT[:, ~old_B])
+        assert torch.equal(left.rollout.logp_mu_RBT, whole.rollout.logp_mu_RBT[:, ~old_B])
+        assert left.counts["staleness/dropped_share"] == [old_B.mean()]
+        assert left.counts["staleness/empty"] == [old_B.all()]
+        lengths = whole.rollout.mask_RBT.sum(-1)[0].numpy()
+        for name, rows in (("kept", ~old_B), ("lost", old_B)):
+            expected = lengths[rows].mean() if rows.any() else np.nan
+            assert left.counts[f"staleness/length_{name}"][0] == pytest.approx(expected, nan_ok=True)
+        sizes.add(left.rollout.reward_RB.shape[1])
+        if not left.empty:
+            versions = left.rollout.version_RBT[0, :, 0].unflatten(0, (left.behavior.slices, -1))
+            assert len(left.behavior.weights_XP) == left.behavior.slices == len(versions)
+            kept = [s for s in range(whole.behavior.slices) if not old_B[s * 4]]
+            assert torch.equal(left.behavior.weights_XP, whole.behavior.weights_XP[kept])
+    assert len(sizes) > 2
+
+
+def test_truncating_masks_old_tokens_and_drops_sequences_that_have_no_other():
+    free = with_schedule(LENGTHS, "in-flight", tokens=2)
+    cut = dataclasses.replace(free, age_limit=1, too_old="truncate")
+    for (step, whole), (_, left) in zip(batches(free, 12), batches(cut, 12), strict=True):
+        young = whole.rollout.mask_RBT & (step - whole.rollout.version_RBT <= 1)
+        keep = young.any(-1)[0]
+        rollout = left.rollout
+        assert torch.equal(rollout.mask_RBT, young[:, keep])
+        assert torch.equal(rollout.token_RBT, whole.rollout.token_RBT[:, keep])
+        assert (rollout.logp_mu_RBT[~rollout.mask_RBT] == 0).all()
+        assert rollout.prompt_RNK.shape[1] * rollout.group == keep.sum()
+        group_B = torch.arange(len(keep))[keep] // LENGTHS.group
+        groups = rollout.groups()[0]
+        assert ((groups[:, None] == groups) == (group_B[:, None] == group_B)).all()
+        assert int(groups.max()) < len(groups)
+        share = 1 - young.sum() / whole.rollout.mask_RBT.sum()
+        assert left.counts["staleness/masked_share"][0] == pytest.approx(float(share))
+    assert not keep.all()
+    assert step > 2
+
+
+def test_truncation_prefers_long_responses_where_dropping_prefers_short_ones():
+    young = with_schedule(LENGTHS, "in-flight", 1, "truncate", tokens=2)
+    slow = with_schedule(dataclasses.replace(LENGTHS, prompts=16), "latency", 2, "drop", speed=2)
+    for run, sign in ((young, 1), (slow, -1)):
+        counts = [batch.counts for step, batch in batches(run, 30) if step > 3]
+        gaps = [float(c["staleness/length_kept"][0] - c["staleness/length_lost"][0]) for c in counts]
+        assert np.nanmean(gaps) * sign > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["drop", "truncate"])
+@pytest.mark.parametrize("run", [LENGTHS, TOY], ids=["tree", "toy"])
+def test_every_recipe_learns_from_batches_of_any_size(run, rule):
+    base = with_schedule(run, "in-flight", 1, rule, tokens=2) if rule == "truncate" else two_point(run, 1)
+    for name in sorted(recipe):
+        made = recipe[name].bind()()
+        cell = dataclasses.replace(base, recipe=name, steps=4)
+        if made.demonstrations or made.replay:
+            with pytest.raises(UserError, match="needs demonstrations|leaves batches of any size"):
+                check_arguments([cell])
+            continue
+        table = train(cell)
+        assert not np.any(table["diverged"])
+        assert np.isfinite(table["staleness/dropped_share"]).all()
+
+
+@every_world
+def test_a_batch_with_nothing_left_makes_no_update_and_is_counted(run, monkeypatch):
+    gone = two_point(dataclasses.replace(run, optimizer="adam", steps=10), 1, lag=4)
+    gone = dataclasses.replace(gone, staleness_args=(("slices", 1),))
+    table, weights, rollouts = watched(gone, monkeypatch)
+    empty = table["staleness/empty"] == 1
+    assert 0 < empty.sum() < 10
+    assert len(weights) == len(rollouts) == 10 - empty.sum()
+    assert np.isnan(table["reward/mean"][empty]).all()
+    assert np.isfinite(table["reward/mean"][~empty]).all()
+    truth = "accuracy" if run.policy == "toy" else "exact/value"
+    assert np.isfinite(table[truth]).all()
+    for step in np.flatnonzero(empty[:-1]):
+        assert table[truth][step] == table[truth][step + 1]
+    assert not table["diverged"].any()
+    counts = np.stack(table["rollout_corr/log_rho_sequence_histogram"]).sum(-1)
+    assert (counts == np.where(empty, 0, run.prompts * run.group)).all()
+
+
+def test_versions_of_what_is_left_are_right(monkeypatch):
+    young = with_schedule(dataclasses.replace(LENGTHS, steps=8), "in-flight", 1, "truncate", tokens=2)
+    _, weights, rollouts = watched(young, monkeypatch)
+    assert len(weights) == young.steps
+    assert max(misremembered(young, weights, rollout) for rollout in rollouts) <= 1e-12
+
+
+def test_ragged_cells_run_one_by_one_and_others_stacked():
+    for rule, packs in (("drop", 6), ("truncate", 6), ("wait", 1), ("discard", 1)):
+        cells = grid(two_point(SMALL, 1, rule), seed=range(6))
+        assert len(plan(cells)) == packs
+        if packs > 1:
+            with pytest.raises(UserError, match=f"'{rule}' makes batches of unequal size, so 6 cells"):
+                train_pack(cells)
+    assert len(plan(grid(two_point(SMALL), seed=range(6)))) == 1
+
+
+@every_rule
+def test_a_limit_below_the_shortest_age_is_refused_with_both_numbers(rule):
+    run = dataclasses.replace(SMALL, lag=4, age_limit=3, too_old=rule)
+    message = "age_limit is 3, but schedule 'exact' with lag 4 makes no sample younger than 4 steps"
+    with pytest.raises(UserError, match=message):
+        check_arguments([run])
+    check_arguments([dataclasses.replace(run, age_limit=4)])
+
+
+@pytest.mark.parametrize("name", ["spear", "remix"])
+def test_recipes_that_replace_a_share_of_every_batch_need_whole_batches(name):
+    run = dataclasses.replace(SMALL, recipe=name, age_limit=4)
+    for rule in ("drop", "truncate"):
+        with pytest.raises(UserError, match=f"recipe '{name}' replaces a share .* too_old '{rule}'"):
+            check_arguments([dataclasses.replace(run, too_old=rule)])
+    check_arguments([dataclasses.replace(run, too_old="wait")])
+
+
+def test_discarding_all_there_is_ends_with_a_message():
+    always_five = Discarding(lambda *_: np.array([5]), 2, SMALL)
+    with pytest.raises(UserError, match="'exact' gave 10000 batches without a sample of age_limit = 2"):
+        always_five(0, 9)
+
+
+@every_rule
+def test_a_limit_on_ages_that_grow_without_end_is_refused(rule):
+    run = with_schedule(SMALL, "offline", 2, rule)
+    with pytest.raises(UserError, match="under schedule 'offline' samples grow older without end"):
+        check_arguments([run])
+
+
+def test_an_answer_without_a_limit_is_refused():
+    with pytest.raises(UserError, match="too_old is 'wait', but no age is too old; set age_limit"):
+        check(dataclasses.replace(SMALL, too_old="wait"))
+    with pytest.raises(UserError, match="age_limit is -2, expected at least -1"):
+        check(dataclasses.replace(SMALL, age_limit=-2))
+
+
+def test_rollouts_without_versions_have_no_age():
+    world = build_world((SMALL,))
+    bare = Generated(world.generate(world.initial(), 0))
+    for leave in (drop, truncate):
+        with pytest.raises(ValueError, match="without versions"):
+            leave(bare, 0, 1)
+    assert isinstance(plan_for(two_point(TOY, 1, "wait")), ByAge)

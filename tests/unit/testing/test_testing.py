@@ -1,0 +1,368 @@
+"""The assertions keep the rates they declare: by exact binomial sums and by enumeration of every path."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from testbed.errors import UserError
+from testbed.testing.assertions import (
+    Undecided,
+    assert_coverage,
+    assert_equivalent,
+    assert_unbiased,
+    assert_variance_below,
+    min_discrepancy,
+    min_num_intervals,
+    min_num_samples,
+)
+from testbed.testing.e_process import EProcess, SequentialMean
+from testbed.testing.sample_size import Spread, fewest_covered
+
+RATES = {"false_alarm": 0.02, "missed": 0.05}
+
+
+def fails(assertion, *args, **kwargs) -> bool:
+    try:
+        assertion(*args, **kwargs)
+    except AssertionError:
+        return True
+    return False
+
+
+def coin(p):
+    return lambda rng, n: (rng.random(n) < p).astype(float)
+
+
+def normal(mean=0.0, std=1.0):
+    return lambda rng, n: rng.normal(mean, std, n)
+
+
+def chance_to_fail(assertion, n, p, *args, **kwargs) -> float:
+    """Return the exact chance that the assertion fails on n coins with P(1) = p."""
+    return sum(
+        stats.binom.pmf(ones, n, p)
+        for ones in range(n + 1)
+        if fails(assertion, np.repeat([1.0, 0.0], [ones, n - ones]), *args, **kwargs)
+    )
+
+
+# Rates of the fixed tests
+
+
+@pytest.mark.parametrize("p", [0.5, 0.2, 0.05])
+@pytest.mark.parametrize("known", ["bounds", "both"])
+def test_with_bounds_the_declared_rates_hold_exactly_on_coins(p, known):
+    given = {"bounds": (0.0, 1.0), "std": math.sqrt(p * (1 - p)) if known == "both" else None}
+    n = min_num_samples(0.15, **given, **RATES)
+    call = {"discrepancy": 0.15, **given, **RATES}
+    assert chance_to_fail(assert_unbiased, n, p, p, **call) <= 0.02
+    if known == "bounds":  # with a std, the alternative must not vary more than declared
+        assert 1 - chance_to_fail(assert_unbiased, n, p + 0.15, p, **call) <= 0.05
+        call["margin"] = call.pop("discrepancy")
+        assert chance_to_fail(assert_equivalent, n, p, p, **call) <= 0.02
+        assert 1 - chance_to_fail(assert_equivalent, n, p + 0.15, p, **call) <= 0.05
+
+
+def test_with_a_std_alone_the_rates_are_those_of_the_normal_law_and_nearly_met_on_coins():
+    n = min_num_samples(0.1, std=0.5, **RATES)
+    call = {"discrepancy": 0.1, "std": 0.5, **RATES}
+    assert chance_to_fail(assert_unbiased, n, 0.5, 0.5, **call) == pytest.approx(0.02, rel=0.15)
+    missed = 1 - chance_to_fail(assert_unbiased, n, 0.6, 0.5, **call)
+    assert missed == pytest.approx(0.05, rel=0.2)
+
+
+def test_a_small_bias_seen_clearly_is_a_bias_and_still_equivalent():
+    # 3 standard errors away with four times the planned draws: 0.38 of the margin.
+    n = 4 * min_num_samples(0.1, std=1.0, **RATES)
+    draws = np.full(n, 3 / math.sqrt(n))
+    with pytest.raises(AssertionError, match="Biased"):
+        assert_unbiased(draws, 0.0, discrepancy=0.1, std=1.0, **RATES)
+    assert_equivalent(draws, 0.0, margin=0.1, std=1.0, **RATES)
+
+
+def test_with_the_planned_draws_both_decide_alike():
+    n = min_num_samples(0.1, std=1.0, **RATES)
+    for z, wrong in ((2.32, False), (2.34, True)):  # the critical value is 2.326
+        draws = np.full(n, z / math.sqrt(n))
+        assert fails(assert_unbiased, draws, 0.0, discrepancy=0.1, std=1.0, **RATES) is wrong
+        assert fails(assert_equivalent, draws, 0.0, margin=0.1, std=1.0, **RATES) is wrong
+
+
+def test_equivalence_fails_at_the_margin_and_passes_at_the_truth():
+    n = min_num_samples(0.1, std=1.0, **RATES)
+    assert_equivalent(np.zeros(n), 0.0, margin=0.1, std=1.0, **RATES)
+    with pytest.raises(AssertionError, match="margin 0.1"):
+        assert_equivalent(np.full(n, 0.1), 0.0, margin=0.1, std=1.0, **RATES)
+
+
+@pytest.mark.parametrize("level", [0.95, 0.8])
+def test_coverage_keeps_both_rates_exactly(level):
+    n = min_num_intervals(level, 0.1, **RATES)
+    fewest = fewest_covered(n, level, 0.02)
+    assert stats.binom.cdf(fewest - 1, n, level) <= 0.02 < stats.binom.cdf(fewest, n, level)
+    assert stats.binom.sf(fewest - 1, n, level - 0.1) <= 0.05
+    smaller = n * 97 // 100
+    assert stats.binom.sf(fewest_covered(smaller, level, 0.02) - 1, smaller, level - 0.1) > 0.05
+    intervals = np.zeros(n), np.ones(n)
+    for covered, verdict in ((fewest, False), (fewest - 1, True)):
+        low = intervals[0] + 2 * (np.arange(n) >= covered)
+        call = {"level": level, "discrepancy": 0.1, **RATES}
+        assert fails(assert_coverage, (low, low + 1), 0.5, **call) is verdict
+
+
+def test_planning_agrees_with_the_textbook_and_with_itself():
+    # ((z_{1 - a/2} + z_{1 - b}) std / d)^2 with z = 4.8916 and 2.3263.
+    assert min_num_samples(0.1, std=1.0) == math.ceil(((4.891638 + 2.326348) / 0.1) ** 2) == 5210
+    for given in ({"std": 2.0}, {"bounds": (-1.0, 3.0)}, {"std": 0.1, "bounds": (-1.0, 3.0)}):
+        n = min_num_samples(0.25, **given)
+        assert min_discrepancy(n, **given) <= 0.25 < min_discrepancy(n - 1, **given)
+    assert min_num_samples(0.05, std=1.0) / min_num_samples(0.1, std=1.0) == pytest.approx(4, rel=1e-3)
+    # A small deviation makes Bernstein's bound need far fewer draws than Hoeffding's; a large one, as many.
+    assert min_num_samples(0.1, bounds=(0, 1), std=0.05) < min_num_samples(0.1, bounds=(0, 1)) / 5
+    assert min_num_samples(0.1, bounds=(0, 1), std=0.5) == min_num_samples(0.1, bounds=(0, 1))
+
+
+def test_bernstein_and_hoeffding_bound_the_binomial_tail():
+    for p, n in itertools.product((0.05, 0.5, 0.9), (20, 200)):
+        for spread in (Spread(math.sqrt(p * (1 - p)), (0, 1)), Spread(None, (0, 1))):
+            t = spread.radius(n, 0.01)
+            assert stats.binom.sf(math.ceil(n * (p + t) - 1e-9) - 1, n, p) <= 0.01
+            assert stats.binom.cdf(math.floor(n * (p - t) + 1e-9), n, p) <= 0.01
+
+
+# Bets
+
+
+def paths(n):
+    return np.array(list(itertools.product([0.0, 1.0], repeat=n)))
+
+
+@pytest.mark.parametrize("p", [0.5, 0.3, 0.9])
+def test_the_wealth_is_one_on_average_and_its_chance_to_reach_any_level_is_bounded(p):
+    n = 10
+    chance_M = np.prod(np.where(paths(n) == 1, p, 1 - p), axis=1)
+    log_wealth_MN = np.array([EProcess(p, (0, 1)).add(path) for path in paths(n)])
+    np.testing.assert_allclose(chance_M @ np.exp(log_wealth_MN), 1.0, rtol=1e-12)
+    highest_M = log_wealth_MN.max(1)
+    for level in np.exp(np.unique(highest_M)):
+        if level > 1:
+            assert chance_M @ (highest_M >= math.log(level) - 1e-12) <= 1 / level + 1e-12
+
+
+@pytest.mark.parametrize(("side", "falls_for"), [("above", 0.2), ("below", 0.6)])
+def test_a_one_sided_bet_loses_on_average_on_its_hypothesis_and_gains_off_it(side, falls_for):
+    x = paths(8)
+    log_wealth_M = np.array([EProcess(0.4, (0, 1), side).add(path)[-1] for path in x])
+
+    def average(p):
+        return np.prod(np.where(x == 1, p, 1 - p), axis=1) @ np.exp(log_wealth_M)
+
+    assert average(falls_for) < 1 < average(0.8 - falls_for)
+    assert average(0.4) == pytest.approx(1.0)
+
+
+def test_bets_do_not_depend_on_how_the_draws_are_cut_into_chunks_or_on_the_unit():
+    x = np.random.default_rng(3).random(50)
+    whole = EProcess(0.4, (0, 1)).add(x)
+    parts = EProcess(0.4, (0, 1))
+    np.testing.assert_allclose(np.concatenate([parts.add(x[:7]), parts.add(x[7:7]), parts.add(x[7:])]), whole)
+    np.testing.assert_allclose(EProcess(6.0, (-2, 18)).add(20 * x - 2), whole, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_the_sequential_test_keeps_both_rates_over_every_path():
+    n, rates = 12, (0.1, 0.2)
+
+    def chances(p, mean, delta):
+        found = {"biased": 0.0, "equivalent": 0.0, None: 0.0}
+        for path in paths(n):
+            test = SequentialMean(mean, delta, (0, 1), *rates)
+            test.add(path)
+            found[test.verdict] += float(np.prod(np.where(path == 1, p, 1 - p)))
+        return found
+
+    at_truth, off = chances(0.5, 0.5, 0.45), chances(0.95, 0.5, 0.45)
+    assert at_truth["biased"] <= rates[0]
+    assert off["equivalent"] <= rates[1]
+    assert at_truth["equivalent"] > 0.3
+    assert off["biased"] > 0.3
+
+
+@pytest.mark.parametrize(("p", "verdict"), [(0.3, "equivalent"), (0.45, "biased")])
+def test_a_verdict_comes_at_the_first_crossing_whatever_the_chunks(p, verdict):
+    x = coin(p)(np.random.default_rng(1), 20_000)
+    whole = SequentialMean(0.3, 0.1, (0, 1), 1e-6, 1e-2)
+    whole.add(x)
+    parts = SequentialMean(0.3, 0.1, (0, 1), 1e-6, 1e-2)
+    for chunk in np.array_split(x, 400):
+        parts.add(chunk)
+        if parts.verdict:
+            break
+    assert (whole.verdict, whole.n) == (parts.verdict, parts.n) == (verdict, whole.n)
+    assert whole.log_e_value == pytest.approx(parts.log_e_value)
+    assert whole.n < 2000
+
+
+def test_a_side_once_rejected_stays_rejected_in_later_chunks():
+    # 15 ones reject a mean of 0.3 or less; the zeros that reject 0.7 or more come when that wealth is gone.
+    x = np.repeat([1.0, 0.0], [15, 40])
+    whole, parts = (SequentialMean(0.5, 0.2, (0, 1), 1e-6, 1e-2) for _ in range(2))
+    whole.add(x)
+    for draw in x:
+        if parts.verdict is None:
+            parts.add(np.array([draw]))
+    assert (parts.verdict, parts.n) == (whole.verdict, whole.n)
+    assert whole.verdict == "equivalent"
+    assert EProcess(0.3, (0, 1), "above").add(x[: whole.n])[-1] < math.log(100)
+
+
+def test_a_side_beyond_the_bounds_needs_no_evidence():
+    test = SequentialMean(0.95, 0.1, (0, 1), 1e-6, 1e-2)
+    test.add(np.ones(200))
+    assert test.verdict == "equivalent"
+    with pytest.raises(UserError, match="nothing to test"):
+        SequentialMean(0.5, 0.6, (0, 1), 1e-6, 1e-2)
+
+
+def test_sequential_assertions_stop_early_alarm_or_say_that_they_cannot_tell():
+    call = {"bounds": (0, 1), "discrepancy": 0.05, "sequential": True}
+    assert_unbiased(coin(0.3), 0.3, **call)
+    with pytest.raises(AssertionError, match=r"e-value .*critical 1e\+06"):
+        assert_unbiased(coin(0.4), 0.3, **call)
+    with pytest.raises(Undecided, match="Undecided after 500 draws"):
+        assert_unbiased(coin(0.3), 0.3, max_samples=500, **call)
+    with pytest.raises(AssertionError, match="Not equivalent"):
+        assert_equivalent(coin(0.4), 0.3, bounds=(0, 1), margin=0.05, sequential=True)
+    with pytest.raises(UserError, match="needs `bounds`"):
+        assert_unbiased(normal(), 0.0, std=1.0, discrepancy=0.1, sequential=True)
+    draws = coin(0.3)(np.random.default_rng(0), 5000)
+    assert_unbiased(draws, 0.3, **call)
+
+
+# Variances
+
+
+def test_common_random_numbers_reach_both_samplers():
+    seen = []
+
+    def recorded(scale):
+        def sampler(rng, n):
+            seen.append(rng.normal(size=n))
+            return scale * seen[-1]
+
+        return sampler
+
+    # Var of x^2 - 4 x^2 is 9 * 2 for a normal x.
+    call = {"means": 0.0, "std": math.sqrt(18), "discrepancy": 3.0, "seed": 5}
+    assert_variance_below(recorded(1.0), recorded(2.0), **call)
+    np.testing.assert_array_equal(seen[0], seen[1])
+    with pytest.raises(AssertionError, match="Not shown to have less variance"):
+        assert_variance_below(recorded(2.0), recorded(1.0), **call)
+    with pytest.raises(AssertionError, match="my estimator"):
+        assert_variance_below(recorded(1.0), recorded(1.0), err_msg="my estimator", **call)
+
+
+def test_the_variance_rates_hold_exactly_on_coins():
+    # Coins with P(1) = p about their own mean: D = (x - p)^2 - 1/4 lies in [-1/4, max(p, 1-p)^2 - 1/4].
+    call = {"discrepancy": 0.16, "bounds": (0.0, 1.0), **RATES}
+
+    def chance(n, p):
+        return chance_to_fail(assert_variance_below, n, p, 0.25, means=p, **call)
+
+    from testbed.testing.sample_size import min_num_one_sided
+
+    n = min_num_one_sided(0.16, Spread(None, (-0.25, 0.9**2 - 0.25)), 0.02, 0.05)
+    assert chance(n, 0.1) <= 0.02  # variance 0.09, lower by 0.16
+    n = min_num_one_sided(0.16, Spread(None, (-0.25, 0.0)), 0.02, 0.05)
+    assert 1 - chance(n, 0.5) <= 0.05  # variance 1/4, not lower
+
+
+def test_means_of_both_estimators_may_differ():
+    call = {"std": 10.0, "discrepancy": 3.0, "means": (7.0, -1.0)}
+    assert_variance_below(normal(7.0, 1.0), normal(-1.0, 2.0), **call)
+    with pytest.raises(AssertionError, match="less variance"):
+        assert_variance_below(normal(7.0, 1.0), normal(-1.0, 2.0), **{**call, "means": (0.0, -1.0)})
+
+
+# Oracles
+
+
+def test_an_oracle_decides_without_draws():
+    assert_unbiased(None, 0.75, exact=0.75 + 1e-12)
+    assert_equivalent(None, 0.75, margin=0.1, exact=0.8)
+    assert_variance_below(None, 2.0, exact=2.0)
+    assert_coverage(None, 0.0, level=0.95, exact=0.95)
+    for call in (
+        lambda: assert_unbiased(None, 0.75, exact=0.7501, err_msg="mine"),
+        lambda: assert_equivalent(None, 0.75, margin=0.05, exact=0.8, err_msg="mine"),
+        lambda: assert_variance_below(None, 2.0, exact=2.001, err_msg="mine"),
+        lambda: assert_coverage(None, 0.0, level=0.95, exact=0.9499, err_msg="mine"),
+    ):
+        with pytest.raises(AssertionError, match=r"exactly [\s\S]*mine"):
+            call()
+
+
+# Messages and bad input
+
+
+def test_a_failure_states_estimate_expected_z_n_and_rates():
+    with pytest.raises(AssertionError) as caught:
+        assert_unbiased(normal(0.2), 0.0, std=1.0, discrepancy=0.1, err_msg="snips")
+    text = str(caught.value)
+    for part in ("expected 0,", "z = 1", "critical 4.89", "n = 5,210", "false alarm 1e-06", "chance 0.01"):
+        assert part in text
+    assert text.endswith("snips")
+
+
+def test_the_same_seed_gives_the_same_draws_and_the_global_generator_is_left_alone():
+    seen = []
+
+    def sampler(rng, n):
+        seen.append(rng.random(n))
+        return seen[-1]
+
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002
+    for seed in (1, 1, np.random.SeedSequence(1), 2, (1, 2)):
+        assert_unbiased(sampler, 0.5, bounds=(0, 1), discrepancy=0.1, seed=seed)
+    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
+    np.testing.assert_array_equal(seen[0], seen[1])
+    np.testing.assert_array_equal(seen[0], seen[2])
+    assert (seen[0] != seen[3]).any()
+    assert (seen[0] != seen[4]).any()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: assert_unbiased(normal(), 0.0, discrepancy=0.1), "Neither `std` nor `bounds`"),
+        (lambda: assert_unbiased(normal(), 0.0, std=1.0), "`discrepancy` is not declared"),
+        (lambda: assert_unbiased(normal(), 0.0, std=1.0, discrepancy=0.0), "expected a positive number"),
+        (lambda: assert_unbiased(normal(), 0.0, std=-1.0, discrepancy=1.0), "std is -1"),
+        (lambda: assert_unbiased(normal(), 0.0, std=1.0, discrepancy=1e-9), "declare a larger one"),
+        (lambda: assert_unbiased(normal(), 0.0, std=1.0, discrepancy=1.0, missed=0.5), "missed is 0.5"),
+        (lambda: assert_unbiased(None, 0.0, std=1.0, discrepancy=1.0), "`actual` is None"),
+        (lambda: assert_unbiased(np.zeros(9), 0.0, std=1.0, discrepancy=0.1), "9 draws cannot tell"),
+        (lambda: assert_unbiased([[0.0]], 0.0, std=1.0, discrepancy=9.0), "one per estimate"),
+        (lambda: assert_unbiased([np.nan], 0.0, std=1e-3, discrepancy=9.0), "finite numbers"),
+        (lambda: assert_unbiased(lambda rng, n: [0.0], 0.0, std=1.0, discrepancy=0.1), "gave shape"),
+        (lambda: assert_unbiased(normal(), 0.0, bounds=(-1, 1), discrepancy=0.5), "outside the declared"),
+        (lambda: assert_unbiased(normal(), 0.0, bounds=(1, 1), discrepancy=0.5), "finite low < high"),
+        (lambda: assert_variance_below(normal(), 4.0, std=1.0, discrepancy=1.0), "`means` is not given"),
+        (lambda: assert_variance_below([0.0] * 99, [0.0] * 98, means=0, std=1, discrepancy=2), "paired"),
+        (lambda: assert_coverage(None, 0.0, level=0.95), "`actual` is None"),
+        (lambda: assert_coverage(([1.0], [0.0]), 0.0, level=0.95), "low <= high"),
+        (lambda: assert_coverage(([0.0], [1.0]), 0.0, level=0.95), "1 draws cannot tell"),
+        (lambda: min_num_intervals(0.95, 0.99), "discrepancy < level"),
+        (lambda: EProcess(1.0, (0, 1)), "strictly within"),
+        (lambda: EProcess(0.5, (0, 1), "left"), "Unknown side 'left'"),
+        (lambda: EProcess(0.5, (0, 1)).add([1.5]), "outside the declared bounds"),
+    ],
+)
+def test_a_test_that_could_not_tell_right_from_wrong_is_refused(call, message):
+    with pytest.raises(UserError, match=message):
+        call()

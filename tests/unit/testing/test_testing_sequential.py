@@ -1,0 +1,203 @@
+"""Sequential coverage and variance: both error rates over every path, verdicts, and what cannot be tested."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from testbed.errors import UserError
+from testbed.testing.assertions import Undecided, assert_coverage, assert_variance_below, min_num_intervals
+from testbed.testing.e_process import EProcess, SequentialSide
+
+LENGTH = 12
+RATES = {"false_alarm": 0.1, "missed": 0.2}
+
+
+def paths(length=LENGTH):
+    return np.array(list(itertools.product([0.0, 1.0], repeat=length)))
+
+
+def outcome(assertion, *args, **kwargs) -> str:
+    """Return pass, fail or undecided."""
+    try:
+        assertion(*args, **kwargs)
+    except AssertionError:
+        return "fail"
+    except Undecided:
+        return "undecided"
+    return "pass"
+
+
+def chances(outcome_M, p) -> dict[str, float]:
+    """Return the exact chance of each outcome when coins fall 1 with chance p."""
+    chance_M = np.prod(np.where(paths() == 1, p, 1 - p), axis=1)
+    assert chance_M.sum() == pytest.approx(1)
+    return {name: float(chance_M[outcome_M == name].sum()) for name in ("pass", "fail", "undecided")}
+
+
+def intervals(covers_N):
+    """Return intervals that hold 0 where `covers_N` is 1."""
+    low_N = np.where(np.asarray(covers_N) == 1, -1.0, 1.0)
+    return low_N, low_N + 2
+
+
+def coverage_sampler(p):
+    return lambda rng, n: intervals(rng.random(n) < p)
+
+
+def coin(p):
+    return lambda rng, n: (rng.random(n) < p).astype(float)
+
+
+def test_sequential_coverage_keeps_both_rates_over_every_path():
+    call = {"level": 0.8, "discrepancy": 0.6, "sequential": True, "max_samples": LENGTH, **RATES}
+    found = np.array([outcome(assert_coverage, intervals(path), 0.0, **call) for path in paths()])
+    for p in (0.8, 0.85, 0.95, 1.0):  # the level is held
+        assert chances(found, p)["fail"] <= RATES["false_alarm"]
+    for p in (0.2, 0.15, 0.05, 0.0):  # it lacks the discrepancy or more
+        assert chances(found, p)["pass"] <= RATES["missed"]
+    # Not for want of verdicts: each side is decided, and it is the right one that is decided.
+    assert chances(found, 1.0)["pass"] > 0.9
+    assert chances(found, 0.0)["fail"] > 0.9
+    assert chances(found, 0.8)["fail"] > 0
+    assert chances(found, 0.2)["pass"] > 0
+
+
+def test_sequential_variance_keeps_both_rates_over_every_path():
+    # x lies 1/2 from its mean 1/2 where the path says 1, else on it: with chance q, Var x = q / 4.
+    ends_N = np.tile([0.0, 1.0], LENGTH // 2)
+    call = {"means": 0.5, "bounds": (0.0, 1.0), "discrepancy": 0.2, "sequential": True, **RATES}
+    call["max_samples"] = LENGTH
+    x = [np.where(path == 1, ends_N, 0.5) for path in paths()]
+    found = np.array([outcome(assert_variance_below, x_N, 0.22, **call) for x_N in x])
+    for q in (0.08, 0.04, 0.0):  # Var x <= 0.22 - 0.2
+        assert chances(found, q)["fail"] <= RATES["false_alarm"]
+    for q in (0.88, 0.94, 1.0):  # Var x >= 0.22
+        assert chances(found, q)["pass"] <= RATES["missed"]
+    assert chances(found, 0.0)["pass"] > 0.9
+    assert chances(found, 0.08)["fail"] > 0
+    assert chances(found, 0.88)["fail"] > 0.1
+
+
+@pytest.mark.slow
+def test_sequential_variance_of_a_pair_keeps_both_rates_over_every_path():
+    # y lies 1/2 from its mean in every other draw, x where the path says 1: D is -1/4, 0 or 1/4.
+    call = {"means": 0.5, "bounds": (0.0, 1.0), "discrepancy": 0.1, "sequential": True, **RATES}
+    call["max_samples"] = LENGTH
+    moved_M = paths()
+
+    def decided(y_N):
+        return np.array([outcome(assert_variance_below, 0.5 + path / 2, y_N, **call) for path in moved_M])
+
+    always, half = decided(np.ones(LENGTH)), decided(np.tile([1.0, 0.5], LENGTH // 2))
+    for q in (0.6, 0.3, 0.0):  # Var y = 1/4, Var x = q / 4
+        assert chances(always, q)["fail"] <= RATES["false_alarm"]
+    assert chances(always, 1.0)["pass"] == 0
+    assert chances(always, 0.0)["pass"] == 1
+    # Beside a y of half that variance each D is 1/4 or 0, or 0 or -1/4: at q = 1 none speaks for x.
+    assert chances(half, 1.0)["pass"] == 0
+    assert chances(half, 1.0)["fail"] == 1
+
+
+@pytest.mark.parametrize(("good", "bad"), [(0.7, 0.3), (0.3, 0.7)])
+def test_a_side_is_decided_at_its_first_crossing_whatever_the_chunks(good, bad):
+    for path in paths(9):
+        whole = SequentialSide(good, bad, (0, 1), 0.1, 0.2)
+        whole.add(path)
+        parts = SequentialSide(good, bad, (0, 1), 0.1, 0.2)
+        for draw in path:
+            parts.add(np.array([draw]))
+        assert (whole.verdict, whole.n) == (parts.verdict, parts.n)
+        small = good < bad
+        alarm = EProcess(good, (0, 1), "above" if small else "below").add(path)
+        proof = EProcess(bad, (0, 1), "below" if small else "above").add(path)
+        crossed = np.flatnonzero((alarm >= math.log(10)) | (proof >= math.log(5)))
+        assert whole.n == (crossed[0] + 1 if crossed.size else 9)
+        expected = None if not crossed.size else "bad" if alarm[crossed[0]] >= math.log(10) else "good"
+        assert whole.verdict == expected
+
+
+def test_one_outcome_after_another_tells_the_two_sides_apart():
+    for good, bad, draw, verdict in ((0.7, 0.3, 1, "good"), (0.7, 0.3, 0, "bad"), (0.3, 0.7, 1, "bad")):
+        test = SequentialSide(good, bad, (0, 1), 1e-3, 1e-3)
+        test.add(np.full(100, float(draw)))
+        assert test.verdict == verdict
+        assert test.n < 100
+
+
+def test_coverage_stops_early_alarms_or_says_that_it_cannot_tell():
+    call = {"level": 0.9, "sequential": True}
+    assert_coverage(coverage_sampler(0.93), 0.0, **call)
+    with pytest.raises(
+        AssertionError, match=r"Coverage too low.*good 0.9, bad 0.85; e-value .*critical 1e\+06"
+    ):
+        assert_coverage(coverage_sampler(0.8), 0.0, **call)
+    with pytest.raises(Undecided, match="Undecided after 50 draws"):
+        assert_coverage(coverage_sampler(0.9), 0.0, max_samples=50, **call)
+    asked = []
+
+    def counted(rng, n):
+        asked.append(n)
+        return coverage_sampler(1.0)(rng, n)
+
+    assert_coverage(counted, 0.0, **call)
+    assert sum(asked) < min_num_intervals(0.9, 0.05)
+
+
+def test_two_estimators_of_one_seed_are_paired_and_compared():
+    def uniform(rng, n):
+        return rng.random(n)
+
+    def wide(rng, n):
+        return np.round(rng.random(n))
+
+    call = {"means": 0.5, "bounds": (0.0, 1.0), "discrepancy": 0.1, "sequential": True}
+    assert_variance_below(uniform, wide, **call)  # 1/12 against 1/4
+    with pytest.raises(AssertionError, match=r"Variance not below.*e-value"):
+        assert_variance_below(wide, uniform, err_msg="mine", **call)
+    seen = []
+
+    def recorded(rng, n):
+        seen.append(rng.random(n))
+        return seen[-1]
+
+    assert_variance_below(recorded, lambda rng, n: np.round(recorded(rng, n)), **call)
+    np.testing.assert_array_equal(seen[0], seen[1])
+
+
+def test_equal_variances_are_never_shown_to_be_lower():
+    # D = 0 always: the alarm needs some thousand draws, a proof of D < 0 never comes.
+    rates = {"false_alarm": 1e-300, "missed": 0.2}
+    call = {"means": 0.5, "bounds": (0.0, 1.0), "discrepancy": 0.1, "sequential": True, **rates}
+    draws_N = np.random.default_rng(0).random(5000)
+    assert outcome(assert_variance_below, draws_N, draws_N, **call) == "fail"
+
+
+def test_given_draws_decide_as_their_sampler_would():
+    draws_N = np.random.default_rng(0).random(5000)
+    call = {"means": 0.5, "bounds": (0.0, 1.0), "discrepancy": 0.1, "sequential": True}
+    assert_variance_below(draws_N, 0.2, **call)
+    assert_variance_below(draws_N, np.round(draws_N), **call)
+    assert_coverage(intervals(np.ones(5000)), 0.0, level=0.9, sequential=True)
+
+
+BETS = {"means": 0.5, "bounds": (0, 1), "discrepancy": 0.1, "sequential": True}
+REFUSED = {
+    "needs `bounds`": lambda: assert_variance_below(coin(0.5), 0.3, **{**BETS, "bounds": None}, std=1.0),
+    "nothing to test": lambda: assert_variance_below(coin(0.5), 0.3, **BETS),
+    "cannot be paired": lambda: assert_variance_below(np.zeros(10), np.zeros(20), **BETS),
+    "outside the declared bounds": lambda: assert_variance_below(
+        lambda rng, n: 2 + rng.random(n), 0.2, **BETS
+    ),
+    "`actual` is None": lambda: assert_coverage(None, 0.0, level=0.9, sequential=True),
+    "low <= high": lambda: assert_coverage(([1.0], [0.0]), 0.0, level=0.9, sequential=True),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_tested_sequentially_is_refused(message):
+    with pytest.raises(UserError, match=message):
+        REFUSED[message]()

@@ -1,0 +1,320 @@
+"""What recipes may change in the loop: passes, anchors, replay, demonstrations, references, hand-overs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from testbed.config.run import Run
+from testbed.data.batch import EXPERT, REPLAY, ROLLOUT
+from testbed.data.select import replace_groups
+from testbed.errors import UserError
+from testbed.recipes.composition import Recipe, Replay, Term, pairs
+from testbed.training.learner import Arm, Learner, mixed, sequence_score_norm
+from testbed.training.loop import advance
+from testbed.training.update import gradient
+from testbed.worlds.build import build_world
+
+BANDIT = Run(task="bandit", prompts=4, group=4, learning_rate=0.5, steps=6)
+CHAIN = dataclasses.replace(BANDIT, task="chain")
+TOY = Run(
+    task="running-sum",
+    task_args=(("digits", 2), ("modulus", 2)),
+    policy="toy",
+    policy_args=(("width", 8), ("layers", 1), ("heads", 2)),
+    prompts=4,
+    group=4,
+    steps=6,
+)
+PLAIN = Recipe("group_mean", "reinforce", "constant", 1.0)
+PPO = Recipe("group_mean", "ppo_clip", "token_mean")
+
+
+def one_learner(recipe, run=CHAIN, theta=None):
+    world = build_world((run,))
+    theta = world.initial() if theta is None else theta
+    return world, theta, Learner(Arm(recipe, slice(0, 1)), world, theta, "sgd", run.steps, (run.seed,))
+
+
+def moved(theta, scale=0.3):
+    generator = torch.Generator().manual_seed(1)
+    return theta + scale * torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
+
+
+def step_once(recipe, run=CHAIN, step=0):
+    world, theta, learner = one_learner(recipe, run)
+    rollout = mixed((learner,), world.generate(theta, step), step)
+    update = gradient(world, (learner,), theta, rollout, step)
+    alive = torch.ones(1, dtype=torch.bool)
+    after, _ = advance((run,), world, (learner,), theta, rollout, update, alive, step)
+    return world, theta, rollout, after
+
+
+def test_two_passes_are_two_updates_on_the_same_batch_with_the_advantages_and_anchor_of_the_first():
+    recipe = dataclasses.replace(PPO, passes=2, anchor="current")
+    world, theta, rollout, after = step_once(recipe)
+    _, _, learner = one_learner(recipe)
+    first = gradient(world, (learner,), theta, rollout, 0)
+    theta = theta - 0.5 * first.grad_RP
+    theta = theta - 0.5 * gradient(world, (learner,), theta, rollout, 0, first.batches).grad_RP
+    torch.testing.assert_close(after, theta, rtol=0, atol=1e-15)
+
+
+def test_before_its_last_pass_a_slow_fast_recipe_is_pulled_back_towards_the_start():
+    recipe = dataclasses.replace(PLAIN, passes=3, reposition=0.25)
+    world, start, rollout, after = step_once(recipe)
+    _, _, learner = one_learner(recipe)
+    theta = start
+    for turn in range(3):
+        if turn == 2:
+            theta = start + 0.25 * (theta - start)
+        theta = theta - 0.5 * gradient(world, (learner,), theta, rollout, 0).grad_RP
+    torch.testing.assert_close(after, theta, rtol=0, atol=1e-15)
+
+
+def test_the_moving_average_is_debiased_and_its_log_probabilities_are_the_anchor():
+    world, theta, learner = one_learner(dataclasses.replace(PPO, anchor="ewma", anchor_decay=0.5))
+    later = moved(theta)
+    learner.average(later)
+    rollout = world.generate(theta, 0)
+    batch = learner.batch(later, rollout, world.logp(later, rollout), 1)
+    expected = world.logp((0.5 * theta + later) / 1.5, rollout)
+    torch.testing.assert_close(batch.logp_anchor_BT, expected, rtol=0, atol=1e-14)
+
+
+def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_over():
+    term = Term("kl_penalty", 0.1)
+    recipe = dataclasses.replace(PLAIN, terms=(term,), until=3, then=dataclasses.replace(PPO, terms=(term,)))
+    world, theta, learner = one_learner(recipe)
+    rollout, later = world.generate(theta, 0), moved(theta)
+    for step, reference in [(0, theta), (2, theta), (3, later), (4, later)]:
+        learner.enter(later, step)
+        batch = learner.batch(later, rollout, world.logp(later, rollout), step)
+        torch.testing.assert_close(batch.logp_ref_BT, world.logp(reference, rollout), rtol=0, atol=0)
+        assert learner.recipe.objective == ("reinforce" if step < 3 else "ppo_clip")
+
+
+def test_terms_are_added_with_their_coefficient_at_the_step():
+    world, theta, learner = one_learner(PLAIN)
+    rollout = world.generate(theta, 0)
+    logp = world.logp(moved(theta), rollout)
+    batch = learner.batch(theta, rollout, logp, 0)
+    plain = PLAIN.loss(logp, batch, {})
+    assert (plain != 0).all()
+    twice = dataclasses.replace(PLAIN, terms=(Term("reinforce", lambda step, steps: step / steps),))
+    torch.testing.assert_close(twice.loss(logp, batch, {}, 5, 10), 1.5 * plain)
+
+
+@pytest.mark.parametrize("run", [CHAIN, TOY], ids=["chain", "toy"])
+def test_replayed_groups_are_an_earlier_batch_with_the_log_probabilities_it_was_generated_with(run):
+    world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.5)), run)
+    earlier = world.generate(theta, 0)
+    mixed((learner,), earlier, 0)
+    fresh = world.generate(moved(theta), 1)
+    both = mixed((learner,), fresh, 1)
+    cut = run.prompts // 2 * run.group
+    assert (both.origin_RB[:, :cut] == ROLLOUT).all()
+    assert (both.origin_RB[:, cut:] == REPLAY).all()
+    for field in ("token_RBT", "logp_mu_RBT", "reward_RB", "mask_RBT"):
+        assert torch.equal(getattr(both, field)[:, :cut], getattr(fresh, field)[:, :cut])
+        assert torch.equal(getattr(both, field)[:, cut:], getattr(earlier, field)[:, :cut])
+
+
+def test_a_buffer_forgets_what_is_older_than_its_window():
+    world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.25)))
+    rollouts = [world.generate(theta, step) for step in range(5)]
+    for step, rollout in enumerate(rollouts):
+        learner.mix(rollout, step)
+    assert [id(kept) for kept in learner.buffer.kept] == [id(r) for r in rollouts[-2:]]
+
+
+def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():
+    runs = (BANDIT, dataclasses.replace(BANDIT, seed=1))
+    world = build_world(runs)
+    theta = world.initial()
+    arms = (Arm(PLAIN, slice(0, 1)), Arm(dataclasses.replace(PLAIN, replay=Replay(1, 0.5)), slice(1, 2)))
+    learners = tuple(Learner(arm, world, theta[arm.rows], "sgd", 6, (i,)) for i, arm in enumerate(arms))
+    for step in range(2):
+        rollout = world.generate(theta, step)
+        both = mixed(learners, rollout, step)
+    assert torch.equal(both.token_RBT[0], rollout.token_RBT[0])
+    assert (both.origin_RB[0] == ROLLOUT).all()
+    assert (both.origin_RB[1] == REPLAY).any()
+
+
+def test_demonstrations_are_right_answers_and_their_ratio_is_one():
+    world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.5), TOY)
+    rollout = mixed((learner,), world.generate(theta, 0), 0)
+    expert = rollout.origin_RB[0] == EXPERT
+    assert int(expert.sum()) == 2 * TOY.group
+    assert (rollout.reward_RB[0, expert] == 1).all()
+    later = moved(theta)
+    batch = learner.batch(later, rollout, world.logp(later, rollout), 0)
+    assert torch.equal(batch.logp_mu_BT[0, expert], world.logp(later, rollout)[0, expert])
+
+
+def test_shares_that_make_no_group_and_impossible_buffers_are_refused():
+    world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.1), TOY)
+    with pytest.raises(UserError, match="no group at all; raise `prompts`"):
+        learner.mix(world.generate(theta, 0), 0)
+    with pytest.raises(UserError, match="window of 0|window 0"):
+        one_learner(dataclasses.replace(PLAIN, replay=Replay(0, 0.5)))
+    rollout = world.generate(theta, 0)
+    with pytest.raises(UserError, match="5 groups were asked for, but a batch has 4"):
+        replace_groups(rollout, rollout, 5, REPLAY)
+
+
+def test_groups_of_equal_rewards_leave_the_denominators_under_dynamic_sampling():
+    recipe = dataclasses.replace(PPO, dynamic_sampling=True)
+    world, theta, learner = one_learner(recipe)
+    rollout = world.generate(theta, 0)
+    reward = torch.tensor([[1.0, 0, 0, 1] + [1.0] * 4 + [0.0] * 8])
+    rollout = dataclasses.replace(rollout, reward_RB=reward.double())
+    logp = world.logp(moved(theta), rollout)
+    batch = learner.batch(theta, rollout, logp, 0)
+    kept, full = recipe.loss(logp, batch, {}), PPO.loss(logp, batch, {})
+    assert (full != 0).all()
+    tokens = batch.mask_BT.sum((-2, -1)), batch.mask_BT[:, :4].sum((-2, -1))
+    torch.testing.assert_close(kept, full * tokens[0] / tokens[1])
+
+
+def test_the_step_size_factor_is_a_power_of_the_ess_share_over_its_reference():
+    world, theta, learner = one_learner(PLAIN)
+    rollout = world.generate(theta, 0)
+    logp = world.logp(moved(theta, 1.0), rollout)
+    batch = learner.batch(theta, rollout, logp, 0)
+    weight = (logp - rollout.logp_mu_RBT).sum(-1).exp()[0]
+    share = float(weight.sum() ** 2 / (weight**2).sum() / len(weight))
+    assert share < 0.9
+    for rule, power in (("sqrt", 0.5), ("linear", 1.0)):
+        recipe = dataclasses.replace(PLAIN, ess_reference=0.9, ess_rule=rule)
+        assert float(recipe.step_factor(logp, batch)) == pytest.approx((share / 0.9) ** power, rel=1e-9)
+    rho = (logp - rollout.logp_mu_RBT)[rollout.mask_RBT].exp()
+    kl = float((rho - 1 - rho.log()).mean())
+    for limit, factor in ((0.99 * kl, 0.0), (1.01 * kl, 1.0)):
+        assert float(dataclasses.replace(PLAIN, kl_limit=limit).step_factor(logp, batch)) == factor
+    assert float(PLAIN.step_factor(logp, batch)) == 1.0
+
+
+@pytest.mark.parametrize("run", [BANDIT, TOY], ids=["bandit", "toy"])
+def test_the_score_norm_of_a_token_is_that_of_its_logits(run):
+    world, theta, _ = one_learner(PLAIN, run)
+    theta = moved(theta)
+    rollout = world.generate(theta, 0)
+    actual = world.score_norm(theta, rollout)
+    last = rollout.mask_RBT.sum(-1, keepdim=True) - 1
+    actions = world.policy.actions if run.policy == "tabular" else world.task.vocabulary
+    laws = []
+    for token in range(actions):
+        swapped = rollout.token_RBT.scatter(-1, last, token)
+        other = dataclasses.replace(rollout, token_RBT=swapped)
+        laws.append(world.logp(theta, other).gather(-1, last).exp().squeeze(-1))
+    pi = torch.stack(laws, -1)
+    torch.testing.assert_close(pi.sum(-1), torch.ones_like(pi[..., 0]))
+    chosen = rollout.token_RBT.gather(-1, last)
+    expected = (torch.nn.functional.one_hot(chosen.squeeze(-1), actions) - pi).square().sum(-1)
+    torch.testing.assert_close(actual.gather(-1, last).squeeze(-1), expected.to(actual.dtype))
+    assert (actual[~rollout.mask_RBT] == 0).all()
+
+
+def test_the_score_norm_of_a_sequence_is_that_of_the_whole_gradient():
+    world, theta, _ = one_learner(PLAIN, CHAIN)
+    theta = moved(theta)
+    rollout = world.generate(theta, 0)
+    pi = world.policy.probabilities(theta)[0]
+    norms = sequence_score_norm(world, theta, rollout)[0].numpy()
+    for b in range(3):
+        score = np.zeros_like(pi)
+        for t in np.flatnonzero(rollout.mask_RBT[0, b]):
+            s, a = int(rollout.state_RBT[0, b, t]), int(rollout.token_RBT[0, b, t])
+            score[s] -= pi[s]
+            score[s, a] += 1
+        assert norms[b] == pytest.approx((score**2).sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize("run", [BANDIT, CHAIN, TOY], ids=["bandit", "chain", "toy"])
+def test_greedy_and_reference_rewards_have_one_row_per_sequence(run):
+    world, theta, _ = one_learner(PLAIN, run)
+    rollout = world.generate(moved(theta), 0)
+    greedy = world.greedy_reward(moved(theta), rollout)
+    assert greedy.shape == rollout.reward_RB.shape
+    assert torch.equal(greedy, world.greedy_reward(moved(theta), rollout))
+    by_group = greedy.unflatten(1, (-1, run.group))
+    assert (by_group == by_group[..., :1]).all()
+    reference = world.reference_reward(theta, rollout, slice(0, 1), 5, 0)
+    assert reference.shape == (1, run.prompts * run.group, 5)
+    other = world.reference_reward(theta, rollout, slice(0, 1), 5, 1)
+    assert not torch.equal(reference, other) or float(reference.std()) == 0
+
+
+def test_greedy_tokens_are_the_likeliest_ones():
+    world, theta, _ = one_learner(PLAIN, TOY)
+    theta = moved(theta)
+    prompt = world.generate(theta, 0).prompt_RNK
+    nothing = torch.zeros(1, TOY.prompts, world.task.response_length, dtype=torch.float64)
+    token, mask, logp = world.policy.sample(theta, prompt, 1, nothing, greedy=True)
+    for v in range(world.task.vocabulary):
+        for t in range(token.shape[-1]):
+            swapped = token.clone()
+            swapped[..., t] = v
+            other = world.policy.logp(theta, prompt, swapped, mask)[..., t]
+            assert (other <= logp[..., t] + 1e-5)[mask[..., t]].all()
+
+
+def test_history_holds_the_mean_baselines_of_the_last_batches():
+    world, theta, learner = one_learner(dataclasses.replace(PLAIN, history=2))
+    means = []
+    for step in range(3):
+        rollout = world.generate(theta, step)
+        learner.batch(theta, rollout, world.logp(theta, rollout), step)
+        means.append(float(rollout.reward_RB.mean()))
+    np.testing.assert_allclose(learner.baselines_AH[0].numpy(), means[-2:], rtol=1e-12)
+
+
+def test_hyperparameters_follow_their_schedule():
+    recipe = dataclasses.replace(
+        PPO, objective_args=pairs(eps_low=0.2), schedules=(("eps_high", lambda step, steps: step / steps),)
+    )
+    assert recipe.hyper(3, 6) == {"eps_low": 0.2, "eps_high": 0.5}
+
+
+def test_a_replica_that_is_lost_does_not_stop_the_others():
+    world, theta, learner = one_learner(dataclasses.replace(PPO, anchor="current"))
+    rollout = world.generate(theta, 0)
+    logp = world.logp(theta, rollout)
+    batch = learner.batch(theta, rollout, torch.full_like(logp, torch.nan), 0)
+    assert torch.equal(batch.logp_anchor_BT, rollout.logp_mu_RBT)
+    lost = torch.full_like(logp, torch.nan).requires_grad_()
+    assert torch.isnan(PPO.loss(lost, batch, {})).all()
+
+
+@pytest.mark.parametrize("norm", ["score", "proxy"])
+def test_the_optimal_baseline_gets_the_norm_it_asks_for(norm):
+    recipe = dataclasses.replace(PLAIN, advantage="optimal_baseline", advantage_args=pairs(norm=norm))
+    assert ("score_norm_B" in recipe.needs, "score_norm_BT" in recipe.needs) == (
+        norm == "score",
+        norm == "proxy",
+    )
+    world, theta, learner = one_learner(recipe, BANDIT)
+    theta = moved(theta)
+    rollout = world.generate(theta, 0)
+    batch = learner.batch(theta, rollout, world.logp(theta, rollout), 0)
+    # On one step the logits are the weights: both norms are the same, and so is the baseline.
+    n = world.score_norm(theta, rollout)[0, :, 0]
+    reward, group = rollout.reward_RB[0], torch.arange(16) // 4
+    for g in range(4):
+        own = group == g
+        b = (n[own] * reward[own]).sum() / n[own].sum()
+        torch.testing.assert_close(batch.adv_BT[0, own, 0], reward[own] - b)
+
+
+@pytest.mark.parametrize("anchor", ["behavior", "current"])
+def test_the_anchor_is_the_behavior_policy_or_the_weights_at_the_start_of_the_step(anchor):
+    world, theta, learner = one_learner(dataclasses.replace(PPO, anchor=anchor))
+    rollout = world.generate(theta, 0)
+    logp = world.logp(moved(theta), rollout)
+    batch = learner.batch(moved(theta), rollout, logp, 0)
+    assert torch.equal(batch.logp_anchor_BT, logp if anchor == "current" else rollout.logp_mu_RBT)
