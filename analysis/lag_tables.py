@@ -40,25 +40,22 @@ def age_law(row: str, lag: int) -> Any:
 
 def trained_path(seeds: Sequence[int] = SEEDS, steps: int = STEPS) -> tuple[Any, Floats]:
     """Return a token tree and the policies of synchronous GRPO before every step, [seeds, steps, S, A]."""
-    import torch
-
     from testbed.config.run import Run, grid
     from testbed.staleness import build_source
-    from testbed.training.loop import advance, start
-    from testbed.training.update import gradient
+    from testbed.training.update import State, Trainer
     from testbed.worlds.build import build_world
 
     base = Run(task="tree", recipe="grpo", prompts=16, group=8, learning_rate=3.0, steps=steps)
     runs = grid(base, seed=seeds)
     world: Any = build_world(runs)
-    theta_RP = world.initial()
-    source, learners = build_source(runs, world, theta_RP), start(runs, world, theta_RP)
-    alive_R, policies = torch.ones(len(runs), dtype=torch.bool), []
+    state, policies = State.start(world.initial()), []
+    source = build_source(runs, world, state.theta_RP)
+    trainer = Trainer.of(runs, world, state.theta_RP)
     for step in range(steps):
-        policies.append(world.policy.probabilities(theta_RP))
-        rollout = source.batch(theta_RP, step).rollout
-        update = gradient(world, learners, theta_RP, rollout, step)
-        theta_RP, alive_R = advance(runs, world, learners, theta_RP, rollout, update, alive_R, step)
+        policies.append(world.policy.probabilities(state.theta_RP))
+        rollout = source.batch(state.theta_RP, step).rollout
+        update = trainer.first_pass(state.theta_RP, rollout, step)
+        state = trainer.learn(state, rollout, update, step)
     return world.task, np.stack(policies, axis=1)
 
 

@@ -76,6 +76,13 @@ class Registry(Mapping[str, Entry]):
 
         return register
 
+    def variant(
+        self, name: str, *, source: str, **promises: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register `name@source`; it promises what `name` does, except for what is given."""
+        base = self._entries[name.partition("@")[0]]
+        return self(name, source=source, **{**base.promises, **promises})
+
     def add(self, entry: Entry) -> None:
         """Register an entry; raise UserError naming the other module when the name is taken."""
         if entry.name in self._entries:

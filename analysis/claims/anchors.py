@@ -31,7 +31,7 @@ class Straight:
 
         from testbed.config.run import Run
         from testbed.recipes import Recipe
-        from testbed.training.loop import start
+        from testbed.training.update import Trainer
         from testbed.worlds.build import build_world
         from testbed.worlds.tasks import task_for
 
@@ -46,7 +46,8 @@ class Straight:
         shape, dtype = self.world.initial().shape, self.world.initial().dtype
         self.start_RP = torch.randn(shape, generator=generator, dtype=dtype)
         self.stride_RP = 0.05 * torch.randn(shape, generator=generator, dtype=dtype)
-        (self.learner,) = start((self.run,), self.world, self.start_RP)
+        self.trainer = Trainer.of((self.run,), self.world, self.start_RP)
+        (self.learner,) = self.trainer.learners
         self.recipe: Recipe = self.learner.recipe
 
     def weights(self, step: float) -> Tensor:
@@ -65,7 +66,7 @@ class Straight:
     def batch(self, rollout: Rollout, step: int) -> Batch:
         """Return the batch as the arm sees it after it has lived through every step before."""
         for earlier in range(1, step + 1):
-            self.learner.average(self.weights(earlier))
+            self.learner.observe_weights(self.weights(earlier))
         for earlier in range(step + 1):
             theta_RP = self.weights(earlier)
             batch = self.learner.batch(theta_RP, rollout, self.world.logp(theta_RP, rollout), earlier)
@@ -101,7 +102,6 @@ def missing_never_clips() -> Evidence:
     """Return |log u|, clip shares and |log d - log(pi/mu)| over 4 ages and 3 passes, and lacking growth."""
     from testbed.diagnostics.ratios import clip_share
     from testbed.inspection.effective_weights import effective_weights
-    from testbed.training.update import gradient
 
     gaps: list[float] = []
     by_age: list[np.ndarray] = []
@@ -109,15 +109,15 @@ def missing_never_clips() -> Evidence:
         case = Straight("missing")
         rollout = case.rollout(0)
         batch, theta_RP = case.batch(rollout, age), case.weights(age)
-        for turn in range(3):
-            update = gradient(case.world, (case.learner,), theta_RP, rollout, age, (batch,))
+        for pass_index in range(3):
+            update = case.trainer.later_pass(theta_RP, rollout, (batch,), age, pass_index)
             (batch,) = update.batches
             log_d, log_u = _split(batch, update.logp_RBT)
             whole = _under_mask(update.logp_RBT - rollout.logp_mu_RBT, batch)
             weights_BT = effective_weights(partial(case.recipe.losses, hyper={}), update.logp_RBT, batch)
             gaps += [np.abs(log_u).max(), float(clip_share(weights_BT, batch).max())]
             gaps.append(np.abs(log_d - whole).max())
-            if turn == 0:
+            if pass_index == 0:
                 by_age.append(log_d)
             theta_RP = theta_RP - 20.0 * update.grad_RP
     gaps += _no_growth([log_d - by_age[0] for log_d in by_age])
@@ -223,7 +223,7 @@ def ewma_age() -> Evidence:
             made = Average(used)
             made.start(case.weights(0))
             for step in range(1, samples * parts + 1):
-                made.average(case.weights(step / parts))
+                made.observe_weights(case.weights(step / parts))
             found_BT = case.world.logp(made.total_AP / made.weight, rollout)
             older_BT = case.world.logp(case.weights(samples - decay / (1 - decay)), rollout)
             gap = float((found_BT - older_BT).abs().max())

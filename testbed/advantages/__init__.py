@@ -13,21 +13,6 @@ scope:      whose rewards an advantage depends on: its own ("sequence"), those o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from testbed.registry import Registry
 
-
-class Advantages(Registry):
-    """The registry of advantages: also knows variants."""
-
-    def variant(
-        self, name: str, *, source: str, **promises: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register `name@source`; it promises what `name` does, except for what is given."""
-        base = self._entries[name.partition("@")[0]]
-        return self(name, source=source, **{**base.promises, **promises})
-
-
-advantage = Advantages("advantage", package="testbed.advantages")
+advantage = Registry("advantage", package="testbed.advantages")

@@ -23,7 +23,7 @@ anchor = Registry("anchor", package="testbed.anchors")
 
 
 @dataclass(frozen=True)
-class Moment:
+class AnchorInputs:
     """What an anchor may read at a pass over a batch, for the A replicas of an arm.
 
     theta_AP: weights at the start of the step, whose version is `step`.
@@ -42,19 +42,19 @@ class Moment:
 class Anchor(ABC):
     """The proximal policy of an arm, and what it remembers from step to step.
 
-    follows: it reads the weights of each pass, so that it is asked again at every pass over a batch.
+    every_pass: it reads the weights of each pass, so that it is asked again at every pass over a batch.
     """
 
-    follows: ClassVar[bool] = False
+    every_pass: ClassVar[bool] = False
 
     @abstractmethod
-    def logp(self, moment: Moment) -> Tensor:
+    def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return log-probabilities of the batch's tokens [A, B, T], without gradient."""
 
     def start(self, theta_AP: Tensor) -> None:  # noqa: B027 - most anchors remember nothing
         """Take note of the weights before the first step."""
 
-    def average(self, theta_AP: Tensor) -> None:  # noqa: B027
+    def observe_weights(self, theta_AP: Tensor) -> None:  # noqa: B027
         """Take note of the weights after a step."""
 
 
@@ -75,4 +75,5 @@ def build_anchor(recipe: Recipe, name: str = "recipe", arguments: Arguments = ()
 
 def reads_anchor(recipe: Recipe) -> bool:
     """Return whether a loss of the recipe, or of those that take over from it, reads the anchor."""
-    return "anchor" in recipe.reads or (recipe.then is not None and reads_anchor(recipe.then))
+    later = recipe.hand_over
+    return "anchor" in recipe.reads or (later is not None and reads_anchor(later.recipe))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.anchors import Anchor, Moment, anchor
+from testbed.anchors import Anchor, AnchorInputs, anchor
 from testbed.errors import UserError
 from testbed.recipes.composition import Recipe
 from testbed.staleness.versions import VersionBuffer
@@ -21,14 +21,14 @@ class Average(Anchor):
         """Begin with the weights at the start, counted once."""
         self.total_AP, self.weight = theta_AP.detach(), 1.0
 
-    def average(self, theta_AP: Tensor) -> None:
+    def observe_weights(self, theta_AP: Tensor) -> None:
         """total <- decay total + theta, and its weight likewise."""
         self.total_AP = self.decay * self.total_AP + theta_AP.detach()
         self.weight = self.decay * self.weight + 1.0
 
-    def logp(self, moment: Moment) -> Tensor:
+    def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the log-probabilities of the average, which holds the weights at the start of the step."""
-        return moment.logp_of(self.total_AP / self.weight)
+        return inputs.logp_of(self.total_AP / self.weight)
 
 
 class Version(Anchor):
@@ -41,13 +41,13 @@ class Version(Anchor):
         """Make room for the newest age + 1 versions of every replica."""
         self.versions = VersionBuffer(theta_AP, [self.age + 1] * len(theta_AP))
 
-    def logp(self, moment: Moment) -> Tensor:
+    def logp(self, inputs: AnchorInputs) -> Tensor:
         """Take note of the weights at the start of the step; return the log-probabilities of older ones."""
         # A step with an empty batch leaves the weights alone and does not ask: its version is the next one's.
-        for version in range(self.versions.newest + 1, moment.step + 1):
-            self.versions.write(moment.theta_AP, version)
-        version_A1 = torch.full((len(moment.theta_AP), 1), max(moment.step - self.age, 0))
-        return moment.logp_of(self.versions.read(version_A1.to(moment.theta_AP.device))[:, 0])
+        for version in range(self.versions.newest + 1, inputs.step + 1):
+            self.versions.write(inputs.theta_AP, version)
+        version_A1 = torch.full((len(inputs.theta_AP), 1), max(inputs.step - self.age, 0))
+        return inputs.logp_of(self.versions.read(version_A1.to(inputs.theta_AP.device))[:, 0])
 
 
 @anchor("ewma", source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641; openai/ppo-ewma 625dac7")

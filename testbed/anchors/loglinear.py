@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.anchors import Anchor, Moment, anchor
+from testbed.anchors import Anchor, AnchorInputs, anchor
 from testbed.errors import UserError
 from testbed.recipes.composition import Recipe
 
@@ -13,19 +13,19 @@ from testbed.recipes.composition import Recipe
 class LogLinear(Anchor):
     """log anchor = log mu + alpha (log pi - log mu), alpha from the versions of token, anchor and weights."""
 
-    follows = True
+    every_pass = True
 
     def __init__(self, age: int, fresh: float) -> None:
         self.age, self.fresh = age, fresh
 
-    def logp(self, moment: Moment) -> Tensor:
+    def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the interpolation at the weights of this pass."""
-        version_ABT = moment.rollout.version_RBT
+        version_ABT = inputs.rollout.version_RBT
         if version_ABT is None:
             raise UserError("anchor 'loglinear' needs the version of every token; this batch has none.")
-        alpha_ABT = share(version_ABT, moment.step, self.age, self.fresh).to(moment.logp_ABT.dtype)
-        log_mu_ABT = moment.rollout.logp_mu_RBT
-        return log_mu_ABT + alpha_ABT * (moment.logp_ABT - log_mu_ABT)
+        alpha_ABT = share(version_ABT, inputs.step, self.age, self.fresh).to(inputs.logp_ABT.dtype)
+        log_mu_ABT = inputs.rollout.logp_mu_RBT
+        return log_mu_ABT + alpha_ABT * (inputs.logp_ABT - log_mu_ABT)
 
 
 def share(version_BT: Tensor, step: int, age: int, fresh: float) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.anchors import Anchor, Moment, anchor
+from testbed.anchors import Anchor, AnchorInputs, anchor
 from testbed.anchors.kept import Average
 from testbed.data.batch import EXPERT
 from testbed.errors import UserError
@@ -15,31 +15,31 @@ from testbed.recipes.composition import Recipe
 class Behavior(Anchor):
     """log mu itself."""
 
-    def logp(self, moment: Moment) -> Tensor:
+    def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the log-probabilities that came with the batch."""
-        return moment.rollout.logp_mu_RBT
+        return inputs.rollout.logp_mu_RBT
 
 
 class Recomputed(Anchor):
     """The weights at the start of the step."""
 
-    def logp(self, moment: Moment) -> Tensor:
+    def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the log-probabilities of the first pass; later passes keep them."""
-        return moment.logp_ABT
+        return inputs.logp_ABT
 
 
 class Missing(Recomputed):
     """The weights of every pass."""
 
-    follows = True
+    every_pass = True
 
 
 class Snapshot(Anchor):
     """The trainer's engine at each token's own version."""
 
-    def logp(self, moment: Moment) -> Tensor:
+    def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return what was noted at generation; a demonstration has no version, so that d = 1 there."""
-        rollout = moment.rollout
+        rollout = inputs.rollout
         if rollout.logp_trainer_RBT is None:
             raise UserError(
                 "anchor 'snapshot' needs the trainer's log-probabilities at each token's version, which this "
@@ -57,7 +57,8 @@ OWN = {"behavior": Behavior, "current": Recomputed}
 @anchor("recipe", source="the recipe's own source")
 def own(recipe: Recipe) -> Anchor:
     """What the recipe says: behavior, the weights at the start of the step, or their moving average."""
-    return Average(recipe.anchor_decay) if recipe.anchor == "ewma" else OWN[recipe.anchor]()
+    averaged = recipe.anchor == "ewma"
+    return Average(dict(recipe.anchor_args)["decay"]) if averaged else OWN[recipe.anchor]()
 
 
 @anchor("behavior", source="Schulman et al. (2017), arXiv:1707.06347; verl's bypass mode")

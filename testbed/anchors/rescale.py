@@ -55,4 +55,5 @@ def average_of(run: Run) -> float | None:
     if run.anchor == "ewma":
         return float({**anchor["ewma"].defaults, **dict(run.anchor_args)}["decay"])
     made: Recipe = recipe[run.recipe].bind(**dict(run.recipe_args))()
-    return made.anchor_decay if run.anchor == "recipe" and made.anchor == "ewma" else None
+    averaged = run.anchor == "recipe" and made.anchor == "ewma"
+    return float(dict(made.anchor_args)["decay"]) if averaged else None

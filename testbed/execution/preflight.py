@@ -47,7 +47,7 @@ def _check_recipe(cell: Run) -> None:
     build_anchor(made, cell.anchor, cell.anchor_args)
     while made is not None:
         _check_mixing(made, cell)
-        made = made.then
+        made = made.hand_over.recipe if made.hand_over else None
 
 
 def _check_mixing(made: Recipe, cell: Run) -> None:

@@ -22,21 +22,11 @@ keep:        function(logp_BT, batch, **hyper) -> bool [..., B, T] of an objecti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from testbed.registry import Entry, Registry
 
 
 class Objectives(Registry):
     """The registry of objectives: also knows variants, and functions in files outside the package."""
-
-    def variant(
-        self, name: str, *, source: str, **promises: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register `name@source`; it promises what `name` does, except for what is given."""
-        base = self._entries[name.partition("@")[0]]
-        return self(name, source=source, **{**base.promises, **promises})
 
     def __getitem__(self, name: str) -> Entry:
         if ".py:" in name:

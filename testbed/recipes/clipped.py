@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.objectives.clipped.holder import holder_exponent
 from testbed.recipes import recipe
-from testbed.recipes.composition import Recipe, pairs
+from testbed.recipes.composition import Dual, Recipe, pairs
 
 
 @recipe("dapo", source="Yu et al. (2025), arXiv:2503.14476, Eq. 8-11")
@@ -69,7 +69,8 @@ def r2vpo(*, lam: float = 0.04, dual_rate: float = 0.01, budget: float = 0.01) -
 
     The dual step size, the budget and the starting value could not be verified; these are ours.
     """
-    return Recipe("group_std", "r2vpo", "token_mean", objective_args=pairs(lam=lam), dual=(dual_rate, budget))
+    dual = Dual(dual_rate, budget)
+    return Recipe("group_std", "r2vpo", "token_mean", objective_args=pairs(lam=lam), dual=dual)
 
 
 @recipe("gbpo", source="Bounded ratio RL (2026), arXiv:2604.18578")

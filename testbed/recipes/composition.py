@@ -48,11 +48,65 @@ class Replay:
     """Part of every batch comes from earlier ones.
 
     window: how many earlier batches are kept. share: part of the groups that is replayed; the age of a
-    replayed batch is uniform over what the window holds. recalibrate_only: nothing else changes.
+    replayed batch is uniform over what the window holds. advantage: that of replayed sequences, where it is
+    another than that of the fresh ones.
     """
 
     window: int
     share: float
+    advantage: str = ""
+
+
+@dataclass(frozen=True)
+class StepRule:
+    """What the ratios of a batch make of the step size.
+
+    ess_reference, ess_rule: step size times min(1, ESS share / reference) or its square root (VCPO); 0
+    leaves it alone.
+    kl_limit: steps at which the k3 estimate of KL(mu, pi) exceeds it are skipped; 0 skips none.
+    """
+
+    ess_reference: float = 0.0
+    ess_rule: Literal["sqrt", "linear"] = "sqrt"
+    kl_limit: float = 0.0
+
+    def factor(self, logp_RBT: Tensor, batch: Batch) -> Tensor:
+        """Return what the learning rate is multiplied with [R]; ratios are those before the step."""
+        log_rho_RBT = log_token(logp_RBT.detach(), batch)
+        factor_R = torch.ones_like(log_rho_RBT[..., 0, 0])
+        if self.ess_reference > 0:
+            factor_R = ess_factor(log_rho_RBT.sum(-1), reference=self.ess_reference, rule=self.ess_rule)
+        if self.kl_limit > 0:
+            factor_R = factor_R * trust_region_factor(log_rho_RBT, batch.mask_BT, limit=self.kl_limit)
+        return factor_R
+
+
+@dataclass(frozen=True)
+class Dual:
+    """R2VPO's dual variable `lam`, which starts at the objective's default: its step size and budget."""
+
+    rate: float
+    budget: float
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What an advantage reads beside its batch.
+
+    history: batches whose group baselines it remembers. reference_group: responses per prompt from the
+    reference policy, whose rewards it reads.
+    """
+
+    history: int = 0
+    reference_group: int = 0
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """From `step` on another recipe takes over, and the reference becomes the weights of that moment."""
+
+    step: int
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -65,20 +119,12 @@ class Recipe:
     denominator: "all" tokens divide the loss, or the "kept" ones of an objective that drops some.
     dynamic_sampling: groups whose rewards are all equal leave the denominators (DAPO, Section 3.2).
     anchor: whose log-probabilities are the proximal policy's: "behavior", "current" (the weights at the
-        start of the step) or "ewma" (their moving average with `anchor_decay`, debiased). `Run.anchor` can
-        take its place: testbed.anchors.
+        start of the step) or "ewma" (their moving average with `decay` among anchor_args, debiased).
+        `Run.anchor` can take its place: testbed.anchors.
     passes: updates per batch.
     reposition: before the last pass theta <- start + reposition (theta - start).
     replay, demonstrations: part of the groups that come from earlier batches, from the task's teacher.
-    replay_advantage: the advantage of replayed sequences, where it is another.
-    ess_reference, ess_rule: step size times min(1, ESS share / reference) or its square root (VCPO); 0
-        leaves it alone.
-    kl_limit: steps at which the k3 estimate of KL(mu, pi) exceeds it are skipped; 0 skips none.
-    dual: step size and budget of R2VPO's dual variable `lam`, which starts at the objective's default.
-    history: batches whose group baselines the advantage remembers.
-    reference_group: responses per prompt from the reference policy, whose rewards the advantage reads.
-    until, then: from step `until` on the recipe `then` takes over, and the reference becomes the weights
-        of that moment.
+    step_rule, dual, baselines, hand_over: see StepRule, Dual, Baselines, HandOver.
     """
 
     advantage: str
@@ -92,20 +138,15 @@ class Recipe:
     denominator: Literal["all", "kept"] = "all"
     dynamic_sampling: bool = False
     anchor: Literal["behavior", "current", "ewma"] = "behavior"
-    anchor_decay: float = 0.0
+    anchor_args: Arguments = ()
     passes: int = 1
     reposition: float = 1.0
     replay: Replay | None = None
-    replay_advantage: str = ""
     demonstrations: float = 0.0
-    ess_reference: float = 0.0
-    ess_rule: Literal["sqrt", "linear"] = "sqrt"
-    kl_limit: float = 0.0
-    dual: tuple[float, float] | None = None
-    history: int = 0
-    reference_group: int = 0
-    until: int = 0
-    then: Recipe | None = None
+    step_rule: StepRule = StepRule()
+    dual: Dual | None = None
+    baselines: Baselines = Baselines()
+    hand_over: HandOver | None = None
 
     def __post_init__(self) -> None:
         """Look every name up once, so that a wrong one costs no training."""
@@ -120,8 +161,8 @@ class Recipe:
     def needs(self) -> tuple[str, ...]:
         """Optional fields of Signals that the advantage reads."""
         names = tuple(advantage[self.advantage].promises.get("needs", ()))
-        if self.replay_advantage:
-            names += tuple(advantage[self.replay_advantage].promises.get("needs", ()))
+        if self.replay and self.replay.advantage:
+            names += tuple(advantage[self.replay.advantage].promises.get("needs", ()))
         if dict(self.advantage_args).get("norm") == "proxy":
             # The proxy is read token by token, and spares the backward passes of the true norm.
             names = tuple("score_norm_BT" if name == "score_norm_B" else name for name in names)
@@ -163,13 +204,3 @@ class Recipe:
             varied_RB = group_max(reward, group) > -group_max(-reward, group)
             mask_RBT = mask_RBT & varied_RB[..., None]
         return mask_RBT
-
-    def step_factor(self, logp_RBT: Tensor, batch: Batch) -> Tensor:
-        """Return what the learning rate is multiplied with [R]; ratios are those before the step."""
-        log_rho_RBT = log_token(logp_RBT.detach(), batch)
-        factor_R = torch.ones_like(log_rho_RBT[..., 0, 0])
-        if self.ess_reference > 0:
-            factor_R = ess_factor(log_rho_RBT.sum(-1), reference=self.ess_reference, rule=self.ess_rule)
-        if self.kl_limit > 0:
-            factor_R = factor_R * trust_region_factor(log_rho_RBT, batch.mask_BT, limit=self.kl_limit)
-        return factor_R

@@ -8,7 +8,7 @@ from testbed.objectives.mixture.chord import mu_schedule
 from testbed.objectives.mixture.remix import kl_convex_weight
 from testbed.objectives.mixture.self_imitation import replay_weight
 from testbed.recipes import recipe
-from testbed.recipes.composition import Recipe, Replay, Term, pairs
+from testbed.recipes.composition import Baselines, HandOver, Recipe, Replay, Term, pairs
 
 
 @recipe("sfpo", source="SFPO (2025), arXiv:2510.04072; Urheen/SFPO")
@@ -28,7 +28,7 @@ def ppo_ewma(*, decay: float = 0.889) -> Recipe:
 
     decay 0.889: mass center eight steps back, the paper's choice for its PPG-like reuse of 8; ours here.
     """
-    return Recipe("group_std", "decoupled_ppo", "token_mean", anchor="ewma", anchor_decay=decay)
+    return Recipe("group_std", "decoupled_ppo", "token_mean", anchor="ewma", anchor_args=pairs(decay=decay))
 
 
 @recipe("remix", source="ReMix (2025), arXiv:2507.06892")
@@ -56,10 +56,13 @@ def remix(
     base = Term("kl_penalty", base_share, pairs(base="ref"))
     last = Term("kl_penalty", last_share, pairs(base="anchor"))
     late = Recipe("group_std", "ppo_clip", "sequence_mean", anchor="current", terms=(base, last))
-    early = replace(
-        late, objective="remix", replay=Replay(window, share), passes=passes, until=reincarnation, then=late
+    return replace(
+        late,
+        objective="remix",
+        replay=Replay(window, share),
+        passes=passes,
+        hand_over=HandOver(reincarnation, late),
     )
-    return early
 
 
 @recipe("spear", source="Qin et al. (2025), SPEAR, arXiv:2509.22601")
@@ -77,10 +80,9 @@ def spear(*, window: int = 10, share: float = 0.25, warm_up: int = 200) -> Recip
         "group_std",
         "self_imitation",
         "token_mean",
-        replay=Replay(window, share),
-        replay_advantage="recalibrated",
+        replay=Replay(window, share, advantage="recalibrated"),
         schedules=(("kappa", kappa),),
-        history=1280,
+        baselines=Baselines(history=1280),
     )
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from testbed.recipes import recipe
-from testbed.recipes.composition import Recipe, pairs
+from testbed.recipes.composition import Recipe, StepRule, pairs
 
 
 @recipe("reinforce", source="Williams (1992); group-mean baseline as in Dr. GRPO, arXiv:2503.20783")
@@ -22,7 +22,9 @@ def grpo(*, eps_low: float = 0.2, eps_high: float = 0.2, kl_limit: float = 0.0) 
     kl_limit: nats per token of KL(mu, pi) above which a step is skipped; 0 skips none.
     """
     args = pairs(eps_low=eps_low, eps_high=eps_high)
-    return Recipe("group_std", "ppo_clip", "sequence_mean", objective_args=args, kl_limit=kl_limit)
+    return Recipe(
+        "group_std", "ppo_clip", "sequence_mean", objective_args=args, step_rule=StepRule(kl_limit=kl_limit)
+    )
 
 
 @recipe("dr_grpo", source="Liu et al. (2025), arXiv:2503.20783")
@@ -90,8 +92,7 @@ def vcpo(
         "sequence_mean",
         advantage_args=advantage_args,
         objective_args=pairs(level="sequence", cap=cap),
-        ess_reference=ess_reference,
-        ess_rule=rule,
+        step_rule=StepRule(ess_reference, rule),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testbed.recipes import recipe
-from testbed.recipes.composition import Recipe, pairs
+from testbed.recipes.composition import Baselines, Recipe, pairs
 
 
 @recipe("oapl", source="Ritter et al. (2026), arXiv:2602.19362")
@@ -26,7 +26,7 @@ def a_star_po(*, beta1: float = 0.5, beta2: float = 1e-3, samples: int = 8) -> R
         length=1,
         advantage_args=pairs(beta1=beta1),
         objective_args=pairs(beta2=beta2),
-        reference_group=samples,
+        baselines=Baselines(reference_group=samples),
     )
 
 

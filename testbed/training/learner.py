@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.anchors import Moment, build_anchor
+from testbed.anchors import AnchorInputs, build_anchor
+from testbed.config.run import Run
 from testbed.data.batch import EXPERT, REPLAY, Batch
 from testbed.data.groups import group_average
 from testbed.data.rollout import Rollout
@@ -19,10 +19,11 @@ from testbed.objectives import objective
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Arguments, Hyper, Recipe
 from testbed.training.replay_buffer import ReplayBuffer
+from testbed.worlds.base import World
 
 
 @dataclass(frozen=True)
-class Arm:
+class RecipeBlock:
     """A contiguous block of the replica axis whose cells share a recipe."""
 
     recipe: Recipe
@@ -30,46 +31,37 @@ class Arm:
 
 
 class Learner:
-    """One arm in training.
+    """A recipe block in training.
 
-    world: what generates and gives log-probabilities. theta_AP: the arm's weights at the start.
-    steps: length of the run, which schedules are measured against. seeds: one per replica.
-    anchor, anchor_args: as in Run. last_pass: log-probabilities, batch and hyperparameters of the last pass
-    of the latest step.
+    world: what generates and gives log-probabilities. theta_AP: the block's weights at the start.
+    runs: the block's cells, one per replica. last_pass: log-probabilities, batch and hyperparameters of the
+    last pass of the latest step.
     """
 
-    def __init__(
-        self,
-        arm: Arm,
-        world: Any,
-        theta_AP: Tensor,
-        optimizer: str,
-        steps: int,
-        seeds: tuple[int, ...],
-        anchor: str = "recipe",
-        anchor_args: Arguments = (),
-    ) -> None:
-        self.recipe, self.rows, self.world, self.steps, self.seeds = arm.recipe, arm.rows, world, steps, seeds
-        self.optimizer = OPTIMIZERS[optimizer](theta_AP)
+    def __init__(self, block: RecipeBlock, world: World, theta_AP: Tensor, runs: tuple[Run, ...]) -> None:
+        self.recipe, self.rows, self.world = block.recipe, block.rows, world
+        self.steps, self.seeds = runs[0].steps, tuple(run.seed for run in runs)
+        self.optimizer = OPTIMIZERS[runs[0].optimizer](theta_AP)
         self.reference_AP = theta_AP.detach()
-        self.dial = (anchor, anchor_args)
-        self.anchor = build_anchor(arm.recipe, *self.dial)
+        self.anchor_spec = (runs[0].anchor, runs[0].anchor_args)
+        self.anchor = build_anchor(block.recipe, *self.anchor_spec)
         self.anchor.start(theta_AP)
         self.last_pass: tuple[Tensor, Batch, Hyper] | None = None
         self._start()
-        self.baselines_AH = theta_AP.new_full((len(seeds), max(arm.recipe.history, 1)), torch.nan)
+        self.baselines_AH = theta_AP.new_full((len(runs), max(block.recipe.baselines.history, 1)), torch.nan)
 
     def _start(self) -> None:
         recipe = self.recipe
         self.buffer = ReplayBuffer(recipe.replay, self.seeds) if recipe.replay else None
         self.dual_A: Tensor | None = None
 
-    def enter(self, theta_AP: Tensor, step: int) -> None:
+    def switch_recipe(self, theta_AP: Tensor, step: int) -> None:
         """Hand over to the recipe that follows, where there is one and its step has come."""
-        if self.recipe.then is not None and step == self.recipe.until:
-            self.recipe = self.recipe.then
+        later = self.recipe.hand_over
+        if later is not None and step == later.step:
+            self.recipe = later.recipe
             self.reference_AP = theta_AP.detach()
-            if self.dial[0] == "recipe":
+            if self.anchor_spec[0] == "recipe":
                 self.anchor = build_anchor(self.recipe)
                 self.anchor.start(theta_AP)
             self._start()
@@ -87,6 +79,10 @@ class Learner:
         if self.dual_A is not None:
             hyper["lam"] = self.dual_A[:, None, None]
         return hyper
+
+    def loss(self, logp_ABT: Tensor, batch: Batch, step: int) -> Tensor:
+        """Return the recipe's loss at a step, one number per replica [A]."""
+        return self.recipe.loss(logp_ABT, batch, self.hyper(step), step, self.steps)
 
     def batch(self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, step: int) -> Batch:
         """Return the arm's rollout with advantages, anchor and reference.
@@ -111,21 +107,23 @@ class Learner:
             group_B=group_AB,
             logp_ref_BT=self._reference(rollout),
             origin_B=rollout.origin_RB,
-            logp_anchor_BT=self.anchor.logp(self._moment(theta_AP, rollout, logp_ABT, step)),
+            logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_AP, rollout, logp_ABT, step)),
         )
 
-    def follow(self, theta_AP: Tensor, batch: Batch, rollout: Rollout, logp_ABT: Tensor, step: int) -> Batch:
+    def refresh_anchor(
+        self, theta_AP: Tensor, batch: Batch, rollout: Rollout, logp_ABT: Tensor, step: int
+    ) -> Batch:
         """Return the batch of a later pass: itself, unless the anchor reads the weights of every pass."""
-        if not self.anchor.follows:
+        if not self.anchor.every_pass:
             return batch
         rollout = replace(rollout, logp_mu_RBT=batch.logp_mu_BT, origin_RB=batch.origin_B)
         logp_ABT = finite_or(logp_ABT, batch.logp_mu_BT)
         return replace(
-            batch, logp_anchor_BT=self.anchor.logp(self._moment(theta_AP, rollout, logp_ABT, step))
+            batch, logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_AP, rollout, logp_ABT, step))
         )
 
-    def _moment(self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, step: int) -> Moment:
-        return Moment(theta_AP, step, rollout, logp_ABT, lambda other_AP: self._logp(other_AP, rollout))
+    def _anchor_inputs(self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, step: int) -> AnchorInputs:
+        return AnchorInputs(theta_AP, step, rollout, logp_ABT, lambda other_AP: self._logp(other_AP, rollout))
 
     def _reference(self, rollout: Rollout) -> Tensor | None:
         return self._logp(self.reference_AP, rollout) if "ref" in self.recipe.reads else None
@@ -153,14 +151,15 @@ class Learner:
                 found[name] = self.baselines_AH
             elif name == "reference_reward_BN":
                 found[name] = self.world.reference_reward(
-                    self.reference_AP, rollout, self.rows, self.recipe.reference_group, step
+                    self.reference_AP, rollout, self.rows, self.recipe.baselines.reference_group, step
                 )
         signals = Signals(rollout.reward_RB, group_AB, rollout.mask_RBT, **found)
         adv_ABT = assign(self.recipe.advantage, self.recipe.advantage_args, signals)
-        if self.recipe.replay_advantage and rollout.origin_RB is not None:
+        replay = self.recipe.replay
+        if replay and replay.advantage and rollout.origin_RB is not None:
             replayed_AB1 = (rollout.origin_RB == REPLAY)[..., None]
-            adv_ABT = torch.where(replayed_AB1, assign(self.recipe.replay_advantage, (), signals), adv_ABT)
-        if self.recipe.history:
+            adv_ABT = torch.where(replayed_AB1, assign(replay.advantage, (), signals), adv_ABT)
+        if self.recipe.baselines.history:
             self._remember(rollout.reward_RB, group_AB)
         return adv_ABT.to(rollout.logp_mu_RBT.dtype)
 
@@ -169,21 +168,26 @@ class Learner:
         mean_A1 = group_average(reward_AB, group_AB).mean(-1, keepdim=True)
         self.baselines_AH = torch.cat([self.baselines_AH[:, 1:], mean_A1.to(self.baselines_AH.dtype)], dim=1)
 
-    def average(self, theta_AP: Tensor) -> None:
+    def observe_weights(self, theta_AP: Tensor) -> None:
         """Show the anchor the weights after a step."""
-        self.anchor.average(theta_AP)
+        self.anchor.observe_weights(theta_AP)
 
-    def adapt(self, logp_ABT: Tensor, batch: Batch, step: int) -> None:
+    def end_of_passes(self, logp_ABT: Tensor, batch: Batch, step: int) -> None:
         """Note the last pass over a batch, and move the dual variable where the recipe has one."""
         self.last_pass = (logp_ABT, batch, self.hyper(step))
+        self.update_dual(logp_ABT, batch, step)
+
+    def update_dual(self, logp_ABT: Tensor, batch: Batch, step: int) -> None:
+        """Move the dual variable by what the last pass over a batch shows, where the recipe has one."""
         if self.recipe.dual is None:
             return
         from testbed.objectives.smooth.r2vpo import dual_step
 
-        rate, budget = self.recipe.dual
         lam = {**objective[self.recipe.objective].defaults, **self.hyper(step)}["lam"]
         lam_A = lam[:, 0, 0] if isinstance(lam, Tensor) else logp_ABT.new_full(logp_ABT.shape[:1], float(lam))
-        self.dual_A = dual_step(lam_A, logp_ABT, batch, rate=rate, budget=budget)
+        self.dual_A = dual_step(
+            lam_A, logp_ABT, batch, rate=self.recipe.dual.rate, budget=self.recipe.dual.budget
+        )
 
 
 def finite_or(logp_ABT: Tensor, mu_ABT: Tensor) -> Tensor:
@@ -202,7 +206,7 @@ def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
     return adv[..., None].expand(shape) if adv.dim() < len(shape) else adv
 
 
-def sequence_score_norm(world: Any, theta_AP: Tensor, rollout: Rollout) -> Tensor:
+def sequence_score_norm(world: World, theta_AP: Tensor, rollout: Rollout) -> Tensor:
     """Return the squared norm of grad log pi of every sequence, [A, B]: one backward pass per sequence."""
     leaf_AP = theta_AP.detach().requires_grad_()
     logp_AB = world.logp(leaf_AP, rollout).sum(-1)

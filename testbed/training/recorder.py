@@ -14,13 +14,13 @@ from torch import Tensor
 from testbed.config.run import Run, cell_id
 from testbed.data.batch import Batch
 from testbed.data.rollout import Rollout
-from testbed.diagnostics.ratios import clip_share, masked_mean, ratio_metrics
+from testbed.diagnostics.ratios import clip_share, log_ratio_histogram, masked_mean, ratio_metrics
 from testbed.inspection.effective_weights import effective_weights
 
 if TYPE_CHECKING:
     from testbed.staleness.base import Generated
     from testbed.training.learner import Learner
-    from testbed.training.update import Update
+    from testbed.training.update import State, Update
     from testbed.worlds.base import World
 
 Columns: TypeAlias = dict[str, "np.ndarray | list[object]"]
@@ -32,10 +32,13 @@ class Recorder:
     Args:
         runs: the cells in stacked order.
         order: position of each stacked cell in the order of the pack.
+        world, learners: those of the pack.
     """
 
-    def __init__(self, runs: tuple[Run, ...], order: Sequence[int]) -> None:
-        self.runs = runs
+    def __init__(
+        self, runs: tuple[Run, ...], order: Sequence[int], world: World, learners: tuple[Learner, ...]
+    ) -> None:
+        self.runs, self.world, self.learners = runs, world, learners
         self.position = np.argsort(order)
         self.rows: list[dict[str, np.ndarray]] = []
         self.steps: list[int] = []
@@ -45,59 +48,46 @@ class Recorder:
         """Return whether this step is logged: every log_every-th and the last."""
         return step % self.runs[0].log_every == 0 or step == self.runs[0].steps - 1
 
-    def count(self, histogram_RE: Tensor) -> None:
+    def _count(self, histogram_RE: Tensor) -> None:
         """Add one step's log-ratio counts to those since the last row."""
         self.histogram = histogram_RE if self.histogram is None else self.histogram + histogram_RE
 
-    def add(
-        self,
-        step: int,
-        world: World,
-        learners: tuple[Learner, ...],
-        theta_RP: Tensor,
-        generated: Generated,
-        rollout: Rollout,
-        update: Update,
-        rate_R: Tensor,
-        alive_R: Tensor,
-    ) -> None:
-        """Log one row per cell: the state before this step's update."""
-        arms = list(zip(learners, update.batches, strict=True))
+    def add(self, step: int, state: State, generated: Generated, rollout: Rollout, update: Update) -> None:
+        """Count the ratios of this step; at a logged one, add a row per cell: the state before its update."""
+        self._count(log_ratio_histogram(update.log_w_RB))
+        if not self.due(step):
+            return
+        world, theta_RP = self.world, state.theta_RP
+        blocks = list(zip(self.learners, update.batches, strict=True))
         row: dict[str, Tensor | np.ndarray] = {
             "reward/mean": rollout.reward_RB.mean(-1),
             "actor/entropy": masked_mean(world.entropy(theta_RP, rollout), rollout.mask_RBT),
             "actor/grad_norm": update.grad_RP.norm(dim=-1),
             "actor/clip_share": torch.cat(
-                [_clip_share(learner, update.logp_RBT, b, step) for learner, b in arms]
+                [_clip_share(learner, update.logp_RBT, b, step) for learner, b in blocks]
             ),
-            "actor/learning_rate": rate_R,
-            "diverged": ~alive_R,
+            "actor/learning_rate": update.rate_R,
+            "diverged": ~(state.alive_R & update.finite_R),
         }
-        parts = [ratio_metrics(update.logp_RBT[a.rows], b) for a, b in arms]
+        parts = [ratio_metrics(update.logp_RBT[learner.rows], b) for learner, b in blocks]
         row.update({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
         row.update(world.truth(theta_RP, -update.grad_RP, step, generated.behavior))
         row.update(age_metrics(rollout, step))
-        self._keep(row, step, world, theta_RP, generated)
+        self._keep(row, step, state, generated)
 
-    def add_empty(
-        self, step: int, world: World, theta_RP: Tensor, generated: Generated, alive_R: Tensor
-    ) -> None:
+    def add_empty(self, step: int, state: State, generated: Generated) -> None:
         """Log what is known at a step whose batch is empty; the rest of its row is NaN."""
         if self.due(step):
-            truth = world.truth(theta_RP, torch.zeros_like(theta_RP), step, generated.behavior)
-            self._keep({"diverged": ~alive_R, **truth}, step, world, theta_RP, generated)
+            still_RP = torch.zeros_like(state.theta_RP)
+            truth = self.world.truth(state.theta_RP, still_RP, step, generated.behavior)
+            self._keep({"diverged": ~state.alive_R, **truth}, step, state, generated)
 
     def _keep(
-        self,
-        row: dict[str, Tensor | np.ndarray],
-        step: int,
-        world: World,
-        theta_RP: Tensor,
-        generated: Generated,
+        self, row: dict[str, Tensor | np.ndarray], step: int, state: State, generated: Generated
     ) -> None:
         """Log a row with what the schedule counted, the accuracy and the histogram beside it."""
         row.update(generated.counts)
-        accuracy_R = world.accuracy(theta_RP)
+        accuracy_R = self.world.accuracy(state.theta_RP)
         if accuracy_R is not None:
             row["accuracy"] = accuracy_R
         if self.histogram is not None:
@@ -106,11 +96,13 @@ class Recorder:
         self.rows.append({name: _numpy(name, value) for name, value in row.items()})
         self.steps.append(step)
 
-    def add_last_pass(self, learners: tuple[Learner, ...]) -> None:
-        """Complete the latest row with what only the last pass over its batch shows."""
+    def add_last_pass(self, step: int) -> None:
+        """Complete the row of a logged step with what only the last pass over its batch shows."""
+        if not self.due(step):
+            return
         row = self.rows[-1]
-        shares = [torch.from_numpy(row["actor/clip_share"][learner.rows]) for learner in learners]
-        for index, learner in enumerate(learners):
+        shares = [torch.from_numpy(row["actor/clip_share"][learner.rows]) for learner in self.learners]
+        for index, learner in enumerate(self.learners):
             if learner.recipe.passes > 1 and learner.last_pass is not None:
                 logp_ABT, batch, hyper = learner.last_pass
                 function = partial(learner.recipe.losses, hyper=hyper)

@@ -1,73 +1,188 @@
-"""One gradient of a pack, and what was computed on the way."""
+"""One step of learning: batches with advantages, one gradient per pass over them, new weights."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from testbed.config.run import Arguments, Run
 from testbed.data.batch import Batch
 from testbed.data.rollout import Rollout
 from testbed.losses.ratios import log_token
-from testbed.training.learner import Learner
+from testbed.recipes import recipe
+from testbed.training.learner import Learner, RecipeBlock, mixed
 from testbed.worlds.base import World
 
 
 @dataclass(frozen=True)
+class State:
+    """What a step changes: the weights [R, P], and which replicas are still finite, bool [R]."""
+
+    theta_RP: Tensor
+    alive_R: Tensor
+
+    @classmethod
+    def start(cls, theta_RP: Tensor) -> State:
+        """Return the state before the first step."""
+        return cls(theta_RP, torch.ones(len(theta_RP), dtype=torch.bool, device=theta_RP.device))
+
+
+@dataclass(frozen=True)
 class Update:
-    """One gradient and what was computed on the way."""
+    """One gradient and what was computed on the way.
+
+    logp_RBT: log-probabilities that the loss read. batches: one per learner. log_w_RB: log-ratios of whole
+    sequences. grad_RP: gradient of the loss. finite_R: whether loss and gradient are. rate_R: step size,
+    after what the recipe makes of the ratios.
+    """
 
     logp_RBT: Tensor
     batches: tuple[Batch, ...]
     log_w_RB: Tensor
     grad_RP: Tensor
     finite_R: Tensor
-    step_factor_R: Tensor
+    rate_R: Tensor
 
 
-def gradient(
-    world: World,
-    learners: tuple[Learner, ...],
-    theta_RP: Tensor,
-    rollout: Rollout,
-    step: int = 0,
-    batches: tuple[Batch, ...] | None = None,
-    turn: int = 0,
-) -> Update:
-    """Return the gradient of every replica's loss at theta; replicas do not see each other.
+@dataclass(frozen=True)
+class Trainer:
+    """The learners of a pack in its world: from a rollout to the weights after the step.
 
-    batches: those of the step's first pass; advantages and reference stay what they were, and so does the
-    anchor unless it follows the weights. turn: which pass over the batch this is, from 0.
+    learning_rate_R: every replica's own. max_grad_norm: limit of a replica's gradient, 0 for none.
     """
-    leaf_RP = theta_RP.detach().requires_grad_()
-    logp_RBT = world.numerator(leaf_RP, rollout, step, turn)
-    if batches is None:
+
+    world: World
+    learners: tuple[Learner, ...]
+    learning_rate_R: Tensor
+    max_grad_norm: float = 0.0
+
+    @classmethod
+    def of(cls, runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Trainer:
+        """Return the trainer of cells in stacked order, those of equal recipe side by side.
+
+        theta_RP: weights at the start.
+        """
+        learners = tuple(
+            Learner(block, world, theta_RP[block.rows], runs[block.rows]) for block in recipe_blocks(runs)
+        )
+        rate_R = theta_RP.new_tensor([run.learning_rate for run in runs])
+        return cls(world, learners, rate_R, runs[0].max_grad_norm)
+
+    def switch_recipes(self, state: State, step: int) -> None:
+        """Hand over to the recipes whose step has come."""
+        for learner in self.learners:
+            learner.switch_recipe(state.theta_RP[learner.rows], step)
+
+    def mix(self, rollout: Rollout, step: int) -> Rollout:
+        """Return the rollout with the groups that recipes replay or demonstrate in it."""
+        return mixed(self.learners, rollout, step)
+
+    def first_pass(self, theta_RP: Tensor, rollout: Rollout, step: int) -> Update:
+        """Return the first gradient on a rollout: advantages, anchor and reference are computed here."""
+        leaf_RP = theta_RP.detach().requires_grad_()
+        logp_RBT = self.world.loss_logp(leaf_RP, rollout, step, pass_index=0)
         batches = tuple(
             learner.batch(theta_RP[learner.rows], rollout.rows(learner.rows), logp_RBT[learner.rows], step)
-            for learner in learners
+            for learner in self.learners
         )
-    else:
+        return self.gradient(leaf_RP, logp_RBT, batches, step)
+
+    def later_pass(
+        self, theta_RP: Tensor, rollout: Rollout, batches: tuple[Batch, ...], step: int, pass_index: int
+    ) -> Update:
+        """Return the gradient on the batches of the first pass; only anchors that ask for it are new."""
+        leaf_RP = theta_RP.detach().requires_grad_()
+        logp_RBT = self.world.loss_logp(leaf_RP, rollout, step, pass_index=pass_index)
         batches = tuple(
-            learner.follow(
+            learner.refresh_anchor(
                 theta_RP[learner.rows], batch, rollout.rows(learner.rows), logp_RBT[learner.rows], step
             )
-            for learner, batch in zip(learners, batches, strict=True)
+            for learner, batch in zip(self.learners, batches, strict=True)
         )
-    loss_R = torch.cat(
-        [
-            learner.recipe.loss(logp_RBT[learner.rows], batch, learner.hyper(step), step, learner.steps)
-            for learner, batch in zip(learners, batches, strict=True)
-        ]
+        return self.gradient(leaf_RP, logp_RBT, batches, step)
+
+    def gradient(self, leaf_RP: Tensor, logp_RBT: Tensor, batches: tuple[Batch, ...], step: int) -> Update:
+        """Return the gradient of every replica's loss; replicas do not see each other."""
+        pairs = zip(self.learners, batches, strict=True)
+        blocks = [(learner, logp_RBT[learner.rows], batch) for learner, batch in pairs]
+        loss_R = torch.cat([learner.loss(logp_ABT, batch, step) for learner, logp_ABT, batch in blocks])
+        penalty_R = self.world.penalty(leaf_RP)
+        loss_R = loss_R if penalty_R is None else loss_R + penalty_R
+        (grad_RP,) = torch.autograd.grad(loss_R.sum(), leaf_RP)
+        blocks = [(learner, logp_ABT.detach(), batch) for learner, logp_ABT, batch in blocks]
+        factor_R = torch.cat(
+            [learner.recipe.step_rule.factor(logp, batch) for learner, logp, batch in blocks]
+        )
+        return Update(
+            logp_RBT=logp_RBT.detach(),
+            batches=batches,
+            log_w_RB=torch.cat([log_token(logp, batch).sum(-1) for _, logp, batch in blocks]),
+            grad_RP=grad_RP,
+            finite_R=torch.isfinite(loss_R.detach()) & torch.isfinite(grad_RP).all(-1),
+            rate_R=self.learning_rate_R * factor_R.to(leaf_RP.dtype),
+        )
+
+    def learn(self, state: State, rollout: Rollout, update: Update, step: int) -> State:
+        """Return the state after every pass over one batch; `update` is that of the first."""
+        start_RP = state.theta_RP
+        for pass_index in range(max(learner.recipe.passes for learner in self.learners)):
+            if pass_index:
+                theta_RP = self.pulled_back(start_RP, state.theta_RP, pass_index)
+                update = self.later_pass(theta_RP, rollout, update.batches, step, pass_index)
+                state = replace(state, theta_RP=theta_RP)
+            state = self.moved(state, update, pass_index)
+            for learner, batch in zip(self.learners, update.batches, strict=True):
+                # At a block's own last pass: how many its neighbors in the pack make must not matter to it.
+                if pass_index == learner.recipe.passes - 1:
+                    learner.end_of_passes(update.logp_RBT[learner.rows], batch, step)
+        for learner in self.learners:
+            learner.observe_weights(state.theta_RP[learner.rows])
+        return state
+
+    def moved(self, state: State, update: Update, pass_index: int) -> State:
+        """Return the state after one optimizer step of the learners that still have a pass to make.
+
+        A replica whose loss, gradient or weights are not finite stays at its last weights for good.
+        """
+        alive_R = state.alive_R & update.finite_R
+        grad_RP = torch.where(alive_R[:, None], update.grad_RP, torch.zeros_like(update.grad_RP))
+        grad_RP = clip_norm(grad_RP, self.max_grad_norm)
+        moved_RP = state.theta_RP.clone()
+        for learner in self.learners:
+            if pass_index < learner.recipe.passes:
+                rows = learner.rows
+                moved_RP[rows] = learner.optimizer.step(
+                    state.theta_RP[rows], grad_RP[rows], update.rate_R[rows]
+                )
+        alive_R = alive_R & torch.isfinite(moved_RP).all(-1)
+        return State(torch.where(alive_R[:, None], moved_RP, state.theta_RP), alive_R)
+
+    def pulled_back(self, start_RP: Tensor, theta_RP: Tensor, pass_index: int) -> Tensor:
+        """Return the weights with every learner before its last pass pulled back towards the step's start."""
+        for learner in self.learners:
+            if pass_index == learner.recipe.passes - 1 and learner.recipe.reposition != 1.0:
+                rows = learner.rows
+                theta_RP = theta_RP.clone()
+                theta_RP[rows] = torch.lerp(start_RP[rows], theta_RP[rows], learner.recipe.reposition)
+        return theta_RP
+
+
+def recipe_blocks(runs: tuple[Run, ...]) -> tuple[RecipeBlock, ...]:
+    """Return contiguous blocks of equal recipes."""
+    blocks: dict[tuple[str, Arguments], list[int]] = {}
+    for index, run in enumerate(runs):
+        blocks.setdefault((run.recipe, run.recipe_args), []).append(index)
+    return tuple(
+        RecipeBlock(recipe[name].bind(**dict(arguments))(), slice(rows[0], rows[-1] + 1))
+        for (name, arguments), rows in blocks.items()
     )
-    penalty_R = world.penalty(leaf_RP)
-    loss_R = loss_R if penalty_R is None else loss_R + penalty_R
-    (grad_RP,) = torch.autograd.grad(loss_R.sum(), leaf_RP)
-    logp_RBT = logp_RBT.detach()
-    arms = list(zip(learners, batches, strict=True))
-    factors = [learner.recipe.step_factor(logp_RBT[learner.rows], b) for learner, b in arms]
-    log_w = [log_token(logp_RBT[learner.rows], b).sum(-1) for learner, b in arms]
-    finite_R = torch.isfinite(loss_R.detach()) & torch.isfinite(grad_RP).all(-1)
-    return Update(
-        logp_RBT, batches, torch.cat(log_w), grad_RP, finite_R, torch.cat(factors).to(theta_RP.dtype)
-    )
+
+
+def clip_norm(grad_RP: Tensor, limit: float) -> Tensor:
+    """Scale each replica's gradient down to a norm of at most limit; 0 switches it off."""
+    if limit <= 0:
+        return grad_RP
+    norm_R1 = grad_RP.norm(dim=-1, keepdim=True)
+    return grad_RP * (limit / norm_R1.clamp(min=limit))

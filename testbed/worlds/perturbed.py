@@ -23,7 +23,7 @@ SERVED = ("logp", "log_law", "entropy", "score_norm", "sample", "sample_in_fligh
 class Perturbed:
     """A toy transformer and L more weights: theta = (its weights, log sigma_1, …, log sigma_L).
 
-    Everything but `numerator` is the transformer's own, without noise: it samples, and mu, anchors and
+    Everything but `loss_logp` is the transformer's own, without noise: it samples, and mu, anchors and
     diagnostics of the policy are its log-probabilities.
 
     Args:
@@ -49,7 +49,7 @@ class Perturbed:
         log_sigma_RL = theta_RP.new_full((len(seeds), self.layers), self.sigma).log()
         return torch.cat([theta_RP, log_sigma_RL], 1)
 
-    def numerator(
+    def loss_logp(
         self,
         theta_RP: Tensor,
         prompt_RNK: Tensor,
@@ -82,8 +82,10 @@ class Perturbed:
         return lambda theta_RP, *given, **named: found(theta_RP[..., : -self.layers], *given, **named)
 
 
-def numerator_draw(seeds: tuple[int, ...], layers: int, step: int, turn: int) -> Draw:
+def loss_noise_draw(seeds: tuple[int, ...], layers: int, step: int, pass_index: int) -> Draw:
     """Return the stream of one pass over one batch. Raises UserError for more passes than have streams."""
-    if turn >= MOST_PASSES:
-        raise UserError(f"pass {turn + 1} over a batch has no noise of its own; at most {MOST_PASSES} have.")
-    return Draw(seeds, step * MOST_PASSES + turn, layers)
+    if pass_index >= MOST_PASSES:
+        raise UserError(
+            f"pass {pass_index + 1} over a batch has no noise of its own; at most {MOST_PASSES} have."
+        )
+    return Draw(seeds, step * MOST_PASSES + pass_index, layers)

@@ -116,9 +116,9 @@ class TabularRuns:
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, _states(rollout), rollout.token_RBT, rollout.mask_RBT)
 
-    def numerator(self, theta_RP: Tensor, rollout: Rollout, step: int, turn: int) -> Tensor:
+    def loss_logp(self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int) -> Tensor:
         """Return the log-probabilities that the loss reads: `logp`."""
-        del step, turn
+        del step, pass_index
         return self.logp(theta_RP, rollout)
 
     def penalty(self, theta_RP: Tensor) -> None:

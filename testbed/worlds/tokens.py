@@ -16,7 +16,7 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.worlds.generation import Generation, cut, whole
-from testbed.worlds.perturbed import Perturbed, numerator_draw
+from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import task_for
 
@@ -128,12 +128,12 @@ class TokenRuns:
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
 
-    def numerator(self, theta_RP: Tensor, rollout: Rollout, step: int, turn: int) -> Tensor:
+    def loss_logp(self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int) -> Tensor:
         """Return the log-probabilities that the loss reads: `logp`, or those of ALP's perturbed policy."""
         if not isinstance(self.policy, Perturbed):
             return self.logp(theta_RP, rollout)
-        draw = numerator_draw(self.seeds, self.policy.layers, step, turn)
-        return self.policy.numerator(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT, draw)
+        draw = loss_noise_draw(self.seeds, self.policy.layers, step, pass_index)
+        return self.policy.loss_logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT, draw)
 
     def penalty(self, theta_RP: Tensor) -> Tensor | None:
         """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""

@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 LEARNER, MIXING = "testbed/training/learner.py", "testbed/training/replay_buffer.py"
 SELECT = "testbed/data/select.py"
-COMPOSITION, LOOP = "testbed/recipes/composition.py", "testbed/training/loop.py"
+COMPOSITION, LOOP = "testbed/recipes/composition.py", "testbed/training/update.py"
 STEP, KEPT = "testbed/anchors/of_the_step.py", "testbed/anchors/kept.py"
 TESTS = "tests/unit/training/test_learner.py"
 
@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant("recipe-ewma-forgets-the-start", KEPT, "self.total_AP, self.weight = theta_AP.detach(), 1.0", "self.total_AP, self.weight = 0 * theta_AP.detach(), 0.0", TESTS),
     Mutant("recipe-reference-moves", LEARNER, "self._logp(self.reference_AP, rollout)", "self._logp(0 * self.reference_AP + 1, rollout)", TESTS),
     Mutant("recipe-reference-stays-after-hand-over", LEARNER, "            self.reference_AP = theta_AP.detach()\n            if", "            if", TESTS),
-    Mutant("recipe-hand-over-one-step-late", LEARNER, "step == self.recipe.until", "step == self.recipe.until + 1", TESTS),
+    Mutant("recipe-hand-over-one-step-late", LEARNER, "step == later.step", "step == later.step + 1", TESTS),
     Mutant("recipe-anchor-is-behavior", STEP, '"current": Recomputed', '"current": Behavior', TESTS),
     Mutant("recipe-demonstration-keeps-a-ratio", LEARNER, "torch.where(expert_AB1, logp_ABT, rollout.logp_mu_RBT)", "rollout.logp_mu_RBT", TESTS),
     Mutant("recipe-lost-replica-stops-the-pack", LEARNER, "torch.where(finite_A11, logp_ABT.detach(), mu_ABT)", "logp_ABT.detach()", TESTS),
@@ -32,10 +32,10 @@ MUTANTS = (
     Mutant("recipe-proxy-pays-for-the-norm", COMPOSITION, '.get("norm") == "proxy"', '.get("norm") == "none"', TESTS),
     Mutant("recipe-ess-rule-ignored", COMPOSITION, "rule=self.ess_rule", 'rule="sqrt"', TESTS),
     Mutant("recipe-trust-region-ignored", COMPOSITION, "factor_R * trust_region_factor(", "factor_R + 0 * trust_region_factor(", TESTS),
-    Mutant("recipe-one-pass-only", LOOP, "range(max(learner.recipe.passes for learner in learners))", "range(1)", TESTS),
-    Mutant("recipe-never-repositions", LOOP, "turn == learner.recipe.passes - 1", "turn == learner.recipe.passes", TESTS),
+    Mutant("recipe-one-pass-only", LOOP, "range(max(learner.recipe.passes for learner in self.learners))", "range(1)", TESTS),
+    Mutant("recipe-never-repositions", LOOP, "pass_index == learner.recipe.passes - 1 and", "pass_index == learner.recipe.passes and", TESTS),
     Mutant("recipe-repositions-the-wrong-way", LOOP, "torch.lerp(start_RP[rows], theta_RP[rows],", "torch.lerp(theta_RP[rows], start_RP[rows],", TESTS),
-    Mutant("recipe-later-passes-make-new-batches", LOOP, "rollout, step, update.batches, turn)", "rollout, step, None, turn)", TESTS),
+    Mutant("recipe-later-passes-make-new-batches", LOOP, "update = self.later_pass(theta_RP, rollout, update.batches, step, pass_index)", "update = self.first_pass(theta_RP, rollout, step)", TESTS),
     Mutant("recipe-score-norm-sign", "testbed/worlds/tabular.py", "1 - 2 * self.logp(", "1 + 2 * self.logp(", TESTS),
     Mutant("recipe-toy-score-norm-without-square", "testbed/policies/toy/transformer.py", ".exp().square().sum(1)", ".exp().sum(1)", TESTS),
     Mutant("recipe-greedy-takes-the-least", "testbed/policies/toy/sampler.py", "law_RVB.argmax(1)", "law_RVB.argmin(1)", TESTS),

@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant("schedule-claim-growth-without-delay", CLAIMS, "past_K[law.age_K]", "past_K[0 * law.age_K]", FIGURE),
     Mutant("schedule-figure-weighs-by-pi", TABLE, "weights=np.exp(log_mu_RX)", "weights=np.exp(log_RTX[:, step])", FIGURE),
     Mutant("schedule-figure-shifts-ages", TABLE, "step - np.arange(ages)", "step - 1 - np.arange(ages)", FIGURE),
-    Mutant("schedule-figure-walks-a-stale-path", TABLE, "source.batch(theta_RP, step)", "source.batch(world.initial(), step)", FIGURE),
+    Mutant("schedule-figure-walks-a-stale-path", TABLE, "source.batch(state.theta_RP, step)", "source.batch(world.initial(), step)", FIGURE),
     Mutant("schedule-buffer-skips-versions", VERSIONS, "if version not in (self.newest, self.newest + 1):", "if False:", BUFFER),
     Mutant("schedule-buffer-forgets-the-start", VERSIONS, "theta_RP.detach().clone() if first else None", "None", BUFFER),
     Mutant("schedule-memory-limit-ignored", STORAGE, "if size > most:", "if False:", f"{BUFFER} -k memory"),

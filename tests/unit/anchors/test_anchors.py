@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from testbed.anchors import Moment, anchor, build_anchor
+from testbed.anchors import AnchorInputs, anchor, build_anchor
 from testbed.anchors.loglinear import share
 from testbed.anchors.rescale import average_of, rescaled_decay, rescaled_rate, smaller_batches
 from testbed.cli.listing import KINDS
@@ -17,10 +17,10 @@ from testbed.data.batch import EXPERT
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.recipes import recipe
-from testbed.recipes.composition import Recipe
-from testbed.training.learner import Arm, Learner
+from testbed.recipes.composition import HandOver, Recipe
+from testbed.training.learner import Learner, RecipeBlock
 from testbed.training.loop import train, train_pack
-from testbed.training.update import gradient
+from testbed.training.update import Trainer
 from testbed.worlds.build import build_world
 
 HOT = {"mismatch": "temperature", "mismatch_args": (("temperature", 1.5),)}
@@ -60,10 +60,14 @@ def arm(run, made=PPO, theta=None):
     """Return a world, weights and the learner of a one-cell pack with the run's dial."""
     world = build_world((run,))
     theta = world.initial() if theta is None else theta
-    learner = Learner(
-        Arm(made, slice(0, 1)), world, theta, "sgd", 9, (run.seed,), run.anchor, run.anchor_args
-    )
+    learner = Learner(RecipeBlock(made, slice(0, 1)), world, theta, (run,))
     return world, theta, learner
+
+
+def later_pass(world, learner, theta, rollout, batch):
+    """Return the update of a second pass at step 5."""
+    trainer = Trainer(world, (learner,), torch.zeros(1, dtype=theta.dtype))
+    return trainer.later_pass(theta, rollout, (batch,), 5, 1)
 
 
 def anchored(run, step=5, age=3, made=PPO, origin=None):
@@ -137,15 +141,15 @@ def test_cells_of_a_pack_do_not_see_each_other_under_any_anchor(name):
 
 
 def test_a_dialed_anchor_outlives_a_hand_over_and_a_recipes_own_begins_anew():
-    late = dataclasses.replace(PPO, anchor="ewma", anchor_decay=0.5)
-    made = dataclasses.replace(PPO, until=3, then=late)
+    late = dataclasses.replace(PPO, anchor="ewma", anchor_args=(("decay", 0.5),))
+    made = dataclasses.replace(PPO, hand_over=HandOver(3, late))
     _, theta, learner = arm(dialed(BANDIT, "version", age=2), made)
     kept = learner.anchor
-    learner.enter(moved(theta), 3)
+    learner.switch_recipe(moved(theta), 3)
     assert learner.anchor is kept
     world, theta, learner = arm(BANDIT, made)
     later = moved(theta)
-    learner.enter(later, 3)
+    learner.switch_recipe(later, 3)
     rollout = world.generate(theta, 3)
     batch = learner.batch(moved(later), rollout, world.logp(moved(later), rollout), 3)
     assert torch.equal(batch.logp_anchor_BT, world.logp(later, rollout))
@@ -167,7 +171,7 @@ def test_a_missing_anchor_is_the_target_itself_at_every_pass_and_d_is_the_whole_
     world, rollout, (_, new), batch, learner = anchored(dialed(BANDIT, "missing", **{}))
     assert torch.equal(batch.logp_anchor_BT, world.logp(new, rollout))
     later = moved(new, seed=4)
-    update = gradient(world, (learner,), later, rollout, 5, (batch,))
+    update = later_pass(world, learner, later, rollout, batch)
     assert torch.equal(update.batches[0].logp_anchor_BT, update.logp_RBT)
     d_BT = (update.batches[0].logp_anchor_BT - batch.logp_mu_BT)[rollout.mask_RBT]
     assert torch.equal(d_BT, (world.logp(later, rollout) - rollout.logp_mu_RBT)[rollout.mask_RBT])
@@ -182,7 +186,7 @@ def test_with_one_pass_missing_is_what_recomputing_gives():
 def test_a_lost_replica_does_not_stop_the_others_at_later_passes():
     _, rollout, (_, new), batch, learner = anchored(dialed(BANDIT, "missing"))
     lost = torch.full_like(rollout.logp_mu_RBT, torch.nan)
-    after = learner.follow(new, batch, rollout, lost, 5)
+    after = learner.refresh_anchor(new, batch, rollout, lost, 5)
     assert torch.equal(after.logp_anchor_BT, rollout.logp_mu_RBT)
 
 
@@ -241,7 +245,7 @@ def test_steps_with_empty_batches_leave_versions_behind_too():
     read = []
     for step in (0, 1, 2, 6, 7):  # batches 3 to 5 were empty, so that weights 3 to 6 are the same
         theta = torch.full((1, 1), float(min(step, 3) if step < 7 else 7))
-        made.logp(Moment(theta, step, None, theta, lambda old: read.append(float(old)) or old))
+        made.logp(AnchorInputs(theta, step, None, theta, lambda old: read.append(float(old)) or old))
     assert read == [0.0, 0.0, 0.0, 3.0, 3.0]
 
 
@@ -278,7 +282,7 @@ def test_the_log_linear_anchor_lies_between_behavior_and_the_target_of_each_pass
     mu = rollout.logp_mu_RBT
     torch.testing.assert_close(batch.logp_anchor_BT, mu + 0.75 * (world.logp(new, rollout) - mu))
     later = moved(new, seed=4)
-    (after,) = gradient(world, (learner,), later, rollout, 5, (batch,)).batches
+    (after,) = later_pass(world, learner, later, rollout, batch).batches
     torch.testing.assert_close(after.logp_anchor_BT, mu + 0.75 * (world.logp(later, rollout) - mu))
     assert not after.logp_anchor_BT.requires_grad
 
@@ -297,9 +301,9 @@ def test_on_a_straight_path_the_average_is_the_version_at_its_center_of_mass():
     made = build_anchor(PPO, "ewma", (("decay", decay),))
     made.start(start)
     for step in range(1, 201):
-        made.average(step * stride)
+        made.observe_weights(step * stride)
     read = []
-    made.logp(Moment(start, 200, None, start, lambda theta: read.append(theta) or theta))
+    made.logp(AnchorInputs(start, 200, None, start, lambda theta: read.append(theta) or theta))
     # 0.8^200 of the weight is missing: below 1e-19.
     torch.testing.assert_close(read[0], (200 - decay / (1 - decay)) * stride, rtol=1e-5, atol=0)
 

@@ -12,10 +12,9 @@ from testbed.config.run import Run
 from testbed.data.batch import EXPERT, REPLAY, ROLLOUT
 from testbed.data.select import replace_groups
 from testbed.errors import UserError
-from testbed.recipes.composition import Recipe, Replay, Term, pairs
-from testbed.training.learner import Arm, Learner, mixed, sequence_score_norm
-from testbed.training.loop import advance
-from testbed.training.update import gradient
+from testbed.recipes.composition import Baselines, HandOver, Recipe, Replay, StepRule, Term, pairs
+from testbed.training.learner import Learner, RecipeBlock, mixed, sequence_score_norm
+from testbed.training.update import State, Trainer
 from testbed.worlds.build import build_world
 
 BANDIT = Run(task="bandit", prompts=4, group=4, learning_rate=0.5, steps=6)
@@ -36,7 +35,7 @@ PPO = Recipe("group_mean", "ppo_clip", "token_mean")
 def one_learner(recipe, run=CHAIN, theta=None):
     world = build_world((run,))
     theta = world.initial() if theta is None else theta
-    return world, theta, Learner(Arm(recipe, slice(0, 1)), world, theta, "sgd", run.steps, (run.seed,))
+    return world, theta, Learner(RecipeBlock(recipe, slice(0, 1)), world, theta, (run,))
 
 
 def moved(theta, scale=0.3):
@@ -47,19 +46,24 @@ def moved(theta, scale=0.3):
 def step_once(recipe, run=CHAIN, step=0):
     world, theta, learner = one_learner(recipe, run)
     rollout = mixed((learner,), world.generate(theta, step), step)
-    update = gradient(world, (learner,), theta, rollout, step)
-    alive = torch.ones(1, dtype=torch.bool)
-    after, _ = advance((run,), world, (learner,), theta, rollout, update, alive, step)
+    trainer = trainer_of(world, learner, run)
+    update = trainer.first_pass(theta, rollout, step)
+    after = trainer.learn(State.start(theta), rollout, update, step).theta_RP
     return world, theta, rollout, after
+
+
+def trainer_of(world, learner, run=CHAIN):
+    return Trainer(world, (learner,), torch.tensor([run.learning_rate], dtype=torch.float64))
 
 
 def test_two_passes_are_two_updates_on_the_same_batch_with_the_advantages_and_anchor_of_the_first():
     recipe = dataclasses.replace(PPO, passes=2, anchor="current")
     world, theta, rollout, after = step_once(recipe)
     _, _, learner = one_learner(recipe)
-    first = gradient(world, (learner,), theta, rollout, 0)
+    trainer = trainer_of(world, learner)
+    first = trainer.first_pass(theta, rollout, 0)
     theta = theta - 0.5 * first.grad_RP
-    theta = theta - 0.5 * gradient(world, (learner,), theta, rollout, 0, first.batches).grad_RP
+    theta = theta - 0.5 * trainer.later_pass(theta, rollout, first.batches, 0, 1).grad_RP
     torch.testing.assert_close(after, theta, rtol=0, atol=1e-15)
 
 
@@ -68,17 +72,17 @@ def test_before_its_last_pass_a_slow_fast_recipe_is_pulled_back_towards_the_star
     world, start, rollout, after = step_once(recipe)
     _, _, learner = one_learner(recipe)
     theta = start
-    for turn in range(3):
-        if turn == 2:
+    for pass_index in range(3):
+        if pass_index == 2:
             theta = start + 0.25 * (theta - start)
-        theta = theta - 0.5 * gradient(world, (learner,), theta, rollout, 0).grad_RP
+        theta = theta - 0.5 * trainer_of(world, learner).first_pass(theta, rollout, 0).grad_RP
     torch.testing.assert_close(after, theta, rtol=0, atol=1e-15)
 
 
 def test_the_moving_average_is_debiased_and_its_log_probabilities_are_the_anchor():
-    world, theta, learner = one_learner(dataclasses.replace(PPO, anchor="ewma", anchor_decay=0.5))
+    world, theta, learner = one_learner(dataclasses.replace(PPO, anchor="ewma", anchor_args=pairs(decay=0.5)))
     later = moved(theta)
-    learner.average(later)
+    learner.observe_weights(later)
     rollout = world.generate(theta, 0)
     batch = learner.batch(later, rollout, world.logp(later, rollout), 1)
     expected = world.logp((0.5 * theta + later) / 1.5, rollout)
@@ -87,11 +91,13 @@ def test_the_moving_average_is_debiased_and_its_log_probabilities_are_the_anchor
 
 def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_over():
     term = Term("kl_penalty", 0.1)
-    recipe = dataclasses.replace(PLAIN, terms=(term,), until=3, then=dataclasses.replace(PPO, terms=(term,)))
+    recipe = dataclasses.replace(
+        PLAIN, terms=(term,), hand_over=HandOver(3, dataclasses.replace(PPO, terms=(term,)))
+    )
     world, theta, learner = one_learner(recipe)
     rollout, later = world.generate(theta, 0), moved(theta)
     for step, reference in [(0, theta), (2, theta), (3, later), (4, later)]:
-        learner.enter(later, step)
+        learner.switch_recipe(later, step)
         batch = learner.batch(later, rollout, world.logp(later, rollout), step)
         torch.testing.assert_close(batch.logp_ref_BT, world.logp(reference, rollout), rtol=0, atol=0)
         assert learner.recipe.objective == ("reinforce" if step < 3 else "ppo_clip")
@@ -135,8 +141,9 @@ def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():
     runs = (BANDIT, dataclasses.replace(BANDIT, seed=1))
     world = build_world(runs)
     theta = world.initial()
-    arms = (Arm(PLAIN, slice(0, 1)), Arm(dataclasses.replace(PLAIN, replay=Replay(1, 0.5)), slice(1, 2)))
-    learners = tuple(Learner(arm, world, theta[arm.rows], "sgd", 6, (i,)) for i, arm in enumerate(arms))
+    replayed = dataclasses.replace(PLAIN, replay=Replay(1, 0.5))
+    blocks = (RecipeBlock(PLAIN, slice(0, 1)), RecipeBlock(replayed, slice(1, 2)))
+    learners = tuple(Learner(block, world, theta[block.rows], runs[block.rows]) for block in blocks)
     for step in range(2):
         rollout = world.generate(theta, step)
         both = mixed(learners, rollout, step)
@@ -190,13 +197,13 @@ def test_the_step_size_factor_is_a_power_of_the_ess_share_over_its_reference():
     share = float(weight.sum() ** 2 / (weight**2).sum() / len(weight))
     assert share < 0.9
     for rule, power in (("sqrt", 0.5), ("linear", 1.0)):
-        recipe = dataclasses.replace(PLAIN, ess_reference=0.9, ess_rule=rule)
-        assert float(recipe.step_factor(logp, batch)) == pytest.approx((share / 0.9) ** power, rel=1e-9)
+        recipe = dataclasses.replace(PLAIN, step_rule=StepRule(0.9, rule))
+        assert float(recipe.step_rule.factor(logp, batch)) == pytest.approx((share / 0.9) ** power, rel=1e-9)
     rho = (logp - rollout.logp_mu_RBT)[rollout.mask_RBT].exp()
     kl = float((rho - 1 - rho.log()).mean())
     for limit, factor in ((0.99 * kl, 0.0), (1.01 * kl, 1.0)):
-        assert float(dataclasses.replace(PLAIN, kl_limit=limit).step_factor(logp, batch)) == factor
-    assert float(PLAIN.step_factor(logp, batch)) == 1.0
+        assert float(StepRule(kl_limit=limit).factor(logp, batch)) == factor
+    assert float(PLAIN.step_rule.factor(logp, batch)) == 1.0
 
 
 @pytest.mark.parametrize("run", [BANDIT, TOY], ids=["bandit", "toy"])
@@ -265,7 +272,7 @@ def test_greedy_tokens_are_the_likeliest_ones():
 
 
 def test_history_holds_the_mean_baselines_of_the_last_batches():
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, history=2))
+    world, theta, learner = one_learner(dataclasses.replace(PLAIN, baselines=Baselines(history=2)))
     means = []
     for step in range(3):
         rollout = world.generate(theta, step)

@@ -12,8 +12,8 @@ from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes import recipe
-from testbed.training.loop import clip_norm, start, train, train_pack
-from testbed.training.update import gradient
+from testbed.training.loop import train, train_pack
+from testbed.training.update import Trainer, clip_norm
 from testbed.worlds import build as worlds
 
 BANDIT = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
@@ -103,9 +103,9 @@ def test_lag_zero_is_bit_identical_to_a_trainer_without_any_lag_machinery(run):
     world = worlds.build_world((run,))
     theta = world.initial()
     optimizer = OPTIMIZERS[run.optimizer](theta)
-    learners = start((run,), world, theta)
+    trainer = Trainer.of((run,), world, theta)
     for step in range(run.steps):
-        update = gradient(world, learners, theta, world.generate(theta, step), step)
+        update = trainer.first_pass(theta, world.generate(theta, step), step)
         rate = theta.new_tensor([run.learning_rate])
         theta = optimizer.step(theta, update.grad_RP, rate)
         assert torch.equal(theta, weights[step])

@@ -14,10 +14,10 @@ from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.mismatch import Draw
 from testbed.policies.toy.transformer import ToyTransformer
-from testbed.training.loop import start, train, train_pack
-from testbed.training.update import gradient
+from testbed.training.loop import train, train_pack
+from testbed.training.update import Trainer
 from testbed.worlds.build import build_world
-from testbed.worlds.perturbed import MOST_PASSES, Perturbed, numerator_draw
+from testbed.worlds.perturbed import MOST_PASSES, Perturbed, loss_noise_draw
 from testbed.worlds.tasks import build_task
 
 ALP = dataclasses.replace(TOY, recipe="alp", policy_args=(*TOY.policy_args, ("perturb", 0.1)))
@@ -45,25 +45,25 @@ def test_the_sampler_and_everything_but_the_numerator_read_no_noise():
             getattr(policy, name)(theta, prompt, token, mask),
             getattr(policy.policy, name)(own, prompt, token, mask),
         )
-    noisy = policy.numerator(theta, prompt, token, mask, Draw((0, 1), 0, 2))
+    noisy = policy.loss_logp(theta, prompt, token, mask, Draw((0, 1), 0, 2))
     assert (noisy - logp).abs().max() > 0.01
 
 
 def test_without_noise_the_numerator_is_the_policy():
     policy, theta, batch, logp = setting()
     theta[:, -2:] = -40
-    silent = policy.numerator(theta, *batch, Draw((0, 1), 0, 2))
+    silent = policy.loss_logp(theta, *batch, Draw((0, 1), 0, 2))
     torch.testing.assert_close(silent, logp, rtol=0, atol=1e-12)
 
 
 def test_every_layer_has_noise_of_its_own_size():
     policy, theta, batch, _ = setting()
     draw = Draw((0, 1), 0, 2)
-    base = policy.numerator(theta, *batch, draw)
+    base = policy.loss_logp(theta, *batch, draw)
     for layer in (-2, -1):
         louder = theta.clone()
         louder[:, layer] += 0.5
-        assert (policy.numerator(louder, *batch, draw) - base).abs().max() > 1e-3
+        assert (policy.loss_logp(louder, *batch, draw) - base).abs().max() > 1e-3
 
 
 def test_what_a_layer_reads_is_its_hidden_state_plus_sigma_times_standard_normal_noise():
@@ -79,7 +79,7 @@ def test_what_a_layer_reads_is_its_hidden_state_plus_sigma_times_standard_normal
             return super().with_hidden(listen)
 
     policy.policy.__class__ = Listening
-    policy.numerator(theta, *batch, Draw(tuple(range(40)), 0, 2))
+    policy.loss_logp(theta, *batch, Draw(tuple(range(40)), 0, 2))
     for noise in (seen[0], seen[1]):
         n = noise.numel()
         # 6 standard errors: a false alarm in 1e9 seeds, and the seeds are fixed.
@@ -93,11 +93,11 @@ def test_the_gradient_reaches_the_size_of_the_noise():
     policy, theta, batch, _ = setting(seeds=(0,))
     draw = Draw((0,), 3, 2)
     leaf = theta.clone().requires_grad_()
-    (grad,) = torch.autograd.grad(policy.numerator(leaf, *batch, draw).sum(), leaf)
+    (grad,) = torch.autograd.grad(policy.loss_logp(leaf, *batch, draw).sum(), leaf)
     for place in (-1, -2, 5):
         step = torch.zeros_like(theta)
         step[:, place] = 1e-6
-        ends = [policy.numerator(theta + sign * step, *batch, draw).sum() for sign in (1, -1)]
+        ends = [policy.loss_logp(theta + sign * step, *batch, draw).sum() for sign in (1, -1)]
         torch.testing.assert_close(grad[0, place], (ends[0] - ends[1]) / 2e-6, rtol=1e-5, atol=1e-7)
     assert grad[0, -2:].abs().min() > 1e-6
 
@@ -120,14 +120,14 @@ def test_the_regularizer_is_stationary_at_size_one():
 
 def test_noise_depends_on_seed_step_and_pass_alone():
     policy, theta, batch, _ = setting(seeds=(7, 7))
-    at = lambda step, turn: policy.numerator(theta, *batch, numerator_draw((7, 7), 2, step, turn))  # noqa: E731
+    at = lambda step, turn: policy.loss_logp(theta, *batch, loss_noise_draw((7, 7), 2, step, turn))  # noqa: E731
     assert torch.equal(at(3, 0), at(3, 0))
     drawn = [at(3, 0), at(3, 1), at(4, 0), at(3, MOST_PASSES - 1)]
     for index, one in enumerate(drawn):
         for other in drawn[index + 1 :]:
             assert not torch.equal(one, other)
     with pytest.raises(UserError, match="pass 65 over a batch has no noise"):
-        numerator_draw((7,), 2, 0, MOST_PASSES)
+        loss_noise_draw((7,), 2, 0, MOST_PASSES)
 
 
 def test_training_learns_weights_and_noise_and_does_not_see_its_pack():
@@ -165,7 +165,7 @@ def test_where_rewards_say_nothing_only_the_regularizer_moves_the_noise():
     theta = world.initial()
     rollout = world.generate(theta, 0)
     silent = dataclasses.replace(rollout, reward_RB=torch.zeros_like(rollout.reward_RB))
-    update = gradient(world, start((ALP,), world, theta), theta, silent)
+    update = Trainer.of((ALP,), world, theta).first_pass(theta, silent, 0)
     assert (update.grad_RP[:, :-1] == 0).all()
     expected = 2 * 0.001 * 0.1**2 - 2 * 0.001  # d/d log sigma of the regularizer at sigma = 0.1
     assert float(update.grad_RP[0, -1]) == pytest.approx(expected, rel=1e-5)
