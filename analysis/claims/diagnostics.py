@@ -114,33 +114,6 @@ def optimism() -> Evidence:
 
 
 @claim(
-    "n-samples-certify-no-ess-above-log-over-n",
-    source="own derivation; compare Chatterjee & Diaconis (2018), The sample size required in importance "
-    "sampling",
-    kind="exact",
-    statement=(
-        "Whatever N weights look like, an ESS limit above 1 - f^(1/N), about ln(1/f)/N, cannot be certified "
-        "with an error of at most f: some pi with a lower limit shows N equal weights more often than f."
-    ),
-)
-def certificate() -> Evidence:
-    """Return, for a rare action that carries pi, limit over bound - 1 and f - P(it is never drawn)."""
-    from testbed.diagnostics.weight_sums import certifiable_share, expected_share
-
-    gaps, note = [], ""
-    for n in (10, 100, 1000):
-        for f in (0.05, 1e-3):
-            bound = certifiable_share(n, f)
-            p, q = bound * (1 - 1e-6), 1 - 1e-9
-            mu_A, weight_A = np.array([1 - p, p]), np.array([(1 - q) / (1 - p), q / p])
-            limit = 1 / (mu_A @ weight_A**2)
-            missed = (1 - p) ** n
-            gaps += [limit / bound - 1, f - missed, abs(expected_share([1, 1], mu_A, n) - 1)]
-            note = f"N = {n}, f = {f:g}: limit {limit:.3g} reads 1 with chance {missed:.3g}"
-    return exact(gaps, 1e-9, note)
-
-
-@claim(
     "token-ess-does-not-see-length",
     source="this project; token-level ESS as logged by verl, PipelineRL and miles",
     kind="exact",

@@ -29,6 +29,8 @@ def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Ten
     """
     mask = torch.ones_like(log_w_N, dtype=torch.bool) if mask_N is None else mask_N
     log_w = log_w_N.masked_fill(~mask, -torch.inf)
+    # Relative to the largest first: the size of the logarithms then costs no digit.
+    log_w = log_w - log_w.amax(-1, keepdim=True)
     log_p = log_w - log_w.logsumexp(-1, keepdim=True)
     count = mask.sum(-1).clamp(min=1)
     if how == "kish":
@@ -50,12 +52,18 @@ def prefix_ess(logp_BT: Tensor, batch: Batch, how: str = "kish") -> Tensor:
 
 
 def ess_family(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
-    """Every named ESS and the floors; log_rho_BT is 0 outside the mask."""
-    tokens = mask_BT.flatten(-2)
+    """Every named ESS and the floors; log_rho_BT is 0 outside the mask.
+
+    Non-finite tokens are left out. A prefix or sequence with a token of log-ratio -inf has the weight 0 and
+    counts; one with a token of NaN or +inf has no weight and does not.
+    """
+    log_prefix_BT = log_rho_BT.cumsum(-1)
+    log_w_B, weighs_B = sequence_weights(log_rho_BT, mask_BT)
+    tokens = (mask_BT & torch.isfinite(log_rho_BT)).flatten(-2)
     weights = {
         "token": (log_rho_BT.flatten(-2), tokens),
-        "prefix": (log_rho_BT.cumsum(-1).flatten(-2), tokens),
-        "sequence": (log_rho_BT.sum(-1), mask_BT.any(-1)),
+        "prefix": (log_prefix_BT.flatten(-2), (mask_BT & (log_prefix_BT < torch.inf)).flatten(-2)),
+        "sequence": (log_w_B, weighs_B),
     }
     bound = float(torch.tensor(CLAMP).log())
     rows: dict[str, Tensor] = {}
@@ -66,6 +74,12 @@ def ess_family(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
     rows["rollout_corr/ess_floor"] = 1.0 / weights["sequence"][1].sum(-1)
     rows["rollout_corr/ess_floor_token"] = 1.0 / tokens.sum(-1)
     return rows
+
+
+def sequence_weights(log_rho_BT: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """log W [..., B], and whether a sequence has one: not without tokens, nor with one of NaN or +inf."""
+    log_w_B = log_rho_BT.sum(-1)
+    return log_w_B, mask_BT.any(-1) & (log_w_B < torch.inf)
 
 
 def masked_mean(value_BT: Tensor, mask_BT: Tensor) -> Tensor:
@@ -93,10 +107,13 @@ def kl_estimates(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
 
 
 def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
-    """p50, p90, p99 and p999 of log token and log sequence ratios (nearest rank from above)."""
+    """p50, p90, p99 and p999 of log token and log sequence ratios (nearest rank from above).
+
+    Over finite tokens and over the sequences that have a weight, 0 included.
+    """
     levels = {
-        "token": (log_rho_BT.flatten(-2), mask_BT.flatten(-2)),
-        "sequence": (log_rho_BT.sum(-1), mask_BT.any(-1)),
+        "token": (log_rho_BT.flatten(-2), (mask_BT & torch.isfinite(log_rho_BT)).flatten(-2)),
+        "sequence": sequence_weights(log_rho_BT, mask_BT),
     }
     rows = {}
     for level, (value, mask) in levels.items():
@@ -109,19 +126,24 @@ def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
 
 
 def ratio_metrics(logp_BT: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Everything that depends on the ratios alone: ESS, KL, chi2, quantiles, non-finite count."""
+    """Everything that depends on the ratios alone: ESS, KL, chi2, quantiles, non-finite count.
+
+    A token whose log-ratio is not finite is counted and left out of what is said of tokens. Of its sequence,
+    and of the prefixes that hold it, the weight is 0 where pi = 0 and undefined, hence left out, otherwise.
+    NaN where nothing is left.
+    """
     raw_BT = log_token(logp_BT.detach(), batch)
     finite_BT = torch.isfinite(raw_BT)
-    # Non-finite log-ratios are counted, and left out of what follows rather than read as ratio 1.
     mask_BT = batch.mask_BT & finite_BT
     log_rho_BT = torch.where(mask_BT, raw_BT, torch.zeros_like(raw_BT))
-    log_w_B = log_rho_BT.sum(-1)
+    log_w_B, weighs_B = sequence_weights(raw_BT, batch.mask_BT)
+    chi2_B = torch.where(weighs_B, torch.expm1(2 * log_w_B), torch.zeros_like(log_w_B))
     return {
-        **ess_family(log_rho_BT, mask_BT),
+        **ess_family(raw_BT, batch.mask_BT),
         **kl_estimates(log_rho_BT, mask_BT),
-        **quantiles(log_rho_BT, mask_BT),
+        **quantiles(raw_BT, batch.mask_BT),
         "rollout_corr/chi2_token": masked_mean(torch.expm1(2 * log_rho_BT), mask_BT),
-        "rollout_corr/chi2_sequence": torch.expm1(2 * log_w_B).mean(-1),
+        "rollout_corr/chi2_sequence": chi2_B.sum(-1) / weighs_B.sum(-1),
         "rollout_corr/nonfinite": (~finite_BT).sum((-2, -1)).to(log_rho_BT.dtype),
     }
 

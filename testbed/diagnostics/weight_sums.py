@@ -1,7 +1,8 @@
 """Sums of weights that add over shards, and everything about the weights that follows from them. No torch.
 
 A worker reduces its shard to seven numbers; the sum of the workers' sums is the sum of the whole batch, in
-any order. Everything is kept as logarithms: weights of e^{10000} are as good as any.
+any order. Everything is kept relative to the largest weight, and that as a logarithm: weights of e^{10^6} are
+as good as any, to the last digits.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
@@ -27,17 +27,18 @@ NO_SPREAD = 1e-5
 class WeightSums:
     """Sufficient sums of N weights w >= 0; every field has the shape [...] of the leading axes.
 
-    count: N. log_sum, log_square, log_cube, log_fourth: log of the sum of w, w^2, w^3, w^4. log_largest: log
-    of the largest w. mean_log: sum w log w / sum w, 0 when all w are 0. Valid for any weights, normalized or
-    not; `kong` and `chi2` alone assume that the weights have mean 1.
+    count: N. log_largest: log of the largest w. first, second, third, fourth: sum of v, v^2, v^3, v^4 with
+    v = w / largest w, each between 1 and N. mean_log: sum v log v / sum v, nats. All are 0 when all w are 0.
+    Valid for any weights, normalized or not; `kong`, `chi2` and `kish_upper_limit` alone assume that the
+    weights have mean 1.
     """
 
     count: Floats
-    log_sum: Floats
-    log_square: Floats
-    log_cube: Floats
-    log_fourth: Floats
     log_largest: Floats
+    first: Floats
+    second: Floats
+    third: Floats
+    fourth: Floats
     mean_log: Floats
 
     @classmethod
@@ -65,36 +66,48 @@ class WeightSums:
         log_w = np.where(mask, np.minimum(log_w, math.log(upper)), -np.inf)
         if log_w.shape[-1] == 0:
             log_w = np.full((*log_w.shape[:-1], 1), -np.inf)
-        with np.errstate(divide="ignore"):
-            powers = [np.asarray(logsumexp(k * log_w, axis=-1)) for k in (1, 2, 3, 4)]
-        log_sum = powers[0]
-        share = np.exp(log_w - np.where(log_sum == -np.inf, 0.0, log_sum)[..., None])
-        mean_log = (share * np.where(share > 0, log_w, 0.0)).sum(-1)
+        log_largest = log_w.max(-1)
+        # Logarithms are subtracted before they are exponentiated: their size then costs no digit.
+        log_v = log_w - _finite(log_largest)[..., None]
+        v = np.exp(log_v)
+        first = v.sum(-1)
         return cls(
             count=mask.sum(-1).astype(np.float64),
-            log_sum=log_sum,
-            log_square=powers[1],
-            log_cube=powers[2],
-            log_fourth=powers[3],
-            log_largest=log_w.max(-1),
-            mean_log=mean_log,
+            log_largest=log_largest,
+            first=first,
+            second=(v**2).sum(-1),
+            third=(v**3).sum(-1),
+            fourth=(v**4).sum(-1),
+            mean_log=_ratio((v * np.where(v > 0, log_v, 0.0)).sum(-1), first),
         )
 
     def __add__(self, other: WeightSums) -> WeightSums:
         """Return the sums of both shards together."""
-        log_sum = np.logaddexp(self.log_sum, other.log_sum)
-        total = np.where(log_sum == -np.inf, 0.0, log_sum)
-        mean_log = (
-            np.exp(self.log_sum - total) * self.mean_log + np.exp(other.log_sum - total) * other.mean_log
-        )
+        log_largest = np.maximum(self.log_largest, other.log_largest)
+        parts = [part._relative_to(log_largest) for part in (self, other)]
+        first = parts[0].first + parts[1].first
         return WeightSums(
-            self.count + other.count,
-            log_sum,
-            np.logaddexp(self.log_square, other.log_square),
-            np.logaddexp(self.log_cube, other.log_cube),
-            np.logaddexp(self.log_fourth, other.log_fourth),
-            np.maximum(self.log_largest, other.log_largest),
-            mean_log,
+            parts[0].count + parts[1].count,
+            log_largest,
+            first,
+            parts[0].second + parts[1].second,
+            parts[0].third + parts[1].third,
+            parts[0].fourth + parts[1].fourth,
+            _ratio(sum(part.first * part.mean_log for part in parts), first),
+        )
+
+    def _relative_to(self, log_largest: Floats) -> WeightSums:
+        """Return the same sums with v = w / e^log_largest, for a weight at least as large as any here."""
+        shift = self.log_largest - _finite(log_largest)
+        scale = np.exp(shift)
+        return WeightSums(
+            self.count,
+            log_largest,
+            scale * self.first,
+            scale**2 * self.second,
+            scale**3 * self.third,
+            scale**4 * self.fourth,
+            self.mean_log + np.where(scale > 0, shift, 0.0),
         )
 
     def __radd__(self, other: Any) -> WeightSums:
@@ -127,15 +140,14 @@ class WeightSums:
         if how not in HOW:
             raise unknown("ESS", how, HOW)
         self._need_weights()
-        log_count = np.log(self.count)
         if how == "kish":
-            return np.exp(2 * self.log_sum - self.log_square - log_count)
+            return self.first**2 / (self.count * self.second)
         if how == "max":
-            return np.exp(self.log_sum - self.log_largest - log_count)
+            return self.first / self.count
         if how == "perplexity":
-            return np.exp(self.log_sum - self.mean_log - log_count)
+            return self.first * np.exp(-self.mean_log) / self.count
         with np.errstate(over="ignore"):
-            mean = np.exp(self.log_sum - log_count)
+            mean = np.exp(self.log_largest) * self.first / self.count
             return 1.0 / (1.0 + mean**2 * self._squared_variation())
 
     def floor(self) -> Floats:
@@ -146,13 +158,30 @@ class WeightSums:
     def max_share(self) -> Floats:
         """Return max w / sum w: the diagnostic of Chatterjee & Diaconis (2018); 1/N at best, 1 at worst."""
         self._need_weights()
-        return np.exp(self.log_largest - self.log_sum)
+        return 1.0 / self.first
 
     def chi2(self) -> Floats:
         """Return mean w^2 - 1, unbiased for E_mu w^2 - 1 when E w = 1; may be negative or inf."""
         self._need_weights()
         with np.errstate(over="ignore"):
-            return np.expm1(self.log_square - np.log(self.count))
+            return np.expm1(2 * self.log_largest + np.log(self.second / self.count))
+
+    def kish_upper_limit(self, error: float = 0.05) -> Floats:
+        """Return min(1, 1 / (error mean w^2)): the limit of the Kish share is larger with chance <= error.
+
+        For independent weights with E_mu w = 1, whatever their law: the limit is 1 / E_mu w^2, and mean w^2
+        exceeds its expectation by 1/error with chance error at most (Markov). There is no counterpart from
+        below: whatever N weights are seen, rare ones may be missing that send the limit to 0, see claim
+        no-sample-certifies-an-ess. Own derivation.
+
+        Raises UserError unless 0 < error < 1.
+        """
+        if not 0 < error < 1:
+            raise UserError(f"error is {error:g}, expected 0 < error < 1.")
+        self._need_weights()
+        with np.errstate(over="ignore"):
+            limit = np.exp(-2 * self.log_largest) * self.count / self.second
+        return np.minimum(limit / error, 1.0)
 
     def chi2_normalized(self) -> Floats:
         """Return N sum w^2 / (sum w)^2 - 1 = 1 / Kish share - 1, blind to the scale of w, never negative."""
@@ -164,11 +193,11 @@ class WeightSums:
         NaN where the squared coefficient of variation is below NO_SPREAD.
         """
         self._need_weights()
-        log_count = np.log(self.count)
         # Moments of w / mean(w): at most N^3, so that nothing overflows.
+        mean = self.first / self.count
         second, third, fourth = (
-            np.exp(log_sum - k * self.log_sum + (k - 1) * log_count)
-            for k, log_sum in ((2, self.log_square), (3, self.log_cube), (4, self.log_fourth))
+            power / (self.count * mean**k)
+            for k, power in ((2, self.second), (3, self.third), (4, self.fourth))
         )
         spread = second - 1.0
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -177,7 +206,8 @@ class WeightSums:
 
     def kl(self) -> Floats:
         """Return sum w log w / sum w - log(mean w), the plug-in of KL(pi, mu) = -log(perplexity share)."""
-        return -np.log(self.ess("perplexity"))
+        self._need_weights()
+        return self.mean_log - np.log(self.first / self.count)
 
     def metrics(self, level: str, which: str = "raw") -> dict[str, Floats]:
         """Return ESS shares, floor, max share, chi2 and kurtosis under the names of metric_names.
@@ -200,31 +230,16 @@ class WeightSums:
         }
 
     def _squared_variation(self) -> Floats:
-        return np.maximum(np.expm1(self.log_square + np.log(self.count) - 2 * self.log_sum), 0.0)
+        return np.maximum(self.count * self.second / self.first**2 - 1.0, 0.0)
 
     def _need_weights(self) -> None:
         if (self.count == 0).any():
             raise UserError("There are no weights: count is 0. Give at least one unmasked sample.")
-        if (self.log_sum == -np.inf).any():
+        if (self.first == 0).any():
             raise UserError(
                 "All weights are 0, so that they sum to zero: no sample lies where pi has mass. Give samples "
                 "from a behavior policy that covers pi."
             )
-
-
-def certifiable_share(n: int, false_pass: float = 0.05) -> float:
-    """1 - false_pass^(1/n): the largest limit of a Kish share that n samples can certify, about ln(1/f)/n.
-
-    Whatever scale-free rule looks at n weights: if it certifies "the limit of the share is above c" on equal
-    weights, then some pi and mu with a limit below c make it do so with chance above `false_pass`, for every
-    c above this. They differ by one action of mu-probability p that carries nearly all of pi: it is missed
-    with chance (1 - p)^n, and the limit is near p. Own derivation; exact for the bound stated.
-
-    Raises UserError unless n >= 1 and 0 < false_pass < 1.
-    """
-    if n < 1 or not 0 < false_pass < 1:
-        raise UserError(f"n is {n}, false_pass {false_pass:g}; expected n >= 1 and 0 < false_pass < 1.")
-    return -math.expm1(math.log(false_pass) / n)
 
 
 def expected_share(weight_A: ArrayLike, mu_A: ArrayLike, n: int, how: str = "kish") -> float:
@@ -264,8 +279,14 @@ def expected_share(weight_A: ArrayLike, mu_A: ArrayLike, n: int, how: str = "kis
     return float(share_M @ stats.multinomial.pmf(counts_MA, n, mu_A))
 
 
-def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+def _ratio(above: ArrayLike, below: Floats) -> Floats:
+    """Return above / below, 0 where below is 0."""
+    return np.asarray(np.divide(above, below, out=np.zeros_like(below), where=below > 0))
+
+
+def _finite(log_largest: Floats) -> Floats:
+    """Return 0 where every weight is 0: any reference does there, and -inf - -inf is NaN."""
+    return np.where(log_largest == -np.inf, 0.0, log_largest)
 
 
 def _compositions(n: int, atoms: int) -> Floats:

@@ -120,6 +120,32 @@ def test_non_finite_log_ratios_are_counted_and_not_read_as_ratio_one():
     assert float(rows["rollout_corr/chi2_token"]) == pytest.approx((9 + 1 + 1) / 3 - 1)
 
 
+def test_a_sequence_that_pi_never_writes_has_weight_zero():
+    logp, batch = batch_of([(1.0, (1.0, 1.0)), (1.0, (1.0, 1.0))])
+    logp[1, 1] = float("-inf")
+    rows = {k.removeprefix("rollout_corr/"): float(v) for k, v in ratio_metrics(logp, batch).items()}
+    # Weights 1 and 0; prefixes 1, 1, 1 and 0; of the tokens three are left.
+    assert rows["ess_kish_sequence_raw"] == rows["ess_floor"] == pytest.approx(1 / 2)
+    assert rows["ess_kish_prefix_raw"] == pytest.approx(3 / 4)
+    assert rows["ess_kish_token_raw"] == pytest.approx(1.0)
+    assert rows["ess_floor_token"] == pytest.approx(1 / 3)
+    assert rows["chi2_sequence"] == pytest.approx(-1 / 2)
+    assert rows["log_rho_sequence_p50"] == -math.inf
+    assert rows["log_rho_token_p50"] == 0.0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_sequence_whose_weight_is_undefined_is_left_out(value):
+    logp, batch = batch_of([(1.0, (2.0, 1.0)), (1.0, (1.0, 1.0)), (1.0, (1.0, 1.0))])
+    logp[1, 1] = value
+    rows = {k.removeprefix("rollout_corr/"): float(v) for k, v in ratio_metrics(logp, batch).items()}
+    assert rows["ess_floor"] == pytest.approx(1 / 2)
+    assert rows["ess_kish_sequence_raw"] == pytest.approx(9 / (2 * 5))  # weights 2 and 1
+    assert rows["ess_kish_prefix_raw"] == pytest.approx(49 / (5 * 11))  # 2, 2, 1, 1 and 1
+    assert rows["chi2_sequence"] == pytest.approx(5 / 2 - 1)
+    assert rows["log_rho_sequence_p999"] == pytest.approx(math.log(2))
+
+
 def test_prefix_ess_starts_at_the_first_token_and_ends_at_the_sequence():
     logp, batch = batch_of()
     curve = prefix_ess(logp, batch)

@@ -14,11 +14,12 @@ from scipy import stats
 from support.fixtures import batch_of
 
 from testbed.diagnostics.ratios import ess, prefix_ess
-from testbed.diagnostics.weight_sums import HOW, WeightSums, certifiable_share, expected_share
+from testbed.diagnostics.weight_sums import HOW, WeightSums, expected_share
 from testbed.errors import UserError
 from testbed.losses.ratios import log_prefix
 
 LOG_W = np.random.default_rng(5).normal(0.3, 1.5, (3, 60))
+SHARES = tuple(lambda s, how=how: s.ess(how) for how in ("kish", "perplexity", "max"))
 QUANTITIES = (
     *(lambda s, how=how: s.ess(how) for how in HOW),
     *(WeightSums.chi2, WeightSums.chi2_normalized, WeightSums.excess_kurtosis),
@@ -100,6 +101,22 @@ def test_weights_of_any_size_neither_overflow_nor_vanish():
         sums = WeightSums.of(LOG_W + shift)
         np.testing.assert_allclose(sums.ess("kish"), WeightSums.of(LOG_W).ess("kish"), rtol=1e-9)
         np.testing.assert_allclose(sums.excess_kurtosis(), WeightSums.of(LOG_W).excess_kurtosis(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [12345.678, -1e6, 1e6])
+def test_the_size_of_logarithms_costs_no_digit(size):
+    equal = np.full(50, size)
+    for how in ("kish", "perplexity", "max"):
+        for sums in (WeightSums.of(equal), sum(WeightSums.of(part) for part in np.split(equal, 5))):
+            assert sums.ess(how) == pytest.approx(1.0, abs=1e-12)
+            assert sums.kl() == pytest.approx(0.0, abs=1e-12)
+        assert float(ess(torch.tensor(equal), how=how)) == pytest.approx(1.0, abs=1e-12)
+    # A power of two, so that adding the size rounds nothing.
+    shift = math.copysign(2.0**20, size)
+    log_w = np.round(LOG_W * 2**20) / 2**20
+    there, here = WeightSums.of(log_w + shift), WeightSums.of(log_w)
+    for quantity in (*SHARES, WeightSums.kl, WeightSums.max_share, WeightSums.excess_kurtosis):
+        np.testing.assert_allclose(quantity(there), quantity(here), rtol=1e-12)
 
 
 def test_clamped_weights_are_bounded_themselves_and_not_in_their_logarithm():
@@ -186,17 +203,26 @@ def test_a_thousand_lognormal_weights_overstate_their_ess_about_a_hundredfold():
     assert 60 < np.median(shares) / math.exp(-9) < 130
 
 
-@pytest.mark.parametrize("n", [1, 10, 1000])
-def test_more_than_the_certifiable_share_cannot_be_certified(n):
-    # One action that carries q of pi and p of mu; n draws miss it with chance (1 - p)^n and then read 1.
-    for false_pass in (0.05, 1e-6):
-        best = certifiable_share(n, false_pass)
-        p = best * (1 - 1e-9)
-        q = 1 - 1e-7
-        limit = 1 / (q**2 / p + (1 - q) ** 2 / (1 - p))
-        assert (1 - p) ** n > false_pass
-        assert limit == pytest.approx(best, rel=1e-6)
-        assert (1 - best) ** n == pytest.approx(false_pass, rel=1e-9)
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_the_upper_limit_of_the_kish_share_errs_as_often_as_declared_and_not_much_less(n):
+    error = 0.1
+    for p in (0.999 * error / n, 0.3, 0.9):  # at the first one Markov's inequality is nearly an equality
+        weight_A, mu_A = np.array([0.0, 1 / p]), np.array([1 - p, p])  # pi never takes the first action
+        wrong = 0.0
+        for draw in itertools.product(range(2), repeat=n):
+            w = weight_A[list(draw)]
+            with np.errstate(divide="ignore"):
+                below = w.any() and float(WeightSums.of(np.log(w)).kish_upper_limit(error)) < p
+            wrong += below * mu_A[list(draw)].prod()
+        assert wrong <= error
+        if p < error:
+            assert wrong == pytest.approx(1 - (1 - p) ** n)
+            assert wrong > 0.95 * error
+
+
+def test_the_upper_limit_is_a_share():
+    assert float(WeightSums.of(np.zeros(9)).kish_upper_limit()) == 1.0
+    assert float(WeightSums.of(np.log([0.0625, 64.0])).kish_upper_limit(0.5)) == pytest.approx(1 / 1024)
 
 
 def test_requests_that_cannot_be_answered_say_why():
@@ -204,5 +230,5 @@ def test_requests_that_cannot_be_answered_say_why():
         expected_share(np.ones(9), np.full(9, 1 / 9), 60)
     with pytest.raises(UserError, match="that sum to 1"):
         expected_share([1.0, 2.0], [0.5, 0.4], 3)
-    with pytest.raises(UserError, match="expected n >= 1 and 0 < false_pass"):
-        certifiable_share(0)
+    with pytest.raises(UserError, match="expected 0 < error < 1"):
+        WeightSums.of([0.0]).kish_upper_limit(1.0)
