@@ -73,6 +73,8 @@ def refutation() -> Evidence:
         p = error / n * (1 - 1e-9)
         tight = _wrong_upper_limits(np.array([0.0, 1.0]), np.array([1 - p, p]), n, error)
         gaps += [tight - error, 1 - (1 - p) ** n - tight]
+        p *= 1.01  # one rare weight must no longer be enough to be wrong
+        gaps.append(_wrong_upper_limits(np.array([0.0, 1.0]), np.array([1 - p, p]), n, error) - error)
         worst = max(worst, tight)
     return exact(gaps, 1e-9, f"largest excess over f, or shortfall; wrong with chance {worst:.6f} at most")
 

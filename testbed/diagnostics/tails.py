@@ -20,7 +20,7 @@ NEEDED = 5
 """Distinct weights above the cutoff that a fit needs."""
 
 FLAT_BELOW = 1e-6
-"""A tail whose logarithms differ by less than this is flat: that much is rounding of log-probabilities."""
+"""Logarithms that differ by less than this are equal: that much is rounding of log-probabilities."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class TooFew:
-    """Fewer than `needed` distinct weights lie above the cutoff; `distinct` do."""
+    """Fewer than `needed` distinct weights lie above the cutoff; `distinct` do, apart beyond rounding."""
 
     n: int
     tail: int
@@ -45,9 +45,10 @@ class TooFew:
 class Estimated:
     """A generalized Pareto law was fitted to the weights above the cutoff.
 
-    k: its shape, with the weak prior; k < 0 for a bounded law, k >= 1/2: infinite variance, k >= 1: no mean.
-    log_scale, log_cutoff: of w, in logs. threshold: min(1 - 1/log10 n, 0.7), above which an estimate from
-    n weights is not to be trusted. required: samples that would do for this k, inf from k = 1 on.
+    tail: how many those are; ties with the cutoff are not. k: its shape, with the weak prior; k < 0 for a
+    bounded law, k >= 1/2: infinite variance, k >= 1: no mean. log_scale, log_cutoff: of w, in logs.
+    threshold: min(1 - 1/log10 n, 0.7), above which an estimate from n weights is not to be trusted.
+    required: samples that would do for this k, inf from k = 1 on.
     """
 
     n: int
@@ -76,8 +77,9 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
     """Return Flat, TooFew or Estimated(k, …) for one vector of log-weights; never an infinite k.
 
     Scale-invariant. The fit is the posterior mean of Zhang & Stephens (2009) on the exceedances over the
-    (tail + 1)-th largest weight, shrunk by (tail k + 5) / (tail + 10); Vehtari, Simpson, Gelman, Yao & Gabry
-    (2024), arXiv:1507.02646. Ties count as one value when it is decided whether there is enough to fit.
+    (tail + 1)-th largest weight, shrunk by (m k + 5) / (m + 10) with m weights strictly above it; Vehtari,
+    Simpson, Gelman, Yao & Gabry (2024), arXiv:1507.02646. Weights within FLAT_BELOW of the cutoff are not
+    above it; those as near to each other count as one when it is decided whether there is enough to fit.
 
     Args:
         log_w_N: log-weights [N]; -inf is a weight of 0.
@@ -89,20 +91,23 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
     n = log_w_N.size
     tail = tail_length(n) if tail is None else tail
     if n <= NEEDED:
-        return Flat(n, n) if np.ptp(log_w_N) < FLAT_BELOW else TooFew(n, n, np.unique(log_w_N).size)
+        return Flat(n, n) if np.ptp(log_w_N) < FLAT_BELOW else TooFew(n, n, _distinct(np.sort(log_w_N)))
     if not 1 <= tail < n:
         raise UserError(f"tail is {tail}, expected 1 to {n - 1} for {n} weights.")
     largest = np.sort(log_w_N)[-tail - 1 :]
     cutoff, above = float(largest[0]), largest[1:]
-    if above[-1] - cutoff < FLAT_BELOW:
+    # A world with few weights ties at the cutoff, and its sums of logarithms differ by rounding.
+    above = above[above > cutoff + FLAT_BELOW]
+    if above.size == 0:
         return Flat(n, tail)
     top = float(above[-1])
     exceedance = np.exp(above - top) - math.exp(cutoff - top)
-    exceedance = exceedance[exceedance > 1e-300]  # of the largest weight: less would overflow 1/x
-    distinct = np.unique(exceedance).size
+    fitted = exceedance > 1e-300  # of the largest weight: less would overflow 1/x
+    distinct = _distinct(above[fitted])
     if distinct < NEEDED:
         return TooFew(n, tail, distinct)
-    k, scale = _fit(exceedance)
+    k, scale = _fit(exceedance[fitted])
+    tail = above.size
     k = (tail * k + 5) / (tail + 10)
     return Estimated(
         n=n,
@@ -113,6 +118,12 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
         threshold=min(1 - 1 / math.log10(n), 0.7),
         required=math.inf if k >= 1 else 10 ** min(1 / (1 - max(0.0, k)), 300.0),
     )
+
+
+def _distinct(ascending_M: Floats) -> int:
+    """Number of values that differ by FLAT_BELOW or more from the one before; -inf equals -inf."""
+    with np.errstate(invalid="ignore"):
+        return 1 + int((np.diff(ascending_M) >= FLAT_BELOW).sum())
 
 
 def _fit(x_M: Floats) -> tuple[float, float]:
@@ -136,8 +147,9 @@ def _fit(x_M: Floats) -> tuple[float, float]:
 def smooth(log_w_N: ArrayLike, tail: int | None = None) -> tuple[Floats, ParetoK]:
     """Return log-weights whose tail is replaced by the fitted law's quantiles, and the outcome of the fit.
 
-    Quantiles at (j - 1/2)/tail, never above the largest raw weight, in the order of the raw weights; not
-    normalized. Flat and TooFew leave the weights as they are. Source: as `pareto_k`.
+    The tail is what was fitted, the weights strictly above the cutoff. Quantiles at (j - 1/2)/tail, never
+    above the largest raw weight, in the order of the raw weights; not normalized. Flat and TooFew leave the
+    weights as they are. Source: as `pareto_k`.
     """
     log_w_N = _checked(log_w_N)
     found = pareto_k(log_w_N, tail)

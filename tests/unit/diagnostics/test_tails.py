@@ -81,6 +81,28 @@ def test_too_few_distinct_weights_above_the_cutoff_are_counted():
     assert pareto_k([0.0, 1.0, 2.0]) == TooFew(n=3, tail=3, distinct=3)
 
 
+def test_ties_with_the_cutoff_are_no_part_of_the_tail():
+    log_w = np.r_[np.linspace(2, 4, 10), np.zeros(90)]
+    smoothed, found = smooth(log_w)
+    assert found.tail == 10
+    assert found.k == pytest.approx(0.0726, abs=5e-5)
+    np.testing.assert_array_equal(smoothed[10:], 0.0)
+    assert np.exp(smoothed).mean() == pytest.approx(3.57, abs=5e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_sums_of_a_two_valued_ratio_are_as_few_as_their_counts(dtype):
+    # Seven weights, which differ by rounding with the order of their tokens.
+    log_rho = np.log(np.array([1.9, 0.4], dtype=dtype))
+    tokens = np.random.default_rng(0).choice(log_rho, (512, 6), p=[0.15, 0.85])
+    log_w = tokens.cumsum(-1)[:, -1]
+    assert np.unique(log_w).size > 7
+    found = pareto_k(log_w)
+    assert isinstance(found, TooFew)
+    assert found.distinct <= 4
+    np.testing.assert_array_equal(smooth(log_w)[0], log_w)
+
+
 @pytest.mark.parametrize("k", [-0.5, 0.0, 0.3, 0.7, 1.2])
 def test_exact_quantiles_give_the_index_back(k):
     log_w = quantiles_of(k)
