@@ -27,19 +27,12 @@ class LoggedLaw:
     variance_XA: Floats
 
     def __post_init__(self) -> None:
-        missing_XA = (self.pi_XA > 0) & (self.mu_XA <= 0) & (self.context_X[:, None] > 0)
-        if missing_XA.any():
-            context, action = (int(i) for i in np.argwhere(missing_XA)[0])
-            raise UserError(
-                f"mu never takes action {action} in context {context}, but pi does: the weight is infinite. "
-                "Give mu mass there."
-            )
+        _check_overlap(self.context_X, self.mu_XA, self.pi_XA)
 
     @property
     def weight_XA(self) -> Floats:
         """w = pi / mu, 0 where mu = 0."""
-        used_XA = self.mu_XA > 0
-        return np.where(used_XA, self.pi_XA / np.where(used_XA, self.mu_XA, 1.0), 0.0)
+        return _ratio(self.pi_XA, self.mu_XA)
 
     @property
     def value(self) -> float:
@@ -165,7 +158,8 @@ def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Fl
 class EmbeddedLaw:
     """A logged law whose actions show an embedding e ~ p(e | x, a) [X, A, E]; reward mean q [X, A, E].
 
-    square_XAE: E[r^2 | x, a, e]. The reward has no direct effect when q does not depend on the action.
+    square_XAE: E[r^2 | x, a, e]. The reward has no direct effect when q does not depend on the action. mu may
+    miss actions of pi: MIPS needs its embeddings alone; what needs pi/mu then raises UserError.
     """
 
     context_X: Floats
@@ -186,7 +180,13 @@ class EmbeddedLaw:
         top_XE, bottom_XE = (
             np.einsum("xa,xae->xe", p_XA, self.embedding_XAE) for p_XA in (self.pi_XA, self.mu_XA)
         )
-        return np.where(bottom_XE > 0, top_XE / np.where(bottom_XE > 0, bottom_XE, 1.0), 0.0)
+        return _ratio(top_XE, bottom_XE)
+
+    @property
+    def weight_XA(self) -> Floats:
+        """w = pi / mu, 0 where neither takes the action; UserError where pi alone does."""
+        _check_overlap(self.context_X, self.mu_XA, self.pi_XA)
+        return _ratio(self.pi_XA, self.mu_XA)
 
     @property
     def value(self) -> float:
@@ -206,7 +206,7 @@ class EmbeddedLaw:
 
     def ips(self) -> Moments:
         """Plain importance weighting, by enumeration."""
-        return self.moments(np.broadcast_to((self.pi_XA / self.mu_XA)[..., None], self.joint_XAE.shape))
+        return self.moments(np.broadcast_to(self.weight_XA[..., None], self.joint_XAE.shape))
 
     def posterior_XAE(self) -> Floats:
         """mu(a | x, e)."""
@@ -215,7 +215,7 @@ class EmbeddedLaw:
 
     def mips_bias_formula(self) -> float:
         """E sum_{a<b} mu(a|x,e) mu(b|x,e) [q(a) - q(b)] [w(b) - w(a)]; 0 without direct effect."""
-        posterior_XAE, w_XA = self.posterior_XAE(), self.pi_XA / self.mu_XA
+        posterior_XAE, w_XA = self.posterior_XAE(), self.weight_XA
         gap_XABE = self.mean_XAE[:, :, None] - self.mean_XAE[:, None]
         weight_XAB = w_XA[:, None] - w_XA[:, :, None]
         pairs_XE = np.einsum(
@@ -225,7 +225,7 @@ class EmbeddedLaw:
 
     def mips_gain_formula(self) -> float:
         """n (Var IPS - Var MIPS) = E[E[r^2 | x, e] Var_{a | x, e} w], valid without direct effect."""
-        posterior_XAE, w_XA1 = self.posterior_XAE(), (self.pi_XA / self.mu_XA)[..., None]
+        posterior_XAE, w_XA1 = self.posterior_XAE(), self.weight_XA[..., None]
         mean_XE = (posterior_XAE * w_XA1).sum(axis=1)
         spread_XE = (posterior_XAE * w_XA1**2).sum(axis=1) - mean_XE**2
         square_XE = (posterior_XAE * self.square_XAE).sum(axis=1)
@@ -268,6 +268,21 @@ class InstrumentLaw:
 
     def _chance_ZU(self, action: int) -> Floats:
         return self.take_ZU if action == 1 else 1.0 - self.take_ZU
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """above / below, 0 where below is 0."""
+    return np.where(below > 0, above / np.where(below > 0, below, 1.0), 0.0)
+
+
+def _check_overlap(context_X: Floats, mu_XA: Floats, pi_XA: Floats) -> None:
+    missing_XA = (pi_XA > 0) & (mu_XA <= 0) & (context_X[:, None] > 0)
+    if missing_XA.any():
+        context, action = (int(i) for i in np.argwhere(missing_XA)[0])
+        raise UserError(
+            f"mu never takes action {action} in context {context}, but pi does: the weight is infinite. "
+            "Give mu mass there."
+        )
 
 
 def _check_law(mass_K: Floats) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from testbed.errors import UserError
+from testbed.normal_law import check_normal
 from testbed.testing.draws import Draws, Seed, check_bounds, draw
 from testbed.testing.e_process import EProcess, SequentialMean
 from testbed.testing.sample_size import (
@@ -48,12 +49,16 @@ Bounds = tuple[float, float]
 EXACT = 1e-9
 """Relative tolerance of an assertion about numbers from an oracle."""
 
+ZERO = 1e-12
+"""Absolute tolerance where the number expected from an oracle is 0, which has no scale of its own."""
+
 
 def assert_unbiased(
     actual: Draws | None,
     expected: float,
     *,
     exact: float | None = None,
+    atol: float | None = None,
     discrepancy: float | None = None,
     std: float | None = None,
     bounds: Bounds | None = None,
@@ -67,12 +72,14 @@ def assert_unbiased(
     """Fail when the mean of an estimator is not `expected`.
 
     Fails when |mean - expected| > radius(n, false_alarm / 2); a bias of `discrepancy` or more passes with
-    chance `missed` at most. With `std` alone both rates are those of the normal law of the mean.
+    chance `missed` at most. With `std` alone both rates are those of the normal law of the mean, and draws
+    too skewed for it are refused.
 
     Args:
         actual: sampler(rng, n) -> [n] or draws [N]; None with `exact`.
         expected: the true value.
-        exact: the estimator's expectation by enumeration; nothing is drawn then, tolerance EXACT.
+        exact: the estimator's expectation by enumeration; nothing is drawn then, relative tolerance EXACT.
+        atol: absolute tolerance beside it; by default none, or ZERO where `expected` is 0.
         discrepancy: the smallest bias that must not be missed.
         std: standard deviation of one draw, from an oracle.
         bounds: low and high of every draw; makes both rates guarantees.
@@ -85,7 +92,8 @@ def assert_unbiased(
 
     Raises:
         AssertionError: biased; the message gives estimate, expected, z or e-value, n and both rates.
-        UserError: draws too few for `discrepancy`, not finite, or out of bounds; a missing argument.
+        UserError: draws too few for `discrepancy`, not finite, out of bounds, or too skewed for the normal
+            law; a missing argument.
         Undecided: a sequential test reached max_samples.
 
     Example:
@@ -93,14 +101,15 @@ def assert_unbiased(
     >>> assert_unbiased(draw, 0.0, std=1.0, discrepancy=0.1)
     """
     if exact is not None:
-        _exactly("Biased", exact, expected, abs(exact - expected) <= EXACT * max(1.0, abs(expected)), err_msg)
+        floor = (0.0 if expected else ZERO) if atol is None else atol
+        _exactly("Biased", exact, expected, abs(exact - expected) <= EXACT * abs(expected) + floor, err_msg)
         return
     draws = _Mean(actual, expected, discrepancy, Spread(std, bounds), (false_alarm, missed), seed)
     if sequential:
         draws.decide_sequentially("Biased", max_samples, err_msg)
         return
     mean, n = draws.fixed()
-    slack = 1e-12 * max(1.0, abs(expected))
+    slack = 1e-12 * max(abs(mean), abs(expected))
     if not abs(mean - expected) <= draws.spread.radius(n, false_alarm / 2) + slack:
         raise AssertionError(draws.message("Biased", mean, n, false_alarm / 2, err_msg))
 
@@ -212,6 +221,7 @@ def assert_variance_below(
         other_N = np.asarray(bound, dtype=np.float64)
     n, above = square_N.size, float((square_N - other_N).mean())
     _enough(n, needed, _declared(discrepancy))
+    check_normal(square_N - other_N, spread, false_alarm, missed)
     if not above + spread.radius(n, missed) < 0:
         raise AssertionError(
             lines(
@@ -309,6 +319,7 @@ class _Mean:
         x_N = draw(self.actual, self.needed, self.seed)
         _enough(x_N.size, self.needed, self.discrepancy)
         check_bounds(x_N, self.spread.bounds)
+        check_normal(x_N, self.spread, self.rates[0] / 2, self.rates[1])
         return float(x_N.mean()), x_N.size
 
     def decide_sequentially(self, word: str, max_samples: int | None, err_msg: str) -> None:

@@ -155,6 +155,36 @@ def test_marginalized_weights_gain_the_spread_of_the_weight_within_an_embedding(
     assert gain > 0.01
 
 
+def test_an_action_that_neither_policy_takes_changes_nothing():
+    law = embedded(direct=True)
+    padded = bandit.EmbeddedLaw(
+        law.context_X,
+        *(np.pad(policy_XA, ((0, 0), (0, 1))) for policy_XA in (law.mu_XA, law.pi_XA)),
+        *(
+            np.pad(each_XAE, ((0, 0), (0, 1), (0, 0)), mode="edge")
+            for each_XAE in (law.embedding_XAE, law.mean_XAE, law.square_XAE)
+        ),
+    )
+    assert padded.ips().n_variance == pytest.approx(law.ips().n_variance, rel=1e-12)
+    assert padded.mips_bias_formula() == pytest.approx(law.mips_bias_formula(), rel=1e-12)
+    assert padded.mips_gain_formula() == pytest.approx(law.mips_gain_formula(), rel=1e-12)
+
+
+def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
+    law = bandit.EmbeddedLaw(
+        np.ones(1),
+        np.array([[0.5, 0.5, 0.0]]),
+        np.array([[0.2, 0.3, 0.5]]),
+        np.full((1, 3, 2), 0.5),
+        np.ones((1, 3, 2)),
+        np.ones((1, 3, 2)),
+    )
+    assert law.mips().bias == pytest.approx(0.0, abs=1e-15)
+    for quantity in (law.ips, law.mips_bias_formula, law.mips_gain_formula):
+        with pytest.raises(UserError, match="never takes action 2 in context 0"):
+            quantity()
+
+
 def test_the_instrument_identifies_the_effect_that_the_naive_mean_misses():
     law = bandit.InstrumentLaw(
         np.array([0.6, 0.4]), 0.3, np.array([[0.2, 0.6], [0.5, 0.9]]), np.array([[0.2, 0.7], [0.35, 0.5]])

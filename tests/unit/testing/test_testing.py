@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 
@@ -10,6 +11,7 @@ import pytest
 from scipy import stats
 
 from testbed.errors import UserError
+from testbed.normal_law import FACTOR, num_samples_for_normal
 from testbed.testing.assertions import (
     Undecided,
     assert_coverage,
@@ -74,6 +76,39 @@ def test_with_a_std_alone_the_rates_are_those_of_the_normal_law_and_nearly_met_o
     assert chance_to_fail(assert_unbiased, n, 0.5, 0.5, **call) == pytest.approx(0.02, rel=0.15)
     missed = 1 - chance_to_fail(assert_unbiased, n, 0.6, 0.5, **call)
     assert missed == pytest.approx(0.05, rel=0.2)
+
+
+def test_at_the_least_number_of_draws_the_normal_law_is_right_up_to_its_factor():
+    # The sum of n exponentials has a gamma law: skewness 2, excess kurtosis 6.
+    for rate in (5e-7, 1e-3, 0.01):
+        n, z = num_samples_for_normal(2.0, 6.0, rate), -stats.norm.ppf(rate)
+        above = stats.gamma.sf(n + z * math.sqrt(n), n)
+        assert 1.5 * rate < above < FACTOR * rate
+        assert rate / 3 < stats.gamma.cdf(n - z * math.sqrt(n), n) < rate
+    # A symmetric law with P(X = 0) = 1 - p, else -1 or 1: no skewness, excess kurtosis 1/p - 3.
+    assert num_samples_for_normal(0.0, 1e4 - 3, 5e-7) > 1e5
+
+
+@pytest.mark.parametrize("discrepancy", [1.0, 0.3])
+def test_heavy_draws_are_refused_rather_than_called_biased(discrepancy):
+    # Log-normal weights, sigma = 2. By the normal law alone 33 and 19 of these 6000 batches are false alarms,
+    # at a declared 1e-6.
+    mean, std = math.exp(2), math.exp(2) * math.sqrt(math.expm1(4))
+    n = min_num_samples(discrepancy, std=1.0)
+    refused = 0
+    for log_w_N in 2 * np.random.default_rng(0).normal(size=(6000, n)):
+        with contextlib.suppress(UserError):
+            refused += 1
+            assert_unbiased(np.exp(log_w_N), mean, std=std, discrepancy=discrepancy * std)
+            refused -= 1
+    assert 300 < refused < 5000
+    with pytest.raises(UserError, match="Give `bounds` of every draw"):
+        assert_unbiased(np.append(np.zeros(n), n), 0.0, std=1.0, discrepancy=discrepancy)
+
+
+def test_normal_draws_are_not_refused():
+    for x_N in np.random.default_rng(1).normal(size=(500, 500)):
+        assert_unbiased(x_N, 0.0, std=1.0, discrepancy=min_discrepancy(500, std=1.0) * 1.001)
 
 
 def test_a_small_bias_seen_clearly_is_a_bias_and_still_equivalent():
@@ -283,7 +318,7 @@ def test_the_variance_rates_hold_exactly_on_coins():
 
 
 def test_means_of_both_estimators_may_differ():
-    call = {"std": 10.0, "discrepancy": 3.0, "means": (7.0, -1.0)}
+    call = {"std": 15.0, "discrepancy": 2.0, "means": (7.0, -1.0)}
     assert_variance_below(normal(7.0, 1.0), normal(-1.0, 2.0), **call)
     with pytest.raises(AssertionError, match="less variance"):
         assert_variance_below(normal(7.0, 1.0), normal(-1.0, 2.0), **{**call, "means": (0.0, -1.0)})
@@ -297,7 +332,12 @@ def test_an_oracle_decides_without_draws():
     assert_equivalent(None, 0.75, margin=0.1, exact=0.8)
     assert_variance_below(None, 2.0, exact=2.0)
     assert_coverage(None, 0.0, level=0.95, exact=0.95)
+    assert_unbiased(None, 0.0, exact=1e-17)
+    assert_unbiased(None, 1e-9, exact=0.0, atol=2e-9)
     for call in (
+        lambda: assert_unbiased(None, 1e-9, exact=0.0, err_msg="mine"),
+        lambda: assert_unbiased(None, 0.0, exact=1e-9, err_msg="mine"),
+        lambda: assert_unbiased(None, 1e-12, exact=1.1e-12, err_msg="mine"),
         lambda: assert_unbiased(None, 0.75, exact=0.7501, err_msg="mine"),
         lambda: assert_equivalent(None, 0.75, margin=0.05, exact=0.8, err_msg="mine"),
         lambda: assert_variance_below(None, 2.0, exact=2.001, err_msg="mine"),

@@ -1,0 +1,53 @@
+"""Whether draws are near enough to normal for the rates that the normal law of their mean promises."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from testbed.errors import UserError
+from testbed.testing.sample_size import Spread
+
+FACTOR = 2.0
+"""By this much the chance of a tail may differ from the normal law's."""
+
+NOISE = 6.0
+"""Standard errors, those of normal draws, that are taken off a sample's skewness and kurtosis."""
+
+
+def num_samples_for_normal(skewness: float, excess_kurtosis: float, rate: float) -> int:
+    """Return the fewest draws whose mean has tails of chance `rate` within FACTOR of the normal law's.
+
+    To first order P(Z_n > z) / P(Z > z) = exp(skewness z^3 / (6 sqrt n) + excess_kurtosis z^4 / (24 n)), z
+    being the normal quantile of `rate`: the first terms of Cramér's series (Cramér 1938; Petrov 1975,
+    chapter VIII), each bounded by log FACTOR on its own. An approximation, and none without moments.
+    """
+    z, most = -float(special.ndtri(rate)), math.log(FACTOR)
+    by_skewness = (abs(skewness) * z**3 / (6 * most)) ** 2
+    return math.ceil(max(1.0, by_skewness, max(excess_kurtosis, 0.0) * z**4 / (24 * most)))
+
+
+def check_normal(x_N: NDArray[np.float64], spread: Spread, false_alarm: float, missed: float) -> None:
+    """Raise UserError when the rates rest on the normal law and the draws are too skewed for it at their n.
+
+    Skewness and kurtosis are the sample's, in units of the declared deviation. A mean that is far off for one
+    large draw comes with a skewness of the order of sqrt(n), so that what would be a false alarm is refused.
+    """
+    if spread.bounds is not None or not spread.std:
+        return
+    n, away_N = x_N.size, (x_N - x_N.mean()) / spread.std
+    skewness = float((away_N**3).mean())
+    kurtosis = float((away_N**4).mean()) - 3.0
+    surely = max(abs(skewness) - NOISE * math.sqrt(6 / n), 0.0)
+    needed = num_samples_for_normal(surely, kurtosis - NOISE * math.sqrt(24 / n), min(false_alarm, missed))
+    if n < needed:
+        enough = spread.radius(needed, false_alarm) + spread.radius(needed, missed)
+        raise UserError(
+            f"{n:,} draws with skewness {skewness:.3g} and excess kurtosis {kurtosis:.3g} do not have the "
+            f"rates of the normal law, on which `std` alone relies: that takes {needed:,}. Give `bounds` of "
+            "every draw (Hoeffding; with `std` Bernstein), whose rates hold for every law, or declare a "
+            f"discrepancy of {enough:.2g}, for which as many are drawn."
+        )
