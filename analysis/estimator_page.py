@@ -23,6 +23,16 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "estimators.md"
 BLOCK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 
+CONDITIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "q_N": "model of other rounds",
+        "q_NT": "model of other episodes",
+        "state_marginal_importance_weight_NT": "exact state ratios",
+    }
+)
+"""What an estimator that needs such a field must be given, beside overlap, to be unbiased."""
+
+
 def estimators(family: str) -> str:
     """Return the estimators of a family as a table: parameters with defaults, promises, the formula."""
     rows = [_estimator(entry) for entry in estimator.values() if entry.promises["family"] == family]
@@ -32,7 +42,9 @@ def estimators(family: str) -> str:
 
 def _estimator(entry: Entry) -> str:
     parameters = ", ".join(f"`{name}={value}`" for name, value in entry.defaults.items()) or "–"
-    promises = " | ".join("yes" if entry.promises[name] else "no" for name in ("unbiased", "linear"))
+    given = ["overlap", *(CONDITIONS[field] for field in entry.promises["needs"] if field in CONDITIONS)]
+    unbiased = f"given {', '.join(given)}" if entry.promises["unbiased"] else "no"
+    promises = f"{unbiased} | {'yes' if entry.promises['linear'] else 'no'}"
     formula = entry.formula.removesuffix(".").replace("|", "\\|")
     return f"| `{entry.name}` | {parameters} | {promises} | {formula} |\n"
 

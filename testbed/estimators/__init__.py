@@ -3,8 +3,8 @@
 `estimator` registers them with their citation and promises, which contract tests check:
 
 family:    "bandit" takes a testbed.estimators.bandit.Logged, "trajectory" takes logged episodes.
-unbiased:  True when E[value] is the target policy's value for every sample size, given support, exact
-           propensities and nuisances that were not fitted on the same data.
+unbiased:  True when E[value] is the target policy's value for every sample size, given overlap (mu > 0 where
+           pi > 0), exact propensities and nuisances that were not fitted on the same data.
 needs:     the optional fields of the data it cannot do without.
 linear:    True when value is the mean of terms, each a fixed function of its own logged unit: then bias and
            variance at every sample size follow from one unit.

@@ -1,5 +1,6 @@
 """Logged rounds: weights from probabilities or logarithms, weights of 0 and beyond e^700, bad input."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -93,3 +94,40 @@ def test_weights_that_sum_to_zero_have_no_self_normalized_estimate():
     with pytest.raises(UserError, match="sum to 0"):
         run("snips", data)
     assert run("ips", data).value == 0
+
+
+# Conditions under which an estimator is unbiased, as docs/estimators.md names them
+
+
+def test_without_overlap_ips_misses_what_the_behavior_never_does():
+    mu_A, pi_A, reward_A = np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.25, 0.5]), np.array([1.0, 0.6, 0.8])
+    mean = 0.0
+    for a in (0, 1):
+        data = logged(reward_A[[a]], action=[a], pscore=mu_A[[a]], action_dist=pi_A[None])
+        mean += mu_A[a] * float(run("ips", data).value)
+    assert mean == pytest.approx(pi_A @ reward_A - 0.5 * 0.8)
+
+
+def test_a_model_fitted_on_the_rounds_that_it_corrects_makes_dr_biased():
+    mu_A, pi_A, reward_A = np.array([0.5, 0.5]), np.array([0.2, 0.8]), np.array([0.0, 1.0])
+
+    def mean(fitted):
+        total = 0.0
+        for action in itertools.product(range(2), repeat=2):
+            a_N = np.array(action)
+            # An action that was not logged counts as the mean of those that were.
+            model_A = np.array([reward_A[a] if a in action else reward_A[a_N].mean() for a in range(2)])
+            model_NA = np.tile(model_A if fitted else np.array([0.3, 0.1]), (2, 1))
+            data = logged(
+                reward_A[a_N],
+                action=a_N,
+                pscore=mu_A[a_N],
+                action_dist=np.tile(pi_A, (2, 1)),
+                estimated_rewards_by_reg_model=model_NA,
+            )
+            total += mu_A[a_N].prod() * float(run("dr", data).value)
+        return total
+
+    assert mean(fitted=False) == pytest.approx(pi_A @ reward_A)
+    # Both actions are seen with chance 1/2; a sample of one action alone says its reward.
+    assert mean(fitted=True) == pytest.approx(0.5 * 0.8 + 0.25 * 0.0 + 0.25 * 1.0)
