@@ -103,7 +103,7 @@ def test_without_overlap_ips_misses_what_the_behavior_never_does():
     mu_A, pi_A, reward_A = np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.25, 0.5]), np.array([1.0, 0.6, 0.8])
     mean = 0.0
     for a in (0, 1):
-        data = logged(reward_A[[a]], action=[a], pscore=mu_A[[a]], action_dist=pi_A[None])
+        data = logged(reward=reward_A[[a]], action=[a], pscore=mu_A[[a]], action_dist=pi_A[None])
         mean += mu_A[a] * float(run("ips", data).value)
     assert mean == pytest.approx(pi_A @ reward_A - 0.5 * 0.8)
 
@@ -119,7 +119,7 @@ def test_a_model_fitted_on_the_rounds_that_it_corrects_makes_dr_biased():
             model_A = np.array([reward_A[a] if a in action else reward_A[a_N].mean() for a in range(2)])
             model_NA = np.tile(model_A if fitted else np.array([0.3, 0.1]), (2, 1))
             data = logged(
-                reward_A[a_N],
+                reward=reward_A[a_N],
                 action=a_N,
                 pscore=mu_A[a_N],
                 action_dist=np.tile(pi_A, (2, 1)),
