@@ -27,7 +27,8 @@ METRICS: dict[str, str] = {
     "diverged": "1 from the step at which the loss or gradient was not finite; the weights stay frozen",
     "rollout_corr/ess_floor": "1/N for N sequences: a sampled sequence ESS cannot read lower",
     "rollout_corr/ess_floor_token": "1/N for N tokens: a sampled token or prefix ESS cannot read lower",
-    "rollout_corr/nonfinite": "number of tokens whose log-ratio is not finite",
+    "rollout_corr/nonfinite": "number of tokens whose log-ratio is not finite; token metrics leave them out, "
+    "and their sequence weighs 0 where pi = 0 and is left out otherwise",
     "rollout_corr/kl_mu_pi_k1": "mean of -log rho over tokens of mu: estimates KL(mu, pi) per token",
     "rollout_corr/kl_mu_pi_k2": "mean of (log rho)^2 / 2 over tokens of mu",
     "rollout_corr/kl_mu_pi_k3": "mean of rho - 1 - log rho over tokens of mu",
