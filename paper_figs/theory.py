@@ -1,7 +1,7 @@
 """Compute the exact tables behind the figures of theory: python -m paper_figs.theory [NAME …].
 
-Names: gradients, limits, estimators, coverage, lags, tails, and three that take minutes: growth, pipelines
-and asynchrony; by default all.
+Names: gradients, limits, estimators, coverage, lags, tails, replications, and three that take minutes:
+growth, pipelines and asynchrony; by default all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from analysis import (
     limit_tables,
     mismatch_growth,
     pipeline_learning,
+    pipeline_replications,
     pipeline_table,
     tail_tables,
 )
@@ -35,6 +36,7 @@ TABLES: Mapping[str, Callable[[], Mapping[str, Table]]] = MappingProxyType(
         "lags": lambda: {lag_tables.NAME: lag_tables.lag_anatomy()},
         "growth": lambda: {mismatch_growth.NAME: mismatch_growth.mismatch_growth()},
         "tails": lambda: {tail_tables.NAME: tail_tables.tail_stability()},
+        "replications": lambda: {pipeline_replications.NAME: pipeline_replications.table()},
         "pipelines": lambda: {pipeline_table.NAME: pipeline_table.table()},
         "asynchrony": lambda: {pipeline_learning.NAME: pipeline_learning.table()},
     }

@@ -18,7 +18,8 @@ def line(row: Mapping[str, Any]) -> str:
     numbers = [
         f"{name} {row[name]:.3g}" for name in ("effect", "low", "high", "p_holm") if row[name] is not None
     ]
-    evidence = ", ".join([*numbers, f"n {row['n']}"])
+    counts = ("tolerance", "n") if row["kind"] == "exact" else ("n", "arms", "cells")
+    evidence = ", ".join([*numbers, *(f"{name} {row[name]:g}" for name in counts)])
     return f"{row['verdict']:<12}  {row['claim']}\n    {row['statement']}\n    {evidence}: {row['note']}"
 
 

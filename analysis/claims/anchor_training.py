@@ -6,14 +6,10 @@ seeds (100 to 123).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
-from analysis.claims.base import Evidence, claim, mean_above_zero
+from analysis.claims.base import Evidence, claim, everywhere, mean_above_zero
 from analysis.claims.equivalence import equivalent
 from envs.arrays import Floats
 
@@ -32,23 +28,6 @@ def losses(table: pd.DataFrame, anchor: str) -> dict[int, Floats]:
     rows = table[table["anchor"] == anchor]
     final = rows.pivot(index="seed", columns="lag", values=VALUE).dropna()
     return {int(lag): (final[0] - final[lag]).to_numpy() for lag in final.columns if lag != 0}
-
-
-def everywhere(groups: Mapping[Any, Floats], note: str) -> Evidence:
-    """Return evidence that the mean is above zero in every group of independent units.
-
-    All means above zero: every test must reject, so the largest p stands. One below: its p times the number
-    of groups. Effect, interval and p are those of the worst group.
-    """
-    tests = {name: mean_above_zero(x_N, note) for name, x_N in groups.items()}
-    if not tests:
-        return mean_above_zero([], f"{note}; no rows")
-    above = all(found.effect > 0 for found in tests.values())
-    worst = max(tests, key=lambda n: tests[n].p) if above else min(tests, key=lambda n: tests[n].effect)
-    found = tests[worst]
-    p = found.p if above else min(1.0, len(tests) * found.p)
-    means = ", ".join(f"{tests[name].effect:+.4f} at {name}" for name in tests)
-    return replace(found, p=p, n=sum(t.n for t in tests.values()), note=f"{note}: {means}; worst: {worst}")
 
 
 @claim(

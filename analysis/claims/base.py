@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,10 @@ class Evidence:
 
     effect: oriented so that a statistical claim says effect > 0, an exact one effect <= tolerance.
     low, high: its 95% interval, unadjusted; equal to effect for an exact claim.
-    p: two-sided, unadjusted; NaN for an exact claim. holds: only for an exact claim.
-    n: independent units (seeds, pairs) or relations checked.
+    p: two-sided, unadjusted; NaN for an exact claim. holds, tolerance: only for an exact claim.
+    n: independent units (seeds, replications) of the smallest arm, or relations checked.
     note: what effect measures, and anything a reader must know, such as rows left out.
+    arms: groups that were tested one by one, on the same units or others. cells: values in all of them.
     """
 
     effect: float
@@ -46,6 +47,9 @@ class Evidence:
     n: int
     note: str
     holds: bool | None = None
+    tolerance: float | None = None
+    arms: int = 1
+    cells: int = 0
 
 
 def claim(
@@ -69,7 +73,8 @@ def exact(gap_C: ArrayLike, tolerance: float, note: str) -> Evidence:
     """Return evidence that every gap is at most `tolerance`; effect is the largest. NaN does not hold."""
     gaps_C = np.atleast_1d(np.asarray(gap_C, dtype=np.float64)).ravel()
     worst = float(gaps_C.max())
-    return Evidence(worst, worst, worst, math.nan, gaps_C.size, note, holds=bool(worst <= tolerance))
+    holds = bool(worst <= tolerance)
+    return Evidence(worst, worst, worst, math.nan, gaps_C.size, note, holds, tolerance, cells=gaps_C.size)
 
 
 def mean_above_zero(x_N: ArrayLike, note: str) -> Evidence:
@@ -84,27 +89,71 @@ def mean_above_zero(x_N: ArrayLike, note: str) -> Evidence:
     found = student_interval(values_N)
     spread = float(values_N.std(ddof=1)) if n > 1 else 0.0
     if spread <= 1e-12 * abs(found.center):  # equal up to rounding
-        return Evidence(found.center, -math.inf, math.inf, 1.0, n, note)
+        return Evidence(found.center, -math.inf, math.inf, 1.0, n, note, cells=n)
     t = found.center / (spread / math.sqrt(n))
-    return Evidence(found.center, found.low, found.high, float(2 * special.stdtr(n - 1, -abs(t))), n, note)
+    p = float(2 * special.stdtr(n - 1, -abs(t)))
+    return Evidence(found.center, found.low, found.high, p, n, note, cells=n)
+
+
+def everywhere(groups: Mapping[Any, ArrayLike], note: str) -> Evidence:
+    """Return evidence that the mean is above zero in every group of independent units.
+
+    All means above zero: every test must reject, so the largest p stands, and there is nothing to correct
+    for. One below: its p times the number of groups. Effect, interval and p are those of the worst group.
+    Units of different groups need not be independent. Source: intersection-union test, Berger (1982).
+    """
+    tests = {name: mean_above_zero(x_N, note) for name, x_N in groups.items()}
+    if not tests:
+        return mean_above_zero([], f"{note}; no rows")
+    above = all(found.effect > 0 for found in tests.values())
+    worst = max(tests, key=lambda n: tests[n].p) if above else min(tests, key=lambda n: tests[n].effect)
+    found = tests[worst]
+    p = found.p if above else min(1.0, len(tests) * found.p)
+    means = ", ".join(f"{tests[name].effect:+.4f} at {name}" for name in tests)
+    return replace(
+        found,
+        p=p,
+        n=min(t.n for t in tests.values()),
+        arms=len(tests),
+        cells=sum(t.n for t in tests.values()),
+        note=f"{note}: {means}; worst: {worst}",
+    )
 
 
 def more_often(first_N: Sequence[bool], second_N: Sequence[bool], note: str) -> Evidence:
     """Return evidence that the first event is more frequent than the second, in n pairs: exact McNemar test.
 
     Only pairs in which exactly one of the two happened say anything. effect = (b - c) / (b + c) with b pairs
-    for the first and c for the second; interval from Clopper-Pearson for b / (b + c). Source: McNemar (1947).
+    for the first and c for the second; interval from Clopper-Pearson for b / (b + c). Where the second event
+    never happens alone, no number of pairs can refute: ask `on_most` too. Source: McNemar (1947).
     """
     pairs = list(zip(first_N, second_N, strict=True))
     b = sum(1 for x, y in pairs if x and not y)
     c = sum(1 for x, y in pairs if y and not x)
+    note += f"; p >= {2.0 ** (1 - len(pairs)):.2g} by design" if pairs else ""
+    if c == 0:
+        note += ", and not to be refuted while the second never happens alone"
     if b + c == 0:
-        return Evidence(0.0, -1.0, 1.0, 1.0, len(pairs), note)
+        return Evidence(0.0, -1.0, 1.0, 1.0, len(pairs), note, cells=2 * len(pairs))
     found = clopper_pearson_interval(b, b + c)
-    tail = sum(math.comb(b + c, i) for i in range(min(b, c) + 1)) / 2.0 ** (b + c)
-    return Evidence(
-        2 * found.center - 1, 2 * found.low - 1, 2 * found.high - 1, min(1.0, 2 * tail), len(pairs), note
-    )
+    p = min(1.0, 2 * float(special.bdtr(min(b, c), b + c, 0.5)))
+    share, low, high = (2 * each - 1 for each in (found.center, found.low, found.high))
+    return Evidence(share, low, high, p, len(pairs), note, cells=2 * len(pairs))
+
+
+def on_most(event_N: Sequence[bool], note: str) -> Evidence:
+    """Return evidence that an event has a chance above 1/2, from n independent units: exact binomial test.
+
+    effect = share - 1/2, interval from Clopper-Pearson. It can be refuted, as `more_often` cannot where one
+    of two events never happens: none of n has p = 2^(1-n), as all of n have.
+    """
+    n, happened = len(event_N), sum(map(bool, event_N))
+    if n == 0:
+        return Evidence(math.nan, -math.inf, math.inf, 1.0, 0, note)
+    found = clopper_pearson_interval(happened, n)
+    p = min(1.0, 2 * float(special.bdtr(min(happened, n - happened), n, 0.5)))
+    note += f"; p >= {2.0 ** (1 - n):.2g} by design"
+    return Evidence(found.center - 0.5, found.low - 0.5, found.high - 0.5, p, n, note, cells=n)
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
@@ -132,8 +181,9 @@ def verdict(evidence: Evidence, p_holm: float, alpha: float = ALPHA) -> str:
 def run_claims(pattern: str = "*", data: Path | None = None, alpha: float = ALPHA) -> list[dict[str, Any]]:
     """Return one JSON-able row per claim whose name matches the shell pattern, in order of names.
 
-    Keys: claim, verdict, statement, kind, effect, low, high, p, p_holm, n, note, source; a number that is not
-    finite is None. data: as in analysis.condense.load_tables; None takes the committed tables.
+    Keys: claim, verdict, statement, kind, effect, low, high, p, p_holm, tolerance, n, arms, cells, note,
+    source; a number that is not finite, or does not apply, is None. data: as in
+    analysis.condense.load_tables; None takes the committed tables.
 
     Raises:
         UserError: no claim matches, or a matching claim's table is missing.
@@ -173,7 +223,10 @@ def _row(entry: Entry, evidence: Evidence, p_holm: float, alpha: float) -> dict[
         "statement": entry.promises["statement"],
         "kind": entry.promises["kind"],
         **{name: float(value) if math.isfinite(value) else None for name, value in numbers.items()},
+        "tolerance": evidence.tolerance,
         "n": evidence.n,
+        "arms": evidence.arms,
+        "cells": evidence.cells,
         "note": evidence.note,
         "source": entry.source,
     }

@@ -13,11 +13,17 @@ Written by `testbed claims page`; do not edit. `testbed claims run` judges them 
 NAME` prints one.
 
 An exact claim is decided by computation. Its effect is the largest distance from what the statement says, or
-the largest excess over a bound: at most 0 up to rounding where it holds, and the lower, the more slack. A
+the largest excess over a bound, and it holds when that is at most its tolerance; below 0 there is slack. A
 statistical claim is decided by a two-sided test on a committed table, Holm-adjusted over all statistical
-claims at 5% together; its effect is positive when the data say so too, with its 95% interval. "refuted" and
-"inconclusive" are results.
+claims at 5% together; its effect is positive when the data say so too, with its 95% interval. n counts
+independent units, which are seeds or replications, in the smallest arm, or the relations of an exact claim;
+arms are tested one by one, and cells are the values in all of them. "refuted" and "inconclusive" are results.
 """
+
+COLUMNS = (
+    *("claim", "verdict", "statement", "effect", "tolerance", "n", "arms", "cells"),
+    *("what the effect is", "source"),
+)
 
 ROUNDING = 1e-6
 """An exact claim's effect below this is printed as a bound: its digits are rounding."""
@@ -37,8 +43,8 @@ def page(rows: Iterable[Mapping[str, Any]]) -> str:
     parts = [HEAD, f"{sum(counts.values())} claims: {score}.\n"]
     for family in sorted(families):
         parts.append(f"## {family.replace('_', ' ').capitalize()}\n")
-        parts.append("| claim | verdict | statement | effect | n | what the effect is | source |")
-        parts.append("|---|---|---|---|---|---|---|")
+        parts.append("| " + " | ".join(COLUMNS) + " |")
+        parts.append("|---" * len(COLUMNS) + "|")
         parts += [_line(row) for row in sorted(families[family], key=lambda row: row["claim"])]
         parts.append("")
     return "\n".join(parts)
@@ -56,13 +62,20 @@ def effect(row: Mapping[str, Any]) -> str:
     return f"{value:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
 
 
+def sizes(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return tolerance, n, arms and cells as text; a dash for what the kind of claim does not have."""
+    if row["kind"] == "exact":
+        return f"{row['tolerance']:g}", str(row["n"]), "–", "–"
+    return "–", str(row["n"]), str(row["arms"]), str(row["cells"])
+
+
 def _line(row: Mapping[str, Any]) -> str:
     cells = (
         f"`{row['claim']}`",
         row["verdict"],
         row["statement"],
         effect(row),
-        str(row["n"]),
+        *sizes(row),
         row["note"],
         row["source"],
     )

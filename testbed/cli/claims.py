@@ -38,7 +38,7 @@ def run_claims(
     if json:
         show.as_json(rows)
         return
-    shown = ("claim", "verdict", "kind", "effect", "low", "high", "p_holm", "n")
+    shown = ("claim", "verdict", "kind", "effect", "low", "high", "p_holm", "tolerance", "n", "arms", "cells")
     show.table([{k: "" if row[k] is None else row[k] for k in shown} for row in rows])
 
 

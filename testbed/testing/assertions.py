@@ -196,9 +196,8 @@ def assert_variance_below(
     mean_x, mean_y = means if isinstance(means, tuple) else (means, means)
     compared = callable(bound) or np.ndim(bound) > 0
     other_most = _farthest(bounds, mean_y) if compared else float(np.asarray(bound))
-    spread = Spread(
-        std, bounds and (-other_most, _farthest(bounds, mean_x) - (0 if compared else other_most))
-    )
+    most_apart = _farthest(bounds, mean_x) - (0 if compared else other_most)
+    spread = Spread(std, bounds and (-other_most, most_apart))
     needed = min_num_one_sided(_declared(discrepancy), spread, false_alarm, missed)
     if sequential:
         most = 4 * needed if max_samples is None else max_samples

@@ -13,7 +13,17 @@ from analysis.claims.page import effect, page
 
 ROOT = Path(__file__).parents[2]
 ROW = {"claim": "ess-limits-two-arm-bandit", "verdict": "supported", "statement": "a|b.", "kind": "exact"}
-ROW |= {"effect": 1e-16, "low": 1e-16, "high": 1e-16, "n": 3, "note": "gap", "source": "me"}
+ROW |= {
+    "effect": 1e-16,
+    "low": 1e-16,
+    "high": 1e-16,
+    "tolerance": 1e-12,
+    "n": 3,
+    "arms": 1,
+    "cells": 3,
+    "note": "gap",
+}
+ROW |= {"source": "me"}
 
 
 def test_the_committed_page_names_every_claim_and_its_verdict():
@@ -29,7 +39,7 @@ def test_a_claim_is_one_row_of_its_family_and_the_verdicts_are_counted():
         [ROW, {**ROW, "claim": "ess-order-max-kish-perplexity", "verdict": "refuted", "effect": 0.25}]
     )
     assert "2 claims: 1 supported, 1 refuted." in text
-    assert r"| `ess-limits-two-arm-bandit` | supported | a\|b. | 0 | 3 | gap | me |" in text
+    assert r"| `ess-limits-two-arm-bandit` | supported | a\|b. | 0 | 1e-12 | 3 | – | – | gap | me |" in text
     assert text.count("## Weights") == 1
     assert "| 0.25 |" in text
 

@@ -17,6 +17,7 @@ LEARNER, LOOP, RECORDER = (
 )
 TESTS = "tests/unit/anchors/test_anchors.py"
 TRAINING, PLANTED = "analysis/claims/anchor_training.py", "tests/experiments/test_anchor_claims.py"
+BASE = "analysis/claims/base.py"
 
 MUTANTS = (
     Mutant("anchor-missing-is-kept-from-the-first-pass", STEP, '    """The weights of every pass."""\n\n    every_pass = True', '    """The weights of every pass."""', TESTS),
@@ -45,8 +46,8 @@ MUTANTS = (
     Mutant("anchor-flat-claim-looks-at-lag-16", TRAINING, '"recompute").items() if lag <= 8', '"recompute").items() if lag <= 16', PLANTED),
     Mutant("anchor-flat-claim-on-the-coupled-arm", TRAINING, 'losses(table, "recompute")', 'losses(table, "behavior")', PLANTED),
     Mutant("anchor-losses-are-gains", TRAINING, "(final[0] - final[lag])", "(final[lag] - final[0])", PLANTED),
-    Mutant("anchor-best-group-speaks-for-all", TRAINING, "max(tests, key=lambda n: tests[n].p) if above", "min(tests, key=lambda n: tests[n].p) if above", PLANTED),
-    Mutant("anchor-picked-group-pays-nothing", TRAINING, "min(1.0, len(tests) * found.p)", "found.p", PLANTED),
+    Mutant("anchor-best-group-speaks-for-all", BASE, "max(tests, key=lambda n: tests[n].p) if above", "min(tests, key=lambda n: tests[n].p) if above", PLANTED),
+    Mutant("anchor-picked-group-pays-nothing", BASE, "min(1.0, len(tests) * found.p)", "found.p", PLANTED),
     Mutant("anchor-arms-of-decay-mixed-up", TRAINING, "(small[DECAY] == decay) == fixed", "(small[DECAY] == decay) != fixed", PLANTED),
     Mutant("anchor-curves-unpaired", TRAINING, "(found - whole).dropna()", "(found - whole.mean()).dropna()", PLANTED),
     Mutant("anchor-six-points-without-the-points", TRAINING, "x_N - 0.06", "x_N", PLANTED),

@@ -1,0 +1,56 @@
+"""Statistical claims about pipelines: replications made today are those of the table, and can refute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis import pipeline_replications as replicated
+from analysis.claims import base, pipeline
+from analysis.load import load_committed
+
+
+def decide(evidence: base.Evidence) -> str:
+    return base.verdict(evidence, evidence.p)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return load_committed([replicated.NAME])[replicated.NAME].frame
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(replicated.PIPELINES))
+def test_replications_made_today_are_the_committed_ones_and_support_the_claim(name, table):
+    fresh = replicated.replications(name, replicas=3)
+    rows = table[(table["claim"] == name) & (table["replica"] < 3)].reset_index(drop=True)
+    assert list(fresh["pipeline"]) == list(rows["pipeline"])
+    np.testing.assert_allclose(
+        fresh[list(replicated.VALUES)], rows[list(replicated.VALUES)], rtol=1e-4, atol=1e-9
+    )
+    assert decide(base.CLAIMS[name].function(fresh)) == "supported"
+
+
+@pytest.mark.parametrize("name", sorted(replicated.PIPELINES))
+def test_a_claim_about_pipelines_counts_replications_and_is_refuted_by_others(name, table):
+    found = base.CLAIMS[name].function(table)
+    assert decide(found) == "supported"
+    assert (found.n, found.cells) == (replicated.REPLICAS, replicated.REPLICAS * found.arms)
+    wrong = table.assign(
+        period=table["period"] * np.where(table["pipeline"] == "split", 4.0, 0.9),
+        length_bias=table["length_bias"] / 2,
+        **{lag: table[lag] * 1.1 for lag in ("lag_sample", "lag_token")},
+    )
+    assert decide(base.CLAIMS[name].function(wrong)) == "refuted"
+
+
+def test_a_margin_holds_on_both_sides():
+    noise_R = np.linspace(-1e-3, 1e-3, 8)
+    for distance, expected in (
+        (0.02, "supported"),
+        (-0.02, "supported"),
+        (0.04, "refuted"),
+        (-0.04, "refuted"),
+    ):
+        rooms = pipeline.within({"x": distance + noise_R})
+        assert decide(pipeline.judged(rooms, "room")) == expected
