@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,14 +13,17 @@ from analysis.claims.base import Evidence
 from analysis.intervals import student_interval
 
 
-def equivalent(pairs: Mapping[str, ArrayLike], margin: float, note: str) -> Evidence:
+def equivalent(
+    pairs: Mapping[str, ArrayLike], margin: float, note: str, floored: Collection[str] = ()
+) -> Evidence:
     """Return evidence that |mean(x)| < margin in every group of paired differences x: Student's two tests.
 
     effect = margin - |mean(x)| in the worst group, with the interval that the 95% one of mean(x) gives. All
     groups inside: two-sided p = 2 max over groups of the larger of the two one-sided p-values; all of them
     must reject, so there is nothing to correct for. A group outside: p of its excess, times the number of
     groups. Groups of exact zeros are equal without a test; fewer than two units, or other units that are all
-    equal, decide nothing (p = 1). The margin must be chosen before looking. Source: Schuirmann (1987).
+    equal, decide nothing (p = 1). Nor do groups that are all inside when some are `floored`, see `at_floor`.
+    The margin must be chosen before looking. Source: Schuirmann (1987).
     """
     groups = {name: np.asarray(x_N, dtype=np.float64).ravel() for name, x_N in pairs.items()}
     tested = {name: x_N for name, x_N in groups.items() if x_N.size == 0 or np.any(x_N != 0)}
@@ -33,8 +36,22 @@ def equivalent(pairs: Mapping[str, ArrayLike], margin: float, note: str) -> Evid
     worst = min(rooms, key=lambda name: (rooms[name][0], -rooms[name][3]))
     effect, low, high, p = rooms[worst]
     p = max(room[3] for room in rooms.values()) if effect > 0 else min(1.0, len(rooms) * p)
-    n = sum(x_N.size for x_N in tested.values())
-    return Evidence(effect, low, high, p, n, f"{note}; worst: {worst}")
+    if floored:
+        note += f"; both arms at the floor, where nothing can differ: {', '.join(floored)}"
+        p = 1.0 if effect > 0 else p
+    sizes = [x_N.size for x_N in tested.values()]
+    note += f"; worst: {worst}"
+    return Evidence(effect, low, high, p, min(sizes), note, arms=len(sizes), cells=sum(sizes))
+
+
+def at_floor(arms: Iterable[ArrayLike], margin: float, floor: float = 0.0) -> bool:
+    """Whether no arm's mean is clear of floor + margin: the lower end of its 95% Student interval is below.
+
+    Values cannot fall below the floor, so that arms this near to it differ by less than the margin whatever
+    was done to them: their equality is no evidence. An arm of one value, or without any, is not clear.
+    """
+    values = [np.asarray(x_N, dtype=np.float64).ravel() for x_N in arms]
+    return not any(x_N.size > 1 and student_interval(x_N).low > floor + margin for x_N in values)
 
 
 def _room(x_N: NDArray[np.float64], margin: float) -> tuple[float, float, float, float]:

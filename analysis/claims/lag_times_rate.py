@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from analysis.claims.base import Evidence, claim, exact, mean_above_zero
 from analysis.claims.dynamics import short_of
-from analysis.claims.equivalence import equivalent
+from analysis.claims.equivalence import at_floor, equivalent
 
 SOURCE = (
     "arXiv:2607.01083: staleness costs what lag times learning rate says; read as curves that fall together"
@@ -93,7 +93,12 @@ def together(table: pd.DataFrame) -> Evidence:
         f"0.05 less the difference between rates, at most {largest:.3f}; over products the mean value goes "
         f"from {reach.max():.3f} to {reach.min():.3f}"
     )
-    return equivalent(pairs, MARGIN, note)
+    floored = [
+        f"product {level:g}"
+        for level, rows in value.groupby(level="product")
+        if at_floor([arm.dropna() for _, arm in rows.items()], MARGIN)
+    ]
+    return equivalent(pairs, MARGIN, note, floored)
 
 
 @claim(

@@ -66,7 +66,7 @@ def ess_table(seeds=6, factor=2.0, token=0.9):
     return pd.DataFrame(rows)
 
 
-MADE_UP = {"staleness": staleness_table(), "ess-collapse": ess_table()}
+MADE_UP = {"staleness": staleness_table(seeds=12), "ess-collapse": ess_table()}
 
 
 @pytest.fixture

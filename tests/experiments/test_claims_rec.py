@@ -48,7 +48,7 @@ def test_every_group_must_be_inside():
     calm, wide = 0.1 * NOISE, 2.5 * NOISE
     both = equivalent({"calm": calm, "wide": wide}, 0.05, "x")
     assert both.p == equivalent({"wide": wide}, 0.05, "x").p > equivalent({"calm": calm}, 0.05, "x").p
-    assert both.n == 2 * SEEDS
+    assert (both.n, both.arms, both.cells) == (SEEDS, 2, 2 * SEEDS)
 
 
 def test_one_group_outside_refutes_at_a_corrected_level():

@@ -12,6 +12,7 @@ EQUAL, REC, CLAIMS = (
     "analysis/claims/rec.py",
     "tests/experiments/test_claims_rec.py",
 )
+EVIDENCE = "tests/test_evidence.py"
 
 MUTANTS = (
     Mutant("celltable-final-is-the-last-row", TABLE, "x_L[-WINDOW:].mean()", "x_L[-1]", TESTS),
@@ -42,4 +43,15 @@ MUTANTS = (
     Mutant("celltable-rec-unpaired", REC, "(importance - none)", "(importance - none.to_numpy())", CLAIMS),
     Mutant("celltable-rec-of-the-other-region", REC, 'table["recipe_args.keep"] == keep', 'table["recipe_args.keep"] != keep', CLAIMS),
     Mutant("celltable-rec-clip-at-the-smallest-lag", REC, 'table["lag"].max()', 'table["lag"].min()', CLAIMS),
+    Mutant("evidence-floor-forgotten", EQUAL, "p = 1.0 if effect > 0 else p", "pass", EVIDENCE),
+    Mutant("evidence-floor-of-the-means", EQUAL, "student_interval(x_N).low > floor + margin", "x_N.mean() > floor", EVIDENCE),
+    Mutant("evidence-floor-of-every-arm", EQUAL, "return not any(x_N.size > 1 and", "return not all(x_N.size > 1 and", EVIDENCE),
+    Mutant("evidence-equivalence-counts-every-arm", EQUAL, "Evidence(effect, low, high, p, min(sizes), note", "Evidence(effect, low, high, p, sum(sizes), note", CLAIMS),
+    Mutant("evidence-one-sided-t", "analysis/claims/base.py", "p = float(2 * special.stdtr(", "p = float(special.stdtr(", EVIDENCE),
+    Mutant("evidence-share-one-sided", "analysis/claims/base.py", "min(1.0, 2 * float(special.bdtr(min(happened, n - happened), n, 0.5)))", "min(1.0, float(special.bdtr(min(happened, n - happened), n, 0.5)))", EVIDENCE),
+    Mutant("evidence-mcnemar-one-sided", "analysis/claims/base.py", "2 * float(special.bdtr(min(b, c), b + c, 0.5))", "float(special.bdtr(min(b, c), b + c, 0.5))", EVIDENCE),
+    Mutant("evidence-smallest-p-of-all-arms", "analysis/claims/base.py", "max(tests, key=lambda n: tests[n].p) if above", "min(tests, key=lambda n: tests[n].p) if above", EVIDENCE),
+    Mutant("evidence-n-over-arms", "analysis/claims/base.py", "n=min(t.n for t in tests.values())", "n=sum(t.n for t in tests.values())", "tests/experiments/test_asynchrony.py"),
+    Mutant("asynchrony-mean-of-minima", "analysis/claims/asynchrony.py", 'found = everywhere(gains, "mean log speed-up")', 'found = everywhere({"y": np.min(list(gains.values()), axis=0)}, "x")', "tests/experiments/test_asynchrony.py"),
+    Mutant("page-without-tolerance", "analysis/claims/page.py", "row['tolerance']:g", "row['effect']:g", "tests/experiments/test_claims_page.py"),
 )  # fmt: skip
