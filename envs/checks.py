@@ -74,7 +74,10 @@ def check_dynamics(
 
 
 def check_rewards(
-    reward_SA: NDArray[np.float64], bonus_S: NDArray[np.float64], noise: str, noise_std: float
+    reward_SA: NDArray[np.float64],
+    bonus_S: NDArray[np.float64],
+    noise: str,
+    noise_std: float | NDArray[np.float64],
 ) -> None:
     """Raise ValueError for a non-finite reward, an unknown noise or a Bernoulli mean outside [0, 1]."""
     if not (np.isfinite(reward_SA).all() and np.isfinite(bonus_S).all()):
@@ -86,7 +89,12 @@ def check_rewards(
             f"noise 'bernoulli' reads reward_SA as probabilities, but it spans [{reward_SA.min():g}, "
             f"{reward_SA.max():g}]; rescale it into [0, 1] or use noise 'normal'."
         )
-    if noise == "normal" and not (np.isfinite(noise_std) and noise_std >= 0.0):
+    if np.shape(noise_std) not in ((), reward_SA.shape):
+        raise ValueError(
+            f"noise_std has shape {np.shape(noise_std)}, expected a number or one for each state and action, "
+            f"{reward_SA.shape}."
+        )
+    if noise == "normal" and not (np.isfinite(noise_std) & (np.asarray(noise_std) >= 0.0)).all():
         raise ValueError(f"noise_std is {noise_std!r}, expected a finite number >= 0.")
 
 

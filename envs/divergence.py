@@ -78,3 +78,40 @@ def episode_divergence(
         second_moment_prefix_T=prefix_RT,
         max_log_rho=programs.largest_log_ratio(tables, pi_RSA, mu_RSA),
     )
+
+
+def log_moment(
+    transition_SAS: NDArray[np.float64],
+    tables: Tables,
+    pi_RSA: NDArray[np.float64],
+    mu_RSA: NDArray[np.float64],
+    order: float,
+) -> NDArray[np.float64]:
+    """ln E_mu w^order of the sequence ratio, [R], in logarithms: nothing overflows, however far off policy.
+
+    Backward: M_t(s) = sum_a pi^order mu^(1 - order) sum_s' P(s'|s,a) M_{t+1}(s'), M = 1 after the last step
+    and in terminal states. Infinite where order > 1 and pi leaves the support of mu in a state it can reach.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_pi, log_mu, log_move_SAS = np.log(pi_RSA), np.log(mu_RSA), np.log(transition_SAS)
+        off_support = np.inf if order > 1.0 else -np.inf
+        log_step_RSA = np.where(mu_RSA > 0.0, order * log_pi + (1.0 - order) * log_mu, off_support)
+        log_step_RSA = np.where(pi_RSA > 0.0, log_step_RSA, -np.inf)
+        log_start_S = np.log(tables.start_S)
+    ahead_RS = np.zeros(pi_RSA.shape[:2])
+    for _ in range(tables.horizon):
+        log_next_RSA = _log_sum(_log_product(log_move_SAS, ahead_RS[:, None, None, :]))
+        ahead_RS = np.where(tables.terminal_S, 0.0, _log_sum(_log_product(log_step_RSA, log_next_RSA)))
+    return _log_sum(_log_product(log_start_S, ahead_RS))
+
+
+def _log_sum(log_xK: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ln sum exp over the last axis; -inf for a sum of nothing."""
+    found: NDArray[np.float64] = np.logaddexp.reduce(log_xK, axis=-1)
+    return found
+
+
+def _log_product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """left + right with 0 * inf = 0: -inf + inf is -inf, what is never reached adds nothing."""
+    with np.errstate(invalid="ignore"):
+        return np.where((left == -np.inf) | (right == -np.inf), -np.inf, left + right)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from envs import checks
-from envs.divergence import Divergence, episode_divergence
+from envs.divergence import Divergence, episode_divergence, log_moment
 from envs.tables import Tables, build_tables, running_sums
 
 # Methods import the compiled modules: a world can be built and listed without loading the compiler.
@@ -41,7 +41,8 @@ class FiniteMDP:
     """S states, A actions, at most `horizon` steps; an episode also ends on entering a terminal state.
 
     The reward of a step is reward_SA[s, a], plus noise, plus bonus_S[s'] of the state entered. Noise
-    "bernoulli" reads reward_SA as the chance of a reward of 1; "normal" adds `noise_std` standard normals.
+    "bernoulli" reads reward_SA as the chance of a reward of 1; "normal" adds `noise_std` standard normals, one
+    number for all pairs or a table [S, A].
     Policies are stationary tables of probabilities pi[..., S, A]; leading axes are independent policies.
     Raises ValueError for wrong shapes, for rows that are not distributions and for starts in terminal states.
     """
@@ -54,7 +55,7 @@ class FiniteMDP:
     terminal_S: NDArray[np.bool_] | None = None
     bonus_S: NDArray[np.float64] | None = None
     noise: str = "none"
-    noise_std: float = 1.0
+    noise_std: float | NDArray[np.float64] = 1.0
 
     def __post_init__(self) -> None:
         states = np.size(self.start_S)
@@ -70,6 +71,8 @@ class FiniteMDP:
         checks.check_shapes(self.transition_SAS, self.reward_SA, self.start_S, terminal_S, bonus_S)
         checks.check_dynamics(self.transition_SAS, self.start_S, terminal_S)
         checks.check_rewards(self.reward_SA, bonus_S, self.noise, self.noise_std)
+        if np.ndim(self.noise_std):
+            self._freeze("noise_std", self.noise_std, np.float64)
         checks.check_time(self.horizon, self.discount)
 
     def _freeze(self, name: str, values: ArrayLike, dtype: Any) -> NDArray[Any]:
@@ -179,6 +182,14 @@ class FiniteMDP:
         value_RTS = self._action_values(self._policies("pi", pi_xSA))[1]
         return (value_RTS[:, 0] * self.start_S).sum(axis=-1).reshape(np.shape(pi_xSA)[:-2])
 
+    def state_value(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+        """V_t(s) = E[sum_{k >= t} discount^(k - t) r_k | s_t = s], [x, T + 1, S]; 0 in terminal states, V_T = 0.
+
+        J = start . V_0, and V_t = sum_a pi Q_t.
+        """
+        value_RTS = self._action_values(self._policies("pi", pi_xSA))[1]
+        return value_RTS.reshape(np.shape(pi_xSA)[:-2] + value_RTS.shape[1:])
+
     def q_value(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
         """Q_t(s, a), [x, T, S, A]; 0 in terminal states."""
         q_RTSA = self._action_values(self._policies("pi", pi_xSA))[0]
@@ -242,6 +253,31 @@ class FiniteMDP:
         shape = np.shape(pi_xSA)[:-2]
         return Divergence(**{name: array.reshape(shape + array.shape[1:]) for name, array in fields.items()})
 
+    def renyi(
+        self,
+        pi_xSA: NDArray[np.float64],
+        mu_xSA: NDArray[np.float64],
+        order: float,
+        *,
+        unsupported: Literal["raise", "infinite"] = "raise",
+    ) -> NDArray[np.float64]:
+        """Renyi divergence of pi's episodes from mu's, ln(E_mu w^order) / (order - 1), nats, [x].
+
+        order > 0: 1 is KL(pi, mu), infinity the largest log w, 2 is ln(1 + chi2). It never falls in the order.
+        Where pi takes an action that mu cannot take: as `divergence`, and finite for an order below 1.
+        Source: van Erven & Harremoes (2014), Renyi divergence and Kullback-Leibler divergence, eqs. 2 to 10.
+        """
+        if not order > 0.0:
+            raise ValueError(f"order is {order!r}, expected a number above 0, infinity included.")
+        if order >= 1.0:
+            whole = self.divergence(pi_xSA, mu_xSA, unsupported=unsupported)
+            if order in (1.0, np.inf):
+                return whole.kl_pi_mu if order == 1.0 else whole.max_log_rho
+        checks.check_pairs(np.shape(pi_xSA), np.shape(mu_xSA))
+        pi_RSA, mu_RSA = self._policies("pi", pi_xSA), self._policies("mu", mu_xSA)
+        found_R = log_moment(self.transition_SAS, self.tables, pi_RSA, mu_RSA, order) / (order - 1.0)
+        return found_R.reshape(np.shape(pi_xSA)[:-2])
+
     def _episodes(
         self,
         pi_XSA: NDArray[np.float64],
@@ -288,6 +324,6 @@ class FiniteMDP:
             case "bernoulli":
                 return self.reward_SA * (1.0 - self.reward_SA)
             case "normal":
-                return np.full((self.states, self.actions), self.noise_std**2)
+                return np.full((self.states, self.actions), np.square(self.noise_std))
             case _:
                 return np.zeros((self.states, self.actions))

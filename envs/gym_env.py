@@ -67,6 +67,7 @@ class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
             case "bernoulli":
                 return float(self.np_random.random() < mean)
             case "normal":
-                return float(self.np_random.normal(mean, self.mdp.noise_std))
+                deviation = np.sqrt(self.mdp.noise_variance_SA()[state, action])
+                return float(self.np_random.normal(mean, deviation))
             case _:
                 return mean

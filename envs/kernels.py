@@ -102,7 +102,7 @@ def _noisy_reward(tables: Tables, row: int, t: int, b: int, step: int, key: int)
     if tables.noise == 1:
         return 1.0 if first < mean else 0.0
     radius = math.sqrt(-2.0 * math.log(1.0 - first))
-    return mean + tables.noise_std * radius * math.cos(2.0 * math.pi * second)
+    return mean + tables.noise_std_X[row] * radius * math.cos(2.0 * math.pi * second)
 
 
 @njit(cache=True, parallel=True)

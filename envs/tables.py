@@ -31,7 +31,7 @@ class Tables(NamedTuple):
     horizon: int
     discount: float
     noise: int
-    noise_std: float
+    noise_std_X: NDArray[np.float64]
 
 
 def running_sums(probability_xK: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,7 +57,7 @@ def build_tables(
     horizon: int,
     discount: float,
     noise: str,
-    noise_std: float,
+    noise_std: float | NDArray[np.float64],
 ) -> Tables:
     """The same world with each dense transition row packed to its support, in ascending state order."""
     transition_XS = transition_SAS.reshape(-1, transition_SAS.shape[-1])
@@ -79,5 +79,5 @@ def build_tables(
         horizon=int(horizon),
         discount=float(discount),
         noise=NOISE_KINDS.index(noise),
-        noise_std=float(noise_std),
+        noise_std_X=np.broadcast_to(noise_std, reward_SA.shape).astype(np.float64).ravel(),
     )

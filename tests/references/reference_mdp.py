@@ -178,7 +178,7 @@ def simulate(
     key: int,
     step: int,
     noise: str,
-    noise_std: float,
+    noise_std: float | np.ndarray,
 ) -> list[list[tuple[int, int, float]]]:
     """(s, a, r) of every step of the len(starts) * group episodes of one replica.
 
@@ -196,7 +196,8 @@ def simulate(
             if noise == "bernoulli":
                 reward = float(first < reward)
             elif noise == "normal":
-                reward += noise_std * math.sqrt(-2 * math.log(1 - first)) * math.cos(2 * math.pi * second)
+                std = np.broadcast_to(noise_std, model.reward.shape)[state, action]
+                reward += std * math.sqrt(-2 * math.log(1 - first)) * math.cos(2 * math.pi * second)
             steps.append((state, action, reward + model.bonus[following]))
             state = following
             if model.terminal[state]:

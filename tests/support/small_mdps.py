@@ -30,6 +30,7 @@ SMALL = {
     "terminal": random_mdp(1, terminal_S=[False, False, True], bonus_S=[0.0, -0.5, 2.0]),
     "bernoulli": random_mdp(2, terminal_S=[False, False, True], noise="bernoulli", bonus_S=[1.0, 0.0, 0.5]),
     "normal": random_mdp(3, noise="normal", noise_std=0.3, discount=1.0),
+    "noise-per-pair": random_mdp(4, noise="normal", noise_std=[[0.0, 0.2], [0.5, 0.1], [2.0, 0.7]]),
     "bandit": bandit(arms=3, contexts=2),
     "chain": chain(length=3, horizon=4),
     "grid": grid_world(layout=("SF", "HG"), horizon=3),
