@@ -41,8 +41,8 @@ class FiniteMDP:
     """S states, A actions, at most `horizon` steps; an episode also ends on entering a terminal state.
 
     The reward of a step is reward_SA[s, a], plus noise, plus bonus_S[s'] of the state entered. Noise
-    "bernoulli" reads reward_SA as the chance of a reward of 1; "normal" adds `noise_std` standard normals, one
-    number for all pairs or a table [S, A].
+    "bernoulli" reads reward_SA as the chance of a reward of 1; "normal" adds `noise_std` standard normals, a
+    number or a table [S, A].
     Policies are stationary tables of probabilities pi[..., S, A]; leading axes are independent policies.
     Raises ValueError for wrong shapes, for rows that are not distributions and for starts in terminal states.
     """
@@ -183,9 +183,9 @@ class FiniteMDP:
         return (value_RTS[:, 0] * self.start_S).sum(axis=-1).reshape(np.shape(pi_xSA)[:-2])
 
     def state_value(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
-        """V_t(s) = E[sum_{k >= t} discount^(k - t) r_k | s_t = s], [x, T + 1, S]; 0 in terminal states, V_T = 0.
+        """V_t(s) = E[sum_{k >= t} discount^(k - t) r_k | s_t = s], [x, T + 1, S]; V_T = 0.
 
-        J = start . V_0, and V_t = sum_a pi Q_t.
+        0 in terminal states. J = start . V_0, and V_t = sum_a pi Q_t.
         """
         value_RTS = self._action_values(self._policies("pi", pi_xSA))[1]
         return value_RTS.reshape(np.shape(pi_xSA)[:-2] + value_RTS.shape[1:])
@@ -263,7 +263,7 @@ class FiniteMDP:
     ) -> NDArray[np.float64]:
         """Renyi divergence of pi's episodes from mu's, ln(E_mu w^order) / (order - 1), nats, [x].
 
-        order > 0: 1 is KL(pi, mu), infinity the largest log w, 2 is ln(1 + chi2). It never falls in the order.
+        order > 0: 1 is KL(pi, mu), 2 is ln(1 + chi2), infinity the largest log w. It never falls in order.
         Where pi takes an action that mu cannot take: as `divergence`, and finite for an order below 1.
         Source: van Erven & Harremoes (2014), Renyi divergence and Kullback-Leibler divergence, eqs. 2 to 10.
         """

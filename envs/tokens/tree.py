@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -60,6 +60,28 @@ class TokenTree:
             node, j = divmod(node - 1, self.going.size)
             tokens.append(int(self.going[j]))
         return prompt, tuple(reversed(tokens))
+
+    def state(self, prompt: int, tokens: Sequence[int] = ()) -> int:
+        """The state of a prompt number and the tokens so far: the inverse of `prefix`.
+
+        Raises ValueError for a prompt, a token or a length that no state has; none is behind the end token.
+        """
+        if not 0 <= prompt < len(self.prompt_NK):
+            raise ValueError(f"prompt is {prompt}, expected 0 to {len(self.prompt_NK) - 1}.")
+        if len(tokens) >= self.horizon:
+            raise ValueError(
+                f"{len(tokens)} tokens {list(tokens)} are a whole response; a state has at most "
+                f"{self.horizon - 1}."
+            )
+        place, node = {int(token): j for j, token in enumerate(self.going)}, 0
+        for token in tokens:
+            if int(token) not in place:
+                raise ValueError(
+                    f"token {token} in {list(tokens)} leads to no state; expected one of {list(place)}"
+                    + (f", as {self.end_token} ends a response." if token == self.end_token else ".")
+                )
+            node = node * self.going.size + 1 + place[int(token)]
+        return prompt * self.nodes + node
 
     def start(self, uniform_RN: Floats) -> Ints:
         """Root states of the prompts picked by inverse CDF of the uniform law, [R, N] like the uniforms."""

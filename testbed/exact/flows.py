@@ -86,10 +86,29 @@ def drift_limit(drift_K: Floats, tie: float = 1e-12) -> Floats:
         raise UserError(
             f"sum c is {total:.3g}: the limit depends on the start. stable_vertices() names where it can end."
         )
+    return np.maximum(drift_K - drift_level(drift_K), 0.0) / total
+
+
+def drift_level(drift_K: Floats) -> float:
+    """The threshold of `drift_limit`: actions with c above it are left, and their c - level sum to C > 0.
+
+    Raises UserError unless C > 0: the limit then depends on the start.
+    """
+    total, ordered_K = float(drift_K.sum()), np.sort(drift_K)[::-1]
+    if total <= 0.0:
+        raise UserError(f"sum c is {total:.3g}, expected more than 0: without that there is no level.")
     # The level at which the k largest, less the level, sum to C.
     level_K = (np.cumsum(ordered_K) - total) / np.arange(1, len(ordered_K) + 1)
     size = int(np.flatnonzero(ordered_K > level_K)[-1])
-    return np.maximum(drift_K - max(float(level_K[size]), 0.0), 0.0) / total
+    return max(float(level_K[size]), 0.0)
+
+
+def drift_threshold(drift_K: Floats) -> Floats:
+    """T(y) = sum_z (c_z - c_y)+, [K]: action y is left in the limit exactly when C is more than this.
+
+    As y is left iff c_y is above the level, and sum_z (c_z - x)+ falls in x and is C at the level.
+    """
+    return np.maximum(drift_K - drift_K[:, None], 0.0).sum(axis=-1)
 
 
 def stable_vertices(drift_K: Floats) -> list[int]:
@@ -137,6 +156,31 @@ def asymre_transition(mu_K: Floats, reward_K: Floats) -> float:
     return -float(optimize.brentq(excess, 0.0, span, xtol=1e-15))
 
 
+def asymre_thresholds(mu_K: Floats, reward_K: Floats) -> Floats:
+    """The delta_v <= 0 from which on action y is gone, [K]; 0 for those that stay as delta_v rises to 0.
+
+    With delta_v = -C an action is left iff C > T(y) of `drift_threshold`. As C grows, c_y grows by mu_y and
+    the level falls, so that an action that has come never goes: one root per action. The second largest
+    is `asymre_transition`.
+
+    Raises UserError for an action that mu never takes: it is never left.
+    """
+    if not (mu_K > 0).all():
+        raise UserError(f"mu_K is {mu_K}; an action without mass under mu has no threshold. Leave it out.")
+
+    def lack(size: float, y: int) -> float:
+        return float(drift_threshold(asymre_drift(mu_K, reward_K, -size))[y]) - size
+
+    found_K = np.zeros(len(mu_K))
+    for y in range(len(mu_K)):
+        high = 1.0
+        while lack(high, y) > 0.0:  # ends: T(y) grows by sum_z (mu_z - mu_y)+ < 1 per unit of C
+            high *= 2.0
+        if lack(0.0, y) > 0.0:
+            found_K[y] = -float(optimize.brentq(lack, 0.0, high, args=(y,), xtol=1e-15))
+    return found_K
+
+
 def topr_drift(mu_K: Floats, success_K: NDArray[np.bool_], a_minus: float) -> Floats:
     """c once failures are rare: mu on successes, -a_minus mu on failures (R = +-1, their ratio clipped)."""
     return np.where(success_K, mu_K, -a_minus * mu_K)
@@ -154,6 +198,21 @@ def topr_flow_drift(
         return weighted_K - weighted_K.sum() * pi_K
 
     return drift
+
+
+def topr_thresholds(mu_K: Floats, success_K: NDArray[np.bool_]) -> Floats:
+    """The a_minus from which on success y is gone from `topr_limit`, [K]; 0 for failures, gone at any.
+
+    (P(success) - sum over successes z of (mu_z - mu_y)+) / P(failure): C > T(y) of `drift_threshold`. The
+    largest is P(success) / P(failure), where C = 0; from the second largest on one success is left.
+
+    Raises UserError unless mu takes both successes and failures.
+    """
+    success, failure = float(mu_K[success_K].sum()), float(mu_K[~success_K].sum())
+    if not (success > 0.0 and failure > 0.0):
+        raise UserError(f"P(success) is {success:g}, P(failure) {failure:g}; expected both above 0.")
+    behind_K = np.maximum(np.where(success_K, mu_K, 0.0) - mu_K[:, None], 0.0).sum(axis=-1)
+    return np.where(success_K, (success - behind_K) / failure, 0.0)
 
 
 def topr_limit(mu_K: Floats, success_K: NDArray[np.bool_], a_minus: float = 0.0) -> Floats:

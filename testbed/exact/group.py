@@ -18,7 +18,8 @@ from envs.arrays import Floats, Ints
 from testbed.advantages import advantage as advantages
 from testbed.data.signals import Signals
 from testbed.errors import UserError
-from testbed.exact.report import Bench, GradientReport, Objective, Signal, resolve
+from testbed.exact.gradient_facts import GradientReport, cut_tokens, share
+from testbed.exact.report import Bench, Objective, Signal, resolve
 
 MOST_MULTISETS = 2**19
 CHUNK = 2**14
@@ -83,13 +84,17 @@ def group_report(
     index_CB, law_C = _batches(bench, size)
     mean = _Moments(bench)
     unit = _Moments(bench)
+    value, cut_2 = 0.0, np.zeros(2)
     for start in range(0, len(law_C), CHUNK):
         rows, law = index_CB[start : start + CHUNK], law_C[start : start + CHUNK]
         if advantage is None:
             adv = bench.advantage(signal, baseline)[rows]
         else:
             adv = _advantage(bench, rows, advantage, advantage_hyper or {})
-        mean.add(rows, law, bench.batch_weights(resolved, rows, adv, aggregation, **hyper))
+        weight = bench.batch_weights(resolved, rows, adv, aggregation, **hyper)
+        mean.add(rows, law, weight)
+        value += float(law @ bench.batch_values(resolved, rows, adv, aggregation, **hyper))
+        cut_2 += law @ cut_tokens(weight, adv, bench.leaves.mask_LT[rows]).sum(1)
         ones = bench.leaves.mask_LT[rows].astype(np.float64)
         unit.add(rows, law, bench.batch_weights(resolved, rows, ones, aggregation, **hyper))
     mean_SA = bench.scatter(mean.weight_LT)
@@ -103,6 +108,8 @@ def group_report(
         variance=mean.square - float((mean_SA**2).sum()),
         split=bench.split(mean_SA, level, "R" if advantage else signal),
         shift_SA=bench.scatter(unit.weight_LT),
+        value=value,
+        clip_share=share(*cut_2),
     )
 
 

@@ -99,15 +99,56 @@ def dual_dice_ratio(world: FiniteMDP, pi_SA: Floats, data_SA: Floats) -> Floats:
     return (backward_KK @ nu_K).reshape(pi_SA.shape)
 
 
+@dataclass(frozen=True)
+class AbstractChain:
+    """A Markov reward chain on Z cells: P(z' | z), [Z, Z], mean reward R(z), start law, discount.
+
+    What a row of P lacks to 1 is the chance that the episode ends; a cell never visited has P = R = 0.
+    """
+
+    transition_ZZ: Floats
+    reward_Z: Floats
+    start_Z: Floats
+    discount: float
+
+    @property
+    def state_value_Z(self) -> Floats:
+        """V = (I - discount P)^-1 R, [Z]."""
+        solver_ZZ = np.eye(len(self.reward_Z)) - self.discount * self.transition_ZZ
+        return np.asarray(np.linalg.solve(solver_ZZ, self.reward_Z), dtype=np.float64)
+
+    @property
+    def value(self) -> float:
+        """start . V."""
+        return float(self.start_Z @ self.state_value_Z)
+
+
 def abstract_chain_value(
     world: FiniteMDP, pi_SA: Floats, abstraction_S: NDArray[np.int64], *, discounted_counts: bool = True
 ) -> float:
-    """Value of the Markov reward chain on z = abstraction(s), from expected importance-weighted counts.
+    """`abstract_chain(...).value`: J(pi) for every abstraction, if the counts are discounted."""
+    return abstract_chain(world, pi_SA, abstraction_S, discounted_counts=discounted_counts).value
+
+
+def abstract_chain(
+    world: FiniteMDP, pi_SA: Floats, abstraction_S: NDArray[np.int64], *, discounted_counts: bool = True
+) -> AbstractChain:
+    """The Markov reward chain on z = abstraction(s), from expected importance-weighted counts.
 
     A step t counts discount^t (else 1) w_{0:t}, whose mean under any mu is discount^t d_pi,t: the law of the
     data does not matter. With discounted counts the chain's value is J(pi) for every abstraction, because
     o = start + discount P^T o holds exactly for the discounted occupancy o of z.
+
+    Raises UserError unless every state has a label 0, 1, …
     """
+    if (
+        np.shape(abstraction_S) != (world.states,)
+        or abstraction_S.dtype.kind not in "iu"
+        or min(abstraction_S) < 0
+    ):
+        raise UserError(
+            f"abstraction_S is {abstraction_S}, expected a label 0, 1, … for each of {world.states} states."
+        )
     occupancy_TS = world.occupancy(pi_SA)
     steps_T1 = np.arange(world.horizon)[:, None]
     weight_TS = occupancy_TS * (world.discount**steps_T1 if discounted_counts else 1.0)
@@ -121,9 +162,9 @@ def abstract_chain_value(
     reward_S = (pi_SA * world.mean_reward_SA).sum(axis=-1)
     earned_Z = (weight_TS.sum(axis=0) * reward_S) @ member_SZ
     seen_Z = np.where(visits_Z > 0, visits_Z, 1.0)
-    chain_ZZ = np.eye(cells) - world.discount * moves_ZZ / seen_Z[:, None]
-    value_Z = np.linalg.solve(chain_ZZ, earned_Z / seen_Z)
-    return float(world.start_S @ member_SZ @ value_Z)
+    return AbstractChain(
+        moves_ZZ / seen_Z[:, None], earned_Z / seen_Z, world.start_S @ member_SZ, world.discount
+    )
 
 
 def occupancy_chi2(occupancy_K: Floats, base_K: Floats) -> float:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ from envs.kernels import scatter_score
 from envs.tokens.tree import TokenTree
 from testbed.data.batch import Batch
 from testbed.errors import UserError, unknown
+from testbed.exact.gradient_facts import GradientReport, cut_tokens, share
 from testbed.exact.tree import Leaves, check_policies, enumerate_leaves
 from testbed.inspection.effective_weights import effective_weights
 from testbed.losses import ratios
@@ -88,92 +90,33 @@ def resolve(name: Objective) -> tuple[Objective, str, str]:
     return name, name, objective[name].promises.get("ratio", "token")
 
 
-@dataclass(frozen=True)
-class GradientReport:
-    """What one gradient step of an objective does on average, and how much it scatters.
-
-    mean_SA: E g. target_SA: grad J(pi). variance: trace of the covariance of g. split: the three parts of
-    mean_SA - target_SA by name. shift_SA: E[w S] at advantage 1, what a baseline moves the mean by; zeros
-    up to rounding mean that a baseline is free. size: responses per gradient.
-    """
-
-    objective: str
-    signal: str
-    baseline: float
-    size: int
-    mean_SA: Floats
-    target_SA: Floats
-    variance: float
-    split: dict[str, Floats]
-    shift_SA: Floats
-
-    @property
-    def bias_SA(self) -> Floats:
-        """E g - grad J."""
-        return self.mean_SA - self.target_SA
-
-    @property
-    def relative_bias(self) -> float:
-        """|E g - grad J| / |grad J|; infinite where grad J is 0 and E g is not."""
-        return _relative(self.bias_SA, self.target_SA)
-
-    @property
-    def relative_deviation(self) -> float:
-        """sqrt(variance) / |grad J|."""
-        return float(np.sqrt(max(self.variance, 0.0)) / max(np.linalg.norm(self.target_SA), 1e-300))
-
-    @property
-    def cosine(self) -> float:
-        """Cosine of the angle between E g and grad J; NaN where one of them is 0."""
-        norms = float(np.linalg.norm(self.mean_SA) * np.linalg.norm(self.target_SA))
-        return float((self.mean_SA * self.target_SA).sum()) / norms if norms else float("nan")
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """<part, bias> / (|bias| |grad J|): signed shares of the parts, which add up to relative_bias."""
-        norm = float(np.linalg.norm(self.bias_SA) * np.linalg.norm(self.target_SA))
-        return {k: float((v * self.bias_SA).sum()) / norm if norm else 0.0 for k, v in self.split.items()}
-
-    @property
-    def baseline_is_free(self) -> bool:
-        """Whether E[w S] = 0 up to rounding: only then a baseline leaves the mean gradient as it is."""
-        return bool(_relative(self.shift_SA, self.target_SA) < 1e-9)
-
-    def row(self) -> dict[str, Any]:
-        """The report as plain numbers, for tables and JSON; norms are relative to |grad J|."""
-        return {
-            "objective": self.objective,
-            "signal": self.signal,
-            "baseline": self.baseline,
-            "size": self.size,
-            "relative_bias": self.relative_bias,
-            "cosine": self.cosine,
-            "variance": self.variance,
-            "relative_deviation": self.relative_deviation,
-            **{f"bias_{name}": share for name, share in self.shares.items()},
-            "baseline_is_free": self.baseline_is_free,
-        }
-
-
-def _relative(part_SA: Floats, whole_SA: Floats) -> float:
-    top, bottom = float(np.linalg.norm(part_SA)), float(np.linalg.norm(whole_SA))
-    return top / bottom if bottom else float(np.inf if top else 0.0)
-
-
 class Bench:
     """A tree, mu and pi with everything that reports share: leaves, log-probabilities, d, Q, grad J.
 
     Args:
         tree: the world. mu_SA, pi_SA: positive tables of probabilities.
+        ref_SA: the reference of a KL penalty; mu by default.
+        anchor_SA: the proximal policy of a clip; mu by default.
 
     Raises UserError for tables that are no policies, or a tree too large to enumerate.
     """
 
-    def __init__(self, tree: TokenTree, mu_SA: ArrayLike, pi_SA: ArrayLike) -> None:
+    def __init__(
+        self,
+        tree: TokenTree,
+        mu_SA: ArrayLike,
+        pi_SA: ArrayLike,
+        *,
+        ref_SA: ArrayLike | None = None,
+        anchor_SA: ArrayLike | None = None,
+    ) -> None:
         self.tree = tree
         self.mu_SA, self.pi_SA = check_policies(tree, mu=mu_SA, pi=pi_SA)
         self.leaves: Leaves = enumerate_leaves(tree)
         self.logp_mu_LT, self.logp_pi_LT = self.leaves.log(self.mu_SA), self.leaves.log(self.pi_SA)
+        others = {"ref": ref_SA, "anchor": anchor_SA}
+        given = {name: check_policies(tree, **{name: x})[0] for name, x in others.items() if x is not None}
+        self._others_LT = {name: self.leaves.log(law_SA) for name, law_SA in given.items()}
         self.law_L = self.leaves.probability(self.mu_SA)
         self.target_SA = tree.gradient(self.pi_SA)
         self._reach = {"mu": tree.reach(self.mu_SA), "pi": tree.reach(self.pi_SA)}
@@ -203,6 +146,14 @@ class Bench:
             found[rows[:, 0]] = self.batch_weights(function, rows, adv_LT[rows], aggregation, **hyper)[:, 0]
         return found
 
+    def values(self, function: Objective, adv_LT: Floats, aggregation: str | None, **hyper: Any) -> Floats:
+        """Minus the loss of every response, each a batch of its own, [L]."""
+        found = np.empty(len(adv_LT))
+        for start in range(0, len(adv_LT), CHUNK):
+            rows = np.arange(start, min(start + CHUNK, len(adv_LT)))[:, None]
+            found[rows[:, 0]] = self.batch_values(function, rows, adv_LT[rows], aggregation, **hyper)
+        return found
+
     def batch_weights(
         self, function: Objective, index_CB: Any, adv_CBT: Floats, aggregation: str | None, **hyper: Any
     ) -> Floats:
@@ -217,10 +168,23 @@ class Bench:
         numbers: Floats = weight.numpy()
         return numbers
 
+    def batch_values(
+        self, function: Objective, index_CB: Any, adv_CBT: Floats, aggregation: str | None, **hyper: Any
+    ) -> Floats:
+        """Minus the aggregated loss of C batches of B responses each, [C]."""
+        logp, batch = self.batch(index_CB, adv_CBT)
+        chosen = (
+            objective[function].bind(**hyper) if isinstance(function, str) else partial(function, **hyper)
+        )
+        loss = chosen(logp, batch) * _divisor(batch.mask_BT, aggregation)
+        numbers: Floats = -torch.where(batch.mask_BT, loss, 0.0).sum((-2, -1)).detach().numpy()
+        return numbers
+
     def batch(self, index_CB: Any, adv_CBT: Floats) -> tuple[Tensor, Batch]:
-        """logp and Batch [C, B, T] of the numbered responses; anchor = ref = mu, one prompt, one turn."""
+        """logp and Batch [C, B, T] of the numbered responses; one prompt, one turn."""
         leaves = self.leaves
         mu = torch.from_numpy(self.logp_mu_LT[index_CB])
+        others = {name: torch.from_numpy(logp_LT[index_CB]) for name, logp_LT in self._others_LT.items()}
         mask = torch.from_numpy(leaves.mask_LT[index_CB])
         whole = torch.zeros(mask.shape, dtype=torch.int64)
         batch = Batch(
@@ -229,7 +193,8 @@ class Bench:
             mask_BT=mask,
             reward_B=torch.from_numpy(leaves.reward_L[index_CB]),
             group_B=whole[..., 0],
-            logp_ref_BT=mu,
+            logp_anchor_BT=others.get("anchor", mu),
+            logp_ref_BT=others.get("ref", mu),
             turn_BT=whole,
             origin_B=whole[..., 0],
         )
@@ -355,7 +320,8 @@ def gradient_report(
     b = 0.0
     if signal == "R-b":
         b = optimal_baselines(bench, function, **hyper).scalar if baseline == "optimal" else float(baseline)
-    weight_LT = bench.weights(resolved, bench.advantage(signal, b), aggregation, **hyper)
+    adv_LT = bench.advantage(signal, b)
+    weight_LT = bench.weights(resolved, adv_LT, aggregation, **hyper)
     mean_SA = bench.mean(weight_LT)
     unit_LT = bench.weights(resolved, bench.leaves.mask_LT.astype(np.float64), aggregation, **hyper)
     return GradientReport(
@@ -368,6 +334,8 @@ def gradient_report(
         variance=bench.second_moment(weight_LT) - float((mean_SA**2).sum()),
         split=bench.split(mean_SA, level, signal),
         shift_SA=bench.mean(unit_LT),
+        value=float(bench.law_L @ bench.values(resolved, adv_LT, aggregation, **hyper)),
+        clip_share=share(*bench.law_L @ cut_tokens(weight_LT, adv_LT, bench.leaves.mask_LT)),
     )
 
 

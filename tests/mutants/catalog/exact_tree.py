@@ -14,7 +14,7 @@ CLAIMS = f"tests/experiments/test_claims_exact.py -k '{OURS}'"
 MUTANTS = (
     Mutant("m13-token-ratio-for-prefix", "testbed/losses/ratios.py", "return log_token(logp_BT, batch, base).cumsum(-1)", "return log_token(logp_BT, batch, base)", CLAIMS),
     Mutant("m14-gspo-mean-of-ratios", "testbed/losses/ratios.py", "return _at_tokens(log_w_B1 / length_B1, batch.mask_BT)", "return _at_tokens((log_token(logp_BT, batch, base).exp() * batch.mask_BT).sum(-1, keepdim=True).div(length_B1).log(), batch.mask_BT)", CLAIMS),
-    Mutant("m15-clipped-baseline-called-free", "testbed/exact/report.py", "return bool(_relative(self.shift_SA, self.target_SA) < 1e-9)", "return True", CLAIMS),
+    Mutant("m15-clipped-baseline-called-free", "testbed/exact/gradient_facts.py", "return bool(_relative(self.shift_SA, self.target_SA) < 1e-9)", "return True", CLAIMS),
     Mutant("m15-baseline-left-out-under-clipping", "testbed/exact/report.py", 'shift = baseline if signal == "R-b" else 0.0', "shift = 0.0", CLAIMS),
     Mutant("exact-tree-samples-from-target", "testbed/exact/report.py", "self.leaves.probability(self.mu_SA)", "self.leaves.probability(self.pi_SA)", CLAIMS),
     Mutant("exact-tree-suffix-is-prefix", "testbed/exact/report.py", "token_BT.flip(-1).cumsum(-1).flip(-1)", "token_BT.cumsum(-1)", CLAIMS),

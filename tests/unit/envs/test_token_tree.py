@@ -321,3 +321,30 @@ def test_a_behavior_policy_that_cannot_take_the_targets_token_is_an_error_naming
 def test_wrong_input_is_answered_with_what_was_expected(call, message):
     with pytest.raises(ValueError, match=message):
         call(TokenTree(Table(3, 2, None, seed=0), prompts=[[0]]))
+
+
+@pytest.mark.parametrize(("vocabulary", "length", "end"), SHAPES)
+def test_a_state_and_its_prefix_name_each_other(vocabulary, length, end):
+    tree = TokenTree(Table(vocabulary, length, end, seed=0), 2)
+    named = [tree.prefix(state) for state in range(tree.states)]
+    assert len(set(named)) == tree.states
+    assert [tree.state(*name) for name in named] == list(range(tree.states))
+    assert [tree.state(p) for p in (0, 1)] == [0, tree.nodes]
+    # What the walk visits is what the map says: the state of every simulated token is that of its prefix.
+    pi = np.full((1, tree.states, tree.actions), 1 / tree.actions)
+    found = tree.simulate(pi, np.array([[0, tree.nodes]]), 8, np.array([3], np.uint64), 0)
+    for b, t in np.argwhere(found.mask_RBT[0]):
+        tokens = found.action_RBT[0, b, :t].tolist()
+        assert found.state_RBT[0, b, t] == tree.state(b // 8, tokens)
+
+
+def test_a_prefix_that_no_state_has_is_refused():
+    tree = TokenTree(Table(3, 3, 2, seed=0), 2)
+    for prompt, tokens, message in (
+        (2, (), "prompt is 2, expected 0 to 1"),
+        (0, (0, 1, 0), "are a whole response; a state has at most 2"),
+        (0, (2,), r"expected one of \[0, 1\], as 2 ends a response"),
+        (0, (0, 7), r"token 7 in \[0, 7\] leads to no state"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tree.state(prompt, tokens)

@@ -1,5 +1,6 @@
 """Limits on a fixed mu: closed forms, the flows that lead there, and the figures drawn from them."""
 
+import itertools
 import json
 
 import numpy as np
@@ -37,6 +38,57 @@ def loss_gradient(loss, log_pi, step=1e-6):
         up, down = (x - np.log(np.exp(x).sum()) for x in (log_pi + shift, log_pi - shift))
         found.append((loss(up) - loss(down)) / (2 * step))
     return np.array(found)
+
+
+# Thresholds
+
+
+def test_an_action_is_left_exactly_when_the_sum_of_c_exceeds_its_threshold():
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        drift = rng.normal(size=6) + rng.uniform(0, 1)
+        if drift.sum() <= 0:
+            continue
+        left = flows.drift_limit(drift) > 1e-12
+        assert (left == (drift.sum() > flows.drift_threshold(drift))).all()
+        level = flows.drift_level(drift)
+        assert (left == (drift > level)).all()
+        assert np.maximum(drift - level, 0).sum() == pytest.approx(drift.sum())
+    with pytest.raises(UserError, match="expected more than 0"):
+        flows.drift_level(np.array([1.0, -1.0]))
+
+
+def test_asymre_drops_each_action_at_its_threshold_and_nowhere_else():
+    thresholds = flows.asymre_thresholds(MU, REWARD)
+    assert thresholds.max() == 0.0
+    assert np.sort(thresholds)[-2] == pytest.approx(flows.asymre_transition(MU, REWARD), abs=1e-14)
+    for y, delta_v in enumerate(thresholds):
+        if delta_v < 0:
+            beside = [flows.asymre_limit(MU, REWARD, delta_v + step)[y] for step in (-1e-7, 1e-7)]
+            assert beside[0] > 0 == beside[1]
+    # Along the flow itself: between two thresholds, exactly those with the lower one are left.
+    ordered = np.sort(thresholds)
+    for low, high in itertools.pairwise(ordered[:-1]):
+        middle = (low + high) / 2
+        found = end(flows.linear_drift(flows.asymre_drift(MU, REWARD, middle)))
+        assert ((found > 1e-3) == (thresholds > middle)).all()
+
+
+def test_topr_drops_each_success_at_its_threshold():
+    thresholds = flows.topr_thresholds(FOUR, SUCCESS)
+    assert thresholds == pytest.approx([0.7 / 0.3, 0.6 / 0.3, 0, 0])
+    for y, a_minus in enumerate(thresholds[:2]):
+        assert flows.topr_limit(FOUR, SUCCESS, a_minus - 1e-9)[y] > 0
+    assert flows.topr_limit(FOUR, SUCCESS, thresholds[1] + 1e-9) == pytest.approx([1, 0, 0, 0])
+    with pytest.raises(UserError, match="depends on the start"):
+        flows.topr_limit(FOUR, SUCCESS, thresholds[0] + 1e-9)
+
+
+def test_thresholds_need_mass_on_both_sides():
+    with pytest.raises(UserError, match="has no threshold"):
+        flows.asymre_thresholds(np.array([0.5, 0.5, 0.0]), REWARD[:3])
+    with pytest.raises(UserError, match="expected both above 0"):
+        flows.topr_thresholds(FOUR, np.ones(4, bool))
 
 
 # The flows descend the losses that they name

@@ -1,0 +1,100 @@
+"""The facts of an exact gradient: its mean, its variance, its bias by cause, what the objective is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.arrays import Floats
+
+
+@dataclass(frozen=True)
+class GradientReport:
+    """What one gradient step of an objective does on average, and how much it scatters.
+
+    mean_SA: E g. target_SA: grad J(pi). variance: trace of the covariance of g. split: the three parts of
+    mean_SA - target_SA by name. shift_SA: E[w S] at advantage 1, what a baseline moves the mean by; zeros
+    up to rounding mean that a baseline is free. size: responses per gradient. value: minus the expected
+    loss, aggregated as the gradient is; g is its slope only for an objective that detaches nothing.
+    clip_share: expected tokens with an advantage and weight 0, over expected tokens with an advantage.
+    """
+
+    objective: str
+    signal: str
+    baseline: float
+    size: int
+    mean_SA: Floats
+    target_SA: Floats
+    variance: float
+    split: dict[str, Floats]
+    shift_SA: Floats
+    value: float
+    clip_share: float
+
+    @property
+    def bias_SA(self) -> Floats:
+        """E g - grad J."""
+        return self.mean_SA - self.target_SA
+
+    @property
+    def relative_bias(self) -> float:
+        """|E g - grad J| / |grad J|; infinite where grad J is 0 and E g is not."""
+        return _relative(self.bias_SA, self.target_SA)
+
+    @property
+    def relative_deviation(self) -> float:
+        """sqrt(variance) / |grad J|."""
+        return float(np.sqrt(max(self.variance, 0.0)) / max(np.linalg.norm(self.target_SA), 1e-300))
+
+    @property
+    def cosine(self) -> float:
+        """Cosine of the angle between E g and grad J; NaN where one of them is 0."""
+        norms = float(np.linalg.norm(self.mean_SA) * np.linalg.norm(self.target_SA))
+        return float((self.mean_SA * self.target_SA).sum()) / norms if norms else float("nan")
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """<part, bias> / (|bias| |grad J|): signed shares of the parts, which add up to relative_bias."""
+        norm = float(np.linalg.norm(self.bias_SA) * np.linalg.norm(self.target_SA))
+        return {k: float((v * self.bias_SA).sum()) / norm if norm else 0.0 for k, v in self.split.items()}
+
+    @property
+    def baseline_is_free(self) -> bool:
+        """Whether E[w S] = 0 up to rounding: only then a baseline leaves the mean gradient as it is."""
+        return bool(_relative(self.shift_SA, self.target_SA) < 1e-9)
+
+    def row(self) -> dict[str, Any]:
+        """The report as plain numbers, for tables and JSON; norms are relative to |grad J|."""
+        return {
+            "objective": self.objective,
+            "signal": self.signal,
+            "baseline": self.baseline,
+            "size": self.size,
+            "value": self.value,
+            "clip_share": self.clip_share,
+            "relative_bias": self.relative_bias,
+            "cosine": self.cosine,
+            "variance": self.variance,
+            "relative_deviation": self.relative_deviation,
+            **{f"bias_{name}": share for name, share in self.shares.items()},
+            "baseline_is_free": self.baseline_is_free,
+        }
+
+
+def _relative(part_SA: Floats, whole_SA: Floats) -> float:
+    top, bottom = float(np.linalg.norm(part_SA)), float(np.linalg.norm(whole_SA))
+    return top / bottom if bottom else float(np.inf if top else 0.0)
+
+
+def cut_tokens(weight_xT: Floats, adv_xT: Floats, mask_xT: NDArray[np.bool_]) -> Floats:
+    """Tokens with an advantage and weight 0, and tokens with an advantage, [x, 2]."""
+    carries_xT = mask_xT & (adv_xT != 0)
+    return np.stack([(carries_xT & (weight_xT == 0)).sum(-1), carries_xT.sum(-1)], axis=-1).astype(float)
+
+
+def share(part: float, whole: float) -> float:
+    """part / whole; 0 of nothing."""
+    return float(part / whole) if whole > 0 else 0.0
