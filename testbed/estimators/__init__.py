@@ -6,6 +6,7 @@ family:    "bandit" takes a testbed.estimators.bandit.Logged, "trajectory" takes
 unbiased:  True when E[value] is the target policy's value for every sample size, given overlap (mu > 0 where
            pi > 0), exact propensities and nuisances that were not fitted on the same data.
 needs:     the optional fields of the data it cannot do without.
+symmetric: True (default) when value does not depend on the order of the units.
 linear:    True when value is the mean of terms, each a fixed function of its own logged unit: then bias and
            variance at every sample size follow from one unit.
 """
@@ -32,9 +33,11 @@ class Estimators(Registry):
     def __call__(
         self, name: str, *, source: str, **promises: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorate a function; promises left out are unbiased=False, linear=False, needs=()."""
+        """Decorate a function; left out are unbiased=False, linear=False, symmetric=True, needs=()."""
         return super().__call__(
-            name, source=source, **{"unbiased": False, "linear": False, "needs": (), **promises}
+            name,
+            source=source,
+            **{"unbiased": False, "linear": False, "symmetric": True, "needs": (), **promises},
         )
 
 

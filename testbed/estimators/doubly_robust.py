@@ -111,6 +111,7 @@ def sg_dr(data: Logged, *, lambda_: float = 0.0) -> Estimate:
     source="Farajtabar, Chow & Ghavamzadeh (2018), More robust doubly robust; cross-fitted",
     family="bandit",
     unbiased=True,
+    symmetric=False,
     needs=("feature_ND", "feature_pi_ND"),
 )
 def mrdr(data: Logged, *, folds: int = 2) -> Estimate:

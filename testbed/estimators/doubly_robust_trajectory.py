@@ -145,6 +145,7 @@ def _least_variance(
     source="Farajtabar, Chow & Ghavamzadeh (2018), More robust doubly robust off-policy evaluation",
     family="trajectory",
     unbiased=True,
+    symmetric=False,
     needs=("state_NT", "action_NT", "pi_SA", "mu_SA"),
 )
 def trajectory_mrdr(episodes: LoggedEpisodes, *, folds: int = 2) -> Estimate:

@@ -30,6 +30,7 @@ class Mixture:
     "magic",
     source="Thomas & Brunskill (2016), arXiv:1604.00923, with the authors' later correction of Omega",
     family="trajectory",
+    symmetric=False,
     needs=("q_NT", "v_NT"),
 )
 def magic(

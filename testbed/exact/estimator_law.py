@@ -1,0 +1,356 @@
+"""The law of any registered estimator over n independent logged units, exactly: every sample is enumerated.
+
+A `UnitLaw` lists what one unit (a round, an episode, a response) can be, with its probabilities; a sample of
+n units is then a vector of counts with its multinomial probability, or a tuple, for an estimator whose value
+depends on the order of its units. Estimators that are means of terms need one unit only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from envs.arrays import Floats, Ints
+from envs.finite_mdp import FiniteMDP
+from envs.tokens.tree import TokenTree
+from testbed.errors import UserError
+from testbed.estimators import estimator
+from testbed.estimators.bandit import Logged, logged
+from testbed.estimators.trajectory_weights import LoggedEpisodes
+from testbed.exact.bandit import MOST_COUNTS, LoggedLaw, count_law
+from testbed.exact.mdp import enumerate_episodes
+from testbed.exact.ratios_dice import state_marginal_ratios
+
+CHUNK = 2**20
+"""Numbers per field that one call of an estimator reads."""
+
+
+@dataclass(frozen=True)
+class UnitLaw:
+    """K values of one logged unit: probabilities mass_K, data of shape [K] or [K, T], the target's value."""
+
+    mass_K: Floats
+    data: Logged | LoggedEpisodes
+    value: float
+
+    def __post_init__(self) -> None:
+        units = self.data.reward_N if isinstance(self.data, Logged) else self.data.reward_NT[..., 0]
+        if units.shape != np.shape(self.mass_K):
+            raise UserError(
+                f"mass_K has shape {np.shape(self.mass_K)}, the data hold {units.shape} units; "
+                "expected one probability for each unit and no leading axes."
+            )
+
+    def take(self, index_Cn: Ints) -> Logged | LoggedEpisodes:
+        """Samples of units, given by their numbers, as data sets along leading axes."""
+        if isinstance(self.data, Logged):
+            return self.data.take(index_Cn)
+        given = {f.name: getattr(self.data, f.name) for f in fields(self.data)}
+        return LoggedEpisodes(
+            **{
+                name: value[index_Cn] if name.endswith("_NT") and value is not None else value
+                for name, value in given.items()
+            }
+        )
+
+
+def bandit_units(
+    law: LoggedLaw,
+    *,
+    reward_XAR: ArrayLike | None = None,
+    chance_XAR: ArrayLike | None = None,
+    model_XA: ArrayLike | None = None,
+    feature_XAD: ArrayLike | None = None,
+) -> UnitLaw:
+    """The rounds of a logged law: every context, action and reward with positive probability.
+
+    Args:
+        law: contexts, mu, pi, means and variances.
+        reward_XAR: values of the reward, with the law's mean and variance. Left out: the mean itself where
+            the variance is 0, and 0 or 1 where it is that of a coin, q (1 - q).
+        chance_XAR: their probabilities.
+        model_XA: a reward model q(x, a), fixed in advance, for the estimators that need one.
+        feature_XAD: features, for `mrdr`.
+
+    Raises UserError where mean and variance leave the reward's law open, or are not those of the law given.
+    """
+    reward_XAR, chance_XAR = _rewards(law, reward_XAR, chance_XAR)
+    mass_XAR = law.context_X[:, None, None] * law.mu_XA[..., None] * chance_XAR
+    x_K, a_K, r_K = np.nonzero(mass_XAR)
+    given: dict[str, ArrayLike] = {}
+    if model_XA is not None:
+        given["estimated_rewards_by_reg_model"] = np.asarray(model_XA, dtype=np.float64)[x_K]
+    if feature_XAD is not None:
+        feature_XAD = np.asarray(feature_XAD, dtype=np.float64)
+        given["feature"] = feature_XAD[x_K, a_K]
+        given["feature_pi"] = np.einsum("xa,xad->xd", law.pi_XA, feature_XAD)[x_K]
+    data = logged(
+        reward=reward_XAR[x_K, a_K, r_K],
+        action=a_K,
+        action_dist=law.pi_XA[x_K],
+        behavior_dist=law.mu_XA[x_K],
+        context=x_K,
+        **given,
+    )
+    return UnitLaw(mass_XAR[x_K, a_K, r_K], data, law.value)
+
+
+def episode_units(
+    world: FiniteMDP,
+    pi_SA: Floats,
+    mu_SA: Floats,
+    q_hat_TSA: Floats | None = None,
+    *,
+    marginal: bool = False,
+) -> UnitLaw:
+    """The episodes of mu in a small finite MDP, as `enumerate_episodes` lists them.
+
+    q_hat_TSA is a model fixed in advance; marginal adds the exact state marginal ratios.
+
+    Raises UserError for normal noise, and for more episodes than are enumerated.
+    """
+    table = enumerate_episodes(world, mu_SA)
+    data = LoggedEpisodes.tabular(
+        state_NT=table.state_NT,
+        action_NT=table.action_NT,
+        pi_SA=pi_SA,
+        mu_SA=mu_SA,
+        reward_NT=table.reward_NT,
+        mask_NT=table.mask_NT,
+        gamma=world.discount,
+    )
+    if q_hat_TSA is not None:
+        data = data.with_model(np.broadcast_to(q_hat_TSA, (world.horizon, *np.shape(pi_SA))))
+    if marginal:
+        ratio_TS = state_marginal_ratios(world, pi_SA, mu_SA)
+        ratio_NT = ratio_TS[np.arange(world.horizon), table.state_NT]
+        data = replace(data, state_marginal_importance_weight_NT=np.where(table.mask_NT, ratio_NT, 1.0))
+    return UnitLaw(table.probability_N, data, float(world.value(pi_SA)))
+
+
+def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitLaw:
+    """The responses of a token tree as episodes with a reward at the last token. UserError when too many."""
+    from testbed.exact.tree import check_policies, enumerate_leaves
+
+    mu, pi = check_policies(tree, mu=mu_SA, pi=pi_SA)
+    leaves = enumerate_leaves(tree)
+    reward_LT = np.zeros(leaves.mask_LT.shape)
+    reward_LT[np.arange(len(reward_LT)), leaves.mask_LT.sum(-1) - 1] = leaves.reward_L
+    data = LoggedEpisodes.tabular(
+        state_NT=leaves.state_LT,
+        action_NT=leaves.action_LT,
+        pi_SA=pi,
+        mu_SA=mu,
+        reward_NT=reward_LT,
+        mask_NT=leaves.mask_LT,
+    )
+    return UnitLaw(leaves.probability(mu), data, float(tree.value(pi)))
+
+
+@dataclass(frozen=True)
+class EstimatorMoments:
+    """Mean and variance of an estimate from n units; value: the target's; samples: how many were summed.
+
+    undefined: the probability of samples for which the estimator has no value of its own.
+    """
+
+    mean: float
+    variance: float
+    value: float
+    n: int
+    samples: int
+    undefined: float = 0.0
+
+    @property
+    def bias(self) -> float:
+        """mean - value."""
+        return self.mean - self.value
+
+    @property
+    def mse(self) -> float:
+        """bias^2 + variance."""
+        return self.bias**2 + self.variance
+
+
+@dataclass(frozen=True)
+class EstimatorLaw:
+    """Every value that an estimate from n units takes, ascending, [C], with its probability.
+
+    value: the target's; undefined as in EstimatorMoments.
+    """
+
+    estimate_C: Floats
+    chance_C: Floats
+    value: float
+    n: int
+    undefined: float
+
+    def moments(self) -> EstimatorMoments:
+        """Mean and variance."""
+        mean = float(self.chance_C @ self.estimate_C)
+        variance = float(self.chance_C @ (self.estimate_C - mean) ** 2)
+        return EstimatorMoments(mean, variance, self.value, self.n, len(self.chance_C), self.undefined)
+
+    def cdf(self, x: float) -> float:
+        """P(estimate <= x)."""
+        return float(self.chance_C[: np.searchsorted(self.estimate_C, x, side="right")].sum())
+
+    def quantile(self, level: float) -> float:
+        """The smallest value whose cdf is at least `level`, up to rounding. UserError outside [0, 1]."""
+        if not 0.0 <= level <= 1.0:
+            raise UserError(f"level is {level:g}, expected a probability from 0 to 1.")
+        sums_C = np.cumsum(self.chance_C)
+        index = int(np.searchsorted(sums_C, level * sums_C[-1] - 1e-12))
+        return float(self.estimate_C[min(index, len(sums_C) - 1)])
+
+
+def exact_moments(
+    name: str,
+    law: UnitLaw | LoggedLaw,
+    n: int,
+    *,
+    undefined: float | None = None,
+    most: int = MOST_COUNTS,
+    **hyper: Any,
+) -> EstimatorMoments:
+    """Mean and variance of a registered estimator over n units: those of its `exact_law`.
+
+    A linear estimator is computed from one unit, without enumeration, for any n; `undefined` and `most` play
+    no part then. Arguments and errors as `exact_law`.
+    """
+    entry, units = estimator[name], law if isinstance(law, UnitLaw) else bandit_units(law)
+    if not entry.promises["linear"]:
+        return exact_law(name, units, n, undefined=undefined, most=most, **hyper).moments()
+    _check(name, units, n)
+    one = exact_law(name, units, 1, most=len(units.mass_K), **hyper).moments()
+    return EstimatorMoments(one.mean, one.variance / n, units.value, n, one.samples)
+
+
+def exact_law(
+    name: str,
+    law: UnitLaw | LoggedLaw,
+    n: int,
+    *,
+    undefined: float | None = None,
+    most: int = MOST_COUNTS,
+    **hyper: Any,
+) -> EstimatorLaw:
+    """The exact law of a registered estimator over n independent units.
+
+    All C(n + K - 1, K - 1) counts of K units are taken with their multinomial probability; all K^n tuples
+    for an estimator that is not symmetric in its units (cross-fitting, resampling).
+
+    Args:
+        name: a registered estimator.
+        law: the units, or a LoggedLaw whose rewards its means and variances determine (`bandit_units`).
+        n: units in a sample.
+        undefined: the value of samples that the estimator refuses, such as all weights 0; None passes its
+            UserError on. Samples are never left out.
+        most: samples enumerated at most.
+        hyper: hyperparameters of the estimator.
+
+    Raises UserError for too many samples, naming their number, for a law of the wrong family, and for what
+    the estimator itself refuses.
+    """
+    entry, units = estimator[name], law if isinstance(law, UnitLaw) else bandit_units(law)
+    _check(name, units, n)
+    function = entry.bind(**hyper)
+    estimates, chances, refused = [], [], 0.0
+    for index_Cn, chance_C in _samples(units, n, most, entry.promises["symmetric"]):
+        value_C = _values(function, units, index_Cn, undefined)
+        refused += float(chance_C[np.isnan(value_C)].sum())
+        estimates.append(value_C)
+        chances.append(chance_C)
+    if refused >= 1.0 - 1e-12:
+        function(units.take(np.zeros((1, n), dtype=np.int64)))  # says what is missing
+    estimate_C, chance_C = np.concatenate(estimates), np.concatenate(chances)
+    estimate_C = np.where(np.isnan(estimate_C), undefined or 0.0, estimate_C)
+    order_C = np.argsort(estimate_C, kind="stable")
+    return EstimatorLaw(estimate_C[order_C], chance_C[order_C], units.value, n, refused)
+
+
+def _check(name: str, units: UnitLaw, n: int) -> None:
+    family = "bandit" if isinstance(units.data, Logged) else "trajectory"
+    wanted = estimator[name].promises["family"]
+    if family != wanted:
+        maker = "bandit_units" if wanted == "bandit" else "episode_units or response_units"
+        raise UserError(
+            f"'{name}' is a {wanted} estimator, but the law's units are of a {family}; use {maker}."
+        )
+    if n < 1:
+        raise UserError(f"n is {n}, expected the number of units in a sample, 1 or more.")
+
+
+def _samples(units: UnitLaw, n: int, most: int, symmetric: bool) -> Iterator[tuple[Ints, Floats]]:
+    """Samples as numbers of units [C, n] with their probabilities [C], in chunks."""
+    atoms = len(units.mass_K)
+    steps = 1 if isinstance(units.data, Logged) else units.data.steps
+    size = max(1, CHUNK // (n * steps))
+    if symmetric:
+        count_CK, chance_C = count_law(n, units.mass_K, most)
+        for start in range(0, len(chance_C), size):
+            some_CK = count_CK[start : start + size]
+            flat = np.repeat(np.tile(np.arange(atoms), len(some_CK)), some_CK.ravel())
+            yield flat.reshape(len(some_CK), n), chance_C[start : start + size]
+        return
+    if atoms**n > most:
+        raise UserError(
+            f"{n} draws from {atoms} units make {atoms**n:,} ordered samples, and the estimator depends on "
+            f"their order; at most {most:,} are enumerated. Take fewer draws or units."
+        )
+    for start in range(0, atoms**n, size):
+        number_C = np.arange(start, min(start + size, atoms**n))
+        index_Cn = number_C[:, None] // atoms ** np.arange(n) % atoms
+        yield index_Cn, units.mass_K[index_Cn].prod(-1)
+
+
+def _values(function: Callable[..., Any], units: UnitLaw, index_Cn: Ints, undefined: float | None) -> Floats:
+    """The estimate of every sample, [C]; NaN where the estimator refuses it and a value stands for that."""
+    try:
+        return np.asarray(function(units.take(index_Cn)).value, dtype=np.float64)
+    except UserError:
+        if undefined is None:
+            raise
+        if len(index_Cn) == 1:
+            return np.array([np.nan])
+    # One refused sample refuses its chunk: halves find out which.
+    half = len(index_Cn) // 2
+    halves = (index_Cn[:half], index_Cn[half:])
+    return np.concatenate([_values(function, units, each, undefined) for each in halves])
+
+
+def _rewards(
+    law: LoggedLaw, reward_XAR: ArrayLike | None, chance_XAR: ArrayLike | None
+) -> tuple[Floats, Floats]:
+    """Values and probabilities of the reward, [X, A, R]."""
+    mean_XA, variance_XA = law.mean_XA, law.variance_XA
+    if (reward_XAR is None) != (chance_XAR is None):
+        raise UserError("reward_XAR and chance_XAR belong together; one of them is missing.")
+    if reward_XAR is None or chance_XAR is None:
+        sure_XA = variance_XA == 0
+        coin_XA = (np.abs(variance_XA - mean_XA * (1 - mean_XA)) < 1e-12) & (mean_XA >= 0) & (mean_XA <= 1)
+        if not (sure_XA | coin_XA).all():
+            context, action = (int(i) for i in np.argwhere(~(sure_XA | coin_XA))[0])
+            raise UserError(
+                f"Mean {mean_XA[context, action]:g} and variance {variance_XA[context, action]:g} of action "
+                f"{action} in context {context} leave the law of the reward open; give reward_XAR and "
+                "chance_XAR to bandit_units."
+            )
+        reward = np.stack([np.where(sure_XA, mean_XA, 1.0), np.zeros_like(mean_XA)], axis=-1)
+        chance = np.stack([np.where(sure_XA, 1.0, mean_XA), np.where(sure_XA, 0.0, 1 - mean_XA)], axis=-1)
+        return reward, chance
+    reward, chance = (np.asarray(each, dtype=np.float64) for each in (reward_XAR, chance_XAR))
+    if reward.shape != chance.shape or reward.shape[:-1] != mean_XA.shape:
+        raise UserError(
+            f"reward_XAR has shape {reward.shape}, chance_XAR {chance.shape}; expected {mean_XA.shape}, R."
+        )
+    found_XA = (chance * reward).sum(-1)
+    spread_XA = (chance * reward**2).sum(-1) - found_XA**2
+    fits = np.allclose(found_XA, mean_XA, atol=1e-9) and np.allclose(spread_XA, variance_XA, atol=1e-9)
+    if (chance < 0).any() or not np.allclose(chance.sum(-1), 1.0, atol=1e-9) or not fits:
+        raise UserError("reward_XAR and chance_XAR are no laws with the LoggedLaw's means and variances.")
+    return reward, chance
