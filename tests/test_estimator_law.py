@@ -57,6 +57,12 @@ def test_the_self_normalized_estimate_of_two_arms_has_the_known_fractions():
         assert found.mse == pytest.approx(found.bias**2 + found.variance)
 
 
+def test_the_cdf_counts_the_value_itself_and_the_quantile_is_the_first_to_reach_its_level():
+    law = exact_law("snips", TWO_ARMS, 1)
+    assert [law.cdf(x) for x in (-0.1, 0.0, 0.9, 1.0)] == pytest.approx([0.0, 0.75, 0.75, 1.0])
+    assert [law.quantile(x) for x in (0.0, 0.75, 0.76, 1.0)] == [0.0, 0.0, 1.0, 1.0]
+
+
 @pytest.mark.parametrize("name", sorted(set(BANDIT) - NEED_MORE))
 @pytest.mark.parametrize("n", [2, 3])
 def test_the_law_is_that_of_every_ordered_sample_taken_alone(name, n):

@@ -82,6 +82,9 @@ def test_topr_drops_each_success_at_its_threshold():
     assert flows.topr_limit(FOUR, SUCCESS, thresholds[1] + 1e-9) == pytest.approx([1, 0, 0, 0])
     with pytest.raises(UserError, match="depends on the start"):
         flows.topr_limit(FOUR, SUCCESS, thresholds[0] + 1e-9)
+    rare = np.array([0.1, 0.2, 0.7])  # most of mu fails: no failure is in the way of a success
+    found = flows.topr_thresholds(rare, np.array([True, True, False]))
+    assert found == pytest.approx([0.2 / 0.7, 0.3 / 0.7, 0])
 
 
 def test_thresholds_need_mass_on_both_sides():
