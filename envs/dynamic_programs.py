@@ -134,7 +134,7 @@ def prefix_second_moments(
 ) -> NDArray[np.float64]:
     """E_mu of the squared prefix ratio after t + 1 steps, [R, T]; a finished episode keeps its ratio.
 
-    Forward recursion d M^t of spec evaluation.md 6.2, M(s, s') = sum_a pi^2/mu P(s' | s, a).
+    Forward recursion start M^t, M(s, s') = sum_a pi^2/mu P(s' | s, a): docs/theory/sequence-ratios.md.
     """
     replicas, states, actions = pi_RSA.shape
     moment_RT = np.zeros((replicas, tables.horizon))

@@ -59,6 +59,15 @@ def test_every_link_between_pages_leads_to_a_file():
                 assert (path.parent / target).exists(), f"{path.relative_to(ROOT)} links to {target}"
 
 
+def test_every_page_that_source_names_is_there():
+    named = set()
+    for package in ("envs", "testbed", "analysis", "paper_figs", "tests"):
+        for path in (ROOT / package).rglob("*.py"):
+            named |= set(re.findall(r"docs/theory/[a-z-]+\.md", path.read_text()))
+    assert len(named) >= 6
+    assert not [name for name in sorted(named) if not (ROOT / name).exists()]
+
+
 if __name__ == "__main__":
     for _, _, output in printed(sys.argv[1]):
         print(output, end="-----\n")

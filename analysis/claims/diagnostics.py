@@ -68,7 +68,8 @@ def order_in_samples() -> Evidence:
 
 @claim(
     "clamping-never-lowers-ess",
-    source="own derivation: min(w, c)/w falls in w, so the bounded shares are majorized by the raw ones",
+    source="docs/theory/sampled-ess.md: min(w, c)/w falls in w, so the bounded shares are majorized by the "
+    "raw ones",
     kind="exact",
     statement="Bounding the weights of a sample from above never lowers any of its ESS shares.",
 )
@@ -84,8 +85,7 @@ def clamping() -> Evidence:
 
 @claim(
     "sampled-ess-is-optimistic",
-    source="own derivation: kish and perplexity are jointly convex in sample means; landscape of ESS "
-    "definitions in verl, VCPO, PipelineRL",
+    source="docs/theory/sampled-ess.md: kish and perplexity are jointly convex in sample means",
     kind="exact",
     statement=(
         "The expected ESS share of N independent weights is 1 at N = 1, never rises with N and is never "

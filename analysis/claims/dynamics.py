@@ -193,7 +193,7 @@ def trace_operators() -> Evidence:
 
 @claim(
     "tabular-fqe-is-the-certainty-equivalent-value",
-    source="evaluation.md section 3; Voloshin et al. (2021)",
+    source="Voloshin et al. (2021); docs/theory/density-ratios.md",
     kind="exact",
     statement=(
         "Tabular fitted Q evaluation contracts by at most the discount, and its fixed point is LSTD-Q's on "

@@ -243,7 +243,7 @@ def topr() -> Evidence:
 
 @claim(
     "ess-cost-is-quadratic-only-in-coherent-lag",
-    source="evaluation.md section 6.2: second-order expansion of ln E w^2 in the drift",
+    source="second-order expansion of ln E w^2 in the drift: docs/theory/sequence-ratios.md",
     kind="exact",
     statement=(
         "For small steps -ln(ESS / N) of a token chain grows linearly with length, and with lag it grows "

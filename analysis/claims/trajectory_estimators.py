@@ -312,7 +312,8 @@ def dice_on_policy() -> Evidence:
 
 @claim(
     "trajectory-abstract-chain-discounted-counts",
-    source="Chaudhari et al. (2024), Abstract reward processes; role of gamma^t: own derivation",
+    source="Chaudhari et al. (2024), Abstract reward processes; role of gamma^t: "
+    "docs/theory/density-ratios.md",
     kind="exact",
     statement=(
         "On the exact law, the chain on any abstraction of the states has value J(pi) when step t counts "

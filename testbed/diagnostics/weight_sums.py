@@ -247,7 +247,7 @@ def expected_share(weight_A: ArrayLike, mu_A: ArrayLike, n: int, how: str = "kis
 
     For kish, perplexity and max it is never below the limit and never rises with n: the sampled share is
     optimistic. Kish and perplexity are jointly convex functions of sample means, and means are a reverse
-    martingale; the largest sampled weight is at most the largest there is. Own derivation.
+    martingale; leaving one weight out never raises the largest (docs/theory/sampled-ess.md).
 
     Args:
         weight_A: weights of the atoms, >= 0; an atom of mu-probability 0 is never drawn.

@@ -14,7 +14,8 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 @estimator(
     "star",
-    source="Chaudhari et al. (2024), Abstract reward processes; gamma^t in the counts: own derivation",
+    source="Chaudhari et al. (2024), Abstract reward processes; gamma^t in the counts: "
+    "docs/theory/density-ratios.md",
     family="trajectory",
     needs=("state_NT",),
 )

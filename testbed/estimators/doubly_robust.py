@@ -1,7 +1,7 @@
 """The direct method and doubly robust estimators, (1/N) sum q(x, pi) + what (r - q(x, a)) with a model q.
 
-Exact for any weight map what and any model that was not fitted on these rounds (evaluation.md section 2.1):
-bias = E_mu[(what - w)(E[r|x, a] - q)]. Left at their defaults all but dm are DR.
+Exact for any weight map what and any model that was not fitted on these rounds: bias =
+E_mu[(what - w)(E[r|x, a] - q)] (docs/theory/linear-weights.md). Left at their defaults all but dm are DR.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def linear_weight(law: LoggedLaw, weight_XA: Floats, model_XA: Floats | None = N
     """Moments of mean_i [qhat(x, pi) + what(x, a) (r - qhat(x, a))] for fixed what and qhat (None: 0).
 
     bias = E_mu[(what - w)(q - qhat)]; n_variance = E_mu[what^2 variance] + E_x Var_{a~mu}(what (q - qhat)) +
-    Var_x(qhat(x, pi) + E_{a~mu} what (q - qhat)). Source: evaluation.md section 2.1.
+    Var_x(qhat(x, pi) + E_{a~mu} what (q - qhat)). Derivation: docs/theory/linear-weights.md.
     """
     model_XA = np.zeros_like(law.mean_XA) if model_XA is None else model_XA
     error_XA = law.mean_XA - model_XA

@@ -1,7 +1,8 @@
 """Where fixed-mu training of a tabular softmax policy ends: by closed form, and along the gradient flow.
 
 mu, reward and policies are arrays over K actions; expectations over mu are exact, mu never moves. The flow is
-dtheta/dt = minus the gradient of the expected loss in the logits, from pi = mu unless a start is given.
+dtheta/dt = minus the gradient of the expected loss in the logits, from pi = mu unless a start is given. The
+closed forms are derived in docs/theory/fixed-data-limits.md.
 """
 
 from __future__ import annotations
@@ -309,7 +310,7 @@ def group_gap(success: float, group: int, advantage: Callable[[Floats, Floats], 
     """E[A | R = 1] - E[A | R = 0] of one answer in a group of G with R ~ Bernoulli(success), exactly.
 
     advantage(own [N], others [N, G - 1]) -> [N] gets all 2^(G-1) reward patterns of the others; G at most 20.
-    1 is the gap of the rewards themselves. Source: methods.md section 1, fact 5.
+    1 is the gap of the rewards themselves. Derivation: docs/theory/fixed-data-limits.md.
     """
     if not 2 <= group <= 20:
         raise UserError(f"group is {group}, expected 2 to 20: all reward patterns are enumerated.")

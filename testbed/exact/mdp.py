@@ -77,7 +77,7 @@ def squared_ratio_matrix(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> tupl
     """M(s, s') = sum_a pi^2/mu P(s' | s, a) between live states, [S, S], and m(s) = sum_a pi^2/mu, [S].
 
     In a world without terminal states E_mu w_{0:t}^2 = start . M^t m, and ln of M's spectral radius is the
-    rate at which it grows. Source: evaluation.md section 6.2.
+    rate at which it grows. Derivation: docs/theory/sequence-ratios.md.
     """
     alive_S = ~world.tables.terminal_S
     square_SA = squared_ratio(world, pi_SA, mu_SA) * alive_S[:, None]

@@ -18,7 +18,7 @@ class LinearSystem:
     """A = D(I - discount P_pi), [S A, S A], and b = (1 - discount) start x pi, [S A], of some data.
 
     data_K is the data's law over the S A pairs, D its diagonal. A Q = D r gives Q; A^T zeta = b gives the
-    ratio of pi's discounted occupancy to data_K. Source: evaluation.md section 3; Nachum et al. (2019).
+    ratio of pi's discounted occupancy to data_K. Nachum et al. (2019); docs/theory/density-ratios.md.
     """
 
     matrix_KK: Floats
@@ -137,7 +137,8 @@ def abstract_chain(
 
     A step t counts discount^t (else 1) w_{0:t}, whose mean under any mu is discount^t d_pi,t: the law of the
     data does not matter. With discounted counts the chain's value is J(pi) for every abstraction, because
-    o = start + discount P^T o holds exactly for the discounted occupancy o of z.
+    o = start + discount P^T o holds exactly for the discounted occupancy o of z. Derivation:
+    docs/theory/density-ratios.md.
 
     Raises UserError unless every state has a label 0, 1, …
     """

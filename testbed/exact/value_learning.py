@@ -160,7 +160,7 @@ def proxy_slack(base_K: Floats, occupancy_K: Floats, reward_K: Floats, proxy_K: 
     """gain / sd - (1/r) [proxy gain / sd - sqrt((1 - r^2) chi2(d || base))], never negative for r > 0.
 
     gain: d's mean minus base's; sd and the correlation r are under base. 0 for d = base (1 + t residual),
-    t > 0, residual = proxy/sd - r reward/sd. Source: Laidlaw et al. (2024), derived by Cauchy-Schwarz.
+    t > 0, residual = proxy/sd - r reward/sd. Source: Laidlaw et al. (2024); docs/theory/value-learning.md.
 
     Raises UserError unless reward and proxy vary and correlate positively under base.
     """

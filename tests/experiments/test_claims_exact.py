@@ -1,4 +1,5 @@
-"""Every exact claim that needs no table is judged supported; planted bugs M1 to M25 must refute one."""
+"""Every exact claim that needs no table is judged supported; planted bugs M1 to M25
+(docs/theory/planted-bugs.md) must refute one."""
 
 import math
 

@@ -26,7 +26,7 @@ _MDP, _DICE, _FIXED = (f"testbed/exact/{name}.py" for name in ("mdp", "ratios_di
 _VALUE, _BANDIT, _FLOWS = (f"testbed/exact/{name}.py" for name in ("value_learning", "bandit", "flows"))
 
 MUTANTS = (
-    # The catalog of evaluation.md section 11.
+    # The catalog of docs/theory/planted-bugs.md.
     Mutant("m03-exact-weight-one-step-late", _MDP, "robust_NT = weight_NT * (table.reward_NT - q_hat_NT) + before_NT * v_hat_NT", "robust_NT = before_NT * (table.reward_NT - q_hat_NT) + before_NT * v_hat_NT", ROBUST),
     Mutant("m04-exact-model-under-mu", _MDP, "v_hat_TS = (pi_SA * q_hat_TSA)", "v_hat_TS = (mu_SA * q_hat_TSA)", ROBUST),
     Mutant("m05-exact-discount-one-step-late", _MDP, "np.power(discount, np.arange(steps), dtype", "np.power(discount, np.arange(1, steps + 1), dtype", ROBUST),

@@ -71,7 +71,7 @@ def test_gradient_is_the_slope_of_the_value_in_the_logits():
 
 
 def test_two_arm_bandit_has_the_closed_forms_of_the_specification():
-    # spec evaluation.md section 1, E1
+    # docs/theory/small-worlds.md
     world = two_arm_bandit()
     mu, pi = np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]])
     assert (world.value(pi), world.value(mu)) == (0.75, 0.25)
@@ -86,7 +86,7 @@ def test_two_arm_bandit_has_the_closed_forms_of_the_specification():
 
 
 def test_second_moment_of_independent_tokens_is_a_power_of_the_token_moment():
-    # One state, T steps: E w^2 = (1 + chi2)^T, KL = T KL_token, spec evaluation.md 6.2.
+    # One state, T steps: E w^2 = (1 + chi2)^T, KL = T KL_token: docs/theory/sequence-ratios.md.
     token = two_arm_bandit()
     world = FiniteMDP(transition_SAS=np.ones((1, 2, 1)), reward_SA=token.reward_SA, start_S=[1.0], horizon=50)
     mu, pi = np.array([[0.6, 0.4]]), np.array([[0.5, 0.5]])

@@ -95,7 +95,7 @@ def td_growth(discount: float) -> float:
 
 
 def test_linear_td_diverges_on_bairds_star_exactly_above_fifteen_seventeenths():
-    # spec evaluation.md sections 1 (E4) and 8
+    # docs/theory/value-learning.md
     assert td_growth(0.99) == pytest.approx(0.23925, abs=5e-6)
     assert td_growth(15 / 17 + 1e-3) > 1e-5
     assert td_growth(15 / 17 - 1e-3) < 1e-9  # 0: a direction that no feature sees
