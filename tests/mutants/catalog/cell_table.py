@@ -12,7 +12,7 @@ EQUAL, REC, CLAIMS = (
     "analysis/claims/rec.py",
     "tests/experiments/test_claims_rec.py",
 )
-EVIDENCE = "tests/test_evidence.py"
+EVIDENCE = "tests/experiments/test_evidence.py"
 
 MUTANTS = (
     Mutant("celltable-final-is-the-last-row", TABLE, "x_L[-WINDOW:].mean()", "x_L[-1]", TESTS),

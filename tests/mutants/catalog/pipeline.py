@@ -6,7 +6,7 @@ KERNEL = "testbed/pipeline/kernel.py"
 RULES = "tests/unit/pipeline/test_pipeline.py"
 TRACE = "tests/unit/pipeline/test_pipeline_trace.py"
 CLAIMS = "tests/experiments/test_claims_exact.py -k "
-REPLICATED = "tests/test_claims_pipeline.py -k "
+REPLICATED = "tests/experiments/test_claims_pipeline.py -k "
 
 MUTANTS = (
     Mutant("pipeline-queue-keeps-the-oldest", KERNEL, "if p.drop_rule != _DROP_OLDEST:", "if p.drop_rule == _DROP_OLDEST:", f"{RULES} -k dropping_the_oldest"),

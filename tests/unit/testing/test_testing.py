@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from testbed.errors import UserError
-from testbed.normal_law import FACTOR, num_samples_for_normal
 from testbed.testing.assertions import (
     Undecided,
     assert_coverage,
@@ -23,6 +22,7 @@ from testbed.testing.assertions import (
     min_num_samples,
 )
 from testbed.testing.e_process import EProcess, SequentialMean
+from testbed.testing.normal_law import FACTOR, num_samples_for_normal
 from testbed.testing.sample_size import Spread, fewest_covered
 
 RATES = {"false_alarm": 0.02, "missed": 0.05}

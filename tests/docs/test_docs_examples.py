@@ -1,7 +1,7 @@
 """Worked examples in docs: every python block with an output block behind it runs and prints exactly that.
 
 A page joins by following a ```python block with an ```output block; blocks of a page share their names, in
-order. `python tests/test_docs_examples.py docs/exact/groups.md` prints what its blocks print today.
+order. `python tests/docs/test_docs_examples.py docs/exact/groups.md` prints what its blocks print today.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAIR = re.compile(r"```python\n(?P<code>.*?)```\n\s*```output\n(?P<output>.*?)```", re.S)
 PAGES = [
     str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md")) if PAIR.search(path.read_text())
