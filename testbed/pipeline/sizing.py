@@ -18,7 +18,7 @@ LEAST = 12
 
 
 @dataclass(frozen=True)
-class Plan:
+class SizingPlan:
     """Axes of a plan, and what one accelerator does; every combination of the axes is a row.
 
     accelerators: in all. trainer_share: of them, for the trainer (rounded, at least one on each side).
@@ -45,10 +45,10 @@ class Plan:
     queue_rule: str = "drop-oldest"
 
 
-_HINTS = typing.get_type_hints(Plan)
+_HINTS = typing.get_type_hints(SizingPlan)
 
 
-def designs(plan: Plan) -> list[tuple[dict[str, Any], Design]]:
+def designs(plan: SizingPlan) -> list[tuple[dict[str, Any], Design]]:
     """Return the key and the design of every row. Raises UserError for a design that cannot be."""
     found = []
     axes = (plan.accelerators, plan.trainer_share, plan.queue, plan.in_flight)
@@ -78,7 +78,7 @@ def designs(plan: Plan) -> list[tuple[dict[str, Any], Design]]:
 _SHARED = ("group", "tau_0", "tau_1", "length_mean", "sigma", "max_length", "queue_rule")
 
 
-def table(plan: Plan, replicas: int = 1, seed: int = 0) -> list[dict[str, Any]]:
+def table(plan: SizingPlan, replicas: int = 1, seed: int = 0) -> list[dict[str, Any]]:
     """Return one row per combination: key, load u, throughput, lags, drop rate, how busy both sides are."""
     from testbed.pipeline.closed_forms import load
     from testbed.pipeline.simulate import simulate
@@ -105,7 +105,7 @@ def table(plan: Plan, replicas: int = 1, seed: int = 0) -> list[dict[str, Any]]:
     return rows
 
 
-def from_words(words: Sequence[str]) -> Plan:
+def from_words(words: Sequence[str]) -> SizingPlan:
     """Return the plan with `field=value` words applied; an axis takes `a,b,c`. Raises UserError if wrong."""
     values: dict[str, Any] = {}
     wrong = []
@@ -121,14 +121,16 @@ def from_words(words: Sequence[str]) -> Plan:
         try:
             each = [_value(typing.get_args(hint)[0] if many else hint, part) for part in text.split(",")]
         except ValueError:
-            wrong.append(f"'{word}': expected {'values' if many else 'a value'} like {getattr(Plan, name)}.")
+            wrong.append(
+                f"'{word}': expected {'values' if many else 'a value'} like {getattr(SizingPlan, name)}."
+            )
             continue
         if not many and len(each) > 1:
             wrong.append(f"'{word}': expected one value.")
         values[name] = tuple(each) if many else each[0]
     if wrong:
         raise UserError("\n".join(wrong))
-    return dataclasses.replace(Plan(), **values)
+    return dataclasses.replace(SizingPlan(), **values)
 
 
 def _value(kind: type, text: str) -> Any:
