@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -36,10 +37,12 @@ def icepop(
     high: float = 5.0,
     eps_low: float = 0.2,
     eps_high: float = 0.2,
+    c: float = math.inf,
 ) -> Tensor:
     """L = -sg[d 1[low <= d <= high]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu.
 
     u = pi/anchor; `mis` at token level. The window is verl's, NeMo-RL's reference and OpenRLHF's; the paper
-    itself could not be read. verl and NeMo-RL divide by all tokens.
+    itself could not be read. verl and NeMo-RL divide by all tokens. c: dual clip, u <= c for A < 0; off by
+    default.
     """
-    return mis(logp_BT, batch, level="token", low=low, high=high, eps_low=eps_low, eps_high=eps_high)
+    return mis(logp_BT, batch, level="token", low=low, high=high, eps_low=eps_low, eps_high=eps_high, c=c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -38,12 +39,13 @@ def mis(
     high: float = 3.0,
     eps_low: float = 0.2,
     eps_high: float = 0.2,
+    c: float = math.inf,
 ) -> Tensor:
     """L = -sg[d 1[low <= d <= high]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
 
     d = anchor/mu at a level: token, sequence (the product over tokens, a weight that all of them share) or
     geometric. Level and bounds are TRL's defaults (mode "sequence_mask"); TRL divides by all tokens. The
-    note by Liu et al. could not be read.
+    note by Liu et al. could not be read. c: dual clip, u <= c for A < 0; off by default.
     """
     return weighted_clip(
         logp_BT,
@@ -52,6 +54,7 @@ def mis(
         eps_high=eps_high,
         log_h_BT=log_mismatch_at(level, batch),
         keep_BT=in_window(logp_BT, batch, level=level, low=low, high=high),
+        c=c,
     )
 
 
