@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,8 @@ from testbed.recipes.composition import Recipe
 class LogLinear(Anchor):
     """log anchor = log mu + alpha (log pi - log mu), alpha from the versions of token, anchor and weights."""
 
-    every_pass = True
+    follows = True
+    name: ClassVar[str] = "loglinear"
 
     def __init__(self, age: int, fresh: float) -> None:
         self.age, self.fresh = age, fresh
@@ -27,12 +30,14 @@ class LogLinear(Anchor):
         """Return the share of the target at every token [A, B, T]; raise UserError without versions."""
         version_ABT = inputs.rollout.version_RBT
         if version_ABT is None:
-            raise UserError("an interpolated anchor needs the version of every token; this batch has none.")
+            raise UserError(f"anchor '{self.name}' needs the version of every token; this batch has none.")
         return share(version_ABT, inputs.step, self.age, self.fresh).to(inputs.logp_ABT.dtype)
 
 
 class Linear(LogLinear):
     """anchor = (1 - alpha) mu + alpha pi, a mixture of probabilities."""
+
+    name = "linear"
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the log of the mixture at the weights of this pass."""
@@ -78,7 +83,7 @@ def checked(age: int, fresh: float) -> tuple[int, float]:
 
 @anchor(
     "linear",
-    source="inclusionAI/AReaL 4aef98d8, areal/trainer/ppo/actor.py (approximation 'linear', logged for comparison)",
+    source="inclusionAI/AReaL 4aef98d8, areal/trainer/ppo/actor.py (approximation 'linear', only logged)",
 )
 def linear(recipe: Recipe, *, age: int = 1, fresh: float = 0.0) -> Anchor:
     """log anchor = log((1 - alpha) mu + alpha sg[pi]), alpha as in loglinear.

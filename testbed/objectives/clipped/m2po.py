@@ -112,7 +112,7 @@ BREAKPOINT = BatchStatistic(harmful_squares, previous_breakpoint)
 def squared_reach(log_rho_BT: Tensor, limit: Tensor, least_low: float, least_high: float) -> Tensor:
     """Return how large (log rho)^2 of every token may be: the limit, or more where a floor allows it.
 
-    The bounds of rho are min(e^-t, least_low) and max(e^t, least_high), t^2 the limit; floors of 1 do nothing.
+    The bounds of rho are min(e^-t, least_low) and max(e^t, least_high), t^2 the limit; at 1 both are off.
     """
     down, up = math.log(least_low) ** 2, math.log(least_high) ** 2
     return torch.where(log_rho_BT > 0, limit.clamp(min=up), limit.clamp(min=down))
@@ -158,7 +158,7 @@ def m2po_author(
 
 @objective.variant(
     "m2po@author-floors",
-    source="Infini-AI-Lab/M2PO af54a3e8 2025-10-08, verl/trainer/ppo/core_algos.py (miniclip_low, miniclip_high)",
+    source="Infini-AI-Lab/M2PO af54a3e8 2025-10-08, verl/trainer/ppo/core_algos.py (miniclip_low, _high)",
     detached=True,
     statistic=BREAKPOINT,
     keep=breakpoint_keep,
@@ -169,8 +169,7 @@ def m2po_author_floors(
     """L = -min(rho A, clip(rho, min(e^-t, least_low), max(e^t, least_high)) A), t as in m2po@author.
 
     The floors in the released function's signature (0.3 below 1, 0.5 above), which its trainer overrides with
-    none: however small the budget, a token moves freely within [0.7, 1.5], so M2 may end far above tau. keep
-    is evaluated with these floors.
+    none: however small the budget, a token moves freely within [0.7, 1.5], so M2 may end far above tau.
     """
     return m2po_author(logp_BT, batch, tau=tau, least_low=least_low, least_high=least_high)
 

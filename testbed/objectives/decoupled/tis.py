@@ -122,7 +122,7 @@ def tis_verl_normalized(
 
 @objective.variant(
     "tis@areal",
-    source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/utils/functional (rejection_sampling, action 'clamp')",
+    source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/utils/functional (rejection_sampling, 'clamp')",
 )
 def tis_areal(
     logp_BT: Tensor,
@@ -135,11 +135,11 @@ def tis_areal(
     eps_high: float = 0.2,
     c: float = math.inf,
 ) -> Tensor:
-    """L = -sg[clip((prod_t d_t)^(1/T), low, high)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu.
+    """L = -sg[clip((prod_t d_t)^(1/T), low, high)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A).
 
-    Truncates on both sides, and at its level "sequence" the geometric mean: every token of a sequence has
-    the same weight, which does not grow with length. No token is dropped. At level "token" AReaL's default is
-    [0, 5]; low and high are an example. c: dual clip, u <= c for A < 0; off by default.
+    d = anchor/mu, u = pi/anchor. Truncates on both sides, and at its level "sequence" the geometric mean:
+    every token of a sequence has the same weight, which does not grow with length. No token is dropped.
+    low and high are an example; AReaL's own default is [0, 5]. c: dual clip for A < 0, off by default.
     """
     log_h_BT = log_mismatch_at(level, batch).clamp(log_bound(low), log_bound(high))
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT, c=c)

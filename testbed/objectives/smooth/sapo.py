@@ -74,9 +74,9 @@ def sapo_areal_sequence(
 ) -> Tensor:
     """L = -(4/tau) sigmoid(tau (s - 1)) A at every token, s = (prod_t pi/anchor)^(1/T), A the mean advantage.
 
-    One gate for the whole sequence, around 1 where a mean ratio stays: with the token's temperatures it hardly
-    closes. The sequence's loss is repeated, not shared out: averaged over all tokens, a sequence counts by its
-    length. There the anchor is the sampler or its recomputation, never a third policy.
+    One gate for the whole sequence; a mean ratio stays so close to 1 that with the token's temperatures it
+    hardly closes. The sequence's loss is repeated, not shared out: averaged over all tokens, a sequence
+    counts by its length. There the anchor is the sampler or its recomputation, never a third policy.
     """
     log_s_BT = log_geometric(logp_BT, batch, base="anchor")
     adv_BT = sequence_advantage(batch).expand_as(log_s_BT)

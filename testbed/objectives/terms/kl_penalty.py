@@ -38,8 +38,8 @@ def kl_penalty(
     k2 that of KL(pi || base), pathwise k3 (GRPO's) that of KL(base || pi); score k1 ("KL in the reward")
     that of KL(pi || base), score k3 the difference of the two; "both" that of KL(pi || base) for k1 and k3.
     direction "forward" estimates KL(base || pi) by importance weights base/pi; there only "both" gives its
-    gradient, with k1 and k3. abs (verl, Trinity-RFT) has the gradient of no KL: a pull of constant size. base:
-    ref, anchor or mu. With "score" and "both" the loss's value is not a KL.
+    gradient, with k1 and k3. abs (verl, Trinity-RFT) has the gradient of no KL: a pull of constant size.
+    base: ref, anchor or mu. With "score" and "both" the loss's value is not a KL.
     """
     return kl_term(logp_BT, batch, estimator, direction, base, gradient)
 

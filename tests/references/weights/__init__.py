@@ -4,7 +4,7 @@ WEIGHTS[name](row, rows) -> w_t = -dL/dlogp under the token-sum convention, for 
 fixtures.Row) of a batch (all rows). F1 lists published or hand-worked values on fixture F1, where
 A = +1 with ratios (1.5, 0.5) and A = -1 with (0.5, 1.25, 4.0): (objective, hyperparameters, w/A of the
 first sequence, w/A of the second). CASES lists rows with hyperparameters other than the defaults:
-(objective, hyperparameters, row). Every module of this folder adds its WEIGHTS and F1, and CASES if it has any.
+(objective, hyperparameters, row). Every module of this folder adds its WEIGHTS and F1, and CASES if any.
 """
 
 from __future__ import annotations
