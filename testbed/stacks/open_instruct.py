@@ -48,7 +48,7 @@ STACK = Stack(
         Rule({"advantage_normalization_type": "centered"}, "group_mean"),
     ),
     anchors=(
-        Rule({"use_vllm_logprobs": True}, "behavior"),
+        Rule({"use_vllm_logprobs": True, CAP: ABSENT}, "behavior"),
         Rule({"use_vllm_logprobs": False}, "recompute"),
     ),
     terms=tuple(

@@ -69,7 +69,7 @@ def index() -> str:
     """Return the index as Markdown."""
     divided = sorted(name for name in objective if objective[name].promises.get("on_policy") == "1/T")
     rows = "\n".join(
-        f"| [{s.title}]({name}.md) | {len(s.keys)} | {len({rule.name for rule in s.objectives})} | {s.source} |"
+        f"| [{s.title}]({name}.md) | {len(s.keys)} | {len({r.name for r in s.objectives})} | {s.source} |"
         for name, s in stacks().items()
     )
     return INDEX.format(

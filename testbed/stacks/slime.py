@@ -48,7 +48,7 @@ STACK = Stack(
             {"cap": Their("tis_clip"), **DUAL},
         ),
         Rule(
-            {**PLAIN, "use_tis": True, "eps_clip_c": ABSENT},
+            {**PLAIN, "use_tis": True, "tis_clip_low": GIVEN, "eps_clip_c": ABSENT},
             "tis@openrlhf",
             {"low": Their("tis_clip_low"), "high": Their("tis_clip"), **CLIP},
         ),
