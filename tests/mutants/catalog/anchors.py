@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant("anchor-version-beyond-what-is-kept", KEPT, "0 < kept < age + 1", "0 < kept < age - 5", TESTS),
     Mutant("anchor-ewma-not-debiased", KEPT, "self.total_AP / self.weight", "self.total_AP", TESTS),
     Mutant("anchor-ewma-never-moves", LEARNER, "        self.anchor.observe_weights(theta_AP)\n", "        pass\n", "tests/unit/training/test_learner.py -k average"),
-    Mutant("anchor-loglinear-from-the-wrong-end", LINEAR, "log_mu_ABT + alpha_ABT * (inputs.logp_ABT - log_mu_ABT)", "inputs.logp_ABT + alpha_ABT * (log_mu_ABT - inputs.logp_ABT)", TESTS),
+    Mutant("anchor-loglinear-from-the-wrong-end", LINEAR, "log_mu_ABT + self.alpha(inputs) * (inputs.logp_ABT - log_mu_ABT)", "inputs.logp_ABT + self.alpha(inputs) * (log_mu_ABT - inputs.logp_ABT)", TESTS),
     Mutant("anchor-loglinear-older-than-the-token", LINEAR, "(passed_BT - age).clamp(min=0)", "(passed_BT - age)", TESTS),
     Mutant("anchor-loglinear-never-fresh", LINEAR, "torch.full_like(within_BT, fresh)", "torch.zeros_like(within_BT)", TESTS),
     Mutant("anchor-loglinear-of-the-first-pass", LINEAR, "    every_pass = True\n", "    every_pass = False\n", TESTS),

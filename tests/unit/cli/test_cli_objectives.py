@@ -341,7 +341,7 @@ def test_the_atlas_command_writes_the_same_files_twice_and_keeps_other_tables(ca
     assert code == 0
     written = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path.name for path in (tmp_path / "docs").iterdir()} == {
-        "objectives.md", "objectives-clipped.png", "objectives-reinforce.png",
+        "objectives.md", "objectives-clipped.png", "objectives-reinforce.png", "stacks",
     }  # fmt: skip
     tables = load.load_committed(folder=tmp_path / "data")
     assert set(tables) == {path.stem for path in load.COMMITTED.glob("*.csv")}
