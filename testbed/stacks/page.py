@@ -168,7 +168,8 @@ def _key(stack: Stack, key: Key) -> tuple[str, str, str]:
         parts.append("the aggregation's length")
     if key.name == stack.passes:
         parts.append("`passes`")
-    if any(key.name in rule.when for rule in (*rules, *stack.refusals)):
+    conditions = [rule.when for rule in rules] + [refusal.when for refusal in stack.refusals]
+    if any(key.name in when for when in conditions):
         parts.append("selects")
     if key.note:
         parts.append(key.note)

@@ -33,7 +33,6 @@ PLAIN = {"loss_mode": "vanilla", "bypass_mode": False}
 WEIGHED = {**PLAIN, "rollout_is": ("token", "sequence"), "rollout_rs": ABSENT}
 LEVEL = {"level": Their("rollout_is")}
 BYPASS = {"loss_mode": ("vanilla", "bypass_mode"), "bypass_mode": True}
-SPREAD = {"aggregation": "constant", "length": 1.0}
 
 STACK = Stack(
     name="verl",
@@ -123,14 +122,14 @@ STACK = Stack(
             {**LEVEL, "cap": Their("rollout_is_threshold")},
         ),
         Rule({**BYPASS, "loss_type": "reinforce", "rollout_is": ABSENT, "rollout_rs": ABSENT}, "reinforce"),
-        Rule({"loss_mode": "gspo"}, "gspo@verl", CLIP, **SPREAD),
+        Rule({"loss_mode": "gspo"}, "gspo@verl", CLIP, aggregation="constant", length=1.0),
         Rule(
             {"loss_mode": "sapo"},
             "sapo",
             {"tau_pos": Their("tau_pos"), "tau_neg": Their("tau_neg")},
             aggregation="sequence_mean",
         ),
-        Rule({"loss_mode": "geo_mean"}, "gmpo@verl", CLIP, **SPREAD),
+        Rule({"loss_mode": "geo_mean"}, "gmpo@verl", CLIP, aggregation="constant", length=1.0),
         Rule({"loss_mode": "cispo"}, "cispo@verl", CLIP),
         Rule(
             {"loss_mode": "dppo_tv"},

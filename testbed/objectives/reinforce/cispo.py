@@ -174,8 +174,9 @@ def cispo_trinity_mask(
     beyond the bound lose their gradient, the very thing CISPO is for; negatives keep theirs. mask_low and
     mask_high give the mask a window of its own, [1 - mask_low, 1 + mask_high]; None: the weight's.
     """
-    windows = {"eps_low": eps_low, "eps_high": eps_high, "mask_low": mask_low, "mask_high": mask_high}
-    kept_BT = inside_ppo_window(logp_BT, batch, **windows)
+    kept_BT = inside_ppo_window(
+        logp_BT, batch, eps_low=eps_low, eps_high=eps_high, mask_low=mask_low, mask_high=mask_high
+    )
     return cispo(logp_BT, batch, eps_low=eps_low, eps_high=eps_high) * kept_BT
 
 

@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant("peers-range-is-a-number", COMPOSE, 'if "_" in text:', "if False:", STACKS),
     Mutant("peers-infinite-setting", COMPOSE, "(is_number(value) and math.isfinite(value)))", "is_number(value))", STACKS),
     Mutant("peers-page-without-remarks", PAGE, "noted = any(_remark(rule) for rule in rules)", "noted = False", STACKS),
-    Mutant("peers-verl-gspo-not-spread", VERL, '"gspo@verl", CLIP, **SPREAD)', '"gspo@verl", CLIP)', STACKS),
+    Mutant("peers-verl-gspo-not-spread", VERL, '"gspo@verl", CLIP, aggregation="constant", length=1.0)', '"gspo@verl", CLIP)', STACKS),
     Mutant("peers-verl-bounds-swapped", VERL, 'CLIP = {"eps_low": Their("clip_ratio_low"), "eps_high": Their("clip_ratio_high")}', 'CLIP = {"eps_low": Their("clip_ratio_high"), "eps_high": Their("clip_ratio_low")}', STACKS),
     Mutant("peers-trl-cispo-by-distance", "testbed/stacks/trl.py", '{"eps_high": Their("epsilon_high")},', '{"eps_high": Their("epsilon_high", lambda eps: 1 + eps)},', "tests/test_stacks_trl.py"),
     Mutant("peers-trl-mean-of-sequences", "testbed/stacks/trl.py", 'Rule({"loss_type": ("dapo", "cispo", "vespo")}, "token_mean")', 'Rule({"loss_type": ("dapo", "cispo", "vespo")}, "sequence_mean")', "tests/test_stacks_trl.py"),
