@@ -41,11 +41,15 @@ class Key:
 
 @dataclass(frozen=True)
 class Their:
-    """The value of one of their settings, changed on its way to us; `words` says how, for the page."""
+    """The value of one of their settings, changed on its way to us; `words` says how, for the page.
+
+    absent: our value where theirs is null; None: it must be given.
+    """
 
     key: str
     change: Callable[[Any], Any] = lambda value: value
     words: str = ""
+    absent: float | None = None
 
 
 @dataclass(frozen=True)

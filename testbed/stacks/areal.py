@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from testbed.stacks import ABSENT, GIVEN, NUMBER, Key, Refusal, Rule, Stack, Their
 
 REJECTION = "rejection_sampling"
 CLIP = {"eps_low": Their("eps_clip"), "eps_high": Their("eps_clip_higher")}
-DUAL = {**CLIP, "c": Their("c_clip")}
+DUAL = {**CLIP, "c": Their("c_clip", absent=math.inf)}
 COUPLED = {"use_sapo_loss": False, "m2_threshold": ABSENT, "use_decoupled_loss": False}
 DECOUPLED = {"use_sapo_loss": False, "m2_threshold": ABSENT, "use_decoupled_loss": True}
 TOKEN, SEQUENCE = {"importance_sampling_level": "token"}, {"importance_sampling_level": "sequence"}
-UPPER, LOWER = Their(f"{REJECTION}.upper"), Their(f"{REJECTION}.lower")
+UPPER, LOWER = Their(f"{REJECTION}.upper"), Their(f"{REJECTION}.lower", absent=0.0)
 LEVEL = {
     "level": Their(
         f"{REJECTION}.level",
@@ -20,20 +22,13 @@ LEVEL = {
 }
 
 
-def decoupled(action: str, low: object, dual: object) -> dict[str, object]:
-    """Return the settings under which the mismatch is weighed by its ratio."""
-    return {
-        **DECOUPLED,
-        **TOKEN,
-        REJECTION: True,
-        f"{REJECTION}.action": action,
-        f"{REJECTION}.metric": "ratio",
-        f"{REJECTION}.agg": "mean",
-        f"{REJECTION}.lower": low,
-        "c_clip": dual,
-    }
-
-
+WEIGHTED = {
+    **DECOUPLED,
+    **TOKEN,
+    REJECTION: True,
+    f"{REJECTION}.metric": "ratio",
+    f"{REJECTION}.agg": "mean",
+}
 WHOLE = "dropped tokens stay in the denominator"
 
 STACK = Stack(
@@ -101,33 +96,22 @@ STACK = Stack(
         Rule({**DECOUPLED, **TOKEN, REJECTION: False, "c_clip": NUMBER}, "dual_clip", DUAL),
         Rule({**DECOUPLED, **SEQUENCE, REJECTION: False, "c_clip": ABSENT}, "gspo@areal", CLIP),
         Rule(
-            decoupled("mask", ABSENT, ABSENT),
-            "decoupled_ppo@areal",
-            {**LEVEL, "cap": UPPER, **CLIP},
-            note=WHOLE,
-        ),
-        Rule(
-            decoupled("mask", ABSENT, NUMBER),
+            {**WEIGHTED, f"{REJECTION}.action": "mask", f"{REJECTION}.lower": ABSENT},
             "decoupled_ppo@areal",
             {**LEVEL, "cap": UPPER, **DUAL},
             note=WHOLE,
         ),
         Rule(
-            decoupled("mask", NUMBER, ABSENT),
-            "mis",
-            {**LEVEL, "low": LOWER, "high": UPPER, **CLIP},
-            note=WHOLE,
-        ),
-        Rule(
-            decoupled("mask", NUMBER, NUMBER),
+            {**WEIGHTED, f"{REJECTION}.action": "mask", f"{REJECTION}.lower": NUMBER},
             "mis",
             {**LEVEL, "low": LOWER, "high": UPPER, **DUAL},
             note=WHOLE,
         ),
-        Rule(decoupled("clamp", ABSENT, ABSENT), "tis@areal", {**LEVEL, "low": 0.0, "high": UPPER, **CLIP}),
-        Rule(decoupled("clamp", ABSENT, NUMBER), "tis@areal", {**LEVEL, "low": 0.0, "high": UPPER, **DUAL}),
-        Rule(decoupled("clamp", NUMBER, ABSENT), "tis@areal", {**LEVEL, "low": LOWER, "high": UPPER, **CLIP}),
-        Rule(decoupled("clamp", NUMBER, NUMBER), "tis@areal", {**LEVEL, "low": LOWER, "high": UPPER, **DUAL}),
+        Rule(
+            {**WEIGHTED, f"{REJECTION}.action": "clamp"},
+            "tis@areal",
+            {**LEVEL, "low": LOWER, "high": UPPER, **DUAL},
+        ),
     ),
     aggregations=(Rule({}, "token_mean"),),
     advantages=(

@@ -91,7 +91,7 @@ def compose(name: str, words: Sequence[str] = ()) -> Composition:
         objective=main.name,
         hyper=arguments(main.args, values),
         aggregation=mean.aggregation or mean.name,
-        length=_length(mean, values),
+        length=float(_value(mean.length, values)),
         denominator=main.denominator,
         advantage=gain.name,
         advantage_args=arguments(gain.args, values),
@@ -239,19 +239,14 @@ def _value(value: Any, values: Mapping[str, Any]) -> Any:
     if not isinstance(value, Their):
         return value
     given = values[value.key]
+    if given is None and value.absent is not None:
+        return value.absent
     if given is None:
         raise UserError(f"{value.key} is not set, and has no default; give it: {value.key}=….")
     try:
         return value.change(given)
     except (ValueError, TypeError, ArithmeticError):
         raise UserError(f"{value.key} is '{given}', expected {value.words or 'a number'}.") from None
-
-
-def _length(rule: Rule, values: Mapping[str, Any]) -> float:
-    """Return the constant of an aggregation; 0, the batch's width, where their setting is null."""
-    if isinstance(rule.length, Their) and values[rule.length.key] is None:
-        return 0.0
-    return float(_value(rule.length, values))
 
 
 def _settings(when: When, values: Mapping[str, Any]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from testbed.stacks import ABSENT, GIVEN, NUMBER, Key, Refusal, Rule, Stack, Their
 
 CLIP = {"eps_low": Their("ratio_clip_min"), "eps_high": Their("ratio_clip_max")}
-DUAL = {**CLIP, "c": Their("ratio_clip_c")}
+DUAL = {**CLIP, "c": Their("ratio_clip_c", absent=math.inf)}
 CORRECTS = "use_importance_sampling_correction"
 CAP, FLOOR, TYPE = (f"truncated_importance_sampling_{name}" for name in ("ratio", "ratio_min", "type"))
 PPO = {"disable_ppo_ratio": False, "use_cispo": False, "sequence_level_importance_ratios": False}
@@ -38,8 +40,7 @@ STACK = Stack(
     objectives=(
         Rule({**PPO, CORRECTS: False, "ratio_clip_c": ABSENT}, "ppo_clip", CLIP),
         Rule({**PPO, CORRECTS: False, "ratio_clip_c": NUMBER}, "dual_clip", DUAL),
-        Rule({**PPO, CORRECTS: True, CAP: ABSENT, "ratio_clip_c": ABSENT}, "decoupled_ppo", CLIP),
-        Rule({**PPO, CORRECTS: True, CAP: ABSENT, "ratio_clip_c": NUMBER}, "decoupled_ppo", DUAL),
+        Rule({**PPO, CORRECTS: True, CAP: ABSENT}, "decoupled_ppo", DUAL),
         Rule(
             {
                 **PPO,
@@ -77,14 +78,7 @@ STACK = Stack(
             {**WINDOW, **CLIP},
         ),
         Rule(
-            {**PPO, CORRECTS: True, CAP: NUMBER, TYPE: "icepop", FLOOR: NUMBER, "ratio_clip_c": ABSENT},
-            "icepop",
-            {**WINDOW, **CLIP},
-        ),
-        Rule(
-            {**PPO, CORRECTS: True, CAP: NUMBER, TYPE: "icepop", FLOOR: NUMBER, "ratio_clip_c": NUMBER},
-            "icepop",
-            {**WINDOW, **DUAL},
+            {**PPO, CORRECTS: True, CAP: NUMBER, TYPE: "icepop", FLOOR: NUMBER}, "icepop", {**WINDOW, **DUAL}
         ),
         Rule(
             {**PPO, CORRECTS: True, CAP: NUMBER, TYPE: "seq-mask-tis", FLOOR: NUMBER, "ratio_clip_c": ABSENT},

@@ -140,7 +140,9 @@ def _arguments(rule: Rule) -> str:
 def _argument(value: Any) -> str:
     if not isinstance(value, Their):
         return f"= {value}"
-    return f"← `{value.key}`{f' ({value.words})' if value.words else ''}"
+    words = [value.words] if value.words else []
+    words += [] if value.absent is None else [f"{value.absent:g} where it is null"]
+    return f"← `{value.key}`{' (' + '; '.join(words) + ')' if words else ''}"
 
 
 def _when(when: When) -> str:

@@ -54,7 +54,7 @@ STACK = Stack(
         Key("vespo_lambda_pos", 3.0),
         Key("vespo_k_neg", 3.0),
         Key("vespo_lambda_neg", 2.0),
-        Key("max_completion_length", None, note="512 there; null here: the width of the batch"),
+        Key("max_completion_length", None, note="512 there; 0 here: the width of the batch"),
         Key("num_iterations", 1),
         Key("scale_rewards", "group"),
         Key("beta", 0.0),
@@ -147,7 +147,7 @@ STACK = Stack(
         Rule({"loss_type": ("grpo", "sapo")}, "sequence_mean"),
         Rule({"loss_type": ("dapo", "cispo", "vespo")}, "token_mean"),
         Rule({"loss_type": "bnpo"}, "token_mean", note="of every micro-batch by itself; here of the batch"),
-        Rule({"loss_type": "dr_grpo"}, "constant", length=Their("max_completion_length")),
+        Rule({"loss_type": "dr_grpo"}, "constant", length=Their("max_completion_length", absent=0.0)),
         Rule({"loss_type": "luspo"}, "constant", length=1.0),
     ),
     advantages=(
