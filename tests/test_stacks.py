@@ -146,6 +146,19 @@ def test_gspo_of_verl_in_our_names():
     assert composed.unused == ()
 
 
+def test_the_recipe_is_the_composition_with_its_length_denominator_and_anchor():
+    words = "rollout_rs=token_k3 rollout_rs_threshold=0.01 loss_agg_mode=seq-mean-token-sum".split()
+    made = compose("verl", words).recipe()
+    assert (made.objective, made.aggregation, made.length) == ("kl_rejection", "constant", 1.0)
+    assert (made.denominator, made.anchor) == ("kept", "current")
+    assert compose("verl", ["bypass_mode=true"]).recipe().anchor == "behavior"
+
+
+def test_a_range_of_whole_numbers_is_no_number():
+    composed = compose("verl", ["rollout_is=token", "rollout_is_threshold=1_2"])
+    assert (composed.objective, composed.hyper["low"], composed.hyper["high"]) == ("mis", 1.0, 2.0)
+
+
 def test_a_setting_with_its_path_or_as_a_flag_is_the_setting():
     long = compose("verl", ["actor_rollout_ref.actor.policy_loss.loss_mode=cispo"])
     assert long == compose("verl", ["loss_mode=cispo"])

@@ -113,8 +113,9 @@ def squared_reach(log_rho_BT: Tensor, limit: Tensor, least_low: float, least_hig
     """Return how large (log rho)^2 of every token may be: the limit, or more where a floor allows it.
 
     The bounds of rho are min(e^-t, least_low) and max(e^t, least_high), t^2 the limit; at 1 both are off.
+    A token on a floor is kept, as one on the limit is, with room for rounding.
     """
-    down, up = math.log(least_low) ** 2, math.log(least_high) ** 2
+    down, up = ((1 + 1e-6) * math.log(least) ** 2 for least in (least_low, least_high))
     return torch.where(log_rho_BT > 0, limit.clamp(min=up), limit.clamp(min=down))
 
 

@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant("peers-geomean-counts-tool-tokens", f"{CLIPPED}/ctpo.py", "count_BT = batch.mask_BT.cumsum(-1).clamp(min=1)", "count_BT = batch.mask_BT.long().fill_(1).cumsum(-1)", CONTRACT + "geomean"),
     Mutant("peers-m2po-floors-swapped", f"{CLIPPED}/m2po.py", "torch.where(log_rho_BT > 0, limit.clamp(min=up), limit.clamp(min=down))", "torch.where(log_rho_BT < 0, limit.clamp(min=up), limit.clamp(min=down))", CONTRACT + "m2po"),
     Mutant("peers-m2po-floors-are-caps", f"{CLIPPED}/m2po.py", "limit.clamp(min=up)", "limit.clamp(max=up)", CONTRACT + "m2po"),
-    Mutant("peers-m2po-floors-of-the-ratio", f"{CLIPPED}/m2po.py", "math.log(least_high) ** 2", "(least_high - 1) ** 2", CONTRACT + "m2po"),
+    Mutant("peers-m2po-floors-of-the-ratio", f"{CLIPPED}/m2po.py", "math.log(least) ** 2", "(least - 1) ** 2", CONTRACT + "m2po"),
     Mutant("peers-m2po-kept-without-floors", f"{CLIPPED}/m2po.py", "(log_rho_BT.square() <= limit_BT)\n\n", "(log_rho_BT.square() <= limit)\n\n", "tests/unit/objectives/test_objectives_clipped_batch.py tests/contracts/test_objective_contract.py -k m2po"),
     Mutant("peers-prime-rl-scales-the-pull", f"{CLIPPED}/dppo.py", "-rho_BT * adv_tau * batch.adv_BT * keep_BT + kl_tau", "-rho_BT * batch.adv_BT * keep_BT + adv_tau * kl_tau", CONTRACT + "prime"),
     Mutant("peers-cispo-mask-has-the-weights-window", CISPO, "(eps_high if mask_high is None else mask_high)", "eps_high", CONTRACT + "trinity"),

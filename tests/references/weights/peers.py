@@ -135,6 +135,7 @@ F1 = [
     ("ctpo@author-geomean", {"b_low": 9.0, "b_high": 9.0, "b_c": 9.0}, (1.5, 0.8660), (0.5, 0.7906, 1.3572)),
     # The budget allows e^+-0 here, the floors [0.7, 1.5] and [0.4, 1.6].
     ("m2po@author-floors", {"least_high": 1.6}, (1.5, 0.5), (0, 1.25, 4.0)),
+    ("m2po@author-floors", {"least_high": 1.45}, (0, 0.5), (0, 1.25, 4.0)),
     ("m2po@author-floors", {"least_low": 0.4, "least_high": 1.6}, (1.5, 0.5), (0.5, 1.25, 4.0)),
     ("icepop", {"c": 3.0}, (0, 0.5), (0, 1.25, 0)),
     ("mis", {"c": 3.0}, (0, 0.5), (0, 1.25, 0)),
