@@ -147,7 +147,7 @@ def test_gspo_of_verl_in_our_names():
 
 
 def test_the_recipe_is_the_composition_with_its_length_denominator_and_anchor():
-    words = "rollout_rs=token_k3 rollout_rs_threshold=0.01 loss_agg_mode=seq-mean-token-sum".split()
+    words = ["rollout_rs=token_k3", "rollout_rs_threshold=0.01", "loss_agg_mode=seq-mean-token-sum"]
     made = compose("verl", words).recipe()
     assert (made.objective, made.aggregation, made.length) == ("kl_rejection", "constant", 1.0)
     assert (made.denominator, made.anchor) == ("kept", "current")
