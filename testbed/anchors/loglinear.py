@@ -15,7 +15,7 @@ from testbed.recipes.composition import Recipe
 class LogLinear(Anchor):
     """log anchor = log mu + alpha (log pi - log mu), alpha from the versions of token, anchor and weights."""
 
-    follows = True
+    every_pass = True
     name: ClassVar[str] = "loglinear"
 
     def __init__(self, age: int, fresh: float) -> None:

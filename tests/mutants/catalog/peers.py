@@ -15,7 +15,7 @@ VARIANCE, GROUPS, EFFECTIVE = (
 )
 COMPOSE, PAGE, VERL = (f"testbed/stacks/{name}.py" for name in ("compose", "page", "verl"))
 CONTRACT = "tests/contracts/test_objective_contract.py -k "
-WEIGHTS, STACKS = "tests/test_correction_weights.py", "tests/test_stacks.py"
+WEIGHTS, STACKS = "tests/unit/inspection/test_correction_weights.py", "tests/unit/stacks/test_stacks.py"
 ROWS, ANCHORS = "tests/contracts/test_advantages.py", "tests/unit/anchors/test_anchors.py -k linear"
 
 MUTANTS = (
@@ -53,8 +53,8 @@ MUTANTS = (
     Mutant("peers-abs-is-k1", KL, '("reverse", "abs"): lambda x: x.abs(),', '("reverse", "abs"): lambda x: x,', CONTRACT + "options"),
     Mutant("peers-abs-both-is-pathwise", KL, "lambda x: x.abs() + x.sign()", "lambda x: x.sign()", CONTRACT + "options"),
     Mutant("peers-abs-forward-sign", KL, "lambda x: x.sign() * (-x).exp()", "lambda x: -x.sign() * (-x).exp()", CONTRACT + "options"),
-    Mutant("peers-linear-is-loglinear", LINEAR, "torch.logaddexp((1 - alpha_ABT).log() + log_mu_ABT, alpha_ABT.log() + moment.logp_ABT)", "log_mu_ABT + alpha_ABT * (moment.logp_ABT - log_mu_ABT)", ANCHORS),
-    Mutant("peers-linear-from-the-wrong-end", LINEAR, "(1 - alpha_ABT).log() + log_mu_ABT, alpha_ABT.log() + moment", "alpha_ABT.log() + log_mu_ABT, (1 - alpha_ABT).log() + moment", ANCHORS),
+    Mutant("peers-linear-is-loglinear", LINEAR, "torch.logaddexp((1 - alpha_ABT).log() + log_mu_ABT, alpha_ABT.log() + inputs.logp_ABT)", "log_mu_ABT + alpha_ABT * (inputs.logp_ABT - log_mu_ABT)", ANCHORS),
+    Mutant("peers-linear-from-the-wrong-end", LINEAR, "(1 - alpha_ABT).log() + log_mu_ABT, alpha_ABT.log() + inputs", "alpha_ABT.log() + log_mu_ABT, (1 - alpha_ABT).log() + inputs", ANCHORS),
     Mutant("peers-median-is-the-mean", VARIANCE, "return group_weighted_quantile(value_B, log_weight_B, group_B, 0.5)", "return group_weighted_average(value_B, log_weight_B, group_B)", ROWS),
     Mutant("peers-winsorized-unweighted", VARIANCE, "return group_weighted_average(value_B.clamp(low_B, high_B), log_weight_B, group_B)", "return group_weighted_average(value_B.clamp(low_B, high_B), 0 * log_weight_B, group_B)", ROWS),
     Mutant("peers-winsorized-not-at-all", VARIANCE, "value_B.clamp(low_B, high_B)", "value_B", ROWS),
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant("peers-everything-has-an-effect", COMPOSE, "if name not in {*used, chosen.passes}", "if False", STACKS),
     Mutant("peers-command-without-its-settings", COMPOSE, "        if self.given:\n", "        if False:\n", STACKS),
     Mutant("peers-command-without-its-anchor", COMPOSE, 'words.append(f"anchor={self.anchor}")', "pass", STACKS),
-    Mutant("peers-recipe-without-terms", COMPOSE, "terms=tuple(Term(name, factor, pairs(**args)) for name, factor, args in self.terms)", "terms=()", "tests/test_stacks_trl.py"),
+    Mutant("peers-recipe-without-terms", COMPOSE, "terms=tuple(Term(name, factor, pairs(**args)) for name, factor, args in self.terms)", "terms=()", "tests/unit/stacks/test_stacks_trl.py"),
     Mutant("peers-recipe-without-length", COMPOSE, "            length=self.length,\n", "", STACKS),
     Mutant("peers-recipe-keeps-all", COMPOSE, 'denominator="kept" if self.denominator == "kept" else "all"', 'denominator="all"', STACKS),
     Mutant("peers-range-is-a-number", COMPOSE, 'if "_" in text:', "if False:", STACKS),
@@ -78,6 +78,6 @@ MUTANTS = (
     Mutant("peers-page-without-remarks", PAGE, "noted = any(_remark(rule) for rule in rules)", "noted = False", STACKS),
     Mutant("peers-verl-gspo-not-spread", VERL, '"gspo@verl", CLIP, aggregation="constant", length=1.0)', '"gspo@verl", CLIP)', STACKS),
     Mutant("peers-verl-bounds-swapped", VERL, 'CLIP = {"eps_low": Their("clip_ratio_low"), "eps_high": Their("clip_ratio_high")}', 'CLIP = {"eps_low": Their("clip_ratio_high"), "eps_high": Their("clip_ratio_low")}', STACKS),
-    Mutant("peers-trl-cispo-by-distance", "testbed/stacks/trl.py", '{"eps_high": Their("epsilon_high")},', '{"eps_high": Their("epsilon_high", lambda eps: 1 + eps)},', "tests/test_stacks_trl.py"),
-    Mutant("peers-trl-mean-of-sequences", "testbed/stacks/trl.py", 'Rule({"loss_type": ("dapo", "cispo", "vespo")}, "token_mean")', 'Rule({"loss_type": ("dapo", "cispo", "vespo")}, "sequence_mean")', "tests/test_stacks_trl.py"),
+    Mutant("peers-trl-cispo-by-distance", "testbed/stacks/trl.py", '{"eps_high": Their("epsilon_high")},', '{"eps_high": Their("epsilon_high", lambda eps: 1 + eps)},', "tests/unit/stacks/test_stacks_trl.py"),
+    Mutant("peers-trl-mean-of-sequences", "testbed/stacks/trl.py", 'Rule({"loss_type": ("dapo", "cispo", "vespo")}, "token_mean")', 'Rule({"loss_type": ("dapo", "cispo", "vespo")}, "sequence_mean")', "tests/unit/stacks/test_stacks_trl.py"),
 )  # fmt: skip

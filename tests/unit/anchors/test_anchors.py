@@ -306,7 +306,7 @@ def test_the_linear_anchor_is_the_mixture_of_behavior_and_the_target_of_each_pas
     mixture = 0.25 * mu + 0.75 * world.logp(new, rollout).exp()
     torch.testing.assert_close(batch.logp_anchor_BT.exp(), mixture)
     later = moved(new, seed=4)
-    (after,) = gradient(world, (learner,), later, rollout, 5, (batch,)).batches
+    (after,) = later_pass(world, learner, later, rollout, batch).batches
     torch.testing.assert_close(
         after.logp_anchor_BT.exp(), 0.25 * mu + 0.75 * world.logp(later, rollout).exp()
     )

@@ -21,7 +21,7 @@ from testbed.stacks import ABSENT, GIVEN, NUMBER, RANGE, Their, stacks
 from testbed.stacks.compose import compose
 from testbed.stacks.page import pages
 
-FOLDER = Path(__file__).parents[1] / "docs" / "stacks"
+FOLDER = Path(__file__).parents[3] / "docs" / "stacks"
 STACKS = sorted(stacks())
 every_stack = pytest.mark.parametrize("name", STACKS)
 CHOSEN = {GIVEN: "1.5", NUMBER: "1.5", RANGE: "0.5_5.0", ABSENT: None}
