@@ -106,14 +106,15 @@ class Settings:
     batch: int = 64
     updates: float = 1.0
     delay: int = 2
-    polyak: float = 0.05
+    polyak: float = 0.02
     smoothing: float = 0.1
     smoothing_clip: float = 0.2
-    exploration: float = 0.3
+    exploration: float = 1.0
     horizon: int = 25
+    limit: float = 10.0
     capacity: int = 20_000
-    critic_rate: float = 0.03
-    actor_rate: float = 0.01
+    critic_rate: float = 0.1
+    actor_rate: float = 0.02
     twin: bool = True
 
 
@@ -202,8 +203,10 @@ class _Run:
         for stored, new in zip(self.memory, (self.x_RND, u_RNU, reward_RN[..., None], next_RND), strict=True):
             stored[:, place] = new
         self.filled += self.set.players
-        # An unstable policy would leave the range of numbers; far away an episode starts anew.
-        far_RN1 = (np.abs(next_RND) > 1e3).any(-1, keepdims=True) | ((step + 1) % self.set.horizon == 0)
+        # The cost of an unstable policy grows without end: far away an episode starts anew.
+        far_RN1 = (np.abs(next_RND) > self.set.limit).any(-1, keepdims=True) | (
+            (step + 1) % self.set.horizon == 0
+        )
         self.x_RND = np.where(far_RN1, self.world.starts(noise_RNX[..., u + d :]), next_RND)
 
     def _batch(self) -> list[Floats]:
