@@ -80,7 +80,7 @@ class LQR:
         kron_xKK = np.einsum("...ij,...kl->...ikjl", closed_xDD, closed_xDD)
         kron_xKK = kron_xKK.reshape(*closed_xDD.shape[:-2], d * d, d * d)
         radius_x = np.sqrt(self.discount) * np.abs(np.linalg.eigvals(closed_xDD)).max(-1)
-        stable_x11 = (radius_x < 1.0)[..., None, None]
+        stable_x11 = np.asarray(radius_x < 1.0)[..., None, None]
         system_xKK = np.eye(d * d) - self.discount * np.swapaxes(np.where(stable_x11, kron_xKK, 0.0), -1, -2)
         flat_xK1 = paid_xDD.reshape(*paid_xDD.shape[:-2], d * d, 1)
         p_xDD = np.linalg.solve(system_xKK, flat_xK1).reshape(paid_xDD.shape)
@@ -115,11 +115,11 @@ class LQR:
 def point_mass(*, dt: float = 0.2, noise_std: float = 0.01, discount: float = 0.95, axes: int = 1) -> LQR:
     """Position and velocity along `axes` axes, the action a force: x += dt v, v += dt u."""
     one_DD, one_DU = np.array([[1.0, dt], [0.0, 1.0]]), np.array([[0.0], [dt]])
-    each = np.eye(axes)
+    each, cost_DD = np.eye(axes), np.diag([1.0, 0.1])
     return LQR(
         a_DD=np.kron(each, one_DD),
         b_DU=np.kron(each, one_DU),
-        state_cost_DD=np.kron(each, np.diag([1.0, 0.1])),
+        state_cost_DD=np.asarray(np.kron(each, cost_DD), dtype=np.float64),
         action_cost_UU=0.1 * each,
         start_DD=np.eye(2 * axes),
         noise_std=noise_std,

@@ -67,7 +67,7 @@ def lot_sizing(
     world = FiniteMDP(
         transition_SAS=after_YS[post_SA],
         reward_SA=price * post_SA - order_cost * (post_SA - stock_S[:, None]),
-        bonus_S=-(price + holding_cost) * stock_S,
+        bonus_S=np.asarray(-(price + holding_cost) * stock_S, dtype=np.float64),
         start_S=np.eye(capacity + 1)[0],
         horizon=horizon,
         discount=discount,

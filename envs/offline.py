@@ -47,7 +47,7 @@ class Log:
             pair_RBT * states + self.next_RBT, weight_RBT * self.going_RBT, (cells, states, actions, states)
         )
         earned_RSA = _tally(pair_RBT, weight_RBT * self.reward_RBT, (cells, states, actions))
-        return Counts(visit_RSA, going_RSAS, _ratio(earned_RSA, visit_RSA))
+        return Counts(visit_RSA, going_RSAS, ratio(earned_RSA, visit_RSA))
 
     def returns_to_go(self, discount: float, reward_RBT: Floats | None = None) -> Floats:
         """G_t = sum_{k >= t} discount^(k - t) r_k to the end of the record, [R, B, T]; 0 outside the mask."""
@@ -74,7 +74,7 @@ class Counts:
     @property
     def moves_RSAS(self) -> Floats:
         """Phat(s' | s, a) among live states, 0 without visits: the likeliest model, substochastic."""
-        return _ratio(self.going_RSAS, self.visit_RSA[..., None])
+        return ratio(self.going_RSAS, self.visit_RSA[..., None])
 
     @property
     def seen_RSA(self) -> Bools:
@@ -85,7 +85,7 @@ class Counts:
         """The pooled data."""
         visit_RSA = self.visit_RSA + other.visit_RSA
         earned_RSA = self.visit_RSA * self.reward_RSA + other.visit_RSA * other.reward_RSA
-        return Counts(visit_RSA, self.going_RSAS + other.going_RSAS, _ratio(earned_RSA, visit_RSA))
+        return Counts(visit_RSA, self.going_RSAS + other.going_RSAS, ratio(earned_RSA, visit_RSA))
 
     def scaled(self, factor: ArrayLike) -> Counts:
         """Every step counted `factor` times (a number, or [R]): a discount of old data, or a share."""
@@ -136,7 +136,7 @@ def draw_counts(
         earned_RSA = earned_RSA + world.noise_std * np.sqrt(visit_RSA) * rng.normal(size=visit_RSA.shape)
     live_S = ~world.tables.terminal_S
     visits_RSA = visit_RSA.astype(np.float64)
-    return Counts(visits_RSA, (next_RSAS * live_S).astype(np.float64), _ratio(earned_RSA, visits_RSA))
+    return Counts(visits_RSA, (next_RSAS * live_S).astype(np.float64), ratio(earned_RSA, visits_RSA))
 
 
 def collect(
@@ -278,10 +278,11 @@ def _one_step_longer(world: FiniteMDP) -> FiniteMDP:
 
 def _tally(key: Ints, weight: Floats, shape: tuple[int, ...]) -> Floats:
     size = int(np.prod(shape))
-    return np.bincount(key.ravel(), weight.ravel(), minlength=size).reshape(shape)
+    counted = np.bincount(key.ravel(), weight.ravel(), minlength=size)
+    return np.asarray(counted.reshape(shape), dtype=np.float64)
 
 
-def _ratio(above: Floats, below: Floats) -> Floats:
+def ratio(above: Floats, below: Floats) -> Floats:
     """above / below, 0 where below is 0."""
     positive = below > 0
     return np.asarray(np.where(positive, above / np.where(positive, below, 1.0), 0.0))

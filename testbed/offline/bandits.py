@@ -17,6 +17,7 @@ from envs.finite_mdp import FiniteMDP
 from envs.logged_bandit import LoggedData
 from envs.tables import running_sums
 from testbed.errors import UserError
+from testbed.offline.improvement import softmax
 
 
 def score_table(
@@ -81,8 +82,7 @@ def fit_softmax(g_RXA: Floats, feature_XAK: Floats, *, steps: int, rate: float, 
     theta_RK = np.zeros((len(g_RXA), feature_XAK.shape[-1]))
     for step in range(steps + 1):
         logit_RXA = np.einsum("rk,xak->rxa", theta_RK, feature_XAK)
-        mass_RXA = np.exp(logit_RXA - logit_RXA.max(-1, keepdims=True))
-        pi_RXA = mass_RXA / mass_RXA.sum(-1, keepdims=True)
+        pi_RXA = softmax(logit_RXA)
         if step == steps:
             break
         pull_RXA = pi_RXA * (g_RXA - (pi_RXA * g_RXA).sum(-1, keepdims=True))
@@ -142,9 +142,7 @@ def smoothing_certificate(
 
 def gibbs_posterior(prior_H: Floats, score_RH: Floats, temperature: float) -> tuple[Floats, Floats]:
     """Q(h) = prior exp(score / temperature) / Z over H deterministic rules, [R, H], and KL(Q, prior), [R]."""
-    logit_RH = np.log(prior_H) + score_RH / temperature
-    mass_RH = np.exp(logit_RH - logit_RH.max(-1, keepdims=True))
-    q_RH = mass_RH / mass_RH.sum(-1, keepdims=True)
+    q_RH = softmax(np.log(prior_H) + score_RH / temperature)
     with np.errstate(divide="ignore", invalid="ignore"):
         kl_R = np.where(q_RH > 0, q_RH * (np.log(q_RH) - np.log(prior_H)), 0.0).sum(-1)
     return q_RH, kl_R
@@ -200,7 +198,7 @@ def delayed_generations(
         key_RN = (np.arange(cells)[:, None] * world.states + context_RN) * world.actions + action_RN
         count = _tally(key_RN, count_RXA.size).reshape(shape)
         total = np.bincount(key_RN.ravel(), reward_RN.ravel(), minlength=count.size).reshape(shape)
-        sums.append((count, total))
+        sums.append((count, np.asarray(total, dtype=np.float64)))
     return np.stack(policies), np.stack(values)
 
 

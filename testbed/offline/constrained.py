@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from envs import infinite_horizon
 from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Counts, collect, exact_model
+from envs.offline import Counts, collect, exact_model, ratio
 from testbed.errors import UserError
-from testbed.offline.tabular import policy_q
+from testbed.offline.improvement import softmax
+from testbed.offline.tabular import ahead, policy_q
 
 
 def constrained_optimum(
@@ -45,14 +46,14 @@ def constrained_optimum(
     found = linprog(
         -reward_SA.ravel(), cost_SA.reshape(1, -1), [budget], flow_SX, start_S, bounds=bounds, method="highs"
     )
-    if found.status != 0:
+    if found.status != 0 or found.x is None or found.fun is None:
         raise UserError(
             f"No policy has a discounted cost of at most {budget:g}; raise it, or allow more actions."
         )
     mass_SA = np.maximum(found.x.reshape(states, actions), 0.0)
     total_S1 = mass_SA.sum(-1, keepdims=True)
     fallback_SA = np.eye(actions)[allowed_SA.argmax(-1)]
-    pi_SA = np.where(total_S1 > 0, mass_SA / np.where(total_S1 > 0, total_S1, 1.0), fallback_SA)
+    pi_SA = np.where(total_S1 > 0, ratio(mass_SA, total_S1), fallback_SA)
     return pi_SA, float(-found.fun)
 
 
@@ -69,8 +70,7 @@ def resampled(counts: Counts, members: int, rng: np.random.Generator) -> Counts:
     ended_XSA = np.maximum(given[0] - given[1].sum(-1), 0.0)
     going_XSAS, ended_XSA = rng.standard_gamma(given[1]), rng.standard_gamma(ended_XSA)
     drawn_XSA = going_XSAS.sum(-1) + ended_XSA
-    scale_XSA = np.where(drawn_XSA > 0, given[0] / np.where(drawn_XSA > 0, drawn_XSA, 1.0), 0.0)
-    return Counts(given[0], going_XSAS * scale_XSA[..., None], given[2])
+    return Counts(given[0], going_XSAS * ratio(given[0], drawn_XSA)[..., None], given[2])
 
 
 def upper_cost(cost_ERSA: Floats, conservatism: Floats) -> Floats:
@@ -132,7 +132,7 @@ def primal_dual(
     multiplier_R, memory, rows = np.zeros(cells), None, []
     charge_SA = np.where(world.tables.terminal_S[:, None], 0.0, cost_SA)
     for iteration in range(iterations):
-        pi_RSA = _softmax(logits_RSA)
+        pi_RSA = softmax(logits_RSA)
         fresh = collect(world, pi_RSA[:, None], episodes, key_R, step=iteration)
         fresh_counts = fresh.counts(world.states, world.actions)
         memory = fresh_counts if memory is None else memory.scaled(keep) + fresh_counts
@@ -175,13 +175,8 @@ def trajectory_support(
     kept_RSA = allowed_RSA & ~bad_S[:, None]
     while True:
         dead_RS = bad_S | ~kept_RSA.any(-1)
-        risk_RSA = (moves_RSAS @ dead_RS[:, None, :, None].astype(np.float64))[..., 0]
+        risk_RSA = ahead(moves_RSAS, dead_RS.astype(np.float64))
         smaller_RSA = kept_RSA & (risk_RSA <= tolerance)
         if (smaller_RSA == kept_RSA).all():
             return kept_RSA
         kept_RSA = smaller_RSA
-
-
-def _softmax(logits_RSA: Floats) -> Floats:
-    mass_RSA = np.exp(logits_RSA - logits_RSA.max(-1, keepdims=True))
-    return np.asarray(mass_RSA / mass_RSA.sum(-1, keepdims=True))

@@ -20,9 +20,7 @@ from testbed.errors import UserError
 
 def quadratic_features(x_xD: Floats, u_xU: Floats) -> Floats:
     """z_i z_j for i <= j, and 1, of z = (x, u): [x, (D + U)(D + U + 1)/2 + 1]."""
-    z_xZ = np.concatenate(
-        np.broadcast_arrays(x_xD, u_xU) if x_xD.shape == u_xU.shape else (x_xD, u_xU), axis=-1
-    )
+    z_xZ = np.concatenate([x_xD, u_xU], axis=-1)
     row, column = np.triu_indices(z_xZ.shape[-1])
     return np.concatenate([z_xZ[..., row] * z_xZ[..., column], np.ones_like(z_xZ[..., :1])], axis=-1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from envs.arrays import Bools, Floats
-from envs.offline import Log
+from envs.offline import Log, ratio
 from testbed.estimators.intervals import student
 
 
@@ -45,8 +45,5 @@ def accepts(terms_RB: Floats, level: float) -> Bools:
 def share_of_episodes(log: Log, pi_RSA: Floats, mu_RVSA: Floats) -> Floats:
     """Kish ESS (sum w)^2 / (B sum w^2) of whole-episode weights, [R], 1/B to 1; 0 when all weights are."""
     weight_RB = np.exp(log_weights(log, pi_RSA, mu_RVSA)[..., -1])
-    square_R = (weight_RB**2).sum(-1)
-    return np.asarray(
-        np.where(square_R > 0, weight_RB.sum(-1) ** 2 / np.where(square_R > 0, square_R, 1.0), 0.0)
-        / weight_RB.shape[-1]
-    )
+    square_R = weight_RB.shape[-1] * (weight_RB**2).sum(-1)
+    return ratio(weight_RB.sum(-1) ** 2, square_R)

@@ -19,7 +19,8 @@ def episode_features(log: Log, states: int, actions: int, discount: float) -> Fl
     key_RBT = row_RBT + log.state_RBT * actions + log.action_RBT
     weight_RBT = log.mask_RBT * discount ** np.arange(steps)
     size = cells * episodes * states * actions
-    return np.bincount(key_RBT.ravel(), weight_RBT.ravel(), minlength=size).reshape(cells, episodes, -1)
+    counted = np.bincount(key_RBT.ravel(), weight_RBT.ravel(), minlength=size)
+    return np.asarray(counted.reshape(cells, episodes, -1), dtype=np.float64)
 
 
 def neighbor_labels(return_RB: Floats, scale: float, key_R: NDArray[np.uint64]) -> Floats:
@@ -29,13 +30,6 @@ def neighbor_labels(return_RB: Floats, scale: float, key_R: NDArray[np.uint64]) 
     gap_RP = (return_RB[:, 0::2][:, : return_RB.shape[1] // 2] - return_RB[:, 1::2]) / scale
     uniform_RP = kernels.uniforms(np.asarray(key_R, np.uint64), 0, gap_RP.shape[1], 1)[..., 0]
     return (uniform_RP < 1 / (1 + np.exp(-gap_RP))).astype(np.float64)
-
-
-def trajectory_reward(feature_RBF: Floats, label_RP: Floats, ridge: float) -> Floats:
-    """Reward table [R, S A] of the two-stage method: Bradley-Terry on the episodes' features."""
-    pairs = label_RP.shape[1]
-    diff_RPF = feature_RBF[:, 0 : 2 * pairs : 2] - feature_RBF[:, 1 : 2 * pairs : 2]
-    return logistic(diff_RPF, label_RP, np.ones_like(label_RP), ridge)
 
 
 def context_mixture(
@@ -70,12 +64,13 @@ def context_mixture(
     return policy_RZSA, share_RBZ
 
 
-def preferred_context(share_RBZ: Floats, label_RP: Floats, ridge: float = 1e-3) -> Floats:
-    """Score of every context, [R, Z], by Bradley-Terry on the episodes' responsibilities: act by its argmax,
-    no reward.
+def fit_neighbors(feature_RBF: Floats, label_RP: Floats, ridge: float) -> Floats:
+    """theta [R, F] of P(episode 2 i preferred to 2 i + 1) = sigmoid(theta . (phi_2i - phi_2i+1)).
 
-    Source: OPPO (Kang et al. 2023), the preference loss on the optimal context.
+    On `episode_features` it is the reward table of the two-stage method; on the responsibilities of
+    contexts it scores contexts, and acting by their argmax needs no reward (OPPO's preference loss on the
+    optimal context).
     """
     pairs = label_RP.shape[1]
-    diff_RPZ = share_RBZ[:, 0 : 2 * pairs : 2] - share_RBZ[:, 1 : 2 * pairs : 2]
-    return logistic(diff_RPZ, label_RP, np.ones_like(label_RP), ridge)
+    diff_RPF = feature_RBF[:, 0 : 2 * pairs : 2] - feature_RBF[:, 1 : 2 * pairs : 2]
+    return logistic(diff_RPF, label_RP, np.ones_like(label_RP), ridge)

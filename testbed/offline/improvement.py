@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from envs import infinite_horizon
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Counts, collect
+from envs.offline import Counts, collect, ratio
 
 
 def softmax(logits_RSA: Floats) -> Floats:
@@ -46,7 +46,7 @@ def monte_carlo(
         gained = log.counts(world.states, world.actions, log.returns_to_go(world.discount))
         visit_RSA += log.counts(world.states, world.actions).visit_RSA
         sum_RSA += gained.visit_RSA
-    return visit_RSA, np.where(visit_RSA > 0, sum_RSA / np.maximum(visit_RSA, 1.0), 0.0)
+    return visit_RSA, ratio(sum_RSA, visit_RSA)
 
 
 def hybrid_critic(
@@ -163,8 +163,7 @@ def pooled_by_post(counts: Counts, post_SA: Ints, paid_SA: Floats) -> Counts:
     visit_RP = counts.visit_RSA.reshape(cells, -1) @ member_PX.T
     going_RPS = member_PX @ counts.going_RSAS.reshape(cells, -1, states)
     rest_RP = (counts.visit_RSA * (counts.reward_RSA - paid_SA)).reshape(cells, -1) @ member_PX.T
-    rest_RP = np.where(visit_RP > 0, rest_RP / np.maximum(visit_RP, 1e-300), 0.0)
-    return Counts(visit_RP[:, post_SA], going_RPS[:, post_SA], paid_SA + rest_RP[:, post_SA])
+    return Counts(visit_RP[:, post_SA], going_RPS[:, post_SA], paid_SA + ratio(rest_RP, visit_RP)[:, post_SA])
 
 
 def transition_noise(world: FiniteMDP, pi_RSA: Floats) -> Floats:

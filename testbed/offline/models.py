@@ -9,12 +9,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from envs.arrays import Floats
-from envs.offline import Counts
+from envs.offline import Counts, ratio
 from testbed.errors import UserError
-from testbed.offline.tabular import CLOSE, MOST_ROUNDS, fitted_q
-
-ADAM = (0.9, 0.99, 1e-8)
-"""Decay of the mean and of the mean square of the gradient, and what is added to its root."""
+from testbed.offline.control import Adam
+from testbed.offline.tabular import CLOSE, MOST_ROUNDS, ahead, fitted_q
 
 
 def low_rank_model(left_RSAK: Floats, right_RSK: Floats) -> Floats:
@@ -84,19 +82,13 @@ def value_consistent_model(
         np.repeat(rng.normal(size=(1, *shape, rank)) * 0.3, cells, axis=0)
         for shape in ((states, actions), (states,))
     ]
-    first, second = [np.zeros_like(x) for x in both], [np.zeros_like(x) for x in both]
-    for step in range(1, steps + 1):
+    optimizer = Adam.of(learning_rate, both)
+    for _ in range(steps):
         moves_RSAS = low_rank_model(*both)
         _, slope_RSAS = model_loss_gradient(moves_RSAS, counts, pi_RSA, value_RS, discount, consistency)
-        slopes = (
-            np.einsum("rsat,rtk->rsak", slope_RSAS, both[1]),
-            np.einsum("rsat,rsak->rtk", slope_RSAS, both[0]),
-        )
-        for i, slope in enumerate(slopes):
-            first[i] = ADAM[0] * first[i] + (1 - ADAM[0]) * slope
-            second[i] = ADAM[1] * second[i] + (1 - ADAM[1]) * slope**2
-            root = np.sqrt(second[i] / (1 - ADAM[1] ** step)) + ADAM[2]
-            both[i] = both[i] - learning_rate * first[i] / (1 - ADAM[0] ** step) / root
+        by_left_RSAK = np.einsum("rsat,rtk->rsak", slope_RSAS, both[1])
+        by_right_RSK = np.einsum("rsat,rsak->rtk", slope_RSAS, both[0])
+        both = [x - move for x, move in zip(both, optimizer([by_left_RSAK, by_right_RSK]), strict=True)]
     return low_rank_model(*both)
 
 
@@ -116,17 +108,13 @@ def nested_fitted_q(
     )
     n_0, n_1 = background.visit_RSA, foreground.visit_RSA
     with np.errstate(invalid="ignore"):
-        kept_RSA = np.where(np.isinf(ridge_R11), 0.0, _share(n_1, np.broadcast_to(ridge_R11, n_1.shape)))
+        kept_RSA = np.where(np.isinf(ridge_R11), 0.0, ratio(n_1, n_1 + ridge_R11))
         weight_RSA = np.where(np.isinf(ridge_R11), n_1, ridge_R11 * kept_RSA)
     q_0 = q_1 = np.zeros_like(n_0)
     for _ in range(MOST_ROUNDS):
-        y_0 = (
-            background.reward_RSA + discount * (background.moves_RSAS @ q_0.max(-1)[:, None, :, None])[..., 0]
-        )
-        y_1 = (
-            foreground.reward_RSA + discount * (foreground.moves_RSAS @ q_1.max(-1)[:, None, :, None])[..., 0]
-        )
-        first_RSA = y_0 + _share(weight_RSA, n_0) * (y_1 - y_0)
+        y_0 = background.reward_RSA + discount * ahead(background.moves_RSAS, q_0.max(-1))
+        y_1 = foreground.reward_RSA + discount * ahead(foreground.moves_RSAS, q_1.max(-1))
+        first_RSA = y_0 + ratio(weight_RSA, weight_RSA + n_0) * (y_1 - y_0)
         both = first_RSA, first_RSA + kept_RSA * (y_1 - first_RSA)
         change = max(float(np.abs(both[0] - q_0).max()), float(np.abs(both[1] - q_1).max()))
         q_0, q_1 = both
@@ -144,7 +132,7 @@ def discrete_choice(moves_RSAS: Floats, reward_RSA: Floats, discount: float) -> 
     """
     value_RS = np.zeros(reward_RSA.shape[:2])
     for _ in range(MOST_ROUNDS):
-        q_RSA = reward_RSA + discount * (moves_RSAS @ value_RS[:, None, :, None])[..., 0]
+        q_RSA = reward_RSA + discount * ahead(moves_RSAS, value_RS)
         new_RS = special.logsumexp(q_RSA, axis=-1)
         change, value_RS = float(np.abs(new_RS - value_RS).max()), new_RS
         if change <= CLOSE * (1 + float(np.abs(value_RS).max())):
@@ -184,9 +172,3 @@ def pessimistic_q(
     lower_RSA = given_RSA - scale_R11 / np.sqrt(np.maximum(counts.visit_RSA, 1.0))
     q_RSA = fitted_q(counts.moves_RSAS, lower_RSA, discount, counts.seen_RSA)
     return np.where(counts.seen_RSA, q_RSA, -np.inf)
-
-
-def _share(part: Floats, other: Floats) -> Floats:
-    """part / (part + other), 0 where both are 0."""
-    total = part + other
-    return np.asarray(np.where(total > 0, part / np.where(total > 0, total, 1.0), 0.0))

@@ -13,6 +13,7 @@ from envs.finite_mdp import FiniteMDP
 from envs.offline import Counts, exact_model
 from envs.tables import running_sums
 from testbed.errors import UserError
+from testbed.offline.improvement import softmax
 
 
 def optimal_values(world: FiniteMDP) -> Floats:
@@ -117,8 +118,7 @@ def _actor(q_RHSA: Floats, scale_R: Floats) -> Floats:
     """softmax(scale Q), greedy (first among equals) where scale is infinite."""
     endless_R = np.isinf(scale_R)
     logit_RHSA = np.where(endless_R, 1.0, scale_R)[:, None, None, None] * q_RHSA
-    mass_RHSA = np.exp(logit_RHSA - logit_RHSA.max(-1, keepdims=True))
-    pi_RHSA = mass_RHSA / mass_RHSA.sum(-1, keepdims=True)
+    pi_RHSA = softmax(logit_RHSA)
     if endless_R.any():
         pi_RHSA[endless_R] = np.eye(q_RHSA.shape[-1])[q_RHSA[endless_R].argmax(-1)]
-    return np.asarray(pi_RHSA)
+    return pi_RHSA

@@ -69,7 +69,7 @@ def vote_labels(
         raise UserError(
             f"rule '{rule}', votes {votes}, prior {prior:g}: expected {', '.join(labels)}, >= 1 and > 0."
         )
-    chance_XABV = stats.binom.pmf(voted_V, votes, chance_XAB[..., None])
+    chance_XABV = np.asarray(stats.binom.pmf(voted_V, votes, chance_XAB[..., None]))
     chance_XABV = chance_XABV / chance_XABV.sum(-1, keepdims=True)
     law_RXABV = np.broadcast_to(chance_XABV, (*weight_RXAB.shape, votes + 1))
     drawn_RXABV = rng.multinomial(weight_RXAB.astype(np.int64), law_RXABV)
@@ -216,8 +216,8 @@ def fit_reward(weight_RXAB: Floats, label_RXAB: Floats, feature_XAK: Floats, rid
     cells, width = len(weight_RXAB), feature_XAK.shape[-1]
     used_P = weight_RXAB.reshape(cells, -1).any(0)
     diff_RPF = np.broadcast_to(diff_XABK.reshape(-1, width)[used_P], (cells, int(used_P.sum()), width))
-    both = [x.reshape(cells, -1)[:, used_P] for x in (label_RXAB, weight_RXAB)]
-    return np.einsum("rk,xak->rxa", logistic(diff_RPF, *both, ridge), feature_XAK)
+    label_RP, weight_RP = (x.reshape(cells, -1)[:, used_P] for x in (label_RXAB, weight_RXAB))
+    return np.einsum("rk,xak->rxa", logistic(diff_RPF, label_RP, weight_RP, ridge), feature_XAK)
 
 
 def tilt(ref_xA: Floats, reward_xA: Floats, beta: float) -> Floats:

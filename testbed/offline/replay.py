@@ -1,4 +1,4 @@
-"""Replay control: Q-learning (hard or soft) and actor-critic from a replay buffer, one cell per seed and setting.
+"""Replay control: Q-learning (hard or soft) and actor-critic from a replay buffer, one cell per seed.
 
 A cell plays the world, stores its steps and learns from what it draws; the loops are compiled.
 """
@@ -28,20 +28,22 @@ def replay_q(
     initial: float | Floats = 0.0,
     **dials: ArrayLike,
 ) -> tuple[Floats, Floats]:
-    """Q-learning from a replay buffer: Q, [R, E, S, A], and reward earned since the last, [R, E], E = steps // every.
+    """Q-learning from a replay buffer: Q [R, E, S, A] and reward earned [R, E] every `every` steps, E = steps // every.
 
-    w += step_size mean_batch (y - phi w) phi, y = sum_{k < chunk} discount^k r_k + discount^chunk B(s'), B = max Q
-    or the soft value of the target weights. feature_SAK None is a table; initial: weights at the start, a number or
-    [R, K]; offline: steps that are in the buffer from the start; capacity None keeps everything.
+    w += step_size mean_batch (y - phi w) phi, y = sum_{k < chunk} discount^k r_k + discount^chunk B(s'),
+    B = max Q or the soft value of the target weights. feature_SAK None is a table; initial: weights at
+    the start, a number or [R, K]; offline: steps in the buffer from the start; capacity None keeps
+    everything.
 
-    Dials, each a number or [R]: step_size; updates: UTD ratio, updates per environment step, fractions allowed;
-    epsilon: exploration; temperature: 0 for max and greedy, else soft values tau logsumexp(Q/tau) and softmax
-    actions (SAC with a table); target_every: updates between copies to the target, 0 for none; chunk: steps of
-    uncorrected return before the bootstrap (ALOE); model_share: share of drawn steps whose action is replaced by the
-    current policy's and whose outcome comes from the empirical model (MAD-TD); on_policy: power p of pi(a|s)^p
-    with which a step is drawn (ARB, 0 uniform); weight_bound: largest norm of the weights, error_bound: largest
-    |TD error| used, 0 for none (FlashSAC); spread_rate: rate of the running variance of the target that divides a
-    step, 0 for a scalar critic, never below spread_floor (DSAC, Duan et al. 2021, equation 12).
+    Dials, each a number or [R]: step_size; updates: UTD ratio, updates per environment step, fractions
+    allowed; epsilon: exploration; temperature: 0 for max and greedy, else soft values tau
+    logsumexp(Q/tau) and softmax actions (SAC with a table); target_every: updates between copies to the
+    target, 0 for none; chunk: steps of uncorrected return before the bootstrap (ALOE); model_share: share
+    of drawn steps whose action is replaced by the current policy's and whose outcome comes from the
+    empirical model (MAD-TD); on_policy: power p of pi(a|s)^p with which a step is drawn (ARB, 0 uniform);
+    weight_bound: largest norm of the weights, error_bound: largest |TD error| used, 0 for none
+    (FlashSAC); spread_rate: rate of the running variance of the target that divides a step, 0 for a
+    scalar critic, never below spread_floor (DSAC, Duan et al. 2021).
 
     Raises UserError for an unknown dial, a wrong shape, a chunk or batch below 1, and negative dials.
     """
@@ -79,11 +81,12 @@ def replay_actor_critic(
 ) -> tuple[Floats, Floats]:
     """A2C of one step with replay: logits [R, E, S, A] and values [R, E, S], E = steps // every.
 
-    delta = r + discount V(s') - V(s); V(s) += critic_rate delta; logits(s) += actor_rate delta (e_a - pi(s)), for
-    the fresh step and for `replays` drawn ones (fractions allowed), without importance weights. In their place stand
-    ERC's two conditions: repel, the factor on negative advantages of replayed steps (1 plain, 0 none), and reach:
-    replayed steps whose action has less than this probability now are dropped (0 keeps all). Dials: numbers or [R].
-    Source: ERC (Kobayashi 2024). Raises UserError as `replay_q` does.
+    delta = r + discount V(s') - V(s); V(s) += critic_rate delta; logits(s) += actor_rate delta (e_a -
+    pi(s)), for the fresh step and for `replays` drawn ones (fractions allowed), without importance
+    weights. In their place stand ERC's two conditions: repel, the factor on negative advantages of
+    replayed steps (1 plain, 0 none), and reach: replayed steps whose action has less than this
+    probability now are dropped (0 keeps all). Dials: numbers or [R]. Source: ERC (Kobayashi 2024). Raises
+    UserError as `replay_q` does.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     if not 1 <= every <= steps:

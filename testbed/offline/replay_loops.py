@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from envs.arrays import Bools, Floats, Ints
 from envs.tables import Tables
 
+Words = NDArray[np.uint64]
+
 Q_DIALS = {
     "step_size": 0.1,
     "updates": 1.0,
@@ -48,7 +50,7 @@ def _mix(word: np.uint64) -> np.uint64:
 
 
 @njit(cache=True)
-def _uniform(state_2: NDArray[np.uint64]) -> float:
+def _uniform(state_2: Words) -> float:
     """The next double in [0, 1) of a cell: SplitMix64 of (key, count) (Steele, Lea & Flood 2014)."""
     state_2[1] += np.uint64(1)
     mixed = _mix(_mix(state_2[0]) + state_2[1] * _GOLDEN)
@@ -56,7 +58,7 @@ def _uniform(state_2: NDArray[np.uint64]) -> float:
 
 
 @njit(cache=True)
-def _step(tables: Tables, state_2: NDArray[np.uint64], row: int) -> tuple[int, float, int]:
+def _step(tables: Tables, state_2: Words, row: int) -> tuple[int, float, int]:
     """(next state, reward with noise and bonus, place among the successors) of a pair."""
     uniform, k = _uniform(state_2), 0
     while uniform >= tables.cumulative_XK[row, k]:
@@ -91,25 +93,42 @@ def _look(weight_K: Floats, index_XM: Ints, feature_XM: Floats, s: int, q_A: Flo
 
 
 @njit(cache=True)
-def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> float:
-    """Write the behavior's law of actions to law_A; return the value: max, or tau logsumexp(Q/tau)."""
-    best = np.argmax(q_A)
+def _worth(q_A: Floats, temperature: float) -> float:
+    """max Q, or temperature logsumexp(Q / temperature) above 0."""
+    best = q_A[0]
+    for a in range(1, q_A.shape[0]):
+        best = max(best, q_A[a])
     if temperature <= 0.0:
-        law_A[:] = epsilon / q_A.shape[0]
-        law_A[best] += 1.0 - epsilon
-        return q_A[best]
+        return best
     total = 0.0
     for a in range(q_A.shape[0]):
-        law_A[a] = math.exp((q_A[a] - q_A[best]) / temperature)
+        total += math.exp((q_A[a] - best) / temperature)
+    return best + temperature * math.log(total)
+
+
+@njit(cache=True)
+def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> None:
+    """Write the behavior's law of actions to law_A: epsilon-greedy, or softmax(Q / temperature)."""
+    best = 0
+    for a in range(1, q_A.shape[0]):
+        if q_A[a] > q_A[best]:
+            best = a
+    total = 0.0
+    for a in range(q_A.shape[0]):
+        law_A[a] = (
+            epsilon / q_A.shape[0] if temperature <= 0.0 else math.exp((q_A[a] - q_A[best]) / temperature)
+        )
         total += law_A[a]
+    if temperature <= 0.0:
+        law_A[best] += 1.0 - epsilon
+        return
     for a in range(q_A.shape[0]):
         law_A[a] /= total
-    return q_A[best] + temperature * math.log(total)
 
 
 @njit(cache=True)
 def _pick(
-    pair_C: Ints, filled: int, state_2: NDArray[np.uint64], dial_D: Floats, weight_K: Floats,
+    pair_C: Ints, filled: int, state_2: Words, dial_D: Floats, weight_K: Floats,
     index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats,
 ) -> int:  # fmt: skip
     """Place, in order of storing, of a drawn step: uniform, or in proportion to pi(a|s)^power by rejection."""
@@ -143,14 +162,25 @@ def _chunk_return(
 
 
 @njit(cache=True)
-def _model_step(model_XK: Ints, guess: int, state_2: NDArray[np.uint64], next_XK: Ints) -> tuple[int, bool]:
+def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: Ints) -> tuple[int, bool]:
     """A successor of the pair from its counts, the last column being the ends of episodes."""
-    left, k = int(_uniform(state_2) * model_XK[guess].sum()), 0
+    left, k = int(_uniform(state_2) * visits), 0
     while left >= model_XK[guess, k]:
         left -= model_XK[guess, k]
         k += 1
     going = k < model_XK.shape[1] - 1
     return (next_XK[guess, k] if going else 0), going
+
+
+@njit(cache=True)
+def _bounded(error: float, row: int, spread_X: Floats, dial_D: Floats) -> float:
+    """The TD error as the critic uses it: clipped, and divided by the running variance of the target."""
+    if dial_D[_ERROR_BOUND] > 0.0:
+        error = max(-dial_D[_ERROR_BOUND], min(dial_D[_ERROR_BOUND], error))
+    if dial_D[_SPREAD_RATE] > 0.0:
+        spread_X[row] += dial_D[_SPREAD_RATE] * (error * error - spread_X[row])
+        error /= max(spread_X[row], dial_D[_SPREAD_FLOOR])
+    return error
 
 
 @njit(cache=True)
@@ -183,7 +213,7 @@ def _play_q(
     """One cell of `q_loop`; writes weights and rewards earned."""
     actions, ended = index_XM.shape[0] // tables.bonus_S.shape[0], model_XK.shape[1] - 1
     state_2 = np.array([key, np.uint64(0)])
-    spread_X, target_K = np.ones(index_XM.shape[0]), weight_K.copy()
+    spread_X, target_K = np.ones(index_XM.shape[0]), weight_K.copy() if dial_D[_TARGET] >= 1.0 else weight_K
     row_N, error_N, q_A, law_A = (
         np.zeros(batch, np.int64),
         np.zeros(batch),
@@ -206,15 +236,12 @@ def _play_q(
         model_XK[row, k if going else ended] += 1
         model_reward_X[row] += reward
         earned_E[min(step // every, earned_E.shape[0] - 1)] += reward
-        s = following
-        if last:
-            s, time = _index(tables.start_S, _uniform(state_2)), 0
+        s, time = (_index(tables.start_S, _uniform(state_2)), 0) if last else (following, time)
         credit += dial_D[_UPDATES]
         while credit >= 1.0:
-            credit -= 1.0
-            if dial_D[_TARGET] < 1.0 or done % int(dial_D[_TARGET]) == 0:
+            if dial_D[_TARGET] >= 1.0 and done % int(dial_D[_TARGET]) == 0:
                 target_K[:] = weight_K
-            done += 1
+            credit, done = credit - 1.0, done + 1
             for n in range(batch):
                 place = _pick(pair_C, filled, state_2, dial_D, weight_K, index_XM, feature_XM, q_A, law_A)
                 row = pair_C[place % pair_C.shape[0]]
@@ -229,18 +256,12 @@ def _play_q(
                     visits = model_XK[guess].sum()
                     if visits > 0:
                         row, gain, factor = guess, model_reward_X[guess] / visits, tables.discount
-                        then, going = _model_step(model_XK, guess, state_2, tables.next_XK)
+                        then, going = _imagined(model_XK, guess, visits, state_2, tables.next_XK)
                 if going:
                     _look(target_K, index_XM, feature_XM, then, q_A)
-                    gain += factor * _act_law(q_A, 0.0, dial_D[_TEMPERATURE], law_A)
+                    gain += factor * _worth(q_A, dial_D[_TEMPERATURE])
                 _look(weight_K, index_XM, feature_XM, row // actions, q_A)
-                error = gain - q_A[row % actions]
-                if dial_D[_ERROR_BOUND] > 0.0:
-                    error = max(-dial_D[_ERROR_BOUND], min(dial_D[_ERROR_BOUND], error))
-                if dial_D[_SPREAD_RATE] > 0.0:
-                    spread_X[row] += dial_D[_SPREAD_RATE] * (error * error - spread_X[row])
-                    error /= max(spread_X[row], dial_D[_SPREAD_FLOOR])
-                row_N[n], error_N[n] = row, error
+                row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], row, spread_X, dial_D)
             _descend(weight_K, row_N, error_N, index_XM, feature_XM, dial_D[_STEP], dial_D[_WEIGHT_BOUND])
         if (step + 1) % every == 0:
             found_EK[step // every] = weight_K
@@ -293,7 +314,7 @@ def _play_actor(
 def q_loop(
     tables: Tables, pair_RC: Ints, reward_RC: Floats, next_RC: Ints, going_RC: Bools, last_RC: Bools,
     filled_R: Ints, dial_RD: Floats, index_XM: Ints, feature_XM: Floats, weight_RK: Floats, model_RXK: Ints,
-    model_reward_RX: Floats, key_R: NDArray[np.uint64], steps: int, every: int, batch: int,
+    model_reward_RX: Floats, key_R: Words, steps: int, every: int, batch: int,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Weights [R, E, K] and rewards earned [R, E] at every `every`-th step."""
     found_REK = np.zeros((len(key_R), steps // every, weight_RK.shape[1]))
@@ -309,7 +330,7 @@ def q_loop(
 
 @njit(cache=True, nogil=True)
 def actor_loop(
-    tables: Tables, capacity: int, dial_RD: Floats, states: int, actions: int, key_R: NDArray[np.uint64],
+    tables: Tables, capacity: int, dial_RD: Floats, states: int, actions: int, key_R: Words,
     steps: int, every: int,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Logits [R, E, S, A] and values [R, E, S] at every `every`-th step."""

@@ -10,6 +10,7 @@ from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.offline import Counts
 from envs.tables import running_sums
+from testbed.offline.improvement import softmax
 
 BISECTIONS = 30
 """Halvings of the step that keep the behavior within its KL budget."""
@@ -31,8 +32,7 @@ def adapted_policy(pi_RSA: Floats, visit_RSA: Floats, step_size: ArrayLike, kl_b
     scale_RS1 = np.ones_like(total_RS1)
     for _ in range(BISECTIONS):
         logit_RSA = log_RSA + scale_RS1 * pull_RSA
-        mass_RSA = np.exp(logit_RSA - logit_RSA.max(-1, keepdims=True))
-        mu_RSA = mass_RSA / mass_RSA.sum(-1, keepdims=True)
+        mu_RSA = softmax(logit_RSA)
         ratio_RSA = np.where(
             mu_RSA > 0, np.log(np.where(mu_RSA > 0, mu_RSA, 1.0)) - np.where(pi_RSA > 0, log_RSA, 0.0), 0.0
         )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from envs.arrays import Bools, Floats
-from envs.offline import Counts, Log
+from envs.offline import Counts, Log, ratio
 from testbed.errors import UserError
 
 MOST_ROUNDS = 10_000
@@ -22,8 +22,7 @@ def clone(visit_RSA: Floats, prior: float = 0.0) -> Floats:
     """pi(a|s) = (n(s, a) + prior) / (n(s) + A prior), [R, S, A]; uniform in states without data."""
     mass_RSA = visit_RSA + prior
     total_RS1 = mass_RSA.sum(axis=-1, keepdims=True)
-    uniform = 1.0 / visit_RSA.shape[-1]
-    return np.where(total_RS1 > 0, mass_RSA / np.where(total_RS1 > 0, total_RS1, 1.0), uniform)
+    return np.where(total_RS1 > 0, ratio(mass_RSA, total_RS1), 1.0 / visit_RSA.shape[-1])
 
 
 def weighted_clone(log: Log, weight_RB: Floats, states: int, actions: int, prior: float = 0.0) -> Floats:
@@ -44,7 +43,14 @@ def hindsight(mu_RSA: Floats, outcome_RSAG: Floats) -> Floats:
     """
     joint_RGSA = np.moveaxis(mu_RSA[..., None] * outcome_RSAG, -1, 1)
     total_RGS1 = joint_RGSA.sum(axis=-1, keepdims=True)
-    return np.where(total_RGS1 > 0, joint_RGSA / np.where(total_RGS1 > 0, total_RGS1, 1.0), mu_RSA[:, None])
+    return np.where(total_RGS1 > 0, ratio(joint_RGSA, total_RGS1), mu_RSA[:, None])
+
+
+def ahead(moves_RSAS: Floats, value_RS: Floats) -> Floats:
+    """E[V(s') | s, a], [R, S, A]."""
+    cells, states, actions, _ = moves_RSAS.shape
+    flat_RX1 = moves_RSAS.reshape(cells, states * actions, states) @ value_RS[..., None]
+    return flat_RX1.reshape(cells, states, actions)
 
 
 def policy_q(moves_RSAS: Floats, reward_RSA: Floats, pi_RSA: Floats, discount: float) -> Floats:
@@ -130,7 +136,7 @@ def iql(
     tau_R1 = np.broadcast_to(np.asarray(tau, np.float64).reshape(-1, 1), (len(mu_RSA), 1))
     value_RS = np.zeros(mu_RSA.shape[:2])
     for _ in range(MOST_ROUNDS):
-        q_RSA = reward_RSA + discount * (moves_RSAS @ value_RS[:, None, :, None])[..., 0]
+        q_RSA = reward_RSA + discount * ahead(moves_RSAS, value_RS)
         new_RS = expectiles(q_RSA, mu_RSA, tau_R1)
         change = float(np.abs(new_RS - value_RS).max())
         value_RS = new_RS

@@ -254,7 +254,7 @@ def test_newton_finds_the_minimum_that_scipy_finds():
     for r in range(2):
         loss = lambda t, r=r: (
             (w[r] * (np.logaddexp(0, phi[r] @ t) - y[r] * (phi[r] @ t))).sum() + 0.15 * t @ t
-        )  # noqa: E731
+        )
         np.testing.assert_allclose(got[r], optimize.minimize(loss, np.zeros(3), tol=1e-12).x, atol=1e-5)
     big = preferences.logistic(100 * phi, (y > 0.5) * 1.0, w * 100, 1e-3)
     assert np.isfinite(big).all()
@@ -287,10 +287,10 @@ def test_contexts_separate_the_loggers_and_preferences_find_the_better_one():
     assert (np.maximum(agreement, 1 - agreement) > 0.95).all()
     returns = log.returns_to_go(0.9)[..., 0]
     label = hindsight.neighbor_labels(returns, 1.0, KEYS)
-    score = hindsight.preferred_context(share, label)
+    score = hindsight.fit_neighbors(share, label, 1e-3)
     chosen = policy[np.arange(3), score.argmax(-1)]
     np.testing.assert_allclose(chosen, np.broadcast_to(loggers[0], chosen.shape), atol=0.1)
-    reward = hindsight.trajectory_reward(hindsight.episode_features(log, 4, 2, 0.9), label, 0.1)
+    reward = hindsight.fit_neighbors(hindsight.episode_features(log, 4, 2, 0.9), label, 0.1)
     q = tabular.fitted_q(world.transition_SAS[None].repeat(3, 0), reward.reshape(3, 4, 2), 0.9)
     assert (world.value(tabular.greedy(q)) > world.value(loggers[1])).all()
 

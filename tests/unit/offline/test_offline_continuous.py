@@ -129,7 +129,7 @@ def test_features_are_the_monomials_of_the_form():
 
 @pytest.mark.parametrize(("temperature", "slack"), [(0.0, 0.1), (0.05, 0.3)], ids=["td3", "sac"])
 def test_an_actor_critic_with_replay_comes_near_the_riccati_gain(temperature, slack):
-    run = control.Settings(steps=800, every=400, updates=2.0)
+    run = control.Settings(steps=500, every=250, updates=2.0)
     gains, deviations = control.actor_critic(MASS, KEYS, run, temperature=temperature)
     start = MASS.value(np.array([[[0.3, 0.3]]]))[0]
     best = MASS.value(BEST)
