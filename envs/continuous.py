@@ -169,9 +169,7 @@ class BumpBandit:
         normal_RND = normals(key_R, 2 * step + 1, n, 2)
         edges_V = np.cumsum(np.asarray(share_V, np.float64))
         if not np.isclose(edges_V[-1], 1.0):
-            raise ValueError(
-                f"share_V sums to {edges_V[-1]:g}, expected 1: give each part of the logger its share."
-            )
+            raise ValueError(f"share_V sums to {edges_V[-1]:g}, expected 1: a share for each part.")
         part_RN = np.minimum(np.searchsorted(edges_V, uniform_RND[..., 1], side="right"), len(edges_V) - 1)
         action_RN = np.asarray(mean_V)[part_RN] + np.asarray(std_V)[part_RN] * normal_RND[..., 0]
         reward_RN = self.mean_reward(uniform_RND[..., 0], action_RN) + self.reward_std * normal_RND[..., 1]

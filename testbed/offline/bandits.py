@@ -122,7 +122,7 @@ def smoothing_certificate(
     n = data.context_RN.shape[1]
     if not 0.0 <= alpha <= 1.0 or lambda_ <= 0 or not 0 < delta < 1:
         raise UserError(
-            f"alpha {alpha:g}, lambda {lambda_:g}, delta {delta:g}: expected [0, 1], > 0 and (0, 1)."
+            f"alpha {alpha:g}, lambda {lambda_:g}, delta {delta:g}: expected [0, 1], > 0, (0, 1)."
         )
     if np.abs(data.reward_RN).max() > 1:
         raise UserError("Rewards leave [-1, 1]; the bound needs them inside: rescale.")
@@ -169,9 +169,7 @@ def delayed_generations(
     explore, temperature: numbers or [R].
     """
     if delay < 0 or window < 1 or world.noise == "normal":
-        raise UserError(
-            f"delay {delay}, window {window}: expected delay >= 0, window >= 1, and bounded rewards."
-        )
+        raise UserError(f"delay {delay}, window {window}: expected >= 0, >= 1, and rewards without a tail.")
     cells, shape = len(key_R), (len(key_R), world.states, world.actions)
     soft_R11, explore_R11 = (
         np.broadcast_to(np.asarray(x, np.float64), (cells,))[:, None, None] for x in (temperature, explore)

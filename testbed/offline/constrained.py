@@ -47,9 +47,7 @@ def constrained_optimum(
         -reward_SA.ravel(), cost_SA.reshape(1, -1), [budget], flow_SX, start_S, bounds=bounds, method="highs"
     )
     if found.status != 0 or found.x is None or found.fun is None:
-        raise UserError(
-            f"No policy has a discounted cost of at most {budget:g}; raise it, or allow more actions."
-        )
+        raise UserError(f"No policy costs at most {budget:g}; raise the budget, or allow more actions.")
     mass_SA = np.maximum(found.x.reshape(states, actions), 0.0)
     total_S1 = mass_SA.sum(-1, keepdims=True)
     fallback_SA = np.eye(actions)[allowed_SA.argmax(-1)]
@@ -71,14 +69,6 @@ def resampled(counts: Counts, members: int, rng: np.random.Generator) -> Counts:
     going_XSAS, ended_XSA = rng.standard_gamma(given[1]), rng.standard_gamma(ended_XSA)
     drawn_XSA = going_XSAS.sum(-1) + ended_XSA
     return Counts(given[0], going_XSAS * ratio(given[0], drawn_XSA)[..., None], given[2])
-
-
-def upper_cost(cost_ERSA: Floats, conservatism: Floats) -> Floats:
-    """mean + conservatism std over the critics of an ensemble, [R, S, A].
-
-    Source: CAL (Wu et al. 2024), the upper confidence bound of its cost critics. conservatism: [R].
-    """
-    return np.asarray(cost_ERSA.mean(0) + conservatism[:, None, None] * cost_ERSA.std(0))
 
 
 def augmented_multiplier(multiplier_R: Floats, convexity_R: Floats, excess_R: Floats) -> Floats:
@@ -121,9 +111,9 @@ def primal_dual(
     """Off-policy primal-dual: act, add to the replay, refit both critics on it, step policy and multiplier.
 
     logits += step_size (Q_r - lambda~ Q_c^up), lambda += dual_rate (estimate - budget), both critics the
-    fixed points of the replayed counts (old data decay by `keep`), Q_c^up from an ensemble that misses data
-    optimistically: pairs without data cost nothing. lambda~ is `augmented_multiplier`. A sampled step costs
-    cost_SA, without noise.
+    fixed points of the replayed counts (old data decay by `keep`), Q_c^up = mean + conservatism std of an
+    ensemble (CAL) that misses data optimistically: pairs without data cost nothing. lambda~ is
+    `augmented_multiplier`. A sampled step costs cost_SA, without noise.
     """
     moves_SAS, _ = exact_model(world)
     cells, discount = len(key_R), world.discount
@@ -140,7 +130,8 @@ def primal_dual(
         drawn = resampled(memory, members, rng)
         paid_XSA = np.where(drawn.seen_RSA, charge_SA, 0.0)
         cost_XSA = policy_q(drawn.moves_RSAS, paid_XSA, np.tile(pi_RSA, (members, 1, 1)), discount)
-        upper_RSA = upper_cost(cost_XSA.reshape(members, *q_RSA.shape), conservatism_R)
+        cost_ERSA = cost_XSA.reshape(members, *q_RSA.shape)
+        upper_RSA = cost_ERSA.mean(0) + conservatism_R[:, None, None] * cost_ERSA.std(0)
         estimate_R = ((pi_RSA * upper_RSA).sum(-1) * world.start_S).sum(-1)
         pull_R = augmented_multiplier(multiplier_R, convexity_R, estimate_R - budget)
         exact_RSA = policy_q(

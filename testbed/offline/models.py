@@ -110,17 +110,16 @@ def nested_fitted_q(
     with np.errstate(invalid="ignore"):
         kept_RSA = np.where(np.isinf(ridge_R11), 0.0, ratio(n_1, n_1 + ridge_R11))
         weight_RSA = np.where(np.isinf(ridge_R11), n_1, ridge_R11 * kept_RSA)
-    q_0 = q_1 = np.zeros_like(n_0)
-    for _ in range(MOST_ROUNDS):
-        y_0 = background.reward_RSA + discount * ahead(background.moves_RSAS, q_0.max(-1))
-        y_1 = foreground.reward_RSA + discount * ahead(foreground.moves_RSAS, q_1.max(-1))
-        first_RSA = y_0 + ratio(weight_RSA, weight_RSA + n_0) * (y_1 - y_0)
-        both = first_RSA, first_RSA + kept_RSA * (y_1 - first_RSA)
-        change = max(float(np.abs(both[0] - q_0).max()), float(np.abs(both[1] - q_1).max()))
-        q_0, q_1 = both
-        if change <= CLOSE * (1 + float(np.abs(q_0).max() + np.abs(q_1).max())):
-            return q_0, q_1
-    raise UserError(f"nested FQI did not end in {MOST_ROUNDS} rounds; lower the discount.")
+    # Both are averages of y_0 and y_1: plain FQI of a model that may change the group on the way.
+    first_RSA = ratio(weight_RSA, weight_RSA + n_0)
+    moves, rewards = [], []
+    for other_RSA in (first_RSA, first_RSA + kept_RSA * (1 - first_RSA)):
+        share_RSA1 = other_RSA[..., None]
+        both = (1 - share_RSA1) * background.moves_RSAS, share_RSA1 * foreground.moves_RSAS
+        moves.append(np.concatenate(both, axis=-1))
+        rewards.append((1 - other_RSA) * background.reward_RSA + other_RSA * foreground.reward_RSA)
+    q_RXA = fitted_q(np.concatenate(moves, axis=1), np.concatenate(rewards, axis=1), discount)
+    return q_RXA[:, : n_0.shape[1]], q_RXA[:, n_0.shape[1] :]
 
 
 def discrete_choice(moves_RSAS: Floats, reward_RSA: Floats, discount: float) -> tuple[Floats, Floats]:
@@ -150,9 +149,7 @@ def recovered_reward(
     mass: prior > 0 in `clone` keeps estimated policies inside.
     """
     if not (pi_RSA > 0).all():
-        raise UserError(
-            "pi has an action without mass, whose reward is minus infinity; clone with prior > 0."
-        )
+        raise UserError("pi has an action without mass, so no finite reward; clone with prior > 0.")
     log_RSA = np.log(pi_RSA)
     system_RSS = np.eye(pi_RSA.shape[1]) - discount * moves_RSAS[:, :, anchor]
     value_RS1 = np.linalg.solve(system_RSS, (anchor_reward - log_RSA[..., anchor])[..., None])

@@ -72,9 +72,7 @@ def optimistic_actor_critic(
     """
     _, reward_SA = exact_model(world)
     if switch <= 1.0 or world.noise == "normal" or reward_SA.min() < 0 or reward_SA.max() > 1:
-        raise UserError(
-            "Expected switch > 1 and mean rewards in [0, 1] without normal noise, for the bonus's scale."
-        )
+        raise UserError("Expected switch > 1, and mean rewards in [0, 1] without normal noise.")
     cells, states, actions, horizon = len(key_R), world.states, world.actions, world.horizon
     place_R, tables = np.arange(cells), world.tables
     bonus_R, rate_R = (np.broadcast_to(np.asarray(x, np.float64), (cells,)) for x in (bonus, actor_rate))

@@ -66,9 +66,7 @@ def vote_labels(
         "mmse": (voted_V + prior) / (votes + 2 * prior),
     }
     if rule not in labels or votes < 1 or prior <= 0:
-        raise UserError(
-            f"rule '{rule}', votes {votes}, prior {prior:g}: expected {', '.join(labels)}, >= 1 and > 0."
-        )
+        raise UserError(f"rule '{rule}', votes {votes}, prior {prior:g}: expected {set(labels)}, >= 1, > 0.")
     chance_XABV = np.asarray(stats.binom.pmf(voted_V, votes, chance_XAB[..., None]))
     chance_XABV = chance_XABV / chance_XABV.sum(-1, keepdims=True)
     law_RXABV = np.broadcast_to(chance_XABV, (*weight_RXAB.shape, votes + 1))

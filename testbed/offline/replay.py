@@ -28,7 +28,7 @@ def replay_q(
     initial: float | Floats = 0.0,
     **dials: ArrayLike,
 ) -> tuple[Floats, Floats]:
-    """Q-learning from a replay buffer: Q [R, E, S, A] and reward earned [R, E] every `every` steps, E = steps // every.
+    """Q-learning from a replay buffer: Q [R, E, S, A] and reward earned [R, E], every `every` steps.
 
     w += step_size mean_batch (y - phi w) phi, y = sum_{k < chunk} discount^k r_k + discount^chunk B(s'),
     B = max Q or the soft value of the target weights. feature_SAK None is a table; initial: weights at
@@ -50,9 +50,7 @@ def replay_q(
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     dial_RD = _dials(Q_DIALS, dials, len(key))
     if batch < 1 or (dial_RD[:, list(Q_DIALS).index("chunk")] < 1).any() or not 1 <= every <= steps:
-        raise UserError(
-            f"batch {batch}, every {every}: expected batch and chunk of 1 or more, every <= steps."
-        )
+        raise UserError(f"batch {batch}, every {every}: expected batch, chunk >= 1 and every <= steps.")
     pairs, shape = world.states * world.actions, (world.states, world.actions)
     feature_SAK = np.eye(pairs).reshape(*shape, pairs) if feature_SAK is None else feature_SAK
     if feature_SAK.shape[:2] != shape:
@@ -132,7 +130,7 @@ def _buffer(
     if offline is not None:
         if len(offline.state_RBT) != cells:
             raise UserError(
-                f"The log has {len(offline.state_RBT)} cells, expected {cells}, one for each key."
+                f"The log has {len(offline.state_RBT)} cells, expected one for each key: {cells}."
             )
         ends_RBT = offline.mask_RBT & ~np.pad(offline.mask_RBT[..., 1:], ((0, 0), (0, 0), (0, 1)))
         pair_RBT = offline.state_RBT * world.actions + offline.action_RBT

@@ -18,19 +18,10 @@ from envs.tables import Tables
 Words = NDArray[np.uint64]
 
 Q_DIALS = {
-    "step_size": 0.1,
-    "updates": 1.0,
-    "epsilon": 0.1,
-    "temperature": 0.0,
-    "target_every": 0.0,
-    "chunk": 1.0,
-    "model_share": 0.0,
-    "on_policy": 0.0,
-    "weight_bound": 0.0,
-    "error_bound": 0.0,
-    "spread_rate": 0.0,
+    "step_size": 0.1, "updates": 1.0, "epsilon": 0.1, "temperature": 0.0, "target_every": 0.0, "chunk": 1.0,
+    "model_share": 0.0, "on_policy": 0.0, "weight_bound": 0.0, "error_bound": 0.0, "spread_rate": 0.0,
     "spread_floor": 1.0,
-}
+}  # fmt: skip
 """Dials of `replay_q` with their defaults; it says what they do."""
 ACTOR_DIALS = {"critic_rate": 0.1, "actor_rate": 0.1, "replays": 0.0, "repel": 1.0, "reach": 0.0}
 """Dials of `replay_actor_critic` with their defaults."""
@@ -42,22 +33,22 @@ _STEP, _UPDATES, _EPSILON, _TEMPERATURE, _TARGET, _CHUNK, _MODEL, _ON_POLICY = r
 _WEIGHT_BOUND, _ERROR_BOUND, _SPREAD_RATE, _SPREAD_FLOOR = range(8, 12)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _mix(word: np.uint64) -> np.uint64:
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _uniform(state_2: Words) -> float:
-    """The next double in [0, 1) of a cell: SplitMix64 of (key, count) (Steele, Lea & Flood 2014)."""
+    """The next double in [0, 1) of a cell: SplitMix64 of (mixed key, count) (Steele, Lea & Flood 2014)."""
     state_2[1] += np.uint64(1)
-    mixed = _mix(_mix(state_2[0]) + state_2[1] * _GOLDEN)
+    mixed = _mix(state_2[0] + state_2[1] * _GOLDEN)
     return np.float64(mixed >> np.uint64(11)) * 2.0**-53
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _step(tables: Tables, state_2: Words, row: int) -> tuple[int, float, int]:
     """(next state, reward with noise and bonus, place among the successors) of a pair."""
     uniform, k = _uniform(state_2), 0
@@ -73,7 +64,7 @@ def _step(tables: Tables, state_2: Words, row: int) -> tuple[int, float, int]:
     return following, reward + tables.bonus_S[following], k
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _index(law_A: Floats, uniform: float) -> int:
     for a in range(law_A.shape[0] - 1):
         uniform -= law_A[a]
@@ -82,7 +73,7 @@ def _index(law_A: Floats, uniform: float) -> int:
     return law_A.shape[0] - 1
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _look(weight_K: Floats, index_XM: Ints, feature_XM: Floats, s: int, q_A: Floats) -> None:
     """Write Q(s, .) = phi(s, .) w to q_A."""
     for a in range(q_A.shape[0]):
@@ -92,7 +83,7 @@ def _look(weight_K: Floats, index_XM: Ints, feature_XM: Floats, s: int, q_A: Flo
         q_A[a] = total
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _worth(q_A: Floats, temperature: float) -> float:
     """max Q, or temperature logsumexp(Q / temperature) above 0."""
     best = q_A[0]
@@ -106,7 +97,7 @@ def _worth(q_A: Floats, temperature: float) -> float:
     return best + temperature * math.log(total)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> None:
     """Write the behavior's law of actions to law_A: epsilon-greedy, or softmax(Q / temperature)."""
     best = 0
@@ -126,19 +117,19 @@ def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> 
         law_A[a] /= total
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _pick(
     pair_C: Ints, filled: int, state_2: Words, dial_D: Floats, weight_K: Floats,
     index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats,
 ) -> int:  # fmt: skip
-    """Place, in order of storing, of a drawn step: uniform, or in proportion to pi(a|s)^power by rejection."""
+    """Place of a drawn step, in order of storing: uniform, or as pi(a|s)^power by rejection."""
     size = min(filled, pair_C.shape[0])
     place = 0
     for _ in range(MOST_TRIES):
         place = filled - size + min(int(_uniform(state_2) * size), size - 1)
         if dial_D[_ON_POLICY] <= 0.0:
             return place
-        row = pair_C[place % pair_C.shape[0]]
+        row = pair_C[_wrapped(place, pair_C.shape[0])]
         _look(weight_K, index_XM, feature_XM, row // q_A.shape[0], q_A)
         _act_law(q_A, dial_D[_EPSILON], dial_D[_TEMPERATURE], law_A)
         if _uniform(state_2) < law_A[row % q_A.shape[0]] ** dial_D[_ON_POLICY]:
@@ -146,14 +137,20 @@ def _pick(
     return place
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
+def _wrapped(place: int, size: int) -> int:
+    """Place % size, without the division where there is nothing to wrap."""
+    return place if place < size else place % size
+
+
+@njit(cache=True, error_model="numpy")
 def _chunk_return(
     reward_C: Floats, last_C: Bools, filled: int, place: int, chunk: int, discount: float
 ) -> tuple[float, float, int]:
     """(sum of discounted rewards, discount of the bootstrap, place whose successor it reads)."""
     total, factor, at = 0.0, 1.0, place
     for ahead in range(chunk):
-        at = (place + ahead) % reward_C.shape[0]
+        at = _wrapped(place + ahead, reward_C.shape[0])
         total += factor * reward_C[at]
         factor *= discount
         if last_C[at] or place + ahead + 1 >= filled:
@@ -161,7 +158,7 @@ def _chunk_return(
     return total, factor, at
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: Ints) -> tuple[int, bool]:
     """A successor of the pair from its counts, the last column being the ends of episodes."""
     left, k = int(_uniform(state_2) * visits), 0
@@ -172,7 +169,7 @@ def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: 
     return (next_XK[guess, k] if going else 0), going
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _bounded(error: float, row: int, spread_X: Floats, dial_D: Floats) -> float:
     """The TD error as the critic uses it: clipped, and divided by the running variance of the target."""
     if dial_D[_ERROR_BOUND] > 0.0:
@@ -183,7 +180,7 @@ def _bounded(error: float, row: int, spread_X: Floats, dial_D: Floats) -> float:
     return error
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _descend(
     weight_K: Floats,
     row_N: Ints,
@@ -204,15 +201,16 @@ def _descend(
             weight_K *= bound / math.sqrt(square)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _play_q(
     tables: Tables, pair_C: Ints, reward_C: Floats, next_C: Ints, going_C: Bools, last_C: Bools, filled: int,
-    dial_D: Floats, index_XM: Ints, feature_XM: Floats, weight_K: Floats, model_XK: Ints, model_reward_X: Floats,
-    key: np.uint64, steps: int, every: int, batch: int, found_EK: Floats, earned_E: Floats,
+    dial_D: Floats, index_XM: Ints, feature_XM: Floats, weight_K: Floats, model_XK: Ints,
+    model_reward_X: Floats, key: np.uint64, steps: int, every: int, batch: int, found_EK: Floats,
+    earned_E: Floats,
 ) -> None:  # fmt: skip
     """One cell of `q_loop`; writes weights and rewards earned."""
     actions, ended = index_XM.shape[0] // tables.bonus_S.shape[0], model_XK.shape[1] - 1
-    state_2 = np.array([key, np.uint64(0)])
+    state_2 = np.array([_mix(key), np.uint64(0)])
     spread_X, target_K = np.ones(index_XM.shape[0]), weight_K.copy() if dial_D[_TARGET] >= 1.0 else weight_K
     row_N, error_N, q_A, law_A = (
         np.zeros(batch, np.int64),
@@ -229,7 +227,7 @@ def _play_q(
         going = not tables.terminal_S[following]
         time += 1
         last = not going or time == tables.horizon
-        place = filled % pair_C.shape[0]
+        place = _wrapped(filled, pair_C.shape[0])
         pair_C[place], reward_C[place], next_C[place] = row, reward, following
         going_C[place], last_C[place] = going, last
         filled += 1
@@ -244,7 +242,7 @@ def _play_q(
             credit, done = credit - 1.0, done + 1
             for n in range(batch):
                 place = _pick(pair_C, filled, state_2, dial_D, weight_K, index_XM, feature_XM, q_A, law_A)
-                row = pair_C[place % pair_C.shape[0]]
+                row = pair_C[_wrapped(place, pair_C.shape[0])]
                 gain, factor, at = _chunk_return(
                     reward_C, last_C, filled, place, int(dial_D[_CHUNK]), tables.discount
                 )
@@ -267,7 +265,7 @@ def _play_q(
             found_EK[step // every] = weight_K
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _play_actor(
     tables: Tables, pair_C: Ints, reward_C: Floats, next_C: Ints, going_C: Bools, dial_D: Floats,
     logits_SA: Floats, value_S: Floats, key: np.uint64, steps: int, every: int,
@@ -276,7 +274,7 @@ def _play_actor(
     """One cell of `actor_loop`; writes logits and values."""
     critic_rate, actor_rate, replays, repel, reach = dial_D
     actions = logits_SA.shape[1]
-    law_A, state_2 = np.zeros(actions), np.array([key, np.uint64(0)])
+    law_A, state_2 = np.zeros(actions), np.array([_mix(key), np.uint64(0)])
     s, time, credit = _index(tables.start_S, _uniform(state_2)), 0, 0.0
     for step in range(steps):
         _act_law(logits_SA[s], 0.0, 1.0, law_A)
@@ -310,7 +308,7 @@ def _play_actor(
             found_ES[step // every] = value_S
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def q_loop(
     tables: Tables, pair_RC: Ints, reward_RC: Floats, next_RC: Ints, going_RC: Bools, last_RC: Bools,
     filled_R: Ints, dial_RD: Floats, index_XM: Ints, feature_XM: Floats, weight_RK: Floats, model_RXK: Ints,
@@ -322,13 +320,13 @@ def q_loop(
     for r in range(len(key_R)):
         _play_q(
             tables, pair_RC[r], reward_RC[r], next_RC[r], going_RC[r], last_RC[r], filled_R[r], dial_RD[r],
-            index_XM, feature_XM, weight_RK[r], model_RXK[r], model_reward_RX[r], key_R[r], steps, every, batch,
-            found_REK[r], earned_RE[r],
+            index_XM, feature_XM, weight_RK[r], model_RXK[r], model_reward_RX[r], key_R[r], steps, every,
+            batch, found_REK[r], earned_RE[r],
         )  # fmt: skip
     return found_REK, earned_RE
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def actor_loop(
     tables: Tables, capacity: int, dial_RD: Floats, states: int, actions: int, key_R: Words,
     steps: int, every: int,

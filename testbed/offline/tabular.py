@@ -138,10 +138,14 @@ def iql(
     for _ in range(MOST_ROUNDS):
         q_RSA = reward_RSA + discount * ahead(moves_RSAS, value_RS)
         new_RS = expectiles(q_RSA, mu_RSA, tau_R1)
-        change = float(np.abs(new_RS - value_RS).max())
-        value_RS = new_RS
-        if change <= CLOSE * (1 + float(np.abs(value_RS).max())):
-            return q_RSA, value_RS
+        if float(np.abs(new_RS - value_RS).max()) <= CLOSE * (1 + float(np.abs(new_RS).max())):
+            return q_RSA, new_RS
+        # An expectile is a mean with weights tau above it and 1 - tau below: V is the value of that policy.
+        above_RSA = q_RSA > new_RS[..., None]
+        tilted_RSA = clone(mu_RSA * np.where(above_RSA, tau_R1[..., None], 1 - tau_R1[..., None]))
+        tilted_RSA = np.where(mu_RSA.any(-1, keepdims=True), tilted_RSA, 0.0)
+        seen_RSA = np.where(tilted_RSA > 0, reward_RSA, 0.0)
+        value_RS = (tilted_RSA * policy_q(moves_RSAS, seen_RSA, tilted_RSA, discount)).sum(-1)
     raise UserError(f"expectile iteration did not end in {MOST_ROUNDS} rounds; lower the discount.")
 
 

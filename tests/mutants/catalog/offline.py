@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant("gated-by-the-upper-bound", f"{KERNELS}/gated.py", 'side="lower").low > 0', 'side="upper").high > 0', TABULAR),
     Mutant("constrained-lp-undiscounted", f"{KERNELS}/constrained.py", "- discount * moves_SAS.reshape", "- 0.99 * moves_SAS.reshape", TABULAR),
     Mutant("constrained-convexity-off", f"{KERNELS}/constrained.py", "multiplier_R + convexity_R * excess_R", "multiplier_R", TABULAR),
-    Mutant("constrained-brave-critic", f"{KERNELS}/constrained.py", "+ conservatism[:, None, None]", "- conservatism[:, None, None]", TABULAR),
+    Mutant("constrained-brave-critic", f"{KERNELS}/constrained.py", "+ conservatism_R[:, None, None]", "- conservatism_R[:, None, None]", TABULAR),
     Mutant("constrained-guardian-of-one-step", f"{KERNELS}/constrained.py", "kept_RSA & (risk_RSA <= tolerance)", "kept_RSA | (risk_RSA <= -1)", TABULAR),
     Mutant("replay-chunk-crosses-episodes", f"{KERNELS}/replay_loops.py", "if last_C[at] or place", "if place", REPLAY),
     Mutant("replay-chunk-bootstrap-of-one-step", f"{KERNELS}/replay_loops.py", "factor *= discount", "factor = discount", REPLAY),

@@ -23,7 +23,7 @@ LOG = WORLD.log(KEYS, 400)
 PI = policies(WORLD, 3, seed=1)
 
 
-# -- scores and policies -----------------------------------------------------------------------------------------
+# -- scores and policies ----------------------------------------------------------------------------
 
 
 def test_a_score_table_is_the_estimator_of_every_policy():
@@ -70,7 +70,7 @@ def test_a_learned_softmax_climbs_to_the_best_policy_of_its_class():
     np.testing.assert_allclose(bandits.best_policy(score, 0.3).min(), 0.1)
 
 
-# -- certificates ------------------------------------------------------------------------------------------------
+# -- certificates -----------------------------------------------------------------------------------
 
 
 def test_the_certificate_is_its_formula_on_one_round_of_data():
@@ -101,7 +101,7 @@ def test_certificates_cover_the_value_of_a_posterior_that_read_the_data(alpha):
     assert abs(exact) <= 1 - (WORLD.start_S @ (pi[0] * WORLD.logging_SA ** (1 - alpha)).sum(-1)) + 1e-12
 
 
-# -- delayed generations -----------------------------------------------------------------------------------------
+# -- delayed generations ----------------------------------------------------------------------------
 
 
 def test_generations_without_forgetting_settle_and_with_it_oscillate():
@@ -133,7 +133,7 @@ def test_feedback_comes_after_its_delay_and_not_before():
         np.testing.assert_allclose(value[delay + 1 :], 1.0)
 
 
-# -- preferences -------------------------------------------------------------------------------------------------
+# -- preferences ------------------------------------------------------------------------------------
 
 REWARD = np.array([[0.0, 1.0, -0.5], [0.3, 0.0, 2.0]])
 REF = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
@@ -163,7 +163,7 @@ def test_pair_gradients_are_those_of_their_losses(kind):
     rng = np.random.default_rng(0)
     feature, theta, label = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), rng.random((2, 2, 3, 3))
     weight = rng.integers(0, 5, (2, 2, 3, 3)).astype(float)
-    loss, slope = preferences.pair_gradient(theta, feature, weight, label, beta=[0.5, 2.0], kind=kind)
+    _, slope = preferences.pair_gradient(theta, feature, weight, label, beta=[0.5, 2.0], kind=kind)
 
     def again(flat, r):
         each = theta.copy()
@@ -260,7 +260,7 @@ def test_newton_finds_the_minimum_that_scipy_finds():
     assert np.isfinite(big).all()
 
 
-# -- trajectories ------------------------------------------------------------------------------------------------
+# -- trajectories -----------------------------------------------------------------------------------
 
 
 def test_features_of_an_episode_price_it():

@@ -97,7 +97,7 @@ def test_a_bump_log_has_the_shares_means_and_noise_it_was_asked_for():
         BUMPS.log(KEYS, 5, mean_V=[0.0], std_V=[1.0], share_V=[0.9])
 
 
-# -- control -----------------------------------------------------------------------------------------------------
+# -- control ----------------------------------------------------------------------------------------
 
 
 def test_lstdq_gives_the_riccati_gain_by_policy_iteration_from_any_data():
@@ -160,7 +160,7 @@ def test_half_of_a_batch_comes_from_the_log():
     assert (reward[:, 5:] != -7.0).all()
 
 
-# -- offline, one action -----------------------------------------------------------------------------------------
+# -- offline, one action ----------------------------------------------------------------------------
 
 GRID_X, GRID_G = np.linspace(0, 1, 5), np.linspace(-2, 2, 81)
 LOG = BUMPS.log(KEYS, 300, mean_V=[-0.2], std_V=[0.4], share_V=[1.0])

@@ -24,7 +24,7 @@ MOVES, REWARD = (x[None] for x in exact_model(WORLD))
 BEST = tabular.fitted_q(MOVES, REWARD, 0.8)[0]
 
 
-# -- replay ------------------------------------------------------------------------------------------------------
+# -- replay -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_impossible_settings_are_refused(call, message):
         call()
 
 
-# -- improvement -------------------------------------------------------------------------------------------------
+# -- improvement ------------------------------------------------------------------------------------
 
 
 def test_returns_to_go_average_to_the_action_values():
@@ -261,7 +261,7 @@ def test_post_decision_states_pool_what_they_share():
     assert noise[2, 1] == pytest.approx(np.cov(ahead, aweights=world.transition_SAS[2, 1], ddof=0))
 
 
-# -- sampling, optimism, imitation -------------------------------------------------------------------------------
+# -- sampling, optimism, imitation ------------------------------------------------------------------
 
 
 def test_adaptive_sampling_has_less_sampling_error_than_independent_draws():
@@ -349,7 +349,7 @@ def test_on_policy_correction_learns_the_states_that_cloning_never_sees():
     assert corrected[-1].mean() < cloned[-1].mean() / 2
 
 
-# -- linear TD ---------------------------------------------------------------------------------------------------
+# -- linear TD --------------------------------------------------------------------------------------
 
 
 def test_layer_norm_gives_rows_of_one_size():

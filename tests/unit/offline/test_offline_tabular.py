@@ -147,7 +147,7 @@ def test_cloning_given_the_outcome_is_bayes_rule():
     np.testing.assert_allclose(wanted.sum(-1), 1)
 
 
-# -- models ------------------------------------------------------------------------------------------------------
+# -- models -----------------------------------------------------------------------------------------
 
 
 def test_the_gradient_of_value_consistency_is_the_complex_step():
@@ -241,7 +241,7 @@ def test_pessimism_lowers_what_has_few_data_and_never_takes_what_has_none():
     )
 
 
-# -- instruments, gates ------------------------------------------------------------------------------------------
+# -- instruments, gates -----------------------------------------------------------------------------
 
 
 def test_instruments_recover_the_world_that_counts_get_wrong():
@@ -290,7 +290,7 @@ def test_the_gate_opens_for_a_useless_update_as_rarely_as_it_says():
     assert gated.accepts(null + 2.0, 0.95).all()
 
 
-# -- constraints -------------------------------------------------------------------------------------------------
+# -- constraints ------------------------------------------------------------------------------------
 
 COST = np.maximum(REWARD[0], 0.0) * 0.5 + 0.05
 
