@@ -252,9 +252,10 @@ def test_newton_finds_the_minimum_that_scipy_finds():
     phi, y, w = rng.normal(size=(2, 30, 3)), rng.random((2, 30)), rng.random((2, 30))
     got = preferences.logistic(phi, y, w, 0.3)
     for r in range(2):
-        loss = lambda t, r=r: (
-            (w[r] * (np.logaddexp(0, phi[r] @ t) - y[r] * (phi[r] @ t))).sum() + 0.15 * t @ t
-        )
+
+        def loss(t, r=r):
+            return (w[r] * (np.logaddexp(0, phi[r] @ t) - y[r] * (phi[r] @ t))).sum() + 0.15 * t @ t
+
         np.testing.assert_allclose(got[r], optimize.minimize(loss, np.zeros(3), tol=1e-12).x, atol=1e-5)
     big = preferences.logistic(100 * phi, (y > 0.5) * 1.0, w * 100, 1e-3)
     assert np.isfinite(big).all()

@@ -70,7 +70,7 @@ def test_fewer_updates_than_steps_are_spread_out():
 
 
 def test_a_chunk_bootstraps_where_its_rewards_end():
-    """A corridor 0 -> 1 -> 2 -> end with rewards 1, 2, 4: one update with step size 1 writes the chunk's return."""
+    """A corridor 0 -> 1 -> 2 -> end with rewards 1, 2, 4: one update of step size 1 writes the return."""
     moves = np.zeros((4, 1, 4))
     moves[[0, 1, 2, 3], 0, [1, 2, 3, 3]] = 1.0
     from envs.finite_mdp import FiniteMDP
@@ -275,7 +275,7 @@ def test_adaptive_sampling_has_less_sampling_error_than_independent_draws():
         assert (counts.visit_RSA.sum((1, 2)) == 200).all()
         np.testing.assert_allclose(sampling.sampling_error(counts.visit_RSA, pi), errors[step][-1])
     assert (errors[1.0].mean(-1) < 0.6 * errors[0.0].mean(-1)).all()
-    # Independent draws: TV of a coin after n tosses, summed over states; about 0.4 sqrt(S / n) for even policies.
+    # Independent draws: TV of a coin after n tosses, about 0.4 sqrt(S / n) for even policies.
     assert 0.02 < errors[0.0][-1].mean() < 0.08
 
 
@@ -407,8 +407,8 @@ def test_sampled_td_follows_its_expectation_and_explodes_where_that_does():
     np.testing.assert_allclose(tamed[-1, 0], (1 + 0.1 * (0.8 - 0.9)) ** 40)
     assert tamed[-1, 1] == pytest.approx(1.5)
     slow = linear.sampled_td(
-        feature, np.array([1.0, 0.0]), step, np.zeros(2), 0.9, key[:1], steps=6, every=6, step_size=0.1, inner=3,
-        start_K=np.ones(1),
+        feature, np.array([1.0, 0.0]), step, np.zeros(2), 0.9, key[:1], steps=6, every=6, step_size=0.1,
+        inner=3, start_K=np.ones(1),
     )  # fmt: skip
     np.testing.assert_allclose(slow[-1], value_learning.two_state(0.9).target_radius(0.1, 3) ** 2)
 
