@@ -87,7 +87,7 @@ class LQR:
         return np.where(stable_x11, p_xDD, np.inf)
 
     def value(self, gain_xUD: Floats, std_x: ArrayLike = 0.0) -> Floats:
-        """J = -(tr P S_0 + (discount tr P W + std^2 tr R) / (1 - discount)), [x], W = noise^2 I + std^2 B B."""
+        """J = -tr P S_0 - (discount tr P W + std^2 tr R) / (1 - discount), [x]; W = noise^2 I + std^2 B B."""
         p_xDD, variance_x = self.cost_matrix(gain_xUD), np.asarray(std_x, np.float64) ** 2
         finite_x = np.asarray(np.isfinite(p_xDD).all((-1, -2)))
         p_xDD = np.where(finite_x[..., None, None], p_xDD, 0.0)

@@ -34,8 +34,7 @@ def score_table(
     [R, X, A].
 
     alpha 1, floor 0: IPS, with a model doubly robust; alpha < 1: exponential smoothing (Aouali et al. 2023);
-    floor > 0: clipping of the propensity. reward_RN: another reward of the same rounds (revenue beside
-    satisfaction).
+    floor > 0: clipping of the propensity. reward_RN: another reward of the same rounds.
     """
     if not 0.0 <= alpha <= 1.0 or not 0.0 <= floor <= 1.0:
         raise UserError(f"alpha is {alpha:g} and floor {floor:g}, expected both in [0, 1].")
@@ -66,9 +65,7 @@ def mean_model(
 
 
 def best_policy(g_RXA: Floats, explore: float = 0.0) -> Floats:
-    """(1 - explore) argmax g + explore uniform, [R, X, A]: the maximizer over all tables, the first among
-    equals.
-    """
+    """(1 - explore) argmax g + explore uniform, [R, X, A]: the best of all tables, first among equals."""
     actions = g_RXA.shape[-1]
     return (1 - explore) * np.eye(actions)[g_RXA.argmax(-1)] + explore / actions
 
@@ -92,9 +89,7 @@ def fit_softmax(g_RXA: Floats, feature_XAK: Floats, *, steps: int, rate: float, 
 
 @dataclass(frozen=True)
 class Certificate:
-    """|risk - estimate| <= radius with chance 1 - delta for all posteriors at once, [R] each; bias is a part
-    of it.
-    """
+    """|risk - estimate| <= radius with chance 1 - delta for all posteriors at once, [R]; bias is a part."""
 
     estimate_R: Floats
     radius_R: Floats
@@ -201,9 +196,7 @@ def delayed_generations(
 
 
 def oscillation(policy_GRXA: Floats) -> Floats:
-    """Mean total variation between neighboring generations, averaged over contexts, [R]: 0 at rest, 1 when
-    all turns.
-    """
+    """Mean total variation of neighboring generations, over contexts, [R]: 0 at rest, 1 when all turns."""
     return np.asarray(np.abs(np.diff(policy_GRXA, axis=0)).sum(-1).mean((0, -1)) / 2)
 
 

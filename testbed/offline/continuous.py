@@ -20,8 +20,7 @@ def polynomial_critic(
 ) -> Floats:
     """Ridge regression of the reward on monomials x^i a^j, i + j <= degree, on a grid, [R, X, G].
 
-    Far from the data it extrapolates as its powers do: the critic whose errors an unconstrained policy seeks
-    out.
+    Far from the data it extrapolates as its powers do: errors that an unconstrained policy seeks.
     """
     powers = [(i, j) for i in range(degree + 1) for j in range(degree + 1 - i)]
     phi_RNF = np.stack([context_RN**i * action_RN**j for i, j in powers], axis=-1)

@@ -1,6 +1,4 @@
-"""Policy improvement between on and off policy: natural gradient with a hybrid critic, PPO's outer loop,
-post-decision critics.
-"""
+"""Policy improvement between on and off policy: hybrid and post-decision critics, PPO's outer loop."""
 
 from __future__ import annotations
 

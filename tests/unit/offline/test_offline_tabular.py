@@ -327,7 +327,8 @@ def test_primal_dual_swings_around_its_budget_and_the_augmented_lagrangian_settl
     _, best = constrained.constrained_optimum(MOVES[0], REWARD[0], COST, WORLD.start_S, 0.9, budget)
     run = constrained.primal_dual(
         WORLD, COST, budget=budget, conservatism_R=np.array([0.0, 0.0, 1.0]),
-        convexity_R=np.array([0.0, 1.0, 1.0]), key_R=KEYS[:1].repeat(3), iterations=200, episodes=8, step_size=0.3, dual_rate=0.2,
+        convexity_R=np.array([0.0, 1.0, 1.0]), key_R=KEYS[:1].repeat(3),
+        iterations=200, episodes=8, step_size=0.3, dual_rate=0.2,
     )  # fmt: skip
     late = run.cost_IR[-50:]
     assert late[:, 0].std() > 0.5 > 5 * late[:, 1].std()
@@ -365,7 +366,8 @@ def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
         (
             lambda: models.value_consistent_model(
                 expected_counts(SMALL["terminal"], policies(SMALL["terminal"], 1)),
-                policies(SMALL["terminal"], 1), np.zeros((1, 3)), 0.9, rank=1, consistency=0.0, rng=np.random.default_rng(0),
+                policies(SMALL["terminal"], 1), np.zeros((1, 3)), 0.9,
+                rank=1, consistency=0.0, rng=np.random.default_rng(0),
             ),
             "terminal",
         ),
