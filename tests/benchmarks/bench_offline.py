@@ -2,8 +2,8 @@
 
 Three jobs, in steps per second of processor time, so that a busy machine does not matter: Q-learning with a
 replayed update per step (FrozenLake 4x4, the peer keeps its buffer in a list, as single-file programs do),
-logging episodes of the uniform policy, and Pendulum-v1 with random torques. Below: seconds for a thousand cells
-of the other kernels.
+logging episodes of the uniform policy, and Pendulum-v1 with random torques. Below: seconds for a thousand
+cells of the other kernels.
 
     python tests/benchmarks/bench_offline.py [--rounds 3]
 """
