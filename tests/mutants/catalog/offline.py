@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 DATA, TABULAR, REPLAY = (
-    "tests/test_offline_data.py",
+    "tests/unit/offline/test_offline_data.py",
     "tests/unit/offline/test_offline_tabular.py",
     "tests/unit/offline/test_offline_replay.py",
 )
