@@ -2,8 +2,8 @@
 
     python docs/tools/draw_architecture.py
 
-Rows are the plan's, the ground below. An arrow says that a room imports another; those that a longer way says too
-are left out.
+Rows are the plan's, the ground below. An arrow says that a room imports another; those that a longer way
+says too are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def color(room: str) -> str:
 
 
 def ordered(arrows: dict[str, frozenset[str]]) -> list[list[str]]:
-    """Return the rows with each room near what it imports and what imports it, so that arrows cross little."""
+    """Return the rows with each room near what it imports and what imports it, so that few arrows cross."""
     rows = [list(row) for row in LAYERS]
     near = {
         room: others | {name for name, below in arrows.items() if room in below}
@@ -108,7 +108,8 @@ def picture() -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
             "<title>Packages and their imports, low to high</title>",
             "<style>.name{font:600 16px system-ui,sans-serif;fill:#fff;text-anchor:middle}"
-            ".key{font:13px system-ui,sans-serif;fill:#8a94a6}path{fill:none;stroke:#8a94a6;stroke-width:1.3}</style>",
+            ".key{font:13px system-ui,sans-serif;fill:#8a94a6}"
+            "path{fill:none;stroke:#8a94a6;stroke-width:1.3}</style>",
             '<marker id="head" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
             'orient="auto"><path d="M0,0 L8,4 L0,8 z" style="fill:#8a94a6;stroke:none"/></marker>',
             *lines,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import fnmatch
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,26 @@ def expand(nav: list[Any], names: list[str]) -> list[Any]:
             ((title, inside),) = item.items()
             found.append({title: expand(inside, names) if isinstance(inside, list) else inside})
         elif "*" in item:
-            matching = fnmatch.filter(names, item)
+            matching = sorted(fnmatch.filter(names, item), key=place_in_index(item))
             found += [name for name in matching if name not in named and name.count("/") == item.count("/")]
         else:
             found.append(item)
     return found
 
 
+def place_in_index(pattern: str) -> Callable[[str], tuple[int, str]]:
+    """Return a key that sorts pages by where their folder's index.md links them, then by name."""
+    index = ROOT / "docs" / Path(pattern).parent / "index.md"
+    text = index.read_text() if index.exists() else ""
+    return lambda name: (text.find(f"({Path(name).name})"), name)
+
+
 def pages_from_elsewhere() -> dict[str, str]:
     """Return the repository's other pages, their links to docs/ mended."""
     return {
-        page: (ROOT / source).read_text().replace("](docs/", "](")
+        page: re.sub(r"\]\((?:docs/|(?=\.\./)\.\./)?", "](", (ROOT / source).read_text())
+        .replace("](CONTRIBUTING.md", "](contributing.md")
+        .replace("](tests/README.md", "](tests.md")
         for source, page in ELSEWHERE.items()
         if (ROOT / source).exists()
     }

@@ -63,16 +63,16 @@ def run_command(words: list[str], block: Block) -> None:
     """Run one command: testbed in this process, make by its dry run."""
     program, *rest = words
     if program == "testbed":
-        really = block.words.split() if block.marker == "run with" else ["--dry-run"]
-        if "--then" in rest and block.marker != "run with":
-            raise AssertionError(f"{block.where}: --then has no dry run; give the block a 'run with' marker")
-        rest += really if "run" in rest and "--dry-run" not in rest and rest[0] in ("run", "pipeline") else []
+        rest = small(rest, block)
         with contextlib.redirect_stderr(io.StringIO()) as errors:
             try:
                 main(rest)
             except SystemExit as stop:
                 said = errors.getvalue()[-2000:]
-                assert stop.code in (0, None), f"{block.where}: {' '.join(words)} exits {stop.code}\n{said}"
+                if stop.code:
+                    raise AssertionError(
+                        f"{block.where}: {' '.join(words)} exits {stop.code}\n{said}"
+                    ) from stop
     elif program == "make":
         needs_make()
         done = subprocess.run(["make", "-n", *rest], cwd=ROOT, capture_output=True, text=True)
@@ -84,6 +84,18 @@ def run_command(words: list[str], block: Block) -> None:
         raise AssertionError(f"{block.where}: no way is known to run '{program}'")
 
 
+def small(rest: list[str], block: Block) -> list[str]:
+    """Return the words of a command as a test runs it: small where the block says so, else dry."""
+    if block.marker == "run with" and "run" in rest:
+        given = block.words.split()
+        fields = {word.partition("=")[0] for word in given if "=" in word}
+        start = rest.index("run")
+        kept = [word for word in rest[start:] if word.partition("=")[0] not in fields]
+        return [*rest[:start], *kept, *given]
+    assert "--then" not in rest, f"{block.where}: --then has no dry run; give the block a 'run with' marker"
+    return [*rest, "--dry-run"] if rest[0] == "run" and "--dry-run" not in rest else rest
+
+
 def needs_make() -> None:
     if shutil.which("make") is None or not (ROOT / "Makefile").exists():
         pytest.skip("make or the Makefile is missing")
@@ -91,13 +103,9 @@ def needs_make() -> None:
 
 def matches(shown: str, printed: str) -> bool:
     """Return whether the output is the one shown, where a line "…" stands for any lines."""
+    text = "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
     parts = [re.escape(part.strip("\n")) for part in re.split(r"(?m)^\s*…\s*$", shown)]
-    return (
-        re.fullmatch(
-            r"[\s\S]*".join(parts), "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
-        )
-        is not None
-    )
+    return re.fullmatch(r"[\s\S]*".join(parts), text) is not None
 
 
 def test_a_block_that_is_not_run_says_why():
@@ -145,7 +153,7 @@ def test_no_command_hides_in_an_indented_block():
 def test_a_marker_is_spelled_as_the_runner_reads_it():
     for path in pages():
         count = Counter(block.marker for block in blocks(path))
-        text = re.sub(r"(?m)^    .*$|`[^`\n]*`", "", path.read_text())
+        text = re.sub(r"(?ms)^```.*?^```$", "", path.read_text())
         for kind in ("not run", "run by", "run with", "file", "output"):
             written = len(re.findall(rf"<!-- {kind}\b", text))
             assert written == count[kind], (

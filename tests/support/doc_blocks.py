@@ -1,11 +1,11 @@
 """The code blocks of README and docs, and what the line above each says about running it.
 
-A block without a language, or in bash, holds commands; one in python is executed; all blocks of a page run in their
-order in one folder, and its Python in one namespace. An HTML comment right above a block says what differs:
+A block without a language, or in bash, holds commands; one in python is executed; all blocks of a page run in
+their order in one folder, its Python in one namespace. A comment right above a block says what differs:
 
     <!-- not run: REASON -->       it cannot run in a test
     <!-- run by tests/FILE.py -->  that test runs it in its own way
-    <!-- run with: WORDS -->       `testbed run` really runs, with these words appended; else --dry-run is appended
+    <!-- run with: WORDS -->       `testbed run` really runs, with these words; else it gets --dry-run
     <!-- file: NAME -->            it is written to this file for the blocks that follow
     <!-- output -->                what the block before prints, exactly; a line "…" stands for any lines
 """
