@@ -11,7 +11,7 @@ from typing import Any
 
 import griffe
 
-FIELD = re.compile(r"^(?P<name>[A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*): (?P<text>.+)$")
+FIELD = re.compile(r"^(?P<name>[a-z_][\w.]*(?:, [a-z_][\w.]*)*): (?P<text>.+)$")
 SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Attributes|Examples?):$")
 SPECIAL = re.compile(r"([\\*_\[\]<>#|~^{}])")
 
@@ -25,14 +25,15 @@ def escape(text: str) -> str:
 def to_markdown(text: str) -> str:
     """Return a docstring as Markdown: paragraphs escaped, fields as lists, indented blocks verbatim."""
     lines: list[str] = []
+    text = re.sub(r"(?m)^>>> [\s\S]*?(?=\n\n|\Z)", _as_code, text)
     in_section = in_field = False
-    for line in text.expandtabs().splitlines():
+    for number, line in enumerate(text.expandtabs().splitlines()):
         if SECTION.match(line):
             in_section, in_field = True, False
             lines.append(line)
         elif in_section and (not line or line.startswith(" ")):
             lines.append(_indented_field(line))
-        elif field := FIELD.match(line):
+        elif number and (field := FIELD.match(line)):
             if not in_field:
                 lines.append("")
             lines.append(f"- `{field['name']}`: {escape(field['text'])}")
@@ -50,19 +51,25 @@ def to_markdown(text: str) -> str:
     return "\n".join(lines)
 
 
+def _as_code(example: re.Match[str]) -> str:
+    """Return a doctest as an indented block."""
+    return "\n".join("    " + line for line in example[0].splitlines())
+
+
 def _indented_field(line: str) -> str:
     """Return a line of an "Args" section with its text escaped and its name left alone."""
-    found = re.match(r"^(\s*[\w.*]+(?: \([^)]*\))?: )(.*)$", line)
-    return (
-        found[1] + escape(found[2])
-        if found
-        else line[: len(line) - len(line.lstrip())] + escape(line.lstrip())
-    )
+    found = re.match(r"^(\s*[\w.*]+(?: \([^)]*\))?: )(.*)$", line) or re.match(r"^(\s*)(.*)$", line)
+    return found[1] + escape(found[2]) if found else line
 
 
 class PlainDocstrings(griffe.Extension):
-    """Rewrites every docstring when griffe meets it."""
+    """Rewrites every docstring when griffe meets it, and drops fields that have none."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring:
             obj.docstring.value = to_markdown(obj.docstring.value)
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        for name, member in list(cls.members.items()):
+            if member.is_attribute and not member.docstring:
+                del cls.members[name]

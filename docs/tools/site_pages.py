@@ -25,31 +25,31 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made here and replace patterns in the navigation by the pages they stand for."""
     for name, text in {**reference_pages(), **pages_from_elsewhere(), **decisions_page()}.items():
         files.append(File.generated(config, name, content=text))
-    names = sorted(file.src_uri for file in files.documentation_pages())
-    config.nav = expand(config.nav, names)
+    pages = files.documentation_pages()
+    indexes = {file.src_uri: file.content_string for file in pages if file.src_uri.endswith("index.md")}
+    config.nav = expand(config.nav, sorted(file.src_uri for file in pages), indexes)
     return files
 
 
-def expand(nav: list[Any], names: list[str]) -> list[Any]:
+def expand(nav: list[Any], names: list[str], indexes: dict[str, str]) -> list[Any]:
     """Return the navigation with patterns replaced by the pages that match and are not named elsewhere."""
     named = set(re.findall(r"[\w/-]+\.md", repr(nav)))
     found: list[Any] = []
     for item in nav:
         if isinstance(item, dict):
             ((title, inside),) = item.items()
-            found.append({title: expand(inside, names) if isinstance(inside, list) else inside})
+            found.append({title: expand(inside, names, indexes) if isinstance(inside, list) else inside})
         elif "*" in item:
-            matching = sorted(fnmatch.filter(names, item), key=place_in_index(item))
+            matching = sorted(fnmatch.filter(names, item), key=place_in_index(item, indexes))
             found += [name for name in matching if name not in named and name.count("/") == item.count("/")]
         else:
             found.append(item)
     return found
 
 
-def place_in_index(pattern: str) -> Callable[[str], tuple[int, str]]:
+def place_in_index(pattern: str, indexes: dict[str, str]) -> Callable[[str], tuple[int, str]]:
     """Return a key that sorts pages by where their folder's index.md links them, then by name."""
-    index = ROOT / "docs" / Path(pattern).parent / "index.md"
-    text = index.read_text() if index.exists() else ""
+    text = indexes.get(f"{Path(pattern).parent}/index.md", "")
     return lambda name: (text.find(f"({Path(name).name})"), name)
 
 
@@ -115,7 +115,9 @@ def has_public(path: Path) -> bool:
 
 def package_page(name: str, package: Path, modules: list[Path]) -> str:
     """Return the page of one package."""
-    lines = [f"# {name}", "", first_line(package / "__init__.py"), ""]
+    lines = [f"# {name}", ""]
+    if package / "__init__.py" not in modules:
+        lines += [first_line(package / "__init__.py"), ""]
     for path in modules:
         full = name if path.name == "__init__.py" else f"{name}.{path.stem}"
         lines += [f"## {full}", "", f"::: {full}", ""]
