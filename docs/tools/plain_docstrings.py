@@ -13,13 +13,18 @@ import griffe
 
 FIELD = re.compile(r"^(?P<name>[a-z_][\w.]*(?:, [a-z_][\w.]*)*): (?P<text>.+)$")
 SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Attributes|Examples?):$")
-SPECIAL = re.compile(r"([\\*_\[\]<>#|~^{}])")
+SPECIAL = re.compile(r"([\\*_\[\]>#{}])")
+EMPTY = "\u200b"
 
 
 def escape(text: str) -> str:
     """Return text with Markdown's characters escaped, but for what stands in backticks."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else SPECIAL.sub(r"\\\1", part) for part in parts)
+    return "".join(part if part.startswith("`") else _escaped(part) for part in parts)
+
+
+def _escaped(text: str) -> str:
+    return SPECIAL.sub(r"\\\1", text).replace("<", "&lt;")
 
 
 def to_markdown(text: str) -> str:
@@ -63,13 +68,14 @@ def _indented_field(line: str) -> str:
 
 
 class PlainDocstrings(griffe.Extension):
-    """Rewrites every docstring when griffe meets it, and drops fields that have none."""
+    """Rewrites every docstring when griffe meets it.
+
+    The site shows what has a docstring (show_if_no_docstring is off): fields of a class, which its own
+    docstring explains, are not listed again. Functions and classes without one get an empty one.
+    """
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring:
             obj.docstring.value = to_markdown(obj.docstring.value)
-
-    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
-        for name, member in list(cls.members.items()):
-            if member.is_attribute and not member.docstring:
-                del cls.members[name]
+        elif not obj.is_attribute:
+            obj.docstring = griffe.Docstring(EMPTY, parent=obj)

@@ -189,7 +189,7 @@ def driven(profile: Path) -> Iterator[Callable[[str, dict[str, object]], Any]]:
     """A browser under the control of chromedriver: a function that posts one WebDriver command."""
     driver = subprocess.Popen([str(DRIVER), "--port=0"], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
-    port = next(found[1] for line in driver.stdout if (found := re.search(r"on port (\d+)", line)))
+    port = next(found[1] for line in driver.stdout if (found := re.search(r"success.* on port (\d+)", line)))
     base = f"http://127.0.0.1:{port}/session"
 
     def post(url: str, body: dict[str, object]) -> Any:
