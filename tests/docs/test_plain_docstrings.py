@@ -24,7 +24,7 @@ def read(docstring: str) -> str:
 
 @pytest.mark.parametrize(
     "formula",
-    ["L = -sg[min(rho, cap)] A_t * B_t, rho_t = pi_t/mu_t", "bias^2 + x_1[i][j] # {a}", "1 * 2 * 3 ~ 4"],
+    ["L = -sg[min(rho, cap)] A_t * B_t, rho_t = pi_t/mu_t", "bias^2 + x_1[i][j] # {a}", "1*2*3 ~ 4"],
 )
 def test_a_formula_reads_as_it_was_written(formula):
     assert read(f"Title.\n\n{formula}") == f"<p>Title.</p>\n<p>{formula}</p>"
@@ -32,6 +32,7 @@ def test_a_formula_reads_as_it_was_written(formula):
 
 def test_an_inequality_is_no_tag():
     assert read("Holds for a<b and <c>.") == "<p>Holds for a&lt;b and &lt;c&gt;.</p>"
+    assert read("Title.\n\n<div x> y") == "<p>Title.</p>\n<p>&lt;div x&gt; y</p>"
 
 
 def test_code_in_backticks_is_left_alone():

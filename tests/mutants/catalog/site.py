@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant("house-a-room-imports-upward", "testbed/losses/clipping.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nimport testbed.objectives\n", PLAN),
     Mutant("house-an-upward-import-hides-in-a-function", "testbed/data/groups.py", '    """The groups side by side', '    def door(self) -> None:\n        import testbed.losses.subsets\n    """The groups side by side', PLAN),
     Mutant("house-two-modules-import-each-other", "testbed/data/batch.py", "def check_finite(", "def door() -> None:\n    import testbed.data.select\n\n\ndef check_finite(", PLAN),
-    Mutant("site-formulas-become-emphasis", PLAIN, r"_\[\]>#{}", r"\[\]>#{}", DOCSTRINGS),
+    Mutant("site-formulas-become-emphasis", PLAIN, r"\\*_\[", r"\\_\[", DOCSTRINGS),
     Mutant("site-inequalities-become-tags", PLAIN, '.replace("<", "&lt;")', "", DOCSTRINGS),
     Mutant("site-code-is-escaped-too", PLAIN, 'part if part.startswith("`") else _escaped(part)', "_escaped(part)", DOCSTRINGS),
     Mutant("site-the-first-line-becomes-a-list", PLAIN, "elif number and (field", "elif (field", DOCSTRINGS),
