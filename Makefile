@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-EXTRAS := dev,test,tasks,ray,bench
+EXTRAS := dev,test,tasks,ray,bench,docs
 TEST_WORKERS ?= 2
 
 # OpenMP workers spin while another process holds the core: one thread per process, whatever runs beside it.
@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # uv does not read pip's variables.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: help setup demo test quick lint types figures atlas tables claims bench mutants clean
+.PHONY: help setup demo test quick lint types figures atlas tables claims bench mutants docs clean
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -55,6 +55,10 @@ figures: setup   ## redraw every figure from the committed tables, without torch
 
 atlas: setup     ## write table, page and pictures of the objective atlas from the registry
 	@$(BIN)/testbed objectives atlas
+
+docs: setup      ## build the documentation site into out/site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "out/site/index.html; with search: $(BIN)/python -m http.server -d out/site"
 
 claims: setup    ## run every claim and print the verdicts
 	@$(BIN)/testbed claims run

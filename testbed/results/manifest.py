@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.results import atomic_files
-from testbed.errors import UserError
-from testbed.results.fingerprint import FORMAT, Fingerprint, difference, fingerprint
 from testbed.config.pack import Pack
+from testbed.errors import UserError
+from testbed.results import atomic_files
+from testbed.results.fingerprint import FORMAT, Fingerprint, difference, fingerprint
 
 NAME = "sweep.json"
 PARTS = ("packs", "failures", "provenance", "quarantine")

@@ -22,12 +22,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from testbed.results import atomic_files
-from testbed.results import manifest
+from testbed.config.pack import Pack
 from testbed.errors import UserError
+from testbed.results import atomic_files, manifest
 from testbed.results.fingerprint import difference
 from testbed.results.locks import Locks
-from testbed.config.pack import Pack
 from testbed.results.parquet import decode, header
 
 RESULT = re.compile(r"([0-9a-f]{16})-([0-9a-f]{64})\.parquet")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from test_records import PACKS, content, files, filled
 
-from testbed.results import atomic_files
 from testbed.errors import UserError
+from testbed.results import atomic_files
 from testbed.results.store import Store, read, status
 
 

@@ -13,15 +13,13 @@ from pathlib import Path
 import pytest
 from support.fake_training import train
 
-from testbed.results import fingerprint
-from testbed.results import store
-from testbed.results import manifest
+from testbed.config.pack import Pack
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
-from testbed.config.pack import Pack
 from testbed.execution.packs import plan
-from testbed.results.store import Failure, Store, folder_for, read, status
+from testbed.results import fingerprint, manifest, store
 from testbed.results.parquet import encode
+from testbed.results.store import Failure, Store, folder_for, read, status
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store_format_1"
 CELLS = grid(Run(policy="hf", model="m"), lag=[0, 4], seed=range(3))
