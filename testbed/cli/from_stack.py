@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from testbed.stacks.compose import Composition
+    from testbed.recipes.from_stack import Composition
 
 NONE = "none"
 
@@ -34,8 +34,8 @@ def from_stack(
     testbed objectives from trl loss_type=cispo epsilon_high=5.0 beta=0.04
     """
     from testbed.cli import show
+    from testbed.recipes.from_stack import compose
     from testbed.stacks import stack
-    from testbed.stacks.compose import compose
 
     composed = compose(name, settings or [])
     composed.recipe()  # a hyperparameter that an objective does not know is told here

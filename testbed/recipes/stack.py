@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe
+from testbed.recipes.from_stack import compose
 
 
 @recipe("stack", source="the stack's own, docs/stacks/ (snapshots of 2026)")
@@ -13,6 +14,4 @@ def stack(*, of: str = "verl", config: str = "") -> Recipe:
     `testbed objectives from` says what that is in our names, and prints the command that runs it. An anchor
     that the stack has and no recipe holds is that command's `anchor=`.
     """
-    from testbed.stacks.compose import compose
-
     return compose(of, config.split()).recipe()

@@ -62,7 +62,7 @@ the policy moves: the rollout importance weights that stacks multiply any loss w
 
 def pages() -> dict[str, str]:
     """Return the text of every page by its file name."""
-    return {"README.md": index(), **{f"{name}.md": page(stack) for name, stack in stacks().items()}}
+    return {"index.md": index(), **{f"{name}.md": page(stack) for name, stack in stacks().items()}}
 
 
 def index() -> str:

@@ -6,6 +6,7 @@ import importlib.util
 import re
 
 import pytest
+from support.doc_blocks import blocks
 from support.import_graph import ROOT
 from test_architecture import LAYERS
 
@@ -42,3 +43,18 @@ def test_every_axis_letter_has_one_meaning():
     letters = re.findall(r"[A-Z]", " ".join(rows))
     assert len(letters) > 20
     assert len(letters) == len(set(letters))
+
+
+def test_no_example_about_an_oracle_is_without_its_output():
+    for path in sorted((DOCS / "exact").glob("*.md")):
+        kinds = [block.language for block in blocks(path)]
+        assert kinds.count("python") == kinds.count("output") > 0, path
+
+
+def test_every_page_that_source_names_is_there():
+    named = set()
+    for package in ("envs", "testbed", "analysis", "paper_figs", "tests"):
+        for path in (ROOT / package).rglob("*.py"):
+            named |= set(re.findall(r"docs/theory/[a-z-]+\.md", path.read_text()))
+    assert len(named) >= 6
+    assert not [name for name in sorted(named) if not (ROOT / name).exists()]

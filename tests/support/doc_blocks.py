@@ -7,7 +7,8 @@ their order in one folder, its Python in one namespace. A comment right above a 
     <!-- run by tests/FILE.py -->  that test runs it in its own way
     <!-- run with: WORDS -->       `testbed run` really runs, with these words; else it gets --dry-run
     <!-- file: NAME -->            it is written to this file for the blocks that follow
-    <!-- output -->                what the block before prints, exactly; a line "…" stands for any lines
+    <!-- output -->                what the block before prints, exactly; a line "…" stands for any lines;
+                                   the language `output` says the same
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ def blocks(path: Path, root: Path = ROOT) -> list[Block]:
             text = "\n".join(inside[indent:] for inside in lines[number + 1 : end]) + "\n"
             marker = MARKER.match(above)
             kind, words = (marker[1], marker[2] or "") if marker else ("", "")
-            page = str(path.relative_to(root))
-            found.append(Block(page, number + 1, line.strip()[3:], kind, words, text))
+            language, page = line.strip()[3:], str(path.relative_to(root))
+            kind = "output" if language == "output" else kind
+            found.append(Block(page, number + 1, language, kind, words, text))
             number, above = end, ""
         elif line.strip():
             above = line.strip()

@@ -13,7 +13,8 @@ VARIANCE, GROUPS, EFFECTIVE = (
     "testbed/data/groups.py",
     "testbed/inspection/effective_weights.py",
 )
-COMPOSE, PAGE, VERL = (f"testbed/stacks/{name}.py" for name in ("compose", "page", "verl"))
+COMPOSE = "testbed/recipes/from_stack.py"
+PAGE, VERL = (f"testbed/stacks/{name}.py" for name in ("page", "verl"))
 CONTRACT = "tests/contracts/test_objective_contract.py -k "
 WEIGHTS, STACKS = "tests/unit/inspection/test_correction_weights.py", "tests/unit/stacks/test_stacks.py"
 ROWS, ANCHORS = "tests/contracts/test_advantages.py", "tests/unit/anchors/test_anchors.py -k linear"

@@ -17,8 +17,8 @@ from testbed.cli.run import resolve
 from testbed.errors import UserError
 from testbed.objectives import objective
 from testbed.recipes import recipe
+from testbed.recipes.from_stack import compose
 from testbed.stacks import ABSENT, GIVEN, NUMBER, RANGE, Their, stacks
-from testbed.stacks.compose import compose
 from testbed.stacks.page import pages
 
 FOLDER = Path(__file__).parents[3] / "docs" / "stacks"
@@ -107,7 +107,7 @@ def refused_words(stack, refusal):
 
 
 def choices(stack, setting):
-    from testbed.stacks.compose import choices_of
+    from testbed.recipes.from_stack import choices_of
 
     return choices_of(stack, setting)
 
@@ -250,7 +250,7 @@ def test_a_page_has_every_setting_and_every_trap_and_names_only_what_exists(name
 
 
 def test_the_index_lists_the_objectives_that_are_divided_by_t():
-    text = pages()["README.md"]
+    text = pages()["index.md"]
     for name, entry in objective.items():
         divided = entry.promises.get("on_policy") == "1/T"
         assert (f"`{name}`" in text.split("length 1:")[1].split("A stack that")[0]) == divided

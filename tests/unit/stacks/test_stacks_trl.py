@@ -6,8 +6,8 @@ import pytest
 import torch
 from support.trl_stub import batch_of_inputs, random_inputs, stub_trainer
 
+from testbed.recipes.from_stack import compose, read
 from testbed.stacks import stacks
-from testbed.stacks.compose import compose, read
 
 trl = pytest.importorskip("trl")
 
