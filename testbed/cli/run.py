@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
-    from testbed.execution.executors import Engine
+    from testbed.execution.executors import Executor
     from testbed.results.store import Status
 
 
@@ -68,7 +68,7 @@ def run(
     status = run_sweep(
         cells,
         folder,
-        engine=_ray(ray, workers, threads, timeout),
+        executor=_ray(ray, workers, threads, timeout),
         workers=workers,
         threads=threads,
         timeout=timeout,
@@ -190,7 +190,7 @@ def counts(status: Status) -> dict[str, int]:
     return {name: getattr(status, name) for name in ("planned", "done", "failed", "pending")}
 
 
-def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> Engine | None:
+def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> Executor | None:
     if address is None:
         return None
     from testbed.execution.ray_executor import Ray

@@ -81,7 +81,7 @@ def train(cells: Sequence[Run], folder: Path, given: dict[str, Any]) -> Status:
     return run_sweep(
         cells,
         folder,
-        engine=_ray(given["ray"], given["workers"], given["threads"], given["timeout"]),
+        executor=_ray(given["ray"], given["workers"], given["threads"], given["timeout"]),
         workers=given["workers"],
         threads=given["threads"],
         timeout=given["timeout"],

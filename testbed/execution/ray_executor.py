@@ -13,7 +13,7 @@ from typing import Any
 
 from testbed.config.pack import Pack
 from testbed.errors import UserError
-from testbed.execution.executors import POLL, Engine, Feed
+from testbed.execution.executors import POLL, Executor, Feed
 from testbed.execution.threads import cores, environment
 from testbed.execution.worker import TRAIN, Receipt, execute, order, prepare
 
@@ -24,7 +24,7 @@ LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """At 0 a local Ray listens on 127.0.0.1 alone, on Linux too; `_node_ip_address` has no effect (2.60)."""
 
 
-class Ray(Engine):
+class Ray(Executor):
     """Runs packs as Ray tasks, one core each, and one GPU each for cells on "cuda".
 
     Only the packs and their finished files travel, so the machines need testbed but no shared disk.

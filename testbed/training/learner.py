@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from testbed.objectives import objective
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Arguments, Hyper, Recipe
 from testbed.training.replay_buffer import ReplayBuffer
+from testbed.worlds.base import World
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Learner:
     def __init__(
         self,
         arm: Arm,
-        world: Any,
+        world: World,
         theta_AP: Tensor,
         optimizer: str,
         steps: int,
@@ -202,7 +202,7 @@ def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
     return adv[..., None].expand(shape) if adv.dim() < len(shape) else adv
 
 
-def sequence_score_norm(world: Any, theta_AP: Tensor, rollout: Rollout) -> Tensor:
+def sequence_score_norm(world: World, theta_AP: Tensor, rollout: Rollout) -> Tensor:
     """Return the squared norm of grad log pi of every sequence, [A, B]: one backward pass per sequence."""
     leaf_AP = theta_AP.detach().requires_grad_()
     logp_AB = world.logp(leaf_AP, rollout).sum(-1)
