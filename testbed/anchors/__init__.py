@@ -43,9 +43,11 @@ class Anchor(ABC):
     """The proximal policy of an arm, and what it remembers from step to step.
 
     follows: it reads the weights of each pass, so that it is asked again at every pass over a batch.
+    versions: weights of other steps that it keeps per replica.
     """
 
     follows: ClassVar[bool] = False
+    versions: int = 0
 
     @abstractmethod
     def logp(self, moment: Moment) -> Tensor:

@@ -50,16 +50,22 @@ class Feed(Protocol):
 class Executor(ABC):
     """Runs packs by the name of an importable function; results depend on the pack alone.
 
+    here: packs run on this machine, so that its memory has to hold them.
+
     Args:
         workers: packs that run at the same time.
         function: "module:name" of train(runs, report) -> columns.
     """
 
     name = ""
+    here = True
 
     def __init__(self, workers: int, function: str = TRAIN) -> None:
         self.workers = workers
         self.function = function
+
+    def open(self) -> None:  # noqa: B027 - most have nothing to reach
+        """Reach what runs packs; raise UserError where that cannot be. Nothing has been written then."""
 
     def run(self, feed: Feed) -> Generator[Receipt, None, None]:
         """Yield a receipt per pack as packs end; closing the iterator stops those that still run."""

@@ -11,12 +11,11 @@ from pathlib import Path
 from types import FrameType
 from typing import get_args
 
-from testbed.config.fields import check
 from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.execution.executors import Executor, Inline, Local
-from testbed.execution.packs import Shard, plan
+from testbed.execution.preflight import prepare
 from testbed.execution.progress import Progress
 from testbed.execution.threads import advice, cores
 from testbed.execution.worker import TRAIN, Receipt
@@ -58,9 +57,12 @@ def run_sweep(
     """
     display = progress or Progress()
     with contextlib.closing(display):
-        packs = plan(check(cell) for cell in cells)
-        ours = Shard.parse(shard).of(packs)
         _check_limits(workers, threads, timeout)
+        function = executor.function if executor else function
+        here = executor is None or executor.here
+        packs, ours = prepare(cells, shard, folder, trains=function == TRAIN, here=here)
+        if executor is not None:
+            executor.open()
         store = Store.start(folder, packs)
         done = store.done()
         todo = [pack for pack in ours if pack.id not in done]

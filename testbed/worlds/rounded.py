@@ -39,15 +39,21 @@ def split_precision(run: Run) -> tuple[dict[str, Scalar], str]:
 
 
 def of_precision(policy: Policy, precision: str) -> Policy:
-    """Return the policy at a precision: an engine's name, or "fp8-tensor matrices=all" with its arguments.
+    """Return the policy at a precision, see `rounding_of`; itself at full precision."""
+    rounding = rounding_of(precision)
+    return policy if rounding is None else Rounded(policy, rounding)
+
+
+def rounding_of(precision: str) -> SamplerEngine | None:
+    """Return the engine of a precision: a name with arguments, "fp8-tensor matrices=all"; None for "".
 
     Source: one precision flow for rollout and training as in Jet-RL, arXiv:2601.14243.
 
-    Raises UserError for an engine that draws numbers, reads older weights or changes the next-token law: it
-    has no second side that could agree with the first.
+    Raises UserError for an engine that draws numbers, reads older weights or changes the next-token
+    distribution: it has no second side that could agree with the first.
     """
     if not precision:
-        return policy
+        return None
     name, _, rest = precision.partition(" ")
     made = engine(name, **arguments(rest))
     promises = [mismatch[part].promises for part in name.split("+")]
@@ -58,4 +64,4 @@ def of_precision(policy: Policy, precision: str) -> Policy:
             f"precision is '{precision}', which no trainer can share with the sampler; take one that only "
             "rounds: bf16, int8, fp8-tensor, fp8-block, fp8-activations, or two of them joined by '+'."
         )
-    return Rounded(policy, made)
+    return made

@@ -16,6 +16,7 @@ from testbed import rng
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
+from testbed.policies.base import Policy
 from testbed.policies.in_flight import logp_by_version
 from testbed.worlds.base import BehaviorWeights, World
 from testbed.worlds.generation import Generation, whole
@@ -27,14 +28,10 @@ class TabularRuns(World):
     """Bandits, MDPs and token trees with a softmax table; everything is known exactly."""
 
     def __init__(self, runs: tuple[Run, ...]) -> None:
-        from testbed.policies.tabular import TabularPolicy
-
         first = runs[0]
-        self.task = tabular_task(first)
         if first.device != "cpu":
             raise UserError("policy 'tabular' runs on device 'cpu' only: its kernels are compiled for it.")
-        own, precision = split_precision(first)
-        self.policy = of_precision(TabularPolicy(self.task.states, self.task.actions, **own), precision)
+        self.task, self.policy = build_tabular_policy(first)
         self.seeds = tuple(run.seed for run in runs)
         self.prompts, self.group = first.prompts, first.group
         self.sampling_R = rng.keys(self.seeds, "sampling")
@@ -186,3 +183,14 @@ def _cosine(left_RP: np.ndarray, right_RP: np.ndarray) -> np.ndarray:
     product = (left_RP * right_RP).sum(-1)
     # NaN says: one of the two gradients is zero, so there is no angle.
     return np.divide(product, scale, out=np.full_like(product, np.nan), where=scale > 0)
+
+
+def build_tabular_policy(run: Run) -> tuple[FiniteMDP | TokenTree, Policy]:
+    """Return the world of a run and its table; raise UserError for arguments that no table has."""
+    from testbed.policies.tabular import TabularPolicy
+
+    task = tabular_task(run)
+    own, precision = split_precision(run)
+    if own:
+        raise UserError(f"policy 'tabular' cannot be made with {own}: a table takes precision alone.")
+    return task, of_precision(TabularPolicy(task.states, task.actions), precision)

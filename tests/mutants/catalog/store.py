@@ -59,6 +59,6 @@ MUTANTS = (
     Mutant('store-claims-off', 'testbed/execution/runner.py', 'if not self._store.claim(pack.id):', 'if False:', 'tests/unit/execution/test_resume.py'),
     Mutant('store-redo-elsewhere', 'testbed/execution/runner.py', 'done = self._store.result(pack.id) is not None', 'done = False', 'tests/unit/execution/test_resume.py'),
     Mutant('store-failures-final', 'testbed/execution/runner.py', 'if pack.id not in done]', 'if pack.id not in done and store.failure(pack.id) is None]', 'tests/unit/execution/test_resume.py'),
-    Mutant('store-checks-late', 'testbed/execution/runner.py', 'packs = plan(check(cell) for cell in cells)', 'packs = plan(cells)', 'tests/unit/execution/test_resume.py'),
+    Mutant('store-checks-late', 'testbed/execution/runner.py', '        packs, ours = prepare(', '        Path(folder).mkdir(parents=True, exist_ok=True)\n        packs, ours = prepare(', 'tests/unit/execution/test_preflight.py'),
     Mutant('store-worker-any-code', 'testbed/execution/worker.py', 'if changed := difference(fingerprint(), data["fingerprint"]):', "if changed := '':", 'tests/unit/execution/test_executors.py'),
 )  # fmt: skip

@@ -52,6 +52,7 @@ found = {}
 for function in ("poison", "hang"):
     limit = 5 if function == "hang" else None
     executor = Ray(workers=2, timeout=limit, function=f"support.fake_training:{function}")
+    executor.open()
     raylet = executor._ray._raylet
     found["listening"] = sorted(set(listening()))
     found["token"] = raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN
