@@ -28,14 +28,14 @@ EDGES = np.linspace(-12.0, 12.0, 4801)
 """Bins of the log-ratio, 0.005 nats wide; quantiles are read off them."""
 
 
-def age_law(row: str, lag: int) -> Any:
-    """Return the AgeLaw of a row of the figure at a mean lag."""
+def age_distribution(row: str, lag: int) -> Any:
+    """Return the AgeDistribution of a row of the figure at a mean lag."""
     from testbed.config.run import Run
     from testbed.staleness import plan_for
 
     name, arguments = SCHEDULES[row]
     pairs = tuple((key, value * lag) for key, value in arguments.items())
-    return plan_for(Run(staleness=name, lag=lag, staleness_args=pairs)).law
+    return plan_for(Run(staleness=name, lag=lag, staleness_args=pairs)).distribution
 
 
 def trained_path(seeds: Sequence[int] = SEEDS, steps: int = STEPS) -> tuple[Any, Floats]:
@@ -69,7 +69,7 @@ def second_moments(tree: Any, path_RTSA: Floats, step: int, ages: int) -> Floats
 
 def log_ratio_shares(tree: Any, path_RTSA: Floats, steps: list[int], share_K: Floats) -> Floats:
     """Return the law of log W under mu by bin, replicas, steps, ages pooled; share_K[k] is age k's share."""
-    from testbed.mismatch.ratio_law import tree_responses
+    from testbed.mismatch.ratio_distribution import tree_responses
 
     state_XT, token_XT, mask_XT = tree_responses(tree)
     total_E = np.zeros(len(EDGES) - 1)
@@ -95,12 +95,12 @@ def lag_anatomy() -> Table:
     """
     tree, path_RTSA = trained_path()
     rows: list[dict[str, Any]] = []
-    longest = max(age_law(row, max(LAGS)).longest for row in SCHEDULES)
+    longest = max(age_distribution(row, max(LAGS)).longest for row in SCHEDULES)
     steps = list(range(longest, STEPS, EVERY))
     chi2_RK = np.mean([second_moments(tree, path_RTSA, step, longest + 1) for step in steps], axis=0) - 1
     for row in SCHEDULES:
         for lag in LAGS:
-            law = age_law(row, lag)
+            law = age_distribution(row, lag)
             key = {"schedule": row, "lag": lag, "seed": -1}
             rows.append({"what": "coherent", **key, "x": lag, "y": 1 + law.variance / lag**2})
             for seed, value in zip(SEEDS, chi2_RK[:, law.age_K] @ law.share_K, strict=True):

@@ -14,7 +14,6 @@ from analysis.cell_table import cell_table
 from analysis.load import COMMITTED, Table, load_results
 from paper_figs.export import add_tables
 from testbed.errors import UserError
-from testbed.execution.preflight import check_arguments
 from testbed.execution.progress import Progress, choose
 from testbed.execution.runner import run_sweep
 from testbed.results.store import folder_for
@@ -29,7 +28,6 @@ def results(name: str, root: Path, *, workers: int | None = None, progress: Prog
     Raises UserError for an unknown sweep, and when a cell has failed: a table of survivors flatters.
     """
     cells = SWEEP_TABLES[name].function()
-    check_arguments(cells)
     folder = folder_for(root, name)
     status = run_sweep(cells, folder, workers=workers, progress=progress)
     if status.done < status.planned:

@@ -33,7 +33,7 @@ class Straight:
         from testbed.recipes import Recipe
         from testbed.training.update import Trainer
         from testbed.worlds.build import build_world
-        from testbed.worlds.tasks import task_for
+        from testbed.worlds.tasks import tabular_task
 
         hot = (("temperature", mismatch),)
         self.run: Run = Run(
@@ -42,7 +42,7 @@ class Straight:
         )  # fmt: skip
         self.world = build_world((self.run,))
         generator = torch.Generator().manual_seed(seed)
-        self.actions = task_for(self.run).actions
+        self.actions = tabular_task(self.run).actions
         shape, dtype = self.world.initial().shape, self.world.initial().dtype
         self.start_RP = torch.randn(shape, generator=generator, dtype=dtype)
         self.stride_RP = 0.05 * torch.randn(shape, generator=generator, dtype=dtype)

@@ -186,7 +186,7 @@ def _weights(
     tree: Any, log_p_VSA: Floats, change: tuple[int, ...]
 ) -> tuple[Floats, Floats, dict[str, Floats]]:
     """Return each response's probability under the mixed policy, its reward, and log weights by stamp."""
-    from testbed.mismatch.ratio_law import tree_responses
+    from testbed.mismatch.ratio_distribution import tree_responses
 
     state_XT, token_XT, mask_XT = tree_responses(tree)
 

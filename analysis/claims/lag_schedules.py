@@ -38,7 +38,7 @@ def laws() -> dict[str, Any]:
     from testbed.staleness import plan_for
 
     names = sorted({name for pair in ORDER for name in pair})
-    return {name: plan_for(Run(staleness=name, lag=LAG)).law for name in names}
+    return {name: plan_for(Run(staleness=name, lag=LAG)).distribution for name in names}
 
 
 def softmax(logits_xSA: Floats) -> Floats:

@@ -38,7 +38,7 @@ SHIFTS = (np.array([-1.2, 1.5, 0.3]), np.array([-0.2, 0.5, -0.6]), np.array([0.1
 )
 def variance_adds() -> Evidence:
     """Return relative differences of the two variances, per engine and replica, on a random token tree."""
-    from testbed.mismatch.ratio_law import tree_responses
+    from testbed.mismatch.ratio_distribution import tree_responses
 
     gaps = []
     for tree, log_pi_SA, log_mu_SA in _tree_pairs():
@@ -64,7 +64,7 @@ def variance_adds() -> Evidence:
 )
 def root_t() -> Evidence:
     """Return distances of std(T) / std(1) from sqrt(T), by enumeration of noise and tokens, T = 1 to 5."""
-    from testbed.mismatch.ratio_law import enumerated_law
+    from testbed.mismatch.ratio_distribution import enumerated_distribution
 
     gaps = []
     fresh = _noisy_law(SHIFTS)
@@ -73,7 +73,7 @@ def root_t() -> Evidence:
         for length in range(1, 6):
             token_XT = np.indices((len(log_pi_A),) * length).reshape(length, -1).T
             full_XT = np.ones(token_XT.shape, dtype=bool)
-            std_T.append(enumerated_law(log_pi_A[token_XT], log_mu_A[token_XT], full_XT).std)
+            std_T.append(enumerated_distribution(log_pi_A[token_XT], log_mu_A[token_XT], full_XT).std)
         gaps += list(np.abs(np.array(std_T) / std_T[0] - np.sqrt(np.arange(1, 6))))
     return exact(gaps, 1e-9, "largest distance of std(T) / std(1) from sqrt(T)")
 
@@ -90,7 +90,7 @@ def root_t() -> Evidence:
 )
 def outgrows() -> Evidence:
     """Return distances of the enumerated variance from T a + T^2 b, and what it lacks of outgrowing T."""
-    from testbed.mismatch.ratio_law import enumerated_law
+    from testbed.mismatch.ratio_distribution import enumerated_distribution
 
     laws = [_noisy_law((shift,)) for shift in SHIFTS]
     drift_Z = np.array([np.exp(mu) @ (pi - mu) for pi, mu in laws])
@@ -101,7 +101,7 @@ def outgrows() -> Evidence:
         # The perturbation is part of the response: its own prompt, equally likely.
         log_pi_XT, log_mu_XT = (np.concatenate([law[which][token_XT] for law in laws]) for which in (0, 1))
         full_XT = np.ones(log_pi_XT.shape, dtype=bool)
-        variance_T.append(enumerated_law(log_pi_XT, log_mu_XT, full_XT, len(laws)).std ** 2)
+        variance_T.append(enumerated_distribution(log_pi_XT, log_mu_XT, full_XT, len(laws)).std ** 2)
         gaps.append(abs(variance_T[-1] - length * spread_Z.mean() - length**2 * drift_Z.var()))
     growth = variance_T[-1] / variance_T[0]
     gaps.append(short_of(growth, 7.0))
@@ -120,7 +120,7 @@ def outgrows() -> Evidence:
 )
 def full_support() -> Evidence:
     """Return relative errors of the weighted gradients on token trees, and what the others lack of a bias."""
-    from testbed.mismatch.ratio_law import tree_law
+    from testbed.mismatch.ratio_distribution import tree_distribution
 
     gaps: list[float] = []
     least = {"none": np.inf, "token": np.inf}
@@ -128,7 +128,7 @@ def full_support() -> Evidence:
         truth_SA = tree.gradient(np.exp(log_pi_SA))
         found = {how: _gradient(tree, log_pi_SA, log_mu_SA, how) for how in ("none", "token", "sequence")}
         error = {how: _relative(gradient_SA, truth_SA) for how, gradient_SA in found.items()}
-        gaps += [error["sequence"], abs(tree_law(tree, log_pi_SA, log_mu_SA).mass - 1.0)]
+        gaps += [error["sequence"], abs(tree_distribution(tree, log_pi_SA, log_mu_SA).mass - 1.0)]
         if tree.end_token is None:  # the other task's reward is decided by the first token alone
             least = {how: min(least[how], error[how]) for how in least}
     gaps += [short_of(bias, 1e-6) for bias in least.values()]
@@ -149,7 +149,7 @@ def full_support() -> Evidence:
 )
 def truncation() -> Evidence:
     """Return distances of the expectations from pi restricted to the sampler's support, on token trees."""
-    from testbed.mismatch.ratio_law import enumerated_law, tree_law, tree_responses
+    from testbed.mismatch.ratio_distribution import enumerated_distribution, tree_distribution, tree_responses
 
     gaps: list[float] = []
     lost: list[float] = []
@@ -163,10 +163,12 @@ def truncation() -> Evidence:
         rest = float(pi_X[~kept] @ reward_X[~kept])
         weighted = float(mu_X @ (w_X * reward_X))
         gaps.append(abs(weighted - (float(tree.value(np.exp(log_pi_SA))) - rest)))
-        law = tree_law(tree, log_pi_SA, log_mu_SA)
+        law = tree_distribution(tree, log_pi_SA, log_mu_SA)
         gaps += [abs(law.mass - float(pi_X[kept].sum())), 0.0 if law.kl_pi_mu == np.inf else 1.0]
         lost.append(rest)
-        one = enumerated_law(log_pi_SA[0, :, None], log_mu_SA[0, :, None], np.ones((tree.actions, 1)))
+        one = enumerated_distribution(
+            log_pi_SA[0, :, None], log_mu_SA[0, :, None], np.ones((tree.actions, 1))
+        )
         first_A = np.where(np.isfinite(log_mu_SA[0]), np.exp(log_pi_SA[0]), 0.0)
         gaps += [abs(one.ess_kish - 1.0), abs(one.mass - float(first_A.sum()))]
     gaps.append(short_of(min(lost), 1e-4))
@@ -263,7 +265,7 @@ def _rewards(tree: Any, token_XT: Any, mask_XT: Any) -> Floats:
 
 def _gradient(tree: Any, log_pi_SA: Floats, log_mu_SA: Floats, how: str) -> Floats:
     """Return the sum over responses of mu R sum_t weight_t d log pi(token_t), [S, A]."""
-    from testbed.mismatch.ratio_law import tree_responses
+    from testbed.mismatch.ratio_distribution import tree_responses
 
     state_XT, token_XT, mask_XT = tree_responses(tree)
     mu_X = _sequences(log_mu_SA, state_XT, token_XT, mask_XT) / len(tree.prompt_NK)

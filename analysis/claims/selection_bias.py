@@ -31,9 +31,9 @@ def law_in_time(share_L: Floats, longest: int) -> Floats:
 
 def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
     """Return (length_N, share_N) of every response that a random policy can give to one prompt of a tree."""
-    from testbed.worlds.tasks import build_task
+    from envs.tokens.tree import tree as token_tree
 
-    tree = build_task("tree", task="length", task_args={"digits": 2, "modulus": 2, "limit": limit}, prompts=1)
+    tree = token_tree(task="length", task_args={"digits": 2, "modulus": 2, "limit": limit}, prompts=1)
     logits_SA = np.random.default_rng(group).normal(0, 1, (tree.states, tree.actions))
     pi_SA = np.exp(logits_SA) / np.exp(logits_SA).sum(-1, keepdims=True)
     responses: list[tuple[int, float]] = []
@@ -86,10 +86,10 @@ def cohorts(rule: str, limit: int, seed: int, steps: int = 200) -> list[tuple[Fl
 
     Groups that are still out at the end are neither. Times are uniform over 1 .. 6.
     """
-    from testbed.staleness.latency import Latency, Line
+    from testbed.staleness.latency import CellQueue, Latency
 
     draws = np.random.default_rng(seed).integers(1, 7, size=(40 * steps, 8))
-    line, draw = Line(Latency(speed=1.0, base=0, concurrency=0, limit=limit, rule=rule), 8), 0
+    line, draw = CellQueue(Latency(speed=1.0, base=0, concurrency=0, limit=limit, rule=rule), 8), 0
     kept: dict[int, list[float]] = {}
     lost: dict[int, list[float]] = {}
     for step in range(steps):

@@ -68,14 +68,16 @@ def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool)
 
 def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
     """Train the tiny model unless it is there, and return the cells that fine-tune it."""
+    from dataclasses import replace
+
     from testbed.sweeps import HUB, ONE_DIGIT, demo_model
-    from testbed.worlds.tasks import build_task
+    from testbed.worlds.tasks import token_task
 
     if not (folder / "model.safetensors").exists():
         from testbed.policies.hf.tiny_model import train_tiny_model
 
         began = time.monotonic()
-        train_tiny_model(folder, build_task(HUB.task, **dict(ONE_DIGIT)), steps=900, noise=0.3)
+        train_tiny_model(folder, token_task(replace(HUB, task_args=ONE_DIGIT)), steps=900, noise=0.3)
         _say(f"trained and saved a Qwen2-shaped model in {time.monotonic() - began:.0f} s: {folder}", quiet)
     return demo_model(str(folder))
 

@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
-    from testbed.execution.executors import Engine
+    from testbed.execution.executors import Executor
     from testbed.results.store import Status
 
 
@@ -68,7 +68,7 @@ def run(
     status = run_sweep(
         cells,
         folder,
-        engine=_ray(ray, workers, threads, timeout),
+        executor=_ray(ray, workers, threads, timeout),
         workers=workers,
         threads=threads,
         timeout=timeout,
@@ -91,7 +91,6 @@ def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tu
     `recipe=` names.
     """
     from testbed.config.toml_file import expand, from_toml, unique
-    from testbed.execution.preflight import check_arguments
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
     from testbed.sweeps import sweep as named
@@ -100,25 +99,23 @@ def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tu
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
     base = from_toml(sweep, known) if sweep.endswith(".toml") else named(sweep)
-    cells = expand(base, overrides, known)
+    cells = expand(base, overrides)
     if outside:
         kept = cells if any(word.startswith("recipe=") for word in overrides) else ()
         names = [pin(name) for name in outside]
         cells = unique(
             [*kept, *(replace(cell, recipe=name, recipe_args=()) for name in names for cell in cells)]
         )
-    cells = tuple(pin_trace(cell) for cell in cells)
-    check_arguments(cells)
-    return cells
+    return tuple(pin_trace(cell) for cell in cells)
 
 
 def describe(cells: tuple[Run, ...], folder: Path, json: bool) -> None:
-    """Print what would run."""
+    """Print what would run; raise UserError where nothing would."""
     from testbed.cli import show
     from testbed.config.run import cell_id
-    from testbed.execution.packs import plan
+    from testbed.execution.preflight import prepare
 
-    packs = plan(cells)
+    packs, _ = prepare(cells, folder=folder)
     if json:
         show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in packs]})
         return
@@ -190,7 +187,7 @@ def counts(status: Status) -> dict[str, int]:
     return {name: getattr(status, name) for name in ("planned", "done", "failed", "pending")}
 
 
-def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> Engine | None:
+def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> Executor | None:
     if address is None:
         return None
     from testbed.execution.ray_executor import Ray

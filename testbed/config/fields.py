@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -32,6 +33,9 @@ LEAST = {
     "evaluation_prompts": 0,
     "log_every": 1,
 }
+TOGETHER = ("policy", "model", "warm_start_steps", "too_old", "age_limit")
+"""Fields that `contradictions` reads."""
+
 MOST = {"teacher_noise": 1, "seed": 2**63 - 1}
 """Integer fields without an entry end at 2**31 - 1, so that every column of a result table fits."""
 
@@ -130,3 +134,40 @@ def check(run: Run) -> Run:
     if wrong:
         raise UserError("\n".join(f"{name} {reason}" for name, reason in wrong))
     return Run(**{name: coerced(name, value) for name, value in values.items()})
+
+
+def normal(cells: Iterable[Run]) -> tuple[tuple[Run, ...], list[str]]:
+    """Return the cells that have a normal form, in it, and what is wrong with the others, as `check` says it.
+
+    Every distinct value of a field, and every distinct set of fields that may contradict each other, is
+    looked at once.
+    """
+    values_of, together_of = attrgetter(*FIELDS), attrgetter(*TOGETHER)
+    plain: set[tuple[Any, ...]] = set()
+    fitting: set[tuple[Any, ...]] = set()
+    sound, wrong = [], []
+    for cell in cells:
+        try:
+            keys = {(name, *_key(value)) for name, value in zip(FIELDS, values_of(cell), strict=True)}
+            known = keys <= plain and together_of(cell) in fitting
+        except TypeError:  # a value without a hash has no normal form yet
+            keys, known = set(), False
+        try:
+            checked = cell if known else check(cell)
+        except UserError as error:
+            wrong.append(str(error))
+            continue
+        if not known and keys and values_of(checked) == values_of(cell):
+            plain |= keys
+            fitting.add(together_of(cell))
+        sound.append(checked)
+    return tuple(sound), wrong
+
+
+def _key(value: Any) -> tuple[Any, ...]:
+    """Return what tells a value from others that are equal to it, as 1 from True."""
+    return (
+        (value, type(value), *(type(item) for _, item in value))
+        if isinstance(value, tuple)
+        else (value, type(value))
+    )

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed.config.fields import ARGUMENTS, FIELDS, check, coerced, contradictions, problems
+from testbed.config.fields import ARGUMENTS, FIELDS, coerced, contradictions, problems
 from testbed.config.run import Run, canonical
 from testbed.errors import UserError, suggest
 
@@ -52,7 +52,7 @@ def from_toml(path: str | Path, known: Known | None = None) -> tuple[Run, ...]:
     if wrong:
         found = sorted((_line(lines, where), message) for where, message in wrong)
         raise UserError("\n".join(f"{path}:{line}: {message}" for line, message in found))
-    return unique(check(cell) for cell in _cells(Run(), run, axes))
+    return unique(_cells(Run(), run, axes))
 
 
 def override(run: Run, items: Sequence[str]) -> Run:
@@ -88,7 +88,7 @@ def expand(runs: Iterable[Run], items: Sequence[str], known: Known | None = None
         wrong = [f"{field} {reason}" for field, reason in _together(cells)]
     if wrong:
         raise UserError("\n".join(dict.fromkeys(wrong)))
-    return unique(check(cell) for cell in cells)
+    return unique(cells)
 
 
 def unique(cells: Iterable[Run]) -> tuple[Run, ...]:

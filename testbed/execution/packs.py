@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from testbed.config.pack import Pack, largest, pack_id
@@ -43,10 +44,14 @@ def _refuse_duplicates(cells: Sequence[Run]) -> None:
 
 def _groups(cells: Iterable[Run]) -> list[list[Run]]:
     alike = dict.fromkeys(STACKED)
+    shape = attrgetter(*(f.name for f in dataclasses.fields(Run) if f.name not in alike))
     groups: dict[tuple[Any, ...], list[Run]] = {}
+    slices: dict[tuple[Any, ...], int] = {}
     for cell in cells:
-        key = tuple(getattr(cell, f.name) for f in dataclasses.fields(cell) if f.name not in alike)
-        groups.setdefault((*key, _slices(cell)), []).append(cell)
+        key = (shape(cell), cell.lag)
+        if key not in slices:
+            slices[key] = _slices(cell)
+        groups.setdefault((key[0], slices[key]), []).append(cell)
     return list(groups.values())
 
 
@@ -56,8 +61,7 @@ def _slices(cell: Run) -> int:
         return 1
     from testbed.staleness import plan_for
 
-    slices: int = getattr(plan_for(cell), "slices", 1)
-    return slices
+    return plan_for(cell).slices
 
 
 def _split(cells: Sequence[Run], most: int) -> list[tuple[Run, ...]]:

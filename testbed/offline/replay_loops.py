@@ -60,7 +60,7 @@ def _step(tables: Tables, state_2: Words, row: int) -> tuple[int, float, int]:
         reward = 1.0 if _uniform(state_2) < reward else 0.0
     elif tables.noise == 2:
         radius = math.sqrt(-2.0 * math.log(1.0 - _uniform(state_2)))
-        reward += tables.noise_std * radius * math.cos(2.0 * math.pi * _uniform(state_2))
+        reward += tables.noise_std_X[row] * radius * math.cos(2.0 * math.pi * _uniform(state_2))
     return following, reward + tables.bonus_S[following], k
 
 

@@ -35,7 +35,7 @@ def test_the_path_is_the_one_that_training_walks(path):
     lagged = lag_tables.second_moments(tree, policies, 39, 5)
     assert lagged[:, 0] == pytest.approx(1, abs=1e-12)
     # Off the path, by hand: sum over responses of pi^2 / mu.
-    from testbed.mismatch.ratio_law import tree_responses
+    from testbed.mismatch.ratio_distribution import tree_responses
 
     state, token, mask = tree_responses(tree)
     pi, mu = (np.where(mask, policies[0, step][state, token], 1.0).prod(-1) for step in (39, 36))
@@ -57,7 +57,7 @@ def test_the_law_of_log_ratios_has_mean_ratio_one_and_the_second_moment(path):
 def test_every_row_of_the_figure_has_the_mean_lag_of_its_column():
     for row in lag_tables.SCHEDULES:
         for lag in lag_tables.LAGS:
-            assert lag_tables.age_law(row, lag).mean == pytest.approx(lag, abs=1e-9)
+            assert lag_tables.age_distribution(row, lag).mean == pytest.approx(lag, abs=1e-9)
 
 
 def test_the_committed_table_is_about_these_laws():
@@ -65,10 +65,10 @@ def test_the_committed_table_is_about_these_laws():
     assert set(table["schedule"]) == set(lag_tables.SCHEDULES)
     line = table[table["what"] == "coherent"]
     for row, lag, y in zip(line["schedule"], line["lag"], line["y"], strict=True):
-        assert y == pytest.approx(1 + lag_tables.age_law(row, lag).variance / lag**2, rel=1e-4)
+        assert y == pytest.approx(1 + lag_tables.age_distribution(row, lag).variance / lag**2, rel=1e-4)
     ages = table[table["what"] == "age"]
     for row, rows in ages.groupby("schedule"):
-        law = lag_tables.age_law(str(row), max(lag_tables.LAGS))
+        law = lag_tables.age_distribution(str(row), max(lag_tables.LAGS))
         assert rows["x"].tolist() == law.age_K.tolist()
         assert rows["y"].to_numpy() == pytest.approx(law.share_K, rel=1e-4)
     chi2 = table[table["what"] == "chi2"]

@@ -51,12 +51,13 @@ folder = sys.argv[1]
 found = {}
 for function in ("poison", "hang"):
     limit = 5 if function == "hang" else None
-    engine = Ray(workers=2, timeout=limit, function=f"support.fake_training:{function}")
-    raylet = engine._ray._raylet
+    executor = Ray(workers=2, timeout=limit, function=f"support.fake_training:{function}")
+    executor.open()
+    raylet = executor._ray._raylet
     found["listening"] = sorted(set(listening()))
     found["token"] = raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN
-    found[function] = dataclasses.asdict(run_sweep(cells(9), f"{folder}/{function}", engine=engine))
-    found["up"] = engine._ray.is_initialized()
+    found[function] = dataclasses.asdict(run_sweep(cells(9), f"{folder}/{function}", executor=executor))
+    found["up"] = executor._ray.is_initialized()
 print(json.dumps(found))
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.fake_training import train
 from support.sweep_process import cells
-from test_engines import HERE, hashes, started
+from test_executors import HERE, hashes, started
 
 from testbed.config.run import Run
 from testbed.errors import UserError

@@ -1,26 +1,31 @@
-"""Laws of ages: which share of the samples is how many optimizer steps old."""
+"""Distributions of ages: which share of the samples is how many optimizer steps old."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+Ages: TypeAlias = Callable[[int, int], NDArray[np.int64]]
+"""(seed, step) -> age of every slice, int64 [S]; ages above the step mean the weights at the start."""
 
 SLICES = 4
 """Parts of a batch that draw an age of their own, if nothing else is said."""
 
 
 @dataclass(frozen=True)
-class AgeLaw:
+class AgeDistribution:
     """P(age = age_K[k]) = share_K[k]; ages increase, every share is positive and they sum to 1."""
 
     age_K: NDArray[np.int64]
     share_K: NDArray[np.float64]
 
     @classmethod
-    def of(cls, age_K: ArrayLike, weight_K: ArrayLike) -> AgeLaw:
-        """Return the law with shares in proportion to the weights; ages of weight 0 are left out."""
+    def of(cls, age_K: ArrayLike, weight_K: ArrayLike) -> AgeDistribution:
+        """Return the distribution with shares in proportion to the weights; ages of weight 0 are left out."""
         ages, weights = np.asarray(age_K, dtype=np.int64), np.asarray(weight_K, dtype=np.float64)
         kept = weights > 0
         return cls(ages[kept], weights[kept] / weights[kept].sum())

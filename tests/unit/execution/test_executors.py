@@ -69,7 +69,7 @@ def gone_within(processes: list[int], seconds: float) -> bool:
     return True
 
 
-def test_bits_do_not_depend_on_the_number_of_workers_or_the_engine(tmp_path: Path) -> None:
+def test_bits_do_not_depend_on_the_number_of_workers_or_the_executor(tmp_path: Path) -> None:
     found = {}
     for workers in (0, 1, 3):
         folder = tmp_path / str(workers)
@@ -177,7 +177,7 @@ def test_a_worker_with_other_code_than_the_sweep_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("testbed.execution.worker.fingerprint", lambda: {"format": 1, "numpy": "0.9"})
-    status = run_sweep(cells(1), tmp_path / "s", engine=Local(1, function="support.fake_training:train"))
+    status = run_sweep(cells(1), tmp_path / "s", executor=Local(1, function="support.fake_training:train"))
     assert "The worker has other code than the sweep" in status.failures[0].message
 
 

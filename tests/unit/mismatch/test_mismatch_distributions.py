@@ -22,15 +22,20 @@ from envs.streams import uniforms
 from testbed import rng
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.behavior import Behavior
-from testbed.mismatch.ratio_law import LEVELS, enumerated_law, tree_law, tree_responses
-from testbed.mismatch.report import every_rollout, mismatch_law
+from testbed.mismatch.ratio_distribution import (
+    LEVELS,
+    enumerated_distribution,
+    tree_distribution,
+    tree_responses,
+)
+from testbed.mismatch.report import every_rollout, mismatch_distribution
 
 # Laws in closed form
 
 
 def one_token(name: str, pi: np.ndarray, **hyper) -> np.ndarray:
     """mu of one softmax."""
-    law = engine(name, **hyper).law
+    law = engine(name, **hyper).distribution
     return law(torch.from_numpy(np.log(pi))[None, None], Draw((0,)), 0).exp().numpy()[0, 0]
 
 
@@ -40,7 +45,7 @@ PI = np.array([0.5, 0.25, 0.15, 0.1])
 def test_temperature_is_a_power_of_pi_with_the_textbook_divergences():
     mu = one_token("temperature", PI, temperature=2.0)
     np.testing.assert_allclose(mu, np.sqrt(PI) / np.sqrt(PI).sum(), rtol=1e-14)
-    law = enumerated_law(np.log(PI)[:, None], np.log(mu)[:, None], np.ones((4, 1)))
+    law = enumerated_distribution(np.log(PI)[:, None], np.log(mu)[:, None], np.ones((4, 1)))
     partition = np.sqrt(PI).sum()
     entropy = -(PI * np.log(PI)).sum()
     assert law.kl_pi_mu == pytest.approx(np.log(partition) - entropy / 2, abs=1e-14)
@@ -51,7 +56,7 @@ def test_temperature_is_a_power_of_pi_with_the_textbook_divergences():
 def test_logit_noise_has_the_normalizer_of_its_own_noise():
     sigma, draw = 0.3, Draw(SEEDS, step=5, ticks=7)
     log_pi = torch.from_numpy(np.log(PI)).expand(2, 6, 4)
-    log_mu = engine("logit-noise", sigma=sigma).law(log_pi, draw, 2)
+    log_mu = engine("logit-noise", sigma=sigma).distribution(log_pi, draw, 2)
     noise = draw.normal("logit-noise", 2, log_pi)
     expected = log_pi + sigma * noise - (log_pi + sigma * noise).exp().sum(-1, keepdim=True).log()
     torch.testing.assert_close(log_mu, expected, rtol=0, atol=1e-14)
@@ -63,7 +68,7 @@ def test_small_logit_noise_costs_half_sigma_squared_times_one_minus_the_collisio
     # z that was drawn, and E Var_pi(z) = 1 - sum pi^2.
     sigma, draw = 1e-3, Draw((0,))
     log_pi = torch.from_numpy(np.log(PI)).expand(1, 50, 4)
-    log_mu = engine("logit-noise", sigma=sigma).law(log_pi, draw, 0)
+    log_mu = engine("logit-noise", sigma=sigma).distribution(log_pi, draw, 0)
     z = draw.normal("logit-noise", 0, log_pi)
     pi = log_pi.exp()
     variance = (pi * z**2).sum(-1) - (pi * z).sum(-1) ** 2
@@ -97,7 +102,7 @@ def test_which_ratio_is_infinite_depends_on_the_side_that_truncates(side):
     cut, whole = np.log(np.array([2 / 3, 1 / 3])), np.log(PI)
     cut = np.concatenate([cut, [-np.inf, -np.inf]])
     pi, mu = (whole, cut) if side == "behavior" else (cut, whole)
-    law = enumerated_law(pi[:, None], mu[:, None], np.ones((4, 1)))
+    law = enumerated_distribution(pi[:, None], mu[:, None], np.ones((4, 1)))
     if side == "behavior":
         assert law.mass == pytest.approx(0.75)
         assert law.kl_pi_mu == math.inf
@@ -115,7 +120,7 @@ def test_which_ratio_is_infinite_depends_on_the_side_that_truncates(side):
 def test_the_exact_law_agrees_with_the_trees_own_divergence():
     for name in ("fp8-tensor", "temperature", "logit-noise"):
         for pi, mu in zip(*table_pair(name), strict=True):
-            law, truth = tree_law(WORLD, pi, mu), WORLD.divergence(np.exp(pi), np.exp(mu))
+            law, truth = tree_distribution(WORLD, pi, mu), WORLD.divergence(np.exp(pi), np.exp(mu))
             close = {"rel": 1e-11, "abs": 1e-14}
             assert law.kl_pi_mu == pytest.approx(truth.kl_pi_mu, **close)
             assert law.kl_mu_pi == pytest.approx(truth.kl_mu_pi, **close)
@@ -129,7 +134,7 @@ def test_the_exact_law_agrees_with_the_trees_own_divergence():
 
 def test_token_moments_and_quantiles_of_a_hand_made_law():
     pi, mu = np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.25, 0.5])
-    law = enumerated_law(np.log(pi)[:, None], np.log(mu)[:, None], np.ones((3, 1)))
+    law = enumerated_distribution(np.log(pi)[:, None], np.log(mu)[:, None], np.ones((3, 1)))
     d = np.log(pi / mu)
     assert law.mean == law.mean_token == pytest.approx(mu @ d)
     assert law.std == pytest.approx(np.sqrt(mu @ d**2 - (mu @ d) ** 2))
@@ -143,8 +148,8 @@ def test_samples_of_mu_tell_the_exact_law_within_their_error():
     policy = toy()
     theta, prompts = toy_weights(policy), TASK.prompts(np.random.default_rng(1), 2)
     behavior = Behavior(policy, engine("temperature", temperature=2.0), SEEDS)
-    exact = mismatch_law(behavior, theta, TASK, prompts)
-    sampled = mismatch_law(behavior, theta, TASK, prompts, samples=4000)
+    exact = mismatch_distribution(behavior, theta, TASK, prompts)
+    sampled = mismatch_distribution(behavior, theta, TASK, prompts, samples=4000)
     for truth, found in zip(exact, sampled, strict=True):
         assert truth.exact
         assert not found.exact
@@ -159,7 +164,7 @@ def test_samples_of_mu_tell_the_exact_law_within_their_error():
 def test_the_toys_law_is_the_same_by_enumeration_of_a_tree_of_its_laws():
     policy = toy(WITH_END, dtype=torch.float64)
     theta, prompts = toy_weights(policy), WITH_END.prompts(np.random.default_rng(1), 2)
-    law = mismatch_law(Behavior(policy, engine("int8"), SEEDS), theta, WITH_END, prompts)[0]
+    law = mismatch_distribution(Behavior(policy, engine("int8"), SEEDS), theta, WITH_END, prompts)[0]
     assert law.mass == pytest.approx(1.0, abs=1e-12)
     assert law.n == 2 * len(WITH_END.enumerate()[0])
     rollout = every_rollout(WITH_END, prompts, 2)

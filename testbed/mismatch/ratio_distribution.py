@@ -18,7 +18,7 @@ LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99)
 
 
 @dataclass(frozen=True)
-class RatioLaw:
+class RatioDistribution:
     """Moments of the log-mismatch under mu, per token (pooled) and per sequence (summed over its tokens).
 
     mean, std and quantiles (at LEVELS, lower ones) of d; nats. kl_mu_pi = -E_mu d. kl_pi_mu_token =
@@ -48,9 +48,9 @@ class RatioLaw:
     exact: bool
 
 
-def enumerated_law(
+def enumerated_distribution(
     log_pi_XT: ArrayLike, log_mu_XT: ArrayLike, mask_XT: ArrayLike, prompts: int = 1
-) -> RatioLaw:
+) -> RatioDistribution:
     """Return the exact law from every response X to each of `prompts` equally likely prompts.
 
     log_pi_XT, log_mu_XT: log-probabilities per token; -inf where a law has no mass; read under the mask only.
@@ -67,7 +67,7 @@ def enumerated_law(
     return _law(log_pi_XT[seen], log_mu_XT[seen], mask_XT[seen], mu_X[seen], missed=missed, exact=True)
 
 
-def sampled_law(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: ArrayLike) -> RatioLaw:
+def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: ArrayLike) -> RatioDistribution:
     """Return the law of sequences that were drawn from mu, each counted once.
 
     Valid for responses drawn by mu itself. Divergences from pi to mu and the ESS are importance-weighted and
@@ -85,13 +85,13 @@ def sampled_law(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: ArrayLike) 
     return _law(log_pi_BT, log_mu_BT, mask_BT, weight_B, missed=False, exact=False)
 
 
-def tree_law(tree: TokenTree, log_pi_SA: ArrayLike, log_mu_SA: ArrayLike) -> RatioLaw:
+def tree_distribution(tree: TokenTree, log_pi_SA: ArrayLike, log_mu_SA: ArrayLike) -> RatioDistribution:
     """Return the exact law on a token tree, from the log-laws of its states."""
     state_XT, token_XT, mask_XT = tree_responses(tree)
     log_pi, log_mu = (
         np.asarray(table, dtype=np.float64)[state_XT, token_XT] for table in (log_pi_SA, log_mu_SA)
     )
-    return enumerated_law(log_pi, log_mu, mask_XT, len(tree.prompt_NK))
+    return enumerated_distribution(log_pi, log_mu, mask_XT, len(tree.prompt_NK))
 
 
 def tree_responses(tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
@@ -129,7 +129,7 @@ def _law(
     *,
     missed: bool,
     exact: bool,
-) -> RatioLaw:
+) -> RatioDistribution:
     d_XT = log_pi_XT - log_mu_XT
     d_X = d_XT.sum(-1)
     length = float(p_X @ mask_XT.sum(-1))
@@ -139,7 +139,7 @@ def _law(
     w_X, rho_XT = np.exp(d_X), np.exp(d_XT)
     mass, largest = float(p_X @ w_X), float(w_X.max())
     w_log_w = float(p_X @ _times_log(w_X, d_X))
-    return RatioLaw(
+    return RatioDistribution(
         mean_token=mean_token,
         std_token=std_token,
         quantiles_token=_quantiles(d_XT[mask_XT], p_XT[mask_XT]),
