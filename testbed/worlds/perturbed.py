@@ -1,4 +1,4 @@
-"""ALP: what the loss reads is perturbed; the trainer reads hidden states through noise whose size it learns, layer by layer."""
+"""ALP: the log-probabilities that the loss reads see hidden states through noise whose size is learned."""
 
 from __future__ import annotations
 
