@@ -34,6 +34,7 @@ def validate(
     """
     from dataclasses import replace
 
+    from analysis.starting_runs import HF_RUN
     from testbed.cli import show
     from testbed.cli.run import counts, report, summarize
     from testbed.config.run import grid
@@ -43,7 +44,6 @@ def validate(
     from testbed.execution.runner import run_sweep
     from testbed.policies.hf.model_folder import check_model_folder
     from testbed.recipes import recipe as recipes
-    from testbed.sweeps import HUB
     from testbed.worlds.tasks import tasks
 
     check_model_folder(model)
@@ -51,7 +51,7 @@ def validate(
     for name in recipe or ():
         recipes[name]
     cells = grid(
-        replace(HUB, model=str(model)),
+        replace(HF_RUN, model=str(model)),
         task=[task],
         steps=[steps],
         learning_rate=[learning_rate],
