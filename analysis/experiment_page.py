@@ -13,8 +13,8 @@ from testbed.errors import UserError
 HEAD = """# Experiments
 
 Written by `testbed experiments page` from `analysis/experiments/`; do not edit. `testbed experiments show
-NAME` prints one, `testbed experiments run NAME` does all of it without touching a committed file. Verdicts are
-those of [claims.md](claims.md), where effects and intervals are.
+NAME` prints one; `testbed experiments run NAME` does all of it and leaves committed files as they are. The
+verdicts are those of [claims.md](claims.md), where effects and intervals are.
 """
 ROW = re.compile(r"^\| `([^`]+)` \| (\w+) \|", re.M)
 

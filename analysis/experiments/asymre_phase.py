@@ -55,4 +55,9 @@ EXPERIMENT = Experiment(
     keys=("instance", "delta_v"),
     metrics=("value", "support", "value_mu", "transition"),
     figure="asymre-phase",
+    see=(
+        "asymre-limit-is-a-filtered-policy",
+        "asymre-collapses-before-zero",
+        "unclipped-reinforce-can-end-at-a-worse-action",
+    ),
 )

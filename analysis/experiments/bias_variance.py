@@ -74,4 +74,9 @@ EXPERIMENT = Experiment(
     keys=("ratio", "drift"),
     metrics=("bias_low", "bias", "bias_high", "deviation_low", "deviation", "deviation_high"),
     figure="bias-variance",
+    see=(
+        "gradient-only-three-ratio-signal-pairs-unbiased",
+        "gradient-bias-is-state-and-suffix",
+        "prefix-ratio-variance",
+    ),
 )

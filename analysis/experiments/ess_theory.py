@@ -89,4 +89,8 @@ EXPERIMENT = Experiment(
     keys=("drift", "lag", "length"),
     metrics=("cost", "variance"),
     figure="ess-theory",
+    see=(
+        "ess-cost-is-quadratic-only-in-coherent-lag",
+        "sequence-second-moment-is-a-matrix-product",
+    ),
 )

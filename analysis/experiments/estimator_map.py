@@ -95,4 +95,5 @@ EXPERIMENT = Experiment(
     keys=("estimator", "parameter", "value", "n", "plain"),
     metrics=("bias", "deviation", "rmse"),
     figure="estimator-map",
+    see=("bandit-linear-family-moments",),
 )

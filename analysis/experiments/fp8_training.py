@@ -71,6 +71,11 @@ EXPERIMENT = Experiment(
         x="mismatch",
         y="accuracy",
         arm=("policy_args", "recipe"),
+        names={
+            "default": "full precision",
+            f"precision={FP8} matrices=all": "FP8",
+            "rec_oneside": "no weight",
+        },
         x_label="engine of the rollouts",
         y_label="final accuracy",
     ),

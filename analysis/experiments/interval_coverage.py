@@ -140,4 +140,5 @@ EXPERIMENT = Experiment(
         x_label="sigma of a log-normal weight",
         y_label="coverage",
     ),
+    see=("bootstrap-cannot-see-what-was-not-drawn", "known-range-intervals-cover"),
 )

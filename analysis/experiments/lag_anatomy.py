@@ -136,6 +136,10 @@ EXPERIMENT = Experiment(
     keys=("what", "schedule", "lag", "seed", "x"),
     metrics=("y",),
     figure="lag-anatomy",
+    see=(
+        "spread-of-ages-raises-the-second-moment",
+        "age-variance-adds-to-chi2-when-drift-keeps-its-direction",
+    ),
 )
 
 

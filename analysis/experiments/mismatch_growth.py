@@ -93,6 +93,7 @@ EXPERIMENT = Experiment(
         y_label="deviation of log(pi/mu), nats",
         log="xy",
     ),
+    see=("log-mismatch-outgrows-root-t-where-its-drift-varies", "log-mismatch-grows-as-root-t"),
 )
 
 

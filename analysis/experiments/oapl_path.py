@@ -42,4 +42,8 @@ EXPERIMENT = Experiment(
     keys=("beta2", "time"),
     metrics=("entropy", "value"),
     figure="oapl-path",
+    see=(
+        "oapl-passes-through-collapse-at-small-beta2",
+        "oapl-minimizer-is-the-tilt-iff-temperatures-agree",
+    ),
 )

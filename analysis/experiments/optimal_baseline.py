@@ -42,4 +42,8 @@ EXPERIMENT = Experiment(
     keys=("ratio", "b"),
     metrics=("variance", "formula", "best", "least", "relative_bias", "value_mu", "value_pi"),
     figure="optimal-baseline",
+    see=(
+        "optimal-baseline-excess-variance",
+        "baseline-free-only-under-plain-ratios",
+    ),
 )

@@ -107,4 +107,5 @@ EXPERIMENT = Experiment(
     keys=("family", "setting", "sigma"),
     metrics=("training", "lag_token", "lag_sample", "speed", "samples_per_s", "stderr"),
     figure="pipeline-frontier",
+    see=("pipelining-alone-gains-nothing",),
 )

@@ -17,7 +17,9 @@ ONE_DIGIT = (
 EXPERIMENT = Experiment(
     "real-model",
     question="Do the bench's recipes and lags run on a Hugging Face model as they do on the toy?",
-    source="this project; `testbed demo` runs it, as its cells need the folder of a model",
+    source="this project",
+    differs="its cells need the folder of a model, which the demo makes",
+    command="testbed demo",
 )
 
 

@@ -37,6 +37,7 @@ EXPERIMENT = Experiment(
     keys=("recipe", "lag", "seed", "step"),
     metrics=STALENESS,
     figure="staleness",
+    see=("token-ess-hides-collapse",),
 )
 
 

@@ -53,4 +53,5 @@ EXPERIMENT = Experiment(
     keys=("law", "estimator", "k"),
     metrics=("truth", "low", "index", "high"),
     figure="tail-stability",
+    see=("hill-finds-a-tail-in-every-law",),
 )
