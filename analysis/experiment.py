@@ -69,6 +69,8 @@ class Experiment:
     metrics: the other columns; of cells, words as analysis.cell_table explains.
     margins: what counts as equal, or as an effect, set before the table is made; name: value.
     figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
+    see: claims of other experiments that speak of this table.
+    command: what runs it, where `testbed experiments run NAME` cannot.
 
     Raises UserError for a declaration that contradicts itself.
     """
@@ -86,6 +88,8 @@ class Experiment:
     metrics: tuple[str, ...] = ()
     margins: Mapping[str, float] = field(default_factory=dict)
     figure: str | Plot = ""
+    see: tuple[str, ...] = ()
+    command: str = ""
     claims: dict[str, Entry] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ def page(judged: Mapping[str, str], experiments: Mapping[str, Experiment] = EXPE
     Raises UserError for a claim without a verdict: the page of claims is older than the claims.
     """
     for experiment in experiments.values():
-        for name in experiment.claims:
+        for name in (*experiment.claims, *experiment.see):
             if name not in judged:
                 raise UserError(f"Claim '{name}' has no verdict yet; write it first: testbed claims page")
     parts = [HEAD, _contents(judged, experiments)]
@@ -65,6 +65,8 @@ def _section(experiment: Experiment, judged: Mapping[str, str]) -> str:
     if figure := figure_of(experiment):
         lines.append(f"- figure: {figure}")
     lines.append("- commands: " + ", ".join(f"`{command}`" for command in commands(experiment)))
+    if experiment.see:
+        lines.append("- see also: " + ", ".join(f"`{name}` ({judged[name]})" for name in experiment.see))
     if experiment.claims:
         lines += ["", "| claim | verdict | statement |", "|---|---|---|"]
     for name, entry in experiment.claims.items():
@@ -110,7 +112,7 @@ def figure_of(experiment: Experiment) -> str:
 
 def commands(experiment: Experiment) -> list[str]:
     """Return what makes an experiment's table, judges its claims and draws its figure."""
-    found = [f"testbed experiments run {experiment.name}"]
+    found = [experiment.command or f"testbed experiments run {experiment.name}"]
     if experiment.keys:
         found.append(f"testbed experiments table {experiment.name}")
     if isinstance(experiment.figure, Plot):

@@ -28,9 +28,9 @@ class Plot:
 
     kind: one of KINDS. x, y: columns; of a ROC the score and the event, 0 or 1; of a frontier the cost, less
     is better, and the gain. arm: columns whose combinations are drawn apart. value: the color of a heat map.
-    where: only rows with these values. names: what values are called in the legend, where not as in the table.
-    x_label, y_label: in place of the columns' names. log: axes with a
-    logarithmic scale, "x", "y" or "xy"; a dial's values stand side by side whatever their distance.
+    where: only rows with these values. names: what values are called in the legend, where not as in the
+    table. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale, "x", "y" or
+    "xy"; a dial's values stand side by side whatever their distance.
 
     Raises UserError for an unknown kind, or a heat map without, another with, a value.
     """

@@ -70,9 +70,12 @@ def run_experiment(
     from analysis.experiment import EXPERIMENTS
     from analysis.tables import make, run
     from testbed.cli import show
+    from testbed.errors import UserError
     from testbed.execution.progress import choose
 
     experiment = EXPERIMENTS[name]
+    if experiment.command:
+        raise UserError(f"Experiment '{name}' is not run so. Instead: {experiment.command}")
     progress = choose(quiet or json)
     fresh = {}
     if experiment.keys:
@@ -171,6 +174,7 @@ def facts(experiment: Experiment) -> dict[str, Any]:
             {"name": name, "kind": entry.promises["kind"], "statement": entry.promises["statement"]}
             for name, entry in experiment.claims.items()
         ],
+        "see": list(experiment.see),
         "commands": commands(experiment),
     }
 
