@@ -20,10 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from analysis.claims import Evidence, mean_above_zero, more_often
-from analysis.collapse import need
 from analysis.intervals import student_interval
 from envs.arrays import Floats
-from testbed.errors import UserError
+from testbed.errors import UserError, unknown
 
 Arm: TypeAlias = Mapping[str, Any]
 """Columns and their values: which rows are an arm."""
@@ -35,7 +34,7 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
     Raises UserError for a column that is not there, and for two rows of one pair.
     """
     keys = [by] if isinstance(by, str) else by
-    need(table, [value, *where, *keys])
+    _need(table, [value, *where, *keys])
     rows = table
     for column, wanted in where.items():
         rows = rows[rows[column] == wanted]
@@ -46,6 +45,12 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
             f"Two rows with {dict(where)} share {' and '.join(keys)} {twice}; say what tells them apart."
         )
     return found
+
+
+def _need(table: pd.DataFrame, columns: list[str]) -> None:
+    for column in columns:
+        if column not in table:
+            raise unknown("column of the table", column, map(str, table.columns))
 
 
 def arms(table: pd.DataFrame, value: str, by_name: Mapping[str, Arm]) -> pd.DataFrame:
@@ -66,7 +71,7 @@ def paired_by(
 
     other: the value of that column in the second arm, in place of the same one; its own group is left out.
     """
-    need(table, [group])
+    _need(table, [group])
     groups = {}
     for level in sorted(set(table[group].dropna())):
         there = level if other is None else other
@@ -77,7 +82,7 @@ def paired_by(
 
 def shown(groups: Mapping[Any, ArrayLike], digits: int = 4) -> str:
     """Return "+0.0012 at 4, -0.0300 at 8": the mean of every group."""
-    return ", ".join(f"{np.mean(x_N):+.{digits}f} at {name}" for name, x_N in groups.items())
+    return ", ".join(f"{np.mean(np.asarray(x_N, dtype=np.float64)):+.{digits}f} at {name}" for name, x_N in groups.items())
 
 
 def must_exceed(x: ArrayLike | Mapping[Any, ArrayLike], margin: float, note: str) -> Evidence:

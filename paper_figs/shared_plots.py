@@ -74,7 +74,7 @@ def curves_by_arm(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     for index, (label, rows) in enumerate(arms(table, plot).items()):
         found = [(x, median_interval(part[plot.y].to_numpy())) for x, part in rows.groupby(plot.x)]
         style, width = _look(index)
-        x_N = [x for x, _ in found]
+        x_N = np.array([x for x, _ in found], dtype=np.float64)
         ax.fill_between(
             x_N, [i.low for _, i in found], [i.high for _, i in found], color=style.color, alpha=0.16, lw=0
         )

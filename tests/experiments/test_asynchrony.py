@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import pipeline_learning
-from analysis.claims import asynchrony
-from analysis.pipeline_learning import BATCH, GROUP, SETTINGS, best, cells, split, trained
+from analysis.comparisons import must_all_exceed
+from analysis.experiments import pipeline_learning
+from analysis.experiments.pipeline_learning import BATCH, GROUP, SETTINGS, best, cells, split, trained
 from testbed.execution.preflight import check_arguments
 from testbed.pipeline.design import check
 from testbed.pipeline.simulate import simulate_one
@@ -61,22 +61,22 @@ def table(**seconds):
 
 
 def test_a_gain_is_the_log_of_seconds_over_seconds_seed_by_seed():
-    found = asynchrony.gain(table(a=[80.0, 60.0], b=[20.0, 30.0]).iloc[::-1], "grpo", "a", "b")
+    found = pipeline_learning.gain(table(a=[80.0, 60.0], b=[20.0, 30.0]).iloc[::-1], "grpo", "a", "b")
     assert found.tolist() == pytest.approx([math.log(4), math.log(2)])
 
 
 def test_a_run_that_is_never_there_counts_against_the_claim_on_either_side():
-    found = asynchrony.gain(table(a=[math.inf, 50.0], b=[20.0, math.inf]), "grpo", "a", "b")
+    found = pipeline_learning.gain(table(a=[math.inf, 50.0], b=[20.0, math.inf]), "grpo", "a", "b")
     assert found.tolist() == pytest.approx([math.log(100 / 20), math.log(50 / 1000)])
 
 
 def test_settings_of_other_seeds_are_not_compared():
     rows = table(a=[80.0, 60.0], b=[20.0, 30.0])
     with pytest.raises(ValueError, match="have other seeds"):
-        asynchrony.gain(rows[(rows["setting"] == "a") | (rows["seed"] == 0)], "grpo", "a", "b")
+        pipeline_learning.gain(rows[(rows["setting"] == "a") | (rows["seed"] == 0)], "grpo", "a", "b")
 
 
 def test_the_weakest_gain_decides():
-    found = asynchrony.weakest({"x": np.array([1.0, 1.1, 0.9]), "y": np.array([-0.2, 0.1, -0.1])}, "note")
-    assert found.effect == pytest.approx(-0.2 / 3)
-    assert "2.72 x" in found.note
+    gains = {"x": np.array([1.0, 1.1, 0.9]), "y": np.array([-0.2, 0.1, -0.1])}
+    assert must_all_exceed(gains, 0.0, "note").effect == pytest.approx(-0.2 / 3)
+    assert pipeline_learning.ratios(gains) == "2.72 x, 0.94 y"
