@@ -82,7 +82,9 @@ def paired_by(
 
 def shown(groups: Mapping[Any, ArrayLike], digits: int = 4) -> str:
     """Return "+0.0012 at 4, -0.0300 at 8": the mean of every group."""
-    return ", ".join(f"{np.mean(np.asarray(x_N, dtype=np.float64)):+.{digits}f} at {name}" for name, x_N in groups.items())
+    return ", ".join(
+        f"{np.mean(np.asarray(x_N, dtype=np.float64)):+.{digits}f} at {name}" for name, x_N in groups.items()
+    )
 
 
 def must_exceed(x: ArrayLike | Mapping[Any, ArrayLike], margin: float, note: str) -> Evidence:

@@ -100,7 +100,10 @@ def run_experiment(
 
 @app.command("table")
 def make_table(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of experiments.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of experiments.")
+    ] = None,
+    computed: Annotated[bool, typer.Option("--computed", help="Every table that needs no runs.")] = False,
     source: Annotated[
         list[Path] | None,
         typer.Option("--from", metavar="FOLDER", help="Read this results folder, run nothing; repeatable."),
@@ -122,10 +125,17 @@ def make_table(
     from analysis.load import COMMITTED
     from analysis.tables import add_tables, make
     from testbed.cli import show
+    from testbed.errors import UserError
     from testbed.execution.progress import choose
 
+    chosen = [EXPERIMENTS[name] for name in names or ()]
+    chosen += [each for each in EXPERIMENTS.values() if computed and each.compute and each not in chosen]
+    if not chosen:
+        raise UserError(
+            "No table is named. Give names of experiments, or --computed for all that need no runs."
+        )
     written: list[Path] = []
-    for experiment in [EXPERIMENTS[name] for name in names]:
+    for experiment in chosen:
         _say(f"making the table of {experiment.name}", quiet or json)
         options: dict[str, Any] = {"root": results, "workers": workers, "partial": partial}
         table = make(experiment, source or (), progress=choose(quiet or json), **options)
