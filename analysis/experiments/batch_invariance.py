@@ -15,7 +15,6 @@ from analysis.comparisons import must_exceed, must_vanish, shown
 from analysis.experiment import Experiment
 from analysis.experiments.areal_lag import NOISY
 from envs.arrays import Floats
-from testbed.anchors.rescale import smaller_batches
 from testbed.config.run import Arguments, Run, grid
 
 PARTS = (1, 4, 16)
@@ -39,6 +38,8 @@ CURVE, DECAY = "mean exact/value", "anchor_args.decay"
 
 def cells() -> tuple[Run, ...]:
     """PPO, and PPO-EWMA with its decay rescaled or fixed; three batch sizes, rates rescaled, 32 seeds."""
+    from testbed.anchors.rescale import smaller_batches
+
     arms = [smaller_batches(run, parts) for run in (COUPLED, DECOUPLED) for parts in PARTS]
     arms += [replace(smaller_batches(DECOUPLED, parts), anchor_args=HELD) for parts in PARTS[1:]]
     return tuple(cell for arm in arms for cell in grid(arm, seed=range(32)))

@@ -16,7 +16,9 @@ LEARNER, LOOP, RECORDER = (
     "testbed/training/recorder.py",
 )
 TESTS = "tests/unit/anchors/test_anchors.py"
-AREAL, INVARIANCE, ANCHORS = (f"analysis/experiments/{name}.py" for name in ("areal_lag", "batch_invariance", "anchors"))
+AREAL, INVARIANCE, ANCHORS = (
+    f"analysis/experiments/{name}.py" for name in ("areal_lag", "batch_invariance", "anchors")
+)
 COMPARE, PLANTED = "analysis/comparisons.py", "tests/experiments/test_anchor_claims.py"
 
 MUTANTS = (
