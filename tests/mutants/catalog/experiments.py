@@ -6,26 +6,25 @@ from mutants.mutant import Mutant
 
 EXPERIMENT, TABLES, PAGE = "analysis/experiment.py", "analysis/tables.py", "analysis/experiment_page.py"
 COMPARE, PLOTS, CLAIMS = "analysis/comparisons.py", "paper_figs/shared_plots.py", "analysis/claims.py"
-TESTS = "tests/experiments/test_experiments.py -k 'not committed'"
+TESTS = "tests/experiments/test_experiments.py -k "
 PAIRS, DRAWN = (
     "tests/unit/analysis/test_comparisons.py",
     "tests/experiments/test_shared_plots.py -k 'not whole'",
 )
 
 MUTANTS = (
-    Mutant("experiment-any-file-name", EXPERIMENT, "or found.name != name", "", TESTS),
-    Mutant("experiment-two-sources-of-numbers", EXPERIMENT, "len(sources) > 1", "len(sources) > 2", TESTS),
-    Mutant("experiment-plots-what-is-not-there", EXPERIMENT, "self.figure.columns - {", "set() - {", TESTS),
-    Mutant("experiment-claims-on-tables-are-exact", EXPERIMENT, '"statistical" if on_table else "exact"', '"exact"', TESTS),
-    Mutant("experiment-claims-share-a-name", EXPERIMENT, "if name in self.claims:", "if False:", TESTS),
-    Mutant("experiment-table-of-the-first-look", EXPERIMENT, "if self.seeds is None:", "if True:", TESTS),
-    Mutant("experiment-runs-what-is-computed", EXPERIMENT, "if each.cells is None:", "if False:", TESTS),
-    Mutant("experiment-fresh-table-unread", CLAIMS, ", **(fresh or {})}", "}", TESTS),
-    Mutant("experiment-table-alone-in-its-folder", TABLES, "write_tables({**kept, **made}, data)", "write_tables(made, data)", TESTS),
-    Mutant("experiment-table-of-survivors", TABLES, "if status.done < status.planned:", "if False:", TESTS),
-    Mutant("experiment-folders-for-a-computed-table", TABLES, "        if folders:\n", "        if False:\n", TESTS),
-    Mutant("experiment-page-without-a-verdict", PAGE, "if name not in judged:", "if False:", TESTS),
-    Mutant("experiment-mistyped-option", "testbed/cli/experiments.py", "if experiment.command:", "if False:", TESTS),
+    Mutant("experiment-any-file-name", EXPERIMENT, "or found.name != name", "", TESTS + "file_must_declare"),
+    Mutant("experiment-two-sources-of-numbers", EXPERIMENT, "len(sources) > 1", "len(sources) > 2", TESTS + "contradiction"),
+    Mutant("experiment-plots-what-is-not-there", EXPERIMENT, "self.figure.columns - {", "set() - {", TESTS + "contradiction"),
+    Mutant("experiment-claims-on-tables-are-exact", EXPERIMENT, '"statistical" if on_table else "exact"', '"exact"', TESTS + "kinds_of_claims"),
+    Mutant("experiment-claims-share-a-name", EXPERIMENT, "if name in self.claims:", "if False:", TESTS + "name_of_its_own"),
+    Mutant("experiment-table-of-the-first-look", EXPERIMENT, "if self.seeds is None:", "if True:", TESTS + "first_look"),
+    Mutant("experiment-runs-what-is-computed", EXPERIMENT, "if each.cells is None:", "if False:", TESTS + "testbed_run_knows"),
+    Mutant("experiment-fresh-table-unread", CLAIMS, ", **(fresh or {})}", "}", "tests/experiments/test_claims.py -k fresh"),
+    Mutant("experiment-table-of-survivors", TABLES, "if status.done < status.planned:", "if False:", TESTS + "survivors"),
+    Mutant("experiment-folders-for-a-computed-table", TABLES, "        if folders:\n", "        if False:\n", TESTS + "mistake"),
+    Mutant("experiment-page-without-a-verdict", PAGE, "if name not in judged:", "if False:", TESTS + "stands_on_the_page"),
+    Mutant("experiment-runs-what-it-cannot", "testbed/cli/experiments.py", "if experiment.command:", "if False:", TESTS + "mistake"),
     Mutant("compare-arms-unpaired", COMPARE, "arm(table, value, first) - arm(table, value, second)", "arm(table, value, first) - arm(table, value, second).mean()", PAIRS),
     Mutant("compare-two-rows-of-a-pair", COMPARE, "if found.index.has_duplicates:", "if False:", PAIRS),
     Mutant("compare-group-with-itself", COMPARE, "there = level if other is None else other", "there = level", PAIRS),
