@@ -132,10 +132,15 @@ def test_a_file_must_declare_the_experiment_of_its_name(tmp_path, monkeypatch):
     (tmp_path / "others" / "__init__.py").write_text("")
     (tmp_path / "others" / "a_b.py").write_text("EXPERIMENT = 3\n")
     monkeypatch.syspath_prepend(tmp_path)
+    other = "EXPERIMENT = Experiment('x', question='Is it?', source='y')\n"
+    other = f"from analysis.experiment import Experiment\n{other}"
+    (tmp_path / "others" / "c.py").write_text(other)
     found = Experiments("others")
-    assert list(found) == ["a-b"]
+    assert list(found) == ["a-b", "c"]
     with pytest.raises(UserError, match="declares none, expected EXPERIMENT named 'a-b'"):
         found["a-b"]
+    with pytest.raises(UserError, match="declares 'x', expected EXPERIMENT named 'c'"):
+        found["c"]
 
 
 # A complete small one
