@@ -63,8 +63,8 @@ docs: setup      ## build the documentation site into out/site; a warning is an 
 claims: setup    ## run every claim and print the verdicts
 	@$(BIN)/testbed claims run
 
-tables: setup    ## compute the exact tables behind the figures of theory again
-	@$(BIN)/python -m paper_figs.theory
+tables: setup    ## compute every table that needs no runs again, in minutes
+	@$(BIN)/testbed experiments table --computed
 
 bench: setup     ## speed as ratios against named peers, interleaved
 	@$(BIN)/python tests/benchmarks

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from analysis.experiments.objective_weights import NAME, table_of
 from analysis.load import COMMITTED, Table
-from analysis.objective_table import NAME, table_of
-from paper_figs.export import add_tables
+from analysis.tables import add_tables
 from paper_figs.objective_weights import draw_family
 from paper_figs.run import style
 from testbed.errors import UserError

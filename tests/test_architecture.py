@@ -31,7 +31,7 @@ LAYERS = (
     ("testbed.stacks", "testbed.exact"),
     ("testbed.recipes", "testbed.offline"),
     ("testbed.anchors", "testbed.adapters"),
-    ("testbed.training", "testbed.execution", "testbed.sweeps"),
+    ("testbed.training", "testbed.execution"),
     ("analysis",),
     ("paper_figs",),
     ("testbed.cli",),

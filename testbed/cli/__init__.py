@@ -15,6 +15,7 @@ from testbed.cli import (
     claims,
     demo,
     exact,
+    experiments,
     figures,
     listing,
     metrics,
@@ -60,6 +61,7 @@ app.command("status")(status.status)
 app.command("list")(listing.list_all)
 app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
+app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)

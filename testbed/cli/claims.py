@@ -31,7 +31,7 @@ def run_claims(
 
     Examples: testbed claims run    testbed claims run 'ess-*' --json
     """
-    from analysis.claims.base import run_claims as run
+    from analysis.claims import run_claims as run
     from testbed.cli import show
 
     rows = run(pattern, data)
@@ -47,7 +47,7 @@ def show_claim(
     name: Annotated[str, typer.Argument(help="Name of a claim.")], data: Data = None, json: Json = False
 ) -> None:
     """Show one claim: statement, source, evidence, verdict."""
-    from analysis.claims.base import run_claims as run
+    from analysis.claims import run_claims as run
     from testbed.cli import show
 
     (row,) = run(name, data)[:1]
@@ -63,8 +63,8 @@ def claims_page(
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("docs/claims.md"), data: Data = None
 ) -> None:
     """Run every claim and write the page of verdicts and effects."""
-    from analysis.claims.base import run_claims as run
-    from analysis.claims.page import page
+    from analysis.claims import run_claims as run
+    from analysis.claims_page import page
     from testbed.errors import UserError
 
     text = page(run(data=data))

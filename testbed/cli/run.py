@@ -90,10 +90,10 @@ def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tu
     outside: objectives in files, which take the place of the sweep's recipes, or join those that
     `recipe=` names.
     """
+    from analysis.experiment import sweep as named
     from testbed.config.toml_file import expand, from_toml, unique
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
-    from testbed.sweeps import sweep as named
     from testbed.user_files import pin
     from testbed.worlds.tasks import tasks
 

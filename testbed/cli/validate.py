@@ -34,16 +34,16 @@ def validate(
     """
     from dataclasses import replace
 
+    from analysis.starting_runs import HF_RUN
     from testbed.cli import show
     from testbed.cli.run import counts, report, summarize
     from testbed.config.run import grid
     from testbed.config.toml_file import expand
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
-    from testbed.sweeps import HUB
 
     cells = grid(
-        replace(HUB, model=str(model)),
+        replace(HF_RUN, model=str(model)),
         task=[task],
         steps=[steps],
         learning_rate=[learning_rate],

@@ -11,7 +11,7 @@ CHECKS, LAYERS = "envs/checks.py", "testbed/policies/toy/layers.py"
 FORWARD = "tests/unit/mismatch/test_mismatch_forward.py"
 CLAIMS, CLAIM_FILE = (
     "tests/experiments/test_claims_exact.py -k 'stamp or cache'",
-    "analysis/claims/in_flight.py",
+    "analysis/experiments/in_flight.py",
 )
 STALE, QUANTIZED = "testbed/mismatch/stale_cache.py", "testbed/mismatch/quantized.py"
 ENGINES, BEHAVIOR = "testbed/mismatch/__init__.py", "testbed/mismatch/behavior.py"

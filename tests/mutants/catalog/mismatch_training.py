@@ -12,8 +12,9 @@ ENGINES, LAWS = "testbed/mismatch/__init__.py", "testbed/mismatch/distributions.
 GENERATION, PRECISION = "testbed/worlds/generation.py", "testbed/worlds/rounded.py"
 TABULAR, TOKENS = "testbed/worlds/tabular.py", "testbed/worlds/tokens.py"
 BY_AGE, BASE = "testbed/staleness/by_age.py", "testbed/policies/base.py"
-CLAIMS, FP8, RATE = (
-    f"analysis/claims/{name}.py" for name in ("mismatch_training", "fp8_training", "lag_times_rate")
+CLAIMS, GROWTH, FP8, RATE = (
+    f"analysis/experiments/{name}.py"
+    for name in ("mismatch_staleness", "mismatch_growth", "fp8_training", "lag_times_rate")
 )
 
 MUTANTS = (
@@ -43,11 +44,11 @@ MUTANTS = (
     Mutant("mismatchrun-precision-that-draws", PRECISION, 'p.get("stochastic") or ', "", PRECISION_TESTS),
     Mutant("mismatchrun-precision-of-a-law", PRECISION, "made.distribution is not None or ", "", PRECISION_TESTS),
     Mutant("mismatchrun-interaction-sign", CLAIMS, 'value["noise"] + value["lag"] - value["calm"] - value["both"]', 'value["both"] - value["noise"] - value["lag"] + value["calm"]', CLAIM_TESTS),
-    Mutant("mismatchrun-control-arm-in-the-claims", CLAIMS, '(table["recipe"] == recipe) & (table["learning_rate"] > 0)', 'table["recipe"] == recipe', CLAIM_TESTS),
-    Mutant("mismatchrun-exponent-in-base-two", CLAIMS, "np.log(calm[8]) / np.log(calm[2])) / np.log(4.0)", "np.log(calm[8]) / np.log(calm[2])) / np.log(2.0)", CLAIM_TESTS),
-    Mutant("mismatchrun-slope-not-centered", CLAIMS, "centered_L = length_L - length_L.mean()", "centered_L = length_L", CLAIM_TESTS),
-    Mutant("mismatchrun-collapse-the-wrong-way", FP8, 'more_often(list(found[arm]), list(found["full"])', 'more_often(list(found["full"]), list(found[arm])', CLAIM_TESTS),
-    Mutant("mismatchrun-unified-is-the-fp8-arm", FP8, '"unified": ("off", "precision=fp8-tensor+fp8-activations matrices=all"', '"unified": ("off", "default"', CLAIM_TESTS),
+    Mutant("mismatchrun-control-arm-in-the-claims", CLAIMS, 'table[table["learning_rate"] > 0]', 'table[table["learning_rate"] >= 0]', CLAIM_TESTS),
+    Mutant("mismatchrun-exponent-in-base-two", CLAIMS, "/ np.log(4.0)", "/ np.log(2.0)", CLAIM_TESTS),
+    Mutant("mismatchrun-slope-not-centered", GROWTH, "centered_L = length_L - length_L.mean()", "centered_L = length_L", CLAIM_TESTS),
+    Mutant("mismatchrun-collapse-the-wrong-way", FP8, '(lost[name], lost["full"], note)', '(lost["full"], lost[name], note)', CLAIM_TESTS),
+    Mutant("mismatchrun-unified-is-the-fp8-arm", FP8, '"unified": {"mismatch": "off", "policy_args": f"precision={FP8} matrices=all"', '"unified": {"mismatch": "off", "policy_args": "default"', CLAIM_TESTS),
     Mutant("mismatchrun-rates-compared-at-equal-lag", RATE, 'table["learning_rate"] * table["lag"]', 'table["lag"] + 0 * table["learning_rate"]', CLAIM_TESTS),
     Mutant("mismatchrun-claim-noise-is-one-sided", CLAIMS, "size * (2.0 * np.array(corner) - 1.0)", "size * np.array(corner)", EXACT),
     Mutant("mismatchrun-claim-second-moment-without-collisions", CLAIMS, " - (square - 1.0) * (pi_A @ pi_A)", "", EXACT),

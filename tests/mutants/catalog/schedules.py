@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 LAWS, BUFFER = "tests/unit/staleness/test_schedules.py", "tests/unit/staleness/test_staleness.py"
 AGE_DISTRIBUTION, BY_AGE = "testbed/staleness/age_distribution.py", "testbed/staleness/by_age.py"
 VERSIONS, STORAGE = "testbed/staleness/versions.py", "testbed/staleness/storage.py"
-CLAIMS, TABLE = "analysis/claims/lag_schedules.py", "analysis/lag_tables.py"
+CLAIMS, TABLE = "analysis/experiments/lag_schedules.py", "analysis/experiments/lag_anatomy.py"
 FIGURE = "tests/experiments/test_lag_anatomy.py"
 BOOK, PACKS = "testbed/staleness/bookkeeping.py", "testbed/execution/packs.py"
 
@@ -38,9 +38,9 @@ MUTANTS = (
     Mutant("schedule-check-looks-at-nothing", BOOK, "list(sample)] = True", "list(sample)] = False", LAWS),
     Mutant("schedule-check-ignores-the-engine", BOOK, "(logp or world.logp)", "world.logp", LAWS),
     Mutant("schedule-check-reads-the-newest", BOOK, "(weights[version], rollout)", "(weights[max(weights)], rollout)", LAWS),
-    Mutant("schedule-claim-judged-on-seeds-it-was-made-from", CLAIMS, "lambda x: ~x.index", "lambda x: x.index", FIGURE),
-    Mutant("schedule-claim-reads-the-smallest-lag", CLAIMS, '(table["lag"] == table["lag"].max())', '(table["lag"] == table["lag"].min())', FIGURE),
-    Mutant("schedule-claim-against-no-spread", CLAIMS, "ratio - (1 + predicted) / 2", "ratio - 1", FIGURE),
+    Mutant("schedule-claim-judged-on-seeds-it-was-made-from", CLAIMS, "later = table[~table", "later = table[table", FIGURE),
+    Mutant("schedule-claim-reads-the-smallest-lag", CLAIMS, '"lag": table["lag"].max()', '"lag": table["lag"].min()', FIGURE),
+    Mutant("schedule-claim-against-no-spread", TABLE, "must_exceed(ratio, (1 + predicted) / 2, note)", "must_exceed(ratio, 1.0, note)", FIGURE),
     Mutant("schedule-claim-growth-without-delay", CLAIMS, "past_K[law.age_K]", "past_K[0 * law.age_K]", FIGURE),
     Mutant("schedule-figure-weighs-by-pi", TABLE, "weights=np.exp(log_mu_RX)", "weights=np.exp(log_RTX[:, step])", FIGURE),
     Mutant("schedule-figure-shifts-ages", TABLE, "step - np.arange(ages)", "step - 1 - np.arange(ages)", FIGURE),
