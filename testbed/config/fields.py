@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -125,8 +125,25 @@ def contradictions(run: Run) -> Iterator[tuple[str, str]]:
 
 def check(run: Run) -> Run:
     """Return the run in its normal form; raise UserError with everything that is wrong with it."""
-    values = {name: getattr(run, name) for name in FIELDS}
-    wrong = list(problems(values)) or list(contradictions(run))
-    if wrong:
-        raise UserError("\n".join(f"{name} {reason}" for name, reason in wrong))
-    return Run(**{name: coerced(name, value) for name, value in values.items()})
+    return next(checked([run]))
+
+
+def checked(runs: Iterable[Run]) -> Iterator[Run]:
+    """Yield every run in its normal form; raise UserError with everything that is wrong with the first bad one.
+
+    Only values that are other objects than those of the run before are looked at, so a large grid is quick.
+    """
+    good: dict[str, Any] = {}
+    nothing = object()
+    for run in runs:
+        values = vars(run)
+        fresh = {name: value for name, value in values.items() if value is not good.get(name, nothing)}
+        wrong = list(problems(fresh)) or list(contradictions(run))
+        if wrong:
+            raise UserError("\n".join(f"{name} {reason}" for name, reason in wrong))
+        normal = {name: coerced(name, value) for name, value in fresh.items()}
+        good |= fresh
+        changed = {name: value for name, value in normal.items() if repr(value) != repr(values[name])}
+        for name in changed:
+            del good[name]  # what had to be changed here has to be changed in the next run too
+        yield dataclasses.replace(run, **changed) if changed else run

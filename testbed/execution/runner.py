@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import get_args
 
-from testbed.config.fields import check
+from testbed.config.fields import checked
 from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -58,7 +58,7 @@ def run_sweep(
     """
     display = progress or Progress()
     with contextlib.closing(display):
-        packs = plan(check(cell) for cell in cells)
+        packs = plan(checked(cells))
         ours = Shard.parse(shard).of(packs)
         _check_limits(workers, threads, timeout)
         store = Store.start(folder, packs)
@@ -119,7 +119,7 @@ class _Feed:
         self._store = store
         self._waiting = deque(packs)
         self._packs = {pack.id: pack for pack in packs}
-        self._failed_before = {pack.id: store.failure(pack.id) for pack in packs}
+        self._failed_before = store.failures()
         self._interrupt = interrupt
         self._display = display
         self._told = False
@@ -160,8 +160,8 @@ class _Feed:
 
     def _settled_elsewhere(self, pack: Pack) -> bool:
         """Return True when another runner finished the pack, or failed at it, while this one was waiting."""
-        done = self._store.result(pack.id) is not None
-        failed = self._store.failure(pack.id) != self._failed_before[pack.id]
+        done = self._store.settled(pack.id)
+        failed = self._store.failure(pack.id) != self._failed_before.get(pack.id)
         if done or failed:
             self._store.release(pack.id)
             self._display.finished(pack.id, len(pack.cells), failed=not done)
