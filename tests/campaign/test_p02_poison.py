@@ -17,7 +17,7 @@ DEATHS = {
 
 def test_a_pack_that_kills_its_worker_costs_and_blames_itself_alone(tmp_path: Path, campaign) -> None:
     count = campaign.trials(short=20, full=50)
-    deaths = list(DEATHS) * campaign.trials(short=1, full=3)
+    deaths = list(DEATHS) * campaign.trials(short=1, full=2)
     for number, death in enumerate(deaths):
         folder = tmp_path / str(number)
         now = run_sweep(cells(count), folder, workers=2, function=f"support.fake_training:{death}")

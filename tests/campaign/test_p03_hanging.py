@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_hung_pack_ends_at_its_limit_and_the_others_go_on(tmp_path: Path, campaign) -> None:
-    trials = campaign.trials(short=1, full=5)
+    trials = campaign.trials(short=1, full=3)
     for trial in range(trials):
         start = time.monotonic()
         function = "support.fake_training:hang"
@@ -31,7 +31,7 @@ def test_a_hung_pack_ends_at_its_limit_and_the_others_go_on(tmp_path: Path, camp
 
 
 def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path, campaign) -> None:
-    trials = campaign.trials(short=1, full=5)
+    trials = campaign.trials(short=1, full=3)
     for trial in range(trials):
         folder = tmp_path / str(trial) / "s"
         folder.parent.mkdir()
@@ -49,7 +49,7 @@ def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path, campai
 
 
 def test_a_second_ctrl_c_stops_within_two_seconds_and_leaves_no_process(tmp_path: Path, campaign) -> None:
-    trials = campaign.trials(short=1, full=10)
+    trials = campaign.trials(short=1, full=5)
     for trial in range(trials):
         folder = tmp_path / str(trial) / "s"
         folder.parent.mkdir()
@@ -69,7 +69,7 @@ def test_a_second_ctrl_c_stops_within_two_seconds_and_leaves_no_process(tmp_path
 
 
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path, campaign) -> None:
-    trials = campaign.trials(short=1, full=10)
+    trials = campaign.trials(short=1, full=5)
     for trial in range(trials):
         folder = tmp_path / str(trial) / "s"
         folder.parent.mkdir()

@@ -15,7 +15,7 @@ from testbed.results.store import Store
 
 @pytest.mark.slow
 def test_four_runners_on_one_folder_share_the_work_and_commit_nothing_twice(tmp_path: Path, campaign) -> None:
-    trials, count = campaign.trials(short=1, full=6), 40
+    trials, count = campaign.trials(short=1, full=3), 40
     run_sweep(cells(count), tmp_path / "whole", workers=0, function="support.fake_training:train")
     for trial in range(trials):
         folder = tmp_path / str(trial) / "s"
@@ -33,7 +33,7 @@ def test_four_runners_on_one_folder_share_the_work_and_commit_nothing_twice(tmp_
 
 @pytest.mark.slow
 def test_the_lock_of_a_killed_runner_is_free_at_once(tmp_path: Path, campaign) -> None:
-    trials = campaign.trials(short=1, full=10)
+    trials = campaign.trials(short=1, full=5)
     for trial in range(trials):
         folder = tmp_path / str(trial) / "s"
         folder.parent.mkdir()

@@ -29,7 +29,7 @@ def test_a_limit_on_file_sizes_ends_the_run_with_one_line_and_the_next_run_goes_
     tmp_path: Path, campaign
 ) -> None:
     """With small limits the plan does not fit, with larger ones the first pack."""
-    trials = campaign.trials(short=2, full=16)
+    trials = campaign.trials(short=2, full=10)
     run_sweep(cells(4), tmp_path / "whole", workers=0, function=TRAIN)
     dice = random.Random(5)
     for trial in range(trials):
@@ -80,7 +80,7 @@ def may_mount() -> bool:
 def test_a_disk_that_fills_up_keeps_what_is_done_and_resumes_when_it_is_larger(
     tmp_path: Path, campaign
 ) -> None:
-    trials = campaign.trials(short=1, full=6)
+    trials = campaign.trials(short=1, full=4)
     run_sweep(cells(40), tmp_path / "whole", workers=0, function=TRAIN)
     for trial in range(trials):
         mount, copy = tmp_path / f"disk{trial}", tmp_path / f"copy{trial}"

@@ -47,7 +47,7 @@ def test_planned_is_done_and_failed_and_pending_after_every_event(tmp_path: Path
 
 @pytest.mark.slow
 def test_counts_add_up_at_every_look_at_a_running_sweep(tmp_path: Path, campaign) -> None:
-    looks, count = campaign.trials(short=1, full=8), 20
+    looks, count = campaign.trials(short=1, full=4), 20
     seen = 0
     for look in range(looks):
         folder = tmp_path / str(look) / "s"
