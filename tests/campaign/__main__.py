@@ -19,7 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/campaign", description=__doc__)
     parser.add_argument("promises", nargs="*", metavar="PROMISE", help=f"of {', '.join(PROMISES)}; all")
     parser.add_argument("--trials", type=float, default=1.0, help="factor on the number of trials")
-    parser.add_argument("--workers", type=int, default=2, help="tests that run at the same time")
+    parser.add_argument("--workers", type=int, default=4, help="tests that run at the same time")
     parser.add_argument("--page", type=Path, help="file to write; docs/reliability.md when all are tried")
     given = parser.parse_args()
     if unknown := set(given.promises) - set(PROMISES):

@@ -19,6 +19,9 @@ from testbed.results.parquet import encode
 from testbed.results.store import Store, status
 
 
+FIELDS = ("task", "recipe", "policy", "lag", "seed")
+
+
 def sweep_file(path: Path, count: int) -> Path:
     """Write a sweep of count cells: ten lags, and seeds."""
     lags, seeds = list(range(10)), list(range(count // 10))
