@@ -38,7 +38,9 @@ def load_tables(folder: Path | None = None) -> dict[str, Table]:
     """
     if folder is None:
         return load_committed()
-    return load_committed(folder=folder) if is_committed(folder) else condense(load_results(folder), UNLIMITED)
+    if is_committed(folder):
+        return load_committed(folder=folder)
+    return condense(load_results(folder), UNLIMITED)
 
 
 def condense(frame: pd.DataFrame, limit: int = LIMIT) -> dict[str, Table]:

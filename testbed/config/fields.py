@@ -129,7 +129,7 @@ def check(run: Run) -> Run:
 
 
 def checked(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield every run in its normal form; raise UserError with everything that is wrong with the first bad one.
+    """Yield every run in its normal form; raise UserError with all that is wrong with the first bad one.
 
     Only values that are other objects than those of the run before are looked at, so a large grid is quick.
     """

@@ -213,7 +213,7 @@ def _size(axes: Mapping[str, Sequence[Any]]) -> int:
 
 
 def _cells(run: Run, fields: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Iterator[Run]:
-    """Yield the cells of a grid; cells that share a value share the object, which makes checking them quick."""
+    """Yield the cells of a grid; cells that share a value share the object, so checking them is quick."""
     start = dataclasses.replace(run, **{name: coerced(name, value) for name, value in fields.items()})
     typed = [
         values if "." in name else [coerced(name, value) for value in values] for name, values in axes.items()

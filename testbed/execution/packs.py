@@ -50,6 +50,7 @@ def _groups(cells: Sequence[Run]) -> list[list[int]]:
     shape = itemgetter(*(f.name for f in dataclasses.fields(Run) if f.name not in STACKED))
     groups: dict[tuple[Any, ...], list[int]] = {}
     before: tuple[Any, ...] = ()
+    group: list[int] = []
     slices: dict[str, int] = {}
     for index, cell in enumerate(cells):
         kind = shape(vars(cell))
@@ -63,7 +64,7 @@ def _groups(cells: Sequence[Run]) -> list[list[int]]:
 
 
 def _slices(cell: Run, kind: tuple[Any, ...], known: dict[str, int]) -> int:
-    """Return into how many parts the schedule of a cell of this kind cuts a batch; it can depend on the lag."""
+    """Return into how many parts the schedule of a cell of this kind cuts a batch; the lag can matter."""
     if cell.staleness == "exact":  # the others need torch, which a plan of packs can do without
         return 1
     from testbed.staleness import plan_for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import re
 from collections.abc import Iterable
@@ -69,9 +70,12 @@ def page(rows: Iterable[Row], seconds: float) -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     failed = sum(row.outcome == "failed" for row in rows)
     trials = sum(row.trials for row in rows)
+    scale = float(os.environ.get("CAMPAIGN", "1"))
+    part = "" if scale == 1 else f" Trials were scaled by {scale:g}."
+    load = f"Load average at the end: {os.getloadavg()[2]:.0f}.{part}"
     lines = [
         f"Last run: {today}, {machine()}, Python {platform.python_version()}, {seconds / 60:.1f} minutes, "
-        f"{trials:,} trials, {failed} failures.",
+        f"{trials:,} trials, {failed} failures. {load}",
         "",
         "| promise | what was tried | trials | failures | seconds |",
         "|---|---|---:|---:|---:|",

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.runners import alive, children, gone_within, hashes, started
+from support.runners import MORTAL, alive, children, gone_within, hashes, patience, started
 from support.sweep_process import cells
 
 from testbed.execution.runner import run_sweep
@@ -33,7 +33,9 @@ class Pair:
     def complete(self) -> None:
         for runner in [runner for runner in self.runners if runner.poll() is not None]:
             _, told = runner.communicate()
-            assert runner.returncode in (0, -signal.SIGKILL), told
+            # Three workers struck in a row before they had a pack look like workers that cannot start.
+            unlucky = runner.returncode == 2 and "Workers die before they start" in told
+            assert unlucky or runner.returncode in (0, -signal.SIGKILL), told
             self.runners.remove(runner)
         while len(self.runners) < 2:
             self.runners.append(started(self.folder, "slow", COUNT, workers=1))
@@ -63,7 +65,7 @@ class Pair:
         for runner in self.runners:
             runner.kill()
             runner.communicate()
-        assert gone_within(list(self.workers), 10), "a worker outlived its runner"
+        assert gone_within(list(self.workers), patience(5)), "a worker outlived its runner"
 
 
 @pytest.mark.slow
@@ -78,9 +80,9 @@ def test_kills_of_runners_and_workers_lose_and_tear_nothing(tmp_path: Path, camp
     try:
         for _ in range(kills):
             pair.complete()
-            if dice.random() < 0.3:
+            if dice.random() < 0.15:
                 pair.progress(len(seen) + dice.randint(1, 9))
-            time.sleep(dice.uniform(0, 1.0))
+            time.sleep(dice.uniform(0, 0.8))
             pair.strike(dice)
             now = hashes(pair.folder)
             assert seen.items() <= now.items(), "no finished pack is lost"
@@ -99,7 +101,7 @@ def test_kills_of_runners_and_workers_lose_and_tear_nothing(tmp_path: Path, camp
     campaign.tried("SIGKILL of a runner or a worker at a random moment, two runners on one folder", kills)
 
 
-COMMAND = [sys.executable, "-c", "from testbed.cli import main; main()", "run", "ess-collapse"]
+COMMAND = [sys.executable, "-c", f"{MORTAL}from testbed.cli import main; main()", "run", "ess-collapse"]
 # The group size splits the sweep into six packs of about a second each.
 FIELDS = ["group=2,3,4,5,6,7", "lag=0,8", "seed=0,1", "steps=250", "log_every=50"]
 
@@ -133,11 +135,11 @@ def test_a_killed_training_ends_with_the_bytes_of_an_undisturbed_one(tmp_path: P
 @pytest.mark.slow
 def test_an_interrupted_training_keeps_what_is_done(tmp_path: Path, campaign) -> None:
     process = training(tmp_path / "s")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + patience(60)
     while not list((tmp_path / "s").glob("packs/*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=120) in {130, 0}  # 0 when the last packs were already running
+    assert process.wait(timeout=300) in {130, 0}  # 0 when the last packs were already running
     kept = status(tmp_path / "s").done
     assert kept
     assert training(tmp_path / "s").wait() == 0

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.runners import gone_within, hashes, started, workers_of
+from support.runners import gone_within, hashes, patience, started, workers_of
 from support.sweep_process import cells
 
 from testbed.execution.runner import run_sweep
@@ -26,7 +26,7 @@ def test_a_hung_pack_ends_at_its_limit_and_the_others_go_on(tmp_path: Path, camp
             "timeout",
             "The pack ran longer than its limit of 3 s.",
         )
-        assert time.monotonic() - start < 60
+        assert time.monotonic() - start < patience(30)
     campaign.tried("a cell of 12 that never ends, under a limit of 3 s", trials)
 
 
@@ -38,13 +38,13 @@ def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path, campai
         runner = started(folder, "patient", 20)
         workers = workers_of(folder, 2)
         runner.send_signal(signal.SIGINT)
-        _, told = runner.communicate(timeout=60)
+        _, told = runner.communicate(timeout=300)
         assert runner.returncode == 130
         assert "press Ctrl-C again to stop at once" in told
         assert "Stopped with 2 of 20 cells done. Run the same command again to go on." in told
         assert "Traceback" not in told
         assert len(hashes(folder)) == 2
-        assert gone_within(workers, 2)
+        assert gone_within(workers, patience(2))
     campaign.tried("Ctrl-C once while two packs run", trials)
 
 
@@ -60,11 +60,11 @@ def test_a_second_ctrl_c_stops_within_two_seconds_and_leaves_no_process(tmp_path
         assert runner.poll() is None, "the first one waits"
         runner.send_signal(signal.SIGINT)
         start = time.monotonic()
-        _, told = runner.communicate(timeout=60)
-        assert time.monotonic() - start < 2
+        _, told = runner.communicate(timeout=300)
+        assert time.monotonic() - start < patience(2)
         assert runner.returncode == 130
         assert "Traceback" not in told
-        assert gone_within(workers, 2)
+        assert gone_within(workers, patience(2))
     campaign.tried("Ctrl-C twice while two packs compute for ever", trials)
 
 
@@ -76,6 +76,6 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path, campaign) -> No
         runner = started(folder, "endless", 4)
         workers = workers_of(folder, 2)
         runner.kill()
-        assert gone_within(workers, 5)
+        assert gone_within(workers, patience(5))
         runner.communicate()
     campaign.tried("SIGKILL of the parent while its two workers compute for ever", trials)

@@ -22,7 +22,7 @@ def test_four_runners_on_one_folder_share_the_work_and_commit_nothing_twice(tmp_
         folder.parent.mkdir()
         runners = [started(folder, "noted", count, workers=1) for _ in range(4)]
         for runner in runners:
-            out, told = runner.communicate(timeout=120)
+            out, told = runner.communicate(timeout=600)
             assert (runner.returncode, out) == (0, f"{count} 0 0\n"), told
         assert hashes(folder) == hashes(tmp_path / "whole")
         seeds = sorted(int(path.name.split("-")[0]) for path in (folder.parent / "traces").iterdir())

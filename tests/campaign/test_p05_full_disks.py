@@ -39,7 +39,7 @@ def test_a_limit_on_file_sizes_ends_the_run_with_one_line_and_the_next_run_goes_
             Store.start(folder, plan(cells(4)))
         limit = dice.randint(900, 2000) if planned else dice.randint(1, 900)
         runner = started(folder, "train", 4, workers=1, limit=limit)
-        out, told = runner.communicate(timeout=120)
+        out, told = runner.communicate(timeout=600)
         assert (runner.returncode, out) == (2, ""), (limit, told)
         where = f"{folder}/p" if planned else f"{folder}/sweep.json"
         assert f"Cannot write {where}" in told

@@ -1,4 +1,4 @@
-"""Plan, fill, look at and draw a sweep of many cells, in a process of its own: folder, cells, filled packs."""
+"""Plan, fill, look at and draw a large sweep, in a process of its own: folder, cells, filled packs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from testbed.config.run import Run
 from testbed.execution.packs import plan
 from testbed.results.parquet import encode
 from testbed.results.store import Store, status
-
 
 FIELDS = ("task", "recipe", "policy", "lag", "seed")
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 import shutil
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -141,6 +141,21 @@ def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         Store.start(tmp_path / "s", other)
     with pytest.raises(UserError, match="another sweep"):
         Store.start(tmp_path / "s", PACKS[::-1])
+
+
+def test_the_plan_says_every_field_of_every_cell(tmp_path: Path) -> None:
+    """What the cells of a pack share is said once; True and 1 are equal in Python and are not shared."""
+    start = Run(task_args=(("size", 4),))
+    cells = [*grid(start, seed=range(2)), replace(start, recipe_args=(("on", True),))]
+    cells.append(replace(start, recipe_args=(("on", 1),)))
+    packs = plan([cells[3], *cells[:3]])
+    Store.start(tmp_path / "s", packs)
+    data = json.loads((tmp_path / "s" / "sweep.json").read_text())
+    said = {
+        cell["id"]: pack["shared"] | cell["run"] for pack in data["packs"] for cell in pack["cells"]
+    }
+    assert said == {cell_id(cell): json.loads(json.dumps(vars(cell))) for cell in cells}
+    assert repr(said[cell_id(cells[2])]["recipe_args"]) == "[['on', True]]"
 
 
 def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -> None:
