@@ -19,7 +19,7 @@ MORTAL = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\n"
 
 
 def patience(seconds: float) -> float:
-    """Return how long something may take that is quick on an idle machine: so much for each waiting process."""
+    """Return how long what is quick on an idle machine may take here: so much for each waiting process."""
     return seconds * max(1.0, os.getloadavg()[0] / cores())
 
 
