@@ -127,7 +127,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_mangled_file_is_a_dry_run_or_one_message(
     alone: Path, capsys: pytest.CaptureFixture[str], campaign
 ) -> None:
-    trials = campaign.trials(short=60, full=600)
+    trials = campaign.trials(short=40, full=600)
     dice = random.Random(9)
     wrong = []
     for _ in range(trials):
@@ -143,7 +143,7 @@ def test_a_mangled_file_is_a_dry_run_or_one_message(
 def test_a_mangled_command_line_is_a_result_or_one_message(
     alone: Path, capsys: pytest.CaptureFixture[str], campaign
 ) -> None:
-    trials = campaign.trials(short=60, full=600)
+    trials = campaign.trials(short=40, full=600)
     dice = random.Random(10)
     wrong = []
     for _ in range(trials):

@@ -38,7 +38,7 @@ def test_bits_do_not_depend_on_the_number_of_workers(tmp_path: Path, campaign) -
 
 def trainings() -> tuple[Run, ...]:
     """Return cells of every kind of world, in packs of two."""
-    runs = (dataclasses.replace(run, steps=4, log_every=2) for run in (SMALL, LENGTHS, TOY))
+    runs = (dataclasses.replace(run, steps=2, log_every=1) for run in (SMALL, LENGTHS, TOY))
     return tuple(cell for run in runs for cell in grid(run, recipe=["grpo", "reinforce"]))
 
 

@@ -30,7 +30,7 @@ def most_misses(trials: int, chance: float) -> int:
 @pytest.mark.parametrize("law", BOUNDED)
 @pytest.mark.parametrize("n", [10, 100])
 def test_intervals_that_promise_coverage_at_every_n_keep_it(law: str, n: int, campaign) -> None:
-    trials = campaign.trials(short=2000, full=40_000)
+    trials = campaign.trials(short=1000, full=10_000)
     draw, mean = BOUNDED[law]
     terms_MN = draw(np.random.default_rng([17, n]), (trials, n))
     for method in (intervals.hoeffding, intervals.empirical_bernstein, intervals.betting):
