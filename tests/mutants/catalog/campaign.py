@@ -10,7 +10,6 @@ MUTANTS = (
     Mutant('promise-settled-since', 'testbed/results/store.py', 'known = pack in self._found or (self.folder / "provenance" / f"{pack}.json").exists()', 'known = pack in self._found', 'tests/campaign/test_p04_many_runners.py'),
     Mutant('promise-text-of-an-equal', 'testbed/config/run.py', 'if value is not held[index]:', 'if value != held[index]:', 'tests/campaign/test_p13_ids.py'),
     Mutant('promise-normal-of-an-equal', 'testbed/config/fields.py', '            del good[name]', '            pass', 'tests/unit/config/test_config.py'),
-    Mutant('promise-zero-has-a-sign', 'testbed/config/run.py', 'float(value) if value else 0.0', 'float(value)', 'tests/campaign/test_p13_ids.py tests/unit/config/test_run_identity.py'),
     Mutant('promise-neighbors-stack', 'testbed/execution/packs.py', 'all(map(is_, key, before))', 'all(map(is_, key[:2], before))', 'tests/unit/execution/test_packs.py'),
     Mutant('promise-names-of-others', 'testbed/execution/packs.py', '[names[i] for i in chunk])', 'names[: len(chunk)])', 'tests/campaign/test_p13_ids.py'),
     Mutant('promise-swept-file-lost', 'testbed/results/atomic_files.py', 'for last in (False, True):', 'for last in (True,):', 'tests/campaign/test_p12_bits.py'),
