@@ -7,7 +7,6 @@ import math
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -129,45 +128,39 @@ def contradictions(run: Run) -> Iterator[tuple[str, str]]:
 
 def check(run: Run) -> Run:
     """Return the run in its normal form; raise UserError with everything that is wrong with it."""
-    values = {name: getattr(run, name) for name in FIELDS}
-    wrong = list(problems(values)) or list(contradictions(run))
+    sound, wrong = normal([run])
     if wrong:
-        raise UserError("\n".join(f"{name} {reason}" for name, reason in wrong))
-    return Run(**{name: coerced(name, value) for name, value in values.items()})
+        raise UserError(wrong[0])
+    return sound[0]
 
 
-def normal(cells: Iterable[Run]) -> tuple[tuple[Run, ...], list[str]]:
-    """Return the cells that have a normal form, in it, and what is wrong with the others, as `check` says it.
+def checked(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Return every run in its normal form; raise UserError with all that is wrong with the bad ones."""
+    sound, wrong = normal(runs)
+    if wrong:
+        raise UserError("\n".join(dict.fromkeys(wrong)))
+    return sound
 
-    Every distinct value of a field, and every distinct set of fields that may contradict each other, is
-    looked at once.
+
+def normal(runs: Iterable[Run]) -> tuple[tuple[Run, ...], list[str]]:
+    """Return the runs that have a normal form, in it, and what is wrong with the others, as `check` says it.
+
+    Only values that are other objects than those of the run before are looked at, so a large grid is quick.
     """
-    values_of, together_of = attrgetter(*FIELDS), attrgetter(*TOGETHER)
-    plain: set[tuple[Any, ...]] = set()
-    fitting: set[tuple[Any, ...]] = set()
+    good: dict[str, Any] = {}
+    nothing = object()
     sound, wrong = [], []
-    for cell in cells:
-        try:
-            keys = {(name, *_key(value)) for name, value in zip(FIELDS, values_of(cell), strict=True)}
-            known = keys <= plain and together_of(cell) in fitting
-        except TypeError:  # a value without a hash has no normal form yet
-            keys, known = set(), False
-        try:
-            checked = cell if known else check(cell)
-        except UserError as error:
-            wrong.append(str(error))
+    for run in runs:
+        values = vars(run)
+        fresh = {name: value for name, value in values.items() if value is not good.get(name, nothing)}
+        reasons = list(problems(fresh)) or list(contradictions(run))
+        if reasons:
+            wrong.append("\n".join(f"{name} {reason}" for name, reason in reasons))
             continue
-        if not known and keys and values_of(checked) == values_of(cell):
-            plain |= keys
-            fitting.add(together_of(cell))
-        sound.append(checked)
+        coerced_values = {name: coerced(name, value) for name, value in fresh.items()}
+        good |= fresh
+        changed = {n: value for n, value in coerced_values.items() if repr(value) != repr(values[n])}
+        for name in changed:
+            del good[name]  # what had to be changed here has to be changed in the next run too
+        sound.append(dataclasses.replace(run, **changed) if changed else run)
     return tuple(sound), wrong
-
-
-def _key(value: Any) -> tuple[Any, ...]:
-    """Return what tells a value from others that are equal to it, as 1 from True."""
-    return (
-        (value, type(value), *(type(item) for _, item in value))
-        if isinstance(value, tuple)
-        else (value, type(value))
-    )

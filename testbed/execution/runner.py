@@ -121,7 +121,7 @@ class _Feed:
         self._store = store
         self._waiting = deque(packs)
         self._packs = {pack.id: pack for pack in packs}
-        self._failed_before = {pack.id: store.failure(pack.id) for pack in packs}
+        self._failed_before = store.failures()
         self._interrupt = interrupt
         self._display = display
         self._told = False
@@ -162,8 +162,8 @@ class _Feed:
 
     def _settled_elsewhere(self, pack: Pack) -> bool:
         """Return True when another runner finished the pack, or failed at it, while this one was waiting."""
-        done = self._store.result(pack.id) is not None
-        failed = self._store.failure(pack.id) != self._failed_before[pack.id]
+        done = self._store.settled(pack.id)
+        failed = self._store.failure(pack.id) != self._failed_before.get(pack.id)
         if done or failed:
             self._store.release(pack.id)
             self._display.finished(pack.id, len(pack.cells), failed=not done)

@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant("schedule-recorded-version-off-by-one", BY_AGE, "with_version(rollout, version_RS)", "with_version(rollout, version_RS + 1)", LAWS),
     Mutant("schedule-slices-in-another-order", BY_AGE, "version_RS.to(rollout.token_RBT.device)", "version_RS.flip(1)", LAWS),
     Mutant("schedule-buffer-as-deep-as-asked", BY_AGE, "min(plan.depth + self.past, run.steps)", "min(plan.depth, 10**6)", LAWS),
-    Mutant("schedule-stacks-unequal-slices", PACKS, "slices[key] = _slices(cell)", "slices[key] = 1", LAWS),
+    Mutant("schedule-stacks-unequal-slices", PACKS, "key = (*kind, _slices(cell, kind, slices))", "key = kind", LAWS),
     Mutant("schedule-check-accepts-nan", BOOK, "~((found_RBT - rollout.logp_mu_RBT).abs() <= tolerance)", "((found_RBT - rollout.logp_mu_RBT).abs() > tolerance)", LAWS),
     Mutant("schedule-check-looks-at-nothing", BOOK, "list(sample)] = True", "list(sample)] = False", LAWS),
     Mutant("schedule-check-ignores-the-engine", BOOK, "(logp or world.logp)", "world.logp", LAWS),

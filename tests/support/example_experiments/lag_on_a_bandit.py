@@ -54,6 +54,6 @@ def one_age() -> Evidence:
     """Return distances of the mean age from the lag, and variances of the age."""
     from testbed.staleness import plan_for
 
-    laws = {cell.lag: plan_for(cell).law for cell in cells()}
+    laws = {cell.lag: plan_for(cell).distribution for cell in cells()}
     gaps = [abs(law.mean - lag) + law.variance for lag, law in laws.items()]
     return exact(gaps, 0.0, "largest distance of the mean age from the lag, plus its variance")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from support.runners import HERE, hashes
 from support.sweep_process import cells
 
 from testbed.config.run import Run, grid
@@ -19,74 +16,6 @@ from testbed.execution import threads
 from testbed.execution.executors import Local
 from testbed.execution.runner import run_sweep
 from testbed.results.store import read
-
-HERE = Path(__file__).parents[2]
-"""The folder of the tests, on the path of processes that import `support`."""
-
-
-def hashes(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "packs").iterdir()}
-
-
-def started(folder: Path, function: str, count: int, workers: int = 2) -> subprocess.Popen[str]:
-    """Start a runner in its own process; TRACES is the folder beside its results."""
-    folder.parent.joinpath("traces").mkdir(exist_ok=True)
-    return subprocess.Popen(
-        [sys.executable, "-m", "support.sweep_process", folder, function, str(count), str(workers)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=HERE,
-        env=os.environ | {"TRACES": str(folder.parent / "traces")},
-    )
-
-
-def workers_of(folder: Path, count: int) -> list[int]:
-    """Wait until `count` workers run a pack, and return their process ids."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        found = [int(path.name.removeprefix("pid-")) for path in (folder.parent / "traces").glob("pid-*")]
-        if len(found) >= count:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{count} workers did not start within 30 s")
-
-
-def alive(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def gone_within(processes: list[int], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while any(map(alive, processes)):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def test_bits_do_not_depend_on_the_number_of_workers_or_the_executor(tmp_path: Path) -> None:
-    found = {}
-    for workers in (0, 1, 3):
-        folder = tmp_path / str(workers)
-        status = run_sweep(cells(6), folder, workers=workers, function="support.fake_training:train")
-        assert (status.done, status.pending) == (6, 0)
-        found[workers] = hashes(folder)
-    assert found[0] == found[1] == found[3]
-    assert len(found[0]) == 6
-
-
-def test_a_pack_that_kills_its_worker_costs_and_blames_itself_alone(tmp_path: Path) -> None:
-    status = run_sweep(cells(50), tmp_path / "s", workers=2, function="support.fake_training:poison")
-    assert (status.done, status.failed, status.pending) == (49, 1, 0)
-    (failure,) = status.failures
-    assert (failure.kind, failure.attempts) == ("died", 2)
-    assert failure.message == "The worker process was killed by SIGKILL. Memory may have run out."
-    assert failure.cells[0].startswith("bandit/grpo/lag0/seed7-")
 
 
 def test_a_pack_whose_worker_dies_once_is_tried_again(
@@ -119,18 +48,6 @@ def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path: Path, workers:
             "The worker process ended with exit code 3.",
         )
     assert status.done == 2
-
-
-@pytest.mark.slow
-def test_a_hung_pack_ends_at_its_limit_and_the_others_go_on(tmp_path: Path) -> None:
-    start = time.monotonic()
-    status = run_sweep(cells(12), tmp_path / "s", workers=2, timeout=3, function="support.fake_training:hang")
-    assert (status.done, status.failed, status.pending) == (11, 1, 0)
-    assert (status.failures[0].kind, status.failures[0].message) == (
-        "timeout",
-        "The pack ran longer than its limit of 3 s.",
-    )
-    assert time.monotonic() - start < 30
 
 
 def test_what_a_pack_prints_does_not_garble_its_result(tmp_path: Path) -> None:
@@ -207,42 +124,3 @@ def test_a_worker_needs_nothing_that_a_bare_gpu_image_lacks_and_does_not_even_as
     command = [sys.executable, "-c", script]
     ended = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
     assert ended.stdout == "done False\n", ended.stderr
-
-
-@pytest.mark.slow
-def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path) -> None:
-    runner = started(tmp_path / "s", "patient", 20)
-    workers = workers_of(tmp_path / "s", 2)
-    runner.send_signal(signal.SIGINT)
-    _, told = runner.communicate(timeout=30)
-    assert runner.returncode == 130
-    assert "press Ctrl-C again to stop at once" in told
-    assert "Stopped with 2 of 20 cells done. Run the same command again to go on." in told
-    assert "Traceback" not in told
-    assert len(hashes(tmp_path / "s")) == 2
-    assert gone_within(workers, 2)
-
-
-@pytest.mark.slow
-def test_a_second_ctrl_c_stops_within_two_seconds_and_leaves_no_process(tmp_path: Path) -> None:
-    runner = started(tmp_path / "s", "endless", 4)
-    workers = workers_of(tmp_path / "s", 2)
-    runner.send_signal(signal.SIGINT)
-    time.sleep(0.5)
-    assert runner.poll() is None, "the first one waits"
-    runner.send_signal(signal.SIGINT)
-    start = time.monotonic()
-    _, told = runner.communicate(timeout=30)
-    assert time.monotonic() - start < 2
-    assert runner.returncode == 130
-    assert "Traceback" not in told
-    assert gone_within(workers, 2)
-
-
-@pytest.mark.slow
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    runner = started(tmp_path / "s", "endless", 4)
-    workers = workers_of(tmp_path / "s", 2)
-    runner.kill()
-    assert gone_within(workers, 5)
-    runner.communicate()

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.fake_training import train
-from test_records import PACKS, content, filled
+from support.small_store import PACKS, content, filled
 
 from testbed.config.run import Run, grid
 from testbed.execution.packs import plan
