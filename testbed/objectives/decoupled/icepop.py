@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
 
 from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.objectives import objective
-from testbed.objectives.decoupled.correction import between, log_mismatch_at
+from testbed.objectives.decoupled.correction import in_window
 from testbed.objectives.decoupled.mis import mis
-
-
-def token_in_window(
-    _logp_BT: Tensor, batch: Batch, *, low: float = 0.5, high: float = 5.0, **_: Any
-) -> Tensor:
-    """Return where d = anchor/mu lies in [low, high]."""
-    return between(log_mismatch_at("token", batch), low, high)
 
 
 @objective(
@@ -27,7 +20,7 @@ def token_in_window(
     reads=("mu", "anchor", "adv"),
     scope="token",
     on_policy=1,
-    keep=token_in_window,
+    keep=partial(in_window, level="token"),
 )
 def icepop(
     logp_BT: Tensor,

@@ -9,15 +9,8 @@ from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.objectives import objective
-from testbed.objectives.decoupled.correction import between, log_mismatch_at, weighted_clip
+from testbed.objectives.decoupled.correction import in_window, log_mismatch_at, weighted_clip
 from testbed.objectives.decoupled.tis import no_outlier
-
-
-def in_window(
-    _logp_BT: Tensor, batch: Batch, *, level: str = "sequence", low: float = 0.0, high: float = 3.0, **_: Any
-) -> Tensor:
-    """Return where d = anchor/mu at a level lies in [low, high]."""
-    return between(log_mismatch_at(level, batch), low, high)
 
 
 @objective(

@@ -39,7 +39,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("three-policies-mis-default-level", f"{DECOUPLED}/mis.py", 'level: str = "sequence",\n    low', 'level: str = "token",\n    low', OURS),
     Mutant("three-policies-icepop-window", f"{DECOUPLED}/icepop.py", "low=low, high=high, eps_low", "low=1 / high, high=1 / low, eps_low", OURS),
     Mutant("three-policies-sequence-mask-weighs-by-the-mean", f"{DECOUPLED}/sequence_mask_tis.py", 'log_mismatch_at("token", batch)', 'log_mismatch_at("geometric", batch)', OURS),
-    Mutant("three-policies-geometric-is-a-product", f"{DECOUPLED}/geometric_rejection.py", 'log_mismatch_at("geometric", batch)', 'log_mismatch_at("sequence", batch)', OURS),
+    Mutant("three-policies-geometric-is-a-product", f"{DECOUPLED}/geometric_rejection.py", 'level="geometric"', 'level="sequence"', OURS),
     Mutant("three-policies-k1-sign-mended", f"{DECOUPLED}/kl_rejection.py", '"k1": lambda log_d: -log_d', '"k1": lambda log_d: log_d', OURS),
     Mutant("three-policies-k2-without-half", f"{DECOUPLED}/kl_rejection.py", "log_d.square() / 2", "log_d.square()", OURS),
     Mutant("three-policies-k3-of-the-inverse", f"{DECOUPLED}/kl_rejection.py", "torch.expm1(log_d) - log_d", "torch.expm1(-log_d) + log_d", OURS),

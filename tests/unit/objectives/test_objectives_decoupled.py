@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from references.weights import WEIGHTS
-from support.fixtures import SEQUENCES, Sequence, batch_of, changed, rows_of
+from support.fixtures import SEQUENCES, Sequence, batch_of, changed, rows_of, weights
 
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
@@ -19,11 +19,6 @@ from testbed.objectives import objective
 
 DECOUPLED = sorted(name for name in objective if objective[name].family == "decoupled")
 DROPPING = [name for name in DECOUPLED if objective[name].promises.get("keep")]
-
-
-def weights(name, sequences=SEQUENCES, **hyper):
-    logp, batch = batch_of(sequences)
-    return effective_weights(name, logp, batch, **hyper)
 
 
 def token(adv, d, u):
