@@ -19,7 +19,9 @@ INDEX = """# What public stacks call it
 One page per stack: its settings with their defaults, what they select here, and traps. The same tables are
 behind a command that composes any of them:
 
-    testbed objectives from verl loss_mode=gspo clip_ratio_low=3e-4 clip_ratio_high=4e-4
+```
+testbed objectives from verl loss_mode=gspo clip_ratio_low=3e-4 clip_ratio_high=4e-4
+```
 
 It prints objective, hyperparameters, aggregation, advantage, terms and anchor in our names, settings that
 have no effect, and the `testbed run` line that trains with it (recipe `stack`). `--json` prints the same for
@@ -85,7 +87,7 @@ def page(stack: Stack) -> str:
     """Return the page of a stack as Markdown."""
     sections = [
         f"# {stack.title}\n\n{WRITTEN}\n\nSource: {stack.source}.\n\n"
-        f"    testbed objectives from {stack.name} KEY=VALUE …\n\n"
+        f"```text\ntestbed objectives from {stack.name} KEY=VALUE …\n```\n\n"
         "Settings that are not named have the defaults below; `A ← b` reads A from their setting b. Of every "
         "table but the terms' the first row that fits counts.\n",
         "## Traps\n\n" + "\n".join(f"- {trap}" for trap in stack.traps) + "\n",

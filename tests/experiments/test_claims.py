@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -267,7 +268,7 @@ def call(*words):
 
 def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
     assert call("run", "reinforce-*", "--data", str(folder)) == 0
-    assert "reinforce-collapses-where-grpo-holds   supported" in capsys.readouterr().out
+    assert re.search(r"(?m)^reinforce-collapses-where-grpo-holds +supported ", capsys.readouterr().out)
     assert call("run", "reinforce-colapses-where-grpo-holds", "--data", str(folder)) == 2
     assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in capsys.readouterr().err
     assert call("run", "ess-limits-*", "--json") == 0
