@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.sweep_process import cells
 
 from testbed.execution.runner import run_sweep
@@ -15,6 +16,7 @@ DEATHS = {
 }
 
 
+@pytest.mark.slow
 def test_a_pack_that_kills_its_worker_costs_and_blames_itself_alone(tmp_path: Path, campaign) -> None:
     count = campaign.trials(short=20, full=50)
     deaths = list(DEATHS) * campaign.trials(short=1, full=2)

@@ -124,6 +124,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_mangled_file_is_a_dry_run_or_one_message(
     alone: Path, capsys: pytest.CaptureFixture[str], campaign
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_mangled_file_is_a_dry_run_or_one_message(
     campaign.tried("a mutated TOML file, as a dry run", trials)
 
 
+@pytest.mark.slow
 def test_a_mangled_command_line_is_a_result_or_one_message(
     alone: Path, capsys: pytest.CaptureFixture[str], campaign
 ) -> None:

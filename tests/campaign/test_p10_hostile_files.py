@@ -97,6 +97,7 @@ def refused_or_usable(folder: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_hostile_files_in_a_model_folder_are_refused_or_ignored(good: Path, tmp_path: Path, campaign) -> None:
     marker = tmp_path / "ran"
     hostile = payloads(marker)

@@ -24,6 +24,7 @@ from testbed.results import atomic_files
 TRAIN = "support.fake_training:train"
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_number_of_workers(tmp_path: Path, campaign) -> None:
     found = {}
     for workers in (0, 1, 3):

@@ -154,6 +154,7 @@ print(most, size)
 """
 
 
+@pytest.mark.slow
 def test_runner_and_workers_talk_through_pipes_and_open_no_socket(tmp_path: Path, campaign) -> None:
     command = [sys.executable, "-c", LISTENING, tmp_path / "s"]
     ended = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)

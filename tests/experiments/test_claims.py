@@ -247,6 +247,7 @@ def test_looking_at_one_claim_does_not_make_it_more_significant(folder):
     assert alone["p_holm"] == pytest.approx(len(statistical) * alone["p"])
 
 
+@pytest.mark.slow
 def test_a_missing_table_leaves_its_claims_in_the_family(folder, tmp_path):
     whole = base.run_claims("reinforce-*", folder)[0]
     write_tables({"staleness": condense.Table.of("staleness", staleness_table())}, tmp_path / "half")

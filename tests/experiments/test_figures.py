@@ -164,6 +164,7 @@ def test_ratio_tails_draws_shares_on_log_axes_below_the_markov_bound(tables):
     assert bound.get_xdata() * bound.get_ydata() == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_figures_are_saved_with_a_manifest_that_names_their_input(saved, tables):
     made, out, lines = saved
     manifest = json.loads((out / "manifest.json").read_text())["figures"]
@@ -199,6 +200,7 @@ def test_another_process_with_other_settings_draws_the_same_bytes_without_torch(
         assert (tmp_path / name).read_bytes() == (out / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_figures_drawn_one_by_one_share_a_manifest(folder, tmp_path):
     for name in ("ess-collapse", "ratio-tails"):
         run.figures([name], folder, tmp_path)
@@ -220,6 +222,7 @@ def test_bad_names_and_folders_get_one_clear_message(folder, tables, tmp_path, c
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_figures_without_names_are_those_that_the_tables_allow(tables, tmp_path):
     table_files.write_tables({"ratio-tails": tables["ratio-tails"]}, tmp_path)
     assert [each.name for each in run.figures(data=tmp_path, out=tmp_path / "out")] == ["ratio-tails"]
@@ -245,6 +248,7 @@ def results(folder, task="copy", policy="toy", rows=staleness_rows, finished=Tru
     return folder
 
 
+@pytest.mark.slow
 def test_results_folders_become_the_tables_that_figures_read(tmp_path, tables):
     toy = results(tmp_path / "sweeps" / "toy")
     results(tmp_path / "sweeps" / "tabular", "chain", "tabular", ess_rows)

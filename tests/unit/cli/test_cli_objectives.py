@@ -192,6 +192,7 @@ def test_a_decoupled_loss_is_compared_along_the_mismatch_of_the_engines(capsys):
     assert row["weights"]["positive"][-1] == 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "pdf"])
 def test_compare_draws_all_curves_into_one_file(capsys, tmp_path, kind):
     path = tmp_path / "new" / f"weights.{kind}"
@@ -324,6 +325,7 @@ def test_the_digest_of_an_unchanged_file_is_accepted(capsys, own):
     assert "share=0.25" in call(capsys, "show", f"{own}:halved")[1]
 
 
+@pytest.mark.slow
 def test_the_atlas_command_writes_the_same_files_twice_and_keeps_other_tables(capsys, tmp_path, monkeypatch):
     from analysis import load
     from testbed.inspection import atlas

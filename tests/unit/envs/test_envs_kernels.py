@@ -113,6 +113,7 @@ for threads in (1, 2, 3):
 """
 
 
+@pytest.mark.slow
 def test_one_two_and_three_threads_give_the_same_bits(monkeypatch):
     monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
     done = subprocess.run([sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True)

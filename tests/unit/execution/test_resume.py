@@ -47,6 +47,7 @@ def test_a_second_run_does_nothing_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(list(traces.iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_failed_packs_are_tried_again_by_the_next_run(tmp_path: Path) -> None:
     heard = Heard()
     first = run_sweep(cells(7), tmp_path / "s", workers=2, function=TROUBLED, progress=heard)

@@ -138,6 +138,7 @@ def test_a_straggler_may_still_exceed_eta():
     assert replications(design).mean("lag_largest") > 1
 
 
+@pytest.mark.slow
 def test_threshold_zero_admits_one_sync_of_samples_and_more_admits_more():
     still = replace(LOGNORMAL, admission="threshold", threshold=0.0, train_time=20)
     rows = simulate([replace(still, threshold=s) for s in (0.0, 0.5, 1.0)], batches=300)
@@ -154,6 +155,7 @@ def test_attempts_count_whole_groups():
     assert replications(design).value_R["most_ahead"].max() == 104  # 13 groups of 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["drop-oldest", "drop-newest"])
 def test_a_full_queue_drops_what_the_trainer_cannot_take(rule):
     found = replications(replace(LOGNORMAL, train_time=40, queue_rule=rule))
@@ -161,6 +163,7 @@ def test_a_full_queue_drops_what_the_trainer_cannot_take(rule):
     assert found.mean("trainer_busy") == pytest.approx(1, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_dropping_the_oldest_leaves_younger_samples_than_dropping_the_newest():
     oldest, newest = (
         replications(replace(LOGNORMAL, train_time=30, queue=4, queue_rule=rule))
@@ -169,6 +172,7 @@ def test_dropping_the_oldest_leaves_younger_samples_than_dropping_the_newest():
     assert oldest.mean(LAG) < newest.mean(LAG) - 0.5
 
 
+@pytest.mark.slow
 def test_last_in_first_out_trains_younger_samples():
     design = replace(LOGNORMAL, train_time=40, queue=4)
     assert replications(replace(design, order="lifo")).mean(LAG) < replications(design).mean(LAG) - 0.5
@@ -181,6 +185,7 @@ def test_a_queue_that_blocks_drops_nothing_and_lets_slots_idle():
     assert found.mean("period") == pytest.approx(40, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("max_age", "largest"), [(1, 1), (2, 1), (3, 3)])
 def test_no_trained_sample_is_older_than_the_age_limit(max_age, largest):
     # Two updates per batch: the last one of a batch has odd lags only.
@@ -188,6 +193,7 @@ def test_no_trained_sample_is_older_than_the_age_limit(max_age, largest):
     assert found.mean("lag_largest") == largest
 
 
+@pytest.mark.slow
 def test_dropping_the_old_shortens_what_is_trained_and_dropping_the_full_queue_does_not():
     heavy = replace(LOGNORMAL, sigma=0.9, length_mean=1354, train_time=25)
     age = replications(replace(heavy, max_age=1, queue_rule="block"))
@@ -207,6 +213,7 @@ def test_periodic_asynchrony_trains_pieces_as_they_come_and_stays_on_policy():
 # Randomness.
 
 
+@pytest.mark.slow
 def test_lengths_have_the_moments_of_their_law():
     laws = (
         LOGNORMAL,
@@ -259,6 +266,7 @@ def off_by(found, name, expected):
     return abs(found.mean(name) / expected - 1) + 4 * found.stderr(name) / expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [120, 240, 480])
 @pytest.mark.parametrize("train_time", [4.0, 12.0])
 @pytest.mark.parametrize("in_flight", [False, True])
