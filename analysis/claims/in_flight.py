@@ -99,10 +99,10 @@ def recomputed() -> Evidence:
     gaps, apart = [], []
     for change in CHANGES:
         version_11T = torch.tensor(change)[None, None]
-        given = theta_RVP, version_11T, rollout.prompt_RNK, rollout.group, uniform_RBT
+        given = theta_RVP, version_11T, rollout.prompt_RNQ, rollout.group, uniform_RBT
         for cache in ("recomputed", "kept"):
             token, mask, noted = policy.sample_in_flight(*given, cache)
-            where = rollout.prompt_RNK, token, mask
+            where = rollout.prompt_RNQ, token, mask
             own = policy.logp_in_flight(theta_RVP, version_11T, *where, "recomputed")
             first = next(t for t, version in enumerate(change) if version != change[0])
             same = slice(0, first) if cache == "kept" else slice(None)
@@ -130,10 +130,10 @@ def kept() -> Evidence:
     import torch
 
     policy, rollout, theta_RVP = _transformer()
-    where = rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT
+    where = rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT
     theta_RP = theta_RVP[:, -1].clone().requires_grad_()
     log_pi_B = policy.logp(theta_RP, *where).sum(-1)[0]
-    pi_B = log_pi_B.detach().exp() / rollout.prompt_RNK.shape[1]
+    pi_B = log_pi_B.detach().exp() / rollout.prompt_RNQ.shape[1]
 
     def estimates(law_B: torch.Tensor, w_B: torch.Tensor) -> tuple[float, float, Floats]:
         """Return E[w], E[w R] and E[w R d log pi] under a law."""
@@ -150,7 +150,7 @@ def kept() -> Evidence:
             policy.logp_in_flight(theta_RVP, versions, *where, cache).sum(-1)[0]
             for cache in ("kept", "recomputed")
         )
-        mu_B = noted.exp() / rollout.prompt_RNK.shape[1]
+        mu_B = noted.exp() / rollout.prompt_RNQ.shape[1]
         for log_mu_B, into in ((noted, gaps), (own, biases)):
             mean, found, slope = estimates(mu_B, (log_pi_B.detach() - log_mu_B).exp())
             into.append(abs(found / value - 1.0))
@@ -196,10 +196,10 @@ def _weights(
 
     log_mu_X, log_pi_X = total(_by_level(tree, log_p_VSA, change)), total(log_p_VSA[-1])
     stamped = {"token": log_mu_X, "first": total(log_p_VSA[change[0]]), "last": total(log_p_VSA[change[-1]])}
-    prompt_XK = np.repeat(tree.prompt_NK, len(token_XT) // len(tree.prompt_NK), 0)
-    reward_X = tree.task.score(prompt_XK, token_XT, mask_XT)
+    prompt_XQ = np.repeat(tree.prompt_NQ, len(token_XT) // len(tree.prompt_NQ), 0)
+    reward_X = tree.task.score(prompt_XQ, token_XT, mask_XT)
     weights = {name: log_pi_X - log_X for name, log_X in stamped.items()}
-    return np.exp(log_mu_X) / len(tree.prompt_NK), reward_X, weights
+    return np.exp(log_mu_X) / len(tree.prompt_NQ), reward_X, weights
 
 
 def _transformer() -> tuple[Any, Rollout, Any]:

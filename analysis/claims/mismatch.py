@@ -46,7 +46,7 @@ def variance_adds() -> Evidence:
         mu_SA, d_SA = np.exp(log_mu_SA), log_pi_SA - log_mu_SA
         drift_S = (mu_SA * d_SA).sum(-1)
         spread_S = (mu_SA * (d_SA - drift_S[:, None]) ** 2).sum(-1)
-        mu_X = _sequences(log_mu_SA, state_XT, token_XT, mask_XT) / len(tree.prompt_NK)
+        mu_X = _sequences(log_mu_SA, state_XT, token_XT, mask_XT) / len(tree.prompt_NQ)
         centered_X = np.where(mask_XT, d_SA[state_XT, token_XT] - drift_S[state_XT], 0.0).sum(-1)
         added = mu_X @ np.where(mask_XT, spread_S[state_XT], 0.0).sum(-1)
         gaps.append(abs(mu_X @ centered_X**2 / added - 1.0))
@@ -155,7 +155,7 @@ def truncation() -> Evidence:
     lost: list[float] = []
     for tree, log_pi_SA, log_mu_SA in _tree_pairs((("top-p", {"p": 0.8}), ("top-k", {"k": 2}))):
         state_XT, token_XT, mask_XT = tree_responses(tree)
-        N = len(tree.prompt_NK)
+        N = len(tree.prompt_NQ)
         pi_X, mu_X = (_sequences(table, state_XT, token_XT, mask_XT) / N for table in (log_pi_SA, log_mu_SA))
         reward_X = _rewards(tree, token_XT, mask_XT)
         kept = mu_X > 0
@@ -200,7 +200,7 @@ def nested_reft() -> Evidence:
     policy = ToyTransformer(task, width=8, heads=2, layers=4, dtype=torch.float64)
     rollout = every_rollout(task, task.prompts(np.random.default_rng(0), 2), replicas=1)
     theta_RP = (3 * policy.initial((5,))).requires_grad_()
-    log_pi_RB = policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT).sum(-1)
+    log_pi_RB = policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT).sum(-1)
 
     def gradient(coefficient_RB: torch.Tensor) -> Floats:
         total = (coefficient_RB.detach() * rollout.reward_RB * log_pi_RB).sum()
@@ -258,8 +258,8 @@ def _sequences(log_p_SA: Floats, state_XT: Any, token_XT: Any, mask_XT: Any) -> 
 
 
 def _rewards(tree: Any, token_XT: Any, mask_XT: Any) -> Floats:
-    prompt_XK = np.repeat(tree.prompt_NK, len(token_XT) // len(tree.prompt_NK), 0)
-    reward_X: Floats = tree.task.score(prompt_XK, token_XT, mask_XT)
+    prompt_XQ = np.repeat(tree.prompt_NQ, len(token_XT) // len(tree.prompt_NQ), 0)
+    reward_X: Floats = tree.task.score(prompt_XQ, token_XT, mask_XT)
     return reward_X
 
 
@@ -268,7 +268,7 @@ def _gradient(tree: Any, log_pi_SA: Floats, log_mu_SA: Floats, how: str) -> Floa
     from testbed.mismatch.ratio_distribution import tree_responses
 
     state_XT, token_XT, mask_XT = tree_responses(tree)
-    mu_X = _sequences(log_mu_SA, state_XT, token_XT, mask_XT) / len(tree.prompt_NK)
+    mu_X = _sequences(log_mu_SA, state_XT, token_XT, mask_XT) / len(tree.prompt_NQ)
     rho_XT = np.where(mask_XT, np.exp((log_pi_SA - log_mu_SA)[state_XT, token_XT]), 1.0)
     weight = {"none": np.ones_like(rho_XT), "token": rho_XT, "sequence": rho_XT.prod(-1, keepdims=True)}[how]
     coefficient_XT = np.where(mask_XT, (mu_X * _rewards(tree, token_XT, mask_XT))[:, None] * weight, 0.0)

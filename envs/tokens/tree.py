@@ -48,7 +48,7 @@ class TokenTree:
             )
         self.level = [sum(widths[:t]) for t in range(self.horizon + 1)]  # of level t: level[t] : level[t+1]
         given = _distinct(task, count, seed) if isinstance(prompts, int) else np.asarray(prompts)
-        self.prompt_NK = task.check_prompts(given)
+        self.prompt_NQ = task.check_prompts(given)
         self.states = count * self.nodes
         self.reward_SA = self._rewards()
 
@@ -66,8 +66,8 @@ class TokenTree:
 
         Raises ValueError for a prompt, a token or a length that no state has; none is behind the end token.
         """
-        if not 0 <= prompt < len(self.prompt_NK):
-            raise ValueError(f"prompt is {prompt}, expected 0 to {len(self.prompt_NK) - 1}.")
+        if not 0 <= prompt < len(self.prompt_NQ):
+            raise ValueError(f"prompt is {prompt}, expected 0 to {len(self.prompt_NQ) - 1}.")
         if len(tokens) >= self.horizon:
             raise ValueError(
                 f"{len(tokens)} tokens {list(tokens)} are a whole response; a state has at most "
@@ -85,7 +85,7 @@ class TokenTree:
 
     def start(self, uniform_RN: Floats) -> Ints:
         """Root states of the prompts picked by inverse CDF of the uniform law, [R, N] like the uniforms."""
-        N = len(self.prompt_NK)
+        N = len(self.prompt_NQ)
         return np.minimum((np.asarray(uniform_RN) * N).astype(np.int64), N - 1) * self.nodes
 
     def simulate(
@@ -153,7 +153,7 @@ class TokenTree:
         Source: Sutton et al. (2000), policy gradient theorem.
         """
         pi = self._policy(pi_xSA, "pi_xSA")
-        reach_xS = self._forward(pi, np.multiply) / len(self.prompt_NK)
+        reach_xS = self._forward(pi, np.multiply) / len(self.prompt_NQ)
         q_xSA = self._action_values(pi)
         v_xS1 = (pi * q_xSA).sum(-1, keepdims=True)
         return reach_xS[..., None] * pi * (q_xSA - v_xS1)
@@ -164,7 +164,7 @@ class TokenTree:
 
     def reach(self, pi_xSA: Floats) -> Floats:
         """d(s), the probability that pi comes by a state, a uniform prompt included, [x, S]."""
-        return self._forward(self._policy(pi_xSA, "pi_xSA"), np.multiply) / len(self.prompt_NK)
+        return self._forward(self._policy(pi_xSA, "pi_xSA"), np.multiply) / len(self.prompt_NQ)
 
     def divergence(
         self, pi_xSA: Floats, mu_xSA: Floats, *, unsupported: Literal["raise", "infinite"] = "raise"
@@ -201,7 +201,7 @@ class TokenTree:
     def _split(self, array_xS: Floats, tail: int) -> Floats:
         axis = array_xS.ndim - tail - 1
         return array_xS.reshape(
-            *array_xS.shape[:axis], len(self.prompt_NK), self.nodes, *array_xS.shape[axis + 1 :]
+            *array_xS.shape[:axis], len(self.prompt_NQ), self.nodes, *array_xS.shape[axis + 1 :]
         )
 
     def _forward(self, edge_xSA: Floats, join: Callable[[Floats, Floats], Floats]) -> Floats:
@@ -244,14 +244,14 @@ class TokenTree:
 
     def _mean(self, reach_xS: Floats, value_xS: Floats) -> Floats:
         """Mean over prompts of the sum over nodes of reach x value; an unreached node counts 0, [x]."""
-        return _product(reach_xS, value_xS).sum(-1) / len(self.prompt_NK)
+        return _product(reach_xS, value_xS).sum(-1) / len(self.prompt_NQ)
 
     def _at(self, t: int) -> slice:
         return slice(self.level[t], self.level[t + 1])
 
     def _rewards(self) -> Floats:
         """task.score of every response, placed at the (state, action) that ends it, [S, A]."""
-        reward_NIA = np.zeros((len(self.prompt_NK), self.nodes, self.actions))
+        reward_NIA = np.zeros((len(self.prompt_NQ), self.nodes, self.actions))
         for t in range(self.horizon):
             ends = self._ends(t)
             if not ends:
@@ -262,9 +262,9 @@ class TokenTree:
             response_LET[:, :, t] = ends
             response_XT = response_LET.reshape(-1, self.horizon)
             mask_XT = np.broadcast_to(np.arange(self.horizon) <= t, response_XT.shape)
-            for prompt_K, reward_IA in zip(self.prompt_NK, reward_NIA, strict=True):
-                prompt_XK = np.broadcast_to(prompt_K, (len(response_XT), prompt_K.size))
-                score_X = self.task.score(prompt_XK, response_XT, mask_XT)
+            for prompt_Q, reward_IA in zip(self.prompt_NQ, reward_NIA, strict=True):
+                prompt_XQ = np.broadcast_to(prompt_Q, (len(response_XT), prompt_Q.size))
+                score_X = self.task.score(prompt_XQ, response_XT, mask_XT)
                 reward_IA[self._at(t), ends] = score_X.reshape(len(prefix_Lt), len(ends))
         return reward_NIA.reshape(self.states, self.actions)
 
@@ -295,7 +295,7 @@ class TokenTree:
             prompt, prefix = self.prefix(state)
             raise ValueError(
                 f"mu gives probability 0 to action {action} ({self.task.symbols[action]!r}) in state {state} "
-                f"(prompt {self.task.text(self.prompt_NK[prompt])!r}, response so far "
+                f"(prompt {self.task.text(self.prompt_NQ[prompt])!r}, response so far "
                 f"{self.task.text(prefix)!r}), which pi takes; keep pi inside the support of mu, or pass "
                 'unsupported="infinite".'
             )

@@ -25,7 +25,7 @@ def transformer_law(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree) ->
     for V'^T leaves, in chunks of 4096 (V' tokens that go on). Valid for the weights given; a float32 model's
     law is normalized again in float64. Raises UserError when the tree is too large.
     """
-    check_size(tree.actions, tree.horizon, len(tree.prompt_NK))
+    check_size(tree.actions, tree.horizon, len(tree.prompt_NQ))
     pi_SA = np.empty((tree.states, tree.actions))
     with torch.no_grad():
         for state_XT, new_XT, law_XTV in _passes(policy, theta_P, tree):
@@ -61,10 +61,10 @@ def _passes(
         node_XT[:, t + 1] = node_XT[:, t] * going.size + 1 + place_XT[:, t]
         # Lexicographic order: the first response of a prefix continues it with the first token always.
         new_XT[:, t] = (place_XT[:, t : T - 1] == 0).all(-1)
-    for prompt, prompt_K in enumerate(tree.prompt_NK):
-        prompt_RNK = torch.from_numpy(prompt_K)[None, None]
+    for prompt, prompt_Q in enumerate(tree.prompt_NQ):
+        prompt_RNQ = torch.from_numpy(prompt_Q)[None, None]
         for start in range(0, len(place_XT), CHUNK):
             rows = slice(start, start + CHUNK)
             token_RBT = torch.from_numpy(going[place_XT[rows]])[None]
-            law = policy.log_law(theta_P[None], prompt_RNK, token_RBT)[0]
+            law = policy.log_law(theta_P[None], prompt_RNQ, token_RBT)[0]
             yield node_XT[rows] + prompt * tree.nodes, new_XT[rows], law

@@ -91,7 +91,7 @@ def tree_distribution(tree: TokenTree, log_pi_SA: ArrayLike, log_mu_SA: ArrayLik
     log_pi, log_mu = (
         np.asarray(table, dtype=np.float64)[state_XT, token_XT] for table in (log_pi_SA, log_mu_SA)
     )
-    return enumerated_distribution(log_pi, log_mu, mask_XT, len(tree.prompt_NK))
+    return enumerated_distribution(log_pi, log_mu, mask_XT, len(tree.prompt_NQ))
 
 
 def tree_responses(tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
@@ -103,7 +103,7 @@ def tree_responses(tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.int64
     for t in range(tree.horizon - 1):
         below_L = node_LT[:, t] * tree.going.size + 1 + branch_V[token_LT[:, t]]
         node_LT[:, t + 1] = np.where(mask_LT[:, t + 1], below_L, 0)
-    N = len(tree.prompt_NK)
+    N = len(tree.prompt_NQ)
     root_N = np.arange(N) * tree.nodes
     state_XT = (root_N[:, None, None] + node_LT).reshape(-1, tree.horizon)
     return state_XT, np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))

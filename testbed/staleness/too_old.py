@@ -113,7 +113,7 @@ def _single(rollout: Rollout, keep_B: Tensor) -> Rollout:
     """Return some sequences of one replica, each with its own prompt and the number of its group."""
     alone = replace(
         rollout,
-        prompt_RNK=rollout.prompt_RNK.repeat_interleave(rollout.group, dim=1),
+        prompt_RNQ=rollout.prompt_RNQ.repeat_interleave(rollout.group, dim=1),
         group=1,
         group_RB=rollout.groups(),
     )

@@ -57,7 +57,7 @@ class Perturbed(Reweighted):
     def loss_logp(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         token_RBT: Tensor,
         mask_RBT: Tensor,
         draw: Draw,
@@ -73,7 +73,7 @@ class Perturbed(Reweighted):
             eps_RDM = draw.normal("alp", layer, x_RDM.detach().transpose(1, 2)).transpose(1, 2)
             return x_RDM + log_sigma_RL[:, layer, None, None].exp() * eps_RDM
 
-        return self.toy.with_hidden(noisy).logp(own_RP, prompt_RNK, token_RBT, mask_RBT)
+        return self.toy.with_hidden(noisy).logp(own_RP, prompt_RNQ, token_RBT, mask_RBT)
 
     def penalty(self, theta_RP: Tensor) -> Tensor:
         """Return sum_l ALPHA sigma_l^2 - BETA log sigma_l^2, [R]: stationary at sigma^2 = BETA / ALPHA."""

@@ -87,7 +87,7 @@ class TabularRuns(World):
         )
         state_RBT = torch.from_numpy(episodes.state_RBT)
         return Rollout(
-            prompt_RNK=torch.from_numpy(start_RN)[..., None],
+            prompt_RNQ=torch.from_numpy(start_RN)[..., None],
             token_RBT=torch.from_numpy(episodes.action_RBT),
             mask_RBT=torch.from_numpy(episodes.mask_RBT),
             logp_mu_RBT=torch.zeros(state_RBT.shape, dtype=self.policy.dtype),
@@ -161,7 +161,7 @@ class TabularRuns(World):
         """Return the reward of always taking the likeliest action, from each sequence's start; [R, B]."""
         logits_RSA = self.policy.logits(theta_RP.detach())
         greedy_RSA = torch.nn.functional.one_hot(logits_RSA.argmax(-1), logits_RSA.shape[-1]).double()
-        start_RN = rollout.prompt_RNK[..., 0].numpy()
+        start_RN = rollout.prompt_RNQ[..., 0].numpy()
         # Where the world is random too, its draws are those of step 0 of a stream that all cells share.
         key_R = rng.keys((0,) * len(start_RN), "greedy")
         episodes = self.task.simulate(greedy_RSA.numpy(), start_RN, 1, key_R, 0)
@@ -171,7 +171,7 @@ class TabularRuns(World):
         self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
     ) -> Tensor:
         """Return rewards of `group` episodes of theta from each sequence's start; [R, B, group]."""
-        start_RN = rollout.prompt_RNK[..., 0].numpy()
+        start_RN = rollout.prompt_RNQ[..., 0].numpy()
         key_R = rng.keys(self.seeds[rows], "reference")
         episodes = self.task.simulate(self.policy.probabilities(theta_RP), start_RN, group, key_R, step)
         reward_RNG = self._reward(episodes).unflatten(1, (start_RN.shape[1], group))

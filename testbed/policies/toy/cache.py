@@ -17,9 +17,9 @@ from testbed.policies.toy.attention import HIDDEN, compiled, loops
 
 @dataclass(frozen=True)
 class PromptCache:
-    """One layer's keys [R, N, H, K', d], values [R, N, H, d, K'] and biases [R, N, K'] of the prompts.
+    """One layer's keys [R, N, H, Q', d], values [R, N, H, d, Q'] and biases [R, N, Q'] of the prompts.
 
-    K' is K rounded up to a multiple of 4. The bias is 0 at a token and HIDDEN at padding and behind K.
+    Q' is Q rounded up to a multiple of 4. The bias is 0 at a token and HIDDEN at padding and behind Q.
     """
 
     key: Tensor
@@ -28,7 +28,7 @@ class PromptCache:
 
 
 def prompt_cache(qkv_RCM: Tensor, first_RN: Tensor, heads: int, length: int) -> PromptCache:
-    """Sort by prompt and head what a pass over the prompts' columns [R, 3 D, K N] has computed."""
+    """Sort by prompt and head what a pass over the prompts' columns [R, 3 D, Q N] has computed."""
     _, k, v = qkv_RCM.unflatten(1, (3, heads, -1)).unflatten(-1, (length, -1)).unbind(1)
     extra = -length % 4
     key, value = pad(k.permute(0, 4, 1, 3, 2), (0, 0, 0, extra)), pad(v.permute(0, 4, 1, 2, 3), (0, extra))

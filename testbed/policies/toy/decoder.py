@@ -31,7 +31,7 @@ class Decoder(Protocol):
 class Prompts:
     """Prompts with G responses each; first_RN is the index of each one's first token, behind its padding."""
 
-    token_RNK: Tensor
+    token_RNQ: Tensor
     first_RN: Tensor
     group: int
 
@@ -82,7 +82,7 @@ class VersionedDecoder:
         version_RBT: Tensor,
     ) -> None:
         self.weights, self.temperature, self.version_RBT = weights, temperature, version_RBT
-        self.length = prompts.token_RNK.shape[2]
+        self.length = prompts.token_RNQ.shape[2]
         first = {v: read_prompts(weights[v], heads, prompts) for v in self._present(0)}
         x_RDN = next(iter(first.values()))[0]
         R, B, T = version_RBT.shape
@@ -130,15 +130,15 @@ def next_law(
 
 def read_prompts(weights: Weights, heads: int, prompts: Prompts) -> tuple[Tensor, list[PromptCache]]:
     """Return the features of each prompt's last token [R, D, N] and every layer's cache."""
-    _, N, K = prompts.token_RNK.shape
-    tree = Tree(N, K, 1, 0, prompts.first_RN)
-    time_M = torch.arange(K, device=prompts.token_RNK.device).repeat_interleave(N)
-    token_RM = prompts.token_RNK.transpose(1, 2).flatten(1)
+    _, N, Q = prompts.token_RNQ.shape
+    tree = Tree(N, Q, 1, 0, prompts.first_RN)
+    time_M = torch.arange(Q, device=prompts.token_RNQ.device).repeat_interleave(N)
+    token_RM = prompts.token_RNQ.transpose(1, 2).flatten(1)
     x_RDM = embed(weights.embedding, token_RM, weights.head.shape[1] + time_M)
     caches = []
     for i, layer in enumerate(weights.layers):
         qkv_RCM = layer.read(x_RDM)
-        caches.append(prompt_cache(qkv_RCM, prompts.first_RN, heads, K))
+        caches.append(prompt_cache(qkv_RCM, prompts.first_RN, heads, Q))
         attended_RDM = tree_attention(qkv_RCM, tree, heads)
         if i == len(weights.layers) - 1:
             # What earlier tokens predict is never asked.

@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant("stalekv-read-by-the-past", STALE, "next_law(self.now,", "next_law(self.past,", FORWARD),
     Mutant("stalekv-last-token-twice", STALE, "return self._next(token_RB, t + 1)", "return self._next(token_RB, t)", FORWARD),
     Mutant("stalekv-last-token-of-other-prompts", STALE, ".repeat_interleave(prompts.group, 1)", ".repeat(1, prompts.group)", FORWARD),
-    Mutant("stalekv-positions-off-by-one", STALE, "token_RNK.shape[2] - 1\n", "token_RNK.shape[2]\n", FORWARD),
+    Mutant("stalekv-positions-off-by-one", STALE, "token_RNQ.shape[2] - 1\n", "token_RNQ.shape[2]\n", FORWARD),
     Mutant("stalekv-past-at-full-precision", BEHAVIOR, "past_RP = self.weights(past_RP, step, past_RP)", "pass", FORWARD),
     Mutant("stalekv-reads-without-the-engine", BEHAVIOR, "        policy = self._forward(step, past_RP)\n        policy.sample(changed_RP.detach()", "        policy = self.policy\n        policy.sample(changed_RP.detach()", FORWARD),
     Mutant("stalekv-composition-drops-forward-passes", ENGINES, "for part, change in passes:", "for part, change in passes[:1]:", FORWARD),

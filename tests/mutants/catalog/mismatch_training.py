@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant("mismatchrun-law-on-hf-not-refused", GENERATION, 'run.policy == "hf" and (made.forward is not None or made.distribution is not None)', "False", TESTS),
     Mutant("mismatchrun-engines-not-checked-by-policy", "testbed/execution/preflight.py", "_distinct(cells, fields)", "tuple(cells)[:1]", TESTS),
     Mutant("mismatchrun-precision-of-the-sampler-only", BASE, "self.policy.logp(self.weights(theta_RP), where", "self.policy.logp(theta_RP, where", PRECISION_TESTS),
-    Mutant("mismatchrun-precision-of-the-trainer-only", BASE, "self.policy.sample(self.weights(theta_RP), prompt_RNK", "self.policy.sample(theta_RP, prompt_RNK", PRECISION_TESTS),
+    Mutant("mismatchrun-precision-of-the-trainer-only", BASE, "self.policy.sample(self.weights(theta_RP), prompt_RNQ", "self.policy.sample(theta_RP, prompt_RNQ", PRECISION_TESTS),
     Mutant("mismatchrun-precision-without-activations", PRECISION, "policy if rounding.forward is None else rounding.forward(policy, self.draw)", "policy", PRECISION_TESTS),
     Mutant("mismatchrun-precision-of-the-base-model", TOKENS, "self.policy.full_precision", "self.policy", PRECISION_TESTS),
     Mutant("mismatchrun-precision-that-draws", PRECISION, 'p.get("stochastic") or ', "", PRECISION_TESTS),

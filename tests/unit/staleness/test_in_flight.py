@@ -60,7 +60,7 @@ def reference(
 ) -> Tensor:
     """Laws [R, B, T, V] of a plain transformer in which each token is read by the weights of its version."""
     laws = np.empty((*token.shape, policy.shape.vocabulary))
-    K = prompt.shape[2]
+    Q = prompt.shape[2]
     for r, b in itertools.product(range(R), range(token.shape[1])):
         named = [
             {n: w.double().numpy()[0] for n, w in policy.shape.named(row[None]).items()} for row in theta[r]
@@ -68,10 +68,10 @@ def reference(
         own = [named[v] for v in version[r, b].tolist()]
         read = prompt[r, b // (token.shape[1] // N)].tolist() + token[r, b, :-1].tolist()
         pad = policy.task.pad_token
-        start = next((k for k, t in enumerate(read[:K]) if t != pad), K)
-        readers = ([own[0]] * (K - start) + own[1:])[: len(read) - start]
+        start = next((k for k, t in enumerate(read[:Q]) if t != pad), Q)
+        readers = ([own[0]] * (Q - start) + own[1:])[: len(read) - start]
         laws[r, b] = changing_laws(readers, policy.heads, start, read[start:], policy.temperature)[
-            K - start - 1 :
+            Q - start - 1 :
         ]
     return torch.from_numpy(laws)
 

@@ -260,7 +260,7 @@ def test_greedy_and_reference_rewards_have_one_row_per_sequence(run):
 def test_greedy_tokens_are_the_likeliest_ones():
     world, theta, _ = one_learner(PLAIN, TOY)
     theta = moved(theta)
-    prompt = world.generate(theta, 0).prompt_RNK
+    prompt = world.generate(theta, 0).prompt_RNQ
     nothing = torch.zeros(1, TOY.prompts, world.task.response_length, dtype=torch.float64)
     token, mask, logp = world.policy.sample(theta, prompt, 1, nothing, greedy=True)
     for v in range(world.task.vocabulary):
