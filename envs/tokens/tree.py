@@ -99,32 +99,32 @@ class TokenTree:
 
     def simulate_versions(
         self,
-        pi_RVSA: Floats,
+        pi_RWSA: Floats,
         version_RBT: Ints,
         start_RN: Ints,
         group: int,
         key_R: npt.ArrayLike,
         step: int,
     ) -> Episodes:
-        """Responses whose token t is drawn by pi_RVSA[r, version_RBT[r, b, t]]; see FiniteMDP."""
-        pi_RVSA = self._policy(pi_RVSA, "pi_RVSA")
-        if pi_RVSA.ndim != 4:
+        """Responses whose token t is drawn by pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP."""
+        pi_RWSA = self._policy(pi_RWSA, "pi_RWSA")
+        if pi_RWSA.ndim != 4:
             raise ValueError(
-                f"pi_RVSA has shape {pi_RVSA.shape}, expected (R, V, S, A): V policies a replica."
+                f"pi_RWSA has shape {pi_RWSA.shape}, expected (R, W, S, A): W policies a replica."
             )
-        return self._episodes(pi_RVSA, version_RBT, start_RN, group, key_R, step)
+        return self._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step)
 
     def _episodes(
-        self, pi_RVSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
+        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
     ) -> Episodes:
         # Imported here: a world can be built and listed without loading the compiler.
         from envs.kernels import uniforms
         from envs.tokens.tree_kernel import walk
 
         start_RN, keys = np.asarray(start_RN, dtype=np.int64), np.asarray(key_R, dtype=np.uint64)
-        if start_RN.shape[:1] != pi_RVSA.shape[:1] or keys.shape != pi_RVSA.shape[:1]:
+        if start_RN.shape[:1] != pi_RWSA.shape[:1] or keys.shape != pi_RWSA.shape[:1]:
             raise ValueError(
-                f"policies for {len(pi_RVSA)} replicas, start_RN {start_RN.shape} and key_R {keys.shape} "
+                f"policies for {len(pi_RWSA)} replicas, start_RN {start_RN.shape} and key_R {keys.shape} "
                 "must share the axis R."
             )
         if np.any(start_RN % self.nodes) or np.any((start_RN < 0) | (start_RN >= self.states)):
@@ -133,11 +133,11 @@ class TokenTree:
             )
         check_counts(group=group)
         uniform_RBT = uniforms(keys, step, start_RN.shape[1] * group, self.horizon)
-        version_RBT = as_versions(version_RBT, uniform_RBT.shape, pi_RVSA.shape[1])
+        version_RBT = as_versions(version_RBT, uniform_RBT.shape, pi_RWSA.shape[1])
         state_RBT, action_RBT = np.zeros(uniform_RBT.shape, np.int64), np.zeros(uniform_RBT.shape, np.int64)
         mask_RBT = np.zeros(uniform_RBT.shape, bool)
         end = -1 if self.end_token is None else self.end_token
-        policies = np.ascontiguousarray(pi_RVSA)
+        policies = np.ascontiguousarray(pi_RWSA)
         walk(policies, version_RBT, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT)
         reward_RBT = np.where(mask_RBT, self.reward_SA[state_RBT, action_RBT], 0.0)
         return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT)

@@ -106,7 +106,7 @@ class Behavior:
 
     def sample_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
         prompt_RNQ: Tensor,
         group: int,
@@ -115,10 +115,10 @@ class Behavior:
         cache: str,
     ) -> Drawn:
         """Return what `sample` does of responses during which weights change, see ToyTransformer."""
-        changed_RVP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RVP.unbind(1)], 1)
+        changed_RWP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RWP.unbind(1)], 1)
         law = None if self.engine.distribution is None else lambda log_pi, t: self._law(log_pi, t, step, None)
         policy = self._forward(step, None)
-        return policy.sample_in_flight(changed_RVP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law)
+        return policy.sample_in_flight(changed_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return log mu of the rollout's tokens, [R, B, T]; 0 outside the mask, -inf where mu is 0.

@@ -129,7 +129,7 @@ class Policy(ABC):
 
     def sample_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
         prompt_RNQ: Tensor,
         group: int,
@@ -137,7 +137,7 @@ class Policy(ABC):
         cache: str = "kept",
         law: Law | None = None,
     ) -> Drawn:
-        """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RVP.
+        """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RWP.
 
         cache: keys and values of earlier tokens are "kept" or "recomputed" when the weights change.
         """
@@ -145,7 +145,7 @@ class Policy(ABC):
 
     def logp_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
         prompt_RNQ: Tensor,
         token_RBT: Tensor,
@@ -157,7 +157,7 @@ class Policy(ABC):
             self._lacks("a cache that outlives a change of weights")
         return logp_by_version(
             lambda theta_RP: self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT),
-            theta_RVP,
+            theta_RWP,
             version_RBT,
             mask_RBT,
         )
@@ -241,7 +241,7 @@ class Reweighted(Policy):
 
     def sample_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
         prompt_RNQ: Tensor,
         group: int,
@@ -249,22 +249,22 @@ class Reweighted(Policy):
         cache: str = "kept",
         law: Law | None = None,
     ) -> Drawn:
-        theta_RVP = self._of_versions(theta_RVP)
+        theta_RWP = self._of_versions(theta_RWP)
         return self.policy.sample_in_flight(
-            theta_RVP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law
+            theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law
         )
 
     def logp_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
         prompt_RNQ: Tensor,
         token_RBT: Tensor,
         mask_RBT: Tensor,
         cache: str = "kept",
     ) -> Tensor:
-        theta_RVP = self._of_versions(theta_RVP)
-        return self.policy.logp_in_flight(theta_RVP, version_RBT, prompt_RNQ, token_RBT, mask_RBT, cache)
+        theta_RWP = self._of_versions(theta_RWP)
+        return self.policy.logp_in_flight(theta_RWP, version_RBT, prompt_RNQ, token_RBT, mask_RBT, cache)
 
     def log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         return self.policy.log_law(self.weights(theta_RP), prompt_RNQ, token_RBT)
@@ -272,5 +272,5 @@ class Reweighted(Policy):
     def with_rounding(self, rounding: Rounding) -> Policy:
         return self.around(self.policy.with_rounding(rounding))
 
-    def _of_versions(self, theta_RVP: Tensor) -> Tensor:
-        return torch.stack([self.weights(theta_RP) for theta_RP in theta_RVP.unbind(1)], 1)
+    def _of_versions(self, theta_RWP: Tensor) -> Tensor:
+        return torch.stack([self.weights(theta_RP) for theta_RP in theta_RWP.unbind(1)], 1)

@@ -41,13 +41,13 @@ class Generation:
         return replace(rollout, logp_trainer_RBT=whole(logp_XBT, slices))
 
     def noted_in_flight(
-        self, theta_RVP: Tensor, version_RBT: Tensor, rollout: Rollout, logp: Logp
+        self, theta_RWP: Tensor, version_RBT: Tensor, rollout: Rollout, logp: Logp
     ) -> Rollout:
         """Return the rollout with the trainer's log-probabilities at each token's version, if asked for."""
         if not self.notes_trainer:
             return rollout
         logp_RBT = logp_by_version(
-            lambda theta_RP: logp(theta_RP, rollout), theta_RVP, version_RBT, rollout.mask_RBT
+            lambda theta_RP: logp(theta_RP, rollout), theta_RWP, version_RBT, rollout.mask_RBT
         )
         return replace(rollout, logp_trainer_RBT=logp_RBT.detach())
 

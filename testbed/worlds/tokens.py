@@ -76,18 +76,18 @@ class TokenRuns(World):
         """Most tokens of a response."""
         return int(self.task.response_length)
 
-    def generate_in_flight(self, theta_RVP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
-        """Return responses whose token t is drawn at weights theta_RVP[r, version_RBT[r, b, t]].
+    def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
+        """Return responses whose token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
 
         version_RBT broadcasts to [R, B, T]; cache: "kept" or "recomputed" when the weights change.
         """
         purpose, first = f"prompts/{self.first.task}", self.first
         behavior = self.generation.sliced(1)
         draw = lambda prompt_RNQ, uniform_RBT: behavior.sample_in_flight(  # noqa: E731
-            theta_RVP, version_RBT, prompt_RNQ, first.group, uniform_RBT, step, cache
+            theta_RWP, version_RBT, prompt_RNQ, first.group, uniform_RBT, step, cache
         )
         rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group)
-        return self.generation.noted_in_flight(theta_RVP, version_RBT, rollout, self.logp)
+        return self.generation.noted_in_flight(theta_RWP, version_RBT, rollout, self.logp)
 
     def _answers(
         self,

@@ -151,7 +151,7 @@ class ToyTransformer(Policy):
     @torch.no_grad()
     def sample_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
         prompt_RNQ: Tensor,
         group: int,
@@ -161,7 +161,7 @@ class ToyTransformer(Policy):
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT of responses during which the weights change, as `sample`.
 
-        Token t of sequence b is predicted by theta_RVP[r, version_RBT[r, b, t]], V versions, oldest first.
+        Token t of sequence b is predicted by theta_RWP[r, version_RBT[r, b, t]], W versions, oldest first.
         version_RBT never falls along t and broadcasts to [R, B, T]: [R, 1, T] changes all sequences at once.
         cache says what becomes of keys and values at a change:
 
@@ -171,10 +171,10 @@ class ToyTransformer(Policy):
 
         logp is that of the law that was drawn from. Raises UserError for versions that do not fit.
         """
-        prompts = self.prompts(theta_RVP[:, 0], prompt_RNQ, group, uniform_RBT.shape)
+        prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, uniform_RBT.shape)
         uniform, end = uniform_RBT.to(self.device, torch.float64), self.task.end_token
-        version_RBT = checked_versions(version_RBT, uniform.shape, theta_RVP.shape[1])
-        weights = {v: self.weights(theta_RVP[:, v]) for v in present(version_RBT)}
+        version_RBT = checked_versions(version_RBT, uniform.shape, theta_RWP.shape[1])
+        weights = {v: self.weights(theta_RWP[:, v]) for v in present(version_RBT)}
         if checked_cache(cache) == "kept":
             return generate(self._decoder(weights, prompts, version_RBT), end, uniform, law=law)
         return generate_recomputed(
@@ -183,7 +183,7 @@ class ToyTransformer(Policy):
 
     def logp_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
         prompt_RNQ: Tensor,
         token_RBT: Tensor,
@@ -197,15 +197,15 @@ class ToyTransformer(Policy):
         if checked_cache(cache) == "recomputed":
             return logp_by_version(
                 lambda theta_RP: self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT),
-                theta_RVP,
+                theta_RWP,
                 version_RBT,
                 mask_RBT,
             )
         group = token_RBT.shape[1] // prompt_RNQ.shape[1]
-        prompts = self.prompts(theta_RVP[:, 0], prompt_RNQ, group, token_RBT.shape, "token_RBT")
-        version_RBT = checked_versions(version_RBT, token_RBT.shape, theta_RVP.shape[1])
+        prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, token_RBT.shape, "token_RBT")
+        version_RBT = checked_versions(version_RBT, token_RBT.shape, theta_RWP.shape[1])
         with torch.no_grad():
-            weights = {v: self.weights(theta_RVP[:, v]) for v in present(version_RBT)}
+            weights = {v: self.weights(theta_RWP[:, v]) for v in present(version_RBT)}
             return read(self._decoder(weights, prompts, version_RBT), token_RBT, mask_RBT)
 
     def logp(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
