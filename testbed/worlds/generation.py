@@ -77,11 +77,11 @@ def engine_of(run: Run) -> SamplerEngine:
     return made
 
 
-def cut(value_RX: Tensor, slices: int) -> Tensor:
-    """Return equal parts of axis 1 as replicas of their own, [R * slices, X / slices, ...]."""
-    return value_RX.unflatten(1, (slices, -1)).flatten(0, 1)
+def cut(value_RB: Tensor, slices: int) -> Tensor:
+    """Return equal parts of axis 1 as replicas of their own, [R * slices, B / slices, ...]."""
+    return value_RB.unflatten(1, (slices, -1)).flatten(0, 1)
 
 
-def whole(value_XY: Tensor, slices: int) -> Tensor:
-    """Return what was cut, [R, Y * slices, ...]."""
-    return value_XY.unflatten(0, (-1, slices)).flatten(1, 2)
+def whole(value_XB: Tensor, slices: int) -> Tensor:
+    """Return what was cut, [R, B, ...]."""
+    return value_XB.unflatten(0, (-1, slices)).flatten(1, 2)
