@@ -39,12 +39,12 @@ def token_stamps() -> Evidence:
     for tree, log_p_WSA in _trees():
         truth = float(tree.value(np.exp(log_p_WSA[-1])))
         for change in CHANGES:
-            mu_X, reward_X, log_w = _weights(tree, log_p_WSA, change)
-            w_X = np.exp(log_w["token"])
-            gaps += [abs(float(mu_X @ w_X) - 1.0), abs(float(mu_X @ (w_X * reward_X)) / truth - 1.0)]
-            first_X = np.exp(log_w["first"])
-            means.append(abs(float(mu_X @ first_X) - 1.0))
-            values.append(abs(float(mu_X @ (first_X * reward_X)) / truth - 1.0))
+            mu_L, reward_L, log_w = _weights(tree, log_p_WSA, change)
+            w_L = np.exp(log_w["token"])
+            gaps += [abs(float(mu_L @ w_L) - 1.0), abs(float(mu_L @ (w_L * reward_L)) / truth - 1.0)]
+            first_L = np.exp(log_w["first"])
+            means.append(abs(float(mu_L @ first_L) - 1.0))
+            values.append(abs(float(mu_L @ (first_L * reward_L)) / truth - 1.0))
     note = (
         f"distance of E[w] from 1 and relative one of E[w R] from J; with the first version's stamp E[w] is "
         f"off by {min(means):.2g} to {max(means):.2g}, E[w R] by {min(values):.2g} to {max(values):.2g}"
@@ -68,11 +68,11 @@ def newest_stamp() -> Evidence:
     for tree, log_p_WSA in _trees():
         truth = float(tree.value(np.exp(log_p_WSA[-1])))
         for change in CHANGES[2:]:
-            mu_X, reward_X, log_w = _weights(tree, log_p_WSA, change)
-            w_X = np.exp(log_w["last"])
-            bias = float(mu_X @ (w_X * reward_X)) - truth
+            mu_L, reward_L, log_w = _weights(tree, log_p_WSA, change)
+            w_L = np.exp(log_w["last"])
+            bias = float(mu_L @ (w_L * reward_L)) - truth
             mixed = float(tree.value(np.exp(_by_level(tree, log_p_WSA, change))))
-            gaps += [float(np.abs(w_X - 1.0).max()), abs(bias - (mixed - truth))]
+            gaps += [float(np.abs(w_L - 1.0).max()), abs(bias - (mixed - truth))]
             biases.append(abs(bias) / truth)
     note = f"distances from what is said; relative bias {min(biases):.2g} to {max(biases):.2g}"
     return exact([*gaps, short_of(min(biases), CLEARLY)], 1e-9, note)
@@ -188,18 +188,18 @@ def _weights(
     """Return each response's probability under the mixed policy, its reward, and log weights by stamp."""
     from testbed.mismatch.ratio_distribution import tree_responses
 
-    state_XT, token_XT, mask_XT = tree_responses(tree)
+    state_LT, token_LT, mask_LT = tree_responses(tree)
 
     def total(log_p_SA: Floats) -> Floats:
-        sum_X: Floats = np.where(mask_XT, log_p_SA[state_XT, token_XT], 0.0).sum(-1)
-        return sum_X
+        sum_L: Floats = np.where(mask_LT, log_p_SA[state_LT, token_LT], 0.0).sum(-1)
+        return sum_L
 
-    log_mu_X, log_pi_X = total(_by_level(tree, log_p_WSA, change)), total(log_p_WSA[-1])
-    stamped = {"token": log_mu_X, "first": total(log_p_WSA[change[0]]), "last": total(log_p_WSA[change[-1]])}
-    prompt_XQ = np.repeat(tree.prompt_NQ, len(token_XT) // len(tree.prompt_NQ), 0)
-    reward_X = tree.task.score(prompt_XQ, token_XT, mask_XT)
-    weights = {name: log_pi_X - log_X for name, log_X in stamped.items()}
-    return np.exp(log_mu_X) / len(tree.prompt_NQ), reward_X, weights
+    log_mu_L, log_pi_L = total(_by_level(tree, log_p_WSA, change)), total(log_p_WSA[-1])
+    stamped = {"token": log_mu_L, "first": total(log_p_WSA[change[0]]), "last": total(log_p_WSA[change[-1]])}
+    prompt_LQ = np.repeat(tree.prompt_NQ, len(token_LT) // len(tree.prompt_NQ), 0)
+    reward_L = tree.task.score(prompt_LQ, token_LT, mask_LT)
+    weights = {name: log_pi_L - log_L for name, log_L in stamped.items()}
+    return np.exp(log_mu_L) / len(tree.prompt_NQ), reward_L, weights
 
 
 def _transformer() -> tuple[Any, Rollout, Any]:

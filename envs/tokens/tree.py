@@ -260,12 +260,12 @@ class TokenTree:
             response_LET = np.zeros((len(prefix_Lt), len(ends), self.horizon), dtype=np.int64)
             response_LET[:, :, :t] = prefix_Lt[:, None, :]
             response_LET[:, :, t] = ends
-            response_XT = response_LET.reshape(-1, self.horizon)
-            mask_XT = np.broadcast_to(np.arange(self.horizon) <= t, response_XT.shape)
+            response_LT = response_LET.reshape(-1, self.horizon)
+            mask_LT = np.broadcast_to(np.arange(self.horizon) <= t, response_LT.shape)
             for prompt_Q, reward_IA in zip(self.prompt_NQ, reward_NIA, strict=True):
-                prompt_XQ = np.broadcast_to(prompt_Q, (len(response_XT), prompt_Q.size))
-                score_X = self.task.score(prompt_XQ, response_XT, mask_XT)
-                reward_IA[self._at(t), ends] = score_X.reshape(len(prefix_Lt), len(ends))
+                prompt_LQ = np.broadcast_to(prompt_Q, (len(response_LT), prompt_Q.size))
+                score_L = self.task.score(prompt_LQ, response_LT, mask_LT)
+                reward_IA[self._at(t), ends] = score_L.reshape(len(prefix_Lt), len(ends))
         return reward_NIA.reshape(self.states, self.actions)
 
     def _ends(self, t: int) -> list[int]:

@@ -211,5 +211,5 @@ def test_what_cannot_be_done_is_said():
         enumerated_distribution(half, half, np.ones((1, 1)))
     with pytest.raises(UserError, match="not finite"):
         sampled_distribution(half, np.full((1, 1), -np.inf), np.ones((1, 1)))
-    with pytest.raises(UserError, match="expected one \\[X, T\\]"):
+    with pytest.raises(UserError, match="expected one \\[L, T\\]"):
         sampled_distribution(half, half[0], np.ones((1, 1)))
