@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant("peers-winsorized-unweighted", VARIANCE, "return group_weighted_average(value_B.clamp(low_B, high_B), log_weight_B, group_B)", "return group_weighted_average(value_B.clamp(low_B, high_B), 0 * log_weight_B, group_B)", ROWS),
     Mutant("peers-winsorized-not-at-all", VARIANCE, "value_B.clamp(low_B, high_B)", "value_B", ROWS),
     Mutant("peers-quantile-past-the-share", GROUPS, ">= q - 1e-9", "> q + 1e-9", "tests/unit/data/test_groups.py"),
-    Mutant("peers-quantile-of-nothing-is-nan", GROUPS, "torch.where(weightless_G1, equal_GN, log_weight_GN)", "log_weight_GN", "tests/unit/data/test_groups.py"),
+    Mutant("peers-quantile-of-nothing-is-nan", GROUPS, "torch.where(weightless_N1, equal_NG, log_weight_NG)", "log_weight_NG", "tests/unit/data/test_groups.py"),
     Mutant("peers-correction-at-pi", EFFECTIVE, "effective_weights(name, batch.logp_anchor_BT,", "effective_weights(name, batch.logp_mu_BT,", WEIGHTS),
     Mutant("peers-correction-keeps-the-advantage", EFFECTIVE, "replace(batch, adv_BT=sign_BT)", "batch", WEIGHTS),
     Mutant("peers-correction-of-anything", EFFECTIVE, 'or promised.get("penalty"):', "and False:", WEIGHTS),
