@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant("schedule-claim-reads-the-smallest-lag", CLAIMS, '(table["lag"] == table["lag"].max())', '(table["lag"] == table["lag"].min())', FIGURE),
     Mutant("schedule-claim-against-no-spread", CLAIMS, "ratio - (1 + predicted) / 2", "ratio - 1", FIGURE),
     Mutant("schedule-claim-growth-without-delay", CLAIMS, "past_K[law.age_K]", "past_K[0 * law.age_K]", FIGURE),
-    Mutant("schedule-figure-weighs-by-pi", TABLE, "weights=np.exp(log_mu_RL)", "weights=np.exp(log_RTX[:, step])", FIGURE),
+    Mutant("schedule-figure-weighs-by-pi", TABLE, "weights=np.exp(log_mu_RL)", "weights=np.exp(log_RTL[:, step])", FIGURE),
     Mutant("schedule-figure-shifts-ages", TABLE, "step - np.arange(ages)", "step - 1 - np.arange(ages)", FIGURE),
     Mutant("schedule-figure-walks-a-stale-path", TABLE, "source.batch(state.theta_RP, step)", "source.batch(world.initial(), step)", FIGURE),
     Mutant("schedule-buffer-skips-versions", VERSIONS, "if version not in (self.newest, self.newest + 1):", "if False:", BUFFER),
