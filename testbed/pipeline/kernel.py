@@ -178,26 +178,26 @@ def _end_decode(p: Any, s: Any, a: Store, out: Out, key: int) -> None:
 
 
 @njit(forceinline=True)
-def _count(out_L: NDArray[np.float64], lag: int, weight: float) -> None:
-    out_L[min(max(lag, 0), LAGS - 1)] += weight
+def _count(out_K: NDArray[np.float64], lag: int, weight: float) -> None:
+    out_K[min(max(lag, 0), LAGS - 1)] += weight
 
 
 @njit(forceinline=True)
 def _token_lags(p: Any, s: Any, a: Store, out: Out, i: int, now: int) -> None:
     """Histogram of one response's tokens by lag: they are cut where weights arrived, newest first."""
     if p.in_flight == 0 or a.last_version_N[i] == a.first_version_N[i]:
-        _count(out.token_L, now - a.first_version_N[i], a.length_N[i])
+        _count(out.token_K, now - a.first_version_N[i], a.length_N[i])
         return
     upper = a.ended_N[i]
     for back in range(min(s.swaps, SWAPS)):
         place = (s.swaps - 1 - back) % SWAPS
         lower = max(a.swap_at_W[place], a.began_N[i])
         if lower < upper:
-            _count(out.token_L, now - a.swap_version_W[place], upper - lower)
+            _count(out.token_K, now - a.swap_version_W[place], upper - lower)
             upper = lower
         if upper <= a.began_N[i]:
             return
-    _count(out.token_L, LAGS, upper - a.began_N[i])
+    _count(out.token_K, LAGS, upper - a.began_N[i])
 
 
 @njit(forceinline=True)
@@ -211,7 +211,7 @@ def _record(p: Any, s: Any, a: Store, out: Out, g: int, place: int) -> int:
             continue
         now = s.trained * p.updates + (place + k) * p.updates // p.batch
         lag = now - a.first_version_N[i]
-        _count(out.sample_L, lag, 1.0)
+        _count(out.sample_K, lag, 1.0)
         _token_lags(p, s, a, out, i, now)
         out.sums.most_lag = max(out.sums.most_lag, lag)
         out.sums.sample_lag += lag
@@ -232,7 +232,7 @@ def _record(p: Any, s: Any, a: Store, out: Out, g: int, place: int) -> int:
         out.sums.groups += 1
         lag = s.trained * p.updates + place * p.updates // p.batch - a.oldest_G[g]
         out.sums.group_lag += lag
-        _count(out.group_L, lag, 1.0)
+        _count(out.group_K, lag, 1.0)
     return tokens
 
 

@@ -150,9 +150,9 @@ class Out(NamedTuple):
     """What one run returns: sums, three histograms [LAGS] and, when asked for, one row per trained sample."""
 
     sums: Any
-    token_L: NDArray[np.float64]
-    sample_L: NDArray[np.float64]
-    group_L: NDArray[np.float64]
+    token_K: NDArray[np.float64]
+    sample_K: NDArray[np.float64]
+    group_K: NDArray[np.float64]
     trace_N: NDArray[np.int64]
     time_N: NDArray[np.float64]
 

@@ -48,7 +48,7 @@ class Learner:
         self.anchor.start(theta_CP)
         self.last_pass: tuple[Tensor, Batch, Hyper] | None = None
         self._start()
-        self.baselines_CH = theta_CP.new_full((len(runs), max(block.recipe.baselines.history, 1)), torch.nan)
+        self.baselines_CK = theta_CP.new_full((len(runs), max(block.recipe.baselines.history, 1)), torch.nan)
 
     def _start(self) -> None:
         recipe = self.recipe
@@ -147,8 +147,8 @@ class Learner:
                 found[name] = sequence_score_norm(self.world, theta_CP, rollout)
             elif name == "greedy_reward_B":
                 found[name] = self.world.greedy_reward(theta_CP, rollout)
-            elif name == "history_H":
-                found[name] = self.baselines_CH
+            elif name == "history_K":
+                found[name] = self.baselines_CK
             elif name == "reference_reward_BN":
                 found[name] = self.world.reference_reward(
                     self.reference_CP, rollout, self.rows, self.recipe.baselines.reference_group, step
@@ -166,7 +166,7 @@ class Learner:
     def _remember(self, reward_CB: Tensor, group_CB: Tensor) -> None:
         """Put the mean of this batch's group baselines behind the earlier ones."""
         mean_C1 = group_average(reward_CB, group_CB).mean(-1, keepdim=True)
-        self.baselines_CH = torch.cat([self.baselines_CH[:, 1:], mean_C1.to(self.baselines_CH.dtype)], dim=1)
+        self.baselines_CK = torch.cat([self.baselines_CK[:, 1:], mean_C1.to(self.baselines_CK.dtype)], dim=1)
 
     def observe_weights(self, theta_CP: Tensor) -> None:
         """Show the anchor the weights after a step."""

@@ -35,19 +35,19 @@ class Tree:
     first_RN: Tensor
 
     def visible(self) -> Tensor:
-        """Return who sees whom, bool [R, N, L, L], among the L = Q + S G tokens of a prompt's tree.
+        """Return who sees whom, bool [R, N, M, M], among the M = Q + S G tokens of a prompt's tree.
 
         Padding sees itself, so that no row is empty, and no other token sees it.
         """
         Q, S, G, device = self.length, self.slots, self.group, self.first_RN.device
         prompt_Q, slot_S = torch.arange(Q, device=device), torch.arange(S, device=device)
-        branch_L = torch.cat([torch.full_like(prompt_Q, -1), torch.arange(G, device=device).repeat(S)])
-        time_L = torch.cat([prompt_Q, Q + slot_S.repeat_interleave(G)])
-        kin_LL = (branch_L == -1) | (branch_L == branch_L[:, None])
-        past_LL = time_L <= time_L[:, None]
-        real_RN1L = (time_L >= self.first_RN[..., None])[..., None, :]
-        itself_LL = torch.eye(Q + S * G, dtype=torch.bool, device=device)
-        return (kin_LL & past_LL & real_RN1L) | itself_LL
+        branch_M = torch.cat([torch.full_like(prompt_Q, -1), torch.arange(G, device=device).repeat(S)])
+        time_M = torch.cat([prompt_Q, Q + slot_S.repeat_interleave(G)])
+        kin_MM = (branch_M == -1) | (branch_M == branch_M[:, None])
+        past_MM = time_M <= time_M[:, None]
+        real_RN1M = (time_M >= self.first_RN[..., None])[..., None, :]
+        itself_MM = torch.eye(Q + S * G, dtype=torch.bool, device=device)
+        return (kin_MM & past_MM & real_RN1M) | itself_MM
 
 
 HIDDEN = -1e30
@@ -93,9 +93,9 @@ def dense_tree_attention(qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
     q, k, v = torch.cat([prompt, response], -1).permute(1, 0, 4, 2, 5, 3).flatten(1, 2)
     mask = tree.visible().flatten(0, 1)[:, None]
     attended = scaled_dot_product_attention(q, k, v, attn_mask=mask).unflatten(0, (-1, N))
-    attended_RDNL = attended.permute(0, 2, 4, 1, 3).flatten(1, 2)
-    prompt_RDM = attended_RDNL[..., :Q].transpose(-1, -2).flatten(2)
-    return torch.cat([prompt_RDM, attended_RDNL[..., Q:].flatten(2)], -1)
+    attended_RDNM = attended.permute(0, 2, 4, 1, 3).flatten(1, 2)
+    prompt_RDM = attended_RDNM[..., :Q].transpose(-1, -2).flatten(2)
+    return torch.cat([prompt_RDM, attended_RDNM[..., Q:].flatten(2)], -1)
 
 
 class CompiledTreeAttention(torch.autograd.Function):

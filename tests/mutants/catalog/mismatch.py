@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant("mismatch-never-redrawn", ENGINES, "self.step if redraw else 0", "0", OWN),
     Mutant("mismatch-composition-drops-laws", ENGINES, "for part, change in laws:\n            log_pi_RMV = change(log_pi_RMV", "for part, change in laws[:0]:\n            log_pi_RMV = change(log_pi_RMV", OWN),
     Mutant("mismatch-skips-half-a-block", PERTURBED, "r\"\\.(?:out|down|o_proj", "r\"\\.(?:out|o_proj", OWN),
-    Mutant("mismatch-skips-first-layers", PERTURBED, "uniform_RL.argsort(-1, kind=\"stable\").argsort(-1)", "np.arange(layers) + 0 * uniform_RL", OWN),
+    Mutant("mismatch-skips-first-layers", PERTURBED, "uniform_RK.argsort(-1, kind=\"stable\").argsort(-1)", "np.arange(layers) + 0 * uniform_RK", OWN),
     Mutant("mismatch-noise-not-relative", PERTURBED, "sigma * scale * rms_R11 * noise_RIJ", "sigma * scale * noise_RIJ", OWN),
     Mutant("mismatch-stale-copy-of-all", PERTURBED, "return by_matrix(theta_RP, layout, matrices, lambda", "return by_matrix(theta_RP, layout, \"all\", lambda", OWN),
     Mutant("mismatch-temperature-inverted", LAWS, "log_pi_RMV / temperature", "log_pi_RMV * temperature", OWN),

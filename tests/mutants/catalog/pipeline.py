@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant("pipeline-lag-at-the-end", KERNEL, "lag = now - a.first_version_N[i]", "lag = now - a.last_version_N[i]", f"{RULES} -k in_flight_change"),
     Mutant("pipeline-tokens-of-one-version", KERNEL, "a.area_N[i] = _area(s) - a.area_N[i]", "a.area_N[i] = float(a.first_version_N[i] * a.length_N[i])", f"{REPLICATED} in-flight"),
     Mutant("pipeline-always-in-flight", KERNEL, "    if p.in_flight == 0:\n", "    if False:\n", f"{REPLICATED} in-flight"),
-    Mutant("pipeline-token-histogram-shifted", KERNEL, "_count(out.token_L, now - a.swap_version_W[place], upper - lower)", "_count(out.token_L, now - a.swap_version_W[place] + 1, upper - lower)", f"{RULES} -k histograms"),
+    Mutant("pipeline-token-histogram-shifted", KERNEL, "_count(out.token_K, now - a.swap_version_W[place], upper - lower)", "_count(out.token_K, now - a.swap_version_W[place] + 1, upper - lower)", f"{RULES} -k histograms"),
     Mutant("pipeline-capacity-off-by-one", KERNEL, "s.limit = p.lag_samples + (s.published + 1) * p.batch", "s.limit = p.lag_samples + (s.published + 2) * p.batch", f"{CLAIMS} capacity-bounds"),
     Mutant("pipeline-capacity-forgets-the-dropped", KERNEL, "if s.started - s.dropped >= s.limit:", "if s.started >= s.limit:", f"{RULES} -k returns_its_place"),
     Mutant("pipeline-threshold-forgets-the-left-over", KERNEL, "max(0, wanted - inside)", "wanted", f"{RULES} -k threshold"),

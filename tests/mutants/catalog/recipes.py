@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant("recipe-anchor-is-behavior", STEP, '"current": Recomputed', '"current": Behavior', TESTS),
     Mutant("recipe-demonstration-keeps-a-ratio", LEARNER, "torch.where(expert_CB1, logp_CBT, rollout.logp_mu_RBT)", "rollout.logp_mu_RBT", TESTS),
     Mutant("recipe-lost-replica-stops-the-pack", LEARNER, "torch.where(finite_C11, logp_CBT.detach(), mu_CBT)", "logp_CBT.detach()", TESTS),
-    Mutant("recipe-history-in-reverse", LEARNER, "[self.baselines_CH[:, 1:], mean_C1", "[self.baselines_CH[:, :-1], mean_C1", TESTS),
+    Mutant("recipe-history-in-reverse", LEARNER, "[self.baselines_CK[:, 1:], mean_C1", "[self.baselines_CK[:, :-1], mean_C1", TESTS),
     Mutant("recipe-sequence-norm-of-a-token", LEARNER, "world.logp(leaf_CP, rollout).sum(-1)", "world.logp(leaf_CP, rollout)[..., 0]", TESTS),
     Mutant("recipe-replay-of-the-fresh-batch", MIXING, "stack(chosen), count, REPLAY", "fresh, count, REPLAY", TESTS),
     Mutant("recipe-replay-without-mark", SELECT, "torch.full_like(other.reward_RB, origin, dtype=torch.int64)", "with_origin(other).origin_RB", TESTS),

@@ -278,7 +278,7 @@ def test_history_holds_the_mean_baselines_of_the_last_batches():
         rollout = world.generate(theta, step)
         learner.batch(theta, rollout, world.logp(theta, rollout), step)
         means.append(float(rollout.reward_RB.mean()))
-    np.testing.assert_allclose(learner.baselines_CH[0].numpy(), means[-2:], rtol=1e-12)
+    np.testing.assert_allclose(learner.baselines_CK[0].numpy(), means[-2:], rtol=1e-12)
 
 
 def test_hyperparameters_follow_their_schedule():
