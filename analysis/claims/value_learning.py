@@ -192,19 +192,19 @@ def mrdr() -> Evidence:
     rng, gaps = np.random.default_rng(20_260_106), []
     for _ in range(20):
         law = bandit.LoggedLaw(
-            context_X=rng.dirichlet(np.ones(3)),
-            mu_XA=rng.dirichlet(np.full(4, 2.0), size=3),
-            pi_XA=rng.dirichlet(np.full(4, 2.0), size=3),
-            mean_XA=rng.random((3, 4)),
-            variance_XA=rng.random((3, 4)),
+            context_S=rng.dirichlet(np.ones(3)),
+            mu_SA=rng.dirichlet(np.full(4, 2.0), size=3),
+            pi_SA=rng.dirichlet(np.full(4, 2.0), size=3),
+            mean_SA=rng.random((3, 4)),
+            variance_SA=rng.random((3, 4)),
         )
-        right = bandit.linear_weight(law, law.weight_XA, law.mean_XA)
-        for shift_X in (np.ones(3), rng.normal(size=3)):
-            model_XA = law.mean_XA + shift_X[:, None] * law.mu_XA / law.pi_XA
-            found = bandit.linear_weight(law, law.weight_XA, model_XA)
-            gaps += [bandit.mrdr_objective(law, model_XA), abs(found.bias)]
+        right = bandit.linear_weight(law, law.weight_SA, law.mean_SA)
+        for shift_S in (np.ones(3), rng.normal(size=3)):
+            model_SA = law.mean_SA + shift_S[:, None] * law.mu_SA / law.pi_SA
+            found = bandit.linear_weight(law, law.weight_SA, model_SA)
+            gaps += [bandit.mrdr_objective(law, model_SA), abs(found.bias)]
             gaps.append(abs(found.n_variance / right.n_variance - 1))
-        gaps.append(short_of(bandit.mrdr_objective(law, 0 * law.mean_XA), 1e-3))
+        gaps.append(short_of(bandit.mrdr_objective(law, 0 * law.mean_SA), 1e-3))
     return exact(gaps, 1e-10, "largest criterion, bias or relative change of variance over 20 bandits")
 
 

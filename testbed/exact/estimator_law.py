@@ -61,42 +61,42 @@ class UnitLaw:
 def bandit_units(
     law: LoggedLaw,
     *,
-    reward_XAR: ArrayLike | None = None,
-    chance_XAR: ArrayLike | None = None,
-    model_XA: ArrayLike | None = None,
-    feature_XAD: ArrayLike | None = None,
+    reward_SAK: ArrayLike | None = None,
+    chance_SAK: ArrayLike | None = None,
+    model_SA: ArrayLike | None = None,
+    feature_SAD: ArrayLike | None = None,
 ) -> UnitLaw:
     """The rounds of a logged law: every context, action and reward with positive probability.
 
     Args:
         law: contexts, mu, pi, means and variances.
-        reward_XAR: values of the reward, with the law's mean and variance. Left out: the mean itself where
+        reward_SAK: values of the reward, with the law's mean and variance. Left out: the mean itself where
             the variance is 0, and 0 or 1 where it is that of a coin, q (1 - q).
-        chance_XAR: their probabilities.
-        model_XA: a reward model q(x, a), fixed in advance, for the estimators that need one.
-        feature_XAD: features, for `mrdr`.
+        chance_SAK: their probabilities.
+        model_SA: a reward model q(x, a), fixed in advance, for the estimators that need one.
+        feature_SAD: features, for `mrdr`.
 
     Raises UserError where mean and variance leave the reward's law open, or are not those of the law given.
     """
-    reward_XAR, chance_XAR = _rewards(law, reward_XAR, chance_XAR)
-    mass_XAR = law.context_X[:, None, None] * law.mu_XA[..., None] * chance_XAR
-    x_K, a_K, r_K = np.nonzero(mass_XAR)
+    reward_SAK, chance_SAK = _rewards(law, reward_SAK, chance_SAK)
+    mass_SAK = law.context_S[:, None, None] * law.mu_SA[..., None] * chance_SAK
+    x_K, a_K, r_K = np.nonzero(mass_SAK)
     given: dict[str, ArrayLike] = {}
-    if model_XA is not None:
-        given["estimated_rewards_by_reg_model"] = np.asarray(model_XA, dtype=np.float64)[x_K]
-    if feature_XAD is not None:
-        feature_XAD = np.asarray(feature_XAD, dtype=np.float64)
-        given["feature"] = feature_XAD[x_K, a_K]
-        given["feature_pi"] = np.einsum("xa,xad->xd", law.pi_XA, feature_XAD)[x_K]
+    if model_SA is not None:
+        given["estimated_rewards_by_reg_model"] = np.asarray(model_SA, dtype=np.float64)[x_K]
+    if feature_SAD is not None:
+        feature_SAD = np.asarray(feature_SAD, dtype=np.float64)
+        given["feature"] = feature_SAD[x_K, a_K]
+        given["feature_pi"] = np.einsum("xa,xad->xd", law.pi_SA, feature_SAD)[x_K]
     data = logged(
-        reward=reward_XAR[x_K, a_K, r_K],
+        reward=reward_SAK[x_K, a_K, r_K],
         action=a_K,
-        action_dist=law.pi_XA[x_K],
-        behavior_dist=law.mu_XA[x_K],
+        action_dist=law.pi_SA[x_K],
+        behavior_dist=law.mu_SA[x_K],
         context=x_K,
         **given,
     )
-    return UnitLaw(mass_XAR[x_K, a_K, r_K], data, law.value)
+    return UnitLaw(mass_SAK[x_K, a_K, r_K], data, law.value)
 
 
 def episode_units(
@@ -324,33 +324,33 @@ def _values(function: Callable[..., Any], units: UnitLaw, index_Cn: Ints, undefi
 
 
 def _rewards(
-    law: LoggedLaw, reward_XAR: ArrayLike | None, chance_XAR: ArrayLike | None
+    law: LoggedLaw, reward_SAK: ArrayLike | None, chance_SAK: ArrayLike | None
 ) -> tuple[Floats, Floats]:
-    """Values and probabilities of the reward, [X, A, R]."""
-    mean_XA, variance_XA = law.mean_XA, law.variance_XA
-    if (reward_XAR is None) != (chance_XAR is None):
-        raise UserError("reward_XAR and chance_XAR belong together; one of them is missing.")
-    if reward_XAR is None or chance_XAR is None:
-        sure_XA = variance_XA == 0
-        coin_XA = (np.abs(variance_XA - mean_XA * (1 - mean_XA)) < 1e-12) & (mean_XA >= 0) & (mean_XA <= 1)
-        if not (sure_XA | coin_XA).all():
-            context, action = (int(i) for i in np.argwhere(~(sure_XA | coin_XA))[0])
+    """Values and probabilities of the reward, [S, A, K]."""
+    mean_SA, variance_SA = law.mean_SA, law.variance_SA
+    if (reward_SAK is None) != (chance_SAK is None):
+        raise UserError("reward_SAK and chance_SAK belong together; one of them is missing.")
+    if reward_SAK is None or chance_SAK is None:
+        sure_SA = variance_SA == 0
+        coin_SA = (np.abs(variance_SA - mean_SA * (1 - mean_SA)) < 1e-12) & (mean_SA >= 0) & (mean_SA <= 1)
+        if not (sure_SA | coin_SA).all():
+            context, action = (int(i) for i in np.argwhere(~(sure_SA | coin_SA))[0])
             raise UserError(
-                f"Mean {mean_XA[context, action]:g} and variance {variance_XA[context, action]:g} of action "
-                f"{action} in context {context} leave the law of the reward open; give reward_XAR and "
-                "chance_XAR to bandit_units."
+                f"Mean {mean_SA[context, action]:g} and variance {variance_SA[context, action]:g} of action "
+                f"{action} in context {context} leave the law of the reward open; give reward_SAK and "
+                "chance_SAK to bandit_units."
             )
-        reward = np.stack([np.where(sure_XA, mean_XA, 1.0), np.zeros_like(mean_XA)], axis=-1)
-        chance = np.stack([np.where(sure_XA, 1.0, mean_XA), np.where(sure_XA, 0.0, 1 - mean_XA)], axis=-1)
+        reward = np.stack([np.where(sure_SA, mean_SA, 1.0), np.zeros_like(mean_SA)], axis=-1)
+        chance = np.stack([np.where(sure_SA, 1.0, mean_SA), np.where(sure_SA, 0.0, 1 - mean_SA)], axis=-1)
         return reward, chance
-    reward, chance = (np.asarray(each, dtype=np.float64) for each in (reward_XAR, chance_XAR))
-    if reward.shape != chance.shape or reward.shape[:-1] != mean_XA.shape:
+    reward, chance = (np.asarray(each, dtype=np.float64) for each in (reward_SAK, chance_SAK))
+    if reward.shape != chance.shape or reward.shape[:-1] != mean_SA.shape:
         raise UserError(
-            f"reward_XAR has shape {reward.shape}, chance_XAR {chance.shape}; expected {mean_XA.shape}, R."
+            f"reward_SAK has shape {reward.shape}, chance_SAK {chance.shape}; expected {mean_SA.shape}, K."
         )
-    found_XA = (chance * reward).sum(-1)
-    spread_XA = (chance * reward**2).sum(-1) - found_XA**2
-    fits = np.allclose(found_XA, mean_XA, atol=1e-9) and np.allclose(spread_XA, variance_XA, atol=1e-9)
+    found_SA = (chance * reward).sum(-1)
+    spread_SA = (chance * reward**2).sum(-1) - found_SA**2
+    fits = np.allclose(found_SA, mean_SA, atol=1e-9) and np.allclose(spread_SA, variance_SA, atol=1e-9)
     if (chance < 0).any() or not np.allclose(chance.sum(-1), 1.0, atol=1e-9) or not fits:
-        raise UserError("reward_XAR and chance_XAR are no laws with the LoggedLaw's means and variances.")
+        raise UserError("reward_SAK and chance_SAK are no laws with the LoggedLaw's means and variances.")
     return reward, chance

@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant("rates-skewness-of-noise", "testbed/testing/normal_law.py", "NOISE = 6.0", "NOISE = 0.0", TESTING),
     Mutant("rates-oracle-has-an-absolute-floor", "testbed/testing/assertions.py", "EXACT * abs(expected) + floor", "EXACT * max(1.0, abs(expected)) + floor", TESTING),
     Mutant("rates-oracle-floor-not-passed-on", "testbed/testing/assertions.py", "(0.0 if expected else ZERO) if atol is None else atol", "0.0 if expected else ZERO", TESTING),
-    Mutant("embedded-weight-without-overlap", "testbed/exact/bandit.py", "        _check_overlap(self.context_X, self.mu_XA, self.pi_XA)\n        return _ratio", "        return _ratio", "tests/unit/exact/test_exact_bandit.py"),
+    Mutant("embedded-weight-without-overlap", "testbed/exact/bandit.py", "        _check_overlap(self.context_S, self.mu_SA, self.pi_SA)\n        return _ratio", "        return _ratio", "tests/unit/exact/test_exact_bandit.py"),
     Mutant("embedded-unused-action-nan", "testbed/exact/bandit.py", "np.where(below > 0, above / np.where(below > 0, below, 1.0), 0.0)", "above / below", "tests/unit/exact/test_exact_bandit.py"),
     Mutant("rates-std-per-mean", "testbed/testing/sample_size.py", "* (self.std or 0.0) / math.sqrt(n)", "* (self.std or 0.0) / n", TESTING),
     Mutant("rates-hoeffding-n", "testbed/testing/sample_size.py", "width * math.sqrt(log_rate / (2 * n))", "width * math.sqrt(log_rate / 2) / n", TESTING),
