@@ -48,16 +48,16 @@ def asymre_phase() -> Table:
 
     size_N = np.geomspace(1e-4, 1.0, 121)
     rows = []
-    for name, (mu_K, reward_K) in instances().items():
-        edge = flows.asymre_transition(mu_K, reward_K)
+    for name, (mu_A, reward_A) in instances().items():
+        edge = flows.asymre_transition(mu_A, reward_A)
         below_N = np.sort(np.concatenate([-size_N, edge * np.array([1 + 1e-4, 1 - 1e-4])]))
         for delta_v in [*below_N, 0.0, *size_N[size_N <= 0.1][::4]]:
             if delta_v < 0:
-                limit_K = flows.asymre_limit(mu_K, reward_K, delta_v)
+                limit_A = flows.asymre_limit(mu_A, reward_A, delta_v)
             else:
-                drift = flows.linear_drift(flows.asymre_drift(mu_K, reward_K, delta_v))
-                limit_K = np.round(flows.flow(drift, mu_K, np.array([0.0, FAR])).pi_TK[-1], 9)
-            rows.append((name, delta_v, limit_K @ reward_K, int((limit_K > 0).sum()), mu_K @ reward_K, edge))
+                drift = flows.linear_drift(flows.asymre_drift(mu_A, reward_A, delta_v))
+                limit_A = np.round(flows.flow(drift, mu_A, np.array([0.0, FAR])).pi_TA[-1], 9)
+            rows.append((name, delta_v, limit_A @ reward_A, int((limit_A > 0).sum()), mu_A @ reward_A, edge))
     frame = pd.DataFrame(rows, columns=["instance", "delta_v", "value", "support", "value_mu", "transition"])
     return Table.of(ASYMRE, frame, {"bandits": list(instances()), "limit": "closed form below 0, flow above"})
 
@@ -71,7 +71,7 @@ def oapl_path() -> Table:
     for beta2 in BETAS:
         drift = flows.residual_drift(MU, flows.oapl_advantage(MU, REWARD, 1.0), beta2)
         path = flows.flow(drift, MU, time_T)
-        columns = {"beta2": beta2, "time": time_T, "entropy": path.entropy_T, "value": path.pi_TK @ REWARD}
+        columns = {"beta2": beta2, "time": time_T, "entropy": path.entropy_T, "value": path.pi_TA @ REWARD}
         frames.append(pd.DataFrame(columns))
     about = {
         "beta1": 1.0,
