@@ -254,15 +254,15 @@ def dice_duality() -> Evidence:
     for seed in range(4):
         log = random_transitions(seed, ends=seed < 2, missing=seed == 3)
         found = dice_solution(log)
-        q_K, ratio_K = found.q_value.ravel(), found.ratio_SA.ravel()
+        q_X, ratio_X = found.q_value.ravel(), found.ratio_SA.ravel()
         value = float(dice(log).value) * (1.0 - log.gamma)
-        gaps.append(abs(value - found.start_K @ q_K))
+        gaps.append(abs(value - found.start_X @ q_X))
         if seed < 3:
-            wrong_K = np.linalg.solve(found.matrix_KK, found.start_K)
-            gaps.append(1e-3 - abs(found.reward_K @ wrong_K - value))
+            wrong_X = np.linalg.solve(found.matrix_XX, found.start_X)
+            gaps.append(1e-3 - abs(found.reward_X @ wrong_X - value))
         if seed == 2:
-            visits_K = np.bincount(found.step.pair_M, minlength=len(ratio_K)) / found.step.pair_M.size
-            gaps.append(abs(visits_K @ ratio_K - 1.0))
+            visits_X = np.bincount(found.step.pair_M, minlength=len(ratio_X)) / found.step.pair_M.size
+            gaps.append(abs(visits_X @ ratio_X - 1.0))
     return exact(gaps, 1e-11, "largest distance over 4 logs; the untransposed value differs by 1e-3 or more")
 
 

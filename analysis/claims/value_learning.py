@@ -80,15 +80,15 @@ def proxy() -> Evidence:
 
     rng, gaps = np.random.default_rng(20_260_104), []
     for _ in range(50):
-        base_K, reward_K = rng.dirichlet(np.ones(8)), rng.normal(size=8)
-        proxy_K = reward_K + rng.normal(size=8)
-        if base_K @ ((reward_K - base_K @ reward_K) * proxy_K) <= 0:
-            proxy_K = -proxy_K
-        for occupancy_K in rng.dirichlet(np.ones(8), size=10):
-            gaps.append(-value_learning.proxy_slack(base_K, occupancy_K, reward_K, proxy_K))
+        base_X, reward_X = rng.dirichlet(np.ones(8)), rng.normal(size=8)
+        proxy_X = reward_X + rng.normal(size=8)
+        if base_X @ ((reward_X - base_X @ reward_X) * proxy_X) <= 0:
+            proxy_X = -proxy_X
+        for occupancy_X in rng.dirichlet(np.ones(8), size=10):
+            gaps.append(-value_learning.proxy_slack(base_X, occupancy_X, reward_X, proxy_X))
         for size in (0.2, 1.0):
-            tight_K = value_learning.tight_occupancy(base_K, reward_K, proxy_K, size)
-            gaps.append(abs(value_learning.proxy_slack(base_K, tight_K, reward_K, proxy_K)))
+            tight_X = value_learning.tight_occupancy(base_X, reward_X, proxy_X, size)
+            gaps.append(abs(value_learning.proxy_slack(base_X, tight_X, reward_X, proxy_X)))
     return exact(np.maximum(gaps, 0.0), 1e-9, "largest violation, or slack at the tight occupancy, 50 bases")
 
 

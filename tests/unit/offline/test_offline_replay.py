@@ -363,7 +363,7 @@ def test_the_ridge_threshold_is_where_expected_td_turns_stable():
     threshold = linear.ridge_threshold(star)
     assert threshold > 0.1
     for ridge, sign in ((0.99 * threshold, 1), (1.01 * threshold, -1)):
-        matrix = star.bootstrap_KK - star.covariance_KK - ridge * np.eye(len(star.covariance_KK))
+        matrix = star.bootstrap_FF - star.covariance_FF - ridge * np.eye(len(star.covariance_FF))
         assert np.sign(np.linalg.eigvals(matrix).real.max()) == sign
 
 
