@@ -76,14 +76,14 @@ def fit_softmax(g_RSA: Floats, feature_SAF: Floats, *, steps: int, rate: float, 
 
     d/dtheta = sum_x,a pi (g - sum_b pi g) phi: policies that share what they learn across contexts.
     """
-    theta_RK = np.zeros((len(g_RSA), feature_SAF.shape[-1]))
+    theta_RF = np.zeros((len(g_RSA), feature_SAF.shape[-1]))
     for step in range(steps + 1):
-        logit_RSA = np.einsum("rk,xak->rxa", theta_RK, feature_SAF)
+        logit_RSA = np.einsum("rk,xak->rxa", theta_RF, feature_SAF)
         pi_RSA = softmax(logit_RSA)
         if step == steps:
             break
         pull_RSA = pi_RSA * (g_RSA - (pi_RSA * g_RSA).sum(-1, keepdims=True))
-        theta_RK = theta_RK + rate * (np.einsum("rxa,xak->rk", pull_RSA, feature_SAF) - ridge * theta_RK)
+        theta_RF = theta_RF + rate * (np.einsum("rxa,xak->rk", pull_RSA, feature_SAF) - ridge * theta_RF)
     return np.asarray(pi_RSA)
 
 

@@ -48,7 +48,7 @@ def monte_carlo(
 
 
 def hybrid_critic(
-    feature_SAK: Floats,
+    feature_SAF: Floats,
     pi_RSA: Floats,
     discount: float,
     *,
@@ -71,17 +71,17 @@ def hybrid_critic(
     off_RSA = (
         trust_R11 * offline.visit_RSA / np.maximum(offline.visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
     )
-    gram_RKK = np.einsum("rsa,sak,sal->rkl", on_RSA + off_RSA, feature_SAK, feature_SAK, optimize=True)
-    gram_RKK = gram_RKK + ridge * np.eye(feature_SAK.shape[-1])
-    fixed_RK = np.einsum("rsa,sak->rk", on_RSA * return_RSA + off_RSA * offline.reward_RSA, feature_SAK)
-    mean_RSK = np.einsum("rsa,sak->rsk", pi_RSA, feature_SAK)
-    ahead_RSAK = discount * np.einsum("rsat,rtk->rsak", offline.moves_RSAS, mean_RSK, optimize=True)
-    boot_RKK = np.einsum("rsa,sak,rsal->rkl", off_RSA, feature_SAK, ahead_RSAK, optimize=True)
-    weight_RK = np.zeros_like(fixed_RK)
+    gram_RFF = np.einsum("rsa,sak,sal->rkl", on_RSA + off_RSA, feature_SAF, feature_SAF, optimize=True)
+    gram_RFF = gram_RFF + ridge * np.eye(feature_SAF.shape[-1])
+    fixed_RF = np.einsum("rsa,sak->rk", on_RSA * return_RSA + off_RSA * offline.reward_RSA, feature_SAF)
+    mean_RSF = np.einsum("rsa,sak->rsk", pi_RSA, feature_SAF)
+    ahead_RSAF = discount * np.einsum("rsat,rtk->rsak", offline.moves_RSAS, mean_RSF, optimize=True)
+    boot_RFF = np.einsum("rsa,sak,rsal->rkl", off_RSA, feature_SAF, ahead_RSAF, optimize=True)
+    weight_RF = np.zeros_like(fixed_RF)
     for _ in range(rounds):
-        right_RK = fixed_RK + (boot_RKK @ weight_RK[..., None])[..., 0]
-        weight_RK = np.linalg.solve(gram_RKK, right_RK[..., None])[..., 0]
-    return np.einsum("rk,sak->rsa", weight_RK, feature_SAK)
+        right_RF = fixed_RF + (boot_RFF @ weight_RF[..., None])[..., 0]
+        weight_RF = np.linalg.solve(gram_RFF, right_RF[..., None])[..., 0]
+    return np.einsum("rk,sak->rsa", weight_RF, feature_SAF)
 
 
 def clipped_passes(

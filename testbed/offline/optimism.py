@@ -86,14 +86,14 @@ def optimistic_actor_critic(
     for episode in range(episodes):
         pi_RHSA = _actor(q_RHSA, rate_R * age_R)
         regrets.append(best - step_values(world, pi_RHSA))
-        uniform_RTD = kernels.uniforms(np.asarray(key_R, np.uint64), episode, horizon + 1, 2)
-        state_R, live_R = world.start(uniform_RTD[:, horizon, :1])[:, 0], np.ones(cells, bool)
+        uniform_RTK = kernels.uniforms(np.asarray(key_R, np.uint64), episode, horizon + 1, 2)
+        state_R, live_R = world.start(uniform_RTK[:, horizon, :1])[:, 0], np.ones(cells, bool)
         for t in range(horizon):
             sums_RA = running_sums(pi_RHSA[place_R, t, state_R])
-            action_R = (uniform_RTD[:, t, 0, None] >= sums_RA).sum(-1)
+            action_R = (uniform_RTK[:, t, 0, None] >= sums_RA).sum(-1)
             row_R = state_R * actions + action_R
             next_R = tables.next_XK[
-                row_R, (uniform_RTD[:, t, 1, None] >= tables.cumulative_XK[row_R]).sum(-1)
+                row_R, (uniform_RTK[:, t, 1, None] >= tables.cumulative_XK[row_R]).sum(-1)
             ]
             going_R = live_R & ~tables.terminal_S[next_R]
             visit_RSA[place_R, state_R, action_R] += live_R
