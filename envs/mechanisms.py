@@ -60,12 +60,12 @@ def lot_sizing(
     _at_least("largest_order", largest_order, 1)
     stock_S = np.arange(capacity + 1)
     post_SA = np.minimum(stock_S[:, None] + np.arange(largest_order + 1), capacity)
-    after_YS = np.zeros((capacity + 1, capacity + 1))
+    after_KS = np.zeros((capacity + 1, capacity + 1))
     for demand, chance in enumerate(law_K):
-        np.add.at(after_YS, (stock_S, np.maximum(stock_S - demand, 0)), chance)
+        np.add.at(after_KS, (stock_S, np.maximum(stock_S - demand, 0)), chance)
     # Sold is y - s', so what depends on s' is a bonus of the state entered.
     world = FiniteMDP(
-        transition_SAS=after_YS[post_SA],
+        transition_SAS=after_KS[post_SA],
         reward_SA=price * post_SA - order_cost * (post_SA - stock_S[:, None]),
         bonus_S=np.asarray(-(price + holding_cost) * stock_S, dtype=np.float64),
         start_S=np.eye(capacity + 1)[0],

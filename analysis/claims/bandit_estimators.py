@@ -355,8 +355,8 @@ def mrdr() -> Evidence:
 )
 def instrument() -> Evidence:
     """Return the gaps for both actions, and 1 if the naive mean is not off by more than 0.05."""
-    take_ZU = np.array([[0.2, 0.5], [0.5, 0.8]])
-    rounds = list(_proportional(take_ZU, np.array([[0.1, 0.5], [0.3, 0.9]])))
+    take_2K = np.array([[0.2, 0.5], [0.5, 0.8]])
+    rounds = list(_proportional(take_2K, np.array([[0.1, 0.5], [0.3, 0.9]])))
     u_N, z_N, a_N, r_N = (np.array(column) for column in zip(*rounds, strict=True))
     gaps = []
     for action, truth in ((0, 0.3), (1, 0.6)):
@@ -369,11 +369,11 @@ def instrument() -> Evidence:
     return exact(gaps, TOLERANCE, f"largest gap to the effect of an action, {len(u_N)} rounds")
 
 
-def _proportional(take_ZU: Floats, reward_AU: Floats) -> Iterable[tuple[int, int, int, float]]:
+def _proportional(take_2K: Floats, reward_AK: Floats) -> Iterable[tuple[int, int, int, float]]:
     """Yield 10 rounds (u, z, a, r) for each u and z, as many with a = 1 as the law says."""
     for u in (0, 1):
         for z in (0, 1):
-            taken = round(10 * take_ZU[z, u])
+            taken = round(10 * take_2K[z, u])
             for index in range(10):
                 action = int(index < taken)
-                yield u, z, action, float(reward_AU[action, u])
+                yield u, z, action, float(reward_AK[action, u])

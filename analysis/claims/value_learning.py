@@ -222,9 +222,9 @@ def instrument() -> Evidence:
     """Return the ratio's distance from the effect, and by how much the other two fail to be wrong."""
     from testbed.exact import bandit
 
-    mean_AU = np.array([[0.2, 0.7], [0.35, 0.5]])
-    alike = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.9]]), mean_AU)
-    differing = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.7]]), mean_AU)
+    mean_AK = np.array([[0.2, 0.7], [0.35, 0.5]])
+    alike = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.9]]), mean_AK)
+    differing = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.7]]), mean_AK)
     gaps = [abs(alike.identified(a) - alike.effect(a)) for a in (0, 1)]
     gaps += [short_of(abs(differing.identified(a) - differing.effect(a)), 0.01) for a in (0, 1)]
     gaps += [short_of(abs(alike.naive(a) - alike.effect(a)), 0.01) for a in (0, 1)]

@@ -251,22 +251,22 @@ class TokenTree:
 
     def _rewards(self) -> Floats:
         """task.score of every response, placed at the (state, action) that ends it, [S, A]."""
-        reward_NIA = np.zeros((len(self.prompt_NQ), self.nodes, self.actions))
+        reward_NSA = np.zeros((len(self.prompt_NQ), self.nodes, self.actions))
         for t in range(self.horizon):
             ends = self._ends(t)
             if not ends:
                 continue
             prefix_Lt = self.going[every_response(self.going.size, t, None)[0]]
-            response_LET = np.zeros((len(prefix_Lt), len(ends), self.horizon), dtype=np.int64)
-            response_LET[:, :, :t] = prefix_Lt[:, None, :]
-            response_LET[:, :, t] = ends
-            response_LT = response_LET.reshape(-1, self.horizon)
+            response_LVT = np.zeros((len(prefix_Lt), len(ends), self.horizon), dtype=np.int64)
+            response_LVT[:, :, :t] = prefix_Lt[:, None, :]
+            response_LVT[:, :, t] = ends
+            response_LT = response_LVT.reshape(-1, self.horizon)
             mask_LT = np.broadcast_to(np.arange(self.horizon) <= t, response_LT.shape)
-            for prompt_Q, reward_IA in zip(self.prompt_NQ, reward_NIA, strict=True):
+            for prompt_Q, reward_SA in zip(self.prompt_NQ, reward_NSA, strict=True):
                 prompt_LQ = np.broadcast_to(prompt_Q, (len(response_LT), prompt_Q.size))
                 score_L = self.task.score(prompt_LQ, response_LT, mask_LT)
-                reward_IA[self._at(t), ends] = score_L.reshape(len(prefix_Lt), len(ends))
-        return reward_NIA.reshape(self.states, self.actions)
+                reward_SA[self._at(t), ends] = score_L.reshape(len(prefix_Lt), len(ends))
+        return reward_NSA.reshape(self.states, self.actions)
 
     def _ends(self, t: int) -> list[int]:
         """The actions that end a response at level t: any on the last one, before it the end token."""

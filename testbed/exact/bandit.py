@@ -234,23 +234,23 @@ class EmbeddedLaw:
 
 @dataclass(frozen=True)
 class InstrumentLaw:
-    """Confounder u [U], instrument z in {0, 1} independent of it, P(A=1 | z, u) and E[R | a, u], [2, U]."""
+    """Confounder u [K], instrument z in {0, 1} independent of it, P(A=1 | z, u) and E[R | a, u], [2, K]."""
 
-    confounder_U: Floats
+    confounder_K: Floats
     instrument: float
-    take_ZU: Floats
-    mean_AU: Floats
+    take_2K: Floats
+    mean_AK: Floats
 
     def effect(self, action: int) -> float:
         """E[R | do(a)] = sum_u p(u) E[R | a, u]."""
-        return float(self.confounder_U @ self.mean_AU[action])
+        return float(self.confounder_K @ self.mean_AK[action])
 
     def naive(self, action: int) -> float:
         """E[R | A = a], biased where u moves both."""
-        share_U = self.confounder_U * (
-            np.array([1 - self.instrument, self.instrument]) @ self._chance_ZU(action)
+        share_K = self.confounder_K * (
+            np.array([1 - self.instrument, self.instrument]) @ self._chance_2K(action)
         )
-        return float(share_U @ self.mean_AU[action] / share_U.sum())
+        return float(share_K @ self.mean_AK[action] / share_K.sum())
 
     def identified(self, action: int) -> float:
         """(E[R 1{A=a} | Z=1] - E[R 1{A=a} | Z=0]) / (P(A=a | Z=1) - P(A=a | Z=0)).
@@ -259,15 +259,15 @@ class InstrumentLaw:
 
         Raises UserError for an instrument without first stage.
         """
-        chance_ZU = self._chance_ZU(action)
-        earned_Z = chance_ZU @ (self.confounder_U * self.mean_AU[action])
-        taken_Z = chance_ZU @ self.confounder_U
-        if abs(taken_Z[1] - taken_Z[0]) < 1e-12:
+        chance_2K = self._chance_2K(action)
+        earned_2 = chance_2K @ (self.confounder_K * self.mean_AK[action])
+        taken_2 = chance_2K @ self.confounder_K
+        if abs(taken_2[1] - taken_2[0]) < 1e-12:
             raise UserError(f"The instrument does not move action {action}; nothing is identified.")
-        return float((earned_Z[1] - earned_Z[0]) / (taken_Z[1] - taken_Z[0]))
+        return float((earned_2[1] - earned_2[0]) / (taken_2[1] - taken_2[0]))
 
-    def _chance_ZU(self, action: int) -> Floats:
-        return self.take_ZU if action == 1 else 1.0 - self.take_ZU
+    def _chance_2K(self, action: int) -> Floats:
+        return self.take_2K if action == 1 else 1.0 - self.take_2K
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

@@ -135,12 +135,12 @@ def smoothing_certificate(
     return Certificate(estimate_R, first_R + bias_R + second_R, bias_R)
 
 
-def gibbs_posterior(prior_H: Floats, score_RH: Floats, temperature: float) -> tuple[Floats, Floats]:
-    """Q(h) = prior exp(score / temperature) / Z over H deterministic rules, [R, H], and KL(Q, prior), [R]."""
-    q_RH = softmax(np.log(prior_H) + score_RH / temperature)
+def gibbs_posterior(prior_K: Floats, score_RK: Floats, temperature: float) -> tuple[Floats, Floats]:
+    """Q(h) = prior exp(score / temperature) / Z over K deterministic rules, [R, K], and KL(Q, prior), [R]."""
+    q_RK = softmax(np.log(prior_K) + score_RK / temperature)
     with np.errstate(divide="ignore", invalid="ignore"):
-        kl_R = np.where(q_RH > 0, q_RH * (np.log(q_RH) - np.log(prior_H)), 0.0).sum(-1)
-    return q_RH, kl_R
+        kl_R = np.where(q_RK > 0, q_RK * (np.log(q_RK) - np.log(prior_K)), 0.0).sum(-1)
+    return q_RK, kl_R
 
 
 def delayed_generations(
@@ -154,7 +154,7 @@ def delayed_generations(
     explore: ArrayLike,
     temperature: ArrayLike = 0.0,
 ) -> tuple[Floats, Floats]:
-    """Policies of every generation [G, R, S, A] and their exact values [G, R], of a bandit with a regression
+    """Policies of every generation [K, R, S, A] and their exact values [K, R], of a bandit with a regression
     oracle.
 
     Generation g acts for `rounds` rounds; its oracle is the mean reward per (x, a) of the generations g -
@@ -195,9 +195,9 @@ def delayed_generations(
     return np.stack(policies), np.stack(values)
 
 
-def oscillation(policy_GRSA: Floats) -> Floats:
+def oscillation(policy_KRSA: Floats) -> Floats:
     """Mean total variation of neighboring generations, over contexts, [R]: 0 at rest, 1 when all turns."""
-    return np.asarray(np.abs(np.diff(policy_GRSA, axis=0)).sum(-1).mean((0, -1)) / 2)
+    return np.asarray(np.abs(np.diff(policy_KRSA, axis=0)).sum(-1).mean((0, -1)) / 2)
 
 
 def _tally(key: NDArray[np.int64], size: int) -> Floats:

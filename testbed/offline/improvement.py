@@ -121,7 +121,7 @@ def outer_loop(
     passes: int = 0,
     clip: float = 0.2,
 ) -> Floats:
-    """Exact discounted value of the policy before every outer iteration, [I, R]: samples, advantages, an
+    """Exact discounted value of the policy before every outer iteration, [K, R]: samples, advantages, an
     outer step.
 
     passes 0 is the KL-regularized step pi <- pi exp(step_size A) / Z in closed form, else `clipped_passes`. A
@@ -156,12 +156,12 @@ def pooled_by_post(counts: Counts, post_SA: Ints, paid_SA: Floats) -> Counts:
     PDPPO (2025).
     """
     posts = int(post_SA.max()) + 1
-    member_PX = np.eye(posts)[post_SA.ravel()].T
+    member_ZX = np.eye(posts)[post_SA.ravel()].T
     cells, states = counts.visit_RSA.shape[:2]
-    visit_RP = counts.visit_RSA.reshape(cells, -1) @ member_PX.T
-    going_RPS = member_PX @ counts.going_RSAS.reshape(cells, -1, states)
-    rest_RP = (counts.visit_RSA * (counts.reward_RSA - paid_SA)).reshape(cells, -1) @ member_PX.T
-    return Counts(visit_RP[:, post_SA], going_RPS[:, post_SA], paid_SA + ratio(rest_RP, visit_RP)[:, post_SA])
+    visit_RZ = counts.visit_RSA.reshape(cells, -1) @ member_ZX.T
+    going_RZS = member_ZX @ counts.going_RSAS.reshape(cells, -1, states)
+    rest_RZ = (counts.visit_RSA * (counts.reward_RSA - paid_SA)).reshape(cells, -1) @ member_ZX.T
+    return Counts(visit_RZ[:, post_SA], going_RZS[:, post_SA], paid_SA + ratio(rest_RZ, visit_RZ)[:, post_SA])
 
 
 def transition_noise(world: FiniteMDP, pi_RSA: Floats) -> Floats:

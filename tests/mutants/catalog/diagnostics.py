@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant("rates-equivalence-is-no-rejection", "testbed/testing/assertions.py", "if not abs(mean - expected) + draws.spread.radius(n, missed) < margin:", "if abs(mean - expected) - draws.spread.radius(n, missed) > margin:", TESTING),
     Mutant("rates-coverage-strict", "testbed/testing/sample_size.py", "if special.bdtr(middle, n, level) > false_alarm", "if special.bdtr(middle, n, level) > false_alarm / 20", TESTING),
     Mutant("rates-bets-inadmissible", "testbed/testing/e_process.py", "up, down = SHARES / (mean - low), -SHARES / (high - mean)", "up, down = SHARES / (high - mean), -SHARES / (mean - low)", TESTING),
-    Mutant("rates-wealth-summed", "testbed/testing/e_process.py", "-math.log(self._bet_G.size)", "0.0", TESTING),
+    Mutant("rates-wealth-summed", "testbed/testing/e_process.py", "-math.log(self._bet_K.size)", "0.0", TESTING),
     Mutant("rates-one-side-enough", "testbed/testing/e_process.py", "rejected_N &= reached_N | self._rejected[index]", "rejected_N = reached_N | self._rejected[index]", TESTING),
     Mutant("rates-sides-forgotten", "testbed/testing/e_process.py", "self._rejected[index] |= bool(reached_N.any())", "pass", TESTING),
     Mutant("rates-variance-unpaired", "testbed/testing/assertions.py", "y_N = draw(bound, needed, seed)", "y_N = draw(bound, needed, [7, 7])", TESTING),

@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant("models-anchor-ignored", f"{KERNELS}/models.py", "log_RSA[..., anchor]", "log_RSA[..., -1]", TABULAR),
     Mutant("models-optimism", f"{KERNELS}/models.py", "given_RSA - scale_R11", "given_RSA + scale_R11", TABULAR),
     Mutant("instrument-naive", f"{KERNELS}/instrument.py", "(earned[1] - earned[0]) / first_RSA", "earned[1] / taken[1]", TABULAR),
-    Mutant("instrument-half-the-variance", f"{KERNELS}/instrument.py", "variance_RSZ.sum(-1)", "variance_RSZ.mean(-1)", TABULAR),
+    Mutant("instrument-half-the-variance", f"{KERNELS}/instrument.py", "variance_RS2.sum(-1)", "variance_RS2.mean(-1)", TABULAR),
     Mutant("gated-own-step-not-weighted", f"{KERNELS}/gated.py", "np.cumsum(ratio_RBT, axis=-1)", "np.cumsum(ratio_RBT, axis=-1) - ratio_RBT", TABULAR),
     Mutant("gated-by-the-upper-bound", f"{KERNELS}/gated.py", 'side="lower").low > 0', 'side="upper").high > 0', TABULAR),
     Mutant("constrained-lp-undiscounted", f"{KERNELS}/constrained.py", "- discount * moves_SAS.reshape", "- 0.99 * moves_SAS.reshape", TABULAR),
