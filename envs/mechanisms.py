@@ -91,9 +91,9 @@ def tightrope(
     _at_least("actions", actions, 2)
     right_S = np.random.default_rng(seed).integers(1, actions, size=2 * contexts)
     expert_SA = np.eye(actions)[right_S]
-    law_C = 1.0 / np.arange(1, contexts + 1)
-    law_C = law_C / law_C.sum()
-    on_S, off_S = np.append(law_C, np.zeros(contexts)), np.append(np.zeros(contexts), law_C)
+    law_K = 1.0 / np.arange(1, contexts + 1)
+    law_K = law_K / law_K.sum()
+    on_S, off_S = np.append(law_K, np.zeros(contexts)), np.append(np.zeros(contexts), law_K)
     transition_SAS = np.broadcast_to(off_S, (2 * contexts, actions, 2 * contexts)).copy()
     states = np.arange(2 * contexts if recoverable else contexts)
     transition_SAS[states, right_S[states]] = on_S

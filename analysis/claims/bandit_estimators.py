@@ -33,16 +33,16 @@ class World:
 
     def data(self, n: int, shift: float = 0.0) -> tuple[Logged, Floats]:
         """Return every data set of n rounds [C, n], K^n of them, and their probabilities [C]."""
-        index_CN = np.indices((len(self.mass_K),) * n).reshape(n, -1).T
-        context_CN, action_CN = self.context_K[index_CN], self.action_K[index_CN]
+        index_RN = np.indices((len(self.mass_K),) * n).reshape(n, -1).T
+        context_RN, action_RN = self.context_K[index_RN], self.action_K[index_RN]
         found = logged(
-            reward=self.reward_K[index_CN] + shift,
-            action=action_CN,
-            behavior_dist=self.law.mu_SA[context_CN],
-            action_dist=self.law.pi_SA[context_CN],
-            estimated_rewards_by_reg_model=self.model_SA[context_CN],
+            reward=self.reward_K[index_RN] + shift,
+            action=action_RN,
+            behavior_dist=self.law.mu_SA[context_RN],
+            action_dist=self.law.pi_SA[context_RN],
+            estimated_rewards_by_reg_model=self.model_SA[context_RN],
         )
-        return found, self.mass_K[index_CN].prod(-1)
+        return found, self.mass_K[index_RN].prod(-1)
 
     def atom_weight_K(self) -> Floats:
         """pi/mu of each atom."""
@@ -75,13 +75,13 @@ def random_world(seed: int, *, sign: float = 1.0, on_policy: bool = False) -> Wo
 
 def moments(world: World, n: int, name: str, **hyper: float) -> tuple[float, float]:
     """Return mean and variance of an estimator over all data sets of n rounds."""
-    data, mass_C = world.data(n)
-    return _moments(estimator[name].bind(**hyper)(data), mass_C)
+    data, mass_R = world.data(n)
+    return _moments(estimator[name].bind(**hyper)(data), mass_R)
 
 
-def _moments(found: Estimate, mass_C: Floats) -> tuple[float, float]:
-    mean = float(mass_C @ found.value)
-    return mean, float(mass_C @ (found.value - mean) ** 2)
+def _moments(found: Estimate, mass_R: Floats) -> tuple[float, float]:
+    mean = float(mass_R @ found.value)
+    return mean, float(mass_R @ (found.value - mean) ** 2)
 
 
 WeightMap = Callable[[Floats, Floats], Floats]
@@ -144,10 +144,10 @@ def on_policy() -> Evidence:
     other += [("ix", {"gamma": 0.1})]
     for seed in WORLDS:
         data, _ = random_world(seed, on_policy=True).data(2)
-        mean_C = data.reward_N.mean(-1)
-        gaps += [float(np.abs(estimator[name].bind(**h)(data).value - mean_C).max()) for name, h in same]
+        mean_R = data.reward_N.mean(-1)
+        gaps += [float(np.abs(estimator[name].bind(**h)(data).value - mean_R).max()) for name, h in same]
         gaps += [
-            float(np.abs(estimator[name].bind(**h)(data).value - mean_C).max() < 1e-3) for name, h in other
+            float(np.abs(estimator[name].bind(**h)(data).value - mean_R).max() < 1e-3) for name, h in other
         ]
     return exact(gaps, TOLERANCE, "largest distance to the mean reward over all data sets of 2 rounds")
 
@@ -188,8 +188,8 @@ def shift_equivariance() -> Evidence:
     for world in map(random_world, WORLDS):
         (plain, _), (raised, _) = world.data(2), world.data(2, shift=10.0)
         for name, by in (("snips", 10.0), ("sn_dr", 10.0), ("ips", 10.0 * plain.weight_N.mean(-1))):
-            rise_C = estimator[name].function(raised).value - estimator[name].function(plain).value
-            gaps.append(float(np.abs(rise_C - by).max()))
+            rise_R = estimator[name].function(raised).value - estimator[name].function(plain).value
+            gaps.append(float(np.abs(rise_R - by).max()))
         level = replace(plain, reward_N=np.full_like(plain.reward_N, 0.3))
         gaps.append(float(np.abs(estimator["snips"].function(level).value - 0.3).max()))
     return exact(gaps, 1e-9, "largest gap over all data sets")
@@ -234,9 +234,9 @@ def log_smoothing_e_value() -> Evidence:
     gaps = []
     for world, sizes in ((two_arms(), (1, 2, 3, 8)), *((random_world(seed), (1, 2, 3)) for seed in WORLDS)):
         for n in sizes:
-            data, mass_C = world.data(n)
+            data, mass_R = world.data(n)
             found = estimator["log_smoothing"].bind(lambda_=0.5)(data)
-            mean = float(mass_C @ np.exp(0.5 * n * found.value))
+            mean = float(mass_R @ np.exp(0.5 * n * found.value))
             gaps.append(mean / (1 + 0.5 * world.law.value) ** n - 1)
             if world.law.mu_SA.size == 2 and n == 2:
                 gaps.append(mean - 121 / 64)
@@ -285,12 +285,12 @@ def _embedded_data(law: EmbeddedLaw, n: int) -> tuple[Logged, Floats]:
     x_K, a_K, e_K, coin_K = np.indices((*law.mean_SAE.shape, 2)).reshape(4, -1)
     reward_K = law.mean_SAE[x_K, a_K, e_K] + 0.2 * (2 * coin_K - 1)
     mass_K = law.joint_SAE[x_K, a_K, e_K] / 2
-    index_CN = np.indices((len(mass_K),) * n).reshape(n, -1).T
-    x_CN = x_K[index_CN]
-    policies = {"action_dist": law.pi_SA[x_CN], "behavior_dist": law.mu_SA[x_CN]}
-    log_CN = embedding_log_weight(embedding=e_K[index_CN], p_e_a=law.embedding_SAE[0], **policies)
-    found = logged(reward=reward_K[index_CN], action=a_K[index_CN], log_embedding_weight=log_CN, **policies)
-    return found, mass_K[index_CN].prod(-1)
+    index_RN = np.indices((len(mass_K),) * n).reshape(n, -1).T
+    x_RN = x_K[index_RN]
+    policies = {"action_dist": law.pi_SA[x_RN], "behavior_dist": law.mu_SA[x_RN]}
+    log_RN = embedding_log_weight(embedding=e_K[index_RN], p_e_a=law.embedding_SAE[0], **policies)
+    found = logged(reward=reward_K[index_RN], action=a_K[index_RN], log_embedding_weight=log_RN, **policies)
+    return found, mass_K[index_RN].prod(-1)
 
 
 @claim(
@@ -309,11 +309,11 @@ def mips() -> Evidence:
         for direct in (False, True):
             law = embedded(seed, direct)
             for n in (1, 2):
-                data, mass_C = _embedded_data(law, n)
-                mean, variance = _moments(estimator["mips"].function(data), mass_C)
+                data, mass_R = _embedded_data(law, n)
+                mean, variance = _moments(estimator["mips"].function(data), mass_R)
                 gaps.append(mean - law.value - law.mips_bias_formula())
                 if not direct:
-                    ips_variance = _moments(estimator["ips"].function(data), mass_C)[1]
+                    ips_variance = _moments(estimator["ips"].function(data), mass_R)[1]
                     gaps += [mean - law.value, n * (ips_variance - variance) - law.mips_gain_formula()]
     return exact(np.abs(gaps), TOLERANCE, "largest gap of a bias or variance gain")
 
@@ -333,12 +333,12 @@ def mrdr() -> Evidence:
     for world in map(random_world, WORLDS):
         biases = {}
         for n, folds in ((2, 2), (3, 2), (3, 3), (2, 1)):
-            data, mass_C = world.data(n)
-            context_CN = world.context_K[np.indices((24,) * n).reshape(n, -1).T]
-            one_hot_CND = np.eye(4)[data.action_N] if data.action_N is not None else None
-            data = replace(data, feature_ND=one_hot_CND, feature_pi_ND=world.law.pi_SA[context_CN])
+            data, mass_R = world.data(n)
+            context_RN = world.context_K[np.indices((24,) * n).reshape(n, -1).T]
+            one_hot_RND = np.eye(4)[data.action_N] if data.action_N is not None else None
+            data = replace(data, feature_ND=one_hot_RND, feature_pi_ND=world.law.pi_SA[context_RN])
             found = estimator["mrdr"].bind(folds=folds)(data)
-            biases[n, folds] = abs(float(mass_C @ found.value) - world.law.value)
+            biases[n, folds] = abs(float(mass_R @ found.value) - world.law.value)
         gaps.append(float(biases.pop((2, 1)) < 1e-3))
         gaps += biases.values()
     return exact(gaps, 1e-9, "largest bias with cross-fitting; 1 if in-sample fitting had none")

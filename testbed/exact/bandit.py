@@ -92,7 +92,7 @@ def number_of_counts(n: int, atoms: int) -> int:
 
 
 def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
-    """Every vector of `atoms` counts that sum to n, [C, atoms]; UserError when there are more than `most`."""
+    """Every vector of `atoms` counts that sum to n, [R, atoms]; UserError when there are more than `most`."""
     if n < 1 or atoms < 1:
         raise UserError(f"n is {n} and atoms is {atoms}; both must be at least 1.")
     total = number_of_counts(n, atoms)
@@ -111,39 +111,39 @@ def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
 
 
 def count_law(n: int, mass_K: Floats, most: int = MOST_COUNTS) -> tuple[Ints, Floats]:
-    """Counts [C, K] of n independent draws with law mass_K, and their multinomial probabilities [C]."""
+    """Counts [R, K] of n independent draws with law mass_K, and their multinomial probabilities [R]."""
     _check_law(mass_K)
-    count_CK = count_vectors(n, len(mass_K), most)
-    log_C = special.gammaln(n + 1) - special.gammaln(count_CK + 1).sum(axis=-1)
-    log_C += special.xlogy(count_CK, mass_K).sum(axis=-1)
-    return count_CK, np.exp(log_C)
+    count_RK = count_vectors(n, len(mass_K), most)
+    log_R = special.gammaln(n + 1) - special.gammaln(count_RK + 1).sum(axis=-1)
+    log_R += special.xlogy(count_RK, mass_K).sum(axis=-1)
+    return count_RK, np.exp(log_R)
 
 
 def exact_moments(
     n: int, mass_K: Floats, statistic: Callable[[Floats], Floats], most: int = MOST_COUNTS
 ) -> CountMoments:
-    """Mean and variance of statistic(counts [C, K]) -> [C] over all samples of n draws.
+    """Mean and variance of statistic(counts [R, K]) -> [R] over all samples of n draws.
 
     Valid for any statistic that does not depend on the order of the draws. UserError where it is not finite
     with positive probability.
     """
-    count_CK, chance_C = count_law(n, mass_K, most)
+    count_RK, chance_R = count_law(n, mass_K, most)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value_C = np.asarray(statistic(count_CK.astype(np.float64)), dtype=np.float64)
-    bad_C = ~np.isfinite(value_C) & (chance_C > 0)
-    if bad_C.any():
+        value_R = np.asarray(statistic(count_RK.astype(np.float64)), dtype=np.float64)
+    bad_R = ~np.isfinite(value_R) & (chance_R > 0)
+    if bad_R.any():
         raise UserError(
-            f"The statistic is not finite for counts {count_CK[bad_C][0].tolist()}, which have probability "
-            f"{chance_C[bad_C][0]:.3g}: say what it is where weights sum to 0."
+            f"The statistic is not finite for counts {count_RK[bad_R][0].tolist()}, which have probability "
+            f"{chance_R[bad_R][0]:.3g}: say what it is where weights sum to 0."
         )
-    value_C = np.where(chance_C > 0, value_C, 0.0)
-    mean = float(chance_C @ value_C)
-    return CountMoments(mean, float(chance_C @ (value_C - mean) ** 2), len(value_C))
+    value_R = np.where(chance_R > 0, value_R, 0.0)
+    mean = float(chance_R @ value_R)
+    return CountMoments(mean, float(chance_R @ (value_R - mean) ** 2), len(value_R))
 
 
 def self_normalized(weight_K: Floats, reward_K: Floats) -> Callable[[Floats], Floats]:
     """The statistic sum w r / sum w of counts over K atoms (SNIPS, and WIS over episodes)."""
-    return lambda count_CK: (count_CK @ (weight_K * reward_K)) / (count_CK @ weight_K)
+    return lambda count_RK: (count_RK @ (weight_K * reward_K)) / (count_RK @ weight_K)
 
 
 def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Floats, lam: float) -> float:
@@ -151,7 +151,7 @@ def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Fl
     if (reward_K < 0).any():
         raise UserError(f"The smallest reward is {reward_K.min():g}; the e-value needs rewards >= 0.")
     growth_K = np.log1p(lam * weight_K * reward_K)
-    return exact_moments(n, mass_K, lambda count_CK: np.exp(count_CK @ growth_K)).mean
+    return exact_moments(n, mass_K, lambda count_RK: np.exp(count_RK @ growth_K)).mean
 
 
 @dataclass(frozen=True)

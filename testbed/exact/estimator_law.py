@@ -45,14 +45,14 @@ class UnitLaw:
                 "expected one probability for each unit and no leading axes."
             )
 
-    def take(self, index_Cn: Ints) -> Logged | LoggedEpisodes:
+    def take(self, index_Rn: Ints) -> Logged | LoggedEpisodes:
         """Samples of units, given by their numbers, as data sets along leading axes."""
         if isinstance(self.data, Logged):
-            return self.data.take(index_Cn)
+            return self.data.take(index_Rn)
         given = {f.name: getattr(self.data, f.name) for f in fields(self.data)}
         return LoggedEpisodes(
             **{
-                name: value[index_Cn] if name.endswith("_NT") and value is not None else value
+                name: value[index_Rn] if name.endswith("_NT") and value is not None else value
                 for name, value in given.items()
             }
         )
@@ -178,34 +178,34 @@ class EstimatorMoments:
 
 @dataclass(frozen=True)
 class EstimatorLaw:
-    """Every value that an estimate from n units takes, ascending, [C], with its probability.
+    """Every value that an estimate from n units takes, ascending, [R], with its probability.
 
     value: the target's; undefined as in EstimatorMoments.
     """
 
-    estimate_C: Floats
-    chance_C: Floats
+    estimate_R: Floats
+    chance_R: Floats
     value: float
     n: int
     undefined: float
 
     def moments(self) -> EstimatorMoments:
         """Mean and variance."""
-        mean = float(self.chance_C @ self.estimate_C)
-        variance = float(self.chance_C @ (self.estimate_C - mean) ** 2)
-        return EstimatorMoments(mean, variance, self.value, self.n, len(self.chance_C), self.undefined)
+        mean = float(self.chance_R @ self.estimate_R)
+        variance = float(self.chance_R @ (self.estimate_R - mean) ** 2)
+        return EstimatorMoments(mean, variance, self.value, self.n, len(self.chance_R), self.undefined)
 
     def cdf(self, x: float) -> float:
         """P(estimate <= x)."""
-        return float(self.chance_C[: np.searchsorted(self.estimate_C, x, side="right")].sum())
+        return float(self.chance_R[: np.searchsorted(self.estimate_R, x, side="right")].sum())
 
     def quantile(self, level: float) -> float:
         """The smallest value whose cdf is at least `level`, up to rounding. UserError outside [0, 1]."""
         if not 0.0 <= level <= 1.0:
             raise UserError(f"level is {level:g}, expected a probability from 0 to 1.")
-        sums_C = np.cumsum(self.chance_C)
-        index = int(np.searchsorted(sums_C, level * sums_C[-1] - 1e-12))
-        return float(self.estimate_C[min(index, len(sums_C) - 1)])
+        sums_R = np.cumsum(self.chance_R)
+        index = int(np.searchsorted(sums_R, level * sums_R[-1] - 1e-12))
+        return float(self.estimate_R[min(index, len(sums_R) - 1)])
 
 
 def exact_moments(
@@ -260,17 +260,17 @@ def exact_law(
     _check(name, units, n)
     function = entry.bind(**hyper)
     estimates, chances, refused = [], [], 0.0
-    for index_Cn, chance_C in _samples(units, n, most, entry.promises["symmetric"]):
-        value_C = _values(function, units, index_Cn, undefined)
-        refused += float(chance_C[np.isnan(value_C)].sum())
-        estimates.append(value_C)
-        chances.append(chance_C)
+    for index_Rn, chance_R in _samples(units, n, most, entry.promises["symmetric"]):
+        value_R = _values(function, units, index_Rn, undefined)
+        refused += float(chance_R[np.isnan(value_R)].sum())
+        estimates.append(value_R)
+        chances.append(chance_R)
     if refused >= 1.0 - 1e-12:
         function(units.take(np.zeros((1, n), dtype=np.int64)))  # says what is missing
-    estimate_C, chance_C = np.concatenate(estimates), np.concatenate(chances)
-    estimate_C = np.where(np.isnan(estimate_C), undefined or 0.0, estimate_C)
-    order_C = np.argsort(estimate_C, kind="stable")
-    return EstimatorLaw(estimate_C[order_C], chance_C[order_C], units.value, n, refused)
+    estimate_R, chance_R = np.concatenate(estimates), np.concatenate(chances)
+    estimate_R = np.where(np.isnan(estimate_R), undefined or 0.0, estimate_R)
+    order_R = np.argsort(estimate_R, kind="stable")
+    return EstimatorLaw(estimate_R[order_R], chance_R[order_R], units.value, n, refused)
 
 
 def _check(name: str, units: UnitLaw, n: int) -> None:
@@ -286,16 +286,16 @@ def _check(name: str, units: UnitLaw, n: int) -> None:
 
 
 def _samples(units: UnitLaw, n: int, most: int, symmetric: bool) -> Iterator[tuple[Ints, Floats]]:
-    """Samples as numbers of units [C, n] with their probabilities [C], in chunks."""
+    """Samples as numbers of units [R, n] with their probabilities [R], in chunks."""
     atoms = len(units.mass_K)
     steps = 1 if isinstance(units.data, Logged) else units.data.steps
     size = max(1, CHUNK // (n * steps))
     if symmetric:
-        count_CK, chance_C = count_law(n, units.mass_K, most)
-        for start in range(0, len(chance_C), size):
-            some_CK = count_CK[start : start + size]
-            flat = np.repeat(np.tile(np.arange(atoms), len(some_CK)), some_CK.ravel())
-            yield flat.reshape(len(some_CK), n), chance_C[start : start + size]
+        count_RK, chance_R = count_law(n, units.mass_K, most)
+        for start in range(0, len(chance_R), size):
+            some_RK = count_RK[start : start + size]
+            flat = np.repeat(np.tile(np.arange(atoms), len(some_RK)), some_RK.ravel())
+            yield flat.reshape(len(some_RK), n), chance_R[start : start + size]
         return
     if atoms**n > most:
         raise UserError(
@@ -303,23 +303,23 @@ def _samples(units: UnitLaw, n: int, most: int, symmetric: bool) -> Iterator[tup
             f"their order; at most {most:,} are enumerated. Take fewer draws or units."
         )
     for start in range(0, atoms**n, size):
-        number_C = np.arange(start, min(start + size, atoms**n))
-        index_Cn = number_C[:, None] // atoms ** np.arange(n) % atoms
-        yield index_Cn, units.mass_K[index_Cn].prod(-1)
+        number_R = np.arange(start, min(start + size, atoms**n))
+        index_Rn = number_R[:, None] // atoms ** np.arange(n) % atoms
+        yield index_Rn, units.mass_K[index_Rn].prod(-1)
 
 
-def _values(function: Callable[..., Any], units: UnitLaw, index_Cn: Ints, undefined: float | None) -> Floats:
-    """The estimate of every sample, [C]; NaN where the estimator refuses it and a value stands for that."""
+def _values(function: Callable[..., Any], units: UnitLaw, index_Rn: Ints, undefined: float | None) -> Floats:
+    """The estimate of every sample, [R]; NaN where the estimator refuses it and a value stands for that."""
     try:
-        return np.asarray(function(units.take(index_Cn)).value, dtype=np.float64)
+        return np.asarray(function(units.take(index_Rn)).value, dtype=np.float64)
     except UserError:
         if undefined is None:
             raise
-        if len(index_Cn) == 1:
+        if len(index_Rn) == 1:
             return np.array([np.nan])
     # One refused sample refuses its chunk: halves find out which.
-    half = len(index_Cn) // 2
-    halves = (index_Cn[:half], index_Cn[half:])
+    half = len(index_Rn) // 2
+    halves = (index_Rn[:half], index_Rn[half:])
     return np.concatenate([_values(function, units, each, undefined) for each in halves])
 
 

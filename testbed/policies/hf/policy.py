@@ -158,7 +158,7 @@ class HuggingFacePolicy(Policy):
         rows = chunk_rows(self.task.vocabulary, self.device)
         chunks = zip(feature_BH.split(rows), uniform_B.split(rows), strict=True)
         draw = likeliest if greedy else inverse_cdf
-        parts = [draw(self._logits(feature_CH, head), uniform_C) for feature_CH, uniform_C in chunks]
+        parts = [draw(self._logits(feature_MH, head), uniform_M) for feature_MH, uniform_M in chunks]
         return torch.cat([token for token, _ in parts]), torch.cat([logp for _, logp in parts])
 
     def _real(self, prompt_NQ: Tensor) -> Tensor:

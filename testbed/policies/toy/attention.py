@@ -76,20 +76,20 @@ def compiled(x: Tensor, head_width: int) -> bool:
     return fits and kernels() is not None
 
 
-def tree_attention(qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
+def tree_attention(qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
     """softmax(q k / sqrt(head width)) v over visible tokens, [R, D, M], from stacked q, k, v [R, 3 D, M]."""
-    if compiled(qkv_RCM, qkv_RCM.shape[1] // (3 * heads)):
-        attended_RDM: Tensor = CompiledTreeAttention.apply(qkv_RCM, tree, heads)
+    if compiled(qkv_RIM, qkv_RIM.shape[1] // (3 * heads)):
+        attended_RDM: Tensor = CompiledTreeAttention.apply(qkv_RIM, tree, heads)
         return attended_RDM
-    return dense_tree_attention(qkv_RCM, tree, heads)
+    return dense_tree_attention(qkv_RIM, tree, heads)
 
 
-def dense_tree_attention(qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
+def dense_tree_attention(qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
     """Return the same with torch alone, for any device and type: a masked score for every pair of a tree."""
     N, Q = tree.prompts, tree.length
-    parts_RCM = qkv_RCM.unflatten(1, (3, heads, -1))
-    prompt = parts_RCM[..., : N * Q].unflatten(-1, (Q, N)).transpose(-1, -2)
-    response = parts_RCM[..., N * Q :].unflatten(-1, (N, tree.slots * tree.group))
+    parts_RIM = qkv_RIM.unflatten(1, (3, heads, -1))
+    prompt = parts_RIM[..., : N * Q].unflatten(-1, (Q, N)).transpose(-1, -2)
+    response = parts_RIM[..., N * Q :].unflatten(-1, (N, tree.slots * tree.group))
     q, k, v = torch.cat([prompt, response], -1).permute(1, 0, 4, 2, 5, 3).flatten(1, 2)
     mask = tree.visible().flatten(0, 1)[:, None]
     attended = scaled_dot_product_attention(q, k, v, attn_mask=mask).unflatten(0, (-1, N))
@@ -102,14 +102,14 @@ class CompiledTreeAttention(torch.autograd.Function):
     """Tree attention in compiled loops; keeps the probabilities of visible pairs for the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
-        R, C, M = qkv_RCM.shape
+    def forward(ctx: Any, qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
+        R, I, M = qkv_RIM.shape
         N, Q, X = tree.prompts, tree.length, tree.slots * tree.group
         keys = -(-Q // 4) * 4  # the loops take the prompt's keys four at a time
-        attended_RDM = qkv_RCM.new_empty(R, C // 3, M)
-        prompt_p = qkv_RCM.new_empty(R, heads, Q, Q * N)
-        response_p = qkv_RCM.new_empty(R, heads, N, tree.slots + keys, X)
-        saved = (qkv_RCM.contiguous(), attended_RDM, prompt_p, response_p)
+        attended_RDM = qkv_RIM.new_empty(R, I // 3, M)
+        prompt_p = qkv_RIM.new_empty(R, heads, Q, Q * N)
+        response_p = qkv_RIM.new_empty(R, heads, N, tree.slots + keys, X)
+        saved = (qkv_RIM.contiguous(), attended_RDM, prompt_p, response_p)
         qkv, *outputs = (t.detach().numpy() for t in saved)
         loops().tree_forward(qkv, tree.first_RN.numpy().astype(np.uint64), *outputs, np.uint64(tree.group))
         ctx.save_for_backward(*saved)
@@ -119,7 +119,7 @@ class CompiledTreeAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g_RDM: Tensor) -> tuple[Tensor, None, None]:
-        grad_RCM = torch.zeros_like(ctx.saved_tensors[0])
-        arrays = (t.detach().numpy() for t in (grad_RCM, g_RDM.contiguous(), *ctx.saved_tensors))
+        grad_RIM = torch.zeros_like(ctx.saved_tensors[0])
+        arrays = (t.detach().numpy() for t in (grad_RIM, g_RDM.contiguous(), *ctx.saved_tensors))
         loops().tree_backward(*arrays, ctx.group)
-        return grad_RCM, None, None
+        return grad_RIM, None, None

@@ -50,8 +50,8 @@ class KeyValues:
 
     def attend(self, layer: int, t: int) -> Tensor:
         """Return the attention [R, D, B] of own token t to its prompt and to own tokens 0 to t."""
-        own_TRCB = self.own[layer, : t + 1]
-        seen = {v: attend_step(own_TRCB, caches[layer]) for v, caches in self.prompts.items()}
+        own_TRIB = self.own[layer, : t + 1]
+        seen = {v: attend_step(own_TRIB, caches[layer]) for v, caches in self.prompts.items()}
         return of_version(seen, self.start_RB)
 
 
@@ -137,9 +137,9 @@ def read_prompts(weights: Weights, heads: int, prompts: Prompts) -> tuple[Tensor
     x_RDM = embed(weights.embedding, token_RM, weights.head.shape[1] + time_M)
     caches = []
     for i, layer in enumerate(weights.layers):
-        qkv_RCM = layer.read(x_RDM)
-        caches.append(prompt_cache(qkv_RCM, prompts.first_RN, heads, Q))
-        attended_RDM = tree_attention(qkv_RCM, tree, heads)
+        qkv_RIM = layer.read(x_RDM)
+        caches.append(prompt_cache(qkv_RIM, prompts.first_RN, heads, Q))
+        attended_RDM = tree_attention(qkv_RIM, tree, heads)
         if i == len(weights.layers) - 1:
             # What earlier tokens predict is never asked.
             x_RDM, attended_RDM = x_RDM[:, :, -N:], attended_RDM[:, :, -N:]

@@ -39,7 +39,7 @@ compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", 
 
 @compiled
 def tree_forward(
-    qkv_RCM: Floats, first_RN: Counts, attended_RDM: Floats, prompt_p: Floats, response_p: Floats, group: int
+    qkv_RIM: Floats, first_RN: Counts, attended_RDM: Floats, prompt_p: Floats, response_p: Floats, group: int
 ) -> None:
     """Fill attended_RDM and the probabilities, [R, H, Q, N Q] for prompts and [R, H, N, S + Q', S G].
 
@@ -50,8 +50,8 @@ def tree_forward(
     head, slots = third // H, n_response // group
     keys = U(response_p.shape[3]) - slots
     key_QD, value_DQ = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
-    for r in range(qkv_RCM.shape[0]):
-        qkv, o = qkv_RCM[r], attended_RDM[r]
+    for r in range(qkv_RIM.shape[0]):
+        qkv, o = qkv_RIM[r], attended_RDM[r]
         for h in range(H):
             row = h * head
             _hide_future(prompt_p[r, h], length, N)
@@ -67,22 +67,22 @@ def tree_forward(
 
 @compiled
 def tree_backward(
-    grad_RCM: Floats,
+    grad_RIM: Floats,
     g_RDM: Floats,
-    qkv_RCM: Floats,
+    qkv_RIM: Floats,
     attended_RDM: Floats,
     prompt_p: Floats,
     response_p: Floats,
     group: int,
 ) -> None:
-    """Add to grad_RCM the gradient of queries, keys and values, given the gradient g of the attended."""
+    """Add to grad_RIM the gradient of queries, keys and values, given the gradient g of the attended."""
     H, N, third = U(prompt_p.shape[1]), U(response_p.shape[2]), U(attended_RDM.shape[1])
     length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[4])
     head, keys = third // H, U(response_p.shape[3]) - n_response // group
     value_QD, key_DQ = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
     grad_key, grad_value = np.empty_like(key_DQ), np.empty_like(key_DQ)
-    for r in range(qkv_RCM.shape[0]):
-        grad, g, o, qkv = grad_RCM[r], g_RDM[r], attended_RDM[r], qkv_RCM[r]
+    for r in range(qkv_RIM.shape[0]):
+        grad, g, o, qkv = grad_RIM[r], g_RDM[r], attended_RDM[r], qkv_RIM[r]
         for h in range(H):
             row, krow, vrow = h * head, third + h * head, third + third + h * head
             ds = _score_gradient(prompt_p[r, h], g, o, qkv, row, ZERO, N, value_QD[:0])
@@ -100,26 +100,26 @@ def tree_backward(
 
 @compiled
 def step_forward(
-    own_TRCB: Floats, key: Floats, value: Floats, bias_RNQ: Floats, attended_RDB: Floats
+    own_TRIB: Floats, key: Floats, value: Floats, bias_RNQ: Floats, attended_RDB: Floats
 ) -> None:
     """Attention of the newest own token; scores have one row per own token, then one per prompt's token."""
-    T, B, third = U(own_TRCB.shape[0]), U(own_TRCB.shape[3]), U(attended_RDB.shape[1])
+    T, B, third = U(own_TRIB.shape[0]), U(own_TRIB.shape[3]), U(attended_RDB.shape[1])
     H, keys, head = U(key.shape[2]), U(key.shape[3]), U(key.shape[4])
     p = np.empty((T + keys, B), np.float32)
     for r in range(key.shape[0]):
-        newest, o = own_TRCB[T - ONE, r], attended_RDB[r]
+        newest, o = own_TRIB[T - ONE, r], attended_RDB[r]
         o[:] = NOTHING
         for h in range(H):
             row = h * head
             p[:T] = NOTHING
             for t in range(T):
-                own = own_TRCB[t, r]
+                own = own_TRIB[t, r]
                 for d in range(row, row + head, FOUR):
                     _dots(p, t, ZERO, newest, d, ZERO, own, third + d, ZERO, B)
             _step_scores(p, T, newest, row, key[r], h, bias_RNQ[r])
             _softmax(p, np.float32(LOG2_E / math.sqrt(head)))
             for t in range(T):
-                own = own_TRCB[t, r]
+                own = own_TRIB[t, r]
                 for d in range(row, row + head, FOUR):
                     _scaled(o, d, ZERO, p, t, ZERO, own, third + third + d, ZERO, B)
             _step_values(o, row, p, T, value[r], h)

@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant("site-the-first-line-becomes-a-list", PLAIN, "elif number and (field", "elif (field", DOCSTRINGS),
     Mutant("site-sessions-run-together", PLAIN, "_as_code, text)", "r'\\g<0>', text)", DOCSTRINGS),
     Mutant("site-a-planned-guide-is-not-in-the-table", "docs/howto/index.md", "(resume.md)", "(demo.md)", "tests/docs/test_pages.py"),
-    Mutant("site-a-letter-means-two-things", "docs/glossary.md", "| `K` | age", "| `A` | age", "tests/docs/test_pages.py"),
+    Mutant("site-a-letter-means-two-things", "docs/glossary.md", "| `K` | entry", "| `A` | entry", "tests/docs/test_pages.py"),
     Mutant("site-an-output-is-out-of-date", "docs/howto/value-estimate.md", "0.3333", "0.3334", "tests/docs/test_commands.py -k value-estimate"),
     Mutant("site-a-reason-is-missing", "docs/howto/atlas.md", "not run: draws the committed page and all its pictures again, in place", "not run: slow", "tests/docs/test_commands.py -m 'not slow'"),
 )  # fmt: skip

@@ -82,7 +82,7 @@ def test_the_law_is_that_of_every_ordered_sample_taken_alone(name, n):
     moments = found.moments()
     assert moments.mean == pytest.approx(mean, abs=1e-12)
     assert moments.variance == pytest.approx(np.dot(chances, (np.array(values) - mean) ** 2), abs=1e-12)
-    assert found.chance_C.sum() == pytest.approx(1.0)
+    assert found.chance_R.sum() == pytest.approx(1.0)
     direct = exact_moments(name, UNITS, n)
     assert (direct.mean, direct.variance) == pytest.approx((moments.mean, moments.variance), abs=1e-12)
     if estimator[name].promises["unbiased"]:
