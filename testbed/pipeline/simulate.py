@@ -82,23 +82,23 @@ def simulate(
         check(design)
     if replicas < 1 or batches < 1:
         raise UserError(f"replicas={replicas}, batches={batches}: expected at least 1 of each.")
-    record_D, table_K = rules(list(designs))
+    record_K, table_K = rules(list(designs))
     jobs = len(designs) * replicas
-    sums_J, histogram_J3K = np.zeros(jobs, SUMS), np.zeros((jobs, 3, LAGS))
-    warm_D = np.array([warm_up(design) for design in designs], dtype=np.int64)
+    sums_X, histogram_X3K = np.zeros(jobs, SUMS), np.zeros((jobs, 3, LAGS))
+    warm_K = np.array([warm_up(design) for design in designs], dtype=np.int64)
     run_many(
-        record_D,
+        record_K,
         table_K,
         keys(seed, replicas),
         np.zeros(jobs, STATE),
-        sums_J,
-        histogram_J3K,
-        np.stack([warm_D, warm_D + batches], axis=1),
+        sums_X,
+        histogram_X3K,
+        np.stack([warm_K, warm_K + batches], axis=1),
     )
     found = []
     for d, design in enumerate(designs):
         part = slice(d * replicas, (d + 1) * replicas)
-        found.append(_report(design, sums_J[part], histogram_J3K[part], batches))
+        found.append(_report(design, sums_X[part], histogram_X3K[part], batches))
     return found
 
 
@@ -114,15 +114,15 @@ def trace_rows(design: Design, batches: int, seed: int = 0) -> tuple[NDArray[np.
     which the trainer took the sample.
     """
     check(design)
-    record_D, table_K = rules([design])
-    trace_NC = np.zeros((batches * design.batch, TRACE_COLUMNS), np.int64)
-    time_N = np.zeros(len(trace_NC))
-    sums_J, histogram_J3K = np.zeros(1, SUMS), np.zeros((1, 3, LAGS))
+    record_K, table_K = rules([design])
+    trace_BK = np.zeros((batches * design.batch, TRACE_COLUMNS), np.int64)
+    time_B = np.zeros(len(trace_BK))
+    sums_X, histogram_X3K = np.zeros(1, SUMS), np.zeros((1, 3, LAGS))
     key = keys(seed, 1)[0]
     run_traced(
-        record_D, table_K, key, np.zeros(1, STATE), sums_J, histogram_J3K[0], batches, trace_NC, time_N
+        record_K, table_K, key, np.zeros(1, STATE), sums_X, histogram_X3K[0], batches, trace_BK, time_B
     )
-    return trace_NC, time_N, _report(design, sums_J, histogram_J3K, batches)
+    return trace_BK, time_B, _report(design, sums_X, histogram_X3K, batches)
 
 
 def keys(seed: int, replicas: int) -> NDArray[np.uint64]:

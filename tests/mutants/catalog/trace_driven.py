@@ -7,13 +7,13 @@ CLOCK, THEN = "analysis/wall_clock.py", "testbed/cli/then_run.py"
 TESTS, COMMAND = "tests/unit/staleness/test_trace_driven.py", "tests/unit/pipeline/test_then_run.py"
 
 MUTANTS = (
-    Mutant("tracedrive-age-of-the-youngest-member", TRACE, "np.maximum.at(age_G, group_N, c[", "np.minimum.at(age_G, group_N, c[", f"{TESTS} -k row_by_row"),
+    Mutant("tracedrive-age-of-the-youngest-member", TRACE, "np.maximum.at(age_N, group_B, c[", "np.minimum.at(age_N, group_B, c[", f"{TESTS} -k row_by_row"),
     Mutant("tracedrive-age-at-the-last-token", TRACE, '"version_end" if token == "last" else "version_start"', '"version_end"', f"{TESTS} -k first_or_the_last"),
-    Mutant("tracedrive-groups-in-order-of-number", TRACE, "age_G[order_G].reshape", "age_G.reshape", f"{TESTS} -k row_by_row"),
+    Mutant("tracedrive-groups-in-order-of-number", TRACE, "age_N[order_N].reshape", "age_N.reshape", f"{TESTS} -k row_by_row"),
     Mutant("tracedrive-steps-are-batches", TRACE, 'c["version_trained"] - c["version_trained"][0]\n', 'c["batch"] - c["batch"][0]\n', f"{TESTS} -k row_by_row"),
-    Mutant("tracedrive-time-of-the-first-sample", TRACE, 'np.searchsorted(step_N, np.arange(len(size_T)), side="right") - 1', "np.searchsorted(step_N, np.arange(len(size_T)))", f"{TESTS} -k 'times_are'"),
-    Mutant("tracedrive-leaps-are-stepped-over", TRACE, "np.diff(step_N, prepend=0) > 1", "np.diff(step_N, prepend=0) > 99", f"{TESTS} -k cannot_follow"),
-    Mutant("tracedrive-groups-may-be-cut", TRACE, "step_N != group_step_N,", "step_N < 0,", f"{TESTS} -k cannot_follow"),
+    Mutant("tracedrive-time-of-the-first-sample", TRACE, 'np.searchsorted(step_B, np.arange(len(size_T)), side="right") - 1', "np.searchsorted(step_B, np.arange(len(size_T)))", f"{TESTS} -k 'times_are'"),
+    Mutant("tracedrive-leaps-are-stepped-over", TRACE, "np.diff(step_B, prepend=0) > 1", "np.diff(step_B, prepend=0) > 99", f"{TESTS} -k cannot_follow"),
+    Mutant("tracedrive-groups-may-be-cut", TRACE, "step_B != group_step_B,", "step_B < 0,", f"{TESTS} -k cannot_follow"),
     Mutant("tracedrive-in-flight-goes-unsaid", TRACE, '& (token == "")', '& (token == "first")', f"{TESTS} -k inside_a_sample"),
     Mutant("tracedrive-slices-shift-the-ages", DRIVEN, "age_TN[:, :: age_TN.shape[1] // slices]", "age_TN[:, ::-1][:, :: age_TN.shape[1] // slices]", f"{TESTS} -k groups_age"),
     Mutant("tracedrive-one-slice-too-few", DRIVEN, "if (part_TYG == part_TYG[..., :1]).all():", "if (part_TYG == part_TYG[..., :1])[0].all():", f"{TESTS} -k no_finer"),

@@ -118,8 +118,8 @@ def test_histograms_have_the_means_that_are_summed_exactly(in_flight):
 
 
 def test_without_in_flight_updates_a_response_has_one_version():
-    row_NC, _, _ = trace_rows(LOGNORMAL, 50)
-    assert (row_NC[:, 3] == row_NC[:, 4]).all()
+    row_BK, _, _ = trace_rows(LOGNORMAL, 50)
+    assert (row_BK[:, 3] == row_BK[:, 4]).all()
 
 
 # Rules.
