@@ -155,9 +155,9 @@ class BumpBandit:
         key_R: ArrayLike,
         n: int,
         *,
-        mean_V: ArrayLike,
-        std_V: ArrayLike,
-        share_V: ArrayLike,
+        mean_W: ArrayLike,
+        std_W: ArrayLike,
+        share_W: ArrayLike,
         step: int = 0,
     ) -> tuple[Floats, Floats, Floats]:
         """(context, action, reward), [R, n] each; the logger takes N(mean_v, std_v^2) with chance share_v."""
@@ -165,11 +165,11 @@ class BumpBandit:
 
         uniform_RND = kernels.uniforms(np.asarray(key_R, np.uint64), 2 * step, n, 2)
         normal_RND = normals(key_R, 2 * step + 1, n, 2)
-        edges_V = np.cumsum(np.asarray(share_V, np.float64))
-        if not np.isclose(edges_V[-1], 1.0):
-            raise ValueError(f"share_V sums to {edges_V[-1]:g}, expected 1: a share for each part.")
-        part_RN = np.minimum(np.searchsorted(edges_V, uniform_RND[..., 1], side="right"), len(edges_V) - 1)
-        action_RN = np.asarray(mean_V)[part_RN] + np.asarray(std_V)[part_RN] * normal_RND[..., 0]
+        edges_W = np.cumsum(np.asarray(share_W, np.float64))
+        if not np.isclose(edges_W[-1], 1.0):
+            raise ValueError(f"share_W sums to {edges_W[-1]:g}, expected 1: a share for each part.")
+        part_RN = np.minimum(np.searchsorted(edges_W, uniform_RND[..., 1], side="right"), len(edges_W) - 1)
+        action_RN = np.asarray(mean_W)[part_RN] + np.asarray(std_W)[part_RN] * normal_RND[..., 0]
         reward_RN = self.mean_reward(uniform_RND[..., 0], action_RN) + self.reward_std * normal_RND[..., 1]
         return uniform_RND[..., 0], action_RN, reward_RN
 

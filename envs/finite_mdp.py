@@ -132,26 +132,26 @@ class FiniteMDP:
 
     def simulate_versions(
         self,
-        pi_RVSA: NDArray[np.float64],
+        pi_RWSA: NDArray[np.float64],
         version_RBT: NDArray[np.int64],
         start_RN: NDArray[np.int64],
         group: int,
         key_R: NDArray[np.uint64],
         step: int,
     ) -> Episodes:
-        """Episodes whose action at step t is drawn by pi_RVSA[r, version_RBT[r, b, t]], V policies a replica.
+        """Episodes whose action at step t is drawn by pi_RWSA[r, version_RBT[r, b, t]], W policies a replica.
 
         version_RBT may be anything that broadcasts to [R, B, T], B = N * group: [R, B, 1] gives each sequence
         one policy, [R, 1, T] changes it for all at the same steps. Each action is drawn from the uniform that
-        `simulate` would draw it from. Raises ValueError for versions outside 0 to V - 1.
+        `simulate` would draw it from. Raises ValueError for versions outside 0 to W - 1.
         """
-        if np.ndim(pi_RVSA) != 4:
+        if np.ndim(pi_RWSA) != 4:
             raise ValueError(
-                f"pi_RVSA has shape {np.shape(pi_RVSA)}, expected (R, V, S, A): V policies a replica."
+                f"pi_RWSA has shape {np.shape(pi_RWSA)}, expected (R, W, S, A): W policies a replica."
             )
-        pi_XSA = self._policies("pi_RVSA", pi_RVSA)
+        pi_XSA = self._policies("pi_RWSA", pi_RWSA)
         return self._episodes(
-            pi_XSA, version_RBT, start_RN, group, key_R, step, versions=np.shape(pi_RVSA)[1]
+            pi_XSA, version_RBT, start_RN, group, key_R, step, versions=np.shape(pi_RWSA)[1]
         )
 
     def simulate_log_ratios(

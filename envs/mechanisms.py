@@ -60,12 +60,12 @@ def lot_sizing(
     _at_least("largest_order", largest_order, 1)
     stock_S = np.arange(capacity + 1)
     post_SA = np.minimum(stock_S[:, None] + np.arange(largest_order + 1), capacity)
-    after_YS = np.zeros((capacity + 1, capacity + 1))
+    after_KS = np.zeros((capacity + 1, capacity + 1))
     for demand, chance in enumerate(law_K):
-        np.add.at(after_YS, (stock_S, np.maximum(stock_S - demand, 0)), chance)
+        np.add.at(after_KS, (stock_S, np.maximum(stock_S - demand, 0)), chance)
     # Sold is y - s', so what depends on s' is a bonus of the state entered.
     world = FiniteMDP(
-        transition_SAS=after_YS[post_SA],
+        transition_SAS=after_KS[post_SA],
         reward_SA=price * post_SA - order_cost * (post_SA - stock_S[:, None]),
         bonus_S=np.asarray(-(price + holding_cost) * stock_S, dtype=np.float64),
         start_S=np.eye(capacity + 1)[0],
@@ -91,9 +91,9 @@ def tightrope(
     _at_least("actions", actions, 2)
     right_S = np.random.default_rng(seed).integers(1, actions, size=2 * contexts)
     expert_SA = np.eye(actions)[right_S]
-    law_C = 1.0 / np.arange(1, contexts + 1)
-    law_C = law_C / law_C.sum()
-    on_S, off_S = np.append(law_C, np.zeros(contexts)), np.append(np.zeros(contexts), law_C)
+    law_K = 1.0 / np.arange(1, contexts + 1)
+    law_K = law_K / law_K.sum()
+    on_S, off_S = np.append(law_K, np.zeros(contexts)), np.append(np.zeros(contexts), law_K)
     transition_SAS = np.broadcast_to(off_S, (2 * contexts, actions, 2 * contexts)).copy()
     states = np.arange(2 * contexts if recoverable else contexts)
     transition_SAS[states, right_S[states]] = on_S

@@ -141,35 +141,35 @@ def draw_counts(
 
 def collect(
     world: FiniteMDP,
-    mu_RVSA: Floats,
+    mu_RWSA: Floats,
     episodes: int,
     key_R: NDArray[np.uint64],
     *,
-    share_V: ArrayLike | None = None,
+    share_W: ArrayLike | None = None,
     step: int = 0,
 ) -> Log:
-    """`episodes` a cell, of V logging policies with the given shares (None: equal), exact up to rounding.
+    """`episodes` a cell, of W logging policies with the given shares (None: equal), exact up to rounding.
 
     Episode b is played by the policy whose interval of cumulative shares holds (b + 1/2) / episodes, so a mix
     of qualities is a quota and not a draw. Raises ValueError for shapes that disagree and shares that are no
     distribution.
     """
-    mu_RVSA = np.asarray(mu_RVSA, dtype=np.float64)
-    if mu_RVSA.ndim != 4 or len(mu_RVSA) != len(key_R):
+    mu_RWSA = np.asarray(mu_RWSA, dtype=np.float64)
+    if mu_RWSA.ndim != 4 or len(mu_RWSA) != len(key_R):
         raise ValueError(
-            f"mu_RVSA has shape {mu_RVSA.shape} for {len(key_R)} keys, expected (R, V, S, A), R = keys."
+            f"mu_RWSA has shape {mu_RWSA.shape} for {len(key_R)} keys, expected (R, W, S, A), R = keys."
         )
-    policies = mu_RVSA.shape[1]
-    mass_V = np.full(policies, 1 / policies) if share_V is None else np.asarray(share_V, dtype=np.float64)
-    check_distributions("share_V", mass_V, "Give each logging policy its share of the episodes.")
+    policies = mu_RWSA.shape[1]
+    mass_W = np.full(policies, 1 / policies) if share_W is None else np.asarray(share_W, dtype=np.float64)
+    check_distributions("share_W", mass_W, "Give each logging policy its share of the episodes.")
     place_B = (np.arange(episodes) + 0.5) / episodes
-    source_B = np.minimum(np.searchsorted(np.cumsum(mass_V), place_B), policies - 1).astype(np.int64)
+    source_B = np.minimum(np.searchsorted(np.cumsum(mass_W), place_B), policies - 1).astype(np.int64)
     longer = _one_step_longer(world)
     from envs import kernels
 
     uniform_RB = kernels.uniforms(np.asarray(key_R, np.uint64), step + _START_STEPS, episodes, 1)[..., 0]
     played = longer.simulate_versions(
-        mu_RVSA, source_B[None, :, None], longer.start(uniform_RB), 1, key_R, step
+        mu_RWSA, source_B[None, :, None], longer.start(uniform_RB), 1, key_R, step
     )
     mask_RBT, going_RBT = played.mask_RBT[..., :-1], played.mask_RBT[..., 1:]
     return Log(
@@ -221,8 +221,8 @@ class Confounded:
 
     def collect(self, episodes: int, key_R: NDArray[np.uint64], *, step: int = 0) -> tuple[Log, Ints]:
         """What the analyst gets: the log over s, and the instrument z_RBT; u is lost."""
-        mu_RVSA = np.broadcast_to(self.mu_SA, (len(key_R), 1, *self.mu_SA.shape))
-        log = collect(self.seen, mu_RVSA, episodes, key_R, step=step)
+        mu_RWSA = np.broadcast_to(self.mu_SA, (len(key_R), 1, *self.mu_SA.shape))
+        log = collect(self.seen, mu_RWSA, episodes, key_R, step=step)
         bare = dataclasses.replace(log, state_RBT=log.state_RBT // 4, next_RBT=log.next_RBT // 4)
         return bare, np.where(log.mask_RBT, log.state_RBT % 2, 0)
 

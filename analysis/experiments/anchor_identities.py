@@ -231,7 +231,7 @@ def ewma_age() -> Evidence:
             made.start(case.weights(0))
             for step in range(1, samples * parts + 1):
                 made.observe_weights(case.weights(step / parts))
-            found_BT = case.world.logp(made.total_AP / made.weight, rollout)
+            found_BT = case.world.logp(made.total_CP / made.weight, rollout)
             older_BT = case.world.logp(case.weights(samples - decay / (1 - decay)), rollout)
             gap = float((found_BT - older_BT).abs().max())
             gaps.append(gap if used != decay or parts == 1 else CLEARLY - gap)

@@ -40,7 +40,7 @@ def asymre_phase() -> Table:
                 limit_K = flows.asymre_limit(mu_K, reward_K, delta_v)
             else:
                 drift = flows.linear_drift(flows.asymre_drift(mu_K, reward_K, delta_v))
-                limit_K = np.round(flows.flow(drift, mu_K, np.array([0.0, FAR])).pi_TK[-1], 9)
+                limit_K = np.round(flows.flow(drift, mu_K, np.array([0.0, FAR])).pi_TA[-1], 9)
             rows.append((name, delta_v, limit_K @ reward_K, int((limit_K > 0).sum()), mu_K @ reward_K, edge))
     frame = pd.DataFrame(rows, columns=["instance", "delta_v", "value", "support", "value_mu", "transition"])
     return Table.of(NAME, frame, {"bandits": list(instances()), "limit": "closed form below 0, flow above"})

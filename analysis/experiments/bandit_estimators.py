@@ -36,24 +36,24 @@ class World:
     action_K: NDArray[np.int64]
     reward_K: Floats
     mass_K: Floats
-    model_XA: Floats
+    model_SA: Floats
 
     def data(self, n: int, shift: float = 0.0) -> tuple[Logged, Floats]:
         """Return every data set of n rounds [C, n], K^n of them, and their probabilities [C]."""
-        index_CN = np.indices((len(self.mass_K),) * n).reshape(n, -1).T
-        context_CN, action_CN = self.context_K[index_CN], self.action_K[index_CN]
+        index_RN = np.indices((len(self.mass_K),) * n).reshape(n, -1).T
+        context_RN, action_RN = self.context_K[index_RN], self.action_K[index_RN]
         found = logged(
-            reward=self.reward_K[index_CN] + shift,
-            action=action_CN,
-            behavior_dist=self.law.mu_XA[context_CN],
-            action_dist=self.law.pi_XA[context_CN],
-            estimated_rewards_by_reg_model=self.model_XA[context_CN],
+            reward=self.reward_K[index_RN] + shift,
+            action=action_RN,
+            behavior_dist=self.law.mu_SA[context_RN],
+            action_dist=self.law.pi_SA[context_RN],
+            estimated_rewards_by_reg_model=self.model_SA[context_RN],
         )
-        return found, self.mass_K[index_CN].prod(-1)
+        return found, self.mass_K[index_RN].prod(-1)
 
     def atom_weight_K(self) -> Floats:
         """pi/mu of each atom."""
-        return self.law.weight_XA[self.context_K, self.action_K]
+        return self.law.weight_SA[self.context_K, self.action_K]
 
 
 def two_arms() -> World:
@@ -61,34 +61,34 @@ def two_arms() -> World:
     row = np.array([[0.0, 1.0]])
     law = LoggedLaw(np.ones(1), np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]]), row, 0 * row)
     arm_K = np.array([0, 1])
-    return World(law, 0 * arm_K, arm_K, arm_K.astype(float), law.mu_XA[0], 0.5 + 0 * row)
+    return World(law, 0 * arm_K, arm_K, arm_K.astype(float), law.mu_SA[0], 0.5 + 0 * row)
 
 
 def random_world(seed: int, *, sign: float = 1.0, on_policy: bool = False) -> World:
     """3 contexts, 4 actions, two-point rewards in [0, 1] times `sign`: 24 atoms; a model unlike the truth."""
     rng = np.random.default_rng([seed, 6])
-    context_X = rng.dirichlet(np.full(3, 3.0))
-    mu_XA, pi_XA = rng.dirichlet(np.ones(4), size=(2, 3))
-    mu_XA = 0.9 * mu_XA + 0.1 / 4
-    reward_XAB, chance_XA = sign * rng.random((3, 4, 2)), rng.random((3, 4))
-    mass_XAB = np.stack([1 - chance_XA, chance_XA], axis=-1)
-    mean_XA = (mass_XAB * reward_XAB).sum(-1)
-    variance_XA = (mass_XAB * reward_XAB**2).sum(-1) - mean_XA**2
-    law = LoggedLaw(context_X, mu_XA, mu_XA if on_policy else pi_XA, mean_XA, variance_XA)
+    context_S = rng.dirichlet(np.full(3, 3.0))
+    mu_SA, pi_SA = rng.dirichlet(np.ones(4), size=(2, 3))
+    mu_SA = 0.9 * mu_SA + 0.1 / 4
+    reward_SAK, chance_SA = sign * rng.random((3, 4, 2)), rng.random((3, 4))
+    mass_SAK = np.stack([1 - chance_SA, chance_SA], axis=-1)
+    mean_SA = (mass_SAK * reward_SAK).sum(-1)
+    variance_SA = (mass_SAK * reward_SAK**2).sum(-1) - mean_SA**2
+    law = LoggedLaw(context_S, mu_SA, mu_SA if on_policy else pi_SA, mean_SA, variance_SA)
     context_K, action_K, _ = np.indices((3, 4, 2)).reshape(3, -1)
-    joint_XAB = context_X[:, None, None] * mu_XA[..., None] * mass_XAB
-    return World(law, context_K, action_K, reward_XAB.ravel(), joint_XAB.ravel(), rng.random((3, 4)))
+    joint_SAK = context_S[:, None, None] * mu_SA[..., None] * mass_SAK
+    return World(law, context_K, action_K, reward_SAK.ravel(), joint_SAK.ravel(), rng.random((3, 4)))
 
 
 def moments(world: World, n: int, name: str, **hyper: float) -> tuple[float, float]:
     """Return mean and variance of an estimator over all data sets of n rounds."""
-    data, mass_C = world.data(n)
-    return _moments(estimator[name].bind(**hyper)(data), mass_C)
+    data, mass_R = world.data(n)
+    return _moments(estimator[name].bind(**hyper)(data), mass_R)
 
 
-def _moments(found: Estimate, mass_C: Floats) -> tuple[float, float]:
-    mean = float(mass_C @ found.value)
-    return mean, float(mass_C @ (found.value - mean) ** 2)
+def _moments(found: Estimate, mass_R: Floats) -> tuple[float, float]:
+    mean = float(mass_R @ found.value)
+    return mean, float(mass_R @ (found.value - mean) ** 2)
 
 
 WeightMap = Callable[[Floats, Floats], Floats]
@@ -125,8 +125,8 @@ def linear_family() -> Evidence:
     for world in map(random_world, WORLDS):
         for name, hyper, weight in FAMILY:
             reads = "q_N" in estimator[name].promises["needs"]
-            model_XA = world.model_XA if reads else None
-            wanted = linear_weight(world.law, weight(world.law.weight_XA, world.law.mu_XA), model_XA)
+            model_SA = world.model_SA if reads else None
+            wanted = linear_weight(world.law, weight(world.law.weight_SA, world.law.mu_SA), model_SA)
             for n in (1, 2):
                 mean, variance = moments(world, n, name, **hyper)
                 gaps += [mean - world.law.value - wanted.bias, variance - wanted.n_variance / n]
@@ -151,10 +151,10 @@ def on_policy() -> Evidence:
     other += [("ix", {"gamma": 0.1})]
     for seed in WORLDS:
         data, _ = random_world(seed, on_policy=True).data(2)
-        mean_C = data.reward_N.mean(-1)
-        gaps += [float(np.abs(estimator[name].bind(**h)(data).value - mean_C).max()) for name, h in same]
+        mean_R = data.reward_N.mean(-1)
+        gaps += [float(np.abs(estimator[name].bind(**h)(data).value - mean_R).max()) for name, h in same]
         gaps += [
-            float(np.abs(estimator[name].bind(**h)(data).value - mean_C).max() < 1e-3) for name, h in other
+            float(np.abs(estimator[name].bind(**h)(data).value - mean_R).max() < 1e-3) for name, h in other
         ]
     return exact(gaps, TOLERANCE, "largest distance to the mean reward over all data sets of 2 rounds")
 
@@ -195,8 +195,8 @@ def shift_equivariance() -> Evidence:
     for world in map(random_world, WORLDS):
         (plain, _), (raised, _) = world.data(2), world.data(2, shift=10.0)
         for name, by in (("snips", 10.0), ("sn_dr", 10.0), ("ips", 10.0 * plain.weight_N.mean(-1))):
-            rise_C = estimator[name].function(raised).value - estimator[name].function(plain).value
-            gaps.append(float(np.abs(rise_C - by).max()))
+            rise_R = estimator[name].function(raised).value - estimator[name].function(plain).value
+            gaps.append(float(np.abs(rise_R - by).max()))
         level = replace(plain, reward_N=np.full_like(plain.reward_N, 0.3))
         gaps.append(float(np.abs(estimator["snips"].function(level).value - 0.3).max()))
     return exact(gaps, 1e-9, "largest gap over all data sets")
@@ -241,11 +241,11 @@ def log_smoothing_e_value() -> Evidence:
     gaps = []
     for world, sizes in ((two_arms(), (1, 2, 3, 8)), *((random_world(seed), (1, 2, 3)) for seed in WORLDS)):
         for n in sizes:
-            data, mass_C = world.data(n)
+            data, mass_R = world.data(n)
             found = estimator["log_smoothing"].bind(lambda_=0.5)(data)
-            mean = float(mass_C @ np.exp(0.5 * n * found.value))
+            mean = float(mass_R @ np.exp(0.5 * n * found.value))
             gaps.append(mean / (1 + 0.5 * world.law.value) ** n - 1)
-            if world.law.mu_XA.size == 2 and n == 2:
+            if world.law.mu_SA.size == 2 and n == 2:
                 gaps.append(mean - 121 / 64)
     return exact(np.abs(gaps), TOLERANCE, "largest relative gap")
 
@@ -276,28 +276,28 @@ def log_smoothing_bias() -> Evidence:
 def embedded(seed: int, direct: bool) -> EmbeddedLaw:
     """2 contexts, 3 actions, 2 embeddings, random rewards; with or without effect of the action beside e."""
     rng = np.random.default_rng([seed, 7])
-    mu_XA, pi_XA = rng.dirichlet(np.ones(3), size=(2, 2))
+    mu_SA, pi_SA = rng.dirichlet(np.ones(3), size=(2, 2))
     embedding_AE = rng.dirichlet(np.ones(2), size=3)
-    mean_XAE = rng.random((2, 3, 2)) if direct else np.repeat(rng.random((2, 1, 2)), 3, axis=1)
-    embedding_XAE = np.repeat(embedding_AE[None], 2, axis=0)
+    mean_SAE = rng.random((2, 3, 2)) if direct else np.repeat(rng.random((2, 1, 2)), 3, axis=1)
+    embedding_SAE = np.repeat(embedding_AE[None], 2, axis=0)
     # The reward is its mean plus or minus 1/5, as likely.
     return EmbeddedLaw(
-        rng.dirichlet(np.ones(2)), 0.9 * mu_XA + 0.1 / 3, pi_XA, embedding_XAE, mean_XAE, mean_XAE**2 + 0.04
+        rng.dirichlet(np.ones(2)), 0.9 * mu_SA + 0.1 / 3, pi_SA, embedding_SAE, mean_SAE, mean_SAE**2 + 0.04
     )
 
 
 def _embedded_data(law: EmbeddedLaw, n: int) -> tuple[Logged, Floats]:
     from testbed.estimators.embedding import embedding_log_weight
 
-    x_K, a_K, e_K, coin_K = np.indices((*law.mean_XAE.shape, 2)).reshape(4, -1)
-    reward_K = law.mean_XAE[x_K, a_K, e_K] + 0.2 * (2 * coin_K - 1)
-    mass_K = law.joint_XAE[x_K, a_K, e_K] / 2
-    index_CN = np.indices((len(mass_K),) * n).reshape(n, -1).T
-    x_CN = x_K[index_CN]
-    policies = {"action_dist": law.pi_XA[x_CN], "behavior_dist": law.mu_XA[x_CN]}
-    log_CN = embedding_log_weight(embedding=e_K[index_CN], p_e_a=law.embedding_XAE[0], **policies)
-    found = logged(reward=reward_K[index_CN], action=a_K[index_CN], log_embedding_weight=log_CN, **policies)
-    return found, mass_K[index_CN].prod(-1)
+    x_K, a_K, e_K, coin_K = np.indices((*law.mean_SAE.shape, 2)).reshape(4, -1)
+    reward_K = law.mean_SAE[x_K, a_K, e_K] + 0.2 * (2 * coin_K - 1)
+    mass_K = law.joint_SAE[x_K, a_K, e_K] / 2
+    index_RN = np.indices((len(mass_K),) * n).reshape(n, -1).T
+    x_RN = x_K[index_RN]
+    policies = {"action_dist": law.pi_SA[x_RN], "behavior_dist": law.mu_SA[x_RN]}
+    log_RN = embedding_log_weight(embedding=e_K[index_RN], p_e_a=law.embedding_SAE[0], **policies)
+    found = logged(reward=reward_K[index_RN], action=a_K[index_RN], log_embedding_weight=log_RN, **policies)
+    return found, mass_K[index_RN].prod(-1)
 
 
 @EXPERIMENT.claim(
@@ -316,11 +316,11 @@ def mips() -> Evidence:
         for direct in (False, True):
             law = embedded(seed, direct)
             for n in (1, 2):
-                data, mass_C = _embedded_data(law, n)
-                mean, variance = _moments(estimator["mips"].function(data), mass_C)
+                data, mass_R = _embedded_data(law, n)
+                mean, variance = _moments(estimator["mips"].function(data), mass_R)
                 gaps.append(mean - law.value - law.mips_bias_formula())
                 if not direct:
-                    ips_variance = _moments(estimator["ips"].function(data), mass_C)[1]
+                    ips_variance = _moments(estimator["ips"].function(data), mass_R)[1]
                     gaps += [mean - law.value, n * (ips_variance - variance) - law.mips_gain_formula()]
     return exact(np.abs(gaps), TOLERANCE, "largest gap of a bias or variance gain")
 
@@ -340,12 +340,12 @@ def mrdr() -> Evidence:
     for world in map(random_world, WORLDS):
         biases = {}
         for n, folds in ((2, 2), (3, 2), (3, 3), (2, 1)):
-            data, mass_C = world.data(n)
-            context_CN = world.context_K[np.indices((24,) * n).reshape(n, -1).T]
-            one_hot_CND = np.eye(4)[data.action_N] if data.action_N is not None else None
-            data = replace(data, feature_ND=one_hot_CND, feature_pi_ND=world.law.pi_XA[context_CN])
+            data, mass_R = world.data(n)
+            context_RN = world.context_K[np.indices((24,) * n).reshape(n, -1).T]
+            one_hot_RND = np.eye(4)[data.action_N] if data.action_N is not None else None
+            data = replace(data, feature_ND=one_hot_RND, feature_pi_ND=world.law.pi_SA[context_RN])
             found = estimator["mrdr"].bind(folds=folds)(data)
-            biases[n, folds] = abs(float(mass_C @ found.value) - world.law.value)
+            biases[n, folds] = abs(float(mass_R @ found.value) - world.law.value)
         gaps.append(float(biases.pop((2, 1)) < 1e-3))
         gaps += biases.values()
     return exact(gaps, 1e-9, "largest bias with cross-fitting; 1 if in-sample fitting had none")
@@ -362,8 +362,8 @@ def mrdr() -> Evidence:
 )
 def instrument() -> Evidence:
     """Return the gaps for both actions, and 1 if the naive mean is not off by more than 0.05."""
-    take_ZU = np.array([[0.2, 0.5], [0.5, 0.8]])
-    rounds = list(_proportional(take_ZU, np.array([[0.1, 0.5], [0.3, 0.9]])))
+    take_2K = np.array([[0.2, 0.5], [0.5, 0.8]])
+    rounds = list(_proportional(take_2K, np.array([[0.1, 0.5], [0.3, 0.9]])))
     u_N, z_N, a_N, r_N = (np.array(column) for column in zip(*rounds, strict=True))
     gaps = []
     for action, truth in ((0, 0.3), (1, 0.6)):
@@ -376,11 +376,11 @@ def instrument() -> Evidence:
     return exact(gaps, TOLERANCE, f"largest gap to the effect of an action, {len(u_N)} rounds")
 
 
-def _proportional(take_ZU: Floats, reward_AU: Floats) -> Iterable[tuple[int, int, int, float]]:
+def _proportional(take_2K: Floats, reward_AK: Floats) -> Iterable[tuple[int, int, int, float]]:
     """Yield 10 rounds (u, z, a, r) for each u and z, as many with a = 1 as the law says."""
     for u in (0, 1):
         for z in (0, 1):
-            taken = round(10 * take_ZU[z, u])
+            taken = round(10 * take_2K[z, u])
             for index in range(10):
                 action = int(index < taken)
-                yield u, z, action, float(reward_AU[action, u])
+                yield u, z, action, float(reward_AK[action, u])

@@ -85,19 +85,19 @@ def dice_lstdq() -> Evidence:
         # Counts of 400 transitions, and of one more per pair, so that every pair occurs.
         drawn_SAS = rng.multinomial(400, joint_SAS.ravel() / joint_SAS.sum()).reshape(joint_SAS.shape)
         extra_SAS = (joint_SAS == joint_SAS.max(axis=-1, keepdims=True)) & (joint_SAS > 0)
-        reward_K, terminal_S = world.reward_SA.ravel(), world.tables.terminal_S
+        reward_X, terminal_S = world.reward_SA.ravel(), world.tables.terminal_S
         arguments = (pi_SA, world.start_S, world.discount, terminal_S)
         system = ratios_dice.linear_system(joint_SAS, *arguments)
         counted = ratios_dice.linear_system(drawn_SAS + extra_SAS, *arguments)
         truth = (1 - world.discount) * float(infinite_horizon.value(world, pi_SA))
         occupancy_SA = ratios_dice.occupancy_ratio(world, pi_SA, data_SA)
-        gaps += [abs(each.dice_value(reward_K) - each.lstd_value(reward_K)) for each in (system, counted)]
-        gaps.append(abs(system.dice_value(reward_K) - truth))
+        gaps += [abs(each.dice_value(reward_X) - each.lstd_value(reward_X)) for each in (system, counted)]
+        gaps.append(abs(system.dice_value(reward_X) - truth))
         gaps.append(float(np.abs(system.ratio().reshape(pi_SA.shape) - occupancy_SA).max()))
         if not terminal_S.any():
-            gaps += [abs(float(each.data_K @ each.ratio()) - 1) for each in (system, counted)]
-        untransposed_K = np.linalg.solve(system.matrix_KK, system.start_K)
-        astray.append(abs(float(system.data_K * reward_K @ untransposed_K) - truth))
+            gaps += [abs(float(each.data_X @ each.ratio()) - 1) for each in (system, counted)]
+        untransposed_X = np.linalg.solve(system.matrix_XX, system.start_X)
+        astray.append(abs(float(system.data_X * reward_X @ untransposed_X) - truth))
     gaps.append(short_of(min(astray), 0.01))
     return exact(gaps, 1e-9, f"largest distance over {WORLDS} worlds, exact laws and counts")
 
@@ -190,11 +190,11 @@ def trace_operators() -> Evidence:
                 )
                 gaps.append(float(np.abs(clipped.fixed_point() - value_S).max()))
                 gaps.append(max(0.0, clipped.sup_norm - bound))
-        q_K = infinite_horizon.q_value(world, pi_SA).ravel()
+        q_X = infinite_horizon.q_value(world, pi_SA).ravel()
         for lam in (0.0, 0.5, 1.0):
             traced = fixed_points.retrace(world, pi_SA, mu_SA, lam=lam)
-            gaps.append(float(np.abs(traced.fixed_point() - q_K).max()))
-            gaps.append(max(0.0, traced.sup_norm - world.discount, -float(traced.jacobian_KK.min())))
+            gaps.append(float(np.abs(traced.fixed_point() - q_X).max()))
+            gaps.append(max(0.0, traced.sup_norm - world.discount, -float(traced.jacobian_XX.min())))
     return exact(gaps, 1e-10, f"largest distance or violation over {WORLDS} worlds, rho_bar and lambda")
 
 
@@ -223,10 +223,10 @@ def fitted_q() -> Evidence:
         for given_SAS in (joint_SAS, count_SAS):
             operator = fixed_points.fitted_q(given_SAS, reward_SA, pi_SA, world.discount, terminal_S)
             system = ratios_dice.linear_system(given_SAS, pi_SA, world.start_S, world.discount, terminal_S)
-            value_K = np.zeros(reward_SA.size)
+            value_X = np.zeros(reward_SA.size)
             for _ in range(600):
-                value_K = operator(value_K)
-            gaps.append(float(np.abs(value_K - system.q_value(reward_SA.ravel())).max()))
+                value_X = operator(value_X)
+            gaps.append(float(np.abs(value_X - system.q_value(reward_SA.ravel())).max()))
             gaps.append(max(0.0, operator.sup_norm - world.discount - 1e-12))
         exactly = fixed_points.fitted_q(joint_SAS, reward_SA, pi_SA, world.discount, terminal_S)
         off_SA = exactly.fixed_point().reshape(pi_SA.shape) - infinite_horizon.q_value(world, pi_SA)

@@ -34,9 +34,9 @@ def count_samples(n: int, chance: float, high: float) -> tuple[Floats, Floats]:
     """Return the n + 1 samples of n terms in {0, high}, one for each count of `high`, and their chances."""
     from scipy import stats
 
-    count_C = np.arange(n + 1)
-    terms_CN = np.where(np.arange(n) < count_C[:, None], high, 0.0)
-    return terms_CN, np.asarray(stats.binom.pmf(count_C, n, chance), dtype=np.float64)
+    count_R = np.arange(n + 1)
+    terms_RN = np.where(np.arange(n) < count_R[:, None], high, 0.0)
+    return terms_RN, np.asarray(stats.binom.pmf(count_R, n, chance), dtype=np.float64)
 
 
 @EXPERIMENT.claim(
@@ -53,14 +53,14 @@ def coverage() -> Evidence:
     shortfall = []
     for n in (5, 20, 100):
         for chance, high in (*((p, 1.0) for p in CHANCES), (1 / HEAVY, HEAVY)):
-            terms_CN, mass_C = count_samples(n, chance, high)
+            terms_RN, mass_R = count_samples(n, chance, high)
             for interval in (hoeffding, empirical_bernstein):
-                found = interval(terms_CN, low=0.0, high=high, level=LEVEL)
-                inside_C = (found.low <= chance * high) & (chance * high <= found.high)
-                shortfall.append(LEVEL - float(mass_C[inside_C].sum()))
-    terms_CN, mass_C = count_samples(20, 1 / HEAVY, HEAVY)
-    normal = student(terms_CN, level=LEVEL)
-    share = float(mass_C[(normal.low <= 1) & (normal.high >= 1)].sum())
+                found = interval(terms_RN, low=0.0, high=high, level=LEVEL)
+                inside_R = (found.low <= chance * high) & (chance * high <= found.high)
+                shortfall.append(LEVEL - float(mass_R[inside_R].sum()))
+    terms_RN, mass_R = count_samples(20, 1 / HEAVY, HEAVY)
+    normal = student(terms_RN, level=LEVEL)
+    share = float(mass_R[(normal.low <= 1) & (normal.high >= 1)].sum())
     shortfall.append(float(share >= 0.7))
     return exact(shortfall, 1e-12, f"largest shortfall below 95%; Student's t covers {share:.3f}")
 
@@ -145,17 +145,17 @@ def _global_state() -> tuple[int, ...]:
 def anytime() -> Evidence:
     """Return the gaps of mean wealth to 1 and the shortfall of coverage, over all 4096 sequences."""
     gaps = []
-    terms_CN = np.indices((2,) * 12).reshape(12, -1).T.astype(np.float64)
-    bet_CN = bets(terms_CN, 0.1)
+    terms_RN = np.indices((2,) * 12).reshape(12, -1).T.astype(np.float64)
+    bet_RN = bets(terms_RN, 0.1)
     # The running intersection at time 12: what misses the mean at any time misses it here.
-    found = betting(terms_CN, low=0.0, high=1.0, level=0.9)
+    found = betting(terms_RN, low=0.0, high=1.0, level=0.9)
     for chance in CHANCES:
-        mass_C = np.where(terms_CN == 1, chance, 1 - chance).prod(-1)
+        mass_R = np.where(terms_RN == 1, chance, 1 - chance).prod(-1)
         for sign in (1.0, -1.0):
-            wealth_CN = np.exp(log_wealth(terms_CN, np.full(len(mass_C), chance), bet_CN, sign))
-            gaps += list(np.abs(mass_C @ wealth_CN - 1.0))
-        missed_C = (found.low > chance) | (found.high < chance)
-        gaps.append(float(mass_C @ missed_C) - 0.1)
+            wealth_RN = np.exp(log_wealth(terms_RN, np.full(len(mass_R), chance), bet_RN, sign))
+            gaps += list(np.abs(mass_R @ wealth_RN - 1.0))
+        missed_R = (found.low > chance) | (found.high < chance)
+        gaps.append(float(mass_R @ missed_R) - 0.1)
     return exact(gaps, 1e-9, "largest gap of mean wealth to 1, or excess of misses over 10%")
 
 
@@ -173,10 +173,10 @@ def log_bound() -> Evidence:
     excess = []
     for n in (5, 20, 100):
         for lam in (0.05, 0.5, 2.0):
-            terms_CN, mass_C = count_samples(n, 1 / HEAVY, HEAVY)
-            estimate_C = np.log1p(lam * terms_CN).mean(-1) / lam
-            bound_C = log_smoothing_bound(estimate_C, lambda_=lam, n=n, level=0.9)
-            excess.append(float(mass_C[bound_C > 1].sum()) - 0.1)
+            terms_RN, mass_R = count_samples(n, 1 / HEAVY, HEAVY)
+            estimate_R = np.log1p(lam * terms_RN).mean(-1) / lam
+            bound_R = log_smoothing_bound(estimate_R, lambda_=lam, n=n, level=0.9)
+            excess.append(float(mass_R[bound_R > 1].sum()) - 0.1)
     return exact(excess, 1e-12, "largest excess over delta = 10%")
 
 

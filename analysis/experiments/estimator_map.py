@@ -40,18 +40,18 @@ MAP: dict[str, tuple[str, Floats, str]] = {
 def world(seed: int = 3) -> World:
     """6 contexts, 8 actions, rewards 0 or 1; pi is sharp where mu knows little; a model off by 0.15."""
     rng = np.random.default_rng([seed, 8])
-    context_X = np.full(CONTEXTS, 1 / CONTEXTS)
-    mean_XA = rng.random((CONTEXTS, ACTIONS))
-    pi_XA, mu_XA = (
-        _softmax(scale * mean_XA + noise * rng.standard_normal(mean_XA.shape))
+    context_S = np.full(CONTEXTS, 1 / CONTEXTS)
+    mean_SA = rng.random((CONTEXTS, ACTIONS))
+    pi_SA, mu_SA = (
+        _softmax(scale * mean_SA + noise * rng.standard_normal(mean_SA.shape))
         for scale, noise in ((5.0, 0.5), (1.0, 1.5))
     )
-    law = LoggedLaw(context_X, mu_XA, pi_XA, mean_XA, mean_XA * (1 - mean_XA))
+    law = LoggedLaw(context_S, mu_SA, pi_SA, mean_SA, mean_SA * (1 - mean_SA))
     context_K, action_K, reward_K = np.indices((CONTEXTS, ACTIONS, 2)).reshape(3, -1)
-    chance_XAB = np.stack([1 - mean_XA, mean_XA], axis=-1)
-    mass_K = (context_X[:, None, None] * mu_XA[..., None] * chance_XAB).ravel()
-    model_XA = mean_XA + 0.15 * rng.standard_normal(mean_XA.shape)
-    return World(law, context_K, action_K, reward_K.astype(np.float64), mass_K, model_XA)
+    chance_SAK = np.stack([1 - mean_SA, mean_SA], axis=-1)
+    mass_K = (context_S[:, None, None] * mu_SA[..., None] * chance_SAK).ravel()
+    model_SA = mean_SA + 0.15 * rng.standard_normal(mean_SA.shape)
+    return World(law, context_K, action_K, reward_K.astype(np.float64), mass_K, model_SA)
 
 
 def estimator_map() -> Table:
@@ -76,7 +76,7 @@ def estimator_map() -> Table:
         "world": f"{CONTEXTS} contexts, {ACTIONS} actions, rewards 0 or 1",
         "value": round(bandit.law.value, 5),
         "kish_ess_limit": round(float(1 / (bandit.mass_K @ bandit.atom_weight_K() ** 2)), 5),
-        "largest_weight": round(float(bandit.law.weight_XA.max()), 5),
+        "largest_weight": round(float(bandit.law.weight_SA.max()), 5),
     }
     return Table.of(NAME, pd.DataFrame(rows, columns=list(COLUMNS)), about)
 

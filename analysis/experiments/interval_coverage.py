@@ -77,10 +77,10 @@ def counted(make: Make, chance: float, n: int) -> float:
     """
     from scipy import stats
 
-    ones_C = np.arange(n + 1)
-    terms_CN = np.where(np.arange(n) < ones_C[:, None], 1.0, 0.0)
-    mass_C = stats.binom.pmf(ones_C, n, chance)
-    return float(mass_C @ inside(make(terms_CN), chance))
+    ones_R = np.arange(n + 1)
+    terms_RN = np.where(np.arange(n) < ones_R[:, None], 1.0, 0.0)
+    mass_R = stats.binom.pmf(ones_R, n, chance)
+    return float(mass_R @ inside(make(terms_RN), chance))
 
 
 def draws(law: str, parameter: float, n: int) -> tuple[Floats, float]:

@@ -74,16 +74,16 @@ def log_ratio_shares(tree: Any, path_RTSA: Floats, steps: list[int], share_K: Fl
     """Return the law of log W under mu by bin, replicas, steps, ages pooled; share_K[k] is age k's share."""
     from testbed.mismatch.ratio_distribution import tree_responses
 
-    state_XT, token_XT, mask_XT = tree_responses(tree)
+    state_LT, token_LT, mask_LT = tree_responses(tree)
     total_E = np.zeros(len(EDGES) - 1)
-    log_RTX = np.where(mask_XT, np.log(path_RTSA)[..., state_XT, token_XT], 0.0).sum(-1)
+    log_RTL = np.where(mask_LT, np.log(path_RTSA)[..., state_LT, token_LT], 0.0).sum(-1)
     for age, share in enumerate(share_K):
         if share == 0:
             continue
         for step in steps:
-            log_mu_RX = log_RTX[:, step - age]
-            log_w_RX = np.clip(log_RTX[:, step] - log_mu_RX, EDGES[0], EDGES[-1])
-            total_E += share * np.histogram(log_w_RX, EDGES, weights=np.exp(log_mu_RX))[0]
+            log_mu_RL = log_RTL[:, step - age]
+            log_w_RL = np.clip(log_RTL[:, step] - log_mu_RL, EDGES[0], EDGES[-1])
+            total_E += share * np.histogram(log_w_RL, EDGES, weights=np.exp(log_mu_RL))[0]
     shares_E: Floats = total_E / total_E.sum()
     return shares_E
 

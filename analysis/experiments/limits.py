@@ -32,16 +32,16 @@ def asymre_limit() -> Evidence:
     gaps: list[float] = []
     starts = (MU, np.array([0.96, 0.01, 0.01, 0.01, 0.01]))
     for delta_v in (-1.0, -0.3, -0.1, -0.03, -0.01, -0.003):
-        limit_K = flows.asymre_limit(MU, REWARD, delta_v)
+        limit_A = flows.asymre_limit(MU, REWARD, delta_v)
         drift = flows.linear_drift(flows.asymre_drift(MU, REWARD, delta_v))
-        for start_K in starts:
-            reached_K = flows.flow(drift, start_K, np.array([0.0, 1e6])).pi_TK[-1]
-            gaps.append(float(np.abs(reached_K - limit_K).max()))
+        for start_A in starts:
+            reached_A = flows.flow(drift, start_A, np.array([0.0, 1e6])).pi_TA[-1]
+            gaps.append(float(np.abs(reached_A - limit_A).max()))
     value = float(MU @ REWARD)
     for delta_v in (-value, -0.5, -1.0):
-        limit_K = flows.asymre_limit(MU, REWARD, delta_v)
-        gaps.append(abs(float(limit_K @ REWARD) - value - float(MU @ (REWARD - value) ** 2) / -delta_v))
-        gaps.append(float(np.abs(limit_K + MU * (REWARD - value - delta_v) / delta_v).max()))
+        limit_A = flows.asymre_limit(MU, REWARD, delta_v)
+        gaps.append(abs(float(limit_A @ REWARD) - value - float(MU @ (REWARD - value) ** 2) / -delta_v))
+        gaps.append(float(np.abs(limit_A + MU * (REWARD - value - delta_v) / delta_v).max()))
     return exact(gaps, 1e-7, "largest distance of flow or value from the closed form")
 
 
@@ -64,17 +64,17 @@ def asymre_transition() -> Evidence:
         (np.full(5, 0.2), REWARD),
         (np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])),
     )
-    for mu_K, reward_K in instances:
-        edge = flows.asymre_transition(mu_K, reward_K)
+    for mu_A, reward_A in instances:
+        edge = flows.asymre_transition(mu_A, reward_A)
         gaps.append(short_of(-edge, 1e-4))
         for factor in (0.5, 0.9, 0.999, 1.001, 1.1, 2.0):
-            support = int((flows.asymre_limit(mu_K, reward_K, factor * edge) > 0).sum())
+            support = int((flows.asymre_limit(mu_A, reward_A, factor * edge) > 0).sum())
             gaps.append(0.0 if (support == 1) == (factor < 1) else 1.0)
         for factor in (0.8, 1.2):
-            drift = flows.linear_drift(flows.asymre_drift(mu_K, reward_K, factor * edge))
-            reached_K = flows.flow(drift, mu_K, np.array([0.0, 1e6])).pi_TK[-1]
-            gaps.append(0.0 if (reached_K.max() > 1 - 1e-6) == (factor < 1) else 1.0)
-        grid = [flows.asymre_limit(mu_K, reward_K, d) @ reward_K for d in np.linspace(-1.0, edge, 200)]
+            drift = flows.linear_drift(flows.asymre_drift(mu_A, reward_A, factor * edge))
+            reached_A = flows.flow(drift, mu_A, np.array([0.0, 1e6])).pi_TA[-1]
+            gaps.append(0.0 if (reached_A.max() > 1 - 1e-6) == (factor < 1) else 1.0)
+        grid = [flows.asymre_limit(mu_A, reward_A, d) @ reward_A for d in np.linspace(-1.0, edge, 200)]
         peaks.append(float(max(grid) - grid[-1]))
     gaps += [short_of(peaks[0], 0.05), peaks[1]]
     note = f"sides of the transition; value lost from its peak: {', '.join(f'{x:.3g}' for x in peaks)}"
@@ -96,21 +96,21 @@ def oapl_minimizer() -> Evidence:
 
     gaps: list[float] = []
     for beta1, beta2 in ((1.0, 1.0), (0.3, 0.3), (1.0, 0.3), (1.0, 0.1)):
-        closed_K = flows.oapl_stationary(MU, REWARD, beta1, beta2)
+        closed_A = flows.oapl_stationary(MU, REWARD, beta1, beta2)
         drift = flows.residual_drift(MU, flows.oapl_advantage(MU, REWARD, beta1), beta2)
-        gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TK[-1] - closed_K).max()))
-        off = float(np.abs(closed_K - flows.tilt(MU, REWARD, beta2)).max())
+        gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TA[-1] - closed_A).max()))
+        off = float(np.abs(closed_A - flows.tilt(MU, REWARD, beta2)).max())
         gaps.append(off if beta1 == beta2 else short_of(off, 0.01))
-    filtered_K = MU * np.maximum(flows.oapl_advantage(MU, REWARD, 1.0), 0.0)
+    filtered_A = MU * np.maximum(flows.oapl_advantage(MU, REWARD, 1.0), 0.0)
     apart = [
-        float(np.abs(flows.oapl_stationary(MU, REWARD, 1.0, beta2) - filtered_K / filtered_K.sum()).max())
+        float(np.abs(flows.oapl_stationary(MU, REWARD, 1.0, beta2) - filtered_A / filtered_A.sum()).max())
         for beta2 in (1e-2, 1e-3, 1e-4)
     ]
     gaps += [max(0.0, apart[-1] - 1e-2), max(0.0, apart[2] - apart[1]), max(0.0, apart[1] - apart[0])]
-    kimi_K, tilt_K = flows.kimi_stationary(MU, REWARD, 0.1), flows.tilt(MU, REWARD, 0.1)
+    kimi_A, tilt_A = flows.kimi_stationary(MU, REWARD, 0.1), flows.tilt(MU, REWARD, 0.1)
     drift = flows.residual_drift(MU, REWARD - float(MU @ REWARD), 0.1)
-    gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TK[-1] - kimi_K).max()))
-    gaps.append(short_of(_entropy(kimi_K) - _entropy(tilt_K), 0.1))
+    gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TA[-1] - kimi_A).max()))
+    gaps.append(short_of(_entropy(kimi_A) - _entropy(tilt_A), 0.1))
     return exact(gaps, 1e-7, "largest distance of flow, closed form, tilt and filter")
 
 
@@ -128,10 +128,10 @@ def oapl_path() -> Evidence:
     """Return by how much minima and ends of the three paths miss what is stated."""
     from testbed.exact import flows
 
-    advantage_K = flows.oapl_advantage(MU, REWARD, 1.0)
+    advantage_A = flows.oapl_advantage(MU, REWARD, 1.0)
     paths = {}
     for beta2 in (1e-3, 0.1, 1.0):
-        drift = flows.residual_drift(MU, advantage_K, beta2)
+        drift = flows.residual_drift(MU, advantage_A, beta2)
         paths[beta2] = flows.flow(drift, MU, np.concatenate([[0.0], np.geomspace(1e-2, 1e6, 4000)])).entropy_T
     end = {beta2: _entropy(flows.oapl_stationary(MU, REWARD, 1.0, beta2)) for beta2 in paths}
     low = {beta2: float(entropy_T.min()) for beta2, entropy_T in paths.items()}
@@ -188,9 +188,9 @@ def pairwise_residuals() -> Evidence:
         for group in (2, 4, 8)
     ]
     for eta in (0.5, 1.0, 3.0):
-        drift, tilt_K = flows.pairwise_drift(MU, REWARD, eta), flows.tilt(MU, REWARD, 1.0 / eta)
-        gaps.append(float(np.abs(drift(np.log(tilt_K))).max()))
-        gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e3])).pi_TK[-1] - tilt_K).max()))
+        drift, tilt_A = flows.pairwise_drift(MU, REWARD, eta), flows.tilt(MU, REWARD, 1.0 / eta)
+        gaps.append(float(np.abs(drift(np.log(tilt_A))).max()))
+        gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e3])).pi_TA[-1] - tilt_A).max()))
     return exact(gaps, 1e-9, "largest distance of a gap from 1, or of the flow from the tilt")
 
 
@@ -207,12 +207,12 @@ def three_actions() -> Evidence:
     """Return the distance of flow and closed form from the second action."""
     from testbed.exact import flows
 
-    mu_K, reward_K = np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])
-    drift_K = flows.asymre_drift(mu_K, reward_K, 0.0)
-    second_K = np.array([0.0, 1.0, 0.0])
-    reached_K = flows.flow(flows.linear_drift(drift_K), mu_K, np.array([0.0, 1e4])).pi_TK[-1]
-    gaps = [*np.abs(reached_K - second_K), *np.abs(flows.asymre_limit(mu_K, reward_K, 0.0) - second_K)]
-    gaps += list(np.abs(drift_K - np.array([-0.174, 0.132, 0.042])))
+    mu_A, reward_A = np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])
+    drift_A = flows.asymre_drift(mu_A, reward_A, 0.0)
+    second_A = np.array([0.0, 1.0, 0.0])
+    reached_A = flows.flow(flows.linear_drift(drift_A), mu_A, np.array([0.0, 1e4])).pi_TA[-1]
+    gaps = [*np.abs(reached_A - second_A), *np.abs(flows.asymre_limit(mu_A, reward_A, 0.0) - second_A)]
+    gaps += list(np.abs(drift_A - np.array([-0.174, 0.132, 0.042])))
     return exact(gaps, 1e-9, "largest distance from the second action, or of the drift from its values")
 
 
@@ -229,22 +229,22 @@ def topr() -> Evidence:
     """Return distances of flows from closed forms, and 0 where the support changes at the predicted a-."""
     from testbed.exact import flows
 
-    mu_K, success_K = np.array([0.2, 0.15, 0.25, 0.25, 0.15]), np.array([True, True, False, False, False])
-    given_K = np.where(success_K, mu_K, 0.0) / mu_K[success_K].sum()
+    mu_A, success_A = np.array([0.2, 0.15, 0.25, 0.25, 0.15]), np.array([True, True, False, False, False])
+    given_A = np.where(success_A, mu_A, 0.0) / mu_A[success_A].sum()
     # The failures' ratio dies like 1 / time, hence the loose first distance.
     far = np.array([0.0, 1e6])
-    reached_K = flows.flow(flows.topr_flow_drift(mu_K, success_K), mu_K, far).pi_TK[-1]
-    gaps = [float(np.abs(flows.topr_limit(mu_K, success_K) - given_K).max())]
-    gaps.append(max(0.0, float(np.abs(reached_K - given_K).max()) - 1e-5))
+    reached_A = flows.flow(flows.topr_flow_drift(mu_A, success_A), mu_A, far).pi_TA[-1]
+    gaps = [float(np.abs(flows.topr_limit(mu_A, success_A) - given_A).max())]
+    gaps.append(max(0.0, float(np.abs(reached_A - given_A).max()) - 1e-5))
     # C = .35 - .65 a- reaches c(1) - c(2) = .05 at a- = 6/13, and 0 only at 7/13.
     for a_minus in (0.1, 0.3, 0.45, 6 / 13 - 1e-3, 6 / 13 + 1e-3, 0.5, 7 / 13 - 1e-3):
-        limit_K = flows.topr_limit(mu_K, success_K, a_minus)
-        gaps.append(0.0 if (int((limit_K > 0).sum()) == 1) == (a_minus > 6 / 13) else 1.0)
+        limit_A = flows.topr_limit(mu_A, success_A, a_minus)
+        gaps.append(0.0 if (int((limit_A > 0).sum()) == 1) == (a_minus > 6 / 13) else 1.0)
         if abs(a_minus - 6 / 13) > 1e-2:
-            drift = flows.topr_flow_drift(mu_K, success_K, a_minus)
-            gaps.append(float(np.abs(flows.flow(drift, mu_K, far).pi_TK[-1] - limit_K).max()))
-    drift = flows.topr_flow_drift(mu_K, success_K, 0.6)
-    gaps.append(1.0 - float(flows.flow(drift, mu_K, far).pi_TK[-1].max()))
+            drift = flows.topr_flow_drift(mu_A, success_A, a_minus)
+            gaps.append(float(np.abs(flows.flow(drift, mu_A, far).pi_TA[-1] - limit_A).max()))
+    drift = flows.topr_flow_drift(mu_A, success_A, 0.6)
+    gaps.append(1.0 - float(flows.flow(drift, mu_A, far).pi_TA[-1].max()))
     return exact(gaps, 1e-7, "largest distance of flow, closed form and predicted transition")
 
 
@@ -282,7 +282,7 @@ def ess_growth() -> Evidence:
     return exact(misses, 0.02, note)
 
 
-def _entropy(pi_K: np.ndarray) -> float:
+def _entropy(pi_A: np.ndarray) -> float:
     """Return -sum pi ln pi, in nats."""
-    positive_K = pi_K[pi_K > 0]
-    return float(-(positive_K * np.log(positive_K)).sum())
+    positive_A = pi_A[pi_A > 0]
+    return float(-(positive_A * np.log(positive_A)).sum())

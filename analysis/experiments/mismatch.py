@@ -49,14 +49,14 @@ def variance_adds() -> Evidence:
 
     gaps = []
     for tree, log_pi_SA, log_mu_SA in _tree_pairs():
-        state_XT, token_XT, mask_XT = tree_responses(tree)
+        state_LT, token_LT, mask_LT = tree_responses(tree)
         mu_SA, d_SA = np.exp(log_mu_SA), log_pi_SA - log_mu_SA
         drift_S = (mu_SA * d_SA).sum(-1)
         spread_S = (mu_SA * (d_SA - drift_S[:, None]) ** 2).sum(-1)
-        mu_X = _sequences(log_mu_SA, state_XT, token_XT, mask_XT) / len(tree.prompt_NK)
-        centered_X = np.where(mask_XT, d_SA[state_XT, token_XT] - drift_S[state_XT], 0.0).sum(-1)
-        added = mu_X @ np.where(mask_XT, spread_S[state_XT], 0.0).sum(-1)
-        gaps.append(abs(mu_X @ centered_X**2 / added - 1.0))
+        mu_L = _sequences(log_mu_SA, state_LT, token_LT, mask_LT) / len(tree.prompt_NQ)
+        centered_L = np.where(mask_LT, d_SA[state_LT, token_LT] - drift_S[state_LT], 0.0).sum(-1)
+        added = mu_L @ np.where(mask_LT, spread_S[state_LT], 0.0).sum(-1)
+        gaps.append(abs(mu_L @ centered_L**2 / added - 1.0))
     return exact(gaps, 1e-9, "largest relative difference between the variance and the sum over tokens")
 
 
@@ -78,9 +78,9 @@ def root_t() -> Evidence:
     for log_pi_A, log_mu_A in (fresh, *(_noisy_law((shift,)) for shift in SHIFTS)):
         std_T = []
         for length in range(1, 6):
-            token_XT = np.indices((len(log_pi_A),) * length).reshape(length, -1).T
-            full_XT = np.ones(token_XT.shape, dtype=bool)
-            std_T.append(enumerated_distribution(log_pi_A[token_XT], log_mu_A[token_XT], full_XT).std)
+            token_LT = np.indices((len(log_pi_A),) * length).reshape(length, -1).T
+            full_LT = np.ones(token_LT.shape, dtype=bool)
+            std_T.append(enumerated_distribution(log_pi_A[token_LT], log_mu_A[token_LT], full_LT).std)
         gaps += list(np.abs(np.array(std_T) / std_T[0] - np.sqrt(np.arange(1, 6))))
     return exact(gaps, 1e-9, "largest distance of std(T) / std(1) from sqrt(T)")
 
@@ -104,11 +104,11 @@ def outgrows() -> Evidence:
     spread_Z = np.array([np.exp(mu) @ (pi - mu - k) ** 2 for (pi, mu), k in zip(laws, drift_Z, strict=True)])
     gaps, variance_T = [], []
     for length in range(1, 7):
-        token_XT = np.indices((len(PI),) * length).reshape(length, -1).T
+        token_LT = np.indices((len(PI),) * length).reshape(length, -1).T
         # The perturbation is part of the response: its own prompt, equally likely.
-        log_pi_XT, log_mu_XT = (np.concatenate([law[which][token_XT] for law in laws]) for which in (0, 1))
-        full_XT = np.ones(log_pi_XT.shape, dtype=bool)
-        variance_T.append(enumerated_distribution(log_pi_XT, log_mu_XT, full_XT, len(laws)).std ** 2)
+        log_pi_LT, log_mu_LT = (np.concatenate([law[which][token_LT] for law in laws]) for which in (0, 1))
+        full_LT = np.ones(log_pi_LT.shape, dtype=bool)
+        variance_T.append(enumerated_distribution(log_pi_LT, log_mu_LT, full_LT, len(laws)).std ** 2)
         gaps.append(abs(variance_T[-1] - length * spread_Z.mean() - length**2 * drift_Z.var()))
     growth = variance_T[-1] / variance_T[0]
     gaps.append(short_of(growth, 7.0))
@@ -161,17 +161,17 @@ def truncation() -> Evidence:
     gaps: list[float] = []
     lost: list[float] = []
     for tree, log_pi_SA, log_mu_SA in _tree_pairs((("top-p", {"p": 0.8}), ("top-k", {"k": 2}))):
-        state_XT, token_XT, mask_XT = tree_responses(tree)
-        N = len(tree.prompt_NK)
-        pi_X, mu_X = (_sequences(table, state_XT, token_XT, mask_XT) / N for table in (log_pi_SA, log_mu_SA))
-        reward_X = _rewards(tree, token_XT, mask_XT)
-        kept = mu_X > 0
-        w_X = np.divide(pi_X, mu_X, out=np.zeros_like(pi_X), where=kept)
-        rest = float(pi_X[~kept] @ reward_X[~kept])
-        weighted = float(mu_X @ (w_X * reward_X))
+        state_LT, token_LT, mask_LT = tree_responses(tree)
+        N = len(tree.prompt_NQ)
+        pi_L, mu_L = (_sequences(table, state_LT, token_LT, mask_LT) / N for table in (log_pi_SA, log_mu_SA))
+        reward_L = _rewards(tree, token_LT, mask_LT)
+        kept = mu_L > 0
+        w_L = np.divide(pi_L, mu_L, out=np.zeros_like(pi_L), where=kept)
+        rest = float(pi_L[~kept] @ reward_L[~kept])
+        weighted = float(mu_L @ (w_L * reward_L))
         gaps.append(abs(weighted - (float(tree.value(np.exp(log_pi_SA))) - rest)))
         law = tree_distribution(tree, log_pi_SA, log_mu_SA)
-        gaps += [abs(law.mass - float(pi_X[kept].sum())), 0.0 if law.kl_pi_mu == np.inf else 1.0]
+        gaps += [abs(law.mass - float(pi_L[kept].sum())), 0.0 if law.kl_pi_mu == np.inf else 1.0]
         lost.append(rest)
         one = enumerated_distribution(
             log_pi_SA[0, :, None], log_mu_SA[0, :, None], np.ones((tree.actions, 1))
@@ -207,7 +207,7 @@ def nested_reft() -> Evidence:
     policy = ToyTransformer(task, width=8, heads=2, layers=4, dtype=torch.float64)
     rollout = every_rollout(task, task.prompts(np.random.default_rng(0), 2), replicas=1)
     theta_RP = (3 * policy.initial((5,))).requires_grad_()
-    log_pi_RB = policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT).sum(-1)
+    log_pi_RB = policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT).sum(-1)
 
     def gradient(coefficient_RB: torch.Tensor) -> Floats:
         total = (coefficient_RB.detach() * rollout.reward_RB * log_pi_RB).sum()
@@ -258,29 +258,29 @@ def _noisy_law(shifts: tuple[Floats, ...]) -> tuple[Floats, Floats]:
     return np.tile(np.log(PI), len(shifts)) - even, np.concatenate(log_mu) - even
 
 
-def _sequences(log_p_SA: Floats, state_XT: Any, token_XT: Any, mask_XT: Any) -> Floats:
+def _sequences(log_p_SA: Floats, state_LT: Any, token_LT: Any, mask_LT: Any) -> Floats:
     """Return the probability of each response given its prompt."""
-    product: Floats = np.exp(np.where(mask_XT, log_p_SA[state_XT, token_XT], 0.0).sum(-1))
+    product: Floats = np.exp(np.where(mask_LT, log_p_SA[state_LT, token_LT], 0.0).sum(-1))
     return product
 
 
-def _rewards(tree: Any, token_XT: Any, mask_XT: Any) -> Floats:
-    prompt_XK = np.repeat(tree.prompt_NK, len(token_XT) // len(tree.prompt_NK), 0)
-    reward_X: Floats = tree.task.score(prompt_XK, token_XT, mask_XT)
-    return reward_X
+def _rewards(tree: Any, token_LT: Any, mask_LT: Any) -> Floats:
+    prompt_LQ = np.repeat(tree.prompt_NQ, len(token_LT) // len(tree.prompt_NQ), 0)
+    reward_L: Floats = tree.task.score(prompt_LQ, token_LT, mask_LT)
+    return reward_L
 
 
 def _gradient(tree: Any, log_pi_SA: Floats, log_mu_SA: Floats, how: str) -> Floats:
     """Return the sum over responses of mu R sum_t weight_t d log pi(token_t), [S, A]."""
     from testbed.mismatch.ratio_distribution import tree_responses
 
-    state_XT, token_XT, mask_XT = tree_responses(tree)
-    mu_X = _sequences(log_mu_SA, state_XT, token_XT, mask_XT) / len(tree.prompt_NK)
-    rho_XT = np.where(mask_XT, np.exp((log_pi_SA - log_mu_SA)[state_XT, token_XT]), 1.0)
-    weight = {"none": np.ones_like(rho_XT), "token": rho_XT, "sequence": rho_XT.prod(-1, keepdims=True)}[how]
-    coefficient_XT = np.where(mask_XT, (mu_X * _rewards(tree, token_XT, mask_XT))[:, None] * weight, 0.0)
+    state_LT, token_LT, mask_LT = tree_responses(tree)
+    mu_L = _sequences(log_mu_SA, state_LT, token_LT, mask_LT) / len(tree.prompt_NQ)
+    rho_LT = np.where(mask_LT, np.exp((log_pi_SA - log_mu_SA)[state_LT, token_LT]), 1.0)
+    weight = {"none": np.ones_like(rho_LT), "token": rho_LT, "sequence": rho_LT.prod(-1, keepdims=True)}[how]
+    coefficient_LT = np.where(mask_LT, (mu_L * _rewards(tree, token_LT, mask_LT))[:, None] * weight, 0.0)
     taken_SA = np.zeros_like(log_pi_SA)
-    np.add.at(taken_SA, (state_XT, token_XT), coefficient_XT)
+    np.add.at(taken_SA, (state_LT, token_LT), coefficient_LT)
     gradient_SA: Floats = taken_SA - taken_SA.sum(-1, keepdims=True) * np.exp(log_pi_SA)
     return gradient_SA
 

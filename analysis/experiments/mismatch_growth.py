@@ -65,11 +65,11 @@ def _deviations(name: str, arguments: dict[str, Any], seeds: tuple[int, ...]) ->
     theta_RP = SPREAD * policy.initial(seeds)
     behavior = Behavior(policy, engine(name, **arguments), seeds)
     drawn = [task.prompts(rng.generator(seed, "growth/prompts"), PROMPTS) for seed in seeds]
-    prompt_RNK = torch.from_numpy(np.stack(drawn))
+    prompt_RNQ = torch.from_numpy(np.stack(drawn))
     key_R = rng.keys(seeds, "growth/sampling")
     uniform = torch.from_numpy(uniforms(key_R, 0, PROMPTS * GROUP, task.response_length))
-    token, mask, logp_mu = behavior.sample(theta_RP, prompt_RNK, GROUP, uniform, 0)
-    difference = policy.logp(theta_RP, prompt_RNK, token, mask) - logp_mu
+    token, mask, logp_mu = behavior.sample(theta_RP, prompt_RNQ, GROUP, uniform, 0)
+    difference = policy.logp(theta_RP, prompt_RNQ, token, mask) - logp_mu
     sums_RBL = difference.double().cumsum(-1)[..., [length - 1 for length in LENGTHS]]
     found: NDArray[np.float64] = sums_RBL.std(1).numpy()
     return found

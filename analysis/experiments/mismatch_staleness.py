@@ -225,9 +225,9 @@ def lag_growth() -> Evidence:
 def _variance(move_A: Floats, length: int) -> float:
     """Return Var_mu of log pi/mu of a sequence of tokens, mu = PI, after its logits moved; by enumeration."""
     d_A = _softmax_log(np.log(PI) + move_A) - np.log(PI)
-    token_XT = np.indices((len(PI),) * length).reshape(length, -1).T
-    mu_X, d_X = PI[token_XT].prod(-1), d_A[token_XT].sum(-1)
-    return float(mu_X @ (d_X - mu_X @ d_X) ** 2)
+    token_LT = np.indices((len(PI),) * length).reshape(length, -1).T
+    mu_L, d_L = PI[token_LT].prod(-1), d_A[token_LT].sum(-1)
+    return float(mu_L @ (d_L - mu_L @ d_L) ** 2)
 
 
 @EXPERIMENT.claim(

@@ -22,7 +22,7 @@ def oapl_path() -> Table:
     for beta2 in BETAS:
         drift = flows.residual_drift(MU, flows.oapl_advantage(MU, REWARD, 1.0), beta2)
         path = flows.flow(drift, MU, time_T)
-        columns = {"beta2": beta2, "time": time_T, "entropy": path.entropy_T, "value": path.pi_TK @ REWARD}
+        columns = {"beta2": beta2, "time": time_T, "entropy": path.entropy_T, "value": path.pi_TA @ REWARD}
         frames.append(pd.DataFrame(columns))
     about = {
         "beta1": 1.0,

@@ -261,15 +261,15 @@ def dice_duality() -> Evidence:
     for seed in range(4):
         log = random_transitions(seed, ends=seed < 2, missing=seed == 3)
         found = dice_solution(log)
-        q_K, ratio_K = found.q_value.ravel(), found.ratio_SA.ravel()
+        q_X, ratio_X = found.q_value.ravel(), found.ratio_SA.ravel()
         value = float(dice(log).value) * (1.0 - log.gamma)
-        gaps.append(abs(value - found.start_K @ q_K))
+        gaps.append(abs(value - found.start_X @ q_X))
         if seed < 3:
-            wrong_K = np.linalg.solve(found.matrix_KK, found.start_K)
-            gaps.append(1e-3 - abs(found.reward_K @ wrong_K - value))
+            wrong_X = np.linalg.solve(found.matrix_XX, found.start_X)
+            gaps.append(1e-3 - abs(found.reward_X @ wrong_X - value))
         if seed == 2:
-            visits_K = np.bincount(found.step.pair_M, minlength=len(ratio_K)) / found.step.pair_M.size
-            gaps.append(abs(visits_K @ ratio_K - 1.0))
+            visits_X = np.bincount(found.step.pair_M, minlength=len(ratio_X)) / found.step.pair_M.size
+            gaps.append(abs(visits_X @ ratio_X - 1.0))
     return exact(gaps, 1e-11, "largest distance over 4 logs; the untransposed value differs by 1e-3 or more")
 
 
@@ -352,19 +352,19 @@ def abstract_chain() -> Evidence:
 def magic_optimal() -> Evidence:
     """Return violations of the conditions, relative to the trace, with Omega and b computed anew."""
     episodes, gaps = random_log(n=30), []
-    found, part_NJ = mixture(episodes, seed=1, alpha=0.9), contributions(episodes)
+    found, part_NK = mixture(episodes, seed=1, alpha=0.9), contributions(episodes)
     drawn_B = bootstrap_wdr(episodes, np.random.default_rng(1), 200)
-    gaps += [np.abs(part_NJ.sum(-2)[..., 0] - trajectory_dm(episodes).value).max()]
-    gaps += [np.abs(part_NJ.sum(-2)[..., -1] - wdr(episodes).value).max()]
-    for at in np.ndindex(part_NJ.shape[:-2]):
-        candidate_J, weight_J = part_NJ[at].sum(0), found.weight_J[at]
+    gaps += [np.abs(part_NK.sum(-2)[..., 0] - trajectory_dm(episodes).value).max()]
+    gaps += [np.abs(part_NK.sum(-2)[..., -1] - wdr(episodes).value).max()]
+    for at in np.ndindex(part_NK.shape[:-2]):
+        candidate_K, weight_K = part_NK[at].sum(0), found.weight_K[at]
         low, high = np.quantile(drawn_B[at], [0.45, 0.55])
-        low, high = min(low, candidate_J[-1]), max(high, candidate_J[-1])
-        bias_J = np.maximum(0.0, np.maximum(candidate_J - high, low - candidate_J))
-        risk_JJ = 30 * np.cov(part_NJ[at].T) + np.outer(bias_J, bias_J)
-        slope_J = risk_JJ @ weight_J
-        gaps += [(weight_J @ slope_J - slope_J.min()) / np.trace(risk_JJ), -weight_J.min()]
-        gaps.append(abs(weight_J.sum() - 1.0))
+        low, high = min(low, candidate_K[-1]), max(high, candidate_K[-1])
+        bias_K = np.maximum(0.0, np.maximum(candidate_K - high, low - candidate_K))
+        risk_KK = 30 * np.cov(part_NK[at].T) + np.outer(bias_K, bias_K)
+        slope_K = risk_KK @ weight_K
+        gaps += [(weight_K @ slope_K - slope_K.min()) / np.trace(risk_KK), -weight_K.min()]
+        gaps.append(abs(weight_K.sum() - 1.0))
     return exact(gaps, 1e-10, "largest violation over 6 data sets of 30 episodes")
 
 

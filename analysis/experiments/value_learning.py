@@ -88,15 +88,15 @@ def proxy() -> Evidence:
 
     rng, gaps = np.random.default_rng(20_260_104), []
     for _ in range(50):
-        base_K, reward_K = rng.dirichlet(np.ones(8)), rng.normal(size=8)
-        proxy_K = reward_K + rng.normal(size=8)
-        if base_K @ ((reward_K - base_K @ reward_K) * proxy_K) <= 0:
-            proxy_K = -proxy_K
-        for occupancy_K in rng.dirichlet(np.ones(8), size=10):
-            gaps.append(-value_learning.proxy_slack(base_K, occupancy_K, reward_K, proxy_K))
+        base_X, reward_X = rng.dirichlet(np.ones(8)), rng.normal(size=8)
+        proxy_X = reward_X + rng.normal(size=8)
+        if base_X @ ((reward_X - base_X @ reward_X) * proxy_X) <= 0:
+            proxy_X = -proxy_X
+        for occupancy_X in rng.dirichlet(np.ones(8), size=10):
+            gaps.append(-value_learning.proxy_slack(base_X, occupancy_X, reward_X, proxy_X))
         for size in (0.2, 1.0):
-            tight_K = value_learning.tight_occupancy(base_K, reward_K, proxy_K, size)
-            gaps.append(abs(value_learning.proxy_slack(base_K, tight_K, reward_K, proxy_K)))
+            tight_X = value_learning.tight_occupancy(base_X, reward_X, proxy_X, size)
+            gaps.append(abs(value_learning.proxy_slack(base_X, tight_X, reward_X, proxy_X)))
     return exact(np.maximum(gaps, 0.0), 1e-9, "largest violation, or slack at the tight occupancy, 50 bases")
 
 
@@ -200,19 +200,19 @@ def mrdr() -> Evidence:
     rng, gaps = np.random.default_rng(20_260_106), []
     for _ in range(20):
         law = bandit.LoggedLaw(
-            context_X=rng.dirichlet(np.ones(3)),
-            mu_XA=rng.dirichlet(np.full(4, 2.0), size=3),
-            pi_XA=rng.dirichlet(np.full(4, 2.0), size=3),
-            mean_XA=rng.random((3, 4)),
-            variance_XA=rng.random((3, 4)),
+            context_S=rng.dirichlet(np.ones(3)),
+            mu_SA=rng.dirichlet(np.full(4, 2.0), size=3),
+            pi_SA=rng.dirichlet(np.full(4, 2.0), size=3),
+            mean_SA=rng.random((3, 4)),
+            variance_SA=rng.random((3, 4)),
         )
-        right = bandit.linear_weight(law, law.weight_XA, law.mean_XA)
-        for shift_X in (np.ones(3), rng.normal(size=3)):
-            model_XA = law.mean_XA + shift_X[:, None] * law.mu_XA / law.pi_XA
-            found = bandit.linear_weight(law, law.weight_XA, model_XA)
-            gaps += [bandit.mrdr_objective(law, model_XA), abs(found.bias)]
+        right = bandit.linear_weight(law, law.weight_SA, law.mean_SA)
+        for shift_S in (np.ones(3), rng.normal(size=3)):
+            model_SA = law.mean_SA + shift_S[:, None] * law.mu_SA / law.pi_SA
+            found = bandit.linear_weight(law, law.weight_SA, model_SA)
+            gaps += [bandit.mrdr_objective(law, model_SA), abs(found.bias)]
             gaps.append(abs(found.n_variance / right.n_variance - 1))
-        gaps.append(short_of(bandit.mrdr_objective(law, 0 * law.mean_XA), 1e-3))
+        gaps.append(short_of(bandit.mrdr_objective(law, 0 * law.mean_SA), 1e-3))
     return exact(gaps, 1e-10, "largest criterion, bias or relative change of variance over 20 bandits")
 
 
@@ -230,9 +230,9 @@ def instrument() -> Evidence:
     """Return the ratio's distance from the effect, and by how much the other two fail to be wrong."""
     from testbed.exact import bandit
 
-    mean_AU = np.array([[0.2, 0.7], [0.35, 0.5]])
-    alike = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.9]]), mean_AU)
-    differing = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.7]]), mean_AU)
+    mean_AK = np.array([[0.2, 0.7], [0.35, 0.5]])
+    alike = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.9]]), mean_AK)
+    differing = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.7]]), mean_AK)
     gaps = [abs(alike.identified(a) - alike.effect(a)) for a in (0, 1)]
     gaps += [short_of(abs(differing.identified(a) - differing.effect(a)), 0.01) for a in (0, 1)]
     gaps += [short_of(abs(alike.naive(a) - alike.effect(a)), 0.01) for a in (0, 1)]

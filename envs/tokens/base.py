@@ -16,7 +16,7 @@ MOST_RESPONSES = 2**22
 
 
 class TokenTask(ABC):
-    """A prompt of K tokens, a response of at most T tokens, a reward in [0, 1] at the end.
+    """A prompt of Q tokens, a response of at most T tokens, a reward in [0, 1] at the end.
 
     Tokens are numbered 0 .. V-1 and every one of them may be generated; one that makes no sense (a
     separator in an answer) is simply wrong. `mask_NT` is True on generated tokens, the end token
@@ -36,14 +36,14 @@ class TokenTask(ABC):
 
     @abstractmethod
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n prompts drawn independently, [N, K], padded on the left with `pad_token`."""
+        """n prompts drawn independently, [N, Q], padded on the left with `pad_token`."""
 
     @abstractmethod
-    def score(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
         """Reward of each response, [N], in [0, 1]."""
 
     @abstractmethod
-    def teacher(self, prompt_NK: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """A solution of each prompt, every step corrupted with probability `noise`; at 0 it scores 1.
 
         Returns response_NT and mask_NT. The noise makes a base model with real entropy out of a
@@ -75,22 +75,22 @@ class TokenTask(ABC):
         shown = [self.symbols[v] for v in token_T[keep_T] if v != self.pad_token]
         return (" " if wide else "").join(shown)
 
-    def check(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Ints, Bools]:
+    def check(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Ints, Bools]:
         """The arrays as int64, int64, bool; ValueError naming the first wrong shape or unknown token."""
-        prompt_NK = self.check_prompts(prompt_NK)
-        expected = (prompt_NK.shape[0], self.response_length)
+        prompt_NQ = self.check_prompts(prompt_NQ)
+        expected = (prompt_NQ.shape[0], self.response_length)
         response_NT, mask_NT = np.asarray(response_NT), np.asarray(mask_NT, dtype=bool)
         for name, array in (("response_NT", response_NT), ("mask_NT", mask_NT)):
             if array.shape != expected:
                 raise ValueError(f"{name} has shape {array.shape}, expected [N, T] = {expected}.")
-        return prompt_NK, self._known(response_NT, "response_NT"), mask_NT
+        return prompt_NQ, self._known(response_NT, "response_NT"), mask_NT
 
-    def check_prompts(self, prompt_NK: Ints) -> Ints:
-        """The prompts as int64 [N, K]; ValueError when the shape or a token is wrong."""
-        prompt_NK = np.asarray(prompt_NK)
-        if prompt_NK.ndim != 2 or prompt_NK.shape[1] != self.prompt_length:
-            raise ValueError(f"prompt_NK has shape {prompt_NK.shape}, expected [N, K={self.prompt_length}].")
-        return self._known(prompt_NK, "prompt_NK")
+    def check_prompts(self, prompt_NQ: Ints) -> Ints:
+        """The prompts as int64 [N, Q]; ValueError when the shape or a token is wrong."""
+        prompt_NQ = np.asarray(prompt_NQ)
+        if prompt_NQ.ndim != 2 or prompt_NQ.shape[1] != self.prompt_length:
+            raise ValueError(f"prompt_NQ has shape {prompt_NQ.shape}, expected [N, Q={self.prompt_length}].")
+        return self._known(prompt_NQ, "prompt_NQ")
 
     def _known(self, token: Ints, name: str) -> Ints:
         if token.size and not 0 <= token.min() <= token.max() < self.vocabulary:

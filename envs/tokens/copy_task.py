@@ -1,4 +1,4 @@
-"""Copy: the same K digits again, the smallest task that needs to look back at the prompt."""
+"""Copy: the same Q digits again, the smallest task that needs to look back at the prompt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envs.tokens.digits import DigitTask
 
 @world("copy")
 class Copy(DigitTask):
-    """Response token t is prompt digit t; reward 1 when all K are right."""
+    """Response token t is prompt digit t; reward 1 when all Q are right."""
 
     def __init__(self, *, digits: int = 8, modulus: int = 8) -> None:
         super().__init__(digits, modulus)

@@ -1,4 +1,4 @@
-"""The family of tasks that read K digits and a separator and must write K digits."""
+"""The family of tasks that read Q digits and a separator and must write Q digits."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from envs.tokens.base import TokenTask, check_counts, corruption
 
 
 class DigitTask(TokenTask):
-    """Prompt: K digits mod M and the separator "="; response: exactly K tokens, right or wrong as a whole.
+    """Prompt: Q digits mod M and the separator "="; response: exactly Q tokens, right or wrong as a whole.
 
     The separator is token M. It may be generated and is then wrong, so V = M + 1 and a uniform policy
-    succeeds with probability (M+1)^-K.
+    succeeds with probability (M+1)^-Q.
     """
 
     def __init__(self, digits: int, modulus: int) -> None:
@@ -27,21 +27,21 @@ class DigitTask(TokenTask):
 
     @abstractmethod
     def answer(self, digit_NT: Ints) -> Ints:
-        """The only right response to each row of K digits, [N, T]."""
+        """The only right response to each row of Q digits, [N, T]."""
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n rows of K uniform digits and the separator, [N, K+1]."""
+        """n rows of Q uniform digits and the separator, [N, Q+1]."""
         digit_NT = rng.integers(0, self.modulus, size=(n, self.digits))
         return np.concatenate([digit_NT, np.full((n, 1), self.modulus)], axis=1)
 
-    def score(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
         """1 where all T tokens are generated and right, else 0, [N]."""
-        prompt_NK, response_NT, mask_NT = self.check(prompt_NK, response_NT, mask_NT)
-        right_NT = (response_NT == self.answer(prompt_NK[:, :-1])) & mask_NT
+        prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
+        right_NT = (response_NT == self.answer(prompt_NQ[:, :-1])) & mask_NT
         return right_NT.all(axis=1).astype(np.float64)
 
-    def teacher(self, prompt_NK: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """The answer with each digit replaced by another one with probability `noise`: scores (1-noise)^K."""
-        answer_NT = self.answer(self.check_prompts(prompt_NK)[:, :-1])
+    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+        """The answer with each digit replaced by another one with probability `noise`: scores (1-noise)^Q."""
+        answer_NT = self.answer(self.check_prompts(prompt_NQ)[:, :-1])
         wrong_NT = corruption(answer_NT.shape, rng, noise, self.modulus)
         return (answer_NT + wrong_NT) % self.modulus, np.ones(answer_NT.shape, dtype=bool)

@@ -12,7 +12,7 @@ from envs.catalog import token_task
 
 
 class TokenEnv(gymnasium.Env[Ints, np.int64]):
-    """Observation: K prompt and T response places, [K + T]; V where nothing is written yet. Action: a token.
+    """Observation: Q prompt and T response places, [Q + T]; V where nothing is written yet. Action: a token.
 
     `task` is a cataloged token task, the other arguments are its own. The task's exact score is the
     reward of the last action; `info` of the last step holds the response's text.
@@ -23,10 +23,10 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
     def __init__(self, task: str = "running-sum", render_mode: str | None = None, **task_args: Any) -> None:
         self.task = token_task(task, task_args)
         self.render_mode = render_mode
-        K, T, V = self.task.prompt_length, self.task.response_length, self.task.vocabulary
-        self.observation_space = gymnasium.spaces.MultiDiscrete(np.full(K + T, V + 1))
+        Q, T, V = self.task.prompt_length, self.task.response_length, self.task.vocabulary
+        self.observation_space = gymnasium.spaces.MultiDiscrete(np.full(Q + T, V + 1))
         self.action_space = gymnasium.spaces.Discrete(V)
-        self._place = np.full(K + T, V, dtype=np.int64)
+        self._place = np.full(Q + T, V, dtype=np.int64)
         self._written = T  # nothing to do before the first reset
 
     def reset(
@@ -45,23 +45,23 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
             raise ValueError(
                 f"action {action!r} is no token; expected an integer from 0 to {self.task.vocabulary - 1}."
             )
-        K, T = self.task.prompt_length, self.task.response_length
+        Q, T = self.task.prompt_length, self.task.response_length
         if self._written >= T:
             raise ValueError("the episode is over; call reset before step.")
-        self._place[K + self._written] = action
+        self._place[Q + self._written] = action
         self._written += 1
         ended = self._written == T or action == self.task.end_token
         if not ended:
             return self._place.copy(), 0.0, False, False, {}
         mask_T = np.arange(T) < self._written
-        response_T = np.where(mask_T, self._place[K:], 0)
-        reward = float(self.task.score(self._place[None, :K], response_T[None], mask_T[None])[0])
+        response_T = np.where(mask_T, self._place[Q:], 0)
+        reward = float(self.task.score(self._place[None, :Q], response_T[None], mask_T[None])[0])
         self._written = T
         return self._place.copy(), reward, True, False, {"text": self.task.text(response_T, mask_T)}
 
     def render(self) -> str:
         """The prompt, " -> " and the response so far, as text."""
-        K = self.task.prompt_length
-        response = self._place[K:]
+        Q = self.task.prompt_length
+        response = self._place[Q:]
         written = response[response < self.task.vocabulary]
-        return f"{self.task.text(self._place[:K])} -> {self.task.text(written)}"
+        return f"{self.task.text(self._place[:Q])} -> {self.task.text(written)}"

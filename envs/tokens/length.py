@@ -11,7 +11,7 @@ from envs.tokens.base import TokenTask, check_counts, corruption
 
 @world("length")
 class Length(TokenTask):
-    """Prompt: K digits mod M. Response: their sum mod M, then any filler, then the end token (or T tokens).
+    """Prompt: Q digits mod M. Response: their sum mod M, then any filler, then the end token (or T tokens).
 
     Reward: 1 when the first token is the sum, 0 when it is another digit, and 1/M, the chance level, when
     the response is only an end token. Nothing after the first token counts. The reward is length-neutral
@@ -36,31 +36,31 @@ class Length(TokenTask):
         self.prompt_length, self.response_length, self.end_token = digits, limit, modulus
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n rows of K uniform digits, [N, K]."""
+        """n rows of Q uniform digits, [N, Q]."""
         return rng.integers(0, self.modulus, size=(n, self.digits))
 
-    def score(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
         """1 for the right first digit, 1/M for the end token in its place, else 0, [N]."""
-        prompt_NK, response_NT, mask_NT = self.check(prompt_NK, response_NT, mask_NT)
+        prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         first_N, given_N = response_NT[:, 0], mask_NT[:, 0]
-        reward_N = np.where(first_N == self.modulus, 1.0 / self.modulus, first_N == self.answer(prompt_NK))
+        reward_N = np.where(first_N == self.modulus, 1.0 / self.modulus, first_N == self.answer(prompt_NQ))
         return np.where(given_N, reward_N, 0.0)
 
-    def answer(self, prompt_NK: Ints) -> Ints:
+    def answer(self, prompt_NQ: Ints) -> Ints:
         """The sum of the prompt digits mod M, [N]."""
-        return prompt_NK.sum(axis=1) % self.modulus
+        return prompt_NQ.sum(axis=1) % self.modulus
 
-    def teacher(self, prompt_NK: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """The answer, wrong with probability `noise`, then uniform filler, of uniform length 1 .. T digits.
 
         With fewer than T digits the end token follows.
         """
-        prompt_NK = self.check_prompts(prompt_NK)
-        N, T = prompt_NK.shape[0], self.response_length
+        prompt_NQ = self.check_prompts(prompt_NQ)
+        N, T = prompt_NQ.shape[0], self.response_length
         response_NT = rng.integers(0, self.modulus, size=(N, T))
         digits_N = rng.integers(1, T + 1, size=(N,))
         response_NT[:, 0] = (
-            self.answer(prompt_NK) + corruption((N,), rng, noise, self.modulus)
+            self.answer(prompt_NQ) + corruption((N,), rng, noise, self.modulus)
         ) % self.modulus
         t_T = np.arange(T)
         mask_NT = t_T <= digits_N[:, None]

@@ -126,18 +126,18 @@ class ReasoningGym(TokenTask):
         return self._items[index]
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n problems drawn from the pool, padded on the left, [N, K]."""
-        prompt_NK = np.full((n, self.prompt_length), self.pad_token, dtype=np.int64)
-        for row_K in prompt_NK:
+        """n problems drawn from the pool, padded on the left, [N, Q]."""
+        prompt_NQ = np.full((n, self.prompt_length), self.pad_token, dtype=np.int64)
+        for row_Q in prompt_NQ:
             token = self.encode(self._draw(rng).prompt)
-            row_K[self.prompt_length - len(token) :] = token
-        return prompt_NK
+            row_Q[self.prompt_length - len(token) :] = token
+        return prompt_NQ
 
-    def score(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
         """The data set's own score of each finished response, 0 for one without end token, [N]."""
-        prompt_NK, response_NT, mask_NT = self.check(prompt_NK, response_NT, mask_NT)
-        reward_N, known = np.zeros(len(prompt_NK)), dict[tuple[str, str], float]()
-        items = [self._find(prompt_K) for prompt_K in prompt_NK]
+        prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
+        reward_N, known = np.zeros(len(prompt_NQ)), dict[tuple[str, str], float]()
+        items = [self._find(prompt_Q) for prompt_Q in prompt_NQ]
         with isolated():
             for n, item in enumerate(items):
                 token = response_NT[n, mask_NT[n]].tolist()
@@ -149,14 +149,14 @@ class ReasoningGym(TokenTask):
                 reward_N[n] = known[item.prompt, answer]
         return reward_N
 
-    def teacher(self, prompt_NK: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """The reference answer, each character another one with probability `noise`, then the end token."""
-        prompt_NK = self.check_prompts(prompt_NK)
-        shape, characters = (len(prompt_NK), self.response_length), self.vocabulary - 2
+        prompt_NQ = self.check_prompts(prompt_NQ)
+        shape, characters = (len(prompt_NQ), self.response_length), self.vocabulary - 2
         response_NT, mask_NT = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
         wrong_NT = corruption(shape, rng, noise, characters)
-        for n, prompt_K in enumerate(prompt_NK):
-            item = self._find(prompt_K)
+        for n, prompt_Q in enumerate(prompt_NQ):
+            item = self._find(prompt_Q)
             if item.answer is None:
                 raise ValueError(
                     f"{self.dataset} gives no reference answer to {item.prompt[:80]!r}, so no teacher."
@@ -216,8 +216,8 @@ class ReasoningGym(TokenTask):
             f"response_length={self.response_length}; rejected: {dict(self.rejected)}. Raise the limits."
         )
 
-    def _find(self, prompt_K: Ints) -> Item:
-        text = "".join(self.symbols[v] for v in prompt_K if v != self.pad_token)
+    def _find(self, prompt_Q: Ints) -> Item:
+        text = "".join(self.symbols[v] for v in prompt_Q if v != self.pad_token)
         # A prompt made by another instance: its problem has not been generated here yet.
         for index in range(self.pool if text not in self._index else 0):
             if self.item(index).prompt == text:

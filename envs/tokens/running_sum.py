@@ -12,7 +12,7 @@ from envs.tokens.digits import DigitTask
 
 @world("running-sum")
 class RunningSum(DigitTask):
-    """Response token t is the sum of the first t+1 prompt digits mod M; reward 1 when all K are right."""
+    """Response token t is the sum of the first t+1 prompt digits mod M; reward 1 when all Q are right."""
 
     def __init__(self, *, digits: int = 12, modulus: int = 8) -> None:
         super().__init__(digits, modulus)
@@ -21,13 +21,13 @@ class RunningSum(DigitTask):
         """Partial sums mod M, [N, T]."""
         return np.cumsum(digit_NT, axis=1) % self.modulus
 
-    def teacher(self, prompt_NK: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """Partial sums in which a corrupted step adds a wrong digit and later steps go on from there.
 
         Each step given the response so far is right with probability 1 - noise, so the score is
-        (1-noise)^K in expectation, and a student of this teacher learns to continue from its own
+        (1-noise)^Q in expectation, and a student of this teacher learns to continue from its own
         mistakes.
         """
-        digit_NT = self.check_prompts(prompt_NK)[:, :-1]
+        digit_NT = self.check_prompts(prompt_NQ)[:, :-1]
         wrong_NT = corruption(digit_NT.shape, rng, noise, self.modulus)
         return self.answer(digit_NT + wrong_NT), np.ones(digit_NT.shape, dtype=bool)

@@ -1,4 +1,4 @@
-"""Sorted: the K prompt digits in ascending order."""
+"""Sorted: the Q prompt digits in ascending order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envs.tokens.digits import DigitTask
 
 @world("sorted")
 class Sorted(DigitTask):
-    """Response token t is the (t+1)-th smallest prompt digit; reward 1 when all K are right."""
+    """Response token t is the (t+1)-th smallest prompt digit; reward 1 when all Q are right."""
 
     def __init__(self, *, digits: int = 8, modulus: int = 8) -> None:
         super().__init__(digits, modulus)

@@ -48,7 +48,7 @@ class TokenTree:
             )
         self.level = [sum(widths[:t]) for t in range(self.horizon + 1)]  # of level t: level[t] : level[t+1]
         given = _distinct(task, count, seed) if isinstance(prompts, int) else np.asarray(prompts)
-        self.prompt_NK = task.check_prompts(given)
+        self.prompt_NQ = task.check_prompts(given)
         self.states = count * self.nodes
         self.reward_SA = self._rewards()
 
@@ -66,8 +66,8 @@ class TokenTree:
 
         Raises ValueError for a prompt, a token or a length that no state has; none is behind the end token.
         """
-        if not 0 <= prompt < len(self.prompt_NK):
-            raise ValueError(f"prompt is {prompt}, expected 0 to {len(self.prompt_NK) - 1}.")
+        if not 0 <= prompt < len(self.prompt_NQ):
+            raise ValueError(f"prompt is {prompt}, expected 0 to {len(self.prompt_NQ) - 1}.")
         if len(tokens) >= self.horizon:
             raise ValueError(
                 f"{len(tokens)} tokens {list(tokens)} are a whole response; a state has at most "
@@ -85,7 +85,7 @@ class TokenTree:
 
     def start(self, uniform_RN: Floats) -> Ints:
         """Root states of the prompts picked by inverse CDF of the uniform law, [R, N] like the uniforms."""
-        N = len(self.prompt_NK)
+        N = len(self.prompt_NQ)
         return np.minimum((np.asarray(uniform_RN) * N).astype(np.int64), N - 1) * self.nodes
 
     def simulate(
@@ -99,32 +99,32 @@ class TokenTree:
 
     def simulate_versions(
         self,
-        pi_RVSA: Floats,
+        pi_RWSA: Floats,
         version_RBT: Ints,
         start_RN: Ints,
         group: int,
         key_R: npt.ArrayLike,
         step: int,
     ) -> Episodes:
-        """Responses whose token t is drawn by pi_RVSA[r, version_RBT[r, b, t]]; see FiniteMDP."""
-        pi_RVSA = self._policy(pi_RVSA, "pi_RVSA")
-        if pi_RVSA.ndim != 4:
+        """Responses whose token t is drawn by pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP."""
+        pi_RWSA = self._policy(pi_RWSA, "pi_RWSA")
+        if pi_RWSA.ndim != 4:
             raise ValueError(
-                f"pi_RVSA has shape {pi_RVSA.shape}, expected (R, V, S, A): V policies a replica."
+                f"pi_RWSA has shape {pi_RWSA.shape}, expected (R, W, S, A): W policies a replica."
             )
-        return self._episodes(pi_RVSA, version_RBT, start_RN, group, key_R, step)
+        return self._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step)
 
     def _episodes(
-        self, pi_RVSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
+        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
     ) -> Episodes:
         # Imported here: a world can be built and listed without loading the compiler.
         from envs.kernels import uniforms
         from envs.tokens.tree_kernel import walk
 
         start_RN, keys = np.asarray(start_RN, dtype=np.int64), np.asarray(key_R, dtype=np.uint64)
-        if start_RN.shape[:1] != pi_RVSA.shape[:1] or keys.shape != pi_RVSA.shape[:1]:
+        if start_RN.shape[:1] != pi_RWSA.shape[:1] or keys.shape != pi_RWSA.shape[:1]:
             raise ValueError(
-                f"policies for {len(pi_RVSA)} replicas, start_RN {start_RN.shape} and key_R {keys.shape} "
+                f"policies for {len(pi_RWSA)} replicas, start_RN {start_RN.shape} and key_R {keys.shape} "
                 "must share the axis R."
             )
         if np.any(start_RN % self.nodes) or np.any((start_RN < 0) | (start_RN >= self.states)):
@@ -133,11 +133,11 @@ class TokenTree:
             )
         check_counts(group=group)
         uniform_RBT = uniforms(keys, step, start_RN.shape[1] * group, self.horizon)
-        version_RBT = as_versions(version_RBT, uniform_RBT.shape, pi_RVSA.shape[1])
+        version_RBT = as_versions(version_RBT, uniform_RBT.shape, pi_RWSA.shape[1])
         state_RBT, action_RBT = np.zeros(uniform_RBT.shape, np.int64), np.zeros(uniform_RBT.shape, np.int64)
         mask_RBT = np.zeros(uniform_RBT.shape, bool)
         end = -1 if self.end_token is None else self.end_token
-        policies = np.ascontiguousarray(pi_RVSA)
+        policies = np.ascontiguousarray(pi_RWSA)
         walk(policies, version_RBT, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT)
         reward_RBT = np.where(mask_RBT, self.reward_SA[state_RBT, action_RBT], 0.0)
         return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT)
@@ -153,7 +153,7 @@ class TokenTree:
         Source: Sutton et al. (2000), policy gradient theorem.
         """
         pi = self._policy(pi_xSA, "pi_xSA")
-        reach_xS = self._forward(pi, np.multiply) / len(self.prompt_NK)
+        reach_xS = self._forward(pi, np.multiply) / len(self.prompt_NQ)
         q_xSA = self._action_values(pi)
         v_xS1 = (pi * q_xSA).sum(-1, keepdims=True)
         return reach_xS[..., None] * pi * (q_xSA - v_xS1)
@@ -164,7 +164,7 @@ class TokenTree:
 
     def reach(self, pi_xSA: Floats) -> Floats:
         """d(s), the probability that pi comes by a state, a uniform prompt included, [x, S]."""
-        return self._forward(self._policy(pi_xSA, "pi_xSA"), np.multiply) / len(self.prompt_NK)
+        return self._forward(self._policy(pi_xSA, "pi_xSA"), np.multiply) / len(self.prompt_NQ)
 
     def divergence(
         self, pi_xSA: Floats, mu_xSA: Floats, *, unsupported: Literal["raise", "infinite"] = "raise"
@@ -201,7 +201,7 @@ class TokenTree:
     def _split(self, array_xS: Floats, tail: int) -> Floats:
         axis = array_xS.ndim - tail - 1
         return array_xS.reshape(
-            *array_xS.shape[:axis], len(self.prompt_NK), self.nodes, *array_xS.shape[axis + 1 :]
+            *array_xS.shape[:axis], len(self.prompt_NQ), self.nodes, *array_xS.shape[axis + 1 :]
         )
 
     def _forward(self, edge_xSA: Floats, join: Callable[[Floats, Floats], Floats]) -> Floats:
@@ -244,29 +244,29 @@ class TokenTree:
 
     def _mean(self, reach_xS: Floats, value_xS: Floats) -> Floats:
         """Mean over prompts of the sum over nodes of reach x value; an unreached node counts 0, [x]."""
-        return _product(reach_xS, value_xS).sum(-1) / len(self.prompt_NK)
+        return _product(reach_xS, value_xS).sum(-1) / len(self.prompt_NQ)
 
     def _at(self, t: int) -> slice:
         return slice(self.level[t], self.level[t + 1])
 
     def _rewards(self) -> Floats:
         """task.score of every response, placed at the (state, action) that ends it, [S, A]."""
-        reward_NIA = np.zeros((len(self.prompt_NK), self.nodes, self.actions))
+        reward_NSA = np.zeros((len(self.prompt_NQ), self.nodes, self.actions))
         for t in range(self.horizon):
             ends = self._ends(t)
             if not ends:
                 continue
             prefix_Lt = self.going[every_response(self.going.size, t, None)[0]]
-            response_LET = np.zeros((len(prefix_Lt), len(ends), self.horizon), dtype=np.int64)
-            response_LET[:, :, :t] = prefix_Lt[:, None, :]
-            response_LET[:, :, t] = ends
-            response_XT = response_LET.reshape(-1, self.horizon)
-            mask_XT = np.broadcast_to(np.arange(self.horizon) <= t, response_XT.shape)
-            for prompt_K, reward_IA in zip(self.prompt_NK, reward_NIA, strict=True):
-                prompt_XK = np.broadcast_to(prompt_K, (len(response_XT), prompt_K.size))
-                score_X = self.task.score(prompt_XK, response_XT, mask_XT)
-                reward_IA[self._at(t), ends] = score_X.reshape(len(prefix_Lt), len(ends))
-        return reward_NIA.reshape(self.states, self.actions)
+            response_LVT = np.zeros((len(prefix_Lt), len(ends), self.horizon), dtype=np.int64)
+            response_LVT[:, :, :t] = prefix_Lt[:, None, :]
+            response_LVT[:, :, t] = ends
+            response_LT = response_LVT.reshape(-1, self.horizon)
+            mask_LT = np.broadcast_to(np.arange(self.horizon) <= t, response_LT.shape)
+            for prompt_Q, reward_SA in zip(self.prompt_NQ, reward_NSA, strict=True):
+                prompt_LQ = np.broadcast_to(prompt_Q, (len(response_LT), prompt_Q.size))
+                score_L = self.task.score(prompt_LQ, response_LT, mask_LT)
+                reward_SA[self._at(t), ends] = score_L.reshape(len(prefix_Lt), len(ends))
+        return reward_NSA.reshape(self.states, self.actions)
 
     def _ends(self, t: int) -> list[int]:
         """The actions that end a response at level t: any on the last one, before it the end token."""
@@ -295,7 +295,7 @@ class TokenTree:
             prompt, prefix = self.prefix(state)
             raise ValueError(
                 f"mu gives probability 0 to action {action} ({self.task.symbols[action]!r}) in state {state} "
-                f"(prompt {self.task.text(self.prompt_NK[prompt])!r}, response so far "
+                f"(prompt {self.task.text(self.prompt_NQ[prompt])!r}, response so far "
                 f"{self.task.text(prefix)!r}), which pi takes; keep pi inside the support of mu, or pass "
                 'unsupported="infinite".'
             )

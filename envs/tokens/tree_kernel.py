@@ -9,7 +9,7 @@ from envs.arrays import Bools, Floats, Ints
 
 @njit(cache=True, parallel=True)
 def walk(
-    pi_RVSA: Floats,
+    pi_RWSA: Floats,
     version_RBT: Ints,
     start_RN: Ints,
     uniform_RBT: Floats,
@@ -24,7 +24,7 @@ def walk(
     leaves none.
     """
     replicas, sequences, horizon = uniform_RBT.shape
-    group, actions = sequences // start_RN.shape[1], pi_RVSA.shape[3]
+    group, actions = sequences // start_RN.shape[1], pi_RWSA.shape[3]
     branches = actions if end_token < 0 else actions - 1
     for i in prange(replicas * sequences):
         r, b = i // sequences, i % sequences
@@ -33,7 +33,7 @@ def walk(
         for t in range(horizon):
             version, chosen, cumulative = version_RBT[r, b, t], 0, 0.0
             for a in range(actions):
-                mass = pi_RVSA[r, version, root + node, a]
+                mass = pi_RWSA[r, version, root + node, a]
                 if mass > 0.0:
                     chosen = a
                     cumulative += mass

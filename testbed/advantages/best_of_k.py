@@ -32,16 +32,16 @@ def max_at_k(
     mean, not a default of the papers.
     """
     packed = Packed.sorted_by(signals.reward_B, signals.group_B)
-    reward_GN = packed.put(signals.reward_B.double(), 0.0)
-    size_G1 = packed.size_G[..., None]
-    k_G1 = size_G1.clamp(max=k)
-    rank_N = torch.arange(1, reward_GN.shape[-1] + 1, device=reward_GN.device)
+    reward_NG = packed.put(signals.reward_B.double(), 0.0)
+    size_N1 = packed.size_N[..., None]
+    k_N1 = size_N1.clamp(max=k)
+    rank_G = torch.arange(1, reward_NG.shape[-1] + 1, device=reward_NG.device)
     # n / C(n, k) first: a binomial coefficient alone can overflow.
-    log_share_G1 = size_G1.clamp(min=1).double().log() - log_binomial(size_G1, k_G1)
-    own_GN = (log_binomial(rank_N - 1, k_G1 - 1) + log_share_G1).exp() * reward_GN
-    shared_GN = (log_binomial(rank_N - 2, k_G1 - 2) + log_share_G1).exp() * reward_GN
-    above_GN = shared_GN.flip(-1).cumsum(-1).flip(-1) - shared_GN
-    adv_B = packed.take(own_GN + above_GN).to(signals.reward_B.dtype)
+    log_share_N1 = size_N1.clamp(min=1).double().log() - log_binomial(size_N1, k_N1)
+    own_NG = (log_binomial(rank_G - 1, k_N1 - 1) + log_share_N1).exp() * reward_NG
+    shared_NG = (log_binomial(rank_G - 2, k_N1 - 2) + log_share_N1).exp() * reward_NG
+    above_NG = shared_NG.flip(-1).cumsum(-1).flip(-1) - shared_NG
+    adv_B = packed.take(own_NG + above_NG).to(signals.reward_B.dtype)
     return _centered(adv_B, signals.group_B, center, eps)
 
 
@@ -64,11 +64,11 @@ def max_at_k_verl(signals: Signals, *, std: bool = True, eps: float = 1e-6) -> T
     unbiased std. A group of one gets 0 (verl refuses it).
     """
     packed = Packed.sorted_by(signals.reward_B, signals.group_B)
-    reward_GN = packed.put(signals.reward_B, 0.0)
-    gap_GN = torch.cat([torch.zeros_like(reward_GN[..., :1]), reward_GN.diff(dim=-1)], dim=-1)
-    place_N = torch.arange(reward_GN.shape[-1], device=reward_GN.device)
-    best_GN = place_N == packed.size_G[..., None] - 1
-    adv_B = packed.take(torch.where(best_GN, gap_GN, 0.0))
+    reward_NG = packed.put(signals.reward_B, 0.0)
+    gap_NG = torch.cat([torch.zeros_like(reward_NG[..., :1]), reward_NG.diff(dim=-1)], dim=-1)
+    place_G = torch.arange(reward_NG.shape[-1], device=reward_NG.device)
+    best_NG = place_G == packed.size_N[..., None] - 1
+    adv_B = packed.take(torch.where(best_NG, gap_NG, 0.0))
     if not std:
         return adv_B
     centered_B = signals.reward_B - group_average(signals.reward_B, signals.group_B)

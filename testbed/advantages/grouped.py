@@ -48,17 +48,17 @@ def group_std_nemo_rl(signals: Signals, *, eps: float = 1e-6) -> Tensor:
     our reading). A std of at most eps counts as 0; the code compares with 0, which leaves it to rounding.
     """
     packed = Packed.sorted_by(signals.reward_B, signals.group_B)
-    reward_GN = packed.put(signals.reward_B.double(), 0.0)
-    size_G1 = packed.size_G[..., None]
-    mean_GN = (reward_GN.sum(-1, keepdim=True) - reward_GN) / (size_G1 - 1).clamp(min=1)
+    reward_NG = packed.put(signals.reward_B.double(), 0.0)
+    size_N1 = packed.size_N[..., None]
+    mean_NG = (reward_NG.sum(-1, keepdim=True) - reward_NG) / (size_N1 - 1).clamp(min=1)
     # One difference per pair: sums of squares would cancel, and leave a std where rewards are equal.
-    itself = torch.eye(reward_GN.shape[-1], dtype=torch.bool, device=reward_GN.device)
-    gap_GNN = reward_GN[..., None, :] - mean_GN[..., None]
-    gap_GNN = torch.where(packed.filled_GN[..., None, :] & ~itself, gap_GNN, 0.0)
-    std_GN = (gap_GNN.square().sum(-1) / (size_G1 - 2).clamp(min=1)).sqrt()
-    divisor_GN = torch.where(std_GN > eps, std_GN + eps, 1.0)
-    adv_GN = torch.where(size_G1 > 1, (reward_GN - mean_GN) / divisor_GN, 0.0)
-    return packed.take(adv_GN).to(signals.reward_B.dtype)
+    itself = torch.eye(reward_NG.shape[-1], dtype=torch.bool, device=reward_NG.device)
+    gap_NGG = reward_NG[..., None, :] - mean_NG[..., None]
+    gap_NGG = torch.where(packed.filled_NG[..., None, :] & ~itself, gap_NGG, 0.0)
+    std_NG = (gap_NGG.square().sum(-1) / (size_N1 - 2).clamp(min=1)).sqrt()
+    divisor_NG = torch.where(std_NG > eps, std_NG + eps, 1.0)
+    adv_NG = torch.where(size_N1 > 1, (reward_NG - mean_NG) / divisor_NG, 0.0)
+    return packed.take(adv_NG).to(signals.reward_B.dtype)
 
 
 @advantage("leave_one_out", source="Ahmadian et al. (2024), RLOO, arXiv:2402.14740, Eq. 6", scope="group")

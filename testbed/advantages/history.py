@@ -12,7 +12,7 @@ from testbed.data.signals import Signals
 SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 
 
-@advantage("median_of_history", source=SPEAR, needs=("history_H",), scope="group")
+@advantage("median_of_history", source=SPEAR, needs=("history_K",), scope="group")
 def median_of_history(signals: Signals) -> Tensor:
     """A = R - P50 of the history of group baselines.
 
@@ -22,7 +22,7 @@ def median_of_history(signals: Signals) -> Tensor:
     return _above_median(signals, "median_of_history")
 
 
-@advantage("recalibrated", source=SPEAR, needs=("history_H",), scope="group")
+@advantage("recalibrated", source=SPEAR, needs=("history_K",), scope="group")
 def recalibrated(signals: Signals) -> Tensor:
     """A = max(0, R - P50 of the history of group baselines).
 
@@ -33,7 +33,7 @@ def recalibrated(signals: Signals) -> Tensor:
 
 
 def _above_median(signals: Signals, method: str) -> Tensor:
-    history_H = signals.require("history_H", method).to(signals.reward_B.dtype)
-    median_1 = history_H.nanquantile(0.5, dim=-1, keepdim=True)
+    history_K = signals.require("history_K", method).to(signals.reward_B.dtype)
+    median_1 = history_K.nanquantile(0.5, dim=-1, keepdim=True)
     own_B = group_average(signals.reward_B, signals.group_B)
     return signals.reward_B - torch.where(median_1.isnan(), own_B, median_1)

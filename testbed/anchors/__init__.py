@@ -26,16 +26,16 @@ anchor = Registry("anchor", package="testbed.anchors")
 class AnchorInputs:
     """What an anchor may read at a pass over a batch, for the A replicas of an arm.
 
-    theta_AP: weights at the start of the step, whose version is `step`.
-    logp_ABT: log-probabilities of the weights of this pass, without gradient.
+    theta_CP: weights at the start of the step, whose version is `step`.
+    logp_CBT: log-probabilities of the weights of this pass, without gradient.
     rollout: the arm's batch, with versions and behavior log-probabilities as the objective will read them.
     logp_of: weights [A, P] -> their log-probabilities of the batch, without gradient.
     """
 
-    theta_AP: Tensor
+    theta_CP: Tensor
     step: int
     rollout: Rollout
-    logp_ABT: Tensor
+    logp_CBT: Tensor
     logp_of: Callable[[Tensor], Tensor]
 
 
@@ -53,10 +53,10 @@ class Anchor(ABC):
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return log-probabilities of the batch's tokens [A, B, T], without gradient."""
 
-    def start(self, theta_AP: Tensor) -> None:  # noqa: B027 - most anchors remember nothing
+    def start(self, theta_CP: Tensor) -> None:  # noqa: B027 - most anchors remember nothing
         """Take note of the weights before the first step."""
 
-    def observe_weights(self, theta_AP: Tensor) -> None:  # noqa: B027
+    def observe_weights(self, theta_CP: Tensor) -> None:  # noqa: B027
         """Take note of the weights after a step."""
 
 

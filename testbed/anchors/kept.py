@@ -19,18 +19,18 @@ class Average(Anchor):
     def __init__(self, decay: float) -> None:
         self.decay = decay
 
-    def start(self, theta_AP: Tensor) -> None:
+    def start(self, theta_CP: Tensor) -> None:
         """Begin with the weights at the start, counted once."""
-        self.total_AP, self.weight = theta_AP.detach(), 1.0
+        self.total_CP, self.weight = theta_CP.detach(), 1.0
 
-    def observe_weights(self, theta_AP: Tensor) -> None:
+    def observe_weights(self, theta_CP: Tensor) -> None:
         """total <- decay total + theta, and its weight likewise."""
-        self.total_AP = self.decay * self.total_AP + theta_AP.detach()
+        self.total_CP = self.decay * self.total_CP + theta_CP.detach()
         self.weight = self.decay * self.weight + 1.0
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the log-probabilities of the average, which holds the weights at the start of the step."""
-        return inputs.logp_of(self.total_AP / self.weight)
+        return inputs.logp_of(self.total_CP / self.weight)
 
 
 class Version(Anchor):
@@ -39,17 +39,17 @@ class Version(Anchor):
     def __init__(self, age: int) -> None:
         self.age, self.versions = age, age + 1
 
-    def start(self, theta_AP: Tensor) -> None:
+    def start(self, theta_CP: Tensor) -> None:
         """Make room for the newest age + 1 versions of every replica."""
-        self.buffer = VersionBuffer(theta_AP, [self.versions] * len(theta_AP))
+        self.buffer = VersionBuffer(theta_CP, [self.versions] * len(theta_CP))
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Take note of the weights at the start of the step; return the log-probabilities of older ones."""
         # A step with an empty batch leaves the weights alone and does not ask: its version is the next one's.
         for version in range(self.buffer.newest + 1, inputs.step + 1):
-            self.buffer.write(inputs.theta_AP, version)
-        version_A1 = torch.full((len(inputs.theta_AP), 1), max(inputs.step - self.age, 0))
-        return inputs.logp_of(self.buffer.read(version_A1.to(inputs.theta_AP.device))[:, 0])
+            self.buffer.write(inputs.theta_CP, version)
+        version_C1 = torch.full((len(inputs.theta_CP), 1), max(inputs.step - self.age, 0))
+        return inputs.logp_of(self.buffer.read(version_C1.to(inputs.theta_CP.device))[:, 0])
 
 
 @anchor("ewma", source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641; openai/ppo-ewma 625dac7")

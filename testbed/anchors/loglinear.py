@@ -23,15 +23,15 @@ class LogLinear(Anchor):
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the interpolation at the weights of this pass."""
-        log_mu_ABT = inputs.rollout.logp_mu_RBT
-        return log_mu_ABT + self.alpha(inputs) * (inputs.logp_ABT - log_mu_ABT)
+        log_mu_CBT = inputs.rollout.logp_mu_RBT
+        return log_mu_CBT + self.alpha(inputs) * (inputs.logp_CBT - log_mu_CBT)
 
     def alpha(self, inputs: AnchorInputs) -> Tensor:
         """Return the share of the target at every token [A, B, T]; raise UserError without versions."""
-        version_ABT = inputs.rollout.version_RBT
-        if version_ABT is None:
+        version_CBT = inputs.rollout.version_RBT
+        if version_CBT is None:
             raise UserError(f"anchor '{self.name}' needs the version of every token; this batch has none.")
-        return share(version_ABT, inputs.step, self.age, self.fresh).to(inputs.logp_ABT.dtype)
+        return share(version_CBT, inputs.step, self.age, self.fresh).to(inputs.logp_CBT.dtype)
 
 
 class Linear(LogLinear):
@@ -41,10 +41,10 @@ class Linear(LogLinear):
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the log of the mixture at the weights of this pass."""
-        alpha_ABT = self.alpha(inputs)
-        log_mu_ABT = inputs.rollout.logp_mu_RBT
+        alpha_CBT = self.alpha(inputs)
+        log_mu_CBT = inputs.rollout.logp_mu_RBT
         # log 0 = -inf is the mixture's own end: logaddexp leaves the other one.
-        return torch.logaddexp((1 - alpha_ABT).log() + log_mu_ABT, alpha_ABT.log() + inputs.logp_ABT)
+        return torch.logaddexp((1 - alpha_CBT).log() + log_mu_CBT, alpha_CBT.log() + inputs.logp_CBT)
 
 
 def share(version_BT: Tensor, step: int, age: int, fresh: float) -> Tensor:

@@ -25,7 +25,7 @@ class Recomputed(Anchor):
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the log-probabilities of the first pass; later passes keep them."""
-        return inputs.logp_ABT
+        return inputs.logp_CBT
 
 
 class Missing(Recomputed):
@@ -47,8 +47,8 @@ class Snapshot(Anchor):
             )
         if rollout.origin_RB is None:
             return rollout.logp_trainer_RBT
-        expert_AB1 = (rollout.origin_RB == EXPERT)[..., None]
-        return torch.where(expert_AB1, rollout.logp_mu_RBT, rollout.logp_trainer_RBT)
+        expert_CB1 = (rollout.origin_RB == EXPERT)[..., None]
+        return torch.where(expert_CB1, rollout.logp_mu_RBT, rollout.logp_trainer_RBT)
 
 
 OWN = {"behavior": Behavior, "current": Recomputed}

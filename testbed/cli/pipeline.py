@@ -101,7 +101,7 @@ def _draw(found: Report, figure: Path) -> None:
     if figure.suffix not in (".png", ".pdf"):
         raise UserError(f"{figure}: expected a file that ends in .png or .pdf.")
     with style():
-        draw_lags(found.token_L, found.sample_L, found.group_L).savefig(figure)
+        draw_lags(found.token_K, found.sample_K, found.group_K).savefig(figure)
 
 
 def _refuse_files(*given: object) -> None:
@@ -162,12 +162,12 @@ def _on_paper(design: Design) -> dict[str, float]:
 
 
 def _histograms(found: Report) -> dict[str, Any]:
-    shares = {"token": found.token_L, "sample": found.sample_L, "group": found.group_L}
+    shares = {"token": found.token_K, "sample": found.sample_K, "group": found.group_K}
     return {
-        f"lag_{name}_shares": [float(x) for x in share_L[: last(share_L)]] for name, share_L in shares.items()
+        f"lag_{name}_shares": [float(x) for x in share_K[: last(share_K)]] for name, share_K in shares.items()
     }
 
 
-def last(share_L: Any) -> int:
+def last(share_K: Any) -> int:
     """Return the number of bins up to the last that is not empty."""
-    return max((k + 1 for k, share in enumerate(share_L) if share > 0), default=1)
+    return max((k + 1 for k, share in enumerate(share_K) if share > 0), default=1)

@@ -59,10 +59,10 @@ def group_logmeanexp(value_B: Tensor, group_B: Tensor, temperature: float) -> Te
 def group_median(value_B: Tensor, group_B: Tensor) -> Tensor:
     """Return for every sequence the median of its group; the mean of two middle ones where there are two."""
     packed = Packed.sorted_by(value_B, group_B)
-    value_GN = packed.put(value_B, 0.0)
-    last_G1 = packed.size_G[..., None].clamp(min=1) - 1
-    middle_G1 = 0.5 * (value_GN.gather(-1, last_G1 // 2) + value_GN.gather(-1, (last_G1 + 1) // 2))
-    return packed.take(middle_G1.expand(value_GN.shape))
+    value_NG = packed.put(value_B, 0.0)
+    last_N1 = packed.size_N[..., None].clamp(min=1) - 1
+    middle_N1 = 0.5 * (value_NG.gather(-1, last_N1 // 2) + value_NG.gather(-1, (last_N1 + 1) // 2))
+    return packed.take(middle_N1.expand(value_NG.shape))
 
 
 def group_weighted_quantile(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor, q: float) -> Tensor:
@@ -71,26 +71,26 @@ def group_weighted_quantile(value_B: Tensor, log_weight_B: Tensor, group_B: Tens
     A group whose weights are all 0 counts every value alike.
     """
     packed = Packed.sorted_by(value_B, group_B)
-    value_GN = packed.put(value_B, torch.inf)
-    log_weight_GN = packed.put(log_weight_B.double(), -torch.inf)
-    weightless_G1 = log_weight_GN.amax(-1, keepdim=True) == -torch.inf
-    equal_GN = torch.zeros_like(log_weight_GN).masked_fill(~packed.filled_GN, -torch.inf)
-    share_GN = torch.where(weightless_G1, equal_GN, log_weight_GN).softmax(-1)
+    value_NG = packed.put(value_B, torch.inf)
+    log_weight_NG = packed.put(log_weight_B.double(), -torch.inf)
+    weightless_N1 = log_weight_NG.amax(-1, keepdim=True) == -torch.inf
+    equal_NG = torch.zeros_like(log_weight_NG).masked_fill(~packed.filled_NG, -torch.inf)
+    share_NG = torch.where(weightless_N1, equal_NG, log_weight_NG).softmax(-1)
     # A sum that should be exactly q may fall short of it by rounding.
-    reached_GN = share_GN.cumsum(-1) >= q - 1e-9
-    chosen_G1 = torch.where(reached_GN, value_GN, torch.inf).amin(-1, keepdim=True)
-    return packed.take(chosen_G1.expand(value_GN.shape))
+    reached_NG = share_NG.cumsum(-1) >= q - 1e-9
+    chosen_N1 = torch.where(reached_NG, value_NG, torch.inf).amin(-1, keepdim=True)
+    return packed.take(chosen_N1.expand(value_NG.shape))
 
 
 @dataclass(frozen=True)
 class Packed:
-    """The groups side by side, [..., G, N]: G groups, N members of the largest, empty places last.
+    """The groups side by side, [..., N, G]: N groups, G members of the largest, empty places last.
 
-    slot_B: where in [..., G * N] every sequence stands. filled_GN: bool, places that hold a sequence.
+    slot_B: where in [..., N * G] every sequence stands. filled_NG: bool, places that hold a sequence.
     """
 
     slot_B: Tensor
-    filled_GN: Tensor
+    filled_NG: Tensor
 
     @classmethod
     def sorted_by(cls, key_B: Tensor, group_B: Tensor) -> Packed:
@@ -111,15 +111,15 @@ class Packed:
         return cls(slot_B, filled.unflatten(-1, (groups, members)))
 
     @property
-    def size_G(self) -> Tensor:
-        """Members of every group, 0 for a row that another replica needs; int64 [..., G]."""
-        return self.filled_GN.sum(-1)
+    def size_N(self) -> Tensor:
+        """Members of every group, 0 for a row that another replica needs; int64 [..., N]."""
+        return self.filled_NG.sum(-1)
 
     def put(self, value_B: Tensor, fill: float) -> Tensor:
-        """Return values in their places, `fill` in the empty ones; [..., G, N]."""
-        flat = torch.full_like(self.filled_GN.flatten(-2), fill, dtype=value_B.dtype)
-        return flat.scatter(-1, self.slot_B, value_B).unflatten(-1, self.filled_GN.shape[-2:])
+        """Return values in their places, `fill` in the empty ones; [..., N, G]."""
+        flat = torch.full_like(self.filled_NG.flatten(-2), fill, dtype=value_B.dtype)
+        return flat.scatter(-1, self.slot_B, value_B).unflatten(-1, self.filled_NG.shape[-2:])
 
-    def take(self, value_GN: Tensor) -> Tensor:
+    def take(self, value_NG: Tensor) -> Tensor:
         """Return every sequence's value; [..., B]."""
-        return value_GN.flatten(-2).gather(-1, self.slot_B)
+        return value_NG.flatten(-2).gather(-1, self.slot_B)

@@ -14,9 +14,9 @@ from torch import Tensor
 class Rollout:
     """Sequences, their rewards and the log-probabilities of the policy that generated them.
 
-    Axes: R replicas, N prompts, K prompt tokens, B = N * group sequences (b = n * group + g), T tokens.
+    Axes: R replicas, N prompts, Q prompt tokens, B = N * group sequences (b = n * group + g), T tokens.
 
-    prompt_RNK: int64; for tabular worlds the start states, K = 1.
+    prompt_RNQ: int64; for tabular worlds the start states, Q = 1.
     token_RBT: int64 response tokens or actions.
     mask_RBT: bool; True for generated tokens, the end token included.
     logp_mu_RBT: log-probabilities (nats) under the generating policy; 0 where mask is False.
@@ -31,7 +31,7 @@ class Rollout:
         its own prompt, N = B, and `group` is 1.
     """
 
-    prompt_RNK: Tensor
+    prompt_RNQ: Tensor
     token_RBT: Tensor
     mask_RBT: Tensor
     logp_mu_RBT: Tensor

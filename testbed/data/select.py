@@ -36,20 +36,20 @@ def pick_groups(rollouts: Sequence[Rollout], index_RN: Tensor) -> Rollout:
         values = [getattr(rollout, item.name) for rollout in rollouts]
         if isinstance(values[0], Tensor):
             joined = torch.cat(values, dim=1)
-            index = index_RN if item.name == "prompt_RNK" else index_RB
+            index = index_RN if item.name == "prompt_RNQ" else index_RB
             picked[item.name] = joined.take_along_dim(index[(..., *[None] * (joined.dim() - 2))], dim=1)
     return replace(first, **picked)
 
 
 def replace_groups(rollout: Rollout, other: Rollout, count: int, origin: int) -> Rollout:
     """Return the rollout with its last `count` groups replaced by the other's first, marked by origin."""
-    prompts = rollout.prompt_RNK.shape[1]
+    prompts = rollout.prompt_RNQ.shape[1]
     if count > prompts:
         raise UserError(f"{count} groups were asked for, but a batch has {prompts}; raise `prompts`.")
     theirs = replace(other, origin_RB=torch.full_like(other.reward_RB, origin, dtype=torch.int64))
-    index_N = torch.arange(prompts, device=rollout.prompt_RNK.device)
+    index_N = torch.arange(prompts, device=rollout.prompt_RNQ.device)
     index_N[prompts - count :] = prompts + torch.arange(count, device=index_N.device)
-    index_RN = index_N.expand(len(rollout.prompt_RNK), prompts)
+    index_RN = index_N.expand(len(rollout.prompt_RNQ), prompts)
     return pick_groups([with_origin(rollout), theirs], index_RN)
 
 
@@ -63,10 +63,10 @@ def with_origin(rollout: Rollout) -> Rollout:
 
 def demonstrate(rollout: Rollout, shown: Rollout, share: float) -> Rollout:
     """Return the rollout with the given share of its groups replaced by the teacher's answers."""
-    count = int(share * rollout.prompt_RNK.shape[1])
+    count = int(share * rollout.prompt_RNQ.shape[1])
     if not count:
         raise UserError(
-            f"a share {share} of demonstrations of {rollout.prompt_RNK.shape[1]} prompts is no group at all; "
+            f"a share {share} of demonstrations of {rollout.prompt_RNQ.shape[1]} prompts is no group at all; "
             "raise `prompts`."
         )
     return replace_groups(rollout, shown, count, EXPERT)

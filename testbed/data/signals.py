@@ -23,7 +23,7 @@ class Signals(OptionalFields):
         is often the norm with respect to the logits, 1 - 2 pi(y) + sum_v pi(v)^2.
     greedy_reward_B: reward of the greedy response to the same prompt.
     reference_reward_BN: rewards of N responses of the reference policy to the same prompt; [..., B, N].
-    history_H: baselines of earlier batches, oldest first, NaN where there is none yet; [..., H].
+    history_K: baselines of earlier batches, oldest first, NaN where there is none yet; [..., K].
     truncated_B: bool, the response was cut before it ended.
     parent_B: int64 index of the sequence whose prefix this one continues, -1 for none.
 
@@ -40,7 +40,7 @@ class Signals(OptionalFields):
     score_norm_B: Tensor | None = None
     greedy_reward_B: Tensor | None = None
     reference_reward_BN: Tensor | None = None
-    history_H: Tensor | None = None
+    history_K: Tensor | None = None
     truncated_B: Tensor | None = None
     parent_B: Tensor | None = None
 
@@ -51,7 +51,7 @@ class Signals(OptionalFields):
             value, axes = getattr(self, item.name), item.name.rpartition("_")[2]
             if value is None:
                 continue
-            shape = {"B": value.shape, "H": (*value.shape[:-1], *expected[-1:])}.get(axes, value.shape[:-1])
+            shape = {"B": value.shape, "K": (*value.shape[:-1], *expected[-1:])}.get(axes, value.shape[:-1])
             if axes == "BT":
                 width = value.shape[-1] if width is None else width
             if shape != expected or (axes == "BT" and value.shape[-1] != width):

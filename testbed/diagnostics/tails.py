@@ -134,12 +134,12 @@ def _fit(x_M: Floats) -> tuple[float, float]:
     size = x_M.size
     points = 30 + int(math.sqrt(size))
     quartile = x_M[int(size / 4 + 0.5) - 1]
-    j_G = np.arange(1, points + 1)
-    b_G = 1 / x_M[-1] + (1 - np.sqrt(points / (j_G - 0.5))) / (3 * quartile)
-    k_G = np.log1p(-b_G[:, None] * x_M).mean(-1)
-    log_likelihood_G = size * (np.log(-b_G / k_G) - k_G - 1)
-    weight_G = np.exp(log_likelihood_G - log_likelihood_G.max())
-    b = float(weight_G @ b_G / weight_G.sum())
+    j_K = np.arange(1, points + 1)
+    b_K = 1 / x_M[-1] + (1 - np.sqrt(points / (j_K - 0.5))) / (3 * quartile)
+    k_K = np.log1p(-b_K[:, None] * x_M).mean(-1)
+    log_likelihood_K = size * (np.log(-b_K / k_K) - k_K - 1)
+    weight_K = np.exp(log_likelihood_K - log_likelihood_K.max())
+    b = float(weight_K @ b_K / weight_K.sum())
     k = float(np.log1p(-b * x_M).mean())
     return k, -k / b
 

@@ -23,15 +23,15 @@ RANK_TOLERANCE = 1e-10
 class DiceSolution:
     """A^T zeta = b of M logged transitions, A = D(I - gamma P_pi), b = (1 - gamma) first law x pi.
 
-    matrix_KK, start_K, reward_K: A, b and D r, K = S A. ratio_SA: zeta, the least-norm one when singular.
+    matrix_XX, start_X, reward_X: A, b and D r, X = S A. ratio_SA: zeta, the least-norm one when singular.
     singular [...]: True when a pair has no data or A has no inverse; zeta is then one of many.
     residual [...]: largest |A^T zeta - b|; above rounding, pi leads to pairs that the data do not hold, and
         the value misses what is earned there.
     """
 
-    matrix_KK: Floats
-    start_K: Floats
-    reward_K: Floats
+    matrix_XX: Floats
+    start_X: Floats
+    reward_X: Floats
     ratio_SA: Floats
     singular: NDArray[np.bool_]
     residual: Floats
@@ -40,7 +40,7 @@ class DiceSolution:
     @property
     def q_value(self) -> Floats:
         """Q of A Q = D r, least norm when singular, [..., S, A]: LSTD-Q with one feature per pair."""
-        return unflatten(_apply(_inverse(self.matrix_KK), self.reward_K), self.ratio_SA.shape[-2:])
+        return unflatten(_apply(_inverse(self.matrix_XX), self.reward_X), self.ratio_SA.shape[-2:])
 
 
 @estimator(
@@ -73,25 +73,25 @@ def dice_solution(episodes: LoggedEpisodes) -> DiceSolution:
     count = step.live_M.sum(-1)[..., None]
     if (count == 0).any():
         raise UserError("No logged step has a known successor; give next_state_NT, or longer episodes.")
-    visits_K = tally(step.pair_M, pi_SA.size, step.live_M) / count
-    ahead_KK = next_pair_counts(step, pi_SA) / count[..., None]
-    matrix_KK = visits_K[..., None] * np.eye(pi_SA.size) - episodes.gamma * ahead_KK
-    start_K = (1.0 - episodes.gamma) * _pairs(first_law(episodes)[..., None] * pi_SA)
-    reward_K = tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M) / count
-    transposed_KK = np.swapaxes(matrix_KK, -1, -2)
-    ratio_K = _apply(_inverse(transposed_KK), start_K)
-    rank = np.linalg.matrix_rank(matrix_KK, tol=RANK_TOLERANCE * np.linalg.norm(matrix_KK, 2, (-2, -1)))
-    residual = np.abs(_apply(transposed_KK, ratio_K) - start_K).max(-1)
-    ratio_SA = unflatten(ratio_K, pi_SA.shape)
-    return DiceSolution(matrix_KK, start_K, reward_K, ratio_SA, np.asarray(rank < pi_SA.size), residual, step)
+    visits_X = tally(step.pair_M, pi_SA.size, step.live_M) / count
+    ahead_XX = next_pair_counts(step, pi_SA) / count[..., None]
+    matrix_XX = visits_X[..., None] * np.eye(pi_SA.size) - episodes.gamma * ahead_XX
+    start_X = (1.0 - episodes.gamma) * _pairs(first_law(episodes)[..., None] * pi_SA)
+    reward_X = tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M) / count
+    transposed_XX = np.swapaxes(matrix_XX, -1, -2)
+    ratio_X = _apply(_inverse(transposed_XX), start_X)
+    rank = np.linalg.matrix_rank(matrix_XX, tol=RANK_TOLERANCE * np.linalg.norm(matrix_XX, 2, (-2, -1)))
+    residual = np.abs(_apply(transposed_XX, ratio_X) - start_X).max(-1)
+    ratio_SA = unflatten(ratio_X, pi_SA.shape)
+    return DiceSolution(matrix_XX, start_X, reward_X, ratio_SA, np.asarray(rank < pi_SA.size), residual, step)
 
 
-def _inverse(matrix_KK: Floats) -> Floats:
-    return np.asarray(np.linalg.pinv(matrix_KK, rcond=RANK_TOLERANCE), dtype=np.float64)
+def _inverse(matrix_XX: Floats) -> Floats:
+    return np.asarray(np.linalg.pinv(matrix_XX, rcond=RANK_TOLERANCE), dtype=np.float64)
 
 
-def _apply(matrix_KK: Floats, vector_K: Floats) -> Floats:
-    product: Floats = (matrix_KK @ vector_K[..., None])[..., 0]
+def _apply(matrix_XX: Floats, vector_X: Floats) -> Floats:
+    product: Floats = (matrix_XX @ vector_X[..., None])[..., 0]
     return product
 
 

@@ -128,15 +128,15 @@ def _least_variance(
 ) -> Floats:
     """Qhat = feature @ beta of least u^T (diag(1/mu) - 1 1^T) u, u = pi (Q - Qhat): normal equations."""
     inverse_SA = np.divide(1.0, mu_SA, out=np.zeros_like(mu_SA), where=mu_SA > 0)
-    form_SAB = np.eye(pi_SA.shape[1]) * inverse_SA[:, None, :] - 1.0
+    form_SAA = np.eye(pi_SA.shape[1]) * inverse_SA[:, None, :] - 1.0
     lean_TSAF = feature_TSAF * pi_SA[..., None]
     mass_TS = mass_TS * discount_T[:, None] ** 2
     pulled_TSA = pulled_TSA * discount_T[:, None, None] ** 2
-    matrix_FG = np.einsum(
-        "...ts,tsaf,sab,tsbg->...fg", mass_TS, lean_TSAF, form_SAB, lean_TSAF, optimize=True
+    matrix_FF = np.einsum(
+        "...ts,tsaf,sab,tsbg->...fg", mass_TS, lean_TSAF, form_SAA, lean_TSAF, optimize=True
     )
-    right_F = np.einsum("tsaf,sab,...tsb->...f", lean_TSAF, form_SAB, pulled_TSA, optimize=True)
-    beta_F = (np.linalg.pinv(matrix_FG, rcond=1e-12, hermitian=True) @ right_F[..., None])[..., 0]
+    right_F = np.einsum("tsaf,sab,...tsb->...f", lean_TSAF, form_SAA, pulled_TSA, optimize=True)
+    beta_F = (np.linalg.pinv(matrix_FF, rcond=1e-12, hermitian=True) @ right_F[..., None])[..., 0]
     return np.einsum("tsaf,...f->...tsa", feature_TSAF, beta_F)
 
 

@@ -50,10 +50,10 @@ def transitions(episodes: LoggedEpisodes) -> Transitions:
 def next_pair_counts(step: Transitions, pi_SA: Floats) -> Floats:
     """sum over transitions of 1{pair} pi(a' | s'), [..., S A, S A]; nothing follows a terminal state."""
     states, size = len(pi_SA), pi_SA.size
-    count_KS = unflatten(
+    count_XS = unflatten(
         tally(step.pair_M * states + step.next_M, size * states, step.live_M & step.going_M), (size, states)
     )
-    return (count_KS[..., None] * pi_SA).reshape(*count_KS.shape[:-1], size)
+    return (count_XS[..., None] * pi_SA).reshape(*count_XS.shape[:-1], size)
 
 
 def first_law(episodes: LoggedEpisodes) -> Floats:
@@ -71,13 +71,13 @@ def fitted_q(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Floats:
     if episodes.gamma >= 1.0:
         raise UserError("gamma is 1, expected less without a horizon; take the estimator fqe_finite.")
     pi_SA, step = episodes.demand("pi_SA"), transitions(episodes)
-    visits_K = tally(step.pair_M, pi_SA.size, step.live_M)
-    reward_K = ratio(tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M), visits_K, unseen)
-    ahead_KK = ratio(
-        next_pair_counts(step, pi_SA), np.broadcast_to(visits_K[..., None], (*visits_K.shape, pi_SA.size))
+    visits_X = tally(step.pair_M, pi_SA.size, step.live_M)
+    reward_X = ratio(tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M), visits_X, unseen)
+    ahead_XX = ratio(
+        next_pair_counts(step, pi_SA), np.broadcast_to(visits_X[..., None], (*visits_X.shape, pi_SA.size))
     )
-    q_K1 = np.linalg.solve(np.eye(pi_SA.size) - episodes.gamma * ahead_KK, reward_K[..., None])
-    return unflatten(np.asarray(q_K1[..., 0], dtype=np.float64), pi_SA.shape)
+    q_X1 = np.linalg.solve(np.eye(pi_SA.size) - episodes.gamma * ahead_XX, reward_X[..., None])
+    return unflatten(np.asarray(q_X1[..., 0], dtype=np.float64), pi_SA.shape)
 
 
 def fitted_q_steps(episodes: LoggedEpisodes) -> Floats:
@@ -90,9 +90,9 @@ def fitted_q_steps(episodes: LoggedEpisodes) -> Floats:
     later_N, found = np.zeros(state_NT.shape[:-1]), []
     for t in reversed(range(episodes.steps)):
         target_N = episodes.reward_NT[..., t] + episodes.gamma * later_N
-        visits_K = tally(pair_NT[..., t], pi_SA.size, live_NT[..., t])
+        visits_X = tally(pair_NT[..., t], pi_SA.size, live_NT[..., t])
         q_SA = unflatten(
-            ratio(tally(pair_NT[..., t], pi_SA.size, live_NT[..., t] * target_N), visits_K), pi_SA.shape
+            ratio(tally(pair_NT[..., t], pi_SA.size, live_NT[..., t] * target_N), visits_X), pi_SA.shape
         )
         later_N = live_NT[..., t] * np.take_along_axis((pi_SA * q_SA).sum(-1), state_NT[..., t], -1)
         found.append(q_SA)

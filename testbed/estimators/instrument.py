@@ -44,21 +44,21 @@ def instrumental_variable(data: Logged) -> Estimate:
     lead, n = z_N.shape[:-1], z_N.shape[-1]
     strata, actions = int(context_N.max()) + 1, pi_NA.shape[-1]
     cell_N = (np.arange(prod(lead)).reshape(*lead, 1) * strata + context_N) * 2 + z_N
-    count_SZ = _sums(cell_N, None, (*lead, strata, 2))
-    used_S = count_SZ.sum(-1) > 0
-    _check_cells(count_SZ, used_S)
+    count_S2 = _sums(cell_N, None, (*lead, strata, 2))
+    used_S = count_S2.sum(-1) > 0
+    _check_cells(count_S2, used_S)
     pi_SA = _target(pi_NA, cell_N // 2, (*lead, strata, actions))
     key_N = cell_N * actions + action_N
     size = (*lead, strata, 2, actions)
     with np.errstate(invalid="ignore", divide="ignore"):
-        taken_SZA = _sums(key_N, None, size) / count_SZ[..., None]
-        earned_SZA = _sums(key_N, data.reward_N, size) / count_SZ[..., None]
-    first_SA = taken_SZA[..., 1, :] - taken_SZA[..., 0, :]
+        taken_S2A = _sums(key_N, None, size) / count_S2[..., None]
+        earned_S2A = _sums(key_N, data.reward_N, size) / count_S2[..., None]
+    first_SA = taken_S2A[..., 1, :] - taken_S2A[..., 0, :]
     _check_first_stage(first_SA, pi_SA, used_S)
     read_SA = (pi_SA > 0) & used_S[..., None]
     safe_SA = np.where(read_SA, first_SA, 1.0)
-    theta_SA = np.where(read_SA, (earned_SZA[..., 1, :] - earned_SZA[..., 0, :]) / safe_SA, 0.0)
-    terms_N = _terms(data, z_N, cell_N, count_SZ, (pi_SA / safe_SA, theta_SA, pi_SA))
+    theta_SA = np.where(read_SA, (earned_S2A[..., 1, :] - earned_S2A[..., 0, :]) / safe_SA, 0.0)
+    terms_N = _terms(data, z_N, cell_N, count_S2, (pi_SA / safe_SA, theta_SA, pi_SA))
     return Estimate(np.asarray(terms_N.mean(-1)), standard_error(terms_N), np.full(lead, float(n)), terms_N)
 
 
@@ -76,8 +76,8 @@ def _target(pi_NA: Floats, stratum_N: Ints, shape: tuple[int, ...]) -> Floats:
     return pi_SA.reshape(shape)
 
 
-def _check_cells(count_SZ: Floats, used_S: NDArray[np.bool_]) -> None:
-    empty = np.argwhere((count_SZ == 0) & used_S[..., None])
+def _check_cells(count_S2: Floats, used_S: NDArray[np.bool_]) -> None:
+    empty = np.argwhere((count_S2 == 0) & used_S[..., None])
     if len(empty):
         *_, stratum, value = (int(i) for i in empty[0])
         raise UserError(
@@ -95,14 +95,14 @@ def _check_first_stage(first_SA: Floats, pi_SA: Floats, used_S: NDArray[np.bool_
 
 
 def _terms(
-    data: Logged, z_N: Ints, cell_N: Ints, count_SZ: Floats, tables: tuple[Floats, Floats, Floats]
+    data: Logged, z_N: Ints, cell_N: Ints, count_S2: Floats, tables: tuple[Floats, Floats, Floats]
 ) -> Floats:
     """Value plus influence [..., N]: stratum value plus the centered residual of the moment condition."""
     scale_SA, theta_SA, pi_SA = tables
     stratum_N, actions = cell_N // 2, pi_SA.shape[-1]
     key_N = stratum_N * actions + data.action_N
     residual_N = scale_SA.ravel()[key_N] * (data.reward_N - theta_SA.ravel()[key_N])
-    flat = count_SZ.ravel()
+    flat = count_S2.ravel()
     center = _sums(cell_N, residual_N, flat.shape) / np.maximum(flat, 1.0)
     share_N = flat[cell_N] / (flat[2 * stratum_N] + flat[2 * stratum_N + 1])
     value_N = (pi_SA * theta_SA).sum(-1).ravel()[stratum_N]

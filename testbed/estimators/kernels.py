@@ -32,7 +32,7 @@ def read_rounds(
     n, actions = pi_NA.shape
     modeled, masked = q_NA.shape[0] == n, live_N.size == n
     blocks = (n + _BLOCK - 1) // _BLOCK
-    fine_B = np.zeros(blocks, dtype=np.bool_)
+    fine_K = np.zeros(blocks, dtype=np.bool_)
     for block in prange(blocks):
         fine = True
         for i in range(block * _BLOCK, min(n, (block + 1) * _BLOCK)):
@@ -57,8 +57,8 @@ def read_rounds(
             law = (least >= 0.0) & (abs(total - 1.0) <= tolerance)
             weight = (chance > 0.0) & (chance <= 1.0) & (target / chance < np.inf)
             fine &= (known & law & weight) | (masked and not live_N[i])
-        fine_B[block] = fine
-    return bool(fine_B.all())
+        fine_K[block] = fine
+    return bool(fine_K.all())
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
@@ -83,7 +83,7 @@ def weigh_steps(
     replicates, n, steps = reward_RNT.shape
     modeled, blocks = q_RNT.shape[0] == replicates, part_RBKT.shape[1]
     size = (n + blocks - 1) // blocks
-    fine_J = np.zeros(replicates * blocks, dtype=np.bool_)
+    fine_K = np.zeros(replicates * blocks, dtype=np.bool_)
     for job in prange(replicates * blocks):
         r, block, fine = job // blocks, job % blocks, True
         plan_KT, part_KT = plan_RKT[r], part_RBKT[r, block]
@@ -103,5 +103,5 @@ def weigh_steps(
                 part_KT[1, t] += weight * error
                 term += plan_KT[0, t] * weight * error
             unit_KRN[0, r, i], unit_KRN[1, r, i] = weight, term
-        fine_J[job] = fine
-    return bool(fine_J.all())
+        fine_K[job] = fine
+    return bool(fine_K.all())

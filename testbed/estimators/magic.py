@@ -18,12 +18,12 @@ _CELLS = 2**22
 
 @dataclass(frozen=True)
 class Mixture:
-    """What MAGIC weighs: j = -1 (DM), 0, …, T - 1 (WDR), [..., J]; covariance_JJ and bias_J are estimates."""
+    """What MAGIC weighs: j = -1 (DM), 0, …, T - 1 (WDR), [..., K]; covariance_KK and bias_K are estimates."""
 
-    candidate_J: Floats
-    covariance_JJ: Floats
-    bias_J: Floats
-    weight_J: Floats
+    candidate_K: Floats
+    covariance_KK: Floats
+    bias_K: Floats
+    weight_K: Floats
 
 
 @estimator(
@@ -52,8 +52,8 @@ def magic(
     episodes are the same for every leading axis. seed: an int, or a Generator, which is advanced.
     """
     found = mixture(episodes, seed=seed, n_bootstrap_samples=n_bootstrap_samples, alpha=alpha)
-    value = (found.weight_J * found.candidate_J).sum(-1)
-    error = np.einsum("...j,...jk,...k->...", found.weight_J, found.covariance_JJ, found.weight_J)
+    value = (found.weight_K * found.candidate_K).sum(-1)
+    error = np.einsum("...j,...jk,...k->...", found.weight_K, found.covariance_KK, found.weight_K)
     return Estimate(value, np.sqrt(np.maximum(error, 0.0)), kish_ess(episodes.share_NT[..., -1]))
 
 
@@ -71,27 +71,27 @@ def mixture(
             f"MAGIC got {n} episodes, alpha = {alpha:g} and {n_bootstrap_samples} bootstrap samples; "
             "expected at least 2, strictly between 0 and 1, and at least 1."
         )
-    share_NJ = contributions(episodes)
-    candidate_J = share_NJ.sum(axis=-2)
-    centered_NJ = share_NJ - share_NJ.mean(axis=-2, keepdims=True)
-    covariance_JJ = n / (n - 1) * np.swapaxes(centered_NJ, -1, -2) @ centered_NJ
+    share_NK = contributions(episodes)
+    candidate_K = share_NK.sum(axis=-2)
+    centered_NK = share_NK - share_NK.mean(axis=-2, keepdims=True)
+    covariance_KK = n / (n - 1) * np.swapaxes(centered_NK, -1, -2) @ centered_NK
     drawn_B = bootstrap_wdr(episodes, np.random.default_rng(seed), n_bootstrap_samples)
     low, high = np.quantile(drawn_B, [alpha / 2, 1 - alpha / 2], axis=-1)
-    low, high = np.minimum(low, candidate_J[..., -1]), np.maximum(high, candidate_J[..., -1])
-    over_J, under_J = candidate_J - high[..., None], low[..., None] - candidate_J
-    bias_J = np.maximum(np.maximum(over_J, under_J), 0.0)
-    risk_JJ = covariance_JJ + bias_J[..., :, None] * bias_J[..., None, :]
-    return Mixture(candidate_J, covariance_JJ, bias_J, simplex_minimum(risk_JJ))
+    low, high = np.minimum(low, candidate_K[..., -1]), np.maximum(high, candidate_K[..., -1])
+    over_K, under_K = candidate_K - high[..., None], low[..., None] - candidate_K
+    bias_K = np.maximum(np.maximum(over_K, under_K), 0.0)
+    risk_KK = covariance_KK + bias_K[..., :, None] * bias_K[..., None, :]
+    return Mixture(candidate_K, covariance_KK, bias_K, simplex_minimum(risk_KK))
 
 
 def contributions(episodes: LoggedEpisodes) -> Floats:
     """Parts of g_j that each episode adds, [..., N, T + 1]: j = -1, 0, …, T - 1; their sum over i is g_j."""
     part_NT, _ = wdr_parts(episodes)
     done_NT = np.cumsum(part_NT * episodes.discount_T, axis=-1)
-    done_NJ = np.concatenate([np.zeros_like(done_NT[..., :1]), done_NT], axis=-1)
+    done_NK = np.concatenate([np.zeros_like(done_NT[..., :1]), done_NT], axis=-1)
     earlier_NT = before(episodes.share_NT, 1.0 / episodes.reward_NT.shape[-2])
-    done_NJ[..., :-1] += earlier_NT * episodes.demand("v_NT") * episodes.discount_T
-    return done_NJ
+    done_NK[..., :-1] += earlier_NT * episodes.demand("v_NT") * episodes.discount_T
+    return done_NK
 
 
 def bootstrap_wdr(episodes: LoggedEpisodes, rng: np.random.Generator, samples: int) -> Floats:
@@ -116,20 +116,20 @@ def _over(top_BT: Floats, bottom_BT: Floats) -> Floats:
     return np.divide(top_BT, bottom_BT, out=np.zeros_like(top_BT), where=bottom_BT > 0)
 
 
-def simplex_minimum(matrix_JJ: Floats) -> Floats:
-    """argmin of x^T M x over x >= 0, sum x = 1, for positive semidefinite M, [..., J]; exact (active set).
+def simplex_minimum(matrix_KK: Floats) -> Floats:
+    """argmin of x^T M x over x >= 0, sum x = 1, for positive semidefinite M, [..., K]; exact (active set).
 
     min |L y|^2 + (1 - sum y)^2 over y >= 0, M = L^T L, has y proportional to x: along a ray the best scale is
     1 / (1 + |L x|^2), with value |L x|^2 / (1 + |L x|^2). Where several x are minimal, one of them.
     """
     from scipy.optimize import nnls
 
-    flat_RJJ = matrix_JJ.reshape(-1, *matrix_JJ.shape[-2:])
-    weight_RJ = np.empty(flat_RJJ.shape[:-1])
-    for r, matrix in enumerate(flat_RJJ):
+    flat_RKK = matrix_KK.reshape(-1, *matrix_KK.shape[-2:])
+    weight_RK = np.empty(flat_RKK.shape[:-1])
+    for r, matrix in enumerate(flat_RKK):
         scale = float(np.trace(matrix)) / len(matrix)
         values, vectors = np.linalg.eigh(matrix / (scale if scale > 0 else 1.0))
-        root_JJ = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-        y_J = nnls(np.vstack([root_JJ, np.ones(len(matrix))]), np.append(np.zeros(len(matrix)), 1.0))[0]
-        weight_RJ[r] = y_J / y_J.sum()
-    return weight_RJ.reshape(matrix_JJ.shape[:-1])
+        root_KK = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        y_K = nnls(np.vstack([root_KK, np.ones(len(matrix))]), np.append(np.zeros(len(matrix)), 1.0))[0]
+        weight_RK[r] = y_K / y_K.sum()
+    return weight_RK.reshape(matrix_KK.shape[:-1])

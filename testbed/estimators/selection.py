@@ -1,4 +1,4 @@
-"""How well estimates choose among candidate policies: [..., P] values, estimated and true, to [...] scores.
+"""How well estimates choose among candidate policies: [..., W] values, estimated and true, to [...] scores.
 
 Policies are ranked by estimate, best first; among equal estimates the one with the smaller index comes first.
 """
@@ -12,9 +12,9 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 
 
-def mean_squared_error(estimated_P: ArrayLike, true_P: ArrayLike) -> Floats:
-    """(1/P) sum (estimate - value)^2."""
-    estimated, true = _pair(estimated_P, true_P)
+def mean_squared_error(estimated_W: ArrayLike, true_W: ArrayLike) -> Floats:
+    """(1/W) sum (estimate - value)^2."""
+    estimated, true = _pair(estimated_W, true_W)
     return np.asarray(((estimated - true) ** 2).mean(-1))
 
 
@@ -26,25 +26,25 @@ def relative_error(estimated: ArrayLike, true: ArrayLike) -> Floats:
     return np.asarray(np.abs(np.asarray(estimated, dtype=np.float64) - value) / np.abs(value))
 
 
-def rank_correlation(estimated_P: ArrayLike, true_P: ArrayLike) -> Floats:
+def rank_correlation(estimated_W: ArrayLike, true_W: ArrayLike) -> Floats:
     """Spearman's rho: Pearson correlation of the ranks, ties with their mean rank; NaN when all are tied."""
     from scipy import stats
 
-    estimated, true = _pair(estimated_P, true_P)
-    a_P, b_P = (stats.rankdata(x, axis=-1) - (x.shape[-1] + 1) / 2 for x in (estimated, true))
-    norm = np.sqrt((a_P**2).sum(-1) * (b_P**2).sum(-1))
-    dot = (a_P * b_P).sum(-1)
+    estimated, true = _pair(estimated_W, true_W)
+    a_W, b_W = (stats.rankdata(x, axis=-1) - (x.shape[-1] + 1) / 2 for x in (estimated, true))
+    norm = np.sqrt((a_W**2).sum(-1) * (b_W**2).sum(-1))
+    dot = (a_W * b_W).sum(-1)
     return np.divide(dot, norm, out=np.full_like(norm, np.nan), where=norm > 0)
 
 
-def regret_at_k(estimated_P: ArrayLike, true_P: ArrayLike, *, k: int = 1) -> Floats:
+def regret_at_k(estimated_W: ArrayLike, true_W: ArrayLike, *, k: int = 1) -> Floats:
     """max true value - best true value among the k policies ranked first."""
-    chosen_K = top_values(estimated_P, true_P, k=k)
-    return np.asarray(np.asarray(true_P, dtype=np.float64).max(-1) - chosen_K.max(-1))
+    chosen_K = top_values(estimated_W, true_W, k=k)
+    return np.asarray(np.asarray(true_W, dtype=np.float64).max(-1) - chosen_K.max(-1))
 
 
 def sharpe_ratio_at_k(
-    estimated_P: ArrayLike, true_P: ArrayLike, *, k: int, baseline: float, ddof: int = 1
+    estimated_W: ArrayLike, true_W: ArrayLike, *, k: int, baseline: float, ddof: int = 1
 ) -> Floats:
     """(best@k - J(mu)) / std@k over the true values of the k policies ranked first.
 
@@ -55,7 +55,7 @@ def sharpe_ratio_at_k(
     """
     if ddof not in (0, 1) or k <= ddof:
         raise UserError(f"ddof is {ddof} and k is {k}; expected ddof 0 or 1 and k > ddof.")
-    chosen_K = top_values(estimated_P, true_P, k=k)
+    chosen_K = top_values(estimated_W, true_W, k=k)
     gain = chosen_K.max(-1) - baseline
     spread = chosen_K.std(-1, ddof=ddof)
     # Equal values may differ from their computed mean by rounding.
@@ -64,31 +64,31 @@ def sharpe_ratio_at_k(
         return np.asarray(np.divide(gain, spread))
 
 
-def type_one_error(estimated_P: ArrayLike, true_P: ArrayLike, *, threshold: float) -> Floats:
+def type_one_error(estimated_W: ArrayLike, true_W: ArrayLike, *, threshold: float) -> Floats:
     """Share of truly safe policies (value >= threshold) whose estimate is below; NaN when none is safe."""
-    estimated, true = _pair(estimated_P, true_P)
+    estimated, true = _pair(estimated_W, true_W)
     return _share(estimated < threshold, true >= threshold)
 
 
-def type_two_error(estimated_P: ArrayLike, true_P: ArrayLike, *, threshold: float) -> Floats:
+def type_two_error(estimated_W: ArrayLike, true_W: ArrayLike, *, threshold: float) -> Floats:
     """Share of truly unsafe policies (value < threshold) estimated as safe; NaN when all are safe."""
-    estimated, true = _pair(estimated_P, true_P)
+    estimated, true = _pair(estimated_W, true_W)
     return _share(estimated >= threshold, true < threshold)
 
 
-def top_values(estimated_P: ArrayLike, true_P: ArrayLike, *, k: int) -> Floats:
+def top_values(estimated_W: ArrayLike, true_W: ArrayLike, *, k: int) -> Floats:
     """True values [..., k] of the k policies ranked first: their max, min, mean, std are best@k and so on."""
-    estimated, true = _pair(estimated_P, true_P)
+    estimated, true = _pair(estimated_W, true_W)
     if not 1 <= k <= true.shape[-1]:
         raise UserError(f"k is {k}, expected 1 to {true.shape[-1]}, the number of policies.")
     order_K = np.argsort(-estimated, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(true, order_K, axis=-1)
 
 
-def _pair(estimated_P: ArrayLike, true_P: ArrayLike) -> tuple[Floats, Floats]:
-    estimated, true = np.asarray(estimated_P, dtype=np.float64), np.asarray(true_P, dtype=np.float64)
+def _pair(estimated_W: ArrayLike, true_W: ArrayLike) -> tuple[Floats, Floats]:
+    estimated, true = np.asarray(estimated_W, dtype=np.float64), np.asarray(true_W, dtype=np.float64)
     if estimated.ndim < 1 or true.ndim < 1 or estimated.shape[-1] != true.shape[-1]:
-        raise UserError(f"Estimates have shape {estimated.shape}, true values {true.shape}; both [..., P].")
+        raise UserError(f"Estimates have shape {estimated.shape}, true values {true.shape}; both [..., W].")
     if np.isnan(estimated).any() or np.isnan(true).any():
         raise UserError(
             "An estimate or a value is NaN and has no rank; drop the policy or mend the estimate."

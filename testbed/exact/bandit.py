@@ -18,26 +18,26 @@ MOST_COUNTS = 2_000_000
 
 @dataclass(frozen=True)
 class LoggedLaw:
-    """Law of contexts [X], logging mu, target pi, reward mean q and variance [X, A]; mu > 0 where pi > 0."""
+    """Law of contexts [S], logging mu, target pi, reward mean q and variance [S, A]; mu > 0 where pi > 0."""
 
-    context_X: Floats
-    mu_XA: Floats
-    pi_XA: Floats
-    mean_XA: Floats
-    variance_XA: Floats
+    context_S: Floats
+    mu_SA: Floats
+    pi_SA: Floats
+    mean_SA: Floats
+    variance_SA: Floats
 
     def __post_init__(self) -> None:
-        _check_overlap(self.context_X, self.mu_XA, self.pi_XA)
+        _check_overlap(self.context_S, self.mu_SA, self.pi_SA)
 
     @property
-    def weight_XA(self) -> Floats:
+    def weight_SA(self) -> Floats:
         """w = pi / mu, 0 where mu = 0."""
-        return _ratio(self.pi_XA, self.mu_XA)
+        return _ratio(self.pi_SA, self.mu_SA)
 
     @property
     def value(self) -> float:
         """V = E_x sum_a pi q."""
-        return float(self.context_X @ (self.pi_XA * self.mean_XA).sum(axis=-1))
+        return float(self.context_S @ (self.pi_SA * self.mean_SA).sum(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -61,29 +61,29 @@ class CountMoments:
     terms: int
 
 
-def linear_weight(law: LoggedLaw, weight_XA: Floats, model_XA: Floats | None = None) -> Moments:
+def linear_weight(law: LoggedLaw, weight_SA: Floats, model_SA: Floats | None = None) -> Moments:
     """Moments of mean_i [qhat(x, pi) + what(x, a) (r - qhat(x, a))] for fixed what and qhat (None: 0).
 
     bias = E_mu[(what - w)(q - qhat)]; n_variance = E_mu[what^2 variance] + E_x Var_{a~mu}(what (q - qhat)) +
     Var_x(qhat(x, pi) + E_{a~mu} what (q - qhat)). Derivation: docs/theory/linear-weights.md.
     """
-    model_XA = np.zeros_like(law.mean_XA) if model_XA is None else model_XA
-    error_XA = law.mean_XA - model_XA
-    corrected_XA = weight_XA * error_XA
-    corrected_X = (law.mu_XA * corrected_XA).sum(axis=-1)
-    center_X = (law.pi_XA * model_XA).sum(axis=-1) + corrected_X
-    noise_X = (law.mu_XA * weight_XA**2 * law.variance_XA).sum(axis=-1)
-    within_X = (law.mu_XA * corrected_XA**2).sum(axis=-1) - corrected_X**2
-    across = float(law.context_X @ center_X**2) - float(law.context_X @ center_X) ** 2
-    bias_X = (law.mu_XA * (weight_XA - law.weight_XA) * error_XA).sum(axis=-1)
-    return Moments(float(law.context_X @ bias_X), float(law.context_X @ (noise_X + within_X)) + across)
+    model_SA = np.zeros_like(law.mean_SA) if model_SA is None else model_SA
+    error_SA = law.mean_SA - model_SA
+    corrected_SA = weight_SA * error_SA
+    corrected_S = (law.mu_SA * corrected_SA).sum(axis=-1)
+    center_S = (law.pi_SA * model_SA).sum(axis=-1) + corrected_S
+    noise_S = (law.mu_SA * weight_SA**2 * law.variance_SA).sum(axis=-1)
+    within_S = (law.mu_SA * corrected_SA**2).sum(axis=-1) - corrected_S**2
+    across = float(law.context_S @ center_S**2) - float(law.context_S @ center_S) ** 2
+    bias_S = (law.mu_SA * (weight_SA - law.weight_SA) * error_SA).sum(axis=-1)
+    return Moments(float(law.context_S @ bias_S), float(law.context_S @ (noise_S + within_S)) + across)
 
 
-def mrdr_objective(law: LoggedLaw, model_XA: Floats) -> float:
+def mrdr_objective(law: LoggedLaw, model_SA: Floats) -> float:
     """E_x Var_{a~mu}[w (q - qhat)], what MRDR's model minimizes; q + c(x) mu/pi is as good as q itself."""
-    shifted_XA = law.weight_XA * (law.mean_XA - model_XA)
-    mean_X = (law.mu_XA * shifted_XA).sum(axis=-1)
-    return float(law.context_X @ ((law.mu_XA * shifted_XA**2).sum(axis=-1) - mean_X**2))
+    shifted_SA = law.weight_SA * (law.mean_SA - model_SA)
+    mean_S = (law.mu_SA * shifted_SA).sum(axis=-1)
+    return float(law.context_S @ ((law.mu_SA * shifted_SA**2).sum(axis=-1) - mean_S**2))
 
 
 def number_of_counts(n: int, atoms: int) -> int:
@@ -92,7 +92,7 @@ def number_of_counts(n: int, atoms: int) -> int:
 
 
 def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
-    """Every vector of `atoms` counts that sum to n, [C, atoms]; UserError when there are more than `most`."""
+    """Every vector of `atoms` counts that sum to n, [R, atoms]; UserError when there are more than `most`."""
     if n < 1 or atoms < 1:
         raise UserError(f"n is {n} and atoms is {atoms}; both must be at least 1.")
     total = number_of_counts(n, atoms)
@@ -111,39 +111,39 @@ def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
 
 
 def count_law(n: int, mass_K: Floats, most: int = MOST_COUNTS) -> tuple[Ints, Floats]:
-    """Counts [C, K] of n independent draws with law mass_K, and their multinomial probabilities [C]."""
+    """Counts [R, K] of n independent draws with law mass_K, and their multinomial probabilities [R]."""
     _check_law(mass_K)
-    count_CK = count_vectors(n, len(mass_K), most)
-    log_C = special.gammaln(n + 1) - special.gammaln(count_CK + 1).sum(axis=-1)
-    log_C += special.xlogy(count_CK, mass_K).sum(axis=-1)
-    return count_CK, np.exp(log_C)
+    count_RK = count_vectors(n, len(mass_K), most)
+    log_R = special.gammaln(n + 1) - special.gammaln(count_RK + 1).sum(axis=-1)
+    log_R += special.xlogy(count_RK, mass_K).sum(axis=-1)
+    return count_RK, np.exp(log_R)
 
 
 def exact_moments(
     n: int, mass_K: Floats, statistic: Callable[[Floats], Floats], most: int = MOST_COUNTS
 ) -> CountMoments:
-    """Mean and variance of statistic(counts [C, K]) -> [C] over all samples of n draws.
+    """Mean and variance of statistic(counts [R, K]) -> [R] over all samples of n draws.
 
     Valid for any statistic that does not depend on the order of the draws. UserError where it is not finite
     with positive probability.
     """
-    count_CK, chance_C = count_law(n, mass_K, most)
+    count_RK, chance_R = count_law(n, mass_K, most)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value_C = np.asarray(statistic(count_CK.astype(np.float64)), dtype=np.float64)
-    bad_C = ~np.isfinite(value_C) & (chance_C > 0)
-    if bad_C.any():
+        value_R = np.asarray(statistic(count_RK.astype(np.float64)), dtype=np.float64)
+    bad_R = ~np.isfinite(value_R) & (chance_R > 0)
+    if bad_R.any():
         raise UserError(
-            f"The statistic is not finite for counts {count_CK[bad_C][0].tolist()}, which have probability "
-            f"{chance_C[bad_C][0]:.3g}: say what it is where weights sum to 0."
+            f"The statistic is not finite for counts {count_RK[bad_R][0].tolist()}, which have probability "
+            f"{chance_R[bad_R][0]:.3g}: say what it is where weights sum to 0."
         )
-    value_C = np.where(chance_C > 0, value_C, 0.0)
-    mean = float(chance_C @ value_C)
-    return CountMoments(mean, float(chance_C @ (value_C - mean) ** 2), len(value_C))
+    value_R = np.where(chance_R > 0, value_R, 0.0)
+    mean = float(chance_R @ value_R)
+    return CountMoments(mean, float(chance_R @ (value_R - mean) ** 2), len(value_R))
 
 
 def self_normalized(weight_K: Floats, reward_K: Floats) -> Callable[[Floats], Floats]:
     """The statistic sum w r / sum w of counts over K atoms (SNIPS, and WIS over episodes)."""
-    return lambda count_CK: (count_CK @ (weight_K * reward_K)) / (count_CK @ weight_K)
+    return lambda count_RK: (count_RK @ (weight_K * reward_K)) / (count_RK @ weight_K)
 
 
 def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Floats, lam: float) -> float:
@@ -151,106 +151,106 @@ def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Fl
     if (reward_K < 0).any():
         raise UserError(f"The smallest reward is {reward_K.min():g}; the e-value needs rewards >= 0.")
     growth_K = np.log1p(lam * weight_K * reward_K)
-    return exact_moments(n, mass_K, lambda count_CK: np.exp(count_CK @ growth_K)).mean
+    return exact_moments(n, mass_K, lambda count_RK: np.exp(count_RK @ growth_K)).mean
 
 
 @dataclass(frozen=True)
 class EmbeddedLaw:
-    """A logged law whose actions show an embedding e ~ p(e | x, a) [X, A, E]; reward mean q [X, A, E].
+    """A logged law whose actions show an embedding e ~ p(e | x, a) [S, A, E]; reward mean q [S, A, E].
 
-    square_XAE: E[r^2 | x, a, e]. The reward has no direct effect when q does not depend on the action. mu may
+    square_SAE: E[r^2 | x, a, e]. The reward has no direct effect when q does not depend on the action. mu may
     miss actions of pi: MIPS needs its embeddings alone; what needs pi/mu then raises UserError.
     """
 
-    context_X: Floats
-    mu_XA: Floats
-    pi_XA: Floats
-    embedding_XAE: Floats
-    mean_XAE: Floats
-    square_XAE: Floats
+    context_S: Floats
+    mu_SA: Floats
+    pi_SA: Floats
+    embedding_SAE: Floats
+    mean_SAE: Floats
+    square_SAE: Floats
 
     @property
-    def joint_XAE(self) -> Floats:
+    def joint_SAE(self) -> Floats:
         """p(x) mu(a | x) p(e | x, a)."""
-        return self.context_X[:, None, None] * self.mu_XA[..., None] * self.embedding_XAE
+        return self.context_S[:, None, None] * self.mu_SA[..., None] * self.embedding_SAE
 
     @property
-    def marginal_weight_XE(self) -> Floats:
+    def marginal_weight_SE(self) -> Floats:
         """p(e | x, pi) / p(e | x, mu), 0 where mu never shows e."""
-        top_XE, bottom_XE = (
-            np.einsum("xa,xae->xe", p_XA, self.embedding_XAE) for p_XA in (self.pi_XA, self.mu_XA)
+        top_SE, bottom_SE = (
+            np.einsum("xa,xae->xe", p_SA, self.embedding_SAE) for p_SA in (self.pi_SA, self.mu_SA)
         )
-        return _ratio(top_XE, bottom_XE)
+        return _ratio(top_SE, bottom_SE)
 
     @property
-    def weight_XA(self) -> Floats:
+    def weight_SA(self) -> Floats:
         """w = pi / mu, 0 where neither takes the action; UserError where pi alone does."""
-        _check_overlap(self.context_X, self.mu_XA, self.pi_XA)
-        return _ratio(self.pi_XA, self.mu_XA)
+        _check_overlap(self.context_S, self.mu_SA, self.pi_SA)
+        return _ratio(self.pi_SA, self.mu_SA)
 
     @property
     def value(self) -> float:
         """E_pi r."""
-        target_XAE = self.context_X[:, None, None] * self.pi_XA[..., None] * self.embedding_XAE
-        return float((target_XAE * self.mean_XAE).sum())
+        target_SAE = self.context_S[:, None, None] * self.pi_SA[..., None] * self.embedding_SAE
+        return float((target_SAE * self.mean_SAE).sum())
 
-    def moments(self, weight_XAE: Floats) -> Moments:
+    def moments(self, weight_SAE: Floats) -> Moments:
         """Bias and n-variance of mean w r for any weight of context, action and embedding."""
-        mean = float((self.joint_XAE * weight_XAE * self.mean_XAE).sum())
-        square = float((self.joint_XAE * weight_XAE**2 * self.square_XAE).sum())
+        mean = float((self.joint_SAE * weight_SAE * self.mean_SAE).sum())
+        square = float((self.joint_SAE * weight_SAE**2 * self.square_SAE).sum())
         return Moments(mean - self.value, square - mean**2)
 
     def mips(self) -> Moments:
         """The marginalized estimator (Saito & Joachims 2022), by enumeration."""
-        return self.moments(np.broadcast_to(self.marginal_weight_XE[:, None], self.joint_XAE.shape))
+        return self.moments(np.broadcast_to(self.marginal_weight_SE[:, None], self.joint_SAE.shape))
 
     def ips(self) -> Moments:
         """Plain importance weighting, by enumeration."""
-        return self.moments(np.broadcast_to(self.weight_XA[..., None], self.joint_XAE.shape))
+        return self.moments(np.broadcast_to(self.weight_SA[..., None], self.joint_SAE.shape))
 
-    def posterior_XAE(self) -> Floats:
+    def posterior_SAE(self) -> Floats:
         """mu(a | x, e)."""
-        total_X1E = self.joint_XAE.sum(axis=1, keepdims=True)
-        return self.joint_XAE / np.where(total_X1E > 0, total_X1E, 1.0)
+        total_S1E = self.joint_SAE.sum(axis=1, keepdims=True)
+        return self.joint_SAE / np.where(total_S1E > 0, total_S1E, 1.0)
 
     def mips_bias_formula(self) -> float:
         """E sum_{a<b} mu(a|x,e) mu(b|x,e) [q(a) - q(b)] [w(b) - w(a)]; 0 without direct effect."""
-        posterior_XAE, w_XA = self.posterior_XAE(), self.weight_XA
-        gap_XABE = self.mean_XAE[:, :, None] - self.mean_XAE[:, None]
-        weight_XAB = w_XA[:, None] - w_XA[:, :, None]
-        pairs_XE = np.einsum(
-            "xae,xbe,xabe,xab->xe", posterior_XAE, posterior_XAE, gap_XABE, weight_XAB
+        posterior_SAE, w_SA = self.posterior_SAE(), self.weight_SA
+        gap_SAAE = self.mean_SAE[:, :, None] - self.mean_SAE[:, None]
+        weight_SAA = w_SA[:, None] - w_SA[:, :, None]
+        pairs_SE = np.einsum(
+            "xae,xbe,xabe,xab->xe", posterior_SAE, posterior_SAE, gap_SAAE, weight_SAA
         )  # each pair twice
-        return float((self.joint_XAE.sum(axis=1) * pairs_XE).sum() / 2)
+        return float((self.joint_SAE.sum(axis=1) * pairs_SE).sum() / 2)
 
     def mips_gain_formula(self) -> float:
         """n (Var IPS - Var MIPS) = E[E[r^2 | x, e] Var_{a | x, e} w], valid without direct effect."""
-        posterior_XAE, w_XA1 = self.posterior_XAE(), self.weight_XA[..., None]
-        mean_XE = (posterior_XAE * w_XA1).sum(axis=1)
-        spread_XE = (posterior_XAE * w_XA1**2).sum(axis=1) - mean_XE**2
-        square_XE = (posterior_XAE * self.square_XAE).sum(axis=1)
-        return float((self.joint_XAE.sum(axis=1) * square_XE * spread_XE).sum())
+        posterior_SAE, w_SA1 = self.posterior_SAE(), self.weight_SA[..., None]
+        mean_SE = (posterior_SAE * w_SA1).sum(axis=1)
+        spread_SE = (posterior_SAE * w_SA1**2).sum(axis=1) - mean_SE**2
+        square_SE = (posterior_SAE * self.square_SAE).sum(axis=1)
+        return float((self.joint_SAE.sum(axis=1) * square_SE * spread_SE).sum())
 
 
 @dataclass(frozen=True)
 class InstrumentLaw:
-    """Confounder u [U], instrument z in {0, 1} independent of it, P(A=1 | z, u) and E[R | a, u], [2, U]."""
+    """Confounder u [K], instrument z in {0, 1} independent of it, P(A=1 | z, u) and E[R | a, u], [2, K]."""
 
-    confounder_U: Floats
+    confounder_K: Floats
     instrument: float
-    take_ZU: Floats
-    mean_AU: Floats
+    take_2K: Floats
+    mean_AK: Floats
 
     def effect(self, action: int) -> float:
         """E[R | do(a)] = sum_u p(u) E[R | a, u]."""
-        return float(self.confounder_U @ self.mean_AU[action])
+        return float(self.confounder_K @ self.mean_AK[action])
 
     def naive(self, action: int) -> float:
         """E[R | A = a], biased where u moves both."""
-        share_U = self.confounder_U * (
-            np.array([1 - self.instrument, self.instrument]) @ self._chance_ZU(action)
+        share_K = self.confounder_K * (
+            np.array([1 - self.instrument, self.instrument]) @ self._chance_2K(action)
         )
-        return float(share_U @ self.mean_AU[action] / share_U.sum())
+        return float(share_K @ self.mean_AK[action] / share_K.sum())
 
     def identified(self, action: int) -> float:
         """(E[R 1{A=a} | Z=1] - E[R 1{A=a} | Z=0]) / (P(A=a | Z=1) - P(A=a | Z=0)).
@@ -259,15 +259,15 @@ class InstrumentLaw:
 
         Raises UserError for an instrument without first stage.
         """
-        chance_ZU = self._chance_ZU(action)
-        earned_Z = chance_ZU @ (self.confounder_U * self.mean_AU[action])
-        taken_Z = chance_ZU @ self.confounder_U
-        if abs(taken_Z[1] - taken_Z[0]) < 1e-12:
+        chance_2K = self._chance_2K(action)
+        earned_2 = chance_2K @ (self.confounder_K * self.mean_AK[action])
+        taken_2 = chance_2K @ self.confounder_K
+        if abs(taken_2[1] - taken_2[0]) < 1e-12:
             raise UserError(f"The instrument does not move action {action}; nothing is identified.")
-        return float((earned_Z[1] - earned_Z[0]) / (taken_Z[1] - taken_Z[0]))
+        return float((earned_2[1] - earned_2[0]) / (taken_2[1] - taken_2[0]))
 
-    def _chance_ZU(self, action: int) -> Floats:
-        return self.take_ZU if action == 1 else 1.0 - self.take_ZU
+    def _chance_2K(self, action: int) -> Floats:
+        return self.take_2K if action == 1 else 1.0 - self.take_2K
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
@@ -275,10 +275,10 @@ def _ratio(above: Floats, below: Floats) -> Floats:
     return np.where(below > 0, above / np.where(below > 0, below, 1.0), 0.0)
 
 
-def _check_overlap(context_X: Floats, mu_XA: Floats, pi_XA: Floats) -> None:
-    missing_XA = (pi_XA > 0) & (mu_XA <= 0) & (context_X[:, None] > 0)
-    if missing_XA.any():
-        context, action = (int(i) for i in np.argwhere(missing_XA)[0])
+def _check_overlap(context_S: Floats, mu_SA: Floats, pi_SA: Floats) -> None:
+    missing_SA = (pi_SA > 0) & (mu_SA <= 0) & (context_S[:, None] > 0)
+    if missing_SA.any():
+        context, action = (int(i) for i in np.argwhere(missing_SA)[0])
         raise UserError(
             f"mu never takes action {action} in context {context}, but pi does: the weight is infinite. "
             "Give mu mass there."

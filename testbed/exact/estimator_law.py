@@ -45,14 +45,14 @@ class UnitLaw:
                 "expected one probability for each unit and no leading axes."
             )
 
-    def take(self, index_Cn: Ints) -> Logged | LoggedEpisodes:
+    def take(self, index_Rn: Ints) -> Logged | LoggedEpisodes:
         """Samples of units, given by their numbers, as data sets along leading axes."""
         if isinstance(self.data, Logged):
-            return self.data.take(index_Cn)
+            return self.data.take(index_Rn)
         given = {f.name: getattr(self.data, f.name) for f in fields(self.data)}
         return LoggedEpisodes(
             **{
-                name: value[index_Cn] if name.endswith("_NT") and value is not None else value
+                name: value[index_Rn] if name.endswith("_NT") and value is not None else value
                 for name, value in given.items()
             }
         )
@@ -61,42 +61,42 @@ class UnitLaw:
 def bandit_units(
     law: LoggedLaw,
     *,
-    reward_XAR: ArrayLike | None = None,
-    chance_XAR: ArrayLike | None = None,
-    model_XA: ArrayLike | None = None,
-    feature_XAD: ArrayLike | None = None,
+    reward_SAK: ArrayLike | None = None,
+    chance_SAK: ArrayLike | None = None,
+    model_SA: ArrayLike | None = None,
+    feature_SAD: ArrayLike | None = None,
 ) -> UnitLaw:
     """The rounds of a logged law: every context, action and reward with positive probability.
 
     Args:
         law: contexts, mu, pi, means and variances.
-        reward_XAR: values of the reward, with the law's mean and variance. Left out: the mean itself where
+        reward_SAK: values of the reward, with the law's mean and variance. Left out: the mean itself where
             the variance is 0, and 0 or 1 where it is that of a coin, q (1 - q).
-        chance_XAR: their probabilities.
-        model_XA: a reward model q(x, a), fixed in advance, for the estimators that need one.
-        feature_XAD: features, for `mrdr`.
+        chance_SAK: their probabilities.
+        model_SA: a reward model q(x, a), fixed in advance, for the estimators that need one.
+        feature_SAD: features, for `mrdr`.
 
     Raises UserError where mean and variance leave the reward's law open, or are not those of the law given.
     """
-    reward_XAR, chance_XAR = _rewards(law, reward_XAR, chance_XAR)
-    mass_XAR = law.context_X[:, None, None] * law.mu_XA[..., None] * chance_XAR
-    x_K, a_K, r_K = np.nonzero(mass_XAR)
+    reward_SAK, chance_SAK = _rewards(law, reward_SAK, chance_SAK)
+    mass_SAK = law.context_S[:, None, None] * law.mu_SA[..., None] * chance_SAK
+    x_K, a_K, r_K = np.nonzero(mass_SAK)
     given: dict[str, ArrayLike] = {}
-    if model_XA is not None:
-        given["estimated_rewards_by_reg_model"] = np.asarray(model_XA, dtype=np.float64)[x_K]
-    if feature_XAD is not None:
-        feature_XAD = np.asarray(feature_XAD, dtype=np.float64)
-        given["feature"] = feature_XAD[x_K, a_K]
-        given["feature_pi"] = np.einsum("xa,xad->xd", law.pi_XA, feature_XAD)[x_K]
+    if model_SA is not None:
+        given["estimated_rewards_by_reg_model"] = np.asarray(model_SA, dtype=np.float64)[x_K]
+    if feature_SAD is not None:
+        feature_SAD = np.asarray(feature_SAD, dtype=np.float64)
+        given["feature"] = feature_SAD[x_K, a_K]
+        given["feature_pi"] = np.einsum("xa,xad->xd", law.pi_SA, feature_SAD)[x_K]
     data = logged(
-        reward=reward_XAR[x_K, a_K, r_K],
+        reward=reward_SAK[x_K, a_K, r_K],
         action=a_K,
-        action_dist=law.pi_XA[x_K],
-        behavior_dist=law.mu_XA[x_K],
+        action_dist=law.pi_SA[x_K],
+        behavior_dist=law.mu_SA[x_K],
         context=x_K,
         **given,
     )
-    return UnitLaw(mass_XAR[x_K, a_K, r_K], data, law.value)
+    return UnitLaw(mass_SAK[x_K, a_K, r_K], data, law.value)
 
 
 def episode_units(
@@ -178,34 +178,34 @@ class EstimatorMoments:
 
 @dataclass(frozen=True)
 class EstimatorLaw:
-    """Every value that an estimate from n units takes, ascending, [C], with its probability.
+    """Every value that an estimate from n units takes, ascending, [R], with its probability.
 
     value: the target's; undefined as in EstimatorMoments.
     """
 
-    estimate_C: Floats
-    chance_C: Floats
+    estimate_R: Floats
+    chance_R: Floats
     value: float
     n: int
     undefined: float
 
     def moments(self) -> EstimatorMoments:
         """Mean and variance."""
-        mean = float(self.chance_C @ self.estimate_C)
-        variance = float(self.chance_C @ (self.estimate_C - mean) ** 2)
-        return EstimatorMoments(mean, variance, self.value, self.n, len(self.chance_C), self.undefined)
+        mean = float(self.chance_R @ self.estimate_R)
+        variance = float(self.chance_R @ (self.estimate_R - mean) ** 2)
+        return EstimatorMoments(mean, variance, self.value, self.n, len(self.chance_R), self.undefined)
 
     def cdf(self, x: float) -> float:
         """P(estimate <= x)."""
-        return float(self.chance_C[: np.searchsorted(self.estimate_C, x, side="right")].sum())
+        return float(self.chance_R[: np.searchsorted(self.estimate_R, x, side="right")].sum())
 
     def quantile(self, level: float) -> float:
         """The smallest value whose cdf is at least `level`, up to rounding. UserError outside [0, 1]."""
         if not 0.0 <= level <= 1.0:
             raise UserError(f"level is {level:g}, expected a probability from 0 to 1.")
-        sums_C = np.cumsum(self.chance_C)
-        index = int(np.searchsorted(sums_C, level * sums_C[-1] - 1e-12))
-        return float(self.estimate_C[min(index, len(sums_C) - 1)])
+        sums_R = np.cumsum(self.chance_R)
+        index = int(np.searchsorted(sums_R, level * sums_R[-1] - 1e-12))
+        return float(self.estimate_R[min(index, len(sums_R) - 1)])
 
 
 def exact_moments(
@@ -260,17 +260,17 @@ def exact_law(
     _check(name, units, n)
     function = entry.bind(**hyper)
     estimates, chances, refused = [], [], 0.0
-    for index_Cn, chance_C in _samples(units, n, most, entry.promises["symmetric"]):
-        value_C = _values(function, units, index_Cn, undefined)
-        refused += float(chance_C[np.isnan(value_C)].sum())
-        estimates.append(value_C)
-        chances.append(chance_C)
+    for index_Rn, chance_R in _samples(units, n, most, entry.promises["symmetric"]):
+        value_R = _values(function, units, index_Rn, undefined)
+        refused += float(chance_R[np.isnan(value_R)].sum())
+        estimates.append(value_R)
+        chances.append(chance_R)
     if refused >= 1.0 - 1e-12:
         function(units.take(np.zeros((1, n), dtype=np.int64)))  # says what is missing
-    estimate_C, chance_C = np.concatenate(estimates), np.concatenate(chances)
-    estimate_C = np.where(np.isnan(estimate_C), undefined or 0.0, estimate_C)
-    order_C = np.argsort(estimate_C, kind="stable")
-    return EstimatorLaw(estimate_C[order_C], chance_C[order_C], units.value, n, refused)
+    estimate_R, chance_R = np.concatenate(estimates), np.concatenate(chances)
+    estimate_R = np.where(np.isnan(estimate_R), undefined or 0.0, estimate_R)
+    order_R = np.argsort(estimate_R, kind="stable")
+    return EstimatorLaw(estimate_R[order_R], chance_R[order_R], units.value, n, refused)
 
 
 def _check(name: str, units: UnitLaw, n: int) -> None:
@@ -286,16 +286,16 @@ def _check(name: str, units: UnitLaw, n: int) -> None:
 
 
 def _samples(units: UnitLaw, n: int, most: int, symmetric: bool) -> Iterator[tuple[Ints, Floats]]:
-    """Samples as numbers of units [C, n] with their probabilities [C], in chunks."""
+    """Samples as numbers of units [R, n] with their probabilities [R], in chunks."""
     atoms = len(units.mass_K)
     steps = 1 if isinstance(units.data, Logged) else units.data.steps
     size = max(1, CHUNK // (n * steps))
     if symmetric:
-        count_CK, chance_C = count_law(n, units.mass_K, most)
-        for start in range(0, len(chance_C), size):
-            some_CK = count_CK[start : start + size]
-            flat = np.repeat(np.tile(np.arange(atoms), len(some_CK)), some_CK.ravel())
-            yield flat.reshape(len(some_CK), n), chance_C[start : start + size]
+        count_RK, chance_R = count_law(n, units.mass_K, most)
+        for start in range(0, len(chance_R), size):
+            some_RK = count_RK[start : start + size]
+            flat = np.repeat(np.tile(np.arange(atoms), len(some_RK)), some_RK.ravel())
+            yield flat.reshape(len(some_RK), n), chance_R[start : start + size]
         return
     if atoms**n > most:
         raise UserError(
@@ -303,54 +303,54 @@ def _samples(units: UnitLaw, n: int, most: int, symmetric: bool) -> Iterator[tup
             f"their order; at most {most:,} are enumerated. Take fewer draws or units."
         )
     for start in range(0, atoms**n, size):
-        number_C = np.arange(start, min(start + size, atoms**n))
-        index_Cn = number_C[:, None] // atoms ** np.arange(n) % atoms
-        yield index_Cn, units.mass_K[index_Cn].prod(-1)
+        number_R = np.arange(start, min(start + size, atoms**n))
+        index_Rn = number_R[:, None] // atoms ** np.arange(n) % atoms
+        yield index_Rn, units.mass_K[index_Rn].prod(-1)
 
 
-def _values(function: Callable[..., Any], units: UnitLaw, index_Cn: Ints, undefined: float | None) -> Floats:
-    """The estimate of every sample, [C]; NaN where the estimator refuses it and a value stands for that."""
+def _values(function: Callable[..., Any], units: UnitLaw, index_Rn: Ints, undefined: float | None) -> Floats:
+    """The estimate of every sample, [R]; NaN where the estimator refuses it and a value stands for that."""
     try:
-        return np.asarray(function(units.take(index_Cn)).value, dtype=np.float64)
+        return np.asarray(function(units.take(index_Rn)).value, dtype=np.float64)
     except UserError:
         if undefined is None:
             raise
-        if len(index_Cn) == 1:
+        if len(index_Rn) == 1:
             return np.array([np.nan])
     # One refused sample refuses its chunk: halves find out which.
-    half = len(index_Cn) // 2
-    halves = (index_Cn[:half], index_Cn[half:])
+    half = len(index_Rn) // 2
+    halves = (index_Rn[:half], index_Rn[half:])
     return np.concatenate([_values(function, units, each, undefined) for each in halves])
 
 
 def _rewards(
-    law: LoggedLaw, reward_XAR: ArrayLike | None, chance_XAR: ArrayLike | None
+    law: LoggedLaw, reward_SAK: ArrayLike | None, chance_SAK: ArrayLike | None
 ) -> tuple[Floats, Floats]:
-    """Values and probabilities of the reward, [X, A, R]."""
-    mean_XA, variance_XA = law.mean_XA, law.variance_XA
-    if (reward_XAR is None) != (chance_XAR is None):
-        raise UserError("reward_XAR and chance_XAR belong together; one of them is missing.")
-    if reward_XAR is None or chance_XAR is None:
-        sure_XA = variance_XA == 0
-        coin_XA = (np.abs(variance_XA - mean_XA * (1 - mean_XA)) < 1e-12) & (mean_XA >= 0) & (mean_XA <= 1)
-        if not (sure_XA | coin_XA).all():
-            context, action = (int(i) for i in np.argwhere(~(sure_XA | coin_XA))[0])
+    """Values and probabilities of the reward, [S, A, K]."""
+    mean_SA, variance_SA = law.mean_SA, law.variance_SA
+    if (reward_SAK is None) != (chance_SAK is None):
+        raise UserError("reward_SAK and chance_SAK belong together; one of them is missing.")
+    if reward_SAK is None or chance_SAK is None:
+        sure_SA = variance_SA == 0
+        coin_SA = (np.abs(variance_SA - mean_SA * (1 - mean_SA)) < 1e-12) & (mean_SA >= 0) & (mean_SA <= 1)
+        if not (sure_SA | coin_SA).all():
+            context, action = (int(i) for i in np.argwhere(~(sure_SA | coin_SA))[0])
             raise UserError(
-                f"Mean {mean_XA[context, action]:g} and variance {variance_XA[context, action]:g} of action "
-                f"{action} in context {context} leave the law of the reward open; give reward_XAR and "
-                "chance_XAR to bandit_units."
+                f"Mean {mean_SA[context, action]:g} and variance {variance_SA[context, action]:g} of action "
+                f"{action} in context {context} leave the law of the reward open; give reward_SAK and "
+                "chance_SAK to bandit_units."
             )
-        reward = np.stack([np.where(sure_XA, mean_XA, 1.0), np.zeros_like(mean_XA)], axis=-1)
-        chance = np.stack([np.where(sure_XA, 1.0, mean_XA), np.where(sure_XA, 0.0, 1 - mean_XA)], axis=-1)
+        reward = np.stack([np.where(sure_SA, mean_SA, 1.0), np.zeros_like(mean_SA)], axis=-1)
+        chance = np.stack([np.where(sure_SA, 1.0, mean_SA), np.where(sure_SA, 0.0, 1 - mean_SA)], axis=-1)
         return reward, chance
-    reward, chance = (np.asarray(each, dtype=np.float64) for each in (reward_XAR, chance_XAR))
-    if reward.shape != chance.shape or reward.shape[:-1] != mean_XA.shape:
+    reward, chance = (np.asarray(each, dtype=np.float64) for each in (reward_SAK, chance_SAK))
+    if reward.shape != chance.shape or reward.shape[:-1] != mean_SA.shape:
         raise UserError(
-            f"reward_XAR has shape {reward.shape}, chance_XAR {chance.shape}; expected {mean_XA.shape}, R."
+            f"reward_SAK has shape {reward.shape}, chance_SAK {chance.shape}; expected {mean_SA.shape}, K."
         )
-    found_XA = (chance * reward).sum(-1)
-    spread_XA = (chance * reward**2).sum(-1) - found_XA**2
-    fits = np.allclose(found_XA, mean_XA, atol=1e-9) and np.allclose(spread_XA, variance_XA, atol=1e-9)
+    found_SA = (chance * reward).sum(-1)
+    spread_SA = (chance * reward**2).sum(-1) - found_SA**2
+    fits = np.allclose(found_SA, mean_SA, atol=1e-9) and np.allclose(spread_SA, variance_SA, atol=1e-9)
     if (chance < 0).any() or not np.allclose(chance.sum(-1), 1.0, atol=1e-9) or not fits:
-        raise UserError("reward_XAR and chance_XAR are no laws with the LoggedLaw's means and variances.")
+        raise UserError("reward_SAK and chance_SAK are no laws with the LoggedLaw's means and variances.")
     return reward, chance

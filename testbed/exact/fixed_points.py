@@ -17,23 +17,23 @@ from testbed.errors import UserError
 
 @dataclass(frozen=True)
 class AffineOperator:
-    """x -> jacobian x + offset, on K values."""
+    """x -> jacobian x + offset, on X values."""
 
-    jacobian_KK: Floats
-    offset_K: Floats
+    jacobian_XX: Floats
+    offset_X: Floats
 
-    def __call__(self, value_K: Floats) -> Floats:
+    def __call__(self, value_X: Floats) -> Floats:
         """One application."""
-        return self.jacobian_KK @ value_K + self.offset_K
+        return self.jacobian_XX @ value_X + self.offset_X
 
     def fixed_point(self) -> Floats:
-        """x = (I - jacobian)^-1 offset, [K]."""
-        return _solve(np.eye(len(self.offset_K)) - self.jacobian_KK, self.offset_K)
+        """x = (I - jacobian)^-1 offset, [X]."""
+        return _solve(np.eye(len(self.offset_X)) - self.jacobian_XX, self.offset_X)
 
     @property
     def sup_norm(self) -> float:
         """Contraction factor in the maximum norm: the largest absolute row sum of the Jacobian."""
-        return float(np.abs(self.jacobian_KK).sum(axis=-1).max())
+        return float(np.abs(self.jacobian_XX).sum(axis=-1).max())
 
 
 def vtrace_policy(pi_SA: Floats, mu_SA: Floats, rho_bar: float) -> Floats:
@@ -85,14 +85,14 @@ def retrace(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats, *, lam: float = 1.0)
     Source: Munos et al. (2016), theorem 1.
     """
     discount, pairs = _discount(world), world.states * world.actions
-    moves_KS = _live_moves(world).reshape(pairs, world.states)
-    live_K = np.repeat(~world.tables.terminal_S, world.actions)
+    moves_XS = _live_moves(world).reshape(pairs, world.states)
+    live_X = np.repeat(~world.tables.terminal_S, world.actions)
     trace_SA = lam * np.minimum(mu_SA, pi_SA)
-    trace_KK = (moves_KS[..., None] * trace_SA).reshape(pairs, pairs)
-    target_KK = (moves_KS[..., None] * pi_SA).reshape(pairs, pairs)
-    solver_KK = np.eye(pairs) - discount * trace_KK
-    jacobian_KK = _solve(solver_KK, discount * (target_KK - trace_KK))
-    return AffineOperator(jacobian_KK, _solve(solver_KK, world.mean_reward_SA.ravel() * live_K))
+    trace_XX = (moves_XS[..., None] * trace_SA).reshape(pairs, pairs)
+    target_XX = (moves_XS[..., None] * pi_SA).reshape(pairs, pairs)
+    solver_XX = np.eye(pairs) - discount * trace_XX
+    jacobian_XX = _solve(solver_XX, discount * (target_XX - trace_XX))
+    return AffineOperator(jacobian_XX, _solve(solver_XX, world.mean_reward_SA.ravel() * live_X))
 
 
 def fitted_q(
@@ -111,9 +111,9 @@ def fitted_q(
     count_SA1 = joint_SAS.sum(axis=-1, keepdims=True)
     seen_SA1 = np.where(count_SA1 > 0, count_SA1, 1.0)
     live_S = np.ones(states) if terminal_S is None else 1.0 - np.asarray(terminal_S, dtype=float)
-    next_KS = (joint_SAS / seen_SA1 * live_S).reshape(-1, states)
-    jacobian_KK = discount * (next_KS[..., None] * pi_SA).reshape(states * actions, -1)
-    return AffineOperator(jacobian_KK, np.where(count_SA1[..., 0] > 0, reward_SA, 0.0).ravel())
+    next_XS = (joint_SAS / seen_SA1 * live_S).reshape(-1, states)
+    jacobian_XX = discount * (next_XS[..., None] * pi_SA).reshape(states * actions, -1)
+    return AffineOperator(jacobian_XX, np.where(count_SA1[..., 0] > 0, reward_SA, 0.0).ravel())
 
 
 def _check_support(pi_SA: Floats, mu_SA: Floats, rho_bar: float) -> None:
@@ -138,8 +138,8 @@ def _ratio(pi_SA: Floats, mu_SA: Floats) -> Floats:
     return np.where(mu_SA > 0, pi_SA / np.where(mu_SA > 0, mu_SA, 1.0), 0.0)
 
 
-def _solve(matrix_KK: Floats, right_xK: Floats) -> Floats:
-    return np.asarray(np.linalg.solve(matrix_KK, right_xK), dtype=np.float64)
+def _solve(matrix_XX: Floats, right_xX: Floats) -> Floats:
+    return np.asarray(np.linalg.solve(matrix_XX, right_xX), dtype=np.float64)
 
 
 def _discount(world: FiniteMDP) -> float:

@@ -1,6 +1,6 @@
 """Where fixed-mu training of a tabular softmax policy ends: by closed form, and along the gradient flow.
 
-mu, reward and policies are arrays over K actions; expectations over mu are exact, mu never moves. The flow is
+mu, reward and policies are arrays over A actions; expectations over mu are exact, mu never moves. The flow is
 dtheta/dt = minus the gradient of the expected loss in the logits, from pi = mu unless a start is given. The
 closed forms are derived in docs/theory/fixed-data-limits.md.
 """
@@ -18,39 +18,39 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 
 Drift = Callable[[Floats], Floats]
-"""log pi [K] -> dtheta/dt [K]."""
+"""log pi [A] -> dtheta/dt [A]."""
 
 RTOL, ATOL = 1e-10, 1e-12
 
 
 @dataclass(frozen=True)
 class Path:
-    """A flow read at times [T]: log-probabilities [T, K]."""
+    """A flow read at times [T]: log-probabilities [T, A]."""
 
     time_T: Floats
-    log_pi_TK: Floats
+    log_pi_TA: Floats
 
     @property
-    def pi_TK(self) -> Floats:
+    def pi_TA(self) -> Floats:
         """Probabilities."""
-        return np.exp(self.log_pi_TK)
+        return np.exp(self.log_pi_TA)
 
     @property
     def entropy_T(self) -> Floats:
         """-sum pi log pi, nats."""
-        return -(self.pi_TK * self.log_pi_TK).sum(axis=-1)
+        return -(self.pi_TA * self.log_pi_TA).sum(axis=-1)
 
 
-def flow(drift: Drift, start_K: Floats, time_T: Floats) -> Path:
-    """Integrate the logits from log start_K and read them at increasing times, the first may be 0.
+def flow(drift: Drift, start_A: Floats, time_T: Floats) -> Path:
+    """Integrate the logits from log start_A and read them at increasing times, the first may be 0.
 
     Implicit multistep (LSODA), relative tolerance 1e-10. Raises UserError when the integrator gives up.
     """
     given = np.asarray(time_T, dtype=np.float64)
     solved = integrate.solve_ivp(
-        lambda _, theta_K: drift(special.log_softmax(theta_K)),
+        lambda _, theta_A: drift(special.log_softmax(theta_A)),
         (0.0, float(given[-1])),
-        np.log(start_K),
+        np.log(start_A),
         method="LSODA",
         t_eval=given,
         rtol=RTOL,
@@ -61,9 +61,9 @@ def flow(drift: Drift, start_K: Floats, time_T: Floats) -> Path:
     return Path(given, special.log_softmax(solved.y.T, axis=-1))
 
 
-def lowest_entropy(drift: Drift, start_K: Floats, until: float, points: int = 4001) -> tuple[float, float]:
+def lowest_entropy(drift: Drift, start_A: Floats, until: float, points: int = 4001) -> tuple[float, float]:
     """Time and value of the smallest entropy on a logarithmic grid of times up to `until`."""
-    path = flow(drift, start_K, np.geomspace(1e-2, until, points))
+    path = flow(drift, start_A, np.geomspace(1e-2, until, points))
     lowest = int(np.argmin(path.entropy_T))
     return float(path.time_T[lowest]), float(path.entropy_T[lowest])
 
@@ -71,94 +71,94 @@ def lowest_entropy(drift: Drift, start_K: Floats, until: float, points: int = 40
 # Weighted likelihood: the gradient of E_mu[a log pi] is c - C pi with c = mu a and C = sum c.
 
 
-def drift_limit(drift_K: Floats, tie: float = 1e-12) -> Floats:
+def drift_limit(drift_A: Floats, tie: float = 1e-12) -> Floats:
     """Limit of dtheta/dt = c - C pi for C = sum c > 0: (c - level)+ / C, summing to 1, from any start.
 
     For C > 0 the flow ascends a concave function of the logits. One action is left iff C is at most the
     largest c minus the second largest. For C = 0 the largest c wins, ties sharing by their start; that and
     C < 0 depend on the start, so UserError, unless C = 0 has one largest c.
     """
-    total = float(drift_K.sum())
-    scale = float(np.abs(drift_K).max())
-    ordered_K = np.sort(drift_K)[::-1]
-    if abs(total) <= tie * scale and ordered_K[0] - ordered_K[1] > tie * scale:
-        return (drift_K == drift_K.max()).astype(float)
+    total = float(drift_A.sum())
+    scale = float(np.abs(drift_A).max())
+    ordered_A = np.sort(drift_A)[::-1]
+    if abs(total) <= tie * scale and ordered_A[0] - ordered_A[1] > tie * scale:
+        return (drift_A == drift_A.max()).astype(float)
     if total <= tie * scale:
         raise UserError(
             f"sum c is {total:.3g}: the limit depends on the start. stable_vertices() names where it can end."
         )
-    return np.maximum(drift_K - drift_level(drift_K), 0.0) / total
+    return np.maximum(drift_A - drift_level(drift_A), 0.0) / total
 
 
-def drift_level(drift_K: Floats) -> float:
+def drift_level(drift_A: Floats) -> float:
     """The threshold of `drift_limit`: actions with c above it are left, and their c - level sum to C > 0.
 
     Raises UserError unless C > 0: the limit then depends on the start.
     """
-    total, ordered_K = float(drift_K.sum()), np.sort(drift_K)[::-1]
+    total, ordered_A = float(drift_A.sum()), np.sort(drift_A)[::-1]
     if total <= 0.0:
         raise UserError(f"sum c is {total:.3g}, expected more than 0: without that there is no level.")
     # The level at which the k largest, less the level, sum to C.
-    level_K = (np.cumsum(ordered_K) - total) / np.arange(1, len(ordered_K) + 1)
-    size = int(np.flatnonzero(ordered_K > level_K)[-1])
-    return max(float(level_K[size]), 0.0)
+    level_A = (np.cumsum(ordered_A) - total) / np.arange(1, len(ordered_A) + 1)
+    size = int(np.flatnonzero(ordered_A > level_A)[-1])
+    return max(float(level_A[size]), 0.0)
 
 
-def drift_threshold(drift_K: Floats) -> Floats:
-    """T(y) = sum_z (c_z - c_y)+, [K]: action y is left in the limit exactly when C is more than this.
+def drift_threshold(drift_A: Floats) -> Floats:
+    """T(y) = sum_z (c_z - c_y)+, [A]: action y is left in the limit exactly when C is more than this.
 
     As y is left iff c_y is above the level, and sum_z (c_z - x)+ falls in x and is C at the level.
     """
-    return np.maximum(drift_K - drift_K[:, None], 0.0).sum(axis=-1)
+    return np.maximum(drift_A - drift_A[:, None], 0.0).sum(axis=-1)
 
 
-def stable_vertices(drift_K: Floats) -> list[int]:
+def stable_vertices(drift_A: Floats) -> list[int]:
     """Actions y at which the flow c - C pi stays once there: c_y - C above every other c.
 
     With C <= 0 the largest c is always among them; several when -C exceeds their differences. With C > 0
     there is one exactly when C is less than the largest c minus the second largest.
     """
-    total, found = float(drift_K.sum()), []
-    for y in range(len(drift_K)):
-        if drift_K[y] - total > np.delete(drift_K, y).max():
+    total, found = float(drift_A.sum()), []
+    for y in range(len(drift_A)):
+        if drift_A[y] - total > np.delete(drift_A, y).max():
             found.append(y)
     return found
 
 
-def linear_drift(drift_K: Floats) -> Drift:
+def linear_drift(drift_A: Floats) -> Drift:
     """c - C pi."""
-    total = float(drift_K.sum())
-    return lambda log_pi_K: drift_K - total * np.exp(log_pi_K)
+    total = float(drift_A.sum())
+    return lambda log_pi_A: drift_A - total * np.exp(log_pi_A)
 
 
-def asymre_drift(mu_K: Floats, reward_K: Floats, delta_v: float) -> Floats:
+def asymre_drift(mu_A: Floats, reward_A: Floats, delta_v: float) -> Floats:
     """c = mu (R - V) with V = V^mu + delta_v, so that C = -delta_v (AsymRE, arXiv 2506.20520)."""
-    return mu_K * (reward_K - float(mu_K @ reward_K) - delta_v)
+    return mu_A * (reward_A - float(mu_A @ reward_A) - delta_v)
 
 
-def asymre_limit(mu_K: Floats, reward_K: Floats, delta_v: float) -> Floats:
+def asymre_limit(mu_A: Floats, reward_A: Floats, delta_v: float) -> Floats:
     """(c - level)+ / C for delta_v < 0; delta_v = 0 gives the largest mu (R - V^mu)."""
-    return drift_limit(asymre_drift(mu_K, reward_K, delta_v))
+    return drift_limit(asymre_drift(mu_A, reward_A, delta_v))
 
 
-def asymre_transition(mu_K: Floats, reward_K: Floats) -> float:
+def asymre_transition(mu_A: Floats, reward_A: Floats) -> float:
     """The delta_v < 0 from which on one action is left: -delta_v = c(1) - c(2).
 
     c depends on delta_v itself, so the root of the gap minus -delta_v is taken; 0 where the two largest tie.
     """
 
     def excess(size: float) -> float:
-        ordered_K = np.sort(asymre_drift(mu_K, reward_K, -size))
-        return float(ordered_K[-1] - ordered_K[-2]) - size
+        ordered_A = np.sort(asymre_drift(mu_A, reward_A, -size))
+        return float(ordered_A[-1] - ordered_A[-2]) - size
 
     if excess(0.0) <= 0.0:
         return 0.0
-    span = float(reward_K.max() - reward_K.min())
+    span = float(reward_A.max() - reward_A.min())
     return -float(optimize.brentq(excess, 0.0, span, xtol=1e-15))
 
 
-def asymre_thresholds(mu_K: Floats, reward_K: Floats) -> Floats:
-    """The delta_v <= 0 from which on action y is gone, [K]; 0 for those that stay as delta_v rises to 0.
+def asymre_thresholds(mu_A: Floats, reward_A: Floats) -> Floats:
+    """The delta_v <= 0 from which on action y is gone, [A]; 0 for those that stay as delta_v rises to 0.
 
     With delta_v = -C an action is left iff C > T(y) of `drift_threshold`. As C grows, c_y grows by mu_y and
     the level falls, so that an action that has come never goes: one root per action. The second largest
@@ -166,78 +166,78 @@ def asymre_thresholds(mu_K: Floats, reward_K: Floats) -> Floats:
 
     Raises UserError for an action that mu never takes: it is never left.
     """
-    if not (mu_K > 0).all():
-        raise UserError(f"mu_K is {mu_K}; an action without mass under mu has no threshold. Leave it out.")
+    if not (mu_A > 0).all():
+        raise UserError(f"mu_A is {mu_A}; an action without mass under mu has no threshold. Leave it out.")
 
     def lack(size: float, y: int) -> float:
-        return float(drift_threshold(asymre_drift(mu_K, reward_K, -size))[y]) - size
+        return float(drift_threshold(asymre_drift(mu_A, reward_A, -size))[y]) - size
 
-    found_K = np.zeros(len(mu_K))
-    for y in range(len(mu_K)):
+    found_A = np.zeros(len(mu_A))
+    for y in range(len(mu_A)):
         high = 1.0
         while lack(high, y) > 0.0:  # ends: T(y) grows by sum_z (mu_z - mu_y)+ < 1 per unit of C
             high *= 2.0
         if lack(0.0, y) > 0.0:
-            found_K[y] = -float(optimize.brentq(lack, 0.0, high, args=(y,), xtol=1e-15))
-    return found_K
+            found_A[y] = -float(optimize.brentq(lack, 0.0, high, args=(y,), xtol=1e-15))
+    return found_A
 
 
-def topr_drift(mu_K: Floats, success_K: NDArray[np.bool_], a_minus: float) -> Floats:
+def topr_drift(mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float) -> Floats:
     """c once failures are rare: mu on successes, -a_minus mu on failures (R = +-1, their ratio clipped)."""
-    return np.where(success_K, mu_K, -a_minus * mu_K)
+    return np.where(success_A, mu_A, -a_minus * mu_A)
 
 
 def topr_flow_drift(
-    mu_K: Floats, success_K: NDArray[np.bool_], a_minus: float = 0.0, b_minus: float = 1.0
+    mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float = 0.0, b_minus: float = 1.0
 ) -> Drift:
     """TOPR with R = +-1: weight 1 on successes, the ratio clipped to [a_minus, b_minus] on failures."""
 
-    def drift(log_pi_K: Floats) -> Floats:
-        pi_K = np.exp(log_pi_K)
-        ratio_K = np.clip(pi_K / mu_K, a_minus, b_minus)
-        weighted_K = mu_K * np.where(success_K, 1.0, -ratio_K)
-        return weighted_K - weighted_K.sum() * pi_K
+    def drift(log_pi_A: Floats) -> Floats:
+        pi_A = np.exp(log_pi_A)
+        ratio_A = np.clip(pi_A / mu_A, a_minus, b_minus)
+        weighted_A = mu_A * np.where(success_A, 1.0, -ratio_A)
+        return weighted_A - weighted_A.sum() * pi_A
 
     return drift
 
 
-def topr_thresholds(mu_K: Floats, success_K: NDArray[np.bool_]) -> Floats:
-    """The a_minus from which on success y is gone from `topr_limit`, [K]; 0 for failures, gone at any.
+def topr_thresholds(mu_A: Floats, success_A: NDArray[np.bool_]) -> Floats:
+    """The a_minus from which on success y is gone from `topr_limit`, [A]; 0 for failures, gone at any.
 
     (P(success) - sum over successes z of (mu_z - mu_y)+) / P(failure): C > T(y) of `drift_threshold`. The
     largest is P(success) / P(failure), where C = 0; from the second largest on one success is left.
 
     Raises UserError unless mu takes both successes and failures.
     """
-    success, failure = float(mu_K[success_K].sum()), float(mu_K[~success_K].sum())
+    success, failure = float(mu_A[success_A].sum()), float(mu_A[~success_A].sum())
     if not (success > 0.0 and failure > 0.0):
         raise UserError(f"P(success) is {success:g}, P(failure) {failure:g}; expected both above 0.")
-    behind_K = np.maximum(np.where(success_K, mu_K, 0.0) - mu_K[:, None], 0.0).sum(axis=-1)
-    return np.where(success_K, (success - behind_K) / failure, 0.0)
+    behind_A = np.maximum(np.where(success_A, mu_A, 0.0) - mu_A[:, None], 0.0).sum(axis=-1)
+    return np.where(success_A, (success - behind_A) / failure, 0.0)
 
 
-def topr_limit(mu_K: Floats, success_K: NDArray[np.bool_], a_minus: float = 0.0) -> Floats:
+def topr_limit(mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float = 0.0) -> Floats:
     """mu given success for a_minus = 0 (Le Roux et al. 2025); for a_minus > 0 the limit of `topr_drift`.
 
     One success is left as soon as C = P(success) - a_minus P(failure) <= c(1) - c(2), before C reaches 0.
     """
-    return drift_limit(topr_drift(mu_K, success_K, a_minus))
+    return drift_limit(topr_drift(mu_A, success_A, a_minus))
 
 
 # Squared residuals: beta log(pi/mu) regressed on an advantage.
 
 
-def log_mean_exp(mu_K: Floats, reward_K: Floats, beta: float) -> float:
+def log_mean_exp(mu_A: Floats, reward_A: Floats, beta: float) -> float:
     """beta ln E_mu exp(R / beta)."""
-    return float(beta * special.logsumexp(reward_K / beta, b=mu_K))
+    return float(beta * special.logsumexp(reward_A / beta, b=mu_A))
 
 
-def tilt(mu_K: Floats, reward_K: Floats, beta: float) -> Floats:
+def tilt(mu_A: Floats, reward_A: Floats, beta: float) -> Floats:
     """mu exp(R / beta) / Z: the minimizer of OAPL with beta1 = beta2, and of REBEL with eta = 1 / beta."""
-    return special.softmax(np.log(mu_K) + reward_K / beta)
+    return special.softmax(np.log(mu_A) + reward_A / beta)
 
 
-def residual_stationary(mu_K: Floats, adv_K: Floats, beta: float) -> Floats:
+def residual_stationary(mu_A: Floats, adv_A: Floats, beta: float) -> Floats:
     """pi with beta ln w - w d = A, w = pi/mu, E_mu w = 1: stationary for E_mu(beta ln(pi/mu) - A)^2.
 
     Solved for -d = k >= 0 through w = (beta/k) omega(ln(k/beta) + A/beta), omega Wright's function.
@@ -246,62 +246,62 @@ def residual_stationary(mu_K: Floats, adv_K: Floats, beta: float) -> Floats:
     """
     if beta <= 0:
         raise UserError(f"beta is {beta:g}, expected more than 0.")
-    log_total = float(special.logsumexp(adv_K / beta, b=mu_K))
+    log_total = float(special.logsumexp(adv_A / beta, b=mu_A))
     if log_total < -1e-12:
         raise UserError(
             f"E_mu exp(A / beta) = {np.exp(log_total):.6g} < 1: no unique stationary point in closed form. "
             "Take beta2 <= beta1, or follow the flow."
         )
     if log_total <= 1e-12:
-        return mu_K * np.exp(adv_K / beta - log_total)
+        return mu_A * np.exp(adv_A / beta - log_total)
 
     def log_w(log_k: float) -> Floats:
         # ln w = A/beta - omega, as omega + ln omega = ln(k/beta) + A/beta.
-        return adv_K / beta - special.wrightomega(log_k - np.log(beta) + adv_K / beta).real
+        return adv_A / beta - special.wrightomega(log_k - np.log(beta) + adv_A / beta).real
 
     def excess(log_k: float) -> float:
-        return float(special.logsumexp(log_w(log_k), b=mu_K))
+        return float(special.logsumexp(log_w(log_k), b=mu_A))
 
-    low, high = np.log(beta) - 60.0 - adv_K.max() / beta, np.log(np.abs(adv_K).max() + beta) + 10.0
+    low, high = np.log(beta) - 60.0 - adv_A.max() / beta, np.log(np.abs(adv_A).max() + beta) + 10.0
     root = optimize.brentq(excess, low, high, xtol=1e-14)
-    pi_K = mu_K * np.exp(log_w(float(root)))
-    return pi_K / pi_K.sum()
+    pi_A = mu_A * np.exp(log_w(float(root)))
+    return pi_A / pi_A.sum()
 
 
-def oapl_advantage(mu_K: Floats, reward_K: Floats, beta1: float) -> Floats:
+def oapl_advantage(mu_A: Floats, reward_A: Floats, beta1: float) -> Floats:
     """R - beta1 ln E_mu exp(R / beta1): the group's estimate for infinitely many answers."""
-    return reward_K - log_mean_exp(mu_K, reward_K, beta1)
+    return reward_A - log_mean_exp(mu_A, reward_A, beta1)
 
 
-def oapl_stationary(mu_K: Floats, reward_K: Floats, beta1: float, beta2: float) -> Floats:
+def oapl_stationary(mu_A: Floats, reward_A: Floats, beta1: float, beta2: float) -> Floats:
     """OAPL's minimizer (arXiv 2602.19362): the tilt iff beta1 = beta2, else a filter A+ as beta2 -> 0."""
-    return residual_stationary(mu_K, oapl_advantage(mu_K, reward_K, beta1), beta2)
+    return residual_stationary(mu_A, oapl_advantage(mu_A, reward_A, beta1), beta2)
 
 
-def kimi_stationary(mu_K: Floats, reward_K: Floats, tau: float) -> Floats:
+def kimi_stationary(mu_A: Floats, reward_A: Floats, tau: float) -> Floats:
     """Kimi-OPMD with the mean as baseline: softer than the tilt."""
-    return residual_stationary(mu_K, reward_K - float(mu_K @ reward_K), tau)
+    return residual_stationary(mu_A, reward_A - float(mu_A @ reward_A), tau)
 
 
-def residual_drift(mu_K: Floats, adv_K: Floats, beta: float) -> Drift:
+def residual_drift(mu_A: Floats, adv_A: Floats, beta: float) -> Drift:
     """Minus the gradient of E_mu[-A ln pi + (beta/2) ln^2(pi/mu)] = OAPL's over 2 beta."""
 
-    def drift(log_pi_K: Floats) -> Floats:
-        pull_K = mu_K * (adv_K - beta * (log_pi_K - np.log(mu_K)))
-        return pull_K - pull_K.sum() * np.exp(log_pi_K)
+    def drift(log_pi_A: Floats) -> Floats:
+        pull_A = mu_A * (adv_A - beta * (log_pi_A - np.log(mu_A)))
+        return pull_A - pull_A.sum() * np.exp(log_pi_A)
 
     return drift
 
 
-def pairwise_drift(mu_K: Floats, reward_K: Floats, eta: float) -> Drift:
+def pairwise_drift(mu_A: Floats, reward_A: Floats, eta: float) -> Drift:
     """Minus the gradient of E (d - d')^2 / 4, d = ln(pi/mu) - eta R, over pairs from mu (REBEL).
 
     The difference of a pair removes the normalizer: the flow mu (mean d - d) ends at tilt(beta = 1 / eta).
     """
 
-    def drift(log_pi_K: Floats) -> Floats:
-        residual_K = log_pi_K - np.log(mu_K) - eta * reward_K
-        return mu_K * (float(mu_K @ residual_K) - residual_K)
+    def drift(log_pi_A: Floats) -> Floats:
+        residual_A = log_pi_A - np.log(mu_A) - eta * reward_A
+        return mu_A * (float(mu_A @ residual_A) - residual_A)
 
     return drift
 

@@ -27,7 +27,7 @@ CHUNK = 2**14
 
 
 def multisets(leaves: int, size: int) -> tuple[Ints, Floats]:
-    """Every multiset of `size` out of `leaves` numbers, [C, n], and its number of orderings, [C].
+    """Every multiset of `size` out of `leaves` numbers, [R, n], and its number of orderings, [R].
 
     Raises UserError with count and limit when they are too many.
     """
@@ -44,13 +44,13 @@ def multisets(leaves: int, size: int) -> tuple[Ints, Floats]:
         dtype=np.int64,
         count=count * size,
     )
-    index_Cn = flat.reshape(count, size)
-    orders_C, run_C = np.full(count, float(math.factorial(size))), np.ones(count)
+    index_Rn = flat.reshape(count, size)
+    orders_R, run_R = np.full(count, float(math.factorial(size))), np.ones(count)
     for i in range(1, size):
         # A run of k equal numbers divides the orderings by k!, factor by factor.
-        run_C = np.where(index_Cn[:, i] == index_Cn[:, i - 1], run_C + 1, 1.0)
-        orders_C /= run_C
-    return index_Cn, orders_C
+        run_R = np.where(index_Rn[:, i] == index_Rn[:, i - 1], run_R + 1, 1.0)
+        orders_R /= run_R
+    return index_Rn, orders_R
 
 
 def group_report(
@@ -81,12 +81,12 @@ def group_report(
     Raises UserError for too many multisets, or an advantage that needs what a tree does not have.
     """
     resolved, name, level = resolve(function)
-    index_CB, law_C = _batches(bench, size)
+    index_RB, law_R = _batches(bench, size)
     mean = _Moments(bench)
     unit = _Moments(bench)
     value, cut_2 = 0.0, np.zeros(2)
-    for start in range(0, len(law_C), CHUNK):
-        rows, law = index_CB[start : start + CHUNK], law_C[start : start + CHUNK]
+    for start in range(0, len(law_R), CHUNK):
+        rows, law = index_RB[start : start + CHUNK], law_R[start : start + CHUNK]
         if advantage is None:
             adv = bench.advantage(signal, baseline)[rows]
         else:
@@ -114,16 +114,16 @@ def group_report(
 
 
 def _batches(bench: Bench, size: int) -> tuple[Ints, Floats]:
-    """Every batch of one prompt's responses, [C, B], and its probability, [C]."""
+    """Every batch of one prompt's responses, [R, B], and its probability, [R]."""
     prompts = int(bench.leaves.prompt_L[-1]) + 1
     each = len(bench.law_L) // prompts
-    index_Cn, orders_C = multisets(each, size)
+    index_Rn, orders_R = multisets(each, size)
     indices, laws = [], []
     for prompt in range(prompts):
-        index_CB = index_Cn + prompt * each
-        given_CB = bench.law_L[index_CB] * prompts  # probability given the prompt
-        indices.append(index_CB)
-        laws.append(orders_C * given_CB.prod(-1) / prompts)
+        index_RB = index_Rn + prompt * each
+        given_RB = bench.law_L[index_RB] * prompts  # probability given the prompt
+        indices.append(index_RB)
+        laws.append(orders_R * given_RB.prod(-1) / prompts)
     return np.concatenate(indices), np.concatenate(laws)
 
 
@@ -134,34 +134,34 @@ class _Moments:
         self.bench, self.square = bench, 0.0
         self.weight_LT = np.zeros(bench.leaves.state_LT.shape)
 
-    def add(self, index_CB: Ints, law_C: Floats, weight_CBT: Floats) -> None:
-        np.add.at(self.weight_LT, index_CB, law_C[:, None, None] * weight_CBT)
-        self.square += float(law_C @ _squared_norm(self.bench, index_CB, weight_CBT))
+    def add(self, index_RB: Ints, law_R: Floats, weight_RBT: Floats) -> None:
+        np.add.at(self.weight_LT, index_RB, law_R[:, None, None] * weight_RBT)
+        self.square += float(law_R @ _squared_norm(self.bench, index_RB, weight_RBT))
 
 
-def _squared_norm(bench: Bench, index_CB: Ints, weight_CBT: Floats) -> Floats:
-    """|sum_b sum_t w_bt S_bt|^2, [C]: responses meet only in prefixes that they share, at the same depth.
+def _squared_norm(bench: Bench, index_RB: Ints, weight_RBT: Floats) -> Floats:
+    """|sum_b sum_t w_bt S_bt|^2, [R]: responses meet only in prefixes that they share, at the same depth.
 
     <S(s, a), S(s, a')> = 1[a = a'] - pi(a) - pi(a') + sum pi^2.
     """
     leaves = bench.leaves
-    state, action = leaves.state_LT[index_CB], leaves.action_LT[index_CB]
-    weight = np.where(leaves.mask_LT[index_CB], weight_CBT, 0.0)
-    chosen = np.exp(bench.logp_pi_LT[index_CB])
-    size = index_CB.shape[1]
-    total_C = np.zeros(len(index_CB))
+    state, action = leaves.state_LT[index_RB], leaves.action_LT[index_RB]
+    weight = np.where(leaves.mask_LT[index_RB], weight_RBT, 0.0)
+    chosen = np.exp(bench.logp_pi_LT[index_RB])
+    size = index_RB.shape[1]
+    total_R = np.zeros(len(index_RB))
     for i in range(size):
         for j in range(i, size):
             inner: NDArray[np.float64] = (
                 (action[:, i] == action[:, j]) - chosen[:, i] - chosen[:, j] + bench.square_S[state[:, i]]
             )
             meet = state[:, i] == state[:, j]
-            pair_C = np.where(meet, weight[:, i] * weight[:, j] * inner, 0.0).sum(-1)
-            total_C += pair_C if i == j else 2.0 * pair_C
-    return total_C
+            pair_R = np.where(meet, weight[:, i] * weight[:, j] * inner, 0.0).sum(-1)
+            total_R += pair_R if i == j else 2.0 * pair_R
+    return total_R
 
 
-def _advantage(bench: Bench, index_CB: Ints, name: str, hyper: dict[str, Any]) -> Floats:
+def _advantage(bench: Bench, index_RB: Ints, name: str, hyper: dict[str, Any]) -> Floats:
     entry = advantages[name]
     known = {"mask_BT", "log_rho_BT"}
     missing = set(entry.promises.get("needs", ())) - known
@@ -170,10 +170,10 @@ def _advantage(bench: Bench, index_CB: Ints, name: str, hyper: dict[str, Any]) -
             f"advantage '{name}' needs {', '.join(sorted(missing))}, which a token tree does not have."
         )
     leaves = bench.leaves
-    mask_BT = torch.from_numpy(leaves.mask_LT[index_CB])
-    log_rho = torch.from_numpy((bench.logp_pi_LT - bench.logp_mu_LT)[index_CB])
-    reward_B = torch.from_numpy(leaves.reward_L[index_CB])
-    group_B = torch.zeros(index_CB.shape, dtype=torch.int64)
+    mask_BT = torch.from_numpy(leaves.mask_LT[index_RB])
+    log_rho = torch.from_numpy((bench.logp_pi_LT - bench.logp_mu_LT)[index_RB])
+    reward_B = torch.from_numpy(leaves.reward_L[index_RB])
+    group_B = torch.zeros(index_RB.shape, dtype=torch.int64)
     given = Signals(reward_B, group_B, mask_BT=mask_BT, log_rho_BT=log_rho)
     adv = entry.bind(**hyper)(given)
     per_token = adv if entry.promises.get("per_token") else adv[..., None]

@@ -17,29 +17,29 @@ from testbed.errors import UserError
 class LinearSystem:
     """A = D(I - discount P_pi), [S A, S A], and b = (1 - discount) start x pi, [S A], of some data.
 
-    data_K is the data's law over the S A pairs, D its diagonal. A Q = D r gives Q; A^T zeta = b gives the
-    ratio of pi's discounted occupancy to data_K. Nachum et al. (2019); docs/theory/density-ratios.md.
+    data_X is the data's law over the S A pairs, D its diagonal. A Q = D r gives Q; A^T zeta = b gives the
+    ratio of pi's discounted occupancy to data_X. Nachum et al. (2019); docs/theory/density-ratios.md.
     """
 
-    matrix_KK: Floats
-    start_K: Floats
-    data_K: Floats
+    matrix_XX: Floats
+    start_X: Floats
+    data_X: Floats
 
     def ratio(self) -> Floats:
-        """zeta = d_pi / data, [K]; it solves A^T zeta = b, not A zeta = b."""
-        return np.asarray(np.linalg.solve(self.matrix_KK.T, self.start_K), dtype=np.float64)
+        """zeta = d_pi / data, [X]; it solves A^T zeta = b, not A zeta = b."""
+        return np.asarray(np.linalg.solve(self.matrix_XX.T, self.start_X), dtype=np.float64)
 
-    def q_value(self, reward_K: Floats) -> Floats:
-        """Q of LSTD-Q with one feature per pair, [K]: A Q = D r."""
-        return np.asarray(np.linalg.solve(self.matrix_KK, self.data_K * reward_K), dtype=np.float64)
+    def q_value(self, reward_X: Floats) -> Floats:
+        """Q of LSTD-Q with one feature per pair, [X]: A Q = D r."""
+        return np.asarray(np.linalg.solve(self.matrix_XX, self.data_X * reward_X), dtype=np.float64)
 
-    def dice_value(self, reward_K: Floats) -> float:
+    def dice_value(self, reward_X: Floats) -> float:
         """E_data[zeta r], (1 - discount) times the discounted value."""
-        return float(self.data_K * reward_K @ self.ratio())
+        return float(self.data_X * reward_X @ self.ratio())
 
-    def lstd_value(self, reward_K: Floats) -> float:
+    def lstd_value(self, reward_X: Floats) -> float:
         """b . Q: equal to dice_value for any data, the exact law or counts."""
-        return float(self.start_K @ self.q_value(reward_K))
+        return float(self.start_X @ self.q_value(reward_X))
 
 
 def linear_system(
@@ -62,12 +62,12 @@ def linear_system(
     data_SA = joint_SAS.sum(axis=-1)
     live_S = np.ones(states) if terminal_S is None else 1.0 - np.asarray(terminal_S, dtype=float)
     _covered(data_SA, joint_SAS, pi_SA, start_S, live_S)
-    follow_KSA = (joint_SAS * live_S).reshape(-1, states, 1) * pi_SA
-    keep_K = (data_SA > 0).ravel()
-    diagonal_K = np.where(keep_K, data_SA.ravel(), 1.0)  # a pair without data is never reached: any ratio
-    matrix_KK = np.diag(diagonal_K) - discount * follow_KSA.reshape(states * actions, -1)
-    start_K = (1.0 - discount) * (start_S[:, None] * pi_SA).ravel()
-    return LinearSystem(matrix_KK, start_K, data_SA.ravel())
+    follow_XSA = (joint_SAS * live_S).reshape(-1, states, 1) * pi_SA
+    keep_X = (data_SA > 0).ravel()
+    diagonal_X = np.where(keep_X, data_SA.ravel(), 1.0)  # a pair without data is never reached: any ratio
+    matrix_XX = np.diag(diagonal_X) - discount * follow_XSA.reshape(states * actions, -1)
+    start_X = (1.0 - discount) * (start_S[:, None] * pi_SA).ravel()
+    return LinearSystem(matrix_XX, start_X, data_SA.ravel())
 
 
 def joint_law(world: FiniteMDP, data_SA: Floats) -> Floats:
@@ -94,9 +94,9 @@ def marginal_weights(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
 def dual_dice_ratio(world: FiniteMDP, pi_SA: Floats, data_SA: Floats) -> Floats:
     """zeta = B nu, B^T D B nu = b, B = I - discount P_pi, [S, A] (DualDICE, Nachum et al. 2019)."""
     system = linear_system(joint_law(world, data_SA), pi_SA, world.start_S, world.discount)
-    backward_KK = system.matrix_KK / system.data_K[:, None]
-    nu_K = np.linalg.solve(backward_KK.T @ (system.data_K[:, None] * backward_KK), system.start_K)
-    return (backward_KK @ nu_K).reshape(pi_SA.shape)
+    backward_XX = system.matrix_XX / system.data_X[:, None]
+    nu_X = np.linalg.solve(backward_XX.T @ (system.data_X[:, None] * backward_XX), system.start_X)
+    return (backward_XX @ nu_X).reshape(pi_SA.shape)
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ def abstract_chain(
     )
 
 
-def occupancy_chi2(occupancy_K: Floats, base_K: Floats) -> float:
-    """chi2(d || base) = sum d^2 / base - 1; both are laws over the same K pairs."""
-    return float((_divided("base", occupancy_K, base_K) * occupancy_K).sum()) - 1.0
+def occupancy_chi2(occupancy_X: Floats, base_X: Floats) -> float:
+    """chi2(d || base) = sum d^2 / base - 1; both are laws over the same X pairs."""
+    return float((_divided("base", occupancy_X, base_X) * occupancy_X).sum()) - 1.0
 
 
 def _covered(data_SA: Floats, joint_SAS: Floats, pi_SA: Floats, start_S: Floats, live_S: Floats) -> None:

@@ -155,10 +155,10 @@ class Bench:
         return found
 
     def batch_weights(
-        self, function: Objective, index_CB: Any, adv_CBT: Floats, aggregation: str | None, **hyper: Any
+        self, function: Objective, index_RB: Any, adv_RBT: Floats, aggregation: str | None, **hyper: Any
     ) -> Floats:
-        """Effective weights of C batches of B responses each, given by their numbers; [C, B, T]."""
-        logp, batch = self.batch(index_CB, adv_CBT)
+        """Effective weights of R batches of B responses each, given by their numbers; [R, B, T]."""
+        logp, batch = self.batch(index_RB, adv_RBT)
         weight = effective_weights(function, logp, batch, **hyper)
         weight = weight * _divisor(batch.mask_BT, aggregation)
         if not bool(torch.isfinite(weight).all()):
@@ -169,10 +169,10 @@ class Bench:
         return numbers
 
     def batch_values(
-        self, function: Objective, index_CB: Any, adv_CBT: Floats, aggregation: str | None, **hyper: Any
+        self, function: Objective, index_RB: Any, adv_RBT: Floats, aggregation: str | None, **hyper: Any
     ) -> Floats:
-        """Minus the aggregated loss of C batches of B responses each, [C]."""
-        logp, batch = self.batch(index_CB, adv_CBT)
+        """Minus the aggregated loss of R batches of B responses each, [R]."""
+        logp, batch = self.batch(index_RB, adv_RBT)
         chosen = (
             objective[function].bind(**hyper) if isinstance(function, str) else partial(function, **hyper)
         )
@@ -180,25 +180,25 @@ class Bench:
         numbers: Floats = -torch.where(batch.mask_BT, loss, 0.0).sum((-2, -1)).detach().numpy()
         return numbers
 
-    def batch(self, index_CB: Any, adv_CBT: Floats) -> tuple[Tensor, Batch]:
-        """logp and Batch [C, B, T] of the numbered responses; one prompt, one turn."""
+    def batch(self, index_RB: Any, adv_RBT: Floats) -> tuple[Tensor, Batch]:
+        """logp and Batch [R, B, T] of the numbered responses; one prompt, one turn."""
         leaves = self.leaves
-        mu = torch.from_numpy(self.logp_mu_LT[index_CB])
-        others = {name: torch.from_numpy(logp_LT[index_CB]) for name, logp_LT in self._others_LT.items()}
-        mask = torch.from_numpy(leaves.mask_LT[index_CB])
+        mu = torch.from_numpy(self.logp_mu_LT[index_RB])
+        others = {name: torch.from_numpy(logp_LT[index_RB]) for name, logp_LT in self._others_LT.items()}
+        mask = torch.from_numpy(leaves.mask_LT[index_RB])
         whole = torch.zeros(mask.shape, dtype=torch.int64)
         batch = Batch(
             logp_mu_BT=mu,
-            adv_BT=torch.from_numpy(np.ascontiguousarray(adv_CBT)),
+            adv_BT=torch.from_numpy(np.ascontiguousarray(adv_RBT)),
             mask_BT=mask,
-            reward_B=torch.from_numpy(leaves.reward_L[index_CB]),
+            reward_B=torch.from_numpy(leaves.reward_L[index_RB]),
             group_B=whole[..., 0],
             logp_anchor_BT=others.get("anchor", mu),
             logp_ref_BT=others.get("ref", mu),
             turn_BT=whole,
             origin_B=whole[..., 0],
         )
-        return torch.from_numpy(self.logp_pi_LT[index_CB]), batch
+        return torch.from_numpy(self.logp_pi_LT[index_RB]), batch
 
     def scatter(self, value_LT: Floats) -> Floats:
         """sum over leaves and tokens of value times S_t, added up prefix by prefix, [S, A]."""

@@ -25,11 +25,11 @@ def transformer_law(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree) ->
     for V'^T leaves, in chunks of 4096 (V' tokens that go on). Valid for the weights given; a float32 model's
     law is normalized again in float64. Raises UserError when the tree is too large.
     """
-    check_size(tree.actions, tree.horizon, len(tree.prompt_NK))
+    check_size(tree.actions, tree.horizon, len(tree.prompt_NQ))
     pi_SA = np.empty((tree.states, tree.actions))
     with torch.no_grad():
-        for state_XT, new_XT, law_XTV in _passes(policy, theta_P, tree):
-            pi_SA[state_XT[new_XT]] = law_XTV.double().softmax(-1).numpy()[new_XT]
+        for state_LT, new_LT, law_LTV in _passes(policy, theta_P, tree):
+            pi_SA[state_LT[new_LT]] = law_LTV.double().softmax(-1).numpy()[new_LT]
     return pi_SA
 
 
@@ -41,9 +41,9 @@ def weight_gradient(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree, gr
     """
     theta = theta_P.detach().clone().requires_grad_()
     total = torch.zeros_like(theta)
-    for state_XT, new_XT, law_XTV in _passes(policy, theta, tree):
-        share = torch.from_numpy(np.where(new_XT[..., None], gradient_SA[state_XT], 0.0))
-        (part,) = torch.autograd.grad((share.to(law_XTV.dtype) * law_XTV).sum(), theta)
+    for state_LT, new_LT, law_LTV in _passes(policy, theta, tree):
+        share = torch.from_numpy(np.where(new_LT[..., None], gradient_SA[state_LT], 0.0))
+        (part,) = torch.autograd.grad((share.to(law_LTV.dtype) * law_LTV).sum(), theta)
         total += part
     return total
 
@@ -51,20 +51,20 @@ def weight_gradient(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree, gr
 def _passes(
     policy: ToyTransformer, theta_P: Tensor, tree: TokenTree
 ) -> Iterator[tuple[Ints, np.ndarray, Tensor]]:
-    """(state_XT, new_XT, log law_XTV) of chunks of responses; new: the prefix was in no response before."""
+    """(state_LT, new_LT, log law_LTV) of chunks of responses; new: the prefix was in no response before."""
     going, T = tree.going, tree.horizon
-    place_XS, _ = every_response(going.size, T - 1, None)
-    place_XT = np.concatenate([place_XS, np.zeros((len(place_XS), 1), dtype=np.int64)], 1)
-    node_XT = np.zeros_like(place_XT)
-    new_XT = np.ones(place_XT.shape, dtype=bool)
+    early_LT, _ = every_response(going.size, T - 1, None)
+    place_LT = np.concatenate([early_LT, np.zeros((len(early_LT), 1), dtype=np.int64)], 1)
+    node_LT = np.zeros_like(place_LT)
+    new_LT = np.ones(place_LT.shape, dtype=bool)
     for t in range(T - 1):
-        node_XT[:, t + 1] = node_XT[:, t] * going.size + 1 + place_XT[:, t]
+        node_LT[:, t + 1] = node_LT[:, t] * going.size + 1 + place_LT[:, t]
         # Lexicographic order: the first response of a prefix continues it with the first token always.
-        new_XT[:, t] = (place_XT[:, t : T - 1] == 0).all(-1)
-    for prompt, prompt_K in enumerate(tree.prompt_NK):
-        prompt_RNK = torch.from_numpy(prompt_K)[None, None]
-        for start in range(0, len(place_XT), CHUNK):
+        new_LT[:, t] = (place_LT[:, t : T - 1] == 0).all(-1)
+    for prompt, prompt_Q in enumerate(tree.prompt_NQ):
+        prompt_RNQ = torch.from_numpy(prompt_Q)[None, None]
+        for start in range(0, len(place_LT), CHUNK):
             rows = slice(start, start + CHUNK)
-            token_RBT = torch.from_numpy(going[place_XT[rows]])[None]
-            law = policy.log_law(theta_P[None], prompt_RNK, token_RBT)[0]
-            yield node_XT[rows] + prompt * tree.nodes, new_XT[rows], law
+            token_RBT = torch.from_numpy(going[place_LT[rows]])[None]
+            law = policy.log_law(theta_P[None], prompt_RNQ, token_RBT)[0]
+            yield node_LT[rows] + prompt * tree.nodes, new_LT[rows], law

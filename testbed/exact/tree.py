@@ -47,7 +47,7 @@ class RewardTable(TokenTask):
         """The one prompt, [N, 1]."""
         return np.zeros((n, 1), dtype=np.int64)
 
-    def score(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:  # noqa: ARG002
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:  # noqa: ARG002
         """The table's entry of each response, [N]."""
         base_T = len(self.symbols) ** np.arange(self.response_length - 1, -1, -1)
         return self.reward_L[(np.where(mask_NT, response_NT, 0) * base_T).sum(-1)]
@@ -128,7 +128,7 @@ class Leaves:
 
 def enumerate_leaves(tree: TokenTree) -> Leaves:
     """Every response of every prompt once. Raises UserError when they are too many."""
-    prompts = len(tree.prompt_NK)
+    prompts = len(tree.prompt_NQ)
     check_size(tree.actions, tree.horizon, prompts)
     token_LT, mask_LT = every_response(tree.actions, tree.horizon, tree.end_token)
     place_A = np.zeros(tree.actions, dtype=np.int64)
@@ -202,7 +202,7 @@ def tree_facts(tree: TokenTree, mu_SA: ArrayLike, pi_SA: ArrayLike) -> TreeFacts
     going, ends = tree.going.size, 0 if tree.end_token is None else 1
     per_prompt = sum(ends * going**t for t in range(tree.horizon)) + going**tree.horizon
     return TreeFacts(
-        leaves=len(tree.prompt_NK) * per_prompt,
+        leaves=len(tree.prompt_NQ) * per_prompt,
         prefixes=tree.states,
         value_pi=float(tree.value(pi)),
         value_mu=float(tree.value(mu)),

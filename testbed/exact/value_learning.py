@@ -18,52 +18,52 @@ RANK = 1e-10
 
 @dataclass(frozen=True)
 class LinearTD:
-    """A1 = Phi^T D Phi and A2 = discount Phi^T D P Phi on the row space of Phi, [K, K].
+    """A1 = Phi^T D Phi and A2 = discount Phi^T D P Phi on the row space of Phi, [F, F].
 
     Directions in which the features do not move the values are left out: nothing is learned along them.
     """
 
-    covariance_KK: Floats
-    bootstrap_KK: Floats
+    covariance_FF: Floats
+    bootstrap_FF: Floats
 
     def td_abscissa(self) -> float:
         """max Re eig(A2 - A1): expected TD is stable for a small step size iff it is negative."""
-        return float(np.linalg.eigvals(self.bootstrap_KK - self.covariance_KK).real.max())
+        return float(np.linalg.eigvals(self.bootstrap_FF - self.covariance_FF).real.max())
 
     def td_radius(self, step_size: float) -> float:
         """Spectral radius of I + step_size (A2 - A1), one expected TD update."""
-        return _radius(np.eye(len(self.covariance_KK)) + step_size * (self.bootstrap_KK - self.covariance_KK))
+        return _radius(np.eye(len(self.covariance_FF)) + step_size * (self.bootstrap_FF - self.covariance_FF))
 
     def fitted_radius(self) -> float:
         """Spectral radius of A1^-1 A2: FQE, or a target network that waits forever, converges iff < 1."""
-        return _radius(np.asarray(np.linalg.solve(self.covariance_KK, self.bootstrap_KK), dtype=np.float64))
+        return _radius(np.asarray(np.linalg.solve(self.covariance_FF, self.bootstrap_FF), dtype=np.float64))
 
     def target_jacobian(self, step_size: float, inner: int) -> Floats:
-        """J_k = (I - a A1)^k + [I - (I - a A1)^k] A1^-1 A2: k = inner steps at a frozen target, [K, K]."""
-        identity_KK = np.eye(len(self.covariance_KK))
-        kept_KK = np.linalg.matrix_power(identity_KK - step_size * self.covariance_KK, inner)
-        fitted_KK = np.linalg.solve(self.covariance_KK, self.bootstrap_KK)
-        return np.asarray(kept_KK + (identity_KK - kept_KK) @ fitted_KK)
+        """J_k = (I - a A1)^k + [I - (I - a A1)^k] A1^-1 A2: k = inner steps at a frozen target, [F, F]."""
+        identity_FF = np.eye(len(self.covariance_FF))
+        kept_FF = np.linalg.matrix_power(identity_FF - step_size * self.covariance_FF, inner)
+        fitted_FF = np.linalg.solve(self.covariance_FF, self.bootstrap_FF)
+        return np.asarray(kept_FF + (identity_FF - kept_FF) @ fitted_FF)
 
     def target_radius(self, step_size: float, inner: int) -> float:
         """Spectral radius of J_k: one refresh of the target network converges iff < 1."""
         return _radius(self.target_jacobian(step_size, inner))
 
 
-def linear_td(feature_SK: Floats, weight_S: Floats, step_SS: Floats, discount: float) -> LinearTD:
+def linear_td(feature_SF: Floats, weight_S: Floats, step_SS: Floats, discount: float) -> LinearTD:
     """The expected update of linear TD with state weights weight_S and transitions step_SS of the target."""
-    _, size_R, basis_RK = np.linalg.svd(feature_SK, full_matrices=False)
-    phi_SR = feature_SK @ basis_RK[size_R > RANK * size_R[0]].T
-    weighted_RS = phi_SR.T * weight_S
-    return LinearTD(weighted_RS @ phi_SR, discount * weighted_RS @ step_SS @ phi_SR)
+    _, size_F, basis_FF = np.linalg.svd(feature_SF, full_matrices=False)
+    phi_SF = feature_SF @ basis_FF[size_F > RANK * size_F[0]].T
+    weighted_FS = phi_SF.T * weight_S
+    return LinearTD(weighted_FS @ phi_SF, discount * weighted_FS @ step_SS @ phi_SF)
 
 
 def baird_star(discount: float) -> LinearTD:
     """Baird's star: 7 states, phi(s < 6) = 2 e_s + e_7, phi(6) = e_6 + 2 e_7, always to state 6 (1995)."""
-    feature_SK = np.zeros((7, 8))
-    feature_SK[range(6), range(6)], feature_SK[:6, 7] = 2.0, 1.0
-    feature_SK[6, 6:] = 1.0, 2.0
-    return linear_td(feature_SK, np.full(7, 1 / 7), np.eye(7)[[6] * 7], discount)
+    feature_SF = np.zeros((7, 8))
+    feature_SF[range(6), range(6)], feature_SF[:6, 7] = 2.0, 1.0
+    feature_SF[6, 6:] = 1.0, 2.0
+    return linear_td(feature_SF, np.full(7, 1 / 7), np.eye(7)[[6] * 7], discount)
 
 
 def two_state(discount: float) -> LinearTD:
@@ -156,7 +156,7 @@ def interest_gradient(world: FiniteMDP, logits_SA: Floats, interest_S: Floats) -
     return found_SA
 
 
-def proxy_slack(base_K: Floats, occupancy_K: Floats, reward_K: Floats, proxy_K: Floats) -> float:
+def proxy_slack(base_X: Floats, occupancy_X: Floats, reward_X: Floats, proxy_X: Floats) -> float:
     """gain / sd - (1/r) [proxy gain / sd - sqrt((1 - r^2) chi2(d || base))], never negative for r > 0.
 
     gain: d's mean minus base's; sd and the correlation r are under base. 0 for d = base (1 + t residual),
@@ -164,30 +164,30 @@ def proxy_slack(base_K: Floats, occupancy_K: Floats, reward_K: Floats, proxy_K: 
 
     Raises UserError unless reward and proxy vary and correlate positively under base.
     """
-    centered = [each_K - base_K @ each_K for each_K in (reward_K, proxy_K)]
-    sd = [float(np.sqrt(base_K @ each_K**2)) for each_K in centered]
+    centered = [each_X - base_X @ each_X for each_X in (reward_X, proxy_X)]
+    sd = [float(np.sqrt(base_X @ each_X**2)) for each_X in centered]
     if min(sd) <= 0:
         raise UserError("reward and proxy must vary under the base occupancy; one of them is constant.")
-    true_K, fake_K = (each_K / scale for each_K, scale in zip(centered, sd, strict=True))
-    r = float(base_K @ (true_K * fake_K))
+    true_X, fake_X = (each_X / scale for each_X, scale in zip(centered, sd, strict=True))
+    r = float(base_X @ (true_X * fake_X))
     if r <= 0:
         raise UserError(f"the proxy's correlation with the reward is {r:.3g}; the bound needs it above 0.")
-    chi2 = occupancy_chi2(occupancy_K, base_K)
-    bound = (occupancy_K @ fake_K - np.sqrt(max(0.0, 1 - r**2) * max(chi2, 0.0))) / r
-    return float(occupancy_K @ true_K - bound)
+    chi2 = occupancy_chi2(occupancy_X, base_X)
+    bound = (occupancy_X @ fake_X - np.sqrt(max(0.0, 1 - r**2) * max(chi2, 0.0))) / r
+    return float(occupancy_X @ true_X - bound)
 
 
-def tight_occupancy(base_K: Floats, reward_K: Floats, proxy_K: Floats, size: float) -> Floats:
-    """base (1 + t residual), [K], t = size times the largest that keeps it a law: where the bound is met."""
-    true_K, fake_K = (
-        (x_K - base_K @ x_K) / np.sqrt(base_K @ (x_K - base_K @ x_K) ** 2) for x_K in (reward_K, proxy_K)
+def tight_occupancy(base_X: Floats, reward_X: Floats, proxy_X: Floats, size: float) -> Floats:
+    """base (1 + t residual), [X], t = size times the largest that keeps it a law: where the bound is met."""
+    true_X, fake_X = (
+        (x_X - base_X @ x_X) / np.sqrt(base_X @ (x_X - base_X @ x_X) ** 2) for x_X in (reward_X, proxy_X)
     )
-    residual_K = fake_K - (base_K @ (true_K * fake_K)) * true_K
-    return base_K * (1.0 + size * residual_K / -residual_K.min())
+    residual_X = fake_X - (base_X @ (true_X * fake_X)) * true_X
+    return base_X * (1.0 + size * residual_X / -residual_X.min())
 
 
-def _radius(matrix_KK: Floats) -> float:
-    return float(np.abs(np.linalg.eigvals(matrix_KK)).max())
+def _radius(matrix_FF: Floats) -> float:
+    return float(np.abs(np.linalg.eigvals(matrix_FF)).max())
 
 
 def _endless(world: FiniteMDP) -> None:

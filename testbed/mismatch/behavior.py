@@ -4,7 +4,7 @@ What a world needs to generate through an engine:
 
     behavior = Behavior(policy, engine, seeds)
     tabular      mu_RSA = behavior.probabilities(theta_RP, step)           instead of policy.probabilities
-    token        behavior.sample(theta_RP, prompt_RNK, group, uniform, step)   instead of policy.sample
+    token        behavior.sample(theta_RP, prompt_RNQ, group, uniform, step)   instead of policy.sample
     both         behavior.logp(theta_RP, rollout, step)                    log mu of any rollout's tokens
 
 With the engine "off" each is the policy's own, bit for bit. Where theta_mu lags behind, the world passes the
@@ -88,7 +88,7 @@ class Behavior:
     def sample(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         step: int,
@@ -102,23 +102,23 @@ class Behavior:
             if self.engine.distribution is None
             else lambda log_pi, t: self._law(log_pi, t, step, past_RP)
         )
-        return policy.sample(changed_RP, prompt_RNK, group, uniform_RBT, law=law)
+        return policy.sample(changed_RP, prompt_RNQ, group, uniform_RBT, law=law)
 
     def sample_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         step: int,
         cache: str,
     ) -> Drawn:
         """Return what `sample` does of responses during which weights change, see ToyTransformer."""
-        changed_RVP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RVP.unbind(1)], 1)
+        changed_RWP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RWP.unbind(1)], 1)
         law = None if self.engine.distribution is None else lambda log_pi, t: self._law(log_pi, t, step, None)
         policy = self._forward(step, None)
-        return policy.sample_in_flight(changed_RVP, version_RBT, prompt_RNK, group, uniform_RBT, cache, law)
+        return policy.sample_in_flight(changed_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return log mu of the rollout's tokens, [R, B, T]; 0 outside the mask, -inf where mu is 0.
@@ -127,7 +127,7 @@ class Behavior:
         """
         changed_RP = self.weights(theta_RP, step, past_RP)
         if self.engine.distribution is None:
-            where = rollout.states() if self.tabular else rollout.prompt_RNK
+            where = rollout.states() if self.tabular else rollout.prompt_RNQ
             policy = self._forward(step, past_RP)
             return policy.logp(changed_RP, where, rollout.token_RBT, rollout.mask_RBT)
         if not self.tabular:
@@ -149,7 +149,7 @@ class Behavior:
 
         uniform_RBT = torch.zeros(token_RBT.shape, dtype=torch.float64)
         policy = self._forward(step, past_RP)
-        policy.sample(changed_RP.detach(), rollout.prompt_RNK, rollout.group, uniform_RBT, law=forced)
+        policy.sample(changed_RP.detach(), rollout.prompt_RNQ, rollout.group, uniform_RBT, law=forced)
         # The sampler stops when every response has ended.
         log_mu_RBT = torch.zeros(token_RBT.shape, dtype=noted[0].dtype, device=token_RBT.device)
         log_mu_RBT[..., : len(noted)] = torch.stack(noted, -1)

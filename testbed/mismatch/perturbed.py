@@ -51,13 +51,13 @@ def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
         count = round(ratio * layers)
         if count == 0:
             return theta_RP
-        skipped_RL = torch.from_numpy(drawn_layers(draw, layers, count, redraw)).to(theta_RP.device)
+        skipped_RK = torch.from_numpy(drawn_layers(draw, layers, count, redraw)).to(theta_RP.device)
         parts = []
         sizes = [int(np.prod(shape)) for shape in layout.values()]
         for name, part in zip(layout, theta_RP.split(sizes, -1), strict=True):
             layer = layer_of(name)
             if layer is not None and RESIDUAL.search(name):
-                part = torch.where(skipped_RL[:, layer, None], torch.zeros_like(part), part)
+                part = torch.where(skipped_RK[:, layer, None], torch.zeros_like(part), part)
             parts.append(part)
         return torch.cat(parts, -1)
 
@@ -66,9 +66,9 @@ def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
 
 def drawn_layers(draw: Draw, layers: int, count: int, redraw: bool = True) -> np.ndarray:
     """Return which layers are skipped in this batch, bool [R, L], `count` in each row."""
-    uniform_RL = draw.of_batch(redraw).uniform("skip-layers", 0, 1, layers)[:, 0]
-    rank_RL = uniform_RL.argsort(-1, kind="stable").argsort(-1)
-    skipped: np.ndarray = rank_RL < count
+    uniform_RK = draw.of_batch(redraw).uniform("skip-layers", 0, 1, layers)[:, 0]
+    rank_RK = uniform_RK.argsort(-1, kind="stable").argsort(-1)
+    skipped: np.ndarray = rank_RK < count
     return skipped
 
 

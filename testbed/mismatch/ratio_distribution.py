@@ -49,22 +49,22 @@ class RatioDistribution:
 
 
 def enumerated_distribution(
-    log_pi_XT: ArrayLike, log_mu_XT: ArrayLike, mask_XT: ArrayLike, prompts: int = 1
+    log_pi_LT: ArrayLike, log_mu_LT: ArrayLike, mask_LT: ArrayLike, prompts: int = 1
 ) -> RatioDistribution:
-    """Return the exact law from every response X to each of `prompts` equally likely prompts.
+    """Return the exact law from every response L to each of `prompts` equally likely prompts.
 
-    log_pi_XT, log_mu_XT: log-probabilities per token; -inf where a law has no mass; read under the mask only.
+    log_pi_LT, log_mu_LT: log-probabilities per token; -inf where a law has no mass; read under the mask only.
 
     Raises UserError when the probabilities of the responses under pi or mu do not sum to 1 per prompt.
     """
-    log_pi_XT, log_mu_XT, mask_XT = _arrays(log_pi_XT, log_mu_XT, mask_XT)
-    pi_X, mu_X = (np.exp(log_p_XT.sum(-1)) / prompts for log_p_XT in (log_pi_XT, log_mu_XT))
-    for name, p_X in (("pi", pi_X), ("mu", mu_X)):
-        if abs(p_X.sum() - 1) > 1e-4:
-            raise UserError(f"responses have probability {p_X.sum():.6g} under {name}; give every one, once.")
-    missed = bool((pi_X[mu_X == 0] > 0).any())
-    seen = mu_X > 0
-    return _law(log_pi_XT[seen], log_mu_XT[seen], mask_XT[seen], mu_X[seen], missed=missed, exact=True)
+    log_pi_LT, log_mu_LT, mask_LT = _arrays(log_pi_LT, log_mu_LT, mask_LT)
+    pi_L, mu_L = (np.exp(log_p_LT.sum(-1)) / prompts for log_p_LT in (log_pi_LT, log_mu_LT))
+    for name, p_L in (("pi", pi_L), ("mu", mu_L)):
+        if abs(p_L.sum() - 1) > 1e-4:
+            raise UserError(f"responses have probability {p_L.sum():.6g} under {name}; give every one, once.")
+    missed = bool((pi_L[mu_L == 0] > 0).any())
+    seen = mu_L > 0
+    return _law(log_pi_LT[seen], log_mu_LT[seen], mask_LT[seen], mu_L[seen], missed=missed, exact=True)
 
 
 def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: ArrayLike) -> RatioDistribution:
@@ -87,15 +87,15 @@ def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: Ar
 
 def tree_distribution(tree: TokenTree, log_pi_SA: ArrayLike, log_mu_SA: ArrayLike) -> RatioDistribution:
     """Return the exact law on a token tree, from the log-laws of its states."""
-    state_XT, token_XT, mask_XT = tree_responses(tree)
+    state_LT, token_LT, mask_LT = tree_responses(tree)
     log_pi, log_mu = (
-        np.asarray(table, dtype=np.float64)[state_XT, token_XT] for table in (log_pi_SA, log_mu_SA)
+        np.asarray(table, dtype=np.float64)[state_LT, token_LT] for table in (log_pi_SA, log_mu_SA)
     )
-    return enumerated_distribution(log_pi, log_mu, mask_XT, len(tree.prompt_NK))
+    return enumerated_distribution(log_pi, log_mu, mask_LT, len(tree.prompt_NQ))
 
 
 def tree_responses(tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return state, token and mask of every response to every prompt, [X, T], prompt by prompt."""
+    """Return state, token and mask of every response to every prompt, [L, T], prompt by prompt."""
     token_LT, mask_LT = tree.task.enumerate()
     branch_V = np.full(tree.actions, 0)
     branch_V[tree.going] = np.arange(tree.going.size)
@@ -103,59 +103,59 @@ def tree_responses(tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.int64
     for t in range(tree.horizon - 1):
         below_L = node_LT[:, t] * tree.going.size + 1 + branch_V[token_LT[:, t]]
         node_LT[:, t + 1] = np.where(mask_LT[:, t + 1], below_L, 0)
-    N = len(tree.prompt_NK)
+    N = len(tree.prompt_NQ)
     root_N = np.arange(N) * tree.nodes
-    state_XT = (root_N[:, None, None] + node_LT).reshape(-1, tree.horizon)
-    return state_XT, np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))
+    state_LT = (root_N[:, None, None] + node_LT).reshape(-1, tree.horizon)
+    return state_LT, np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))
 
 
 def _arrays(
     log_pi: ArrayLike, log_mu: ArrayLike, mask: ArrayLike
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    mask_XT = np.asarray(mask, dtype=bool)
+    mask_LT = np.asarray(mask, dtype=bool)
     pair = [np.asarray(log_p, dtype=np.float64) for log_p in (log_pi, log_mu)]
-    if any(log_p.shape != mask_XT.shape or log_p.ndim != 2 for log_p in pair):
+    if any(log_p.shape != mask_LT.shape or log_p.ndim != 2 for log_p in pair):
         raise UserError(
-            f"shapes are {pair[0].shape}, {pair[1].shape} and {mask_XT.shape}; expected one [X, T]."
+            f"shapes are {pair[0].shape}, {pair[1].shape} and {mask_LT.shape}; expected one [L, T]."
         )
-    return np.where(mask_XT, pair[0], 0.0), np.where(mask_XT, pair[1], 0.0), mask_XT
+    return np.where(mask_LT, pair[0], 0.0), np.where(mask_LT, pair[1], 0.0), mask_LT
 
 
 def _law(
-    log_pi_XT: Floats,
-    log_mu_XT: Floats,
-    mask_XT: NDArray[np.bool_],
-    p_X: Floats,
+    log_pi_LT: Floats,
+    log_mu_LT: Floats,
+    mask_LT: NDArray[np.bool_],
+    p_L: Floats,
     *,
     missed: bool,
     exact: bool,
 ) -> RatioDistribution:
-    d_XT = log_pi_XT - log_mu_XT
-    d_X = d_XT.sum(-1)
-    length = float(p_X @ mask_XT.sum(-1))
-    p_XT = np.where(mask_XT, p_X[:, None], 0.0) / length
-    mean_token, std_token = _moments(d_XT.ravel(), p_XT.ravel())
-    mean, std = _moments(d_X, p_X)
-    w_X, rho_XT = np.exp(d_X), np.exp(d_XT)
-    mass, largest = float(p_X @ w_X), float(w_X.max())
-    w_log_w = float(p_X @ _times_log(w_X, d_X))
+    d_LT = log_pi_LT - log_mu_LT
+    d_L = d_LT.sum(-1)
+    length = float(p_L @ mask_LT.sum(-1))
+    p_LT = np.where(mask_LT, p_L[:, None], 0.0) / length
+    mean_token, std_token = _moments(d_LT.ravel(), p_LT.ravel())
+    mean, std = _moments(d_L, p_L)
+    w_L, rho_LT = np.exp(d_L), np.exp(d_LT)
+    mass, largest = float(p_L @ w_L), float(w_L.max())
+    w_log_w = float(p_L @ _times_log(w_L, d_L))
     return RatioDistribution(
         mean_token=mean_token,
         std_token=std_token,
-        quantiles_token=_quantiles(d_XT[mask_XT], p_XT[mask_XT]),
+        quantiles_token=_quantiles(d_LT[mask_LT], p_LT[mask_LT]),
         kl_mu_pi_token=-mean_token,
-        kl_pi_mu_token=np.inf if missed else float((p_XT * _times_log(rho_XT, d_XT)).sum()),
+        kl_pi_mu_token=np.inf if missed else float((p_LT * _times_log(rho_LT, d_LT)).sum()),
         mean=mean,
         std=std,
-        quantiles=_quantiles(d_X, p_X),
+        quantiles=_quantiles(d_L, p_L),
         kl_mu_pi=-mean,
         kl_pi_mu=np.inf if missed else w_log_w,
-        ess_kish=float(mass**2 / (p_X @ w_X**2)),
+        ess_kish=float(mass**2 / (p_L @ w_L**2)),
         ess_perplexity=float(mass * np.exp(-w_log_w / mass)),
         ess_max=float(mass / largest),
         mass=mass,
         length=length,
-        n=len(p_X),
+        n=len(p_L),
         exact=exact,
     )
 

@@ -26,7 +26,7 @@ def mismatch_distribution(
     behavior: Behavior,
     theta_RP: Tensor,
     task: TokenTask | TokenTree,
-    prompt_NK: Ints | None = None,
+    prompt_NQ: Ints | None = None,
     *,
     step: int = 0,
     samples: int = 0,
@@ -38,7 +38,7 @@ def mismatch_distribution(
         behavior: the engine around a policy.
         theta_RP: the weights of both.
         task: a token tree for a tabular policy, else the token task of the policy.
-        prompt_NK: prompts of a token task, equally likely.
+        prompt_NQ: prompts of a token task, equally likely.
         step: which batch; it matters for stochastic engines.
         samples: responses per prompt, drawn from mu; 0 enumerates every response, which needs a small task.
         past_RP: weights of an older version, for the engines that read some.
@@ -54,37 +54,37 @@ def mismatch_distribution(
         return tuple(tree_distribution(task, pi, mu) for pi, mu in zip(log_pi_RSA, log_mu_RSA, strict=True))
     if isinstance(task, TokenTree):
         raise UserError("task 'tree' is for tabular policies; give the token task that the policy speaks.")
-    if prompt_NK is None:
-        raise UserError("prompt_NK is missing; give the prompts at which a token policy is compared.")
+    if prompt_NQ is None:
+        raise UserError("prompt_NQ is missing; give the prompts at which a token policy is compared.")
     if samples:
-        rollout = _sampled(behavior, theta_RP, task, prompt_NK, step, samples, past_RP)
+        rollout = _sampled(behavior, theta_RP, task, prompt_NQ, step, samples, past_RP)
     elif behavior.engine.fresh:
         raise UserError(
             f"engine '{behavior.engine.name}' draws noise for each sequence, so its responses share no law; "
             "set samples, or take a tabular policy on task 'tree'."
         )
     else:
-        rollout = every_rollout(task, prompt_NK, len(theta_RP))
+        rollout = every_rollout(task, prompt_NQ, len(theta_RP))
     with torch.no_grad():
-        log_pi_RBT = behavior.policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+        log_pi_RBT = behavior.policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
         log_mu_RBT = rollout.logp_mu_RBT if samples else behavior.logp(theta_RP, rollout, step, past_RP)
     arrays = (x.cpu().numpy() for x in (log_pi_RBT, log_mu_RBT, rollout.mask_RBT))
     if samples:
         return tuple(sampled_distribution(pi, mu, mask) for pi, mu, mask in zip(*arrays, strict=True))
     return tuple(
-        enumerated_distribution(pi, mu, mask, len(prompt_NK)) for pi, mu, mask in zip(*arrays, strict=True)
+        enumerated_distribution(pi, mu, mask, len(prompt_NQ)) for pi, mu, mask in zip(*arrays, strict=True)
     )
 
 
-def every_rollout(task: TokenTask, prompt_NK: Ints, replicas: int) -> Rollout:
+def every_rollout(task: TokenTask, prompt_NQ: Ints, replicas: int) -> Rollout:
     """Return every response to each prompt as one rollout with rewards and no log mu, for R replicas."""
     token_LT, mask_LT = task.enumerate()
-    N, L = len(prompt_NK), len(token_LT)
+    N, L = len(prompt_NQ), len(token_LT)
     token_BT, mask_BT = np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))
-    reward_B = task.score(np.repeat(prompt_NK, L, 0), token_BT, mask_BT)
+    reward_B = task.score(np.repeat(prompt_NQ, L, 0), token_BT, mask_BT)
     prompt, token, mask, reward = (
         torch.from_numpy(np.ascontiguousarray(x)).expand(replicas, *x.shape).contiguous()
-        for x in (np.asarray(prompt_NK), token_BT, mask_BT, reward_B)
+        for x in (np.asarray(prompt_NQ), token_BT, mask_BT, reward_B)
     )
     return Rollout(prompt, token, mask, torch.zeros(token.shape, dtype=torch.float64), reward, group=L)
 
@@ -93,15 +93,15 @@ def _sampled(
     behavior: Behavior,
     theta_RP: Tensor,
     task: TokenTask,
-    prompt_NK: Ints,
+    prompt_NQ: Ints,
     step: int,
     samples: int,
     past_RP: Tensor | None,
 ) -> Rollout:
     key_R = rng.keys(behavior.seeds, "mismatch/law")
-    uniform_RBT = torch.from_numpy(uniforms(key_R, step, len(prompt_NK) * samples, task.response_length))
-    prompt_RNK = torch.from_numpy(np.asarray(prompt_NK)).expand(len(theta_RP), -1, -1)
-    prompt_RNK = prompt_RNK.contiguous().to(theta_RP.device)
+    uniform_RBT = torch.from_numpy(uniforms(key_R, step, len(prompt_NQ) * samples, task.response_length))
+    prompt_RNQ = torch.from_numpy(np.asarray(prompt_NQ)).expand(len(theta_RP), -1, -1)
+    prompt_RNQ = prompt_RNQ.contiguous().to(theta_RP.device)
     uniform_RBT = uniform_RBT.to(theta_RP.device)
-    token, mask, logp_mu = behavior.sample(theta_RP.detach(), prompt_RNK, samples, uniform_RBT, step, past_RP)
-    return Rollout(prompt_RNK, token, mask, logp_mu, torch.zeros(token.shape[:2]), samples)
+    token, mask, logp_mu = behavior.sample(theta_RP.detach(), prompt_RNQ, samples, uniform_RBT, step, past_RP)
+    return Rollout(prompt_RNQ, token, mask, logp_mu, torch.zeros(token.shape[:2]), samples)

@@ -65,14 +65,14 @@ class StaleCache(Reweighted):
     def sample(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
         law: Law | None = None,
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT as ToyTransformer.sample does."""
-        decoder = self._decoder(theta_RP, prompt_RNK, group, uniform_RBT.shape, "uniform_RBT")
+        decoder = self._decoder(theta_RP, prompt_RNQ, group, uniform_RBT.shape, "uniform_RBT")
         uniform = uniform_RBT.to(self.device, torch.float64)
         return generate(decoder, self.toy.task.end_token, uniform, greedy, law)
 
@@ -99,15 +99,15 @@ class StaleCache(Reweighted):
         self._lacks("a cache that can change twice")
 
     def _decoder(
-        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, shape: torch.Size, name: str
+        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, shape: torch.Size, name: str
     ) -> StaleDecoder:
         policy = self.toy
-        prompts = policy.prompts(theta_RP, prompt_RNK, group, shape, name)
+        prompts = policy.prompts(theta_RP, prompt_RNQ, group, shape, name)
         if self.past_RP.shape != theta_RP.shape:
             raise UserError(
                 f"past_RP has shape {tuple(self.past_RP.shape)}, expected {tuple(theta_RP.shape)}."
             )
-        if prompt_RNK.shape[2] == 1:
+        if prompt_RNQ.shape[2] == 1:
             raise UserError("stale-kv needs prompts of two tokens or more: the last one is always read anew.")
         now, past = policy.weights(theta_RP), policy.weights(self.past_RP)
         return StaleDecoder(
@@ -132,13 +132,13 @@ class StaleDecoder:
         everywhere: bool,
     ) -> None:
         self.now, self.past, self.temperature, self.everywhere = now, past, temperature, everywhere
-        token_RNK = prompts.token_RNK
-        self.length = token_RNK.shape[2] - 1
-        self.last_RB = token_RNK[..., -1].repeat_interleave(prompts.group, 1)
-        before = Prompts(token_RNK[..., :-1], prompts.first_RN, prompts.group)
+        token_RNQ = prompts.token_RNQ
+        self.length = token_RNQ.shape[2] - 1
+        self.last_RB = token_RNQ[..., -1].repeat_interleave(prompts.group, 1)
+        before = Prompts(token_RNQ[..., :-1], prompts.first_RN, prompts.group)
         caches = {0: read_prompts(past, heads, before)[1]}
         width = 3 * now.embedding.shape[1]
-        own = now.embedding.new_empty(len(now.layers), tokens, len(token_RNK), width, self.last_RB.shape[1])
+        own = now.embedding.new_empty(len(now.layers), tokens, len(token_RNQ), width, self.last_RB.shape[1])
         self.kept = KeyValues(caches, own, torch.zeros_like(self.last_RB))
         self.kept_past = KeyValues(caches, torch.empty_like(own), self.kept.start_RB)
 

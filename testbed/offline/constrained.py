@@ -56,7 +56,7 @@ def constrained_optimum(
 
 
 def resampled(counts: Counts, members: int, rng: np.random.Generator) -> Counts:
-    """Bayesian-bootstrap replicates of the counts, members along the leading axis: [E R, ...], member first.
+    """Bayesian-bootstrap replicates of the counts, members along the leading axis: [K R, ...], member first.
 
     Every (s, a) gets Dirichlet weights over its successors (Rubin 1981, one gamma draw a cell of the counts,
     kept to the number of visits), so that members agree where there is much data.
@@ -82,14 +82,14 @@ def augmented_multiplier(multiplier_R: Floats, convexity_R: Floats, excess_R: Fl
 
 @dataclass(frozen=True)
 class PrimalDual:
-    """Per iteration and cell, [I, R]: exact return and cost of the policy, the critic's estimate of that
+    """Per iteration and cell, [K, R]: exact return and cost of the policy, the critic's estimate of that
     cost, and the multiplier.
     """
 
-    value_IR: Floats
-    cost_IR: Floats
-    estimated_cost_IR: Floats
-    multiplier_IR: Floats
+    value_KR: Floats
+    cost_KR: Floats
+    estimated_cost_KR: Floats
+    multiplier_KR: Floats
 
 
 def primal_dual(
@@ -130,8 +130,8 @@ def primal_dual(
         drawn = resampled(memory, members, rng)
         paid_XSA = np.where(drawn.seen_RSA, charge_SA, 0.0)
         cost_XSA = policy_q(drawn.moves_RSAS, paid_XSA, np.tile(pi_RSA, (members, 1, 1)), discount)
-        cost_ERSA = cost_XSA.reshape(members, *q_RSA.shape)
-        upper_RSA = cost_ERSA.mean(0) + conservatism_R[:, None, None] * cost_ERSA.std(0)
+        cost_KRSA = cost_XSA.reshape(members, *q_RSA.shape)
+        upper_RSA = cost_KRSA.mean(0) + conservatism_R[:, None, None] * cost_KRSA.std(0)
         estimate_R = ((pi_RSA * upper_RSA).sum(-1) * world.start_S).sum(-1)
         pull_R = augmented_multiplier(multiplier_R, convexity_R, estimate_R - budget)
         exact_RSA = policy_q(

@@ -48,7 +48,7 @@ def monte_carlo(
 
 
 def hybrid_critic(
-    feature_SAK: Floats,
+    feature_SAF: Floats,
     pi_RSA: Floats,
     discount: float,
     *,
@@ -71,17 +71,17 @@ def hybrid_critic(
     off_RSA = (
         trust_R11 * offline.visit_RSA / np.maximum(offline.visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
     )
-    gram_RKK = np.einsum("rsa,sak,sal->rkl", on_RSA + off_RSA, feature_SAK, feature_SAK, optimize=True)
-    gram_RKK = gram_RKK + ridge * np.eye(feature_SAK.shape[-1])
-    fixed_RK = np.einsum("rsa,sak->rk", on_RSA * return_RSA + off_RSA * offline.reward_RSA, feature_SAK)
-    mean_RSK = np.einsum("rsa,sak->rsk", pi_RSA, feature_SAK)
-    ahead_RSAK = discount * np.einsum("rsat,rtk->rsak", offline.moves_RSAS, mean_RSK, optimize=True)
-    boot_RKK = np.einsum("rsa,sak,rsal->rkl", off_RSA, feature_SAK, ahead_RSAK, optimize=True)
-    weight_RK = np.zeros_like(fixed_RK)
+    gram_RFF = np.einsum("rsa,sak,sal->rkl", on_RSA + off_RSA, feature_SAF, feature_SAF, optimize=True)
+    gram_RFF = gram_RFF + ridge * np.eye(feature_SAF.shape[-1])
+    fixed_RF = np.einsum("rsa,sak->rk", on_RSA * return_RSA + off_RSA * offline.reward_RSA, feature_SAF)
+    mean_RSF = np.einsum("rsa,sak->rsk", pi_RSA, feature_SAF)
+    ahead_RSAF = discount * np.einsum("rsat,rtk->rsak", offline.moves_RSAS, mean_RSF, optimize=True)
+    boot_RFF = np.einsum("rsa,sak,rsal->rkl", off_RSA, feature_SAF, ahead_RSAF, optimize=True)
+    weight_RF = np.zeros_like(fixed_RF)
     for _ in range(rounds):
-        right_RK = fixed_RK + (boot_RKK @ weight_RK[..., None])[..., 0]
-        weight_RK = np.linalg.solve(gram_RKK, right_RK[..., None])[..., 0]
-    return np.einsum("rk,sak->rsa", weight_RK, feature_SAK)
+        right_RF = fixed_RF + (boot_RFF @ weight_RF[..., None])[..., 0]
+        weight_RF = np.linalg.solve(gram_RFF, right_RF[..., None])[..., 0]
+    return np.einsum("rk,sak->rsa", weight_RF, feature_SAF)
 
 
 def clipped_passes(
@@ -121,7 +121,7 @@ def outer_loop(
     passes: int = 0,
     clip: float = 0.2,
 ) -> Floats:
-    """Exact discounted value of the policy before every outer iteration, [I, R]: samples, advantages, an
+    """Exact discounted value of the policy before every outer iteration, [K, R]: samples, advantages, an
     outer step.
 
     passes 0 is the KL-regularized step pi <- pi exp(step_size A) / Z in closed form, else `clipped_passes`. A
@@ -156,12 +156,12 @@ def pooled_by_post(counts: Counts, post_SA: Ints, paid_SA: Floats) -> Counts:
     PDPPO (2025).
     """
     posts = int(post_SA.max()) + 1
-    member_PX = np.eye(posts)[post_SA.ravel()].T
+    member_ZX = np.eye(posts)[post_SA.ravel()].T
     cells, states = counts.visit_RSA.shape[:2]
-    visit_RP = counts.visit_RSA.reshape(cells, -1) @ member_PX.T
-    going_RPS = member_PX @ counts.going_RSAS.reshape(cells, -1, states)
-    rest_RP = (counts.visit_RSA * (counts.reward_RSA - paid_SA)).reshape(cells, -1) @ member_PX.T
-    return Counts(visit_RP[:, post_SA], going_RPS[:, post_SA], paid_SA + ratio(rest_RP, visit_RP)[:, post_SA])
+    visit_RZ = counts.visit_RSA.reshape(cells, -1) @ member_ZX.T
+    going_RZS = member_ZX @ counts.going_RSAS.reshape(cells, -1, states)
+    rest_RZ = (counts.visit_RSA * (counts.reward_RSA - paid_SA)).reshape(cells, -1) @ member_ZX.T
+    return Counts(visit_RZ[:, post_SA], going_RZS[:, post_SA], paid_SA + ratio(rest_RZ, visit_RZ)[:, post_SA])
 
 
 def transition_noise(world: FiniteMDP, pi_RSA: Floats) -> Floats:

@@ -82,7 +82,7 @@ def instrumented_value(
         np.bincount(key_RBT[mask], x, minlength=len(value_RS) * states * 2).reshape(-1, states, 2)
         for x in (np.ones(int(mask.sum())), residual_RBT[mask], residual_RBT[mask] ** 2)
     ]
-    mean_RSZ = sums[1] / sums[0]
-    variance_RSZ = (sums[2] / sums[0] - mean_RSZ**2) / np.maximum(sums[0] - 1, 1)
-    variance_R = (weight_RS**2 * variance_RSZ.sum(-1)).sum(-1)
+    mean_RS2 = sums[1] / sums[0]
+    variance_RS2 = (sums[2] / sums[0] - mean_RS2**2) / np.maximum(sums[0] - 1, 1)
+    variance_R = (weight_RS**2 * variance_RS2.sum(-1)).sum(-1)
     return (value_RS * start_S).sum(-1), np.asarray(np.sqrt(variance_R))

@@ -15,11 +15,11 @@ from testbed.offline.control import Adam
 from testbed.offline.tabular import CLOSE, MOST_ROUNDS, ahead, fitted_q
 
 
-def low_rank_model(left_RSAK: Floats, right_RSK: Floats) -> Floats:
+def low_rank_model(left_RSAF: Floats, right_RSF: Floats) -> Floats:
     """P(s'|s, a) = softmax_s'(left(s, a) . right(s')), [R, S, A, S]: a model class that is smaller than a
     table.
     """
-    return np.asarray(special.softmax(np.einsum("rsak,rtk->rsat", left_RSAK, right_RSK), axis=-1))
+    return np.asarray(special.softmax(np.einsum("rsak,rtk->rsat", left_RSAF, right_RSF), axis=-1))
 
 
 def model_loss_gradient(
@@ -86,9 +86,9 @@ def value_consistent_model(
     for _ in range(steps):
         moves_RSAS = low_rank_model(*both)
         _, slope_RSAS = model_loss_gradient(moves_RSAS, counts, pi_RSA, value_RS, discount, consistency)
-        by_left_RSAK = np.einsum("rsat,rtk->rsak", slope_RSAS, both[1])
-        by_right_RSK = np.einsum("rsat,rsak->rtk", slope_RSAS, both[0])
-        both = [x - move for x, move in zip(both, optimizer([by_left_RSAK, by_right_RSK]), strict=True)]
+        by_left_RSAF = np.einsum("rsat,rtk->rsak", slope_RSAS, both[1])
+        by_right_RSF = np.einsum("rsat,rsak->rtk", slope_RSAS, both[0])
+        both = [x - move for x, move in zip(both, optimizer([by_left_RSAF, by_right_RSF]), strict=True)]
     return low_rank_model(*both)
 
 

@@ -25,18 +25,18 @@ def optimal_values(world: FiniteMDP) -> Floats:
     return np.asarray(world.start_S @ value_S)
 
 
-def step_values(world: FiniteMDP, pi_RHSA: Floats) -> Floats:
+def step_values(world: FiniteMDP, pi_RKSA: Floats) -> Floats:
     """J of policies that depend on the step, [R]."""
     moves_SAS, reward_SA = exact_model(world)
-    value_RS = np.zeros((len(pi_RHSA), world.states))
+    value_RS = np.zeros((len(pi_RKSA), world.states))
     for t in reversed(range(world.horizon)):
         q_RSA = reward_SA + world.discount * np.einsum("sat,rt->rsa", moves_SAS, value_RS)
-        value_RS = (pi_RHSA[:, t] * q_RSA).sum(-1)
+        value_RS = (pi_RKSA[:, t] * q_RSA).sum(-1)
     return np.asarray(value_RS @ world.start_S)
 
 
 def optimistic_q(counts: Counts, horizon: int, discount: float, bonus_R: Floats, largest: float) -> Floats:
-    """Q_h = min(r + bonus / sqrt(max(n, 1)) + discount P max Q_{h+1}, (H - h) largest), [R, H, S, A].
+    """Q_h = min(r + bonus / sqrt(max(n, 1)) + discount P max Q_{h+1}, (H - h) largest), [R, K, S, A].
 
     Pairs without data take the upper limit. Source: UCB value iteration (Azar, Osband & Munos 2017) with its
     simple bonus; the critic that aims at the optimal Q in Tan, Fan & Wei (2025).
@@ -81,19 +81,19 @@ def optimistic_actor_critic(
     # Copies: the visits are counted in place.
     visit_RSA, going_RSAS = counts.visit_RSA.copy(), counts.going_RSAS.copy()
     known_RSA, switches_R = visit_RSA.copy(), np.zeros(cells, np.int64)
-    q_RHSA = optimistic_q(counts, horizon, world.discount, bonus_R, 1.0)
+    q_RKSA = optimistic_q(counts, horizon, world.discount, bonus_R, 1.0)
     age_R, best, regrets = np.ones(cells), float(optimal_values(world)), []
     for episode in range(episodes):
-        pi_RHSA = _actor(q_RHSA, rate_R * age_R)
-        regrets.append(best - step_values(world, pi_RHSA))
-        uniform_RTD = kernels.uniforms(np.asarray(key_R, np.uint64), episode, horizon + 1, 2)
-        state_R, live_R = world.start(uniform_RTD[:, horizon, :1])[:, 0], np.ones(cells, bool)
+        pi_RKSA = _actor(q_RKSA, rate_R * age_R)
+        regrets.append(best - step_values(world, pi_RKSA))
+        uniform_RTK = kernels.uniforms(np.asarray(key_R, np.uint64), episode, horizon + 1, 2)
+        state_R, live_R = world.start(uniform_RTK[:, horizon, :1])[:, 0], np.ones(cells, bool)
         for t in range(horizon):
-            sums_RA = running_sums(pi_RHSA[place_R, t, state_R])
-            action_R = (uniform_RTD[:, t, 0, None] >= sums_RA).sum(-1)
+            sums_RA = running_sums(pi_RKSA[place_R, t, state_R])
+            action_R = (uniform_RTK[:, t, 0, None] >= sums_RA).sum(-1)
             row_R = state_R * actions + action_R
             next_R = tables.next_XK[
-                row_R, (uniform_RTD[:, t, 1, None] >= tables.cumulative_XK[row_R]).sum(-1)
+                row_R, (uniform_RTK[:, t, 1, None] >= tables.cumulative_XK[row_R]).sum(-1)
             ]
             going_R = live_R & ~tables.terminal_S[next_R]
             visit_RSA[place_R, state_R, action_R] += live_R
@@ -106,17 +106,17 @@ def optimistic_actor_critic(
             seen = Counts(
                 visit_RSA[grown_R], going_RSAS[grown_R], np.where(visit_RSA[grown_R] > 0, reward_SA, 0.0)
             )
-            q_RHSA[grown_R] = optimistic_q(seen, horizon, world.discount, bonus_R[grown_R], 1.0)
+            q_RKSA[grown_R] = optimistic_q(seen, horizon, world.discount, bonus_R[grown_R], 1.0)
             known_RSA[grown_R] = visit_RSA[grown_R]
             switches_R = switches_R + grown_R
     return np.stack(regrets), switches_R
 
 
-def _actor(q_RHSA: Floats, scale_R: Floats) -> Floats:
+def _actor(q_RKSA: Floats, scale_R: Floats) -> Floats:
     """softmax(scale Q), greedy (first among equals) where scale is infinite."""
     endless_R = np.isinf(scale_R)
-    logit_RHSA = np.where(endless_R, 1.0, scale_R)[:, None, None, None] * q_RHSA
-    pi_RHSA = softmax(logit_RHSA)
+    logit_RKSA = np.where(endless_R, 1.0, scale_R)[:, None, None, None] * q_RKSA
+    pi_RKSA = softmax(logit_RKSA)
     if endless_R.any():
-        pi_RHSA[endless_R] = np.eye(q_RHSA.shape[-1])[q_RHSA[endless_R].argmax(-1)]
-    return pi_RHSA
+        pi_RKSA[endless_R] = np.eye(q_RKSA.shape[-1])[q_RKSA[endless_R].argmax(-1)]
+    return pi_RKSA

@@ -1,7 +1,7 @@
 """Preference sets with known truth: votes and soft labels, log-linear policies, reward models, stale and
 fresh pairs.
 
-A set is two tables: weight_RXAB, how often the ordered pair (a, b) was shown in context x, and label_RXAB,
+A set is two tables: weight_RSAA, how often the ordered pair (a, b) was shown in context x, and label_RSAA,
 the share of it in which a was preferred. Sums over samples are exact for these tables, so a run has no
 minibatch noise.
 """
@@ -18,7 +18,7 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 
 Draw = Callable[[int, list[Floats]], "tuple[Floats, Floats] | None"]
-"""From the step and the log-policies [R, X, A] so far, the newest last: a new (weight, label), or None to
+"""From the step and the log-policies [R, S, A] so far, the newest last: a new (weight, label), or None to
 keep on.
 """
 
@@ -28,102 +28,102 @@ def bradley_terry(reward_xA: Floats) -> Floats:
     return np.asarray(special.expit(reward_xA[..., :, None] - reward_xA[..., None, :]))
 
 
-def pair_law(context_X: Floats, first_RXA: Floats, second_RXA: Floats) -> Floats:
-    """Law of (x, a, b) with a and b drawn independently by two policies, [R, X, A, A]; a = b included.
+def pair_law(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Floats:
+    """Law of (x, a, b) with a and b drawn independently by two policies, [R, S, A, A]; a = b included.
 
     A policy apart from the reference makes a support gap, the learner's own makes pairs on policy, a
     checkpoint's makes lagged losers.
     """
-    return np.asarray(context_X[:, None, None] * first_RXA[..., :, None] * second_RXA[..., None, :])
+    return np.asarray(context_S[:, None, None] * first_RSA[..., :, None] * second_RSA[..., None, :])
 
 
-def draw_pairs(law_RXAB: Floats, pairs: int, rng: np.random.Generator) -> Floats:
-    """How often each (x, a, b) comes up in `pairs` draws, [R, X, A, A]."""
-    flat_RK = law_RXAB.reshape(len(law_RXAB), -1)
-    drawn_RK = rng.multinomial(pairs, flat_RK / flat_RK.sum(-1, keepdims=True))
-    return drawn_RK.reshape(law_RXAB.shape).astype(np.float64)
+def draw_pairs(law_RSAA: Floats, pairs: int, rng: np.random.Generator) -> Floats:
+    """How often each (x, a, b) comes up in `pairs` draws, [R, S, A, A]."""
+    flat_RX = law_RSAA.reshape(len(law_RSAA), -1)
+    drawn_RX = rng.multinomial(pairs, flat_RX / flat_RX.sum(-1, keepdims=True))
+    return drawn_RX.reshape(law_RSAA.shape).astype(np.float64)
 
 
 def vote_labels(
-    weight_RXAB: Floats,
-    chance_XAB: Floats,
+    weight_RSAA: Floats,
+    chance_SAA: Floats,
     votes: int,
     rule: str,
     rng: np.random.Generator,
     prior: float = 1.0,
 ) -> Floats:
-    """Mean label of the shown pairs, each judged by `votes` independent votes, [R, X, A, A]; 1/2 where none
+    """Mean label of the shown pairs, each judged by `votes` independent votes, [R, S, A, A]; 1/2 where none
     is.
 
     rule "hard": the majority (a tie counts half); "share": v/votes; "mmse": (v + prior)/(votes + 2 prior),
     the posterior mean of the preference under Beta(prior, prior), which minimizes the mean squared error
     (VPO, 2024, equation 8).
     """
-    voted_V = np.arange(votes + 1)
+    voted_K = np.arange(votes + 1)
     labels = {
-        "hard": (voted_V > votes / 2) + 0.5 * (2 * voted_V == votes),
-        "share": voted_V / max(votes, 1),
-        "mmse": (voted_V + prior) / (votes + 2 * prior),
+        "hard": (voted_K > votes / 2) + 0.5 * (2 * voted_K == votes),
+        "share": voted_K / max(votes, 1),
+        "mmse": (voted_K + prior) / (votes + 2 * prior),
     }
     if rule not in labels or votes < 1 or prior <= 0:
         raise UserError(f"rule '{rule}', votes {votes}, prior {prior:g}: expected {set(labels)}, >= 1, > 0.")
-    chance_XABV = np.asarray(stats.binom.pmf(voted_V, votes, chance_XAB[..., None]))
-    chance_XABV = chance_XABV / chance_XABV.sum(-1, keepdims=True)
-    law_RXABV = np.broadcast_to(chance_XABV, (*weight_RXAB.shape, votes + 1))
-    drawn_RXABV = rng.multinomial(weight_RXAB.astype(np.int64), law_RXABV)
-    return np.where(weight_RXAB > 0, drawn_RXABV @ labels[rule] / np.maximum(weight_RXAB, 1.0), 0.5)
+    chance_SAAK = np.asarray(stats.binom.pmf(voted_K, votes, chance_SAA[..., None]))
+    chance_SAAK = chance_SAAK / chance_SAAK.sum(-1, keepdims=True)
+    law_RSAAK = np.broadcast_to(chance_SAAK, (*weight_RSAA.shape, votes + 1))
+    drawn_RSAAK = rng.multinomial(weight_RSAA.astype(np.int64), law_RSAAK)
+    return np.where(weight_RSAA > 0, drawn_RSAAK @ labels[rule] / np.maximum(weight_RSAA, 1.0), 0.5)
 
 
-def log_policy(theta_RK: Floats, feature_XAK: Floats, ref_XA: Floats) -> Floats:
-    """log pi, pi = ref exp(theta . phi) / Z, [R, X, A]; an identity of features is a table."""
+def log_policy(theta_RF: Floats, feature_SAF: Floats, ref_SA: Floats) -> Floats:
+    """log pi, pi = ref exp(theta . phi) / Z, [R, S, A]; an identity of features is a table."""
     with np.errstate(divide="ignore"):
-        logit_RXA = np.log(ref_XA) + np.einsum("rk,xak->rxa", theta_RK, feature_XAK)
-    return np.asarray(logit_RXA - special.logsumexp(logit_RXA, axis=-1, keepdims=True))
+        logit_RSA = np.log(ref_SA) + np.einsum("rk,xak->rxa", theta_RF, feature_SAF)
+    return np.asarray(logit_RSA - special.logsumexp(logit_RSA, axis=-1, keepdims=True))
 
 
-def margin(theta_RK: Floats, feature_XAK: Floats, beta: ArrayLike) -> Floats:
-    """Implicit reward margin beta (log pi/ref(a) - log pi/ref(b)) = beta theta . (phi(a) - phi(b)), [R, X, A,
+def margin(theta_RF: Floats, feature_SAF: Floats, beta: ArrayLike) -> Floats:
+    """Implicit reward margin beta (log pi/ref(a) - log pi/ref(b)) = beta theta . (phi(a) - phi(b)), [R, S, A,
     A].
     """
-    score_RXA = np.einsum("rk,xak->rxa", theta_RK, feature_XAK)
+    score_RSA = np.einsum("rk,xak->rxa", theta_RF, feature_SAF)
     beta_R111 = np.asarray(beta, np.float64).reshape(-1, 1, 1, 1)
-    return np.asarray(beta_R111 * (score_RXA[..., :, None] - score_RXA[..., None, :]))
+    return np.asarray(beta_R111 * (score_RSA[..., :, None] - score_RSA[..., None, :]))
 
 
 def pair_gradient(
-    theta_RK: Floats,
-    feature_XAK: Floats,
-    weight_RXAB: Floats,
-    label_RXAB: Floats,
+    theta_RF: Floats,
+    feature_SAF: Floats,
+    weight_RSAA: Floats,
+    label_RSAA: Floats,
     *,
     beta: ArrayLike,
     kind: str,
 ) -> tuple[Floats, Floats]:
-    """Loss [R] and gradient [R, K], the mean over shown pairs.
+    """Loss [R] and gradient [R, F], the mean over shown pairs.
 
     "dpo": -y log sigmoid(m) - (1 - y) log sigmoid(-m) with the margin m (Rafailov et al. 2023, equation 7,
     with soft labels y as VDPO has them). "ipo": (m / beta - (2 y - 1) / (2 beta))^2 (Azar et al. 2024,
     equation 17; VIPO). beta: a number or [R].
     """
-    beta_R111 = np.broadcast_to(np.asarray(beta, np.float64).reshape(-1, 1, 1, 1), (len(theta_RK), 1, 1, 1))
-    m_RXAB = margin(theta_RK, feature_XAK, beta_R111)
-    share_RXAB = weight_RXAB / np.maximum(weight_RXAB.sum((-1, -2, -3), keepdims=True), 1e-300)
+    beta_R111 = np.broadcast_to(np.asarray(beta, np.float64).reshape(-1, 1, 1, 1), (len(theta_RF), 1, 1, 1))
+    m_RSAA = margin(theta_RF, feature_SAF, beta_R111)
+    share_RSAA = weight_RSAA / np.maximum(weight_RSAA.sum((-1, -2, -3), keepdims=True), 1e-300)
     if kind == "dpo":
-        loss_RXAB = -label_RXAB * special.log_expit(m_RXAB) - (1 - label_RXAB) * special.log_expit(-m_RXAB)
-        slope_RXAB = beta_R111 * (special.expit(m_RXAB) - label_RXAB)
+        loss_RSAA = -label_RSAA * special.log_expit(m_RSAA) - (1 - label_RSAA) * special.log_expit(-m_RSAA)
+        slope_RSAA = beta_R111 * (special.expit(m_RSAA) - label_RSAA)
     elif kind == "ipo":
-        away_RXAB = m_RXAB / beta_R111 - (2 * label_RXAB - 1) / (2 * beta_R111)
-        loss_RXAB, slope_RXAB = away_RXAB**2, 2 * away_RXAB
+        away_RSAA = m_RSAA / beta_R111 - (2 * label_RSAA - 1) / (2 * beta_R111)
+        loss_RSAA, slope_RSAA = away_RSAA**2, 2 * away_RSAA
     else:
         raise UserError(f"Unknown kind '{kind}'; known: dpo, ipo.")
-    pull_RXAB = share_RXAB * slope_RXAB
-    by_action_RXA = pull_RXAB.sum(-1) - pull_RXAB.sum(-2)
-    return (share_RXAB * loss_RXAB).sum((-1, -2, -3)), np.einsum("rxa,xak->rk", by_action_RXA, feature_XAK)
+    pull_RSAA = share_RSAA * slope_RSAA
+    by_action_RSA = pull_RSAA.sum(-1) - pull_RSAA.sum(-2)
+    return (share_RSAA * loss_RSAA).sum((-1, -2, -3)), np.einsum("rxa,xak->rk", by_action_RSA, feature_SAF)
 
 
 def train_on_pairs(
-    feature_XAK: Floats,
-    ref_XA: Floats,
+    feature_SAF: Floats,
+    ref_SA: Floats,
     draw: Draw,
     *,
     cells: int,
@@ -132,47 +132,47 @@ def train_on_pairs(
     beta: ArrayLike,
     kind: str = "dpo",
 ) -> tuple[Floats, list[Floats]]:
-    """theta [R, K] after `steps` gradient steps from the reference, and the log-policy before each and at the
+    """theta [R, F] after `steps` gradient steps from the reference, and the log-policy before each and at the
     end.
 
     draw(step, log-policies so far) hands over a new set or None: frozen pairs, a refresh interval, losers
     from a checkpoint `lag` steps back, pairs selected by margin and bootstrapped sets differ in this function
     alone.
     """
-    theta_RK = np.zeros((cells, feature_XAK.shape[-1]))
+    theta_RF = np.zeros((cells, feature_SAF.shape[-1]))
     rate_R1 = np.broadcast_to(np.asarray(rate, np.float64).reshape(-1, 1), (cells, 1))
-    history = [log_policy(theta_RK, feature_XAK, ref_XA)]
+    history = [log_policy(theta_RF, feature_SAF, ref_SA)]
     current = None
     for step in range(steps):
         current = draw(step, history) or current
         if current is None:
             raise UserError("draw returned None at step 0; it has to hand over a first set of pairs.")
-        _, slope_RK = pair_gradient(theta_RK, feature_XAK, *current, beta=beta, kind=kind)
-        theta_RK = theta_RK - rate_R1 * slope_RK
-        history.append(log_policy(theta_RK, feature_XAK, ref_XA))
-    return theta_RK, history
+        _, slope_RF = pair_gradient(theta_RF, feature_SAF, *current, beta=beta, kind=kind)
+        theta_RF = theta_RF - rate_R1 * slope_RF
+        history.append(log_policy(theta_RF, feature_SAF, ref_SA))
+    return theta_RF, history
 
 
-def select_by_margin(weight_RXAB: Floats, margin_RXAB: Floats, share: float) -> Floats:
+def select_by_margin(weight_RSAA: Floats, margin_RSAA: Floats, share: float) -> Floats:
     """The weights of the pairs with the largest margins that make up `share` of all, the last one in part,
-    [R, X, A, A].
+    [R, S, A, A].
 
     Source: SeRA (Ko et al. 2024), selection by the implicit reward margin.
     """
     if not 0.0 < share <= 1.0:
         raise UserError(f"share is {share:g}, expected 0 < share <= 1.")
-    flat_RK, key_RK = (x.reshape(len(weight_RXAB), -1) for x in (weight_RXAB, margin_RXAB))
-    order_RK = np.argsort(-key_RK, axis=-1, kind="stable")
-    sorted_RK = np.take_along_axis(flat_RK, order_RK, -1)
-    before_RK = np.cumsum(sorted_RK, axis=-1) - sorted_RK
-    kept_RK = np.clip(share * flat_RK.sum(-1, keepdims=True) - before_RK, 0.0, sorted_RK)
-    found_RK = np.empty_like(flat_RK)
-    np.put_along_axis(found_RK, order_RK, kept_RK, -1)
-    return found_RK.reshape(weight_RXAB.shape)
+    flat_RX, key_RX = (x.reshape(len(weight_RSAA), -1) for x in (weight_RSAA, margin_RSAA))
+    order_RX = np.argsort(-key_RX, axis=-1, kind="stable")
+    sorted_RX = np.take_along_axis(flat_RX, order_RX, -1)
+    before_RX = np.cumsum(sorted_RX, axis=-1) - sorted_RX
+    kept_RX = np.clip(share * flat_RX.sum(-1, keepdims=True) - before_RX, 0.0, sorted_RX)
+    found_RX = np.empty_like(flat_RX)
+    np.put_along_axis(found_RX, order_RX, kept_RX, -1)
+    return found_RX.reshape(weight_RSAA.shape)
 
 
 def logistic(
-    feature_RPF: Floats, label_RP: Floats, weight_RP: Floats, ridge: float, rounds: int = 50
+    feature_RNF: Floats, label_RN: Floats, weight_RN: Floats, ridge: float, rounds: int = 50
 ) -> Floats:
     """theta [R, F] that minimizes sum weight cross-entropy(label, sigmoid(theta . phi)) + ridge |theta|^2 /
     2, by Newton.
@@ -182,19 +182,19 @@ def logistic(
     """
     if ridge <= 0:
         raise UserError(f"ridge is {ridge:g}, expected more than 0.")
-    cells, _, width = feature_RPF.shape
+    cells, _, width = feature_RNF.shape
 
     def loss(theta_RF: Floats) -> Floats:
-        score_RP = (feature_RPF @ theta_RF[..., None])[..., 0]
-        each_RP = np.logaddexp(0.0, score_RP) - label_RP * score_RP
-        return np.asarray((weight_RP * each_RP).sum(-1) + ridge * (theta_RF**2).sum(-1) / 2)
+        score_RN = (feature_RNF @ theta_RF[..., None])[..., 0]
+        each_RN = np.logaddexp(0.0, score_RN) - label_RN * score_RN
+        return np.asarray((weight_RN * each_RN).sum(-1) + ridge * (theta_RF**2).sum(-1) / 2)
 
     theta_RF = np.zeros((cells, width))
     for _ in range(rounds):
-        chance_RP = special.expit((feature_RPF @ theta_RF[..., None])[..., 0])
-        slope_RF = np.einsum("rp,rpf->rf", weight_RP * (chance_RP - label_RP), feature_RPF) + ridge * theta_RF
-        curve_RPF = (weight_RP * chance_RP * (1 - chance_RP))[..., None] * feature_RPF
-        hessian_RFF = np.swapaxes(curve_RPF, -1, -2) @ feature_RPF + ridge * np.eye(width)
+        chance_RN = special.expit((feature_RNF @ theta_RF[..., None])[..., 0])
+        slope_RF = np.einsum("rp,rpf->rf", weight_RN * (chance_RN - label_RN), feature_RNF) + ridge * theta_RF
+        curve_RNF = (weight_RN * chance_RN * (1 - chance_RN))[..., None] * feature_RNF
+        hessian_RFF = np.swapaxes(curve_RNF, -1, -2) @ feature_RNF + ridge * np.eye(width)
         step_RF = np.linalg.solve(hessian_RFF, slope_RF[..., None])[..., 0]
         size_R1, before_R = np.ones((cells, 1)), loss(theta_RF)
         for _ in range(30):
@@ -208,14 +208,14 @@ def logistic(
     return theta_RF
 
 
-def fit_reward(weight_RXAB: Floats, label_RXAB: Floats, feature_XAK: Floats, ridge: float) -> Floats:
-    """Reward model theta . phi from the same pairs by Bradley-Terry likelihood, [R, X, A]."""
-    diff_XABK = feature_XAK[:, :, None] - feature_XAK[:, None]
-    cells, width = len(weight_RXAB), feature_XAK.shape[-1]
-    used_P = weight_RXAB.reshape(cells, -1).any(0)
-    diff_RPF = np.broadcast_to(diff_XABK.reshape(-1, width)[used_P], (cells, int(used_P.sum()), width))
-    label_RP, weight_RP = (x.reshape(cells, -1)[:, used_P] for x in (label_RXAB, weight_RXAB))
-    return np.einsum("rk,xak->rxa", logistic(diff_RPF, label_RP, weight_RP, ridge), feature_XAK)
+def fit_reward(weight_RSAA: Floats, label_RSAA: Floats, feature_SAF: Floats, ridge: float) -> Floats:
+    """Reward model theta . phi from the same pairs by Bradley-Terry likelihood, [R, S, A]."""
+    diff_SAAF = feature_SAF[:, :, None] - feature_SAF[:, None]
+    cells, width = len(weight_RSAA), feature_SAF.shape[-1]
+    used_N = weight_RSAA.reshape(cells, -1).any(0)
+    diff_RNF = np.broadcast_to(diff_SAAF.reshape(-1, width)[used_N], (cells, int(used_N.sum()), width))
+    label_RN, weight_RN = (x.reshape(cells, -1)[:, used_N] for x in (label_RSAA, weight_RSAA))
+    return np.einsum("rk,xak->rxa", logistic(diff_RNF, label_RN, weight_RN, ridge), feature_SAF)
 
 
 def tilt(ref_xA: Floats, reward_xA: Floats, beta: float) -> Floats:
@@ -225,6 +225,6 @@ def tilt(ref_xA: Floats, reward_xA: Floats, beta: float) -> Floats:
     return np.asarray(special.softmax(logit_xA, axis=-1))
 
 
-def regret(context_X: Floats, reward_XA: Floats, pi_RXA: Floats) -> Floats:
+def regret(context_S: Floats, reward_SA: Floats, pi_RSA: Floats) -> Floats:
     """E_x [max_a r - E_pi r], [R]."""
-    return np.asarray(((reward_XA.max(-1) - (pi_RXA * reward_XA).sum(-1)) * context_X).sum(-1))
+    return np.asarray(((reward_SA.max(-1) - (pi_RSA * reward_SA).sum(-1)) * context_S).sum(-1))

@@ -21,18 +21,18 @@ def replay_q(
     *,
     steps: int,
     every: int,
-    feature_SAK: Floats | None = None,
+    feature_SAF: Floats | None = None,
     batch: int = 1,
     capacity: int | None = None,
     offline: Log | None = None,
     initial: float | Floats = 0.0,
     **dials: ArrayLike,
 ) -> tuple[Floats, Floats]:
-    """Q-learning from a replay buffer: Q [R, E, S, A] and reward earned [R, E], every `every` steps.
+    """Q-learning from a replay buffer: Q [R, K, S, A] and reward earned [R, K], every `every` steps.
 
     w += step_size mean_batch (y - phi w) phi, y = sum_{k < chunk} discount^k r_k + discount^chunk B(s'),
-    B = max Q or the soft value of the target weights. feature_SAK None is a table; initial: weights at
-    the start, a number or [R, K]; offline: steps in the buffer from the start; capacity None keeps
+    B = max Q or the soft value of the target weights. feature_SAF None is a table; initial: weights at
+    the start, a number or [R, F]; offline: steps in the buffer from the start; capacity None keeps
     everything.
 
     Dials, each a number or [R]: step_size; updates: UTD ratio, updates per environment step, fractions
@@ -48,24 +48,24 @@ def replay_q(
     Raises UserError for an unknown dial, a wrong shape, a chunk or batch below 1, and negative dials.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
-    dial_RD = _dials(Q_DIALS, dials, len(key))
-    if batch < 1 or (dial_RD[:, list(Q_DIALS).index("chunk")] < 1).any() or not 1 <= every <= steps:
+    dial_RK = _dials(Q_DIALS, dials, len(key))
+    if batch < 1 or (dial_RK[:, list(Q_DIALS).index("chunk")] < 1).any() or not 1 <= every <= steps:
         raise UserError(f"batch {batch}, every {every}: expected batch, chunk >= 1 and every <= steps.")
     pairs, shape = world.states * world.actions, (world.states, world.actions)
-    feature_SAK = np.eye(pairs).reshape(*shape, pairs) if feature_SAK is None else feature_SAK
-    if feature_SAK.shape[:2] != shape:
-        raise UserError(f"feature_SAK has shape {feature_SAK.shape}, expected {(*shape, 'K')}.")
-    weight_RK = np.array(np.broadcast_to(initial, (len(key), feature_SAK.shape[-1])), np.float64)
+    feature_SAF = np.eye(pairs).reshape(*shape, pairs) if feature_SAF is None else feature_SAF
+    if feature_SAF.shape[:2] != shape:
+        raise UserError(f"feature_SAF has shape {feature_SAF.shape}, expected {(*shape, 'F')}.")
+    weight_RF = np.array(np.broadcast_to(initial, (len(key), feature_SAF.shape[-1])), np.float64)
     model_RXK = np.zeros((len(key), pairs, world.tables.next_XK.shape[1] + 1), np.int64)
     model_reward_RX = np.zeros((len(key), pairs))
     buffer = _buffer(world, len(key), steps, capacity, offline)
     if offline is not None:
         _prefill_model(world, offline, model_RXK, model_reward_RX)
-    found_REK, earned_RE = q_loop(
-        world.tables, *buffer, dial_RD, *_packed(feature_SAK.reshape(pairs, -1)), weight_RK, model_RXK,
+    found_RKF, earned_RK = q_loop(
+        world.tables, *buffer, dial_RK, *_packed(feature_SAF.reshape(pairs, -1)), weight_RF, model_RXK,
         model_reward_RX, key, steps, every, batch,
     )  # fmt: skip
-    return np.einsum("rek,sak->resa", found_REK, feature_SAK), earned_RE
+    return np.einsum("rek,sak->resa", found_RKF, feature_SAF), earned_RK
 
 
 def replay_actor_critic(
@@ -77,7 +77,7 @@ def replay_actor_critic(
     capacity: int | None = None,
     **dials: ArrayLike,
 ) -> tuple[Floats, Floats]:
-    """A2C of one step with replay: logits [R, E, S, A] and values [R, E, S], E = steps // every.
+    """A2C of one step with replay: logits [R, K, S, A] and values [R, K, S], K = steps // every.
 
     delta = r + discount V(s') - V(s); V(s) += critic_rate delta; logits(s) += actor_rate delta (e_a -
     pi(s)), for the fresh step and for `replays` drawn ones (fractions allowed), without importance
@@ -89,9 +89,9 @@ def replay_actor_critic(
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     if not 1 <= every <= steps:
         raise UserError(f"every is {every}, expected 1 to steps = {steps}.")
-    dial_RD = _dials(ACTOR_DIALS, dials, len(key))
+    dial_RK = _dials(ACTOR_DIALS, dials, len(key))
     found: tuple[Floats, Floats] = actor_loop(
-        world.tables, capacity or steps, dial_RD, world.states, world.actions, key, steps, every
+        world.tables, capacity or steps, dial_RK, world.states, world.actions, key, steps, every
     )
     return found
 
@@ -100,20 +100,20 @@ def _dials(defaults: dict[str, float], given: dict[str, ArrayLike], cells: int) 
     """One row per cell, in the order of the defaults."""
     if unknown := sorted(set(given) - set(defaults)):
         raise UserError(f"Unknown dials {', '.join(unknown)}; known: {', '.join(defaults)}.")
-    dial_RD = np.empty((cells, len(defaults)))
+    dial_RK = np.empty((cells, len(defaults)))
     for d, (name, default) in enumerate(defaults.items()):
         values = np.asarray(given.get(name, default), np.float64)
         if values.shape not in ((), (cells,)) or not (values >= 0).all():
             raise UserError(f"{name} has shape {values.shape}, expected a number >= 0, or {cells} of them.")
-        dial_RD[:, d] = values
-    return dial_RD
+        dial_RK[:, d] = values
+    return dial_RK
 
 
-def _packed(feature_XK: Floats) -> tuple[Ints, Floats]:
+def _packed(feature_XF: Floats) -> tuple[Ints, Floats]:
     """Indices and values of the nonzero features of each row, padded with index 0 and value 0."""
-    used_XK = feature_XK != 0
-    index_XM = np.argsort(~used_XK, axis=-1, kind="stable")[:, : max(1, int(used_XK.sum(-1).max()))]
-    return index_XM.astype(np.int64), np.ascontiguousarray(np.take_along_axis(feature_XK, index_XM, -1))
+    used_XF = feature_XF != 0
+    index_XM = np.argsort(~used_XF, axis=-1, kind="stable")[:, : max(1, int(used_XF.sum(-1).max()))]
+    return index_XM.astype(np.int64), np.ascontiguousarray(np.take_along_axis(feature_XF, index_XM, -1))
 
 
 def _buffer(
@@ -137,8 +137,8 @@ def _buffer(
         logged = (pair_RBT, offline.reward_RBT, offline.next_RBT, offline.going_RBT, ends_RBT)
         for r, mask_BT in enumerate(offline.mask_RBT):
             filled_R[r] = mask_BT.sum()
-            for stored_RC, given_RBT in zip(buffer, logged, strict=True):
-                stored_RC[r, : filled_R[r]] = given_RBT[r][mask_BT]
+            for stored_RK, given_RBT in zip(buffer, logged, strict=True):
+                stored_RK[r, : filled_R[r]] = given_RBT[r][mask_BT]
     return *buffer, filled_R
 
 

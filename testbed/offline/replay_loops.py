@@ -74,12 +74,12 @@ def _index(law_A: Floats, uniform: float) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def _look(weight_K: Floats, index_XM: Ints, feature_XM: Floats, s: int, q_A: Floats) -> None:
+def _look(weight_F: Floats, index_XM: Ints, feature_XM: Floats, s: int, q_A: Floats) -> None:
     """Write Q(s, .) = phi(s, .) w to q_A."""
     for a in range(q_A.shape[0]):
         row, total = s * q_A.shape[0] + a, 0.0
         for m in range(index_XM.shape[1]):
-            total += weight_K[index_XM[row, m]] * feature_XM[row, m]
+            total += weight_F[index_XM[row, m]] * feature_XM[row, m]
         q_A[a] = total
 
 
@@ -119,20 +119,20 @@ def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> 
 
 @njit(cache=True, error_model="numpy")
 def _pick(
-    pair_C: Ints, filled: int, state_2: Words, dial_D: Floats, weight_K: Floats,
+    pair_K: Ints, filled: int, state_2: Words, dial_K: Floats, weight_F: Floats,
     index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats,
 ) -> int:  # fmt: skip
     """Place of a drawn step, in order of storing: uniform, or as pi(a|s)^power by rejection."""
-    size = min(filled, pair_C.shape[0])
+    size = min(filled, pair_K.shape[0])
     place = 0
     for _ in range(MOST_TRIES):
         place = filled - size + min(int(_uniform(state_2) * size), size - 1)
-        if dial_D[_ON_POLICY] <= 0.0:
+        if dial_K[_ON_POLICY] <= 0.0:
             return place
-        row = pair_C[_wrapped(place, pair_C.shape[0])]
-        _look(weight_K, index_XM, feature_XM, row // q_A.shape[0], q_A)
-        _act_law(q_A, dial_D[_EPSILON], dial_D[_TEMPERATURE], law_A)
-        if _uniform(state_2) < law_A[row % q_A.shape[0]] ** dial_D[_ON_POLICY]:
+        row = pair_K[_wrapped(place, pair_K.shape[0])]
+        _look(weight_F, index_XM, feature_XM, row // q_A.shape[0], q_A)
+        _act_law(q_A, dial_K[_EPSILON], dial_K[_TEMPERATURE], law_A)
+        if _uniform(state_2) < law_A[row % q_A.shape[0]] ** dial_K[_ON_POLICY]:
             return place
     return place
 
@@ -145,15 +145,15 @@ def _wrapped(place: int, size: int) -> int:
 
 @njit(cache=True, error_model="numpy")
 def _chunk_return(
-    reward_C: Floats, last_C: Bools, filled: int, place: int, chunk: int, discount: float
+    reward_K: Floats, last_K: Bools, filled: int, place: int, chunk: int, discount: float
 ) -> tuple[float, float, int]:
     """(sum of discounted rewards, discount of the bootstrap, place whose successor it reads)."""
     total, factor, at = 0.0, 1.0, place
     for ahead in range(chunk):
-        at = _wrapped(place + ahead, reward_C.shape[0])
-        total += factor * reward_C[at]
+        at = _wrapped(place + ahead, reward_K.shape[0])
+        total += factor * reward_K[at]
         factor *= discount
-        if last_C[at] or place + ahead + 1 >= filled:
+        if last_K[at] or place + ahead + 1 >= filled:
             break
     return total, factor, at
 
@@ -170,19 +170,19 @@ def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: 
 
 
 @njit(cache=True, error_model="numpy")
-def _bounded(error: float, row: int, spread_X: Floats, dial_D: Floats) -> float:
+def _bounded(error: float, row: int, spread_X: Floats, dial_K: Floats) -> float:
     """The TD error as the critic uses it: clipped, and divided by the running variance of the target."""
-    if dial_D[_ERROR_BOUND] > 0.0:
-        error = max(-dial_D[_ERROR_BOUND], min(dial_D[_ERROR_BOUND], error))
-    if dial_D[_SPREAD_RATE] > 0.0:
-        spread_X[row] += dial_D[_SPREAD_RATE] * (error * error - spread_X[row])
-        error /= max(spread_X[row], dial_D[_SPREAD_FLOOR])
+    if dial_K[_ERROR_BOUND] > 0.0:
+        error = max(-dial_K[_ERROR_BOUND], min(dial_K[_ERROR_BOUND], error))
+    if dial_K[_SPREAD_RATE] > 0.0:
+        spread_X[row] += dial_K[_SPREAD_RATE] * (error * error - spread_X[row])
+        error /= max(spread_X[row], dial_K[_SPREAD_FLOOR])
     return error
 
 
 @njit(cache=True, error_model="numpy")
 def _descend(
-    weight_K: Floats,
+    weight_F: Floats,
     row_N: Ints,
     error_N: Floats,
     index_XM: Ints,
@@ -194,24 +194,24 @@ def _descend(
     for n in range(row_N.shape[0]):
         for m in range(index_XM.shape[1]):
             move = rate * error_N[n] / row_N.shape[0] * feature_XM[row_N[n], m]
-            weight_K[index_XM[row_N[n], m]] += move
+            weight_F[index_XM[row_N[n], m]] += move
     if bound > 0.0:
-        square = (weight_K**2).sum()
+        square = (weight_F**2).sum()
         if square > bound**2:
-            weight_K *= bound / math.sqrt(square)
+            weight_F *= bound / math.sqrt(square)
 
 
 @njit(cache=True, error_model="numpy")
 def _play_q(
-    tables: Tables, pair_C: Ints, reward_C: Floats, next_C: Ints, going_C: Bools, last_C: Bools, filled: int,
-    dial_D: Floats, index_XM: Ints, feature_XM: Floats, weight_K: Floats, model_XK: Ints,
-    model_reward_X: Floats, key: np.uint64, steps: int, every: int, batch: int, found_EK: Floats,
-    earned_E: Floats,
+    tables: Tables, pair_K: Ints, reward_K: Floats, next_K: Ints, going_K: Bools, last_K: Bools, filled: int,
+    dial_K: Floats, index_XM: Ints, feature_XM: Floats, weight_F: Floats, model_XK: Ints,
+    model_reward_X: Floats, key: np.uint64, steps: int, every: int, batch: int, found_KF: Floats,
+    earned_K: Floats,
 ) -> None:  # fmt: skip
     """One cell of `q_loop`; writes weights and rewards earned."""
     actions, ended = index_XM.shape[0] // tables.bonus_S.shape[0], model_XK.shape[1] - 1
     state_2 = np.array([_mix(key), np.uint64(0)])
-    spread_X, target_K = np.ones(index_XM.shape[0]), weight_K.copy() if dial_D[_TARGET] >= 1.0 else weight_K
+    spread_X, target_F = np.ones(index_XM.shape[0]), weight_F.copy() if dial_K[_TARGET] >= 1.0 else weight_F
     row_N, error_N, q_A, law_A = (
         np.zeros(batch, np.int64),
         np.zeros(batch),
@@ -220,59 +220,59 @@ def _play_q(
     )
     s, time, credit, done = _index(tables.start_S, _uniform(state_2)), 0, 0.0, 0
     for step in range(steps):
-        _look(weight_K, index_XM, feature_XM, s, q_A)
-        _act_law(q_A, dial_D[_EPSILON], dial_D[_TEMPERATURE], law_A)
+        _look(weight_F, index_XM, feature_XM, s, q_A)
+        _act_law(q_A, dial_K[_EPSILON], dial_K[_TEMPERATURE], law_A)
         row = s * actions + _index(law_A, _uniform(state_2))
         following, reward, k = _step(tables, state_2, row)
         going = not tables.terminal_S[following]
         time += 1
         last = not going or time == tables.horizon
-        place = _wrapped(filled, pair_C.shape[0])
-        pair_C[place], reward_C[place], next_C[place] = row, reward, following
-        going_C[place], last_C[place] = going, last
+        place = _wrapped(filled, pair_K.shape[0])
+        pair_K[place], reward_K[place], next_K[place] = row, reward, following
+        going_K[place], last_K[place] = going, last
         filled += 1
         model_XK[row, k if going else ended] += 1
         model_reward_X[row] += reward
-        earned_E[min(step // every, earned_E.shape[0] - 1)] += reward
+        earned_K[min(step // every, earned_K.shape[0] - 1)] += reward
         s, time = (_index(tables.start_S, _uniform(state_2)), 0) if last else (following, time)
-        credit += dial_D[_UPDATES]
+        credit += dial_K[_UPDATES]
         while credit >= 1.0:
-            if dial_D[_TARGET] >= 1.0 and done % int(dial_D[_TARGET]) == 0:
-                target_K[:] = weight_K
+            if dial_K[_TARGET] >= 1.0 and done % int(dial_K[_TARGET]) == 0:
+                target_F[:] = weight_F
             credit, done = credit - 1.0, done + 1
             for n in range(batch):
-                place = _pick(pair_C, filled, state_2, dial_D, weight_K, index_XM, feature_XM, q_A, law_A)
-                row = pair_C[_wrapped(place, pair_C.shape[0])]
+                place = _pick(pair_K, filled, state_2, dial_K, weight_F, index_XM, feature_XM, q_A, law_A)
+                row = pair_K[_wrapped(place, pair_K.shape[0])]
                 gain, factor, at = _chunk_return(
-                    reward_C, last_C, filled, place, int(dial_D[_CHUNK]), tables.discount
+                    reward_K, last_K, filled, place, int(dial_K[_CHUNK]), tables.discount
                 )
-                then, going = next_C[at], going_C[at]
-                if dial_D[_MODEL] > 0.0 and _uniform(state_2) < dial_D[_MODEL]:
-                    _look(weight_K, index_XM, feature_XM, row // actions, q_A)
-                    _act_law(q_A, 0.0, dial_D[_TEMPERATURE], law_A)
+                then, going = next_K[at], going_K[at]
+                if dial_K[_MODEL] > 0.0 and _uniform(state_2) < dial_K[_MODEL]:
+                    _look(weight_F, index_XM, feature_XM, row // actions, q_A)
+                    _act_law(q_A, 0.0, dial_K[_TEMPERATURE], law_A)
                     guess = row // actions * actions + _index(law_A, _uniform(state_2))
                     visits = model_XK[guess].sum()
                     if visits > 0:
                         row, gain, factor = guess, model_reward_X[guess] / visits, tables.discount
                         then, going = _imagined(model_XK, guess, visits, state_2, tables.next_XK)
                 if going:
-                    _look(target_K, index_XM, feature_XM, then, q_A)
-                    gain += factor * _worth(q_A, dial_D[_TEMPERATURE])
-                _look(weight_K, index_XM, feature_XM, row // actions, q_A)
-                row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], row, spread_X, dial_D)
-            _descend(weight_K, row_N, error_N, index_XM, feature_XM, dial_D[_STEP], dial_D[_WEIGHT_BOUND])
+                    _look(target_F, index_XM, feature_XM, then, q_A)
+                    gain += factor * _worth(q_A, dial_K[_TEMPERATURE])
+                _look(weight_F, index_XM, feature_XM, row // actions, q_A)
+                row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], row, spread_X, dial_K)
+            _descend(weight_F, row_N, error_N, index_XM, feature_XM, dial_K[_STEP], dial_K[_WEIGHT_BOUND])
         if (step + 1) % every == 0:
-            found_EK[step // every] = weight_K
+            found_KF[step // every] = weight_F
 
 
 @njit(cache=True, error_model="numpy")
 def _play_actor(
-    tables: Tables, pair_C: Ints, reward_C: Floats, next_C: Ints, going_C: Bools, dial_D: Floats,
+    tables: Tables, pair_K: Ints, reward_K: Floats, next_K: Ints, going_K: Bools, dial_K: Floats,
     logits_SA: Floats, value_S: Floats, key: np.uint64, steps: int, every: int,
-    found_ESA: Floats, found_ES: Floats,
+    found_KSA: Floats, found_KS: Floats,
 ) -> None:  # fmt: skip
     """One cell of `actor_loop`; writes logits and values."""
-    critic_rate, actor_rate, replays, repel, reach = dial_D
+    critic_rate, actor_rate, replays, repel, reach = dial_K
     actions = logits_SA.shape[1]
     law_A, state_2 = np.zeros(actions), np.array([_mix(key), np.uint64(0)])
     s, time, credit = _index(tables.start_S, _uniform(state_2)), 0, 0.0
@@ -280,12 +280,12 @@ def _play_actor(
         _act_law(logits_SA[s], 0.0, 1.0, law_A)
         row = s * actions + _index(law_A, _uniform(state_2))
         following, reward, _ = _step(tables, state_2, row)
-        place, size = step % pair_C.shape[0], min(step + 1, pair_C.shape[0])
-        pair_C[place], reward_C[place], next_C[place] = row, reward, following
-        going_C[place] = not tables.terminal_S[following]
+        place, size = step % pair_K.shape[0], min(step + 1, pair_K.shape[0])
+        pair_K[place], reward_K[place], next_K[place] = row, reward, following
+        going_K[place] = not tables.terminal_S[following]
         time += 1
         s = following
-        if not going_C[place] or time == tables.horizon:
+        if not going_K[place] or time == tables.horizon:
             s, time = _index(tables.start_S, _uniform(state_2)), 0
         credit += replays
         fresh = True
@@ -293,51 +293,51 @@ def _play_actor(
             if not fresh:
                 credit -= 1.0
                 place = min(int(_uniform(state_2) * size), size - 1)
-            here, taken = pair_C[place] // actions, pair_C[place] % actions
+            here, taken = pair_K[place] // actions, pair_K[place] % actions
             _act_law(logits_SA[here], 0.0, 1.0, law_A)
             if fresh or law_A[taken] >= reach:
-                ahead = value_S[next_C[place]] if going_C[place] else 0.0
-                error = reward_C[place] + tables.discount * ahead - value_S[here]
+                ahead = value_S[next_K[place]] if going_K[place] else 0.0
+                error = reward_K[place] + tables.discount * ahead - value_S[here]
                 value_S[here] += critic_rate * error
                 push = actor_rate * error * (1.0 if fresh or error > 0.0 else repel)
                 for a in range(actions):
                     logits_SA[here, a] += push * ((1.0 if a == taken else 0.0) - law_A[a])
             fresh = False
         if (step + 1) % every == 0:
-            found_ESA[step // every] = logits_SA
-            found_ES[step // every] = value_S
+            found_KSA[step // every] = logits_SA
+            found_KS[step // every] = value_S
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def q_loop(
-    tables: Tables, pair_RC: Ints, reward_RC: Floats, next_RC: Ints, going_RC: Bools, last_RC: Bools,
-    filled_R: Ints, dial_RD: Floats, index_XM: Ints, feature_XM: Floats, weight_RK: Floats, model_RXK: Ints,
+    tables: Tables, pair_RK: Ints, reward_RK: Floats, next_RK: Ints, going_RK: Bools, last_RK: Bools,
+    filled_R: Ints, dial_RK: Floats, index_XM: Ints, feature_XM: Floats, weight_RF: Floats, model_RXK: Ints,
     model_reward_RX: Floats, key_R: Words, steps: int, every: int, batch: int,
 ) -> tuple[Floats, Floats]:  # fmt: skip
-    """Weights [R, E, K] and rewards earned [R, E] at every `every`-th step."""
-    found_REK = np.zeros((len(key_R), steps // every, weight_RK.shape[1]))
-    earned_RE = np.zeros((len(key_R), steps // every))
+    """Weights [R, K, F] and rewards earned [R, K] at every `every`-th step."""
+    found_RKF = np.zeros((len(key_R), steps // every, weight_RF.shape[1]))
+    earned_RK = np.zeros((len(key_R), steps // every))
     for r in range(len(key_R)):
         _play_q(
-            tables, pair_RC[r], reward_RC[r], next_RC[r], going_RC[r], last_RC[r], filled_R[r], dial_RD[r],
-            index_XM, feature_XM, weight_RK[r], model_RXK[r], model_reward_RX[r], key_R[r], steps, every,
-            batch, found_REK[r], earned_RE[r],
+            tables, pair_RK[r], reward_RK[r], next_RK[r], going_RK[r], last_RK[r], filled_R[r], dial_RK[r],
+            index_XM, feature_XM, weight_RF[r], model_RXK[r], model_reward_RX[r], key_R[r], steps, every,
+            batch, found_RKF[r], earned_RK[r],
         )  # fmt: skip
-    return found_REK, earned_RE
+    return found_RKF, earned_RK
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def actor_loop(
-    tables: Tables, capacity: int, dial_RD: Floats, states: int, actions: int, key_R: Words,
+    tables: Tables, capacity: int, dial_RK: Floats, states: int, actions: int, key_R: Words,
     steps: int, every: int,
 ) -> tuple[Floats, Floats]:  # fmt: skip
-    """Logits [R, E, S, A] and values [R, E, S] at every `every`-th step."""
-    found_RESA = np.zeros((len(key_R), steps // every, states, actions))
-    found_RES = np.zeros((len(key_R), steps // every, states))
+    """Logits [R, K, S, A] and values [R, K, S] at every `every`-th step."""
+    found_RKSA = np.zeros((len(key_R), steps // every, states, actions))
+    found_RKS = np.zeros((len(key_R), steps // every, states))
     for r in range(len(key_R)):
         _play_actor(
             tables, np.zeros(capacity, np.int64), np.zeros(capacity), np.zeros(capacity, np.int64),
-            np.zeros(capacity, np.bool_), dial_RD[r], np.zeros((states, actions)), np.zeros(states), key_R[r],
-            steps, every, found_RESA[r], found_RES[r],
+            np.zeros(capacity, np.bool_), dial_RK[r], np.zeros((states, actions)), np.zeros(states), key_R[r],
+            steps, every, found_RKSA[r], found_RKS[r],
         )  # fmt: skip
-    return found_RESA, found_RES
+    return found_RKSA, found_RKS

@@ -69,26 +69,26 @@ def adaptive_sampling(
     """
     cells, states, actions = pi_RSA.shape
     tables, place_R = world.tables, np.arange(cells)
-    uniform_RTD = kernels.uniforms(np.asarray(key_R, np.uint64), 0, steps, 3)
+    uniform_RTK = kernels.uniforms(np.asarray(key_R, np.uint64), 0, steps, 3)
     visit_RSA = np.zeros((cells, states, actions))
     going_RSAS = np.zeros((cells, states, actions, states))
-    state_R, age_R = world.start(uniform_RTD[:, :1, 2])[:, 0], np.zeros(cells, np.int64)
+    state_R, age_R = world.start(uniform_RTK[:, :1, 2])[:, 0], np.zeros(cells, np.int64)
     errors = []
     mu_RSA = np.asarray(pi_RSA)
     for step in range(steps):
         if step % refresh == 0:
             mu_RSA = adapted_policy(pi_RSA, visit_RSA, step_size, kl_budget)
         sums_RA = running_sums(mu_RSA[place_R, state_R])
-        action_R = (uniform_RTD[:, step, 0, None] >= sums_RA).sum(-1)
+        action_R = (uniform_RTK[:, step, 0, None] >= sums_RA).sum(-1)
         row_R = state_R * actions + action_R
-        k_R = (uniform_RTD[:, step, 1, None] >= tables.cumulative_XK[row_R]).sum(-1)
+        k_R = (uniform_RTK[:, step, 1, None] >= tables.cumulative_XK[row_R]).sum(-1)
         next_R = tables.next_XK[row_R, k_R]
         visit_RSA[place_R, state_R, action_R] += 1.0
         ended_R = tables.terminal_S[next_R]
         going_RSAS[place_R, state_R, action_R, next_R] += ~ended_R
         age_R = age_R + 1
         over_R = ended_R | (age_R == world.horizon)
-        fresh_R = world.start(uniform_RTD[:, (step + 1) % steps, 2][:, None])[:, 0]
+        fresh_R = world.start(uniform_RTK[:, (step + 1) % steps, 2][:, None])[:, 0]
         state_R, age_R = np.where(over_R, fresh_R, next_R), np.where(over_R, 0, age_R)
         if (step + 1) % every == 0:
             errors.append(sampling_error(visit_RSA, pi_RSA))

@@ -8,34 +8,34 @@ from numpy.typing import NDArray
 
 
 @njit(forceinline=True)
-def push(key_C: NDArray[np.float64], item_C: NDArray[np.int64], size: int, key: float, item: int) -> None:
+def push(key_K: NDArray[np.float64], item_K: NDArray[np.int64], size: int, key: float, item: int) -> None:
     """Put (key, item) into a heap of `size` entries; the caller counts."""
     place = size
     while place > 0:
         above = (place - 1) >> 1
-        if key_C[above] <= key:
+        if key_K[above] <= key:
             break
-        key_C[place], item_C[place] = key_C[above], item_C[above]
+        key_K[place], item_K[place] = key_K[above], item_K[above]
         place = above
-    key_C[place], item_C[place] = key, item
+    key_K[place], item_K[place] = key, item
 
 
 @njit(forceinline=True)
-def pop(key_C: NDArray[np.float64], item_C: NDArray[np.int64], size: int) -> int:
+def pop(key_K: NDArray[np.float64], item_K: NDArray[np.int64], size: int) -> int:
     """Take the item of the smallest key out of a heap of `size` entries; the caller counts."""
-    first = item_C[0]
+    first = item_K[0]
     last = size - 1
-    key, item = key_C[last], item_C[last]
+    key, item = key_K[last], item_K[last]
     place = 0
     while True:
         below = 2 * place + 1
         if below >= last:
             break
-        if below + 1 < last and key_C[below + 1] < key_C[below]:
+        if below + 1 < last and key_K[below + 1] < key_K[below]:
             below += 1
-        if key_C[below] >= key:
+        if key_K[below] >= key:
             break
-        key_C[place], item_C[place] = key_C[below], item_C[below]
+        key_K[place], item_K[place] = key_K[below], item_K[below]
         place = below
-    key_C[place], item_C[place] = key, item
+    key_K[place], item_K[place] = key, item
     return first

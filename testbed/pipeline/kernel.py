@@ -52,18 +52,18 @@ def _fill(p: Any, s: Any, a: Store, table_K: NDArray[np.int64], key: int) -> Non
                 s.overfull = 1
                 return
             s.free_groups -= 1
-            g = a.free_G[s.free_groups]
+            g = a.free_N[s.free_groups]
             s.open_group, s.open_left = g, p.group
-            a.left_G[g], a.number_G[g], a.oldest_G[g] = p.group, s.groups_seen, s.engine_version
-            a.score_G[g] = normal(s.groups_seen, GROUP, key) if p.shared > 0 else 0.0
+            a.left_N[g], a.number_N[g], a.oldest_N[g] = p.group, s.groups_seen, s.engine_version
+            a.score_N[g] = normal(s.groups_seen, GROUP, key) if p.shared > 0 else 0.0
             s.groups_seen += 1
         i = s.open_group * p.group + p.group - s.open_left
         s.open_left -= 1
-        a.length_N[i] = length(p, table_K, a.score_G[s.open_group], s.started, key)
-        a.first_version_N[i] = s.engine_version
-        a.began_N[i] = s.virtual
-        a.area_N[i] = _area(s)
-        push(a.decode_key_C, a.decode_item_C, s.decoding, s.virtual + a.length_N[i], i)
+        a.length_B[i] = length(p, table_K, a.score_N[s.open_group], s.started, key)
+        a.first_version_B[i] = s.engine_version
+        a.began_B[i] = s.virtual
+        a.area_B[i] = _area(s)
+        push(a.decode_key_K, a.decode_item_K, s.decoding, s.virtual + a.length_B[i], i)
         s.started += 1
         s.decoding += 1
 
@@ -96,18 +96,18 @@ def _swap(p: Any, s: Any, a: Store, version: int) -> None:
 @njit(forceinline=True)
 def _drop(p: Any, s: Any, a: Store, out: Out, g: int) -> None:
     s.dropped += p.group
-    a.free_G[s.free_groups] = g
+    a.free_N[s.free_groups] = g
     s.free_groups += 1
     if s.measuring:
         out.sums.dropped_samples += p.group
         for i in range(g * p.group, (g + 1) * p.group):
-            out.sums.dropped_tokens += a.length_N[i]
+            out.sums.dropped_tokens += a.length_B[i]
 
 
 @njit(forceinline=True)
 def _too_old(p: Any, s: Any, a: Store, g: int) -> bool:
     """Whether the group would be too old for the last update of the batch that is collected now."""
-    return p.max_age >= 0 and (s.trained + 1) * p.updates - 1 - a.oldest_G[g] > p.max_age
+    return p.max_age >= 0 and (s.trained + 1) * p.updates - 1 - a.oldest_N[g] > p.max_age
 
 
 @njit(forceinline=True)
@@ -116,15 +116,15 @@ def _enqueue(p: Any, s: Any, a: Store, out: Out, g: int) -> None:
     if _too_old(p, s, a, g):
         _drop(p, s, a, out, g)
         return
-    room = a.ring_G.shape[0]
+    room = a.ring_N.shape[0]
     if p.drop_rule != _BLOCK and s.queue_size >= p.queue_groups:
         if p.drop_rule != _DROP_OLDEST:
             _drop(p, s, a, out, g)
             return
-        _drop(p, s, a, out, a.ring_G[s.queue_first])
+        _drop(p, s, a, out, a.ring_N[s.queue_first])
         s.queue_first = (s.queue_first + 1) % room
         s.queue_size -= 1
-    a.ring_G[(s.queue_first + s.queue_size) % room] = g
+    a.ring_N[(s.queue_first + s.queue_size) % room] = g
     s.queue_size += 1
 
 
@@ -134,13 +134,13 @@ def _purge(p: Any, s: Any, a: Store, out: Out) -> None:
     if p.max_age < 0 or s.purged_at == s.trained:
         return
     s.purged_at = s.trained
-    room, kept = a.ring_G.shape[0], 0
+    room, kept = a.ring_N.shape[0], 0
     for k in range(s.queue_size):
-        g = a.ring_G[(s.queue_first + k) % room]
+        g = a.ring_N[(s.queue_first + k) % room]
         if _too_old(p, s, a, g):
             _drop(p, s, a, out, g)
         else:
-            a.ring_G[(s.queue_first + kept) % room] = g
+            a.ring_N[(s.queue_first + kept) % room] = g
             kept += 1
     s.queue_size = kept
 
@@ -150,54 +150,54 @@ def _end_sample(p: Any, s: Any, a: Store, out: Out, i: int) -> None:
     s.finished += 1
     if s.measuring:
         out.sums.finished_samples += 1
-        out.sums.finished_tokens += a.length_N[i]
+        out.sums.finished_tokens += a.length_B[i]
     g = i // p.group
-    a.left_G[g] -= 1
-    if a.left_G[g] == 0:
+    a.left_N[g] -= 1
+    if a.left_N[g] == 0:
         _enqueue(p, s, a, out, g)
 
 
 @njit(forceinline=True)
 def _end_decode(p: Any, s: Any, a: Store, out: Out, key: int) -> None:
     """The response that is nearest to its end has its last token."""
-    s.virtual = a.decode_key_C[0]
-    i = pop(a.decode_key_C, a.decode_item_C, s.decoding)
+    s.virtual = a.decode_key_K[0]
+    i = pop(a.decode_key_K, a.decode_item_K, s.decoding)
     s.decoding -= 1
-    a.ended_N[i] = s.virtual
-    a.area_N[i] = _area(s) - a.area_N[i]
-    a.last_version_N[i] = s.engine_version
+    a.ended_B[i] = s.virtual
+    a.area_B[i] = _area(s) - a.area_B[i]
+    a.last_version_B[i] = s.engine_version
     if p.in_flight == 0:
-        a.area_N[i] = float(a.first_version_N[i] * a.length_N[i])
-        a.last_version_N[i] = a.first_version_N[i]
+        a.area_B[i] = float(a.first_version_B[i] * a.length_B[i])
+        a.last_version_B[i] = a.first_version_B[i]
     if p.tool_time > 0:
-        number = a.number_G[i // p.group] * p.group + i % p.group
-        push(a.tool_key_C, a.tool_item_C, s.waiting, s.now + tool_wait(p, number, key), i)
+        number = a.number_N[i // p.group] * p.group + i % p.group
+        push(a.tool_key_K, a.tool_item_K, s.waiting, s.now + tool_wait(p, number, key), i)
         s.waiting += 1
     else:
         _end_sample(p, s, a, out, i)
 
 
 @njit(forceinline=True)
-def _count(out_L: NDArray[np.float64], lag: int, weight: float) -> None:
-    out_L[min(max(lag, 0), LAGS - 1)] += weight
+def _count(out_K: NDArray[np.float64], lag: int, weight: float) -> None:
+    out_K[min(max(lag, 0), LAGS - 1)] += weight
 
 
 @njit(forceinline=True)
 def _token_lags(p: Any, s: Any, a: Store, out: Out, i: int, now: int) -> None:
     """Histogram of one response's tokens by lag: they are cut where weights arrived, newest first."""
-    if p.in_flight == 0 or a.last_version_N[i] == a.first_version_N[i]:
-        _count(out.token_L, now - a.first_version_N[i], a.length_N[i])
+    if p.in_flight == 0 or a.last_version_B[i] == a.first_version_B[i]:
+        _count(out.token_K, now - a.first_version_B[i], a.length_B[i])
         return
-    upper = a.ended_N[i]
+    upper = a.ended_B[i]
     for back in range(min(s.swaps, SWAPS)):
         place = (s.swaps - 1 - back) % SWAPS
-        lower = max(a.swap_at_W[place], a.began_N[i])
+        lower = max(a.swap_at_W[place], a.began_B[i])
         if lower < upper:
-            _count(out.token_L, now - a.swap_version_W[place], upper - lower)
+            _count(out.token_K, now - a.swap_version_W[place], upper - lower)
             upper = lower
-        if upper <= a.began_N[i]:
+        if upper <= a.began_B[i]:
             return
-    _count(out.token_L, LAGS, upper - a.began_N[i])
+    _count(out.token_K, LAGS, upper - a.began_B[i])
 
 
 @njit(forceinline=True)
@@ -206,23 +206,23 @@ def _record(p: Any, s: Any, a: Store, out: Out, g: int, place: int) -> int:
     tokens = 0
     for k in range(p.group):
         i = g * p.group + k
-        tokens += a.length_N[i]
+        tokens += a.length_B[i]
         if not s.measuring:
             continue
         now = s.trained * p.updates + (place + k) * p.updates // p.batch
-        lag = now - a.first_version_N[i]
-        _count(out.sample_L, lag, 1.0)
+        lag = now - a.first_version_B[i]
+        _count(out.sample_K, lag, 1.0)
         _token_lags(p, s, a, out, i, now)
         out.sums.most_lag = max(out.sums.most_lag, lag)
         out.sums.sample_lag += lag
-        out.sums.token_lag += now * a.length_N[i] - a.area_N[i]
+        out.sums.token_lag += now * a.length_B[i] - a.area_B[i]
         row = int(out.sums.samples)
-        if row < out.trace_N.shape[0]:
-            out.time_N[row] = s.now
-            out.trace_N[row, 0], out.trace_N[row, 1] = a.number_G[g], k
-            out.trace_N[row, 2], out.trace_N[row, 3] = a.length_N[i], a.first_version_N[i]
-            out.trace_N[row, 4], out.trace_N[row, 5], out.trace_N[row, 6] = (
-                a.last_version_N[i],
+        if row < out.trace_B.shape[0]:
+            out.time_B[row] = s.now
+            out.trace_B[row, 0], out.trace_B[row, 1] = a.number_N[g], k
+            out.trace_B[row, 2], out.trace_B[row, 3] = a.length_B[i], a.first_version_B[i]
+            out.trace_B[row, 4], out.trace_B[row, 5], out.trace_B[row, 6] = (
+                a.last_version_B[i],
                 now,
                 s.trained,
             )
@@ -230,9 +230,9 @@ def _record(p: Any, s: Any, a: Store, out: Out, g: int, place: int) -> int:
     if s.measuring:
         out.sums.tokens += tokens
         out.sums.groups += 1
-        lag = s.trained * p.updates + place * p.updates // p.batch - a.oldest_G[g]
+        lag = s.trained * p.updates + place * p.updates // p.batch - a.oldest_N[g]
         out.sums.group_lag += lag
-        _count(out.group_L, lag, 1.0)
+        _count(out.group_K, lag, 1.0)
     return tokens
 
 
@@ -245,16 +245,16 @@ def _feed(p: Any, s: Any, a: Store, out: Out) -> None:
     groups = p.batch // p.group // p.pieces
     if s.queue_size < groups:
         return
-    room, tokens = a.ring_G.shape[0], 0
+    room, tokens = a.ring_N.shape[0], 0
     for k in range(groups):
         if p.lifo:
-            g = a.ring_G[(s.queue_first + s.queue_size - 1) % room]
+            g = a.ring_N[(s.queue_first + s.queue_size - 1) % room]
         else:
-            g = a.ring_G[s.queue_first]
+            g = a.ring_N[s.queue_first]
             s.queue_first = (s.queue_first + 1) % room
         s.queue_size -= 1
         tokens += _record(p, s, a, out, g, (s.piece * groups + k) * p.group)
-        a.free_G[s.free_groups] = g
+        a.free_N[s.free_groups] = g
         s.free_groups += 1
     s.consumed += groups * p.group
     s.piece_began = s.now
@@ -300,8 +300,8 @@ def _step(p: Any, s: Any, a: Store, out: Out, key: int) -> bool:
     tau = p.tau_0 + p.tau_1 * s.decoding / p.engines
     decode = _NEVER
     if s.decoding > 0 and not stopped:
-        decode = s.now + max(0.0, a.decode_key_C[0] - s.virtual) * tau
-    tool = a.tool_key_C[0] if s.waiting > 0 else _NEVER
+        decode = s.now + max(0.0, a.decode_key_K[0] - s.virtual) * tau
+    tool = a.tool_key_K[0] if s.waiting > 0 else _NEVER
     arrive = min(s.pause_end, s.arrive_at)
     when = min(min(decode, tool), min(arrive, s.train_end))
     if when == _NEVER:
@@ -317,7 +317,7 @@ def _step(p: Any, s: Any, a: Store, out: Out, key: int) -> bool:
     elif when == decode:
         _end_decode(p, s, a, out, key)
     else:
-        i = pop(a.tool_key_C, a.tool_item_C, s.waiting)
+        i = pop(a.tool_key_K, a.tool_item_K, s.waiting)
         s.waiting -= 1
         _end_sample(p, s, a, out, i)
     return True
@@ -328,9 +328,9 @@ def run_one(
     p: Any, s: Any, a: Store, out: Out, table_K: NDArray[np.int64], key: int, warm: int, last: int
 ) -> None:
     """Run one pipeline until `last` batches are trained, and measure from batch `warm` on."""
-    for g in range(a.free_G.shape[0]):
-        a.free_G[g] = g
-    s.free_groups = a.free_G.shape[0]
+    for g in range(a.free_N.shape[0]):
+        a.free_N[g] = g
+    s.free_groups = a.free_N.shape[0]
     s.limit, s.purged_at = _ALL, -1
     s.train_end, s.arrive_at, s.pause_end = _NEVER, _NEVER, _NEVER
     _swap(p, s, a, 0)

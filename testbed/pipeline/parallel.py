@@ -57,40 +57,40 @@ def _store(p: Any) -> Store:
 def _compiled(checksum: int) -> tuple[Callable[..., None], Callable[..., None]]:
     @njit(cache=True, parallel=True)
     def run_many(
-        rules_D: Any,
+        rules_K: Any,
         table_K: NDArray[np.int64],
         key_R: NDArray[np.uint64],
-        state_J: Any,
-        sums_J: Any,
-        histogram_J3L: NDArray[np.float64],
-        batches_D2: NDArray[np.int64],
+        state_X: Any,
+        sums_X: Any,
+        histogram_X3K: NDArray[np.float64],
+        batches_K2: NDArray[np.int64],
     ) -> None:
         """Run every design under every key; job d * R + r writes row d * R + r of the sums and histograms."""
         no_trace, no_time = np.empty((0, TRACE_COLUMNS), np.int64), np.empty(0)
         replicas = key_R.shape[0] if checksum >= 0 else 0
-        for j in prange(rules_D.shape[0] * replicas):
-            p = rules_D[j // replicas]
-            h_3L = histogram_J3L[j]
-            out = Out(sums_J[j], h_3L[0], h_3L[1], h_3L[2], no_trace, no_time)
-            warm, last = batches_D2[j // replicas, 0], batches_D2[j // replicas, 1]
-            run_one(p, state_J[j], _store(p), out, table_K, key_R[j % replicas], warm, last)
+        for j in prange(rules_K.shape[0] * replicas):
+            p = rules_K[j // replicas]
+            h_3K = histogram_X3K[j]
+            out = Out(sums_X[j], h_3K[0], h_3K[1], h_3K[2], no_trace, no_time)
+            warm, last = batches_K2[j // replicas, 0], batches_K2[j // replicas, 1]
+            run_one(p, state_X[j], _store(p), out, table_K, key_R[j % replicas], warm, last)
 
     @njit(cache=True)
     def run_traced(
-        rules_D: Any,
+        rules_K: Any,
         table_K: NDArray[np.int64],
         key: int,
-        state_J: Any,
-        sums_J: Any,
-        histogram_3L: NDArray[np.float64],
+        state_X: Any,
+        sums_X: Any,
+        histogram_3K: NDArray[np.float64],
         batches: int,
-        trace_NC: NDArray[np.int64],
-        time_N: NDArray[np.float64],
+        trace_BK: NDArray[np.int64],
+        time_B: NDArray[np.float64],
     ) -> None:
         """Run one design from the start; see simulate.trace_rows for the columns."""
-        out = Out(sums_J[0], histogram_3L[0], histogram_3L[1], histogram_3L[2], trace_NC, time_N)
+        out = Out(sums_X[0], histogram_3K[0], histogram_3K[1], histogram_3K[2], trace_BK, time_B)
         if checksum >= 0:
-            run_one(rules_D[0], state_J[0], _store(rules_D[0]), out, table_K, key, 0, batches)
+            run_one(rules_K[0], state_X[0], _store(rules_K[0]), out, table_K, key, 0, batches)
 
     return run_many, run_traced
 

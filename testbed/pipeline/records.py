@@ -124,24 +124,24 @@ DROP_RULES = {"block": 0, "drop-oldest": 1, "drop-newest": 2}
 
 
 class Store(NamedTuple):
-    """Arrays of one run: two heaps [C], groups [G], the queue's ring [G], samples [G * S], syncs [SWAPS]."""
+    """Arrays of one run: two heaps [K], groups [N], the queue's ring [N], samples [B], syncs [SWAPS]."""
 
-    decode_key_C: NDArray[np.float64]
-    decode_item_C: NDArray[np.int64]
-    tool_key_C: NDArray[np.float64]
-    tool_item_C: NDArray[np.int64]
-    free_G: NDArray[np.int64]
-    left_G: NDArray[np.int64]
-    number_G: NDArray[np.int64]
-    oldest_G: NDArray[np.int64]
-    score_G: NDArray[np.float64]
-    ring_G: NDArray[np.int64]
-    length_N: NDArray[np.int64]
-    first_version_N: NDArray[np.int64]
-    last_version_N: NDArray[np.int64]
-    began_N: NDArray[np.float64]
-    ended_N: NDArray[np.float64]
-    area_N: NDArray[np.float64]
+    decode_key_K: NDArray[np.float64]
+    decode_item_K: NDArray[np.int64]
+    tool_key_K: NDArray[np.float64]
+    tool_item_K: NDArray[np.int64]
+    free_N: NDArray[np.int64]
+    left_N: NDArray[np.int64]
+    number_N: NDArray[np.int64]
+    oldest_N: NDArray[np.int64]
+    score_N: NDArray[np.float64]
+    ring_N: NDArray[np.int64]
+    length_B: NDArray[np.int64]
+    first_version_B: NDArray[np.int64]
+    last_version_B: NDArray[np.int64]
+    began_B: NDArray[np.float64]
+    ended_B: NDArray[np.float64]
+    area_B: NDArray[np.float64]
     swap_at_W: NDArray[np.float64]
     swap_version_W: NDArray[np.int64]
 
@@ -150,18 +150,18 @@ class Out(NamedTuple):
     """What one run returns: sums, three histograms [LAGS] and, when asked for, one row per trained sample."""
 
     sums: Any
-    token_L: NDArray[np.float64]
-    sample_L: NDArray[np.float64]
-    group_L: NDArray[np.float64]
-    trace_N: NDArray[np.int64]
-    time_N: NDArray[np.float64]
+    token_K: NDArray[np.float64]
+    sample_K: NDArray[np.float64]
+    group_K: NDArray[np.float64]
+    trace_B: NDArray[np.int64]
+    time_B: NDArray[np.float64]
 
 
 def rules(designs: list[Design]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return one RULES record per design, and the sorted empirical lengths of all one after another."""
-    record_D = np.zeros(len(designs), RULES)
+    record_K = np.zeros(len(designs), RULES)
     lengths: list[int] = []
-    for record, d in zip(record_D, designs, strict=True):
+    for record, d in zip(record_K, designs, strict=True):
         for name in set(RULES.names or ()) & set(Design.__dataclass_fields__) - {"admission"}:
             value = getattr(d, name)
             record[name] = -1 if value is None else value
@@ -176,7 +176,7 @@ def rules(designs: list[Design]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         record["shared"], record["own"] = d.correlation**0.5, (1 - d.correlation) ** 0.5
         record["table_start"], record["table_size"] = len(lengths), len(d.lengths)
         lengths += sorted(d.lengths)
-    return record_D, np.array(lengths or [1], dtype=np.int64)
+    return record_K, np.array(lengths or [1], dtype=np.int64)
 
 
 def log_mean(design: Design) -> float:

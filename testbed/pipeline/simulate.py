@@ -24,16 +24,16 @@ BATCHES = 200
 class Report:
     """What a design did in steady state, per replication R.
 
-    value_R: by name, see VALUES. token_L, sample_L, group_L: shares of the lags 0, 1, … of trained tokens,
+    value_R: by name, see VALUES. token_K, sample_K, group_K: shares of the lags 0, 1, … of trained tokens,
     samples and groups over all replications; the last bin holds all larger ones. batches: measured per
     replication.
     """
 
     design: Design
     value_R: Mapping[str, Floats]
-    token_L: Floats
-    sample_L: Floats
-    group_L: Floats
+    token_K: Floats
+    sample_K: Floats
+    group_K: Floats
     batches: int
 
     def mean(self, name: str) -> float:
@@ -82,23 +82,23 @@ def simulate(
         check(design)
     if replicas < 1 or batches < 1:
         raise UserError(f"replicas={replicas}, batches={batches}: expected at least 1 of each.")
-    record_D, table_K = rules(list(designs))
+    record_K, table_K = rules(list(designs))
     jobs = len(designs) * replicas
-    sums_J, histogram_J3L = np.zeros(jobs, SUMS), np.zeros((jobs, 3, LAGS))
-    warm_D = np.array([warm_up(design) for design in designs], dtype=np.int64)
+    sums_X, histogram_X3K = np.zeros(jobs, SUMS), np.zeros((jobs, 3, LAGS))
+    warm_K = np.array([warm_up(design) for design in designs], dtype=np.int64)
     run_many(
-        record_D,
+        record_K,
         table_K,
         keys(seed, replicas),
         np.zeros(jobs, STATE),
-        sums_J,
-        histogram_J3L,
-        np.stack([warm_D, warm_D + batches], axis=1),
+        sums_X,
+        histogram_X3K,
+        np.stack([warm_K, warm_K + batches], axis=1),
     )
     found = []
     for d, design in enumerate(designs):
         part = slice(d * replicas, (d + 1) * replicas)
-        found.append(_report(design, sums_J[part], histogram_J3L[part], batches))
+        found.append(_report(design, sums_X[part], histogram_X3K[part], batches))
     return found
 
 
@@ -114,15 +114,15 @@ def trace_rows(design: Design, batches: int, seed: int = 0) -> tuple[NDArray[np.
     which the trainer took the sample.
     """
     check(design)
-    record_D, table_K = rules([design])
-    trace_NC = np.zeros((batches * design.batch, TRACE_COLUMNS), np.int64)
-    time_N = np.zeros(len(trace_NC))
-    sums_J, histogram_J3L = np.zeros(1, SUMS), np.zeros((1, 3, LAGS))
+    record_K, table_K = rules([design])
+    trace_BK = np.zeros((batches * design.batch, TRACE_COLUMNS), np.int64)
+    time_B = np.zeros(len(trace_BK))
+    sums_X, histogram_X3K = np.zeros(1, SUMS), np.zeros((1, 3, LAGS))
     key = keys(seed, 1)[0]
     run_traced(
-        record_D, table_K, key, np.zeros(1, STATE), sums_J, histogram_J3L[0], batches, trace_NC, time_N
+        record_K, table_K, key, np.zeros(1, STATE), sums_X, histogram_X3K[0], batches, trace_BK, time_B
     )
-    return trace_NC, time_N, _report(design, sums_J, histogram_J3L, batches)
+    return trace_BK, time_B, _report(design, sums_X, histogram_X3K, batches)
 
 
 def keys(seed: int, replicas: int) -> NDArray[np.uint64]:
@@ -135,7 +135,7 @@ def warm_up(design: Design) -> int:
     return 10 + math.ceil(2 * design.queue) + math.ceil(8 * design.slots / design.batch) + 2 * design.eta
 
 
-def _report(design: Design, sums_R: Any, histogram_R3L: Floats, batches: int) -> Report:
+def _report(design: Design, sums_R: Any, histogram_R3K: Floats, batches: int) -> Report:
     if (sums_R["stuck"] > 1).any():
         raise RuntimeError(f"More groups are open than a pipeline can have: {design}.")
     if sums_R["stuck"].any():
@@ -166,6 +166,6 @@ def _report(design: Design, sums_R: Any, histogram_R3L: Floats, batches: int) ->
         "most_ahead": s["most_ahead"],
         "simulated": s["simulated"],
     }
-    share_3L = histogram_R3L.sum(axis=0)
-    share_3L = share_3L / share_3L.sum(axis=1, keepdims=True)
-    return Report(design, value_R, share_3L[0], share_3L[1], share_3L[2], batches)
+    share_3K = histogram_R3K.sum(axis=0)
+    share_3K = share_3K / share_3K.sum(axis=1, keepdims=True)
+    return Report(design, value_R, share_3K[0], share_3K[1], share_3K[2], batches)

@@ -33,26 +33,26 @@ MOST_WRONG = 10
 class Trace:
     """Columns of equal length N, see COLUMNS."""
 
-    column_N: Mapping[str, NDArray[Any]]
+    column_B: Mapping[str, NDArray[Any]]
 
     def __len__(self) -> int:
-        return len(self.column_N["batch"])
+        return len(self.column_B["batch"])
 
     @property
-    def lag_N(self) -> NDArray[np.int64]:
+    def lag_B(self) -> NDArray[np.int64]:
         """Updates between a sample's first token and its training."""
-        lag_N: NDArray[np.int64] = self.column_N["version_trained"] - self.column_N["version_start"]
-        return lag_N
+        lag_B: NDArray[np.int64] = self.column_B["version_trained"] - self.column_B["version_start"]
+        return lag_B
 
 
 def record(design: Design, batches: int, seed: int = 0) -> Trace:
     """Return the checked trace of a simulated pipeline's first batches, warm-up included."""
     from testbed.pipeline.simulate import trace_rows
 
-    row_NC, time_N, _ = trace_rows(design, batches, seed)
+    row_BK, time_B, _ = trace_rows(design, batches, seed)
     names = ("group", "member", "length", "version_start", "version_end", "version_trained", "batch")
-    column_N: dict[str, NDArray[Any]] = {name: row_NC[:, names.index(name)] for name in WHOLE}
-    return check(Trace(column_N | {"time": time_N}), "the simulated trace")
+    column_B: dict[str, NDArray[Any]] = {name: row_BK[:, names.index(name)] for name in WHOLE}
+    return check(Trace(column_B | {"time": time_B}), "the simulated trace")
 
 
 def check(trace: Trace, name: str) -> Trace:
@@ -73,24 +73,24 @@ def check(trace: Trace, name: str) -> Trace:
 
 
 def _faults(trace: Trace) -> list[tuple[NDArray[np.int64], str]]:
-    c = trace.column_N
-    step_N = np.diff(c["batch"], prepend=0)
-    pair_N2 = np.stack([c["group"], c["member"]], axis=1)
-    twice_N = np.ones(len(trace), bool)
-    twice_N[np.unique(pair_N2, axis=0, return_index=True)[1]] = False
+    c = trace.column_B
+    step_B = np.diff(c["batch"], prepend=0)
+    pair_B2 = np.stack([c["group"], c["member"]], axis=1)
+    twice_B = np.ones(len(trace), bool)
+    twice_B[np.unique(pair_B2, axis=0, return_index=True)[1]] = False
     found = {
         "a number is negative.": np.any([c[name] < 0 for name in COLUMNS], axis=0),
         "length is 0.": c["length"] == 0,
         "time is not a finite number.": ~np.isfinite(c["time"]),
         "negative lag: version_trained is below version_end.": c["version_trained"] < c["version_end"],
         "version_end is below version_start.": c["version_end"] < c["version_start"],
-        "gap: a batch is missing before this row's.": step_N > 1,
-        "batch is below that of the row above.": step_N < 0,
+        "gap: a batch is missing before this row's.": step_B > 1,
+        "batch is below that of the row above.": step_B < 0,
         "version_trained is below that of the row above.": np.diff(c["version_trained"], prepend=0) < 0,
         "time is before that of the row above.": np.diff(c["time"], prepend=0.0) < 0,
-        "this member of the group is trained twice.": twice_N,
+        "this member of the group is trained twice.": twice_B,
     }
-    return [(np.flatnonzero(bad_N), why) for why, bad_N in found.items()]
+    return [(np.flatnonzero(bad_B), why) for why, bad_B in found.items()]
 
 
 @dataclass(frozen=True)
@@ -120,44 +120,44 @@ def lags(trace: Trace, name: str, token: str = "") -> Lags:
     Raises UserError with the line where an update trains nothing, a group is trained in two, updates differ
     in the number of groups, or a sample has several versions and `token` does not choose.
     """
-    c = trace.column_N
-    step_N = c["version_trained"] - c["version_trained"][0]
-    _, first_G, group_N = np.unique(c["group"], return_index=True, return_inverse=True)
-    _refuse_unmappable(c, step_N, step_N[first_G][group_N], name, token)
-    age_G = np.zeros(len(first_G), dtype=np.int64)
-    begun_N = c["version_end" if token == "last" else "version_start"]
-    np.maximum.at(age_G, group_N, c["version_trained"] - begun_N)
-    order_G = np.argsort(first_G)
-    size_T = np.bincount(step_N[first_G])
+    c = trace.column_B
+    step_B = c["version_trained"] - c["version_trained"][0]
+    _, first_N, group_B = np.unique(c["group"], return_index=True, return_inverse=True)
+    _refuse_unmappable(c, step_B, step_B[first_N][group_B], name, token)
+    age_N = np.zeros(len(first_N), dtype=np.int64)
+    begun_B = c["version_end" if token == "last" else "version_start"]
+    np.maximum.at(age_N, group_B, c["version_trained"] - begun_B)
+    order_N = np.argsort(first_N)
+    size_T = np.bincount(step_B[first_N])
     if odd := np.flatnonzero(size_T != size_T[0])[:1].tolist():
         raise UserError(
-            f"{name}:{int(np.searchsorted(step_N, odd[0])) + 2}: this update trains {size_T[odd[0]]} groups, "
+            f"{name}:{int(np.searchsorted(step_B, odd[0])) + 2}: this update trains {size_T[odd[0]]} groups, "
             f"the first one {size_T[0]}; all batches of a learner have the same number of prompts."
         )
-    last_T = np.searchsorted(step_N, np.arange(len(size_T)), side="right") - 1
-    return Lags(age_G[order_G].reshape(len(size_T), -1), c["time"][last_T].astype(np.float64))
+    last_T = np.searchsorted(step_B, np.arange(len(size_T)), side="right") - 1
+    return Lags(age_N[order_N].reshape(len(size_T), -1), c["time"][last_T].astype(np.float64))
 
 
 def _refuse_unmappable(
     c: Mapping[str, NDArray[Any]],
-    step_N: NDArray[np.int64],
-    group_step_N: NDArray[np.int64],
+    step_B: NDArray[np.int64],
+    group_step_B: NDArray[np.int64],
     name: str,
     token: str,
 ) -> None:
     if token not in TOKENS:
         raise UserError(f"token is '{token}', expected {' or '.join(TOKENS[1:])}.{suggest(token, TOKENS)}")
-    skipped_N = np.diff(step_N, prepend=0) > 1
-    mixed_N = (c["version_end"] != c["version_start"]) & (token == "")
+    skipped_B = np.diff(step_B, prepend=0) > 1
+    mixed_B = (c["version_end"] != c["version_start"]) & (token == "")
     found = {
-        "gap: version_trained leaps over an update, in which a learner would train nothing.": skipped_N,
-        "its group is trained in two updates; a learner keeps groups whole.": step_N != group_step_N,
+        "gap: version_trained leaps over an update, in which a learner would train nothing.": skipped_B,
+        "its group is trained in two updates; a learner keeps groups whole.": step_B != group_step_B,
         "the weights change inside this sample, which has one version in a learner's batch; "
-        "choose with token=first or token=last.": mixed_N,
+        "choose with token=first or token=last.": mixed_B,
     }
-    for why, bad_N in found.items():
-        if bad_N.any():
-            raise UserError(f"{name}:{int(np.argmax(bad_N)) + 2}: {why}")
+    for why, bad_B in found.items():
+        if bad_B.any():
+            raise UserError(f"{name}:{int(np.argmax(bad_B)) + 2}: {why}")
 
 
 def write(trace: Trace, path: Path) -> None:
@@ -167,7 +167,7 @@ def write(trace: Trace, path: Path) -> None:
     import pyarrow.parquet as pq
 
     check(trace, str(path))
-    table = pa.table({name: trace.column_N[name] for name in COLUMNS})
+    table = pa.table({name: trace.column_B[name] for name in COLUMNS})
     if _ending(path) == ".csv":
         pa_csv.write_csv(table, path)
     else:
@@ -195,16 +195,16 @@ def read(path: Path) -> Trace:
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise UserError(f"{path} lacks {', '.join(missing)}; a trace has the columns {', '.join(COLUMNS)}.")
-    column_N = {}
+    column_B = {}
     for name in COLUMNS:
         column = table[name]
-        empty_N = np.flatnonzero(column.is_null().to_numpy())
-        if len(empty_N):
-            raise UserError(f"{path}:{empty_N[0] + 2}: {name} is empty.")
+        empty_B = np.flatnonzero(column.is_null().to_numpy())
+        if len(empty_B):
+            raise UserError(f"{path}:{empty_B[0] + 2}: {name} is empty.")
         if column.type != kinds[name]:
             raise UserError(f"{path}: {name} holds {column.type}, expected {kinds[name]}.")
-        column_N[name] = column.to_numpy()
-    return check(Trace(column_N), str(path))
+        column_B[name] = column.to_numpy()
+    return check(Trace(column_B), str(path))
 
 
 def _ending(path: Path) -> str:

@@ -1,7 +1,7 @@
 """What a policy is: a distribution over actions or tokens as a function of flat weights theta_RP.
 
 Worlds, engines and warm starts see this interface alone. `where` is what an action is conditioned on beside
-the tokens before it: the visited states [R, B, T] of a table, the prompts [R, N, K] of a token policy.
+the tokens before it: the visited states [R, B, T] of a table, the prompts [R, N, Q] of a token policy.
 """
 
 # ruff: noqa: ARG002  what a policy lacks reads none of its arguments
@@ -115,7 +115,7 @@ class Policy(ABC):
     def sample(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
@@ -129,15 +129,15 @@ class Policy(ABC):
 
     def sample_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         cache: str = "kept",
         law: Law | None = None,
     ) -> Drawn:
-        """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RVP.
+        """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RWP.
 
         cache: keys and values of earlier tokens are "kept" or "recomputed" when the weights change.
         """
@@ -145,9 +145,9 @@ class Policy(ABC):
 
     def logp_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         token_RBT: Tensor,
         mask_RBT: Tensor,
         cache: str = "kept",
@@ -156,13 +156,13 @@ class Policy(ABC):
         if checked_cache(cache) == "kept":
             self._lacks("a cache that outlives a change of weights")
         return logp_by_version(
-            lambda theta_RP: self.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT),
-            theta_RVP,
+            lambda theta_RP: self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT),
+            theta_RWP,
             version_RBT,
             mask_RBT,
         )
 
-    def log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+    def log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
         self._lacks("the distribution of every token at once")
 
@@ -231,46 +231,46 @@ class Reweighted(Policy):
     def sample(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
         law: Law | None = None,
     ) -> Drawn:
-        return self.policy.sample(self.weights(theta_RP), prompt_RNK, group, uniform_RBT, greedy, law)
+        return self.policy.sample(self.weights(theta_RP), prompt_RNQ, group, uniform_RBT, greedy, law)
 
     def sample_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         cache: str = "kept",
         law: Law | None = None,
     ) -> Drawn:
-        theta_RVP = self._of_versions(theta_RVP)
+        theta_RWP = self._of_versions(theta_RWP)
         return self.policy.sample_in_flight(
-            theta_RVP, version_RBT, prompt_RNK, group, uniform_RBT, cache, law
+            theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law
         )
 
     def logp_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         token_RBT: Tensor,
         mask_RBT: Tensor,
         cache: str = "kept",
     ) -> Tensor:
-        theta_RVP = self._of_versions(theta_RVP)
-        return self.policy.logp_in_flight(theta_RVP, version_RBT, prompt_RNK, token_RBT, mask_RBT, cache)
+        theta_RWP = self._of_versions(theta_RWP)
+        return self.policy.logp_in_flight(theta_RWP, version_RBT, prompt_RNQ, token_RBT, mask_RBT, cache)
 
-    def log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
-        return self.policy.log_law(self.weights(theta_RP), prompt_RNK, token_RBT)
+    def log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+        return self.policy.log_law(self.weights(theta_RP), prompt_RNQ, token_RBT)
 
     def with_rounding(self, rounding: Rounding) -> Policy:
         return self.around(self.policy.with_rounding(rounding))
 
-    def _of_versions(self, theta_RVP: Tensor) -> Tensor:
-        return torch.stack([self.weights(theta_RP) for theta_RP in theta_RVP.unbind(1)], 1)
+    def _of_versions(self, theta_RWP: Tensor) -> Tensor:
+        return torch.stack([self.weights(theta_RP) for theta_RP in theta_RWP.unbind(1)], 1)

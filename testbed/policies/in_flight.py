@@ -34,7 +34,7 @@ def checked_versions(version_RBT: Tensor, shape: torch.Size, versions: int) -> T
     if version_RBT.is_floating_point() or lowest < 0 or highest >= versions:
         raise UserError(
             f"version_RBT holds {version_RBT.dtype} from {lowest} to {highest}, expected whole numbers "
-            f"from 0 to {versions - 1}: theta_RVP has {versions} versions."
+            f"from 0 to {versions - 1}: theta_RWP has {versions} versions."
         )
     falls_RBT = version_RBT[..., 1:] < version_RBT[..., :-1]
     if bool(falls_RBT.any()):
@@ -52,16 +52,16 @@ def present(version_RBT: Tensor) -> list[int]:
 
 
 def logp_by_version(
-    logp: Callable[[Tensor], Tensor], theta_RVP: Tensor, version_RBT: Tensor, mask_RBT: Tensor
+    logp: Callable[[Tensor], Tensor], theta_RWP: Tensor, version_RBT: Tensor, mask_RBT: Tensor
 ) -> Tensor:
     """Return log pi(token | before) under each token's own version, [R, B, T], differentiable in theta.
 
     logp: theta_RP -> log-probabilities [R, B, T] of the tokens in question; any policy's. Versions that no
     token under the mask has are not asked.
     """
-    version_RBT = checked_versions(version_RBT, mask_RBT.shape, theta_RVP.shape[1])
+    version_RBT = checked_versions(version_RBT, mask_RBT.shape, theta_RWP.shape[1])
     versions = present(version_RBT[mask_RBT])
-    value_RBT = logp(theta_RVP[:, versions[0]])
+    value_RBT = logp(theta_RWP[:, versions[0]])
     for v in versions[1:]:
-        value_RBT = torch.where(version_RBT == v, logp(theta_RVP[:, v]), value_RBT)
+        value_RBT = torch.where(version_RBT == v, logp(theta_RWP[:, v]), value_RBT)
     return value_RBT

@@ -21,7 +21,7 @@ class Teacher(Protocol):
     def prompts(self, rng: np.random.Generator, n: int) -> np.ndarray: ...
 
     def teacher(
-        self, prompt_NK: np.ndarray, rng: np.random.Generator, noise: float
+        self, prompt_NQ: np.ndarray, rng: np.random.Generator, noise: float
     ) -> tuple[np.ndarray, np.ndarray]: ...
 
 
@@ -51,9 +51,9 @@ def warm_start(
     theta_RP = policy.initial(seeds)
     optimizer = Adam(theta_RP)
     for step in range(steps):
-        prompt_RNK, token_RBT, mask_RBT = _lesson(policy, task, seeds, step, noise, batch, group)
+        prompt_RNQ, token_RBT, mask_RBT = _lesson(policy, task, seeds, step, noise, batch, group)
         leaf_RP = theta_RP.requires_grad_()
-        logp_RBT = policy.logp(leaf_RP, prompt_RNK, token_RBT, mask_RBT)
+        logp_RBT = policy.logp(leaf_RP, prompt_RNQ, token_RBT, mask_RBT)
         loss = -(logp_RBT.sum((1, 2)) / mask_RBT.sum((1, 2))).sum()
         (grad_RP,) = torch.autograd.grad(loss, leaf_RP)
         rate = learning_rate * min(1.0, 10 * (step + 1) / steps, 3 * (steps - step) / steps)
@@ -64,11 +64,11 @@ def warm_start(
 def _lesson(
     policy: Policy, task: Teacher, seeds: Sequence[int], step: int, noise: float, batch: int, group: int
 ) -> tuple[Tensor, ...]:
-    """One step's prompts [R, N, K], the teacher's responses [R, B, T] and their masks."""
+    """One step's prompts [R, N, Q], the teacher's responses [R, B, T] and their masks."""
     rows = []
     for seed in seeds:
         stream = rng.generator(seed, "warm-start", step)
-        prompt_NK = task.prompts(stream, batch)
-        rows.append((prompt_NK, *task.teacher(prompt_NK.repeat(group, 0), stream, noise)))
+        prompt_NQ = task.prompts(stream, batch)
+        rows.append((prompt_NQ, *task.teacher(prompt_NQ.repeat(group, 0), stream, noise)))
     parts = (np.stack(part) for part in zip(*rows, strict=True))
     return tuple(torch.from_numpy(part).to(policy.device) for part in parts)

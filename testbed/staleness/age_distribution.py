@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Ages: TypeAlias = Callable[[int, int], NDArray[np.int64]]
-"""(seed, step) -> age of every slice, int64 [S]; ages above the step mean the weights at the start."""
+"""(seed, step) -> age of every slice, int64 [Y]; ages above the step mean the weights at the start."""
 
 SLICES = 4
 """Parts of a batch that draw an age of their own, if nothing else is said."""
@@ -48,9 +48,9 @@ class AgeDistribution:
     def longest(self) -> int:
         return int(self.age_K[-1])
 
-    def draw(self, uniform_S: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return ages by inverse CDF of numbers in [0, 1), int64 [S]."""
-        place_S = np.searchsorted(self.share_K.cumsum(), uniform_S, side="right")
+    def draw(self, uniform_Y: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return ages by inverse CDF of numbers in [0, 1), int64 [Y]."""
+        place_Y = np.searchsorted(self.share_K.cumsum(), uniform_Y, side="right")
         # The last cumulated share can be a rounding below 1.
-        ages: NDArray[np.int64] = self.age_K[np.minimum(place_S, self.age_K.size - 1)]
+        ages: NDArray[np.int64] = self.age_K[np.minimum(place_Y, self.age_K.size - 1)]
         return ages

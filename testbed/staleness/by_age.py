@@ -91,21 +91,21 @@ class ByAgeSource:
         self.versions = VersionBuffer(theta_RP, depths, first=any(plan.first for plan in plans))
 
     def version(self, step: int) -> Tensor:
-        """Return the version that generates each slice at this step: max(step - age, 0); int64 [R, S]."""
+        """Return the version that generates each slice at this step: max(step - age, 0); int64 [R, Y]."""
         cells = zip(self.plans, self.runs, strict=True)
-        age_RS = np.stack([plan.ages(run.seed, step) for plan, run in cells])
-        return torch.from_numpy(np.maximum(step - age_RS, 0))
+        age_RY = np.stack([plan.ages(run.seed, step) for plan, run in cells])
+        return torch.from_numpy(np.maximum(step - age_RY, 0))
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
         """Return the samples of this step, marked with their versions."""
         self.versions.write(theta_RP, step)
-        version_RS = self.version(step)
-        past_RS = (version_RS - self.past).clamp(min=0)
-        past_XP = self.versions.read(past_RS).flatten(0, 1) if self.past else None
-        behavior = BehaviorWeights(self.versions.read(version_RS).flatten(0, 1), self.slices, past_XP)
+        version_RY = self.version(step)
+        past_RY = (version_RY - self.past).clamp(min=0)
+        past_XP = self.versions.read(past_RY).flatten(0, 1) if self.past else None
+        behavior = BehaviorWeights(self.versions.read(version_RY).flatten(0, 1), self.slices, past_XP)
         older = (past_XP,) if self.past else ()
         rollout = self.world.generate(behavior.weights_XP, step, self.slices, *older)
-        return Generated(with_version(rollout, version_RS), behavior, self._cost(step))
+        return Generated(with_version(rollout, version_RY), behavior, self._cost(step))
 
     def _cost(self, step: int) -> dict[str, NDArray[np.float64]]:
         """Return what an age limit made the trainer wait or throw away, by metric name."""
@@ -149,8 +149,8 @@ def check_mean(name: str, lag: int, distribution: AgeDistribution) -> None:
         )
 
 
-def with_version(rollout: Rollout, version_RS: Tensor) -> Rollout:
+def with_version(rollout: Rollout, version_RY: Tensor) -> Rollout:
     """Return the rollout with every token marked by the version of its slice."""
     R, B, T = rollout.token_RBT.shape
-    version_RB = version_RS.to(rollout.token_RBT.device).repeat_interleave(B // version_RS.shape[1], dim=1)
+    version_RB = version_RY.to(rollout.token_RBT.device).repeat_interleave(B // version_RY.shape[1], dim=1)
     return replace(rollout, version_RBT=version_RB[..., None].expand(R, B, T))

@@ -86,13 +86,13 @@ class InFlightSource:
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
         """Return the samples of this step, every token marked with its version."""
         self.versions.write(theta_RP, step)
-        back_V = torch.arange(self.span - 1, -1, -1, device=theta_RP.device)
-        version_RV = (step - self.lag_R[:, None] - back_V).clamp(min=0)
-        theta_RVP = self.versions.read(version_RV)
-        rollout = self.world.generate_in_flight(theta_RVP, self.place_T[None, None], step, self.cache)
-        version_RBT = version_RV[:, None, self.place_T].expand(rollout.token_RBT.shape)
+        back_W = torch.arange(self.span - 1, -1, -1, device=theta_RP.device)
+        version_RW = (step - self.lag_R[:, None] - back_W).clamp(min=0)
+        theta_RWP = self.versions.read(version_RW)
+        rollout = self.world.generate_in_flight(theta_RWP, self.place_T[None, None], step, self.cache)
+        version_RBT = version_RW[:, None, self.place_T].expand(rollout.token_RBT.shape)
         one = self.span == 1
-        table_RP = theta_RVP[:, 0] if one else self.world.in_flight_table(theta_RVP, self.place_T)
+        table_RP = theta_RWP[:, 0] if one else self.world.in_flight_table(theta_RWP, self.place_T)
         behavior = None if table_RP is None else BehaviorWeights(table_RP)
         return Generated(replace(rollout, version_RBT=version_RBT), behavior)
 

@@ -98,13 +98,13 @@ class PartialSource:
         out the same again.
         """
         part_T = self.part_T.clamp(max=now - start)
-        version_V = torch.arange(start, now + 1, device=part_T.device).clamp(min=0)
-        theta_RVP = self.versions.read(version_V.expand(len(self.ready), -1))
+        version_W = torch.arange(start, now + 1, device=part_T.device).clamp(min=0)
+        theta_RWP = self.versions.read(version_W.expand(len(self.ready), -1))
         count = start + self.parts - 1
-        rollout = self.world.generate_in_flight(theta_RVP, part_T[None, None], count, self.cache)
+        rollout = self.world.generate_in_flight(theta_RWP, part_T[None, None], count, self.cache)
         length_RN = rollout.mask_RBT.sum(-1).unflatten(1, (self.prompts, self.group)).amax(-1)
         done_RN = -(-length_RN // self.tokens) - 1 == now - start
-        version_RBT = version_V[part_T].expand(rollout.token_RBT.shape)
+        version_RBT = version_W[part_T].expand(rollout.token_RBT.shape)
         rollout = replace(rollout, version_RBT=version_RBT)
         for line, done_N in zip(self.ready, done_RN.tolist(), strict=True):
             line.extend(Done(rollout, place) for place, done in enumerate(done_N) if done)

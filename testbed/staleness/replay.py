@@ -166,7 +166,7 @@ def on_policyness(world: World, theta_RP: Tensor, stored: Sequence[Rollout], alp
 
     pi: the present weights. A common factor of all weights changes nothing. Source: ARB, arXiv:2512.10510.
     """
-    index_M = torch.arange(sum(each.prompt_RNK.shape[1] for each in stored), device=theta_RP.device)
+    index_M = torch.arange(sum(each.prompt_RNQ.shape[1] for each in stored), device=theta_RP.device)
     together = pick_groups(stored, index_M.expand(len(theta_RP), -1))
     with torch.no_grad():
         logp_RBT = world.logp(theta_RP, together).clamp(LOG_LEAST, LOG_MOST)

@@ -113,7 +113,7 @@ def _single(rollout: Rollout, keep_B: Tensor) -> Rollout:
     """Return some sequences of one replica, each with its own prompt and the number of its group."""
     alone = replace(
         rollout,
-        prompt_RNK=rollout.prompt_RNK.repeat_interleave(rollout.group, dim=1),
+        prompt_RNQ=rollout.prompt_RNQ.repeat_interleave(rollout.group, dim=1),
         group=1,
         group_RB=rollout.groups(),
     )
@@ -127,12 +127,12 @@ def _rest(behavior: BehaviorWeights | None, keep_N: Tensor) -> BehaviorWeights |
     """Return the weights of the slices that are left; None where a slice is left in part, or none is."""
     if behavior is None:
         return None
-    keep_SN = keep_N.unflatten(0, (behavior.slices, -1))
-    whole_S = keep_SN.all(-1)
-    if not bool(whole_S.any()) or bool((keep_SN.any(-1) & ~whole_S).any()):
+    keep_YN = keep_N.unflatten(0, (behavior.slices, -1))
+    whole_Y = keep_YN.all(-1)
+    if not bool(whole_Y.any()) or bool((keep_YN.any(-1) & ~whole_Y).any()):
         return None
-    past_XP = None if behavior.past_XP is None else behavior.past_XP[whole_S]
-    return BehaviorWeights(behavior.weights_XP[whole_S], int(whole_S.sum()), past_XP)
+    past_XP = None if behavior.past_XP is None else behavior.past_XP[whole_Y]
+    return BehaviorWeights(behavior.weights_XP[whole_Y], int(whole_Y.sum()), past_XP)
 
 
 def too_old(rollout: Rollout, step: int, limit: int) -> Tensor:

@@ -78,8 +78,8 @@ class TracePlan(SchedulePlan):
 def by_age(age_TN: NDArray[np.int64]) -> ByAge:
     """Return the plan whose step t has the ages of row t, cut no finer than they need."""
     slices = fewest_slices(age_TN)
-    age_TS = age_TN[:, :: age_TN.shape[1] // slices]
-    return ByAge(lambda _, step: age_TS[step], depth=int(age_TS.max()) + 1, slices=slices)
+    age_TY = age_TN[:, :: age_TN.shape[1] // slices]
+    return ByAge(lambda _, step: age_TY[step], depth=int(age_TY.max()) + 1, slices=slices)
 
 
 class TimedSource(ByAgeSource):
@@ -107,8 +107,8 @@ def fewest_slices(age_TN: NDArray[np.int64]) -> int:
     groups = age_TN.shape[1]
     for slices in range(1, groups):
         if groups % slices == 0:
-            part_TSG = age_TN.reshape(len(age_TN), slices, -1)
-            if (part_TSG == part_TSG[..., :1]).all():
+            part_TYG = age_TN.reshape(len(age_TN), slices, -1)
+            if (part_TYG == part_TYG[..., :1]).all():
                 return slices
     return groups
 

@@ -57,26 +57,26 @@ class VersionBuffer:
         self.slots_MP[self.offset_R + version % self.depth_R] = theta_RP.detach().to(self.slots_MP.device)
         self.newest = version
 
-    def read(self, version_RS: Tensor) -> Tensor:
-        """Return the weights of S versions per replica, [R, S, P].
+    def read(self, version_RW: Tensor) -> Tensor:
+        """Return the weights of W versions per replica, [R, W, P].
 
         Raises UserError for a version that is not kept: newer than the newest, negative, or too old.
         """
-        version_RS = version_RS.to(self.slots_MP.device)
-        gone_RS = version_RS <= self.newest - self.depth_R[:, None]
+        version_RW = version_RW.to(self.slots_MP.device)
+        gone_RW = version_RW <= self.newest - self.depth_R[:, None]
         if self.first_RP is not None:
-            gone_RS = gone_RS & (version_RS > 0)
-        bad_RS = gone_RS | (version_RS > self.newest) | (version_RS < 0)
-        if bool(bad_RS.any()):
-            replica, place = (int(i) for i in bad_RS.nonzero()[0])
+            gone_RW = gone_RW & (version_RW > 0)
+        bad_RW = gone_RW | (version_RW > self.newest) | (version_RW < 0)
+        if bool(bad_RW.any()):
+            replica, place = (int(i) for i in bad_RW.nonzero()[0])
             raise UserError(
-                f"version {int(version_RS[replica, place])} of replica {replica} was asked for at version "
+                f"version {int(version_RW[replica, place])} of replica {replica} was asked for at version "
                 f"{self.newest}, but the newest {int(self.depth_R[replica])} are kept"
                 f"{' and version 0' if self.first_RP is not None else ''}."
             )
-        weights_RSP = self.slots_MP[self.offset_R[:, None] + version_RS % self.depth_R[:, None]]
-        weights_RSP = weights_RSP.to(self.device)
+        weights_RWP = self.slots_MP[self.offset_R[:, None] + version_RW % self.depth_R[:, None]]
+        weights_RWP = weights_RWP.to(self.device)
         if self.first_RP is None:
-            return weights_RSP
-        start_RS1 = (version_RS == 0)[..., None].to(self.device)
-        return torch.where(start_RS1, self.first_RP[:, None], weights_RSP)
+            return weights_RWP
+        start_RW1 = (version_RW == 0)[..., None].to(self.device)
+        return torch.where(start_RW1, self.first_RP[:, None], weights_RWP)

@@ -41,8 +41,8 @@ class EProcess:
         self.mean, self.bounds = mean, bounds
         up, down = SHARES / (mean - low), -SHARES / (high - mean)
         bets = {"above": [up], "below": [down], "both": [up, down]}[side]
-        self._bet_G = np.concatenate(bets)
-        self._log_wealth_G = np.full(self._bet_G.size, -math.log(self._bet_G.size))
+        self._bet_K = np.concatenate(bets)
+        self._log_wealth_K = np.full(self._bet_K.size, -math.log(self._bet_K.size))
 
     def add(self, x_N: ArrayLike) -> Floats:
         """Take more draws in; return log wealth after each of them, [N].
@@ -53,9 +53,9 @@ class EProcess:
         if x_N.size == 0:
             return np.zeros(0)
         check_bounds(x_N, self.bounds)
-        path_NG = self._log_wealth_G + np.cumsum(np.log1p((x_N[:, None] - self.mean) * self._bet_G), axis=0)
-        self._log_wealth_G = path_NG[-1]
-        return np.asarray(logsumexp(path_NG, axis=-1))
+        path_NK = self._log_wealth_K + np.cumsum(np.log1p((x_N[:, None] - self.mean) * self._bet_K), axis=0)
+        self._log_wealth_K = path_NK[-1]
+        return np.asarray(logsumexp(path_NK, axis=-1))
 
 
 class SequentialMean:

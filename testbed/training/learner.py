@@ -33,37 +33,37 @@ class RecipeBlock:
 class Learner:
     """A recipe block in training.
 
-    world: what generates and gives log-probabilities. theta_AP: the block's weights at the start.
+    world: what generates and gives log-probabilities. theta_CP: the block's weights at the start.
     runs: the block's cells, one per replica. last_pass: log-probabilities, batch and hyperparameters of the
     last pass of the latest step.
     """
 
-    def __init__(self, block: RecipeBlock, world: World, theta_AP: Tensor, runs: tuple[Run, ...]) -> None:
+    def __init__(self, block: RecipeBlock, world: World, theta_CP: Tensor, runs: tuple[Run, ...]) -> None:
         self.recipe, self.rows, self.world = block.recipe, block.rows, world
         self.steps, self.seeds = runs[0].steps, tuple(run.seed for run in runs)
-        self.optimizer = OPTIMIZERS[runs[0].optimizer](theta_AP)
-        self.reference_AP = theta_AP.detach()
+        self.optimizer = OPTIMIZERS[runs[0].optimizer](theta_CP)
+        self.reference_CP = theta_CP.detach()
         self.anchor_spec = (runs[0].anchor, runs[0].anchor_args)
         self.anchor = build_anchor(block.recipe, *self.anchor_spec)
-        self.anchor.start(theta_AP)
+        self.anchor.start(theta_CP)
         self.last_pass: tuple[Tensor, Batch, Hyper] | None = None
         self._start()
-        self.baselines_AH = theta_AP.new_full((len(runs), max(block.recipe.baselines.history, 1)), torch.nan)
+        self.baselines_CK = theta_CP.new_full((len(runs), max(block.recipe.baselines.history, 1)), torch.nan)
 
     def _start(self) -> None:
         recipe = self.recipe
         self.buffer = ReplayBuffer(recipe.replay, self.seeds) if recipe.replay else None
-        self.dual_A: Tensor | None = None
+        self.dual_C: Tensor | None = None
 
-    def switch_recipe(self, theta_AP: Tensor, step: int) -> None:
+    def switch_recipe(self, theta_CP: Tensor, step: int) -> None:
         """Hand over to the recipe that follows, where there is one and its step has come."""
         later = self.recipe.hand_over
         if later is not None and step == later.step:
             self.recipe = later.recipe
-            self.reference_AP = theta_AP.detach()
+            self.reference_CP = theta_CP.detach()
             if self.anchor_spec[0] == "recipe":
                 self.anchor = build_anchor(self.recipe)
-                self.anchor.start(theta_AP)
+                self.anchor.start(theta_CP)
             self._start()
 
     def mix(self, rollout: Rollout, step: int) -> Rollout:
@@ -76,127 +76,127 @@ class Learner:
     def hyper(self, step: int) -> Hyper:
         """Return the objective's hyperparameters at a step, the dual variable among them."""
         hyper = self.recipe.hyper(step, self.steps)
-        if self.dual_A is not None:
-            hyper["lam"] = self.dual_A[:, None, None]
+        if self.dual_C is not None:
+            hyper["lam"] = self.dual_C[:, None, None]
         return hyper
 
-    def loss(self, logp_ABT: Tensor, batch: Batch, step: int) -> Tensor:
+    def loss(self, logp_CBT: Tensor, batch: Batch, step: int) -> Tensor:
         """Return the recipe's loss at a step, one number per replica [A]."""
-        return self.recipe.loss(logp_ABT, batch, self.hyper(step), step, self.steps)
+        return self.recipe.loss(logp_CBT, batch, self.hyper(step), step, self.steps)
 
-    def batch(self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, step: int) -> Batch:
+    def batch(self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, step: int) -> Batch:
         """Return the arm's rollout with advantages, anchor and reference.
 
-        theta_AP and logp_ABT: the weights at the start of the step and their log-probabilities.
+        theta_CP and logp_CBT: the weights at the start of the step and their log-probabilities.
         """
-        logp_ABT = finite_or(logp_ABT, rollout.logp_mu_RBT)
+        logp_CBT = finite_or(logp_CBT, rollout.logp_mu_RBT)
         if "origin" in self.recipe.reads:
             rollout = with_origin(rollout)
         if rollout.origin_RB is not None:
             # A demonstration has no behavior policy: its ratio is set to 1 and never weighs anything.
-            expert_AB1 = (rollout.origin_RB == EXPERT)[..., None]
-            mu_ABT = torch.where(expert_AB1, logp_ABT, rollout.logp_mu_RBT)
-            rollout = replace(rollout, logp_mu_RBT=mu_ABT)
-        group_AB = rollout.groups()
-        adv_ABT = self._advantage(theta_AP, rollout, logp_ABT, group_AB, step)
+            expert_CB1 = (rollout.origin_RB == EXPERT)[..., None]
+            mu_CBT = torch.where(expert_CB1, logp_CBT, rollout.logp_mu_RBT)
+            rollout = replace(rollout, logp_mu_RBT=mu_CBT)
+        group_CB = rollout.groups()
+        adv_CBT = self._advantage(theta_CP, rollout, logp_CBT, group_CB, step)
         return Batch(
             logp_mu_BT=rollout.logp_mu_RBT,
-            adv_BT=adv_ABT,
+            adv_BT=adv_CBT,
             mask_BT=rollout.mask_RBT,
             reward_B=rollout.reward_RB,
-            group_B=group_AB,
+            group_B=group_CB,
             logp_ref_BT=self._reference(rollout),
             origin_B=rollout.origin_RB,
-            logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_AP, rollout, logp_ABT, step)),
+            logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_CP, rollout, logp_CBT, step)),
         )
 
     def refresh_anchor(
-        self, theta_AP: Tensor, batch: Batch, rollout: Rollout, logp_ABT: Tensor, step: int
+        self, theta_CP: Tensor, batch: Batch, rollout: Rollout, logp_CBT: Tensor, step: int
     ) -> Batch:
         """Return the batch of a later pass: itself, unless the anchor reads the weights of every pass."""
         if not self.anchor.every_pass:
             return batch
         rollout = replace(rollout, logp_mu_RBT=batch.logp_mu_BT, origin_RB=batch.origin_B)
-        logp_ABT = finite_or(logp_ABT, batch.logp_mu_BT)
+        logp_CBT = finite_or(logp_CBT, batch.logp_mu_BT)
         return replace(
-            batch, logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_AP, rollout, logp_ABT, step))
+            batch, logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_CP, rollout, logp_CBT, step))
         )
 
-    def _anchor_inputs(self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, step: int) -> AnchorInputs:
-        return AnchorInputs(theta_AP, step, rollout, logp_ABT, lambda other_AP: self._logp(other_AP, rollout))
+    def _anchor_inputs(self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, step: int) -> AnchorInputs:
+        return AnchorInputs(theta_CP, step, rollout, logp_CBT, lambda other_CP: self._logp(other_CP, rollout))
 
     def _reference(self, rollout: Rollout) -> Tensor | None:
-        return self._logp(self.reference_AP, rollout) if "ref" in self.recipe.reads else None
+        return self._logp(self.reference_CP, rollout) if "ref" in self.recipe.reads else None
 
     @torch.no_grad()
-    def _logp(self, theta_AP: Tensor, rollout: Rollout) -> Tensor:
-        logp_ABT: Tensor = self.world.logp(theta_AP, rollout)
-        return logp_ABT
+    def _logp(self, theta_CP: Tensor, rollout: Rollout) -> Tensor:
+        logp_CBT: Tensor = self.world.logp(theta_CP, rollout)
+        return logp_CBT
 
     def _advantage(
-        self, theta_AP: Tensor, rollout: Rollout, logp_ABT: Tensor, group_AB: Tensor, step: int
+        self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, group_CB: Tensor, step: int
     ) -> Tensor:
         found: dict[str, Tensor] = {}
         for name in self.recipe.needs:
             if name == "log_rho_BT":
-                log_rho_ABT = logp_ABT - rollout.logp_mu_RBT
-                found[name] = torch.where(rollout.mask_RBT, log_rho_ABT, torch.zeros_like(log_rho_ABT))
+                log_rho_CBT = logp_CBT - rollout.logp_mu_RBT
+                found[name] = torch.where(rollout.mask_RBT, log_rho_CBT, torch.zeros_like(log_rho_CBT))
             elif name == "score_norm_BT":
-                found[name] = self.world.score_norm(theta_AP, rollout)
+                found[name] = self.world.score_norm(theta_CP, rollout)
             elif name == "score_norm_B":
-                found[name] = sequence_score_norm(self.world, theta_AP, rollout)
+                found[name] = sequence_score_norm(self.world, theta_CP, rollout)
             elif name == "greedy_reward_B":
-                found[name] = self.world.greedy_reward(theta_AP, rollout)
-            elif name == "history_H":
-                found[name] = self.baselines_AH
+                found[name] = self.world.greedy_reward(theta_CP, rollout)
+            elif name == "history_K":
+                found[name] = self.baselines_CK
             elif name == "reference_reward_BN":
                 found[name] = self.world.reference_reward(
-                    self.reference_AP, rollout, self.rows, self.recipe.baselines.reference_group, step
+                    self.reference_CP, rollout, self.rows, self.recipe.baselines.reference_group, step
                 )
-        signals = Signals(rollout.reward_RB, group_AB, rollout.mask_RBT, **found)
-        adv_ABT = assign(self.recipe.advantage, self.recipe.advantage_args, signals)
+        signals = Signals(rollout.reward_RB, group_CB, rollout.mask_RBT, **found)
+        adv_CBT = assign(self.recipe.advantage, self.recipe.advantage_args, signals)
         replay = self.recipe.replay
         if replay and replay.advantage and rollout.origin_RB is not None:
-            replayed_AB1 = (rollout.origin_RB == REPLAY)[..., None]
-            adv_ABT = torch.where(replayed_AB1, assign(replay.advantage, (), signals), adv_ABT)
+            replayed_CB1 = (rollout.origin_RB == REPLAY)[..., None]
+            adv_CBT = torch.where(replayed_CB1, assign(replay.advantage, (), signals), adv_CBT)
         if self.recipe.baselines.history:
-            self._remember(rollout.reward_RB, group_AB)
-        return adv_ABT.to(rollout.logp_mu_RBT.dtype)
+            self._remember(rollout.reward_RB, group_CB)
+        return adv_CBT.to(rollout.logp_mu_RBT.dtype)
 
-    def _remember(self, reward_AB: Tensor, group_AB: Tensor) -> None:
+    def _remember(self, reward_CB: Tensor, group_CB: Tensor) -> None:
         """Put the mean of this batch's group baselines behind the earlier ones."""
-        mean_A1 = group_average(reward_AB, group_AB).mean(-1, keepdim=True)
-        self.baselines_AH = torch.cat([self.baselines_AH[:, 1:], mean_A1.to(self.baselines_AH.dtype)], dim=1)
+        mean_C1 = group_average(reward_CB, group_CB).mean(-1, keepdim=True)
+        self.baselines_CK = torch.cat([self.baselines_CK[:, 1:], mean_C1.to(self.baselines_CK.dtype)], dim=1)
 
-    def observe_weights(self, theta_AP: Tensor) -> None:
+    def observe_weights(self, theta_CP: Tensor) -> None:
         """Show the anchor the weights after a step."""
-        self.anchor.observe_weights(theta_AP)
+        self.anchor.observe_weights(theta_CP)
 
-    def end_of_passes(self, logp_ABT: Tensor, batch: Batch, step: int) -> None:
+    def end_of_passes(self, logp_CBT: Tensor, batch: Batch, step: int) -> None:
         """Note the last pass over a batch, and move the dual variable where the recipe has one."""
-        self.last_pass = (logp_ABT, batch, self.hyper(step))
-        self.update_dual(logp_ABT, batch, step)
+        self.last_pass = (logp_CBT, batch, self.hyper(step))
+        self.update_dual(logp_CBT, batch, step)
 
-    def update_dual(self, logp_ABT: Tensor, batch: Batch, step: int) -> None:
+    def update_dual(self, logp_CBT: Tensor, batch: Batch, step: int) -> None:
         """Move the dual variable by what the last pass over a batch shows, where the recipe has one."""
         if self.recipe.dual is None:
             return
         from testbed.objectives.smooth.r2vpo import dual_step
 
         lam = {**objective[self.recipe.objective].defaults, **self.hyper(step)}["lam"]
-        lam_A = lam[:, 0, 0] if isinstance(lam, Tensor) else logp_ABT.new_full(logp_ABT.shape[:1], float(lam))
-        self.dual_A = dual_step(
-            lam_A, logp_ABT, batch, rate=self.recipe.dual.rate, budget=self.recipe.dual.budget
+        lam_C = lam[:, 0, 0] if isinstance(lam, Tensor) else logp_CBT.new_full(logp_CBT.shape[:1], float(lam))
+        self.dual_C = dual_step(
+            lam_C, logp_CBT, batch, rate=self.recipe.dual.rate, budget=self.recipe.dual.budget
         )
 
 
-def finite_or(logp_ABT: Tensor, mu_ABT: Tensor) -> Tensor:
+def finite_or(logp_CBT: Tensor, mu_CBT: Tensor) -> Tensor:
     """Return log-probabilities without gradient; those of replicas that have lost theirs are mu's.
 
     Such a replica is lost, as its loss will show. It must not stop the others.
     """
-    finite_A11 = torch.isfinite(logp_ABT.detach()).flatten(1).all(-1)[:, None, None]
-    return torch.where(finite_A11, logp_ABT.detach(), mu_ABT)
+    finite_C11 = torch.isfinite(logp_CBT.detach()).flatten(1).all(-1)[:, None, None]
+    return torch.where(finite_C11, logp_CBT.detach(), mu_CBT)
 
 
 def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
@@ -206,14 +206,14 @@ def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
     return adv[..., None].expand(shape) if adv.dim() < len(shape) else adv
 
 
-def sequence_score_norm(world: World, theta_AP: Tensor, rollout: Rollout) -> Tensor:
+def sequence_score_norm(world: World, theta_CP: Tensor, rollout: Rollout) -> Tensor:
     """Return the squared norm of grad log pi of every sequence, [A, B]: one backward pass per sequence."""
-    leaf_AP = theta_AP.detach().requires_grad_()
-    logp_AB = world.logp(leaf_AP, rollout).sum(-1)
+    leaf_CP = theta_CP.detach().requires_grad_()
+    logp_CB = world.logp(leaf_CP, rollout).sum(-1)
     norms = []
-    for index in range(logp_AB.shape[1]):
-        (grad_AP,) = torch.autograd.grad(logp_AB[:, index].sum(), leaf_AP, retain_graph=True)
-        norms.append(grad_AP.square().sum(-1))
+    for index in range(logp_CB.shape[1]):
+        (grad_CP,) = torch.autograd.grad(logp_CB[:, index].sum(), leaf_CP, retain_graph=True)
+        norms.append(grad_CP.square().sum(-1))
     return torch.stack(norms, dim=1)
 
 

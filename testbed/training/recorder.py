@@ -104,9 +104,9 @@ class Recorder:
         shares = [torch.from_numpy(row["actor/clip_share"][learner.rows]) for learner in self.learners]
         for index, learner in enumerate(self.learners):
             if learner.recipe.passes > 1 and learner.last_pass is not None:
-                logp_ABT, batch, hyper = learner.last_pass
+                logp_CBT, batch, hyper = learner.last_pass
                 function = partial(learner.recipe.losses, hyper=hyper)
-                shares[index] = clip_share(effective_weights(function, logp_ABT, batch), batch)
+                shares[index] = clip_share(effective_weights(function, logp_CBT, batch), batch)
         row["actor/clip_share_last_pass"] = _numpy(
             "clip_share", torch.cat([s.double().cpu() for s in shares])
         )

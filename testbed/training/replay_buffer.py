@@ -27,7 +27,7 @@ class ReplayBuffer:
 
     def mix(self, fresh: Rollout, step: int) -> Rollout:
         """Return the batch with its last groups replaced by an earlier batch's; remember the fresh one."""
-        count = int(self.share * fresh.prompt_RNK.shape[1])
+        count = int(self.share * fresh.prompt_RNQ.shape[1])
         mixed = fresh
         if self.kept and count:
             drawn = [int(rng.generator(s, "replay", step).integers(len(self.kept))) for s in self.seeds]

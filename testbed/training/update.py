@@ -107,11 +107,11 @@ class Trainer:
         """Return the gradient of every replica's loss; replicas do not see each other."""
         pairs = zip(self.learners, batches, strict=True)
         blocks = [(learner, logp_RBT[learner.rows], batch) for learner, batch in pairs]
-        loss_R = torch.cat([learner.loss(logp_ABT, batch, step) for learner, logp_ABT, batch in blocks])
+        loss_R = torch.cat([learner.loss(logp_CBT, batch, step) for learner, logp_CBT, batch in blocks])
         penalty_R = self.world.penalty(leaf_RP)
         loss_R = loss_R if penalty_R is None else loss_R + penalty_R
         (grad_RP,) = torch.autograd.grad(loss_R.sum(), leaf_RP)
-        blocks = [(learner, logp_ABT.detach(), batch) for learner, logp_ABT, batch in blocks]
+        blocks = [(learner, logp_CBT.detach(), batch) for learner, logp_CBT, batch in blocks]
         factor_R = torch.cat(
             [learner.recipe.step_rule.factor(logp, batch) for learner, logp, batch in blocks]
         )

@@ -55,8 +55,8 @@ class World(ABC):
         """
 
     @abstractmethod
-    def generate_in_flight(self, theta_RVP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
-        """Return this step's batch, whose token t is drawn at weights theta_RVP[r, version_RBT[r, b, t]].
+    def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
+        """Return this step's batch, whose token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
 
         version_RBT broadcasts to [R, B, T]; cache: "kept" or "recomputed" when the weights change.
         """
@@ -108,12 +108,12 @@ class World(ABC):
         del theta_RP
         return None
 
-    def in_flight_table(self, theta_RVP: Tensor, version_T: Tensor) -> Tensor | None:
+    def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.
 
         version_T: the version of every time [T].
         """
-        del theta_RVP, version_T
+        del theta_RWP, version_T
         return None
 
     def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:

@@ -41,13 +41,13 @@ class Generation:
         return replace(rollout, logp_trainer_RBT=whole(logp_XBT, slices))
 
     def noted_in_flight(
-        self, theta_RVP: Tensor, version_RBT: Tensor, rollout: Rollout, logp: Logp
+        self, theta_RWP: Tensor, version_RBT: Tensor, rollout: Rollout, logp: Logp
     ) -> Rollout:
         """Return the rollout with the trainer's log-probabilities at each token's version, if asked for."""
         if not self.notes_trainer:
             return rollout
         logp_RBT = logp_by_version(
-            lambda theta_RP: logp(theta_RP, rollout), theta_RVP, version_RBT, rollout.mask_RBT
+            lambda theta_RP: logp(theta_RP, rollout), theta_RWP, version_RBT, rollout.mask_RBT
         )
         return replace(rollout, logp_trainer_RBT=logp_RBT.detach())
 
@@ -77,11 +77,11 @@ def engine_of(run: Run) -> SamplerEngine:
     return made
 
 
-def cut(value_RX: Tensor, slices: int) -> Tensor:
-    """Return equal parts of axis 1 as replicas of their own, [R * slices, X / slices, ...]."""
-    return value_RX.unflatten(1, (slices, -1)).flatten(0, 1)
+def cut(value_RB: Tensor, slices: int) -> Tensor:
+    """Return equal parts of axis 1 as replicas of their own, [R * slices, B / slices, ...]."""
+    return value_RB.unflatten(1, (slices, -1)).flatten(0, 1)
 
 
-def whole(value_XY: Tensor, slices: int) -> Tensor:
-    """Return what was cut, [R, Y * slices, ...]."""
-    return value_XY.unflatten(0, (-1, slices)).flatten(1, 2)
+def whole(value_XB: Tensor, slices: int) -> Tensor:
+    """Return what was cut, [R, B, ...]."""
+    return value_XB.unflatten(0, (-1, slices)).flatten(1, 2)

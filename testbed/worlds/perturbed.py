@@ -19,7 +19,7 @@ MOST_PASSES = 64
 
 
 class Perturbed(Reweighted):
-    """A toy transformer and L more weights: theta = (its weights, log sigma_1, …, log sigma_L).
+    """A toy transformer and K more weights: theta = (its weights, log sigma_1, …, log sigma_K).
 
     Everything but `loss_logp` is the transformer's own, without noise: it samples, and mu, anchors and
     diagnostics of the policy are its log-probabilities.
@@ -49,15 +49,15 @@ class Perturbed(Reweighted):
         return theta_RP[..., : -self.layers]
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
-        """Return the transformer's weights and log sigma, [R, P + L]."""
+        """Return the transformer's weights and log sigma, [R, P + K]."""
         theta_RP = self.policy.initial(seeds)
-        log_sigma_RL = theta_RP.new_full((len(seeds), self.layers), self.sigma).log()
-        return torch.cat([theta_RP, log_sigma_RL], 1)
+        log_sigma_RK = theta_RP.new_full((len(seeds), self.layers), self.sigma).log()
+        return torch.cat([theta_RP, log_sigma_RK], 1)
 
     def loss_logp(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         token_RBT: Tensor,
         mask_RBT: Tensor,
         draw: Draw,
@@ -67,18 +67,18 @@ class Perturbed(Reweighted):
         Differentiable in all of theta: sigma learns through the noise (reparameterized). eps ~ N(0, 1)
         depends on the draw's seed and step and on the place alone.
         """
-        own_RP, log_sigma_RL = theta_RP.split([self.toy.parameters, self.layers], -1)
+        own_RP, log_sigma_RK = theta_RP.split([self.toy.parameters, self.layers], -1)
 
         def noisy(layer: int, x_RDM: Tensor) -> Tensor:
             eps_RDM = draw.normal("alp", layer, x_RDM.detach().transpose(1, 2)).transpose(1, 2)
-            return x_RDM + log_sigma_RL[:, layer, None, None].exp() * eps_RDM
+            return x_RDM + log_sigma_RK[:, layer, None, None].exp() * eps_RDM
 
-        return self.toy.with_hidden(noisy).logp(own_RP, prompt_RNK, token_RBT, mask_RBT)
+        return self.toy.with_hidden(noisy).logp(own_RP, prompt_RNQ, token_RBT, mask_RBT)
 
     def penalty(self, theta_RP: Tensor) -> Tensor:
         """Return sum_l ALPHA sigma_l^2 - BETA log sigma_l^2, [R]: stationary at sigma^2 = BETA / ALPHA."""
-        log_sigma_RL = theta_RP[:, self.toy.parameters :]
-        return (ALPHA * (2 * log_sigma_RL).exp() - 2 * BETA * log_sigma_RL).sum(-1)
+        log_sigma_RK = theta_RP[:, self.toy.parameters :]
+        return (ALPHA * (2 * log_sigma_RK).exp() - 2 * BETA * log_sigma_RK).sum(-1)
 
 
 def loss_noise_draw(seeds: tuple[int, ...], layers: int, step: int, pass_index: int) -> Draw:

@@ -54,40 +54,40 @@ class TabularRuns(World):
         Row r * slices + s of theta_XP generates part s of replica r's prompts.
         """
         behavior = self.generation.sliced(slices)
-        mu_RVSA = behavior.probabilities(theta_XP, step, past_XP).reshape(
+        mu_RWSA = behavior.probabilities(theta_XP, step, past_XP).reshape(
             len(self.seeds), slices, self.task.states, self.task.actions
         )
         sequences = self.prompts * self.group
         part_B = np.arange(sequences) // (sequences // slices)
-        rollout = self._episodes(mu_RVSA, part_B[None, :, None], step)
+        rollout = self._episodes(mu_RWSA, part_B[None, :, None], step)
         logp_XBT = behavior.logp(theta_XP, rollout.split(slices), step, past_XP)
         rollout = replace(rollout, logp_mu_RBT=whole(logp_XBT, slices))
         return self.generation.noted(theta_XP, rollout, slices, self.logp)
 
-    def generate_in_flight(self, theta_RVP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
-        """Return episodes whose action at time t is taken at weights theta_RVP[r, version_RBT[r, b, t]].
+    def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
+        """Return episodes whose action at time t is taken at weights theta_RWP[r, version_RBT[r, b, t]].
 
         version_RBT broadcasts to [R, B, T]. A table has no cache, so `cache` is not read.
         """
         del cache
         behavior = self.generation.sliced(1)
-        mu_RVSA = np.stack([behavior.probabilities(theta_RP, step) for theta_RP in theta_RVP.unbind(1)], 1)
-        rollout = self._episodes(mu_RVSA, version_RBT.numpy(), step)
+        mu_RWSA = np.stack([behavior.probabilities(theta_RP, step) for theta_RP in theta_RWP.unbind(1)], 1)
+        rollout = self._episodes(mu_RWSA, version_RBT.numpy(), step)
         logp_RBT = logp_by_version(
-            lambda theta_RP: behavior.logp(theta_RP, rollout, step), theta_RVP, version_RBT, rollout.mask_RBT
+            lambda theta_RP: behavior.logp(theta_RP, rollout, step), theta_RWP, version_RBT, rollout.mask_RBT
         )
         rollout = replace(rollout, logp_mu_RBT=logp_RBT)
-        return self.generation.noted_in_flight(theta_RVP, version_RBT, rollout, self.logp)
+        return self.generation.noted_in_flight(theta_RWP, version_RBT, rollout, self.logp)
 
-    def _episodes(self, mu_RVSA: np.ndarray, version_RBT: np.ndarray, step: int) -> Rollout:
+    def _episodes(self, mu_RWSA: np.ndarray, version_RBT: np.ndarray, step: int) -> Rollout:
         """Return episodes by tables that may change, without log-probabilities."""
         start_RN = self.task.start(uniforms(self.start_R, step, self.prompts, 1)[..., 0])
         episodes = self.task.simulate_versions(
-            mu_RVSA, version_RBT, start_RN, self.group, self.sampling_R, step
+            mu_RWSA, version_RBT, start_RN, self.group, self.sampling_R, step
         )
         state_RBT = torch.from_numpy(episodes.state_RBT)
         return Rollout(
-            prompt_RNK=torch.from_numpy(start_RN)[..., None],
+            prompt_RNQ=torch.from_numpy(start_RN)[..., None],
             token_RBT=torch.from_numpy(episodes.action_RBT),
             mask_RBT=torch.from_numpy(episodes.mask_RBT),
             logp_mu_RBT=torch.zeros(state_RBT.shape, dtype=self.policy.dtype),
@@ -96,7 +96,7 @@ class TabularRuns(World):
             state_RBT=state_RBT,
         )
 
-    def in_flight_table(self, theta_RVP: Tensor, version_T: Tensor) -> Tensor | None:
+    def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the one policy that changes of weights at given times amount to.
 
         Only a token tree has one: its states know their time. version_T: the version of every time [T].
@@ -105,8 +105,8 @@ class TabularRuns(World):
             return None
         node_S = torch.arange(self.task.states) % self.task.nodes
         time_S = torch.bucketize(node_S, torch.tensor(self.task.level[1:]), right=True)
-        logits_RVSA = theta_RVP.unflatten(-1, (self.task.states, self.task.actions))
-        return logits_RVSA[:, version_T[time_S], torch.arange(self.task.states)].flatten(1)
+        logits_RWSA = theta_RWP.unflatten(-1, (self.task.states, self.task.actions))
+        return logits_RWSA[:, version_T[time_S], torch.arange(self.task.states)].flatten(1)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.states(), rollout.token_RBT, rollout.mask_RBT)
@@ -161,7 +161,7 @@ class TabularRuns(World):
         """Return the reward of always taking the likeliest action, from each sequence's start; [R, B]."""
         logits_RSA = self.policy.logits(theta_RP.detach())
         greedy_RSA = torch.nn.functional.one_hot(logits_RSA.argmax(-1), logits_RSA.shape[-1]).double()
-        start_RN = rollout.prompt_RNK[..., 0].numpy()
+        start_RN = rollout.prompt_RNQ[..., 0].numpy()
         # Where the world is random too, its draws are those of step 0 of a stream that all cells share.
         key_R = rng.keys((0,) * len(start_RN), "greedy")
         episodes = self.task.simulate(greedy_RSA.numpy(), start_RN, 1, key_R, 0)
@@ -171,7 +171,7 @@ class TabularRuns(World):
         self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
     ) -> Tensor:
         """Return rewards of `group` episodes of theta from each sequence's start; [R, B, group]."""
-        start_RN = rollout.prompt_RNK[..., 0].numpy()
+        start_RN = rollout.prompt_RNQ[..., 0].numpy()
         key_R = rng.keys(self.seeds[rows], "reference")
         episodes = self.task.simulate(self.policy.probabilities(theta_RP), start_RN, group, key_R, step)
         reward_RNG = self._reward(episodes).unflatten(1, (start_RN.shape[1], group))

@@ -24,7 +24,7 @@ from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import token_task
 
 Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""(prompt_XNK, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
+"""(prompt_XNQ, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
 
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
@@ -65,8 +65,8 @@ class TokenRuns(World):
         """
         purpose, first = f"prompts/{self.first.task}", self.first
         behavior = self.generation.sliced(slices)
-        draw = lambda prompt_XNK, uniform_XBT: behavior.sample(  # noqa: E731
-            theta_XP, prompt_XNK, first.group, uniform_XBT, step, past_XP
+        draw = lambda prompt_XNQ, uniform_XBT: behavior.sample(  # noqa: E731
+            theta_XP, prompt_XNQ, first.group, uniform_XBT, step, past_XP
         )
         rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group, slices)
         return self.generation.noted(theta_XP, rollout, slices, self.logp)
@@ -76,18 +76,18 @@ class TokenRuns(World):
         """Most tokens of a response."""
         return int(self.task.response_length)
 
-    def generate_in_flight(self, theta_RVP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
-        """Return responses whose token t is drawn at weights theta_RVP[r, version_RBT[r, b, t]].
+    def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
+        """Return responses whose token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
 
         version_RBT broadcasts to [R, B, T]; cache: "kept" or "recomputed" when the weights change.
         """
         purpose, first = f"prompts/{self.first.task}", self.first
         behavior = self.generation.sliced(1)
-        draw = lambda prompt_RNK, uniform_RBT: behavior.sample_in_flight(  # noqa: E731
-            theta_RVP, version_RBT, prompt_RNK, first.group, uniform_RBT, step, cache
+        draw = lambda prompt_RNQ, uniform_RBT: behavior.sample_in_flight(  # noqa: E731
+            theta_RWP, version_RBT, prompt_RNQ, first.group, uniform_RBT, step, cache
         )
         rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group)
-        return self.generation.noted_in_flight(theta_RVP, version_RBT, rollout, self.logp)
+        return self.generation.noted_in_flight(theta_RWP, version_RBT, rollout, self.logp)
 
     def _answers(
         self,
@@ -103,51 +103,51 @@ class TokenRuns(World):
         drawn = {
             s: self.task.prompts(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)
         }
-        prompt_RNK = np.stack([drawn[seed] for seed in self.seeds])
+        prompt_RNQ = np.stack([drawn[seed] for seed in self.seeds])
         uniform_RBT = uniforms(key_R, step, prompts * group, self.task.response_length)
         device = self.policy.device
-        prompt = torch.from_numpy(prompt_RNK).to(device)
+        prompt = torch.from_numpy(prompt_RNQ).to(device)
         uniform = torch.from_numpy(uniform_RBT).to(device)
         parts = draw(cut(prompt, slices), cut(uniform, slices))
         token_RBT, mask_RBT, logp_RBT = (whole(part, slices) for part in parts)
-        reward_RB = self._score(prompt_RNK, token_RBT, mask_RBT, group)
+        reward_RB = self._score(prompt_RNQ, token_RBT, mask_RBT, group)
         reward = torch.from_numpy(reward_RB).to(device=device, dtype=logp_RBT.dtype)
         return Rollout(prompt, token_RBT, mask_RBT, logp_RBT, reward, group)
 
-    def _score(self, prompt_RNK: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
-        prompt_MK = prompt_RNK.repeat(group, axis=1).reshape(-1, prompt_RNK.shape[-1])
+    def _score(self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
+        prompt_MQ = prompt_RNQ.repeat(group, axis=1).reshape(-1, prompt_RNQ.shape[-1])
         token_MT = token_RBT.flatten(0, 1).cpu().numpy()
         mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
-        score: np.ndarray = self.task.score(prompt_MK, token_MT, mask_MT)
+        score: np.ndarray = self.task.score(prompt_MQ, token_MT, mask_MT)
         return score.reshape(token_RBT.shape[:2])
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
-        return self.policy.logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+        return self.policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
 
     def loss_logp(self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int) -> Tensor:
         """Return the log-probabilities that the loss reads: `logp`, or those of ALP's perturbed policy."""
         if not isinstance(self.policy, Perturbed):
             return self.logp(theta_RP, rollout)
         draw = loss_noise_draw(self.seeds, self.policy.layers, step, pass_index)
-        return self.policy.loss_logp(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT, draw)
+        return self.policy.loss_logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT, draw)
 
     def penalty(self, theta_RP: Tensor) -> Tensor | None:
         """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
         return self.policy.penalty(theta_RP) if isinstance(self.policy, Perturbed) else None
 
     def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
-        return self.policy.entropy(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+        return self.policy.entropy(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
 
     def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every token, [R, B, T]; 0 at padding."""
-        return self.policy.score_norm(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+        return self.policy.score_norm(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
 
     def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         """Return the reward of the likeliest tokens, drawn one after the other, to each prompt; [R, B]."""
-        R, N = rollout.prompt_RNK.shape[:2]
+        R, N = rollout.prompt_RNQ.shape[:2]
         any_RNT = torch.zeros(R, N, self.task.response_length, dtype=torch.float64)
-        drawn = self.policy.sample(theta_RP.detach(), rollout.prompt_RNK, 1, any_RNT, greedy=True)
-        return self._rewards(rollout.prompt_RNK, drawn[0], drawn[1], 1).repeat_interleave(
+        drawn = self.policy.sample(theta_RP.detach(), rollout.prompt_RNQ, 1, any_RNT, greedy=True)
+        return self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], 1).repeat_interleave(
             rollout.group, dim=1
         )
 
@@ -155,32 +155,32 @@ class TokenRuns(World):
         self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
     ) -> Tensor:
         """Return rewards of `group` responses of the policy theta to each prompt; [R, B, group]."""
-        N = rollout.prompt_RNK.shape[1]
+        N = rollout.prompt_RNQ.shape[1]
         key_R = rng.keys(self.seeds[rows], "reference")
         uniform = torch.from_numpy(uniforms(key_R, step, N * group, self.task.response_length))
-        drawn = self.policy.sample(theta_RP, rollout.prompt_RNK, group, uniform.to(theta_RP.device))
-        reward_RB = self._rewards(rollout.prompt_RNK, drawn[0], drawn[1], group)
+        drawn = self.policy.sample(theta_RP, rollout.prompt_RNQ, group, uniform.to(theta_RP.device))
+        reward_RB = self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], group)
         return reward_RB.unflatten(1, (N, group)).repeat_interleave(rollout.group, dim=1)
 
-    def _rewards(self, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> Tensor:
-        reward_RB = self._score(prompt_RNK.cpu().numpy(), token_RBT, mask_RBT, group)
+    def _rewards(self, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> Tensor:
+        reward_RB = self._score(prompt_RNQ.cpu().numpy(), token_RBT, mask_RBT, group)
         return torch.from_numpy(reward_RB).to(device=token_RBT.device, dtype=self.policy.dtype)
 
     def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
         """Return the teacher's answers to the rollout's prompts, one per group member."""
-        prompt_RNK = rollout.prompt_RNK
+        prompt_RNQ = rollout.prompt_RNQ
         answers = [
             self.task.teacher(
-                np.repeat(prompt_NK.cpu().numpy(), rollout.group, axis=0),
+                np.repeat(prompt_NQ.cpu().numpy(), rollout.group, axis=0),
                 rng.generator(seed, "demonstrations", step),
                 0.0,
             )
-            for seed, prompt_NK in zip(self.seeds[rows], prompt_RNK, strict=True)
+            for seed, prompt_NQ in zip(self.seeds[rows], prompt_RNQ, strict=True)
         ]
         token, mask = (
-            torch.from_numpy(np.stack(part)).to(prompt_RNK.device) for part in zip(*answers, strict=True)
+            torch.from_numpy(np.stack(part)).to(prompt_RNQ.device) for part in zip(*answers, strict=True)
         )
-        reward_RB = self._rewards(prompt_RNK, token, mask, rollout.group).to(rollout.reward_RB.dtype)
+        reward_RB = self._rewards(prompt_RNQ, token, mask, rollout.group).to(rollout.reward_RB.dtype)
         # A demonstration has no behavior policy and no version: what stands there is never read.
         return replace(
             rollout,
@@ -193,8 +193,8 @@ class TokenRuns(World):
     def accuracy(self, theta_RP: Tensor) -> np.ndarray:
         """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""
         purpose, prompts = f"held-out/{self.first.task}", self.first.evaluation_prompts
-        draw = lambda prompt_RNK, uniform_RBT: self.policy.sample(  # noqa: E731
-            theta_RP, prompt_RNK, EVALUATION_GROUP, uniform_RBT
+        draw = lambda prompt_RNQ, uniform_RBT: self.policy.sample(  # noqa: E731
+            theta_RP, prompt_RNQ, EVALUATION_GROUP, uniform_RBT
         )
         rollout = self._answers(draw, purpose, self.evaluation_R, 0, prompts, EVALUATION_GROUP)
         mean: np.ndarray = rollout.reward_RB.mean(-1).double().cpu().numpy()

@@ -57,12 +57,12 @@ class Ours:
     def step(self) -> None:
         self.count += 1
         prompts = [TASK.prompts(rng.generator(s, "bench/prompts", self.count), PROMPTS) for s in self.seeds]
-        prompt_RNK = np.stack(prompts)
+        prompt_RNQ = np.stack(prompts)
         uniform = torch.from_numpy(uniforms(self.key_R, self.count, PROMPTS * GROUP, TASK.response_length))
-        prompt = torch.from_numpy(prompt_RNK)
+        prompt = torch.from_numpy(prompt_RNQ)
         token, mask, _ = self.policy.sample(self.theta_RP, prompt, GROUP, uniform)
         rows = token.flatten(0, 1).numpy(), mask.flatten(0, 1).numpy()
-        repeated = prompt_RNK.repeat(GROUP, 1).reshape(-1, TASK.prompt_length)
+        repeated = prompt_RNQ.repeat(GROUP, 1).reshape(-1, TASK.prompt_length)
         reward_RNG = torch.from_numpy(TASK.score(repeated, *rows)).float().view(-1, PROMPTS, GROUP)
         adv_RB = (reward_RNG - reward_RNG.mean(2, keepdim=True)).flatten(1)
         leaf_RP = self.theta_RP.requires_grad_()
@@ -142,8 +142,8 @@ def peer_trainer(rounds: int, folder: str) -> Any:
         token_NT = np.array(completion_ids)
         if token_NT.shape != (PROMPTS * GROUP, TASK.response_length):
             raise RuntimeError(f"the peer wrote responses of shape {token_NT.shape}: rates do not compare.")
-        prompt_NK = np.array([known[prompt] for prompt in prompts])
-        score: list[float] = TASK.score(prompt_NK, token_NT, np.ones_like(token_NT, dtype=bool)).tolist()
+        prompt_NQ = np.array([known[prompt] for prompt in prompts])
+        score: list[float] = TASK.score(prompt_NQ, token_NT, np.ones_like(token_NT, dtype=bool)).tolist()
         return score
 
     config = GRPOConfig(

@@ -77,7 +77,7 @@ def test_options_change_its_values_as_worked_by_hand(name, hyper, row):
 def moved(signals, order):
     """The same responses in another order; parents keep pointing at the same response."""
     values = {item.name: getattr(signals, item.name) for item in fields(Signals)}
-    new = {k: v[order] for k, v in values.items() if v is not None and k != "history_H"}
+    new = {k: v[order] for k, v in values.items() if v is not None and k != "history_K"}
     new["parent_B"] = torch.where(new["parent_B"] < 0, -1, order.argsort()[new["parent_B"]])
     new["group_B"] = torch.tensor([4, 6, 2])[new["group_B"]]  # nor does a group's number matter
     return replace(signals, **new)
@@ -97,7 +97,7 @@ def test_stacked_replicas_equal_separate_calls(name):
         moved(first, torch.tensor([3, 2, 1, 0, 6, 5, 4])),
         reward_B=torch.tensor([0.3, 0.0, 0.9, 0.2, 1.0, 0.49, 0.1]).double(),
         group_B=torch.tensor([0, 0, 0, 3, 3, 3, 3]),
-        history_H=torch.full_like(first.history_H, torch.nan),
+        history_K=torch.full_like(first.history_K, torch.nan),
     )
     both = {
         item.name: torch.stack([getattr(first, item.name), getattr(other, item.name)])
@@ -185,7 +185,7 @@ def test_tokens_outside_the_mask_do_not_matter(name):
 @every_advantage
 def test_it_depends_on_the_rewards_of_its_scope_alone(name):
     signals = signals_of(Numbers())
-    empty = replace(signals, history_H=torch.full_like(signals.history_H, torch.nan))
+    empty = replace(signals, history_K=torch.full_like(signals.history_K, torch.nan))
     far, near = False, False
     for one in (signals, empty):
         before = call(name, one)
@@ -222,7 +222,7 @@ def test_signals_of_another_shape_are_refused():
     for field, value in [
         ("group_B", torch.zeros(6)),
         ("value_BT", torch.zeros(7, 4)),
-        ("history_H", torch.zeros(2, 3)),
+        ("history_K", torch.zeros(2, 3)),
     ]:
         with pytest.raises(UserError, match=f"{field} has shape"):
             replace(signals, **{field: value})

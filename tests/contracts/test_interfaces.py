@@ -78,7 +78,7 @@ def test_a_schedule_makes_a_plan_and_a_plan_a_source(name):
 READS_WEIGHTS = [
     name
     for name, method in methods(Policy).items()
-    if callable(method) and list(inspect.signature(method).parameters)[1:2] in (["theta_RP"], ["theta_RVP"])
+    if callable(method) and list(inspect.signature(method).parameters)[1:2] in (["theta_RP"], ["theta_RWP"])
 ]
 
 

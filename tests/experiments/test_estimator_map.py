@@ -32,7 +32,7 @@ def test_the_error_of_clipped_ips_is_that_of_the_linear_family(frame):
     law = world().law
     rows = frame[(frame["estimator"] == "clipped_ips") & (frame["plain"] == 0)]
     for row in rows.itertuples():
-        wanted = linear_weight(law, np.minimum(law.weight_XA, row.value)).mse(row.n)
+        wanted = linear_weight(law, np.minimum(law.weight_SA, row.value)).mse(row.n)
         assert row.rmse == pytest.approx(wanted**0.5 / law.value, rel=1e-4)
 
 

@@ -39,7 +39,7 @@ def test_the_path_is_the_one_that_training_walks(path):
 
     state, token, mask = tree_responses(tree)
     pi, mu = (np.where(mask, policies[0, step][state, token], 1.0).prod(-1) for step in (39, 36))
-    assert lagged[0, 3] == pytest.approx((pi**2 / mu).sum() / len(tree.prompt_NK), rel=1e-12)
+    assert lagged[0, 3] == pytest.approx((pi**2 / mu).sum() / len(tree.prompt_NQ), rel=1e-12)
 
 
 def test_the_law_of_log_ratios_has_mean_ratio_one_and_the_second_moment(path):

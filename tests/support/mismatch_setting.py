@@ -58,7 +58,7 @@ def table_pair(name: str, step: int = 0, **hyper) -> tuple[np.ndarray, np.ndarra
 
 def drawn(policy: ToyTransformer, task, group: int = 16) -> tuple[Tensor, Tensor]:
     """Prompts and uniforms for two replicas."""
-    prompt_NK = task.prompts(np.random.default_rng(1), 2)
-    prompt = torch.from_numpy(np.stack([prompt_NK] * len(SEEDS)))
+    prompt_NQ = task.prompts(np.random.default_rng(1), 2)
+    prompt = torch.from_numpy(np.stack([prompt_NQ] * len(SEEDS)))
     uniform = uniforms(rng.keys(SEEDS, "test"), 0, 2 * group, task.response_length)
     return prompt, torch.from_numpy(uniform)

@@ -69,20 +69,20 @@ class Echo(TokenTask):
 
     def prompts(self, rng, n):
         """Digits behind a ragged margin of padding."""
-        digit_NK = rng.integers(0, 10, size=(n, self.prompt_length))
+        digit_NQ = rng.integers(0, 10, size=(n, self.prompt_length))
         length_N = rng.integers(2, 6, size=n)
-        return np.where(np.arange(self.prompt_length) < self.prompt_length - length_N[:, None], 11, digit_NK)
+        return np.where(np.arange(self.prompt_length) < self.prompt_length - length_N[:, None], 11, digit_NQ)
 
-    def score(self, prompt_NK, response_NT, mask_NT):
+    def score(self, prompt_NQ, response_NT, mask_NT):
         """1 for the first digit and then the end token."""
-        answer_NT, inside_NT = self.teacher(prompt_NK, np.random.default_rng(0), 0.0)
+        answer_NT, inside_NT = self.teacher(prompt_NQ, np.random.default_rng(0), 0.0)
         right_N = (response_NT == answer_NT).all(1) & (mask_NT == inside_NT).all(1)
         return right_N.astype(np.float64)
 
-    def teacher(self, prompt_NK, rng, noise):
+    def teacher(self, prompt_NQ, rng, noise):
         """The first digit, another one with probability noise, and the end token."""
-        first_N = np.take_along_axis(prompt_NK, (prompt_NK != 11).argmax(1)[:, None], 1)[:, 0]
+        first_N = np.take_along_axis(prompt_NQ, (prompt_NQ != 11).argmax(1)[:, None], 1)[:, 0]
         wrong_N = np.where(rng.random(len(first_N)) < noise, rng.integers(1, 10, len(first_N)), 0)
-        response_NT = np.zeros((len(prompt_NK), self.response_length), dtype=np.int64)
+        response_NT = np.zeros((len(prompt_NQ), self.response_length), dtype=np.int64)
         response_NT[:, 0], response_NT[:, 1] = (first_N + wrong_N) % 10, 10
-        return response_NT, np.arange(self.response_length) < np.full((len(prompt_NK), 1), 2)
+        return response_NT, np.arange(self.response_length) < np.full((len(prompt_NQ), 1), 2)

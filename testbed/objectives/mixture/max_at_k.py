@@ -42,70 +42,70 @@ def max_at_k(
         raise unknown("order", order, ("exact", "first"))
     log_w_B = log_token(logp_BT, batch).sum(-1).detach()
     packed = Packed.sorted_by(batch.reward_B, batch.group_B)
-    reward_GN = packed.put(batch.reward_B.double(), 0.0)
-    log_w_GN = packed.put(log_w_B.double(), -torch.inf)
+    reward_NG = packed.put(batch.reward_B.double(), 0.0)
+    log_w_NG = packed.put(log_w_B.double(), -torch.inf)
     weights = exact_weights if order == "exact" else first_order_weights
-    weight_B1 = packed.take(weights(log_w_GN, reward_GN, packed.size_G[..., None], k))[..., None].to(
+    weight_B1 = packed.take(weights(log_w_NG, reward_NG, packed.size_N[..., None], k))[..., None].to(
         log_w_B.dtype
     )
     # Padding gets no share of a weight that may be infinite.
     return -torch.where(batch.mask_BT, weight_B1, torch.zeros_like(weight_B1)) * logp_BT
 
 
-def exact_weights(log_w_GN: Tensor, reward_GN: Tensor, size_G1: Tensor, k: int) -> Tensor:
+def exact_weights(log_w_NG: Tensor, reward_NG: Tensor, size_N1: Tensor, k: int) -> Tensor:
     """Return w of responses sorted by reward, from log-weights that are -inf in empty places.
 
     The subsets in which j is the last: W_j times the symmetric polynomial of degree k - 1 of those before
     j. For i < j, W_i W_j times the one of degree k - 2 of those before j without i.
     """
-    count = log_w_GN.shape[-1]
-    k_G1 = size_G1.clamp(max=k)
-    itself = torch.eye(count, dtype=torch.bool, device=log_w_GN.device)
-    others_GNN = log_w_GN[..., None, :].expand(*log_w_GN.shape, count).masked_fill(itself, -torch.inf)
-    before_GN, without_GNN = torch.zeros_like(log_w_GN), torch.zeros_like(others_GNN)  # degree 0
-    last_GN = torch.full_like(log_w_GN, -torch.inf)
-    later_GNN = torch.full_like(others_GNN, -torch.inf)
+    count = log_w_NG.shape[-1]
+    k_N1 = size_N1.clamp(max=k)
+    itself = torch.eye(count, dtype=torch.bool, device=log_w_NG.device)
+    others_NGG = log_w_NG[..., None, :].expand(*log_w_NG.shape, count).masked_fill(itself, -torch.inf)
+    before_NG, without_NGG = torch.zeros_like(log_w_NG), torch.zeros_like(others_NGG)  # degree 0
+    last_NG = torch.full_like(log_w_NG, -torch.inf)
+    later_NGG = torch.full_like(others_NGG, -torch.inf)
     for degree in range(k):
-        last_GN = torch.where(k_G1 - 1 == degree, before_GN, last_GN)
-        later_GNN = torch.where(k_G1[..., None] - 2 == degree, without_GNN, later_GNN)
-        before_GN = log_sum_before(log_w_GN + before_GN)
-        without_GNN = log_sum_before(others_GNN + without_GNN)
+        last_NG = torch.where(k_N1 - 1 == degree, before_NG, last_NG)
+        later_NGG = torch.where(k_N1[..., None] - 2 == degree, without_NGG, later_NGG)
+        before_NG = log_sum_before(log_w_NG + before_NG)
+        without_NGG = log_sum_before(others_NGG + without_NGG)
     behind = torch.ones_like(itself).triu(1)
-    log_GNN = torch.where(
-        itself, last_GN[..., None, :], (later_GNN + log_w_GN[..., None, :]).masked_fill(~behind, -torch.inf)
+    log_NGG = torch.where(
+        itself, last_NG[..., None, :], (later_NGG + log_w_NG[..., None, :]).masked_fill(~behind, -torch.inf)
     )
-    log_GNN = (
-        log_GNN + (log_w_GN + size_G1.clamp(min=1).double().log() - log_binomial(size_G1, k_G1))[..., None]
+    log_NGG = (
+        log_NGG + (log_w_NG + size_N1.clamp(min=1).double().log() - log_binomial(size_N1, k_N1))[..., None]
     )
-    scale_GN1 = finite(log_GNN.amax(-1, keepdim=True))
-    total_GN = ((log_GNN - scale_GN1).exp() * reward_GN[..., None, :]).sum(-1)
-    return times_exp(total_GN, scale_GN1.squeeze(-1))
+    scale_NG1 = finite(log_NGG.amax(-1, keepdim=True))
+    total_NG = ((log_NGG - scale_NG1).exp() * reward_NG[..., None, :]).sum(-1)
+    return times_exp(total_NG, scale_NG1.squeeze(-1))
 
 
-def first_order_weights(log_w_GN: Tensor, reward_GN: Tensor, size_G1: Tensor, k: int) -> Tensor:
+def first_order_weights(log_w_NG: Tensor, reward_NG: Tensor, size_N1: Tensor, k: int) -> Tensor:
     """Return w to first order in d = W - 1: prod over I of W read as 1 + sum over I of d.
 
     For j >= i, the C(j-2, k-2) subsets with i whose last is j (C(i-1, k-1) for j = i) have 1 + d_i + d_j
     in common; every other member of them is in C(j-3, k-3) (C(i-2, k-2)).
     """
-    k_G1 = size_G1.clamp(max=k)
-    scale_G1 = log_w_GN.amax(-1, keepdim=True).clamp(min=0)
-    unit_G1 = (-scale_G1).exp()
-    filled_GN = log_w_GN > -torch.inf
-    shift_GN = torch.where(filled_GN, (log_w_GN - scale_G1).exp() - unit_G1, 0.0)
-    below_GN = shift_GN.cumsum(-1) - shift_GN
-    rank_N = torch.arange(1, log_w_GN.shape[-1] + 1, device=log_w_GN.device)
-    log_share_G1 = size_G1.clamp(min=1).double().log() - log_binomial(size_G1, k_G1)
+    k_N1 = size_N1.clamp(max=k)
+    scale_N1 = log_w_NG.amax(-1, keepdim=True).clamp(min=0)
+    unit_N1 = (-scale_N1).exp()
+    filled_NG = log_w_NG > -torch.inf
+    shift_NG = torch.where(filled_NG, (log_w_NG - scale_N1).exp() - unit_N1, 0.0)
+    below_NG = shift_NG.cumsum(-1) - shift_NG
+    rank_G = torch.arange(1, log_w_NG.shape[-1] + 1, device=log_w_NG.device)
+    log_share_N1 = size_N1.clamp(min=1).double().log() - log_binomial(size_N1, k_N1)
 
     def share(n: Tensor, chosen: int) -> Tensor:
-        return (log_binomial(n, k_G1 - chosen) + log_share_G1).exp()
+        return (log_binomial(n, k_N1 - chosen) + log_share_N1).exp()
 
-    own_GN = share(rank_N - 1, 1) * (unit_G1 + shift_GN) + share(rank_N - 2, 2) * below_GN
-    pair_GNN = unit_G1[..., None] + shift_GN[..., :, None] + shift_GN[..., None, :]
-    rest_GNN = below_GN[..., None, :] - shift_GN[..., :, None]
-    shared_GNN = share(rank_N - 2, 2)[..., None, :] * pair_GNN + share(rank_N - 3, 3)[..., None, :] * rest_GNN
-    total_GN = own_GN * reward_GN + (shared_GNN.triu(1) * reward_GN[..., None, :]).sum(-1)
-    return times_exp(total_GN, scale_G1.expand(total_GN.shape))
+    own_NG = share(rank_G - 1, 1) * (unit_N1 + shift_NG) + share(rank_G - 2, 2) * below_NG
+    pair_NGG = unit_N1[..., None] + shift_NG[..., :, None] + shift_NG[..., None, :]
+    rest_NGG = below_NG[..., None, :] - shift_NG[..., :, None]
+    shared_NGG = share(rank_G - 2, 2)[..., None, :] * pair_NGG + share(rank_G - 3, 3)[..., None, :] * rest_NGG
+    total_NG = own_NG * reward_NG + (shared_NGG.triu(1) * reward_NG[..., None, :]).sum(-1)
+    return times_exp(total_NG, scale_N1.expand(total_NG.shape))
 
 
 def finite(log_value: Tensor) -> Tensor:

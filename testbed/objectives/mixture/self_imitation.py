@@ -41,8 +41,8 @@ def self_imitation(
     """
     origin_B = batch.require("origin_B", "self_imitation")
     replayed_B, expert_B = origin_B == REPLAY, origin_B == EXPERT
-    share_O = SHARES(logp_BT, batch)
-    scale_B = torch.where(replayed_B, kappa / share_O[..., REPLAY, None], 1 / share_O[..., ROLLOUT, None])
+    share_K = SHARES(logp_BT, batch)
+    scale_B = torch.where(replayed_B, kappa / share_K[..., REPLAY, None], 1 / share_K[..., ROLLOUT, None])
     scale_B = scale_B.masked_fill(expert_B, 0.0)
     # Without an advantage there is no loss; ratios of expert sequences mean nothing and might overflow.
     dropped_BT = expert_B.unsqueeze(-1) | (replayed_B.unsqueeze(-1) & (batch.adv_BT < 0))

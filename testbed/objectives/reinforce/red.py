@@ -63,7 +63,7 @@ def kept_sequences(batch: Batch, seed: int) -> tuple[Tensor, Tensor]:
     key_B = content_key(batch, seed).masked_fill(good_B, torch.iinfo(torch.int64).min)
     packed = Packed.sorted_by(key_B, batch.group_B)
     # Positives come first in their group, then negatives in the order of their keys.
-    place_B = packed.slot_B % packed.filled_GN.shape[-1]
+    place_B = packed.slot_B % packed.filled_NG.shape[-1]
     return good_B | (place_B < 2 * group_sum(good_B.long(), batch.group_B)), reward_B
 
 

@@ -31,7 +31,7 @@ class Prefix:
 
     feature_BH: Tensor
     cache: Any
-    real_BK: Tensor
+    real_BQ: Tensor
 
 
 class _Features(nn.Module):
@@ -99,32 +99,32 @@ class CausalModel:
         return Head(weights[weight][:vocabulary], None if bias is None else weights[bias][:vocabulary])
 
     def run_prompts(
-        self, weights: dict[str, Tensor], prompt_NK: Tensor, real_NK: Tensor, group: int
+        self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor, group: int
     ) -> Prefix:
         """Run each prompt once and repeat its cache `group` times; columns without a real token are cut.
 
-        real_NK is False on padding, which must lie on the left. Differentiable: the group's gradients meet in
+        real_NQ is False on padding, which must lie on the left. Differentiable: the group's gradients meet in
         the shared prompt, which costs one pass instead of `group`.
         """
-        if not real_NK[:, -1].all():
+        if not real_NQ[:, -1].all():
             raise UserError("A prompt consists of padding only; every prompt needs at least one token.")
-        first = int(real_NK.any(0).nonzero().min())
-        prompt_NK, real_NK = prompt_NK[:, first:], real_NK[:, first:]
+        first = int(real_NQ.any(0).nonzero().min())
+        prompt_NQ, real_NQ = prompt_NQ[:, first:], real_NQ[:, first:]
         cache = self._empty_cache()
-        position_NK = (real_NK.cumsum(1) - 1).clamp(min=0)
-        feature_NH = self._call(weights, prompt_NK, real_NK, position_NK, cache)[:, -1]
+        position_NQ = (real_NQ.cumsum(1) - 1).clamp(min=0)
+        feature_NH = self._call(weights, prompt_NQ, real_NQ, position_NQ, cache)[:, -1]
         cache.batch_repeat_interleave(group)
-        return Prefix(feature_NH.repeat_interleave(group, 0), cache, real_NK.repeat_interleave(group, 0))
+        return Prefix(feature_NH.repeat_interleave(group, 0), cache, real_NQ.repeat_interleave(group, 0))
 
     def run_tokens(self, weights: dict[str, Tensor], prefix: Prefix, token_BT: Tensor, new: int) -> Tensor:
         """Return the features after each of the last `new` response tokens, [B, new, H].
 
         token_BT are all response tokens so far; the prefix's cache must hold the others and grows by the new.
         """
-        real_BK = prefix.real_BK
-        seen_BK = torch.cat([real_BK, real_BK.new_ones(token_BT.shape)], dim=1)
-        position_BT = seen_BK.cumsum(1)[:, -new:] - 1
-        return self._call(weights, token_BT[:, -new:], seen_BK, position_BT, prefix.cache)
+        real_BQ = prefix.real_BQ
+        seen_BQ = torch.cat([real_BQ, real_BQ.new_ones(token_BT.shape)], dim=1)
+        position_BT = seen_BQ.cumsum(1)[:, -new:] - 1
+        return self._call(weights, token_BT[:, -new:], seen_BQ, position_BT, prefix.cache)
 
     def _empty_cache(self) -> Any:
         from transformers import DynamicCache
@@ -132,16 +132,16 @@ class CausalModel:
         return DynamicCache(config=self._module.config)
 
     def _call(
-        self, weights: dict[str, Tensor], token_BT: Tensor, seen_BK: Tensor, position_BT: Tensor, cache: Any
+        self, weights: dict[str, Tensor], token_BT: Tensor, seen_BQ: Tensor, position_BT: Tensor, cache: Any
     ) -> Tensor:
-        if self._most_positions is not None and seen_BK.shape[1] > self._most_positions:
+        if self._most_positions is not None and seen_BQ.shape[1] > self._most_positions:
             raise UserError(
-                f"Prompt and response reach {seen_BK.shape[1]} tokens, but the model has "
+                f"Prompt and response reach {seen_BQ.shape[1]} tokens, but the model has "
                 f"{self._most_positions} positions; take shorter responses or a model with a longer context."
             )
         inputs: dict[str, Any] = {
             "input_ids": token_BT,
-            "attention_mask": seen_BK.to(torch.int64),
+            "attention_mask": seen_BQ.to(torch.int64),
             "past_key_values": cache,
             "use_cache": True,
         }
@@ -163,8 +163,8 @@ class CausalModel:
         try:
             whole_BH = self._features(input_ids=token_BT, use_cache=False)[:, -1].float()
             for new in (2, 1):
-                prompt_NK = token_BT[:1, :2]
-                prefix = self.run_prompts(weights, prompt_NK, torch.ones_like(prompt_NK, dtype=torch.bool), 2)
+                prompt_NQ = token_BT[:1, :2]
+                prefix = self.run_prompts(weights, prompt_NQ, torch.ones_like(prompt_NQ, dtype=torch.bool), 2)
                 for seen in range(new, 3, new):
                     last_BH = self.run_tokens(weights, prefix, token_BT[:, 2 : 2 + seen], new)[:, -1].float()
                 if (last_BH - whole_BH).norm() > tolerance * whole_BH.norm():

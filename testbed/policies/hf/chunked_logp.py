@@ -52,9 +52,9 @@ class _ChunkedLogp(torch.autograd.Function):
         rows = chunk_rows(len(weight_VH), hidden_NH.device)
         for i in range(0, len(token_N), rows):
             s = slice(i, i + rows)
-            logits_CV = head_logits(hidden_NH[s], weight_VH, bias_V, scale)
-            normalizer_N[s] = logits_CV.logsumexp(-1)
-            logp_N[s] = logits_CV.gather(1, token_N[s, None])[:, 0] - normalizer_N[s]
+            logits_MV = head_logits(hidden_NH[s], weight_VH, bias_V, scale)
+            normalizer_N[s] = logits_MV.logsumexp(-1)
+            logp_N[s] = logits_MV.gather(1, token_N[s, None])[:, 0] - normalizer_N[s]
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, token_N, normalizer_N)
         ctx.scale = scale
         return logp_N
@@ -72,26 +72,26 @@ class _ChunkedLogp(torch.autograd.Function):
         )
         for i in range(0, len(token_N), rows):
             s = slice(i, i + rows)
-            grad_CV = head_logits(hidden_NH[s], weight_VH, bias_V, ctx.scale)
-            grad_CV.sub_(normalizer_N[s, None]).exp_().mul_(-grad_N[s, None])
-            grad_CV.scatter_add_(1, token_N[s, None], grad_N[s, None])
+            grad_MV = head_logits(hidden_NH[s], weight_VH, bias_V, ctx.scale)
+            grad_MV.sub_(normalizer_N[s, None]).exp_().mul_(-grad_N[s, None])
+            grad_MV.scatter_add_(1, token_N[s, None], grad_N[s, None])
             if ctx.scale != 1.0:
-                grad_CV.mul_(ctx.scale)
+                grad_MV.mul_(ctx.scale)
             if grad_bias_V is not None:
-                grad_bias_V += grad_CV.sum(0)
-            narrow_CV = grad_CV.to(hidden_NH.dtype)
-            grad_hidden_NH[s] = narrow_CV @ weight_VH
-            _add_product(grad_weight_VH, narrow_CV, hidden_NH[s])
+                grad_bias_V += grad_MV.sum(0)
+            narrow_MV = grad_MV.to(hidden_NH.dtype)
+            grad_hidden_NH[s] = narrow_MV @ weight_VH
+            _add_product(grad_weight_VH, narrow_MV, hidden_NH[s])
         grad_bias = None if grad_bias_V is None or bias_V is None else grad_bias_V.to(bias_V.dtype)
         return grad_hidden_NH, grad_weight_VH.to(weight_VH.dtype), grad_bias, None, None
 
 
-def _add_product(total_VH: Tensor, left_CV: Tensor, right_CH: Tensor) -> None:
+def _add_product(total_VH: Tensor, left_MV: Tensor, right_MH: Tensor) -> None:
     """Add left' right to the total, in the total's precision: a sum in half precision would drift."""
-    if total_VH.dtype == right_CH.dtype:
-        total_VH.addmm_(left_CV.T, right_CH)
+    if total_VH.dtype == right_MH.dtype:
+        total_VH.addmm_(left_MV.T, right_MH)
     else:
-        total_VH += left_CV.T @ right_CH
+        total_VH += left_MV.T @ right_MH
 
 
 def chunked_logp(

@@ -98,7 +98,7 @@ class HuggingFacePolicy(Policy):
     def sample(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor | npt.ArrayLike,
         greedy: bool = False,
@@ -113,34 +113,34 @@ class HuggingFacePolicy(Policy):
         if law is not None:
             self._lacks("a sampler that takes another distribution")
         uniform = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
-        replicas = zip(theta_RP, prompt_RNK, uniform, strict=True)
+        replicas = zip(theta_RP, prompt_RNQ, uniform, strict=True)
         drawn = [self._sample_one(*replica, group, greedy) for replica in replicas]
         token_RBT, mask_RBT, logp_RBT = (torch.stack(parts) for parts in zip(*drawn, strict=True))
         return token_RBT, mask_RBT, logp_RBT
 
-    def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    def logp(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
-        return self._each(self._logp_rows, theta_RP, prompt_RNK, token_RBT, mask_RBT)
+        return self._each(self._logp_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
 
     @torch.no_grad()
-    def entropy(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return the entropy of each token's law in nats, [R, B, T]; 0 where mask is False."""
-        return self._each(self._entropy_rows, theta_RP, prompt_RNK, token_RBT, mask_RBT)
+        return self._each(self._entropy_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
 
     @torch.no_grad()
-    def score_norm(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    def score_norm(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
-        return self._each(self._score_norm_rows, theta_RP, prompt_RNK, token_RBT, mask_RBT)
+        return self._each(self._score_norm_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
 
     def _sample_one(
-        self, theta_P: Tensor, prompt_NK: Tensor, uniform_BT: Tensor, group: int, greedy: bool
+        self, theta_P: Tensor, prompt_NQ: Tensor, uniform_BT: Tensor, group: int, greedy: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         weights = self._model.weights(theta_P)
         head = self._model.head(weights, self.task.vocabulary)
         token_BT = torch.zeros(uniform_BT.shape, dtype=torch.int64, device=self.device)
         mask_BT = torch.zeros_like(token_BT, dtype=torch.bool)
         logp_BT = torch.zeros(uniform_BT.shape, dtype=theta_P.dtype, device=self.device)
-        prefix = self._model.run_prompts(weights, prompt_NK.to(self.device), self._real(prompt_NK), group)
+        prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), self._real(prompt_NQ), group)
         feature_BH, alive_B = prefix.feature_BH, torch.ones_like(mask_BT[:, 0])
         for t in range(uniform_BT.shape[1]):
             if t:
@@ -158,28 +158,28 @@ class HuggingFacePolicy(Policy):
         rows = chunk_rows(self.task.vocabulary, self.device)
         chunks = zip(feature_BH.split(rows), uniform_B.split(rows), strict=True)
         draw = likeliest if greedy else inverse_cdf
-        parts = [draw(self._logits(feature_CH, head), uniform_C) for feature_CH, uniform_C in chunks]
+        parts = [draw(self._logits(feature_MH, head), uniform_M) for feature_MH, uniform_M in chunks]
         return torch.cat([token for token, _ in parts]), torch.cat([logp for _, logp in parts])
 
-    def _real(self, prompt_NK: Tensor) -> Tensor:
+    def _real(self, prompt_NQ: Tensor) -> Tensor:
         """True from the first token that is not padding: inside a prompt the same token is text."""
         if self.task.pad_token is None:
-            return torch.ones_like(prompt_NK, dtype=torch.bool, device=self.device)
-        return ((prompt_NK != self.task.pad_token).cumsum(1) > 0).to(self.device)
+            return torch.ones_like(prompt_NQ, dtype=torch.bool, device=self.device)
+        return ((prompt_NQ != self.task.pad_token).cumsum(1) > 0).to(self.device)
 
     def _each(
-        self, rows: Rows, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor
+        self, rows: Rows, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor
     ) -> Tensor:
-        replicas = zip(theta_RP, prompt_RNK, token_RBT, mask_RBT, strict=True)
+        replicas = zip(theta_RP, prompt_RNQ, token_RBT, mask_RBT, strict=True)
         return torch.stack([self._one(rows, *replica) for replica in replicas])
 
     def _one(
-        self, rows: Rows, theta_P: Tensor, prompt_NK: Tensor, token_BT: Tensor, mask_BT: Tensor
+        self, rows: Rows, theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor
     ) -> Tensor:
         """Apply `rows` to the features of the tokens that count, and put the answers in their places."""
         weights = self._model.weights(theta_P)
-        group = len(token_BT) // len(prompt_NK)
-        prefix = self._model.run_prompts(weights, prompt_NK.to(self.device), self._real(prompt_NK), group)
+        group = len(token_BT) // len(prompt_NQ)
+        prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), self._real(prompt_NQ), group)
         # Nothing counts behind the longest response, and attention is causal: leave those columns out.
         longest = int(mask_BT.any(0).nonzero().max()) + 1 if mask_BT.any() else 1
         feature_BTH = prefix.feature_BH[:, None]

@@ -49,37 +49,37 @@ class TextTask(TokenTask):
         special = {task.end_token, task.pad_token}
         self._codes = {s: v for v, s in enumerate(task.symbols) if v not in special}
         self._wide = any(len(symbol) > 1 for symbol in self._codes)
-        sample_NK = task.prompts(np.random.Generator(np.random.Philox(key=0)), SURVEY)
-        self.pad_token = self._free_token(self._encode(self._fill(sample_NK[0]))[0])
-        self._check_round_trip(sample_NK)
+        sample_NQ = task.prompts(np.random.Generator(np.random.Philox(key=0)), SURVEY)
+        self.pad_token = self._free_token(self._encode(self._fill(sample_NQ[0]))[0])
+        self._check_round_trip(sample_NQ)
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n prompts of the task as the tokenizer writes them, padded on the left, [N, K]."""
-        prompt_NK = np.full((n, self.prompt_length), self.pad_token, dtype=np.int64)
-        for row_K, given_K in zip(prompt_NK, self.task.prompts(rng, n), strict=True):
-            tokens = self._encode(self._fill(given_K))
+        """n prompts of the task as the tokenizer writes them, padded on the left, [N, Q]."""
+        prompt_NQ = np.full((n, self.prompt_length), self.pad_token, dtype=np.int64)
+        for row_Q, given_Q in zip(prompt_NQ, self.task.prompts(rng, n), strict=True):
+            tokens = self._encode(self._fill(given_Q))
             if len(tokens) > self.prompt_length:
                 raise UserError(
                     f"A prompt has {len(tokens)} tokens, more than the {self.prompt_length} expected."
                 )
-            row_K[self.prompt_length - len(tokens) :] = tokens
-        return prompt_NK
+            row_Q[self.prompt_length - len(tokens) :] = tokens
+        return prompt_NQ
 
-    def score(self, prompt_NK: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
         """The task's score of each decoded response, 0 for text it cannot have written, [N]."""
-        prompt_NK, response_NT, mask_NT = self.check(prompt_NK, response_NT, mask_NT)
-        reward_N = np.zeros(len(prompt_NK))
+        prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
+        reward_N = np.zeros(len(prompt_NQ))
         read = [self._read(self._response_text(*row)) for row in zip(response_NT, mask_NT, strict=True)]
         rows = np.array([n for n, answer in enumerate(read) if answer is not None], dtype=np.int64)
         if rows.size:
             token_NT, inside_NT = (np.stack(parts) for parts in zip(*(read[n] for n in rows), strict=True))
-            reward_N[rows] = self.task.score(self._originals(prompt_NK[rows]), token_NT, inside_NT)
+            reward_N[rows] = self.task.score(self._originals(prompt_NQ[rows]), token_NT, inside_NT)
         return reward_N
 
-    def teacher(self, prompt_NK: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """The task's own teacher, its text behind one blank, then the end token."""
-        solution_NT, inside_NT = self.task.teacher(self._originals(prompt_NK), rng, noise)
-        response_NT = np.zeros((len(prompt_NK), self.response_length), dtype=np.int64)
+        solution_NT, inside_NT = self.task.teacher(self._originals(prompt_NQ), rng, noise)
+        response_NT = np.zeros((len(prompt_NQ), self.response_length), dtype=np.int64)
         mask_NT = np.zeros(response_NT.shape, dtype=bool)
         for n, (token_T, mask_T) in enumerate(zip(solution_NT, inside_NT, strict=True)):
             kept_T = mask_T & (token_T != (-1 if self.task.end_token is None else self.task.end_token))
@@ -98,8 +98,8 @@ class TextTask(TokenTask):
         keep_T = token_T != self.pad_token if mask is None else np.asarray(mask, dtype=bool)
         return self._decode(token_T[keep_T], skip_special=False)
 
-    def _fill(self, given_K: Ints) -> str:
-        return self._before + self.task.text(given_K) + self._after
+    def _fill(self, given_Q: Ints) -> str:
+        return self._before + self.task.text(given_Q) + self._after
 
     def _encode(self, text: str, special: bool = True) -> list[int]:
         try:
@@ -140,17 +140,17 @@ class TextTask(TokenTask):
         token_T[: len(tokens)] = tokens
         return token_T, np.arange(self.task.response_length) < len(tokens)
 
-    def _originals(self, prompt_NK: Ints) -> Ints:
-        """The task's own prompts behind the encoded ones, [N, K of the task]."""
+    def _originals(self, prompt_NQ: Ints) -> Ints:
+        """The task's own prompts behind the encoded ones, [N, Q of the task]."""
         known: dict[bytes, Ints] = {}
-        for row_K in prompt_NK:
-            if row_K.tobytes() not in known:
-                known[row_K.tobytes()] = self._original(row_K)
-        return np.stack([known[row_K.tobytes()] for row_K in prompt_NK])
+        for row_Q in prompt_NQ:
+            if row_Q.tobytes() not in known:
+                known[row_Q.tobytes()] = self._original(row_Q)
+        return np.stack([known[row_Q.tobytes()] for row_Q in prompt_NQ])
 
-    def _original(self, row_K: Ints) -> Ints:
-        start = int(np.argmax(row_K != self.pad_token))
-        text = self._decode(row_K[start:], skip_special=True)
+    def _original(self, row_Q: Ints) -> Ints:
+        start = int(np.argmax(row_Q != self.pad_token))
+        text = self._decode(row_Q[start:], skip_special=True)
         text = text.removeprefix(self._before).removesuffix(self._after)
         tokens = [self._codes.get(part, -1) for part in (text.split() if self._wide else text)]
         if -1 in tokens or len(tokens) > self.task.prompt_length:
@@ -158,13 +158,13 @@ class TextTask(TokenTask):
         pad = [] if self.task.pad_token is None else [self.task.pad_token]
         return np.array(pad * (self.task.prompt_length - len(tokens)) + tokens, dtype=np.int64)
 
-    def _check_round_trip(self, sample_NK: Ints) -> None:
-        for given_K in sample_NK:
-            tokens = self._encode(self._fill(given_K))
+    def _check_round_trip(self, sample_NQ: Ints) -> None:
+        for given_Q in sample_NQ:
+            tokens = self._encode(self._fill(given_Q))
             back = self._decode(np.array(tokens, dtype=np.int64), skip_special=True)
-            if back != self._fill(given_K):
+            if back != self._fill(given_Q):
                 raise UserError(
-                    f"The model's tokenizer turns {self._fill(given_K)!r} into {back!r}, so prompts "
+                    f"The model's tokenizer turns {self._fill(given_Q)!r} into {back!r}, so prompts "
                     "cannot be told apart; give a model whose tokenizer keeps every character."
                 )
 

@@ -71,10 +71,10 @@ def teaching_loss(
     step: int,
 ) -> Tensor:
     """Return -mean log pi(solution token) over fresh prompts and noisy solutions, a scalar."""
-    prompt_NK = task.prompts(rng.generator(seed, "tiny-model/prompts", step), sequences)
-    token_NT, mask_NT = task.teacher(prompt_NK, rng.generator(seed, "tiny-model/teacher", step), noise)
-    prompt_RNK, token_RBT, mask_RBT = (torch.as_tensor(a)[None] for a in (prompt_NK, token_NT, mask_NT))
-    return -policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT).sum() / mask_RBT.sum()
+    prompt_NQ = task.prompts(rng.generator(seed, "tiny-model/prompts", step), sequences)
+    token_NT, mask_NT = task.teacher(prompt_NQ, rng.generator(seed, "tiny-model/teacher", step), noise)
+    prompt_RNQ, token_RBT, mask_RBT = (torch.as_tensor(a)[None] for a in (prompt_NQ, token_NT, mask_NT))
+    return -policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT).sum() / mask_RBT.sum()
 
 
 def save_random_model(folder: Path, task: TokenTask, seed: int, width: int, layers: int) -> None:

@@ -23,7 +23,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 @dataclass(frozen=True)
 class Tree:
-    """Which columns are which tokens: N prompts of K tokens, G responses to each of S tokens.
+    """Which columns are which tokens: N prompts of Q tokens, G responses to each of S tokens.
 
     first_RN: index of each prompt's first token that is not padding.
     """
@@ -35,19 +35,19 @@ class Tree:
     first_RN: Tensor
 
     def visible(self) -> Tensor:
-        """Return who sees whom, bool [R, N, L, L], among the L = K + S G tokens of a prompt's tree.
+        """Return who sees whom, bool [R, N, M, M], among the M = Q + S G tokens of a prompt's tree.
 
         Padding sees itself, so that no row is empty, and no other token sees it.
         """
-        K, S, G, device = self.length, self.slots, self.group, self.first_RN.device
-        prompt_K, slot_S = torch.arange(K, device=device), torch.arange(S, device=device)
-        branch_L = torch.cat([torch.full_like(prompt_K, -1), torch.arange(G, device=device).repeat(S)])
-        time_L = torch.cat([prompt_K, K + slot_S.repeat_interleave(G)])
-        kin_LL = (branch_L == -1) | (branch_L == branch_L[:, None])
-        past_LL = time_L <= time_L[:, None]
-        real_RN1L = (time_L >= self.first_RN[..., None])[..., None, :]
-        itself_LL = torch.eye(K + S * G, dtype=torch.bool, device=device)
-        return (kin_LL & past_LL & real_RN1L) | itself_LL
+        Q, S, G, device = self.length, self.slots, self.group, self.first_RN.device
+        prompt_Q, slot_S = torch.arange(Q, device=device), torch.arange(S, device=device)
+        branch_M = torch.cat([torch.full_like(prompt_Q, -1), torch.arange(G, device=device).repeat(S)])
+        time_M = torch.cat([prompt_Q, Q + slot_S.repeat_interleave(G)])
+        kin_MM = (branch_M == -1) | (branch_M == branch_M[:, None])
+        past_MM = time_M <= time_M[:, None]
+        real_RN1M = (time_M >= self.first_RN[..., None])[..., None, :]
+        itself_MM = torch.eye(Q + S * G, dtype=torch.bool, device=device)
+        return (kin_MM & past_MM & real_RN1M) | itself_MM
 
 
 HIDDEN = -1e30
@@ -76,40 +76,40 @@ def compiled(x: Tensor, head_width: int) -> bool:
     return fits and kernels() is not None
 
 
-def tree_attention(qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
+def tree_attention(qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
     """softmax(q k / sqrt(head width)) v over visible tokens, [R, D, M], from stacked q, k, v [R, 3 D, M]."""
-    if compiled(qkv_RCM, qkv_RCM.shape[1] // (3 * heads)):
-        attended_RDM: Tensor = CompiledTreeAttention.apply(qkv_RCM, tree, heads)
+    if compiled(qkv_RIM, qkv_RIM.shape[1] // (3 * heads)):
+        attended_RDM: Tensor = CompiledTreeAttention.apply(qkv_RIM, tree, heads)
         return attended_RDM
-    return dense_tree_attention(qkv_RCM, tree, heads)
+    return dense_tree_attention(qkv_RIM, tree, heads)
 
 
-def dense_tree_attention(qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
+def dense_tree_attention(qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
     """Return the same with torch alone, for any device and type: a masked score for every pair of a tree."""
-    N, K = tree.prompts, tree.length
-    parts_RCM = qkv_RCM.unflatten(1, (3, heads, -1))
-    prompt = parts_RCM[..., : N * K].unflatten(-1, (K, N)).transpose(-1, -2)
-    response = parts_RCM[..., N * K :].unflatten(-1, (N, tree.slots * tree.group))
+    N, Q = tree.prompts, tree.length
+    parts_RIM = qkv_RIM.unflatten(1, (3, heads, -1))
+    prompt = parts_RIM[..., : N * Q].unflatten(-1, (Q, N)).transpose(-1, -2)
+    response = parts_RIM[..., N * Q :].unflatten(-1, (N, tree.slots * tree.group))
     q, k, v = torch.cat([prompt, response], -1).permute(1, 0, 4, 2, 5, 3).flatten(1, 2)
     mask = tree.visible().flatten(0, 1)[:, None]
     attended = scaled_dot_product_attention(q, k, v, attn_mask=mask).unflatten(0, (-1, N))
-    attended_RDNL = attended.permute(0, 2, 4, 1, 3).flatten(1, 2)
-    prompt_RDM = attended_RDNL[..., :K].transpose(-1, -2).flatten(2)
-    return torch.cat([prompt_RDM, attended_RDNL[..., K:].flatten(2)], -1)
+    attended_RDNM = attended.permute(0, 2, 4, 1, 3).flatten(1, 2)
+    prompt_RDM = attended_RDNM[..., :Q].transpose(-1, -2).flatten(2)
+    return torch.cat([prompt_RDM, attended_RDNM[..., Q:].flatten(2)], -1)
 
 
 class CompiledTreeAttention(torch.autograd.Function):
     """Tree attention in compiled loops; keeps the probabilities of visible pairs for the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, qkv_RCM: Tensor, tree: Tree, heads: int) -> Tensor:
-        R, C, M = qkv_RCM.shape
-        N, K, X = tree.prompts, tree.length, tree.slots * tree.group
-        keys = -(-K // 4) * 4  # the loops take the prompt's keys four at a time
-        attended_RDM = qkv_RCM.new_empty(R, C // 3, M)
-        prompt_p = qkv_RCM.new_empty(R, heads, K, K * N)
-        response_p = qkv_RCM.new_empty(R, heads, N, tree.slots + keys, X)
-        saved = (qkv_RCM.contiguous(), attended_RDM, prompt_p, response_p)
+    def forward(ctx: Any, qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
+        R, I, M = qkv_RIM.shape  # noqa: E741
+        N, Q, X = tree.prompts, tree.length, tree.slots * tree.group
+        keys = -(-Q // 4) * 4  # the loops take the prompt's keys four at a time
+        attended_RDM = qkv_RIM.new_empty(R, I // 3, M)
+        prompt_p = qkv_RIM.new_empty(R, heads, Q, Q * N)
+        response_p = qkv_RIM.new_empty(R, heads, N, tree.slots + keys, X)
+        saved = (qkv_RIM.contiguous(), attended_RDM, prompt_p, response_p)
         qkv, *outputs = (t.detach().numpy() for t in saved)
         loops().tree_forward(qkv, tree.first_RN.numpy().astype(np.uint64), *outputs, np.uint64(tree.group))
         ctx.save_for_backward(*saved)
@@ -119,7 +119,7 @@ class CompiledTreeAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g_RDM: Tensor) -> tuple[Tensor, None, None]:
-        grad_RCM = torch.zeros_like(ctx.saved_tensors[0])
-        arrays = (t.detach().numpy() for t in (grad_RCM, g_RDM.contiguous(), *ctx.saved_tensors))
+        grad_RIM = torch.zeros_like(ctx.saved_tensors[0])
+        arrays = (t.detach().numpy() for t in (grad_RIM, g_RDM.contiguous(), *ctx.saved_tensors))
         loops().tree_backward(*arrays, ctx.group)
-        return grad_RCM, None, None
+        return grad_RIM, None, None

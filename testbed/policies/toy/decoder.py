@@ -31,7 +31,7 @@ class Decoder(Protocol):
 class Prompts:
     """Prompts with G responses each; first_RN is the index of each one's first token, behind its padding."""
 
-    token_RNK: Tensor
+    token_RNQ: Tensor
     first_RN: Tensor
     group: int
 
@@ -50,8 +50,8 @@ class KeyValues:
 
     def attend(self, layer: int, t: int) -> Tensor:
         """Return the attention [R, D, B] of own token t to its prompt and to own tokens 0 to t."""
-        own_TRCB = self.own[layer, : t + 1]
-        seen = {v: attend_step(own_TRCB, caches[layer]) for v, caches in self.prompts.items()}
+        own_TRIB = self.own[layer, : t + 1]
+        seen = {v: attend_step(own_TRIB, caches[layer]) for v, caches in self.prompts.items()}
         return of_version(seen, self.start_RB)
 
 
@@ -82,7 +82,7 @@ class VersionedDecoder:
         version_RBT: Tensor,
     ) -> None:
         self.weights, self.temperature, self.version_RBT = weights, temperature, version_RBT
-        self.length = prompts.token_RNK.shape[2]
+        self.length = prompts.token_RNQ.shape[2]
         first = {v: read_prompts(weights[v], heads, prompts) for v in self._present(0)}
         x_RDN = next(iter(first.values()))[0]
         R, B, T = version_RBT.shape
@@ -130,16 +130,16 @@ def next_law(
 
 def read_prompts(weights: Weights, heads: int, prompts: Prompts) -> tuple[Tensor, list[PromptCache]]:
     """Return the features of each prompt's last token [R, D, N] and every layer's cache."""
-    _, N, K = prompts.token_RNK.shape
-    tree = Tree(N, K, 1, 0, prompts.first_RN)
-    time_M = torch.arange(K, device=prompts.token_RNK.device).repeat_interleave(N)
-    token_RM = prompts.token_RNK.transpose(1, 2).flatten(1)
+    _, N, Q = prompts.token_RNQ.shape
+    tree = Tree(N, Q, 1, 0, prompts.first_RN)
+    time_M = torch.arange(Q, device=prompts.token_RNQ.device).repeat_interleave(N)
+    token_RM = prompts.token_RNQ.transpose(1, 2).flatten(1)
     x_RDM = embed(weights.embedding, token_RM, weights.head.shape[1] + time_M)
     caches = []
     for i, layer in enumerate(weights.layers):
-        qkv_RCM = layer.read(x_RDM)
-        caches.append(prompt_cache(qkv_RCM, prompts.first_RN, heads, K))
-        attended_RDM = tree_attention(qkv_RCM, tree, heads)
+        qkv_RIM = layer.read(x_RDM)
+        caches.append(prompt_cache(qkv_RIM, prompts.first_RN, heads, Q))
+        attended_RDM = tree_attention(qkv_RIM, tree, heads)
         if i == len(weights.layers) - 1:
             # What earlier tokens predict is never asked.
             x_RDM, attended_RDM = x_RDM[:, :, -N:], attended_RDM[:, :, -N:]

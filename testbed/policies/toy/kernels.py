@@ -39,87 +39,87 @@ compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", 
 
 @compiled
 def tree_forward(
-    qkv_RCM: Floats, first_RN: Counts, attended_RDM: Floats, prompt_p: Floats, response_p: Floats, group: int
+    qkv_RIM: Floats, first_RN: Counts, attended_RDM: Floats, prompt_p: Floats, response_p: Floats, group: int
 ) -> None:
-    """Fill attended_RDM and the probabilities, [R, H, K, N K] for prompts and [R, H, N, S + K', S G].
+    """Fill attended_RDM and the probabilities, [R, H, Q, N Q] for prompts and [R, H, N, S + Q', S G].
 
-    K' is K rounded up to a multiple of 4.
+    Q' is Q rounded up to a multiple of 4.
     """
     N, H, third = U(first_RN.shape[1]), U(prompt_p.shape[1]), U(attended_RDM.shape[1])
     length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[4])
     head, slots = third // H, n_response // group
     keys = U(response_p.shape[3]) - slots
-    key_KD, value_DK = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
-    for r in range(qkv_RCM.shape[0]):
-        qkv, o = qkv_RCM[r], attended_RDM[r]
+    key_QD, value_DQ = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
+    for r in range(qkv_RIM.shape[0]):
+        qkv, o = qkv_RIM[r], attended_RDM[r]
         for h in range(H):
             row = h * head
             _hide_future(prompt_p[r, h], length, N)
             _hide_padding(prompt_p[r, h], first_RN[r], length)
-            _attend(o, qkv, row, ZERO, N, key_KD[:0], value_DK, prompt_p[r, h])
+            _attend(o, qkv, row, ZERO, N, key_QD[:0], value_DQ, prompt_p[r, h])
             for n in range(N):
                 p = response_p[r, h, n]
                 _hide_future(p, slots, group)
                 _hide_rest(p, slots, first_RN[r, n], length)
-                _take(key_KD, value_DK, qkv, third + row, third + third + row, length, n, N)
-                _attend(o, qkv, row, n_prompt + n * n_response, group, key_KD, value_DK, p)
+                _take(key_QD, value_DQ, qkv, third + row, third + third + row, length, n, N)
+                _attend(o, qkv, row, n_prompt + n * n_response, group, key_QD, value_DQ, p)
 
 
 @compiled
 def tree_backward(
-    grad_RCM: Floats,
+    grad_RIM: Floats,
     g_RDM: Floats,
-    qkv_RCM: Floats,
+    qkv_RIM: Floats,
     attended_RDM: Floats,
     prompt_p: Floats,
     response_p: Floats,
     group: int,
 ) -> None:
-    """Add to grad_RCM the gradient of queries, keys and values, given the gradient g of the attended."""
+    """Add to grad_RIM the gradient of queries, keys and values, given the gradient g of the attended."""
     H, N, third = U(prompt_p.shape[1]), U(response_p.shape[2]), U(attended_RDM.shape[1])
     length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[4])
     head, keys = third // H, U(response_p.shape[3]) - n_response // group
-    value_KD, key_DK = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
-    grad_key, grad_value = np.empty_like(key_DK), np.empty_like(key_DK)
-    for r in range(qkv_RCM.shape[0]):
-        grad, g, o, qkv = grad_RCM[r], g_RDM[r], attended_RDM[r], qkv_RCM[r]
+    value_QD, key_DQ = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
+    grad_key, grad_value = np.empty_like(key_DQ), np.empty_like(key_DQ)
+    for r in range(qkv_RIM.shape[0]):
+        grad, g, o, qkv = grad_RIM[r], g_RDM[r], attended_RDM[r], qkv_RIM[r]
         for h in range(H):
             row, krow, vrow = h * head, third + h * head, third + third + h * head
-            ds = _score_gradient(prompt_p[r, h], g, o, qkv, row, ZERO, N, value_KD[:0])
+            ds = _score_gradient(prompt_p[r, h], g, o, qkv, row, ZERO, N, value_QD[:0])
             _own_gradient(grad, ds, prompt_p[r, h], g, qkv, row, ZERO, N, head)
             for n in range(N):
                 column, p = n_prompt + n * n_response, response_p[r, h, n]
-                _take(value_KD, key_DK, qkv, vrow, krow, length, n, N)
+                _take(value_QD, key_DQ, qkv, vrow, krow, length, n, N)
                 grad_key[:], grad_value[:] = NOTHING, NOTHING
-                ds = _score_gradient(p, g, o, qkv, row, column, group, value_KD)
+                ds = _score_gradient(p, g, o, qkv, row, column, group, value_QD)
                 _own_gradient(grad, ds, p, g, qkv, row, column, group, head)
-                _prompt_gradient(grad, grad_key, grad_value, ds, p, g, qkv, row, column, key_DK)
+                _prompt_gradient(grad, grad_key, grad_value, ds, p, g, qkv, row, column, key_DQ)
                 _give(grad, grad_key, krow, length, n, N)
                 _give(grad, grad_value, vrow, length, n, N)
 
 
 @compiled
 def step_forward(
-    own_TRCB: Floats, key: Floats, value: Floats, bias_RNK: Floats, attended_RDB: Floats
+    own_TRIB: Floats, key: Floats, value: Floats, bias_RNQ: Floats, attended_RDB: Floats
 ) -> None:
     """Attention of the newest own token; scores have one row per own token, then one per prompt's token."""
-    T, B, third = U(own_TRCB.shape[0]), U(own_TRCB.shape[3]), U(attended_RDB.shape[1])
+    T, B, third = U(own_TRIB.shape[0]), U(own_TRIB.shape[3]), U(attended_RDB.shape[1])
     H, keys, head = U(key.shape[2]), U(key.shape[3]), U(key.shape[4])
     p = np.empty((T + keys, B), np.float32)
     for r in range(key.shape[0]):
-        newest, o = own_TRCB[T - ONE, r], attended_RDB[r]
+        newest, o = own_TRIB[T - ONE, r], attended_RDB[r]
         o[:] = NOTHING
         for h in range(H):
             row = h * head
             p[:T] = NOTHING
             for t in range(T):
-                own = own_TRCB[t, r]
+                own = own_TRIB[t, r]
                 for d in range(row, row + head, FOUR):
                     _dots(p, t, ZERO, newest, d, ZERO, own, third + d, ZERO, B)
-            _step_scores(p, T, newest, row, key[r], h, bias_RNK[r])
+            _step_scores(p, T, newest, row, key[r], h, bias_RNQ[r])
             _softmax(p, np.float32(LOG2_E / math.sqrt(head)))
             for t in range(T):
-                own = own_TRCB[t, r]
+                own = own_TRIB[t, r]
                 for d in range(row, row + head, FOUR):
                     _scaled(o, d, ZERO, p, t, ZERO, own, third + third + d, ZERO, B)
             _step_values(o, row, p, T, value[r], h)
@@ -153,36 +153,36 @@ def _hide_rest(p: Floats, slots: int, first: int, length: int) -> None:
 
 @compiled
 def _take(
-    a_KD: Floats, b_DK: Floats, qkv: Floats, a_row: int, b_row: int, length: int, n: int, prompts: int
+    a_QD: Floats, b_DQ: Floats, qkv: Floats, a_row: int, b_row: int, length: int, n: int, prompts: int
 ) -> None:
     """Copy two blocks of features at the tokens of prompt n; what lies behind `length` stays 0."""
     for k in range(length):
-        for d in range(U(b_DK.shape[0])):
-            a_KD[k, d] = qkv[a_row + d, k * prompts + n]
-            b_DK[d, k] = qkv[b_row + d, k * prompts + n]
+        for d in range(U(b_DQ.shape[0])):
+            a_QD[k, d] = qkv[a_row + d, k * prompts + n]
+            b_DQ[d, k] = qkv[b_row + d, k * prompts + n]
 
 
 @compiled
-def _give(grad: Floats, grad_DK: Floats, row: int, length: int, n: int, prompts: int) -> None:
+def _give(grad: Floats, grad_DQ: Floats, row: int, length: int, n: int, prompts: int) -> None:
     """Add a block of gradients to the tokens of prompt n."""
-    for d in range(U(grad_DK.shape[0])):
+    for d in range(U(grad_DQ.shape[0])):
         for k in range(length):
-            grad[row + d, k * prompts + n] += grad_DK[d, k]
+            grad[row + d, k * prompts + n] += grad_DQ[d, k]
 
 
 @compiled
 def _attend(
-    o: Floats, qkv: Floats, row: int, column: int, group: int, key_KD: Floats, value_DK: Floats, p: Floats
+    o: Floats, qkv: Floats, row: int, column: int, group: int, key_QD: Floats, value_DQ: Floats, p: Floats
 ) -> None:
     """o[row:row+d, column:column+n] = attention of n queries to their own past and to the given keys."""
-    width, keys, third, n = U(value_DK.shape[0]), U(key_KD.shape[0]), U(o.shape[0]), U(p.shape[1])
+    width, keys, third, n = U(value_DQ.shape[0]), U(key_QD.shape[0]), U(o.shape[0]), U(p.shape[1])
     slots = n // group
     for d in range(row, row + width, FOUR):
         for e in range(slots):
             s = e * group
             _dots(p, e, s, qkv, d, column + s, qkv, third + d, column, n - s)
         for j in range(ZERO, keys, FOUR):
-            _product(p, slots + j, ZERO, key_KD, j, d - row, qkv, d, column, n)
+            _product(p, slots + j, ZERO, key_QD, j, d - row, qkv, d, column, n)
     _softmax(p, np.float32(LOG2_E / math.sqrt(width)))
     for d in range(row, row + width):
         for i in range(n):
@@ -192,15 +192,15 @@ def _attend(
             s = e * group
             _scaled(o, d, column + s, p, e, s, qkv, third + third + d, column, n - s)
         for j in range(ZERO, keys, FOUR):
-            _product(o, d, column, value_DK, d - row, j, p, slots + j, ZERO, n)
+            _product(o, d, column, value_DQ, d - row, j, p, slots + j, ZERO, n)
 
 
 @compiled
 def _score_gradient(
-    p: Floats, g: Floats, o: Floats, qkv: Floats, row: int, column: int, group: int, value_KD: Floats
+    p: Floats, g: Floats, o: Floats, qkv: Floats, row: int, column: int, group: int, value_QD: Floats
 ) -> Floats:
     """ds = p (g v - g o) / sqrt(d): the gradient of q k for every pair, through the softmax."""
-    n, keys, width, third = U(p.shape[1]), U(value_KD.shape[0]), U(value_KD.shape[1]), U(o.shape[0])
+    n, keys, width, third = U(p.shape[1]), U(value_QD.shape[0]), U(value_QD.shape[1]), U(o.shape[0])
     slots, total, ds = n // group, np.zeros((1, n), np.float32), np.zeros_like(p)
     for d in range(row, row + width, FOUR):
         _dots(total, ZERO, ZERO, g, d, column, o, d, column, n)
@@ -208,7 +208,7 @@ def _score_gradient(
             s = e * group
             _dots(ds, e, s, g, d, column + s, qkv, third + third + d, column, n - s)
         for j in range(ZERO, keys, FOUR):
-            _product(ds, slots + j, ZERO, value_KD, j, d - row, g, d, column, n)
+            _product(ds, slots + j, ZERO, value_QD, j, d - row, g, d, column, n)
     scale = np.float32(1.0 / math.sqrt(width))
     for j in range(U(p.shape[0])):
         for i in range(n):
@@ -241,31 +241,31 @@ def _prompt_gradient(
     qkv: Floats,
     row: int,
     column: int,
-    key_DK: Floats,
+    key_DQ: Floats,
 ) -> None:
     """Add the gradient that passes between queries and the keys and values of their prompt."""
-    width, keys, rows, n = U(key_DK.shape[0]), U(key_DK.shape[1]), U(p.shape[0]), U(p.shape[1])
+    width, keys, rows, n = U(key_DQ.shape[0]), U(key_DQ.shape[1]), U(p.shape[0]), U(p.shape[1])
     for d in range(ZERO, width, FOUR):
         for j in range(ZERO, keys, FOUR):
             source = rows - keys + j
-            _product(grad, row + d, column, key_DK, d, j, ds, source, ZERO, n)
+            _product(grad, row + d, column, key_DQ, d, j, ds, source, ZERO, n)
             _outer(grad_key, d, j, qkv, row + d, column, ds, source, ZERO, n)
             _outer(grad_value, d, j, g, row + d, column, p, source, ZERO, n)
 
 
 @compiled
-def _step_scores(p: Floats, top: int, query: Floats, row: int, key: Floats, h: int, bias_NK: Floats) -> None:
+def _step_scores(p: Floats, top: int, query: Floats, row: int, key: Floats, h: int, bias_NQ: Floats) -> None:
     """p[top + k, b] = bias + q_b k_k, with the keys of b's prompt."""
     N, keys, head = U(key.shape[0]), U(key.shape[2]), U(key.shape[3])
     group = U(p.shape[1]) // N
     for n in range(N):
-        key_KD, b = key[n, h], n * group
+        key_QD, b = key[n, h], n * group
         for j in range(keys):
             for i in range(b, b + group):
-                p[top + j, i] = bias_NK[n, j]
+                p[top + j, i] = bias_NQ[n, j]
         for j in range(ZERO, keys, FOUR):
             for d in range(ZERO, head, FOUR):
-                _product(p, top + j, b, key_KD, j, d, query, row + d, b, group)
+                _product(p, top + j, b, key_QD, j, d, query, row + d, b, group)
 
 
 @compiled
@@ -274,10 +274,10 @@ def _step_values(o: Floats, row: int, p: Floats, top: int, value: Floats, h: int
     N, head, keys = U(value.shape[0]), U(value.shape[2]), U(value.shape[3])
     group = U(p.shape[1]) // N
     for n in range(N):
-        value_DK, b = value[n, h], n * group
+        value_DQ, b = value[n, h], n * group
         for j in range(ZERO, keys, FOUR):
             for d in range(ZERO, head, FOUR):
-                _product(o, row + d, b, value_DK, d, j, p, top + j, b, group)
+                _product(o, row + d, b, value_DQ, d, j, p, top + j, b, group)
 
 
 # 2^t = sum_i c_i t^i on [-1/2, 1/2], relative error 2e-9: least squares on Chebyshev nodes.

@@ -45,7 +45,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Weights:
-    """A column of embedding [R, D, V + K + T - 1] belongs to a token or a position; head is [R, V, D]."""
+    """A column of embedding [R, D, V + Q + T - 1] belongs to a token or a position; head is [R, V, D]."""
 
     embedding: Tensor
     layers: tuple[Layer, ...]

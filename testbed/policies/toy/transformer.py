@@ -109,7 +109,7 @@ class ToyTransformer(Policy):
     def prompts(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         shape: torch.Size,
         name: str = "uniform_RBT",
@@ -118,19 +118,19 @@ class ToyTransformer(Policy):
 
         Raises UserError unless weights, prompts and the sequences of a shape [R, N * group, T] fit together.
         """
-        self._check(theta_RP, prompt_RNK, shape, name)
-        if shape[1] != prompt_RNK.shape[1] * group:
+        self._check(theta_RP, prompt_RNQ, shape, name)
+        if shape[1] != prompt_RNQ.shape[1] * group:
             raise UserError(
-                f"{name} has {shape[1]} sequences, expected {prompt_RNK.shape[1]} prompts times group "
+                f"{name} has {shape[1]} sequences, expected {prompt_RNQ.shape[1]} prompts times group "
                 f"{group}."
             )
-        return Prompts(prompt_RNK, self._first(prompt_RNK), group)
+        return Prompts(prompt_RNQ, self._first(prompt_RNQ), group)
 
     @torch.no_grad()
     def sample(
         self,
         theta_RP: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
@@ -142,7 +142,7 @@ class ToyTransformer(Policy):
         drawn from by an engine that is not the policy (testbed/mismatch).
         Sequence b = n * group + g answers prompt n. Behind the end token: token 0, mask False, logp 0.
         """
-        prompts = self.prompts(theta_RP, prompt_RNK, group, uniform_RBT.shape)
+        prompts = self.prompts(theta_RP, prompt_RNQ, group, uniform_RBT.shape)
         uniform = uniform_RBT.to(self.device, torch.float64)
         one_RBT = torch.zeros_like(uniform, dtype=torch.int64)
         decoder = self._decoder({0: self.weights(theta_RP)}, prompts, one_RBT)
@@ -151,9 +151,9 @@ class ToyTransformer(Policy):
     @torch.no_grad()
     def sample_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         group: int,
         uniform_RBT: Tensor,
         cache: str = "kept",
@@ -161,7 +161,7 @@ class ToyTransformer(Policy):
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT of responses during which the weights change, as `sample`.
 
-        Token t of sequence b is predicted by theta_RVP[r, version_RBT[r, b, t]], V versions, oldest first.
+        Token t of sequence b is predicted by theta_RWP[r, version_RBT[r, b, t]], W versions, oldest first.
         version_RBT never falls along t and broadcasts to [R, B, T]: [R, 1, T] changes all sequences at once.
         cache says what becomes of keys and values at a change:
 
@@ -171,10 +171,10 @@ class ToyTransformer(Policy):
 
         logp is that of the law that was drawn from. Raises UserError for versions that do not fit.
         """
-        prompts = self.prompts(theta_RVP[:, 0], prompt_RNK, group, uniform_RBT.shape)
+        prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, uniform_RBT.shape)
         uniform, end = uniform_RBT.to(self.device, torch.float64), self.task.end_token
-        version_RBT = checked_versions(version_RBT, uniform.shape, theta_RVP.shape[1])
-        weights = {v: self.weights(theta_RVP[:, v]) for v in present(version_RBT)}
+        version_RBT = checked_versions(version_RBT, uniform.shape, theta_RWP.shape[1])
+        weights = {v: self.weights(theta_RWP[:, v]) for v in present(version_RBT)}
         if checked_cache(cache) == "kept":
             return generate(self._decoder(weights, prompts, version_RBT), end, uniform, law=law)
         return generate_recomputed(
@@ -183,9 +183,9 @@ class ToyTransformer(Policy):
 
     def logp_in_flight(
         self,
-        theta_RVP: Tensor,
+        theta_RWP: Tensor,
         version_RBT: Tensor,
-        prompt_RNK: Tensor,
+        prompt_RNQ: Tensor,
         token_RBT: Tensor,
         mask_RBT: Tensor,
         cache: str = "kept",
@@ -196,67 +196,67 @@ class ToyTransformer(Policy):
         """
         if checked_cache(cache) == "recomputed":
             return logp_by_version(
-                lambda theta_RP: self.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT),
-                theta_RVP,
+                lambda theta_RP: self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT),
+                theta_RWP,
                 version_RBT,
                 mask_RBT,
             )
-        group = token_RBT.shape[1] // prompt_RNK.shape[1]
-        prompts = self.prompts(theta_RVP[:, 0], prompt_RNK, group, token_RBT.shape, "token_RBT")
-        version_RBT = checked_versions(version_RBT, token_RBT.shape, theta_RVP.shape[1])
+        group = token_RBT.shape[1] // prompt_RNQ.shape[1]
+        prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, token_RBT.shape, "token_RBT")
+        version_RBT = checked_versions(version_RBT, token_RBT.shape, theta_RWP.shape[1])
         with torch.no_grad():
-            weights = {v: self.weights(theta_RVP[:, v]) for v in present(version_RBT)}
+            weights = {v: self.weights(theta_RWP[:, v]) for v in present(version_RBT)}
             return read(self._decoder(weights, prompts, version_RBT), token_RBT, mask_RBT)
 
-    def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    def logp(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
-        R, N, _ = prompt_RNK.shape
-        law = self._log_law(theta_RP, prompt_RNK, token_RBT)
+        R, N, _ = prompt_RNQ.shape
+        law = self._log_law(theta_RP, prompt_RNQ, token_RBT)
         token_RNGT = token_RBT.unflatten(1, (N, -1))
         start_RNG = law[:, :, :N].transpose(1, 2).gather(2, token_RNGT[..., 0])
         next_RX = token_RNGT[..., 1:].transpose(2, 3).reshape(R, 1, -1)
         return _by_response(start_RNG, law[:, :, N:].gather(1, next_RX)[:, 0], mask_RBT)
 
-    def log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+    def log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
-        N, G = prompt_RNK.shape[1], token_RBT.shape[1] // prompt_RNK.shape[1]
-        law = self._log_law(theta_RP, prompt_RNK, token_RBT).transpose(1, 2)
+        N, G = prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1]
+        law = self._log_law(theta_RP, prompt_RNQ, token_RBT).transpose(1, 2)
         start_RBV = law[:, :N].repeat_interleave(G, 1)
         next_RBSV = law[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
         return torch.cat([start_RBV[:, :, None], next_RBSV], 2)
 
     @torch.no_grad()
-    def entropy(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return the entropy of each token's law in nats, [R, B, T]; 0 where mask is False."""
-        N = prompt_RNK.shape[1]
-        law = self._log_law(theta_RP, prompt_RNK, token_RBT)
+        N = prompt_RNQ.shape[1]
+        law = self._log_law(theta_RP, prompt_RNQ, token_RBT)
         entropy_RX = torch.special.entr(law.exp()).sum(1)
         start_RNG = entropy_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
         return _by_response(start_RNG, entropy_RX[:, N:], mask_RBT)
 
     @torch.no_grad()
-    def score_norm(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    def score_norm(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
-        N = prompt_RNK.shape[1]
-        square_RX = self._log_law(theta_RP, prompt_RNK, token_RBT).exp().square().sum(1)
+        N = prompt_RNQ.shape[1]
+        square_RX = self._log_law(theta_RP, prompt_RNQ, token_RBT).exp().square().sum(1)
         start_RNG = square_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
         square_RBT = _by_response(start_RNG, square_RX[:, N:], mask_RBT)
-        pi_RBT = self.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT).exp()
+        pi_RBT = self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT).exp()
         return torch.where(mask_RBT, 1 - 2 * pi_RBT + square_RBT, torch.zeros_like(pi_RBT))
 
-    def _log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+    def _log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """log pi(. | before), [R, V, N + N S G]: behind each prompt, then behind response tokens.
 
         The last response token predicts nothing: S = T - 1. Responses' columns are ordered as in Tree.
         """
-        self._check(theta_RP, prompt_RNK, token_RBT.shape, "token_RBT")
-        N, K, S = prompt_RNK.shape[1], prompt_RNK.shape[2], token_RBT.shape[2] - 1
+        self._check(theta_RP, prompt_RNQ, token_RBT.shape, "token_RBT")
+        N, Q, S = prompt_RNQ.shape[1], prompt_RNQ.shape[2], token_RBT.shape[2] - 1
         G = token_RBT.shape[1] // N
-        tree = Tree(N, K, G, S, self._first(prompt_RNK))
+        tree = Tree(N, Q, G, S, self._first(prompt_RNQ))
         response_RNSG = token_RBT[..., :S].unflatten(1, (N, G)).transpose(2, 3)
-        token_RM = torch.cat([prompt_RNK.transpose(1, 2).flatten(1), response_RNSG.flatten(1)], 1)
-        time = torch.arange(K + S, device=self.device)
-        time_M = torch.cat([time[:K].repeat_interleave(N), time[K:].repeat_interleave(G).repeat(N)])
+        token_RM = torch.cat([prompt_RNQ.transpose(1, 2).flatten(1), response_RNSG.flatten(1)], 1)
+        time = torch.arange(Q + S, device=self.device)
+        time_M = torch.cat([time[:Q].repeat_interleave(N), time[Q:].repeat_interleave(G).repeat(N)])
         weights = self.weights(theta_RP)
         x = embed(weights.embedding, token_RM, self.shape.vocabulary + time_M)
         for i, layer in enumerate(weights.layers):
@@ -264,32 +264,32 @@ class ToyTransformer(Policy):
             attended = tree_attention(layer.read(x), tree, self.heads)
             if i == self.shape.layers - 1:
                 # Nothing is predicted inside the prompts: their last tokens' columns come last.
-                x, attended = x[:, :, (K - 1) * N :], attended[:, :, (K - 1) * N :]
+                x, attended = x[:, :, (Q - 1) * N :], attended[:, :, (Q - 1) * N :]
             x = finish_block(x, attended, layer)
         return log_law(weights, x, self.temperature)
 
     def _decoder(self, weights: dict[int, Weights], prompts: Prompts, version_RBT: Tensor) -> Decoder:
         return VersionedDecoder(weights, self.heads, self.temperature, prompts, version_RBT)
 
-    def _first(self, prompt_RNK: Tensor) -> Tensor:
+    def _first(self, prompt_RNQ: Tensor) -> Tensor:
         """Index of each prompt's first token that is not padding, [R, N]."""
         pad = self.task.pad_token
         if pad is None:
-            return prompt_RNK.new_zeros(prompt_RNK.shape[:2])
-        return (prompt_RNK == pad).long().cumprod(2).sum(2)
+            return prompt_RNQ.new_zeros(prompt_RNQ.shape[:2])
+        return (prompt_RNQ == pad).long().cumprod(2).sum(2)
 
-    def _check(self, theta_RP: Tensor, prompt_RNK: Tensor, shape: torch.Size, name: str) -> None:
-        K, T, P = self.task.prompt_length, self.task.response_length, self.parameters
+    def _check(self, theta_RP: Tensor, prompt_RNQ: Tensor, shape: torch.Size, name: str) -> None:
+        Q, T, P = self.task.prompt_length, self.task.response_length, self.parameters
         R = theta_RP.shape[0]
         if theta_RP.shape != (R, P):
             raise UserError(f"theta_RP has shape {tuple(theta_RP.shape)}, expected [R, P = {P}].")
-        if prompt_RNK.ndim != 3 or prompt_RNK.shape[0] != R or prompt_RNK.shape[2] != K:
+        if prompt_RNQ.ndim != 3 or prompt_RNQ.shape[0] != R or prompt_RNQ.shape[2] != Q:
             raise UserError(
-                f"prompt_RNK has shape {tuple(prompt_RNK.shape)}, expected [R = {R}, N, K = {K}]."
+                f"prompt_RNQ has shape {tuple(prompt_RNQ.shape)}, expected [R = {R}, N, Q = {Q}]."
             )
-        if len(shape) != 3 or shape[0] != R or shape[1] % prompt_RNK.shape[1] or not 1 <= shape[2] <= T:
+        if len(shape) != 3 or shape[0] != R or shape[1] % prompt_RNQ.shape[1] or not 1 <= shape[2] <= T:
             raise UserError(
-                f"{name} has shape {tuple(shape)}, expected [R = {R}, a multiple of {prompt_RNK.shape[1]} "
+                f"{name} has shape {tuple(shape)}, expected [R = {R}, a multiple of {prompt_RNQ.shape[1]} "
                 f"prompts, 1 to T = {T}]."
             )
 

@@ -48,7 +48,7 @@ REST = (
     Mutant("quantile-off-by-one", "testbed/diagnostics/ratios.py", "torch.ceil(q * count) - 1", "torch.floor(q * count)", "tests/unit/diagnostics/test_diagnostics.py"),
     Mutant("histogram-closed-right", "testbed/diagnostics/ratios.py", "right=True", "right=False", "tests/unit/diagnostics/test_diagnostics.py"),
     Mutant("lag-plus-one", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([lag + 1])", "tests/unit/staleness/test_staleness.py"),
-    Mutant("lag-reads-present", "testbed/staleness/versions.py", "version_RS % self.depth_R[:, None]", "self.newest % self.depth_R[:, None] + 0 * version_RS", "tests/unit/staleness/test_staleness.py"),
+    Mutant("lag-reads-present", "testbed/staleness/versions.py", "version_RW % self.depth_R[:, None]", "self.newest % self.depth_R[:, None] + 0 * version_RW", "tests/unit/staleness/test_staleness.py"),
     Mutant("adam-without-bias-correction", "testbed/policies/optimizers.py", "(1 - self.beta1**self.count)", "1", "tests/unit/policies/test_optimizers.py"),
     Mutant("registry-overwrites", "testbed/registry.py", "if entry.name in self._entries:", "if False:", "tests/unit/test_registry.py"),
     Mutant("batch-accepts-nan", "testbed/data/batch.py", "bad = mask_BT & ~torch.isfinite(value)", "bad = mask_BT & torch.isnan(value) & False", "tests/unit/data/test_batch.py"),

@@ -13,8 +13,8 @@ TABLE, PAGE, TESTS = (
 MUTANTS = (
     Mutant("coverage-open-ends", TABLE, "found.low <= mean + SLACK", "found.low < mean - SLACK", TESTS),
     Mutant("coverage-of-the-lower-end-alone", TABLE, " & (mean - SLACK <= found.high)", "", TESTS),
-    Mutant("coverage-counts-every-sample-alike", TABLE, "stats.binom.pmf(ones_C, n, chance)", "np.full(n + 1, 1 / (n + 1))", TESTS),
-    Mutant("coverage-never-without-a-one", TABLE, "np.arange(n) < ones_C[:, None]", "np.arange(n) <= ones_C[:, None]", TESTS),
+    Mutant("coverage-counts-every-sample-alike", TABLE, "stats.binom.pmf(ones_R, n, chance)", "np.full(n + 1, 1 / (n + 1))", TESTS),
+    Mutant("coverage-never-without-a-one", TABLE, "np.arange(n) < ones_R[:, None]", "np.arange(n) <= ones_R[:, None]", TESTS),
     Mutant("coverage-lognormal-mean-is-not-one", TABLE, "- parameter**2 / 2)", "- parameter**2)", TESTS),
     Mutant("coverage-counts-what-has-an-order", TABLE, "and name not in IN_ORDER", "", TESTS),
     Mutant("coverage-page-keeps-the-old-table", PAGE, "+ TABLES[match[2]]() +", "+ match[0].partition('-->')[2].partition('<!--')[0].lstrip() +", TESTS),

@@ -57,7 +57,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Embedding, instrument.
     Mutant("bandit-mips-weights-the-action", MARGINAL, "np.exp(embedding_log_w_N)", "data.weight_N", claim("mips-bias-and-variance-gain")),
     Mutant("bandit-mips-ratio-inverted", MARGINAL, "np.log(target_N) - np.log(behavior_N)", "np.log(behavior_N) - np.log(target_N)", claim("mips-bias-and-variance-gain")),
-    Mutant("bandit-instrument-without-first-stage", INSTRUMENT, "(earned_SZA[..., 1, :] - earned_SZA[..., 0, :]) / safe_SA", "earned_SZA[..., 1, :] - earned_SZA[..., 0, :]", claim("instrument-identifies-under-confounding")),
+    Mutant("bandit-instrument-without-first-stage", INSTRUMENT, "(earned_S2A[..., 1, :] - earned_S2A[..., 0, :]) / safe_SA", "earned_S2A[..., 1, :] - earned_S2A[..., 0, :]", claim("instrument-identifies-under-confounding")),
     Mutant("bandit-instrument-ignored", INSTRUMENT, "* strata + context_N) * 2 + z_N", "* strata + context_N) * 2 + action_N % 2", claim("instrument-identifies-under-confounding")),
     Mutant("bandit-instrument-strata-pooled", INSTRUMENT, "context_N = np.zeros_like(z_N) if data.context_N is None else data.context_N", "context_N = np.zeros_like(z_N)", OURS),
     Mutant("bandit-instrument-error-not-centered", INSTRUMENT, "(residual_N - center[cell_N])", "residual_N", OURS),

@@ -14,5 +14,5 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("rounds-propensity-zero", KERNEL, "(chance > 0.0) & (chance <= 1.0) & (target / chance < np.inf)", "(chance <= 1.0)", TESTS),
     Mutant("rounds-direct-without-model", KERNEL, "direct += pi_NA[i, a] * q_NA[i, a]", "direct += q_NA[i, a]", TESTS),
     Mutant("rounds-model-of-another-action", KERNEL, "q_NA[i, action]\n", "q_NA[i, 0]\n", TESTS),
-    Mutant("rounds-only-the-last-verdict", KERNEL, "fine_B[block] = fine", "fine_B[:] = fine", TESTS),
+    Mutant("rounds-only-the-last-verdict", KERNEL, "fine_K[block] = fine", "fine_K[:] = fine", TESTS),
 )  # fmt: skip

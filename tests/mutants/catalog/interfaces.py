@@ -10,8 +10,8 @@ PREFLIGHT, MEMORY = "testbed/execution/preflight.py", "testbed/execution/memory.
 FIELDS, CHECKED = "testbed/config/fields.py", "tests/unit/execution/test_preflight.py"
 
 MUTANTS = (
-    Mutant("wrapped-in-flight-at-full-weights", POLICY, "        theta_RVP = self._of_versions(theta_RVP)\n        return self.policy.sample_in_flight(", "        return self.policy.sample_in_flight(", WRAPPED),
-    Mutant("wrapped-reads-in-flight-at-full-weights", POLICY, "        theta_RVP = self._of_versions(theta_RVP)\n        return self.policy.logp_in_flight(", "        return self.policy.logp_in_flight(", INTERFACES),
+    Mutant("wrapped-in-flight-at-full-weights", POLICY, "        theta_RWP = self._of_versions(theta_RWP)\n        return self.policy.sample_in_flight(", "        return self.policy.sample_in_flight(", WRAPPED),
+    Mutant("wrapped-reads-in-flight-at-full-weights", POLICY, "        theta_RWP = self._of_versions(theta_RWP)\n        return self.policy.logp_in_flight(", "        return self.policy.logp_in_flight(", INTERFACES),
     Mutant("wrapped-table-at-full-weights", POLICY, "self.policy.probabilities(self.weights(theta_RP))", "self.policy.probabilities(theta_RP)", WRAPPED),
     Mutant("wrapped-rounding-loses-the-weights", POLICY, "return self.around(self.policy.with_rounding(rounding))", "return self.policy.with_rounding(rounding)", WRAPPED),
     Mutant("wrapped-engine-forgets-the-wrapper", BEHAVIOR, "if not isinstance(policy, Reweighted):\n        return", "if True:\n        return", WRAPPED),

@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant("latency-discarded-count-the-kept", AGES, "append(read - start - slices)", "append(read - start)", OLD),
     Mutant("latency-drops-at-the-limit", TOO_OLD, "step - rollout.version_RBT > limit", "step - rollout.version_RBT >= limit", OLD),
     Mutant("latency-drop-keeps-the-old", TOO_OLD, "keep_N = ~old_RB.unflatten", "keep_N = old_RB.unflatten", OLD),
-    Mutant("latency-drop-keeps-all-weights", TOO_OLD, "behavior.weights_XP[whole_S]", "behavior.weights_XP", OLD),
+    Mutant("latency-drop-keeps-all-weights", TOO_OLD, "behavior.weights_XP[whole_Y]", "behavior.weights_XP", OLD),
     Mutant("latency-truncated-tokens-keep-a-ratio", TOO_OLD, "rollout.logp_mu_RBT.masked_fill(old_RBT, 0.0)", "rollout.logp_mu_RBT", OLD),
     Mutant("latency-truncation-regroups", TOO_OLD, "group_RB=rollout.groups(),", "group_RB=rollout.groups() * 0,", OLD),
     Mutant("latency-lengths-swapped", TOO_OLD, '{"staleness/length_kept": ~lost_RB, "staleness/length_lost": lost_RB}', '{"staleness/length_kept": lost_RB, "staleness/length_lost": ~lost_RB}', OLD),

@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 SOURCE, TESTS = "testbed/staleness/partial.py", "tests/unit/staleness/test_partial.py"
 
 MUTANTS = (
-    Mutant("partial-version-of-the-start", SOURCE, "version_RBT = version_V[part_T]", "version_RBT = version_V[0 * part_T]", TESTS),
+    Mutant("partial-version-of-the-start", SOURCE, "version_RBT = version_W[part_T]", "version_RBT = version_W[0 * part_T]", TESTS),
     Mutant("partial-version-off-by-one", SOURCE, "torch.arange(start, now + 1, device=part_T.device)", "torch.arange(start - 1, now, device=part_T.device)", TESTS),
     Mutant("partial-done-too-early", SOURCE, "- 1 == now - start", "- 2 == now - start", TESTS),
     Mutant("partial-done-when-the-shortest-is", SOURCE, ".amax(-1)", ".amin(-1)", TESTS),

@@ -172,7 +172,7 @@ def test_nemo_rl_leaves_the_only_success_unscaled():
 def test_limits_of_shifts_and_temperatures():
     signals = Signals(
         tensor([1, 0, 0.2]), torch.zeros(3, dtype=torch.int64),
-        reference_reward_BN=tensor([[0, 1, 0.5]] * 3), history_H=tensor([np.nan] * 4),
+        reference_reward_BN=tensor([[0, 1, 0.5]] * 3), history_K=tensor([np.nan] * 4),
     )  # fmt: skip
     mean = advantage["group_mean"].function(signals)
     torch.testing.assert_close(advantage["asymre"].bind(shift=0.0)(signals), mean)

@@ -66,15 +66,15 @@ def test_packing_sorts_every_group_and_remembers_who_stands_where():
     assert packed.put(VALUE, -9.0).tolist() == [
         [-2.0, -1.0, 0.25, -9.0], [0.5, 1.5, 3.0, 4.0], [4.0, -9.0, -9.0, -9.0],
     ]  # fmt: skip
-    assert packed.size_G.tolist() == [3, 4, 1]
+    assert packed.size_N.tolist() == [3, 4, 1]
     torch.testing.assert_close(packed.take(packed.put(VALUE, -9.0)), VALUE)
 
 
 def test_replicas_are_packed_apart():
     values, groups = torch.stack([VALUE, -VALUE]), torch.stack([GROUP, torch.arange(8)])
     packed = Packed.sorted_by(values, groups)
-    assert packed.filled_GN.shape == (2, 8, 4)
-    assert packed.size_G.tolist() == [[3, 4, 1, 0, 0, 0, 0, 0], [1] * 8]
+    assert packed.filled_NG.shape == (2, 8, 4)
+    assert packed.size_N.tolist() == [[3, 4, 1, 0, 0, 0, 0, 0], [1] * 8]
     torch.testing.assert_close(packed.take(packed.put(values, 0.0)), values)
 
 

@@ -67,8 +67,8 @@ def survey(names: list[str]) -> dict[str, str]:
         if not report.trainable:
             wrong[name] = f"{report.without_answer} without answer, {report.reference_below_one} below one"
             continue
-        prompt_NK = prompt_of(task, 0)
-        score_N = task.score(prompt_NK, *task.teacher(prompt_NK, np.random.default_rng(0), 0.0))
+        prompt_NQ = prompt_of(task, 0)
+        score_N = task.score(prompt_NQ, *task.teacher(prompt_NQ, np.random.default_rng(0), 0.0))
         if score_N.tolist() != [1.0]:
             wrong[name] = f"teacher scores {score_N}"
     return wrong
@@ -85,24 +85,24 @@ def test_the_default_task_fits_a_tiny_model():
     task = ReasoningGym()
     assert "".join(task.symbols[:-2]) == " +-0123456789="
     assert (task.vocabulary, task.prompt_length, task.response_length) == (16, 9, 4)
-    prompt_NK = task.prompts(np.random.default_rng(0), 3)
-    assert [task.text(row) for row in prompt_NK] == [task.item(i).prompt for i in find(task, prompt_NK)]
-    assert (prompt_NK[:, 0] == task.pad_token).any()
+    prompt_NQ = task.prompts(np.random.default_rng(0), 3)
+    assert [task.text(row) for row in prompt_NQ] == [task.item(i).prompt for i in find(task, prompt_NQ)]
+    assert (prompt_NQ[:, 0] == task.pad_token).any()
 
 
-def find(task: ReasoningGym, prompt_NK: np.ndarray) -> list[int]:
+def find(task: ReasoningGym, prompt_NQ: np.ndarray) -> list[int]:
     texts = [task.item(i).prompt for i in range(task.pool)]
-    return [texts.index(task.text(row)) for row in prompt_NK]
+    return [texts.index(task.text(row)) for row in prompt_NQ]
 
 
 def test_the_teacher_gives_the_arithmetic_answer_and_scores_one_without_noise():
     task = ReasoningGym()
     rng = np.random.default_rng(1)
-    prompt_NK = task.prompts(rng, 300)
-    response_NT, mask_NT = task.teacher(prompt_NK, rng, 0.0)
-    assert task.score(prompt_NK, response_NT, mask_NT).sum() == 300
-    for prompt_K, response_T, mask_T in zip(prompt_NK, response_NT, mask_NT, strict=True):
-        left, operator, right, equals = task.text(prompt_K).split()
+    prompt_NQ = task.prompts(rng, 300)
+    response_NT, mask_NT = task.teacher(prompt_NQ, rng, 0.0)
+    assert task.score(prompt_NQ, response_NT, mask_NT).sum() == 300
+    for prompt_Q, response_T, mask_T in zip(prompt_NQ, response_NT, mask_NT, strict=True):
+        left, operator, right, equals = task.text(prompt_Q).split()
         assert equals == "="
         total = int(left) + (int(right) if operator == "+" else -int(right))
         assert task.text(response_T, mask_T) == f"{total}<end>"
@@ -112,10 +112,10 @@ def test_the_teacher_gives_the_arithmetic_answer_and_scores_one_without_noise():
 def test_a_noisy_teacher_is_right_where_no_character_was_replaced():
     task = ReasoningGym()
     rng = np.random.default_rng(2)
-    prompt_NK = task.prompts(rng, 2000)
-    clean_NT, mask_NT = task.teacher(prompt_NK, np.random.default_rng(3), 0.0)
-    noisy_NT, noisy_mask_NT = task.teacher(prompt_NK, np.random.default_rng(3), 0.3)
-    score_N = task.score(prompt_NK, noisy_NT, noisy_mask_NT)
+    prompt_NQ = task.prompts(rng, 2000)
+    clean_NT, mask_NT = task.teacher(prompt_NQ, np.random.default_rng(3), 0.0)
+    noisy_NT, noisy_mask_NT = task.teacher(prompt_NQ, np.random.default_rng(3), 0.3)
+    score_N = task.score(prompt_NQ, noisy_NT, noisy_mask_NT)
     assert (mask_NT == noisy_mask_NT).all()
     same_N = (clean_NT == noisy_NT).all(axis=1)
     assert score_N[same_N].all()
@@ -142,12 +142,12 @@ def test_a_generator_that_prints_is_silent(capsys):
 
 def test_prompts_that_do_not_fit_are_counted_and_drawn_again():
     task = ReasoningGym(prompt_length=7)
-    prompt_NK = task.prompts(np.random.default_rng(0), 200)
-    assert max(len(task.text(row)) for row in prompt_NK) == 7
+    prompt_NQ = task.prompts(np.random.default_rng(0), 200)
+    assert max(len(task.text(row)) for row in prompt_NQ) == 7
     assert 100 < task.rejected["prompt too long"] < 400  # half of the problems have two-digit terms
     short = ReasoningGym(response_length=2)
-    prompt_NK = short.prompts(np.random.default_rng(0), 50)
-    assert short.score(prompt_NK, *short.teacher(prompt_NK, np.random.default_rng(0), 0.0)).sum() == 50
+    prompt_NQ = short.prompts(np.random.default_rng(0), 50)
+    assert short.score(prompt_NQ, *short.teacher(prompt_NQ, np.random.default_rng(0), 0.0)).sum() == 50
     assert short.rejected["answer too long"] > 0
     with pytest.raises(ValueError, match=r"1000 problems of chain_sum in a row .*'prompt too long': 1000"):
         ReasoningGym(prompt_length=6).prompts(np.random.default_rng(0), 1)
@@ -171,11 +171,11 @@ def test_alphabets_are_the_data_sets_own_characters_or_given():
 
 def test_an_unfinished_response_scores_zero():
     task = ReasoningGym()
-    prompt_NK = prompt_of(task, 0)
+    prompt_NQ = prompt_of(task, 0)
     response_NT, mask_NT = answers(task, str(task.item(0).answer))
-    assert task.score(prompt_NK, response_NT, mask_NT).tolist() == [1.0]
+    assert task.score(prompt_NQ, response_NT, mask_NT).tolist() == [1.0]
     response_NT[response_NT == task.end_token] = task.encode(" ")[0]
-    assert task.score(prompt_NK, response_NT, mask_NT).tolist() == [0.0]
+    assert task.score(prompt_NQ, response_NT, mask_NT).tolist() == [0.0]
 
 
 def test_partial_credit_is_given_only_when_asked_for():
@@ -263,12 +263,12 @@ def test_honest_expressions_still_reach_the_scorers():
 def test_another_instance_scores_the_same_prompts():
     task = ReasoningGym()
     other = ReasoningGym(prompt_length=9, response_length=4, alphabet=" +-0123456789=")
-    prompt_NK = task.prompts(np.random.default_rng(9), 20)
-    response_NT, mask_NT = task.teacher(prompt_NK, np.random.default_rng(0), 0.4)
-    assert (other.score(prompt_NK, response_NT, mask_NT) == task.score(prompt_NK, response_NT, mask_NT)).all()
-    foreign_NK = np.array([[task.pad_token] * 8 + task.encode("7")])
+    prompt_NQ = task.prompts(np.random.default_rng(9), 20)
+    response_NT, mask_NT = task.teacher(prompt_NQ, np.random.default_rng(0), 0.4)
+    assert (other.score(prompt_NQ, response_NT, mask_NT) == task.score(prompt_NQ, response_NT, mask_NT)).all()
+    foreign_NQ = np.array([[task.pad_token] * 8 + task.encode("7")])
     with pytest.raises(ValueError, match="'7' is none of the 4096 problems"):
-        other.score(foreign_NK, response_NT[:1], mask_NT[:1])
+        other.score(foreign_NQ, response_NT[:1], mask_NT[:1])
 
 
 def test_the_prompt_is_a_format_of_question_and_metadata():
@@ -287,10 +287,10 @@ def test_data_sets_that_score_their_own_answer_zero_are_reported():
     ):
         ReasoningGym(dataset="graph_color", survey=4)
     task = ReasoningGym(dataset="graph_color", survey=4, response_length=16)
-    prompt_NK = task.prompts(np.random.default_rng(0), 1)
+    prompt_NQ = task.prompts(np.random.default_rng(0), 1)
     with pytest.raises(ValueError, match="no reference answer to"):
-        task.teacher(prompt_NK, np.random.default_rng(0), 0.0)
-    assert task.score(prompt_NK, *answers(task, "{}")).tolist() == [0.0]
+        task.teacher(prompt_NQ, np.random.default_rng(0), 0.0)
+    assert task.score(prompt_NQ, *answers(task, "{}")).tolist() == [0.0]
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,11 @@ def zeros(*shape: int) -> np.ndarray:
 def test_a_fixed_length_task_has_the_shapes_of_its_arguments(name):
     task = worlds()[name](digits=12, modulus=8)
     assert (task.vocabulary, task.prompt_length, task.response_length) == (9, 13, 12)
-    prompt_NK = task.prompts(np.random.default_rng(0), 5)
-    assert prompt_NK.shape == (5, 13)
-    assert prompt_NK.dtype == np.int64
-    assert (prompt_NK[:, -1] == 8).all()
-    assert prompt_NK[:, :-1].max() < 8
+    prompt_NQ = task.prompts(np.random.default_rng(0), 5)
+    assert prompt_NQ.shape == (5, 13)
+    assert prompt_NQ.dtype == np.int64
+    assert (prompt_NQ[:, -1] == 8).all()
+    assert prompt_NQ[:, :-1].max() < 8
     assert task.end_token is None
     assert task.pad_token is None
 
@@ -59,9 +59,9 @@ def test_vectorized_scores_agree_with_plain_python_on_every_response(name):
     task = worlds()[name](digits=3, modulus=3)
     response_LT, mask_LT = task.enumerate()
     assert len(response_LT) == 4**3
-    for prompt_K in task.prompts(np.random.default_rng(1), 6):
-        expected = reference.right_answer(name, prompt_K[:-1].tolist(), 3)
-        score_L = task.score(np.tile(prompt_K, (len(response_LT), 1)), response_LT, mask_LT)
+    for prompt_Q in task.prompts(np.random.default_rng(1), 6):
+        expected = reference.right_answer(name, prompt_Q[:-1].tolist(), 3)
+        score_L = task.score(np.tile(prompt_Q, (len(response_LT), 1)), response_LT, mask_LT)
         assert score_L.tolist() == [float(row.tolist() == expected) for row in response_LT]
         assert score_L.sum() == 1.0
 
@@ -69,35 +69,35 @@ def test_vectorized_scores_agree_with_plain_python_on_every_response(name):
 @pytest.mark.parametrize("name", FIXED)
 def test_a_response_with_a_missing_token_scores_zero(name):
     task = worlds()[name](digits=3, modulus=3)
-    prompt_NK = np.array([[0, 0, 0, 3]])
+    prompt_NQ = np.array([[0, 0, 0, 3]])
     mask_NT = full(task, 1)
-    assert task.score(prompt_NK, np.zeros((1, 3), dtype=int), mask_NT)[0] == 1.0
+    assert task.score(prompt_NQ, np.zeros((1, 3), dtype=int), mask_NT)[0] == 1.0
     mask_NT[0, 2] = False
-    assert task.score(prompt_NK, np.zeros((1, 3), dtype=int), mask_NT)[0] == 0.0
+    assert task.score(prompt_NQ, np.zeros((1, 3), dtype=int), mask_NT)[0] == 0.0
 
 
 @pytest.mark.parametrize(("name", "args"), SMALL)
 def test_a_teacher_without_noise_scores_one(name, args):
     task = token_task(name, args)
     rng = np.random.default_rng(2)
-    prompt_NK = task.prompts(rng, 200)
-    assert task.score(prompt_NK, *task.teacher(prompt_NK, rng, 0.0)).tolist() == [1.0] * 200
+    prompt_NQ = task.prompts(rng, 200)
+    assert task.score(prompt_NQ, *task.teacher(prompt_NQ, rng, 0.0)).tolist() == [1.0] * 200
 
 
 @pytest.mark.parametrize(("name", "args"), SMALL)
 def test_a_teacher_that_corrupts_every_step_scores_zero(name, args):
     task = token_task(name, args)
     rng = np.random.default_rng(2)
-    prompt_NK = task.prompts(rng, 200)
-    assert task.score(prompt_NK, *task.teacher(prompt_NK, rng, 1.0)).sum() == 0.0
+    prompt_NQ = task.prompts(rng, 200)
+    assert task.score(prompt_NQ, *task.teacher(prompt_NQ, rng, 1.0)).sum() == 0.0
 
 
 @pytest.mark.parametrize("name", FIXED)
 def test_a_noisy_teacher_succeeds_as_often_as_no_step_is_corrupted(name):
     task = worlds()[name](digits=12, modulus=8)
     rng = np.random.default_rng(3)
-    prompt_NK = task.prompts(rng, 40_000)
-    score = task.score(prompt_NK, *task.teacher(prompt_NK, rng, 0.2)).mean()
+    prompt_NQ = task.prompts(rng, 40_000)
+    score = task.score(prompt_NQ, *task.teacher(prompt_NQ, rng, 0.2)).mean()
     # 0.8^12 = 0.0687, standard error 0.00126; four of them, false alarm 6e-5.
     assert abs(score - 0.8**12) < 0.0051
 
@@ -105,10 +105,10 @@ def test_a_noisy_teacher_succeeds_as_often_as_no_step_is_corrupted(name):
 def test_a_corrupted_running_sum_goes_on_from_the_wrong_value():
     task = worlds()["running-sum"](digits=12, modulus=8)
     rng = np.random.default_rng(4)
-    prompt_NK = task.prompts(rng, 2000)
-    response_NT, mask_NT = task.teacher(prompt_NK, rng, 0.2)
+    prompt_NQ = task.prompts(rng, 2000)
+    response_NT, mask_NT = task.teacher(prompt_NQ, rng, 0.2)
     before_NT = np.concatenate([np.zeros((2000, 1), dtype=int), response_NT[:, :-1]], axis=1)
-    step_right_NT = response_NT == (before_NT + prompt_NK[:, :-1]) % 8
+    step_right_NT = response_NT == (before_NT + prompt_NQ[:, :-1]) % 8
     # Judged step by step against its own last value the teacher errs at rate 0.2 (24,000 steps, 4 sigma).
     assert abs(step_right_NT.mean() - 0.8) < 0.0104
     assert mask_NT.all()
@@ -151,8 +151,8 @@ def test_length_pays_chance_level_at_every_length_under_the_uniform_policy():
     length_L = mask_LT.sum(axis=1)
     law_L = (1.0 / task.vocabulary) ** length_L
     assert law_L.sum() == pytest.approx(1.0, abs=1e-12)
-    for prompt_K in [(a, b) for a in range(3) for b in range(3)]:
-        score_L = task.score(np.tile(prompt_K, (len(response_LT), 1)), response_LT, mask_LT)
+    for prompt_Q in [(a, b) for a in range(3) for b in range(3)]:
+        score_L = task.score(np.tile(prompt_Q, (len(response_LT), 1)), response_LT, mask_LT)
         for length in range(1, 6):
             here = length_L == length
             assert np.average(score_L[here], weights=law_L[here]) == pytest.approx(1 / 3, abs=1e-12)
@@ -170,8 +170,8 @@ def test_length_pays_the_same_at_every_length_once_the_first_token_is_known():
 def test_the_length_teacher_gives_every_length_equally_often():
     task = Length(digits=2, modulus=4, limit=5)
     rng = np.random.default_rng(6)
-    prompt_NK = task.prompts(rng, 10_000)
-    response_NT, mask_NT = task.teacher(prompt_NK, rng, 0.0)
+    prompt_NQ = task.prompts(rng, 10_000)
+    response_NT, mask_NT = task.teacher(prompt_NQ, rng, 0.0)
     ended_N = ((response_NT == 4) & mask_NT).any(axis=1)
     digits_N = mask_NT.sum(axis=1) - ended_N
     count = Counter(digits_N.tolist())
@@ -192,7 +192,7 @@ def test_text_prints_tokens_without_padding_and_masked_places():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda t: t.score(zeros(1, 3), zeros(1, 3), full(t, 1)), r"prompt_NK has shape \(1, 3\)"),
+        (lambda t: t.score(zeros(1, 3), zeros(1, 3), full(t, 1)), r"prompt_NQ has shape \(1, 3\)"),
         (lambda t: t.score(zeros(2, 4), zeros(1, 3), full(t, 1)), "response_NT has shape"),
         (lambda t: t.score(zeros(1, 4), zeros(1, 3), full(t, 2)), "mask_NT has shape"),
         (lambda t: t.score(zeros(1, 4), zeros(1, 3) + 4, full(t, 1)), "token 4, but this task knows 0 to 3"),

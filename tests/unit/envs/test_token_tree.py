@@ -36,12 +36,12 @@ class Table(TokenTask):
     def reward(self, prompt: int, response: tuple[int, ...]) -> float:
         return np.random.default_rng([self.seed, prompt, *response, len(response)]).random()
 
-    def score(self, prompt_NK, response_NT, mask_NT):
-        self.check(prompt_NK, response_NT, mask_NT)
-        rows = zip(prompt_NK[:, 0], response_NT, mask_NT, strict=True)
+    def score(self, prompt_NQ, response_NT, mask_NT):
+        self.check(prompt_NQ, response_NT, mask_NT)
+        rows = zip(prompt_NQ[:, 0], response_NT, mask_NT, strict=True)
         return np.array([self.reward(int(p), tuple(r[m].tolist())) for p, r, m in rows])
 
-    def teacher(self, prompt_NK, rng, noise):
+    def teacher(self, prompt_NQ, rng, noise):
         raise AssertionError("a tree never asks its task to teach")
 
 
@@ -55,9 +55,9 @@ def law(rng: np.random.Generator, shape: tuple[int, ...], sharpness: float = 1.0
 
 
 def brute_force(tree: TokenTree, task: Table, pi_SA: np.ndarray, mu_SA: np.ndarray) -> dict:
-    reward = lambda n, response: task.reward(int(tree.prompt_NK[n, 0]), response)  # noqa: E731
+    reward = lambda n, response: task.reward(int(tree.prompt_NQ[n, 0]), response)  # noqa: E731
     return reference.truth(
-        len(tree.prompt_NK), task.vocabulary, task.response_length, task.end_token, reward, pi_SA, mu_SA
+        len(tree.prompt_NQ), task.vocabulary, task.response_length, task.end_token, reward, pi_SA, mu_SA
     )
 
 
@@ -107,10 +107,10 @@ def test_a_cataloged_task_becomes_a_tree_with_its_own_scores(name):
     response_LT, mask_LT = task.enumerate()
     weight_L = float(tree.actions) ** -mask_LT.sum(axis=1)
     scores = [
-        weight_L @ task.score(np.tile(prompt_K, (len(response_LT), 1)), response_LT, mask_LT)
-        for prompt_K in tree.prompt_NK
+        weight_L @ task.score(np.tile(prompt_Q, (len(response_LT), 1)), response_LT, mask_LT)
+        for prompt_Q in tree.prompt_NQ
     ]
-    assert len(tree.prompt_NK) == 4
+    assert len(tree.prompt_NQ) == 4
     np.testing.assert_allclose(tree.value(pi_SA), np.mean(scores), rtol=1e-12)
 
 
@@ -177,7 +177,7 @@ def as_dense(tree: TokenTree) -> FiniteMDP:
             transition_SAS[s, a, number.get((n, (*prefix, a)), S)] = 1.0
     transition_SAS[S, :, S] = 1.0
     start_S, terminal_S = np.zeros(S + 1), np.arange(S + 1) == S
-    start_S[[number[n, ()] for n in range(len(tree.prompt_NK))]] = 1.0 / len(tree.prompt_NK)
+    start_S[[number[n, ()] for n in range(len(tree.prompt_NQ))]] = 1.0 / len(tree.prompt_NQ)
     return FiniteMDP(
         transition_SAS=transition_SAS,
         reward_SA=reward_SA,
@@ -233,7 +233,7 @@ def test_simulated_responses_follow_the_policy_token_by_token(end):
                 assert (episodes.state_RBT[r, b, t], episodes.action_RBT[r, b, t]) == (state, action)
                 prefix = (*prefix, action)
                 alive = action != end and t < 2
-                expected = 0.0 if alive else task.reward(int(tree.prompt_NK[prompt, 0]), prefix)
+                expected = 0.0 if alive else task.reward(int(tree.prompt_NQ[prompt, 0]), prefix)
                 assert episodes.reward_RBT[r, b, t] == expected
 
 
@@ -282,10 +282,10 @@ def test_states_name_their_prefixes_in_the_reference_order():
 
 
 def test_prompts_asked_for_by_number_are_distinct_and_repeatable():
-    first, again = (worlds()["tree"](prompts=8, seed=3).prompt_NK for _ in range(2))
+    first, again = (worlds()["tree"](prompts=8, seed=3).prompt_NQ for _ in range(2))
     assert (first == again).all()
     assert len(np.unique(first, axis=0)) == 8
-    assert not np.array_equal(first, worlds()["tree"](prompts=8, seed=4).prompt_NK)
+    assert not np.array_equal(first, worlds()["tree"](prompts=8, seed=4).prompt_NQ)
 
 
 def test_a_behavior_policy_that_cannot_take_the_targets_token_is_an_error_naming_both():
@@ -314,7 +314,7 @@ def test_a_behavior_policy_that_cannot_take_the_targets_token_is_an_error_naming
         (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[0]], 1, [0, 1], 0), "must share the axis R"),
         (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[0]], 0, [0], 0), "group must be a positive integer"),
         (lambda t: TokenTree(t.task, prompts=4), "fewer than prompts=4"),
-        (lambda t: TokenTree(t.task, prompts=[[0, 1]]), "prompt_NK has shape"),
+        (lambda t: TokenTree(t.task, prompts=[[0, 1]]), "prompt_NQ has shape"),
         (lambda t: TokenTree(token_task("running-sum", {}), prompts=1), r"more than 2\^24 probabilities"),
     ],
 )

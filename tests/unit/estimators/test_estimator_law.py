@@ -30,16 +30,16 @@ TWO_ARMS = LoggedLaw(
     np.ones(1), np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]]), np.array([[0.0, 1.0]]), np.zeros((1, 2))
 )
 RNG = np.random.default_rng(0)
-COINS_XA = RNG.random((2, 2))
+COINS_SA = RNG.random((2, 2))
 LOGGED = LoggedLaw(
     np.array([0.3, 0.7]),
     RNG.dirichlet(np.ones(2), 2),
     RNG.dirichlet(np.ones(2), 2),
-    COINS_XA,
-    COINS_XA * (1 - COINS_XA),
+    COINS_SA,
+    COINS_SA * (1 - COINS_SA),
 )
-MODEL_XA, FEATURE_XAD = RNG.normal(size=(2, 2)), RNG.normal(size=(2, 2, 2))
-UNITS = bandit_units(LOGGED, model_XA=MODEL_XA, feature_XAD=FEATURE_XAD)
+MODEL_SA, FEATURE_SAD = RNG.normal(size=(2, 2)), RNG.normal(size=(2, 2, 2))
+UNITS = bandit_units(LOGGED, model_SA=MODEL_SA, feature_SAD=FEATURE_SAD)
 NEED_MORE = {"mips", "instrumental_variable"}
 """Their units have a field that a LoggedLaw does not know."""
 
@@ -82,7 +82,7 @@ def test_the_law_is_that_of_every_ordered_sample_taken_alone(name, n):
     moments = found.moments()
     assert moments.mean == pytest.approx(mean, abs=1e-12)
     assert moments.variance == pytest.approx(np.dot(chances, (np.array(values) - mean) ** 2), abs=1e-12)
-    assert found.chance_C.sum() == pytest.approx(1.0)
+    assert found.chance_R.sum() == pytest.approx(1.0)
     direct = exact_moments(name, UNITS, n)
     assert (direct.mean, direct.variance) == pytest.approx((moments.mean, moments.variance), abs=1e-12)
     if estimator[name].promises["unbiased"]:
@@ -90,15 +90,15 @@ def test_the_law_is_that_of_every_ordered_sample_taken_alone(name, n):
 
 
 def test_a_linear_estimator_has_the_formulas_moments_at_any_sample_size():
-    for name, weight_XA, model_XA in (
-        ("ips", LOGGED.weight_XA, None),
-        ("clipped_ips", np.minimum(LOGGED.weight_XA, 0.9), None),
-        ("dr", LOGGED.weight_XA, MODEL_XA),
+    for name, weight_SA, model_SA in (
+        ("ips", LOGGED.weight_SA, None),
+        ("clipped_ips", np.minimum(LOGGED.weight_SA, 0.9), None),
+        ("dr", LOGGED.weight_SA, MODEL_SA),
     ):
         hyper = {"lambda_": 0.9} if name == "clipped_ips" else {}
         found, formula = (
             exact_moments(name, UNITS, 10**6, **hyper),
-            linear_weight(LOGGED, weight_XA, model_XA),
+            linear_weight(LOGGED, weight_SA, model_SA),
         )
         assert found.bias == pytest.approx(formula.bias, abs=1e-13)
         assert found.variance * 10**6 == pytest.approx(formula.n_variance, rel=1e-12)
@@ -200,12 +200,12 @@ def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():
     with pytest.raises(UserError, match="Mean 0 and variance 1 of action 0 in context 0 leave"):
         exact_moments("snips", law, 2)
     reward, chance = np.array([[[-1.0, 1.0]] * 2]), np.full((1, 2, 2), 0.5)
-    found = exact_moments("snips", bandit_units(law, reward_XAR=reward, chance_XAR=chance), 2)
+    found = exact_moments("snips", bandit_units(law, reward_SAK=reward, chance_SAK=chance), 2)
     assert (found.mean, found.variance) == pytest.approx((0.0, 0.5))
     for given, message in (
-        ({"reward_XAR": reward}, "belong together"),
-        ({"reward_XAR": 2 * reward, "chance_XAR": chance}, "no laws with the LoggedLaw's means"),
-        ({"reward_XAR": reward[0], "chance_XAR": chance}, "has shape"),
+        ({"reward_SAK": reward}, "belong together"),
+        ({"reward_SAK": 2 * reward, "chance_SAK": chance}, "no laws with the LoggedLaw's means"),
+        ({"reward_SAK": reward[0], "chance_SAK": chance}, "has shape"),
     ):
         with pytest.raises(UserError, match=message):
             bandit_units(law, **given)

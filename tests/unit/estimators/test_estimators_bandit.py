@@ -184,13 +184,13 @@ def test_the_standard_error_divides_by_n_minus_one_and_needs_two():
 def test_a_product_of_errors_is_the_bias_of_dr_with_wrong_propensities():
     world = random_world(1)
     data, mass_C = world.data(2)
-    wrong_XA = np.roll(world.law.mu_XA, 1, axis=1)
+    wrong_SA = np.roll(world.law.mu_SA, 1, axis=1)
     index = np.indices((24, 24)).reshape(2, -1).T
-    wrong = wrong_XA[world.context_K[index], world.action_K[index]]
+    wrong = wrong_SA[world.context_K[index], world.action_K[index]]
     found = run("dr", replace(data, pscore_N=wrong, log_w_N=np.log(data.target_N / wrong)))
-    product_XA = world.law.pi_XA * (world.law.mu_XA / wrong_XA - 1) * (world.law.mean_XA - world.model_XA)
+    product_SA = world.law.pi_SA * (world.law.mu_SA / wrong_SA - 1) * (world.law.mean_SA - world.model_SA)
     bias = float(mass_C @ found.value) - world.law.value
-    assert bias == pytest.approx(float(world.law.context_X @ product_XA.sum(-1)), abs=1e-12)
+    assert bias == pytest.approx(float(world.law.context_S @ product_SA.sum(-1)), abs=1e-12)
     assert abs(bias) > 0.01
 
 
@@ -198,9 +198,9 @@ def test_exponential_smoothing_keeps_its_variance_bound():
     for world in map(random_world, WORLDS):
         law = world.law
         for alpha in (0.2, 0.5, 0.8, 1.0):
-            bound_X = (law.pi_XA**2 * law.mu_XA ** (1 - 2 * alpha)).sum(-1)
+            bound_S = (law.pi_SA**2 * law.mu_SA ** (1 - 2 * alpha)).sum(-1)
             variance = moments(world, 1, "exponential_smoothing", alpha=alpha)[1]
-            assert variance <= float(law.context_X @ bound_X)
+            assert variance <= float(law.context_S @ bound_S)
 
 
 def test_costs_are_smoothed_like_rewards_with_the_sign_turned():
@@ -227,8 +227,8 @@ def data_of(world, index) -> Logged:
     return logged(
         reward=world.reward_K[index],
         action=world.action_K[index],
-        behavior_dist=world.law.mu_XA[world.context_K[index]],
-        action_dist=world.law.pi_XA[world.context_K[index]],
+        behavior_dist=world.law.mu_SA[world.context_K[index]],
+        action_dist=world.law.pi_SA[world.context_K[index]],
     )
 
 

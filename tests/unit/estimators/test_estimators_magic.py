@@ -48,8 +48,8 @@ def test_magic_minimizes_covariance_plus_the_outer_product_of_the_biases_over_th
         b = np.maximum(0, np.maximum(g - max(high, g[-1]), min(low, g[-1]) - g))
         risk = omega + np.outer(b, b)
         assert b.max() > 0
-        elementwise.append(np.abs(simplex_minimum(omega + np.diag(b**2)) - found.weight_J[at]).max())
-        x = found.weight_J[at]
+        elementwise.append(np.abs(simplex_minimum(omega + np.diag(b**2)) - found.weight_K[at]).max())
+        x = found.weight_K[at]
         assert x.min() >= 0
         assert x.sum() == pytest.approx(1.0)
         slope = risk @ x
@@ -87,7 +87,7 @@ def constant_return(n=12):
 
 def test_magic_is_weighted_doubly_robust_where_that_has_no_error_and_the_model_has():
     found = mixture(constant_return())
-    np.testing.assert_allclose(found.weight_J, [0.0, 1.0], atol=1e-12)
+    np.testing.assert_allclose(found.weight_K, [0.0, 1.0], atol=1e-12)
     assert magic(constant_return()).value == pytest.approx(1.0, rel=1e-12)
 
 
@@ -100,8 +100,8 @@ def test_magic_is_the_model_where_that_has_no_spread_and_lies_within_the_interva
     episodes = replaced(episodes, v_NT=episodes.v_NT + shift * (np.arange(3) == 0))
     # The shift moves WDR as well; what matters is that DM ends up inside its interval, without spread.
     found = mixture(episodes, n_bootstrap_samples=500)
-    assert found.bias_J[0] == 0.0
-    np.testing.assert_allclose(found.weight_J, np.eye(4)[0], atol=1e-9)
+    assert found.bias_K[0] == 0.0
+    np.testing.assert_allclose(found.weight_K, np.eye(4)[0], atol=1e-9)
     assert magic(episodes).value == pytest.approx(float(trajectory_dm(episodes).value), rel=1e-9)
 
 

@@ -132,7 +132,7 @@ def test_cross_fitting_never_lets_an_episode_fit_its_own_model():
 def test_the_dice_value_is_the_lstd_value_of_the_same_counts(covered):
     episodes = endless(3, covered=covered)
     found = dice_solution(episodes)
-    by_q = (found.start_K * found.q_value.ravel()).sum() / (1 - episodes.gamma)
+    by_q = (found.start_X * found.q_value.ravel()).sum() / (1 - episodes.gamma)
     assert dice(episodes).value == pytest.approx(by_q, rel=1e-11)
     assert bool(found.singular) is True  # state 2 ends every episode, so no pair of it has data
     inner = endless(3, covered=covered, terminal=False)
@@ -148,10 +148,10 @@ def test_the_transposed_system_is_what_makes_ratios():
     inner = endless(4, terminal=False)
     found = dice_solution(inner)
     ratio = found.ratio_SA.ravel()
-    np.testing.assert_allclose(found.matrix_KK.T @ ratio, found.start_K, atol=1e-12)
+    np.testing.assert_allclose(found.matrix_XX.T @ ratio, found.start_X, atol=1e-12)
     visits = np.bincount(found.step.pair_M, minlength=6) / len(found.step.pair_M)
     assert (visits * ratio).sum() == pytest.approx(1.0, rel=1e-12)
-    assert np.abs(np.linalg.solve(found.matrix_KK, found.start_K) - ratio).max() > 0.1
+    assert np.abs(np.linalg.solve(found.matrix_XX, found.start_X) - ratio).max() > 0.1
 
 
 def test_the_ratio_is_one_where_the_data_are_the_targets_own_discounted_occupancy():

@@ -24,19 +24,19 @@ def random_law(seed=0):
 def atoms(law):
     """Probability and (context, action, reward) of every logged round."""
     for x, a, r in product(range(3), range(4), (0.0, 1.0)):
-        chance = law.mean_XA[x, a] if r else 1 - law.mean_XA[x, a]
-        yield law.context_X[x] * law.mu_XA[x, a] * chance, x, a, r
+        chance = law.mean_SA[x, a] if r else 1 - law.mean_SA[x, a]
+        yield law.context_S[x] * law.mu_SA[x, a] * chance, x, a, r
 
 
 def weight_maps(law):
-    w = law.weight_XA
+    w = law.weight_SA
     return {
         "ips": w,
         "clipped": np.minimum(w, 1.5),
-        "propensity-clipped": law.pi_XA / np.maximum(law.mu_XA, 0.2),
-        "smoothed": law.pi_XA / law.mu_XA**0.6,
+        "propensity-clipped": law.pi_SA / np.maximum(law.mu_SA, 0.2),
+        "smoothed": law.pi_SA / law.mu_SA**0.6,
         "power": w**0.6,
-        "ix": law.pi_XA / (law.mu_XA + 0.1),
+        "ix": law.pi_SA / (law.mu_SA + 0.1),
         "subgaussian": w / (0.7 + 0.3 * w),
         "switch": w * (w <= 1.2),
         "shrunk": 2 * w / (w**2 + 2),
@@ -52,7 +52,7 @@ def test_bias_and_variance_of_a_linear_weight_are_those_over_all_rounds(name, wi
     model = np.random.default_rng(5).random((3, 4)) if with_model else None
     used = np.zeros((3, 4)) if model is None else model
     value = [
-        (p, (law.pi_XA[x] * used[x]).sum() + weight[x, a] * (r - used[x, a])) for p, x, a, r in atoms(law)
+        (p, (law.pi_SA[x] * used[x]).sum() + weight[x, a] * (r - used[x, a])) for p, x, a, r in atoms(law)
     ]
     mean = sum(p * v for p, v in value)
     found = bandit.linear_weight(law, weight, model)
@@ -64,7 +64,7 @@ def test_bias_and_variance_of_a_linear_weight_are_those_over_all_rounds(name, wi
 def test_ips_on_the_two_armed_bandit_has_the_published_variance():
     law = bandit.LoggedLaw(np.ones(1), MASS[None], MASS[None, ::-1], REWARD[None], np.zeros((1, 2)))
     assert law.value == 0.75
-    found = bandit.linear_weight(law, law.weight_XA)
+    found = bandit.linear_weight(law, law.weight_SA)
     assert (found.bias, found.n_variance) == pytest.approx((0.0, 27 / 16), abs=1e-15)
 
 
@@ -72,9 +72,9 @@ def test_the_doubly_robust_bias_with_a_wrong_propensity_is_a_product_of_errors()
     law = random_law(1)
     rng = np.random.default_rng(2)
     assumed, model = rng.dirichlet(np.full(4, 3.0), size=3), rng.random((3, 4))
-    found = bandit.linear_weight(law, law.pi_XA / assumed, model).bias
-    errors = law.pi_XA * (law.mu_XA / assumed - 1) * (law.mean_XA - model)
-    assert found == pytest.approx(law.context_X @ errors.sum(-1))
+    found = bandit.linear_weight(law, law.pi_SA / assumed, model).bias
+    errors = law.pi_SA * (law.mu_SA / assumed - 1) * (law.mean_SA - model)
+    assert found == pytest.approx(law.context_S @ errors.sum(-1))
 
 
 def test_count_vectors_are_all_of_them_once():
@@ -131,12 +131,12 @@ def embedded(direct, seed=3):
     rng = np.random.default_rng(seed)
     mean = rng.random((3, 4, 2)) if direct else np.repeat(rng.random((3, 1, 2)), 4, axis=1)
     return bandit.EmbeddedLaw(
-        context_X=rng.dirichlet(np.ones(3)),
-        mu_XA=rng.dirichlet(np.full(4, 2.0), size=3),
-        pi_XA=rng.dirichlet(np.full(4, 2.0), size=3),
-        embedding_XAE=rng.dirichlet(np.ones(2), size=(3, 4)),
-        mean_XAE=mean,
-        square_XAE=mean,  # rewards 0 and 1
+        context_S=rng.dirichlet(np.ones(3)),
+        mu_SA=rng.dirichlet(np.full(4, 2.0), size=3),
+        pi_SA=rng.dirichlet(np.full(4, 2.0), size=3),
+        embedding_SAE=rng.dirichlet(np.ones(2), size=(3, 4)),
+        mean_SAE=mean,
+        square_SAE=mean,  # rewards 0 and 1
     )
 
 
@@ -158,11 +158,11 @@ def test_marginalized_weights_gain_the_spread_of_the_weight_within_an_embedding(
 def test_an_action_that_neither_policy_takes_changes_nothing():
     law = embedded(direct=True)
     padded = bandit.EmbeddedLaw(
-        law.context_X,
-        *(np.pad(policy_XA, ((0, 0), (0, 1))) for policy_XA in (law.mu_XA, law.pi_XA)),
+        law.context_S,
+        *(np.pad(policy_SA, ((0, 0), (0, 1))) for policy_SA in (law.mu_SA, law.pi_SA)),
         *(
-            np.pad(each_XAE, ((0, 0), (0, 1), (0, 0)), mode="edge")
-            for each_XAE in (law.embedding_XAE, law.mean_XAE, law.square_XAE)
+            np.pad(each_SAE, ((0, 0), (0, 1), (0, 0)), mode="edge")
+            for each_SAE in (law.embedding_SAE, law.mean_SAE, law.square_SAE)
         ),
     )
     assert padded.ips().n_variance == pytest.approx(law.ips().n_variance, rel=1e-12)
@@ -202,7 +202,7 @@ def test_the_instrument_identifies_the_effect_that_the_naive_mean_misses():
 
 def test_the_criterion_of_mrdr_is_zero_at_the_truth_and_along_a_line_beside_it():
     law = random_law(4)
-    assert bandit.mrdr_objective(law, law.mean_XA) == pytest.approx(0.0, abs=1e-15)
-    beside = law.mean_XA + np.array([[1.0], [-2.0], [0.5]]) * law.mu_XA / law.pi_XA
+    assert bandit.mrdr_objective(law, law.mean_SA) == pytest.approx(0.0, abs=1e-15)
+    beside = law.mean_SA + np.array([[1.0], [-2.0], [0.5]]) * law.mu_SA / law.pi_SA
     assert bandit.mrdr_objective(law, beside) == pytest.approx(0.0, abs=1e-13)
     assert bandit.mrdr_objective(law, beside**2) > 1e-3

@@ -27,7 +27,7 @@ def entropy(pi):
 
 
 def end(drift, start=MU, until=1e6):
-    return flows.flow(drift, start, np.array([0.0, until])).pi_TK[-1]
+    return flows.flow(drift, start, np.array([0.0, until])).pi_TA[-1]
 
 
 def loss_gradient(loss, log_pi, step=1e-6):

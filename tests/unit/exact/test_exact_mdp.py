@@ -201,7 +201,7 @@ def test_dice_and_lstdq_agree_on_the_occupancy_itself_and_on_counts():
     counts = np.random.default_rng(2).integers(1, 9, size=(3, 2, 3))
     counted = ratios_dice.linear_system(counts, pi, world.start_S, world.discount)
     assert counted.dice_value(reward) == pytest.approx(counted.lstd_value(reward), rel=1e-12)
-    assert counted.data_K @ counted.ratio() == pytest.approx(1.0)
+    assert counted.data_X @ counted.ratio() == pytest.approx(1.0)
 
 
 def test_on_policy_occupancy_data_has_ratio_one():

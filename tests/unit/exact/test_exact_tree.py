@@ -32,11 +32,11 @@ def two_prompts():
     """3 tokens, responses of 3 that token 2 may end, 2 prompts with rewards of their own."""
 
     class Task(RewardTable):
-        def check_prompts(self, prompt_NK):
-            return np.asarray(prompt_NK, dtype=np.int64)
+        def check_prompts(self, prompt_NQ):
+            return np.asarray(prompt_NQ, dtype=np.int64)
 
-        def score(self, prompt_NK, response_NT, mask_NT):
-            return super().score(prompt_NK, response_NT, mask_NT) * (1.0 + prompt_NK[:, 0])
+        def score(self, prompt_NQ, response_NT, mask_NT):
+            return super().score(prompt_NQ, response_NT, mask_NT) * (1.0 + prompt_NQ[:, 0])
 
     rewards = np.random.default_rng(5).normal(size=27)
     return TokenTree(Task(rewards, 3, 3, end_token=2), [[0], [1]])
@@ -63,12 +63,12 @@ def small_bench(drift=0.7, vocabulary=2, length=2, seed=0):
 def responses(bench):
     """Every response as (prompt, tokens, mu, pi, reward), from the task and the tables alone."""
     tree = bench.tree
-    for prompt, given in enumerate(tree.prompt_NK):
+    for prompt, given in enumerate(tree.prompt_NQ):
         for tokens in itertools.product(range(tree.actions), repeat=tree.horizon):
             end = tokens.index(tree.end_token) + 1 if tree.end_token in tokens else tree.horizon
             if any(tokens[end:]):
                 continue
-            mu = pi = 1.0 / len(tree.prompt_NK)
+            mu = pi = 1.0 / len(tree.prompt_NQ)
             for t in range(end):
                 mu *= bench.mu_SA[state_of(tree, prompt, tokens[:t]), tokens[t]]
                 pi *= bench.pi_SA[state_of(tree, prompt, tokens[:t]), tokens[t]]
@@ -208,7 +208,7 @@ def test_independent_samples_have_the_mean_of_one_and_a_share_of_its_variance(be
     same = group_report("ppo_clip", bench, size=1)
     np.testing.assert_allclose(same.mean_SA, one.mean_SA, atol=1e-13)
     assert same.variance == pytest.approx(one.variance)
-    if len(bench.tree.prompt_NK) == 1:
+    if len(bench.tree.prompt_NQ) == 1:
         two = group_report("ppo_clip", bench, size=2)
         np.testing.assert_allclose(two.mean_SA, one.mean_SA, atol=1e-13)
         assert two.variance == pytest.approx(one.variance / 2)
@@ -309,7 +309,7 @@ def test_a_transformers_law_is_its_own_at_every_prefix(dtype, monkeypatch):
     pi_SA = transformer_law(policy, theta, tree)
     leaves = enumerate_leaves(tree)
     np.testing.assert_allclose(pi_SA.sum(-1), 1.0, rtol=1e-12)
-    prompt = torch.from_numpy(tree.prompt_NK)[None]
+    prompt = torch.from_numpy(tree.prompt_NQ)[None]
     token, mask = torch.from_numpy(leaves.action_LT)[None], torch.from_numpy(leaves.mask_LT)[None]
     logp = policy.logp(theta[None], prompt, token, mask)[0].detach().numpy()
     np.testing.assert_allclose(leaves.log(pi_SA), logp, atol=2e-6 if dtype == torch.float32 else 1e-12)
@@ -321,7 +321,7 @@ def test_gradients_go_from_prefixes_to_a_transformers_weights(task):
     policy = ToyTransformer(task, width=8, layers=1, heads=2, dtype=torch.float64)
     theta = policy.initial([3])[0].requires_grad_()
     leaves = enumerate_leaves(tree)
-    prompt = torch.from_numpy(tree.prompt_NK)[None]
+    prompt = torch.from_numpy(tree.prompt_NQ)[None]
     token, mask = torch.from_numpy(leaves.action_LT)[None], torch.from_numpy(leaves.mask_LT)[None]
     value = policy.logp(theta[None], prompt, token, mask)[0].sum(-1).exp() @ torch.from_numpy(leaves.reward_L)
     (expected,) = torch.autograd.grad(value, theta)

@@ -202,7 +202,7 @@ def test_what_cannot_be_done_is_said():
     noisy = Behavior(policy, engine("logit-noise"), SEEDS)
     with pytest.raises(UserError, match="set samples"):
         mismatch_distribution(noisy, toy_weights(policy), TASK, TASK.prompts(np.random.default_rng(0), 1))
-    with pytest.raises(UserError, match="prompt_NK is missing"):
+    with pytest.raises(UserError, match="prompt_NQ is missing"):
         mismatch_distribution(Behavior(policy, engine("bf16"), SEEDS), toy_weights(policy), TASK)
     with pytest.raises(UserError, match="take task 'tree'"):
         mismatch_distribution(table_behavior("bf16"), theta, TASK)
@@ -211,5 +211,5 @@ def test_what_cannot_be_done_is_said():
         enumerated_distribution(half, half, np.ones((1, 1)))
     with pytest.raises(UserError, match="not finite"):
         sampled_distribution(half, np.full((1, 1), -np.inf), np.ones((1, 1)))
-    with pytest.raises(UserError, match="expected one \\[X, T\\]"):
+    with pytest.raises(UserError, match="expected one \\[L, T\\]"):
         sampled_distribution(half, half[0], np.ones((1, 1)))

@@ -168,7 +168,7 @@ def test_the_toys_law_is_the_same_by_enumeration_of_a_tree_of_its_laws():
     assert law.mass == pytest.approx(1.0, abs=1e-12)
     assert law.n == 2 * len(WITH_END.enumerate()[0])
     rollout = every_rollout(WITH_END, prompts, 2)
-    log_pi = policy.logp(theta, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT).sum(-1)[0]
+    log_pi = policy.logp(theta, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT).sum(-1)[0]
     log_mu = Behavior(policy, engine("int8"), SEEDS).logp(theta, rollout, 0).sum(-1)[0]
     assert law.kl_mu_pi == pytest.approx(float((log_mu.exp() / 2) @ (log_mu - log_pi)), abs=1e-14)
 

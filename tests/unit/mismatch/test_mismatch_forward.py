@@ -45,15 +45,15 @@ def sampled(policy: ToyTransformer, made: SamplerEngine, task=TASK, past: Tensor
 
 def read_by(policy: ToyTransformer, rollout: Rollout, span: str) -> Tensor:
     """Log mu [R, B, T] of a plain transformer, each of whose tokens is read by present or by past weights."""
-    token, K = rollout.token_RBT, rollout.prompt_RNK.shape[2]
+    token, Q = rollout.token_RBT, rollout.prompt_RNQ.shape[2]
     named = [policy.shape.named(x) for x in (toy_weights(policy), past_weights(policy))]
     logp = np.zeros(token.shape)
     for r, b, t in itertools.product(*map(range, token.shape)):
         now, past = ({n: w[r].double().numpy() for n, w in weight.items()} for weight in named)
-        prompt = rollout.prompt_RNK[r, b // GROUP].tolist()
-        start = next((k for k, v in enumerate(prompt) if v != policy.task.pad_token), K)
+        prompt = rollout.prompt_RNQ[r, b // GROUP].tolist()
+        start = next((k for k, v in enumerate(prompt) if v != policy.task.pad_token), Q)
         read = prompt[start:] + token[r, b, :t].tolist()
-        old = K - start - 1 if span == "prompt" else len(read) - 1
+        old = Q - start - 1 if span == "prompt" else len(read) - 1
         readers = [past] * old + [now] * (len(read) - old)
         logp[r, b, t] = changing_laws(readers, policy.heads, start, read)[-1, token[r, b, t]]
     return torch.where(rollout.mask_RBT, torch.from_numpy(logp), 0.0)
@@ -76,7 +76,7 @@ def test_a_stale_cache_is_read_as_a_plain_transformer_would_read_it(task, span):
 def test_a_cache_of_the_present_weights_is_not_stale(span, dtype):
     policy = toy(WITH_END, dtype)
     rollout = sampled(policy, engine("stale-kv", span=span), WITH_END, toy_weights(policy))
-    own = policy.logp(toy_weights(policy), rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+    own = policy.logp(toy_weights(policy), rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
     tolerance = 10 * LOGP_TOLERANCE if dtype == torch.float32 else 1e-13
     torch.testing.assert_close(rollout.logp_mu_RBT, own, atol=tolerance, rtol=0)
 
@@ -88,7 +88,7 @@ def test_all_stale_is_the_first_token_behind_an_update_in_flight():
     for t in range(1, TASK.response_length):
         version = (torch.arange(TASK.response_length) >= t).long().view(1, 1, -1)
         mixed = policy.logp_in_flight(
-            torch.stack([past, theta], 1), version, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT
+            torch.stack([past, theta], 1), version, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT
         )
         torch.testing.assert_close(mixed[..., t], rollout.logp_mu_RBT[..., t], atol=1e-13, rtol=0)
 
@@ -203,7 +203,7 @@ def test_rounded_activations_leave_the_policy_itself_alone():
     before = policy.sample(toy_weights(policy), prompt, GROUP, uniform)
     rollout = sampled(policy, engine("fp8-activations"))
     assert all(map(torch.equal, policy.sample(toy_weights(policy), prompt, GROUP, uniform), before))
-    own = policy.logp(toy_weights(policy), rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
+    own = policy.logp(toy_weights(policy), rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
     assert (own - rollout.logp_mu_RBT).abs().max() > 1e-3
 
 
@@ -222,7 +222,7 @@ def test_training_through_rounded_activations_is_straight_through():
     rollout = sampled(policy, engine("fp8-activations"))
     theta = toy_weights(policy).requires_grad_()
     (gradient,) = torch.autograd.grad(behavior.logp(theta, rollout, 0).sum(), theta)
-    plain = policy.logp(theta, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT).sum()
+    plain = policy.logp(theta, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT).sum()
     (unrounded,) = torch.autograd.grad(plain, theta)
     cosine = torch.nn.functional.cosine_similarity(gradient, unrounded)
     assert (cosine > 0.9).all()

@@ -42,7 +42,7 @@ def test_a_score_table_is_the_estimator_of_every_policy():
         "ips": bandits.score_table(LOG, 2, 3),
         "smooth": bandits.score_table(LOG, 2, 3, alpha=0.6),
         "clip": bandits.score_table(LOG, 2, 3, floor=0.2),
-        "dr": bandits.score_table(LOG, 2, 3, model_RXA=model),
+        "dr": bandits.score_table(LOG, 2, 3, model_RSA=model),
         "twice": bandits.score_table(LOG, 2, 3, reward_RN=2 * LOG.reward_RN),
     }
     for name, table in tables.items():

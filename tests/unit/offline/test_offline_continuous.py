@@ -88,13 +88,13 @@ def test_rewards_of_bumps_under_gaussian_policies_are_integrals():
 
 
 def test_a_bump_log_has_the_shares_means_and_noise_it_was_asked_for():
-    x, a, r = BUMPS.log(KEYS, 5000, mean_V=[-2.0, 2.0], std_V=[0.1, 0.3], share_V=[0.2, 0.8])
+    x, a, r = BUMPS.log(KEYS, 5000, mean_W=[-2.0, 2.0], std_W=[0.1, 0.3], share_W=[0.2, 0.8])
     assert abs((a > 0).mean() - 0.8) < 0.015
     assert abs(a[a > 0].std() - 0.3) < 0.01
     assert abs((r - BUMPS.mean_reward(x, a)).std() - 0.1) < 0.004
     assert abs(np.corrcoef(x.ravel(), a.ravel())[0, 1]) < 0.04
-    with pytest.raises(ValueError, match="share_V"):
-        BUMPS.log(KEYS, 5, mean_V=[0.0], std_V=[1.0], share_V=[0.9])
+    with pytest.raises(ValueError, match="share_W"):
+        BUMPS.log(KEYS, 5, mean_W=[0.0], std_W=[1.0], share_W=[0.9])
 
 
 # -- control ----------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_half_of_a_batch_comes_from_the_log():
 # -- offline, one action ----------------------------------------------------------------------------
 
 GRID_X, GRID_G = np.linspace(0, 1, 5), np.linspace(-2, 2, 81)
-LOG = BUMPS.log(KEYS, 300, mean_V=[-0.2], std_V=[0.4], share_V=[1.0])
+LOG = BUMPS.log(KEYS, 300, mean_W=[-0.2], std_W=[0.4], share_W=[1.0])
 
 
 def test_a_polynomial_critic_is_ridge_regression():

@@ -42,7 +42,7 @@ def test_a_log_replays_the_simulator_and_knows_where_each_step_led():
 
 def test_quotas_of_a_mixture_are_exact_and_each_policy_plays_its_episodes():
     sure = np.eye(2)[np.array([[0, 0, 0], [1, 1, 1]])]
-    log = collect(WORLD, np.broadcast_to(sure, (3, 2, 3, 2)), 40, KEYS, share_V=(0.25, 0.75))
+    log = collect(WORLD, np.broadcast_to(sure, (3, 2, 3, 2)), 40, KEYS, share_W=(0.25, 0.75))
     assert (log.source_RB == np.repeat([0, 1], [10, 30])).all()
     assert (log.action_RBT == log.source_RB[..., None])[log.mask_RBT].all()
 
@@ -145,8 +145,8 @@ def test_the_expert_of_the_tightrope_never_falls_and_nobody_recovers_without_it(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: collect(WORLD, policies(WORLD, 3), 5, KEYS), "expected \\(R, V, S, A\\)"),
-        (lambda: collect(WORLD, policies(WORLD, 3, 2), 5, KEYS, share_V=(0.9, 0.9)), "share_V"),
+        (lambda: collect(WORLD, policies(WORLD, 3), 5, KEYS), "expected \\(R, W, S, A\\)"),
+        (lambda: collect(WORLD, policies(WORLD, 3, 2), 5, KEYS, share_W=(0.9, 0.9)), "share_W"),
         (lambda: confounded(garnet(), instrument=0.7, hidden=0.5), "at most 1"),
         (lambda: confounded(dataclasses.replace(SMALL["bernoulli"], bonus_S=None)), "bernoulli"),
         (

@@ -119,7 +119,7 @@ def test_norms_and_errors_stay_within_their_bounds():
 def test_features_can_be_anything_that_a_table_is_not():
     mix = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0].reshape(4, 2, 8)
     table, _ = replay_q(WORLD, KEYS, steps=200, every=100, epsilon=1.0, step_size=0.1)
-    mixed, _ = replay_q(WORLD, KEYS, steps=200, every=100, epsilon=1.0, step_size=0.1, feature_SAK=mix)
+    mixed, _ = replay_q(WORLD, KEYS, steps=200, every=100, epsilon=1.0, step_size=0.1, feature_SAF=mix)
     np.testing.assert_allclose(table, mixed, atol=1e-9)
 
 
@@ -363,7 +363,7 @@ def test_the_ridge_threshold_is_where_expected_td_turns_stable():
     threshold = linear.ridge_threshold(star)
     assert threshold > 0.1
     for ridge, sign in ((0.99 * threshold, 1), (1.01 * threshold, -1)):
-        matrix = star.bootstrap_KK - star.covariance_KK - ridge * np.eye(len(star.covariance_KK))
+        matrix = star.bootstrap_FF - star.covariance_FF - ridge * np.eye(len(star.covariance_FF))
         assert np.sign(np.linalg.eigvals(matrix).real.max()) == sign
 
 
@@ -396,19 +396,19 @@ def test_sampled_td_follows_its_expectation_and_explodes_where_that_does():
         steps=40,
         every=40,
         step_size=0.1,
-        start_K=np.ones(1),
+        start_F=np.ones(1),
     )
     radius = value_learning.two_state(0.9).td_radius(0.1)
     np.testing.assert_allclose(path[-1], radius**40, rtol=1e-9)
     tamed = linear.sampled_td(
         feature, np.array([1.0, 0.0]), step, np.zeros(2), 0.9, key[:2], steps=40, every=40, step_size=0.1,
-        ridge=[0.9, 0.0], bound=[np.inf, 1.5], start_K=np.ones(1),
+        ridge=[0.9, 0.0], bound=[np.inf, 1.5], start_F=np.ones(1),
     )  # fmt: skip
     np.testing.assert_allclose(tamed[-1, 0], (1 + 0.1 * (0.8 - 0.9)) ** 40)
     assert tamed[-1, 1] == pytest.approx(1.5)
     slow = linear.sampled_td(
         feature, np.array([1.0, 0.0]), step, np.zeros(2), 0.9, key[:1], steps=6, every=6, step_size=0.1,
-        inner=3, start_K=np.ones(1),
+        inner=3, start_F=np.ones(1),
     )  # fmt: skip
     np.testing.assert_allclose(slow[-1], value_learning.two_state(0.9).target_radius(0.1, 3) ** 2)
 

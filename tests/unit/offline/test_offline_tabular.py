@@ -330,13 +330,13 @@ def test_primal_dual_swings_around_its_budget_and_the_augmented_lagrangian_settl
         convexity_R=np.array([0.0, 1.0, 1.0]), key_R=KEYS[:1].repeat(3),
         iterations=200, episodes=8, step_size=0.3, dual_rate=0.2,
     )  # fmt: skip
-    late = run.cost_IR[-50:]
+    late = run.cost_KR[-50:]
     assert late[:, 0].std() > 0.5 > 5 * late[:, 1].std()
     assert abs(late[:, 1].mean() - budget) < 0.1
-    assert abs(run.value_IR[-50:, 1].mean() - best) < 0.1
+    assert abs(run.value_KR[-50:, 1].mean() - best) < 0.1
     # Before the policies part, the cautious critic charges more for the same one.
-    assert run.cost_IR[0, 2] == run.cost_IR[0, 1]
-    assert run.estimated_cost_IR[0, 2] > run.estimated_cost_IR[0, 1]
+    assert run.cost_KR[0, 2] == run.cost_KR[0, 1]
+    assert run.estimated_cost_KR[0, 2] > run.estimated_cost_KR[0, 1]
     got = constrained.augmented_multiplier(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([-1.0, -1.0]))
     assert got.tolist() == [1.0, 0.0]
 

@@ -71,14 +71,14 @@ def test_a_colocated_trainer_stops_responses_in_the_middle():
 
 def test_mini_batches_of_one_generation_have_lags_zero_to_n_minus_one():
     found = replications(replace(FIXED, **SYNCHRONOUS, updates=4))
-    assert found.sample_L[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
-    assert found.group_L[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
+    assert found.sample_K[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
+    assert found.group_K[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
     assert found.mean("lag_token") == pytest.approx(1.5)
 
 
 def test_weights_synced_every_k_batches_make_lags_zero_to_k_minus_one():
     design = replace(FIXED, admission="capacity", eta=2, barrier=True, sync_every=3, train_time=6.0, queue=3)
-    assert replications(design).sample_L[:4] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+    assert replications(design).sample_K[:4] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
 
 
 def test_training_costs_what_its_tokens_cost():
@@ -99,7 +99,7 @@ def test_tokens_in_flight_change_version_where_the_weights_arrived():
     # Weights arrive 3 + 1 s after a batch of 5 s began: 8 of its 10 tokens are one version old, 2 are new.
     design = replace(FIXED, sync_time=1.0, sync_blocking=False, in_flight=True)
     found, late = simulate([design, replace(design, in_flight=False)])
-    assert found.token_L[:3] == pytest.approx([0.2, 0.8, 0], abs=1e-9)
+    assert found.token_K[:3] == pytest.approx([0.2, 0.8, 0], abs=1e-9)
     assert found.mean("lag_token") == pytest.approx(0.8)
     assert late.mean("lag_token") == late.mean(LAG) == found.mean(LAG) == 1
     start_N, end_N = trace_rows(design, 40)[0][8:, 3:5].T
@@ -109,17 +109,17 @@ def test_tokens_in_flight_change_version_where_the_weights_arrived():
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_histograms_have_the_means_that_are_summed_exactly(in_flight):
     found = replications(replace(LOGNORMAL, in_flight=in_flight))
-    for name, share_L in (
-        ("lag_token", found.token_L),
-        ("lag_sample", found.sample_L),
-        ("lag_group", found.group_L),
+    for name, share_K in (
+        ("lag_token", found.token_K),
+        ("lag_sample", found.sample_K),
+        ("lag_group", found.group_K),
     ):
-        assert share_L @ np.arange(share_L.size) == pytest.approx(found.mean(name), rel=1e-4), name
+        assert share_K @ np.arange(share_K.size) == pytest.approx(found.mean(name), rel=1e-4), name
 
 
 def test_without_in_flight_updates_a_response_has_one_version():
-    row_NC, _, _ = trace_rows(LOGNORMAL, 50)
-    assert (row_NC[:, 3] == row_NC[:, 4]).all()
+    row_BK, _, _ = trace_rows(LOGNORMAL, 50)
+    assert (row_BK[:, 3] == row_BK[:, 4]).all()
 
 
 # Rules.
@@ -249,7 +249,7 @@ def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads():
         numba.set_num_threads(1)
     for a, b in zip(one, two, strict=True):
         assert all((a.value_R[name] == b.value_R[name]).all() for name in VALUES)
-        assert (a.token_L == b.token_L).all()
+        assert (a.token_K == b.token_K).all()
     other = simulate(designs, replicas=3, batches=20, seed=1)
     assert other[0].mean(LAG) != one[0].mean(LAG)
 

@@ -26,7 +26,7 @@ def test_a_trace_survives_its_file(recorded, tmp_path, ending):
     path = tmp_path / f"lags.{ending}"
     trace.write(recorded, path)
     back = trace.read(path)
-    assert all((back.column_N[name] == recorded.column_N[name]).all() for name in COLUMNS)
+    assert all((back.column_B[name] == recorded.column_B[name]).all() for name in COLUMNS)
     first = path.read_bytes()
     trace.write(trace.record(SMALL, 12, seed=3), path)
     assert path.read_bytes() == first
@@ -34,14 +34,14 @@ def test_a_trace_survives_its_file(recorded, tmp_path, ending):
 
 def test_a_trace_has_whole_batches_from_the_start_and_the_lags_of_the_report(recorded):
     found = trace_rows(SMALL, 12, seed=3)[2]
-    batch_N = recorded.column_N["batch"]
+    batch_N = recorded.column_B["batch"]
     assert (np.bincount(batch_N) == SMALL.batch).all()
     assert len(recorded) == 12 * SMALL.batch
-    assert recorded.lag_N.mean() == pytest.approx(found.mean("lag_sample"), abs=1e-12)
-    assert recorded.column_N["version_start"].min() == 0
-    halves = recorded.column_N["version_trained"].reshape(12, 2, 8)
+    assert recorded.lag_B.mean() == pytest.approx(found.mean("lag_sample"), abs=1e-12)
+    assert recorded.column_B["version_start"].min() == 0
+    halves = recorded.column_B["version_trained"].reshape(12, 2, 8)
     assert (halves == np.arange(24).reshape(12, 2, 1)).all()  # two updates per batch
-    groups_N4 = recorded.column_N["group"].reshape(-1, 4)
+    groups_N4 = recorded.column_B["group"].reshape(-1, 4)
     assert (groups_N4 == groups_N4[:, :1]).all()
 
 
@@ -49,7 +49,7 @@ def broken(recorded, tmp_path, row, **values):
     """The path of a CSV file with some values of one data row replaced, and that row's line."""
     lines = [",".join(COLUMNS)]
     for k in range(len(recorded)):
-        cells = {name: recorded.column_N[name][k] for name in COLUMNS} | (values if k == row else {})
+        cells = {name: recorded.column_B[name][k] for name in COLUMNS} | (values if k == row else {})
         lines.append(",".join(str(cells[name]) for name in COLUMNS))
     path = tmp_path / "broken.csv"
     path.write_text("\n".join(lines) + "\n")

@@ -102,7 +102,7 @@ def test_a_pipeline_drives_a_sweep_and_says_what_its_time_bought(capsys, tmp_pat
     assert set(frame["staleness"]) == {"pipeline"}
     recorded = trace.record(from_words(list(DESIGN)), 12, seed=3)
     kept = trace.read(folder / "lags.parquet")
-    assert all((kept.column_N[name] == recorded.column_N[name]).all() for name in trace.COLUMNS)
+    assert all((kept.column_B[name] == recorded.column_B[name]).all() for name in trace.COLUMNS)
     lags = trace.lags(recorded, "t")
     assert (frame["pipeline/time"] == lags.time_T[frame["step"]]).all()
     assert found["recipes"][0]["seconds per update"] == pytest.approx(lags.time_T[11] / 12)

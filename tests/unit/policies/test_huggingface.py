@@ -40,28 +40,28 @@ def uniforms(seed=1, b=B):
     return np.random.default_rng(seed).random((1, b, TASK.response_length))
 
 
-def reference(model, prompt_RNK, token_RBT, mask_RBT, temperature=1.0):
+def reference(model, prompt_RNQ, token_RBT, mask_RBT, temperature=1.0):
     """Next-token log-probabilities of every response, one row at a time: no cache, no padding, no batch."""
     rows = []
     for b, (token_T, mask_T) in enumerate(zip(token_RBT[0], mask_RBT[0], strict=True)):
-        prompt_K = prompt_RNK[0, b // GROUP]
-        row = torch.cat([prompt_K[prompt_K != TASK.pad_token], token_T[mask_T]])
+        prompt_Q = prompt_RNQ[0, b // GROUP]
+        row = torch.cat([prompt_Q[prompt_Q != TASK.pad_token], token_T[mask_T]])
         logits = model(input_ids=row[None, :-1], use_cache=False).logits[0, -int(mask_T.sum()) :]
         law_TV = (logits[:, : TASK.vocabulary] / temperature).log_softmax(-1)
         rows.append((law_TV, token_T[mask_T]))
     return rows
 
 
-def reference_logp(model, prompt_RNK, token_RBT, mask_RBT, temperature=1.0):
-    rows = reference(model, prompt_RNK, token_RBT, mask_RBT, temperature)
+def reference_logp(model, prompt_RNQ, token_RBT, mask_RBT, temperature=1.0):
+    rows = reference(model, prompt_RNQ, token_RBT, mask_RBT, temperature)
     return torch.cat([law_TV.gather(1, token_T[:, None])[:, 0] for law_TV, token_T in rows])
 
 
 def test_sampled_log_probabilities_are_those_of_training_within_the_documented_tolerance(folder):
     policy = HuggingFacePolicy(folder, TASK)
-    theta_RP, prompt_RNK = policy.initial([0]), prompts()
-    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
-    log_rho_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT) - logp_RBT
+    theta_RP, prompt_RNQ = policy.initial([0]), prompts()
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
+    log_rho_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT) - logp_RBT
     assert log_rho_RBT.abs().max() <= LOGP_TOLERANCE[torch.float32]
     assert (~mask_RBT).any()
     assert logp_RBT[mask_RBT].max() < 0
@@ -69,14 +69,14 @@ def test_sampled_log_probabilities_are_those_of_training_within_the_documented_t
 
 def test_log_probabilities_and_gradient_are_those_of_each_row_alone_without_padding_or_cache(folder):
     policy = HuggingFacePolicy(folder, TASK)
-    theta_RP, prompt_RNK = policy.initial([0]).requires_grad_(), prompts()
-    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
-    logp_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    theta_RP, prompt_RNQ = policy.initial([0]).requires_grad_(), prompts()
+    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
+    logp_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
     weight_M = torch.randn(int(mask_RBT.sum()), generator=torch.Generator().manual_seed(0))
     (grad_RP,) = torch.autograd.grad((logp_RBT[mask_RBT] * weight_M).sum(), theta_RP)
 
     model = tiny_models.open_model(folder)
-    expected_M = reference_logp(model, prompt_RNK, token_RBT, mask_RBT)
+    expected_M = reference_logp(model, prompt_RNQ, token_RBT, mask_RBT)
     (expected_M * weight_M).sum().backward()
     expected_P = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
     torch.testing.assert_close(logp_RBT[mask_RBT], expected_M, rtol=0, atol=1e-5)
@@ -86,27 +86,27 @@ def test_log_probabilities_and_gradient_are_those_of_each_row_alone_without_padd
 
 def test_more_padding_changes_nothing(folder):
     policy = HuggingFacePolicy(folder, TASK)
-    theta_RP, prompt_RNK = policy.initial([0]), prompts()
-    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
-    once = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    theta_RP, prompt_RNQ = policy.initial([0]), prompts()
+    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
+    once = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
     # One prompt of full width keeps the margin from being cut.
-    wide_RNK = torch.cat([torch.full((1, PROMPTS, 7), TASK.pad_token), prompt_RNK], dim=2)
-    longest_RNK = torch.cat([wide_RNK, torch.ones(1, 1, wide_RNK.shape[2], dtype=torch.int64)], dim=1)
+    wide_RNQ = torch.cat([torch.full((1, PROMPTS, 7), TASK.pad_token), prompt_RNQ], dim=2)
+    longest_RNQ = torch.cat([wide_RNQ, torch.ones(1, 1, wide_RNQ.shape[2], dtype=torch.int64)], dim=1)
     more = [torch.cat([x, x[:, :GROUP]], dim=1) for x in (token_RBT, mask_RBT)]
-    padded = policy.logp(theta_RP, longest_RNK, *more)[:, :B]
+    padded = policy.logp(theta_RP, longest_RNQ, *more)[:, :B]
     torch.testing.assert_close(padded, once, rtol=0, atol=1e-5)
-    assert torch.equal(policy.logp(theta_RP, wide_RNK, token_RBT, mask_RBT), once)
+    assert torch.equal(policy.logp(theta_RP, wide_RNQ, token_RBT, mask_RBT), once)
 
 
 def test_a_padding_symbol_inside_a_prompt_is_text(folders):
     policy = HuggingFacePolicy(folders["llama"], TASK)
     theta_RP = policy.initial([0])
-    prompt_RNK = torch.tensor([[[11, 11, 3, 11, 4, 5], [11, 11, 3, 2, 4, 5]]])
+    prompt_RNQ = torch.tensor([[[11, 11, 3, 11, 4, 5], [11, 11, 3, 2, 4, 5]]])
     token_RBT, mask_RBT = (
         torch.tensor([[[1, 2, 0, 0, 0]] * 2]),
         torch.tensor([[[True] * 2 + [False] * 3] * 2]),
     )
-    logp_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    logp_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
     model = tiny_models.open_model(folders["llama"])
     law_V = model(input_ids=torch.tensor([[3, 11, 4, 5]])).logits[0, -1, : TASK.vocabulary].log_softmax(-1)
     torch.testing.assert_close(logp_RBT[0, 0, 0], law_V[1], rtol=0, atol=1e-5)
@@ -115,17 +115,17 @@ def test_a_padding_symbol_inside_a_prompt_is_text(folders):
 @pytest.mark.parametrize("name", ["llama", "gemma2, capped logits"])
 def test_temperature_and_entropy_belong_to_the_policy(folders, name):
     policy = HuggingFacePolicy(folders[name], TASK, temperature=2.5)
-    theta_RP, prompt_RNK = policy.initial([0]), prompts()
-    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
+    theta_RP, prompt_RNQ = policy.initial([0]), prompts()
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
     model = tiny_models.open_model(folders[name])
     with torch.no_grad():
-        rows = reference(model, prompt_RNK, token_RBT, mask_RBT, temperature=2.5)
+        rows = reference(model, prompt_RNQ, token_RBT, mask_RBT, temperature=2.5)
     expected = torch.cat([law_TV.gather(1, token_T[:, None])[:, 0] for law_TV, token_T in rows])
     entropy = torch.cat([-(law_TV.exp() * law_TV).sum(-1) for law_TV, _ in rows])
     torch.testing.assert_close(logp_RBT[mask_RBT], expected, rtol=0, atol=1e-5)
-    trained_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    trained_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
     torch.testing.assert_close(trained_RBT[mask_RBT], expected, rtol=0, atol=1e-5)
-    entropy_RBT = policy.entropy(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    entropy_RBT = policy.entropy(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
     torch.testing.assert_close(entropy_RBT[mask_RBT], entropy, rtol=0, atol=1e-5)
     assert (entropy_RBT[~mask_RBT] == 0).all()
 
@@ -134,12 +134,12 @@ def test_temperature_and_entropy_belong_to_the_policy(folders, name):
 def test_gradient_in_float64_is_the_slope_along_random_directions(folders, name):
     # The others compute their norms in float32 whatever the dtype, too coarse for differences.
     policy = HuggingFacePolicy(folders[name], TASK, dtype="float64")
-    theta_RP, prompt_RNK = policy.initial([0]).requires_grad_(), prompts()
+    theta_RP, prompt_RNQ = policy.initial([0]).requires_grad_(), prompts()
     assert theta_RP.dtype == torch.float64
-    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
 
     def total(theta):
-        return policy.logp(theta, prompt_RNK, token_RBT, mask_RBT).sum()
+        return policy.logp(theta, prompt_RNQ, token_RBT, mask_RBT).sum()
 
     (grad_RP,) = torch.autograd.grad(total(theta_RP), theta_RP)
     generator = torch.Generator().manual_seed(3)
@@ -148,7 +148,7 @@ def test_gradient_in_float64_is_the_slope_along_random_directions(folders, name)
         with torch.no_grad():
             slope = (total(theta_RP + 1e-6 * way_RP) - total(theta_RP - 1e-6 * way_RP)) / 2e-6
         torch.testing.assert_close((grad_RP * way_RP).sum(), slope, rtol=1e-5, atol=1e-6)
-    difference = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT) - logp_RBT
+    difference = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT) - logp_RBT
     assert difference.abs().max() <= 1e-12
 
 
@@ -189,14 +189,14 @@ def test_replicas_do_not_mix(folders):
     policy = HuggingFacePolicy(folders["llama"], TASK)
     theta_RP = policy.initial([0, 1])
     theta_RP[1] *= 0.9
-    prompt_RNK = torch.cat([prompts(seed=0), prompts(seed=1)])
+    prompt_RNQ = torch.cat([prompts(seed=0), prompts(seed=1)])
     uniform_RBT = np.concatenate([uniforms(3), uniforms(4)])
-    both = policy.sample(theta_RP, prompt_RNK, GROUP, uniform_RBT)
-    logp_RBT = policy.logp(theta_RP, prompt_RNK, *both[:2])
+    both = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT)
+    logp_RBT = policy.logp(theta_RP, prompt_RNQ, *both[:2])
     for r in range(2):
-        own = policy.sample(theta_RP[r : r + 1], prompt_RNK[r : r + 1], GROUP, uniform_RBT[r : r + 1])
+        own = policy.sample(theta_RP[r : r + 1], prompt_RNQ[r : r + 1], GROUP, uniform_RBT[r : r + 1])
         assert all(torch.equal(x[0], y[r]) for x, y in zip(own, both, strict=True))
-        alone = policy.logp(theta_RP[r : r + 1], prompt_RNK[r : r + 1], *own[:2])
+        alone = policy.logp(theta_RP[r : r + 1], prompt_RNQ[r : r + 1], *own[:2])
         assert torch.equal(alone[0], logp_RBT[r])
     assert not torch.equal(both[0][0], both[0][1])
 
@@ -216,14 +216,14 @@ def test_tied_embeddings_count_once(folders):
 
 def test_bfloat16_keeps_float32_weights_and_stays_within_its_tolerance(folders):
     policy = HuggingFacePolicy(folders["llama"], TASK, dtype="bfloat16")
-    theta_RP, prompt_RNK = policy.initial([0]).requires_grad_(), prompts()
-    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, GROUP, uniforms())
-    trained_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+    theta_RP, prompt_RNQ = policy.initial([0]).requires_grad_(), prompts()
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
+    trained_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
     (grad_RP,) = torch.autograd.grad(trained_RBT.sum(), theta_RP)
     assert (trained_RBT - logp_RBT).abs().max() <= LOGP_TOLERANCE[torch.bfloat16]
     assert (trained_RBT.dtype, grad_RP.dtype) == (torch.float32, torch.float32)
     exact = HuggingFacePolicy(folders["llama"], TASK)
-    (exact_RP,) = torch.autograd.grad(exact.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT).sum(), theta_RP)
+    (exact_RP,) = torch.autograd.grad(exact.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT).sum(), theta_RP)
     assert torch.cosine_similarity(grad_RP[0], exact_RP[0], dim=0) > 0.99
 
 

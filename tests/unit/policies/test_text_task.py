@@ -63,32 +63,32 @@ def rows(task, *texts, ended=True):
 
 def test_prompts_are_the_filled_template_and_deterministic(tokenizer, sums):
     task = TextTask(sums, tokenizer, template="Q: {prompt}\nA:")
-    given_NK = sums.prompts(np.random.default_rng(0), 8)
-    prompt_NK = task.prompts(np.random.default_rng(0), 8)
-    assert prompt_NK.shape == (8, task.prompt_length)
-    for given_K, prompt_K in zip(given_NK, prompt_NK, strict=True):
-        assert task.text(prompt_K) == f"Q: {sums.text(given_K)}\nA:"
-        inside = prompt_K != task.pad_token
+    given_NQ = sums.prompts(np.random.default_rng(0), 8)
+    prompt_NQ = task.prompts(np.random.default_rng(0), 8)
+    assert prompt_NQ.shape == (8, task.prompt_length)
+    for given_Q, prompt_Q in zip(given_NQ, prompt_NQ, strict=True):
+        assert task.text(prompt_Q) == f"Q: {sums.text(given_Q)}\nA:"
+        inside = prompt_Q != task.pad_token
         assert inside[np.argmax(inside) :].all()
-    assert max(len(task.tokenizer(task.text(p)).input_ids) for p in prompt_NK) < len("Q: 12 + 34 =\nA:")
+    assert max(len(task.tokenizer(task.text(p)).input_ids) for p in prompt_NQ) < len("Q: 12 + 34 =\nA:")
 
 
 @pytest.mark.parametrize("inner", [ReasoningGym(), RunningSum(digits=4), RunningSum(digits=4, modulus=12)])
 def test_the_noiseless_teacher_scores_one_and_its_prompts_come_back(tokenizer, inner):
     task = TextTask(inner, tokenizer, response_length=24)
-    prompt_NK = task.prompts(np.random.default_rng(1), 32)
-    answer = task.teacher(prompt_NK, np.random.default_rng(2), 0.0)
-    assert (task.score(prompt_NK, *answer) == 1.0).all()
-    assert (task._originals(prompt_NK) == inner.prompts(np.random.default_rng(1), 32)).all()
-    noisy = task.teacher(prompt_NK, np.random.default_rng(2), 1.0)
-    assert (task.score(prompt_NK, *noisy) == 0.0).all()
+    prompt_NQ = task.prompts(np.random.default_rng(1), 32)
+    answer = task.teacher(prompt_NQ, np.random.default_rng(2), 0.0)
+    assert (task.score(prompt_NQ, *answer) == 1.0).all()
+    assert (task._originals(prompt_NQ) == inner.prompts(np.random.default_rng(1), 32)).all()
+    noisy = task.teacher(prompt_NQ, np.random.default_rng(2), 1.0)
+    assert (task.score(prompt_NQ, *noisy) == 0.0).all()
 
 
 def test_score_is_that_of_the_decoded_text(tokenizer, sums):
     task = TextTask(sums, tokenizer, response_length=24)
-    prompt_NK = task.prompts(np.random.default_rng(3), 1)
+    prompt_NQ = task.prompts(np.random.default_rng(3), 1)
     answer = sums.text(
-        *(x[0] for x in sums.teacher(task._originals(prompt_NK), np.random.default_rng(0), 0.0))
+        *(x[0] for x in sums.teacher(task._originals(prompt_NQ), np.random.default_rng(0), 0.0))
     )
     answer = answer.removesuffix("<end>")
     ended = {f"x{answer}": 0, "": 0, answer: 1, f" {answer}": 1, f"\n {answer} ": 1, f"{answer}\nand more": 1}
@@ -99,29 +99,29 @@ def test_score_is_that_of_the_decoded_text(tokenizer, sums):
         "123456789": 0,
     }
     token_NT, mask_NT = rows(task, *ended)
-    reward_N = task.score(np.repeat(prompt_NK, len(ended), 0), token_NT, mask_NT)
+    reward_N = task.score(np.repeat(prompt_NQ, len(ended), 0), token_NT, mask_NT)
     assert dict(zip(ended, reward_N, strict=True)) == ended
     # Without an end token only a line break finishes an answer.
     token_NT, mask_NT = rows(task, answer, f"{answer}\n", ended=False)
-    assert task.score(np.repeat(prompt_NK, 2, 0), token_NT, mask_NT).tolist() == [0.0, 1.0]
+    assert task.score(np.repeat(prompt_NQ, 2, 0), token_NT, mask_NT).tolist() == [0.0, 1.0]
 
 
 def test_blanks_around_an_answer_do_not_count(tokenizer):
     inner = RunningSum(digits=2, modulus=4)
     task = TextTask(inner, tokenizer, template="{prompt}")
-    prompt_NK = np.repeat(task.prompts(np.random.default_rng(0), 1), 4, 0)
-    first, second = (str(v) for v in inner.answer(task._originals(prompt_NK)[:1, :2])[0])
+    prompt_NQ = np.repeat(task.prompts(np.random.default_rng(0), 1), 4, 0)
+    first, second = (str(v) for v in inner.answer(task._originals(prompt_NQ)[:1, :2])[0])
     texts = (f"{first}{second}", f" {first}{second} ", f"\n{first}{second} \n", f"{first} {second}")
-    assert task.score(prompt_NK, *rows(task, *texts)).tolist() == [1.0, 1.0, 1.0, 0.0]
+    assert task.score(prompt_NQ, *rows(task, *texts)).tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_a_prompt_that_starts_with_the_end_token_does_not_count_as_padding(sums):
     task = TextTask(sums, byte_level(begin=True))
     assert task.end_token == 0
     assert task.pad_token != 0
-    prompt_K = task.prompts(np.random.default_rng(0), 1)[0]
-    assert prompt_K[np.argmax(prompt_K != task.pad_token)] == 0
-    assert (task._originals(prompt_K[None]) == sums.prompts(np.random.default_rng(0), 1)).all()
+    prompt_Q = task.prompts(np.random.default_rng(0), 1)[0]
+    assert prompt_Q[np.argmax(prompt_Q != task.pad_token)] == 0
+    assert (task._originals(prompt_Q[None]) == sums.prompts(np.random.default_rng(0), 1)).all()
 
 
 def test_a_tokenizer_that_changes_prompts_is_refused(sums):
@@ -135,13 +135,13 @@ def test_bad_templates_and_foreign_prompts_are_refused(tokenizer, sums):
     with pytest.raises(UserError, match="template must hold"):
         TextTask(sums, tokenizer, template="Answer:")
     task = TextTask(sums, tokenizer)
-    prompt_NK = np.full((1, task.prompt_length), task.tokenizer("z").input_ids[0])
+    prompt_NQ = np.full((1, task.prompt_length), task.tokenizer("z").input_ids[0])
     with pytest.raises(UserError, match="is no prompt of this task"):
-        task.score(prompt_NK, *rows(task, "1"))
+        task.score(prompt_NQ, *rows(task, "1"))
     short = TextTask(sums, tokenizer, response_length=1)
-    prompt_NK = short.prompts(np.random.default_rng(0), 1)
+    prompt_NQ = short.prompts(np.random.default_rng(0), 1)
     with pytest.raises(UserError, match="raise response_length, now 1"):
-        short.teacher(prompt_NK, np.random.default_rng(0), 0.0)
+        short.teacher(prompt_NQ, np.random.default_rng(0), 0.0)
 
 
 def test_a_user_model_with_its_own_tokenizer_learns_the_task_as_text(tokenizer, sums, tmp_path):
@@ -155,25 +155,25 @@ def test_a_user_model_with_its_own_tokenizer_learns_the_task_as_text(tokenizer, 
     assert task.vocabulary == len(tokenizer) < 320
     policy = HuggingFacePolicy(folder, task)
     theta_RP = policy.initial([0]).requires_grad_()
-    prompt_NK = task.prompts(np.random.default_rng(0), 3)
-    prompt_RNK = torch.as_tensor(prompt_NK)[None]
+    prompt_NQ = task.prompts(np.random.default_rng(0), 3)
+    prompt_RNQ = torch.as_tensor(prompt_NQ)[None]
     uniform = np.random.default_rng(0).random((1, 6, task.response_length))
-    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNK, 2, uniform)
-    assert (policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT) - logp_RBT).abs().max() < 2e-5
-    reward_B = task.score(np.repeat(prompt_NK, 2, 0), token_RBT[0].numpy(), mask_RBT[0].numpy())
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, 2, uniform)
+    assert (policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT) - logp_RBT).abs().max() < 2e-5
+    reward_B = task.score(np.repeat(prompt_NQ, 2, 0), token_RBT[0].numpy(), mask_RBT[0].numpy())
     assert reward_B.shape == (6,)
     assert token_RBT.max() < task.vocabulary
 
     token_NT, mask_NT = (
-        torch.as_tensor(x)[None] for x in task.teacher(prompt_NK, np.random.default_rng(0), 0.0)
+        torch.as_tensor(x)[None] for x in task.teacher(prompt_NQ, np.random.default_rng(0), 0.0)
     )
     optimizer = torch.optim.Adam([theta_RP], lr=3e-3)
     for _ in range(30):
         optimizer.zero_grad()
-        (-policy.logp(theta_RP, prompt_RNK, token_NT, mask_NT).sum()).backward()
+        (-policy.logp(theta_RP, prompt_RNQ, token_NT, mask_NT).sum()).backward()
         optimizer.step()
-    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNK, 2, np.full_like(uniform, 0.5))
-    assert task.score(np.repeat(prompt_NK, 2, 0), token_RBT[0].numpy(), mask_RBT[0].numpy()).mean() == 1.0
+    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, 2, np.full_like(uniform, 0.5))
+    assert task.score(np.repeat(prompt_NQ, 2, 0), token_RBT[0].numpy(), mask_RBT[0].numpy()).mean() == 1.0
 
 
 def test_a_model_that_speaks_the_task_gets_the_task_itself(sums, tokenizer, tmp_path):

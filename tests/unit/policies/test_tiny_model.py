@@ -24,10 +24,10 @@ ONE_DIGIT = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
 def success(folder, task, n=512):
     """Share of right answers sampled at temperature 1; standard error at most 0.022 for n = 512."""
     policy = HuggingFacePolicy(folder, task)
-    prompt_NK = task.prompts(np.random.default_rng(99), n)
+    prompt_NQ = task.prompts(np.random.default_rng(99), n)
     uniform = np.random.default_rng(5).random((1, n, task.response_length))
-    token_RBT, mask_RBT, _ = policy.sample(policy.initial([0]), torch.as_tensor(prompt_NK)[None], 1, uniform)
-    return task.score(prompt_NK, token_RBT[0].numpy(), mask_RBT[0].numpy()).mean()
+    token_RBT, mask_RBT, _ = policy.sample(policy.initial([0]), torch.as_tensor(prompt_NQ)[None], 1, uniform)
+    return task.score(prompt_NQ, token_RBT[0].numpy(), mask_RBT[0].numpy()).mean()
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +95,10 @@ def test_the_tokenizer_spells_every_symbol_with_its_own_token(tmp_path, task):
     assert speaks(tokenizer, task)
     assert len(tokenizer) == task.vocabulary
     assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (task.end_token, task.pad_token)
-    prompt_K = task.prompts(np.random.default_rng(0), 1)[0]
-    plain_K = prompt_K[prompt_K != (-1 if task.pad_token is None else task.pad_token)]
-    assert tokenizer(task.text(prompt_K)).input_ids == plain_K.tolist()
-    assert tokenizer.decode(plain_K.tolist(), clean_up_tokenization_spaces=False) == task.text(prompt_K)
+    prompt_Q = task.prompts(np.random.default_rng(0), 1)[0]
+    plain_Q = prompt_Q[prompt_Q != (-1 if task.pad_token is None else task.pad_token)]
+    assert tokenizer(task.text(prompt_Q)).input_ids == plain_Q.tolist()
+    assert tokenizer.decode(plain_Q.tolist(), clean_up_tokenization_spaces=False) == task.text(prompt_Q)
 
 
 @pytest.mark.slow
@@ -112,15 +112,15 @@ def test_a_reasoning_gym_model_starts_with_room_and_reinforce_uses_it(tmp_path):
     optimizer = torch.optim.Adam([theta_RP], lr=5e-4)
     draw = np.random.default_rng(0)
     for _ in range(60):
-        prompt_NK = task.prompts(draw, 16)
-        prompt_RNK = torch.as_tensor(prompt_NK)[None]
+        prompt_NQ = task.prompts(draw, 16)
+        prompt_RNQ = torch.as_tensor(prompt_NQ)[None]
         uniform = draw.random((1, 128, task.response_length))
-        token_RBT, mask_RBT, _ = policy.sample(theta_RP.detach(), prompt_RNK, 8, uniform)
-        reward_B = task.score(np.repeat(prompt_NK, 8, 0), token_RBT[0].numpy(), mask_RBT[0].numpy())
+        token_RBT, mask_RBT, _ = policy.sample(theta_RP.detach(), prompt_RNQ, 8, uniform)
+        reward_B = task.score(np.repeat(prompt_NQ, 8, 0), token_RBT[0].numpy(), mask_RBT[0].numpy())
         reward_NG = torch.as_tensor(reward_B, dtype=torch.float32).view(16, 8)
         adv_B = (reward_NG - reward_NG.mean(1, keepdim=True)).view(1, 128, 1)
         optimizer.zero_grad()
-        logp_RBT = policy.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT)
+        logp_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
         (-(adv_B * logp_RBT).sum() / mask_RBT.sum()).backward()
         torch.nn.utils.clip_grad_norm_([theta_RP], 1.0)
         optimizer.step()

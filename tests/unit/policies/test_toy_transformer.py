@@ -40,15 +40,15 @@ PADDED = Sizes(pad_token=PAD, end_token=0)
 def drawn(sizes: Sizes, replicas: int = 3, prompts: int = 2, group: int = 3) -> tuple[Tensor, Tensor, Tensor]:
     """Prompts, responses and a full mask.
 
-    Where the task pads, prompts stand behind 0 to K-1 tokens of padding; the first has the token inside.
+    Where the task pads, prompts stand behind 0 to Q-1 tokens of padding; the first has the token inside.
     """
     random = torch.Generator().manual_seed(0)
-    K, T, V = sizes.prompt_length, sizes.response_length, sizes.vocabulary
-    prompt = torch.randint(V, (replicas, prompts, K), generator=random)
+    Q, T, V = sizes.prompt_length, sizes.response_length, sizes.vocabulary
+    prompt = torch.randint(V, (replicas, prompts, Q), generator=random)
     prompt[..., -1] = 1  # a prompt of padding alone is none
     if sizes.pad_token is not None:
-        padding = torch.arange(replicas * prompts).view(replicas, prompts, 1) % K
-        prompt = torch.where(torch.arange(K) < padding, sizes.pad_token, prompt)
+        padding = torch.arange(replicas * prompts).view(replicas, prompts, 1) % Q
+        prompt = torch.where(torch.arange(Q) < padding, sizes.pad_token, prompt)
         prompt[0, 0, :2] = torch.tensor([0, sizes.pad_token])
     token = torch.randint(V, (replicas, prompts * group, T), generator=random)
     return prompt, token, torch.ones_like(token, dtype=torch.bool)
@@ -62,14 +62,14 @@ def weights_of(policy: ToyTransformer, replicas: int, scale: float = 3.0) -> Ten
 def reference_laws(policy: ToyTransformer, theta: Tensor, prompt: Tensor, token: Tensor) -> Tensor:
     """log pi(. | before) of every response token, [R, B, T, V], by the plain reference."""
     named = {name: w.double().numpy() for name, w in policy.shape.named(theta).items()}
-    K, group = prompt.shape[2], token.shape[1] // prompt.shape[1]
+    Q, group = prompt.shape[2], token.shape[1] // prompt.shape[1]
     laws = np.empty((*token.shape, policy.shape.vocabulary))
     for r, b in itertools.product(range(token.shape[0]), range(token.shape[1])):
         row = prompt[r, b // group].tolist()
-        start = next((k for k, t in enumerate(row) if t != policy.task.pad_token), K)
+        start = next((k for k, t in enumerate(row) if t != policy.task.pad_token), Q)
         weight = {name: w[r] for name, w in named.items()}
         read = row[start:] + token[r, b, :-1].tolist()
-        laws[r, b] = next_token_laws(weight, policy.heads, start, read, policy.temperature)[K - start - 1 :]
+        laws[r, b] = next_token_laws(weight, policy.heads, start, read, policy.temperature)[Q - start - 1 :]
     return torch.from_numpy(laws)
 
 
@@ -353,7 +353,7 @@ def test_wrong_shapes_are_named():
     prompt, token, mask = drawn(Sizes(), replicas=2)
     theta = policy.initial([0, 1])
     uniform = torch.rand(token.shape, dtype=torch.float64)
-    with pytest.raises(UserError, match=r"prompt_RNK has shape \(2, 2, 5\), expected \[R = 2, N, K = 6\]"):
+    with pytest.raises(UserError, match=r"prompt_RNQ has shape \(2, 2, 5\), expected \[R = 2, N, Q = 6\]"):
         policy.logp(theta, prompt[..., 1:], token, mask)
     with pytest.raises(UserError, match=r"token_RBT has shape \(2, 5, 5\)"):
         policy.logp(theta, prompt, token[:, 1:], mask[:, 1:])

@@ -24,14 +24,14 @@ def small_policy(task=SMALL):
 def success(policy, task, theta_RP, prompts=256, group=4):
     """Return the share of right answers at temperature 1, [R], and the mean entropy of the sampled tokens."""
     replicas = len(theta_RP)
-    prompt_NK = task.prompts(rng.generator(0, "test/prompts"), prompts)
-    prompt_RNK = torch.from_numpy(prompt_NK).expand(replicas, -1, -1)
+    prompt_NQ = task.prompts(rng.generator(0, "test/prompts"), prompts)
+    prompt_RNQ = torch.from_numpy(prompt_NQ).expand(replicas, -1, -1)
     keys = rng.keys(tuple(range(replicas)), "test/uniforms")
     uniform = torch.from_numpy(uniforms(keys, 0, prompts * group, task.response_length))
-    token, mask, _ = policy.sample(theta_RP, prompt_RNK, group, uniform)
-    repeated = prompt_NK.repeat(group, 0)
+    token, mask, _ = policy.sample(theta_RP, prompt_RNQ, group, uniform)
+    repeated = prompt_NQ.repeat(group, 0)
     scores = [task.score(repeated, t.numpy(), m.numpy()).mean() for t, m in zip(token, mask, strict=True)]
-    return np.array(scores), policy.entropy(theta_RP, prompt_RNK, token, mask)[mask].mean().item()
+    return np.array(scores), policy.entropy(theta_RP, prompt_RNQ, token, mask)[mask].mean().item()
 
 
 def test_a_student_of_a_perfect_teacher_is_nearly_perfect():

@@ -22,7 +22,7 @@ from testbed.policies.tabular import TabularPolicy
 from testbed.policies.toy.sampler import inverse_cdf
 from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
 
-R, N, GROUP, V = 2, 2, 4, 3
+R, N, GROUP, W = 2, 2, 4, 3
 B = N * GROUP
 KEYS = np.array([4, 9], dtype=np.uint64)
 FIXED = token_task("running-sum", {"digits": 5, "modulus": 3})
@@ -34,8 +34,8 @@ def toy(task=FIXED, dtype=torch.float64, **sizes) -> ToyTransformer:
     return ToyTransformer(task, **{"width": 16, "heads": 2, "dtype": dtype, **sizes})
 
 
-def weights(policy: ToyTransformer, versions: int = V, scale: float = 2.0) -> Tensor:
-    """Weights [R, V, P] of unrelated versions, large enough that their laws differ."""
+def weights(policy: ToyTransformer, versions: int = W, scale: float = 2.0) -> Tensor:
+    """Weights [R, W, P] of unrelated versions, large enough that their laws differ."""
     return scale * policy.initial(range(R * versions)).view(R, versions, -1)
 
 
@@ -50,7 +50,7 @@ def given(task=FIXED, group: int = GROUP) -> tuple[Tensor, Tensor]:
 
 def schedules(tokens: int, seed: int = 1) -> Tensor:
     """Versions [R, B, T] that change at other tokens in each sequence; sequence 0 never changes."""
-    drawn = np.sort(np.random.default_rng(seed).integers(0, V, (R, B, tokens)), axis=-1)
+    drawn = np.sort(np.random.default_rng(seed).integers(0, W, (R, B, tokens)), axis=-1)
     drawn[:, 0] = 1
     return torch.from_numpy(drawn)
 
@@ -60,7 +60,7 @@ def reference(
 ) -> Tensor:
     """Laws [R, B, T, V] of a plain transformer in which each token is read by the weights of its version."""
     laws = np.empty((*token.shape, policy.shape.vocabulary))
-    K = prompt.shape[2]
+    Q = prompt.shape[2]
     for r, b in itertools.product(range(R), range(token.shape[1])):
         named = [
             {n: w.double().numpy()[0] for n, w in policy.shape.named(row[None]).items()} for row in theta[r]
@@ -68,10 +68,10 @@ def reference(
         own = [named[v] for v in version[r, b].tolist()]
         read = prompt[r, b // (token.shape[1] // N)].tolist() + token[r, b, :-1].tolist()
         pad = policy.task.pad_token
-        start = next((k for k, t in enumerate(read[:K]) if t != pad), K)
-        readers = ([own[0]] * (K - start) + own[1:])[: len(read) - start]
+        start = next((k for k, t in enumerate(read[:Q]) if t != pad), Q)
+        readers = ([own[0]] * (Q - start) + own[1:])[: len(read) - start]
         laws[r, b] = changing_laws(readers, policy.heads, start, read[start:], policy.temperature)[
-            K - start - 1 :
+            Q - start - 1 :
         ]
     return torch.from_numpy(laws)
 
@@ -104,7 +104,7 @@ def test_with_a_recomputed_cache_each_token_has_the_policys_law_at_its_version(t
     theta, (prompt, uniform) = weights(policy), given(task)
     version = schedules(task.response_length)
     token, mask, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, "recomputed")
-    every = torch.stack([policy.log_law(theta[:, v], prompt, token) for v in range(V)], 3)
+    every = torch.stack([policy.log_law(theta[:, v], prompt, token) for v in range(W)], 3)
     laws = every.gather(3, version[..., None, None].expand(-1, -1, -1, 1, every.shape[-1]))[..., 0, :]
     tolerance = 10 * LOGP_TOLERANCE if dtype == torch.float32 else 1e-13
     torch.testing.assert_close(logp, named(laws, token, mask), atol=tolerance, rtol=0)
@@ -135,7 +135,7 @@ def test_behind_a_change_a_kept_cache_has_the_law_of_no_version():
     theta, (prompt, uniform) = weights(policy), given()
     version = torch.tensor([0, 0, 2, 2, 2]).view(1, 1, 5)
     token, mask, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, "kept")
-    for v in range(V):
+    for v in range(W):
         gap = (policy.logp(theta[:, v], prompt, token, mask) - logp).abs()
         assert gap[..., 2:].amin() > 1e-6
         assert (gap[..., :2].max() < 1e-12) == (v == 0)
@@ -144,7 +144,7 @@ def test_behind_a_change_a_kept_cache_has_the_law_of_no_version():
 def test_a_model_without_attention_does_not_care_what_becomes_of_the_cache():
     policy = toy(layers=2)
     theta, (prompt, uniform) = weights(policy), given()
-    for name, matrix in policy.shape.named(theta.view(R * V, -1)).items():
+    for name, matrix in policy.shape.named(theta.view(R * W, -1)).items():
         if name.endswith("out"):
             matrix.zero_()
     version = schedules(5)
@@ -252,8 +252,8 @@ def starts(world) -> np.ndarray:
 @pytest.mark.parametrize("name", WORLDS)
 def test_one_version_of_a_table_is_simulate_bit_for_bit(name):
     world = WORLDS[name]
-    pi, start = policies(world, R, V), starts(world)
-    for v in range(V):
+    pi, start = policies(world, R, W), starts(world)
+    for v in range(W):
         own = world.simulate(pi[:, v], start, GROUP, KEYS, 5)
         mixed = world.simulate_versions(pi, np.full((R, 1, 1), v), start, GROUP, KEYS, 5)
         for field in FIELDS:
@@ -263,10 +263,10 @@ def test_one_version_of_a_table_is_simulate_bit_for_bit(name):
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_slice_of_a_batch_draws_what_it_would_draw_in_the_whole(name):
     world = WORLDS[name]
-    pi, start = policies(world, R, V), starts(world)
-    version = np.random.default_rng(3).integers(0, V, (R, B, 1))
+    pi, start = policies(world, R, W), starts(world)
+    version = np.random.default_rng(3).integers(0, W, (R, B, 1))
     mixed = world.simulate_versions(pi, version, start, GROUP, KEYS, 5)
-    whole = [world.simulate(pi[:, v], start, GROUP, KEYS, 5) for v in range(V)]
+    whole = [world.simulate(pi[:, v], start, GROUP, KEYS, 5) for v in range(W)]
     for r, b in itertools.product(range(R), range(B)):
         for field in FIELDS:
             own = getattr(whole[version[r, b, 0]], field)[r, b]
@@ -276,7 +276,7 @@ def test_a_slice_of_a_batch_draws_what_it_would_draw_in_the_whole(name):
 @pytest.mark.parametrize("name", SMALL)
 def test_each_step_is_drawn_by_the_table_of_its_version(name):
     world = SMALL[name]
-    pi, start = policies(world, R, V), starts(world)
+    pi, start = policies(world, R, W), starts(world)
     version = schedules(world.horizon).numpy()
     episodes = world.simulate_versions(pi, version, start, GROUP, KEYS, 2)
     for r, key in enumerate(KEYS):
@@ -294,7 +294,7 @@ def test_each_step_is_drawn_by_the_table_of_its_version(name):
 @pytest.mark.parametrize("name", ["tree", "tree-fixed"])
 def test_each_token_of_a_tree_is_drawn_by_the_table_of_its_version(name):
     world = WORLDS[name]
-    pi, start, version = policies(world, R, V), starts(world), schedules(world.horizon).numpy()
+    pi, start, version = policies(world, R, W), starts(world), schedules(world.horizon).numpy()
     episodes = world.simulate_versions(pi, version, start, GROUP, KEYS, 2)
     uniform = kernels.uniforms(KEYS, 2, B, world.horizon)
     number = {world.prefix(s): s for s in range(world.states)}
@@ -312,8 +312,8 @@ def test_each_token_of_a_tree_is_drawn_by_the_table_of_its_version(name):
 def test_log_probabilities_by_version_are_those_of_the_table_that_drew():
     world = SMALL["terminal"]
     table = TabularPolicy(world.states, world.actions)
-    theta = torch.from_numpy(np.random.default_rng(0).standard_normal((R, V, table.parameters)))
-    pi = table.probabilities(theta.flatten(0, 1)).reshape(R, V, world.states, world.actions)
+    theta = torch.from_numpy(np.random.default_rng(0).standard_normal((R, W, table.parameters)))
+    pi = table.probabilities(theta.flatten(0, 1)).reshape(R, W, world.states, world.actions)
     version = schedules(world.horizon)
     episodes = world.simulate_versions(pi, version.numpy(), starts(world), GROUP, KEYS, 0)
     state, action, mask = (
@@ -332,7 +332,7 @@ def test_log_probabilities_by_version_are_those_of_the_table_that_drew():
     ("version", "words"),
     [
         (torch.tensor([0, 1, 1, 0, 2]).view(1, 1, 5), r"falls at \[0, 0, 3\] from 1 to 0"),
-        (torch.full((1, 1, 5), V), f"from 0 to {V - 1}"),
+        (torch.full((1, 1, 5), W), f"from 0 to {W - 1}"),
         (torch.full((1, 1, 5), -1), "from -1 to -1"),
         (torch.zeros(1, 1, 5), "torch.float32"),
         (torch.zeros(1, 3, 5, dtype=torch.int64), r"expected \(2, 8, 5\)"),
@@ -356,17 +356,17 @@ def test_other_caches_and_tables_are_refused():
     with pytest.raises(UserError, match="expected 'kept' or 'recomputed'"):
         policy.sample_in_flight(theta, torch.zeros(1, 1, 5).long(), prompt, GROUP, uniform, "dropped")
     world = SMALL["terminal"]
-    pi, start = policies(world, R, V), starts(world)
+    pi, start = policies(world, R, W), starts(world)
     for version, words in (
-        (np.full((R, 1, 1), V), "from 3 to 3, expected whole numbers from 0 to 2"),
+        (np.full((R, 1, 1), W), "from 3 to 3, expected whole numbers from 0 to 2"),
         (np.zeros((R, 1, 1)), "float64"),
         (np.zeros((R, 3, 1), int), r"expected \(2, 8, 3\)"),
     ):
         with pytest.raises(ValueError, match=words):
             world.simulate_versions(pi, version, start, GROUP, KEYS, 0)
-    with pytest.raises(ValueError, match="V policies a replica"):
+    with pytest.raises(ValueError, match="W policies a replica"):
         world.simulate_versions(pi[:, 0], np.zeros((R, 1, 1), int), start, GROUP, KEYS, 0)
-    with pytest.raises(ValueError, match="V policies a replica"):
+    with pytest.raises(ValueError, match="W policies a replica"):
         WORLDS["tree"].simulate_versions(
             policies(WORLDS["tree"], R), np.zeros((R, 1, 1), int), starts(WORLDS["tree"]), GROUP, KEYS, 0
         )

@@ -65,26 +65,26 @@ def test_the_table_of_a_tree_is_the_law_that_wrote_the_batch():
     world = build_world((in_flight(TREE),))
     generator = torch.Generator().manual_seed(4)
     shape = (1, world.length, world.initial().shape[1])
-    theta_RVP = torch.randn(shape, generator=generator, dtype=torch.float64)
+    theta_RWP = torch.randn(shape, generator=generator, dtype=torch.float64)
     place_T = torch.arange(world.length)
-    rollout = world.generate_in_flight(theta_RVP, place_T[None, None], 0, "kept")
-    table = world.in_flight_table(theta_RVP, place_T)
+    rollout = world.generate_in_flight(theta_RWP, place_T[None, None], 0, "kept")
+    table = world.in_flight_table(theta_RWP, place_T)
     torch.testing.assert_close(world.logp(table, rollout), rollout.logp_mu_RBT, rtol=0, atol=1e-12)
-    assert build_world((in_flight(CHAIN),)).in_flight_table(theta_RVP, place_T) is None
+    assert build_world((in_flight(CHAIN),)).in_flight_table(theta_RWP, place_T) is None
 
 
 def test_a_kept_cache_gives_laws_that_no_version_has():
     kept, recomputed = (build_world((in_flight(TOY, cache=cache),)) for cache in ("kept", "recomputed"))
     start = kept.initial()
     noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(5))
-    theta_RVP = torch.stack([start, start + 0.5 * noise], 1)
+    theta_RWP = torch.stack([start, start + 0.5 * noise], 1)
     version_RBT = (torch.arange(kept.length) >= 3).long()[None, None]
-    own = kept.generate_in_flight(theta_RVP, version_RBT, 0, "kept")
-    read = recomputed.logp(theta_RVP[:, 1], own)
+    own = kept.generate_in_flight(theta_RWP, version_RBT, 0, "kept")
+    read = recomputed.logp(theta_RWP[:, 1], own)
     gap_T = (own.logp_mu_RBT - read).abs().amax((0, 1))
     assert gap_T[4:].max() > 1e-3
-    again = recomputed.generate_in_flight(theta_RVP, version_RBT, 0, "recomputed")
-    gap_T = (again.logp_mu_RBT - recomputed.logp(theta_RVP[:, 1], again)).abs().amax((0, 1))
+    again = recomputed.generate_in_flight(theta_RWP, version_RBT, 0, "recomputed")
+    gap_T = (again.logp_mu_RBT - recomputed.logp(theta_RWP[:, 1], again)).abs().amax((0, 1))
     assert gap_T[3:].max() < 5e-6
     assert gap_T[:3].max() > 1e-3
 
@@ -95,15 +95,15 @@ def test_an_engine_acts_on_every_version():
     )
     world = build_world((run,))
     generator = torch.Generator().manual_seed(6)
-    theta_RVP = torch.randn((1, 2, world.initial().shape[1]), generator=generator, dtype=torch.float64)
+    theta_RWP = torch.randn((1, 2, world.initial().shape[1]), generator=generator, dtype=torch.float64)
     version_RBT = (torch.arange(world.length) >= 1).long()[None, None]
-    rollout = world.generate_in_flight(theta_RVP, version_RBT, 0, "kept")
+    rollout = world.generate_in_flight(theta_RWP, version_RBT, 0, "kept")
     hot = torch.where(
-        version_RBT.bool(), world.logp(theta_RVP[:, 1] / 2, rollout), world.logp(theta_RVP[:, 0] / 2, rollout)
+        version_RBT.bool(), world.logp(theta_RWP[:, 1] / 2, rollout), world.logp(theta_RWP[:, 0] / 2, rollout)
     )
     torch.testing.assert_close(rollout.logp_mu_RBT, hot, rtol=0, atol=1e-12)
     plain = torch.where(
-        version_RBT.bool(), world.logp(theta_RVP[:, 1], rollout), world.logp(theta_RVP[:, 0], rollout)
+        version_RBT.bool(), world.logp(theta_RWP[:, 1], rollout), world.logp(theta_RWP[:, 0], rollout)
     )
     torch.testing.assert_close(rollout.logp_trainer_RBT, plain, rtol=0, atol=1e-12)
 
@@ -112,12 +112,12 @@ def test_what_is_drawn_is_drawn_by_the_engine():
     cold = (("temperature", 1e-4),)
     world = build_world((dataclasses.replace(in_flight(TREE), mismatch="temperature", mismatch_args=cold),))
     generator = torch.Generator().manual_seed(7)
-    theta_RVP = torch.randn((1, 2, world.initial().shape[1]), generator=generator, dtype=torch.float64)
+    theta_RWP = torch.randn((1, 2, world.initial().shape[1]), generator=generator, dtype=torch.float64)
     version_RBT = (torch.arange(world.length) >= 1).long()[None, None]
-    rollout = world.generate_in_flight(theta_RVP, version_RBT, 0, "kept")
-    likeliest_RVS = world.policy.logits(theta_RVP).argmax(-1)
+    rollout = world.generate_in_flight(theta_RWP, version_RBT, 0, "kept")
+    likeliest_RWS = world.policy.logits(theta_RWP).argmax(-1)
     for t in range(world.length):
-        wanted_RB = likeliest_RVS[0, int(version_RBT[0, 0, t])][rollout.state_RBT[..., t]]
+        wanted_RB = likeliest_RWS[0, int(version_RBT[0, 0, t])][rollout.state_RBT[..., t]]
         assert torch.equal(rollout.token_RBT[..., t], wanted_RB)
 
 

@@ -81,7 +81,7 @@ def test_groups_are_trained_on_once_each_in_the_order_in_which_they_were_done():
         seen += [
             (tuple(p.tolist()), tuple(u.tolist()))
             for p, u in zip(
-                rollout.prompt_RNK[0], rollout.logp_mu_RBT[0].unflatten(0, (4, 4)).flatten(1), strict=True
+                rollout.prompt_RNQ[0], rollout.logp_mu_RBT[0].unflatten(0, (4, 4)).flatten(1), strict=True
             )
         ]
     assert len(set(seen)) == len(seen) == 48

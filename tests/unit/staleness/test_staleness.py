@@ -197,7 +197,7 @@ def test_slices_of_one_version_equal_the_batch_in_one_piece(run):
     )
     whole = world.generate(theta, 5)
     cut = world.generate(theta.repeat_interleave(4, 0), 5, slices=4)
-    for name in ("prompt_RNK", "token_RBT", "mask_RBT", "reward_RB"):
+    for name in ("prompt_RNQ", "token_RBT", "mask_RBT", "reward_RB"):
         assert torch.equal(getattr(whole, name), getattr(cut, name)), name
     torch.testing.assert_close(whole.logp_mu_RBT, cut.logp_mu_RBT, rtol=0, atol=5e-6)
 

@@ -169,7 +169,7 @@ def test_truncating_masks_old_tokens_and_drops_sequences_that_have_no_other():
         assert torch.equal(rollout.mask_RBT, young[:, keep])
         assert torch.equal(rollout.token_RBT, whole.rollout.token_RBT[:, keep])
         assert (rollout.logp_mu_RBT[~rollout.mask_RBT] == 0).all()
-        assert rollout.prompt_RNK.shape[1] * rollout.group == keep.sum()
+        assert rollout.prompt_RNQ.shape[1] * rollout.group == keep.sum()
         group_B = torch.arange(len(keep))[keep] // LENGTHS.group
         groups = rollout.groups()[0]
         assert ((groups[:, None] == groups) == (group_B[:, None] == group_B)).all()

@@ -128,7 +128,7 @@ def test_ages_are_those_of_the_oldest_member_counted_row_by_row():
     recorded = trace.record(Design(slots=64, batch=32, group=4, train_time=9, updates=2, sigma=1.0), 40, 2)
     found = trace.lags(recorded, "t")
     expected = {}
-    c = recorded.column_N
+    c = recorded.column_B
     for k in range(len(recorded)):
         age = int(c["version_trained"][k] - c["version_start"][k])
         groups = expected.setdefault(int(c["version_trained"][k]), {})
@@ -231,16 +231,16 @@ def test_samples_that_are_too_old_can_leave_the_batch_and_the_time_stays(tmp_pat
 
 
 def changed(recorded, row, **values):
-    column_N = {name: recorded.column_N[name].copy() for name in trace.COLUMNS}
+    column_B = {name: recorded.column_B[name].copy() for name in trace.COLUMNS}
     for name, value in values.items():
-        column_N[name][row:] = value
-    return trace.Trace(column_N)
+        column_B[name][row:] = value
+    return trace.Trace(column_B)
 
 
 def without(recorded, batch):
-    kept = recorded.column_N["batch"] != batch
-    column_N = {name: column[kept] for name, column in recorded.column_N.items()}
-    return trace.Trace(column_N | {"batch": np.unique(column_N["batch"], return_inverse=True)[1]})
+    kept = recorded.column_B["batch"] != batch
+    column_B = {name: column[kept] for name, column in recorded.column_B.items()}
+    return trace.Trace(column_B | {"batch": np.unique(column_B["batch"], return_inverse=True)[1]})
 
 
 EVEN = rows(np.zeros((9, 4), int))

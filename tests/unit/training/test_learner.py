@@ -260,7 +260,7 @@ def test_greedy_and_reference_rewards_have_one_row_per_sequence(run):
 def test_greedy_tokens_are_the_likeliest_ones():
     world, theta, _ = one_learner(PLAIN, TOY)
     theta = moved(theta)
-    prompt = world.generate(theta, 0).prompt_RNK
+    prompt = world.generate(theta, 0).prompt_RNQ
     nothing = torch.zeros(1, TOY.prompts, world.task.response_length, dtype=torch.float64)
     token, mask, logp = world.policy.sample(theta, prompt, 1, nothing, greedy=True)
     for v in range(world.task.vocabulary):
@@ -278,7 +278,7 @@ def test_history_holds_the_mean_baselines_of_the_last_batches():
         rollout = world.generate(theta, step)
         learner.batch(theta, rollout, world.logp(theta, rollout), step)
         means.append(float(rollout.reward_RB.mean()))
-    np.testing.assert_allclose(learner.baselines_AH[0].numpy(), means[-2:], rtol=1e-12)
+    np.testing.assert_allclose(learner.baselines_CK[0].numpy(), means[-2:], rtol=1e-12)
 
 
 def test_hyperparameters_follow_their_schedule():

@@ -174,7 +174,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(run):
 def test_cells_of_equal_seed_answer_the_same_prompts_whatever_their_recipe_and_lag():
     world = worlds.build_world(grid(TOY, recipe=["grpo", "gspo"], lag=[0, 9]))
     rollout = world.generate(world.initial(), 3)
-    assert (rollout.prompt_RNK == rollout.prompt_RNK[:1]).all()
+    assert (rollout.prompt_RNQ == rollout.prompt_RNQ[:1]).all()
     assert (rollout.token_RBT == rollout.token_RBT[:1]).all()
 
 

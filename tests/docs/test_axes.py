@@ -1,0 +1,66 @@
+"""What the table of axes promises: no name in the code ends in a letter that the table does not have."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+from support.import_graph import ROOT
+
+MODULES = sorted(path for package in ("envs", "testbed") for path in (ROOT / package).rglob("*.py"))
+
+
+def table() -> list[tuple[str, str]]:
+    """The letters of every row of the glossary's table of axes, and its examples."""
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    return re.findall(r"^\| ((?:`[A-Z]`(?:, )?)+) \| .+? \| (.+?) \|$", page, re.M)
+
+
+def letters() -> set[str]:
+    """The letters of the table; digits stand for axes of known length."""
+    return set(re.findall(r"[A-Z]", " ".join(axes for axes, _ in table())))
+
+
+def names(source: str) -> Iterator[str]:
+    """Every name that the code gives: variables, parameters, attributes, keywords."""
+    for node in ast.walk(ast.parse(source)):
+        for field in ("id", "arg", "attr"):
+            name = getattr(node, field, None)
+            if isinstance(name, str):
+                yield name
+
+
+def strange(source: str, known: set[str]) -> set[str]:
+    """Names whose last part after an underscore is axes, some of them not in the table.
+
+    Constants are upper-case from end to end and have no axes.
+    """
+    ends = ((name, re.search(r"[a-z0-9]_([A-Z][A-Z0-9]*)$", name)) for name in names(source))
+    return {name for name, end in ends if end and not set(re.sub("[0-9]", "", end[1])) <= known}
+
+
+def test_every_axis_of_a_name_is_a_letter_of_the_table():
+    known = letters()
+    assert len(known) > 20
+    found = {str(path.relative_to(ROOT)): strange(path.read_text(), known) for path in MODULES}
+    assert not {path: sorted(axes) for path, axes in found.items() if axes}
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("x_BO = 1", {"x_BO"}),
+        ("def f(size_O): ...", {"size_O"}),
+        ("f(size_O=1).mean_BT.share_RO", {"size_O", "share_RO"}),
+        ("x_BT = x_B1 = total_R2F = MOST_O = _MOST_ROWS = 1", set()),
+    ],
+)
+def test_a_letter_that_is_not_in_the_table_is_seen(source, found):
+    assert strange(source, set("BFRT")) == found
+
+
+def test_every_example_of_the_table_is_a_name_of_the_code():
+    used = {name for path in MODULES for name in names(path.read_text())}
+    assert not [name for _, row in table() for name in re.findall(r"`(\w+)`", row) if name not in used]
