@@ -22,63 +22,6 @@ CLEARLY = 1e-4
 
 
 @claim(
-    "in-flight-ratios-need-token-stamps",
-    source=f"{PIPELINE_RL}; bias derived",
-    kind="exact",
-    statement=(
-        "When weights change inside responses, sequence weights that divide each token by the version that "
-        "drew it have mean 1 and give pi's value exactly; those that divide all tokens by the version that "
-        "began the response have another mean and another value."
-    ),
-)
-def token_stamps() -> Evidence:
-    """Return distances of E[w] from 1 and of E[w R] from J, on token trees whose versions change by level."""
-    gaps: list[float] = []
-    means: list[float] = []
-    values: list[float] = []
-    for tree, log_p_VSA in _trees():
-        truth = float(tree.value(np.exp(log_p_VSA[-1])))
-        for change in CHANGES:
-            mu_X, reward_X, log_w = _weights(tree, log_p_VSA, change)
-            w_X = np.exp(log_w["token"])
-            gaps += [abs(float(mu_X @ w_X) - 1.0), abs(float(mu_X @ (w_X * reward_X)) / truth - 1.0)]
-            first_X = np.exp(log_w["first"])
-            means.append(abs(float(mu_X @ first_X) - 1.0))
-            values.append(abs(float(mu_X @ (first_X * reward_X)) / truth - 1.0))
-    note = (
-        f"distance of E[w] from 1 and relative one of E[w R] from J; with the first version's stamp E[w] is "
-        f"off by {min(means):.2g} to {max(means):.2g}, E[w R] by {min(values):.2g} to {max(values):.2g}"
-    )
-    return exact([*gaps, short_of(min(means), CLEARLY), short_of(min(values), CLEARLY)], 1e-9, note)
-
-
-@claim(
-    "the-newest-stamp-hides-its-bias",
-    source=f"{PIPELINE_RL}; derived",
-    kind="exact",
-    statement=(
-        "Stamped as a whole with the newest version, at which the trainer is, responses have weights of "
-        "exactly 1, so ESS is 1 whatever came before; the estimate of J is off by exactly the difference in "
-        "value between the mixed policy and pi."
-    ),
-)
-def newest_stamp() -> Evidence:
-    """Return distances of the weights from 1 and of the bias from J(mixed) - J(pi)."""
-    gaps, biases = [], []
-    for tree, log_p_VSA in _trees():
-        truth = float(tree.value(np.exp(log_p_VSA[-1])))
-        for change in CHANGES[2:]:
-            mu_X, reward_X, log_w = _weights(tree, log_p_VSA, change)
-            w_X = np.exp(log_w["last"])
-            bias = float(mu_X @ (w_X * reward_X)) - truth
-            mixed = float(tree.value(np.exp(_by_level(tree, log_p_VSA, change))))
-            gaps += [float(np.abs(w_X - 1.0).max()), abs(bias - (mixed - truth))]
-            biases.append(abs(bias) / truth)
-    note = f"distances from what is said; relative bias {min(biases):.2g} to {max(biases):.2g}"
-    return exact([*gaps, short_of(min(biases), CLEARLY)], 1e-9, note)
-
-
-@claim(
     "a-recomputed-cache-has-per-token-laws",
     source=f"{PIPELINE_RL}; AReaL, arXiv:2505.24298, interruptible generation",
     kind="exact",
@@ -159,47 +102,6 @@ def kept() -> Evidence:
             (gaps if log_mu_B is noted or newest else biases).append(abs(mean - 1.0))
     note = f"relative; against recomputed log-probabilities {min(biases):.2g} to {max(biases):.2g}"
     return exact([*gaps, short_of(min(biases), CLEARLY)], 1e-9, note)
-
-
-def _trees() -> list[tuple[Any, Floats]]:
-    """Return token trees with the log-laws [V, S, A] of three versions that drift."""
-    from envs.tokens.tree import tree
-
-    found = []
-    for task in ("running-sum", "length"):
-        world = tree(task=task, prompts=2)
-        steps_VSA = np.random.default_rng(11).standard_normal((3, world.states, world.actions))
-        logits_VSA = (np.array([1.0, 0.6, 0.6])[:, None, None] * steps_VSA).cumsum(0)
-        found.append((world, logits_VSA - np.log(np.exp(logits_VSA).sum(-1, keepdims=True))))
-    return found
-
-
-def _by_level(tree: Any, log_p_VSA: Floats, change: tuple[int, ...]) -> Floats:
-    """Return the table whose states of depth t have the law of version change[t], the last one beyond it."""
-    level_S = np.searchsorted(tree.level, np.arange(tree.states) % tree.nodes, side="right") - 1
-    version_S = np.array(change)[np.minimum(level_S, len(change) - 1)]
-    mixed_SA: Floats = log_p_VSA[version_S, np.arange(tree.states)]
-    return mixed_SA
-
-
-def _weights(
-    tree: Any, log_p_VSA: Floats, change: tuple[int, ...]
-) -> tuple[Floats, Floats, dict[str, Floats]]:
-    """Return each response's probability under the mixed policy, its reward, and log weights by stamp."""
-    from testbed.mismatch.ratio_law import tree_responses
-
-    state_XT, token_XT, mask_XT = tree_responses(tree)
-
-    def total(log_p_SA: Floats) -> Floats:
-        sum_X: Floats = np.where(mask_XT, log_p_SA[state_XT, token_XT], 0.0).sum(-1)
-        return sum_X
-
-    log_mu_X, log_pi_X = total(_by_level(tree, log_p_VSA, change)), total(log_p_VSA[-1])
-    stamped = {"token": log_mu_X, "first": total(log_p_VSA[change[0]]), "last": total(log_p_VSA[change[-1]])}
-    prompt_XK = np.repeat(tree.prompt_NK, len(token_XT) // len(tree.prompt_NK), 0)
-    reward_X = tree.task.score(prompt_XK, token_XT, mask_XT)
-    weights = {name: log_pi_X - log_X for name, log_X in stamped.items()}
-    return np.exp(log_mu_X) / len(tree.prompt_NK), reward_X, weights
 
 
 def _transformer() -> tuple[Any, Rollout, Any]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from analysis.claims.base import Evidence, claim, exact
 from analysis.claims.dynamics import short_of
+from analysis.fixed_data import drift_of, first_of_group
 from analysis.limit_tables import MU, REWARD
+
+if TYPE_CHECKING:
+    from testbed.exact.flows import Drift
 
 
 @claim(
@@ -26,7 +33,7 @@ def asymre_limit() -> Evidence:
     starts = (MU, np.array([0.96, 0.01, 0.01, 0.01, 0.01]))
     for delta_v in (-1.0, -0.3, -0.1, -0.03, -0.01, -0.003):
         limit_K = flows.asymre_limit(MU, REWARD, delta_v)
-        drift = flows.linear_drift(flows.asymre_drift(MU, REWARD, delta_v))
+        drift = drift_of("asymre", MU, REWARD, shift=delta_v)
         for start_K in starts:
             reached_K = flows.flow(drift, start_K, np.array([0.0, 1e6])).pi_TK[-1]
             gaps.append(float(np.abs(reached_K - limit_K).max()))
@@ -64,7 +71,7 @@ def asymre_transition() -> Evidence:
             support = int((flows.asymre_limit(mu_K, reward_K, factor * edge) > 0).sum())
             gaps.append(0.0 if (support == 1) == (factor < 1) else 1.0)
         for factor in (0.8, 1.2):
-            drift = flows.linear_drift(flows.asymre_drift(mu_K, reward_K, factor * edge))
+            drift = drift_of("asymre", mu_K, reward_K, shift=factor * edge)
             reached_K = flows.flow(drift, mu_K, np.array([0.0, 1e6])).pi_TK[-1]
             gaps.append(0.0 if (reached_K.max() > 1 - 1e-6) == (factor < 1) else 1.0)
         grid = [flows.asymre_limit(mu_K, reward_K, d) @ reward_K for d in np.linspace(-1.0, edge, 200)]
@@ -90,7 +97,7 @@ def oapl_minimizer() -> Evidence:
     gaps: list[float] = []
     for beta1, beta2 in ((1.0, 1.0), (0.3, 0.3), (1.0, 0.3), (1.0, 0.1)):
         closed_K = flows.oapl_stationary(MU, REWARD, beta1, beta2)
-        drift = flows.residual_drift(MU, flows.oapl_advantage(MU, REWARD, beta1), beta2)
+        drift = drift_of("oapl", MU, REWARD, scale=2 * beta2, beta1=beta1, beta2=beta2)
         gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TK[-1] - closed_K).max()))
         off = float(np.abs(closed_K - flows.tilt(MU, REWARD, beta2)).max())
         gaps.append(off if beta1 == beta2 else short_of(off, 0.01))
@@ -101,7 +108,7 @@ def oapl_minimizer() -> Evidence:
     ]
     gaps += [max(0.0, apart[-1] - 1e-2), max(0.0, apart[2] - apart[1]), max(0.0, apart[1] - apart[0])]
     kimi_K, tilt_K = flows.kimi_stationary(MU, REWARD, 0.1), flows.tilt(MU, REWARD, 0.1)
-    drift = flows.residual_drift(MU, REWARD - float(MU @ REWARD), 0.1)
+    drift = drift_of("kimi_opmd", MU, REWARD, tau=0.1)
     gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TK[-1] - kimi_K).max()))
     gaps.append(short_of(_entropy(kimi_K) - _entropy(tilt_K), 0.1))
     return exact(gaps, 1e-7, "largest distance of flow, closed form, tilt and filter")
@@ -121,10 +128,9 @@ def oapl_path() -> Evidence:
     """Return by how much minima and ends of the three paths miss what is stated."""
     from testbed.exact import flows
 
-    advantage_K = flows.oapl_advantage(MU, REWARD, 1.0)
     paths = {}
     for beta2 in (1e-3, 0.1, 1.0):
-        drift = flows.residual_drift(MU, advantage_K, beta2)
+        drift = drift_of("oapl", MU, REWARD, scale=2 * beta2, beta1=1.0, beta2=beta2)
         paths[beta2] = flows.flow(drift, MU, np.concatenate([[0.0], np.geomspace(1e-2, 1e6, 4000)])).entropy_T
     end = {beta2: _entropy(flows.oapl_stationary(MU, REWARD, 1.0, beta2)) for beta2 in paths}
     low = {beta2: float(entropy_T.min()) for beta2, entropy_T in paths.items()}
@@ -156,7 +162,8 @@ def own_sample() -> Evidence:
     }
     gaps: list[float] = []
     for (beta1, success), row in stated.items():
-        found = [flows.group_gap(success, group, flows.oapl_in_group(beta1)) for group in (2, 4, 8, 16)]
+        regressed = partial(first_of_group, "oapl", scale=2.0, beta1=beta1, beta2=1.0)
+        found = [flows.group_gap(success, group, regressed) for group in (2, 4, 8, 16)]
         gaps += [max(0.0, abs(x - y) - 0.005) for x, y in zip(found, row, strict=True)]
         gaps += [max(0.0, x - y) for x, y in zip(found, [*found[1:], 1.0], strict=True)]
     return exact(gaps, 1e-12, "distance from the stated two digits beyond rounding, or fall along G")
@@ -176,12 +183,12 @@ def pairwise_residuals() -> Evidence:
     from testbed.exact import flows
 
     gaps = [
-        abs(flows.group_gap(success, group, flows.pairs_in_group) - 1.0)
+        abs(flows.group_gap(success, group, partial(first_of_group, "rebel", scale=4.0)) - 1.0)
         for success in (0.1, 0.5)
         for group in (2, 4, 8)
     ]
     for eta in (0.5, 1.0, 3.0):
-        drift, tilt_K = flows.pairwise_drift(MU, REWARD, eta), flows.tilt(MU, REWARD, 1.0 / eta)
+        drift, tilt_K = drift_of("rebel", MU, REWARD, eta=eta), flows.tilt(MU, REWARD, 1.0 / eta)
         gaps.append(float(np.abs(drift(np.log(tilt_K))).max()))
         gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e3])).pi_TK[-1] - tilt_K).max()))
     return exact(gaps, 1e-9, "largest distance of a gap from 1, or of the flow from the tilt")
@@ -201,11 +208,11 @@ def three_actions() -> Evidence:
     from testbed.exact import flows
 
     mu_K, reward_K = np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])
-    drift_K = flows.asymre_drift(mu_K, reward_K, 0.0)
+    drift = drift_of("reinforce", mu_K, reward_K)
     second_K = np.array([0.0, 1.0, 0.0])
-    reached_K = flows.flow(flows.linear_drift(drift_K), mu_K, np.array([0.0, 1e4])).pi_TK[-1]
+    reached_K = flows.flow(drift, mu_K, np.array([0.0, 1e4])).pi_TK[-1]
     gaps = [*np.abs(reached_K - second_K), *np.abs(flows.asymre_limit(mu_K, reward_K, 0.0) - second_K)]
-    gaps += list(np.abs(drift_K - np.array([-0.174, 0.132, 0.042])))
+    gaps += list(np.abs(drift(np.log(mu_K)) - np.array([-0.174, 0.132, 0.042])))
     return exact(gaps, 1e-9, "largest distance from the second action, or of the drift from its values")
 
 
@@ -226,7 +233,8 @@ def topr() -> Evidence:
     given_K = np.where(success_K, mu_K, 0.0) / mu_K[success_K].sum()
     # The failures' ratio dies like 1 / time, hence the loose first distance.
     far = np.array([0.0, 1e6])
-    reached_K = flows.flow(flows.topr_flow_drift(mu_K, success_K), mu_K, far).pi_TK[-1]
+    signed_K = np.where(success_K, 1.0, -1.0)
+    reached_K = flows.flow(_topr_drift(mu_K, signed_K, 0.0), mu_K, far).pi_TK[-1]
     gaps = [float(np.abs(flows.topr_limit(mu_K, success_K) - given_K).max())]
     gaps.append(max(0.0, float(np.abs(reached_K - given_K).max()) - 1e-5))
     # C = .35 - .65 a- reaches c(1) - c(2) = .05 at a- = 6/13, and 0 only at 7/13.
@@ -234,11 +242,16 @@ def topr() -> Evidence:
         limit_K = flows.topr_limit(mu_K, success_K, a_minus)
         gaps.append(0.0 if (int((limit_K > 0).sum()) == 1) == (a_minus > 6 / 13) else 1.0)
         if abs(a_minus - 6 / 13) > 1e-2:
-            drift = flows.topr_flow_drift(mu_K, success_K, a_minus)
+            drift = _topr_drift(mu_K, signed_K, a_minus)
             gaps.append(float(np.abs(flows.flow(drift, mu_K, far).pi_TK[-1] - limit_K).max()))
-    drift = flows.topr_flow_drift(mu_K, success_K, 0.6)
+    drift = _topr_drift(mu_K, signed_K, 0.6)
     gaps.append(1.0 - float(flows.flow(drift, mu_K, far).pi_TK[-1].max()))
     return exact(gaps, 1e-7, "largest distance of flow, closed form and predicted transition")
+
+
+def _topr_drift(mu_K: np.ndarray, signed_K: np.ndarray, a_minus: float) -> Drift:
+    """The paper's TOPR takes R = +-1 as it is, without a baseline."""
+    return drift_of("topr", mu_K, signed_K, baseline=False, low=a_minus)
 
 
 @claim(
