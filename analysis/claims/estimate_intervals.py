@@ -49,7 +49,7 @@ def count_samples(n: int, chance: float, high: float) -> tuple[Floats, Floats]:
 def coverage() -> Evidence:
     """Return the excess of misses over both rates, relatively, and 1 if Student's t did not fall short."""
     shortfall = []
-    for n in (5, 20, 100):
+    for n in (5, 20, 100, 1000):
         for chance, high in (*((p, 1.0) for p in CHANCES), (1 / HEAVY, HEAVY)):
             terms_CN, mass_C = count_samples(n, chance, high)
             for interval, error in itertools.product((hoeffding, empirical_bernstein), (1 - LEVEL, RARELY)):

@@ -7,7 +7,7 @@ import pytest
 from support.planting import planted
 
 from analysis.claims.base import CLAIMS, verdict
-from analysis.planted_bugs import PLANTED, Bug, about
+from analysis.planted_bugs import PLANTED, Bug
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
 SLOW = [n for n in COMPUTED if CLAIMS[n].function.__module__.endswith(".pipeline")]
@@ -20,12 +20,8 @@ def test_every_computed_claim_and_no_other_has_a_planted_bug():
     assert {bug.claim for bug in PLANTED} == set(COMPUTED)
 
 
-def test_bugs_are_planted_in_functions_of_the_project_not_in_those_of_the_claim():
-    for bug in PLANTED:
-        assert bug.file.startswith(("testbed/", "envs/")), bug
-        module = bug.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        assert about(bug.claim)
-        assert bug.about.startswith(f"{module}."), f"{bug} is not inside a function"
+def test_bugs_are_planted_in_the_code_that_claims_speak_of_not_in_their_own():
+    assert [bug for bug in PLANTED if not bug.file.startswith(("testbed/", "envs/"))] == []
 
 
 @pytest.mark.parametrize("bug", PLANTS)
