@@ -179,6 +179,8 @@ PLANTED = (
     Bug("log-mismatch-grows-as-root-t", RATIO_LAW, "p_N * (x_N - mean) ** 2", "(x_N - mean) ** 2"),
     Bug("log-mismatch-outgrows-root-t-where-its-drift-varies", RATIO_LAW, "p_N * (x_N - mean) ** 2", "(x_N - mean) ** 2"),
     Bug("rounded-weights-keep-the-ratio-within-their-format", "testbed/mismatch/number_formats.py", "torch.round(x / quantum) * quantum", "torch.trunc(x / quantum) * quantum"),
+    Bug("rounded-weights-keep-the-ratio-within-their-format", "testbed/mismatch/behavior.py", "return log_pi_RSA if law is None else law(log_pi_RSA, self._draw(step, past_RP), 0)", "return (9 * log_pi_RSA.sin()).log_softmax(-1)"),
+    Bug("one-sided-truncation-loses-exactly-the-cut-mass", "testbed/mismatch/behavior.py", "return log_pi_RSA if law is None else law(log_pi_RSA, self._draw(step, past_RP), 0)", "return (9 * log_pi_RSA.sin()).log_softmax(-1)"),
     Bug("one-sided-truncation-loses-exactly-the-cut-mass", "testbed/mismatch/laws.py", "keep_RMV = before_RMV < p", "keep_RMV = before_RMV < p / 2"),
     Bug("nested-reft-is-unbiased-under-sequence-weights", "testbed/mismatch/perturbed.py", "torch.zeros_like(part), part)", "part, part)"),
     Bug("nested-reft-is-unbiased-under-sequence-weights", "testbed/mismatch/behavior.py", "drawn = policy.sample(changed_RP, prompt_RNK", "drawn = policy.sample(theta_RP, prompt_RNK"),

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -66,21 +67,31 @@ def _own(code: CodeType) -> tuple[object, ...]:
 
 def _swap(changed: dict[CodeType, CodeType], file: str) -> list[tuple[FunctionType, CodeType]]:
     """Give every living function of the file its new code; return each with the code that it had."""
+    functions, _ = _ours(len(sys.modules))
     swapped = []
-    for function in _forget():
+    for function in functions:
         code = function.__code__
         if code.co_filename.endswith(file) and code in changed:
             function.__code__ = changed[code]
             swapped.append((function, code))
+    _forget()
     return swapped
 
 
-def _forget() -> list[FunctionType]:
-    """Empty the project's caches and return all living functions."""
-    functions = []
+def _forget() -> None:
+    """Empty the project's caches."""
+    for cache in _ours(len(sys.modules))[1]:
+        cache.cache_clear()
+
+
+@functools.lru_cache(maxsize=1)
+def _ours(modules: int) -> tuple[list[FunctionType], list[functools._lru_cache_wrapper]]:
+    """Return the project's living functions and caches; looked for again when modules were imported since."""
+    del modules
+    functions, caches = [], []
     for each in gc.get_objects():
-        if type(each) is FunctionType:
+        if type(each) is FunctionType and each.__code__.co_filename.startswith(str(ROOT)):
             functions.append(each)
-        elif type(each) is functools._lru_cache_wrapper and each.__module__.startswith(OURS):
-            each.cache_clear()
-    return functions
+        elif type(each) is functools._lru_cache_wrapper and (each.__module__ or "").startswith(OURS):
+            caches.append(each)
+    return functions, caches

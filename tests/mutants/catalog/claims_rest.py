@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 OURS = "group-reinforce or topr-taper or token-ratio-bias"
 CLAIMS = f"tests/experiments/test_claims_exact.py -k '{OURS}'"
+LIMITS = "tests/experiments/test_claims_exact.py -k 'asymre or oapl or pairwise-residuals'"
 SEQUENTIAL = "tests/unit/testing/test_testing_sequential.py"
 
 MUTANTS = (
@@ -24,5 +25,11 @@ MUTANTS = (
     Mutant("rest-variance-shown-too-easily", "testbed/testing/assertions.py", "Declared(-_declared(discrepancy), 0.0, spread.bounds", "Declared(-_declared(discrepancy), 0.02, spread.bounds", SEQUENTIAL),
     Mutant("rest-variance-pairs-of-two-seeds", "testbed/testing/sequential.py", "chunks(bound, *source), strict", "chunks(bound, 99, source[1]), strict", SEQUENTIAL),
     Mutant("rest-variance-of-one-only", "testbed/testing/sequential.py", "yield (x_N - mean_x) ** 2 - (y_N - mean_y) ** 2", "yield (x_N - mean_x) ** 2 - 0 * y_N", SEQUENTIAL),
+    Mutant("rest-fixed-data-in-other-shares", "analysis/fixed_data.py", "count_K = in_proportion(mu_K)", "count_K = np.ones_like(mu_K)", LIMITS),
+    Mutant("rest-fixed-data-without-a-normalizer", "analysis/fixed_data.py", "return pushed_K - pushed_K.sum() * np.exp(log_pi_K)", "return pushed_K", LIMITS),
+    Mutant("rest-own-answer-among-the-others", "analysis/fixed_data.py", "np.concatenate([own_N[:, None], np.sort(others_NG, axis=-1)], axis=-1)", "np.concatenate([np.sort(others_NG, axis=-1), own_N[:, None]], axis=-1)", LIMITS),
+    Mutant("rest-page-is-about-nothing", "analysis/claims/page.py", '", ".join(f"`{name}`" for name in about(row["claim"])) or "–"', '"–"', "tests/experiments/test_claims_page.py"),
+    Mutant("rest-about-the-function-before", "analysis/planted_bugs.py", "if each.lineno <= line <=", "if each.lineno <= line - 3 <=", "tests/experiments/test_claims_can_fail.py -k named"),
+    Mutant("rest-claim-without-a-bug", "analysis/planted_bugs.py", 'Bug("hill-finds-a-tail-in-every-law"', 'Bug("hill-finds-a-tail-in-every-law-2"', "tests/experiments/test_claims_can_fail.py -k every_computed"),
     Mutant("rest-undecided-passes", "testbed/testing/sequential.py", "if test.verdict is None:\n        raise Undecided(", "if test.verdict == 0:\n        raise Undecided(", SEQUENTIAL),
 )  # fmt: skip
