@@ -161,9 +161,9 @@ def matrix_product() -> Evidence:
     kind="exact",
     statement=(
         "V-trace's fixed point is the value of min(rho_bar mu, pi) normalized, whatever the traces, and it "
-        "contracts by 1 - (1 - discount) min E_mu min(rho_bar, rho) or better; Retrace's is Q^pi, with a "
-        "nonnegative Jacobian of rows 1 - (1 - discount) E_mu sum_t discount^t c_1 ... c_t, at most the "
-        "discount, c = lambda min(1, rho)."
+        "contracts by 1 - (1 - discount) min E_mu min(rho_bar, rho), or better with longer traces. Retrace's "
+        "is Q^pi, with a nonnegative Jacobian of rows 1 - (1 - discount) E_mu sum_t discount^t c_1 ... c_t, "
+        "at most the discount, c = lambda min(1, rho)."
     ),
 )
 def trace_operators() -> Evidence:
@@ -184,6 +184,8 @@ def trace_operators() -> Evidence:
                 )
                 gaps.append(float(np.abs(clipped.fixed_point() - value_S).max()))
                 gaps.append(max(0.0, clipped.sup_norm - bound))
+                if lam == 0.0:  # one step: the bound is attained
+                    gaps.append(abs(clipped.sup_norm - bound))
         q_K = infinite_horizon.q_value(world, pi_SA).ravel()
         for lam in (0.0, 0.5, 1.0):
             traced = fixed_points.retrace(world, pi_SA, mu_SA, lam=lam)
