@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from mutants import run as mutants
 
 from analysis.claims.base import CLAIMS, run_claims
 from analysis.claims.page import effect, page
+from testbed.cli.claims import show_claim
 
 ROOT = Path(__file__).parents[2]
 ROW = {"claim": "ess-limits-two-arm-bandit", "verdict": "supported", "statement": "a|b.", "kind": "exact"}
@@ -62,6 +64,11 @@ def test_an_effect_below_rounding_is_zero_and_a_statistical_one_has_its_interval
 
 def test_the_page_takes_the_rows_that_the_claims_give():
     assert "`ess-limits-two-arm-bandit` | supported" in page(run_claims("ess-limits-*"))
+
+
+def test_a_claim_is_shown_with_the_code_that_it_is_about(capsys):
+    show_claim("ess-limits-two-arm-bandit", json=True)
+    assert json.loads(capsys.readouterr().out)["about"] == "envs.divergence.Divergence.ess_kish"
 
 
 # Which claim kills which mutant
