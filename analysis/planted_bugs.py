@@ -68,9 +68,9 @@ PLAIN, DR, MAGIC, CHAIN, MARGINAL = (
     for name in ("trajectory", "doubly_robust_trajectory", "magic", "abstraction", "marginal")
 )
 SUMS, RATIOS, TAILS = (f"testbed/diagnostics/{name}.py" for name in ("weight_sums", "ratios", "tails"))
-MDP, EXACT_DICE, FIXED, VALUES, EXACT_BANDIT, FLOWS, REPORT, GROUP = (
+MDP, EXACT_DICE, FIXED, VALUES, EXACT_BANDIT, REPORT, GROUP = (
     f"testbed/exact/{name}.py"
-    for name in ("mdp", "ratios_dice", "fixed_points", "value_learning", "bandit", "flows", "report", "group")
+    for name in ("mdp", "ratios_dice", "fixed_points", "value_learning", "bandit", "report", "group")
 )
 LOSS_RATIOS, DIVERGENCE = "testbed/losses/ratios.py", "envs/divergence.py"
 RATIO_LAW, TOY = "testbed/mismatch/ratio_law.py", "testbed/policies/toy/transformer.py"

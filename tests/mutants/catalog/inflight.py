@@ -55,7 +55,5 @@ MUTANTS = (
     Mutant("stalekv-hidden-units-not-rounded", LAYERS, "layer.down, layer.rounding(hidden_RHM)", "layer.down, hidden_RHM", FORWARD),
     Mutant("stalekv-attended-not-rounded", LAYERS, "layer.rounding(attended_RDM)", "attended_RDM", FORWARD),
     Mutant("stalekv-rounding-sticks-to-the-policy", TOY, "changed = copy(self)", "changed = self", FORWARD),
-    Mutant("inflight-claim-cache-kept-is-recomputed", TOY, 'checked_cache(cache) == "kept"', "checked_cache(cache) == 0", CLAIMS),
-    Mutant("inflight-claim-cache-read-is-kept", TOY, 'checked_cache(cache) == "recomputed"', "checked_cache(cache) == 0", CLAIMS),
     Mutant("inflight-claim-token-read-by-the-old-version", DECODER, "version_RB = self._present(t + 1), self.version_RBT[..., t + 1]", "version_RB = self._present(t), self.version_RBT[..., t]", CLAIMS),
 )  # fmt: skip

@@ -54,5 +54,4 @@ MUTANTS = (
     Mutant("m6-mismatch-ratio-inverted", RATIO, "d_XT = log_pi_XT - log_mu_XT", "d_XT = log_mu_XT - log_pi_XT", CLAIMS),
     Mutant("mismatch-claim-noise-not-normalized", CLAIM_FILE, " - np.log(PI @ np.exp(shift)) for shift in shifts", " for shift in shifts", CLAIMS),
     Mutant("mismatch-claim-truncation-keeps-all", LAWS, "keep_RMV = before_RMV < p", "keep_RMV = before_RMV < 2.0", CLAIMS),
-    Mutant("mismatch-claim-no-layer-skipped", PERTURBED, "torch.zeros_like(part), part)", "part, part)", CLAIMS),
 )  # fmt: skip
