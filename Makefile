@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-EXTRAS := dev,test,tasks,ray,bench
+EXTRAS := dev,test,tasks,ray,bench,docs
 TEST_WORKERS ?= 2
 
 # OpenMP workers spin while another process holds the core: one thread per process, whatever runs beside it.
@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # uv does not read pip's variables.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: help setup demo test quick lint types figures atlas tables claims bench mutants clean
+.PHONY: help setup demo test quick lint types figures atlas tables claims bench mutants campaign docs clean
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -56,17 +56,24 @@ figures: setup   ## redraw every figure from the committed tables, without torch
 atlas: setup     ## write table, page and pictures of the objective atlas from the registry
 	@$(BIN)/testbed objectives atlas
 
+docs: setup      ## build the documentation site into out/site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "out/site/index.html; with search: $(BIN)/python -m http.server -d out/site"
+
 claims: setup    ## run every claim and print the verdicts
 	@$(BIN)/testbed claims run
 
-tables: setup    ## compute the exact tables behind the figures of theory again
-	@$(BIN)/python -m paper_figs.theory
+tables: setup    ## compute every table that needs no runs again, in minutes
+	@$(BIN)/testbed experiments table --computed
 
 bench: setup     ## speed as ratios against named peers, interleaved
 	@$(BIN)/python tests/benchmarks
 
 mutants: setup   ## plant bugs and see the tests fail; half an hour in all, PATTERN='store-*' for some
 	@$(BIN)/python tests/mutants/run.py "$(or $(PATTERN),*)"
+
+campaign: setup  ## kill, fill, flip, starve and lie; write docs/reliability.md. ONLY="P1 P6" TRIALS=0.1 for some
+	@$(BIN)/python tests/campaign $(ONLY) $(if $(TRIALS),--trials $(TRIALS))
 
 clean:           ## remove results, figures and caches, keep .venv
 	rm -rf out results .pytest_cache .mypy_cache .ruff_cache

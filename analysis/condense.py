@@ -16,7 +16,10 @@ from analysis.tails import HISTOGRAM, pool
 from testbed.errors import UserError
 
 LIMIT = 300 * 1024
-"""Largest size of a table in bytes; above it, steps are thinned."""
+"""Largest size of a committed table in bytes; above it, steps are thinned."""
+
+UNLIMITED = 2**40
+"""Largest size of a table that is made from results only to be drawn."""
 
 NAMES = ("ess-collapse", "ratio-tails", "staleness")
 KEYS = ("recipe", "lag", "seed")
@@ -29,10 +32,15 @@ ESS_COLLAPSE = (EXACT, ESS, TOKEN_ESS, ESS_FLOOR, EXACT_VALUE)
 
 
 def load_tables(folder: Path | None = None) -> dict[str, Table]:
-    """Return the tables by name: committed (None, or a folder of CSV files) or condensed from results."""
+    """Return the tables by name: committed (None, or a folder of CSV files) or condensed from results.
+
+    Results are condensed whole, however many cells they have; only committed tables have to be small.
+    """
     if folder is None:
         return load_committed()
-    return load_committed(folder=folder) if is_committed(folder) else condense(load_results(folder))
+    if is_committed(folder):
+        return load_committed(folder=folder)
+    return condense(load_results(folder), UNLIMITED)
 
 
 def condense(frame: pd.DataFrame, limit: int = LIMIT) -> dict[str, Table]:

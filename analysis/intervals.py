@@ -19,6 +19,9 @@ from scipy import special
 
 from testbed.errors import UserError
 
+COUNTED = 1000
+"""Most values for which binomial coefficients are added as whole numbers; 2^n ends at 2^1023."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -52,17 +55,26 @@ def median_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:
     """
     values_N = np.sort(_values(x_N))
     n = values_N.size
-    coverage = 1.0 - 2.0 ** (1 - n)
-    rank = 1
+    rank, coverage = _order_statistic(n, level)
+    method = "range of the seeds" if rank == 1 else "order statistics"
+    return Interval(
+        float(np.median(values_N)), float(values_N[rank - 1]), float(values_N[n - rank]), n, method, coverage
+    )
+
+
+def _order_statistic(n: int, level: float) -> tuple[int, float]:
+    """Return k and the coverage of x_(k), x_(n+1-k)."""
+    if n > COUNTED:
+        below_K = special.bdtr(np.arange((n + 1) // 2), n, 0.5)  # P(Binomial <= k - 1) for k = 1, 2, …
+        rank = max(1, int((1.0 - 2.0 * below_K >= level).sum()))
+        return rank, float(1.0 - 2.0 * below_K[rank - 1])
+    rank, coverage = 1, 1.0 - 2.0 ** (1 - n)
     while rank < (n + 1) // 2:
         wider = 1.0 - 2.0 * sum(math.comb(n, i) for i in range(rank + 1)) / 2.0**n
         if wider < level:
             break
         rank, coverage = rank + 1, wider
-    method = "range of the seeds" if rank == 1 else "order statistics"
-    return Interval(
-        float(np.median(values_N)), float(values_N[rank - 1]), float(values_N[n - rank]), n, method, coverage
-    )
+    return rank, coverage
 
 
 def student_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:

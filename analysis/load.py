@@ -63,7 +63,7 @@ def load_committed(names: Iterable[str] | None = None, folder: Path = COMMITTED)
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{folder} holds no readable {MANIFEST} ({type(error).__name__}). "
-            "Make the tables with: python -m paper_figs.export RESULTS_FOLDER"
+            "Make the tables with: testbed experiments table NAME"
         ) from error
     found = {}
     for name in sorted(manifest) if names is None else names:
@@ -82,7 +82,7 @@ def _read_csv(name: str, entry: Mapping[str, Any], folder: Path) -> Table:
     if table.sha256 != entry.get("sha256"):
         raise UserError(
             f"{path} has sha256 {table.sha256[:12]}…, the manifest says {str(entry.get('sha256'))[:12]}…: it "
-            "was changed by hand or cut. Export it again with: python -m paper_figs.export RESULTS_FOLDER"
+            "was changed by hand or cut. Make it again with: testbed experiments table NAME"
         )
     return table
 

@@ -73,7 +73,7 @@ MDP, EXACT_DICE, FIXED, VALUES, EXACT_BANDIT, REPORT, GROUP = (
     for name in ("mdp", "ratios_dice", "fixed_points", "value_learning", "bandit", "report", "group")
 )
 LOSS_RATIOS, DIVERGENCE = "testbed/losses/ratios.py", "envs/divergence.py"
-RATIO_LAW, TOY = "testbed/mismatch/ratio_law.py", "testbed/policies/toy/transformer.py"
+RATIO_LAW, TOY = "testbed/mismatch/ratio_distribution.py", "testbed/policies/toy/transformer.py"
 TOPR, PAIRS = "testbed/objectives/reinforce/topr.py", "testbed/objectives/regression/opmd.py"
 
 PLANTED = (
@@ -81,7 +81,7 @@ PLANTED = (
     Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "kept.py", "self.total_AP / self.weight", "self.total_AP"),
     Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "kept.py", "self.total_AP / self.weight", "self.total_AP * (1 - self.decay)"),
     Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "rescale.py", "parts * decay / (1 - decay)", "decay / (1 - decay)"),
-    Bug("loglinear-anchor-is-off-by-a-log-normalizer", ANCHORS + "loglinear.py", "log_mu_ABT + alpha_ABT * (inputs.logp_ABT - log_mu_ABT)", "inputs.logp_ABT + alpha_ABT * (log_mu_ABT - inputs.logp_ABT)"),
+    Bug("loglinear-anchor-is-off-by-a-log-normalizer", ANCHORS + "loglinear.py", "log_mu_ABT + self.alpha(inputs) * (inputs.logp_ABT - log_mu_ABT)", "inputs.logp_ABT + self.alpha(inputs) * (log_mu_ABT - inputs.logp_ABT)"),
     Bug("missing-old-logits-clip-never-binds", LEARNER, "if not self.anchor.every_pass:", "if False:"),
     Bug("missing-old-logits-clip-never-binds", LEARNER, "if not self.anchor.every_pass:", "if True:"),
     Bug("snapshot-anchor-separates-engine-from-staleness", LEARNER, "            return batch\n", "            return replace(batch, logp_anchor_BT=logp_ABT.detach())\n"),
@@ -183,17 +183,17 @@ PLANTED = (
     Bug("rounded-weights-keep-the-ratio-within-their-format", "testbed/mismatch/number_formats.py", "torch.round(x / quantum) * quantum", "torch.trunc(x / quantum) * quantum"),
     Bug("rounded-weights-keep-the-ratio-within-their-format", "testbed/mismatch/behavior.py", "return log_pi_RSA if law is None else law(log_pi_RSA, self._draw(step, past_RP), 0)", "return (9 * log_pi_RSA.sin()).log_softmax(-1)"),
     Bug("one-sided-truncation-loses-exactly-the-cut-mass", "testbed/mismatch/behavior.py", "return log_pi_RSA if law is None else law(log_pi_RSA, self._draw(step, past_RP), 0)", "return (9 * log_pi_RSA.sin()).log_softmax(-1)"),
-    Bug("one-sided-truncation-loses-exactly-the-cut-mass", "testbed/mismatch/laws.py", "keep_RMV = before_RMV < p", "keep_RMV = before_RMV < p / 2"),
+    Bug("one-sided-truncation-loses-exactly-the-cut-mass", "testbed/mismatch/distributions.py", "keep_RMV = before_RMV < p", "keep_RMV = before_RMV < p / 2"),
     Bug("nested-reft-is-unbiased-under-sequence-weights", "testbed/mismatch/perturbed.py", "torch.zeros_like(part), part)", "part, part)"),
-    Bug("nested-reft-is-unbiased-under-sequence-weights", "testbed/mismatch/behavior.py", "drawn = policy.sample(changed_RP, prompt_RNK", "drawn = policy.sample(theta_RP, prompt_RNK"),
+    Bug("nested-reft-is-unbiased-under-sequence-weights", "testbed/mismatch/behavior.py", "return policy.sample(changed_RP, prompt_RNK", "return policy.sample(theta_RP, prompt_RNK"),
     Bug("at-learning-rate-zero-all-drift-is-mismatch", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
-    Bug("lag-and-mismatch-variances-add-only-if-uncorrelated", "testbed/mismatch/laws.py", "log_pi_RMV / temperature", "log_pi_RMV * temperature"),
+    Bug("lag-and-mismatch-variances-add-only-if-uncorrelated", "testbed/mismatch/distributions.py", "log_pi_RMV / temperature", "log_pi_RMV * temperature"),
     Bug("ess-of-lag-and-fresh-noise-multiplies-in-large-vocabularies", RATIO_LAW, "d_XT = log_pi_XT - log_mu_XT", "d_XT = log_mu_XT - log_pi_XT"),
     Bug("lag-log-ratio-grows-linearly-if-coherent-and-as-a-root-if-not", RATIO_LAW, "p_N * (x_N - mean) ** 2", "(x_N - mean) ** 2"),
     # Schedules.
     Bug("only-lag-times-rate-counts-as-rates-fall", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
     Bug("spread-of-ages-raises-the-second-moment", "testbed/staleness/geometric.py", "cut_geometric(lag, last)", "cut_geometric(0.75 * lag, last)"),
-    Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/age_law.py", "(self.age_K - self.mean) ** 2 @ self.share_K", "abs(self.age_K - self.mean) @ self.share_K"),
+    Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/age_distribution.py", "(self.age_K - self.mean) ** 2 @ self.share_K", "abs(self.age_K - self.mean) @ self.share_K"),
     Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/two_point.py", "[upper - lag, lag - low]", "[lag - low + 1, upper - lag]"),
     Bug("spread-of-ages-speeds-delayed-growth", "testbed/staleness/geometric.py", "cut_geometric(lag, last)", "cut_geometric(0.75 * lag, last)"),
     # Limits of training on fixed data.

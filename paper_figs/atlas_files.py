@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from analysis.experiments.objective_weights import NAME, table_of
 from analysis.load import COMMITTED, Table
-from analysis.objective_table import NAME, table_of
-from paper_figs.export import add_tables
+from analysis.tables import add_tables
 from paper_figs.objective_weights import draw_family
 from paper_figs.run import style
 from testbed.errors import UserError
@@ -19,7 +19,7 @@ DPI = 140
 
 
 def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
-    """Write table, manifest, page and pictures from the registry; return their paths.
+    """Write table, manifest, pages and pictures from the registry and the stacks; return their paths.
 
     Raises UserError when a folder cannot be written.
     """
@@ -27,13 +27,15 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
         atlas,
         atlas_page,  # torch is loaded here, and nowhere else in this package
     )
+    from testbed.stacks.page import pages
 
     table = table_of(atlas.atlas())
     written = add_tables({NAME: table}, data)
     files = {"objectives.md": atlas_page.page().encode()}
     files |= {atlas_page.picture(family): png(table, family) for family in sorted(set(table.frame["family"]))}
+    files |= {f"stacks/{name}": text.encode() for name, text in pages().items()}
     try:
-        docs.mkdir(parents=True, exist_ok=True)
+        (docs / "stacks").mkdir(parents=True, exist_ok=True)
         for name, body in files.items():
             (docs / name).write_bytes(body)
     except OSError as error:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.collapse import need
-from analysis.estimator_tables import COLUMNS, MAP, NAME
+from analysis.experiments.estimator_map import COLUMNS, MAP, NAME
 from analysis.palette import INK, RULE, lag_colors
 from paper_figs.base import PAGE, figure
 
@@ -28,7 +28,7 @@ CAPTION = (
 
 @figure(NAME, data=NAME, caption=CAPTION, supports=("bandit-linear-family-moments",))
 def draw(table: pd.DataFrame) -> Figure:
-    """Return the page-wide figure, one panel per estimator; columns as in analysis.estimator_tables."""
+    """Return the page-wide figure, one panel per estimator; columns as in the table."""
     need(table, list(COLUMNS))
     sizes = sorted(set(table["n"]))
     colors = lag_colors(sizes)

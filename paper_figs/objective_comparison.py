@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.collapse import need
-from analysis.objective_table import COLUMNS
+from analysis.experiments.objective_weights import COLUMNS
 from analysis.palette import (
     BLUE,
     DASH_DOT,

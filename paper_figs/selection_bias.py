@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis.claims.selection_bias import LENGTH, NO_LIMIT, VALUE, law_in_time
 from analysis.collapse import need
+from analysis.experiments.selection_bias import LENGTH, NO_LIMIT, VALUE, law_in_time
 from analysis.intervals import student_interval
 from analysis.palette import BLUE, DASH_DOT, GREEN, INK, LONG, RULE, SHORT, SOLID, VERMILION, Dash
 from paper_figs.base import PAGE, figure

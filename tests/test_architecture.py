@@ -8,9 +8,36 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.import_graph import circle, module_files, module_graph, package_graph, package_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("envs", "testbed", "analysis", "paper_figs")
+
+# The plan of the house, from the ground up: a room imports from rows below its own, never from its own row or
+# above. The picture in docs/architecture.md is drawn from this table by docs/tools/draw_architecture.py.
+LAYERS = (
+    ("envs", "testbed.errors", "testbed.rng"),
+    (
+        "testbed.registry",
+        "testbed.config",
+        "testbed.data",
+        "testbed.policies",
+        "testbed.pipeline",
+        "testbed.testing",
+    ),
+    ("testbed.user_files", "testbed.losses", "testbed.mismatch", "testbed.estimators", "testbed.results"),
+    ("testbed.objectives", "testbed.advantages", "testbed.diagnostics", "testbed.worlds"),
+    ("testbed.inspection", "testbed.staleness"),
+    ("testbed.stacks", "testbed.exact"),
+    ("testbed.recipes", "testbed.offline"),
+    ("testbed.anchors", "testbed.adapters"),
+    ("testbed.training", "testbed.execution"),
+    ("analysis",),
+    ("paper_figs",),
+    ("testbed.cli",),
+)
+# What may lie in testbed/ itself; everything else is in a package.
+LOOSE = {"errors", "registry", "rng", "user_files"}
 MAY_IMPORT = {
     "envs": {"envs"},
     "testbed": {"envs", "testbed"},
@@ -75,6 +102,66 @@ def test_files_and_functions_keep_their_tails_short():
                     docstring = ast.get_docstring(node, clean=False)
                     body = node.end_lineno - node.lineno - (docstring or "").count("\n")
                     assert body <= 60, f"{path}:{node.lineno} {node.name} has {body} lines"
+
+
+def test_every_room_is_in_the_plan_and_the_plan_has_no_other():
+    planned = [room for row in LAYERS for room in row]
+    assert len(planned) == len(set(planned))
+    assert set(planned) | {"testbed"} == set(package_graph(module_graph()))
+
+
+def test_rooms_import_from_the_rows_below_their_own():
+    row_of = {room: number for number, row in enumerate(LAYERS) for room in row} | {"testbed": -1}
+    upward = [
+        f"{name} imports {other}, which is not below it"
+        for name, others in module_graph().items()
+        for other in sorted(others)
+        if package_of(name) != package_of(other) and row_of[package_of(other)] >= row_of[package_of(name)]
+    ]
+    assert upward == []
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert circle(module_graph()) == []
+
+
+def test_no_package_imports_itself_by_way_of_others():
+    assert circle(package_graph(module_graph())) == []
+
+
+def test_every_folder_with_modules_is_a_package():
+    # A folder whose __init__.py an ignore rule has swallowed imports here, but is missing from the wheel.
+    folders = {path.parent for path in module_files().values()}
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+    kept = subprocess.run(
+        ["git", "check-ignore", *map(str, folders)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert kept.stdout == ""
+
+
+def test_no_module_lies_loose_in_testbed():
+    loose = {
+        name.partition(".")[2] for name, path in module_files().items() if path.parent == ROOT / "testbed"
+    }
+    assert loose - {""} == LOOSE
+
+
+def test_the_graph_sees_imports_inside_functions_but_not_those_for_types(tmp_path):
+    package = tmp_path / "house"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "hall.py").write_text("def door():\n    from house import cellar\n    return cellar\n")
+    (package / "cellar.py").write_text("import house.attic\n")
+    typing = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from house.hall import door\n"
+    (package / "attic.py").write_text(typing)
+    graph = module_graph(tmp_path, ("house",))
+    assert graph["house.hall"] == {"house.cellar"}
+    assert circle(graph) == []
+    (package / "attic.py").write_text(typing.replace("if TYPE_CHECKING:", "if True:"))
+    module_graph.cache_clear()
+    path = circle(module_graph(tmp_path, ("house",)))
+    assert path[0] == path[-1]
+    assert set(path) == {"house.hall", "house.cellar", "house.attic"}
 
 
 def run_python(code: str) -> str:

@@ -8,18 +8,19 @@ A baseline that contains the response's own reward biases the gradient by O(1/G)
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
 from testbed.data.compact import Compact
-from testbed.data.groups import group_size, group_sum, group_weighted_average
+from testbed.data.groups import group_size, group_sum, group_weighted_average, group_weighted_quantile
 from testbed.data.signals import Signals
 from testbed.errors import unknown
 
 VCPO = "mit-han-lab/vcpo c7f030f0 2026-03-02"
+Average: TypeAlias = Literal["mean", "median", "winsorized"]
 
 
 @advantage("opo", source="Hao et al. (2025), OPO, arXiv:2505.23585", needs=("mask_BT",), scope="group")
@@ -44,6 +45,7 @@ def optimal_baseline(
     norm: Literal["score", "proxy"] = "score",
     cap: float = math.inf,
     scope: Literal["group", "batch"] = "group",
+    average: Average = "mean",
 ) -> Tensor:
     """A = R - b, b = sum w^2 n R / sum w^2 n over the group, w = min(W, cap), n = |grad log pi|^2.
 
@@ -51,7 +53,8 @@ def optimal_baseline(
     network; "proxy" sums score_norm_BT over the tokens, which needs no backward pass but ignores that
     gradients of different tokens are not orthogonal. scope: "batch" takes one b for all prompts.
     With cap equal to the truncation of the gradient's own weights, b is the minimizer for that
-    estimator. A group of one gets 0.
+    estimator. A group of one gets 0. average: "median" is the weighted median and "winsorized" the weighted
+    mean of rewards cut to their weighted 5 % and 95 % quantiles, both with the weights w^2 n.
     """
     method = "optimal_baseline"
     if norm not in ("score", "proxy"):
@@ -64,22 +67,39 @@ def optimal_baseline(
         norm_B = signals.tokens("score_norm_BT", method).sum(-1)
     log_energy_B = 2 * signals.log_weight(method).clamp(max=math.log(cap)) + norm_B.log()
     group_B = signals.group_B if scope == "group" else torch.zeros_like(signals.group_B)
-    return signals.reward_B - group_weighted_average(signals.reward_B, log_energy_B, group_B)
+    return signals.reward_B - weighted_center(signals.reward_B, log_energy_B, group_B, average)
 
 
 @advantage.variant("optimal_baseline@author", source=f"{VCPO}, optimal baseline of the actor")
-def optimal_baseline_author(signals: Signals, *, cap: float = 8.0) -> Tensor:
+def optimal_baseline_author(signals: Signals, *, cap: float = 8.0, average: Average = "mean") -> Tensor:
     """A = R - b, b = sum v R / sum v over the group, v = min(W, cap)^2 W^2 |grad log pi|^2.
 
     Unlike the paper the measured gradient norm already contains the truncated weight and W^2 comes on
-    top, about W^4: the response with the largest ratio nearly decides the baseline alone.
+    top, about W^4: the response with the largest ratio nearly decides the baseline alone. average: its three
+    aggregators mean, median and winsorized, as in optimal_baseline.
     """
     method = "optimal_baseline@author"
     log_w_B = signals.log_weight(method)
     log_energy_B = (
         2 * log_w_B + 2 * log_w_B.clamp(max=math.log(cap)) + signals.require("score_norm_B", method).log()
     )
-    return signals.reward_B - group_weighted_average(signals.reward_B, log_energy_B, signals.group_B)
+    return signals.reward_B - weighted_center(signals.reward_B, log_energy_B, signals.group_B, average)
+
+
+def weighted_center(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor, average: str) -> Tensor:
+    """Return the weighted mean, median or winsorized mean of every sequence's group; [..., B].
+
+    A weighted quantile q is the smallest value at which the weights so far reach q of their sum: of two
+    values with equal weights the median is the smaller one.
+    """
+    if average == "mean":
+        return group_weighted_average(value_B, log_weight_B, group_B)
+    if average == "median":
+        return group_weighted_quantile(value_B, log_weight_B, group_B, 0.5)
+    if average == "winsorized":
+        low_B, high_B = (group_weighted_quantile(value_B, log_weight_B, group_B, q) for q in (0.05, 0.95))
+        return group_weighted_average(value_B.clamp(low_B, high_B), log_weight_B, group_B)
+    raise unknown("average", average, get_args(Average))
 
 
 @advantage(

@@ -43,9 +43,11 @@ class Anchor(ABC):
     """The proximal policy of an arm, and what it remembers from step to step.
 
     every_pass: it reads the weights of each pass, so that it is asked again at every pass over a batch.
+    versions: weights of other steps that it keeps per replica.
     """
 
     every_pass: ClassVar[bool] = False
+    versions: int = 0
 
     @abstractmethod
     def logp(self, inputs: AnchorInputs) -> Tensor:

@@ -14,6 +14,8 @@ from testbed.staleness.versions import VersionBuffer
 class Average(Anchor):
     """The moving average of the weights with a decay, divided by the sum of its weights."""
 
+    versions = 1
+
     def __init__(self, decay: float) -> None:
         self.decay = decay
 
@@ -35,19 +37,19 @@ class Version(Anchor):
     """The trainer's weights of `age` steps ago; before step `age`, those at the start."""
 
     def __init__(self, age: int) -> None:
-        self.age = age
+        self.age, self.versions = age, age + 1
 
     def start(self, theta_AP: Tensor) -> None:
         """Make room for the newest age + 1 versions of every replica."""
-        self.versions = VersionBuffer(theta_AP, [self.age + 1] * len(theta_AP))
+        self.buffer = VersionBuffer(theta_AP, [self.versions] * len(theta_AP))
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Take note of the weights at the start of the step; return the log-probabilities of older ones."""
         # A step with an empty batch leaves the weights alone and does not ask: its version is the next one's.
-        for version in range(self.versions.newest + 1, inputs.step + 1):
-            self.versions.write(inputs.theta_AP, version)
+        for version in range(self.buffer.newest + 1, inputs.step + 1):
+            self.buffer.write(inputs.theta_AP, version)
         version_A1 = torch.full((len(inputs.theta_AP), 1), max(inputs.step - self.age, 0))
-        return inputs.logp_of(self.versions.read(version_A1.to(inputs.theta_AP.device))[:, 0])
+        return inputs.logp_of(self.buffer.read(version_A1.to(inputs.theta_AP.device))[:, 0])
 
 
 @anchor("ewma", source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641; openai/ppo-ewma 625dac7")

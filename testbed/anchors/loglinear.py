@@ -1,6 +1,8 @@
-"""The anchor that costs no forward pass: between behavior and target, in log-probabilities, by version."""
+"""The anchors that cost no forward pass: between behavior and target, by version of the token."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,18 +16,35 @@ class LogLinear(Anchor):
     """log anchor = log mu + alpha (log pi - log mu), alpha from the versions of token, anchor and weights."""
 
     every_pass = True
+    name: ClassVar[str] = "loglinear"
 
     def __init__(self, age: int, fresh: float) -> None:
         self.age, self.fresh = age, fresh
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Return the interpolation at the weights of this pass."""
+        log_mu_ABT = inputs.rollout.logp_mu_RBT
+        return log_mu_ABT + self.alpha(inputs) * (inputs.logp_ABT - log_mu_ABT)
+
+    def alpha(self, inputs: AnchorInputs) -> Tensor:
+        """Return the share of the target at every token [A, B, T]; raise UserError without versions."""
         version_ABT = inputs.rollout.version_RBT
         if version_ABT is None:
-            raise UserError("anchor 'loglinear' needs the version of every token; this batch has none.")
-        alpha_ABT = share(version_ABT, inputs.step, self.age, self.fresh).to(inputs.logp_ABT.dtype)
+            raise UserError(f"anchor '{self.name}' needs the version of every token; this batch has none.")
+        return share(version_ABT, inputs.step, self.age, self.fresh).to(inputs.logp_ABT.dtype)
+
+
+class Linear(LogLinear):
+    """anchor = (1 - alpha) mu + alpha pi, a mixture of probabilities."""
+
+    name = "linear"
+
+    def logp(self, inputs: AnchorInputs) -> Tensor:
+        """Return the log of the mixture at the weights of this pass."""
+        alpha_ABT = self.alpha(inputs)
         log_mu_ABT = inputs.rollout.logp_mu_RBT
-        return log_mu_ABT + alpha_ABT * (inputs.logp_ABT - log_mu_ABT)
+        # log 0 = -inf is the mixture's own end: logaddexp leaves the other one.
+        return torch.logaddexp((1 - alpha_ABT).log() + log_mu_ABT, alpha_ABT.log() + inputs.logp_ABT)
 
 
 def share(version_BT: Tensor, step: int, age: int, fresh: float) -> Tensor:
@@ -50,8 +69,27 @@ def loglinear(recipe: Recipe, *, age: int = 1, fresh: float = 0.0) -> Anchor:
     (the anchor is pi, at every pass).
     """
     del recipe
+    return LogLinear(*checked(age, fresh))
+
+
+def checked(age: int, fresh: float) -> tuple[int, float]:
+    """Return both; raise UserError for an age below 0 or a share outside [0, 1]."""
     if age < 0 or not 0 <= fresh <= 1:
         raise UserError(
             f"age is {age} and fresh is {fresh}; expected steps back, at least 0, and a share in [0, 1]."
         )
-    return LogLinear(age, fresh)
+    return age, fresh
+
+
+@anchor(
+    "linear",
+    source="inclusionAI/AReaL 4aef98d8, areal/trainer/ppo/actor.py (approximation 'linear', only logged)",
+)
+def linear(recipe: Recipe, *, age: int = 1, fresh: float = 0.0) -> Anchor:
+    """log anchor = log((1 - alpha) mu + alpha sg[pi]), alpha as in loglinear.
+
+    A mixture sums to one over the tokens, so nothing is lost to a normalizer as in loglinear; and log being
+    concave it is never below loglinear: u = pi/anchor is smaller, and clips positives later.
+    """
+    del recipe
+    return Linear(*checked(age, fresh))

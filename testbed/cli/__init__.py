@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from testbed.cli import (
     claims,
     demo,
     exact,
+    experiments,
     figures,
     listing,
     metrics,
@@ -60,6 +62,7 @@ app.command("status")(status.status)
 app.command("list")(listing.list_all)
 app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
+app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
@@ -77,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line: exit code 0, 2 for anything the user can mend, 130 after Ctrl-C."""
     for name, value in environment(workers=1).items():
         os.environ.setdefault(name, value)  # before torch or numba are loaded; workers set their own
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a word may hold bytes that are no text
     words = _with_ray_address(list(sys.argv[1:] if arguments is None else arguments))
     try:
         code = app(words, standalone_mode=False, prog_name="testbed")

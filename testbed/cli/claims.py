@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,15 +32,25 @@ def run_claims(
 
     Examples: testbed claims run    testbed claims run 'ess-*' --json
     """
-    from analysis.claims.base import run_claims as run
+    from analysis.claims import run_claims as run
     from testbed.cli import show
 
     rows = run(pattern, data)
     if json:
         show.as_json(rows)
         return
-    shown = ("claim", "verdict", "kind", "effect", "low", "high", "p_holm", "tolerance", "n", "arms", "cells")
-    show.table([{k: "" if row[k] is None else row[k] for k in shown} for row in rows])
+    width = max(len(row["claim"]) for row in rows)
+    for row in rows:
+        print(f"{row['claim']:{width}}  {row['verdict']:12}  {evidence(row)}")
+
+
+def evidence(row: Mapping[str, Any]) -> str:
+    """Return what a verdict rests on: a gap and its tolerance, or an effect, its interval and adjusted p."""
+    if row["kind"] == "exact":
+        return f"{row['effect']:.2g} <= {row['tolerance']:g}, {row['n']} relations"
+    numbers = {k: float("nan") if row[k] is None else row[k] for k in ("effect", "low", "high", "p_holm")}
+    arms = f" in {row['arms']} arms" if row["arms"] > 1 else ""
+    return "{effect:.3g} [{low:.3g}, {high:.3g}], p {p_holm:.2g}".format(**numbers) + f", n {row['n']}{arms}"
 
 
 @app.command("show")
@@ -47,7 +58,7 @@ def show_claim(
     name: Annotated[str, typer.Argument(help="Name of a claim.")], data: Data = None, json: Json = False
 ) -> None:
     """Show one claim: statement, source, evidence, verdict, and the code that an exact one is about."""
-    from analysis.claims.base import run_claims as run
+    from analysis.claims import run_claims as run
     from analysis.planted_bugs import about
     from testbed.cli import show
 
@@ -65,8 +76,8 @@ def claims_page(
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("docs/claims.md"), data: Data = None
 ) -> None:
     """Run every claim and write the page of verdicts and effects."""
-    from analysis.claims.base import run_claims as run
-    from analysis.claims.page import page
+    from analysis.claims import run_claims as run
+    from analysis.claims_page import page
     from testbed.errors import UserError
 
     text = page(run(data=data))

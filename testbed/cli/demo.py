@@ -27,14 +27,14 @@ def demo(
 
     What the folder already holds is not run again.
     """
+    from analysis.experiment import sweep
     from testbed.cli import show
     from testbed.cli.run import brief, summarize
-    from testbed.sweeps import ESS_COLLAPSE, STALENESS
 
     began = time.monotonic()
     parts = (
-        ("1/3 A chain MDP under lag: exact and sampled ESS", "ess-collapse", ESS_COLLAPSE),
-        ("2/3 A toy LLM on running sums: 5 recipes at lags 0, 16, 64, 128", "staleness", STALENESS),
+        ("1/3 A chain MDP under lag: exact and sampled ESS", "ess-collapse", sweep("ess-collapse")),
+        ("2/3 A toy LLM on running sums: 5 recipes at lags 0, 16, 64, 128", "staleness", sweep("staleness")),
         ("3/3 A Hugging Face model, trained here, on reasoning-gym sums", "real-model", None),
     )
     for title, name, cells in parts:
@@ -68,14 +68,17 @@ def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool)
 
 def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
     """Train the tiny model unless it is there, and return the cells that fine-tune it."""
-    from testbed.sweeps import HUB, ONE_DIGIT, demo_model
-    from testbed.worlds.tasks import build_task
+    from dataclasses import replace
+
+    from analysis.experiments.real_model import ONE_DIGIT, demo_model
+    from analysis.starting_runs import HF_RUN
+    from testbed.worlds.tasks import token_task
 
     if not (folder / "model.safetensors").exists():
         from testbed.policies.hf.tiny_model import train_tiny_model
 
         began = time.monotonic()
-        train_tiny_model(folder, build_task(HUB.task, **dict(ONE_DIGIT)), steps=900, noise=0.3)
+        train_tiny_model(folder, token_task(replace(HF_RUN, task_args=ONE_DIGIT)), steps=900, noise=0.3)
         _say(f"trained and saved a Qwen2-shaped model in {time.monotonic() - began:.0f} s: {folder}", quiet)
     return demo_model(str(folder))
 

@@ -88,7 +88,7 @@ def _anchors() -> Rows:
 
 
 def _sweeps() -> Rows:
-    from testbed.sweeps import sweeps
+    from analysis.experiment import sweeps
 
     rows = []
     for name, cells in sweeps().items():
@@ -96,6 +96,21 @@ def _sweeps() -> Rows:
         what = "; ".join(f"{axis} {', '.join(map(str, values))}" for axis, values in axes.items())
         rows.append({"name": name, "cells": len(cells), "task": cells[0].task, "axes": what})
     return rows
+
+
+def _experiments() -> Rows:
+    from analysis.experiment import EXPERIMENTS
+
+    return [
+        {
+            "name": name,
+            "cells": len(each.table_cells()),
+            "table": "yes" if each.keys else "no",
+            "claims": len(each.claims),
+            "what": each.question,
+        }
+        for name, each in EXPERIMENTS.items()
+    ]
 
 
 def _figures() -> Rows:
@@ -107,7 +122,7 @@ def _figures() -> Rows:
 
 
 def _claims() -> Rows:
-    from analysis.claims.base import CLAIMS
+    from analysis.claims import CLAIMS
 
     return [
         {"name": n, "kind": e.promises["kind"], "what": e.promises["statement"]} for n, e in CLAIMS.items()
@@ -130,6 +145,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "schedules": _schedules,
     "anchors": _anchors,
     "sweeps": _sweeps,
+    "experiments": _experiments,
     "figures": _figures,
     "claims": _claims,
     "metrics": _metrics,
@@ -140,7 +156,7 @@ def list_all(
     kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """List tasks, recipes, objectives, advantages, mismatches, sweeps, figures, claims and more.
+    """List tasks, recipes, objectives, advantages, mismatches, sweeps, experiments, figures, claims and more.
 
     Examples: testbed list    testbed list tasks    testbed list metrics --json
     """

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.cli import from_stack
+
 if TYPE_CHECKING:
     from testbed.registry import Entry
 
 app = typer.Typer(rich_markup_mode=None, invoke_without_command=True)
+app.command("from", context_settings={"ignore_unknown_options": True})(from_stack.from_stack)
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Family = Annotated[str | None, typer.Option(help="Only this family: a folder of testbed/objectives.")]
 Name = Annotated[
@@ -133,7 +136,7 @@ def atlas(
     ] = None,
     docs: Annotated[Path | None, typer.Option(help="Folder of the page; default: docs/.")] = None,
 ) -> None:
-    """Make the objective atlas again after a change: table, page docs/objectives.md, one picture per family.
+    """Make the objective atlas again: table, docs/objectives.md, a picture per family, docs/stacks/.
 
     Example: testbed objectives atlas
     """

@@ -58,9 +58,9 @@ def pipeline(
     given = words or []
     if given[:1] == ["plan"]:
         _refuse_files(trace, figure, config, then)
-        from testbed.pipeline import plan
+        from testbed.pipeline import sizing
 
-        rows = plan.table(plan.from_words(given[1:]), replicas=replicas or 1, seed=seed)
+        rows = sizing.table(sizing.from_words(given[1:]), replicas=replicas or 1, seed=seed)
         show.as_json(rows) if json else show.table(rows)
         return
     from testbed.pipeline.design import from_toml, from_words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from math import isnan
 from pathlib import Path
@@ -12,7 +12,8 @@ import typer
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
-    from testbed.execution.executors import Engine
+    from testbed.config.toml_file import Watch
+    from testbed.execution.executors import Executor
     from testbed.results.store import Status
 
 
@@ -56,19 +57,21 @@ def run(
     testbed run bandit-grid --ray
     """
     from testbed.cli import show
-    from testbed.execution.progress import choose
+    from testbed.config.toml_file import unwatched
+    from testbed.execution.progress import choose, watched
     from testbed.execution.runner import run_sweep
     from testbed.results.store import folder_for
 
-    cells = resolve(sweep, overrides or [], objective or [])
+    watch = unwatched if quiet else watched
+    cells = resolve(sweep, overrides or [], objective or [], watch)
     folder = out or folder_for("results", Path(sweep).stem)
     if dry_run:
-        describe(cells, folder, json)
+        describe(watch("planning cells", len(cells), cells), folder, json)
         return
     status = run_sweep(
         cells,
         folder,
-        engine=_ray(ray, workers, threads, timeout),
+        executor=_ray(ray, workers, threads, timeout),
         workers=workers,
         threads=threads,
         timeout=timeout,
@@ -84,46 +87,47 @@ def run(
         raise typer.Exit(1)
 
 
-def resolve(sweep: str, overrides: list[str], outside: Sequence[str] = ()) -> tuple[Run, ...]:
+def resolve(
+    sweep: str, overrides: list[str], outside: Sequence[str] = (), watch: Watch | None = None
+) -> tuple[Run, ...]:
     """Return the cells of a named sweep or a TOML file with field=value words applied.
 
     outside: objectives in files, which take the place of the sweep's recipes, or join those that
     `recipe=` names.
+    watch: told of every cell on its way.
     """
-    from testbed.config.toml_file import expand, from_toml, unique
-    from testbed.execution.preflight import check_arguments
+    from analysis.experiment import sweep as named
+    from testbed.config.toml_file import expand, from_toml, unique, unwatched
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
-    from testbed.sweeps import sweep as named
     from testbed.user_files import pin
     from testbed.worlds.tasks import tasks
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
-    base = from_toml(sweep, known) if sweep.endswith(".toml") else named(sweep)
-    cells = expand(base, overrides, known)
+    watch = watch or unwatched
+    base = from_toml(sweep, known, watch) if sweep.endswith(".toml") else named(sweep)
+    cells = expand(base, overrides, known, watch) if overrides or not sweep.endswith(".toml") else base
     if outside:
         kept = cells if any(word.startswith("recipe=") for word in overrides) else ()
         names = [pin(name) for name in outside]
         cells = unique(
             [*kept, *(replace(cell, recipe=name, recipe_args=()) for name in names for cell in cells)]
         )
-    cells = tuple(pin_trace(cell) for cell in cells)
-    check_arguments(cells)
-    return cells
+    return tuple(pin_trace(cell) for cell in cells)
 
 
-def describe(cells: tuple[Run, ...], folder: Path, json: bool) -> None:
-    """Print what would run."""
+def describe(cells: Iterable[Run], folder: Path, json: bool) -> None:
+    """Print what would run; raise UserError where nothing would."""
     from testbed.cli import show
-    from testbed.config.run import cell_id
-    from testbed.execution.packs import plan
+    from testbed.execution.preflight import prepare
 
-    packs = plan(cells)
+    packs, _ = prepare(cells, folder=folder)
     if json:
         show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in packs]})
         return
-    print(f"{len(cells)} cells in {len(packs)} packs would go to {folder}; the first and the last:")
-    print(f"  {cell_id(cells[0])}\n  {cell_id(cells[-1])}")
+    count = sum(len(pack.cells) for pack in packs)
+    print(f"{count} cells in {len(packs)} packs would go to {folder}; the first and the last:")
+    print(f"  {packs[0].names[0]}\n  {packs[-1].names[-1]}")
 
 
 def summarize(folder: Path) -> list[dict[str, Any]]:
@@ -190,7 +194,7 @@ def counts(status: Status) -> dict[str, int]:
     return {name: getattr(status, name) for name in ("planned", "done", "failed", "pending")}
 
 
-def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> Engine | None:
+def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> Executor | None:
     if address is None:
         return None
     from testbed.execution.ray_executor import Ray

@@ -22,7 +22,7 @@ def status(
 
     store = Store(folder)
     found = store.status()
-    failures = [failure for pack in store.packs if (failure := store.failure(pack)) is not None]
+    failures = list(store.failures().values())
     if json:
         rows = [{"pack": f.pack, "kind": f.kind, "message": f.message} for f in failures]
         show.as_json({"folder": str(folder), **counts(found), "failures": rows})

@@ -34,7 +34,6 @@ def then_run(text: str, design: Design, seed: int, reach: float | None, json: bo
     """
     from testbed.cli.run import describe, resolve
     from testbed.errors import UserError
-    from testbed.execution.preflight import check_arguments
     from testbed.results.store import folder_for
 
     command, *tail = text.split("\n")
@@ -43,7 +42,6 @@ def then_run(text: str, design: Design, seed: int, reach: float | None, json: bo
     given = parse(tail)
     base = resolve(given["sweep"], given["overrides"] or [], given["objective"] or [])
     cells = under(base, design, seed)
-    check_arguments(cells)
     folder = Path(given["out"] or folder_for("results", f"{Path(given['sweep']).stem}-pipeline"))
     if given["dry_run"]:
         describe(cells, folder, json or given["json"])
@@ -81,7 +79,7 @@ def train(cells: Sequence[Run], folder: Path, given: dict[str, Any]) -> Status:
     return run_sweep(
         cells,
         folder,
-        engine=_ray(given["ray"], given["workers"], given["threads"], given["timeout"]),
+        executor=_ray(given["ray"], given["workers"], given["threads"], given["timeout"]),
         workers=given["workers"],
         threads=given["threads"],
         timeout=given["timeout"],

@@ -34,24 +34,16 @@ def validate(
     """
     from dataclasses import replace
 
+    from analysis.starting_runs import HF_RUN
     from testbed.cli import show
     from testbed.cli.run import counts, report, summarize
     from testbed.config.run import grid
     from testbed.config.toml_file import expand
-    from testbed.execution.preflight import check_arguments
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
-    from testbed.policies.hf.model_folder import check_model_folder
-    from testbed.recipes import recipe as recipes
-    from testbed.sweeps import HUB
-    from testbed.worlds.tasks import tasks
 
-    check_model_folder(model)
-    known = {"task": list(tasks()), "recipe": recipes.names()}
-    for name in recipe or ():
-        recipes[name]
     cells = grid(
-        replace(HUB, model=str(model)),
+        replace(HF_RUN, model=str(model)),
         task=[task],
         steps=[steps],
         learning_rate=[learning_rate],
@@ -60,8 +52,7 @@ def validate(
         lag=lag or [0, 8],
         seed=seed or [0],
     )
-    cells = expand(cells, overrides or [], known)
-    check_arguments(cells)
+    cells = expand(cells, overrides or [])
     status = run_sweep(cells, out, workers=1, progress=choose(json))
     summary = summarize(out)
     if json:

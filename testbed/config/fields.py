@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -32,6 +32,9 @@ LEAST = {
     "evaluation_prompts": 0,
     "log_every": 1,
 }
+TOGETHER = ("policy", "model", "warm_start_steps", "too_old", "age_limit")
+"""Fields that `contradictions` reads."""
+
 MOST = {"teacher_noise": 1, "seed": 2**63 - 1}
 """Integer fields without an entry end at 2**31 - 1, so that every column of a result table fits."""
 
@@ -125,8 +128,39 @@ def contradictions(run: Run) -> Iterator[tuple[str, str]]:
 
 def check(run: Run) -> Run:
     """Return the run in its normal form; raise UserError with everything that is wrong with it."""
-    values = {name: getattr(run, name) for name in FIELDS}
-    wrong = list(problems(values)) or list(contradictions(run))
+    sound, wrong = normal([run])
     if wrong:
-        raise UserError("\n".join(f"{name} {reason}" for name, reason in wrong))
-    return Run(**{name: coerced(name, value) for name, value in values.items()})
+        raise UserError(wrong[0])
+    return sound[0]
+
+
+def checked(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Return every run in its normal form; raise UserError with all that is wrong with the bad ones."""
+    sound, wrong = normal(runs)
+    if wrong:
+        raise UserError("\n".join(dict.fromkeys(wrong)))
+    return sound
+
+
+def normal(runs: Iterable[Run]) -> tuple[tuple[Run, ...], list[str]]:
+    """Return the runs that have a normal form, in it, and what is wrong with the others, as `check` says it.
+
+    Only values that are other objects than those of the run before are looked at, so a large grid is quick.
+    """
+    good: dict[str, Any] = {}
+    nothing = object()
+    sound, wrong = [], []
+    for run in runs:
+        values = vars(run)
+        fresh = {name: value for name, value in values.items() if value is not good.get(name, nothing)}
+        reasons = list(problems(fresh)) or list(contradictions(run))
+        if reasons:
+            wrong.append("\n".join(f"{name} {reason}" for name, reason in reasons))
+            continue
+        coerced_values = {name: coerced(name, value) for name, value in fresh.items()}
+        good |= fresh
+        changed = {n: value for n, value in coerced_values.items() if repr(value) != repr(values[n])}
+        for name in changed:
+            del good[name]  # what had to be changed here has to be changed in the next run too
+        sound.append(dataclasses.replace(run, **changed) if changed else run)
+    return tuple(sound), wrong

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from testbed.config.run import RUN_VERSION, Run, cell_id
+from testbed.config.run import RUN_VERSION, Run, cell_ids
 
 LARGEST = {"tabular": 128, "toy": 32, "hf": 1}
 """Most cells per pack, by policy, where batches are of equal size."""
@@ -28,7 +28,7 @@ class Pack:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The cell ids, in order."""
-        return tuple(cell_id(cell) for cell in self.cells)
+        return tuple(cell_ids(self.cells))
 
     def __str__(self) -> str:
         more = f" and {len(self.cells) - 1} more" if len(self.cells) > 1 else ""
@@ -40,10 +40,21 @@ def largest(run: Run) -> int:
     return 1 if run.age_limit >= 0 and run.too_old in RAGGED else LARGEST[run.policy]
 
 
-def pack_id(cells: Sequence[Run]) -> str:
+def pack_id(cells: Iterable[Run]) -> str:
     """Return the pack's name: 16 hexadecimal digits that depend on its cells, their order and RUN_VERSION."""
-    text = "\n".join([str(RUN_VERSION), *map(cell_id, cells)])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return pack_id_of(cell_ids(cells))
+
+
+def pack_id_of(names: Iterable[str], version: int = RUN_VERSION) -> str:
+    """Return the name of the pack of the cells with these ids."""
+    return hashlib.sha256("\n".join([str(version), *names]).encode()).hexdigest()[:16]
+
+
+def packed(index: int, cells: Sequence[Run], names: Sequence[str]) -> Pack:
+    """Return a pack whose cell ids are known already."""
+    pack = Pack(pack_id_of(names), index, tuple(cells))
+    vars(pack)["names"] = tuple(names)  # where the cached property keeps them
+    return pack
 
 
 def restore(fields: Mapping[str, Any]) -> Run:

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed.config.fields import ARGUMENTS, FIELDS, check, coerced, contradictions, problems
-from testbed.config.run import Run, canonical
+from testbed.config.fields import ARGUMENTS, FIELDS, coerced, contradictions, problems
+from testbed.config.run import Run, cell_ids
 from testbed.errors import UserError, suggest
 
 LARGEST_GRID = 1_000_000
@@ -30,8 +31,16 @@ LARGEST_GRID = 1_000_000
 Known = Mapping[str, Iterable[str]]
 """Names a text field may have, by field: {"task": [...], "recipe": [...]}."""
 
+Watch = Callable[[str, int, Iterable[Run]], Iterable[Run]]
+"""watch(what, count, cells) passes the cells on and may tell how many have passed."""
 
-def from_toml(path: str | Path, known: Known | None = None) -> tuple[Run, ...]:
+
+def unwatched(_what: str, _count: int, cells: Iterable[Run]) -> Iterable[Run]:
+    """Return the cells; the Watch of those who do not look on."""
+    return cells
+
+
+def from_toml(path: str | Path, known: Known | None = None, watch: Watch = unwatched) -> tuple[Run, ...]:
     """Return the cells of a sweep file: the [run] table, once per combination of the [grid] axes.
 
     Raises UserError with one line `file:line: what is wrong` for every error of the file.
@@ -46,13 +55,13 @@ def from_toml(path: str | Path, known: Known | None = None) -> tuple[Run, ...]:
     run, axes = data.get("run", {}), _axes(data.get("grid", {}))
     if not wrong:
         wrong = [*_wrong_run(run, known or {}), *_wrong_axes(axes, known or {})]
-        wrong = wrong or [
-            (f"run.{field}", f"{field} {reason}") for field, reason in _together(_cells(Run(), run, axes))
-        ]
+    if not wrong:
+        cells = tuple(watch("making cells", _size(axes), _cells(Run(), run, axes)))
+        wrong = [(f"run.{field}", f"{field} {reason}") for field, reason in _together(cells)]
     if wrong:
         found = sorted((_line(lines, where), message) for where, message in wrong)
         raise UserError("\n".join(f"{path}:{line}: {message}" for line, message in found))
-    return unique(check(cell) for cell in _cells(Run(), run, axes))
+    return unique(watch("checking cells", len(cells), cells))
 
 
 def override(run: Run, items: Sequence[str]) -> Run:
@@ -66,7 +75,9 @@ def override(run: Run, items: Sequence[str]) -> Run:
     return cells[0]
 
 
-def expand(runs: Iterable[Run], items: Sequence[str], known: Known | None = None) -> tuple[Run, ...]:
+def expand(
+    runs: Iterable[Run], items: Sequence[str], known: Known | None = None, watch: Watch = unwatched
+) -> tuple[Run, ...]:
     """Return every run with `field=value` words applied; `lag=0,4,16` is an axis, equal cells appear once.
 
     Raises UserError with one line per wrong word.
@@ -84,16 +95,19 @@ def expand(runs: Iterable[Run], items: Sequence[str], known: Known | None = None
             axes[field] = [_typed(field, value.strip()) for value in values]
     wrong += [f"'{where.removeprefix('grid.')}': {why}" for where, why in _wrong_axes(axes, known or {})]
     if not wrong:
-        cells = [cell for run in runs for cell in _cells(run, {}, axes)]
+        runs = tuple(runs)
+        made = (cell for run in runs for cell in _cells(run, {}, axes)) if axes else runs
+        cells = tuple(watch("checking cells", len(runs) * _size(axes), made))
         wrong = [f"{field} {reason}" for field, reason in _together(cells)]
     if wrong:
         raise UserError("\n".join(dict.fromkeys(wrong)))
-    return unique(check(cell) for cell in cells)
+    return unique(cells)
 
 
 def unique(cells: Iterable[Run]) -> tuple[Run, ...]:
     """Return the cells in order, each once."""
-    return tuple({canonical(cell): cell for cell in cells}.values())
+    cells = tuple(cells)
+    return tuple(dict(zip(cell_ids(cells), cells, strict=True)).values())
 
 
 def line_numbers(text: str) -> dict[str, int]:
@@ -194,15 +208,23 @@ def _wrong_axes(axes: Mapping[str, Any], known: Known) -> Iterable[tuple[str, st
         yield "grid", f"The grid has {size} cells, expected at most {LARGEST_GRID}."
 
 
-def _cells(run: Run, fields: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Iterable[Run]:
+def _size(axes: Mapping[str, Sequence[Any]]) -> int:
+    return math.prod(len(values) for values in axes.values())
+
+
+def _cells(run: Run, fields: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Iterator[Run]:
+    """Yield the cells of a grid; cells that share a value share the object, so checking them is quick."""
     start = dataclasses.replace(run, **{name: coerced(name, value) for name, value in fields.items()})
-    for values in itertools.product(*axes.values()):
-        cell = start
+    typed = [
+        values if "." in name else [coerced(name, value) for value in values] for name, values in axes.items()
+    ]
+    for values in itertools.product(*typed):
+        changed: dict[str, Any] = {}
         for name, value in zip(axes, values, strict=True):
             stem, _, key = name.partition(".")
-            full = dict(getattr(cell, stem)) | {key: value} if key else value
-            cell = dataclasses.replace(cell, **{stem: coerced(stem, full)})
-        yield cell
+            before = dict(changed.get(stem, getattr(start, stem))) if key else {}
+            changed[stem] = coerced(stem, before | {key: value}) if key else value
+        yield dataclasses.replace(start, **changed)
 
 
 def _together(cells: Iterable[Run]) -> dict[tuple[str, str], None]:

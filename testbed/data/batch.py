@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 import torch
 from torch import Tensor
 
+from testbed.data.optional import OptionalFields
 from testbed.errors import UserError
 
 ROLLOUT, EXPERT, REPLAY = 0, 1, 2
@@ -15,7 +16,7 @@ ROLLOUT, EXPERT, REPLAY = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(OptionalFields):
     """Sequences with the log-probabilities, rewards and advantages an objective may read.
 
     Axes: B sequences, T tokens; any leading axes (replicas) are allowed on every field.
@@ -64,13 +65,6 @@ class Batch:
                 f"group_B holds ids from {int(groups.min())} to {int(groups.max())}; "
                 f"expected ids in [0, {groups.shape[-1]}), one number per prompt."
             )
-
-    def require(self, name: str, method: str) -> Tensor:
-        """Return an optional field; raise UserError naming the method that needs it when it is missing."""
-        value = getattr(self, name)
-        if not isinstance(value, Tensor):
-            raise UserError(f"{method} needs {name}, which this batch does not have; pass it to Batch.")
-        return value
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """Return the batch with a function applied to its tensors (not to `statistic`), say a slice."""

@@ -65,6 +65,23 @@ def group_median(value_B: Tensor, group_B: Tensor) -> Tensor:
     return packed.take(middle_G1.expand(value_GN.shape))
 
 
+def group_weighted_quantile(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor, q: float) -> Tensor:
+    """Return the smallest value of the group at which the weights of values up to it reach q of their sum.
+
+    A group whose weights are all 0 counts every value alike.
+    """
+    packed = Packed.sorted_by(value_B, group_B)
+    value_GN = packed.put(value_B, torch.inf)
+    log_weight_GN = packed.put(log_weight_B.double(), -torch.inf)
+    weightless_G1 = log_weight_GN.amax(-1, keepdim=True) == -torch.inf
+    equal_GN = torch.zeros_like(log_weight_GN).masked_fill(~packed.filled_GN, -torch.inf)
+    share_GN = torch.where(weightless_G1, equal_GN, log_weight_GN).softmax(-1)
+    # A sum that should be exactly q may fall short of it by rounding.
+    reached_GN = share_GN.cumsum(-1) >= q - 1e-9
+    chosen_G1 = torch.where(reached_GN, value_GN, torch.inf).amin(-1, keepdim=True)
+    return packed.take(chosen_G1.expand(value_GN.shape))
+
+
 @dataclass(frozen=True)
 class Packed:
     """The groups side by side, [..., G, N]: G groups, N members of the largest, empty places last.

@@ -56,6 +56,12 @@ class Rollout:
         """Return some replicas."""
         return self.map(lambda value: value[rows])
 
+    def states(self) -> Tensor:
+        """Return the visited states, int64 [R, B, T]; raise ValueError for a rollout without any."""
+        if self.state_RBT is None:
+            raise ValueError("a tabular policy needs the visited states of a rollout")
+        return self.state_RBT
+
     def groups(self) -> Tensor:
         """Return the group of every sequence, int64 [R, B]: sequences of a group answer the same prompt."""
         if self.group_RB is not None:

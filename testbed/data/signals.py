@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from testbed.data.optional import OptionalFields
 from testbed.errors import UserError
 
 
 @dataclass(frozen=True)
-class Signals:
+class Signals(OptionalFields):
     """Rewards and what else is known before advantages are assigned; nothing here carries a gradient.
 
     reward_B: rewards. group_B: int64 ids in [0, B).
@@ -58,15 +59,6 @@ class Signals:
                     f"{item.name} has shape {tuple(value.shape)}, but reward_B has shape {tuple(expected)}"
                     f"{'' if width is None else f' and the tokens before it have width {width}'}."
                 )
-
-    def require(self, name: str, method: str) -> Tensor:
-        """Return an optional field; raise UserError naming the method that needs it when it is missing."""
-        value = getattr(self, name)
-        if not isinstance(value, Tensor):
-            raise UserError(
-                f"advantage '{method}' needs {name}, which is not known here; pass it to Signals."
-            )
-        return value
 
     def tokens(self, name: str, method: str) -> Tensor:
         """Return a field [..., B, T] with zeros outside the mask, whatever stands there."""

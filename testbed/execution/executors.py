@@ -1,4 +1,4 @@
-"""Engines run packs: in worker processes here (the default), or in this process for a debugger."""
+"""Executors run packs: in worker processes here (the default), or in this process for a debugger."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testbed.execution.threads import environment
 from testbed.execution.worker import TRAIN, Receipt, execute, order
 
 POLL = 0.2
-"""Seconds after which an engine looks up, to see an interrupt or a pack past its limit."""
+"""Seconds after which an executor looks up, to see an interrupt or a pack past its limit."""
 
 ATTEMPTS = 2
 """How often a pack may lose its worker before it is recorded as died."""
@@ -32,7 +32,7 @@ START = "import sys; sys.path[:] = {path!r}; from testbed.execution.worker impor
 
 
 class Feed(Protocol):
-    """Where an engine gets its packs, and what it tells about them."""
+    """Where an executor gets its packs, and what it tells about them."""
 
     def take(self) -> Pack | None:
         """Return a pack to run now, or None when there is none at the moment."""
@@ -47,8 +47,10 @@ class Feed(Protocol):
         """Hear how far a pack is."""
 
 
-class Engine(ABC):
+class Executor(ABC):
     """Runs packs by the name of an importable function; results depend on the pack alone.
+
+    here: packs run on this machine, so that its memory has to hold them.
 
     Args:
         workers: packs that run at the same time.
@@ -56,10 +58,14 @@ class Engine(ABC):
     """
 
     name = ""
+    here = True
 
     def __init__(self, workers: int, function: str = TRAIN) -> None:
         self.workers = workers
         self.function = function
+
+    def open(self) -> None:  # noqa: B027 - most have nothing to reach
+        """Reach what runs packs; raise UserError where that cannot be. Nothing has been written then."""
 
     def run(self, feed: Feed) -> Generator[Receipt, None, None]:
         """Yield a receipt per pack as packs end; closing the iterator stops those that still run."""
@@ -94,7 +100,7 @@ class Engine(ABC):
             self.close()
 
     def provenance(self, attempts: int) -> dict[str, Any]:
-        """Return what a result's provenance says about this engine."""
+        """Return what a result's provenance says about this executor."""
         return {"engine": self.name, "workers": self.workers, "attempts": attempts}
 
     @abstractmethod
@@ -110,7 +116,7 @@ class Engine(ABC):
         """Stop everything that runs; afterwards no process is left."""
 
 
-class Inline(Engine):
+class Inline(Executor):
     """Runs packs in this process, one at a time, with the threads it happens to have. For debuggers."""
 
     name = "inline"
@@ -131,7 +137,7 @@ class Inline(Engine):
         self._next = None
 
 
-class Local(Engine):
+class Local(Executor):
     """Runs packs in worker processes of this machine, whose thread limits are set before they start.
 
     A worker runs one pack at a time, so a worker that dies or hangs costs and blames that pack alone.

@@ -8,10 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import is_, itemgetter
 from typing import Any
 
-from testbed.config.pack import Pack, largest, pack_id
-from testbed.config.run import Run, cell_id
+from testbed.config.pack import Pack, largest, packed
+from testbed.config.run import Run, cell_ids
 from testbed.errors import UserError
 
 STACKED = ("recipe", "recipe_args", "lag", "seed", "learning_rate")
@@ -22,49 +23,63 @@ def plan(cells: Iterable[Run]) -> tuple[Pack, ...]:
     """Return the packs of a sweep, in the order in which their first cells appear.
 
     Cells equal in every field but STACKED, whose schedules cut a batch into equally many parts, share packs
-    of near-equal size, at most `largest` of them.
+    of near-equal size, at most `largest` of them. Time and memory grow linearly with the cells.
     Raises UserError when there is no cell, or the same cell twice.
     """
     cells = tuple(cells)
-    _refuse_duplicates(cells)
-    chunks = [chunk for group in _groups(cells) for chunk in _split(group, largest(group[0]))]
-    return tuple(Pack(pack_id(chunk), index, chunk) for index, chunk in enumerate(chunks))
+    names = list(cell_ids(cells))
+    _refuse_duplicates(names)
+    chunks = [chunk for group in _groups(cells) for chunk in _split(group, largest(cells[group[0]]))]
+    return tuple(
+        packed(index, [cells[i] for i in chunk], [names[i] for i in chunk])
+        for index, chunk in enumerate(chunks)
+    )
 
 
-def _refuse_duplicates(cells: Sequence[Run]) -> None:
-    if not cells:
+def _refuse_duplicates(names: Sequence[str]) -> None:
+    if not names:
         raise UserError("The sweep has no cells, expected at least one Run.")
-    name, count = Counter(map(cell_id, cells)).most_common(1)[0]
-    if count > 1:
-        raise UserError(
-            f"The sweep holds cell {name} {count} times, expected each once; give them other seeds."
-        )
+    if len(set(names)) == len(names):
+        return
+    name, count = Counter(names).most_common(1)[0]
+    raise UserError(f"The sweep holds cell {name} {count} times, expected each once; give them other seeds.")
 
 
-def _groups(cells: Iterable[Run]) -> list[list[Run]]:
-    alike = dict.fromkeys(STACKED)
-    groups: dict[tuple[Any, ...], list[Run]] = {}
-    for cell in cells:
-        key = tuple(getattr(cell, f.name) for f in dataclasses.fields(cell) if f.name not in alike)
-        groups.setdefault((*key, _slices(cell)), []).append(cell)
+def _groups(cells: Sequence[Run]) -> list[list[int]]:
+    """Return the places of the cells that may share packs, group by group."""
+    shape = itemgetter(*(f.name for f in dataclasses.fields(Run) if f.name not in STACKED))
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    before: tuple[Any, ...] = ()
+    group: list[int] = []
+    slices: dict[str, int] = {}
+    for index, cell in enumerate(cells):
+        kind = shape(vars(cell))
+        key = (*kind, _slices(cell, kind, slices))
+        if before and all(map(is_, key, before)):
+            group.append(index)  # a neighbor in a grid, told without comparing values
+            continue
+        before, group = key, groups.setdefault(key, [])
+        group.append(index)
     return list(groups.values())
 
 
-def _slices(cell: Run) -> int:
-    """Return into how many parts the cell's schedule cuts a batch; it can depend on the lag."""
+def _slices(cell: Run, kind: tuple[Any, ...], known: dict[str, int]) -> int:
+    """Return into how many parts the schedule of a cell of this kind cuts a batch; the lag can matter."""
     if cell.staleness == "exact":  # the others need torch, which a plan of packs can do without
         return 1
     from testbed.staleness import plan_for
 
-    slices: int = getattr(plan_for(cell), "slices", 1)
-    return slices
+    dials = repr((*kind, cell.lag))
+    if dials not in known:
+        known[dials] = plan_for(cell).slices
+    return known[dials]
 
 
-def _split(cells: Sequence[Run], most: int) -> list[tuple[Run, ...]]:
-    """Return the cells cut into the fewest pieces of at most `most`, of near-equal size."""
-    pieces = -(-len(cells) // most)
-    ends = [len(cells) * piece // pieces for piece in range(pieces + 1)]
-    return [tuple(cells[start:end]) for start, end in itertools.pairwise(ends)]
+def _split(places: Sequence[int], most: int) -> list[Sequence[int]]:
+    """Return the places cut into the fewest pieces of at most `most`, of near-equal size."""
+    pieces = -(-len(places) // most)
+    ends = [len(places) * piece // pieces for piece in range(pieces + 1)]
+    return [places[start:end] for start, end in itertools.pairwise(ends)]
 
 
 @dataclass(frozen=True)

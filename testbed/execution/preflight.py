@@ -1,41 +1,127 @@
-"""Everything that can be refused before the first step, all at once."""
+"""Everything that can be refused before a sweep writes anything, all at once.
+
+`prepare` is the one door: `run_sweep` goes through it, and so does whoever only wants to know the packs. What
+depends on few fields is looked at once per distinct combination of their values, so that a sweep of 10^5
+cells costs little more than its longest axes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
 
-from testbed.config.pack import RAGGED
+from testbed.config.fields import normal
+from testbed.config.pack import RAGGED, Pack
 from testbed.config.run import Run
 from testbed.errors import UserError
-from testbed.worlds.tasks import task_for
+from testbed.execution.memory import Room, too_large
+from testbed.execution.packs import Shard, plan
+from testbed.recipes.composition import Recipe
 
-if TYPE_CHECKING:
-    from testbed.recipes.composition import Recipe
+MOST = 20
+"""Problems that are told one by one."""
+
+TASK = ("task", "task_args", "policy")
+SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
+ENGINE = ("mismatch", "mismatch_args")
+
+
+def prepare(
+    cells: Iterable[Run],
+    shard: str = "1/1",
+    folder: str | Path | None = None,
+    *,
+    trains: bool = True,
+    here: bool = True,
+) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
+    """Return the packs of a sweep, and those among them that the shard runs.
+
+    Args:
+        cells: brought into normal form here.
+        shard: "i/n", the i-th of n parts.
+        folder: results folder; packs that it holds need no memory any more.
+        trains: whether the training loop runs them; of another function only the fields are known.
+        here: whether packs run on this machine, so that they have to fit into its memory.
+
+    Raises UserError with one line for every distinct problem, MOST of them at most: fields, tasks, policies,
+    schedules, engines, recipes, anchors, cells that are there twice, packs that need more memory than there
+    is. Nothing has been written then.
+    """
+    found: list[str] = []
+    sound, wrong = normal(cells)
+    found += wrong
+    found += problems(sound) if trains else ()
+    packs: tuple[Pack, ...] = ()
+    ours: tuple[Pack, ...] = ()
+    try:
+        packs = plan(sound)
+        ours = Shard.parse(shard).of(packs)
+    except UserError as error:
+        found += [] if wrong and not sound else [str(error)]
+    if trains and here:
+        found += too_large(ours, Room.now, folder)
+    refuse(found)
+    return packs, ours
+
+
+def refuse(found: Iterable[str]) -> None:
+    """Raise UserError with every distinct problem, at most MOST of them and how many more; else return."""
+    told = list(dict.fromkeys(found))
+    if len(told) > MOST:
+        told = [*told[:MOST], f"… and {len(told) - MOST} more problems."]
+    if told:
+        raise UserError("\n".join(told))
 
 
 def check_arguments(cells: Collection[Run]) -> None:
-    """Make every task and bind every recipe of a sweep once, so that a wrong name costs no training."""
+    """Raise UserError with everything that is wrong with the cells' names and arguments."""
+    refuse(problems(cells))
+
+
+def problems(cells: Collection[Run]) -> Iterator[str]:
+    """Yield what is wrong with names and arguments, without training: some of it more than once."""
+    for fields, check in CHECKS:
+        for cell in _distinct(cells, fields):
+            try:
+                check(cell)
+            except UserError as error:
+                yield str(error)
+
+
+def _distinct(cells: Collection[Run], fields: Sequence[str]) -> Collection[Run]:
+    """Return one cell for every combination of values that the fields take."""
+    values = attrgetter(*fields)
+    return {values(cell): cell for cell in cells}.values()
+
+
+def _check_task(cell: Run) -> None:
+    from testbed.worlds.tasks import task_for
+
+    task_for(cell)
+
+
+def _check_policy(cell: Run) -> None:
+    from testbed.worlds.build import check_policy
+
+    check_policy(cell)
+
+
+def _check_schedule(cell: Run) -> None:
+    from testbed.staleness import plan_for
+    from testbed.worlds.tasks import longest_response
+
+    made = plan_for(cell)
+    made.check(cell)
+    made.versions(cell, longest_response(cell))
+
+
+def _check_engine(cell: Run) -> None:
     from testbed.staleness import check_past, plan_for
     from testbed.worlds.generation import engine_of
 
-    world, dials = ("task", "task_args", "policy"), ("staleness", "staleness_args", "lag")
-    limits = ("age_limit", "too_old")
-    for cell in _distinct(cells, *world):
-        task_for(cell)
-    for cell in _distinct(cells, *world, *dials, *limits, "prompts", "steps"):
-        if check := getattr(plan_for(cell), "check", None):
-            check(cell)
-    for cell in _distinct(cells, "policy", "mismatch", "mismatch_args", *dials):
-        engine_of(cell)
-        check_past(cell, plan_for(cell))
-    for cell in _distinct(cells, "policy", "recipe", "recipe_args", "anchor", "anchor_args", *limits):
-        _check_recipe(cell)
-
-
-def _distinct(cells: Collection[Run], *fields: str) -> Collection[Run]:
-    """Return one cell for every combination of values that the fields take."""
-    return {tuple(getattr(cell, name) for name in fields): cell for cell in cells}.values()
+    engine_of(cell)
+    check_past(cell, plan_for(cell))
 
 
 def _check_recipe(cell: Run) -> None:
@@ -61,3 +147,15 @@ def _check_mixing(made: Recipe, cell: Run) -> None:
             f"recipe '{cell.recipe}' replaces a share of every batch, but too_old '{cell.too_old}' with "
             f"age_limit {cell.age_limit} leaves batches of any size; expected too_old wait or discard."
         )
+
+
+Check = Callable[[Run], None]
+
+CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
+    (TASK, _check_task),
+    ((*TASK, "policy_args", "model"), _check_policy),
+    ((*TASK, *SCHEDULE, "prompts", "steps", *ENGINE), _check_schedule),
+    (("policy", "policy_args", *ENGINE, *SCHEDULE), _check_engine),
+    (("policy", "recipe", "recipe_args", "anchor", "anchor_args", "age_limit", "too_old"), _check_recipe),
+)
+"""What is looked at, and the fields that it depends on."""

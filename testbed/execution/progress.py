@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY = 10.0
 """Seconds between two plain lines."""
+
+WATCH_EVERY = 2.0
+"""Seconds between two lines about a sweep that is still being planned."""
 
 START = 0.05
 """Share of the work before which no time left is told: loading, compiling and warm starts come first."""
@@ -132,6 +136,19 @@ def choose(quiet: bool = False, stream: TextIO | None = None) -> Progress:
     if quiet:
         return Progress()
     return Bar(stream) if stream.isatty() else Plain(stream)
+
+
+Item = TypeVar("Item")
+
+
+def watched(what: str, count: int, items: Iterable[Item], stream: TextIO | None = None) -> Iterator[Item]:
+    """Pass items on, with a line like "making cells: 200,000 of 1,000,000" for every 2 s that it takes."""
+    last = time.monotonic()
+    for index, item in enumerate(items):
+        if index % 1000 == 0 and time.monotonic() - last >= WATCH_EVERY:
+            last = time.monotonic()
+            print(f"{what}: {index:,} of {count:,}", file=stream or sys.stderr, flush=True)
+        yield item
 
 
 def _clock(seconds: float) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.config.pack import Pack
 from testbed.errors import UserError
-from testbed.execution.executors import POLL, Engine, Feed
+from testbed.execution.executors import POLL, Executor, Feed
 from testbed.execution.threads import cores, environment
 from testbed.execution.worker import TRAIN, Receipt, execute, order, prepare
 
@@ -24,7 +25,7 @@ LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """At 0 a local Ray listens on 127.0.0.1 alone, on Linux too; `_node_ip_address` has no effect (2.60)."""
 
 
-class Ray(Engine):
+class Ray(Executor):
     """Runs packs as Ray tasks, one core each, and one GPU each for cells on "cuda".
 
     Only the packs and their finished files travel, so the machines need testbed but no shared disk.
@@ -38,6 +39,7 @@ class Ray(Engine):
     """
 
     name = "ray"
+    here = False
 
     def __init__(
         self,
@@ -47,16 +49,31 @@ class Ray(Engine):
         timeout: float | None = None,
         function: str = TRAIN,
     ) -> None:
-        self._ray = _connect(address, workers or cores())
-        self._timeout = timeout
-        super().__init__(workers or int(self._ray.cluster_resources().get("CPU", 1)), function)
-        variables = environment(self.workers if address is None else cores(), threads)
-        if address is None:
-            variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        self._task = self._ray.remote(_stream).options(
-            num_returns="streaming", num_cpus=1, max_retries=0, runtime_env={"env_vars": variables}
-        )
+        if importlib.util.find_spec("ray") is None:
+            raise UserError("Ray is not installed. Install it: pip install 'off-policy-testbed[ray]'.")
+        self._address, self._threads, self._timeout = address, threads, timeout
+        self._given = workers
+        super().__init__(workers or cores(), function)
+        self._ray: Any = None
+        self._task: Any = None
         self._running: dict[Any, _Flight] = {}
+
+    def open(self) -> None:
+        """Connect, if that is not done yet; raise UserError when the cluster does not answer."""
+        if self._ray is None:
+            self._ray = _connect(self._address, self.workers)
+            self.workers = self._given or int(self._ray.cluster_resources().get("CPU", 1))
+            variables = environment(self.workers if self._address is None else cores(), self._threads)
+            if self._address is None:
+                variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+            self._task = self._ray.remote(_stream).options(
+                num_returns="streaming", num_cpus=1, max_retries=0, runtime_env={"env_vars": variables}
+            )
+
+    def run(self, feed: Feed) -> Generator[Receipt, None, None]:
+        """Connect, then yield a receipt per pack as packs end."""
+        self.open()
+        yield from super().run(feed)
 
     def submit(self, pack: Pack) -> None:
         """Hand a pack to Ray."""
@@ -103,6 +120,8 @@ class Ray(Engine):
 
     def close(self) -> None:
         """Cancel what runs and leave the cluster; a local one stops."""
+        if self._ray is None:
+            return
         for stream in self._running:
             self._ray.cancel(stream, force=True)
         self._running.clear()
@@ -125,15 +144,13 @@ def _stream(text: str) -> Iterator[Receipt | None]:
 
 
 def _connect(address: str | None, cpus: int) -> Any:
-    """Return the ray module, connected; raise UserError when it is missing or the cluster does not answer."""
+    """Return the ray module, connected; raise UserError when the cluster does not answer."""
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
     if address is None:
         os.environ[LOOPBACK] = "0"
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    try:
-        import ray  # reads the variables above
-    except ImportError:
-        raise UserError("Ray is not installed. Install it: pip install 'off-policy-testbed[ray]'.") from None
+    import ray  # reads the variables above
+
     options = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
         ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=STORE_BYTES, **options)

@@ -11,26 +11,25 @@ from pathlib import Path
 from types import FrameType
 from typing import get_args
 
-from testbed.config.fields import check
 from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.errors import UserError
-from testbed.execution.executors import Engine, Inline, Local
-from testbed.execution.packs import Shard, plan
+from testbed.execution.executors import Executor, Inline, Local
+from testbed.execution.preflight import prepare
 from testbed.execution.progress import Progress
 from testbed.execution.threads import advice, cores
 from testbed.execution.worker import TRAIN, Receipt
 from testbed.results.store import Failure, Kind, Status, Store
 
 AT_ONCE = 64
-"""How many packs that other runners hold are looked at before the engine gets its turn."""
+"""How many packs that other runners hold are looked at before the executor gets its turn."""
 
 
 def run_sweep(
     cells: Iterable[Run],
     folder: str | Path,
     *,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
     workers: int | None = None,
     threads: int = 1,
     timeout: float | None = None,
@@ -43,9 +42,9 @@ def run_sweep(
     Args:
         cells: the sweep; checked and brought into normal form first.
         folder: where results are kept; what it holds of this sweep is not run again. Failed packs are.
-        engine: where packs run; by default worker processes here.
-        workers: processes of the default engine; by default one per core, or one in all for cells on "cuda".
-            0 runs in this process, for debuggers, without a time limit.
+        executor: where packs run; by default worker processes here.
+        workers: processes of the default executor; by default one per core, or one in all for cells on
+            "cuda". 0 runs in this process, for debuggers, without a time limit.
         threads: threads of torch and BLAS per worker.
         timeout: seconds a pack may take; None waits forever.
         shard: "i/n" runs the i-th of n parts of the sweep.
@@ -58,18 +57,21 @@ def run_sweep(
     """
     display = progress or Progress()
     with contextlib.closing(display):
-        packs = plan(check(cell) for cell in cells)
-        ours = Shard.parse(shard).of(packs)
         _check_limits(workers, threads, timeout)
+        function = executor.function if executor else function
+        here = executor is None or executor.here
+        packs, ours = prepare(cells, shard, folder, trains=function == TRAIN, here=here)
+        if executor is not None:
+            executor.open()
         store = Store.start(folder, packs)
         done = store.done()
         todo = [pack for pack in ours if pack.id not in done]
-        if engine is None:
-            engine = _default_engine(todo, workers, threads, timeout, function, display)
+        if executor is None:
+            executor = _default_executor(todo, workers, threads, timeout, function, display)
         display.start(_count(ours), _count(ours) - _count(todo))
         with contextlib.closing(store), draining() as interrupt:
             feed = _Feed(store, todo, interrupt, display)
-            with contextlib.closing(engine.run(feed)) as receipts:
+            with contextlib.closing(executor.run(feed)) as receipts:
                 for receipt in receipts:
                     feed.settle(receipt)
         status = store.status()
@@ -93,14 +95,14 @@ def _count(packs: Iterable[Pack]) -> int:
     return sum(len(pack.cells) for pack in packs)
 
 
-def _default_engine(
+def _default_executor(
     packs: Sequence[Pack],
     workers: int | None,
     threads: int,
     timeout: float | None,
     function: str,
     display: Progress,
-) -> Engine:
+) -> Executor:
     if workers == 0:
         return Inline(function)
     on_gpu = any(cell.device == "cuda" for pack in packs for cell in pack.cells)
@@ -111,7 +113,7 @@ def _default_engine(
 
 
 class _Feed:
-    """Hands packs to an engine, each claimed first, so that runners on one folder share the work."""
+    """Hands packs to an executor, each claimed first, so that runners on one folder share the work."""
 
     def __init__(
         self, store: Store, packs: Sequence[Pack], interrupt: threading.Event, display: Progress
@@ -119,7 +121,7 @@ class _Feed:
         self._store = store
         self._waiting = deque(packs)
         self._packs = {pack.id: pack for pack in packs}
-        self._failed_before = {pack.id: store.failure(pack.id) for pack in packs}
+        self._failed_before = store.failures()
         self._interrupt = interrupt
         self._display = display
         self._told = False
@@ -160,8 +162,8 @@ class _Feed:
 
     def _settled_elsewhere(self, pack: Pack) -> bool:
         """Return True when another runner finished the pack, or failed at it, while this one was waiting."""
-        done = self._store.result(pack.id) is not None
-        failed = self._store.failure(pack.id) != self._failed_before[pack.id]
+        done = self._store.settled(pack.id)
+        failed = self._store.failure(pack.id) != self._failed_before.get(pack.id)
         if done or failed:
             self._store.release(pack.id)
             self._display.finished(pack.id, len(pack.cells), failed=not done)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from testbed.data.batch import Batch
+from testbed.errors import UserError
 from testbed.losses.aggregate import token_sum
 from testbed.objectives import objective
 
@@ -44,3 +46,41 @@ def effective_weights(
         total = token_sum(function(leaf_BT, batch), batch.mask_BT).sum()
         (gradient_BT,) = torch.autograd.grad(total, leaf_BT)
     return -gradient_BT
+
+
+def correction_weights(name: str, batch: Batch, **hyper: Any) -> Tensor:
+    """Return what an objective multiplies each token with before the policy moves; [..., B, T], 0 at padding.
+
+    It is the effective weight over A at pi = anchor, where pi/anchor = 1 and no clip binds: what is left is
+    how the objective corrects for anchor/mu. For the objectives with three policies it is h(d), 0 for dropped
+    tokens: what stacks call rollout importance weights, and multiply their loss with. For those without an
+    anchor (cispo, topr, …) it is their weight at the trainer's own policy.
+
+    Args:
+        name: a registered objective, or path/to/file.py:function.
+        batch: the data; log-probabilities of the anchor and of mu.
+        hyper: hyperparameters of the objective.
+
+    A token without an advantage gets the weight of a positive one. Where a mask depends on the sign of A
+    (opsm, m2po), so do the weights. Raises UserError for an objective that reads no mu or no advantage, or
+    whose weight is not a multiple of the advantage.
+
+    >>> import torch
+    >>> from testbed.data.batch import Batch
+    >>> one = torch.ones(1, 2)
+    >>> mu, anchor = -one, -one + torch.tensor([[3.0, 0.5]]).log()
+    >>> batch = Batch(mu, one, one.bool(), one[:, 0], torch.zeros(1, dtype=torch.int64), anchor)
+    >>> correction_weights("tis", batch)
+    tensor([[2.0000, 0.5000]])
+    """
+    promised = objective[name].promises
+    reads = promised.get("reads", ("mu", "adv"))
+    if "mu" not in reads or "adv" not in reads or promised.get("penalty"):
+        raise UserError(
+            f"objective '{name}' reads {', '.join(reads) or 'nothing'}"
+            f"{' and has a penalty' if promised.get('penalty') else ''}: it has no weight that corrects for "
+            "the sampler. Expected one that multiplies the advantage and reads mu, as tis, mis or icepop."
+        )
+    sign_BT = torch.where(batch.adv_BT < 0, -torch.ones_like(batch.adv_BT), torch.ones_like(batch.adv_BT))
+    weight_BT = effective_weights(name, batch.logp_anchor_BT, replace(batch, adv_BT=sign_BT), **hyper)
+    return weight_BT * sign_BT + 0.0  # no minus zero

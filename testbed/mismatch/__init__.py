@@ -2,11 +2,11 @@
 
 `mismatch` registers makers of engines with their citation and promises, which contract tests check:
 
-level:     "none", "weights" (mu is the policy at other weights), "law" (mu is another law on the same
-           next-token logits) or "forward" (mu is another forward pass of the same weights).
+level:     "none", "weights" (mu is the policy at other weights), "distribution" (mu is another distribution
+           on the same next-token logits) or "forward" (mu is another forward pass of the same weights).
 support:   "full": mu > 0 wherever pi > 0, so pi/mu is finite and E_mu[pi/mu] = 1. "partial": mu is 0 on
            tokens of pi. On the behavior side these tokens' pi/mu is infinite and never seen; on the trainer
-           side, with the truncated law above, it is mu/pi that is infinite and pi/mu that is 0.
+           side, with the truncated distribution above, it is mu/pi that is infinite and pi/mu that is 0.
 identity:  hyperparameters at which the engine returns its input itself; None where no such value exists.
 stochastic: the engine draws numbers of its own, from a counter-based stream.
 needs:     () or more of "layers", for engines that act inside a transformer, and "past", for those that read
@@ -21,9 +21,8 @@ Example: the engine of a rollout in FP8 that samples at top-p 0.95.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,11 +30,10 @@ from torch import Tensor
 
 from envs.streams import uniforms
 from testbed import rng
+from testbed.config.run import Scalar
 from testbed.errors import UserError
+from testbed.policies.base import Layout, Policy
 from testbed.registry import Registry
-
-Layout = Mapping[str, tuple[int, ...]]
-"""Names and shapes of the matrices behind a flat theta, in its order."""
 
 LARGEST_UNIFORM = 1.0 - 2.0**-53
 SMALLEST_UNIFORM = 2.0**-54
@@ -79,27 +77,27 @@ class Draw:
 Weights = Callable[[Tensor, Layout, Draw], Tensor]
 """(theta_RP, layout, draw) -> theta_RP of the behavior engine; differentiable, roundings straight through."""
 
-Law = Callable[[Tensor, Draw, int], Tensor]
+Distribution = Callable[[Tensor, Draw, int], Tensor]
 """(log_pi [R, places, V], draw, tick) -> log mu of the same shape, normalized over V; -inf where mu is 0."""
 
 
-Forward = Callable[[Any, Draw], Any]
+Forward = Callable[[Policy, Draw], Policy]
 """(policy, draw) -> a policy of the engine's own: `sample` and `logp` of another forward pass."""
 
 
 @dataclass(frozen=True)
-class Engine:
-    """What the behavior engine does to weights, then to the forward pass, then to the next-token law.
+class SamplerEngine:
+    """What the behavior engine does to weights, then to the forward pass and the next-token distribution.
 
     None leaves it alone.
 
-    fresh: the law draws noise for each sequence, so that two sequences have different laws.
+    fresh: the distribution draws noise for each sequence, so that two sequences have different laws.
     past: optimizer steps by which `draw.past_RP` is older than the weights; 0 for engines that read none.
     """
 
     name: str
     weights: Weights | None = None
-    law: Law | None = None
+    distribution: Distribution | None = None
     fresh: bool = False
     forward: Forward | None = None
     past: int = 0
@@ -108,7 +106,7 @@ class Engine:
 mismatch = Registry("mismatch", package="testbed.mismatch")
 
 
-def engine(name: str, **hyper: Any) -> Engine:
+def engine(name: str, **hyper: Scalar) -> SamplerEngine:
     """Return a registered engine, or several composed where "+" joins names: "fp8-block+fp8-activations".
 
     A hyperparameter goes to every engine among them that has it.
@@ -117,7 +115,7 @@ def engine(name: str, **hyper: Any) -> Engine:
     """
     parts = [mismatch[part] for part in name.split("+")]
     if len(parts) == 1:
-        made: Engine = parts[0].bind(**hyper)()
+        made: SamplerEngine = parts[0].bind(**hyper)()
         return made
     known = {argument for part in parts for argument in part.defaults}
     if strange := sorted(set(hyper) - known):
@@ -126,10 +124,10 @@ def engine(name: str, **hyper: Any) -> Engine:
     return compose(*(part.bind(**given)() for part, given in zip(parts, own, strict=True)))
 
 
-def compose(*engines: Engine) -> Engine:
+def compose(*engines: SamplerEngine) -> SamplerEngine:
     """Return the engine that changes weights, then forward passes, then laws, each in the order given."""
     changes = [(part, e.weights) for part, e in enumerate(engines) if e.weights is not None]
-    laws = [(part, e.law) for part, e in enumerate(engines) if e.law is not None]
+    laws = [(part, e.distribution) for part, e in enumerate(engines) if e.distribution is not None]
     passes = [(part, e.forward) for part, e in enumerate(engines) if e.forward is not None]
 
     def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
@@ -137,20 +135,20 @@ def compose(*engines: Engine) -> Engine:
             theta_RP = change(theta_RP, layout, replace(draw, part=part))
         return theta_RP
 
-    def law(log_pi_RMV: Tensor, draw: Draw, tick: int) -> Tensor:
+    def distribution(log_pi_RMV: Tensor, draw: Draw, tick: int) -> Tensor:
         for part, change in laws:
             log_pi_RMV = change(log_pi_RMV, replace(draw, part=part), tick)
         return log_pi_RMV
 
-    def forward(policy: Any, draw: Draw) -> Any:
+    def forward(policy: Policy, draw: Draw) -> Policy:
         for part, change in passes:
             policy = change(policy, replace(draw, part=part))
         return policy
 
-    return Engine(
+    return SamplerEngine(
         name="+".join(e.name for e in engines) or "off",
         weights=weights if changes else None,
-        law=law if laws else None,
+        distribution=distribution if laws else None,
         fresh=any(e.fresh for e in engines),
         forward=forward if passes else None,
         past=max((e.past for e in engines), default=0),
@@ -185,6 +183,6 @@ def by_matrix(theta_RP: Tensor, layout: Layout, which: str, change: Change) -> T
 
 
 @mismatch("off", source="the trainer itself", level="none", support="full", identity={})
-def off() -> Engine:
+def off() -> SamplerEngine:
     """mu = pi: no mismatch."""
-    return Engine("off")
+    return SamplerEngine("off")

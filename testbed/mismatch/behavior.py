@@ -13,7 +13,7 @@ older weights: lag and mismatch are two dials.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,18 +21,16 @@ from torch import Tensor
 
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-from testbed.mismatch import Draw, Engine, Layout
+from testbed.mismatch import Draw, Forward, SamplerEngine
+from testbed.policies.base import Drawn, Policy, Reweighted
 
 
-def layout_of(policy: Any) -> Layout:
-    """Return names and shapes of the matrices in theta: a table of logits, or a transformer's weights."""
-    if hasattr(policy, "logits"):
-        return {"logits": (policy.states, policy.actions)}
-    if hasattr(policy, "shape"):
-        layout: Layout = policy.shape.matrices()
-        return layout
-    layout = policy.layout
-    return layout
+def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:
+    """Return the policy with an engine's own forward pass at its heart, under every change of weights."""
+    if not isinstance(policy, Reweighted):
+        return forward(policy, draw)
+    past_RP = None if draw.past_RP is None else policy.weights(draw.past_RP)
+    return policy.around(rebuilt(forward, policy.policy, replace(draw, past_RP=past_RP)))
 
 
 class Behavior:
@@ -44,17 +42,18 @@ class Behavior:
     an engine with a forward pass of its own around any policy but the toy transformer.
     """
 
-    def __init__(self, policy: Any, engine: Engine, seeds: tuple[int, ...], slices: int = 1) -> None:
+    def __init__(
+        self, policy: Policy, engine: SamplerEngine, seeds: tuple[int, ...], slices: int = 1
+    ) -> None:
         self.policy, self.engine, self.seeds, self.slices = policy, engine, tuple(seeds), slices
-        self.layout = layout_of(policy)
-        self.tabular = hasattr(policy, "logits")
-        if engine.law is not None and not (self.tabular or hasattr(policy, "shape")):
+        self.tabular = policy.tabular
+        if engine.distribution is not None and not policy.takes_distribution:
             raise UserError(
                 f"engine '{engine.name}' changes the next-token law, which policy 'hf' cannot do yet; take "
                 "one that changes weights (bf16, fp8-block, int8, skip-layers) or policy 'toy'."
             )
 
-        if engine.forward is not None and not hasattr(policy, "shape"):
+        if engine.forward is not None and not policy.open_layers:
             raise UserError(
                 f"engine '{engine.name}' changes the forward pass, so it needs a transformer, policy "
                 f"'toy'; this one is {type(policy).__name__}."
@@ -71,19 +70,18 @@ class Behavior:
                 "expected one per seed and slice."
             )
         change = self.engine.weights
-        return theta_RP if change is None else change(theta_RP, self.layout, self._draw(step, past_RP))
+        return theta_RP if change is None else change(theta_RP, self.policy.layout, self._draw(step, past_RP))
 
     def log_table(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return log mu(a|s) of a tabular policy, [R, S, A]."""
-        log_pi_RSA: Tensor = self.policy.logits(self.weights(theta_RP, step, past_RP)).log_softmax(-1)
-        law = self.engine.law
+        log_pi_RSA = self.policy.logits(self.weights(theta_RP, step, past_RP)).log_softmax(-1)
+        law = self.engine.distribution
         return log_pi_RSA if law is None else law(log_pi_RSA, self._draw(step, past_RP), 0)
 
     def probabilities(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> np.ndarray:
         """Return mu(a|s) of a tabular policy as float64 [R, S, A]."""
-        if self.engine.law is None:
-            own: np.ndarray = self.policy.probabilities(self.weights(theta_RP, step, past_RP))
-            return own
+        if self.engine.distribution is None:
+            return self.policy.probabilities(self.weights(theta_RP, step, past_RP))
         mu_RSA: np.ndarray = self.log_table(theta_RP.detach(), step, past_RP).exp().numpy()
         return mu_RSA
 
@@ -95,17 +93,16 @@ class Behavior:
         uniform_RBT: Tensor,
         step: int,
         past_RP: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_mu_RBT of a token policy, as `policy.sample` does."""
         changed_RP = self.weights(theta_RP, step, past_RP)
         policy = self._forward(step, past_RP)
-        drawn: tuple[Tensor, Tensor, Tensor]
-        if self.engine.law is None:
-            drawn = policy.sample(changed_RP, prompt_RNK, group, uniform_RBT)
-        else:
-            law = lambda log_pi_RVB, t: self._law(log_pi_RVB, t, step, past_RP)  # noqa: E731
-            drawn = policy.sample(changed_RP, prompt_RNK, group, uniform_RBT, law=law)
-        return drawn
+        law = (
+            None
+            if self.engine.distribution is None
+            else lambda log_pi, t: self._law(log_pi, t, step, past_RP)
+        )
+        return policy.sample(changed_RP, prompt_RNK, group, uniform_RBT, law=law)
 
     def sample_in_flight(
         self,
@@ -116,15 +113,12 @@ class Behavior:
         uniform_RBT: Tensor,
         step: int,
         cache: str,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> Drawn:
         """Return what `sample` does of responses during which weights change, see ToyTransformer."""
         changed_RVP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RVP.unbind(1)], 1)
-        law = None if self.engine.law is None else lambda log_pi, t: self._law(log_pi, t, step, None)
+        law = None if self.engine.distribution is None else lambda log_pi, t: self._law(log_pi, t, step, None)
         policy = self._forward(step, None)
-        drawn: tuple[Tensor, Tensor, Tensor] = policy.sample_in_flight(
-            changed_RVP, version_RBT, prompt_RNK, group, uniform_RBT, cache, law
-        )
-        return drawn
+        return policy.sample_in_flight(changed_RVP, version_RBT, prompt_RNK, group, uniform_RBT, cache, law)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return log mu of the rollout's tokens, [R, B, T]; 0 outside the mask, -inf where mu is 0.
@@ -132,17 +126,14 @@ class Behavior:
         Differentiable in theta except for a law-level engine around the toy transformer, and for stale-kv.
         """
         changed_RP = self.weights(theta_RP, step, past_RP)
-        if self.engine.law is None:
-            where = rollout.state_RBT if self.tabular else rollout.prompt_RNK
+        if self.engine.distribution is None:
+            where = rollout.states() if self.tabular else rollout.prompt_RNK
             policy = self._forward(step, past_RP)
-            own: Tensor = policy.logp(changed_RP, where, rollout.token_RBT, rollout.mask_RBT)
-            return own
+            return policy.logp(changed_RP, where, rollout.token_RBT, rollout.mask_RBT)
         if not self.tabular:
             return self._read(changed_RP, rollout, step, past_RP)
-        if rollout.state_RBT is None:
-            raise ValueError("a tabular policy needs the visited states of a rollout")
         log_mu_RSA = self.log_table(theta_RP, step, past_RP)
-        pair_RX = (rollout.state_RBT * log_mu_RSA.shape[-1] + rollout.token_RBT).flatten(1)
+        pair_RX = (rollout.states() * log_mu_RSA.shape[-1] + rollout.token_RBT).flatten(1)
         log_mu_RBT = log_mu_RSA.flatten(1).gather(1, pair_RX).view_as(rollout.token_RBT)
         return torch.where(rollout.mask_RBT, log_mu_RBT, torch.zeros_like(log_mu_RBT))
 
@@ -164,19 +155,20 @@ class Behavior:
         log_mu_RBT[..., : len(noted)] = torch.stack(noted, -1)
         return torch.where(rollout.mask_RBT, log_mu_RBT, torch.zeros_like(log_mu_RBT))
 
-    def _forward(self, step: int, past_RP: Tensor | None) -> Any:
+    def _forward(self, step: int, past_RP: Tensor | None) -> Policy:
         """Return the policy, or what the engine's own forward pass makes of it."""
         if self.engine.forward is None:
             return self.policy
         if past_RP is not None:
             past_RP = self.weights(past_RP, step, past_RP)
-        return self.engine.forward(self.policy, self._draw(step, past_RP))
+        return rebuilt(self.engine.forward, self.policy, self._draw(step, past_RP))
 
     def _law(self, log_pi_RVB: Tensor, t: int, step: int, past_RP: Tensor | None) -> Tensor:
-        if self.engine.law is None:
+        if self.engine.distribution is None:
             return log_pi_RVB
-        return self.engine.law(log_pi_RVB.transpose(1, 2), self._draw(step, past_RP), t).transpose(1, 2)
+        return self.engine.distribution(log_pi_RVB.transpose(1, 2), self._draw(step, past_RP), t).transpose(
+            1, 2
+        )
 
     def _draw(self, step: int, past_RP: Tensor | None) -> Draw:
-        ticks = 1 if self.tabular else self.policy.task.response_length
-        return Draw(self.seeds, step, ticks, past_RP, slices=self.slices, shared=self.tabular)
+        return Draw(self.seeds, step, self.policy.positions, past_RP, slices=self.slices, shared=self.tabular)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.mismatch import Draw, Engine, Layout, by_matrix, mismatch
+from testbed.mismatch import Draw, Layout, SamplerEngine, by_matrix, mismatch
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
 RESIDUAL = re.compile(r"\.(?:out|down|o_proj|down_proj|c_proj)(?:\.weight|\.bias)?$")
@@ -32,7 +32,7 @@ def layer_of(name: str) -> int | None:
     stochastic=True,
     needs=("layers",),
 )
-def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> Engine:
+def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
     """mu is the policy without round(ratio L) of its L blocks, drawn anew for every batch.
 
     Every set of that many blocks is equally likely. redraw=False keeps one set for the whole run. At most
@@ -61,7 +61,7 @@ def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> Engine:
             parts.append(part)
         return torch.cat(parts, -1)
 
-    return Engine("skip-layers", weights)
+    return SamplerEngine("skip-layers", weights)
 
 
 def drawn_layers(draw: Draw, layers: int, count: int, redraw: bool = True) -> np.ndarray:
@@ -82,7 +82,7 @@ def drawn_layers(draw: Draw, layers: int, count: int, redraw: bool = True) -> np
 )
 def layer_noise(
     *, sigma: float = 0.01, scales: tuple[float, ...] = (), redraw: bool = False, matrices: str = "linear"
-) -> Engine:
+) -> SamplerEngine:
     """W_mu = W + sigma scale_l rms(W) N(0, 1), fixed for the run; redraw=True draws anew for every batch.
 
     scales: one factor per block, 1 beyond its end and outside the blocks; (1, 0, 0) perturbs the first alone.
@@ -104,7 +104,7 @@ def layer_noise(
 
         return by_matrix(theta_RP, layout, matrices, change)
 
-    return Engine("layer-noise", weights)
+    return SamplerEngine("layer-noise", weights)
 
 
 @mismatch(
@@ -115,7 +115,7 @@ def layer_noise(
     identity=None,
     needs=("past",),
 )
-def stale_copy(*, matrices: str = "all", age: int = 1) -> Engine:
+def stale_copy(*, matrices: str = "all", age: int = 1) -> SamplerEngine:
     """theta_mu = an older version's weights on the chosen matrices, `draw.past_RP`; the rest is up to date.
 
     "linear" leaves embeddings, head and vectors up to date; "all" takes over every matrix. The whole of an
@@ -131,7 +131,7 @@ def stale_copy(*, matrices: str = "all", age: int = 1) -> Engine:
         past = iter(_matrices(draw.past_RP, layout, matrices))
         return by_matrix(theta_RP, layout, matrices, lambda _name, _w_RIJ: next(past))
 
-    return Engine("stale-copy", weights, past=age)
+    return SamplerEngine("stale-copy", weights, past=age)
 
 
 def _matrices(theta_RP: Tensor, layout: Layout, which: str) -> list[Tensor]:

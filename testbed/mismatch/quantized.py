@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.mismatch import Draw, Engine, Layout, by_matrix, mismatch
+from testbed.mismatch import Draw, SamplerEngine, by_matrix, mismatch
 from testbed.mismatch.number_formats import (
     BFLOAT16,
     E4M3,
@@ -18,6 +16,7 @@ from testbed.mismatch.number_formats import (
     to_float,
     to_int8,
 )
+from testbed.policies.base import Layout, Policy
 
 
 @mismatch(
@@ -27,14 +26,14 @@ from testbed.mismatch.number_formats import (
     support="full",
     identity=None,
 )
-def bf16() -> Engine:
+def bf16() -> SamplerEngine:
     """W_mu = round(W) to bfloat16: 8 significant bits, ties to even; vectors too."""
 
     def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
         del layout, draw
         return straight_through(theta_RP, to_float(theta_RP, BFLOAT16))
 
-    return Engine("bf16", weights)
+    return SamplerEngine("bf16", weights)
 
 
 @mismatch(
@@ -44,7 +43,7 @@ def bf16() -> Engine:
     support="full",
     identity=None,
 )
-def fp8_tensor(*, matrices: str = "linear", power_of_two: bool = False) -> Engine:
+def fp8_tensor(*, matrices: str = "linear", power_of_two: bool = False) -> SamplerEngine:
     """W_mu = s e4m3(W / s), s = max|W| / 448 of the whole matrix.
 
     power_of_two rounds s up to a power of two (UE8M0 scales).
@@ -59,7 +58,7 @@ def fp8_tensor(*, matrices: str = "linear", power_of_two: bool = False) -> Engin
     support="full",
     identity=None,
 )
-def fp8_block(*, block: int = 128, matrices: str = "linear", power_of_two: bool = False) -> Engine:
+def fp8_block(*, block: int = 128, matrices: str = "linear", power_of_two: bool = False) -> SamplerEngine:
     """W_mu = s e4m3(W / s), s = max|W| / 448 of each block x block square.
 
     A matrix smaller than the block has one scale. With power_of_two no element's error exceeds that of one
@@ -70,7 +69,7 @@ def fp8_block(*, block: int = 128, matrices: str = "linear", power_of_two: bool 
     return _fp8("fp8-block", block, matrices, power_of_two)
 
 
-def _fp8(name: str, block: int | None, matrices: str, power_of_two: bool) -> Engine:
+def _fp8(name: str, block: int | None, matrices: str, power_of_two: bool) -> SamplerEngine:
     def change(_name: str, w_RIJ: Tensor) -> Tensor:
         rows, columns = (block, block) if block else (w_RIJ.shape[-2], w_RIJ.shape[-1])
         scale = scale_of(largest_by_block(w_RIJ.detach(), rows, columns), E4M3.largest, power_of_two)
@@ -80,7 +79,7 @@ def _fp8(name: str, block: int | None, matrices: str, power_of_two: bool) -> Eng
         del draw
         return by_matrix(theta_RP, layout, matrices, change)
 
-    return Engine(name, weights)
+    return SamplerEngine(name, weights)
 
 
 @mismatch(
@@ -90,7 +89,7 @@ def _fp8(name: str, block: int | None, matrices: str, power_of_two: bool) -> Eng
     support="full",
     identity=None,
 )
-def int8(*, per_channel: bool = True, matrices: str = "linear") -> Engine:
+def int8(*, per_channel: bool = True, matrices: str = "linear") -> SamplerEngine:
     """W_mu = s round(W / s), |integer| <= 127, s = max|row| / 127; one s per matrix if not per_channel."""
 
     def change(_name: str, w_RIJ: Tensor) -> Tensor:
@@ -102,7 +101,7 @@ def int8(*, per_channel: bool = True, matrices: str = "linear") -> Engine:
         del draw
         return by_matrix(theta_RP, layout, matrices, change)
 
-    return Engine("int8", weights)
+    return SamplerEngine("int8", weights)
 
 
 @mismatch(
@@ -113,7 +112,7 @@ def int8(*, per_channel: bool = True, matrices: str = "linear") -> Engine:
     identity=None,
     needs=("layers",),
 )
-def fp8_activations(*, power_of_two: bool = False) -> Engine:
+def fp8_activations(*, power_of_two: bool = False) -> SamplerEngine:
     """x_mu = s e4m3(x / s), s = max|x| / 448 of each token, for every x that a block's linear layer reads.
 
     Weights, attention, embeddings and head keep their precision; compose it with fp8-block to round weights
@@ -125,8 +124,8 @@ def fp8_activations(*, power_of_two: bool = False) -> Engine:
         scale_R1M = scale_of(largest_R1M, E4M3.largest, power_of_two)
         return straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, E4M3) * scale_R1M)
 
-    def forward(policy: Any, draw: Draw) -> Any:
+    def forward(policy: Policy, draw: Draw) -> Policy:
         del draw
         return policy.with_rounding(rounding)
 
-    return Engine("fp8-activations", forward=forward)
+    return SamplerEngine("fp8-activations", forward=forward)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,19 +14,24 @@ from testbed import rng
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch.behavior import Behavior
-from testbed.mismatch.ratio_law import RatioLaw, enumerated_law, sampled_law, tree_law
+from testbed.mismatch.ratio_distribution import (
+    RatioDistribution,
+    enumerated_distribution,
+    sampled_distribution,
+    tree_distribution,
+)
 
 
-def mismatch_law(
+def mismatch_distribution(
     behavior: Behavior,
     theta_RP: Tensor,
-    task: Any,
+    task: TokenTask | TokenTree,
     prompt_NK: Ints | None = None,
     *,
     step: int = 0,
     samples: int = 0,
     past_RP: Tensor | None = None,
-) -> tuple[RatioLaw, ...]:
+) -> tuple[RatioDistribution, ...]:
     """Return the law of log pi - log mu at equal weights, one per replica.
 
     Args:
@@ -48,7 +51,9 @@ def mismatch_law(
             raise UserError(f"{type(task).__name__} has no responses to enumerate; take task 'tree'.")
         log_pi_RSA = behavior.policy.logits(theta_RP.detach()).log_softmax(-1)
         log_mu_RSA = behavior.log_table(theta_RP.detach(), step, past_RP)
-        return tuple(tree_law(task, pi, mu) for pi, mu in zip(log_pi_RSA, log_mu_RSA, strict=True))
+        return tuple(tree_distribution(task, pi, mu) for pi, mu in zip(log_pi_RSA, log_mu_RSA, strict=True))
+    if isinstance(task, TokenTree):
+        raise UserError("task 'tree' is for tabular policies; give the token task that the policy speaks.")
     if prompt_NK is None:
         raise UserError("prompt_NK is missing; give the prompts at which a token policy is compared.")
     if samples:
@@ -65,8 +70,10 @@ def mismatch_law(
         log_mu_RBT = rollout.logp_mu_RBT if samples else behavior.logp(theta_RP, rollout, step, past_RP)
     arrays = (x.cpu().numpy() for x in (log_pi_RBT, log_mu_RBT, rollout.mask_RBT))
     if samples:
-        return tuple(sampled_law(pi, mu, mask) for pi, mu, mask in zip(*arrays, strict=True))
-    return tuple(enumerated_law(pi, mu, mask, len(prompt_NK)) for pi, mu, mask in zip(*arrays, strict=True))
+        return tuple(sampled_distribution(pi, mu, mask) for pi, mu, mask in zip(*arrays, strict=True))
+    return tuple(
+        enumerated_distribution(pi, mu, mask, len(prompt_NK)) for pi, mu, mask in zip(*arrays, strict=True)
+    )
 
 
 def every_rollout(task: TokenTask, prompt_NK: Ints, replicas: int) -> Rollout:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.mismatch import Draw, Engine, mismatch
+from testbed.mismatch import Draw, SamplerEngine, mismatch
+from testbed.policies.base import Drawn, Law, Policy, Reweighted, Rounding
 from testbed.policies.toy.decoder import KeyValues, Prompts, next_law, read_prompts
-from testbed.policies.toy.layers import Rounding, Weights
-from testbed.policies.toy.sampler import Drawn, Law, generate, read
+from testbed.policies.toy.layers import Weights
+from testbed.policies.toy.sampler import generate, read
 from testbed.policies.toy.transformer import ToyTransformer
 
 SPANS = ("prompt", "all")
+OVER_THE_CACHE = "that of every token over its cache"
 
 
 @mismatch(
@@ -25,7 +25,7 @@ SPANS = ("prompt", "all")
     identity=None,
     needs=("layers", "past"),
 )
-def stale_kv(*, span: str = "prompt", age: int = 1) -> Engine:
+def stale_kv(*, span: str = "prompt", age: int = 1) -> SamplerEngine:
     """mu reads keys and values of earlier tokens that an older version made, `draw.past_RP`.
 
     span "prompt": of the prompt but its last token, as in a prefix cache that outlives an update. "all": of
@@ -37,44 +37,71 @@ def stale_kv(*, span: str = "prompt", age: int = 1) -> Engine:
     if span not in SPANS:
         raise UserError(f"span is '{span}', expected {' or '.join(SPANS)}.")
 
-    def forward(policy: Any, draw: Draw) -> StaleCache:
+    def forward(policy: Policy, draw: Draw) -> StaleCache:
+        if not isinstance(policy, ToyTransformer):
+            raise UserError(f"stale-kv reads the cache of policy 'toy'; this one is {type(policy).__name__}.")
         if draw.past_RP is None:
             raise UserError("stale-kv reads past_RP, the weights of an older version, which is None.")
         return StaleCache(policy, draw.past_RP, span)
 
-    return Engine("stale-kv", forward=forward, past=age)
+    return SamplerEngine("stale-kv", forward=forward, past=age)
 
 
-class StaleCache:
-    """A toy transformer that samples, and reads, over a cache of older weights."""
+class StaleCache(Reweighted):
+    """A toy transformer that samples, and reads, over a cache of older weights.
+
+    Whatever else reads tokens would need that cache too, and raises UserError.
+    """
 
     def __init__(self, policy: ToyTransformer, past_RP: Tensor, span: str) -> None:
-        self.policy, self.past_RP, self.span, self.task = policy, past_RP, span, policy.task
+        super().__init__(policy)
+        self.toy, self.past_RP, self.span = policy, past_RP, span
 
     def with_rounding(self, rounding: Rounding) -> StaleCache:
         """Return the same with the inputs of linear layers rounded, in the past too."""
-        return StaleCache(self.policy.with_rounding(rounding), self.past_RP, self.span)
+        return StaleCache(self.toy.with_rounding(rounding), self.past_RP, self.span)
 
     @torch.no_grad()
     def sample(
-        self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, uniform_RBT: Tensor, law: Law | None = None
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
+        law: Law | None = None,
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT as ToyTransformer.sample does."""
         decoder = self._decoder(theta_RP, prompt_RNK, group, uniform_RBT.shape, "uniform_RBT")
-        uniform = uniform_RBT.to(self.policy.device, torch.float64)
-        return generate(decoder, self.task.end_token, uniform, law=law)
+        uniform = uniform_RBT.to(self.device, torch.float64)
+        return generate(decoder, self.toy.task.end_token, uniform, greedy, law)
 
     @torch.no_grad()
-    def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return the log-probabilities that `sample` notes for these tokens, [R, B, T]; no gradient."""
-        group = token_RBT.shape[1] // prompt_RNK.shape[1]
-        decoder = self._decoder(theta_RP, prompt_RNK, group, token_RBT.shape, "token_RBT")
+        group = token_RBT.shape[1] // where.shape[1]
+        decoder = self._decoder(theta_RP, where, group, token_RBT.shape, "token_RBT")
         return read(decoder, token_RBT, mask_RBT)
+
+    def entropy(self, *_: Tensor) -> Tensor:
+        self._lacks(OVER_THE_CACHE)
+
+    def score_norm(self, *_: Tensor) -> Tensor:
+        self._lacks(OVER_THE_CACHE)
+
+    def log_law(self, *_: Tensor) -> Tensor:
+        self._lacks(OVER_THE_CACHE)
+
+    def sample_in_flight(self, *_: object) -> Drawn:
+        self._lacks("a cache that can change twice")
+
+    def logp_in_flight(self, *_: object) -> Tensor:
+        self._lacks("a cache that can change twice")
 
     def _decoder(
         self, theta_RP: Tensor, prompt_RNK: Tensor, group: int, shape: torch.Size, name: str
     ) -> StaleDecoder:
-        policy = self.policy
+        policy = self.toy
         prompts = policy.prompts(theta_RP, prompt_RNK, group, shape, name)
         if self.past_RP.shape != theta_RP.shape:
             raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from envs.kernels import gather_logp, scatter_score
+from testbed.policies.base import Layout, Policy
 
 
 class TabularLogp(torch.autograd.Function):
@@ -34,16 +36,25 @@ class TabularLogp(torch.autograd.Function):
         return torch.from_numpy(score), None, None
 
 
-class TabularPolicy:
+class TabularPolicy(Policy):
     """Softmax over a table of logits [S, A] in float64; starts uniform."""
 
-    dtype = torch.float64
+    tabular = takes_distribution = True
+    dtype, device = torch.float64, torch.device("cpu")
 
     def __init__(self, states: int, actions: int) -> None:
         self.states, self.actions = states, actions
         self.parameters = states * actions
 
-    def initial(self, seeds: tuple[int, ...]) -> Tensor:
+    @property
+    def layout(self) -> Layout:
+        return {"logits": (self.states, self.actions)}
+
+    @property
+    def positions(self) -> int:
+        return 1
+
+    def initial(self, seeds: Sequence[int]) -> Tensor:
         """Return zero logits [R, P]: the uniform policy, whatever the seed."""
         return torch.zeros(len(seeds), self.parameters, dtype=self.dtype)
 
@@ -56,14 +67,28 @@ class TabularPolicy:
         pi_RSA: np.ndarray = self.logits(theta_RP.detach()).softmax(-1).numpy()
         return pi_RSA
 
-    def logp(self, theta_RP: Tensor, state_RBT: Tensor, action_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-        """Return log pi at the visited states [R, B, T]; 0 outside the mask."""
-        logp_RBT = TabularLogp.apply(self.logits(theta_RP).contiguous(), state_RBT, action_RBT)
+    def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return log pi of the actions at the visited states [R, B, T]; 0 outside the mask."""
+        logp_RBT = TabularLogp.apply(self.logits(theta_RP).contiguous(), where, token_RBT)
         return torch.where(mask_RBT, logp_RBT, torch.zeros_like(logp_RBT))
 
-    def entropy(self, theta_RP: Tensor, state_RBT: Tensor) -> Tensor:
-        """Return the entropy of pi(.|s) at the visited states, nats [R, B, T]."""
+    def entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return the entropy of pi(.|s) at the visited states, nats [R, B, T]; 0 outside the mask."""
+        del token_RBT
         log_pi_RSA = self.logits(theta_RP.detach()).log_softmax(-1)
         entropy_RS = -(log_pi_RSA.exp() * log_pi_RSA).sum(-1)
-        flat = entropy_RS.gather(-1, state_RBT.flatten(-2))
-        return flat.unflatten(-1, state_RBT.shape[-2:])
+        return _visited(entropy_RS, where, mask_RBT)
+
+    def score_norm(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every action, [R, B, T]; 0 at padding."""
+        theta_RP = theta_RP.detach()
+        square_RS = self.logits(theta_RP).softmax(-1).square().sum(-1)
+        pi_RBT = self.logp(theta_RP, where, token_RBT, mask_RBT).exp()
+        norm_RBT = 1 - 2 * pi_RBT + _visited(square_RS, where, mask_RBT)
+        return torch.where(mask_RBT, norm_RBT, torch.zeros_like(norm_RBT))
+
+
+def _visited(value_RS: Tensor, state_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    """Return what the visited states have, [R, B, T]; 0 outside the mask."""
+    value_RBT = value_RS.gather(-1, state_RBT.flatten(-2)).view_as(state_RBT)
+    return torch.where(mask_RBT, value_RBT, torch.zeros_like(value_RBT))

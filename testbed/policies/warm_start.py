@@ -11,17 +11,8 @@ from torch import Tensor
 
 from testbed import rng
 from testbed.errors import UserError
+from testbed.policies.base import Policy
 from testbed.policies.optimizers import Adam
-
-
-class Student(Protocol):
-    """The part of a policy that supervised training needs."""
-
-    device: torch.device
-
-    def initial(self, seeds: Sequence[int]) -> Tensor: ...
-
-    def logp(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor: ...
 
 
 class Teacher(Protocol):
@@ -35,7 +26,7 @@ class Teacher(Protocol):
 
 
 def warm_start(
-    policy: Student,
+    policy: Policy,
     task: Teacher,
     seeds: Sequence[int],
     steps: int = 600,
@@ -71,7 +62,7 @@ def warm_start(
 
 
 def _lesson(
-    policy: Student, task: Teacher, seeds: Sequence[int], step: int, noise: float, batch: int, group: int
+    policy: Policy, task: Teacher, seeds: Sequence[int], step: int, noise: float, batch: int, group: int
 ) -> tuple[Tensor, ...]:
     """One step's prompts [R, N, K], the teacher's responses [R, B, T] and their masks."""
     rows = []

@@ -28,13 +28,18 @@ def create(path: Path, content: bytes) -> bool:
     When this returns True, the file survives a crash of the machine.
     """
     with mended(path):
-        aside = _aside(path, content)
-        try:
-            _link(aside, path)
-        except FileExistsError:
-            return False
-        finally:
-            aside.unlink(missing_ok=True)
+        for last in (False, True):
+            aside = _aside(path, content)
+            try:
+                _link(aside, path)
+                break
+            except FileExistsError:
+                return False
+            except FileNotFoundError:  # a runner whose clock is hours ahead took it for one left behind
+                if last:
+                    raise
+            finally:
+                aside.unlink(missing_ok=True)
         flush_folder(path.parent)
         return True
 
@@ -45,11 +50,16 @@ def replace(path: Path, content: bytes, flush: bool = True) -> None:
     Without flush the file survives a kill of the process, but perhaps not a crash of the machine.
     """
     with mended(path):
-        aside = _aside(path, content, flush)
-        try:
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
+        for last in (False, True):
+            aside = _aside(path, content, flush)
+            try:
+                os.replace(aside, path)
+                break
+            except FileNotFoundError:
+                if last:
+                    raise
+            finally:
+                aside.unlink(missing_ok=True)
         if flush:
             flush_folder(path.parent)
 

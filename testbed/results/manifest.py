@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from testbed.results import atomic_files
+from testbed.config.pack import Pack, pack_id_of
 from testbed.errors import UserError
+from testbed.results import atomic_files
 from testbed.results.fingerprint import FORMAT, Fingerprint, difference, fingerprint
-from testbed.config.pack import Pack
 
 NAME = "sweep.json"
 PARTS = ("packs", "failures", "provenance", "quarantine")
 """Folders beside sweep.json."""
+
+SIGNED = re.compile(rb',\n"sha256": "([0-9a-f]{64})"}\n\Z')
+UNSIGNED = b'{\n "fingerprint": {'
+"""How a plan ends that has a digest of what is before it, and how one begins that was written without."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ def load(folder: Path) -> Sweep:
     """Return what sweep.json says; raise UserError when it is missing, damaged, or of a newer format."""
     path = folder / NAME
     try:
-        data = json.loads(atomic_files.read(path))
+        content = atomic_files.read(path)
+        data = json.loads(content, object_hook=_without_runs)
         made_by = dict(data["fingerprint"])
         written_in = int(made_by["format"])
     except FileNotFoundError:
@@ -71,15 +78,35 @@ def load(folder: Path) -> Sweep:
             f"{folder} has format {written_in}, this testbed reads up to {FORMAT}. Install a newer testbed."
         )
     try:
-        packs = {str(pack["id"]): tuple(str(cell["id"]) for cell in pack["cells"]) for pack in data["packs"]}
-    except (KeyError, TypeError) as error:
+        packs = {str(pack["id"]): tuple(map(str, pack["cells"])) for pack in data["packs"]}
+        _verify(content, packs, int(made_by["run_version"]))
+    except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, error) from None
-    if not all(re.fullmatch("[0-9a-f]{16}", name) for name in packs):
-        raise _damaged(path, ValueError("a pack's id is not 16 hexadecimal digits"))
     for part in (folder / part for part in PARTS):
         if part.is_symlink() or (part.exists() and not part.is_dir()):
             raise UserError(f"{part} must be a folder, not a link or a file. Choose another folder.")
     return Sweep(packs, made_by)
+
+
+def _without_runs(found: dict[str, Any]) -> Any:
+    """Return a cell's id in place of the cell: its fields, most of the file, are for people."""
+    return found["id"] if found.keys() == {"id", "run"} else found
+
+
+def _verify(content: bytes, packs: Mapping[str, Sequence[str]], run_version: int) -> None:
+    """Raise ValueError when the bytes are not those that were written.
+
+    Until the plan had a digest of its own it was written with an indent, and only the ids in it can be
+    verified: a pack's id is a hash of those of its cells.
+    """
+    signed = SIGNED.search(content)
+    if signed and hashlib.sha256(content[: signed.start()]).hexdigest().encode() != signed[1]:
+        raise ValueError("the content is not what its digest says")
+    if not signed and not content.startswith(UNSIGNED):
+        raise ValueError("the digest is missing")
+    for name, cells in packs.items():
+        if name != pack_id_of(cells, run_version):
+            raise ValueError(f"pack {name!r} has other cells than its id says")
 
 
 def _damaged(path: Path, error: Exception) -> UserError:
@@ -98,13 +125,23 @@ def _refuse_strangers(folder: Path) -> None:
 
 
 def _content(packs: Sequence[Pack]) -> bytes:
-    listed = [
-        {
-            "id": pack.id,
-            "cells": [
-                {"id": name, "run": vars(cell)} for name, cell in zip(pack.names, pack.cells, strict=True)
-            ],
-        }
-        for pack in packs
+    """Return the plan, one line per pack: what its cells share once, and of each cell what is its own."""
+    head = '{"fingerprint": ' + json.dumps(fingerprint(), sort_keys=True) + ',\n"packs": [\n'
+    body = (head + ",\n".join(map(_line, packs)) + "\n]").encode()
+    return body + f',\n"sha256": "{hashlib.sha256(body).hexdigest()}"}}\n'.encode()
+
+
+def _line(pack: Pack) -> str:
+    first = vars(pack.cells[0])
+    own = [
+        {field: value for field, value in vars(cell).items() if value is not first[field]}
+        for cell in pack.cells[1:]
     ]
-    return json.dumps({"fingerprint": fingerprint(), "packs": listed}, indent=1, sort_keys=True).encode()
+    varied = {field for fields in own for field, value in fields.items() if repr(value) != repr(first[field])}
+    own = [{field: vars(cell)[field] for field in first if field in varied} for cell in pack.cells]
+    shared = {field: value for field, value in first.items() if field not in varied}
+    cells = [{"id": name, "run": run} for name, run in zip(pack.names, own, strict=True)]
+    return _COMPACT({"id": pack.id, "shared": shared, "cells": cells})
+
+
+_COMPACT = json.JSONEncoder(separators=(",", ":")).encode

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.results.fingerprint import fingerprint
 from testbed.config.pack import Pack
+from testbed.results.fingerprint import fingerprint
 
 HEADER = b"testbed"
 """Key of the file metadata that names the pack and the fingerprint its numbers were computed with."""

@@ -22,12 +22,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from testbed.results import atomic_files
-from testbed.results import manifest
+from testbed.config.pack import Pack
 from testbed.errors import UserError
+from testbed.results import atomic_files, manifest
 from testbed.results.fingerprint import difference
 from testbed.results.locks import Locks
-from testbed.config.pack import Pack
 from testbed.results.parquet import decode, header
 
 RESULT = re.compile(r"([0-9a-f]{16})-([0-9a-f]{64})\.parquet")
@@ -67,6 +66,7 @@ class Store:
         self.folder = Path(folder)
         sweep = manifest.load(self.folder)
         self.packs, self.made_by = sweep.packs, sweep.made_by
+        self._found: set[str] | None = None
         self._locks = Locks(self.folder / ".locks")
 
     @classmethod
@@ -95,7 +95,7 @@ class Store:
 
         Raises UserError naming the path when the disk is full or not writable.
         """
-        if self.result(pack) is not None:
+        if self.settled(pack):
             return False
         digest = hashlib.sha256(content).hexdigest()
         atomic_files.replace(self.folder / "provenance" / f"{pack}.json", _json(provenance), flush=False)
@@ -103,12 +103,12 @@ class Store:
 
     def fail(self, failure: Failure) -> None:
         """Record why a pack has no result, in place of an earlier failure."""
-        atomic_files.replace(self.folder / "failures" / f"{failure.pack}.json", _json(vars(failure)))
+        atomic_files.replace(self.folder / "failures" / f"{failure.pack}.json", _signed(vars(failure)))
 
     def failure(self, pack: str) -> Failure | None:
-        """Return the record of a pack's last failure, or None."""
+        """Return the record of a pack's last failure, or None when there is none or it is damaged."""
         try:
-            record = json.loads(atomic_files.read(self.folder / "failures" / f"{pack}.json"))
+            record = _unsigned(atomic_files.read(self.folder / "failures" / f"{pack}.json"))
             return Failure(**record | {"cells": tuple(record["cells"])})
         except (OSError, ValueError, TypeError, KeyError):
             return None
@@ -119,6 +119,17 @@ class Store:
         A file whose content is not what its name says, or that other code wrote, goes to quarantine.
         """
         return self._verified(pack, [path for _, path in self._files(f"{pack}-")])
+
+    def settled(self, pack: str) -> bool:
+        """Return whether a pack has a verified result, without a look at the whole folder for every pack.
+
+        A result is new only if its provenance, which is written before it, is there, or if it was there
+        when this store first looked.
+        """
+        if self._found is None:
+            self._found = {name for name, _ in self._files()}
+        known = pack in self._found or (self.folder / "provenance" / f"{pack}.json").exists()
+        return known and self.result(pack) is not None
 
     def results(self) -> Iterator[tuple[str, bytes]]:
         """Yield (pack, verified content) of every finished pack, in plan order."""
@@ -134,10 +145,17 @@ class Store:
         """Return the packs that have a verified result."""
         return {name for name, _ in self.results()}
 
+    def failures(self) -> dict[str, Failure]:
+        """Return the last failure of every pack that has one, done since then or not, in plan order."""
+        folder = self.folder / "failures"
+        there = set(os.listdir(folder)) if folder.is_dir() else set()
+        named = (name for name in self.packs if f"{name}.json" in there)
+        return {name: found for name in named if (found := self.failure(name))}
+
     def status(self) -> Status:
         """Return what is planned, done, failed and pending."""
         done = self.done()
-        failures = tuple(f for name in self.packs if name not in done and (f := self.failure(name)))
+        failures = tuple(failure for name, failure in self.failures().items() if name not in done)
         failed = {failure.pack for failure in failures}
         size = {name: len(cells) for name, cells in self.packs.items()}
         planned, good, bad = (sum(size[name] for name in names) for names in (size, done, failed))
@@ -233,3 +251,17 @@ def folder_for(root: str | Path, name: str) -> Path:
 
 def _json(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, indent=1, sort_keys=True).encode()
+
+
+def _signed(data: Mapping[str, Any]) -> bytes:
+    """Return the record as JSON with the digest of its other entries."""
+    return _json({**data, "sha256": hashlib.sha256(_json(data)).hexdigest()})
+
+
+def _unsigned(content: bytes) -> dict[str, Any]:
+    """Return a record without its digest; raise ValueError when it is damaged. Old records have none."""
+    record: dict[str, Any] = json.loads(content)
+    digest = record.pop("sha256", None)
+    if digest is not None and digest != hashlib.sha256(_json(record)).hexdigest():
+        raise ValueError("the record is not what its digest says")
+    return record

@@ -1,8 +1,8 @@
 """Staleness: which weights version makes the data.
 
-`schedule` registers makers of plans: maker(lag, *, …) -> Plan. A plan says, for one cell, how its samples
-come to have their ages; `lag` is the mean age wherever a schedule mixes ages. A plan's `source` joins the
-plans of a pack's cells into what the training loop asks for a batch. Adding a schedule is one file here.
+`schedule` registers makers of plans: maker(lag, *, …) -> SchedulePlan. A plan says, for one cell, how its
+samples come to have their ages; `lag` is the mean age wherever a schedule mixes ages. A plan's `source` joins
+the plans of a pack's cells into what the training loop asks for a batch. Adding a schedule is one file here.
 
 >>> from testbed.staleness import plan_for
 >>> plan_for(Run(lag=4)).ages(seed=0, step=9)
@@ -11,36 +11,33 @@ array([4])
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.registry import Registry
-from testbed.staleness.base import Source
+from testbed.staleness.base import SchedulePlan, Source
 from testbed.worlds.base import World
 from testbed.worlds.generation import engine_of
 
 schedule = Registry("schedule", package="testbed.staleness")
 
 
-def plan_for(run: Run) -> Any:
+def plan_for(run: Run) -> SchedulePlan:
     """Return the plan of a cell under its age limit.
 
     Raises UserError for an unknown schedule, argument or impossible value.
     """
     from testbed.staleness.too_old import limited
 
-    return limited(schedule[run.staleness].bind(**dict(run.staleness_args))(run.lag), run)
+    plan: SchedulePlan = schedule[run.staleness].bind(**dict(run.staleness_args))(run.lag)
+    return limited(plan, run)
 
 
-def check_past(run: Run, plan: Any) -> None:
+def check_past(run: Run, plan: SchedulePlan) -> None:
     """Raise UserError where the run's engine reads older weights than its plan keeps."""
-    from testbed.staleness.by_age import ByAge
-
     past = engine_of(run).past
-    if past and not isinstance(plan, ByAge):
+    if past and not plan.keeps_past:
         raise UserError(
             f"engine '{run.mismatch}' reads weights {past} steps older than its own, which staleness "
             f"'{run.staleness}' does not keep; take one that knows ages beforehand, such as exact or uniform."
@@ -53,4 +50,6 @@ def build_source(runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Sourc
 
     plans = [plan_for(run) for run in runs]
     check_past(runs[0], plans[0])
-    return with_age_limit(plans[0].source(plans, runs, world, theta_RP), plans, runs)
+    for plan, run in zip(plans, runs, strict=True):
+        plan.check(run)
+    return with_age_limit(plans[0].source(plans, runs, world, theta_RP), runs)

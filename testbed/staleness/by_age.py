@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,28 +13,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from testbed import rng
+from testbed.config.pack import RAGGED
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-from testbed.staleness.age_law import AgeLaw
-from testbed.staleness.base import Generated
+from testbed.staleness.age_distribution import AgeDistribution, Ages
+from testbed.staleness.base import Generated, SchedulePlan
+from testbed.staleness.limited_ages import Discarding, Waiting
 from testbed.staleness.versions import VersionBuffer
 from testbed.worlds.base import BehaviorWeights, World
 from testbed.worlds.generation import engine_of
 
-Ages = Callable[[int, int], NDArray[np.int64]]
-"""(seed, step) -> age of every slice, int64 [S]; ages above the step mean the weights at the start."""
-
 
 @dataclass(frozen=True)
-class ByAge:
+class ByAge(SchedulePlan):
     """A plan that gives every slice of a batch the age of its weights.
 
     ages: see Ages. depth: newest versions it can ask for, the present one included. first: whether it also
     asks for the weights at the start when they are older. slices: equal parts of a batch's prompts, each with
     an age of its own. shortest, mean: least and mean age in optimizer steps, once training has run for longer
-    than any age; inf where ages grow without end, NaN where there is no such mean. law: shares of the ages,
-    over slices and steps, by then.
+    than any age; inf where ages grow without end, NaN where there is no such mean. distribution: shares of
+    the ages, over slices and steps, by then. limit: what an age limit made of the ages, and what it costs.
     """
 
     ages: Ages
@@ -42,13 +42,31 @@ class ByAge:
     slices: int = 1
     shortest: float = 0
     mean: float = float("nan")
-    law: AgeLaw | None = None
+    distribution: AgeDistribution | None = None
+    limit: Waiting | Discarding | None = None
+    keeps_past: ClassVar[bool] = True
 
     def source(
         self, plans: Sequence[ByAge], runs: tuple[Run, ...], world: World, theta_RP: Tensor
     ) -> ByAgeSource:
         """Return the source of a pack; raise UserError when prompts cannot be cut into the slices."""
         return ByAgeSource(plans, runs, world, theta_RP)
+
+    def versions(self, run: Run, length: int) -> int:
+        """Return the depth: as many as the run has steps, at most."""
+        del length
+        return min(self.depth + engine_of(run).past, run.steps) + self.first
+
+    def within(self, run: Run) -> ByAge:
+        """Return the plan with its ages cut at the limit, or without those above it; see limited_ages."""
+        if run.too_old in RAGGED:
+            return self
+        wait, limit = run.too_old == "wait", run.age_limit
+        cut = Waiting(self.ages, limit) if wait else Discarding(self.ages, limit, run)
+        depth = limit + 1 if self.first else min(self.depth, limit + 1)
+        left = None if self.distribution is None else cut.distribution(self.distribution)
+        mean = math.nan if left is None else left.mean
+        return replace(self, ages=cut, depth=depth, first=False, mean=mean, distribution=left, limit=cut)
 
     def check(self, run: Run) -> None:
         """Raise UserError when the run's prompts cannot be cut into the slices."""
@@ -65,7 +83,6 @@ class ByAgeSource:
     def __init__(self, plans: Sequence[ByAge], runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
         self.plans, self.runs, self.world = plans, runs, world
         self.slices = plans[0].slices
-        plans[0].check(runs[0])
         if len({plan.slices for plan in plans}) > 1:
             raise ValueError("cells that cut their batches differently cannot run stacked; see packs.plan")
         # A run of n steps has n versions, however deep its schedule could look.
@@ -88,41 +105,47 @@ class ByAgeSource:
         behavior = BehaviorWeights(self.versions.read(version_RS).flatten(0, 1), self.slices, past_XP)
         older = (past_XP,) if self.past else ()
         rollout = self.world.generate(behavior.weights_XP, step, self.slices, *older)
-        return Generated(with_version(rollout, version_RS), behavior)
+        return Generated(with_version(rollout, version_RS), behavior, self._cost(step))
+
+    def _cost(self, step: int) -> dict[str, NDArray[np.float64]]:
+        """Return what an age limit made the trainer wait or throw away, by metric name."""
+        cells = zip(self.plans, self.runs, strict=True)
+        rows = [plan.limit.counts(run, step) for plan, run in cells if plan.limit is not None]
+        return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
 
 
-def by_law(name: str, law: AgeLaw, slices: int = 1) -> ByAge:
-    """Return the plan by which every slice of a batch draws its age from the law, by (seed, step) alone.
+def by_distribution(name: str, distribution: AgeDistribution, slices: int = 1) -> ByAge:
+    """Return the plan by which every slice of a batch draws its age, by (seed, step) alone.
 
-    Where the law has one age there is nothing to draw and the batch stays in one piece, so that no schedule
-    can tell itself from exact(age). Raises UserError for slices < 1.
+    Where there is one age there is nothing to draw and the batch stays in one piece, so that no schedule can
+    tell itself from exact(age). Raises UserError for slices < 1.
     """
     if slices < 1:
         raise UserError(f"slices is {slices}, expected at least 1.")
-    alone = law.age_K.size == 1
+    alone = distribution.age_K.size == 1
 
     def ages(seed: int, step: int) -> NDArray[np.int64]:
         if alone:
-            return law.age_K
-        return law.draw(rng.generator(seed, f"staleness/{name}", step).random(slices))
+            return distribution.age_K
+        return distribution.draw(rng.generator(seed, f"staleness/{name}", step).random(slices))
 
     return ByAge(
         ages,
-        depth=law.longest + 1,
+        depth=distribution.longest + 1,
         slices=1 if alone else slices,
-        shortest=law.shortest,
-        mean=law.mean,
-        law=law,
+        shortest=distribution.shortest,
+        mean=distribution.mean,
+        distribution=distribution,
     )
 
 
-def check_mean(name: str, lag: int, law: AgeLaw) -> None:
-    """Raise UserError unless lag is the law's mean age, rounded up: 0 only where every sample is fresh."""
-    expected = math.ceil(law.mean - 1e-9)
+def check_mean(name: str, lag: int, distribution: AgeDistribution) -> None:
+    """Raise UserError unless lag is the mean age, rounded up: 0 only where every sample is fresh."""
+    expected = math.ceil(distribution.mean - 1e-9)
     if lag != expected:
         raise UserError(
-            f"lag is {lag}, but the ages of schedule '{name}' are {law.mean:g} on average; "
-            f"set lag={expected}{'' if expected == law.mean else ', the mean rounded up'}."
+            f"lag is {lag}, but the ages of schedule '{name}' are {distribution.mean:g} on average; "
+            f"set lag={expected}{'' if expected == distribution.mean else ', the mean rounded up'}."
         )
 
 

@@ -6,8 +6,8 @@ import re
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import SLICES, AgeLaw
-from testbed.staleness.by_age import ByAge, by_law, check_mean
+from testbed.staleness.age_distribution import SLICES, AgeDistribution
+from testbed.staleness.by_age import ByAge, by_distribution, check_mean
 
 EXAMPLE = '"0:0.5 4:0.3 9:0.2"'
 
@@ -21,10 +21,10 @@ def empirical(lag: int, *, law: str = "", slices: int = SLICES) -> ByAge:
     """
     listed = parse(law)
     check_mean("empirical", lag, listed)
-    return by_law("empirical", listed, slices)
+    return by_distribution("empirical", listed, slices)
 
 
-def parse(text: str) -> AgeLaw:
+def parse(text: str) -> AgeDistribution:
     """Return the law that "0:0.5 4:0.3 9:0.2" says; raise UserError saying which part is wrong."""
     words = re.split(r"[,\s]+", str(text).strip())
     if words == [""]:
@@ -41,4 +41,4 @@ def parse(text: str) -> AgeLaw:
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
         raise UserError(f"the shares of law sum to {total:g}, expected 1.")
-    return AgeLaw.of(sorted(shares), [shares[age] for age in sorted(shares)])
+    return AgeDistribution.of(sorted(shares), [shares[age] for age in sorted(shares)])

@@ -6,8 +6,8 @@ import numpy as np
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import AgeLaw
-from testbed.staleness.by_age import ByAge, by_law
+from testbed.staleness.age_distribution import AgeDistribution
+from testbed.staleness.by_age import ByAge, by_distribution
 
 
 @schedule("exact", source="no stack holds it: caps on the age leave the age itself to chance")
@@ -15,4 +15,4 @@ def exact(lag: int) -> ByAge:
     """age = lag for every sample, from step `lag` on; before that, the weights at the start."""
     if lag < 0:
         raise UserError(f"lag {lag} is negative; weights of the future cannot generate data.")
-    return by_law("exact", AgeLaw.of(np.array([lag]), [1.0]))
+    return by_distribution("exact", AgeDistribution.of(np.array([lag]), [1.0]))

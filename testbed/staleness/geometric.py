@@ -7,11 +7,11 @@ from scipy.optimize import brentq
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import SLICES, AgeLaw
-from testbed.staleness.by_age import ByAge, by_law
+from testbed.staleness.age_distribution import SLICES, AgeDistribution
+from testbed.staleness.by_age import ByAge, by_distribution
 
 LONGEST = 8
-"""Longest age in units of the lag, if nothing else is said: about exp(-8) of an endless law lies beyond."""
+"""Longest age in units of the lag, if nothing else is said: about exp(-8) of an endless one lies beyond."""
 
 
 @schedule("geometric", source="Mitliagkas et al. (2016), Asynchrony begets momentum, arXiv:1605.09774")
@@ -28,19 +28,19 @@ def geometric(lag: int, *, longest: int = -1, slices: int = SLICES) -> ByAge:
             f"from 0 to {last / 2:g}; expected lag >= 0 and longest >= {2 * max(lag, 0)}."
         )
     if lag == 0:
-        return by_law("geometric", AgeLaw.of([0], [1.0]), slices)
-    return by_law("geometric", cut_geometric(lag, last), slices)
+        return by_distribution("geometric", AgeDistribution.of([0], [1.0]), slices)
+    return by_distribution("geometric", cut_geometric(lag, last), slices)
 
 
-def cut_geometric(mean: float, longest: int) -> AgeLaw:
+def cut_geometric(mean: float, longest: int) -> AgeDistribution:
     """Return P(k) ~ q^k on 0..longest with the given mean, 0 < mean <= longest / 2."""
     age_K = np.arange(longest + 1)
 
-    def law(log_q: float) -> AgeLaw:
-        return AgeLaw.of(age_K, np.exp(log_q * age_K))
+    def cut(log_q: float) -> AgeDistribution:
+        return AgeDistribution.of(age_K, np.exp(log_q * age_K))
 
     # Without a cut q = mean / (1 + mean); the cut asks for more, up to q = 1, where the mean is longest / 2.
     low = float(np.log(mean / (1 + mean)))
-    if law(0.0).mean - mean <= 0:
-        return law(0.0)
-    return law(float(brentq(lambda log_q: law(log_q).mean - mean, 1.01 * low, 0.0, xtol=1e-15, rtol=1e-14)))
+    if cut(0.0).mean - mean <= 0:
+        return cut(0.0)
+    return cut(float(brentq(lambda log_q: cut(log_q).mean - mean, 1.01 * low, 0.0, xtol=1e-15, rtol=1e-14)))

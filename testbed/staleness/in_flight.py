@@ -13,27 +13,27 @@ from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.policies.in_flight import checked_cache
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated
+from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.versions import VersionBuffer
 from testbed.worlds.base import BehaviorWeights
-from testbed.worlds.tasks import task_for
+from testbed.worlds.tasks import longest_response
 
 if TYPE_CHECKING:
     from testbed.worlds.base import World
 
 
 @dataclass(frozen=True)
-class InFlight:
+class InFlight(SchedulePlan):
     """A plan by which every optimizer step reaches the generator after `tokens` tokens.
 
-    shortest: age of the last position a response can have. versions: most versions that may be kept; 0 sets
-    no limit.
+    shortest: age of the last position a response can have. most_versions: as many may be kept; 0 sets no
+    limit.
     """
 
     shortest: int
     tokens: int
     cache: str
-    versions: int
+    most_versions: int
 
     def check(self, run: Run) -> None:
         """Raise UserError for policy hf, and when an age limit drops every sample.
@@ -41,8 +41,7 @@ class InFlight:
         A sample is as old as its first token.
         """
         refuse_hf(run)
-        task = task_for(run)
-        length = task.horizon if run.policy == "tabular" else task.response_length
+        length = longest_response(run)
         oldest = self.shortest + (length - 1) // self.tokens
         if run.too_old == "drop" and 0 <= run.age_limit < oldest:
             raise UserError(
@@ -55,20 +54,34 @@ class InFlight:
         self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: World, theta_RP: Tensor
     ) -> InFlightSource:
         """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
-        for plan, run in zip(plans, runs, strict=True):
-            plan.check(run)
-        return InFlightSource(plans, world, theta_RP)
+        return InFlightSource(plans, runs, world, theta_RP)
+
+    def versions(self, run: Run, length: int) -> int:
+        """Return shortest + span, the span being the versions during which a response is written."""
+        del run
+        span = -(-length // self.tokens)
+        depth = self.shortest + span
+        if self.most_versions and depth > self.most_versions:
+            raise UserError(
+                f"a response of {length} tokens, {self.tokens} per update, is written by {span} versions; "
+                f"with lag {self.shortest} that needs a buffer of {depth}, but versions is "
+                f"{self.most_versions}. Raise versions or tokens, or lower lag."
+            )
+        return depth
 
 
 class InFlightSource:
     """Keeps the versions during which the longest response is written, and generates across them."""
 
-    def __init__(self, plans: Sequence[InFlight], world: World, theta_RP: Tensor) -> None:
+    def __init__(
+        self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+    ) -> None:
         self.world, self.cache = world, plans[0].cache
         self.place_T = torch.arange(world.length, device=theta_RP.device) // plans[0].tokens
         self.lag_R = torch.tensor([plan.shortest for plan in plans], device=theta_RP.device)
         self.span = int(self.place_T[-1]) + 1
-        self.versions = VersionBuffer(theta_RP, [_depth(plan, self.span, world.length) for plan in plans])
+        cells = zip(plans, runs, strict=True)
+        self.versions = VersionBuffer(theta_RP, [plan.versions(run, world.length) for plan, run in cells])
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
         """Return the samples of this step, every token marked with its version."""
@@ -91,17 +104,6 @@ def refuse_hf(run: Run) -> None:
             f"staleness '{run.staleness}' changes weights inside a response, which policy 'hf' cannot do "
             "yet; take policy 'toy' or 'tabular', or a schedule such as exact or uniform."
         )
-
-
-def _depth(plan: InFlight, span: int, length: int) -> int:
-    depth = plan.shortest + span
-    if plan.versions and depth > plan.versions:
-        raise UserError(
-            f"a response of {length} tokens, {plan.tokens} per update, is written by {span} versions; with "
-            f"lag {plan.shortest} that needs a buffer of {depth}, but versions is {plan.versions}. Raise "
-            "versions or tokens, or lower lag."
-        )
-    return depth
 
 
 @schedule("in-flight", source="Piche et al. (2025), PipelineRL, arXiv:2509.19128; Fu et al. (2025), AReaL")

@@ -19,7 +19,7 @@ from testbed.data.rollout import Rollout
 from testbed.data.select import pick_groups
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated
+from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.by_age import with_version
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ MOST_WAITS = 2**12 - 1
 
 
 @dataclass(frozen=True)
-class Latency:
+class Latency(SchedulePlan):
     """A plan by which a group is ready base + ceil(longest response / speed) time steps after its start.
 
     limit, rule: age limit and what it asks for, where it changes which groups are taken.
@@ -46,9 +46,14 @@ class Latency:
     shortest: int = 0
     mean: float = float("nan")
 
-    def within(self, limit: int, rule: str) -> Latency:
+    def versions(self, run: Run, length: int) -> int:
+        """Return 0: what was generated is kept, not the weights."""
+        del run, length
+        return 0
+
+    def within(self, run: Run) -> Latency:
         """Return the plan under an age limit."""
-        return replace(self, limit=limit, rule=rule)
+        return replace(self, limit=run.age_limit, rule=run.too_old)
 
     def source(
         self, plans: Sequence[Latency], runs: tuple[Run, ...], world: World, theta_RP: Tensor
@@ -74,7 +79,7 @@ class Group(NamedTuple):
     place: int
 
 
-class Line:
+class CellQueue:
     """One cell's groups: in flight, ready, and picked for the batch that comes next."""
 
     def __init__(self, plan: Latency, prompts: int) -> None:
@@ -140,7 +145,7 @@ class LatencySource:
         self.world, self.prompts, self.group = world, runs[0].prompts, runs[0].group
         self.speed, self.base = plans[0].speed, plans[0].base
         self.discards = plans[0].rule == "discard"
-        self.lines = [Line(plan, self.prompts) for plan in plans]
+        self.lines = [CellQueue(plan, self.prompts) for plan in plans]
         self.drawn: dict[int, Rollout] = {}
         self.length_RN: dict[int, NDArray[np.float64]] = {}
         self.draws = 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from testbed.staleness import schedule
-from testbed.staleness.age_law import AgeLaw
-from testbed.staleness.by_age import ByAge, by_law, check_mean
+from testbed.staleness.age_distribution import AgeDistribution
+from testbed.staleness.by_age import ByAge, by_distribution, check_mean
 
 
 @schedule(
@@ -12,6 +12,6 @@ from testbed.staleness.by_age import ByAge, by_law, check_mean
 )
 def one_step_off(lag: int) -> ByAge:
     """age = 1 for every sample: exact(1) under the name that stacks give it."""
-    law = AgeLaw.of([1], [1.0])
-    check_mean("one-step-off", lag, law)
-    return by_law("one-step-off", law)
+    distribution = AgeDistribution.of([1], [1.0])
+    check_mean("one-step-off", lag, distribution)
+    return by_distribution("one-step-off", distribution)

@@ -16,7 +16,7 @@ from testbed.data.select import pick_groups
 from testbed.errors import UserError
 from testbed.policies.in_flight import checked_cache
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated
+from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.in_flight import refuse_hf
 from testbed.staleness.versions import VersionBuffer
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Partial:
+class Partial(SchedulePlan):
     """A plan by which every response grows by `tokens` tokens a step until its whole group is done.
 
-    versions: most versions that may be kept, 0 for as many as it takes.
+    most_versions: as many may be kept, 0 for as many as it takes.
     """
 
     tokens: int
     cache: str
-    versions: int
+    most_versions: int
     shortest: int = 0
 
     def check(self, run: Run) -> None:
@@ -44,8 +44,18 @@ class Partial:
         self, plans: Sequence[Partial], runs: tuple[Run, ...], world: World, theta_RP: Tensor
     ) -> PartialSource:
         """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
-        self.check(runs[0])
         return PartialSource(plans[0], runs, world, theta_RP)
+
+    def versions(self, run: Run, length: int) -> int:
+        """Return the steps that the longest response takes."""
+        del run
+        parts = -(-length // self.tokens)
+        if self.most_versions and parts > self.most_versions:
+            raise UserError(
+                f"a response of {length} tokens, {self.tokens} per step, is written by {parts} versions, but "
+                f"the version buffer keeps {self.most_versions}. Raise versions or tokens."
+            )
+        return parts
 
 
 class Done(NamedTuple):
@@ -64,12 +74,7 @@ class PartialSource:
 
     def __init__(self, plan: Partial, runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
         self.world, self.tokens, self.cache = world, plan.tokens, plan.cache
-        self.parts = -(-world.length // plan.tokens)
-        if plan.versions and self.parts > plan.versions:
-            raise UserError(
-                f"a response of {world.length} tokens, {plan.tokens} per step, is written by {self.parts} "
-                f"versions, but the version buffer keeps {plan.versions}. Raise versions or tokens."
-            )
+        self.parts = plan.versions(runs[0], world.length)
         self.prompts, self.group = runs[0].prompts, runs[0].group
         self.versions = VersionBuffer(theta_RP, [self.parts] * len(runs))
         self.part_T = torch.arange(world.length, device=theta_RP.device) // plan.tokens

@@ -6,7 +6,7 @@ import numpy as np
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import AgeLaw
+from testbed.staleness.age_distribution import AgeDistribution
 from testbed.staleness.by_age import ByAge, check_mean
 
 
@@ -26,12 +26,12 @@ def periodic(lag: int, *, period: int = 0, ahead: int = 0) -> ByAge:
     if min(lag, period, ahead) < 0:
         raise UserError(f"lag is {lag}, period {period}, ahead {ahead}; expected each at least 0.")
     length = period or max((2 * lag + 1) // (2 * ahead + 1), 1)
-    law = AgeLaw.of(ahead * length + np.arange(length), np.ones(length))
-    check_mean("periodic", lag, law)
+    distribution = AgeDistribution.of(ahead * length + np.arange(length), np.ones(length))
+    check_mean("periodic", lag, distribution)
     return ByAge(
         lambda _, step: np.array([ahead * length + step % length]),
-        depth=law.longest + 1,
-        shortest=law.shortest,
-        mean=law.mean,
-        law=law,
+        depth=distribution.longest + 1,
+        shortest=distribution.shortest,
+        mean=distribution.mean,
+        distribution=distribution,
     )

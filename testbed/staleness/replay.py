@@ -20,7 +20,7 @@ from testbed.data.rollout import Rollout
 from testbed.data.select import pick_groups
 from testbed.errors import UserError, unknown
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated
+from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.by_age import with_version
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LEAST_WEIGHT = 1e-12
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(SchedulePlan):
     """A plan by which a share of a batch is fresh and the rest is chosen from the last `window` generations.
 
     counts: whether an age limit throws groups away that had uses left.
@@ -49,11 +49,16 @@ class Replay:
     shortest: int = 0
     mean: float = float("nan")
 
-    def within(self, limit: int, rule: str) -> Replay:
+    def versions(self, run: Run, length: int) -> int:
+        """Return 0: what was generated is kept, not the weights."""
+        del run, length
+        return 0
+
+    def within(self, run: Run) -> Replay:
         """Return the plan under an age limit: what is older leaves the store, so that nobody waits."""
-        if rule not in ("wait", "discard") or limit >= self.window:
+        if run.too_old not in ("wait", "discard") or run.age_limit >= self.window:
             return self
-        return replace(self, window=limit, counts=rule == "discard")
+        return replace(self, window=run.age_limit, counts=run.too_old == "discard")
 
     def source(
         self, plans: Sequence[Replay], runs: tuple[Run, ...], world: World, theta_RP: Tensor

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +24,13 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.data.select import pick_groups
 from testbed.errors import UserError
-from testbed.staleness.age_law import AgeLaw
-from testbed.staleness.base import Generated, Source
-from testbed.staleness.by_age import Ages, ByAge
+from testbed.staleness.base import Generated, SchedulePlan, Source
 from testbed.worlds.base import BehaviorWeights
 
-MOST_SKIPPED = 10_000
-"""Batches that may be discarded in a row, before the schedule counts as one that makes nothing else."""
 
-
-def limited(plan: Any, run: Run) -> Any:
-    """Return the plan of a cell with an age limit; raise UserError where no sample can be young enough.
-
-    A plan that has to know the limit while it makes batches has a method within(limit, too_old).
-    """
-    limit, rule = run.age_limit, run.too_old
+def limited(plan: SchedulePlan, run: Run) -> SchedulePlan:
+    """Return the plan of a cell with an age limit; raise UserError where no sample can be young enough."""
+    limit = run.age_limit
     if limit < 0:
         return plan
     if math.isinf(plan.shortest):
@@ -52,139 +43,26 @@ def limited(plan: Any, run: Run) -> Any:
             f"age_limit is {limit}, but schedule '{run.staleness}' with lag {run.lag} makes no sample "
             f"younger than {plan.shortest:g} steps; raise age_limit to {plan.shortest:g} or lower lag."
         )
-    if isinstance(plan, ByAge):
-        return _limited_ages(plan, run)
-    if hasattr(plan, "within"):
-        return plan.within(limit, rule)
-    if rule not in RAGGED:
-        raise UserError(
-            f"schedule '{run.staleness}' cannot {rule} for samples older than age_limit = {limit}; expected "
-            f"too_old {' or '.join(RAGGED)}."
-        )
-    return plan
+    return plan.within(run)
 
 
-def _limited_ages(plan: ByAge, run: Run) -> ByAge:
-    if run.too_old in RAGGED:
-        return plan
-    limit, ages = run.age_limit, plan.ages
-    cut = Waiting(ages, limit) if run.too_old == "wait" else Discarding(ages, limit, run)
-    depth = limit + 1 if plan.first else min(plan.depth, limit + 1)
-    law = None if plan.law is None else cut.law(plan.law)
-    mean = float("nan") if law is None else law.mean
-    return replace(plan, ages=cut, depth=depth, first=False, mean=mean, law=law)
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """Ages cut at a limit: who would be older is waited for, with newer weights."""
-
-    ages: Ages
-    limit: int
-
-    def __call__(self, seed: int, step: int) -> NDArray[np.int64]:
-        return np.minimum(self.ages(seed, step), self.limit)
-
-    def law(self, law: AgeLaw) -> AgeLaw:
-        """Return the law of min(age, limit)."""
-        age_K = np.unique(np.minimum(law.age_K, self.limit))
-        share_K = [law.share_K[np.minimum(law.age_K, self.limit) == age].sum() for age in age_K]
-        return AgeLaw.of(age_K, share_K)
-
-    def counts(self, run: Run, step: int) -> dict[str, float]:
-        """Return the steps of time that the trainer waits before this step for the slowest slice."""
-        oldest = int(np.minimum(self.ages(run.seed, step), step).max())
-        return {"staleness/stalled": float(max(oldest - self.limit, 0))}
-
-
-@dataclass
-class Discarding:
-    """The ages of a schedule in their order, without those above a limit; a function of (seed, step).
-
-    read: slices of the schedule that were looked at, per seed. kept, lost: per seed and step, the ages that
-    are used and the number of slices that were thrown away before they were complete.
-    """
-
-    ages: Ages
-    limit: int
-    run: Run
-    read: dict[int, int] = field(default_factory=dict)
-    kept: dict[int, list[NDArray[np.int64]]] = field(default_factory=dict)
-    lost: dict[int, list[int]] = field(default_factory=dict)
-
-    def __call__(self, seed: int, step: int) -> NDArray[np.int64]:
-        while len(self.kept.setdefault(seed, [])) <= step:
-            self._next(seed)
-        return self.kept[seed][step]
-
-    def law(self, law: AgeLaw) -> AgeLaw:
-        """Return the law of the age given that it is at most the limit."""
-        young_K = law.age_K <= self.limit
-        return AgeLaw.of(law.age_K[young_K], law.share_K[young_K])
-
-    def _next(self, seed: int) -> None:
-        step, read = len(self.kept[seed]), self.read.get(seed, 0)
-        slices = len(self.ages(seed, 0))
-        chosen: list[int] = []
-        start = read
-        while len(chosen) < slices:
-            # At the start of a run nothing is older than the run itself.
-            age = min(int(self.ages(seed, read // slices)[read % slices]), step)
-            chosen += [age] if age <= self.limit else []
-            read += 1
-            if read - start > MOST_SKIPPED * slices:
-                raise UserError(
-                    f"at step {step} schedule '{self.run.staleness}' gave {MOST_SKIPPED} batches without a "
-                    f"sample of age_limit = {self.limit} steps or less; raise age_limit."
-                )
-        self.read[seed] = read
-        self.kept[seed].append(np.array(chosen))
-        self.lost.setdefault(seed, []).append(read - start - slices)
-
-    def counts(self, run: Run, step: int) -> dict[str, float]:
-        """Return the groups thrown away before this step's batch was complete."""
-        slices = len(self(run.seed, step))
-        return {"staleness/discarded": self.lost[run.seed][step] * run.prompts / slices}
-
-
-def with_age_limit(source: Source, plans: list[Any], runs: tuple[Run, ...]) -> Source:
+def with_age_limit(source: Source, runs: tuple[Run, ...]) -> Source:
     """Return the source with what the limit asks of it beside the plans; itself where that is nothing.
 
     Raises UserError for stacked cells whose batches may differ in size.
     """
-    if runs[0].age_limit < 0:
+    if runs[0].age_limit < 0 or runs[0].too_old not in RAGGED:
         return source
-    if runs[0].too_old in RAGGED:
-        if len(runs) > 1:
-            raise UserError(
-                f"too_old '{runs[0].too_old}' makes batches of unequal size, so {len(runs)} cells cannot run "
-                "stacked; train them one by one, as testbed.execution.packs plans it."
-            )
-        return Leaving(source, runs[0].age_limit, runs[0].too_old)
-    if isinstance(plans[0], ByAge):
-        return Counting(source, plans, runs)
-    return source
+    if len(runs) > 1:
+        raise UserError(
+            f"too_old '{runs[0].too_old}' makes batches of unequal size, so {len(runs)} cells cannot run "
+            "stacked; train them one by one, as testbed.execution.packs plans it."
+        )
+    return FilteredSource(source, runs[0].age_limit, runs[0].too_old)
 
 
 @dataclass(frozen=True)
-class Counting:
-    """A source whose plans know what the limit costs."""
-
-    source: Source
-    plans: list[ByAge]
-    runs: tuple[Run, ...]
-
-    def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Return the batch with what was waited for or thrown away."""
-        generated = self.source.batch(theta_RP, step)
-        cells = zip(self.plans, self.runs, strict=True)
-        counted = [plan.ages.counts(run, step) for plan, run in cells]  # type: ignore[attr-defined]
-        counts = {name: np.array([row[name] for row in counted]) for name in counted[0]}
-        return replace(generated, counts={**generated.counts, **counts})
-
-
-@dataclass(frozen=True)
-class Leaving:
+class FilteredSource:
     """A source of one replica whose batches lose what is too old."""
 
     source: Source

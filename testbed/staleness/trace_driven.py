@@ -23,7 +23,7 @@ from testbed.pipeline import trace as traces
 from testbed.pipeline.design import Design, from_words
 from testbed.pipeline.trace import Lags
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated
+from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.by_age import ByAge, ByAgeSource
 from testbed.user_files import unchanged
 
@@ -34,7 +34,7 @@ TIME = "pipeline/time"
 
 
 @dataclass(frozen=True)
-class Followed:
+class TracePlan(SchedulePlan):
     """A plan by the updates of a trace.
 
     lags: number of steps -> the trace's updates, at least so many where it is that long. name: how messages
@@ -45,6 +45,11 @@ class Followed:
     name: str
     shortest: int = 0
     mean: float = float("nan")
+
+    def versions(self, run: Run, length: int) -> int:
+        """Return one more than the oldest age of the run's updates, at most as many as it has steps."""
+        del length
+        return min(int(self.lags(run.steps).age_TN[: run.steps].max()) + 1, run.steps)
 
     def check(self, run: Run) -> None:
         """Raise UserError when the trace is too short for the run, or has other batches."""
@@ -61,12 +66,10 @@ class Followed:
             )
 
     def source(
-        self, plans: Sequence[Followed], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+        self, plans: Sequence[TracePlan], runs: tuple[Run, ...], world: World, theta_RP: Tensor
     ) -> TimedSource:
         """Return the source of a pack, whose cells all follow the trace up to their last step."""
         del plans  # those of stacked cells are equal
-        for run in runs:
-            self.check(run)
         steps = runs[0].steps
         found = self.lags(steps)
         return TimedSource(by_age(found.age_TN[:steps]), found.time_T, runs, world, theta_RP)
@@ -146,7 +149,7 @@ def _refuse_lag(lag: int, plan: str) -> None:
 
 
 @schedule("trace", source="testbed pipeline --trace, or the log of a real system")
-def trace(lag: int, *, file: str = "", token: str = "") -> Followed:
+def trace(lag: int, *, file: str = "", token: str = "") -> TracePlan:
     """age = version_trained - version_start of the oldest member of the trace's group, update by update.
 
     file: .csv or .parquet, see testbed.pipeline.trace; with `#` and its digest behind it, the run refuses
@@ -158,11 +161,11 @@ def trace(lag: int, *, file: str = "", token: str = "") -> Followed:
     _refuse_lag(lag, "the trace")
     path, digest = _split(file)
     lags = _recorded(path, unchanged(path, digest, "a lag trace"), token)
-    return Followed(lambda _: lags, str(path), int(lags.age_TN.min()), float(lags.age_TN.mean()))
+    return TracePlan(lambda _: lags, str(path), int(lags.age_TN.min()), float(lags.age_TN.mean()))
 
 
 @schedule("pipeline", source="event simulation: docs/pipeline.md")
-def pipeline(lag: int, *, design: str = "", seed: int = 0, token: str = "") -> Followed:
+def pipeline(lag: int, *, design: str = "", seed: int = 0, token: str = "") -> TracePlan:
     """age = that of the trace which `testbed pipeline DESIGN --seed SEED` writes, without a file.
 
     design: fields of testbed.pipeline.design.Design as words, "slots=64 queue=1"; empty for its defaults.
@@ -177,4 +180,4 @@ def pipeline(lag: int, *, design: str = "", seed: int = 0, token: str = "") -> F
             f"batch={made.batch} in updates={made.updates} parts cuts groups of {made.group} in two, and a "
             "learner keeps groups whole. Change batch, updates or group."
         )
-    return Followed(partial(_simulated, made, seed, token), "the simulated pipeline")
+    return TracePlan(partial(_simulated, made, seed, token), "the simulated pipeline")

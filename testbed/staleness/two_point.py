@@ -6,8 +6,8 @@ import numpy as np
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import SLICES, AgeLaw
-from testbed.staleness.by_age import ByAge, by_law
+from testbed.staleness.age_distribution import SLICES, AgeDistribution
+from testbed.staleness.by_age import ByAge, by_distribution
 
 
 @schedule("two-point", source="this project: of all laws with this mean and range, the most spread")
@@ -23,5 +23,7 @@ def two_point(lag: int, *, low: int = 0, high: int = -1, slices: int = SLICES) -
             f"ages {low} and {upper} cannot have the mean {lag}; expected 0 <= low <= lag <= high."
         )
     if low == upper:
-        return by_law("two-point", AgeLaw.of([lag], [1.0]), slices)
-    return by_law("two-point", AgeLaw.of(np.array([low, upper]), [upper - lag, lag - low]), slices)
+        return by_distribution("two-point", AgeDistribution.of([lag], [1.0]), slices)
+    return by_distribution(
+        "two-point", AgeDistribution.of(np.array([low, upper]), [upper - lag, lag - low]), slices
+    )

@@ -6,8 +6,8 @@ import numpy as np
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.age_law import SLICES, AgeLaw
-from testbed.staleness.by_age import ByAge, by_law
+from testbed.staleness.age_distribution import SLICES, AgeDistribution
+from testbed.staleness.by_age import ByAge, by_distribution
 
 
 @schedule("uniform", source="this project: the flat law between a cap on the age and its mirror image")
@@ -23,4 +23,4 @@ def uniform(lag: int, *, span: int = -1, slices: int = SLICES) -> ByAge:
             f"span from 0 to {lag}, or -1 for the lag itself."
         )
     age_K = np.arange(lag - width, lag + width + 1)
-    return by_law("uniform", AgeLaw.of(age_K, np.ones(age_K.size)), slices)
+    return by_distribution("uniform", AgeDistribution.of(age_K, np.ones(age_K.size)), slices)

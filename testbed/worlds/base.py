@@ -6,13 +6,14 @@ LLM and Hugging Face models.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from torch import Tensor
 
 from testbed.data.rollout import Rollout
+from testbed.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -28,46 +29,97 @@ class BehaviorWeights:
     past_XP: Tensor | None = None
 
 
-class World(Protocol):
-    """What the loop needs. Weights are flat tensors theta_RP that are passed in."""
+class World(ABC):
+    """A pack of R stacked cells: what generates for them, judges them and knows their truth.
 
-    def initial(self) -> Tensor: ...
-
-    def generate(
-        self, theta_XP: Tensor, step: int, slices: int = 1, past_XP: Tensor | None = None
-    ) -> Rollout: ...
-
-    def generate_in_flight(
-        self, theta_RVP: Tensor, version_RBT: Tensor, step: int, cache: str
-    ) -> Rollout: ...
-
-    def in_flight_table(self, theta_RVP: Tensor, version_T: Tensor) -> Tensor | None: ...
+    Weights are flat tensors theta_RP that are passed in, on whatever device `initial` puts them. What only
+    some worlds know has a default that says so.
+    """
 
     @property
-    def length(self) -> int: ...
+    @abstractmethod
+    def length(self) -> int:
+        """Most tokens of a response, T."""
 
-    def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor: ...
+    @abstractmethod
+    def initial(self) -> Tensor:
+        """Return the weights at the start [R, P]; equal seeds start alike."""
 
-    def loss_logp(self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int) -> Tensor: ...
+    @abstractmethod
+    def generate(
+        self, theta_XP: Tensor, step: int, slices: int = 1, past_XP: Tensor | None = None
+    ) -> Rollout:
+        """Return this step's batch; row r * slices + s of theta_XP answers part s of replica r's prompts.
 
-    def penalty(self, theta_RP: Tensor) -> Tensor | None: ...
+        past_XP: older weights, row by row, for an engine that reads some.
+        """
 
-    def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor: ...
+    @abstractmethod
+    def generate_in_flight(self, theta_RVP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
+        """Return this step's batch, whose token t is drawn at weights theta_RVP[r, version_RBT[r, b, t]].
+
+        version_RBT broadcasts to [R, B, T]; cache: "kept" or "recomputed" when the weights change.
+        """
+
+    @abstractmethod
+    def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return the policy's log-probabilities of the tokens, nats [R, B, T]; 0 outside the mask."""
+
+    @abstractmethod
+    def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return the entropy of each token's distribution, nats [R, B, T]; 0 outside the mask."""
+
+    @abstractmethod
+    def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every token, [R, B, T]; 0 at padding."""
+
+    @abstractmethod
+    def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return the reward of always taking the likeliest token, from each sequence's start; [R, B]."""
+
+    @abstractmethod
+    def reference_reward(
+        self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
+    ) -> Tensor:
+        """Return rewards of `group` responses of theta to each sequence's start; [A, B, group].
+
+        rows: the replicas that theta and the rollout hold.
+        """
+
+    def loss_logp(self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int) -> Tensor:
+        """Return the log-probabilities that the loss reads, [R, B, T]: `logp` unless said."""
+        del step, pass_index
+        return self.logp(theta_RP, rollout)
+
+    def penalty(self, theta_RP: Tensor) -> Tensor | None:
+        """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
+        del theta_RP
+        return None
 
     def truth(
         self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None
-    ) -> dict[str, np.ndarray]: ...
+    ) -> dict[str, np.ndarray]:
+        """Return what is known exactly, by metric name, each [R]; nothing where there is too much to know."""
+        del theta_RP, update_RP, step, behavior
+        return {}
 
-    def accuracy(self, theta_RP: Tensor) -> np.ndarray | None: ...
+    def accuracy(self, theta_RP: Tensor) -> np.ndarray | None:
+        """Return the mean reward on held-out prompts [R]; None where the truth is known."""
+        del theta_RP
+        return None
 
-    # What only some recipes ask for. Rows names the replicas that theta and the rollout hold.
+    def in_flight_table(self, theta_RVP: Tensor, version_T: Tensor) -> Tensor | None:
+        """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.
 
-    def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor: ...
+        version_T: the version of every time [T].
+        """
+        del theta_RVP, version_T
+        return None
 
-    def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor: ...
+    def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Return a teacher's answers to the rollout's prompts, one per group member.
 
-    def reference_reward(
-        self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
-    ) -> Tensor: ...
-
-    def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout: ...
+        Raises UserError where there is no teacher.
+        """
+        del rollout, rows, step
+        raise UserError("this world has no teacher to demonstrate; take a token task with policy 'toy'.")

@@ -1,13 +1,87 @@
-"""Which world a pack of runs is in."""
+"""Which world a pack of runs is in, and what can be known of its policy before it is built."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+
 from testbed.config.run import Run
+from testbed.errors import UserError, unknown
+from testbed.policies.base import Policy, Reweighted
+from testbed.policies.toy.transformer import ToyTransformer
 from testbed.worlds.base import World
-from testbed.worlds.tabular import TabularRuns
-from testbed.worlds.tokens import TokenRuns
+from testbed.worlds.rounded import rounding_of, split_precision
+from testbed.worlds.tabular import TabularRuns, build_tabular_policy
+from testbed.worlds.tasks import token_task
+from testbed.worlds.tokens import TokenRuns, build_token_policy
+
+KEPT = 16
+"""Numbers per token, layer and unit of width that the backward pass of a Hugging Face model keeps, about."""
 
 
 def build_world(runs: tuple[Run, ...]) -> World:
     """Return the world in which cells of equal shape run stacked."""
     return TabularRuns(runs) if runs[0].policy == "tabular" else TokenRuns(runs)
+
+
+def check_policy(run: Run) -> None:
+    """Raise UserError when the run's policy cannot be made; a Hugging Face model is looked at, not loaded."""
+    if run.policy != "hf":
+        _policy(run)
+        return
+    from testbed.policies.hf.model_folder import check_model_folder
+    from testbed.policies.hf.policy import DTYPES, HuggingFacePolicy
+
+    check_model_folder(run.model)
+    given, precision = split_precision(run)
+    rounding_of(precision)
+    try:
+        make: Callable[..., object] = HuggingFacePolicy
+        inspect.signature(make).bind(run.model, token_task(run), run.device, **given)
+    except TypeError as error:
+        raise UserError(f"policy 'hf' cannot be made with {given}: {error}") from None
+    if "dtype" in given and given["dtype"] not in DTYPES:
+        raise unknown("dtype", str(given["dtype"]), DTYPES)
+
+
+def policy_size(run: Run) -> tuple[int, int, int]:
+    """Return parameters P, bytes per weight and about how many bytes one batch keeps for its backward pass.
+
+    Parameters and bytes are 0 where a model folder does not say; activations grow with layers, width and
+    columns (prompt tokens once per group, response tokens once per response).
+    """
+    sequences = run.prompts * run.group
+    if run.policy == "hf":
+        return _model_size(run, sequences)
+    policy = _policy(run)
+    inside = policy
+    while isinstance(inside, Reweighted):
+        inside = inside.policy
+    size = policy.dtype.itemsize
+    if not isinstance(inside, ToyTransformer):
+        return policy.parameters, size, 0
+    shape, task = inside.shape, inside.task
+    answers = sequences * (task.response_length - 1)
+    columns = run.prompts * task.prompt_length + answers
+    kept = columns * shape.layers * (7 * shape.width + 2 * shape.hidden)
+    return policy.parameters, size, size * (kept + 2 * shape.vocabulary * (run.prompts + answers))
+
+
+def _policy(run: Run) -> Policy:
+    on_cpu = replace(run, device="cpu")  # a weightless policy, to be asked for its sizes
+    return (build_tabular_policy if run.policy == "tabular" else build_token_policy)(on_cpu)[1]
+
+
+def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
+    from testbed.policies.hf.model_folder import check_model_folder, parameters_of, read_json
+
+    task = token_task(run)
+    config = read_json(check_model_folder(run.model) / "config.json")
+    layers, width = (
+        next((int(config[name]) for name in names if isinstance(config.get(name), int)), 0)
+        for names in (("num_hidden_layers", "n_layer"), ("hidden_size", "n_embd"))
+    )
+    columns = run.prompts * task.prompt_length + sequences * task.response_length
+    size = 8 if dict(run.policy_args).get("dtype") == "float64" else 4
+    return parameters_of(run.model), size, size * columns * layers * width * KEPT

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from torch import Tensor
 
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-from testbed.mismatch import Engine, engine, mismatch
+from testbed.mismatch import SamplerEngine, engine, mismatch
 from testbed.mismatch.behavior import Behavior
+from testbed.policies.base import Policy
 from testbed.policies.in_flight import logp_by_version
 
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
@@ -21,7 +22,7 @@ Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 class Generation:
     """The engine that generates for stacked cells, and what their anchors ask it to note."""
 
-    def __init__(self, runs: tuple[Run, ...], policy: Any) -> None:
+    def __init__(self, runs: tuple[Run, ...], policy: Policy) -> None:
         first = runs[0]
         self.policy, self.seeds = policy, tuple(run.seed for run in runs)
         self.engine = engine_of(first)
@@ -51,7 +52,7 @@ class Generation:
         return replace(rollout, logp_trainer_RBT=logp_RBT.detach())
 
 
-def engine_of(run: Run) -> Engine:
+def engine_of(run: Run) -> SamplerEngine:
     """Return the engine that generates for a run.
 
     Raises UserError, before any training, where the run's policy cannot have it.
@@ -67,7 +68,7 @@ def engine_of(run: Run) -> Engine:
         raise UserError(
             f"engine '{run.mismatch}' changes the forward pass, and so does policy_args.perturb; take one."
         )
-    if run.policy == "hf" and (made.forward is not None or made.law is not None):
+    if run.policy == "hf" and (made.forward is not None or made.distribution is not None):
         raise UserError(
             f"engine '{run.mismatch}' changes the forward pass or the next-token law, which policy 'hf' "
             "cannot do yet; take one that changes weights (bf16, fp8-block, int8, skip-layers), or policy "

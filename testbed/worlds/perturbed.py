@@ -1,26 +1,24 @@
-"""ALP's numerator: the trainer reads hidden states through noise whose size it learns, layer by layer."""
+"""ALP: the log-probabilities that the loss reads see hidden states through noise whose size is learned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from testbed.errors import UserError
 from testbed.mismatch import Draw
+from testbed.policies.base import Layout, Reweighted
 from testbed.policies.toy.transformer import ToyTransformer
 
 ALPHA = BETA = 0.001
 """Weights of the regularizer in the authors' code."""
 MOST_PASSES = 64
 """Passes over one batch that have noise of their own."""
-SERVED = ("logp", "log_law", "entropy", "score_norm", "sample", "sample_in_flight", "logp_in_flight")
 
 
-class Perturbed:
+class Perturbed(Reweighted):
     """A toy transformer and L more weights: theta = (its weights, log sigma_1, …, log sigma_L).
 
     Everything but `loss_logp` is the transformer's own, without noise: it samples, and mu, anchors and
@@ -38,10 +36,17 @@ class Perturbed:
     def __init__(self, policy: ToyTransformer, sigma: float) -> None:
         if not sigma > 0:
             raise UserError(f"perturb is {sigma}, the size of the noise at the start; expected above 0.")
-        self.policy, self.sigma, self.layers = policy, sigma, policy.shape.layers
+        super().__init__(policy)
+        self.toy, self.sigma, self.layers = policy, sigma, policy.shape.layers
         self.parameters = policy.parameters + self.layers
-        matrices = {**policy.shape.matrices(), "log_sigma": (self.layers,)}
-        self.shape = SimpleNamespace(matrices=lambda: matrices)
+
+    @property
+    def layout(self) -> Layout:
+        return {**self.policy.layout, "log_sigma": (self.layers,)}
+
+    def weights(self, theta_RP: Tensor) -> Tensor:
+        """Return the transformer's own weights."""
+        return theta_RP[..., : -self.layers]
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """Return the transformer's weights and log sigma, [R, P + L]."""
@@ -62,24 +67,18 @@ class Perturbed:
         Differentiable in all of theta: sigma learns through the noise (reparameterized). eps ~ N(0, 1)
         depends on the draw's seed and step and on the place alone.
         """
-        own_RP, log_sigma_RL = theta_RP.split([self.policy.parameters, self.layers], -1)
+        own_RP, log_sigma_RL = theta_RP.split([self.toy.parameters, self.layers], -1)
 
         def noisy(layer: int, x_RDM: Tensor) -> Tensor:
             eps_RDM = draw.normal("alp", layer, x_RDM.detach().transpose(1, 2)).transpose(1, 2)
             return x_RDM + log_sigma_RL[:, layer, None, None].exp() * eps_RDM
 
-        return self.policy.with_hidden(noisy).logp(own_RP, prompt_RNK, token_RBT, mask_RBT)
+        return self.toy.with_hidden(noisy).logp(own_RP, prompt_RNK, token_RBT, mask_RBT)
 
     def penalty(self, theta_RP: Tensor) -> Tensor:
         """Return sum_l ALPHA sigma_l^2 - BETA log sigma_l^2, [R]: stationary at sigma^2 = BETA / ALPHA."""
-        log_sigma_RL = theta_RP[:, self.policy.parameters :]
+        log_sigma_RL = theta_RP[:, self.toy.parameters :]
         return (ALPHA * (2 * log_sigma_RL).exp() - 2 * BETA * log_sigma_RL).sum(-1)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.policy, name)
-        if name not in SERVED:
-            return found
-        return lambda theta_RP, *given, **named: found(theta_RP[..., : -self.layers], *given, **named)
 
 
 def loss_noise_draw(seeds: tuple[int, ...], layers: int, step: int, pass_index: int) -> Draw:

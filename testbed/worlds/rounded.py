@@ -2,63 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from envs.tokens.base import arguments
-from testbed.config.run import Run
+from testbed.config.run import Run, Scalar
 from testbed.errors import UserError
-from testbed.mismatch import Draw, Engine, engine, mismatch
-from testbed.mismatch.behavior import layout_of
+from testbed.mismatch import Draw, SamplerEngine, engine, mismatch
+from testbed.policies.base import Policy, Reweighted
 
 
-class Rounded:
-    """A policy with the same engine on both sides; gradients go straight through to the full weights.
+class Rounded(Reweighted):
+    """A policy, but with a sampler engine's roundings on both sides; gradients go straight through.
 
-    Every method of the policy that takes theta is served by the rounded one, `initial` by the policy itself:
-    training in low precision starts where training in full precision starts.
+    The weights that an optimizer moves stay full: `initial` is that of the policy before it rounds.
     """
 
-    def __init__(self, policy: Any, rounding: Engine) -> None:
-        self.full, self.rounding, self.draw = policy, rounding, Draw((0,))
-        self.inner = policy if rounding.forward is None else rounding.forward(policy, self.draw)
-        self.layout = layout_of(policy)
+    def __init__(self, policy: Policy, rounding: SamplerEngine) -> None:
+        self.draw = Draw((0,))
+        super().__init__(policy if rounding.forward is None else rounding.forward(policy, self.draw))
+        self.full, self.rounding = policy, rounding
 
     def weights(self, theta_RP: Tensor) -> Tensor:
         """Return theta as the forward pass sees it."""
         change = self.rounding.weights
         return theta_RP if change is None else change(theta_RP, self.layout, self.draw)
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inner, name)
-        if name not in ("logits", "probabilities", "logp", "log_law", "entropy", "score_norm", "sample"):
-            return found
-        return lambda theta_RP, *given, **named: found(self.weights(theta_RP), *given, **named)
+    @property
+    def full_precision(self) -> Policy:
+        return self.full
 
 
-def split_precision(run: Run) -> tuple[dict[str, Any], str]:
+def split_precision(run: Run) -> tuple[dict[str, Scalar], str]:
     """Return the arguments of the policy's constructor and the precision among them, "" for full."""
-    given: dict[str, Any] = dict(run.policy_args)
+    given = dict(run.policy_args)
     return given, str(given.pop("precision", ""))
 
 
-def of_precision(policy: Any, precision: str) -> Any:
-    """Return the policy at a precision: an engine's name, or "fp8-tensor matrices=all" with its arguments.
+def of_precision(policy: Policy, precision: str) -> Policy:
+    """Return the policy at a precision, see `rounding_of`; itself at full precision."""
+    rounding = rounding_of(precision)
+    return policy if rounding is None else Rounded(policy, rounding)
+
+
+def rounding_of(precision: str) -> SamplerEngine | None:
+    """Return the engine of a precision: a name with arguments, "fp8-tensor matrices=all"; None for "".
 
     Source: one precision flow for rollout and training as in Jet-RL, arXiv:2601.14243.
 
-    Raises UserError for an engine that draws numbers, reads older weights or changes the next-token law: it
-    has no second side that could agree with the first.
+    Raises UserError for an engine that draws numbers, reads older weights or changes the next-token
+    distribution: it has no second side that could agree with the first.
     """
     if not precision:
-        return policy
+        return None
     name, _, rest = precision.partition(" ")
     made = engine(name, **arguments(rest))
     promises = [mismatch[part].promises for part in name.split("+")]
-    if made.law is not None or any(p.get("stochastic") or "past" in p.get("needs", ()) for p in promises):
+    if made.distribution is not None or any(
+        p.get("stochastic") or "past" in p.get("needs", ()) for p in promises
+    ):
         raise UserError(
             f"precision is '{precision}', which no trainer can share with the sampler; take one that only "
             "rounds: bf16, int8, fp8-tensor, fp8-block, fp8-activations, or two of them joined by '+'."
         )
-    return Rounded(policy, made)
+    return made

@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from envs.finite_mdp import Episodes, FiniteMDP
 from envs.streams import uniforms
+from envs.tokens.tree import TokenTree
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
+from testbed.policies.base import Policy
 from testbed.policies.in_flight import logp_by_version
+from testbed.worlds.base import BehaviorWeights, World
 from testbed.worlds.generation import Generation, whole
 from testbed.worlds.rounded import of_precision, split_precision
-from testbed.worlds.tasks import task_for
-
-if TYPE_CHECKING:
-    from testbed.worlds.base import BehaviorWeights
+from testbed.worlds.tasks import tabular_task
 
 
-class TabularRuns:
+class TabularRuns(World):
     """Bandits, MDPs and token trees with a softmax table; everything is known exactly."""
 
     def __init__(self, runs: tuple[Run, ...]) -> None:
-        from testbed.policies.tabular import TabularPolicy
-
         first = runs[0]
-        self.task = task_for(first)
         if first.device != "cpu":
             raise UserError("policy 'tabular' runs on device 'cpu' only: its kernels are compiled for it.")
-        own, precision = split_precision(first)
-        self.policy = of_precision(TabularPolicy(self.task.states, self.task.actions, **own), precision)
+        self.task, self.policy = build_tabular_policy(first)
         self.seeds = tuple(run.seed for run in runs)
         self.prompts, self.group = first.prompts, first.group
         self.sampling_R = rng.keys(self.seeds, "sampling")
@@ -105,27 +101,18 @@ class TabularRuns:
 
         Only a token tree has one: its states know their time. version_T: the version of every time [T].
         """
-        level = getattr(self.task, "level", None)
-        if level is None:
+        if not isinstance(self.task, TokenTree):
             return None
         node_S = torch.arange(self.task.states) % self.task.nodes
-        time_S = torch.bucketize(node_S, torch.tensor(level[1:]), right=True)
+        time_S = torch.bucketize(node_S, torch.tensor(self.task.level[1:]), right=True)
         logits_RVSA = theta_RVP.unflatten(-1, (self.task.states, self.task.actions))
         return logits_RVSA[:, version_T[time_S], torch.arange(self.task.states)].flatten(1)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
-        return self.policy.logp(theta_RP, _states(rollout), rollout.token_RBT, rollout.mask_RBT)
-
-    def loss_logp(self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int) -> Tensor:
-        """Return the log-probabilities that the loss reads: `logp`."""
-        del step, pass_index
-        return self.logp(theta_RP, rollout)
-
-    def penalty(self, theta_RP: Tensor) -> None:
-        """Return None: a table adds nothing to a loss."""
+        return self.policy.logp(theta_RP, rollout.states(), rollout.token_RBT, rollout.mask_RBT)
 
     def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
-        return self.policy.entropy(theta_RP, _states(rollout))
+        return self.policy.entropy(theta_RP, rollout.states(), rollout.token_RBT, rollout.mask_RBT)
 
     def truth(
         self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None
@@ -160,19 +147,15 @@ class TabularRuns:
             "exact/chi2_sequence": second_R - 1.0,
         }
 
-    def _reward(self, episodes: Any) -> Tensor:
+    def _reward(self, episodes: Episodes) -> Tensor:
         reward_RBT = episodes.reward_RBT
-        discount_T = float(getattr(self.task, "discount", 1.0)) ** np.arange(reward_RBT.shape[-1])
+        discount = self.task.discount if isinstance(self.task, FiniteMDP) else 1.0
+        discount_T = float(discount) ** np.arange(reward_RBT.shape[-1])
         return torch.from_numpy(reward_RBT @ discount_T)
 
     def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every action, [R, B, T]; 0 at padding."""
-        pi_RSA = self.policy.logits(theta_RP.detach()).softmax(-1)
-        square_RBT = (
-            pi_RSA.square().sum(-1).gather(-1, _states(rollout).flatten(-2)).view_as(rollout.token_RBT)
-        )
-        norm_RBT = 1 - 2 * self.logp(theta_RP.detach(), rollout).exp() + square_RBT
-        return torch.where(rollout.mask_RBT, norm_RBT, torch.zeros_like(norm_RBT))
+        return self.policy.score_norm(theta_RP, rollout.states(), rollout.token_RBT, rollout.mask_RBT)
 
     def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         """Return the reward of always taking the likeliest action, from each sequence's start; [R, B]."""
@@ -194,23 +177,20 @@ class TabularRuns:
         reward_RNG = self._reward(episodes).unflatten(1, (start_RN.shape[1], group))
         return reward_RNG.repeat_interleave(rollout.group, dim=1)
 
-    def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
-        """Raise UserError: a tabular world has no teacher."""
-        del rollout, rows, step
-        raise UserError("a tabular world has no teacher to demonstrate; take a token task with policy 'toy'.")
-
-    def accuracy(self, theta_RP: Tensor) -> None:
-        """Return None: `exact/value` is the truth that accuracy estimates elsewhere."""
-
-
-def _states(rollout: Rollout) -> Tensor:
-    if rollout.state_RBT is None:
-        raise ValueError("a tabular policy needs the visited states of a rollout")
-    return rollout.state_RBT
-
 
 def _cosine(left_RP: np.ndarray, right_RP: np.ndarray) -> np.ndarray:
     scale = np.linalg.norm(left_RP, axis=-1) * np.linalg.norm(right_RP, axis=-1)
     product = (left_RP * right_RP).sum(-1)
     # NaN says: one of the two gradients is zero, so there is no angle.
     return np.divide(product, scale, out=np.full_like(product, np.nan), where=scale > 0)
+
+
+def build_tabular_policy(run: Run) -> tuple[FiniteMDP | TokenTree, Policy]:
+    """Return the world of a run and its table; raise UserError for arguments that no table has."""
+    from testbed.policies.tabular import TabularPolicy
+
+    task = tabular_task(run)
+    own, precision = split_precision(run)
+    if own:
+        raise UserError(f"policy 'tabular' cannot be made with {own}: a table takes precision alone.")
+    return task, of_precision(TabularPolicy(task.states, task.actions), precision)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias
 
 from envs.catalog import worlds
-from testbed.config.run import Run
+from envs.finite_mdp import FiniteMDP
+from envs.tokens.base import TokenTask
+from envs.tokens.tree import TokenTree
+from testbed.config.run import Run, Scalar
 from testbed.errors import UserError
 from testbed.registry import Entry, Registry
-
-if TYPE_CHECKING:
-    pass
 
 
 @cache
@@ -23,24 +23,45 @@ def tasks() -> Registry:
     return registry
 
 
-def build_task(name: str, **arguments: Any) -> Any:
+Task: TypeAlias = FiniteMDP | TokenTree | TokenTask
+"""What the catalog makes: worlds with a table of states, and tasks that are written in tokens."""
+
+
+def build_task(name: str, **arguments: Scalar) -> Task:
     """Return a world or token task; an unknown name or argument, or a refused value, raises UserError."""
     build = tasks()[name].bind(**arguments)
     try:
-        return build()
+        made: Task = build()
     except (ValueError, TypeError) as error:
         raise UserError(f"task '{name}' cannot be made with {arguments}: {error}") from error
+    return made
 
 
-def task_for(run: Run) -> Any:
-    """Return the run's task; raise UserError when its policy cannot act in it."""
+def tabular_task(run: Run) -> FiniteMDP | TokenTree:
+    """Return the world of a run with policy 'tabular'; raise UserError when it has no table of states."""
     task = build_task(run.task, **dict(run.task_args))
-    tabular = hasattr(task, "simulate")
-    if run.policy == "tabular" and not tabular:
+    if isinstance(task, TokenTask):
         raise UserError(
             f"task '{run.task}' is a token task, which has no table of states. Set policy to 'toy' or 'hf', "
             f"or take the token tree: task 'tree' with task_args.task={run.task}."
         )
-    if run.policy != "tabular" and tabular:
+    return task
+
+
+def token_task(run: Run) -> TokenTask:
+    """Return the task of a run with a token policy; raise UserError when it is not written in tokens."""
+    task = build_task(run.task, **dict(run.task_args))
+    if not isinstance(task, TokenTask):
         raise UserError(f"task '{run.task}' is a tabular world; set policy to 'tabular'.")
     return task
+
+
+def longest_response(run: Run) -> int:
+    """Return the most tokens or actions of a sequence; raise UserError as `task_for` does."""
+    tabular = run.policy == "tabular"
+    return int(tabular_task(run).horizon if tabular else token_task(run).response_length)
+
+
+def task_for(run: Run) -> Task:
+    """Return the run's task; raise UserError when its policy cannot act in it."""
+    return tabular_task(run) if run.policy == "tabular" else token_task(run)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from envs.streams import uniforms
+from envs.tokens.base import TokenTask
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
+from testbed.policies.base import Policy
+from testbed.worlds.base import World
 from testbed.worlds.generation import Generation, cut, whole
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
-from testbed.worlds.tasks import task_for
-
-if TYPE_CHECKING:
-    from testbed.worlds.base import BehaviorWeights
+from testbed.worlds.tasks import token_task
 
 Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """(prompt_XNK, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
@@ -30,7 +30,7 @@ EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
 
 
-class TokenRuns:
+class TokenRuns(World):
     """A token task with a transformer: the toy LLM or a Hugging Face model."""
 
     def __init__(self, runs: tuple[Run, ...]) -> None:
@@ -49,7 +49,7 @@ class TokenRuns:
         if first.policy == "toy" and first.warm_start_steps:
             from testbed.policies.warm_start import warm_start
 
-            full = getattr(self.policy, "full", self.policy)
+            full = self.policy.full_precision
             base = warm_start(full, self.task, unique, first.warm_start_steps, first.teacher_noise)
         else:
             base = self.policy.initial(unique)
@@ -88,10 +88,6 @@ class TokenRuns:
         )
         rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group)
         return self.generation.noted_in_flight(theta_RVP, version_RBT, rollout, self.logp)
-
-    def in_flight_table(self, theta_RVP: Tensor, version_T: Tensor) -> None:
-        """Return None: a transformer's changes of weights amount to no one policy."""
-        del theta_RVP, version_T
 
     def _answers(
         self,
@@ -144,10 +140,7 @@ class TokenRuns:
 
     def score_norm(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         """Return |d log pi / d logits|^2 = 1 - 2 pi + sum pi^2 of every token, [R, B, T]; 0 at padding."""
-        norm: Tensor = self.policy.score_norm(
-            theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT
-        )
-        return norm
+        return self.policy.score_norm(theta_RP, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT)
 
     def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         """Return the reward of the likeliest tokens, drawn one after the other, to each prompt; [R, B]."""
@@ -197,13 +190,6 @@ class TokenRuns:
             reward_RB=reward_RB,
         )
 
-    def truth(
-        self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None
-    ) -> dict[str, np.ndarray]:
-        """Return nothing: sequences are too many to enumerate; use task 'tree' for the truth."""
-        del theta_RP, update_RP, step, behavior
-        return {}
-
     def accuracy(self, theta_RP: Tensor) -> np.ndarray:
         """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""
         purpose, prompts = f"held-out/{self.first.task}", self.first.evaluation_prompts
@@ -215,12 +201,13 @@ class TokenRuns:
         return mean
 
 
-def build_token_policy(run: Run) -> tuple[Any, Any]:
+def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
     """Return the task as the policy sees it, and the policy, for policy 'toy' or 'hf'."""
-    task = task_for(run)
+    task = token_task(run)
     if run.device == "cuda" and not torch.cuda.is_available():
         raise UserError("device 'cuda' was asked for, but torch sees no GPU; use device=cpu.")
-    arguments, precision = split_precision(run)
+    given, precision = split_precision(run)
+    arguments: dict[str, Any] = dict(given)
     try:
         if run.policy == "toy":
             from testbed.policies.toy.transformer import ToyTransformer

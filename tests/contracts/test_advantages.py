@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from references.reference_advantages import PAID, ROWS, Numbers
+from references.reference_advantages import CASES, PAID, ROWS, Numbers
 
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
@@ -64,6 +64,14 @@ def test_its_values_are_those_worked_by_hand(name, token_reward):
     found = call(name, signals_of(s))
     assert found.ndim == 1 + promised(name, "per_token", False)
     np.testing.assert_allclose(found.numpy(), [ROWS[name](s, b) for b in range(7)], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "hyper", "row"), CASES)
+def test_options_change_its_values_as_worked_by_hand(name, hyper, row):
+    s = Numbers()
+    found = advantage[name].bind(**hyper)(signals_of(s))
+    np.testing.assert_allclose(found.numpy(), [row(s, b) for b in range(7)], rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(found, call(name, signals_of(s)))
 
 
 def moved(signals, order):

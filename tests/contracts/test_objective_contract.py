@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from references.weights import F1_ROWS, WEIGHTS
+from references.weights import CASES, F1_ROWS, WEIGHTS
 from support.fixtures import F1, SEQUENCES, Sequence, batch_of, changed, rows_of
 
 from testbed.data.batch import Batch
@@ -80,6 +80,16 @@ def test_its_weight_is_the_one_derived_by_hand(name):
     for b, row in enumerate(rows):
         expected = WEIGHTS[name](row, rows)
         np.testing.assert_allclose(weight[b, : row.n].numpy(), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "hyper", "row"), CASES, ids=lambda x: x if isinstance(x, str) else None)
+def test_options_change_its_weight_as_derived_by_hand(name, hyper, row):
+    logp, batch = batch_of()
+    weight = effective_weights(name, logp, batch, **hyper)
+    rows = rows_of()
+    for b, s in enumerate(rows):
+        np.testing.assert_allclose(weight[b, : s.n].numpy(), row(s, rows), rtol=1e-10, atol=1e-12)
+    assert not torch.equal(weight, effective_weights(name, logp, batch))
 
 
 @pytest.mark.parametrize(("name", "hyper", "first", "second"), F1_ROWS)

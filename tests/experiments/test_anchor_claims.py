@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.claims import anchor_training as claims
-from analysis.claims.base import verdict
+from analysis.claims import mean_above_zero, verdict
+from analysis.comparisons import must_exceed
+from analysis.experiments import anchors, areal_lag, batch_invariance
 
 SEEDS = 12
 NOISE = 0.002 * np.sin(np.arange(SEEDS) * 2.3)
@@ -20,7 +21,7 @@ def lags(**lost):
             "anchor": anchor,
             "lag": lag,
             "seed": seed,
-            claims.VALUE: 0.9 + seed / 50 - gone - NOISE[seed] * (lag > 0),
+            areal_lag.VALUE: 0.9 + seed / 50 - gone - NOISE[seed] * (lag > 0),
         }
         for anchor, at in lost.items()
         for lag, gone in zip((0, 1, 2, 4, 8, 16), (0.0, *at), strict=True)
@@ -38,10 +39,10 @@ def batches(rescaled=0.0, fixed=0.08, coupled=0.03):
     rows = [
         {
             "anchor": anchor,
-            claims.DECAY: decay,
+            batch_invariance.DECAY: decay,
             "prompts": prompts,
             "seed": seed,
-            claims.CURVE: 0.8 + seed / 50 + change + NOISE[seed] * (prompts < 64),
+            batch_invariance.CURVE: 0.8 + seed / 50 + change + NOISE[seed] * (prompts < 64),
         }
         for anchor, decay, prompts, change in arms
         for seed in range(SEEDS)
@@ -57,7 +58,7 @@ def corrections(value):
             "anchor": anchor,
             "lag": lag,
             "seed": seed,
-            claims.VALUE: v + seed / 50 + s * NOISE[seed],
+            areal_lag.VALUE: v + seed / 50 + s * NOISE[seed],
         }
         for s, ((recipe, anchor, lag), v) in enumerate(value.items())
         for seed in range(SEEDS)
@@ -75,38 +76,38 @@ def corrections(value):
     ],
 )
 def test_flat_means_at_every_lag_up_to_eight_and_no_further(lost, expected):
-    found = claims.decoupled_is_flat(lags(recompute=lost, behavior=(0.5,) * 5))
+    found = areal_lag.decoupled_is_flat(lags(recompute=lost, behavior=(0.5,) * 5))
     assert verdict(found, found.p) == expected
 
 
 @pytest.mark.parametrize(("lost", "expected"), [(0.03, "supported"), (0.005, "refuted")])
 def test_coupled_ppo_is_judged_at_lag_eight(lost, expected):
-    found = claims.coupled_is_not_flat(lags(behavior=(0.5, 0.5, 0.5, lost, 0.5), recompute=(0,) * 5))
+    found = areal_lag.coupled_is_not_flat(lags(behavior=(0.5, 0.5, 0.5, lost, 0.5), recompute=(0,) * 5))
     assert verdict(found, found.p) == expected
     assert found.effect == pytest.approx(lost + NOISE.mean() - 0.012)
 
 
 def test_six_points_are_asked_of_every_lag_from_four():
-    enough = claims.coupled_loses_six(lags(behavior=(0, 0, 0.07, 0.1, 0.2)))
-    short = claims.coupled_loses_six(lags(behavior=(0.5, 0.5, 0.03, 0.1, 0.2)))
+    enough = areal_lag.coupled_loses_six(lags(behavior=(0, 0, 0.07, 0.1, 0.2)))
+    short = areal_lag.coupled_loses_six(lags(behavior=(0.5, 0.5, 0.03, 0.1, 0.2)))
     assert verdict(enough, enough.p) == "supported"
     assert verdict(short, short.p) == "refuted"
 
 
 def test_one_group_below_zero_pays_for_having_been_picked():
-    below = claims.everywhere({1: 1 + NOISE, 2: -0.001 + NOISE, 3: 1 - NOISE}, "n")
-    alone = claims.mean_above_zero(-0.001 + NOISE, "n")
+    below = must_exceed({1: 1 + NOISE, 2: -0.001 + NOISE, 3: 1 - NOISE}, 0.0, "n")
+    alone = mean_above_zero(-0.001 + NOISE, "n")
     assert below.effect == alone.effect
     assert below.p == pytest.approx(min(1.0, 3 * alone.p))
-    above = claims.everywhere({1: 1 + NOISE, 2: 0.002 + NOISE}, "n")
-    assert above.p == claims.mean_above_zero(0.002 + NOISE, "n").p
-    assert claims.everywhere({}, "n").p == 1.0
+    above = must_exceed({1: 1 + NOISE, 2: 0.002 + NOISE}, 0.0, "n")
+    assert above.p == mean_above_zero(0.002 + NOISE, "n").p
+    assert must_exceed({}, 0.0, "n").p == 1.0
 
 
 def test_arms_of_the_batch_sizes_are_told_apart_by_their_decay():
     table = batches(rescaled=0.001, fixed=0.08, coupled=0.03)
     for arm, planted in ((("ewma", False), 0.001), (("ewma", True), 0.08), (("recompute", False), 0.03)):
-        groups = claims.curves(table, *arm)
+        groups = batch_invariance.curves(table, *arm)
         assert list(groups) == ["4 prompts", "16 prompts"]
         for x_N in groups.values():
             np.testing.assert_allclose(x_N, planted + NOISE, atol=1e-12)
@@ -115,9 +116,9 @@ def test_arms_of_the_batch_sizes_are_told_apart_by_their_decay():
 @pytest.mark.parametrize(
     ("check", "holds", "fails"),
     [
-        (claims.ewma_is_invariant, {"rescaled": 0.004}, {"rescaled": -0.02}),
-        (claims.coupled_is_not_invariant, {"coupled": 0.03}, {"coupled": 0.0}),
-        (claims.fixed_decay_is_not_invariant, {"fixed": 0.05}, {"fixed": -0.05}),
+        (batch_invariance.ewma_is_invariant, {"rescaled": 0.004}, {"rescaled": -0.02}),
+        (batch_invariance.coupled_is_not_invariant, {"coupled": 0.03}, {"coupled": 0.0}),
+        (batch_invariance.fixed_decay_is_not_invariant, {"fixed": 0.05}, {"fixed": -0.05}),
     ],
 )
 def test_batch_size_invariance_is_judged_arm_by_arm(check, holds, fails):
@@ -131,14 +132,14 @@ def test_missing_log_probabilities_must_cost_at_every_lag():
     base = {("decoupled", "recompute", lag): 0.9 for lag in (0, 16)}
     costly = {**cheap, ("decoupled", "missing", 16): 0.8}
     for table, expected in (({**base, **cheap}, "refuted"), ({**base, **costly}, "supported")):
-        found = claims.missing_costs(corrections(table))
+        found = anchors.missing_costs(corrections(table))
         assert verdict(found, found.p) == expected
 
 
 def test_the_right_anchor_is_judged_at_lag_sixteen_alone():
     values = {("decoupled", name, lag): 0.9 for name in ("snapshot", "recompute") for lag in (0, 16)}
     stalls = {**values, ("decoupled", "snapshot", 16): 0.8, ("decoupled", "snapshot", 0): 0.99}
-    found = claims.right_anchor_stalls(corrections(stalls))
+    found = anchors.right_anchor_stalls(corrections(stalls))
     assert verdict(found, found.p) == "supported"
     assert found.n == SEEDS
 
@@ -148,7 +149,7 @@ def test_every_truncation_has_to_beat_having_none():
         ("decoupled", "missing", 0): 0.7
     }
     values |= {(name, "recompute", 0): 0.1 for name in ("tis", "mis", "icepop", "decoupled")}
-    found = claims.truncation_replaces(corrections(values))
+    found = anchors.truncation_replaces(corrections(values))
     assert verdict(found, found.p) == "supported"
-    lost = claims.truncation_replaces(corrections({**values, ("mis", "missing", 0): 0.5}))
+    lost = anchors.truncation_replaces(corrections({**values, ("mis", "missing", 0): 0.5}))
     assert verdict(lost, lost.p) == "refuted"

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import pipeline_learning
-from analysis.claims import asynchrony
-from analysis.pipeline_learning import BATCH, GROUP, SETTINGS, best, cells, split, trained
+from analysis.experiments import pipeline_learning
+from analysis.experiments.pipeline_learning import BATCH, GROUP, SETTINGS, best, cells, split, trained
 from testbed.execution.preflight import check_arguments
 from testbed.pipeline.design import check
 from testbed.pipeline.simulate import simulate_one
@@ -61,23 +60,23 @@ def table(**seconds):
 
 
 def test_a_gain_is_the_log_of_seconds_over_seconds_seed_by_seed():
-    found = asynchrony.gain(table(a=[80.0, 60.0], b=[20.0, 30.0]).iloc[::-1], "grpo", "a", "b")
+    found = pipeline_learning.gain(table(a=[80.0, 60.0], b=[20.0, 30.0]).iloc[::-1], "grpo", "a", "b")
     assert found.tolist() == pytest.approx([math.log(4), math.log(2)])
 
 
 def test_a_run_that_is_never_there_counts_against_the_claim_on_either_side():
-    found = asynchrony.gain(table(a=[math.inf, 50.0], b=[20.0, math.inf]), "grpo", "a", "b")
+    found = pipeline_learning.gain(table(a=[math.inf, 50.0], b=[20.0, math.inf]), "grpo", "a", "b")
     assert found.tolist() == pytest.approx([math.log(100 / 20), math.log(50 / 1000)])
 
 
 def test_settings_of_other_seeds_are_not_compared():
     rows = table(a=[80.0, 60.0], b=[20.0, 30.0])
     with pytest.raises(ValueError, match="have other seeds"):
-        asynchrony.gain(rows[(rows["setting"] == "a") | (rows["seed"] == 0)], "grpo", "a", "b")
+        pipeline_learning.gain(rows[(rows["setting"] == "a") | (rows["seed"] == 0)], "grpo", "a", "b")
 
 
 def test_the_weakest_gain_decides_by_its_own_mean():
-    found = asynchrony.faster({"x": np.array([1.0, 1.1, 0.9]), "y": np.array([-0.2, 0.2, -0.1])})
+    found = pipeline_learning.faster({"x": np.array([1.0, 1.1, 0.9]), "y": np.array([-0.2, 0.2, -0.1])})
     assert found.effect == pytest.approx(-0.1 / 3)
     assert (found.n, found.arms, found.cells) == (3, 2, 6)
     assert found.note == "mean log speed-up in the worst arm, y; speed-ups 2.72 x, 0.97 y"
@@ -87,5 +86,5 @@ def test_ten_arms_that_are_all_faster_are_not_refuted_by_their_minima():
     # A seed's smallest gain of ten is negative on average, although every arm gains .05 (deviation .2).
     rng = np.random.default_rng(0)
     for _ in range(200):
-        found = asynchrony.faster({f"arm {i}": rng.normal(0.05, 0.2, 8) for i in range(10)})
+        found = pipeline_learning.faster({f"arm {i}": rng.normal(0.05, 0.2, 8) for i in range(10)})
         assert not (found.effect < 0 and found.p <= 0.05 / 10)

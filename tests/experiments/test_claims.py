@@ -2,24 +2,25 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import claims as base
 from analysis import collapse, condense, ess
-from analysis.claims import base, sampled_ess, staleness
-from analysis.claims.__main__ import main
+from analysis.experiment import Experiment
+from analysis.experiments import ess_collapse, staleness
 from analysis.load import load_committed
+from analysis.tables import write_tables
 from envs.finite_mdp import FiniteMDP
-from paper_figs.export import write_tables
+from testbed.cli import main
 from testbed.errors import UserError
 
 SUPPORTED, REFUTED, INCONCLUSIVE = "supported", "refuted", "inconclusive"
 # Every exact claim is judged in test_claims_exact.py; these three are about FiniteMDP.divergence.
-DIVERGENCE_CLAIMS = [
-    name for name in base.CLAIMS if base.CLAIMS[name].function.__module__ == "analysis.claims.weights"
-]
+DIVERGENCE_CLAIMS = [name for name in base.CLAIMS if base.CLAIMS[name].promises["experiment"] == "weights"]
 N = 100
 
 
@@ -205,23 +206,23 @@ def test_the_cost_of_staleness_reaches_every_verdict(changes, expected):
 def test_the_overstatement_claim_reaches_every_verdict(changes, expected):
     table = ess_table(**changes)
     # Lift the floor's own effect: what is left are the rows in which the sampled ESS could be too low.
-    assert decide(sampled_ess.overstates(table[table[ess.EXACT] > 0.02])) == expected
+    assert decide(ess_collapse.overstates(table[table[ess.EXACT] > 0.02])) == expected
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"), [({}, SUPPORTED), ({"token": 0.2}, REFUTED), ({"seeds": 1}, INCONCLUSIVE)]
 )
 def test_the_token_claim_reaches_every_verdict(changes, expected):
-    assert decide(sampled_ess.token_hides(ess_table(**changes))) == expected
+    assert decide(ess_collapse.token_hides(ess_table(**changes))) == expected
 
 
 def test_one_reading_below_the_floor_refutes_the_floor():
     table = ess_table()
-    evidence = sampled_ess.never_below_floor(table)
+    evidence = ess_collapse.never_below_floor(table)
     assert base.verdict(evidence, math.nan) == SUPPORTED
     assert "below 1/N in 6 of 30 rows" in evidence.note
     table.loc[3, collapse.ESS] = 0.99 / N
-    assert base.verdict(sampled_ess.never_below_floor(table), math.nan) == REFUTED
+    assert base.verdict(ess_collapse.never_below_floor(table), math.nan) == REFUTED
 
 
 # Running them
@@ -259,15 +260,27 @@ def test_exact_claims_need_no_tables_at_all(tmp_path):
     assert base.run_claims("ess-limits-*", tmp_path)[0]["verdict"] == SUPPORTED
 
 
+def call(*words):
+    with pytest.raises(SystemExit) as stop:
+        main(["claims", *words])
+    return stop.value.code
+
+
 def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
-    assert main(["reinforce-*", "--data", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith("supported     reinforce-collapses-where-grpo-holds\n")
-    assert main(["reinforce-colapses-where-grpo-holds", "--data", str(folder)]) == 2
+    assert call("run", "reinforce-*", "--data", str(folder)) == 0
+    assert re.search(r"(?m)^reinforce-collapses-where-grpo-holds +supported ", capsys.readouterr().out)
+    assert call("run", "reinforce-colapses-where-grpo-holds", "--data", str(folder)) == 2
     assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in capsys.readouterr().err
-    assert main(["ess-limits-*", "--json"]) == 0
+    assert call("run", "ess-limits-*", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["n"] == 3
+
+
+def test_a_fresh_table_takes_the_place_of_the_committed_one(folder):
+    fresh = {"staleness": condense.Table.of("staleness", staleness_table(cost=-0.05))}
+    (row,) = base.run_claims("staleness-costs-grpo-accuracy", folder, fresh=fresh)
+    assert row["verdict"] == REFUTED
 
 
 def test_a_claim_of_no_known_kind_is_refused():
     with pytest.raises(UserError, match="expected 'exact' or 'statistical'"):
-        base.claim("x", source="y", kind="vague", statement="z.")
+        Experiment("x", question="Is it?", source="y").claim("z", kind="vague", statement="z.")

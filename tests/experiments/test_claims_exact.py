@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from analysis.claims.base import CLAIMS, verdict
+from analysis.claims import CLAIMS, verdict
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
-SLOW = [n for n in COMPUTED if CLAIMS[n].function.__module__ == "analysis.claims.pipeline"]
+SLOW = [n for n in COMPUTED if CLAIMS[n].promises["experiment"] == "pipeline"]
 """Simulations of minutes of a pipeline, not enumerations."""
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.claims import base, fp8_training, lag_times_rate, mismatch_training
+from analysis import claims as base
+from analysis.experiments import fp8_training, lag_times_rate, mismatch_growth, mismatch_staleness
 from analysis.load import load_committed
 from paper_figs import base as base_figure
 from paper_figs import mismatch_staleness as figure_file
@@ -14,7 +15,7 @@ from paper_figs import run
 
 SEEDS = 12
 NOISE = np.linspace(-0.01, 0.01, SEEDS)
-SIGMA = mismatch_training.SIGMA
+SIGMA = mismatch_staleness.SIGMA
 
 
 def decide(evidence):
@@ -45,7 +46,7 @@ def two_factor_table(interaction=-0.3, gain=0.2, exponent=1.9):
 def test_damage_beyond_the_sum_is_told_from_damage_below_it(size, expected):
     table = two_factor_table(interaction=size)
     table.loc[:, "exact/value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
-    found = mismatch_training.together(table)
+    found = mismatch_staleness.together(table)
     assert decide(found) == expected
     assert found.effect == pytest.approx(-size, abs=0.03)
 
@@ -54,7 +55,7 @@ def test_damage_beyond_the_sum_is_told_from_damage_below_it(size, expected):
 def test_a_gain_by_weights_is_read_at_the_far_corner(gain, expected):
     table = two_factor_table(gain=gain)
     table.loc[:, "exact/value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
-    found = mismatch_training.repaired(table)
+    found = mismatch_staleness.repaired(table)
     assert decide(found) == expected
     assert found.effect == pytest.approx(gain, abs=0.02)
 
@@ -63,7 +64,7 @@ def test_a_gain_by_weights_is_read_at_the_far_corner(gain, expected):
     ("exponent", "expected"), [(1.9, "supported"), (1.0, "refuted"), (1.5, "inconclusive")]
 )
 def test_the_exponent_of_minus_log_ess_is_recovered(exponent, expected):
-    found = mismatch_training.coherent(two_factor_table(exponent=exponent))
+    found = mismatch_staleness.coherent(two_factor_table(exponent=exponent))
     assert found.effect == pytest.approx(exponent - 1.5, abs=1e-9)
     assert decide(found) == expected
 
@@ -73,7 +74,7 @@ def test_the_exponent_of_minus_log_ess_is_recovered(exponent, expected):
 
 def growth_table(exponent, rounding=True):
     """Deviations with exponent 1/2 for noise that is fresh, or for roundings, and another for the rest."""
-    engines = (*mismatch_training.ROUNDING, "logit-noise")
+    engines = (*mismatch_growth.ROUNDING, "logit-noise")
     rows = []
     for name, seed, length in itertools.product(engines, range(SEEDS), (1, 4, 16, 64)):
         power = exponent if (name != "logit-noise") == rounding else 0.5
@@ -87,7 +88,7 @@ def growth_table(exponent, rounding=True):
 )
 @pytest.mark.parametrize("rounding", [True, False])
 def test_the_exponent_of_the_deviation_is_recovered(exponent, expected, rounding):
-    found = mismatch_training.root_t_in_a_transformer(growth_table(exponent, rounding))
+    found = mismatch_growth.root_t_in_a_transformer(growth_table(exponent, rounding))
     assert decide(found) == expected
     assert found.effect == pytest.approx(0.05 - abs(exponent - 0.5), abs=1e-9)
 
@@ -96,10 +97,10 @@ def test_the_exponent_of_the_deviation_is_recovered(exponent, expected, rounding
     ("exponent", "expected"), [(0.54, "supported"), (0.46, "refuted"), (0.5, "inconclusive")]
 )
 def test_only_roundings_decide_whether_they_outgrow_the_root(exponent, expected):
-    found = mismatch_training.outgrows(growth_table(exponent))
+    found = mismatch_growth.outgrows(growth_table(exponent))
     assert decide(found) == expected
     assert found.effect == pytest.approx(exponent - 0.5, abs=1e-9)
-    assert decide(mismatch_training.outgrows(growth_table(0.9, rounding=False))) == "inconclusive"
+    assert decide(mismatch_growth.outgrows(growth_table(0.9, rounding=False))) == "inconclusive"
 
 
 # FP8
@@ -112,9 +113,8 @@ def fp8_table(fp8_falls=0, noise_falls=SEEDS, tis_gain=0.5, unified_change=0.0):
         accuracy = 0.3 if name == "noise" else 0.9
         accuracy += {"noise TIS": tis_gain - 0.6, "unified": unified_change}.get(name, 0.0)
         accuracy += NOISE[seed] * (1 + len(name))
-        rows.append((*key, seed, accuracy, float(falls)))
-    names = ["mismatch", "policy_args", "recipe", "seed", "accuracy", "collapsed"]
-    return pd.DataFrame(rows, columns=names).sample(frac=1, random_state=0)
+        rows.append({**key, "seed": seed, "accuracy": accuracy, "collapsed": float(falls)})
+    return pd.DataFrame(rows).sample(frac=1, random_state=0)
 
 
 @pytest.mark.parametrize(("falls", "expected"), [(SEEDS, "supported"), (0, "inconclusive")])

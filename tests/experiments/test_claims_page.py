@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from mutants import run as mutants
 
-from analysis.claims.base import CLAIMS, run_claims
-from analysis.claims.page import effect, page
+from analysis.claims import CLAIMS, run_claims
+from analysis.claims_page import effect, page
 from testbed.cli.claims import show_claim
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_the_committed_page_names_every_claim_and_its_verdict():
     assert set(exact) == {"supported"}
 
 
-def test_a_claim_is_one_row_of_its_family_and_the_verdicts_are_counted():
+def test_a_claim_is_one_row_of_its_experiment_and_the_verdicts_are_counted():
     text = page(
         [ROW, {**ROW, "claim": "ess-order-max-kish-perplexity", "verdict": "refuted", "effect": 0.25}]
     )
@@ -44,7 +44,7 @@ def test_a_claim_is_one_row_of_its_family_and_the_verdicts_are_counted():
     about = "`envs.divergence.Divergence.ess_kish`"
     row = rf"| `ess-limits-two-arm-bandit` | supported | a\|b. | 0 | 1e-12 | 3 | – | – | gap | {about} | me |"
     assert row in text
-    assert text.count("## Weights") == 1
+    assert text.count("## [weights](experiments.md#weights)") == 1
     assert "| 0.25 |" in text
 
 

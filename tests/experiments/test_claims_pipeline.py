@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis import pipeline_replications as replicated
-from analysis.claims import base, pipeline
+from analysis import claims as base
+from analysis.experiments import pipeline_replications as replicated
 from analysis.load import load_committed
 
 
@@ -62,5 +62,5 @@ def test_a_margin_holds_on_both_sides():
         (0.04, "refuted"),
         (-0.04, "refuted"),
     ):
-        rooms = pipeline.within({"x": distance + noise_R})
-        assert decide(pipeline.judged(rooms, "room")) == expected
+        rooms = replicated.within({"x": distance + noise_R})
+        assert decide(replicated.judged(rooms, "room")) == expected

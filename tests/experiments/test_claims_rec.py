@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.claims import base, rec
-from analysis.claims.equivalence import equivalent
+from analysis import claims as base
+from analysis.comparisons import must_vanish
+from analysis.experiments import rec, rec_bounded
 from analysis.load import load_committed
 from paper_figs import base as base_figure
 from paper_figs import rec as rec_figure
@@ -27,7 +28,7 @@ def decide(evidence):
 
 def test_both_one_sided_tests_are_students():
     x = np.array([0.01, 0.03, -0.01, 0.02])
-    found = equivalent({"all": x}, 0.05, "x")
+    found = must_vanish({"all": x}, 0.05, "x")
     upper = stats.ttest_1samp(x, 0.05, alternative="less").pvalue
     lower = stats.ttest_1samp(x, -0.05, alternative="greater").pvalue
     assert found.p == pytest.approx(2 * max(upper, lower))
@@ -39,22 +40,22 @@ def test_both_one_sided_tests_are_students():
 
 def test_an_interval_on_one_side_of_zero_leaves_less_than_the_margin():
     x = np.array([-0.021, -0.019, -0.02, -0.022])
-    found = equivalent({"all": x}, 0.05, "x")
+    found = must_vanish({"all": x}, 0.05, "x")
     radius = stats.t(3).ppf(0.975) * x.std(ddof=1) / 2
     assert (found.low, found.high) == pytest.approx((0.0295 - radius, 0.0295 + radius))
 
 
 def test_every_group_must_be_inside():
     calm, wide = 0.1 * NOISE, 2.5 * NOISE
-    both = equivalent({"calm": calm, "wide": wide}, 0.05, "x")
-    assert both.p == equivalent({"wide": wide}, 0.05, "x").p > equivalent({"calm": calm}, 0.05, "x").p
+    both = must_vanish({"calm": calm, "wide": wide}, 0.05, "x")
+    assert both.p == must_vanish({"wide": wide}, 0.05, "x").p > must_vanish({"calm": calm}, 0.05, "x").p
     assert (both.n, both.arms, both.cells) == (SEEDS, 2, 2 * SEEDS)
 
 
 def test_one_group_outside_refutes_at_a_corrected_level():
     inside, outside = NOISE, NOISE + 0.1
-    alone = equivalent({"b": outside}, 0.05, "x")
-    both = equivalent({"a": inside, "b": outside}, 0.05, "x")
+    alone = must_vanish({"b": outside}, 0.05, "x")
+    both = must_vanish({"a": inside, "b": outside}, 0.05, "x")
     assert decide(both) == "refuted"
     assert both.p == pytest.approx(2 * alone.p)
     assert both.effect == pytest.approx(-0.05)
@@ -63,13 +64,13 @@ def test_one_group_outside_refutes_at_a_corrected_level():
 
 @pytest.mark.parametrize("x", [[], [0.01], [0.01, 0.01, 0.01], [0.3, 0.3]])
 def test_without_spread_between_pairs_nothing_is_concluded(x):
-    assert equivalent({"all": x}, 0.05, "x").p == 1
+    assert must_vanish({"all": x}, 0.05, "x").p == 1
 
 
 def test_pairs_that_are_all_equal_need_no_test_and_are_no_evidence():
-    found = equivalent({"same": np.zeros(4), "near": NOISE}, 0.05, "x")
+    found = must_vanish({"same": np.zeros(4), "near": NOISE}, 0.05, "x")
     assert (found.n, found.note) == (SEEDS, "x; equal in every pair: same; worst: near")
-    nothing = equivalent({"same": np.zeros(4)}, 0.05, "x")
+    nothing = must_vanish({"same": np.zeros(4)}, 0.05, "x")
     assert (nothing.n, nothing.p) == (0, 1)
     assert math.isnan(nothing.effect)
 
@@ -77,7 +78,7 @@ def test_pairs_that_are_all_equal_need_no_test_and_are_no_evidence():
 def test_a_true_difference_at_the_margin_is_called_equal_no_more_often_than_declared():
     # 2 x 2.5% two-sided: at a difference of exactly the margin one side rejects with chance 2.5%.
     x_MN = np.random.default_rng(3).normal(0.05, 0.02, size=(4000, 6))
-    wrong = np.mean([decide(equivalent({"all": x_N}, 0.05, "x")) == "supported" for x_N in x_MN])
+    wrong = np.mean([decide(must_vanish({"all": x_N}, 0.05, "x")) == "supported" for x_N in x_MN])
     # P(Binomial(4000, 0.025) > 152) < 1e-6; a test at 5% has 200.
     assert wrong <= 152 / 4000
 
@@ -133,11 +134,11 @@ def test_the_claims_of_equal_accuracy_reach_every_verdict(change, expected):
     two = table[table["recipe"] == "rec"].assign(**{"recipe_args.keep": "twoside"})
     other = two.assign(**{"recipe_args.keep": "oneside", "accuracy": NOISE[0] + two["accuracy"] ** 2})
     both = pd.concat([two, other])
-    assert decide(rec.bounded_weights_change_nothing(both)) == expected
+    assert decide(rec_bounded.bounded_weights_change_nothing(both)) == expected
     swapped = both.assign(
         **{"recipe_args.keep": both["recipe_args.keep"].map({"twoside": "oneside", "oneside": "x"})}
     )
-    assert decide(rec.slow_weights_change_nothing(swapped)) == expected
+    assert decide(rec_bounded.slow_weights_change_nothing(swapped)) == expected
 
 
 def test_the_note_gives_the_change_at_every_lag():

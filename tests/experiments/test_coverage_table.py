@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis import coverage_table as coverage
 from analysis.estimator_page import PAGE, TABLES, filled, main
+from analysis.experiments import interval_coverage as coverage
 from analysis.load import load_committed
 from testbed.errors import UserError
 from testbed.estimators.intervals import Interval

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.estimator_tables import MAP, NAME, SIZES, tables, world
+from analysis.experiments.estimator_map import MAP, NAME, SIZES, estimator_map, world
 from analysis.load import load_committed
 from paper_figs.estimator_map import draw
-from paper_figs.theory import main
 from testbed.estimators import estimator
 from testbed.exact.bandit import linear_weight
 
@@ -22,7 +21,7 @@ def frame():
 
 
 def test_the_committed_table_is_what_the_estimators_give_today(frame):
-    again = tables()[NAME].frame
+    again = estimator_map().frame
     assert list(again.columns) == list(frame.columns)
     # Five digits are kept; another machine may round the last one differently.
     for column in ("value", "bias", "deviation", "rmse"):
@@ -50,14 +49,6 @@ def test_the_figure_has_a_panel_per_estimator(frame):
     drawn = [ax for ax in draw(frame).axes if ax.axison]
     assert [ax.get_title() for ax in drawn] == list(MAP)
     assert all(len(ax.get_lines()) == 3 * len(SIZES) for ax in drawn)
-
-
-def test_the_table_is_written_beside_the_others(tmp_path):
-    assert main(["estimators"], tmp_path) == 0
-    first = (tmp_path / f"{NAME}.csv").read_bytes()
-    assert main(["estimators"], tmp_path) == 0
-    assert (tmp_path / f"{NAME}.csv").read_bytes() == first
-    assert main(["estimator"], tmp_path) == 2
 
 
 def test_the_page_names_every_estimator_and_its_example_runs():

@@ -15,9 +15,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.claims import base, equivalence
-from analysis.claims.base import ALPHA, Evidence, everywhere, mean_above_zero, more_often, on_most
-from analysis.claims.equivalence import at_floor, equivalent
+from analysis import claims, comparisons
+from analysis.claims import ALPHA, Evidence, everywhere, mean_above_zero, more_often, on_most
+from analysis.comparisons import (
+    at_floor,
+    must_exceed,
+    must_happen_more_often,
+    must_stay_below,
+    must_vanish,
+)
 
 RUNS = 1000
 POWER = 0.85
@@ -51,8 +57,11 @@ def near_a_floor(difference, level):
 
 
 def of_arms(arms) -> Evidence:
-    return equivalent({"all": arms[1] - arms[0]}, 1.0, "", ["all"] if at_floor(arms, 1.0) else [])
+    return must_vanish({"all": arms[1] - arms[0]}, 1.0, "", ["all"] if at_floor(arms, 1.0) else [])
 
+
+OF_THESE = (claims.exact, must_exceed, must_stay_below, must_happen_more_often)
+"""Exact, or one of the others at a margin."""
 
 CASES = {
     mean_above_zero: (
@@ -78,8 +87,8 @@ CASES = {
         lambda events: on_most(events[0], ""),
         {"boundary": coins(0.5), "supported": coins(0.9), "refuted": coins(0.1)},
     ),
-    equivalent: (
-        lambda groups: equivalent(groups, 2.0, ""),
+    must_vanish: (
+        lambda groups: must_vanish(groups, 2.0, ""),
         {
             "boundary": means(2.0, 0.0),
             "boundary, below": means(0.0, -2.0),
@@ -112,7 +121,7 @@ def test_the_evidence_keeps_its_rates_and_can_decide_both_ways(function, law):
     found = Counter()
     for _ in range(RUNS):
         each = evidence(laws[law](rng))
-        found[base.verdict(each, each.p)] += 1
+        found[claims.verdict(each, each.p)] += 1
     if law.startswith("boundary"):
         assert max(found["supported"], found["refuted"]) <= MOST_WRONG, found
     else:
@@ -129,24 +138,24 @@ def test_tests_of_counts_keep_their_level_exactly_at_every_number_of_units():
             events = [True] * k + [False] * (n - k)
             others = [not event for event in events]  # every pair is discordant
             for name, found in (("share", on_most(events, "")), ("pairs", more_often(events, others, ""))):
-                wrong[name][base.verdict(found, found.p)] += chance
+                wrong[name][claims.verdict(found, found.p)] += chance
         for each in wrong.values():
             assert max(each["supported"], each["refuted"]) <= ALPHA / 2
 
 
 def test_no_evidence_function_is_left_out():
-    for module in (base, equivalence):
+    for module in (claims, comparisons):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 returns = function.__annotations__.get("return")
-                assert function in CASES or returns != "Evidence" or function is base.exact, name
+                assert function in {*CASES, *OF_THESE} or returns != "Evidence", name
 
 
 def test_arms_near_the_floor_are_no_evidence_of_equality_and_arms_clear_of_it_are():
     rng = np.random.default_rng(0)
     for level, expected in ((0.5, "inconclusive"), (3.0, "supported")):
         found = of_arms(near_a_floor(0.0, level)(rng))
-        assert base.verdict(found, found.p) == expected
+        assert claims.verdict(found, found.p) == expected
     assert at_floor([[0.2, 0.21], [0.0, 0.0]], 0.5)
     assert not at_floor([[0.9, 0.91], [0.0, 0.0]], 0.5)
     assert not at_floor([[0.2, 0.21]], 0.5, floor=-1.0)
@@ -156,10 +165,10 @@ def test_arms_near_the_floor_are_no_evidence_of_equality_and_arms_clear_of_it_ar
 def test_a_comparison_that_cannot_be_refuted_says_so_and_its_counterpart_can():
     first, second = [False] * 16, [False] * 16
     never = more_often(first, second, "n")
-    assert base.verdict(never, never.p) == "inconclusive"
+    assert claims.verdict(never, never.p) == "inconclusive"
     assert (
         never.note == "n; p >= 3.1e-05 by design, and not to be refuted while the second never happens alone"
     )
-    assert base.verdict(on_most(first, "n"), on_most(first, "n").p) == "refuted"
+    assert claims.verdict(on_most(first, "n"), on_most(first, "n").p) == "refuted"
     assert on_most(first, "n").note == "n; p >= 3.1e-05 by design"
     assert (on_most([], "n").n, on_most([], "n").p) == (0, 1.0)

@@ -14,7 +14,9 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
 from analysis import collapse, condense, ess, load, palette, tails
-from paper_figs import base, export, run
+from analysis import tables as table_files
+from analysis.experiment import EXPERIMENTS
+from paper_figs import base, run
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
 
@@ -62,7 +64,7 @@ def tables():
 @pytest.fixture(scope="module")
 def folder(tables, tmp_path_factory):
     made = tmp_path_factory.mktemp("tables")
-    export.write_tables(tables, made)
+    table_files.write_tables(tables, made)
     return made
 
 
@@ -97,7 +99,7 @@ def test_a_figure_leaves_settings_alone_and_fits_the_page(name, tables):
 
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_a_caption_names_what_the_bands_are_and_the_claims_exist(name):
-    from analysis.claims.base import CLAIMS
+    from analysis.claims import CLAIMS
 
     assert "seeds" in base.FIGURES[name].promises["caption"]
     assert set(base.FIGURES[name].promises["supports"]) <= set(CLAIMS)
@@ -208,7 +210,7 @@ def test_figures_drawn_one_by_one_share_a_manifest(folder, tmp_path):
 def test_bad_names_and_folders_get_one_clear_message(folder, tables, tmp_path, capsys):
     with pytest.raises(UserError, match="Did you mean 'staleness'"):
         run.figures(["stalenes"], folder, tmp_path)
-    export.write_tables({"staleness": tables["staleness"]}, tmp_path / "partial")
+    table_files.write_tables({"staleness": tables["staleness"]}, tmp_path / "partial")
     with pytest.raises(UserError, match="only gives staleness"):
         run.figures(["ess-collapse"], tmp_path / "partial", tmp_path)
     (tmp_path / "file").write_text("")
@@ -219,7 +221,7 @@ def test_bad_names_and_folders_get_one_clear_message(folder, tables, tmp_path, c
 
 
 def test_figures_without_names_are_those_that_the_tables_allow(tables, tmp_path):
-    export.write_tables({"ratio-tails": tables["ratio-tails"]}, tmp_path)
+    table_files.write_tables({"ratio-tails": tables["ratio-tails"]}, tmp_path)
     assert [each.name for each in run.figures(data=tmp_path, out=tmp_path / "out")] == ["ratio-tails"]
 
 
@@ -243,25 +245,21 @@ def results(folder, task="copy", policy="toy", rows=staleness_rows, finished=Tru
     return folder
 
 
-def test_results_folders_export_to_the_tables_that_figures_read(tmp_path, tables):
+def test_results_folders_become_the_tables_that_figures_read(tmp_path, tables):
     toy = results(tmp_path / "sweeps" / "toy")
-    tabular = results(tmp_path / "sweeps" / "tabular", "chain", "tabular", ess_rows)
-    export.export([toy, tabular], tmp_path / "data")
-    assert (tmp_path / "data" / "staleness.csv").read_bytes() == tables["staleness"].csv
-    again = export.export([tmp_path / "sweeps"], tmp_path / "again")
-    assert sorted(again) == ["ess-collapse", "ratio-tails", "staleness"]
-    for path in (tmp_path / "data").iterdir():
-        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
-    (made,) = run.figures(["ratio-tails"], tmp_path / "sweeps", tmp_path / "out")
-    assert made.table["sha256"] == tables["ratio-tails"].sha256
+    results(tmp_path / "sweeps" / "tabular", "chain", "tabular", ess_rows)
+    made = table_files.make(EXPERIMENTS["staleness"], [toy])
+    assert made.csv == tables["staleness"].csv
+    for name in ("ess-collapse", "ratio-tails"):
+        assert table_files.make(EXPERIMENTS[name], [tmp_path / "sweeps"]).csv == tables[name].csv
+    (drawn,) = run.figures(["ratio-tails"], tmp_path / "sweeps", tmp_path / "out")
+    assert drawn.table["sha256"] == tables["ratio-tails"].sha256
 
 
-def test_an_unfinished_sweep_is_not_exported_as_if_it_were_whole(tmp_path, capsys):
+def test_an_unfinished_sweep_makes_no_table_as_if_it_were_whole(tmp_path):
     toy = results(tmp_path / "toy", finished=False)
     with pytest.raises(UserError, match=r"8 of 8 cells have no result \(0 failed, 8 pending\)"):
-        export.export([toy], tmp_path / "data")
-    assert export.main([str(toy), "--out", str(tmp_path / "data")]) == 2
-    assert "Run the sweep again" in capsys.readouterr().err
+        table_files.make(EXPERIMENTS["staleness"], [toy])
 
 
 def test_committed_tables_are_whole_small_and_enough_for_every_figure():

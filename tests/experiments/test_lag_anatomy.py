@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import lag_tables
-from analysis.claims import base, lag_schedules
+from analysis import claims as base
+from analysis.experiments import lag_anatomy, lag_schedules
 from analysis.load import load_committed
 from testbed.config.run import Run
 from testbed.training.loop import train
@@ -24,7 +24,7 @@ def decide(evidence):
 
 @pytest.fixture(scope="module")
 def path():
-    return lag_tables.trained_path([8, 9], steps=40)
+    return lag_anatomy.trained_path([8, 9], steps=40)
 
 
 def test_the_path_is_the_one_that_training_walks(path):
@@ -32,10 +32,10 @@ def test_the_path_is_the_one_that_training_walks(path):
     run = Run(task="tree", recipe="grpo", prompts=16, group=8, learning_rate=3.0, steps=40, log_every=1)
     table = train(dataclasses.replace(run, seed=9))
     np.testing.assert_array_equal(tree.value(policies[1]), table["exact/value"])
-    lagged = lag_tables.second_moments(tree, policies, 39, 5)
+    lagged = lag_anatomy.second_moments(tree, policies, 39, 5)
     assert lagged[:, 0] == pytest.approx(1, abs=1e-12)
     # Off the path, by hand: sum over responses of pi^2 / mu.
-    from testbed.mismatch.ratio_law import tree_responses
+    from testbed.mismatch.ratio_distribution import tree_responses
 
     state, token, mask = tree_responses(tree)
     pi, mu = (np.where(mask, policies[0, step][state, token], 1.0).prod(-1) for step in (39, 36))
@@ -45,34 +45,34 @@ def test_the_path_is_the_one_that_training_walks(path):
 def test_the_law_of_log_ratios_has_mean_ratio_one_and_the_second_moment(path):
     tree, policies = path
     share = np.array([0.5, 0, 0, 0.25, 0, 0.25])
-    found = lag_tables.log_ratio_shares(tree, policies, [20, 39], share)
-    center = (lag_tables.EDGES[1:] + lag_tables.EDGES[:-1]) / 2
+    found = lag_anatomy.log_ratio_shares(tree, policies, [20, 39], share)
+    center = (lag_anatomy.EDGES[1:] + lag_anatomy.EDGES[:-1]) / 2
     assert found.sum() == pytest.approx(1, abs=1e-12)
     # A bin is 0.005 nats wide, so that a ratio is known to 0.25% and a square to 0.5%.
     assert found @ np.exp(center) == pytest.approx(1, abs=2.6e-3)
-    second = np.mean([lag_tables.second_moments(tree, policies, step, 6) @ share for step in (20, 39)])
+    second = np.mean([lag_anatomy.second_moments(tree, policies, step, 6) @ share for step in (20, 39)])
     assert found @ np.exp(2 * center) == pytest.approx(second, rel=5.2e-3)
 
 
 def test_every_row_of_the_figure_has_the_mean_lag_of_its_column():
-    for row in lag_tables.SCHEDULES:
-        for lag in lag_tables.LAGS:
-            assert lag_tables.age_law(row, lag).mean == pytest.approx(lag, abs=1e-9)
+    for row in lag_anatomy.SCHEDULES:
+        for lag in lag_anatomy.LAGS:
+            assert lag_anatomy.age_distribution(row, lag).mean == pytest.approx(lag, abs=1e-9)
 
 
 def test_the_committed_table_is_about_these_laws():
     table = load_committed(["lag-anatomy"])["lag-anatomy"].frame
-    assert set(table["schedule"]) == set(lag_tables.SCHEDULES)
+    assert set(table["schedule"]) == set(lag_anatomy.SCHEDULES)
     line = table[table["what"] == "coherent"]
     for row, lag, y in zip(line["schedule"], line["lag"], line["y"], strict=True):
-        assert y == pytest.approx(1 + lag_tables.age_law(row, lag).variance / lag**2, rel=1e-4)
+        assert y == pytest.approx(1 + lag_anatomy.age_distribution(row, lag).variance / lag**2, rel=1e-4)
     ages = table[table["what"] == "age"]
     for row, rows in ages.groupby("schedule"):
-        law = lag_tables.age_law(str(row), max(lag_tables.LAGS))
+        law = lag_anatomy.age_distribution(str(row), max(lag_anatomy.LAGS))
         assert rows["x"].tolist() == law.age_K.tolist()
         assert rows["y"].to_numpy() == pytest.approx(law.share_K, rel=1e-4)
     chi2 = table[table["what"] == "chi2"]
-    assert (chi2.groupby(["schedule", "lag"])["seed"].nunique() == len(lag_tables.SEEDS)).all()
+    assert (chi2.groupby(["schedule", "lag"])["seed"].nunique() == len(lag_anatomy.SEEDS)).all()
     assert (chi2["y"] > 0).all()
 
 
@@ -91,10 +91,10 @@ def path_table(ratio):
 
 def test_drift_along_a_line_is_told_from_a_random_walk():
     for ratio, verdict in ((2.2, "supported"), (1.6, "inconclusive"), (1.0, "refuted")):
-        found = lag_schedules.drifts_along_a_line(path_table(ratio))
+        found = lag_anatomy.drifts_along_a_line(path_table(ratio))
         assert decide(found) == verdict
         assert found.n == SEEDS
-    assert lag_schedules.drifts_along_a_line(path_table(2.2)).effect == pytest.approx(0.6)
+    assert lag_anatomy.drifts_along_a_line(path_table(2.2)).effect == pytest.approx(0.6)
 
 
 def sweep_table(geometric=0.0, periodic=0.0, ess=0.0):

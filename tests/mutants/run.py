@@ -46,7 +46,8 @@ MUTANTS = collect()
 
 def copy_tree(target: Path) -> None:
     """Copy what the tests need."""
-    parts = ("envs", "testbed", "analysis", "paper_figs", "docs", "tests", "pyproject.toml", "README.md")
+    parts = ("envs", "testbed", "analysis", "paper_figs", "docs", "tests")
+    parts += ("pyproject.toml", "mkdocs.yml", "Makefile", "README.md", "CONTRIBUTING.md")
     for name in parts:
         source = ROOT / name
         ignore = shutil.ignore_patterns("__pycache__", "out")

@@ -217,3 +217,42 @@ ROWS = {
     "egae": lambda s, b: gae(s, b, cut=s.truncated[b]),
     "v_trace": v_trace,
 }
+
+
+def energy(s, i):
+    return s.weight(i) ** 2 * s.sequence_norm[i]
+
+
+def steep(s, i):
+    return (min(s.weight(i), 8.0) * s.weight(i)) ** 2 * s.sequence_norm[i]
+
+
+def quantile(s, b, weight, q):
+    """Walk up the sorted rewards until the weights so far reach the share q."""
+    total, so_far = sum(weight(s, i) for i in s.peers(b)), 0.0
+    for i in sorted(s.peers(b), key=lambda i: s.reward[i]):
+        so_far += weight(s, i)
+        if so_far >= q * total:
+            return s.reward[i]
+    raise AssertionError("shares add up to one")
+
+
+def above_median(weight):
+    return lambda s, b: s.reward[b] - quantile(s, b, weight, 0.5)
+
+
+def above_winsorized(weight):
+    def row(s, b):
+        low, high = quantile(s, b, weight, 0.05), quantile(s, b, weight, 0.95)
+        shares = [(weight(s, i), min(max(s.reward[i], low), high)) for i in s.peers(b)]
+        return s.reward[b] - sum(w * r for w, r in shares) / sum(w for w, _ in shares)
+
+    return row
+
+
+CASES = [
+    ("optimal_baseline", {"average": "median"}, above_median(energy)),
+    ("optimal_baseline", {"average": "winsorized"}, above_winsorized(energy)),
+    ("optimal_baseline@author", {"average": "median"}, above_median(steep)),
+    ("optimal_baseline@author", {"average": "winsorized"}, above_winsorized(steep)),
+]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -111,3 +113,25 @@ def threads(runs: tuple[Run, ...], report: Report = None) -> Columns:
     limits = {f"limit/{name}": int(os.environ[name]) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
     columns = train(runs, report)
     return columns | {name: np.full(len(columns["cell"]), value) for name, value in limits.items()}
+
+
+def segfault(runs: tuple[Run, ...], report: Report = None) -> Columns:
+    """Read from address zero at seed 7."""
+    if any(run.seed == 7 for run in runs):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        ctypes.string_at(0)
+    return train(runs, report)
+
+
+def vanish(runs: tuple[Run, ...], report: Report = None) -> Columns:
+    """End the process, as if all were well, at seed 7."""
+    if any(run.seed == 7 for run in runs):
+        os._exit(0)
+    return train(runs, report)
+
+
+def half(runs: tuple[Run, ...], report: Report = None) -> Columns:
+    """Take 50 ms; fail at odd seeds."""
+    if runs[0].seed % 2:
+        raise ArithmeticError("odd")
+    return slow(runs, report)

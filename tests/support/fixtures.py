@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from testbed.data.batch import EXPERT, REPLAY, Batch
+from testbed.inspection.effective_weights import effective_weights
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,12 @@ def batch_of(
     group = torch.tensor([s.group for s in rows])
     origin = torch.tensor([s.origin for s in rows])
     return logp, Batch(mu, adv, mask, reward, group, anchor, ref, turn, None, origin)
+
+
+def weights(name: str, sequences: Many[Sequence | tuple] = SEQUENCES, **hyper: object) -> torch.Tensor:
+    """Return the effective weights [B, T] of an objective on the sequences."""
+    logp, batch = batch_of(sequences)
+    return effective_weights(name, logp, batch, **hyper)
 
 
 @dataclass(frozen=True)

@@ -70,3 +70,30 @@ def ctpo_author(
     log_prefix_BT = log_u_BT.clamp(-log_clamp, log_clamp).cumsum(-1)
     log_r_BT = through_own_token(log_prefix_BT, log_u_BT).clamp(max=log_max)
     return _windowed(log_r_BT, batch, b_low, b_high, b_c, p)
+
+
+@objective.variant(
+    "ctpo@author-geomean",
+    source="horizon-llm/CTPO acc40211 2026-06-24, core_algos.py ('cum-token-geomean-la')",
+)
+def ctpo_author_geomean(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    b_low: float = 0.025,
+    b_high: float = 0.05,
+    b_c: float = 0.05,
+    p: float = -0.5,
+    log_clamp: float = 20.0,
+    log_max: float = 10.0,
+) -> Tensor:
+    """L = ctpo with R = (u_1...u_t)^(1/t) and windows e^(-b_low n^-1/2), e^(b_high n^-1/2) that narrow.
+
+    The mean of a random walk's steps shrinks as n^-1/2, so p = -1/2. The ratio is length-normalized, the
+    weight is not: a token has R, not R/t. Clamps as in ctpo@author.
+    """
+    log_u_BT = log_token(logp_BT, batch, base="anchor")
+    log_prefix_BT = log_u_BT.clamp(-log_clamp, log_clamp).cumsum(-1)
+    count_BT = batch.mask_BT.cumsum(-1).clamp(min=1)
+    log_r_BT = through_own_token(log_prefix_BT / count_BT, log_u_BT).clamp(max=log_max)
+    return _windowed(log_r_BT, batch, b_low, b_high, b_c, p)

@@ -85,14 +85,23 @@ def dppo_tv_verl(
     keep=None,
 )
 def dppo_tv_prime_rl(
-    logp_BT: Tensor, batch: Batch, *, d_low: float = 0.2, d_high: float = 0.2, kl_tau: float = 1e-3
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    d_low: float = 0.2,
+    d_high: float = 0.2,
+    kl_tau: float = 1e-3,
+    adv_tau: float = 1.0,
 ) -> Tensor:
-    """L = -M rho A + kl_tau (log rho)^2, M as in dppo_tv, rho = pi/mu.
+    """L = -M rho adv_tau A + kl_tau (log rho)^2, M as in dppo_tv, rho = pi/mu.
 
     No cap on rho, and a pull back to mu that masked tokens and those without an advantage feel too:
-    a weight of -2 kl_tau log rho.
+    a weight of -2 kl_tau log rho. adv_tau, called a temperature there, scales the advantage (1 by default):
+    beside learning rate and kl_tau it sets nothing new, and 0 leaves the pull alone.
     """
     log_rho_BT = log_token(logp_BT, batch)
-    keep_BT = within_total_variation(logp_BT, batch, d_low=d_low, d_high=d_high) & (batch.adv_BT != 0)
+    keep_BT = within_total_variation(logp_BT, batch, d_low=d_low, d_high=d_high) & (
+        adv_tau * batch.adv_BT != 0
+    )
     rho_BT = torch.where(keep_BT, log_rho_BT, torch.zeros_like(log_rho_BT)).exp()
-    return -rho_BT * batch.adv_BT * keep_BT + kl_tau * log_rho_BT.square()
+    return -rho_BT * adv_tau * batch.adv_BT * keep_BT + kl_tau * log_rho_BT.square()

@@ -109,11 +109,24 @@ def previous_breakpoint(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> 
 BREAKPOINT = BatchStatistic(harmful_squares, previous_breakpoint)
 
 
-def breakpoint_keep(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tensor:
+def squared_reach(log_rho_BT: Tensor, limit: Tensor, least_low: float, least_high: float) -> Tensor:
+    """Return how large (log rho)^2 of every token may be: the limit, or more where a floor allows it.
+
+    The bounds of rho are min(e^-t, least_low) and max(e^t, least_high), t^2 the limit; at 1 both are off.
+    A token on a floor is kept, as one on the limit is, with room for rounding.
+    """
+    down, up = ((1 + 1e-6) * math.log(least) ** 2 for least in (least_low, least_high))
+    return torch.where(log_rho_BT > 0, limit.clamp(min=up), limit.clamp(min=down))
+
+
+def breakpoint_keep(
+    logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, least_low: float = 1.0, least_high: float = 1.0
+) -> Tensor:
     """Return the tokens that the released code's global bounds do not clip."""
     limit = BREAKPOINT(logp_BT, batch, tau=tau)[..., None, None]
     log_rho_BT = log_token(logp_BT.detach(), batch)
-    return ~harmful(log_rho_BT, batch) | (log_rho_BT.square() <= limit)
+    limit_BT = squared_reach(log_rho_BT, limit, least_low, least_high)
+    return ~harmful(log_rho_BT, batch) | (log_rho_BT.square() <= limit_BT)
 
 
 @objective.variant(
@@ -123,21 +136,43 @@ def breakpoint_keep(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tens
     statistic=BREAKPOINT,
     keep=breakpoint_keep,
 )
-def m2po_author(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tensor:
+def m2po_author(
+    logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, least_low: float = 1.0, least_high: float = 1.0
+) -> Tensor:
     """L = -min(rho A, clip(rho, e^-t, e^t) A), t^2 the last (log rho)^2 within a winsorized budget.
 
     rho = pi/mu. Excess tokens still count, at the cap, in sum min((log rho)^2, t^2) = tau n, and t is
     then rounded down to a token's own value: it clips more than the paper drops. t is a constant for
     the gradient, and so is a clipped token's loss. The token that sits on the bound is kept here, where
     the released code leaves that to rounding. It also solves per micro-batch, takes the sign of each
-    sequence's first advantage, and still cuts above rho = 1e5 within budget.
+    sequence's first advantage, and still cuts above rho = 1e5 within budget. least_low and least_high: the
+    bounds are min(e^-t, least_low) and max(e^t, least_high); its trainer leaves these floors off.
     """
     limit = BREAKPOINT(logp_BT, batch, tau=tau)[..., None, None]
     log_rho_BT = log_token(logp_BT, batch)
+    limit_BT = squared_reach(log_rho_BT.detach(), limit, least_low, least_high)
     move_BT = harmful(log_rho_BT, batch)
-    keep_BT = (~move_BT | (log_rho_BT.detach().square() <= limit)) & (batch.adv_BT != 0)
-    bound_BT = torch.where(move_BT & ~keep_BT, limit.sqrt() * log_rho_BT.detach().sign(), 0.0)
+    keep_BT = (~move_BT | (log_rho_BT.detach().square() <= limit_BT)) & (batch.adv_BT != 0)
+    bound_BT = torch.where(move_BT & ~keep_BT, limit_BT.sqrt() * log_rho_BT.detach().sign(), 0.0)
     return -torch.where(keep_BT, log_rho_BT, bound_BT.to(log_rho_BT.dtype)).exp() * batch.adv_BT
+
+
+@objective.variant(
+    "m2po@author-floors",
+    source="Infini-AI-Lab/M2PO af54a3e8 2025-10-08, verl/trainer/ppo/core_algos.py (miniclip_low, _high)",
+    detached=True,
+    statistic=BREAKPOINT,
+    keep=breakpoint_keep,
+)
+def m2po_author_floors(
+    logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, least_low: float = 0.7, least_high: float = 1.5
+) -> Tensor:
+    """L = -min(rho A, clip(rho, min(e^-t, least_low), max(e^t, least_high)) A), t as in m2po@author.
+
+    The floors in the released function's signature (0.3 below 1, 0.5 above), which its trainer overrides with
+    none: however small the budget, a token moves freely within [0.7, 1.5], so M2 may end far above tau.
+    """
+    return m2po_author(logp_BT, batch, tau=tau, least_low=least_low, least_high=least_high)
 
 
 def mismatch_squares(logp_BT: Tensor, batch: Batch, **_: float) -> Tensor:  # noqa: ARG001

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -27,15 +29,22 @@ def not_left_behind(logp_BT: Tensor, batch: Batch, *, delta: float = 0.1) -> Ten
     keep=not_left_behind,
 )
 def opsm(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, delta: float = 0.1
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    delta: float = 0.1,
+    c: float = math.inf,
 ) -> Tensor:
     """L = -M min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), M = 0 where A < 0 and mean log(mu/pi) > delta.
 
     u = pi/anchor; the mean over the sequence's tokens is against behavior, so that staleness and engine
     mismatch both count. Positive sequences are never dropped. The denominator keeps the dropped tokens.
-    The paper gives no delta: 0.1 is Trinity-RFT's, TRL's example has 0.5.
+    The paper gives no delta: 0.1 is Trinity-RFT's, TRL's example has 0.5. c: dual clip, u <= c for A < 0;
+    off by default, 3 in Trinity-RFT.
     """
     keep_BT = not_left_behind(logp_BT, batch, delta=delta)
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     kept_BT = torch.where(keep_BT, log_u_BT, torch.zeros_like(log_u_BT))
-    return -one_sided_clip(kept_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high) * batch.adv_BT * keep_BT
+    return -one_sided_clip(kept_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high, c) * batch.adv_BT * keep_BT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,11 @@ def between(log_ratio_BT: Tensor, low: float, high: float) -> Tensor:
     """Return where a ratio lies in [low, high], both ends included."""
     ratio_BT = log_ratio_BT.exp()
     return (ratio_BT >= low) & (ratio_BT <= high)
+
+
+def in_window(_logp_BT: Tensor, batch: Batch, *, level: str, low: float, high: float, **_: Any) -> Tensor:
+    """Return where d = anchor/mu at a level lies in [low, high]."""
+    return between(log_mismatch_at(level, batch), low, high)
 
 
 def log_bound(bound: float) -> float:

@@ -22,14 +22,17 @@ from testbed.objectives.decoupled.correction import log_mismatch_at, weighted_cl
     scope="token",
     on_policy=1,
 )
-def decoupled_ppo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
+def decoupled_ppo(
+    logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, c: float = math.inf
+) -> Tensor:
     """L = -min((pi/mu) A, (anchor/mu) clip(pi/anchor, 1 - eps_low, 1 + eps_high) A).
 
     The ratio to mu estimates, the ratio to the anchor limits the update; with anchor = mu it is ppo_clip.
     The weight is pi/mu where the clip does not bind and has no bound. eps = 0.2 as in the authors' code.
+    c: dual clip, pi/anchor <= c for A < 0; off by default.
     """
     log_d_BT = log_mismatch_at("token", batch)
-    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_d_BT)
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_d_BT, c=c)
 
 
 @objective.variant(
@@ -73,11 +76,13 @@ def decoupled_ppo_areal(
     cap: float = 5.0,
     eps_low: float = 0.2,
     eps_high: float = 0.2,
+    c: float = math.inf,
 ) -> Tensor:
     """L = -sg[d 1[d <= cap]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu, u = pi/anchor.
 
     Unlike the paper it drops tokens with d above the cap; the loss is still divided by all tokens. What
     AReaL calls sequence level is level "geometric" here: the geometric mean weighs and masks every token.
+    c: dual clip, u <= c for A < 0; off by default.
     """
     return weighted_clip(
         logp_BT,
@@ -86,4 +91,5 @@ def decoupled_ppo_areal(
         eps_high=eps_high,
         log_h_BT=log_mismatch_at(level, batch),
         keep_BT=below_cap(logp_BT, batch, level=level, cap=cap),
+        c=c,
     )

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.objectives import objective
-from testbed.objectives.decoupled.correction import between, log_mismatch_at, weighted_clip
+from testbed.objectives.decoupled.correction import in_window, weighted_clip
 from testbed.objectives.decoupled.tis import no_outlier
 
-
-def mean_in_window(
-    _logp_BT: Tensor, batch: Batch, *, low: float = 0.999, high: float = 1.001, **_: Any
-) -> Tensor:
-    """Return the tokens of sequences whose geometric mean of d = anchor/mu lies in [low, high]."""
-    return between(log_mismatch_at("geometric", batch), low, high)
+MEAN_WINDOW = partial(in_window, level="geometric")
+"""The tokens of sequences whose geometric mean of d = anchor/mu lies in [low, high]."""
 
 
 @objective(
@@ -27,7 +24,7 @@ def mean_in_window(
     reads=("mu", "anchor", "adv"),
     scope="token",
     on_policy=1,
-    keep=mean_in_window,
+    keep=MEAN_WINDOW,
 )
 def geometric_rejection(
     logp_BT: Tensor,
@@ -44,7 +41,7 @@ def geometric_rejection(
     long sequences are not dropped for being long. The bounds are those of verl's documentation. verl takes
     dropped sequences out of the mask (kept_mask); the note by Liu et al. could not be read.
     """
-    keep_BT = mean_in_window(logp_BT, batch, low=low, high=high)
+    keep_BT = MEAN_WINDOW(logp_BT, batch, low=low, high=high)
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, keep_BT=keep_BT)
 
 
@@ -60,7 +57,7 @@ def skyrl_window(
 ) -> Tensor:
     """Return the tokens of sequences with a geometric mean in [low, high] and no outlier."""
     clean_BT = no_outlier(logp_BT, batch, outlier_low=outlier_low, outlier_high=outlier_high)
-    return clean_BT & mean_in_window(logp_BT, batch, low=low, high=high)
+    return clean_BT & MEAN_WINDOW(logp_BT, batch, low=low, high=high)
 
 
 @objective.variant(

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from functools import partial
 
 from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.objectives import objective
-from testbed.objectives.decoupled.correction import between, log_mismatch_at
+from testbed.objectives.decoupled.correction import in_window
 from testbed.objectives.decoupled.mis import mis
-
-
-def token_in_window(
-    _logp_BT: Tensor, batch: Batch, *, low: float = 0.5, high: float = 5.0, **_: Any
-) -> Tensor:
-    """Return where d = anchor/mu lies in [low, high]."""
-    return between(log_mismatch_at("token", batch), low, high)
 
 
 @objective(
@@ -26,7 +20,7 @@ def token_in_window(
     reads=("mu", "anchor", "adv"),
     scope="token",
     on_policy=1,
-    keep=token_in_window,
+    keep=partial(in_window, level="token"),
 )
 def icepop(
     logp_BT: Tensor,
@@ -36,10 +30,12 @@ def icepop(
     high: float = 5.0,
     eps_low: float = 0.2,
     eps_high: float = 0.2,
+    c: float = math.inf,
 ) -> Tensor:
     """L = -sg[d 1[low <= d <= high]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu.
 
     u = pi/anchor; `mis` at token level. The window is verl's, NeMo-RL's reference and OpenRLHF's; the paper
-    itself could not be read. verl and NeMo-RL divide by all tokens.
+    itself could not be read. verl and NeMo-RL divide by all tokens. c: dual clip, u <= c for A < 0; off by
+    default.
     """
-    return mis(logp_BT, batch, level="token", low=low, high=high, eps_low=eps_low, eps_high=eps_high)
+    return mis(logp_BT, batch, level="token", low=low, high=high, eps_low=eps_low, eps_high=eps_high, c=c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -74,14 +75,16 @@ def kl_rejection(
     limit: float = 0.01,
     eps_low: float = 0.2,
     eps_high: float = 0.2,
+    c: float = math.inf,
 ) -> Tensor:
     """L = -1[|k| <= limit] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor, d = anchor/mu.
 
     k1 = -log d, k2 = (log d)^2 / 2, k3 = d - 1 - log d; level token, sequence_sum, _mean or _max. Rejection
-    alone, without a weight. verl's documentation names 0.001 to 0.01 for k3.
+    alone, without a weight. verl's documentation names 0.001 to 0.01 for k3. c: dual clip, u <= c for A < 0;
+    off by default.
     """
     keep_BT = within_limit(logp_BT, batch, estimator=estimator, level=level, limit=limit)
-    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, keep_BT=keep_BT)
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, keep_BT=keep_BT, c=c)
 
 
 def within_inverted_bounds(

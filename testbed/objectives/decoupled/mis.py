@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.objectives import objective
-from testbed.objectives.decoupled.correction import between, log_mismatch_at, weighted_clip
+from testbed.objectives.decoupled.correction import in_window, log_mismatch_at, weighted_clip
 from testbed.objectives.decoupled.tis import no_outlier
-
-
-def in_window(
-    _logp_BT: Tensor, batch: Batch, *, level: str = "sequence", low: float = 0.0, high: float = 3.0, **_: Any
-) -> Tensor:
-    """Return where d = anchor/mu at a level lies in [low, high]."""
-    return between(log_mismatch_at(level, batch), low, high)
 
 
 @objective(
@@ -38,12 +32,13 @@ def mis(
     high: float = 3.0,
     eps_low: float = 0.2,
     eps_high: float = 0.2,
+    c: float = math.inf,
 ) -> Tensor:
     """L = -sg[d 1[low <= d <= high]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
 
     d = anchor/mu at a level: token, sequence (the product over tokens, a weight that all of them share) or
     geometric. Level and bounds are TRL's defaults (mode "sequence_mask"); TRL divides by all tokens. The
-    note by Liu et al. could not be read.
+    note by Liu et al. could not be read. c: dual clip, u <= c for A < 0; off by default.
     """
     return weighted_clip(
         logp_BT,
@@ -52,6 +47,7 @@ def mis(
         eps_high=eps_high,
         log_h_BT=log_mismatch_at(level, batch),
         keep_BT=in_window(logp_BT, batch, level=level, low=low, high=high),
+        c=c,
     )
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from testbed.data.batch import Batch
 from testbed.objectives import objective
 from testbed.objectives.decoupled.correction import log_mismatch_at, weighted_clip
-from testbed.objectives.decoupled.geometric_rejection import mean_in_window
+from testbed.objectives.decoupled.geometric_rejection import MEAN_WINDOW
 
 
 @objective(
@@ -17,7 +17,7 @@ from testbed.objectives.decoupled.geometric_rejection import mean_in_window
     reads=("mu", "anchor", "adv"),
     scope="token",
     on_policy=1,
-    keep=mean_in_window,
+    keep=MEAN_WINDOW,
 )
 def sequence_mask_tis(
     logp_BT: Tensor,
@@ -39,14 +39,14 @@ def sequence_mask_tis(
         eps_low=eps_low,
         eps_high=eps_high,
         log_h_BT=log_mismatch_at("token", batch),
-        keep_BT=mean_in_window(logp_BT, batch, low=low, high=high),
+        keep_BT=MEAN_WINDOW(logp_BT, batch, low=low, high=high),
     )
 
 
 @objective.variant(
     "sequence_mask_tis@openrlhf",
     source="OpenRLHF/OpenRLHF 3c3be623 2026-08-13, openrlhf/models/loss.py (PolicyLoss)",
-    keep=mean_in_window,
+    keep=MEAN_WINDOW,
 )
 def sequence_mask_tis_openrlhf(
     logp_BT: Tensor,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from testbed.data.batch import Batch
+from testbed.losses.batch_statistic import BatchStatistic
 from testbed.losses.ratios import log_token
 from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
@@ -66,6 +69,79 @@ def tis_verl(
     Adds PPO's dual clip (u <= c for A < 0), which bounds the weight by cap * c.
     """
     log_h_BT = log_mismatch_at(level, batch).clamp(max=log_bound(cap))
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT, c=c)
+
+
+def capped_weights(
+    _logp_BT: Tensor, batch: Batch, *, level: str = "token", cap: float = 2.0, **_: Any
+) -> Tensor:
+    """Return log min(d, cap), -inf outside the mask: one per token, or one per sequence; [..., 1, K]."""
+    log_h_BT = log_mismatch_at(level, batch).clamp(max=log_bound(cap))
+    log_h_BT = log_h_BT.masked_fill(~batch.mask_BT, -torch.inf)
+    return log_h_BT.flatten(-2).unsqueeze(-2) if level == "token" else log_h_BT.amax(-1).unsqueeze(-2)
+
+
+def log_mean_weight(log_h_1K: Tensor, **_: Any) -> Tensor:
+    """Return the log of the mean weight; [...]; 0 where the mean is at most 1e-8, which verl leaves alone."""
+    count = (log_h_1K > -torch.inf).sum(-1).to(log_h_1K.dtype)
+    log_mean = (log_h_1K.logsumexp(-1) - count.log()).squeeze(-1)
+    return torch.where(log_mean > math.log(1e-8), log_mean, torch.zeros_like(log_mean))
+
+
+MEAN_WEIGHT = BatchStatistic(capped_weights, log_mean_weight)
+
+
+@objective.variant(
+    "tis@verl-normalized",
+    source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/rollout_corr_helper.py "
+    "(rollout_is_batch_normalize)",
+    scope="batch",
+    statistic=MEAN_WEIGHT,
+)
+def tis_verl_normalized(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "token",
+    cap: float = 2.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    c: float = 3.0,
+) -> Tensor:
+    """L = -sg[min(d, cap) / mean of min(d, cap)] dual_clip(u, A), d = anchor/mu, u = pi/anchor.
+
+    Self-normalized over the batch: what truncation takes away comes back to all tokens alike, so that the
+    step keeps its length, and a weight may exceed the cap. The mean is over tokens at level token, over
+    sequences at level sequence, whatever the aggregation; after truncation, before any rejection.
+    """
+    hyper = {"level": level, "cap": cap}
+    log_h_BT = log_mismatch_at(level, batch).clamp(max=log_bound(cap))
+    log_h_BT = log_h_BT - MEAN_WEIGHT(logp_BT, batch, **hyper)[..., None, None]
+    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT, c=c)
+
+
+@objective.variant(
+    "tis@areal",
+    source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/utils/functional (rejection_sampling, 'clamp')",
+)
+def tis_areal(
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "geometric",
+    low: float = 0.9,
+    high: float = 1.1,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    c: float = math.inf,
+) -> Tensor:
+    """L = -sg[clip((prod_t d_t)^(1/T), low, high)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A).
+
+    d = anchor/mu, u = pi/anchor. Truncates on both sides, and at its level "sequence" the geometric mean:
+    every token of a sequence has the same weight, which does not grow with length. No token is dropped.
+    low and high are an example; AReaL's own default is [0, 5]. c: dual clip for A < 0, off by default.
+    """
+    log_h_BT = log_mismatch_at(level, batch).clamp(log_bound(low), log_bound(high))
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT, c=c)
 
 

@@ -135,12 +135,23 @@ def cispo_open_instruct(logp_BT: Tensor, batch: Batch, *, eps_high: float = 0.27
 
 
 def inside_ppo_window(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 1.0,
+    eps_high: float = 0.28,
+    mask_low: float | None = None,
+    mask_high: float | None = None,
 ) -> Tensor:
-    """Return False for A > 0 above 1 + eps_high and A < 0 below 1 - eps_low; bool [..., B, T]."""
+    """Return False for A > 0 above 1 + mask_high and A < 0 below 1 - mask_low; bool [..., B, T].
+
+    mask_low, mask_high: eps_low and eps_high where they are None.
+    """
+    low = 1 - (eps_low if mask_low is None else mask_low)
+    high = 1 + (eps_high if mask_high is None else mask_high)
     rho_BT = log_token(logp_BT.detach(), batch).exp()
-    above_BT = (batch.adv_BT > 0) & (rho_BT > 1 + eps_high)
-    return ~(above_BT | (batch.adv_BT < 0) & (rho_BT < 1 - eps_low))
+    above_BT = (batch.adv_BT > 0) & (rho_BT > high)
+    return ~(above_BT | (batch.adv_BT < 0) & (rho_BT < low))
 
 
 @objective.variant(
@@ -149,14 +160,23 @@ def inside_ppo_window(
     keep=inside_ppo_window,
 )
 def cispo_trinity_mask(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 1.0,
+    eps_high: float = 0.28,
+    mask_low: float | None = None,
+    mask_high: float | None = None,
 ) -> Tensor:
     """L = -M sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, M = 0 where PPO's clip would cut.
 
     Trinity-RFT without its optional mask is cispo as it stands here, [0, 1.28]. With the mask, positives
-    beyond the bound lose their gradient, the very thing CISPO is for; negatives keep theirs.
+    beyond the bound lose their gradient, the very thing CISPO is for; negatives keep theirs. mask_low and
+    mask_high give the mask a window of its own, [1 - mask_low, 1 + mask_high]; None: the weight's.
     """
-    kept_BT = inside_ppo_window(logp_BT, batch, eps_low=eps_low, eps_high=eps_high)
+    kept_BT = inside_ppo_window(
+        logp_BT, batch, eps_low=eps_low, eps_high=eps_high, mask_low=mask_low, mask_high=mask_high
+    )
     return cispo(logp_BT, batch, eps_low=eps_low, eps_high=eps_high) * kept_BT
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from testbed.data.batch import Batch
-from testbed.losses.ratios import log_token
+from testbed.losses.ratios import log_geometric, log_token, sequence_advantage
 from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
 
@@ -61,3 +61,23 @@ def sapo_trinity(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     tau_BT = temperature(log_u_BT, batch.adv_BT, tau_pos, tau_neg)
     return score_loss(gate(log_u_BT, tau_BT), logp_BT, batch)
+
+
+@objective.variant(
+    "sapo@areal-sequence",
+    source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/utils/functional (sapo_loss_fn, level 'sequence')",
+    ratio="geometric",
+    scope="sequence",
+)
+def sapo_areal_sequence(
+    logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float = 1.05
+) -> Tensor:
+    """L = -(4/tau) sigmoid(tau (s - 1)) A at every token, s = (prod_t pi/anchor)^(1/T), A the mean advantage.
+
+    One gate for the whole sequence; a mean ratio stays so close to 1 that with the token's temperatures it
+    hardly closes. The sequence's loss is repeated, not shared out: averaged over all tokens, a sequence
+    counts by its length. There the anchor is the sampler or its recomputation, never a third policy.
+    """
+    log_s_BT = log_geometric(logp_BT, batch, base="anchor")
+    adv_BT = sequence_advantage(batch).expand_as(log_s_BT)
+    return -gate(log_s_BT, temperature(log_s_BT, adv_BT, tau_pos, tau_neg)) * adv_BT

@@ -1,7 +1,8 @@
-"""k1, k2, k3 of both KL divergences on tokens sampled from pi, and their three gradients.
+"""k1, k2, k3 and abs of both KL divergences on tokens sampled from pi, and their three gradients.
 
 With x = log(pi/other): KL(pi || other) = E_pi[k_i(x)] exactly for k1 = x and k3 = e^-x - 1 + x, nearly for
 k2 = x^2 / 2. The forward divergence from the same samples is KL(other || pi) = E_pi[e^-x k_i(-x)].
+abs = |x| estimates neither: E_pi|x| is at least KL(pi || other), and pulls every token with a force of one.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ VALUES: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
     ("reverse", "k1"): lambda x: x,
     ("reverse", "k2"): lambda x: x.square() / 2,
     ("reverse", "k3"): lambda x: torch.expm1(-x) + x,
+    ("reverse", "abs"): lambda x: x.abs(),
     ("forward", "k1"): lambda x: -x * (-x).exp(),
     ("forward", "k2"): lambda x: x.square() / 2 * (-x).exp(),
     ("forward", "k3"): lambda x: 1 - (1 + x) * (-x).exp(),
+    ("forward", "abs"): lambda x: x.abs() * (-x).exp(),
 }
 # Value plus slope: what multiplies grad log pi in the gradient of the estimator's expectation.
 TOTALS: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
     ("reverse", "k1"): lambda x: x + 1,
     ("reverse", "k2"): lambda x: x.square() / 2 + x,
     ("reverse", "k3"): lambda x: x,
+    ("reverse", "abs"): lambda x: x.abs() + x.sign(),
     ("forward", "k1"): lambda x: -(-x).exp(),
     ("forward", "k2"): lambda x: x * (-x).exp(),
     ("forward", "k3"): lambda x: -torch.expm1(-x),
+    ("forward", "abs"): lambda x: x.sign() * (-x).exp(),
 }
 GRADIENTS = ("pathwise", "score", "both")
 
@@ -43,7 +48,7 @@ def formula(
     if direction not in ("reverse", "forward"):
         raise unknown("direction", direction, ("reverse", "forward"))
     if (direction, estimator) not in table:
-        raise unknown("estimator", estimator, ("k1", "k2", "k3"))
+        raise unknown("estimator", estimator, {name for _, name in table})
     return table[direction, estimator]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -31,13 +32,14 @@ def kl_penalty(
     base: Base = "ref",
     gradient: str = "pathwise",
 ) -> Tensor:
-    """L = k3 = ref/pi - 1 - log(ref/pi), or k1 = log(pi/ref), or k2 = log(pi/ref)^2 / 2.
+    """L = k3 = ref/pi - 1 - log(ref/pi), or k1 = log(pi/ref), or k2 = log(pi/ref)^2 / 2, or abs of k1.
 
     On samples of pi, with x = log(pi/base), the expected gradients are: pathwise k1 none at all, pathwise
     k2 that of KL(pi || base), pathwise k3 (GRPO's) that of KL(base || pi); score k1 ("KL in the reward")
     that of KL(pi || base), score k3 the difference of the two; "both" that of KL(pi || base) for k1 and k3.
     direction "forward" estimates KL(base || pi) by importance weights base/pi; there only "both" gives its
-    gradient, with k1 and k3. base: ref, anchor or mu. With "score" and "both" the loss's value is not a KL.
+    gradient, with k1 and k3. abs (verl, Trinity-RFT) has the gradient of no KL: a pull of constant size.
+    base: ref, anchor or mu. With "score" and "both" the loss's value is not a KL.
     """
     return kl_term(logp_BT, batch, estimator, direction, base, gradient)
 
@@ -108,16 +110,22 @@ class _WithSlope(torch.autograd.Function):
         return grad_BT * ctx.saved_tensors[0], None, None
 
 
-def weighted_k3(logp_BT: Tensor, batch: Batch, base: Base) -> Tensor:
-    """Return rho k3, rho = pi/base, k3 of x = log(pi/ref); its slope in log pi is rho x."""
+def weighted_k3(logp_BT: Tensor, batch: Batch, base: Base, cap: float = math.inf) -> Tensor:
+    """Return min(rho, cap) k3, rho = pi/base, k3 of x = log(pi/ref).
+
+    Its slope in log pi is rho x, and beyond the cap, where only k3 moves, cap (1 - e^-x).
+    """
     x_BT = log_token(logp_BT.detach(), batch, "ref")
     # At pi = ref both are 0, whatever rho is.
     log_rho_BT = torch.where(x_BT != 0, log_token(logp_BT.detach(), batch, base), torch.zeros_like(x_BT))
     below_BT, above_BT = x_BT.clamp(max=0), x_BT.clamp(min=0)
     # k3 as e^-x (e^x k3) below 0: rho may vanish and e^-x overflow where their product does neither.
     share_BT = below_BT * below_BT.exp() - torch.expm1(below_BT) + torch.expm1(-above_BT) + above_BT
-    value_BT = (log_rho_BT - below_BT).exp() * share_BT
-    weighted_BT: Tensor = _WithSlope.apply(logp_BT.to(x_BT.dtype), value_BT, log_rho_BT.exp() * x_BT)
+    value_BT = (log_rho_BT.clamp(max=math.log(cap)) - below_BT).exp() * share_BT
+    slope_BT = log_rho_BT.exp() * x_BT
+    if cap < math.inf:
+        slope_BT = torch.where(log_rho_BT > math.log(cap), -cap * torch.expm1(-x_BT), slope_BT)
+    weighted_BT: Tensor = _WithSlope.apply(logp_BT.to(x_BT.dtype), value_BT, slope_BT)
     return weighted_BT
 
 
@@ -137,3 +145,16 @@ def unbiased_kl(logp_BT: Tensor, batch: Batch) -> Tensor:
     formula is as TRL cites it, the paper's equation could not be read.
     """
     return weighted_k3(logp_BT, batch, "mu")
+
+
+@objective.variant(
+    "unbiased_kl@trinity",
+    source="yanxi-chen/Trinity-RFT 9051d637 2026-04-09, trinity/algorithm/kl_fn/kl_fn.py ('corrected_k3')",
+)
+def unbiased_kl_trinity(logp_BT: Tensor, batch: Batch, *, cap: float = 2.0) -> Tensor:
+    """L = min(rho, cap) (ref/pi - 1 - log(ref/pi)), rho = pi/mu, differentiated through both factors.
+
+    The cap is a fixed 2 there. Beyond it the gradient is that of cap k3, which pulls back tokens above the
+    reference with at most the cap, where the unbiased estimate pulls with rho log(pi/ref).
+    """
+    return weighted_k3(logp_BT, batch, "mu", cap)

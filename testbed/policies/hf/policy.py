@@ -11,6 +11,7 @@ from torch import Tensor
 
 from envs.tokens.base import TokenTask
 from testbed.errors import UserError, unknown
+from testbed.policies.base import Drawn, Law, Policy
 from testbed.policies.hf.causal_model import CausalModel, Head
 from testbed.policies.hf.chunked_logp import (
     chunk_rows,
@@ -37,7 +38,7 @@ no better than float32 where a model computes its norms in float32 (Llama, Qwen)
 """
 
 
-class HuggingFacePolicy:
+class HuggingFacePolicy(Policy):
     """softmax(logits / temperature) of a causal LM over its first V tokens, V = the task's vocabulary.
 
     The weights are a flat tensor theta_RP over the distinct parameters (float32; float64 for dtype float64);
@@ -81,6 +82,10 @@ class HuggingFacePolicy:
         flat = self._model.flat
         return {name: tuple(shape) for name, shape in zip(flat.names, flat.shapes, strict=True)}
 
+    @property
+    def positions(self) -> int:
+        return self.task.response_length
+
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """Return the folder's weights once per replica, [R, P]; the seeds only count, nothing is random."""
         return self._model.initial().expand(len(seeds), -1).clone()
@@ -97,13 +102,16 @@ class HuggingFacePolicy:
         group: int,
         uniform_RBT: Tensor | npt.ArrayLike,
         greedy: bool = False,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        law: Law | None = None,
+    ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms; no gradient.
 
         greedy takes the likeliest token instead, whatever the uniforms.
         No random generator is read. A token without mass is never drawn. After the end token: token 0, mask
-        False, logp 0.
+        False, logp 0. Raises UserError for a law: an engine that changes distributions needs another policy.
         """
+        if law is not None:
+            self._lacks("a sampler that takes another distribution")
         uniform = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
         replicas = zip(theta_RP, prompt_RNK, uniform, strict=True)
         drawn = [self._sample_one(*replica, group, greedy) for replica in replicas]

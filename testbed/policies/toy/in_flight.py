@@ -7,9 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from testbed.policies.base import Drawn, Law
 from testbed.policies.in_flight import present
 from testbed.policies.toy.decoder import Decoder
-from testbed.policies.toy.sampler import Drawn, Law, generate
+from testbed.policies.toy.sampler import generate
 
 
 def generate_recomputed(

@@ -6,7 +6,6 @@ tokens side by side, and so do the loops of the attention.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -15,13 +14,10 @@ import torch
 from torch import Tensor
 
 from envs.arrays import Floats
+from testbed.policies.base import Rounding
 
 EPSILON = 1e-6
 """Keeps the normalization finite for a zero vector."""
-
-
-Rounding = Callable[[Tensor], Tensor]
-"""Inputs [R, D, M] of a linear layer, one token per column -> what the layer is given instead."""
 
 
 def unrounded(x_RDM: Tensor) -> Tensor:

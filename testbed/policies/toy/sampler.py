@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
+from testbed.policies.base import Drawn, Law
 from testbed.policies.toy.decoder import Decoder
-
-Law = Callable[[Tensor, int], Tensor]
-"""(log-law [R, V, B], t) -> what an engine draws token t from instead."""
-Drawn = tuple[Tensor, Tensor, Tensor]
-"""token_RBT, mask_RBT and logp_RBT."""
 
 
 def inverse_cdf(log_law_RVB: Tensor, uniform_RB: Tensor) -> Tensor:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from testbed import rng
 from testbed.errors import UserError
+from testbed.policies.base import Drawn, Law, Layout, Policy, Rounding, TaskShape
 from testbed.policies.in_flight import checked_cache, checked_versions, logp_by_version, present
 from testbed.policies.toy.attention import Tree, tree_attention
 from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder
 from testbed.policies.toy.in_flight import generate_recomputed
-from testbed.policies.toy.layers import Rounding, Shape, Weights, embed, finish_block, log_law, unrounded
-from testbed.policies.toy.sampler import Drawn, Law, generate, read
+from testbed.policies.toy.layers import Shape, Weights, embed, finish_block, log_law, unrounded
+from testbed.policies.toy.sampler import generate, read
 
 LOGP_TOLERANCE = 5e-7
 """Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights,
@@ -33,26 +34,7 @@ Hidden: TypeAlias = Callable[[int, Tensor], Tensor]
 """(layer, hidden states [R, D, M]) -> what the layer reads instead."""
 
 
-class TaskShape(Protocol):
-    """What the transformer reads of a token task."""
-
-    @property
-    def vocabulary(self) -> int: ...
-
-    @property
-    def prompt_length(self) -> int: ...
-
-    @property
-    def response_length(self) -> int: ...
-
-    @property
-    def end_token(self) -> int | None: ...
-
-    @property
-    def pad_token(self) -> int | None: ...
-
-
-class ToyTransformer:
+class ToyTransformer(Policy):
     """softmax(logits / temperature) over V tokens, as a function of flat weights theta_RP.
 
     A prompt runs once and serves its whole group, in training as in sampling. Prompts end at the same
@@ -66,6 +48,8 @@ class ToyTransformer:
 
     Raises UserError for sizes that make no model.
     """
+
+    open_layers = takes_distribution = True
 
     def __init__(
         self,
@@ -92,6 +76,14 @@ class ToyTransformer:
         positions = task.prompt_length + task.response_length - 1
         self.shape = Shape(task.vocabulary, positions, width, layers, expansion * width)
         self.parameters = sum(rows * columns for rows, columns in self.shape.matrices().values())
+
+    @property
+    def layout(self) -> Layout:
+        return self.shape.matrices()
+
+    @property
+    def positions(self) -> int:
+        return self.task.response_length
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """Return random weights [R, P]; a row depends on its own seed alone."""

@@ -16,8 +16,10 @@ LEARNER, LOOP, RECORDER = (
     "testbed/training/recorder.py",
 )
 TESTS = "tests/unit/anchors/test_anchors.py"
-TRAINING, PLANTED = "analysis/claims/anchor_training.py", "tests/experiments/test_anchor_claims.py"
-BASE = "analysis/claims/base.py"
+AREAL, INVARIANCE, ANCHORS = (
+    f"analysis/experiments/{name}.py" for name in ("areal_lag", "batch_invariance", "anchors")
+)
+COMPARE, PLANTED = "analysis/claims.py", "tests/experiments/test_anchor_claims.py"
 
 MUTANTS = (
     Mutant("anchor-missing-is-kept-from-the-first-pass", STEP, '    """The weights of every pass."""\n\n    every_pass = True', '    """The weights of every pass."""', TESTS),
@@ -25,12 +27,12 @@ MUTANTS = (
     Mutant("anchor-snapshot-of-a-demonstration", STEP, "if rollout.origin_RB is None:", "if True:", TESTS),
     Mutant("anchor-snapshot-is-behavior", STEP, "return rollout.logp_trainer_RBT", "return rollout.logp_mu_RBT", TESTS),
     Mutant("anchor-version-one-step-late", KEPT, "max(inputs.step - self.age, 0)", "max(inputs.step - self.age + 1, 0)", TESTS),
-    Mutant("anchor-version-forgets", KEPT, "            self.versions.write(inputs.theta_AP, version)\n", "            self.versions.newest = version\n", TESTS),
-    Mutant("anchor-version-forgets-empty-steps", KEPT, "range(self.versions.newest + 1, inputs.step + 1)", "(inputs.step,)", TESTS),
+    Mutant("anchor-version-forgets", KEPT, "            self.buffer.write(inputs.theta_AP, version)\n", "            self.buffer.newest = version\n", TESTS),
+    Mutant("anchor-version-forgets-empty-steps", KEPT, "range(self.buffer.newest + 1, inputs.step + 1)", "(inputs.step,)", TESTS),
     Mutant("anchor-version-beyond-what-is-kept", KEPT, "0 < kept < age + 1", "0 < kept < age - 5", TESTS),
     Mutant("anchor-ewma-not-debiased", KEPT, "self.total_AP / self.weight", "self.total_AP", TESTS),
     Mutant("anchor-ewma-never-moves", LEARNER, "        self.anchor.observe_weights(theta_AP)\n", "        pass\n", "tests/unit/training/test_learner.py -k average"),
-    Mutant("anchor-loglinear-from-the-wrong-end", LINEAR, "log_mu_ABT + alpha_ABT * (inputs.logp_ABT - log_mu_ABT)", "inputs.logp_ABT + alpha_ABT * (log_mu_ABT - inputs.logp_ABT)", TESTS),
+    Mutant("anchor-loglinear-from-the-wrong-end", LINEAR, "log_mu_ABT + self.alpha(inputs) * (inputs.logp_ABT - log_mu_ABT)", "inputs.logp_ABT + self.alpha(inputs) * (log_mu_ABT - inputs.logp_ABT)", TESTS),
     Mutant("anchor-loglinear-older-than-the-token", LINEAR, "(passed_BT - age).clamp(min=0)", "(passed_BT - age)", TESTS),
     Mutant("anchor-loglinear-never-fresh", LINEAR, "torch.full_like(within_BT, fresh)", "torch.zeros_like(within_BT)", TESTS),
     Mutant("anchor-loglinear-of-the-first-pass", LINEAR, "    every_pass = True\n", "    every_pass = False\n", TESTS),
@@ -43,14 +45,14 @@ MUTANTS = (
     Mutant("anchor-last-pass-is-the-first", RECORDER, "if learner.recipe.passes > 1 and", "if False and", TESTS),
     Mutant("anchor-center-of-mass-stays", RESCALE, "parts * decay / (1 - decay)", "decay / (1 - decay)", TESTS),
     Mutant("anchor-adam-drifts-like-sgd", RESCALE, "math.sqrt(parts)", "parts", TESTS),
-    Mutant("anchor-flat-claim-looks-at-lag-16", TRAINING, '"recompute").items() if lag <= 8', '"recompute").items() if lag <= 16', PLANTED),
-    Mutant("anchor-flat-claim-on-the-coupled-arm", TRAINING, 'losses(table, "recompute")', 'losses(table, "behavior")', PLANTED),
-    Mutant("anchor-losses-are-gains", TRAINING, "(final[0] - final[lag])", "(final[lag] - final[0])", PLANTED),
-    Mutant("anchor-best-group-speaks-for-all", BASE, "max(tests, key=lambda n: tests[n].p) if above", "min(tests, key=lambda n: tests[n].p) if above", PLANTED),
-    Mutant("anchor-picked-group-pays-nothing", BASE, "min(1.0, len(tests) * found.p)", "found.p", PLANTED),
-    Mutant("anchor-arms-of-decay-mixed-up", TRAINING, "(small[DECAY] == decay) == fixed", "(small[DECAY] == decay) != fixed", PLANTED),
-    Mutant("anchor-curves-unpaired", TRAINING, "(found - whole).dropna()", "(found - whole.mean()).dropna()", PLANTED),
-    Mutant("anchor-six-points-without-the-points", TRAINING, "x_N - 0.06", "x_N", PLANTED),
-    Mutant("anchor-stall-at-any-lag", TRAINING, '"snapshot").get(16,', '"snapshot").get(0,', PLANTED),
+    Mutant("anchor-flat-claim-looks-at-lag-16", AREAL, '"recompute").items() if lag <= 8', '"recompute").items() if lag <= 16', PLANTED),
+    Mutant("anchor-flat-claim-on-the-coupled-arm", AREAL, 'losses(table, "recompute")', 'losses(table, "behavior")', PLANTED),
+    Mutant("anchor-losses-are-gains", AREAL, "int(lag): -x_N for", "int(lag): x_N for", PLANTED),
+    Mutant("anchor-best-group-speaks-for-all", COMPARE, "max(tests, key=lambda n: tests[n].p) if above", "min(tests, key=lambda n: tests[n].p) if above", PLANTED),
+    Mutant("anchor-picked-group-pays-nothing", COMPARE, "min(1.0, len(tests) * found.p)", "found.p", PLANTED),
+    Mutant("anchor-arms-of-decay-mixed-up", INVARIANCE, "(small[DECAY] == decay) == fixed", "(small[DECAY] == decay) != fixed", PLANTED),
+    Mutant("anchor-curves-unpaired", INVARIANCE, "(found - whole).dropna()", "(found - whole.mean()).dropna()", PLANTED),
+    Mutant("anchor-six-points-without-the-points", AREAL, "must_exceed(lost, SIX,", "must_exceed(lost, 0.0,", PLANTED),
+    Mutant("anchor-stall-at-any-lag", ANCHORS, '"snapshot").get(16,', '"snapshot").get(0,', PLANTED),
     Mutant("anchor-lag-in-steps-stays", RESCALE, "lag=run.lag * parts", "lag=run.lag", TESTS),
 )  # fmt: skip

@@ -87,7 +87,7 @@ MUTANTS = (
     planted("m2po-author-next-breakpoint", "m2po", "number - torch.arange(1, ", "number - 1 - torch.arange(1, "),
     planted("m2po-author-budget-in-float32", "m2po", ".sum(-1, keepdim=True).to(ordered_K.dtype)", ".sum(-1, keepdim=True)"),
     planted("m2po-author-always-clips", "m2po", "torch.where(within, torch.full_like(previous, torch.inf), previous)", "previous"),
-    planted("m2po-author-bound-of-one", "m2po", "limit.sqrt() * log_rho_BT.detach().sign()", "0 * limit"),
+    planted("m2po-author-bound-of-one", "m2po", "limit_BT.sqrt() * log_rho_BT.detach().sign()", "0 * limit"),
     planted("m2po-areal-inclusive", "m2po", "/ rank_K < tau", "/ rank_K <= tau"),
     planted("m2po-areal-keeps-none", "m2po", "torch.where(fits_K, ordered_K, ordered_K[..., :1])", "torch.where(fits_K, ordered_K, -torch.ones_like(ordered_K))"),
     planted("m2po-areal-truncates", "m2po", " & (log_d_BT <= math.log(cap))", ""),

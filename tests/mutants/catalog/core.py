@@ -55,7 +55,7 @@ REST = (
     Mutant("loop-ignores-lag", "testbed/training/loop.py", "mask_nonfinite_replicas(generated.rollout, state)", "mask_nonfinite_replicas(world.generate(state.theta_RP, step), state)", "tests/unit/training/test_train.py -k bandit"),
     Mutant("vcpo-linear", "testbed/recipes/step_size.py", "factor.sqrt() if rule == \"sqrt\" else factor", "factor", "tests/unit/training/test_train.py -k vcpo"),
     Mutant("divergence-spreads", "testbed/training/update.py", "torch.where(alive_R[:, None], moved_RP, state.theta_RP)", "moved_RP * alive_R.all()", "tests/unit/training/test_train.py -k diverges"),
-    Mutant("minus-zero-is-another-run", "testbed/config/run.py", "float(value) + 0.0", "float(value)", "tests/unit/config/test_run_identity.py"),
+    Mutant("minus-zero-is-another-run", "testbed/config/run.py", "float(value) if value else 0.0", "float(value)", "tests/unit/config/test_run_identity.py"),
     Mutant("order-of-arguments-matters", "testbed/config/run.py", "tuple(sorted((k, _whole(v)) for k, v in value))", "tuple((k, _whole(v)) for k, v in value)", "tests/unit/config/test_run_identity.py"),
     Mutant("one-is-not-one-point-zero", "testbed/config/run.py", "return int(value) if isinstance(value, float) and value.is_integer() else value", "return value", "tests/unit/config/test_run_identity.py"),
     Mutant("arms-share-a-recipe", "testbed/training/update.py", "recipe[name].bind(**dict(arguments))()", "recipe[runs[0].recipe].bind()()", "tests/unit/training/test_train.py -k bandit"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 TABLE, PAGE, TESTS = (
-    "analysis/coverage_table.py",
+    "analysis/experiments/interval_coverage.py",
     "analysis/estimator_page.py",
     "tests/experiments/test_coverage_table.py",
 )

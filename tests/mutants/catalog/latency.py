@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-LATENCY, TOO_OLD, REPLAY = (f"testbed/staleness/{name}.py" for name in ("latency", "too_old", "replay"))
+LATENCY, TOO_OLD, REPLAY, AGES = (
+    f"testbed/staleness/{name}.py" for name in ("latency", "too_old", "replay", "limited_ages")
+)
 AGE, OLD, AGAIN = (
     "tests/unit/staleness/test_latency.py",
     "tests/unit/staleness/test_too_old.py",
@@ -21,14 +23,14 @@ MUTANTS = (
     Mutant("latency-waits-draw-the-same-numbers", LATENCY, "step + wait * STRIDE", "step", AGE),
     Mutant("latency-waits-count-the-update", LATENCY, "self._delivered(waits_R - 1, made_R)", "self._delivered(waits_R, made_R)", AGE),
     Mutant("latency-version-of-the-use", LATENCY, "self.drawn[self.draws] = with_version(rollout, version_R1)", "self.drawn[self.draws] = with_version(rollout, (version_R1 - 1).clamp(min=0))", AGE),
-    Mutant("latency-packs-share-a-queue", LATENCY, "[Line(plan, self.prompts) for plan in plans]", "[Line(plans[0], self.prompts)] * len(plans)", AGE),
+    Mutant("latency-packs-share-a-queue", LATENCY, "[CellQueue(plan, self.prompts) for plan in plans]", "[CellQueue(plans[0], self.prompts)] * len(plans)", AGE),
     Mutant("latency-wait-admits-one-batch-more", LATENCY, "(self.plan.limit + 1) * self.prompts - out", "(self.plan.limit + 2) * self.prompts - out", AGE),
     Mutant("latency-wait-trains-in-order-of-ends", LATENCY, 'if self.plan.rule == "wait" and self.ready[0].number != self.used:', "if False:", AGE),
     Mutant("latency-discards-at-the-limit", LATENCY, "step - group.version > self.plan.limit", "step - group.version >= self.plan.limit", OLD),
     Mutant("latency-discards-nothing", LATENCY, '(self.lost if too_old else self.batch).append(group)', "self.batch.append(group)", OLD),
-    Mutant("latency-wait-cuts-above-the-limit", TOO_OLD, "np.minimum(self.ages(seed, step), self.limit)", "np.minimum(self.ages(seed, step), self.limit + 1)", OLD),
-    Mutant("latency-discarding-forgets-what-it-read", TOO_OLD, "        self.read[seed] = read\n", "", OLD),
-    Mutant("latency-discarded-count-the-kept", TOO_OLD, "append(read - start - slices)", "append(read - start)", OLD),
+    Mutant("latency-wait-cuts-above-the-limit", AGES, "np.minimum(self.ages(seed, step), self.limit)", "np.minimum(self.ages(seed, step), self.limit + 1)", OLD),
+    Mutant("latency-discarding-forgets-what-it-read", AGES, "        self.read[seed] = read\n", "", OLD),
+    Mutant("latency-discarded-count-the-kept", AGES, "append(read - start - slices)", "append(read - start)", OLD),
     Mutant("latency-drops-at-the-limit", TOO_OLD, "step - rollout.version_RBT > limit", "step - rollout.version_RBT >= limit", OLD),
     Mutant("latency-drop-keeps-the-old", TOO_OLD, "keep_N = ~old_RB.unflatten", "keep_N = old_RB.unflatten", OLD),
     Mutant("latency-drop-keeps-all-weights", TOO_OLD, "behavior.weights_XP[whole_S]", "behavior.weights_XP", OLD),

@@ -2,16 +2,16 @@
 
 from mutants.mutant import Mutant
 
-OWN = "tests/unit/mismatch/test_mismatch_formats.py tests/unit/mismatch/test_mismatch.py tests/unit/mismatch/test_mismatch_laws.py tests/unit/mismatch/test_mismatch_behavior.py"
+OWN = "tests/unit/mismatch/test_mismatch_formats.py tests/unit/mismatch/test_mismatch.py tests/unit/mismatch/test_mismatch_distributions.py tests/unit/mismatch/test_mismatch_behavior.py"
 CLAIMS = "tests/experiments/test_claims_exact.py -k 'mismatch or reft or truncation'"
 FORMATS = "testbed/mismatch/number_formats.py"
 QUANTIZED = "testbed/mismatch/quantized.py"
 PERTURBED = "testbed/mismatch/perturbed.py"
-LAWS = "testbed/mismatch/laws.py"
+LAWS = "testbed/mismatch/distributions.py"
 BEHAVIOR = "testbed/mismatch/behavior.py"
-RATIO = "testbed/mismatch/ratio_law.py"
+RATIO = "testbed/mismatch/ratio_distribution.py"
 ENGINES = "testbed/mismatch/__init__.py"
-CLAIM_FILE = "analysis/claims/mismatch.py"
+CLAIM_FILE = "analysis/experiments/mismatch.py"
 
 MUTANTS = (
     Mutant("mismatch-e4m3-without-subnormals", FORMATS, "exponent = exponent.clamp(min=kind.smallest_exponent)", "pass", OWN),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant("mismatch-sampler-ignores-the-law", "testbed/policies/toy/sampler.py", "law_RVB = law(law_RVB, t)", "law(law_RVB, t)", OWN),
     Mutant("mismatch-sampler-same-noise-every-token", "testbed/policies/toy/sampler.py", "law(law_RVB, t)", "law(law_RVB, 0)", OWN),
     Mutant("mismatch-records-the-policy", BEHAVIOR, "noted.append(log_mu_RVB.gather", "noted.append(log_pi_RVB.gather", OWN),
-    Mutant("mismatch-table-at-the-wrong-state", BEHAVIOR, "rollout.state_RBT * log_mu_RSA.shape[-1] + rollout.token_RBT", "rollout.token_RBT * log_mu_RSA.shape[-1] + rollout.state_RBT * 0", OWN),
+    Mutant("mismatch-table-at-the-wrong-state", BEHAVIOR, "rollout.states() * log_mu_RSA.shape[-1] + rollout.token_RBT", "rollout.token_RBT * log_mu_RSA.shape[-1] + rollout.states() * 0", OWN),
     Mutant("mismatch-lost-support-unseen", RATIO, "missed = bool((pi_X[mu_X == 0] > 0).any())", "missed = False", OWN),
     Mutant("mismatch-kl-without-weights", RATIO, "rho * np.where(rho > 0, log_rho, 0.0)", "np.where(rho > 0, log_rho, 0.0)", OWN),
     Mutant("mismatch-kish-forgets-the-mass", RATIO, "mass**2 / (p_X", "1.0 / (p_X", OWN),

@@ -8,16 +8,17 @@ TESTS = "tests/unit/mismatch/test_mismatch_training.py"
 PRECISION_TESTS = "tests/unit/mismatch/test_precision.py"
 CLAIM_TESTS = "tests/experiments/test_claims_mismatch_training.py"
 EXACT = "tests/experiments/test_claims_exact.py -k 'all-drift or variances-add-only or fresh-noise or lag-log-ratio or lag-times-rate'"
-ENGINES, LAWS = "testbed/mismatch/__init__.py", "testbed/mismatch/laws.py"
+ENGINES, LAWS = "testbed/mismatch/__init__.py", "testbed/mismatch/distributions.py"
 GENERATION, PRECISION = "testbed/worlds/generation.py", "testbed/worlds/rounded.py"
 TABULAR, TOKENS = "testbed/worlds/tabular.py", "testbed/worlds/tokens.py"
-BY_AGE = "testbed/staleness/by_age.py"
-CLAIMS, FP8, RATE = (
-    f"analysis/claims/{name}.py" for name in ("mismatch_training", "fp8_training", "lag_times_rate")
+BY_AGE, BASE = "testbed/staleness/by_age.py", "testbed/policies/base.py"
+CLAIMS, GROWTH, FP8, RATE = (
+    f"analysis/experiments/{name}.py"
+    for name in ("mismatch_staleness", "mismatch_growth", "fp8_training", "lag_times_rate")
 )
 
 MUTANTS = (
-    Mutant("mismatchrun-identity-law-stays", LAWS, "law=None if temperature == 1 else law", "law=law", TESTS),
+    Mutant("mismatchrun-identity-law-stays", LAWS, "distribution=None if temperature == 1 else distribution", "distribution=distribution", TESTS),
     Mutant("mismatchrun-exact-law-of-the-policy", TABULAR, "engine.probabilities(behavior.weights_XP, step, behavior.past_XP)", "self.policy.probabilities(behavior.weights_XP)", TESTS),
     Mutant("mismatchrun-exact-law-of-another-batch", TABULAR, "probabilities(behavior.weights_XP, step, behavior.past_XP)", "probabilities(behavior.weights_XP, step + 1, behavior.past_XP)", TESTS),
     Mutant("mismatchrun-generates-without-the-step", TABULAR, "behavior.probabilities(theta_XP, step, past_XP).reshape", "behavior.probabilities(theta_XP, 0, past_XP).reshape", TESTS),
@@ -34,20 +35,20 @@ MUTANTS = (
     Mutant("mismatchrun-past-stays-with-groups-that-left", "testbed/staleness/too_old.py", "behavior.past_XP[whole_S]", "behavior.past_XP", TESTS),
     Mutant("mismatchrun-past-not-recorded", TABULAR, "rollout.split(slices), step, past_XP)", "rollout.split(slices), step, theta_XP)", TESTS),
     Mutant("mismatchrun-layers-on-a-table", GENERATION, '(made.forward is not None or "layers" in needs)', "False", TESTS),
-    Mutant("mismatchrun-law-on-hf-not-refused", GENERATION, 'run.policy == "hf" and (made.forward is not None or made.law is not None)', "False", TESTS),
-    Mutant("mismatchrun-engines-not-checked-by-policy", "testbed/execution/preflight.py", '_distinct(cells, "policy", "mismatch", "mismatch_args", *dials)', "tuple(cells)[:1]", TESTS),
-    Mutant("mismatchrun-precision-of-the-sampler-only", PRECISION, '"logits", "probabilities", "logp", "log_law", ', '"logits", "probabilities", "log_law", ', PRECISION_TESTS),
-    Mutant("mismatchrun-precision-of-the-trainer-only", PRECISION, '"entropy", "score_norm", "sample")', '"entropy", "score_norm")', PRECISION_TESTS),
+    Mutant("mismatchrun-law-on-hf-not-refused", GENERATION, 'run.policy == "hf" and (made.forward is not None or made.distribution is not None)', "False", TESTS),
+    Mutant("mismatchrun-engines-not-checked-by-policy", "testbed/execution/preflight.py", "_distinct(cells, fields)", "tuple(cells)[:1]", TESTS),
+    Mutant("mismatchrun-precision-of-the-sampler-only", BASE, "self.policy.logp(self.weights(theta_RP), where", "self.policy.logp(theta_RP, where", PRECISION_TESTS),
+    Mutant("mismatchrun-precision-of-the-trainer-only", BASE, "self.policy.sample(self.weights(theta_RP), prompt_RNK", "self.policy.sample(theta_RP, prompt_RNK", PRECISION_TESTS),
     Mutant("mismatchrun-precision-without-activations", PRECISION, "policy if rounding.forward is None else rounding.forward(policy, self.draw)", "policy", PRECISION_TESTS),
-    Mutant("mismatchrun-precision-of-the-base-model", TOKENS, 'getattr(self.policy, "full", self.policy)', "self.policy", PRECISION_TESTS),
+    Mutant("mismatchrun-precision-of-the-base-model", TOKENS, "self.policy.full_precision", "self.policy", PRECISION_TESTS),
     Mutant("mismatchrun-precision-that-draws", PRECISION, 'p.get("stochastic") or ', "", PRECISION_TESTS),
-    Mutant("mismatchrun-precision-of-a-law", PRECISION, "made.law is not None or ", "", PRECISION_TESTS),
+    Mutant("mismatchrun-precision-of-a-law", PRECISION, "made.distribution is not None or ", "", PRECISION_TESTS),
     Mutant("mismatchrun-interaction-sign", CLAIMS, 'value["noise"] + value["lag"] - value["calm"] - value["both"]', 'value["both"] - value["noise"] - value["lag"] + value["calm"]', CLAIM_TESTS),
-    Mutant("mismatchrun-control-arm-in-the-claims", CLAIMS, '(table["recipe"] == recipe) & (table["learning_rate"] > 0)', 'table["recipe"] == recipe', CLAIM_TESTS),
-    Mutant("mismatchrun-exponent-in-base-two", CLAIMS, "np.log(calm[8]) / np.log(calm[2])) / np.log(4.0)", "np.log(calm[8]) / np.log(calm[2])) / np.log(2.0)", CLAIM_TESTS),
-    Mutant("mismatchrun-slope-not-centered", CLAIMS, "centered_L = length_L - length_L.mean()", "centered_L = length_L", CLAIM_TESTS),
-    Mutant("mismatchrun-collapse-the-wrong-way", FP8, 'more_often(list(found[arm]), list(found["full"])', 'more_often(list(found["full"]), list(found[arm])', CLAIM_TESTS),
-    Mutant("mismatchrun-unified-is-the-fp8-arm", FP8, '"unified": ("off", "precision=fp8-tensor+fp8-activations matrices=all"', '"unified": ("off", "default"', CLAIM_TESTS),
+    Mutant("mismatchrun-control-arm-in-the-claims", CLAIMS, 'table[table["learning_rate"] > 0]', 'table[table["learning_rate"] >= 0]', CLAIM_TESTS),
+    Mutant("mismatchrun-exponent-in-base-two", CLAIMS, "/ np.log(4.0)", "/ np.log(2.0)", CLAIM_TESTS),
+    Mutant("mismatchrun-slope-not-centered", GROWTH, "centered_L = length_L - length_L.mean()", "centered_L = length_L", CLAIM_TESTS),
+    Mutant("mismatchrun-collapse-the-wrong-way", FP8, '(lost[name], lost["full"], note)', '(lost["full"], lost[name], note)', CLAIM_TESTS),
+    Mutant("mismatchrun-unified-is-the-fp8-arm", FP8, '"unified": {"mismatch": "off", "policy_args": f"precision={FP8} matrices=all"', '"unified": {"mismatch": "off", "policy_args": "default"', CLAIM_TESTS),
     Mutant("mismatchrun-rates-compared-at-equal-lag", RATE, 'table["learning_rate"] * table["lag"]', 'table["lag"] + 0 * table["learning_rate"]', CLAIM_TESTS),
     Mutant("mismatchrun-claim-noise-is-one-sided", CLAIMS, "size * (2.0 * np.array(corner) - 1.0)", "size * np.array(corner)", EXACT),
     Mutant("mismatchrun-claim-second-moment-without-collisions", CLAIMS, " - (square - 1.0) * (pi_A @ pi_A)", "", EXACT),

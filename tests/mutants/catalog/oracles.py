@@ -57,6 +57,6 @@ MUTANTS = (
     Mutant("value-of-the-last-step", _WORLD, "return value_RTS.reshape(np.shape(pi_xSA)[:-2] + value_RTS.shape[1:])", "return value_RTS[:, ::-1].reshape(np.shape(pi_xSA)[:-2] + value_RTS.shape[1:])", DIVERGENCE),
     Mutant("noise-of-another-pair", "envs/tables.py", "np.broadcast_to(noise_std, reward_SA.shape).astype(np.float64).ravel()", 'np.broadcast_to(noise_std, reward_SA.shape).astype(np.float64).ravel(order="F")', "tests/unit/envs/test_envs_kernels.py"),
     Mutant("noise-of-gymnasium-shared", "envs/gym_env.py", "self.mdp.noise_variance_SA()[state, action]", "self.mdp.noise_variance_SA().mean()", DIVERGENCE),
-    Mutant("docs-example-with-another-number", "docs/exact/groups.md", "0.7500 of grad J", "0.7501 of grad J", "tests/docs/test_docs_examples.py -k groups"),
-    Mutant("docs-link-to-nowhere", "docs/exact/groups.md", "[the overview](index.md)", "[the overview](../exact.md)", "tests/docs/test_docs_examples.py -k link"),
+    Mutant("docs-example-with-another-number", "docs/exact/groups.md", "0.7500 of grad J", "0.7501 of grad J", "tests/docs/test_commands.py -k groups"),
+    Mutant("docs-link-to-nowhere", "docs/exact/groups.md", "[the overview](index.md)", "[the overview](../exact.md)", "tests/docs/test_site.py -k link"),
 )  # fmt: skip

@@ -16,5 +16,5 @@ MUTANTS = (
     Mutant("partial-newest-first", SOURCE, "line.popleft()", "line.pop()", TESTS),
     Mutant("partial-no-warm-up", SOURCE, "if start > -self.parts:", "if start > -1:", TESTS),
     Mutant("partial-cells-share-a-place", SOURCE, "offset[id(done.rollout)] + done.place", "offset[id(done.rollout)] + 0 * done.place", TESTS),
-    Mutant("partial-buffer-never-full", SOURCE, "self.parts > plan.versions", "self.parts > 99 + plan.versions", TESTS),
+    Mutant("partial-buffer-never-full", SOURCE, "parts > self.most_versions", "parts > 99 + self.most_versions", TESTS),
 )  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 POLICY, WORLD, LOOP = "testbed/worlds/perturbed.py", "testbed/worlds/tokens.py", "testbed/training/update.py"
+BASE = "testbed/policies/base.py"
 TESTS = "tests/unit/worlds/test_perturbed.py"
 
 MUTANTS = (
-    Mutant("perturbed-entropy-reads-sigma", POLICY, '"log_law", "entropy",', '"log_law",', TESTS),
+    Mutant("perturbed-entropy-reads-sigma", BASE, "self.policy.entropy(self.weights(theta_RP), where", "self.policy.entropy(theta_RP, where", TESTS),
     Mutant("perturbed-sigma-is-its-log", POLICY, "log_sigma_RL[:, layer, None, None].exp()", "log_sigma_RL[:, layer, None, None]", TESTS),
     Mutant("perturbed-one-size-for-all", POLICY, "log_sigma_RL[:, layer, None, None]", "log_sigma_RL[:, 0, None, None]", TESTS),
     Mutant("perturbed-sigma-not-learned", POLICY, "log_sigma_RL[:, layer, None, None].exp()", "log_sigma_RL[:, layer, None, None].exp().detach()", TESTS),

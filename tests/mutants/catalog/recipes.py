@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant("recipe-never-repositions", LOOP, "pass_index == learner.recipe.passes - 1 and", "pass_index == learner.recipe.passes and", TESTS),
     Mutant("recipe-repositions-the-wrong-way", LOOP, "torch.lerp(start_RP[rows], theta_RP[rows],", "torch.lerp(theta_RP[rows], start_RP[rows],", TESTS),
     Mutant("recipe-later-passes-make-new-batches", LOOP, "update = self.later_pass(theta_RP, rollout, update.batches, step, pass_index)", "update = self.first_pass(theta_RP, rollout, step)", TESTS),
-    Mutant("recipe-score-norm-sign", "testbed/worlds/tabular.py", "1 - 2 * self.logp(", "1 + 2 * self.logp(", TESTS),
+    Mutant("recipe-score-norm-sign", "testbed/policies/tabular.py", "1 - 2 * pi_RBT", "1 + 2 * pi_RBT", TESTS),
     Mutant("recipe-toy-score-norm-without-square", "testbed/policies/toy/transformer.py", ".exp().square().sum(1)", ".exp().sum(1)", TESTS),
     Mutant("recipe-greedy-takes-the-least", "testbed/policies/toy/sampler.py", "law_RVB.argmax(1)", "law_RVB.argmin(1)", TESTS),
 )  # fmt: skip

@@ -76,6 +76,16 @@ def test_the_median_interval_takes_the_tabulated_order_statistics(n, rank, level
     assert found.level == pytest.approx(level, abs=1e-6)
 
 
+def test_the_median_interval_of_thousands_of_values_is_that_of_the_counted_ones(monkeypatch):
+    counted = intervals.median_interval(np.arange(1001.0))
+    monkeypatch.setattr(intervals, "COUNTED", 0)
+    found = intervals.median_interval(np.arange(1001.0))
+    assert (found.low, found.high) == (counted.low, counted.high)
+    assert found.level == pytest.approx(counted.level, abs=1e-12)
+    assert intervals.median_interval(np.arange(5.0), 0.9).level == pytest.approx(1 - 2.0**-4)
+    assert intervals.median_interval(np.arange(20_000.0)).level == pytest.approx(0.95, abs=0.01)
+
+
 def test_one_seed_has_a_median_and_no_coverage():
     assert intervals.median_interval([0.4]) == intervals.Interval(0.4, 0.4, 0.4, 1, "range of the seeds", 0.0)
 

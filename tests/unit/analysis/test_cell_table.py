@@ -9,9 +9,6 @@ import pytest
 
 from analysis.cell_table import REDUCTIONS, cell_table
 from analysis.collapse import cells as outcomes
-from analysis.load import load_committed
-from paper_figs import sweep_tables
-from testbed import sweeps
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
 
@@ -159,86 +156,3 @@ def test_an_outcome_needs_accuracy_and_a_table_needs_the_mark_of_divergence():
         cell_table("t", frame.drop(columns="accuracy"), ("seed",), ("collapsed",))
     with pytest.raises(UserError, match="lacks the column.s. diverged"):
         cell_table("t", frame.drop(columns="diverged"), ("seed",), ("x",))
-
-
-# Declared sweeps
-
-
-@pytest.fixture
-def tiny(monkeypatch):
-    """One declared sweep: two recipes at two lags on the bandit, three steps each."""
-    base = Run(steps=3, log_every=1, prompts=2, group=2)
-    declared = sweeps.Registry("sweep table")
-    monkeypatch.setattr(sweeps, "SWEEP_TABLES", declared)
-    monkeypatch.setattr(sweep_tables, "SWEEP_TABLES", declared)
-    cells = grid(base, recipe=["grpo", "reinforce"], lag=[0, 2])
-    sweeps.sweep_table("tiny", source="this test", keys=("recipe", "lag"), metrics=("exact/value",))(
-        lambda: cells
-    )
-    return cells
-
-
-def test_a_declared_sweep_is_a_named_sweep(tiny):
-    assert sweeps.sweep("tiny") == tiny
-    assert set(sweeps.sweeps()) == {*sweeps.PLAIN, "tiny"}
-    with pytest.raises(UserError, match="Unknown sweep 'tinny'. Did you mean 'tiny'"):
-        sweeps.sweep("tinny")
-
-
-def test_two_sweeps_of_one_name_are_refused(tiny):
-    sweeps.sweep_table("staleness", source="this test", keys=("lag",), metrics=())(lambda: tiny)
-    with pytest.raises(UserError, match="Two sweeps are named 'staleness'"):
-        sweeps.sweep("tiny")
-
-
-def test_a_sweep_runs_into_its_table_and_what_is_done_is_not_run_again(tiny, tmp_path, capsys):
-    command = [
-        "tiny",
-        "--workers",
-        "0",
-        "--results",
-        str(tmp_path / "runs"),
-        "--data",
-        str(tmp_path / "data"),
-    ]
-    assert sweep_tables.main(command) == 0
-    packs = sorted((tmp_path / "runs" / "tiny" / "packs").iterdir())
-    times = [path.stat().st_mtime_ns for path in packs]
-    made = load_committed(folder=tmp_path / "data")["tiny"]
-    assert made.frame[["recipe", "lag"]].to_numpy().tolist() == [[c.recipe, c.lag] for c in tiny]
-    assert made.frame["exact/value"].between(0, 1).all()
-    assert sweep_tables.main(command) == 0
-    assert [path.stat().st_mtime_ns for path in packs] == times
-    assert load_committed(folder=tmp_path / "data")["tiny"].csv == made.csv
-    assert capsys.readouterr().out.splitlines() == 2 * [str(tmp_path / "data" / "tiny.csv")]
-
-
-def test_survivors_alone_make_no_table(tiny, tmp_path, monkeypatch, capsys):
-    def fails(runs, report=None):
-        raise UserError("no such luck")
-
-    monkeypatch.setattr("testbed.training.loop.train_pack", fails)
-    command = ["tiny", "--workers", "0", "--results", str(tmp_path), "--data", str(tmp_path / "data")]
-    assert sweep_tables.main(command) == 2
-    assert "4 of 4 cells have no result, so there is no table" in capsys.readouterr().err
-    assert not (tmp_path / "data").exists()
-
-
-def test_an_unknown_sweep_is_answered_with_the_nearest_name(tiny, tmp_path, capsys):
-    assert sweep_tables.main(["tiney", "--results", str(tmp_path)]) == 2
-    assert "Did you mean 'tiny'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", sorted(sweeps.SWEEP_TABLES))
-def test_the_committed_table_is_of_the_sweep_declared_today(name):
-    entry = sweeps.SWEEP_TABLES[name]
-    cells, keys = entry.function(), entry.promises["keys"]
-    table = load_committed([name])[name]
-    assert list(table.frame.columns) == [*keys, *entry.promises["metrics"], "diverged"]
-    plain = [key for key in keys if "." not in key and not key.endswith("_args")]
-    wanted = pd.DataFrame([[getattr(cell, key) for key in plain] for cell in cells], columns=plain)
-    found = table.frame[plain].sort_values(plain, ignore_index=True)
-    pd.testing.assert_frame_equal(
-        found, wanted.sort_values(plain, ignore_index=True), rtol=1e-4, check_dtype=False
-    )
-    assert table.about["cells"] == len(cells)

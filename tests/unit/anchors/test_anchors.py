@@ -114,6 +114,7 @@ def test_a_dial_that_no_loss_reads_is_refused_before_training():
         ("version", {"age": 8, "kept": 4}, "age 8 needs the newest 9 snapshots.*kept is 4; lower .* to 3"),
         ("loglinear", {"fresh": 1.5}, "fresh is 1.5"),
         ("loglinear", {"age": -2}, "age is -2"),
+        ("linear", {"fresh": -0.1}, "fresh is -0.1"),
     ],
 )
 def test_impossible_anchors_are_refused_with_the_numbers_that_conflict(name, arguments, message):
@@ -259,7 +260,10 @@ def test_a_demonstration_has_no_version_so_its_ratio_to_a_snapshot_is_one():
     assert torch.equal(batch.logp_anchor_BT[:, :8], world.logp(old, rollout)[:, :8])
 
 
-@pytest.mark.parametrize(("name", "lost"), [("snapshot", "logp_trainer_RBT"), ("loglinear", "version_RBT")])
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [("snapshot", "logp_trainer_RBT"), ("loglinear", "version_RBT"), ("linear", "version_RBT")],
+)
 def test_an_anchor_without_what_it_reads_says_what_is_missing(name, lost):
     world, rollout, (_, new), _, learner = anchored(dialed(BANDIT, name))
     rollout = dataclasses.replace(rollout, **{lost: None})
@@ -291,6 +295,37 @@ def test_tokens_as_young_as_the_weights_are_clipped_around_mu_or_not_at_all():
     run = dataclasses.replace(BANDIT, lag=0)
     assert same_training(dialed(run, "loglinear"), dialed(run, "behavior"))
     assert same_training(dialed(run, "loglinear", fresh=1.0), dialed(run, "missing"))
+
+
+# Linear.
+
+
+def test_the_linear_anchor_is_the_mixture_of_behavior_and_the_target_of_each_pass():
+    world, rollout, (_, new), batch, learner = anchored(dialed(BANDIT, "linear"), age=4)
+    mu = rollout.logp_mu_RBT.exp()
+    mixture = 0.25 * mu + 0.75 * world.logp(new, rollout).exp()
+    torch.testing.assert_close(batch.logp_anchor_BT.exp(), mixture)
+    later = moved(new, seed=4)
+    (after,) = later_pass(world, learner, later, rollout, batch).batches
+    torch.testing.assert_close(
+        after.logp_anchor_BT.exp(), 0.25 * mu + 0.75 * world.logp(later, rollout).exp()
+    )
+    assert not after.logp_anchor_BT.requires_grad
+
+
+def test_the_linear_anchor_is_nowhere_below_the_log_linear_one_and_somewhere_above():
+    def batch(name):
+        return anchored(dialed(BANDIT, name), age=4)[3]
+
+    gap = batch("linear").logp_anchor_BT - batch("loglinear").logp_anchor_BT
+    assert float(gap.min()) > -1e-6
+    assert float(gap.max()) > 1e-3
+
+
+def test_at_its_two_ends_the_mixture_is_behavior_or_the_target():
+    run = dataclasses.replace(BANDIT, lag=0)
+    assert same_training(dialed(run, "linear"), dialed(run, "behavior"))
+    assert same_training(dialed(run, "linear", fresh=1.0), dialed(run, "missing"))
 
 
 # Moving average.

@@ -114,13 +114,13 @@ def test_machines_get_json(capsys, words):
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "run", "status", "list", "objectives", "claims", "figures", "validate"]
+    "command", ["demo", "run", "status", "list", "objectives", "claims", "experiments", "figures", "validate"]
 )
 def test_every_command_explains_itself_with_examples(capsys, command):
     code, out, _ = call(capsys, command, "--help")
     assert code == 0
     assert "Usage: " in out
-    assert command in {"demo", "claims"} or f"testbed {command}" in out
+    assert command in {"demo", "claims", "experiments"} or f"testbed {command}" in out
 
 
 def test_formulas_are_printed_whole_brackets_included(capsys):
@@ -132,16 +132,20 @@ def test_formulas_are_printed_whole_brackets_included(capsys):
 def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monkeypatch):
     from dataclasses import replace
 
-    from testbed import sweeps
+    from analysis.experiments import real_model
+    from analysis.starting_runs import CHAIN, TOY
     from testbed.config.run import grid
     from testbed.policies.hf import tiny_model
 
     small = (("digits", 2), ("modulus", 2))
-    toy = replace(sweeps.TOY, task_args=small, policy_args=(("width", 8),), steps=12, warm_start_steps=5)
-    train, cells = tiny_model.train_tiny_model, sweeps.demo_model
-    monkeypatch.setattr(sweeps, "ESS_COLLAPSE", grid(sweeps.CHAIN, lag=[0, 8], seed=[0, 1], steps=[20]))
-    monkeypatch.setattr(sweeps, "STALENESS", grid(toy, recipe=["reinforce", "grpo"], lag=[0, 4]))
-    monkeypatch.setattr(sweeps, "demo_model", lambda model: [replace(c, steps=3) for c in cells(model)])
+    toy = replace(TOY, task_args=small, policy_args=(("width", 8),), steps=12, warm_start_steps=5)
+    train, cells = tiny_model.train_tiny_model, real_model.demo_model
+    cells_of = {
+        "ess-collapse": grid(CHAIN, lag=[0, 8], seed=[0, 1], steps=[20]),
+        "staleness": grid(toy, recipe=["reinforce", "grpo"], lag=[0, 4]),
+    }
+    monkeypatch.setattr("analysis.experiment.sweep", cells_of.__getitem__)
+    monkeypatch.setattr(real_model, "demo_model", lambda model: [replace(c, steps=3) for c in cells(model)])
     monkeypatch.setattr(tiny_model, "train_tiny_model", lambda *a, **k: train(*a, **{**k, "steps": 5}))
     words = ["demo", "--out", str(tmp_path / "demo"), "--workers", "0", "--json"]
     code, out, _ = call(capsys, *words)

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import gradient_tables
-from analysis.claims.base import CLAIMS
+from analysis.claims import CLAIMS
+from analysis.experiments import bias_variance, optimal_baseline
 from analysis.load import load_committed
+from analysis.tables import add_tables
 from paper_figs import base, run
-from paper_figs.export import add_tables
 from testbed.cli import main
 from testbed.exact.report import gradient_report
 
@@ -105,12 +105,12 @@ def test_a_mistake_is_answered_with_one_line(capsys, words, answer):
 
 def test_committed_tables_are_what_the_oracle_says_today():
     tables = load_committed(NAMES)
-    fresh = gradient_tables.optimal_baseline().frame
+    fresh = optimal_baseline.optimal_baseline().frame
     pd.testing.assert_frame_equal(fresh, tables["optimal-baseline"].frame, rtol=1e-3, atol=1e-6)
     shown = tables["bias-split"].frame
     parts = shown[["bias_state", "bias_suffix", "bias_clipping"]].sum(axis=1)
     np.testing.assert_allclose(parts, shown["relative_bias"], atol=1e-4)
-    benches = [gradient_tables.bench(s, gradient_tables.SPLIT_DRIFT) for s in range(gradient_tables.TREES)]
+    benches = [bias_variance.bench(s, bias_variance.SPLIT_DRIFT) for s in range(bias_variance.TREES)]
     for name in ("ppo_clip", "minpro"):
         bias = [
             gradient_report(name, b, signal="R-b", baseline=float(b.tree.value(b.mu_SA))).relative_bias

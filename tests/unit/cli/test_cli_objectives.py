@@ -203,7 +203,7 @@ def test_compare_draws_all_curves_into_one_file(capsys, tmp_path, kind):
 
 
 def test_the_figure_has_two_panels_one_line_per_name_and_the_on_policy_dots():
-    from analysis.objective_table import frame_of
+    from analysis.experiments.objective_weights import frame_of
     from paper_figs.objective_comparison import draw
     from testbed.inspection.atlas import atlas
 
@@ -217,7 +217,7 @@ def test_the_figure_has_two_panels_one_line_per_name_and_the_on_policy_dots():
 
 
 def test_equal_curves_are_drawn_once_under_all_their_names():
-    from analysis.objective_table import frame_of
+    from analysis.experiments.objective_weights import frame_of
     from paper_figs.objective_comparison import draw
     from testbed.inspection.atlas import atlas
 
@@ -341,7 +341,7 @@ def test_the_atlas_command_writes_the_same_files_twice_and_keeps_other_tables(ca
     assert code == 0
     written = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path.name for path in (tmp_path / "docs").iterdir()} == {
-        "objectives.md", "objectives-clipped.png", "objectives-reinforce.png",
+        "objectives.md", "objectives-clipped.png", "objectives-reinforce.png", "stacks",
     }  # fmt: skip
     tables = load.load_committed(folder=tmp_path / "data")
     assert set(tables) == {path.stem for path in load.COMMITTED.glob("*.csv")}

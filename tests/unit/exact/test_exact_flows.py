@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import limit_tables
+from analysis.experiment import EXPERIMENTS
+from analysis.experiments import ess_theory
 from analysis.load import load_committed
+from analysis.tables import add_tables, write_tables
 from paper_figs.base import FIGURES, draw
-from paper_figs.export import add_tables, write_tables
 from paper_figs.run import style
 from testbed.errors import UserError
 from testbed.exact import flows
@@ -275,23 +276,24 @@ def test_the_gap_of_two_is_a_sum_of_two_cases():
 
 
 def test_the_chain_of_the_ess_figure_has_the_worlds_own_second_moment():
-    world, logits, direction = limit_tables.token_chain(12)
+    world, logits, direction = ess_theory.token_chain(12)
     mass = [np.exp(logits + shift * direction) for shift in (0.0, 0.5)]
     mu, pi = (each / each.sum(-1, keepdims=True) for each in mass)
-    cost, variance = limit_tables.chain_cost(0.5, 12)
+    cost, variance = ess_theory.chain_cost(0.5, 12)
     assert cost == pytest.approx(np.log(float(world.divergence(pi, mu).second_moment)))
     rows = (
         world.start_S @ (mu * np.log(pi / mu) ** 2).sum(-1)
         - (world.start_S @ (mu * np.log(pi / mu)).sum(-1)) ** 2
     )
-    assert limit_tables.chain_cost(0.5, 1)[1] == pytest.approx(rows)
+    assert ess_theory.chain_cost(0.5, 1)[1] == pytest.approx(rows)
     assert variance > rows
 
 
 @pytest.mark.slow
 def test_the_committed_tables_are_what_the_code_computes():
     committed = load_committed()
-    for name, table in limit_tables.tables().items():
+    for name in ("asymre-phase", "oapl-path", "ess-theory"):
+        table = EXPERIMENTS[name].compute()
         assert list(table.frame.columns) == list(committed[name].frame.columns)
         for column in table.frame:
             if not pd.api.types.is_numeric_dtype(table.frame[column]):

@@ -368,5 +368,5 @@ def test_bad_input_is_answered_with_one_sentence():
         reward_tree([0.0, np.nan, 0.0, 0.0], 2, 2)
     with pytest.raises(UserError, match="the limit is 524,288"):
         group_report("reinforce", Bench(random_tree(4, 4), *random_policies(random_tree(4, 4), 0.1)), size=4)
-    with pytest.raises(UserError, match="advantage 'gae' needs value_BT"):
+    with pytest.raises(UserError, match="'gae' needs value_BT"):
         group_report("reinforce", Bench(tree, mu, pi), size=2, advantage="gae")

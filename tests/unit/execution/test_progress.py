@@ -82,3 +82,14 @@ def test_a_bar_shows_cells_failures_and_notes() -> None:
 def test_hours_are_shown_only_when_there_are_some() -> None:
     assert progress._clock(59.6) == "1:00"
     assert progress._clock(3600 * 2 + 61) == "2:01:01"
+
+
+def test_a_sweep_that_is_long_in_planning_says_how_far_it_is(monkeypatch) -> None:
+    clock = iter(range(0, 100))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    stream = io.StringIO()
+    assert list(progress.watched("making cells", 5000, range(5000), stream)) == list(range(5000))
+    assert stream.getvalue().splitlines() == [
+        "making cells: 1,000 of 5,000",
+        "making cells: 3,000 of 5,000",
+    ]

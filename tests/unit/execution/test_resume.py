@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import random
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from support.fake_training import train
+from support.runners import hashes
 from support.sweep_process import cells
-from test_engines import HERE, hashes, started
 
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -84,30 +79,6 @@ def test_shards_into_one_folder_or_many_make_the_whole(tmp_path: Path, count: in
     assert read(*folders).equals(read(tmp_path / "whole"))
 
 
-def test_a_disk_that_fills_up_ends_the_run_with_one_line_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    """First the plan is too large for the limit, then, with the plan written, the first pack."""
-    script = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2);"
-        "from support.sweep_process import main; sys.exit(main(*sys.argv[1:]))"
-    )
-
-    def limited(size: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", script, str(size), tmp_path / "s", "train", "4", "1"]
-        return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
-
-    ended = limited(500)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert f"Cannot write {tmp_path}/s/sweep.json: File too large." in ended.stderr
-    Store.start(tmp_path / "s", plan(cells(4)))
-    ended = limited(1000)
-    assert ended.returncode == 2
-    assert f"Cannot write {tmp_path}/s/p" in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert status(tmp_path / "s").pending == 4, "nothing half written"
-    run_sweep(cells(4), tmp_path / "s", workers=0, function="support.fake_training:train")
-    assert hashes(tmp_path / "s") == whole(tmp_path / "whole", 4)
-
-
 def test_bad_cells_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="lag is -1, expected at least 0"):
         run_sweep([Run(lag=-1)], tmp_path / "s", workers=0, function="support.fake_training:train")
@@ -139,50 +110,3 @@ def test_a_pack_that_another_runner_holds_is_left_to_it(tmp_path: Path) -> None:
     now = run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN, progress=Finisher())
     assert now.done == 3
     assert "the other" in (tmp_path / "s" / "provenance" / f"{packs[1].id}.json").read_text()
-
-
-@pytest.mark.slow
-def test_four_runners_on_one_folder_share_the_work_and_commit_nothing_twice(tmp_path: Path) -> None:
-    runners = [started(tmp_path / "s", "noted", 40, workers=1) for _ in range(4)]
-    for runner in runners:
-        out, told = runner.communicate(timeout=60)
-        assert (runner.returncode, out) == (0, "40 0 0\n"), told
-    assert hashes(tmp_path / "s") == whole(tmp_path / "whole", 40)
-    seeds = sorted(int(path.name.split("-")[0]) for path in (tmp_path / "traces").iterdir())
-    assert seeds == list(range(40)), "each pack ran once, in one of the runners"
-    assert list((tmp_path / "s" / ".locks").iterdir()) == []
-
-
-def kill_when(runner: subprocess.Popen[str], folder: Path, finished: int, delay: float) -> None:
-    """SIGKILL a runner some time after its folder holds so many results, or when it ended before that."""
-    while runner.poll() is None and (not folder.exists() or len(os.listdir(folder)) < finished):
-        time.sleep(0.005)
-    time.sleep(delay)
-    runner.kill()
-    runner.communicate()
-
-
-@pytest.mark.slow
-def test_ten_kills_and_a_resume_give_the_bytes_of_an_uninterrupted_run(tmp_path: Path) -> None:
-    """Three kills fall before the first result, into start and plan; seven fall between results."""
-    count = 60
-    good = whole(tmp_path / "whole", count)
-    packs = tmp_path / "s" / "packs"
-    dice = random.Random(7)
-    seen: dict[str, str] = {}
-    for kill in range(10):
-        runner = started(tmp_path / "s", "slow", count)
-        if kill < 3:
-            kill_when(runner, tmp_path, 0, dice.uniform(0, 1))
-        else:
-            kill_when(runner, packs, len(seen) + dice.randint(1, 9), dice.uniform(0, 0.1))
-        now = hashes(tmp_path / "s") if packs.exists() else {}
-        finished = {name: digest for name, digest in now.items() if not name.startswith(".")}
-        assert seen.items() <= finished.items(), "no finished pack is lost"
-        assert finished.items() <= good.items(), "no finished pack is torn"
-        seen = finished
-    assert 7 <= len(seen) < count, "the kills fell into the run"
-    run_sweep(cells(count), tmp_path / "s", workers=2, function="support.fake_training:slow")
-    end = {name: digest for name, digest in hashes(tmp_path / "s").items() if not name.startswith(".")}
-    assert end == good
-    assert os.listdir(tmp_path / "s" / "quarantine") == []

@@ -24,8 +24,12 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, compose, engine, mismatch
 from testbed.mismatch.behavior import Behavior
-from testbed.mismatch.ratio_law import enumerated_law, sampled_law, tree_law
-from testbed.mismatch.report import mismatch_law
+from testbed.mismatch.ratio_distribution import (
+    enumerated_distribution,
+    sampled_distribution,
+    tree_distribution,
+)
+from testbed.mismatch.report import mismatch_distribution
 from testbed.policies.toy.transformer import LOGP_TOLERANCE
 
 # Engines keep their promises
@@ -33,11 +37,11 @@ from testbed.policies.toy.transformer import LOGP_TOLERANCE
 
 def test_every_engine_says_what_it_is():
     for name, entry in mismatch.items():
-        assert entry.promises["level"] in ("none", "weights", "forward", "law"), name
+        assert entry.promises["level"] in ("none", "weights", "forward", "distribution"), name
         assert entry.promises["support"] in ("full", "partial"), name
         made = engine(name)
         assert made.name == name
-        for level in ("weights", "forward", "law"):
+        for level in ("weights", "forward", "distribution"):
             assert (getattr(made, level) is not None) == (entry.promises["level"] == level)
         assert entry.formula.endswith((".", ".\n"))
         assert entry.source
@@ -59,7 +63,7 @@ def test_switched_off_an_engine_returns_bit_for_bit_what_it_got(name):
     assert torch.equal(in_table.weights(logits, 2), logits)
     log_pi = TABLE.logits(logits).log_softmax(-1)
     assert torch.equal(in_table.log_table(logits, 2), log_pi)
-    if made.law is None:
+    if made.distribution is None:
         assert np.array_equal(in_table.probabilities(logits, 2), TABLE.probabilities(logits))
 
 
@@ -68,7 +72,7 @@ def test_switched_off_an_engine_returns_bit_for_bit_what_it_got(name):
 )
 def test_support_is_what_is_promised(name):
     log_pi, log_mu = table_pair(name)
-    laws = [tree_law(WORLD, pi, mu) for pi, mu in zip(log_pi, log_mu, strict=True)]
+    laws = [tree_distribution(WORLD, pi, mu) for pi, mu in zip(log_pi, log_mu, strict=True)]
     np.testing.assert_allclose(np.exp(log_mu).sum(-1), 1.0, atol=1e-12)
     for law in laws:
         assert law.std > 1e-4
@@ -156,7 +160,7 @@ def test_a_composition_changes_weights_first_and_then_the_law():
     torch.testing.assert_close(Behavior(TABLE, both, SEEDS).log_table(theta, 0), expected, rtol=0, atol=1e-14)
     assert compose().name == "off"
     assert compose().weights is None
-    assert compose().law is None
+    assert compose().distribution is None
 
 
 # Bad input
@@ -197,15 +201,15 @@ def test_what_cannot_be_done_is_said():
     policy = toy()
     noisy = Behavior(policy, engine("logit-noise"), SEEDS)
     with pytest.raises(UserError, match="set samples"):
-        mismatch_law(noisy, toy_weights(policy), TASK, TASK.prompts(np.random.default_rng(0), 1))
+        mismatch_distribution(noisy, toy_weights(policy), TASK, TASK.prompts(np.random.default_rng(0), 1))
     with pytest.raises(UserError, match="prompt_NK is missing"):
-        mismatch_law(Behavior(policy, engine("bf16"), SEEDS), toy_weights(policy), TASK)
+        mismatch_distribution(Behavior(policy, engine("bf16"), SEEDS), toy_weights(policy), TASK)
     with pytest.raises(UserError, match="take task 'tree'"):
-        mismatch_law(table_behavior("bf16"), theta, TASK)
+        mismatch_distribution(table_behavior("bf16"), theta, TASK)
     half = np.log(np.full((1, 1), 0.5))
     with pytest.raises(UserError, match="give every one, once"):
-        enumerated_law(half, half, np.ones((1, 1)))
+        enumerated_distribution(half, half, np.ones((1, 1)))
     with pytest.raises(UserError, match="not finite"):
-        sampled_law(half, np.full((1, 1), -np.inf), np.ones((1, 1)))
+        sampled_distribution(half, np.full((1, 1), -np.inf), np.ones((1, 1)))
     with pytest.raises(UserError, match="expected one \\[X, T\\]"):
-        sampled_law(half, half[0], np.ones((1, 1)))
+        sampled_distribution(half, half[0], np.ones((1, 1)))

@@ -27,7 +27,7 @@ from testbed import rng
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, engine
-from testbed.mismatch.behavior import Behavior, layout_of
+from testbed.mismatch.behavior import Behavior
 from testbed.mismatch.perturbed import drawn_layers
 from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
 
@@ -174,7 +174,7 @@ def test_weight_engines_work_on_a_hugging_face_model(tmp_path, family):
         assert (behavior.logp(theta, rollout, 0) - logp).abs().max() > 0
         changed = behavior.weights(theta, 0)
         start = 0
-        for weight, shape in layout_of(policy).items():
+        for weight, shape in policy.layout.items():
             size = math.prod(shape)
             same = torch.equal(changed[:, start : start + size], theta[:, start : start + size])
             if name != "bf16" and ("embed" in weight or "norm" in weight):

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-from testbed.mismatch import Draw, Engine, compose, engine
+from testbed.mismatch import Draw, SamplerEngine, compose, engine
 from testbed.mismatch.behavior import Behavior
 from testbed.mismatch.number_formats import E4M3, to_float
-from testbed.mismatch.report import every_rollout, mismatch_law
+from testbed.mismatch.report import every_rollout, mismatch_distribution
 from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
 
 GROUP = 4
@@ -33,7 +33,7 @@ def past_weights(policy: ToyTransformer) -> Tensor:
     return toy_weights(policy, (31, 32))
 
 
-def sampled(policy: ToyTransformer, made: Engine, task=TASK, past: Tensor | None = None) -> Rollout:
+def sampled(policy: ToyTransformer, made: SamplerEngine, task=TASK, past: Tensor | None = None) -> Rollout:
     """A rollout of the engine."""
     prompt, uniform = drawn(policy, task, GROUP)
     draws = Behavior(policy, made, SEEDS).sample(toy_weights(policy), prompt, GROUP, uniform, 0, past)
@@ -111,13 +111,14 @@ def test_a_stale_cache_is_a_law_over_responses_with_full_support(span):
     behavior = Behavior(policy, engine("stale-kv", span=span), SEEDS)
     prompts = WITH_END.prompts(np.random.default_rng(1), 2)
     theta = toy_weights(policy)
-    laws = mismatch_law(behavior, theta, WITH_END, prompts, past_RP=past_weights(policy))
+    laws = mismatch_distribution(behavior, theta, WITH_END, prompts, past_RP=past_weights(policy))
     for law in laws:
         assert law.exact
         assert law.mass == pytest.approx(1.0, abs=1e-12)
         assert law.std > 0.01
-    sampled_laws = mismatch_law(behavior, theta, WITH_END, prompts, samples=200, past_RP=past_weights(policy))
-    for truth, found in zip(laws, sampled_laws, strict=True):
+    past = past_weights(policy)
+    estimated = mismatch_distribution(behavior, theta, WITH_END, prompts, samples=200, past_RP=past)
+    for truth, found in zip(laws, estimated, strict=True):
         # Five standard errors: false alarm 6e-7 per line if the log ratios are near normal.
         assert abs(found.mean - truth.mean) < 5 * truth.std / np.sqrt(found.n)
 
@@ -233,7 +234,7 @@ def test_weights_and_activations_in_fp8_are_further_off_than_either():
     theta, prompts = toy_weights(policy), TASK.prompts(np.random.default_rng(1), 2)
     names = ("fp8-tensor",), ("fp8-activations",), ("fp8-tensor", "fp8-activations")
     laws = [
-        mismatch_law(Behavior(policy, compose(*map(engine, name)), SEEDS), theta, TASK, prompts)
+        mismatch_distribution(Behavior(policy, compose(*map(engine, name)), SEEDS), theta, TASK, prompts)
         for name in names
     ]
     for weights, activations, both in zip(*laws, strict=True):

@@ -350,5 +350,6 @@ def test_joined_engines_share_an_argument_and_keep_their_own():
     assert torch.equal(joined.weights(theta, layout, draw), twice)
     log_pi = torch.log_softmax(torch.linspace(-1, 1, 4), -1)[None, None]
     assert torch.equal(
-        joined.law(log_pi, draw, 0), engine("temperature", temperature=2.0).law(log_pi, draw, 0)
+        joined.distribution(log_pi, draw, 0),
+        engine("temperature", temperature=2.0).distribution(log_pi, draw, 0),
     )

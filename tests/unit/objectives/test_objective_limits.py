@@ -5,16 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.fixtures import SEQUENCES, batch_of
+from support.fixtures import batch_of, weights
 
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.shared_statistic import shared_statistic
-
-
-def weights(name, sequences=SEQUENCES, **hyper):
-    logp, batch = batch_of(sequences)
-    return effective_weights(name, logp, batch, **hyper)
 
 
 def test_m2po_keeps_three_of_four_tokens_on_the_worked_example():

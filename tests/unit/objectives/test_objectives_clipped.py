@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.fixtures import SEQUENCES, Sequence, batch_of, changed
+from support.fixtures import SEQUENCES, Sequence, batch_of, changed, weights
 
 from testbed.data.batch import Batch
 from testbed.errors import UserError
@@ -17,11 +17,6 @@ from testbed.objectives.clipped.holder import holder_exponent, log_power_mean
 
 SAME_POLICY = changed(anchor=None)
 """Anchor and behavior agree, so that objectives against either can be compared."""
-
-
-def weights(name, sequences=SEQUENCES, **hyper):
-    logp, batch = batch_of(sequences)
-    return effective_weights(name, logp, batch, **hyper)
 
 
 def of_logs(*sequences):

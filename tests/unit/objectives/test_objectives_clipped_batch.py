@@ -7,18 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.fixtures import SEQUENCES, Sequence, batch_of, changed
+from support.fixtures import Sequence, batch_of, changed, weights
 
 from testbed.data.batch import Batch
 from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
 from testbed.objectives.clipped.bapo import BOUNDS, RELEASED_BOUNDS
 from testbed.objectives.clipped.m2po import BREAKPOINT, mismatch_keep, trust_region_keep
-
-
-def weights(name, sequences=SEQUENCES, **hyper):
-    logp, batch = batch_of(sequences)
-    return effective_weights(name, logp, batch, **hyper)
 
 
 def of_logs(*sequences):

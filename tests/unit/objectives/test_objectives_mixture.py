@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support.fixtures import SEQUENCES, Sequence, batch_of, changed
+from support.fixtures import Sequence, batch_of, changed, weights
 
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
@@ -16,11 +16,6 @@ from testbed.objectives import objective
 from testbed.objectives.mixture.chord import expert_weight, mu_schedule
 from testbed.objectives.mixture.remix import kl_convex_weight
 from testbed.objectives.mixture.self_imitation import replay_weight
-
-
-def weights(name, sequences=SEQUENCES, **hyper):
-    logp, batch = batch_of(sequences)
-    return effective_weights(name, logp, batch, **hyper)
 
 
 def token_mean(name, logp, batch, **hyper):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support.fixtures import SEQUENCES, Sequence, batch_of
+from support.fixtures import SEQUENCES, Sequence, batch_of, weights
 
 from testbed.advantages import advantage
 from testbed.data.batch import Batch
@@ -20,11 +20,6 @@ REF = np.array([0.1, 0.4, 0.2, 0.2, 0.1])
 SCORE = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
 SAMPLERS = (np.array([0.3, 0.25, 0.2, 0.15, 0.1]), np.array([0.02, 0.08, 0.1, 0.2, 0.6]))
 PAIRS = [(w, x) for w in range(5) for x in range(5) if w != x]
-
-
-def weights(name, sequences=SEQUENCES, **hyper):
-    logp, batch = batch_of(sequences)
-    return effective_weights(name, logp, batch, **hyper)
 
 
 def preference_gradient(name, policy, sampler, prefers, beta):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support.fixtures import SEQUENCES, Sequence, batch_of, changed
+from support.fixtures import SEQUENCES, Sequence, batch_of, changed, weights
 
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
@@ -17,11 +17,6 @@ from testbed.inspection.kept_mask import kept_mask
 from testbed.objectives import objective
 
 SINGLE = tuple(replace(s, anchor=None) for s in SEQUENCES)
-
-
-def weights(name, sequences=SEQUENCES, **hyper):
-    logp, batch = batch_of(sequences)
-    return effective_weights(name, logp, batch, **hyper)
 
 
 def share(name, adv, ratio, **hyper):

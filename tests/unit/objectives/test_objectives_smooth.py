@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support.fixtures import SEQUENCES, Sequence, batch_of, changed
+from support.fixtures import Sequence, batch_of, changed, weights
 
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
@@ -18,11 +18,6 @@ from testbed.objectives.smooth.r2vpo import dual_step
 
 NAMES = ("sapo", "sapo@trinity", "mhpo", "r2vpo", "bpo", "gbpo", "gbpo@author")
 GRID = np.exp(np.linspace(-4, 4, 161))
-
-
-def weights(name, sequences=SEQUENCES, **hyper):
-    logp, batch = batch_of(sequences)
-    return effective_weights(name, logp, batch, **hyper)
 
 
 def share(name, adv, ratio, **hyper):

@@ -268,3 +268,12 @@ def test_unknown_choices_are_named(name, hyper, message):
     logp, batch = batch_of(SEQUENCES)
     with pytest.raises(UserError, match=message):
         effective_weights(name, logp, batch, **hyper)
+
+
+def test_the_capped_weight_of_k3_bounds_its_value_as_well_as_its_slope():
+    logp, batch = batch_of()
+    k3 = objective["kl_penalty"].function(logp, batch)
+    rho = (logp - batch.logp_mu_BT).exp().clamp(max=2.0)
+    capped = objective["unbiased_kl@trinity"].function(logp, batch)
+    torch.testing.assert_close(capped[batch.mask_BT], (rho * k3)[batch.mask_BT], rtol=1e-12, atol=1e-14)
+    assert float((objective["unbiased_kl"].function(logp, batch) - capped).abs().max()) > 0.1

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.cli import main
 from testbed.errors import UserError
-from testbed.pipeline import plan, trace
+from testbed.pipeline import sizing, trace
 from testbed.pipeline.design import Design
 from testbed.pipeline.simulate import simulate_one, trace_rows
 
@@ -179,5 +179,7 @@ def test_a_plan_has_a_row_per_combination_and_throughput_that_scales(capsys):
 
 
 def test_a_plan_gives_the_trainer_at_least_one_accelerator_and_leaves_one():
-    (_, first), *_, (_, last) = plan.designs(plan.Plan(accelerators=(2,), trainer_share=(0.01, 0.99)))
+    (_, first), *_, (_, last) = sizing.designs(
+        sizing.SizingPlan(accelerators=(2,), trainer_share=(0.01, 0.99))
+    )
     assert first.engines == last.engines == 1

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_records import PACKS, content, files, filled
+from support.small_store import PACKS, content, files, filled
 
-from testbed.results import atomic_files
 from testbed.errors import UserError
-from testbed.results.store import Store, read, status
+from testbed.results import atomic_files
+from testbed.results.store import Store, status
 
 
 @contextlib.contextmanager
@@ -37,41 +36,6 @@ def test_a_disk_that_fills_up_is_one_error_with_the_path_and_nothing_is_lost(tmp
     assert "Results so far are kept. Free some space and run the same command again." in message
     assert files(tmp_path / "s") == before, "no torn file is left"
     assert store.commit(PACKS[2].id, content(PACKS[2]), {})
-
-
-@contextlib.contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """Take away the right to write, from root too: root acts as nobody inside."""
-    mode = folder.stat().st_mode
-    user = os.geteuid()
-    for path in [folder, *folder.rglob("*")]:
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
-        for path in [folder, *folder.rglob("*")]:
-            path.chmod(mode if path.is_dir() else 0o644)
-
-
-def test_a_read_only_folder_is_readable_and_writing_is_one_clear_error() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        packs = PACKS[:2]
-        filled(folder / "s", packs)
-        damaged = next(iter((folder / "s" / "packs").iterdir()))
-        damaged.write_bytes(b"damaged")
-        with read_only(folder):
-            assert status(folder / "s").done == 1
-            assert len(set(read(folder / "s")["cell"].to_pylist())) == 1
-            with pytest.raises(UserError, match=r"Cannot write .*: Permission denied.*Make the folder writ"):
-                Store(folder / "s").commit(PACKS[3].id, content(PACKS[3]), {})
-            with pytest.raises(UserError, match=r"Cannot write .*new: Permission denied"):
-                Store.start(folder / "new", PACKS)
-        assert Store(folder / "s").commit(PACKS[3].id, content(PACKS[3]), {})
 
 
 def test_an_unfinished_file_is_passed_over_and_swept_away_when_old(tmp_path: Path) -> None:

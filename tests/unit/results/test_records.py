@@ -5,43 +5,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import random
 import shutil
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.fake_training import train
+from support.small_store import CELLS, PACKS, content, files, filled
 
-from testbed.results import fingerprint
-from testbed.results import store
-from testbed.results import manifest
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
-from testbed.config.pack import Pack
 from testbed.execution.packs import plan
-from testbed.results.store import Failure, Store, folder_for, read, status
+from testbed.results import store
 from testbed.results.parquet import encode
+from testbed.results.store import Failure, Store, read, status
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store_format_1"
-CELLS = grid(Run(policy="hf", model="m"), lag=[0, 4], seed=range(3))
-PACKS = plan(CELLS)
-
-
-def content(pack: Pack) -> bytes:
-    return encode(train(pack.cells), pack)
-
-
-def filled(folder: Path, packs: Sequence[Pack] = PACKS) -> Store:
-    """Return a store of the sweep in which these packs are finished."""
-    store = Store.start(folder, PACKS)
-    for pack in packs:
-        assert store.commit(pack.id, content(pack), {})
-    return store
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((folder / "packs").iterdir())}
 
 
 def test_a_result_file_is_named_by_its_pack_and_its_content(tmp_path: Path) -> None:
@@ -105,32 +84,6 @@ def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
         read(tmp_path / "s")
 
 
-def test_planned_is_done_and_failed_and_pending_after_every_event(tmp_path: Path) -> None:
-    dice = random.Random(1)
-    store = Store.start(tmp_path / "s", PACKS)
-    done: set[str] = set()
-    failed: set[str] = set()
-    for _ in range(60):
-        pack = dice.choice(PACKS)
-        event = dice.choice(["commit", "commit", "fail", "damage", "delete"])
-        here = [path for path in (tmp_path / "s" / "packs").iterdir() if path.name.startswith(pack.id)]
-        if event == "commit":
-            store.commit(pack.id, content(pack), {})
-            done.add(pack.id)
-        elif event == "fail":
-            store.fail(Failure(pack.id, "died", "", pack.names))
-            failed.add(pack.id)
-        elif here and event == "damage":
-            here[0].write_bytes(here[0].read_bytes()[:-1])
-            done.discard(pack.id)
-        elif here:
-            here[0].unlink()
-            done.discard(pack.id)
-        now = status(tmp_path / "s")
-        assert now.planned == now.done + now.failed + now.pending == len(CELLS)
-        assert (now.done, now.failed) == (len(done), len(failed - done))
-
-
 def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", PACKS[1:])
     failure = Failure(PACKS[0].id, "timeout", "too long", PACKS[0].names, 2, "trace")
@@ -140,26 +93,6 @@ def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Pa
     assert PACKS[0].names[0] not in read(tmp_path / "s")["cell"].to_pylist()
     store.commit(PACKS[0].id, content(PACKS[0]), {})
     assert status(tmp_path / "s").failed == 0
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut"])
-def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path, damage: str) -> None:
-    """2000 flips, 2000 lengths; a flip that sha256 misses would be the first ever seen."""
-    store = filled(tmp_path / "s", PACKS[:1])
-    ((name, good),) = files(tmp_path / "s").items()
-    path = tmp_path / "s" / "packs" / name
-    dice = random.Random(2)
-    for _ in range(2000):
-        bad = bytearray(good)
-        if damage == "flip":
-            bad[dice.randrange(len(bad))] ^= 1 << dice.randrange(8)
-        else:
-            del bad[dice.randrange(len(bad)) :]
-        path.unlink()  # cheaper than to write over it
-        path.write_bytes(bad)
-        assert store._content(path) is None
-    path.write_bytes(good)
-    assert store._content(path) == good
 
 
 def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path: Path) -> None:
@@ -197,21 +130,6 @@ def test_a_reader_of_a_link_out_of_the_folder_does_not_follow_it(tmp_path: Path)
     assert store.done() == set()
 
 
-def test_numbers_of_other_code_are_never_mixed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(tmp_path / "s", PACKS[:1])
-    changed = dict(fingerprint.fingerprint()) | {"numpy": "1.0"}
-    monkeypatch.setattr(manifest, "fingerprint", lambda: changed)
-    with pytest.raises(UserError, match=r"computed by other code: numpy .* instead of 1\.0\. Go on with"):
-        Store.start(tmp_path / "s", PACKS)
-    store = Store.start(tmp_path / "other", PACKS)
-    for path in (tmp_path / "s" / "packs").iterdir():
-        shutil.copy(path, tmp_path / "other" / "packs")
-    assert store.done() == set()
-    assert status(tmp_path / "s").done == 1, "the old folder stays readable"
-    with pytest.raises(UserError, match=r"different code: numpy 1\.0 instead of"):
-        read(tmp_path / "s", tmp_path / "other")
-
-
 def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "s", PACKS[:1])
     other = plan(grid(Run(policy="hf", model="m"), lag=[0], seed=range(4)))
@@ -219,6 +137,19 @@ def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         Store.start(tmp_path / "s", other)
     with pytest.raises(UserError, match="another sweep"):
         Store.start(tmp_path / "s", PACKS[::-1])
+
+
+def test_the_plan_says_every_field_of_every_cell(tmp_path: Path) -> None:
+    """What the cells of a pack share is said once; True and 1 are equal in Python and are not shared."""
+    start = Run(task_args=(("size", 4),))
+    cells = [*grid(start, seed=range(2)), replace(start, recipe_args=(("on", True),))]
+    cells.append(replace(start, recipe_args=(("on", 1),)))
+    packs = plan([cells[3], *cells[:3]])
+    Store.start(tmp_path / "s", packs)
+    data = json.loads((tmp_path / "s" / "sweep.json").read_text())
+    said = {cell["id"]: pack["shared"] | cell["run"] for pack in data["packs"] for cell in pack["cells"]}
+    assert said == {cell_id(cell): json.loads(json.dumps(vars(cell))) for cell in cells}
+    assert repr(said[cell_id(cells[2])]["recipe_args"]) == "[['on', True]]"
 
 
 def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -252,61 +183,6 @@ def test_a_damaged_or_hostile_plan_is_one_clear_error(tmp_path: Path, text: str)
     (tmp_path / "sweep.json").write_text(text)
     with pytest.raises(UserError, match="cannot be read as the plan of a sweep"):
         Store(tmp_path)
-
-
-def test_a_newer_format_is_refused_politely(tmp_path: Path) -> None:
-    plan_of_tomorrow = {"fingerprint": {"format": fingerprint.FORMAT + 1}, "packs": "in a way not yet known"}
-    (tmp_path / "sweep.json").write_text(json.dumps(plan_of_tomorrow))
-    with pytest.raises(UserError, match=r"has format 2, this testbed reads up to 1\. Install a newer"):
-        read(tmp_path)
-
-
-def test_a_folder_of_format_1_stays_readable() -> None:
-    """The fixture was written once, by the first version of the store, and is never written again."""
-    table = read(GOLDEN)
-    cells = grid(Run(), lag=[0, 4], seed=range(2))
-    expected = train(cells)
-    assert table["accuracy"].to_pylist() == list(expected["accuracy"])
-    assert table["rollout_corr/log_rho_sequence_histogram"].to_pylist()[0] == list(
-        expected["rollout_corr/log_rho_sequence_histogram"][0]
-    )
-    now = status(GOLDEN)
-    assert (now.planned, now.done, now.failed, now.pending) == (4, 4, 0, 0)
-
-
-@pytest.mark.parametrize("part", ["packs", "failures", "provenance", "quarantine"])
-def test_a_part_that_is_a_link_out_of_the_folder_is_refused(tmp_path: Path, part: str) -> None:
-    filled(tmp_path / "s", [])
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "s" / part).rmdir()
-    (tmp_path / "s" / part).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="must be a folder, not a link"):
-        Store.start(tmp_path / "s", PACKS)
-
-
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "../x", "a/b", "/etc", ".hidden", "a\0b", "a\nb", "-rf", "x" * 101, "é"]
-)
-def test_a_name_cannot_leave_the_output_folder(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match="cannot name a results folder"):
-        folder_for(tmp_path, name)
-
-
-def test_a_plain_name_is_a_folder_inside_the_root_and_a_link_is_refused(tmp_path: Path) -> None:
-    assert folder_for(tmp_path, "staleness-2.1_b") == tmp_path / "staleness-2.1_b"
-    (tmp_path / "link").symlink_to("/tmp")
-    with pytest.raises(UserError, match="symbolic link"):
-        folder_for(tmp_path, "link")
-
-
-def test_a_task_named_like_a_path_does_not_leave_the_folder(tmp_path: Path) -> None:
-    packs = plan([Run(task="../../../escape", recipe="/etc/x")])
-    store = Store.start(tmp_path / "in" / "s", packs)
-    store.commit(packs[0].id, content(packs[0]), {})
-    store.fail(Failure(packs[0].id, "died", "", packs[0].names))
-    found = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}
-    assert found == {("in", "s")}
-    assert status(tmp_path / "in" / "s").done == 1
 
 
 def test_status_and_failures_are_plain_data() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.fake_training import train
-from test_records import PACKS, content, filled
+from support.small_store import PACKS, content, filled
 
 from testbed.config.run import Run, grid
 from testbed.execution.packs import plan
@@ -74,7 +74,8 @@ def test_a_result_that_says_nothing_of_one_cell_is_refused() -> None:
 
 def test_the_same_numbers_give_the_same_bytes_in_another_process() -> None:
     script = (
-        "import sys, hashlib; from testbed.config.run import Run, grid; from testbed.execution.packs import plan\n"
+        "import sys, hashlib; from testbed.config.run import Run, grid\n"
+        "from testbed.execution.packs import plan\n"
         "from testbed.results.parquet import encode; from support.fake_training import train\n"
         "pack = plan(grid(Run(policy='hf', model='m'), lag=[0, 4], seed=range(3)))[0]\n"
         "print(hashlib.sha256(encode(train(pack.cells), pack)).hexdigest())"

@@ -230,7 +230,7 @@ def test_the_gradient_of_a_token_reaches_its_own_version_only():
 def test_an_engines_law_is_drawn_from_whatever_the_version(cache):
     policy = toy()
     theta, (prompt, uniform) = weights(policy), given()
-    version, change = schedules(5), engine("temperature", temperature=2.0).law
+    version, change = schedules(5), engine("temperature", temperature=2.0).distribution
     law = lambda log_pi, t: change(log_pi.transpose(1, 2), Draw((0, 1)), t).transpose(1, 2)  # noqa: E731
     token, _, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, cache, law=law)
     hot = toy(temperature=2.0).sample_in_flight(theta, version, prompt, GROUP, uniform, cache)

@@ -25,7 +25,7 @@ from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.recipes import recipe
 from testbed.staleness import build_source, plan_for
-from testbed.staleness.latency import STRIDE, Latency, Line
+from testbed.staleness.latency import STRIDE, CellQueue, Latency
 from testbed.training.loop import train, train_pack
 from testbed.worlds.build import build_world
 
@@ -45,7 +45,7 @@ def batches(run, steps=20):
 def simulated(latency_DN, prompts, steps, **fields):
     """Return (versions, waits) of every step's batch of one line; draw d of groups takes latency_DN[d]."""
     plan = Latency(**{"speed": 1.0, "base": 0, "concurrency": 0, **fields})
-    line, draw, found = Line(plan, prompts), 0, []
+    line, draw, found = CellQueue(plan, prompts), 0, []
     for step in range(steps):
         waits = -1
         while waits < 0 or len(line.batch) < prompts:

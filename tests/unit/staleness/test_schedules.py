@@ -16,9 +16,9 @@ from testbed.errors import UserError
 from testbed.execution.packs import plan
 from testbed.rng import generator
 from testbed.staleness import build_source, plan_for, schedule
-from testbed.staleness.age_law import AgeLaw
+from testbed.staleness.age_distribution import AgeDistribution
 from testbed.staleness.bookkeeping import check_versions
-from testbed.staleness.by_age import ByAge, by_law
+from testbed.staleness.by_age import ByAge, by_distribution
 from testbed.staleness.geometric import cut_geometric
 from testbed.worlds.build import build_world
 
@@ -52,7 +52,7 @@ KNOWN = [case for case in EVERY if isinstance(plan_for(example(*case)), ByAge)]
 every_known = pytest.mark.parametrize(
     ("name", "lag", "arguments"), KNOWN, ids=[f"{n}-{lag}-{','.join(map(str, a))}" for n, lag, a in KNOWN]
 )
-LAWFUL = [case for case in KNOWN if plan_for(example(*case)).law is not None]
+LAWFUL = [case for case in KNOWN if plan_for(example(*case)).distribution is not None]
 every_law = pytest.mark.parametrize(
     ("name", "lag", "arguments"), LAWFUL, ids=[f"{n}-{lag}-{','.join(map(str, a))}" for n, lag, a in LAWFUL]
 )
@@ -61,7 +61,7 @@ every_law = pytest.mark.parametrize(
 @every_law
 def test_shortest_mean_and_depth_are_those_of_the_law(name, lag, arguments):
     made = plan_for(example(name, lag, arguments))
-    law = made.law
+    law = made.distribution
     assert (np.diff(law.age_K) > 0).all()
     assert (law.share_K > 0).all()
     assert law.share_K.sum() == pytest.approx(1, abs=1e-12)
@@ -81,7 +81,7 @@ def test_drawn_ages_follow_the_law(name, lag, arguments):
     ages = np.array([made.ages(7, step) for step in range(5000)])
     assert ages.shape == (5000, made.slices)
     assert ages.dtype == np.int64
-    law = made.law
+    law = made.distribution
     counts = np.array([(ages == age).sum() for age in law.age_K])
     assert counts.sum() == ages.size, "ages outside the law"
     expected = law.share_K * ages.size
@@ -228,19 +228,19 @@ def test_the_cut_geometric_law_keeps_its_mean_and_one_factor_between_neighbors()
 
 def test_a_period_is_as_long_as_its_mean_lag_asks_for():
     for lag in (0, 1, 4, 7):
-        assert plan_for(example("periodic", lag, {})).law.age_K.tolist() == list(range(2 * lag + 1))
+        assert plan_for(example("periodic", lag, {})).distribution.age_K.tolist() == list(range(2 * lag + 1))
         # N = 2 lag + 1 again, with ages from N to 2 N - 1.
         early = plan_for(example("periodic", 3 * lag + 1, {"ahead": 1}))
-        assert early.law.age_K.tolist() == list(range(2 * lag + 1, 4 * lag + 2))
+        assert early.distribution.age_K.tolist() == list(range(2 * lag + 1, 4 * lag + 2))
         assert early.mean == pytest.approx(3 * lag + 1)
 
 
 def test_a_law_leaves_out_ages_that_never_occur():
-    law = AgeLaw.of([0, 2, 5], [1, 0, 3])
+    law = AgeDistribution.of([0, 2, 5], [1, 0, 3])
     assert (law.age_K.tolist(), law.share_K.tolist()) == ([0, 5], [0.25, 0.75])
     assert (law.mean, law.variance, law.shortest, law.longest) == (3.75, 4.6875, 0, 5)
     assert law.draw(np.array([0.0, 0.2499, 0.25, 0.9999999])).tolist() == [0, 0, 5, 5]
-    short = AgeLaw(np.array([1, 2]), np.array([0.5, 0.5 - 1e-9]))
+    short = AgeDistribution(np.array([1, 2]), np.array([0.5, 0.5 - 1e-9]))
     assert short.draw(np.array([1 - 1e-12])).tolist() == [2]
 
 
@@ -308,8 +308,8 @@ def test_every_registered_schedule_has_an_example_here():
 
 
 def test_a_schedule_of_one_age_is_exact():
-    law = AgeLaw.of([6], [1.0])
-    made = by_law("any", law, slices=4)
+    law = AgeDistribution.of([6], [1.0])
+    made = by_distribution("any", law, slices=4)
     assert (made.slices, made.depth, made.shortest, made.mean) == (1, 7, 6, 6.0)
     assert made.ages(0, 99).tolist() == [6]
     assert isinstance(plan_for(Run(lag=6)), ByAge)

@@ -14,7 +14,6 @@ from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.staleness import build_source, plan_for, schedule, storage
-from testbed.staleness.by_age import ByAge, ByAgeSource
 from testbed.staleness.versions import VersionBuffer
 from testbed.training.loop import train
 from testbed.worlds.base import BehaviorWeights
@@ -249,10 +248,9 @@ def test_the_ratio_law_of_a_mixed_batch_is_that_of_its_parts_together():
 
 
 def test_slices_that_do_not_divide_the_prompts_are_refused_with_both_numbers():
-    plan = ByAge(lambda *_: np.zeros(3, dtype=np.int64), depth=1, slices=3)
-    with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
-        ByAgeSource([plan], (BANDIT,), Echo(), torch.zeros(1, 2))
     cell = dataclasses.replace(BANDIT, staleness="uniform", lag=2, staleness_args=(("slices", 3),))
+    with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
+        build_source((cell,), Echo(), torch.zeros(1, 2))
     with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
         check_arguments([cell])
 

@@ -28,7 +28,8 @@ from testbed.recipes import recipe
 from testbed.staleness import build_source, plan_for
 from testbed.staleness.base import Generated
 from testbed.staleness.by_age import ByAge
-from testbed.staleness.too_old import Discarding, drop, truncate
+from testbed.staleness.limited_ages import Discarding
+from testbed.staleness.too_old import drop, truncate
 from testbed.training.loop import train, train_pack
 from testbed.worlds.build import build_world
 
@@ -119,12 +120,12 @@ def test_the_law_of_limited_ages_is_what_they_are_drawn_from():
         limited = plan_for(dataclasses.replace(free, age_limit=5, too_old=rule))
         steps, slices = 4000, len(plan_for(free).ages(0, 100))
         drawn = np.concatenate([limited.ages(0, 100 + step) for step in range(steps)])
-        share = np.array([(drawn == value).mean() for value in limited.law.age_K])
-        assert limited.law.age_K.tolist() == [0, 1, 2, 3, 4, 5]
+        share = np.array([(drawn == value).mean() for value in limited.distribution.age_K])
+        assert limited.distribution.age_K.tolist() == [0, 1, 2, 3, 4, 5]
         # Hoeffding: six shares of 16,000 draws stay within 0.025 but with chance 12 exp(-2 n 0.025^2) < 3e-8.
-        assert np.abs(share - limited.law.share_K).max() < 0.025
+        assert np.abs(share - limited.distribution.share_K).max() < 0.025
         assert drawn.size == steps * slices == 16000
-    assert limited.law.share_K == pytest.approx([1 / 6] * 6)
+    assert limited.distribution.share_K == pytest.approx([1 / 6] * 6)
     assert limited.mean == pytest.approx(2.5)
 
 

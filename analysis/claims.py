@@ -1,0 +1,243 @@
+"""Claims: a sentence, the evidence for or against it, and a verdict that may be "refuted" or "inconclusive".
+
+An exact claim is decided by computation: it holds within its tolerance or it does not. A statistical claim is
+decided by a two-sided test on a committed table, with Holm's correction over all statistical claims there
+are, whichever of them are looked at; picking claims afterwards therefore buys no significance.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.intervals import clopper_pearson_interval, student_interval
+from testbed.errors import UserError, unknown
+from testbed.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from analysis.load import Table
+
+ALPHA = 0.05
+"""Chance, over all statistical claims together, of one false "supported" or "refuted"."""
+
+
+class Claims(Registry):
+    """The claims of all experiments, by name."""
+
+    def __init__(self, experiments: Mapping[str, Experiment]) -> None:
+        super().__init__("claim")
+        self._experiments: Mapping[str, Experiment] | None = experiments
+
+    def _load(self) -> dict[str, Entry]:
+        if self._experiments is not None:
+            every = [entry for each in self._experiments.values() for entry in each.claims.values()]
+            self._experiments = None
+            for entry in every:
+                self.add(entry)
+        return self._entries
+
+
+CLAIMS = Claims(EXPERIMENTS)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found, and how surely.
+
+    effect: oriented so that a statistical claim says effect > 0, an exact one effect <= tolerance.
+    low, high: its 95% interval, unadjusted; equal to effect for an exact claim.
+    p: two-sided, unadjusted; NaN for an exact claim. holds, tolerance: only for an exact claim.
+    n: independent units (seeds, replications) of the smallest arm, or relations checked.
+    note: what effect measures, and anything a reader must know, such as rows left out.
+    arms: groups that were tested one by one, on the same units or others. cells: values in all of them.
+    """
+
+    effect: float
+    low: float
+    high: float
+    p: float
+    n: int
+    note: str
+    holds: bool | None = None
+    tolerance: float | None = None
+    arms: int = 1
+    cells: int = 0
+
+
+def exact(gap_C: ArrayLike, tolerance: float, note: str) -> Evidence:
+    """Return evidence that every gap is at most `tolerance`; effect is the largest. NaN does not hold."""
+    gaps_C = np.atleast_1d(np.asarray(gap_C, dtype=np.float64)).ravel()
+    worst = float(gaps_C.max())
+    holds = bool(worst <= tolerance)
+    return Evidence(worst, worst, worst, math.nan, gaps_C.size, note, holds, tolerance, cells=gaps_C.size)
+
+
+def mean_above_zero(x_N: ArrayLike, note: str) -> Evidence:
+    """Return evidence about mean(x) > 0 from independent units: Student's t test, two-sided.
+
+    Fewer than two units, or units that are all equal, cannot be tested so: p = 1.
+    """
+    values_N = np.asarray(x_N, dtype=np.float64).ravel()
+    n = values_N.size
+    if n == 0:
+        return Evidence(math.nan, -math.inf, math.inf, 1.0, 0, note)
+    found = student_interval(values_N)
+    spread = float(values_N.std(ddof=1)) if n > 1 else 0.0
+    if spread <= 1e-12 * abs(found.center):  # equal up to rounding
+        return Evidence(found.center, -math.inf, math.inf, 1.0, n, note, cells=n)
+    t = found.center / (spread / math.sqrt(n))
+    p = float(2 * special.stdtr(n - 1, -abs(t)))
+    return Evidence(found.center, found.low, found.high, p, n, note, cells=n)
+
+
+def everywhere(groups: Mapping[Any, ArrayLike], note: str) -> Evidence:
+    """Return evidence that the mean is above zero in every group of independent units.
+
+    All means above zero: every test must reject, so the largest p stands, and there is nothing to correct
+    for. One below: its p times the number of groups. Effect, interval and p are those of the worst group.
+    Units of different groups need not be independent. Source: intersection-union test, Berger (1982).
+    """
+    tests = {name: mean_above_zero(x_N, note) for name, x_N in groups.items()}
+    if not tests:
+        return mean_above_zero([], f"{note}; no rows")
+    above = all(found.effect > 0 for found in tests.values())
+    worst = max(tests, key=lambda n: tests[n].p) if above else min(tests, key=lambda n: tests[n].effect)
+    found = tests[worst]
+    p = found.p if above else min(1.0, len(tests) * found.p)
+    means = ", ".join(f"{tests[name].effect:+.4f} at {name}" for name in tests)
+    return replace(
+        found,
+        p=p,
+        n=min(t.n for t in tests.values()),
+        arms=len(tests),
+        cells=sum(t.n for t in tests.values()),
+        note=f"{note}: {means}; worst: {worst}",
+    )
+
+
+def more_often(first_N: Sequence[bool], second_N: Sequence[bool], note: str) -> Evidence:
+    """Return evidence that the first event is more frequent than the second, in n pairs: exact McNemar test.
+
+    Only pairs in which exactly one of the two happened say anything. effect = (b - c) / (b + c) with b pairs
+    for the first and c for the second; interval from Clopper-Pearson for b / (b + c). Where the second event
+    never happens alone, no number of pairs can refute: ask `on_most` too. Source: McNemar (1947).
+    """
+    pairs = list(zip(first_N, second_N, strict=True))
+    b = sum(1 for x, y in pairs if x and not y)
+    c = sum(1 for x, y in pairs if y and not x)
+    note += f"; p >= {2.0 ** (1 - len(pairs)):.2g} by design" if pairs else ""
+    if c == 0:
+        note += ", and not to be refuted while the second never happens alone"
+    if b + c == 0:
+        return Evidence(0.0, -1.0, 1.0, 1.0, len(pairs), note, cells=2 * len(pairs))
+    found = clopper_pearson_interval(b, b + c)
+    p = min(1.0, 2 * float(special.bdtr(min(b, c), b + c, 0.5)))
+    share, low, high = (2 * each - 1 for each in (found.center, found.low, found.high))
+    return Evidence(share, low, high, p, len(pairs), note, cells=2 * len(pairs))
+
+
+def on_most(event_N: Sequence[bool], note: str) -> Evidence:
+    """Return evidence that an event has a chance above 1/2, from n independent units: exact binomial test.
+
+    effect = share - 1/2, interval from Clopper-Pearson. It can be refuted, as `more_often` cannot where one
+    of two events never happens: none of n has p = 2^(1-n), as all of n have.
+    """
+    n, happened = len(event_N), sum(map(bool, event_N))
+    if n == 0:
+        return Evidence(math.nan, -math.inf, math.inf, 1.0, 0, note)
+    found = clopper_pearson_interval(happened, n)
+    p = min(1.0, 2 * float(special.bdtr(min(happened, n - happened), n, 0.5)))
+    note += f"; p >= {2.0 ** (1 - n):.2g} by design"
+    return Evidence(found.center - 0.5, found.low - 0.5, found.high - 0.5, p, n, note, cells=n)
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """Return Holm's adjusted p-values: max over j <= i of (m - j + 1) p_(j), at most 1 (Holm 1979)."""
+    adjusted, largest = {}, 0.0
+    for index, name in enumerate(sorted(p, key=lambda name: (p[name], name))):
+        largest = max(largest, min(1.0, (len(p) - index) * p[name]))
+        adjusted[name] = largest
+    return adjusted
+
+
+def verdict(evidence: Evidence, p_holm: float, alpha: float = ALPHA) -> str:
+    """Return supported, refuted or inconclusive.
+
+    Exact claims are never inconclusive. A statistical claim is decided when its adjusted two-sided p is at
+    most alpha, and then by the sign of its effect.
+    """
+    if evidence.holds is not None:
+        return "supported" if evidence.holds else "refuted"
+    if not p_holm <= alpha or math.isnan(evidence.effect):
+        return "inconclusive"
+    return "supported" if evidence.effect > 0 else "refuted"
+
+
+def run_claims(
+    pattern: str = "*",
+    data: Path | None = None,
+    alpha: float = ALPHA,
+    fresh: Mapping[str, Table] | None = None,
+) -> list[dict[str, Any]]:
+    """Return one JSON-able row per claim whose name matches the shell pattern, in order of names.
+
+    Keys: claim, verdict, statement, kind, effect, low, high, p, p_holm, tolerance, n, arms, cells, note,
+    source; a number that is not finite, or does not apply, is None. data: as in
+    analysis.condense.load_tables; None takes the committed tables. fresh: tables that take the place of those
+    of their names.
+
+    Raises:
+        UserError: no claim matches, or a matching claim's table is missing.
+    """
+    from analysis.condense import load_tables
+
+    chosen = [name for name in CLAIMS if fnmatch.fnmatchcase(name, pattern)]
+    if not chosen:
+        raise unknown("claim", pattern, CLAIMS)
+    statistical = {name for name in CLAIMS if CLAIMS[name].promises["kind"] == "statistical"}
+    # A statistical claim drags its whole family along, for Holm's correction.
+    judged = sorted(set(chosen) | (statistical if statistical & set(chosen) else set()))
+    needs_tables = any(CLAIMS[name].promises["table"] for name in judged)
+    tables = {**(load_tables(data) if needs_tables else {}), **(fresh or {})}
+    frames = {name: table.frame for name, table in tables.items()}
+    evidence: dict[str, Evidence] = {}
+    for name in judged:
+        table = CLAIMS[name].promises["table"]
+        if table is None:
+            evidence[name] = CLAIMS[name].function()
+        elif table in frames:
+            evidence[name] = CLAIMS[name].function(frames[table])
+        elif name in chosen:
+            raise UserError(
+                f"Claim '{name}' needs table '{table}', but {data or 'the committed data'} gives only "
+                f"{', '.join(sorted(frames)) or 'none'}. Run the sweep that fills it."
+            )
+    # A claim of the family that could not be looked at counts with p = 1: it makes the others stricter.
+    p_holm = holm({name: evidence[name].p if name in evidence else 1.0 for name in statistical & set(judged)})
+    return [_row(CLAIMS[name], evidence[name], p_holm.get(name, math.nan), alpha) for name in chosen]
+
+
+def _row(entry: Entry, evidence: Evidence, p_holm: float, alpha: float) -> dict[str, Any]:
+    numbers = {name: getattr(evidence, name) for name in ("effect", "low", "high", "p")} | {"p_holm": p_holm}
+    return {
+        "claim": entry.name,
+        "verdict": verdict(evidence, p_holm, alpha),
+        "statement": entry.promises["statement"],
+        "kind": entry.promises["kind"],
+        **{name: float(value) if math.isfinite(value) else None for name, value in numbers.items()},
+        "tolerance": evidence.tolerance,
+        "n": evidence.n,
+        "arms": evidence.arms,
+        "cells": evidence.cells,
+        "note": evidence.note,
+        "source": entry.source,
+    }

@@ -1,1 +1,0 @@
-"""Claims, one file per family; `analysis.claims.base` judges them."""

@@ -1,0 +1,204 @@
+"""An experiment: a question, the numbers that answer it, and the claims judged on them, in one file.
+
+Every file of `analysis/experiments/` is one experiment, named as the file is, with "-" for "_":
+
+    \"\"\"One line: what the file is about.\"\"\"
+
+    def cells() -> tuple[Run, ...]:
+        \"\"\"One line: what is varied.\"\"\"
+        return grid(TOY, recipe=["grpo", "rec"], lag=[0, 16], seed=range(8))
+
+    EXPERIMENT = Experiment(
+        "my-experiment",
+        question="Does …?",
+        source="paper or page whose question it is",
+        differs="what is other here than there",
+        cells=cells,
+        keys=("recipe", "lag", "seed"),
+        metrics=("accuracy", "collapsed"),
+        margins={"accuracy that counts as equal": 0.05},
+        figure=Plot("final by dial", x="lag", y="accuracy", arm=("recipe",)),
+    )
+
+    @EXPERIMENT.claim("my-claim", statement="The sentence that is judged.")
+    def check(table: pd.DataFrame) -> Evidence: …
+
+`testbed experiments run my-experiment` does all of it. An experiment whose table is computed has `compute` in
+place of `cells`; a family of exact claims has neither.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from analysis.plot import Plot
+from testbed.errors import UserError, unknown
+from testbed.registry import Entry
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.load import Table
+    from testbed.config.run import Run
+
+KINDS = ("exact", "statistical")
+Cells: TypeAlias = "Callable[[], tuple[Run, ...]]"
+Check: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What one file declares; its table has its name.
+
+    name: of the experiment, of its table and of its file, with "-" for "_".
+    question: one sentence that ends in "?".
+    source: paper or page whose question it is.
+    differs: what is other here than in the source; "" for a question of this project.
+    cells: () -> the runs behind the table; `testbed run NAME` runs them.
+    seeds: those of the table, where `cells` has fewer, for a first look.
+    runs: name of the experiment whose runs this one reads in place of cells of its own.
+    from_rows: result rows -> table; by default one row per cell, see analysis.cell_table.
+    compute: () -> table, for numbers that need no runs.
+    keys: columns that tell the rows apart; of cells, fields of Run, or arguments as "recipe_args.eps".
+    metrics: the other columns; of cells, words as analysis.cell_table explains.
+    margins: what counts as equal, or as an effect, set before the table is made; name: value.
+    figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
+    see: claims of other experiments that speak of this table.
+    command: what runs it, where `testbed experiments run NAME` cannot.
+
+    Raises UserError for a declaration that contradicts itself.
+    """
+
+    name: str
+    question: str
+    source: str
+    differs: str = ""
+    cells: Cells | None = None
+    seeds: range | None = None
+    runs: str = ""
+    from_rows: Callable[[pd.DataFrame], Table] | None = None
+    compute: Callable[[], Table] | None = None
+    keys: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    margins: Mapping[str, float] = field(default_factory=dict)
+    figure: str | Plot = ""
+    see: tuple[str, ...] = ()
+    command: str = ""
+    claims: dict[str, Entry] = field(default_factory=dict, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise UserError naming the first contradiction."""
+        sources = [name for name in ("cells", "compute", "runs") if getattr(self, name)]
+        wrong = {
+            "its name has other characters than a-z, 0-9 and '-'": not re.fullmatch(r"[a-z0-9-]+", self.name),
+            "its question does not end in '?'": not self.question.endswith("?"),
+            f"it has both {' and '.join(sources)}, expected one": len(sources) > 1,
+            "it computes a table without saying its keys": bool(self.compute or self.runs) and not self.keys,
+            "it has keys or a figure, but neither cells nor a computation": (
+                bool(self.keys or self.metrics or self.figure) and not sources
+            ),
+        }
+        if isinstance(self.figure, Plot) and (extra := self.figure.columns - {*self.keys, *self.metrics}):
+            wrong[f"its plot reads {', '.join(sorted(extra))}, which is neither a key nor a metric"] = True
+        for what, holds in wrong.items():
+            if holds:
+                raise UserError(f"Experiment '{self.name}' cannot be: {what}.")
+
+    def claim(
+        self, name: str, *, statement: str, source: str = "", kind: str = ""
+    ) -> Callable[[Check], Check]:
+        """Declare check() or check(table: DataFrame) -> Evidence, a claim of this experiment.
+
+        Args:
+            name: how the claim is asked for; one name among all experiments.
+            statement: the sentence that is judged.
+            source: paper or page that says so; by default the experiment's.
+            kind: "exact" or "statistical"; by default statistical if the check takes the table.
+        """
+        if kind and kind not in KINDS:
+            raise UserError(f"Claim '{name}' has kind '{kind}'; expected 'exact' or 'statistical'.")
+
+        def register(check: Check) -> Check:
+            on_table = bool(inspect.signature(check).parameters)
+            if on_table and not self.keys:
+                raise UserError(f"Claim '{name}' takes a table, but experiment '{self.name}' makes none.")
+            if name in self.claims:
+                raise UserError(f"claim '{name}' is already made by {self.name}; pick another name.")
+            promises = {
+                "kind": kind or ("statistical" if on_table else "exact"),
+                "statement": statement,
+                "table": self.name if on_table else None,
+                "experiment": self.name,
+            }
+            self.claims[name] = Entry(name, check, source or self.source, promises)
+            return check
+
+        return register
+
+    def table_cells(self) -> tuple[Run, ...]:
+        """Return the cells that the committed table is made of; () for a computed one."""
+        if self.cells is None:
+            return ()
+        if self.seeds is None:
+            return self.cells()
+        first = dict.fromkeys(replace(cell, seed=0) for cell in self.cells())
+        return tuple(replace(cell, seed=seed) for cell in first for seed in self.seeds)
+
+
+class Experiments(Mapping[str, Experiment]):
+    """The experiments of a package by name; a file is imported when its experiment is asked for."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._names: tuple[str, ...] | None = None
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names, from the names of the files alone."""
+        if self._names is None:
+            path = importlib.import_module(self._package).__path__
+            self._names = tuple(sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(path)))
+        return self._names
+
+    def __getitem__(self, name: str) -> Experiment:
+        if name not in self.names():
+            raise unknown("experiment", name, self.names())
+        module = importlib.import_module(f"{self._package}.{name.replace('-', '_')}")
+        found = getattr(module, "EXPERIMENT", None)
+        if not isinstance(found, Experiment) or found.name != name:
+            given = f"'{found.name}'" if isinstance(found, Experiment) else "none"
+            raise UserError(f"{module.__file__} declares {given}, expected EXPERIMENT named '{name}'.")
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+
+EXPERIMENTS = Experiments("analysis.experiments")
+
+
+def sweeps() -> dict[str, tuple[Run, ...]]:
+    """Return what `testbed run NAME` knows: the cells of every experiment that has some."""
+    return {name: each.cells() for name, each in EXPERIMENTS.items() if each.cells is not None}
+
+
+def sweep(name: str) -> tuple[Run, ...]:
+    """Return the cells of an experiment; raise UserError with the nearest name for an unknown one."""
+    if name not in EXPERIMENTS:
+        raise unknown("sweep", name, sweeps())
+    each = EXPERIMENTS[name]
+    if each.cells is None:
+        instead = f"testbed run {each.runs}" if each.runs else f"testbed experiments run {name}"
+        raise UserError(f"Experiment '{name}' has no cells of its own. Instead: {instead}")
+    return each.cells()

@@ -1,0 +1,79 @@
+"""The ESS that a run can measure, beside the one that a tabular world can compute, as data grow old."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.collapse import ESS, ESS_FLOOR, need
+from analysis.comparisons import must_exceed
+from analysis.condense import ESS_COLLAPSE, TOKEN_ESS, condense
+from analysis.ess import EXACT, NEAR, overstatement
+from analysis.experiment import Experiment
+from analysis.load import Table
+from analysis.starting_runs import CHAIN
+from testbed.config.run import Run, grid
+
+
+def cells() -> tuple[Run, ...]:
+    """REINFORCE on a chain at eight lags, 4 seeds."""
+    return grid(CHAIN, lag=[0, 2, 4, 8, 16, 32, 64, 128], seed=range(4))
+
+
+def curves(rows: pd.DataFrame) -> Table:
+    """Return exact and sampled ESS per recipe, lag, seed and step."""
+    return condense(rows)["ess-collapse"]
+
+
+EXPERIMENT = Experiment(
+    "ess-collapse",
+    question="Does the ESS that a run measures say when its data are too old to learn from?",
+    source="this project",
+    cells=cells,
+    from_rows=curves,
+    keys=("recipe", "lag", "seed", "step"),
+    metrics=ESS_COLLAPSE,
+    figure="ess-collapse",
+)
+
+
+@EXPERIMENT.claim(
+    "sampled-ess-never-below-floor",
+    source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0",
+    kind="exact",
+    statement="The Kish ESS of N sampled sequences never reads below 1/N, however dead the estimate is.",
+)
+def never_below_floor(table: pd.DataFrame) -> Evidence:
+    """Return 1 - N ESS in every row, and require that the exact ESS itself went below 1/N somewhere."""
+    need(table, [ESS, ESS_FLOOR, EXACT])
+    dead = int((table[EXACT] < table[ESS_FLOOR]).sum())
+    # Five digits in the table: equal numbers may differ by one unit of the last digit.
+    note = f"largest 1 - N ESS; the exact ESS is below 1/N in {dead} of {len(table)} rows"
+    return exact(1.0 - table[ESS] / table[ESS_FLOOR], 1e-4, note)
+
+
+@EXPERIMENT.claim(
+    "sampled-ess-overstates-near-floor",
+    source="this project; the plug-in estimate of 1 / E w^2 misses the rare large weights",
+    kind="statistical",
+    statement=f"Where the exact Kish ESS is 1/N to {NEAR:g}/N, the sampled one reads too high on average.",
+)
+def overstates(table: pd.DataFrame) -> Evidence:
+    """Return the mean over seeds of log(sampled / exact)."""
+    found = overstatement(table)
+    note = f"mean over seeds of log(sampled / exact), {int(found['rows'].sum())} rows"
+    return must_exceed(found["log_ratio"], 0.0, note)
+
+
+@EXPERIMENT.claim(
+    "token-ess-hides-collapse",
+    source="this project; verl logs the token-level ESS",
+    kind="statistical",
+    statement=f"Where the exact sequence ESS is at most {NEAR:g}/N, the sampled token ESS is above 1/2.",
+)
+def token_hides(table: pd.DataFrame) -> Evidence:
+    """Return the mean over seeds of token ESS - 1/2 in the rows with a dead sequence ESS."""
+    need(table, ["seed", TOKEN_ESS, EXACT, ESS_FLOOR])
+    rows = table[table[EXACT] <= NEAR * table[ESS_FLOOR]]
+    by_seed = (rows[TOKEN_ESS] - 0.5).groupby(rows["seed"]).mean()
+    return must_exceed(by_seed, 0.0, f"mean over seeds of token ESS - 1/2, {len(rows)} rows")

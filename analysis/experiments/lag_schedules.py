@@ -1,0 +1,269 @@
+"""Claims about schedules of equal mean lag: what the spread of ages around the mean does.
+
+With weights that move along a line, theta_(t-k) = theta_t - k d, the second moment M(k) = E_mu W^2 of a
+softmax table is log-convex in the age k: at a state it is sum_a pi(a)^2 exp(A(theta - k d) - theta_a + k d_a)
+with a convex log-normalizer A, and sums and products of log-convex functions are log-convex. So E M(age)
+grows with the spread of the ages, by Jensen. Near k = 0, M(k) - 1 = k^2 d'Fd, F Fisher's information, so
+lag^2 + Var(age) takes the place of lag^2. Where every step moves the weights in a direction of its own,
+d_i'F d_j = 0, M(k) - 1 is linear in k, and the mean age alone counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import Arm, arms, must_exceed
+from analysis.experiment import Experiment
+from analysis.plot import Plot
+from envs.arrays import Floats
+from testbed.config.run import Run, grid
+
+if TYPE_CHECKING:
+    from envs.tokens.tree import TokenTree
+
+LAG, TREES = 4, 5
+ORDER = (
+    ("exact", "uniform"),
+    ("periodic", "uniform"),
+    ("uniform", "periodic"),
+    ("uniform", "two-point"),
+    ("uniform", "geometric"),
+)
+"""Pairs whose second law is at least as spread as the first, in the convex order, at equal means."""
+PRESET = range(16)
+"""Seeds of the claims that were set before the sweep was run; the later one is judged on the others."""
+MIXED = ("uniform", "periodic")
+"""The same ages, mixed in every batch or equal within one."""
+
+TREE = Run(task="tree", prompts=16, group=8, steps=200, learning_rate=3.0, log_every=5)
+"""A token tree that synchronous training solves in 200 steps; every ratio law is known exactly."""
+SCHEDULES = ("exact", "periodic", "uniform", "two-point", "geometric")
+
+
+def cells() -> tuple[Run, ...]:
+    """Five laws of ages with the same mean, two recipes, two lags and 32 seeds."""
+    return tuple(
+        cell
+        for recipe in ("reinforce", "grpo")
+        for cell in grid(replace(TREE, recipe=recipe), staleness=SCHEDULES, lag=[4, 16], seed=range(32))
+    )
+
+
+EXPERIMENT = Experiment(
+    "lag-schedules",
+    question="Does it matter how ages are spread around the same mean?",
+    source="this project",
+    cells=cells,
+    keys=("recipe", "staleness", "lag", "seed"),
+    metrics=(
+        "exact/value",
+        "mean exact/value",
+        "mean exact/ess_kish_sequence",
+        "min exact/ess_kish_sequence",
+        "mean staleness/age_mean_token",
+    ),
+    figure=Plot(
+        "distribution",
+        x="staleness",
+        y="mean exact/value",
+        arm=("recipe", "lag"),
+        x_label="schedule of ages",
+        y_label="mean exact value over the run",
+    ),
+)
+
+
+def laws() -> dict[str, Any]:
+    """Return the law of ages of every schedule at LAG."""
+    from testbed.config.run import Run
+    from testbed.staleness import plan_for
+
+    names = sorted({name for pair in ORDER for name in pair})
+    return {name: plan_for(Run(staleness=name, lag=LAG)).distribution for name in names}
+
+
+def _off_the_mean(found: dict[str, Any]) -> list[float]:
+    """Return how far mean ages are from LAG, beyond rounding: what schedules have in common."""
+    return [max(0.0, abs(law.mean / LAG - 1) - 1e-12) for law in found.values()]
+
+
+def softmax(logits_xSA: Floats) -> Floats:
+    """Return the policies of tables of logits."""
+    weight_xSA = np.exp(logits_xSA - logits_xSA.max(-1, keepdims=True))
+    policy_xSA: Floats = weight_xSA / weight_xSA.sum(-1, keepdims=True)
+    return policy_xSA
+
+
+def moments(tree: TokenTree, logits_SA: Floats, step_KSA: Floats) -> Floats:
+    """Return E_mu W^2 of the policy of `logits` to those K policies that lie `step` before it, [K]."""
+    moment_K: Floats = tree.divergence(softmax(logits_SA)[None], softmax(logits_SA - step_KSA)).second_moment
+    return moment_K
+
+
+@EXPERIMENT.claim(
+    "spread-of-ages-raises-the-second-moment",
+    source="this project; Jensen's inequality, M is log-convex along a line of softmax weights",
+    kind="exact",
+    statement=(
+        "While weights move along a line, E_mu W^2 is log-convex in the age, so of schedules with equal mean "
+        "lag the more spread one has the smaller exact ESS: exact above periodic = uniform above two-point "
+        "and geometric."
+    ),
+)
+def spread_raises() -> Evidence:
+    """Return by how much log-convexity or the order of two schedules fails, relatively, over random trees."""
+    from testbed.exact.tree import random_tree
+
+    found, gaps = laws(), []
+    longest = max(law.longest for law in found.values())
+    for seed in range(TREES):
+        tree = random_tree(3, 3, seed=seed, end_token=2 if seed % 2 else None)
+        rng = np.random.default_rng([seed, 7])
+        logits_SA, drift_SA = rng.normal(size=(2, tree.states, tree.actions))
+        moment_K = moments(tree, logits_SA, 0.05 * np.arange(longest + 1)[:, None, None] * drift_SA)
+        log_K = np.log(moment_K)
+        gaps += list(2 * log_K[1:-1] - log_K[:-2] - log_K[2:])
+        mean = {name: float(moment_K[law.age_K] @ law.share_K) for name, law in found.items()}
+        gaps += [mean[less] / mean[more] - 1 for less, more in ORDER]
+    gaps += _off_the_mean(found)
+    return exact(gaps, 1e-12, f"largest violation over {TREES} trees of 3 tokens, mean lag {LAG}")
+
+
+@EXPERIMENT.claim(
+    "age-variance-adds-to-chi2-when-drift-keeps-its-direction",
+    source="this project; second order of E_mu W^2 in the drift",
+    kind="exact",
+    statement=(
+        "For a small drift along a line, chi^2 of a schedule is 1 + Var(age) / lag^2 times that of the exact "
+        "lag; where every step moves in a direction of its own it is the same for all schedules."
+    ),
+)
+def age_variance_adds() -> Evidence:
+    """Return the relative distance of chi^2 from both predictions, per schedule and tree."""
+    from testbed.exact.tree import random_tree
+
+    found, gaps = laws(), []
+    longest = max(law.longest for law in found.values())
+    for seed in range(TREES):
+        tree = random_tree(3, 4, seed=seed)
+        rng = np.random.default_rng([seed, 8])
+        logits_SA, drift_SA = rng.normal(size=(2, tree.states, tree.actions))
+        line_KSA = 1e-5 * np.arange(longest + 1)[:, None, None] * drift_SA
+        # Step k moves the logits of state k alone, by as much as makes all steps equally long for Fisher:
+        # state k then contributes k times the same to chi^2.
+        one_KSA = np.eye(tree.states)[:longest, :, None] * drift_SA
+        length_K = np.sqrt(moments(tree, logits_SA, 1e-4 * one_KSA) - 1)
+        turn_KSA = np.cumsum(1e-7 * one_KSA / length_K[:, None, None], axis=0)
+        turn_KSA = np.concatenate([np.zeros_like(turn_KSA[:1]), turn_KSA])
+        for step_KSA, spread in ((line_KSA, True), (turn_KSA, False)):
+            chi2_K = moments(tree, logits_SA, step_KSA) - 1
+            for law in found.values():
+                expected = 1 + law.variance / LAG**2 if spread else 1.0
+                gaps.append(abs(float(chi2_K[law.age_K] @ law.share_K) / chi2_K[LAG] / expected - 1))
+    return exact(gaps, 5e-3, f"largest relative distance over {TREES} trees of 4 tokens, mean lag {LAG}")
+
+
+@EXPERIMENT.claim(
+    "spread-of-ages-speeds-delayed-growth",
+    source="this project; the characteristic equation of a linear recursion with delays",
+    kind="exact",
+    statement=(
+        "Growth driven by delayed samples, x_(t+1) = x_t + c sum_k p_k x_(t-k), is the faster the more the "
+        "ages k are spread around the same mean."
+    ),
+)
+def spread_speeds() -> Evidence:
+    """Return by how much the growth rates are out of order, and their distance from the simulated ones."""
+    gaps = []
+    for rate in (0.02, 0.1, 0.5):
+        growth = {name: growth_rate(law, rate) for name, law in laws().items()}
+        gaps += [growth[less] - growth[more] for less, more in ORDER]
+        gaps += [abs(growth[name] / simulated_growth(law, rate) - 1) for name, law in laws().items()]
+    gaps += _off_the_mean(laws())
+    return exact(gaps, 1e-9, f"largest violation at mean lag {LAG}, rates 0.02 to 0.5")
+
+
+def growth_rate(law: Any, rate: float) -> float:
+    """Return the largest g with g = 1 + c sum_k p_k g^-k."""
+    from scipy.optimize import brentq
+
+    excess = lambda g: g - 1 - rate * float(law.share_K @ g ** -law.age_K.astype(float))  # noqa: E731
+    return float(brentq(excess, 1.0, 1.0 + rate, xtol=1e-14, rtol=1e-14))
+
+
+def simulated_growth(law: Any, rate: float, steps: int = 4000) -> float:
+    """Return x_(t+1) / x_t of the recursion from x = 1 after so many steps; x is scaled down as it grows."""
+    past_K = np.ones(law.longest + 1)  # newest first
+    ratio = 1.0
+    for _ in range(steps):
+        new = past_K[0] + rate * float(law.share_K @ past_K[law.age_K])
+        ratio = new / past_K[0]
+        past_K = np.concatenate([[new], past_K[:-1]]) / new
+    return ratio
+
+
+def of_schedule(table: pd.DataFrame, recipe: str, schedule: str) -> Arm:
+    """Return the arm of a recipe and a schedule at the largest lag."""
+    return {"recipe": recipe, "lag": table["lag"].max(), "staleness": schedule}
+
+
+def _gain(table: pd.DataFrame, metric: str, sign: float) -> Evidence:
+    """Return the evidence that sign x (geometric - exact) > 0 in a metric of GRPO at the largest lag."""
+    preset = table[table["seed"].isin(PRESET)]
+    by_name = {name: of_schedule(table, "grpo", name) for name in ("exact", "geometric")}
+    found = arms(preset, metric, by_name)
+    means = ", ".join(f"{found[name].mean():.4f} {name}" for name in found)
+    return must_exceed(sign * (found["geometric"] - found["exact"]), 0.0, f"{metric} of the run: {means}")
+
+
+@EXPERIMENT.claim(
+    "spread-ages-lower-ess-in-training",
+    source="this project; set before the sweep was run",
+    kind="statistical",
+    statement=(
+        "GRPO trained on a token tree with geometric ages has a lower exact ESS, on average over the run, "
+        "than with every sample exactly as old as their mean, 16 steps."
+    ),
+)
+def lower_ess(table: pd.DataFrame) -> Evidence:
+    """Return the mean over seeds of the difference in the run's mean exact ESS."""
+    return _gain(table, "mean exact/ess_kish_sequence", -1.0)
+
+
+@EXPERIMENT.claim(
+    "spread-ages-learn-faster",
+    source="this project; set before the sweep was run",
+    kind="statistical",
+    statement=(
+        "GRPO on a token tree learns faster with geometric ages than with every sample exactly as old as "
+        "their mean, 16 steps: the value averaged over the run is higher."
+    ),
+)
+def learn_faster(table: pd.DataFrame) -> Evidence:
+    """Return the mean over seeds of the difference in the run's mean exact value."""
+    return _gain(table, "mean exact/value", 1.0)
+
+
+@EXPERIMENT.claim(
+    "periodic-ages-hold-the-clip-back",
+    source="this project, after a look at seeds 0 to 15; judged on seeds 16 to 31",
+    kind="statistical",
+    statement=(
+        "At mean lag 16, ages that are equal within a batch and count up over a period slow GRPO, whose clip "
+        "then keeps its center for the period, by more than REINFORCE, against the same ages mixed in every "
+        "batch."
+    ),
+)
+def periodic_holds_back(table: pd.DataFrame) -> Evidence:
+    """Return the mean over seeds of GRPO's loss of value from uniform to periodic, less REINFORCE's."""
+    later = table[~table["seed"].isin(PRESET)]
+    schedules = {f"{r} {name}": of_schedule(table, r, name) for r in ("grpo", "reinforce") for name in MIXED}
+    found = arms(later, "mean exact/value", schedules)
+    lost = {r: found[f"{r} uniform"] - found[f"{r} periodic"] for r in ("grpo", "reinforce")}
+    note = ", ".join(f"{recipe} loses {x_N.mean():.4f}" for recipe, x_N in lost.items())
+    return must_exceed(lost["grpo"] - lost["reinforce"], 0.0, f"value over the run: {note}")

@@ -1,0 +1,173 @@
+"""Claims about the product of lag and learning rate, at equal learning rate times steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import arms, at_floor, must_exceed, must_vanish, short_of
+from analysis.experiment import Experiment
+from analysis.plot import Plot
+from testbed.config.run import Run, grid
+
+SOURCE = (
+    "arXiv:2607.01083: staleness costs what lag times learning rate says; read as curves that fall together"
+)
+MARGIN = 0.05
+"""Mean value along the curve. Set before the sweep was run."""
+REWARD = np.array([0.0, 0.0, 0.0, 0.0, 1.0])
+START = np.array([0.0, 0.0, 0.0, 0.0, -4.0])
+"""Logits at the start: the action that pays is rare."""
+EXACT_PRODUCTS = (0.0, 40.0, 160.0)
+"""Lag times rate of the exact curves."""
+MEAN = "mean exact/value"
+
+TREE = Run(task="tree", recipe="reinforce", prompts=64, group=8)
+RATES = (0.75, 1.5, 3.0)
+PRODUCTS = (0, 12, 24, 48, 96, 192)
+"""Lag times learning rate."""
+HORIZON = 300
+"""Learning rate times steps: every cell travels as far."""
+
+
+def cells() -> tuple[Run, ...]:
+    """REINFORCE at six products of lag and learning rate, each at three rates with as much time."""
+    found: list[Run] = []
+    for rate in RATES:
+        steps = round(HORIZON / rate)
+        run = replace(TREE, learning_rate=rate, steps=steps, log_every=steps // 20)
+        found += grid(run, lag=[round(product / rate) for product in PRODUCTS], seed=range(10, 18))
+    return tuple(found)
+
+
+EXPERIMENT = Experiment(
+    "lag-times-rate",
+    question="Is it lag times learning rate that counts?",
+    source="arXiv:2607.01083: stale gradients cost what lag times learning rate says",
+    differs="REINFORCE on a token tree, read as curves against learning rate times steps",
+    cells=cells,
+    keys=("learning_rate", "lag", "seed"),
+    metrics=("exact/value", "mean exact/value", "min exact/ess_kish_sequence"),
+    margins={"mean value along the curve that counts as equal": MARGIN},
+    figure=Plot(
+        "final by dial",
+        x="lag",
+        y=MEAN,
+        arm=("learning_rate",),
+        x_label="lag (optimizer steps)",
+        y_label="mean exact value",
+        log="x",
+    ),
+)
+
+
+@EXPERIMENT.claim(
+    "only-lag-times-rate-counts-as-rates-fall",
+    source=f"{SOURCE}; limit derived: theta' = g(theta(t), theta(t - product)), a delay equation",
+    kind="exact",
+    statement=(
+        "With exact gradients on data of a fixed lag, value against rate times step depends on lag and rate "
+        "only through their product, up to a difference that is first order in the rate: it halves with it."
+    ),
+)
+def delay_equation() -> Evidence:
+    """Return distances from 2 of the ratio of successive differences, per product of lag and rate."""
+    curves = [_curves(rate) for rate in (0.4, 0.2, 0.1)]  # [P, points] each
+    apart_2P = np.array([np.abs(a - b).max(-1) for a, b in pairwise(curves)])
+    gaps = list(np.abs(apart_2P[0] / apart_2P[1] - 2.0))
+    last, largest = curves[-1], float(apart_2P[-1].max())
+    between = min(float(np.abs(a - b).max()) for a, b in pairwise(last))
+    gaps.append(short_of(between, 10 * largest))
+    note = (
+        f"distance of the ratio from 2; at rate 0.1 curves of one product are {largest:.2g} apart, those of "
+        f"two products {between:.2g}"
+    )
+    return exact(gaps, 0.1, note)
+
+
+def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np.float64]:
+    """Return J at equal distances in rate * step of REINFORCE on the schedule of each product, [P, points].
+
+    Expectations are exact: an action's registered weight counts with its probability under the old policy.
+    """
+    import torch
+
+    from testbed.config.run import Run
+    from testbed.data.batch import Batch
+    from testbed.inspection.effective_weights import effective_weights
+    from testbed.staleness import plan_for
+
+    ages = [int(plan_for(Run(lag=round(product / rate))).distribution.age_K[0]) for product in EXACT_PRODUCTS]
+    rows, reward_PA = np.arange(len(ages)), np.tile(REWARD, (len(ages), 1))
+    mask_PA1 = torch.ones(*reward_PA.shape, 1, dtype=torch.bool)
+    steps, past = round(horizon / rate), [np.tile(START, (len(ages), 1))]
+    for step in range(steps):
+        old_PA = np.array([past[max(step - age, 0)][p] for p, age in zip(rows, ages, strict=True)])
+        log_mu_PA, log_pi_PA = (
+            x_PA - np.log(np.exp(x_PA).sum(-1, keepdims=True)) for x_PA in (old_PA, past[-1])
+        )
+        mu_PA, pi_PA = np.exp(log_mu_PA), np.exp(log_pi_PA)
+        adv_PA = REWARD - (mu_PA @ REWARD)[:, None]
+        log_mu, log_pi, adv = (torch.from_numpy(x_PA)[..., None] for x_PA in (log_mu_PA, log_pi_PA, adv_PA))
+        batch = Batch(log_mu, adv, mask_PA1, torch.from_numpy(reward_PA), mask_PA1[..., 0].long())
+        pushed_PA = mu_PA * effective_weights("reinforce", log_pi, batch)[..., 0].numpy()
+        past.append(past[-1] + rate * (pushed_PA - pi_PA * pushed_PA.sum(-1, keepdims=True)))
+    law_TPA = np.exp(np.array(past[:: steps // points]))
+    value_PT: NDArray[np.float64] = ((law_TPA @ REWARD) / law_TPA.sum(-1)).T
+    return value_PT
+
+
+@EXPERIMENT.claim(
+    "curves-fall-together-at-equal-lag-times-rate",
+    source=SOURCE,
+    kind="statistical",
+    statement=(
+        "REINFORCE on a token tree with three rates, four-fold apart, at six equal products of lag and rate: "
+        "the mean value along the curve differs by less than 0.05 between rates, at every product."
+    ),
+)
+def together(table: pd.DataFrame) -> Evidence:
+    """Return the equivalence evidence, paired by seed, a group per product and pair of neighboring rates."""
+    product = (table["learning_rate"] * table["lag"]).rename("product")
+    value = table.pivot_table(index=[product, "seed"], columns="learning_rate", values=MEAN)
+    rates = sorted(value.columns)
+    differ = {
+        f"rate {a:g} and {b:g}": value[b] - value[a] for a, b in (*pairwise(rates), (rates[0], rates[-1]))
+    }
+    pairs = {
+        f"product {level:g}, {name}": x_N.to_numpy()
+        for name, both_N in differ.items()
+        for level, x_N in both_N.groupby(level="product")
+    }
+    largest = max(abs(float(x_N.mean())) for x_N in pairs.values())
+    reach = value.mean(axis=1).groupby(level="product").mean()
+    note = (
+        f"0.05 less the difference between rates, at most {largest:.3f}; over products the mean value goes "
+        f"from {reach.max():.3f} to {reach.min():.3f}"
+    )
+    floored = [
+        f"product {level:g}"
+        for level, rows in value.groupby(level="product")
+        if at_floor([arm.dropna() for _, arm in rows.items()], MARGIN)
+    ]
+    return must_vanish(pairs, MARGIN, note, floored)
+
+
+@EXPERIMENT.claim(
+    "equal-lag-costs-more-at-a-higher-rate",
+    source=SOURCE,
+    kind="statistical",
+    statement="At a lag of 32 steps the highest rate has a lower mean value along the curve than the lowest.",
+)
+def equal_lag(table: pd.DataFrame) -> Evidence:
+    """Return the mean over seeds of the difference of mean values at lag 32."""
+    low, high = (float(rate) for rate in (table["learning_rate"].min(), table["learning_rate"].max()))
+    value = arms(table, MEAN, {f"{rate:g}": {"lag": 32, "learning_rate": rate} for rate in (low, high)})
+    slow, fast = value[f"{low:g}"], value[f"{high:g}"]
+    note = f"rate {low:g} minus rate {high:g}: {slow.mean():.3f} against {fast.mean():.3f}"
+    return must_exceed(slow - fast, 0.0, note)

@@ -1,0 +1,27 @@
+"""The tails of the sequence ratios behind the experiment staleness."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.condense import condense
+from analysis.experiment import Experiment
+from analysis.load import Table
+from analysis.tails import HISTOGRAM
+
+
+def histograms(rows: pd.DataFrame) -> Table:
+    """Return the histogram of log sequence ratios per recipe, lag and seed, summed over steps."""
+    return condense(rows)["ratio-tails"]
+
+
+EXPERIMENT = Experiment(
+    "ratio-tails",
+    question="How heavy are the tails of sequence ratios while a recipe learns from stale data?",
+    source="this project",
+    runs="staleness",
+    from_rows=histograms,
+    keys=("recipe", "lag", "seed"),
+    metrics=(HISTOGRAM, "ratios"),
+    figure="ratio-tails",
+)

@@ -1,0 +1,237 @@
+"""Claims about age limits where long responses take long: what is kept is short, unless the trainer waits."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import Arm, arm, must_exceed, must_vanish, paired, shown
+from analysis.experiment import Experiment
+from envs.arrays import Floats
+from testbed.config.run import Run, grid
+
+LENGTH, VALUE = "mean staleness/length_made", "exact/value"
+MARGIN = 0.1
+"""Tokens, of about 3.7. Set before the sweep was run."""
+NO_LIMIT = -1
+
+LATENCY = Run(
+    task="tree",
+    task_args=(("prompts", 4), ("task", "length"), ("task_args", "digits=2 modulus=2 limit=8")),
+    recipe="reinforce",
+    staleness="latency",
+    staleness_args=(("concurrency", 64), ("speed", 2)),
+    prompts=16,
+    group=4,
+    steps=300,
+    learning_rate=2.0,
+)
+"""A token tree whose reward knows nothing of length; two tokens take the time of an update."""
+
+RULES = ("wait", "discard", "drop")
+LIMITS = (1, 2, 4)
+
+
+def cells() -> tuple[Run, ...]:
+    """Waiting for, discarding and dropping groups above three age limits, and no limit; 24 seeds.
+
+    Seeds below 100 were looked at while claims were written; the claims are judged on others.
+    """
+    arms = [LATENCY]
+    arms += [replace(LATENCY, age_limit=limit, too_old=rule) for rule in RULES for limit in LIMITS]  # type: ignore[arg-type]
+    return tuple(cell for arm in arms for cell in grid(arm, seed=range(100, 124)))
+
+
+EXPERIMENT = Experiment(
+    "selection-bias",
+    question="Does discarding old samples shorten what a policy writes where long groups take long?",
+    source="tinker-cookbook issue 822; Applied Compute (2026), queue-max",
+    differs="a token tree whose reward knows nothing of length, so that nothing else can shorten responses",
+    cells=cells,
+    keys=("too_old", "age_limit", "seed"),
+    metrics=(
+        "mean staleness/length_made",
+        "staleness/length_made",
+        "first staleness/length_made",
+        "exact/value",
+        "mean exact/value",
+        "mean staleness/stalled",
+        "mean staleness/empty",
+        "mean staleness/dropped_share",
+    ),
+    margins={"tokens that count as the same length": MARGIN},
+    figure="selection-bias",
+)
+
+
+def law_in_time(share_L: Floats, longest: int) -> Floats:
+    """p(l | l <= longest): lengths 1 .. L in groups none of which has a longer member, whatever their size.
+
+    share_L: law of the lengths of responses, which are independent. A group of G is in time with probability
+    F(longest)^G; given that, its members are independent still.
+    """
+    kept_L = np.where(np.arange(1, share_L.size + 1) <= longest, share_L, 0.0)
+    return kept_L / kept_L.sum()
+
+
+def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
+    """Return (length_N, share_N) of every response that a random policy can give to one prompt of a tree."""
+    from envs.tokens.tree import tree as token_tree
+
+    tree = token_tree(task="length", task_args={"digits": 2, "modulus": 2, "limit": limit}, prompts=1)
+    logits_SA = np.random.default_rng(group).normal(0, 1, (tree.states, tree.actions))
+    pi_SA = np.exp(logits_SA) / np.exp(logits_SA).sum(-1, keepdims=True)
+    responses: list[tuple[int, float]] = []
+    stack = [(0, 1, 1.0)]
+    while stack:
+        node, length, share = stack.pop()
+        for action in range(tree.actions):
+            reached = share * pi_SA[node, action]
+            if action == tree.end_token or length == tree.horizon:
+                responses.append((length, reached))
+            else:
+                child = node * tree.going.size + 1 + int(np.flatnonzero(tree.going == action)[0])
+                stack.append((child, length + 1, reached))
+    lengths, shares = zip(*responses, strict=True)
+    return np.array(lengths, dtype=np.int64), np.array(shares)
+
+
+@EXPERIMENT.claim(
+    "groups-in-time-are-short",
+    source="tinker-cookbook issue 822; the law is derived here",
+    kind="exact",
+    statement=(
+        "If a group takes as long as its longest response, groups of G that take at most m tokens are a "
+        "share F(m)^G of all, their lengths follow p(l | l <= m), with a mean below that of all."
+    ),
+)
+def in_time() -> Evidence:
+    """Return distances of shares and laws, over all groups of all responses, and orders of means missed."""
+    from testbed.staleness.latency import time_of_groups
+
+    gaps: list[float] = []
+    for limit, group in ((5, 2), (3, 3)):
+        length_N, share_N = enumerated(limit, group)
+        share_L = np.array([share_N[length_N == length].sum() for length in range(1, limit + 1)])
+        gaps.append(abs(share_L.sum() - 1))
+        member_MG = np.indices((length_N.size,) * group).reshape(group, -1).T
+        time_M, weight_M = time_of_groups(length_N[member_MG], 1.0, 0), share_N[member_MG].prod(-1)
+        for longest in range(1, limit):
+            weight_MG = np.tile((weight_M * (time_M <= longest) / group)[:, None], group)
+            kept_L = np.bincount(length_N[member_MG].ravel() - 1, weight_MG.ravel(), limit)
+            chance = float(kept_L.sum())
+            law_L = law_in_time(share_L, longest)
+            gaps += [abs(chance - share_L[:longest].sum() ** group), *np.abs(kept_L / chance - law_L)]
+            mean, kept = (float(law @ np.arange(1, limit + 1)) for law in (share_L, law_L))
+            gaps.append(float(kept >= mean))
+    return exact(gaps, 1e-12, "largest distance of a share; a kept mean that is no smaller counts 1")
+
+
+def cohorts(rule: str, limit: int, seed: int, steps: int = 200) -> list[tuple[Floats, Floats]]:
+    """Return, per start of 8 groups, the times that the kept and that the discarded ones took.
+
+    Groups that are still out at the end are neither. Times are uniform over 1 .. 6.
+    """
+    from testbed.staleness.latency import CellQueue, Latency
+
+    draws = np.random.default_rng(seed).integers(1, 7, size=(40 * steps, 8))
+    line, draw = CellQueue(Latency(speed=1.0, base=0, concurrency=0, limit=limit, rule=rule), 8), 0
+    kept: dict[int, list[float]] = {}
+    lost: dict[int, list[float]] = {}
+    for step in range(steps):
+        waiting = True
+        while waiting:
+            line.land()
+            line.start(draws[draw], step, draw)
+            line.fill(step)
+            draw, waiting = draw + 1, len(line.batch) < 8
+        for groups, into in zip(line.take(), (kept, lost), strict=True):
+            for group in groups:
+                into.setdefault(group.draw, []).append(float(draws[group.draw, group.place]))
+    return [(np.array(kept.get(d, [])), np.array(lost.get(d, []))) for d in range(draw)]
+
+
+@EXPERIMENT.claim(
+    "discarding-takes-the-longest-of-a-start",
+    source="tinker-cookbook issue 822; the ordering is derived here",
+    kind="exact",
+    statement=(
+        "Of groups that start together, those discarded for their age took at least as long as every one "
+        "that is trained on, and longer on average; a trainer that waits instead discards none."
+    ),
+)
+def longest_of_a_start() -> Evidence:
+    """Return the largest excess of a kept group's time over a discarded one's of its start; 0 or 1 else."""
+    gaps, split = [0.0], 0
+    for limit, seed in itertools.product((1, 2), range(4)):
+        found = cohorts("discard", limit, seed)
+        both = [(kept, lost) for kept, lost in found if kept.size and lost.size]
+        gaps += [max(0.0, kept.max() - lost.min()) for kept, lost in both]
+        mean_kept, mean_lost = (np.concatenate(part).mean() for part in zip(*found, strict=True))
+        gaps.append(float(mean_kept >= mean_lost))
+        split += len(both)
+        gaps.append(float(sum(lost.size for _, lost in cohorts("wait", limit, seed))))
+    gaps.append(float(split < 100))
+    return exact(
+        gaps, 0.0, f"violations, in {split} starts of which some groups were kept and some discarded"
+    )
+
+
+def under(rule: str, limit: int) -> Arm:
+    """Return the arm with this answer to samples above an age limit."""
+    return {"too_old": rule, "age_limit": limit}
+
+
+@EXPERIMENT.claim(
+    "discarding-old-groups-shortens-the-policy",
+    source="tinker-cookbook issue 822",
+    kind="statistical",
+    statement=(
+        "Where reward knows nothing of length, a policy trained with age limit 1 writes shorter responses "
+        "when old groups are discarded and replaced than when the trainer waits for them."
+    ),
+)
+def discarding_shortens(table: pd.DataFrame) -> Evidence:
+    """Return the t test of mean lengths over training, waiting minus discarding, paired by seed."""
+    shorter_N = paired(table, LENGTH, under("wait", 1), under("discard", 1))
+    note = f"tokens, of {arm(table, LENGTH, under('wait', 1)).mean():.2f} under waiting"
+    return must_exceed(shorter_N, 0.0, note)
+
+
+@EXPERIMENT.claim(
+    "waiting-leaves-lengths-alone",
+    source="this project: the control arm of the selection bias",
+    kind="statistical",
+    statement=(
+        "A trainer that waits keeps the policy's mean length within 0.1 tokens of that without an age limit, "
+        "at age limits 1, 2 and 4."
+    ),
+)
+def waiting_is_neutral(table: pd.DataFrame) -> Evidence:
+    """Return the equivalence evidence of mean lengths over training, paired by seed, a group per limit."""
+    groups = {
+        f"limit {limit}": paired(table, LENGTH, under("wait", limit), under("drop", NO_LIMIT))
+        for limit in (1, 2, 4)
+    }
+    return must_vanish(groups, MARGIN, f"{MARGIN} less the mean change in tokens: {shown(groups)}")
+
+
+@EXPERIMENT.claim(
+    "dropping-without-replacement-starves",
+    source="this project: verl's threshold strategy drop, against drop with replacement",
+    kind="statistical",
+    statement=(
+        "At an age limit below the usual latency, dropping old groups without replacement ends at a lower "
+        "value than discarding and replacing them: most batches are empty."
+    ),
+)
+def dropping_starves(table: pd.DataFrame) -> Evidence:
+    """Return the t test of final exact values at age limit 1, discarding minus dropping, paired by seed."""
+    lost_N = paired(table, VALUE, under("discard", 1), under("drop", 1))
+    empty = arm(table, "mean staleness/empty", under("drop", 1)).mean()
+    return must_exceed(lost_N, 0.0, f"value; {100 * empty:.0f} % of the dropped batches empty")

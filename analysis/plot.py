@@ -1,0 +1,59 @@
+"""What a shared kind of plot draws of a table; `paper_figs.shared_plots` draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from testbed.errors import UserError, unknown
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "curves by arm": "Lines: median over the other keys; bands: order-statistic 95% interval of it.",
+        "final by dial": "Points: mean over the other keys; bars: its 95% interval (Student's t).",
+        "heat map": "Colors and numbers: mean over the other keys.",
+        "distribution": "Dots: rows; bars: their median and quartiles.",
+        "ROC": "Shares of rows with, and without, the event whose score is at or above a threshold.",
+        "frontier": "Points: mean over the other keys; line: what no other point beats in both.",
+    }
+)
+"""Shared kinds, with what their marks are."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot that needs no file of its own.
+
+    kind: one of KINDS. x, y: columns; of a ROC the score and the event, 0 or 1; of a frontier the cost, less
+    is better, and the gain. arm: columns whose combinations are drawn apart. value: the color of a heat map.
+    where: only rows with these values. names: what values are called in the legend, where not as in the
+    table. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale, "x", "y" or
+    "xy"; a dial's values stand side by side whatever their distance.
+
+    Raises UserError for an unknown kind, or a heat map without, another with, a value.
+    """
+
+    kind: str
+    x: str
+    y: str
+    arm: tuple[str, ...] = ()
+    value: str = ""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    x_label: str = ""
+    y_label: str = ""
+    log: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise UserError for what cannot be drawn."""
+        if self.kind not in KINDS:
+            raise unknown("kind of plot", self.kind, KINDS)
+        if (self.kind == "heat map") != bool(self.value):
+            raise UserError(f"A {self.kind} has value={self.value!r}; heat maps have one, and nothing else.")
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that it reads."""
+        return {self.x, self.y, *self.arm, *self.where, *([self.value] if self.value else [])}

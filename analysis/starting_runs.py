@@ -1,0 +1,35 @@
+"""Runs that several experiments start from, and what `testbed validate` starts from."""
+
+from __future__ import annotations
+
+from testbed.config.run import Run
+
+TOY = Run(
+    task="running-sum",
+    policy="toy",
+    prompts=8,
+    group=8,
+    steps=260,
+    learning_rate=3e-3,
+    optimizer="adam",
+    max_grad_norm=1.0,
+    warm_start_steps=600,
+    teacher_noise=0.2,
+)
+"""The toy LLM: 12 digits modulo 8, width 32, 2 layers, 4 heads, a base model that succeeds at 5 to 8 %."""
+
+CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, learning_rate=0.1)
+"""A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
+
+HF_RUN = Run(
+    task="reasoning-gym",
+    policy="hf",
+    model="the folder of a local model",
+    prompts=16,
+    group=8,
+    steps=100,
+    learning_rate=1e-5,
+    optimizer="adam",
+    max_grad_norm=1.0,
+)
+"""Where `testbed validate` starts from; the model is given there."""

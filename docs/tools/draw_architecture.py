@@ -1,0 +1,125 @@
+"""Draw docs/architecture.svg from the plan in tests/test_architecture.py and the imports as they are.
+
+    python docs/tools/draw_architecture.py
+
+Rows are the plan's, the ground below. An arrow says that a room imports another; those that a longer way
+says too are left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from html import escape
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support.import_graph import module_files, module_graph, package_graph, reduced  # noqa: E402
+from test_architecture import LAYERS  # noqa: E402
+
+WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW = 1000, 140, 36, 80
+MARGIN = 12
+COLORS = {  # what a room is for, its fill, the rooms
+    "ground": ("#64748b", "errors rng registry user_files config data envs"),
+    "losses": ("#2f6db5", "losses objectives advantages recipes inspection adapters"),
+    "sampling, training": ("#2b8a6b", "policies worlds mismatch staleness anchors pipeline training"),
+    "measuring": ("#8250b8", "exact estimators diagnostics testing"),
+    "running": ("#b4632a", "execution results sweeps cli"),
+    "answers": ("#b03a5b", "analysis paper_figs"),
+}
+
+
+def color(room: str) -> str:
+    """Return the fill of a room's box: what kind of work it does."""
+    name = room.rpartition(".")[2]
+    return next((fill for fill, names in COLORS.values() if name in names.split()), COLORS["ground"][0])
+
+
+def ordered(arrows: dict[str, frozenset[str]]) -> list[list[str]]:
+    """Return the rows with each room near what it imports and what imports it, so that few arrows cross."""
+    rows = [list(row) for row in LAYERS]
+    near = {
+        room: others | {name for name, below in arrows.items() if room in below}
+        for room, others in arrows.items()
+    }
+    for _ in range(12):
+        place = {room: (i + 0.5) / len(row) for row in rows for i, room in enumerate(row)}
+        for row in rows:
+            row.sort(key=lambda room: sum(map(place.get, near[room])) / max(len(near[room]), 1))
+    return rows
+
+
+def places(rows: list[list[str]]) -> dict[str, tuple[float, float]]:
+    """Return the middle of every room's box."""
+    found = {}
+    for number, row in enumerate(reversed(rows)):
+        for index, room in enumerate(row):
+            found[room] = (WIDTH * (index + 0.5) / len(row), MARGIN + BOX_HEIGHT / 2 + ROW * number)
+    return found
+
+
+def arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
+    """Return an arrow from the foot of one box to the head of another."""
+    (x1, y1), (x2, y2) = start, end
+    y1, y2 = y1 + BOX_HEIGHT / 2, y2 - BOX_HEIGHT / 2 - 3
+    bend = max(26.0, (y2 - y1) * 0.45)
+    x1, x2 = x1 + max(-40.0, min(40.0, (x2 - x1) * 0.12)), x2 + max(-40.0, min(40.0, (x1 - x2) * 0.12))
+    path = f"M{x1:.0f},{y1:.0f} C{x1:.0f},{y1 + bend:.0f} {x2:.0f},{y2 - bend:.0f} {x2:.0f},{y2:.0f}"
+    return f'<path d="{path}" marker-end="url(#head)"/>'
+
+
+def box(room: str, middle: tuple[float, float]) -> str:
+    """Return a room's box with its name."""
+    x, y = middle
+    name = room.removeprefix("testbed.") + ("" if room.count(".") and is_module(room) else "/")
+    return (
+        f'<rect x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" '
+        f'height="{BOX_HEIGHT}" rx="6" fill="{color(room)}"/>'
+        f'<text x="{x:.0f}" y="{y + 5:.0f}" class="name">{escape(name)}</text>'
+    )
+
+
+def is_module(room: str) -> bool:
+    """Return whether a room is a single file."""
+    return module_files()[room].name != "__init__.py"
+
+
+def legend(y: float) -> list[str]:
+    """Return what the colors mean, in one line."""
+    step = WIDTH / len(COLORS)
+    return [
+        f'<rect x="{step * i + 6:.0f}" y="{y - 10:.0f}" width="12" height="12" rx="2" fill="{fill}"/>'
+        f'<text x="{step * i + 24:.0f}" y="{y:.0f}" class="key">{escape(name)}</text>'
+        for i, (name, (fill, _)) in enumerate(COLORS.items())
+    ]
+
+
+def picture() -> str:
+    """Return the picture as SVG: legible on a light and on a dark page."""
+    rooms = package_graph(module_graph())
+    arrows = reduced({name: others - {"testbed"} for name, others in rooms.items() if name != "testbed"})
+    middle = places(ordered(arrows))
+    height = 2 * MARGIN + BOX_HEIGHT + ROW * (len(LAYERS) - 1) + 34
+    lines = [arrow(middle[name], middle[other]) for name in sorted(arrows) for other in sorted(arrows[name])]
+    boxes = [box(room, middle[room]) for room in sorted(middle)]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+            "<title>Packages and their imports, low to high</title>",
+            "<style>.name{font:600 16px system-ui,sans-serif;fill:#fff;text-anchor:middle}"
+            ".key{font:13px system-ui,sans-serif;fill:#8a94a6}"
+            "path{fill:none;stroke:#8a94a6;stroke-width:1.3}</style>",
+            '<marker id="head" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
+            'orient="auto"><path d="M0,0 L8,4 L0,8 z" style="fill:#8a94a6;stroke:none"/></marker>',
+            *lines,
+            *boxes,
+            *legend(height - MARGIN),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "architecture.svg").write_text(picture())

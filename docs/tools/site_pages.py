@@ -1,0 +1,135 @@
+"""Hooks of the site: pages made from the code, patterns in the navigation, Markdown as GitHub reads it."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+TOP = ("testbed", "envs", "analysis", "paper_figs")
+# Pages that lie elsewhere in the repository, with their place in the site.
+ELSEWHERE = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "tests/README.md": "tests.md",
+}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made here and replace patterns in the navigation by the pages they stand for."""
+    for name, text in {**reference_pages(), **pages_from_elsewhere(), **decisions_page()}.items():
+        files.append(File.generated(config, name, content=text))
+    pages = files.documentation_pages()
+    indexes = {file.src_uri: file.content_string for file in pages if file.src_uri.endswith("index.md")}
+    config.nav = expand(config.nav, sorted(file.src_uri for file in pages), indexes)
+    return files
+
+
+def expand(nav: list[Any], names: list[str], indexes: dict[str, str]) -> list[Any]:
+    """Return the navigation with patterns replaced by the pages that match and are not named elsewhere."""
+    named = set(re.findall(r"[\w/-]+\.md", repr(nav)))
+    found: list[Any] = []
+    for item in nav:
+        if isinstance(item, dict):
+            ((title, inside),) = item.items()
+            found.append({title: expand(inside, names, indexes) if isinstance(inside, list) else inside})
+        elif "*" in item:
+            matching = sorted(fnmatch.filter(names, item), key=place_in_index(item, indexes))
+            found += [name for name in matching if name not in named and name.count("/") == item.count("/")]
+        else:
+            found.append(item)
+    return found
+
+
+def place_in_index(pattern: str, indexes: dict[str, str]) -> Callable[[str], tuple[int, str]]:
+    """Return a key that sorts pages by where their folder's index.md links them, then by name."""
+    text = indexes.get(f"{Path(pattern).parent}/index.md", "")
+    return lambda name: (text.find(f"({Path(name).name})"), name)
+
+
+def pages_from_elsewhere() -> dict[str, str]:
+    """Return the repository's other pages, their links to docs/ mended."""
+    return {
+        page: re.sub(r"\]\((?:docs/|(?=\.\./)\.\./)?", "](", (ROOT / source).read_text())
+        .replace("](CONTRIBUTING.md", "](contributing.md")
+        .replace("](tests/README.md", "](tests.md")
+        for source, page in ELSEWHERE.items()
+        if (ROOT / source).exists()
+    }
+
+
+def decisions_page() -> dict[str, str]:
+    """Return the list of decisions."""
+    rows = []
+    for path in sorted((ROOT / "docs" / "decisions").glob("0*.md")):
+        title = path.read_text().split("\n", 1)[0].lstrip("# ")
+        rows.append(f"- [{title}]({path.name})")
+    text = "# Decisions\n\nWhat was decided, why, and what was rejected.\n\n" + "\n".join(rows) + "\n"
+    return {"decisions/index.md": text}
+
+
+def reference_pages() -> dict[str, str]:
+    """Return one page of the API reference per package, and the list of them."""
+    pages, rows = {}, []
+    for package in packages():
+        modules = public_modules(package)
+        if not modules:
+            continue
+        name = ".".join(package.relative_to(ROOT).parts)
+        pages[f"reference/{name}.md"] = package_page(name, package, modules)
+        rows.append(f"| [{name}]({name}.md) | {first_line(package / '__init__.py')} |")
+    head = (
+        "# API reference\n\nEverything public, one page per package.\n\n| package | what it is |\n|---|---|\n"
+    )
+    pages["reference/index.md"] = head + "\n".join(rows) + "\n"
+    return pages
+
+
+def packages() -> list[Path]:
+    """Return every package of the repository, the top ones first, tests excluded."""
+    found = [path.parent for top in TOP for path in sorted((ROOT / top).rglob("__init__.py"))]
+    return sorted(found, key=lambda path: (TOP.index(path.relative_to(ROOT).parts[0]), path))
+
+
+def public_modules(package: Path) -> list[Path]:
+    """Return the modules of a package that hold something public."""
+    paths = [
+        path
+        for path in sorted(package.glob("*.py"))
+        if not path.name.startswith("_") or path.name == "__init__.py"
+    ]
+    return [path for path in paths if has_public(path)]
+
+
+def has_public(path: Path) -> bool:
+    """Return whether a module defines anything whose name does not begin with an underscore."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return any(isinstance(node, kinds) and node.name[0] != "_" for node in ast.parse(path.read_text()).body)
+
+
+def package_page(name: str, package: Path, modules: list[Path]) -> str:
+    """Return the page of one package."""
+    lines = [f"# {name}", ""]
+    if package / "__init__.py" not in modules:
+        lines += [first_line(package / "__init__.py"), ""]
+    for path in modules:
+        full = name if path.name == "__init__.py" else f"{name}.{path.stem}"
+        lines += [f"## {full}", "", f"::: {full}", ""]
+    return "\n".join(lines)
+
+
+def first_line(path: Path) -> str:
+    """Return the first line of a module's docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n", 1)[0]
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Give the Markdown that GitHub reads the blank lines that Python-Markdown wants."""
+    text = re.sub(r"(?m)^(<!-- [^\n]* -->)\n(?!\n)", r"\1\n\n", markdown)
+    return re.sub(r"(?m)(?<!\n\n)^(<!-- [^\n]* -->)$", r"\n\1", text)

@@ -1,0 +1,200 @@
+"""Continuous actions with known truth: linear-quadratic control, a point mass, bandits with bumps, a
+pendulum.
+
+Cells R come first; all randomness is a function of the cells' keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from envs.arrays import Floats
+
+
+def normals(key_R: ArrayLike, step: int, rows: int, columns: int) -> Floats:
+    """[R, rows, columns] standard normals of the stream (key, step), by Box-Muller."""
+    from envs import kernels
+
+    pairs = -(-columns // 2)
+    uniform_RND = kernels.uniforms(np.asarray(key_R, np.uint64), step, rows, 2 * pairs)
+    radius_RNP = np.sqrt(-2.0 * np.log(1.0 - uniform_RND[..., :pairs]))
+    angle_RNP = 2.0 * np.pi * uniform_RND[..., pairs:]
+    both_RND = np.concatenate([radius_RNP * np.cos(angle_RNP), radius_RNP * np.sin(angle_RNP)], axis=-1)
+    return both_RND[..., :columns]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LQR:
+    """x' = A x + B u + noise_std w, reward -(x.Q x + u.R u), discounted; x_0 ~ N(0, start_DD).
+
+    Policies are u = -K x + N(0, std^2 I) with gains K [..., U, D]. Raises ValueError for shapes that
+    disagree, an R that is not positive definite and a discount outside [0, 1).
+    """
+
+    a_DD: Floats
+    b_DU: Floats
+    state_cost_DD: Floats
+    action_cost_UU: Floats
+    start_DD: Floats
+    noise_std: float = 0.0
+    discount: float = 0.95
+
+    def __post_init__(self) -> None:
+        d, u = np.shape(self.b_DU)
+        given = [np.shape(x) for x in (self.a_DD, self.state_cost_DD, self.start_DD, self.action_cost_UU)]
+        if given != [(d, d)] * 3 + [(u, u)]:
+            raise ValueError(
+                f"b_DU is {(d, u)}, so A, Q and start must be {(d, d)} and R {(u, u)}; given {given}."
+            )
+        if np.linalg.eigvalsh(self.action_cost_UU).min() <= 0:
+            raise ValueError("action_cost_UU must be positive definite: every action has to cost something.")
+        if not 0.0 <= self.discount < 1.0:
+            raise ValueError(f"discount is {self.discount:g}, expected 0 <= discount < 1.")
+
+    def optimal_gain(self) -> Floats:
+        """K = (R + discount B.P B)^-1 discount B.P A, [U, D], P of the discounted Riccati equation."""
+        p_DD, root = self.riccati(), self.discount
+        inner_UU = self.action_cost_UU + root * self.b_DU.T @ p_DD @ self.b_DU
+        return np.asarray(np.linalg.solve(inner_UU, root * self.b_DU.T @ p_DD @ self.a_DD))
+
+    def riccati(self) -> Floats:
+        """P with V*(x) = -x.P x - const, [D, D]: the undiscounted equation of sqrt(discount) A and
+        sqrt(discount) B.
+        """
+        from scipy.linalg import solve_discrete_are
+
+        root = np.sqrt(self.discount)
+        p_DD = solve_discrete_are(root * self.a_DD, root * self.b_DU, self.state_cost_DD, self.action_cost_UU)
+        return np.asarray(p_DD, dtype=np.float64)
+
+    def cost_matrix(self, gain_xUD: Floats) -> Floats:
+        """P = Q + K.R K + discount (A - B K).P (A - B K), [x, D, D], a linear system; inf where the sum
+        diverges.
+        """
+        closed_xDD = self.a_DD - self.b_DU @ gain_xUD
+        d = len(self.a_DD)
+        paid_xDD = self.state_cost_DD + np.swapaxes(gain_xUD, -1, -2) @ self.action_cost_UU @ gain_xUD
+        kron_xKK = np.einsum("...ij,...kl->...ikjl", closed_xDD, closed_xDD)
+        kron_xKK = kron_xKK.reshape(*closed_xDD.shape[:-2], d * d, d * d)
+        radius_x = np.sqrt(self.discount) * np.abs(np.linalg.eigvals(closed_xDD)).max(-1)
+        stable_x11 = np.asarray(radius_x < 1.0)[..., None, None]
+        system_xKK = np.eye(d * d) - self.discount * np.swapaxes(np.where(stable_x11, kron_xKK, 0.0), -1, -2)
+        flat_xK1 = paid_xDD.reshape(*paid_xDD.shape[:-2], d * d, 1)
+        p_xDD = np.linalg.solve(system_xKK, flat_xK1).reshape(paid_xDD.shape)
+        return np.where(stable_x11, p_xDD, np.inf)
+
+    def value(self, gain_xUD: Floats, std_x: ArrayLike = 0.0) -> Floats:
+        """J = -tr P S_0 - (discount tr P W + std^2 tr R) / (1 - discount), [x]; W = noise^2 I + std^2 B B."""
+        p_xDD, variance_x = self.cost_matrix(gain_xUD), np.asarray(std_x, np.float64) ** 2
+        finite_x = np.asarray(np.isfinite(p_xDD).all((-1, -2)))
+        p_xDD = np.where(finite_x[..., None, None], p_xDD, 0.0)
+        spread_x = self.noise_std**2 * np.trace(p_xDD, axis1=-2, axis2=-1)
+        spread_x = spread_x + variance_x * np.einsum("...ij,ju,iu->...", p_xDD, self.b_DU, self.b_DU)
+        steady_x = self.discount * spread_x + variance_x * np.trace(self.action_cost_UU)
+        cost_x = np.einsum("...ij,ij->...", p_xDD, self.start_DD) + steady_x / (1 - self.discount)
+        return np.where(finite_x, -cost_x, -np.inf)
+
+    def step(self, x_ND: Floats, u_NU: Floats, noise_ND: Floats) -> tuple[Floats, Floats]:
+        """(next states [..., N, D], rewards [..., N])."""
+        paid_N = np.einsum("...i,ij,...j->...", x_ND, self.state_cost_DD, x_ND)
+        paid_N = paid_N + np.einsum("...i,ij,...j->...", u_NU, self.action_cost_UU, u_NU)
+        return x_ND @ self.a_DD.T + u_NU @ self.b_DU.T + self.noise_std * noise_ND, -paid_N
+
+    def starts(self, normal_ND: Floats) -> Floats:
+        """x_0 [..., N, D] from standard normals."""
+        return np.asarray(
+            normal_ND @ np.linalg.cholesky(self.start_DD + 1e-12 * np.eye(len(self.start_DD))).T
+        )
+
+
+def point_mass(*, dt: float = 0.2, noise_std: float = 0.01, discount: float = 0.95, axes: int = 1) -> LQR:
+    """Position and velocity along `axes` axes, the action a force: x += dt v, v += dt u."""
+    one_DD, one_DU = np.array([[1.0, dt], [0.0, 1.0]]), np.array([[0.0], [dt]])
+    each, cost_DD = np.eye(axes), np.diag([1.0, 0.1])
+    return LQR(
+        a_DD=np.kron(each, one_DD),
+        b_DU=np.kron(each, one_DU),
+        state_cost_DD=np.asarray(np.kron(each, cost_DD), dtype=np.float64),
+        action_cost_UU=0.1 * each,
+        start_DD=np.eye(2 * axes),
+        noise_std=noise_std,
+        discount=discount,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BumpBandit:
+    """Context x uniform on [0, 1], one action a, reward sum_k height_k exp(-(a - center_k - tilt_k x)^2 / (2
+    width_k^2)).
+
+    reward_std: standard deviation of normal noise. Every expectation under a Gaussian policy has a closed
+    form.
+    """
+
+    center_K: Floats
+    tilt_K: Floats
+    height_K: Floats
+    width_K: Floats
+    reward_std: float = 0.1
+
+    def mean_reward(self, context_x: ArrayLike, action_x: ArrayLike, std_x: ArrayLike = 0.0) -> Floats:
+        """E[r | x, a ~ N(action, std^2)] = sum_k height w / sqrt(w^2 + std^2) exp(-(a - c)^2 / (2 (w^2 +
+        std^2))), [x].
+        """
+        context_x1, action_x1 = np.asarray(context_x)[..., None], np.asarray(action_x)[..., None]
+        total_xK = self.width_K**2 + np.asarray(std_x, np.float64)[..., None] ** 2
+        away_xK = action_x1 - self.center_K - self.tilt_K * context_x1
+        peak_xK = self.height_K * self.width_K / np.sqrt(total_xK) * np.exp(-(away_xK**2) / (2 * total_xK))
+        return np.asarray(peak_xK.sum(-1))
+
+    def log(
+        self,
+        key_R: ArrayLike,
+        n: int,
+        *,
+        mean_V: ArrayLike,
+        std_V: ArrayLike,
+        share_V: ArrayLike,
+        step: int = 0,
+    ) -> tuple[Floats, Floats, Floats]:
+        """(context, action, reward), [R, n] each; the logger takes N(mean_v, std_v^2) with chance share_v."""
+        from envs import kernels
+
+        uniform_RND = kernels.uniforms(np.asarray(key_R, np.uint64), 2 * step, n, 2)
+        normal_RND = normals(key_R, 2 * step + 1, n, 2)
+        edges_V = np.cumsum(np.asarray(share_V, np.float64))
+        if not np.isclose(edges_V[-1], 1.0):
+            raise ValueError(f"share_V sums to {edges_V[-1]:g}, expected 1: a share for each part.")
+        part_RN = np.minimum(np.searchsorted(edges_V, uniform_RND[..., 1], side="right"), len(edges_V) - 1)
+        action_RN = np.asarray(mean_V)[part_RN] + np.asarray(std_V)[part_RN] * normal_RND[..., 0]
+        reward_RN = self.mean_reward(uniform_RND[..., 0], action_RN) + self.reward_std * normal_RND[..., 1]
+        return uniform_RND[..., 0], action_RN, reward_RN
+
+
+def pendulum_step(angle_x: Floats, speed_x: Floats, torque_x: Floats) -> tuple[Floats, Floats, Floats]:
+    """(angle, speed, reward) after 0.05 s of gymnasium's Pendulum-v1, for any number of pendulums at once,
+    [x].
+
+    g = 10, m = l = 1, torque within [-2, 2], speed within [-8, 8]; the reward is of the state before the
+    step.
+    """
+    torque_x = np.clip(torque_x, -2.0, 2.0)
+    wrapped_x = (angle_x + np.pi) % (2 * np.pi) - np.pi
+    reward_x = -(wrapped_x**2 + 0.1 * speed_x**2 + 0.001 * torque_x**2)
+    speed_x = np.clip(speed_x + (15.0 * np.sin(angle_x) + 3.0 * torque_x) * 0.05, -8.0, 8.0)
+    return angle_x + speed_x * 0.05, speed_x, reward_x
+
+
+def upright_pendulum(discount: float = 0.99) -> LQR:
+    """Pendulum-v1 linearized around the upright position, state (angle, speed), without its limits."""
+    return LQR(
+        a_DD=np.array([[1.0 + 15.0 * 0.05**2, 0.05], [0.75, 1.0]]),
+        b_DU=np.array([[0.15 * 0.05], [0.15]]),
+        state_cost_DD=np.diag([1.0, 0.1]),
+        action_cost_UU=np.array([[0.001]]),
+        start_DD=0.01 * np.eye(2),
+        discount=discount,
+    )

@@ -1,0 +1,110 @@
+"""Small worlds that isolate one mechanism: maximization bias, post-decision states, compounding error."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs.arrays import Floats
+from envs.checks import check_distributions
+from envs.finite_mdp import FiniteMDP
+
+
+def max_bias(
+    *, actions: int = 10, mean: float = -0.1, noise_std: float = 1.0, discount: float = 0.99
+) -> FiniteMDP:
+    """State 0: action 0 ends with 0, the others lead to state 1, all of whose actions end with N(mean, std).
+
+    The maximum over noisy estimates in state 1 looks good, so learners go there. Every reward is noisy, that
+    of ending at once too. Source: Sutton & Barto (2018), example 6.7.
+    """
+    _at_least("actions", actions, 2)
+    transition_SAS = np.zeros((3, actions, 3))
+    transition_SAS[0, 0, 2] = transition_SAS[0, 1:, 1] = 1.0
+    transition_SAS[1:, :, 2] = 1.0
+    reward_SA = np.zeros((3, actions))
+    reward_SA[1] = mean
+    return FiniteMDP(
+        transition_SAS=transition_SAS,
+        reward_SA=reward_SA,
+        start_S=np.eye(3)[0],
+        terminal_S=np.arange(3) == 2,
+        horizon=4,
+        discount=discount,
+        noise="normal",
+        noise_std=noise_std,
+    )
+
+
+def lot_sizing(
+    *,
+    capacity: int = 10,
+    largest_order: int = 4,
+    demand_K: ArrayLike = (0.2, 0.2, 0.2, 0.2, 0.2),
+    price: float = 2.0,
+    order_cost: float = 1.0,
+    holding_cost: float = 0.1,
+    horizon: int = 20,
+    discount: float = 0.9,
+) -> tuple[FiniteMDP, NDArray[np.int64]]:
+    """Inventory s, order a, then random demand: the world, and the post-decision stock y = min(s + a,
+    capacity), [S, A].
+
+    reward = price sold - order_cost (y - s) - holding_cost s', s' = y - sold. The first step is deterministic
+    and the second depends on y alone: P(s' | s, a) = P(s' | y). demand_K[k] is the chance of a demand of k.
+    Source: the two-step structure of PDPPO (2025); Powell (2011), section 4.6, for post-decision states.
+    """
+    law_K = np.asarray(demand_K, np.float64)
+    check_distributions("demand_K", law_K, "Give the chance of each demand, from 0 on.")
+    _at_least("capacity", capacity, 1)
+    _at_least("largest_order", largest_order, 1)
+    stock_S = np.arange(capacity + 1)
+    post_SA = np.minimum(stock_S[:, None] + np.arange(largest_order + 1), capacity)
+    after_YS = np.zeros((capacity + 1, capacity + 1))
+    for demand, chance in enumerate(law_K):
+        np.add.at(after_YS, (stock_S, np.maximum(stock_S - demand, 0)), chance)
+    # Sold is y - s', so what depends on s' is a bonus of the state entered.
+    world = FiniteMDP(
+        transition_SAS=after_YS[post_SA],
+        reward_SA=price * post_SA - order_cost * (post_SA - stock_S[:, None]),
+        bonus_S=np.asarray(-(price + holding_cost) * stock_S, dtype=np.float64),
+        start_S=np.eye(capacity + 1)[0],
+        horizon=horizon,
+        discount=discount,
+    )
+    return world, post_SA
+
+
+def tightrope(
+    *, contexts: int = 8, actions: int = 4, recoverable: bool = True, horizon: int = 16, seed: int = 0
+) -> tuple[FiniteMDP, Floats]:
+    """A rope on which every context needs its action, and the ground beside it: the world, and the expert [S,
+    A].
+
+    State c is context c on the rope (pays 1 a step), state contexts + c is the same beside it. The expert's
+    action, never 0, keeps or brings one back onto the rope (beside it only if `recoverable`); others lead
+    beside it. Contexts are new at every step, c with a mass proportional to 1/(c + 1), so that few
+    demonstrations miss the rare ones. Source: the T^2 example of Ross & Bagnell (2010), theorem 2.1, with
+    contexts that can be missed.
+    """
+    _at_least("contexts", contexts, 1)
+    _at_least("actions", actions, 2)
+    right_S = np.random.default_rng(seed).integers(1, actions, size=2 * contexts)
+    expert_SA = np.eye(actions)[right_S]
+    law_C = 1.0 / np.arange(1, contexts + 1)
+    law_C = law_C / law_C.sum()
+    on_S, off_S = np.append(law_C, np.zeros(contexts)), np.append(np.zeros(contexts), law_C)
+    transition_SAS = np.broadcast_to(off_S, (2 * contexts, actions, 2 * contexts)).copy()
+    states = np.arange(2 * contexts if recoverable else contexts)
+    transition_SAS[states, right_S[states]] = on_S
+    return FiniteMDP(
+        transition_SAS=transition_SAS,
+        reward_SA=np.repeat(np.arange(2 * contexts) < contexts, actions).reshape(-1, actions).astype(float),
+        start_S=on_S,
+        horizon=horizon,
+    ), expert_SA
+
+
+def _at_least(name: str, given: int, least: int) -> None:
+    if given < least:
+        raise ValueError(f"{name} is {given}, expected at least {least}.")

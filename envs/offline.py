@@ -1,0 +1,288 @@
+"""Logged data sets of a finite MDP: who logged them, what they cover, and what stayed hidden from the
+analyst.
+
+Everything has a leading axis of cells R (seeds, settings), and is a pure function of the cells' keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs.arrays import Bools, Floats, Ints
+from envs.checks import check_distributions
+from envs.finite_mdp import FiniteMDP
+
+# Start states are drawn from these steps of the stream, so that they share no numbers with the actions.
+_START_STEPS = 2**31
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Logged episodes of at most T steps, all [R, B, T]; what lies outside the mask is 0.
+
+    next_RBT is the state a step led to, read only where going_RBT: a step that ended its episode in a
+    terminal state leads nowhere. source_RB says which of the logging policies played the episode.
+    """
+
+    state_RBT: Ints
+    action_RBT: Ints
+    reward_RBT: Floats
+    next_RBT: Ints
+    going_RBT: Bools
+    mask_RBT: Bools
+    source_RB: Ints
+
+    def counts(self, states: int, actions: int, weight_RBT: Floats | None = None) -> Counts:
+        """Visits, successors and mean rewards, each step counted `weight` times (None: once)."""
+        weight_RBT = np.where(self.mask_RBT, 1.0 if weight_RBT is None else weight_RBT, 0.0)
+        cells = len(self.state_RBT)
+        pair_RBT = self.state_RBT * actions + self.action_RBT
+        pair_RBT = pair_RBT + np.arange(cells)[:, None, None] * (states * actions)
+        visit_RSA = _tally(pair_RBT, weight_RBT, (cells, states, actions))
+        going_RSAS = _tally(
+            pair_RBT * states + self.next_RBT, weight_RBT * self.going_RBT, (cells, states, actions, states)
+        )
+        earned_RSA = _tally(pair_RBT, weight_RBT * self.reward_RBT, (cells, states, actions))
+        return Counts(visit_RSA, going_RSAS, ratio(earned_RSA, visit_RSA))
+
+    def returns_to_go(self, discount: float, reward_RBT: Floats | None = None) -> Floats:
+        """G_t = sum_{k >= t} discount^(k - t) r_k to the end of the record, [R, B, T]; 0 outside the mask."""
+        given_RBT = np.where(self.mask_RBT, self.reward_RBT if reward_RBT is None else reward_RBT, 0.0)
+        found_RBT, later_RB = np.zeros_like(given_RBT), np.zeros(given_RBT.shape[:2])
+        for t in reversed(range(given_RBT.shape[2])):
+            later_RB = given_RBT[..., t] + discount * later_RB
+            found_RBT[..., t] = later_RB
+        return found_RBT
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Sufficient statistics of logged steps: visits [R, S, A], successors [R, S, A, S], mean reward [R, S,
+    A].
+
+    The difference between visits and successors ended in a terminal state. Rewards are 0 without visits.
+    """
+
+    visit_RSA: Floats
+    going_RSAS: Floats
+    reward_RSA: Floats
+
+    @property
+    def moves_RSAS(self) -> Floats:
+        """Phat(s' | s, a) among live states, 0 without visits: the likeliest model, substochastic."""
+        return ratio(self.going_RSAS, self.visit_RSA[..., None])
+
+    @property
+    def seen_RSA(self) -> Bools:
+        """Pairs with data."""
+        return self.visit_RSA > 0
+
+    def __add__(self, other: Counts) -> Counts:
+        """The pooled data."""
+        visit_RSA = self.visit_RSA + other.visit_RSA
+        earned_RSA = self.visit_RSA * self.reward_RSA + other.visit_RSA * other.reward_RSA
+        return Counts(visit_RSA, self.going_RSAS + other.going_RSAS, ratio(earned_RSA, visit_RSA))
+
+    def scaled(self, factor: ArrayLike) -> Counts:
+        """Every step counted `factor` times (a number, or [R]): a discount of old data, or a share."""
+        factor_R = np.broadcast_to(np.asarray(factor, np.float64), self.visit_RSA.shape[:1])
+        visit_RSA = self.visit_RSA * factor_R[:, None, None]
+        return Counts(visit_RSA, self.going_RSAS * factor_R[:, None, None, None], self.reward_RSA)
+
+
+def exact_model(world: FiniteMDP) -> tuple[Floats, Floats]:
+    """P(s' | s, a) among live states, [S, A, S], and the mean reward, [S, A]; both 0 in terminal states."""
+    live_S = ~world.tables.terminal_S
+    return (
+        world.transition_SAS * live_S * live_S[:, None, None],
+        np.where(live_S[:, None], world.mean_reward_SA, 0.0),
+    )
+
+
+def expected_counts(world: FiniteMDP, mu_RSA: Floats, episodes: ArrayLike = 1.0) -> Counts:
+    """E[counts] of `episodes` (a number, or [R]) of mu: the data set without its noise."""
+    moves_SAS, reward_SA = exact_model(world)
+    visit_RSA = world.occupancy(mu_RSA).sum(axis=-2)[..., None] * mu_RSA
+    visit_RSA = visit_RSA * np.reshape(np.asarray(episodes, np.float64), (-1, 1, 1))
+    seen_RSA = np.where(visit_RSA > 0, reward_SA, 0.0)
+    return Counts(visit_RSA, visit_RSA[..., None] * moves_SAS, seen_RSA)
+
+
+def draw_counts(
+    world: FiniteMDP, law_RSA: Floats, steps: int, rng: np.random.Generator, cells: int | None = None
+) -> Counts:
+    """Counts of `steps` independent transitions with (s, a) ~ law, exactly as if they had been simulated.
+
+    law_RSA: [R, S, A], or one [S, A] for `cells` cells. Raises ValueError for a law that is not one, and for
+    noise 'bernoulli' together with a bonus of the next state, whose sums are not drawn here.
+    """
+    law_RSA = np.broadcast_to(law_RSA, (cells or len(law_RSA), world.states, world.actions))
+    check_distributions("law_RSA", law_RSA.reshape(len(law_RSA), -1), "Give a law of state-action pairs.")
+    bonus_S = world.tables.bonus_S
+    if world.noise == "bernoulli" and bonus_S.any():
+        raise ValueError("the world has bernoulli rewards and a bonus; expected one of them: use collect().")
+    flat_RX = law_RSA.reshape(len(law_RSA), -1)
+    visit_RX = rng.multinomial(steps, flat_RX / flat_RX.sum(axis=-1, keepdims=True))
+    visit_RSA = visit_RX.reshape(law_RSA.shape)
+    next_RSAS = rng.multinomial(visit_RSA, world.transition_SAS)
+    earned_RSA = visit_RSA * world.reward_SA + next_RSAS @ bonus_S
+    if world.noise == "bernoulli":
+        earned_RSA = rng.binomial(visit_RSA, world.reward_SA).astype(np.float64)
+    elif world.noise == "normal":
+        earned_RSA = earned_RSA + world.noise_std * np.sqrt(visit_RSA) * rng.normal(size=visit_RSA.shape)
+    live_S = ~world.tables.terminal_S
+    visits_RSA = visit_RSA.astype(np.float64)
+    return Counts(visits_RSA, (next_RSAS * live_S).astype(np.float64), ratio(earned_RSA, visits_RSA))
+
+
+def collect(
+    world: FiniteMDP,
+    mu_RVSA: Floats,
+    episodes: int,
+    key_R: NDArray[np.uint64],
+    *,
+    share_V: ArrayLike | None = None,
+    step: int = 0,
+) -> Log:
+    """`episodes` a cell, of V logging policies with the given shares (None: equal), exact up to rounding.
+
+    Episode b is played by the policy whose interval of cumulative shares holds (b + 1/2) / episodes, so a mix
+    of qualities is a quota and not a draw. Raises ValueError for shapes that disagree and shares that are no
+    distribution.
+    """
+    mu_RVSA = np.asarray(mu_RVSA, dtype=np.float64)
+    if mu_RVSA.ndim != 4 or len(mu_RVSA) != len(key_R):
+        raise ValueError(
+            f"mu_RVSA has shape {mu_RVSA.shape} for {len(key_R)} keys, expected (R, V, S, A), R = keys."
+        )
+    policies = mu_RVSA.shape[1]
+    mass_V = np.full(policies, 1 / policies) if share_V is None else np.asarray(share_V, dtype=np.float64)
+    check_distributions("share_V", mass_V, "Give each logging policy its share of the episodes.")
+    place_B = (np.arange(episodes) + 0.5) / episodes
+    source_B = np.minimum(np.searchsorted(np.cumsum(mass_V), place_B), policies - 1).astype(np.int64)
+    longer = _one_step_longer(world)
+    from envs import kernels
+
+    uniform_RB = kernels.uniforms(np.asarray(key_R, np.uint64), step + _START_STEPS, episodes, 1)[..., 0]
+    played = longer.simulate_versions(
+        mu_RVSA, source_B[None, :, None], longer.start(uniform_RB), 1, key_R, step
+    )
+    mask_RBT, going_RBT = played.mask_RBT[..., :-1], played.mask_RBT[..., 1:]
+    return Log(
+        state_RBT=played.state_RBT[..., :-1],
+        action_RBT=played.action_RBT[..., :-1],
+        reward_RBT=played.reward_RBT[..., :-1],
+        next_RBT=np.where(going_RBT, played.state_RBT[..., 1:], 0),
+        going_RBT=going_RBT,
+        mask_RBT=mask_RBT,
+        source_RB=np.broadcast_to(source_B, mask_RBT.shape[:2]),
+    )
+
+
+def skilled(best_SA: Floats, quality: ArrayLike) -> Floats:
+    """quality * best + (1 - quality) * uniform, [*quality, S, A]: from a random to an expert logger."""
+    quality_x11 = np.asarray(quality, dtype=np.float64)[..., None, None]
+    return quality_x11 * best_SA + (1.0 - quality_x11) / best_SA.shape[-1]
+
+
+def covering(mu_xSA: Floats, allowed_xSA: Bools) -> Floats:
+    """mu kept to the allowed actions and normalized, [x, S, A]; ValueError where nothing is left."""
+    kept_xSA = np.where(allowed_xSA, mu_xSA, 0.0)
+    total_xS1 = kept_xSA.sum(axis=-1, keepdims=True)
+    if not (total_xS1 > 0).all():
+        place = tuple(int(i) for i in np.argwhere(total_xS1[..., 0] <= 0)[0])
+        raise ValueError(f"no allowed action has mass at {place}; allow one that the policy takes.")
+    return np.asarray(kept_xSA / total_xS1)
+
+
+def two_groups(world: FiniteMDP, *, gap: float, share: float, seed: int) -> tuple[FiniteMDP, FiniteMDP]:
+    """The world, and a relative whose rewards differ by normal(0, gap) in a `share` of the pairs."""
+    rng = np.random.default_rng(seed)
+    differs_SA = rng.random(world.reward_SA.shape) < share
+    other_SA = world.reward_SA + gap * differs_SA * rng.normal(size=world.reward_SA.shape)
+    return world, dataclasses.replace(world, reward_SA=other_SA)
+
+
+@dataclass(frozen=True)
+class Confounded:
+    """A world whose logger sees a hidden cause u and an instrument z; played as the finite MDP `seen`.
+
+    State 4 s + 2 u + z of `seen` is state s with fair coins u and z, new at every step. Averaged over u,
+    `seen` is `world`: the value of a policy that reads s alone is the world's.
+    """
+
+    world: FiniteMDP
+    seen: FiniteMDP
+    mu_SA: Floats
+
+    def collect(self, episodes: int, key_R: NDArray[np.uint64], *, step: int = 0) -> tuple[Log, Ints]:
+        """What the analyst gets: the log over s, and the instrument z_RBT; u is lost."""
+        mu_RVSA = np.broadcast_to(self.mu_SA, (len(key_R), 1, *self.mu_SA.shape))
+        log = collect(self.seen, mu_RVSA, episodes, key_R, step=step)
+        bare = dataclasses.replace(log, state_RBT=log.state_RBT // 4, next_RBT=log.next_RBT // 4)
+        return bare, np.where(log.mask_RBT, log.state_RBT % 2, 0)
+
+
+def confounded(
+    world: FiniteMDP, *, instrument: float = 0.4, hidden: float = 0.4, reward: float = 0.5, moves: float = 0.3
+) -> Confounded:
+    """mu(a | s, z, u) = 1/A + (z - 1/2) instrument g(a) + (u - 1/2) hidden g(A - 1 - a), z and u fair coins.
+
+    g = 2 (e_0 - 1/A) / (A - 1). u shifts the reward by +-`reward`, and a share `moves` of the possible mass
+    from the last to the first successor. As z and u add up, the instrument identifies P(.|s, do(a)), which is
+    the world's. Raises ValueError unless instrument + hidden <= 1, 0 <= moves <= 1, and rewards are not
+    Bernoulli.
+    """
+    if min(instrument, hidden) < 0 or instrument + hidden > 1 or not 0 <= moves <= 1:
+        raise ValueError(
+            f"instrument {instrument:g}, hidden {hidden:g}, moves {moves:g}: expected instrument and hidden "
+            ">= 0 with a sum of at most 1, and moves in [0, 1]."
+        )
+    if world.noise == "bernoulli":
+        raise ValueError("noise is 'bernoulli', expected 'none' or 'normal': u shifts the mean reward.")
+    states, actions = world.states, world.actions
+    u_X, z_X = np.tile([0, 0, 1, 1], states) - 0.5, np.tile([0, 1, 0, 1], states) - 0.5
+    pull_A = 2.0 * (np.eye(actions)[0] - 1 / actions) / max(actions - 1, 1)
+    mu_XA = 1 / actions + instrument * z_X[:, None] * pull_A + hidden * u_X[:, None] * pull_A[::-1]
+    support_SAS = world.transition_SAS > 0
+    first_SA = support_SAS.argmax(axis=-1)
+    last_SA = states - 1 - support_SAS[..., ::-1].argmax(axis=-1)
+    shift_SAS = np.eye(states)[first_SA] - np.eye(states)[last_SA]
+    both = [np.take_along_axis(world.transition_SAS, x[..., None], -1)[..., 0] for x in (first_SA, last_SA)]
+    shift_SAS = shift_SAS * (moves * np.minimum(*both))[..., None]
+    moved_XAS = np.repeat(world.transition_SAS, 4, axis=0)
+    moved_XAS = moved_XAS + 2 * u_X[:, None, None] * np.repeat(shift_SAS, 4, axis=0)
+    fields = {f.name: getattr(world, f.name) for f in dataclasses.fields(FiniteMDP)}
+    seen = FiniteMDP(
+        **fields
+        | {
+            "transition_SAS": np.repeat(np.maximum(moved_XAS, 0.0), 4, axis=-1) / 4,
+            "reward_SA": np.repeat(world.reward_SA, 4, axis=0) + 2 * reward * u_X[:, None],
+            "start_S": np.repeat(world.start_S, 4) / 4,
+            "terminal_S": np.repeat(world.tables.terminal_S, 4),
+            "bonus_S": np.repeat(world.tables.bonus_S, 4),
+        }
+    )
+    return Confounded(world, seen, np.maximum(mu_XA, 0.0))
+
+
+def _one_step_longer(world: FiniteMDP) -> FiniteMDP:
+    """One step more shows where the last step led; the steps before it draw the same numbers."""
+    fields = {f.name: getattr(world, f.name) for f in dataclasses.fields(FiniteMDP)}
+    return FiniteMDP(**fields | {"horizon": world.horizon + 1})
+
+
+def _tally(key: Ints, weight: Floats, shape: tuple[int, ...]) -> Floats:
+    size = int(np.prod(shape))
+    counted = np.bincount(key.ravel(), weight.ravel(), minlength=size)
+    return np.asarray(counted.reshape(shape), dtype=np.float64)
+
+
+def ratio(above: Floats, below: Floats) -> Floats:
+    """above / below, 0 where below is 0."""
+    positive = below > 0
+    return np.asarray(np.where(positive, above / np.where(positive, below, 1.0), 0.0))

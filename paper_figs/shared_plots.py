@@ -1,0 +1,257 @@
+"""The shared kinds of plots: an experiment that names one needs no file here.
+
+What a kind draws is in `analysis.plot.KINDS`; every experiment with a `Plot` has a figure of its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.collapse import need
+from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.intervals import median_interval, student_interval
+from analysis.palette import (
+    BLUE,
+    DASH_DOT,
+    DOT,
+    GRAY,
+    GREEN,
+    INK,
+    LONG,
+    ORANGE,
+    PINK,
+    RULE,
+    SHORT,
+    SKY,
+    SOLID,
+    TAN,
+    VERMILION,
+    Look,
+)
+from analysis.plot import KINDS, Plot
+from paper_figs.base import COLUMN, FIGURES, figure
+
+LOOKS = tuple(
+    Look(color, marker, dash)
+    for color, marker, dash in zip(
+        (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, TAN, GRAY),
+        "oXs^DdPv",
+        (SOLID, LONG, SHORT, DASH_DOT, DOT, SOLID, LONG, SHORT),
+        strict=True,
+    )
+)
+"""Looks of the arms in their order; a ninth arm starts again, with a thinner line."""
+
+Draw: TypeAlias = Callable[[Axes, pd.DataFrame, Plot], None]
+
+
+def arms(table: pd.DataFrame, plot: Plot) -> dict[str, pd.DataFrame]:
+    """Return the rows of every arm by its label; one arm "" where none is asked for."""
+    if not plot.arm:
+        return {"": table}
+    groups = table.groupby(list(plot.arm), dropna=False, sort=True)
+    return {", ".join(plot.names.get(w := _word(part), w) for part in keys): rows for keys, rows in groups}
+
+
+def _word(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _look(index: int) -> tuple[Look, float]:
+    return LOOKS[index % len(LOOKS)], 1.2 if index < len(LOOKS) else 0.7
+
+
+def curves_by_arm(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """Draw the median of y at every x with its order-statistic interval, a line and a band per arm."""
+    for index, (label, rows) in enumerate(arms(table, plot).items()):
+        found = [(x, median_interval(part[plot.y].to_numpy())) for x, part in rows.groupby(plot.x)]
+        style, width = _look(index)
+        x_N = np.array([x for x, _ in found], dtype=np.float64)
+        ax.fill_between(
+            x_N, [i.low for _, i in found], [i.high for _, i in found], color=style.color, alpha=0.16, lw=0
+        )
+        centers = [i.center for _, i in found]
+        ax.plot(x_N, centers, color=style.color, marker=style.marker, ls=style.dash, lw=width, label=label)
+    _log(ax, plot.log)
+
+
+def final_by_dial(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """Draw the mean of y at every x with its t interval; arms stand beside each other."""
+    dials = sorted(set(table[plot.x]))
+    groups = arms(table, plot)
+    for index, (label, rows) in enumerate(groups.items()):
+        style, width = _look(index)
+        found = {x: student_interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}
+        shift = 0.5 * ((index + 0.5) / len(groups) - 0.5)
+        center_N = np.array([i.center for i in found.values()])
+        reach_2N = np.array(
+            [
+                [i.center - i.low if i.n > 1 else 0.0 for i in found.values()],
+                [i.high - i.center if i.n > 1 else 0.0 for i in found.values()],
+            ]
+        )
+        ax.errorbar(
+            [dials.index(x) + shift for x in found],
+            center_N,
+            reach_2N,
+            color=style.color,
+            marker=style.marker,
+            ls=style.dash,
+            lw=width,
+            elinewidth=0.8,
+            label=label,
+        )
+    ax.set_xticks(range(len(dials)), [_word(x) for x in dials])
+    _log(ax, plot.log.replace("x", ""))
+
+
+def heat_map(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """Draw the mean of a value over x and y as colors, with its number in every field."""
+    mean = table.pivot_table(index=plot.y, columns=plot.x, values=plot.value, aggfunc="mean")
+    image = ax.pcolormesh(np.arange(mean.shape[1] + 1), np.arange(mean.shape[0] + 1), mean, cmap="viridis")
+    middle = (np.nanmin(mean.to_numpy()) + np.nanmax(mean.to_numpy())) / 2
+    for (row, column), value in np.ndenumerate(mean.to_numpy()):
+        color = INK if value > middle else "white"
+        ax.text(column + 0.5, row + 0.5, f"{value:.2g}", ha="center", va="center", color=color, fontsize=7)
+    ax.set_xticks(np.arange(mean.shape[1]) + 0.5, [_word(x) for x in mean.columns])
+    ax.set_yticks(np.arange(mean.shape[0]) + 0.5, [_word(y) for y in mean.index])
+    ax.grid(visible=False)
+    ax.figure.colorbar(image, ax=ax, label=plot.value)
+
+
+def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """Draw a dot per row, and median and quartiles, of y; places are x, arms stand beside each other."""
+    places = sorted(set(table[plot.x].astype(str)))
+    groups = arms(table, plot)
+    for index, (label, rows) in enumerate(groups.items()):
+        style, _ = _look(index)
+        shift = 0.7 * ((index + 0.5) / len(groups) - 0.5)
+        for x, part in rows.groupby(rows[plot.x].astype(str)):
+            place = places.index(x) + shift
+            low, middle, high = np.quantile(part[plot.y], (0.25, 0.5, 0.75))
+            ax.plot([place] * len(part), part[plot.y], ".", color=style.color, alpha=0.4, ms=3)
+            ax.plot([place, place], [low, high], color=style.color, lw=2.5, solid_capstyle="butt")
+            ax.plot([place], [middle], marker=style.marker, color=style.color, mec="white", ms=4.5)
+        ax.plot([], [], color=style.color, marker=style.marker, ls="", label=label)
+    ax.set_xticks(range(len(places)), [place.replace("+", "+\n") for place in places])
+    _log(ax, plot.log.replace("x", ""))
+
+
+def roc(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """Draw the share of events caught against that of false alarms, over thresholds of the score x."""
+    for index, (label, rows) in enumerate(arms(table, plot).items()):
+        false_N, true_N = roc_points(rows[plot.x].to_numpy(float), rows[plot.y].to_numpy(float) > 0.5)
+        area = float(np.trapezoid(true_N, false_N))
+        style, width = _look(index)
+        name = f"{label} (area {area:.2f})".lstrip()
+        ax.plot(false_N, true_N, color=style.color, ls=style.dash, lw=width, label=name)
+    ax.plot([0, 1], [0, 1], color=RULE, lw=0.8, ls=SHORT)
+    ax.set_aspect("equal")
+
+
+def roc_points(score_N: np.ndarray, event_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return false and true alarm rates from (0, 0) to (1, 1), a point per distinct score, from the highest.
+
+    NaN rates where there is no event, or nothing but events.
+    """
+    level_K = np.unique(score_N)[::-1]
+    alarm_KN = score_N >= level_K[:, None]
+    with np.errstate(invalid="ignore"):
+        true_K = (alarm_KN & event_N).sum(-1) / np.float64(event_N.sum())
+        false_K = (alarm_KN & ~event_N).sum(-1) / np.float64((~event_N).sum())
+    return np.concatenate([[0.0], false_K]), np.concatenate([[0.0], true_K])
+
+
+def frontier(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """Draw a point per arm at its mean cost x and gain y, and a line through those that none beats."""
+    mean = pd.DataFrame({name: rows[[plot.x, plot.y]].mean() for name, rows in arms(table, plot).items()}).T
+    for index, (label, row) in enumerate(mean.iterrows()):
+        style, _ = _look(index)
+        ax.plot(row[plot.x], row[plot.y], color=style.color, marker=style.marker, ls="", ms=5, label=label)
+    best = unbeaten(mean[plot.x].to_numpy(), mean[plot.y].to_numpy())
+    ax.plot(mean[plot.x].to_numpy()[best], mean[plot.y].to_numpy()[best], color=INK, lw=0.8, zorder=1)
+    _log(ax, plot.log)
+
+
+def unbeaten(cost_N: np.ndarray, gain_N: np.ndarray) -> list[int]:
+    """Return the points, by cost, that no other has at most the cost of with more gain."""
+    order = sorted(range(len(cost_N)), key=lambda n: (cost_N[n], -gain_N[n]))
+    kept: list[int] = []
+    for n in order:
+        if not kept or gain_N[n] > gain_N[kept[-1]]:
+            kept.append(n)
+    return kept
+
+
+DRAW: Mapping[str, Draw] = MappingProxyType(
+    {
+        "curves by arm": curves_by_arm,
+        "final by dial": final_by_dial,
+        "heat map": heat_map,
+        "distribution": distribution,
+        "ROC": roc,
+        "frontier": frontier,
+    }
+)
+
+
+def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
+    """Return the column-wide figure of a shared plot."""
+    need(table, sorted(plot.columns))
+    for column, wanted in plot.where.items():
+        table = table[table[column] == wanted]
+    fig = Figure(figsize=(COLUMN, 2.7))
+    ax = fig.subplots()
+    DRAW[plot.kind](ax, table, plot)
+    rates = ("share of false alarms", "share of events caught") if plot.kind == "ROC" else (plot.x, plot.y)
+    ax.set_xlabel(plot.x_label or rates[0])
+    ax.set_ylabel(plot.y_label or rates[1])
+    handles, labels = ax.get_legend_handles_labels()
+    if any(labels):
+        fig.legend(handles, labels, loc="outside upper center", ncols=2, title=_legend_title(plot))
+    return fig
+
+
+def _legend_title(plot: Plot) -> str | None:
+    return ", ".join(plot.arm) or None
+
+
+def _log(ax: Axes, axes: str) -> None:
+    if "x" in axes:
+        ax.set_xscale("log")
+    if "y" in axes:
+        ax.set_yscale("log")
+
+
+def caption(experiment: Experiment, plot: Plot) -> str:
+    """Return the caption of a shared plot: the question, what is drawn, what the marks are."""
+    by = f", by {' and '.join(plot.arm)}" if plot.arm else ""
+    what = f"{plot.value} over {plot.x} and {plot.y}" if plot.value else f"{plot.y} against {plot.x}"
+    only = "".join(f"; {column} {value}" for column, value in plot.where.items())
+    return f"{experiment.question} Drawn: {what}{by}{only}. {KINDS[plot.kind]}"
+
+
+def register(experiment: Experiment) -> None:
+    """Make an experiment's shared plot a figure of its name."""
+    if isinstance(experiment.figure, Plot):
+        made = figure(
+            experiment.name,
+            data=experiment.name,
+            caption=caption(experiment, experiment.figure),
+            supports=tuple(name for name, e in experiment.claims.items() if e.promises["table"]),
+        )
+        made(partial(draw, plot=experiment.figure))
+
+
+for _experiment in EXPERIMENTS.values():
+    register(_experiment)
+
+__all__ = ["DRAW", "FIGURES", "draw", "register"]

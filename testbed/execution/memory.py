@@ -1,0 +1,199 @@
+"""What a pack needs before it starts, and whether it fits: weights, versions, optimizer, activations.
+
+All numbers are bytes. They count what grows with the cells, so that a pack that is refused cannot run; what
+Python, torch and a compiler take for themselves comes on top.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from testbed.config.pack import Pack
+from testbed.config.run import Run, cell_id
+from testbed.errors import UserError
+
+COPIES = 4
+"""Weights that a step holds at once: theta, its gradient, the moved weights and the reference."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory that may be used, in all and for versions; disk: where versions go instead, None without."""
+
+    memory: int
+    disk: int | None = None
+
+    @classmethod
+    def now(cls, device: str) -> Room:
+        """Return what is free on this machine, half of which versions may take unless a folder has them."""
+        import torch
+
+        from testbed.staleness.storage import SPILL, available
+
+        folder = os.environ.get(SPILL, "")
+        if device == "cuda" and not torch.cuda.is_available():
+            raise UserError("device 'cuda' was asked for, but torch sees no GPU; use device=cpu.")
+        free = shutil.disk_usage(folder).free if folder and Path(folder).is_dir() else None
+        return cls(available(torch.device(device)), free)
+
+    @property
+    def versions(self) -> int:
+        """Most bytes of versions."""
+        return self.memory // 2 if self.disk is None else self.disk
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a pack takes: parameters per replica, bytes per weight, replicas, and versions over all of them.
+
+    optimizer: weights per parameter that it remembers. activations: an estimate, the largest batch's.
+    """
+
+    parameters: int
+    itemsize: int
+    replicas: int
+    versions: int
+    optimizer: int
+    activations: int
+
+    @property
+    def one(self) -> int:
+        """Bytes of one replica's weights."""
+        return self.parameters * self.itemsize
+
+    @property
+    def fixed(self) -> int:
+        """Bytes beside the versions."""
+        return self.replicas * (COPIES + self.optimizer) * self.one + self.activations
+
+    def fits(self, room: Room) -> bool:
+        """Return whether versions and the rest are both within the room."""
+        inside = 0 if room.disk is not None else self.versions * self.one
+        return self.versions * self.one <= room.versions and self.fixed + inside <= room.memory
+
+    def lines(self) -> str:
+        """Return the parts in words."""
+        from testbed.staleness.storage import readable
+
+        weights, optimizer = (self.replicas * n * self.one for n in (COPIES, self.optimizer))
+        return (
+            f"weights and gradients {readable(weights)} ({self.replicas} cells x {self.parameters:,} weights "
+            f"of {self.itemsize} bytes), {self.versions} versions {readable(self.versions * self.one)}, "
+            f"optimizer {readable(optimizer)}, activations about {readable(self.activations)}"
+        )
+
+
+def too_large(
+    packs: Sequence[Pack], room_on: Callable[[str], Room], folder: str | Path | None = None
+) -> Iterator[str]:
+    """Yield one line for every distinct need that this machine cannot meet, with the largest lag it can.
+
+    Packs whose results the folder holds need nothing. Raises nothing: cells that cannot be made are told by
+    other checks.
+    """
+    rooms: dict[str, Room] = {}
+    done: set[str] | None = None
+    told: set[Need] = set()
+    for pack in packs:
+        device = pack.cells[0].device
+        try:
+            if device not in rooms:
+                rooms[device] = room_on(device)
+            need = needed(pack)
+        except UserError as error:
+            yield str(error)
+            continue
+        if need.fits(rooms[device]) or need in told:
+            continue
+        done = _done(folder) if done is None else done
+        if pack.id not in done:
+            told.add(need)
+            yield _refusal(pack, need, rooms[device])
+
+
+def needed(pack: Pack) -> Need:
+    """Return what a pack takes; raise UserError for cells that cannot be made."""
+    first = pack.cells[0]
+    parameters, itemsize, activations = _size(
+        replace(first, seed=0, learning_rate=0.0, lag=0, recipe="grpo", recipe_args=(), staleness="exact",
+                staleness_args=(), age_limit=-1, too_old="drop", anchor="recipe", anchor_args=())
+    )  # fmt: skip
+    kept: dict[tuple[object, ...], int] = {}
+    versions = 0
+    for cell in pack.cells:
+        key = (cell.lag, cell.recipe, cell.recipe_args)
+        if key not in kept:
+            kept[key] = _versions(replace(cell, seed=0, learning_rate=0.0))
+        versions += kept[key]
+    moments = 2 if first.optimizer == "adam" else 0
+    return Need(parameters, itemsize, len(pack.cells), versions, moments, len(pack.cells) * activations)
+
+
+@lru_cache(maxsize=1024)
+def _size(run: Run) -> tuple[int, int, int]:
+    """Return parameters, bytes per weight and bytes of activations of one cell."""
+    from testbed.worlds.build import policy_size
+
+    return policy_size(run)
+
+
+@lru_cache(maxsize=4096)
+def _versions(run: Run) -> int:
+    """Return how many versions a cell's schedule and anchor keep."""
+    from testbed.anchors import build_anchor
+    from testbed.recipes import recipe
+    from testbed.staleness import plan_for
+    from testbed.worlds.tasks import longest_response
+
+    made = recipe[run.recipe].bind(**dict(run.recipe_args))()
+    anchored = build_anchor(made, run.anchor, run.anchor_args).versions
+    return plan_for(run).versions(run, longest_response(run)) + anchored
+
+
+def _refusal(pack: Pack, need: Need, room: Room) -> str:
+    from testbed.staleness.storage import SPILL, readable
+
+    name = cell_id(pack.cells[0])
+    more = f" and {len(pack.cells) - 1} more" if len(pack.cells) > 1 else ""
+    may = f"{readable(room.memory)} are free" + (
+        f", and {readable(room.disk)} in {SPILL}" if room.disk is not None else ", half of it for versions"
+    )
+    largest = largest_lag(pack, room)
+    lag = "" if largest is None else f" The largest lag that would fit is {largest}."
+    spill = "" if room.disk is not None else f" set {SPILL}=FOLDER to keep versions in a file,"
+    return (
+        f"The pack of {name}{more} cannot fit: {need.lines()}; {may}.{lag} Take a smaller lag,{spill} or run "
+        "fewer cells at a time."
+    )
+
+
+def largest_lag(pack: Pack, room: Room) -> int | None:
+    """Return the largest lag at which the pack would fit if all its cells had it; None where no lag would.
+
+    Cells of a smaller lag keep theirs.
+    """
+    lags = [cell.lag for cell in pack.cells]
+    low, high = -1, max(lags)
+    while high - low > 1:
+        lag = (low + high) // 2
+        cells = tuple(replace(cell, lag=min(cell.lag, lag)) for cell in pack.cells)
+        try:
+            fits = needed(replace(pack, cells=cells)).fits(room)
+        except UserError:  # a lag that this schedule cannot have
+            return None
+        low, high = (lag, high) if fits else (low, lag)
+    return low if low >= 0 else None
+
+
+def _done(folder: str | Path | None) -> set[str]:
+    from testbed.results.store import Store
+
+    try:
+        return set() if folder is None else Store(folder).done()
+    except UserError:  # no results folder yet
+        return set()

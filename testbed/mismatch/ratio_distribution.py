@@ -1,0 +1,184 @@
+"""The law of the log-mismatch d = log pi - log mu: exact by enumeration, or from samples of mu. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs.arrays import Floats
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from envs.tokens.tree import TokenTree
+
+LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class RatioDistribution:
+    """Moments of the log-mismatch under mu, per token (pooled) and per sequence (summed over its tokens).
+
+    mean, std and quantiles (at LEVELS, lower ones) of d; nats. kl_mu_pi = -E_mu d. kl_pi_mu_token =
+    E_mu-tokens rho d: the divergence of next-token laws at states that mu visits; kl_pi_mu = E_mu w log w.
+    Both are inf when the law is exact and mu misses tokens of pi; samples of mu cannot see that. ess_kish,
+    ess_perplexity, ess_max: what the sampled shares tend to, (E w)^2 / E w^2, E w exp(-E[w log w] / E w) and
+    E w / max w, over what mu can give; of samples, their own. mass: E_mu w, the part of pi that mu can give;
+    1 under full support. length: mean tokens. n: responses. exact: enumerated.
+    """
+
+    mean_token: float
+    std_token: float
+    quantiles_token: Floats
+    kl_mu_pi_token: float
+    kl_pi_mu_token: float
+    mean: float
+    std: float
+    quantiles: Floats
+    kl_mu_pi: float
+    kl_pi_mu: float
+    ess_kish: float
+    ess_perplexity: float
+    ess_max: float
+    mass: float
+    length: float
+    n: int
+    exact: bool
+
+
+def enumerated_distribution(
+    log_pi_XT: ArrayLike, log_mu_XT: ArrayLike, mask_XT: ArrayLike, prompts: int = 1
+) -> RatioDistribution:
+    """Return the exact law from every response X to each of `prompts` equally likely prompts.
+
+    log_pi_XT, log_mu_XT: log-probabilities per token; -inf where a law has no mass; read under the mask only.
+
+    Raises UserError when the probabilities of the responses under pi or mu do not sum to 1 per prompt.
+    """
+    log_pi_XT, log_mu_XT, mask_XT = _arrays(log_pi_XT, log_mu_XT, mask_XT)
+    pi_X, mu_X = (np.exp(log_p_XT.sum(-1)) / prompts for log_p_XT in (log_pi_XT, log_mu_XT))
+    for name, p_X in (("pi", pi_X), ("mu", mu_X)):
+        if abs(p_X.sum() - 1) > 1e-4:
+            raise UserError(f"responses have probability {p_X.sum():.6g} under {name}; give every one, once.")
+    missed = bool((pi_X[mu_X == 0] > 0).any())
+    seen = mu_X > 0
+    return _law(log_pi_XT[seen], log_mu_XT[seen], mask_XT[seen], mu_X[seen], missed=missed, exact=True)
+
+
+def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: ArrayLike) -> RatioDistribution:
+    """Return the law of sequences that were drawn from mu, each counted once.
+
+    Valid for responses drawn by mu itself. Divergences from pi to mu and the ESS are importance-weighted and
+    as noisy as the weights; tokens that mu cannot give are invisible here.
+
+    Raises UserError without a sequence and for a log-probability under the mask that is not finite.
+    """
+    log_pi_BT, log_mu_BT, mask_BT = _arrays(log_pi_BT, log_mu_BT, mask_BT)
+    bad = int((~np.isfinite(log_mu_BT) | np.isnan(log_pi_BT)).sum())
+    if not len(log_mu_BT) or bad:
+        raise UserError(
+            f"{len(log_mu_BT)} sequences with {bad} log mu that are not finite; samples of mu have none."
+        )
+    weight_B = np.full(len(log_mu_BT), 1.0 / len(log_mu_BT))
+    return _law(log_pi_BT, log_mu_BT, mask_BT, weight_B, missed=False, exact=False)
+
+
+def tree_distribution(tree: TokenTree, log_pi_SA: ArrayLike, log_mu_SA: ArrayLike) -> RatioDistribution:
+    """Return the exact law on a token tree, from the log-laws of its states."""
+    state_XT, token_XT, mask_XT = tree_responses(tree)
+    log_pi, log_mu = (
+        np.asarray(table, dtype=np.float64)[state_XT, token_XT] for table in (log_pi_SA, log_mu_SA)
+    )
+    return enumerated_distribution(log_pi, log_mu, mask_XT, len(tree.prompt_NK))
+
+
+def tree_responses(tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return state, token and mask of every response to every prompt, [X, T], prompt by prompt."""
+    token_LT, mask_LT = tree.task.enumerate()
+    branch_V = np.full(tree.actions, 0)
+    branch_V[tree.going] = np.arange(tree.going.size)
+    node_LT = np.zeros_like(token_LT)
+    for t in range(tree.horizon - 1):
+        below_L = node_LT[:, t] * tree.going.size + 1 + branch_V[token_LT[:, t]]
+        node_LT[:, t + 1] = np.where(mask_LT[:, t + 1], below_L, 0)
+    N = len(tree.prompt_NK)
+    root_N = np.arange(N) * tree.nodes
+    state_XT = (root_N[:, None, None] + node_LT).reshape(-1, tree.horizon)
+    return state_XT, np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))
+
+
+def _arrays(
+    log_pi: ArrayLike, log_mu: ArrayLike, mask: ArrayLike
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    mask_XT = np.asarray(mask, dtype=bool)
+    pair = [np.asarray(log_p, dtype=np.float64) for log_p in (log_pi, log_mu)]
+    if any(log_p.shape != mask_XT.shape or log_p.ndim != 2 for log_p in pair):
+        raise UserError(
+            f"shapes are {pair[0].shape}, {pair[1].shape} and {mask_XT.shape}; expected one [X, T]."
+        )
+    return np.where(mask_XT, pair[0], 0.0), np.where(mask_XT, pair[1], 0.0), mask_XT
+
+
+def _law(
+    log_pi_XT: Floats,
+    log_mu_XT: Floats,
+    mask_XT: NDArray[np.bool_],
+    p_X: Floats,
+    *,
+    missed: bool,
+    exact: bool,
+) -> RatioDistribution:
+    d_XT = log_pi_XT - log_mu_XT
+    d_X = d_XT.sum(-1)
+    length = float(p_X @ mask_XT.sum(-1))
+    p_XT = np.where(mask_XT, p_X[:, None], 0.0) / length
+    mean_token, std_token = _moments(d_XT.ravel(), p_XT.ravel())
+    mean, std = _moments(d_X, p_X)
+    w_X, rho_XT = np.exp(d_X), np.exp(d_XT)
+    mass, largest = float(p_X @ w_X), float(w_X.max())
+    w_log_w = float(p_X @ _times_log(w_X, d_X))
+    return RatioDistribution(
+        mean_token=mean_token,
+        std_token=std_token,
+        quantiles_token=_quantiles(d_XT[mask_XT], p_XT[mask_XT]),
+        kl_mu_pi_token=-mean_token,
+        kl_pi_mu_token=np.inf if missed else float((p_XT * _times_log(rho_XT, d_XT)).sum()),
+        mean=mean,
+        std=std,
+        quantiles=_quantiles(d_X, p_X),
+        kl_mu_pi=-mean,
+        kl_pi_mu=np.inf if missed else w_log_w,
+        ess_kish=float(mass**2 / (p_X @ w_X**2)),
+        ess_perplexity=float(mass * np.exp(-w_log_w / mass)),
+        ess_max=float(mass / largest),
+        mass=mass,
+        length=length,
+        n=len(p_X),
+        exact=exact,
+    )
+
+
+def _times_log(rho: Floats, log_rho: Floats) -> Floats:
+    """rho log rho, 0 at rho = 0."""
+    product: Floats = rho * np.where(rho > 0, log_rho, 0.0)
+    return product
+
+
+def _moments(x_N: Floats, p_N: Floats) -> tuple[float, float]:
+    """Mean and standard deviation under p; -inf and nan where x is -inf with mass."""
+    with np.errstate(invalid="ignore"):
+        terms_N = np.where(p_N > 0, p_N * x_N, 0.0)
+        mean = float(terms_N.sum())
+        square_N = np.where(p_N > 0, p_N * (x_N - mean) ** 2, 0.0)
+    return mean, float(np.sqrt(square_N.sum()))
+
+
+def _quantiles(x_N: Floats, p_N: Floats) -> Floats:
+    """The smallest x whose cumulative mass reaches each level."""
+    order = np.argsort(x_N, kind="stable")
+    cumulative = np.cumsum(p_N[order])
+    index = np.searchsorted(cumulative, np.array(LEVELS) * cumulative[-1] * (1 - 1e-12))
+    found: Floats = x_N[order][np.minimum(index, len(x_N) - 1)]
+    return found

@@ -1,0 +1,204 @@
+"""Learning from logged bandits: score tables, certificates, learned policies, and generations of delayed
+feedback.
+
+Every estimator that is linear in the policy is a table g with Vhat(pi) = sum_x,a pi(a|x) g(x, a).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs import kernels
+from envs.arrays import Floats
+from envs.finite_mdp import FiniteMDP
+from envs.logged_bandit import LoggedData
+from envs.tables import running_sums
+from testbed.errors import UserError
+from testbed.offline.improvement import softmax
+
+
+def score_table(
+    data: LoggedData,
+    contexts: int,
+    actions: int,
+    *,
+    alpha: float = 1.0,
+    floor: float = 0.0,
+    model_RXA: Floats | None = None,
+    reward_RN: Floats | None = None,
+) -> Floats:
+    """g(x, a) = 1/N sum_i 1{x_i = x} (qhat(x, a) + 1{a_i = a} (r_i - qhat(x, a)) / max(mu_i, floor)^alpha),
+    [R, X, A].
+
+    alpha 1, floor 0: IPS, with a model doubly robust; alpha < 1: exponential smoothing (Aouali et al. 2023);
+    floor > 0: clipping of the propensity. reward_RN: another reward of the same rounds.
+    """
+    if not 0.0 <= alpha <= 1.0 or not 0.0 <= floor <= 1.0:
+        raise UserError(f"alpha is {alpha:g} and floor {floor:g}, expected both in [0, 1].")
+    cells, n = data.context_RN.shape
+    given_RN = data.reward_RN if reward_RN is None else reward_RN
+    model_RXA = np.zeros((cells, contexts, actions)) if model_RXA is None else model_RXA
+    cell_R1 = np.arange(cells)[:, None]
+    error_RN = given_RN - model_RXA[cell_R1, data.context_RN, data.action_RN]
+    weight_RN = 1.0 / np.maximum(data.propensity_RN, floor) ** alpha
+    key_RN = (cell_R1 * contexts + data.context_RN) * actions + data.action_RN
+    sums = np.bincount(key_RN.ravel(), (weight_RN * error_RN).ravel(), minlength=cells * contexts * actions)
+    share_RX = _tally(cell_R1 * contexts + data.context_RN, cells * contexts).reshape(cells, contexts) / n
+    return share_RX[..., None] * model_RXA + sums.reshape(cells, contexts, actions) / n
+
+
+def mean_model(
+    data: LoggedData, contexts: int, actions: int, *, prior: float = 1.0, reward_RN: Floats | None = None
+) -> Floats:
+    """qhat(x, a) = (sum of rewards + prior times the mean reward) / (n + prior), [R, X, A]."""
+    cells = len(data.context_RN)
+    given_RN = data.reward_RN if reward_RN is None else reward_RN
+    key_RN = (np.arange(cells)[:, None] * contexts + data.context_RN) * actions + data.action_RN
+    shape = (cells, contexts, actions)
+    count_RXA = _tally(key_RN, cells * contexts * actions).reshape(shape)
+    sum_RXA = np.bincount(key_RN.ravel(), given_RN.ravel(), minlength=count_RXA.size).reshape(shape)
+    mean_R11 = given_RN.mean(-1)[:, None, None]
+    return (sum_RXA + prior * mean_R11) / np.maximum(count_RXA + prior, 1e-300)
+
+
+def best_policy(g_RXA: Floats, explore: float = 0.0) -> Floats:
+    """(1 - explore) argmax g + explore uniform, [R, X, A]: the best of all tables, first among equals."""
+    actions = g_RXA.shape[-1]
+    return (1 - explore) * np.eye(actions)[g_RXA.argmax(-1)] + explore / actions
+
+
+def fit_softmax(g_RXA: Floats, feature_XAK: Floats, *, steps: int, rate: float, ridge: float = 0.0) -> Floats:
+    """pi = softmax(theta . phi), [R, X, A], theta by `steps` gradient steps on sum pi g - ridge |theta|^2 /
+    2.
+
+    d/dtheta = sum_x,a pi (g - sum_b pi g) phi: policies that share what they learn across contexts.
+    """
+    theta_RK = np.zeros((len(g_RXA), feature_XAK.shape[-1]))
+    for step in range(steps + 1):
+        logit_RXA = np.einsum("rk,xak->rxa", theta_RK, feature_XAK)
+        pi_RXA = softmax(logit_RXA)
+        if step == steps:
+            break
+        pull_RXA = pi_RXA * (g_RXA - (pi_RXA * g_RXA).sum(-1, keepdims=True))
+        theta_RK = theta_RK + rate * (np.einsum("rxa,xak->rk", pull_RXA, feature_XAK) - ridge * theta_RK)
+    return np.asarray(pi_RXA)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """|risk - estimate| <= radius with chance 1 - delta for all posteriors at once, [R]; bias is a part."""
+
+    estimate_R: Floats
+    radius_R: Floats
+    bias_R: Floats
+
+
+def smoothing_certificate(
+    data: LoggedData,
+    logging_XA: Floats,
+    pi_RXA: Floats,
+    *,
+    alpha: float,
+    kl_R: ArrayLike,
+    lambda_: float,
+    delta: float = 0.05,
+) -> Certificate:
+    """Two-sided PAC-Bayes bound of the alpha-smoothed estimate for costs in [-1, 0] or rewards in [0, 1].
+
+    radius = sqrt(KL_1 / (2 n)) + B + KL_2 / (n lambda) + lambda V / 2, KL_1 = KL + ln(4 sqrt(n) / delta),
+    KL_2 = KL + ln(4 / delta), B = 1 - mean_i sum_a pi(a|x_i) mu(a|x_i)^(1 - alpha), V = mean_i [sum_a pi
+    mu^(1 - 2 alpha) + pi(a_i|x_i) r_i^2 mu_i^(-2 alpha)]. pi is the mean of deterministic rules under a
+    posterior with KL nats to a fixed prior; lambda_ > 0 is fixed beforehand. Source: Aouali et al. (2023),
+    theorem 4.1; alpha 1 is plain IPS, B = 0.
+    """
+    n = data.context_RN.shape[1]
+    if not 0.0 <= alpha <= 1.0 or lambda_ <= 0 or not 0 < delta < 1:
+        raise UserError(
+            f"alpha {alpha:g}, lambda {lambda_:g}, delta {delta:g}: expected [0, 1], > 0, (0, 1)."
+        )
+    if np.abs(data.reward_RN).max() > 1:
+        raise UserError("Rewards leave [-1, 1]; the bound needs them inside: rescale.")
+    kl = np.broadcast_to(np.asarray(kl_R, np.float64), (len(pi_RXA),))
+    cell_R1 = np.arange(len(pi_RXA))[:, None]
+    pi_RN, mu_RN = pi_RXA[cell_R1, data.context_RN, data.action_RN], data.propensity_RN
+    estimate_R = (pi_RN / mu_RN**alpha * data.reward_RN).mean(-1)
+    kept_RX = (pi_RXA * logging_XA ** (1 - alpha)).sum(-1)
+    bias_R = 1.0 - kept_RX[cell_R1, data.context_RN].mean(-1)
+    inner_RX = (pi_RXA * logging_XA ** (1 - 2 * alpha)).sum(-1)
+    spread_R = inner_RX[cell_R1, data.context_RN].mean(-1)
+    spread_R = spread_R + (pi_RN * data.reward_RN**2 * mu_RN ** (-2 * alpha)).mean(-1)
+    first_R = np.sqrt((kl + np.log(4 * np.sqrt(n) / delta)) / (2 * n))
+    second_R = (kl + np.log(4 / delta)) / (n * lambda_) + lambda_ * spread_R / 2
+    return Certificate(estimate_R, first_R + bias_R + second_R, bias_R)
+
+
+def gibbs_posterior(prior_H: Floats, score_RH: Floats, temperature: float) -> tuple[Floats, Floats]:
+    """Q(h) = prior exp(score / temperature) / Z over H deterministic rules, [R, H], and KL(Q, prior), [R]."""
+    q_RH = softmax(np.log(prior_H) + score_RH / temperature)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kl_R = np.where(q_RH > 0, q_RH * (np.log(q_RH) - np.log(prior_H)), 0.0).sum(-1)
+    return q_RH, kl_R
+
+
+def delayed_generations(
+    world: FiniteMDP,
+    key_R: NDArray[np.uint64],
+    *,
+    generations: int,
+    rounds: int,
+    delay: int,
+    window: int,
+    explore: ArrayLike,
+    temperature: ArrayLike = 0.0,
+) -> tuple[Floats, Floats]:
+    """Policies of every generation [G, R, X, A] and their exact values [G, R], of a bandit with a regression
+    oracle.
+
+    Generation g acts for `rounds` rounds; its oracle is the mean reward per (x, a) of the generations g -
+    delay - window to g - delay - 1 alone (0.5 without data), its policy greedy (temperature 0) or
+    softmax(qhat / temperature), with `explore` uniform mass. What a greedy policy stops trying leaves the
+    window, is forgotten and tried again: the oscillation over generations of the Adyen bandits (2024).
+    explore, temperature: numbers or [R].
+    """
+    if delay < 0 or window < 1 or world.noise == "normal":
+        raise UserError(f"delay {delay}, window {window}: expected >= 0, >= 1, and rewards without a tail.")
+    cells, shape = len(key_R), (len(key_R), world.states, world.actions)
+    soft_R11, explore_R11 = (
+        np.broadcast_to(np.asarray(x, np.float64), (cells,))[:, None, None] for x in (temperature, explore)
+    )
+    sums: list[tuple[Floats, Floats]] = []
+    policies, values = [], []
+    for g in range(generations):
+        past = sums[max(0, g - delay - window) : max(0, g - delay)]
+        count_RXA = sum((n for n, _ in past), np.zeros(shape))
+        total_RXA = sum((r for _, r in past), np.zeros(shape))
+        oracle_RXA = np.where(count_RXA > 0, total_RXA / np.maximum(count_RXA, 1.0), 0.5)
+        best_RXA = oracle_RXA == oracle_RXA.max(-1, keepdims=True)
+        scaled_RXA = (oracle_RXA - oracle_RXA.max(-1, keepdims=True)) / np.where(soft_R11 > 0, soft_R11, 1.0)
+        mass_RXA = np.where(soft_R11 > 0, np.exp(scaled_RXA), best_RXA)
+        pi_RXA = (1 - explore_R11) * mass_RXA / mass_RXA.sum(-1, keepdims=True) + explore_R11 / world.actions
+        policies.append(pi_RXA)
+        values.append(world.value(pi_RXA))
+        uniform_RN = kernels.uniforms(np.asarray(key_R, np.uint64), g, rounds, 3)
+        context_RN = np.searchsorted(running_sums(world.start_S), uniform_RN[..., 0], side="right")
+        sums_RNA = running_sums(pi_RXA)[np.arange(cells)[:, None], context_RN]
+        action_RN = (uniform_RN[..., 1, None] >= sums_RNA).sum(-1)
+        mean_RN = world.mean_reward_SA[context_RN, action_RN]
+        reward_RN = (uniform_RN[..., 2] < mean_RN).astype(float) if world.noise == "bernoulli" else mean_RN
+        key_RN = (np.arange(cells)[:, None] * world.states + context_RN) * world.actions + action_RN
+        count = _tally(key_RN, count_RXA.size).reshape(shape)
+        total = np.bincount(key_RN.ravel(), reward_RN.ravel(), minlength=count.size).reshape(shape)
+        sums.append((count, np.asarray(total, dtype=np.float64)))
+    return np.stack(policies), np.stack(values)
+
+
+def oscillation(policy_GRXA: Floats) -> Floats:
+    """Mean total variation of neighboring generations, over contexts, [R]: 0 at rest, 1 when all turns."""
+    return np.asarray(np.abs(np.diff(policy_GRXA, axis=0)).sum(-1).mean((0, -1)) / 2)
+
+
+def _tally(key: NDArray[np.int64], size: int) -> Floats:
+    return np.bincount(key.ravel(), minlength=size).astype(np.float64)

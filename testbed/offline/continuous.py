@@ -1,0 +1,143 @@
+"""Offline learning with one continuous action: critics that extrapolate, constraints toward the data, flow
+ratios.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.arrays import Floats
+
+
+def polynomial_critic(
+    context_RN: Floats,
+    action_RN: Floats,
+    reward_RN: Floats,
+    grid_X: Floats,
+    grid_G: Floats,
+    degree: int,
+    ridge: float,
+) -> Floats:
+    """Ridge regression of the reward on monomials x^i a^j, i + j <= degree, on a grid, [R, X, G].
+
+    Far from the data it extrapolates as its powers do: errors that an unconstrained policy seeks.
+    """
+    powers = [(i, j) for i in range(degree + 1) for j in range(degree + 1 - i)]
+    phi_RNF = np.stack([context_RN**i * action_RN**j for i, j in powers], axis=-1)
+    gram_RFF = np.swapaxes(phi_RNF, -1, -2) @ phi_RNF + ridge * np.eye(len(powers))
+    weight_RF = np.linalg.solve(gram_RFF, np.swapaxes(phi_RNF, -1, -2) @ reward_RN[..., None])[..., 0]
+    grid_XGF = np.stack([grid_X[:, None] ** i * grid_G**j for i, j in powers], axis=-1)
+    return np.asarray(np.einsum("xgf,rf->rxg", grid_XGF, weight_RF))
+
+
+def nearest_distance(
+    context_RN: Floats, action_RN: Floats, grid_X: Floats, grid_G: Floats, weight: float
+) -> tuple[Floats, Floats]:
+    """Squared distance of (weight x, a) to the nearest logged (weight x_i, a_i), and that action, [R, X, G]
+    each.
+
+    A larger weight looks for the same context first: inf-like values give the clone of the nearest context's
+    action, 0 a support constraint on actions alone. Source: PRDC (Ran et al. 2023), equation 4.
+    """
+    space_RXN = weight**2 * (grid_X[:, None] - context_RN[:, None]) ** 2
+    square_RXGN = space_RXN[:, :, None] + (grid_G[:, None] - action_RN[:, None, None]) ** 2
+    best_RXG = square_RXGN.argmin(-1)
+    near_RXG = np.take_along_axis(
+        np.broadcast_to(action_RN[:, None, None], square_RXGN.shape), best_RXG[..., None], -1
+    )[..., 0]
+    return square_RXGN.min(-1), near_RXG
+
+
+def local_mean(context_RN: Floats, action_RN: Floats, grid_X: Floats, bandwidth: float) -> Floats:
+    """E[a | x] by kernel regression, [R, X]: what a cloning penalty (a - E[a|x])^2 pulls toward (TD3+BC)."""
+    kernel_RXN = np.exp(-((grid_X[:, None] - context_RN[:, None]) ** 2) / (2 * bandwidth**2))
+    return np.asarray((kernel_RXN * action_RN[:, None]).sum(-1) / np.maximum(kernel_RXN.sum(-1), 1e-300))
+
+
+def penalized_actions(q_RXG: Floats, penalty_RXG: Floats, weight: float, grid_G: Floats) -> Floats:
+    """argmax_a Q - weight penalty on the grid, [R, X]: where a constraint's gradient steps end."""
+    return np.asarray(grid_G[(q_RXG - weight * penalty_RXG).argmax(-1)])
+
+
+def density_score(
+    context_RN: Floats, action_RN: Floats, query_RX: Floats, grid_X: Floats, bandwidth: tuple[float, float]
+) -> tuple[Floats, Floats]:
+    """log phat(x, a) and d/da log phat, [R, X] each, of a Gaussian kernel density with bandwidths (context,
+    action).
+
+    d/da log phat = sum_i k_i (a_i - a) / h^2 / sum_i k_i, with the kernels shifted by the largest: no
+    underflow.
+    """
+    h_x, h_a = bandwidth
+    away_RXN = action_RN[:, None] - query_RX[..., None]
+    log_RXN = -(((grid_X[:, None] - context_RN[:, None]) / h_x) ** 2) / 2 - (away_RXN / h_a) ** 2 / 2
+    largest_RX1 = log_RXN.max(-1, keepdims=True)
+    kernel_RXN = np.exp(log_RXN - largest_RX1)
+    total_RX = kernel_RXN.sum(-1)
+    log_density_RX = (
+        np.log(total_RX) + largest_RX1[..., 0] - np.log(2 * np.pi * h_x * h_a * action_RN.shape[-1])
+    )
+    return log_density_RX, (kernel_RXN * away_RXN).sum(-1) / h_a**2 / total_RX
+
+
+def score_corrected(
+    context_RN: Floats, action_RN: Floats, start_RX: Floats, grid_X: Floats, bandwidth: tuple[float, float],
+    *, steps: int, rate: float,
+) -> Floats:  # fmt: skip
+    """a <- a + rate d/da log phat(x, a), `steps` times, [R, X]: a trained policy's actions moved toward the
+    data.
+
+    Source: CDSA (Liu et al. 2024), whose conservative denoising score this is for a kernel density; rate <=
+    h_a^2 is a mean-shift step or less, and never overshoots.
+    """
+    for _ in range(steps):
+        start_RX = start_RX + rate * density_score(context_RN, action_RN, start_RX, grid_X, bandwidth)[1]
+    return start_RX
+
+
+def gaussian_velocity(place_x: Floats, time_x: Floats, mean_x: Floats, std_x: Floats) -> Floats:
+    """E[a_1 - a_0 | a_t = place], a_t = (1 - t) a_0 + t a_1, a_0 ~ N(0, 1), a_1 ~ N(mean, std^2) independent,
+    [x].
+
+    The velocity field of the rectified flow to that Gaussian: mean + (t std^2 - (1 - t)) (place - t mean) /
+    ((1 - t)^2 + t^2 std^2). Its density at t = 1 is exactly N(mean, std^2). Source: Liu, Gong & Liu (2023).
+    """
+    variance_x = (1 - time_x) ** 2 + time_x**2 * std_x**2
+    return np.asarray(mean_x + (time_x * std_x**2 - (1 - time_x)) * (place_x - time_x * mean_x) / variance_x)
+
+
+def gaussian_log_ratio(action_x: Floats, new: tuple[Floats, Floats], old: tuple[Floats, Floats]) -> Floats:
+    """log N(a; new) - log N(a; old), each (mean, std), [x]."""
+    logs = [-(((action_x - mean) / std) ** 2) / 2 - np.log(std) for mean, std in (new, old)]
+    return np.asarray(logs[0] - logs[1])
+
+
+def velocity_log_ratio(
+    action_x: Floats,
+    noise_xK: Floats,
+    new: tuple[Floats, Floats],
+    old: tuple[Floats, Floats],
+    *,
+    scale: float = 1.0,
+) -> Floats:
+    """scale mean_k (|v_old(a_t, t) - (a - a_0)|^2 - |v_new(a_t, t) - (a - a_0)|^2) / 2, a_t on the line from
+    a_0 to a, [x].
+
+    t = (k + 1/2) / K and a_0 = noise_xK: a ratio from velocity fields along interpolation paths instead of
+    from a density. It compares evidence bounds, so it is not the ratio of densities. Source: the mechanism of
+    PolicyFlow (Yang et al. 2025) and FPO (McAllister et al. 2025); `gaussian_log_ratio` is the truth for
+    these flows.
+    """
+    steps = noise_xK.shape[-1]
+    time_K = (np.arange(steps) + 0.5) / steps
+    place_xK = (1 - time_K) * noise_xK + time_K * action_x[..., None]
+    aim_xK = action_x[..., None] - noise_xK
+    misses = [
+        (
+            gaussian_velocity(place_xK, time_K, np.asarray(mean)[..., None], np.asarray(std)[..., None])
+            - aim_xK
+        )
+        ** 2
+        for mean, std in (new, old)
+    ]
+    return np.asarray(scale * (misses[1] - misses[0]).mean(-1) / 2)

@@ -1,0 +1,266 @@
+"""Actor-critics for linear-quadratic control: replay, twin quadratic critics, delayed linear actors, residual
+policies.
+
+Q(x, u) is a quadratic form in z = (x, u) and a constant, which holds the true Q of every linear policy: what
+is left to see is replay, batch size, update ratio and exploration. One class covers TD3 (temperature 0) and
+SAC (above).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs.arrays import Floats
+from envs.continuous import LQR, normals
+from testbed.errors import UserError
+
+
+def quadratic_features(x_xD: Floats, u_xU: Floats) -> Floats:
+    """z_i z_j for i <= j, and 1, of z = (x, u): [x, (D + U)(D + U + 1)/2 + 1]."""
+    z_xZ = np.concatenate([x_xD, u_xU], axis=-1)
+    row, column = np.triu_indices(z_xZ.shape[-1])
+    return np.concatenate([z_xZ[..., row] * z_xZ[..., column], np.ones_like(z_xZ[..., :1])], axis=-1)
+
+
+def quadratic_form(weight_xF: Floats, size: int) -> tuple[Floats, Floats]:
+    """Symmetric H [x, Z, Z] and constant [x] with Q = z.H z + constant, from the weights of
+    `quadratic_features`.
+    """
+    row, column = np.triu_indices(size)
+    upper_xZZ = np.zeros((*weight_xF.shape[:-1], size, size))
+    upper_xZZ[..., row, column] = weight_xF[..., :-1]
+    return (upper_xZZ + np.swapaxes(upper_xZZ, -1, -2)) / 2, weight_xF[..., -1]
+
+
+def greedy_gain(weight_xF: Floats, states: int, actions: int) -> Floats:
+    """K = H_uu^-1 H_ux, [x, U, D]: u = -K x maximizes a Q that is concave in u. Source: Bradtke (1993)."""
+    h_xZZ, _ = quadratic_form(weight_xF, states + actions)
+    return np.asarray(np.linalg.solve(h_xZZ[..., states:, states:], h_xZZ[..., states:, :states]))
+
+
+def lstdq(
+    x_RND: Floats, u_RNU: Floats, reward_RN: Floats, next_RND: Floats, gain_RUD: Floats, discount: float
+) -> Floats:
+    """Weights [R, F] of Q of u = -K x from off-policy steps: E[phi (phi - discount phi(x', -K x'))] w = E[phi
+    r].
+
+    Exact with enough independent steps when the world is an LQR without noise; noise adds a constant that phi
+    holds. Source: Lagoudakis & Parr (2003), LSPI.
+    """
+    phi_RNF = quadratic_features(x_RND, u_RNU)
+    ahead_RNF = quadratic_features(next_RND, -np.einsum("rud,rnd->rnu", gain_RUD, next_RND))
+    system_RFF = np.swapaxes(phi_RNF, -1, -2) @ (phi_RNF - discount * ahead_RNF)
+    right_RF1 = np.swapaxes(phi_RNF, -1, -2) @ reward_RN[..., None]
+    return np.asarray(np.linalg.solve(system_RFF, right_RF1)[..., 0])
+
+
+@dataclass
+class Adam:
+    """Step of Adam (Kingma & Ba 2015) with decays 0.9 and 0.99, for arrays that are updated together."""
+
+    rate: Floats
+    mean: list[Floats]
+    square: list[Floats]
+    count: int = 0
+
+    @classmethod
+    def of(cls, rate: ArrayLike, arrays: list[Floats]) -> Adam:
+        """Nothing seen yet; rate: a number or [R], the first axis of every array."""
+        return cls(
+            np.asarray(rate, np.float64),
+            [np.zeros_like(x) for x in arrays],
+            [np.zeros_like(x) for x in arrays],
+        )
+
+    def __call__(self, slopes: list[Floats]) -> list[Floats]:
+        """What to subtract from the arrays."""
+        self.count += 1
+        moves = []
+        for i, slope in enumerate(slopes):
+            self.mean[i] = 0.9 * self.mean[i] + 0.1 * slope
+            self.square[i] = 0.99 * self.square[i] + 0.01 * slope**2
+            rate = self.rate.reshape(self.rate.shape + (1,) * (slope.ndim - self.rate.ndim))
+            root = np.sqrt(self.square[i] / (1 - 0.99**self.count)) + 1e-8
+            moves.append(rate * self.mean[i] / (1 - 0.9**self.count) / root)
+        return moves
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run learns; `updates` per step may be a fraction.
+
+    players: copies of the world that step together; batch: drawn steps per update; delay: critic updates per
+    actor update; polyak: share of the new weights that targets take; smoothing, smoothing_clip: noise on the
+    target's action (TD3); exploration: standard deviation of the behavior's noise at temperature 0; horizon:
+    steps to a new start.
+    """
+
+    steps: int = 200
+    every: int = 20
+    players: int = 8
+    batch: int = 64
+    updates: float = 1.0
+    delay: int = 2
+    polyak: float = 0.02
+    smoothing: float = 0.1
+    smoothing_clip: float = 0.2
+    exploration: float = 1.0
+    horizon: int = 25
+    limit: float = 10.0
+    capacity: int = 20_000
+    critic_rate: float = 0.1
+    actor_rate: float = 0.02
+    twin: bool = True
+
+
+def actor_critic(
+    world: LQR,
+    key_R: NDArray[np.uint64],
+    settings: Settings,
+    *,
+    base_RUD: Floats | None = None,
+    temperature: ArrayLike = 0.0,
+    offline: tuple[Floats, Floats, Floats, Floats] | None = None,
+) -> tuple[Floats, Floats]:
+    """Gains [E, R, U, D] and standard deviations [E, R] of the learned policy after every `every` steps.
+
+    u = -(base + K) x + noise, K from 0: a residual policy when base_RUD is given (ResFiT), from scratch
+    otherwise. Twin critics regress on y = r + discount (min_i Q_i'(x', u') - temperature log pi(u'|x')); the
+    actor ascends Q_1 at its own actions. temperature 0, TD3: u' is the target actor's action with clipped
+    noise, the behavior adds `exploration`. Above, SAC: u' and the behavior are drawn from N(-(base + K) x,
+    s^2 I), s learned from E[dQ/du . eps] + temperature/s. temperature: a number or [R]. offline: (x, u, r,
+    x') [R, M, ...] that are in the replay from the start, and half of every batch comes from them (RLPD).
+    Sources: Fujimoto, van Hoof & Meger (2018); Haarnoja et al. (2018).
+    """
+    run = _Run(
+        world, np.asarray(key_R, np.uint64), settings, base_RUD, np.asarray(temperature, np.float64), offline
+    )
+    credit, gains, deviations = 0.0, [], []
+    for step in range(settings.steps):
+        run.play(step)
+        credit += settings.updates
+        while credit >= 1.0:
+            credit -= 1.0
+            run.learn()
+        if (step + 1) % settings.every == 0:
+            gains.append(run.base_RUD + run.gain_RUD)
+            deviations.append(run.deviation_R)
+    return np.stack(gains), np.stack(deviations)
+
+
+class _Run:
+    """The state of `actor_critic`."""
+
+    def __init__(
+        self,
+        world: LQR,
+        key_R: NDArray[np.uint64],
+        settings: Settings,
+        base_RUD: Floats | None,
+        temperature: Floats,
+        offline: tuple[Floats, Floats, Floats, Floats] | None,
+    ) -> None:
+        if settings.batch < 1 or settings.updates < 0 or (temperature < 0).any():
+            raise UserError("Expected batch >= 1, updates >= 0 and temperature >= 0.")
+        self.world, self.key_R, self.set, self.offline = world, key_R, settings, offline
+        cells, (d, u) = len(key_R), world.b_DU.shape
+        self.soft_R = np.broadcast_to(temperature, (cells,))
+        self.gain_RUD = np.zeros((cells, u, d))
+        self.base_RUD = self.gain_RUD if base_RUD is None else np.broadcast_to(base_RUD, (cells, u, d))
+        self.log_std_R = np.full(cells, np.log(settings.exploration))
+        features = (d + u) * (d + u + 1) // 2 + 1
+        self.critic_R2F = np.zeros((cells, 2, features))
+        self.target_R2F, self.slow_RUD = self.critic_R2F.copy(), self.gain_RUD.copy()
+        self.critic_step = Adam.of(settings.critic_rate, [self.critic_R2F])
+        self.actor_step = Adam.of(settings.actor_rate, [self.gain_RUD, self.log_std_R])
+        size = settings.capacity
+        self.memory = [np.zeros((cells, size, n)) for n in (d, u, 1, d)]
+        self.filled = self.updates_done = self.drawn = 0
+        self.x_RND = world.starts(self._normals(settings.players, d))
+
+    @property
+    def deviation_R(self) -> Floats:
+        return np.where(self.soft_R > 0, np.exp(self.log_std_R), self.set.exploration)
+
+    def _normals(self, rows: int, columns: int) -> Floats:
+        self.drawn += 1
+        return normals(self.key_R, self.drawn, rows, columns)
+
+    def _mean(self, gain_RUD: Floats, x_RND: Floats) -> Floats:
+        return -np.einsum("rud,rnd->rnu", self.base_RUD + gain_RUD, x_RND)
+
+    def play(self, step: int) -> None:
+        d, u = self.world.b_DU.shape
+        noise_RNX = self._normals(self.set.players, 2 * d + u)
+        u_RNU = self._mean(self.gain_RUD, self.x_RND) + self.deviation_R[:, None, None] * noise_RNX[..., :u]
+        next_RND, reward_RN = self.world.step(self.x_RND, u_RNU, noise_RNX[..., u : u + d])
+        place = (self.filled + np.arange(self.set.players)) % self.set.capacity
+        for stored, new in zip(self.memory, (self.x_RND, u_RNU, reward_RN[..., None], next_RND), strict=True):
+            stored[:, place] = new
+        self.filled += self.set.players
+        # The cost of an unstable policy grows without end: far away an episode starts anew.
+        far_RN1 = (np.abs(next_RND) > self.set.limit).any(-1, keepdims=True) | (
+            (step + 1) % self.set.horizon == 0
+        )
+        self.x_RND = np.where(far_RN1, self.world.starts(noise_RNX[..., u + d :]), next_RND)
+
+    def _batch(self) -> list[Floats]:
+        from envs import kernels
+
+        self.drawn += 1
+        uniform_RN = kernels.uniforms(self.key_R, self.drawn, self.set.batch, 1)[..., 0]
+        row_R1, size = np.arange(len(self.key_R))[:, None], min(self.filled, self.set.capacity)
+        found = [stored[row_R1, (uniform_RN * size).astype(np.int64)] for stored in self.memory]
+        if self.offline is None:
+            return found
+        half = self.set.batch // 2
+        old_RN = (uniform_RN[:, :half] * self.offline[0].shape[1]).astype(np.int64)
+        logged = [x[..., None] if x.ndim == 2 else x for x in self.offline]
+        return [
+            np.concatenate([old[row_R1, old_RN], new[:, half:]], axis=1)
+            for old, new in zip(logged, found, strict=True)
+        ]
+
+    def learn(self) -> None:
+        x_RND, u_RNU, reward_RN1, next_RND = self._batch()
+        noise_RNU = self._normals(self.set.batch, u_RNU.shape[-1])
+        soft_R11, std_R11 = self.soft_R[:, None, None], self.deviation_R[:, None, None]
+        smooth_RNU = np.clip(
+            self.set.smoothing * noise_RNU, -self.set.smoothing_clip, self.set.smoothing_clip
+        )
+        soft_RNU = self._mean(self.gain_RUD, next_RND) + std_R11 * noise_RNU
+        then_RNU = np.where(soft_R11 > 0, soft_RNU, self._mean(self.slow_RUD, next_RND) + smooth_RNU)
+        ahead_RN2 = quadratic_features(next_RND, then_RNU) @ np.swapaxes(self.target_R2F, -1, -2)
+        log_pi_RN = -0.5 * (noise_RNU**2 + np.log(2 * np.pi)).sum(-1) - u_RNU.shape[-1] * np.log(
+            std_R11[..., 0]
+        )
+        worth_RN = ahead_RN2.min(-1) if self.set.twin else ahead_RN2[..., 0]
+        aim_RN = reward_RN1[..., 0] + self.world.discount * (worth_RN - self.soft_R[:, None] * log_pi_RN)
+        phi_RNF = quadratic_features(x_RND, u_RNU)
+        error_RN2 = phi_RNF @ np.swapaxes(self.critic_R2F, -1, -2) - aim_RN[..., None]
+        slope_R2F = np.swapaxes(error_RN2, -1, -2) @ phi_RNF / self.set.batch
+        self.critic_R2F = self.critic_R2F - self.critic_step([slope_R2F])[0]
+        self.updates_done += 1
+        if self.updates_done % self.set.delay == 0:
+            self._improve(x_RND)
+        self.target_R2F = self.target_R2F + self.set.polyak * (self.critic_R2F - self.target_R2F)
+        self.slow_RUD = self.slow_RUD + self.set.polyak * (self.gain_RUD - self.slow_RUD)
+
+    def _improve(self, x_RND: Floats) -> None:
+        """Ascend Q_1 at u = -(base + K) x + s eps: dQ/dK = -E[dQ/du x.], dQ/ds = E[dQ/du . eps]."""
+        d, u = self.world.b_DU.shape
+        h_RZZ, _ = quadratic_form(self.critic_R2F[:, 0], d + u)
+        eps_RNU = self._normals(x_RND.shape[1], u) * (self.soft_R > 0)[:, None, None]
+        std_R = np.exp(self.log_std_R)
+        u_RNU = self._mean(self.gain_RUD, x_RND) + std_R[:, None, None] * eps_RNU
+        by_u_RNU = 2 * np.concatenate([x_RND, u_RNU], axis=-1) @ h_RZZ[..., d:]
+        by_gain_RUD = np.einsum("rnu,rnd->rud", by_u_RNU, x_RND) / x_RND.shape[1]
+        by_std_R = (by_u_RNU * eps_RNU).sum(-1).mean(-1) + self.soft_R * u / std_R
+        moves = self.actor_step([by_gain_RUD, -by_std_R * std_R])
+        self.gain_RUD, self.log_std_R = (
+            self.gain_RUD - moves[0],
+            np.clip(self.log_std_R - moves[1], -6.0, 2.0),
+        )

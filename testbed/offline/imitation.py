@@ -1,0 +1,111 @@
+"""Imitation: occupancy matching with boosted replay, and compounding error against on-policy correction."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs import infinite_horizon
+from envs.arrays import Floats
+from envs.finite_mdp import FiniteMDP
+from envs.offline import Counts, collect, exact_model
+from testbed.offline.models import discrete_choice
+from testbed.offline.tabular import greedy
+
+
+def replay_weights(rounds: int, boost: ArrayLike) -> Floats:
+    """Weights (1 - boost)^(t - k), normalized, of the policies k = 1 … t in the replay of round t, [*boost,
+    rounds].
+
+    boost 1 keeps the newest alone (on policy), 0 all alike (uniform replay); between is boosting with that
+    step. Source: AILBoost (Chang et al. 2024), the weights of its ensemble.
+    """
+    boost_x1 = np.asarray(boost, np.float64)[..., None]
+    weight_xK = (1.0 - boost_x1) ** np.arange(rounds)[::-1]
+    return np.asarray(weight_xK / weight_xK.sum(-1, keepdims=True))
+
+
+def discriminator_reward(expert_RSA: Floats, replay_RSA: Floats, floor: float = 1e-3) -> Floats:
+    """log (d_expert + floor) - log (d_replay + floor), [R, S, A]: the optimal discriminator's logit on a
+    table.
+    """
+    return np.log(expert_RSA + floor) - np.log(replay_RSA + floor)
+
+
+def occupancy(world: FiniteMDP, pi_RSA: Floats) -> Floats:
+    """(1 - discount) sum_t discount^t P(s_t, a_t), [R, S, A]; sums to 1 in worlds that do not end."""
+    law_RS = (1 - world.discount) * infinite_horizon.occupancy(world, pi_RSA)
+    return np.asarray(law_RS[..., None] * pi_RSA)
+
+
+def match_occupancy(
+    world: FiniteMDP,
+    expert_RSA: Floats,
+    *,
+    boost: ArrayLike,
+    rounds: int,
+    temperature: float = 0.1,
+    floor: float = 1e-3,
+) -> tuple[Floats, Floats]:
+    """Total variation to the expert's occupancy of the weighted ensemble, and of the newest policy, [I, R]
+    each.
+
+    Round t: reward = discriminator between expert and the weighted replay of the policies before, policy =
+    soft optimum of that reward at `temperature`. expert_RSA may be a sample, such as one trajectory's shares;
+    boost: a number or [R]; the first policy is uniform. Source: AILBoost (Chang et al. 2024), algorithm 1,
+    without networks.
+    """
+    cells = len(expert_RSA)
+    moves_RSAS = np.broadcast_to(exact_model(world)[0], (cells, *world.transition_SAS.shape))
+    boost_R = np.broadcast_to(np.asarray(boost, np.float64), (cells,))
+    laws = [occupancy(world, np.full(expert_RSA.shape, 1 / world.actions))]
+    ensemble_rows, newest_rows = [], []
+    for _ in range(rounds):
+        weight_RK = replay_weights(len(laws), boost_R)
+        replay_RSA = np.einsum("rk,krsa->rsa", weight_RK, np.stack(laws))
+        ensemble_rows.append(np.abs(replay_RSA - expert_RSA).sum((-1, -2)) / 2)
+        newest_rows.append(np.abs(laws[-1] - expert_RSA).sum((-1, -2)) / 2)
+        reward_RSA = discriminator_reward(expert_RSA, replay_RSA, floor)
+        pi_RSA, _ = discrete_choice(moves_RSAS, reward_RSA / temperature, world.discount)
+        laws.append(occupancy(world, pi_RSA))
+    return np.stack(ensemble_rows), np.stack(newest_rows)
+
+
+def erring(expert_SA: Floats, error: ArrayLike, wrong: int = 0) -> Floats:
+    """(1 - error) expert + error 1{a = wrong}, [*error, S, A]: a learner with a known chance of error
+    everywhere.
+    """
+    error_x11 = np.asarray(error, np.float64)[..., None, None]
+    return (1 - error_x11) * expert_SA + error_x11 * np.eye(expert_SA.shape[-1])[wrong]
+
+
+def cloned(counts: Counts, fallback: int = 0) -> Floats:
+    """The commonest logged action, and `fallback` in states without data, [R, S, A]."""
+    unseen_RS1 = ~counts.seen_RSA.any(-1, keepdims=True)
+    return np.where(unseen_RS1, np.eye(counts.visit_RSA.shape[-1])[fallback], greedy(counts.visit_RSA))
+
+
+def corrected(
+    world: FiniteMDP, expert_SA: Floats, key_R: NDArray[np.uint64], *, rounds: int, episodes: int
+) -> tuple[Floats, Floats]:
+    """Exact shortfall J(expert) - J of cloning and of on-policy correction at equal data, [I, R] each.
+
+    Round i of either adds `episodes` labeled episodes: cloning of the expert's own, correction (DAgger, Ross,
+    Gordon & Bagnell 2011) of the current learner's, labeled by the expert; the first round is the expert's
+    for both.
+    """
+    best = float(world.value(expert_SA))
+    expert_RSA = np.broadcast_to(expert_SA, (len(key_R), *expert_SA.shape))
+    rows: list[list[Floats]] = [[], []]
+    first = collect(world, expert_RSA[:, None], episodes, key_R).counts(world.states, world.actions)
+    data = [first, first]
+    for i in range(rounds):
+        for arm, counts in enumerate(data):
+            learner_RSA = cloned(counts)
+            rows[arm].append(best - world.value(learner_RSA))
+            player_RSA = learner_RSA if arm else expert_RSA
+            log = collect(world, player_RSA[:, None], episodes, key_R, step=2 * i + 1 + arm)
+            visit_RS1 = log.counts(world.states, world.actions).visit_RSA.sum(-1, keepdims=True)
+            labeled = Counts(visit_RS1 * expert_SA, np.zeros((*expert_RSA.shape, 0)), 0 * expert_RSA)
+            data[arm] = Counts(counts.visit_RSA + labeled.visit_RSA, counts.going_RSAS, counts.reward_RSA)
+    return np.stack(rows[0]), np.stack(rows[1])

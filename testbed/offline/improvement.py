@@ -1,0 +1,176 @@
+"""Policy improvement between on and off policy: hybrid and post-decision critics, PPO's outer loop."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs import infinite_horizon
+from envs.arrays import Floats, Ints
+from envs.finite_mdp import FiniteMDP
+from envs.offline import Counts, collect, ratio
+
+
+def softmax(logits_RSA: Floats) -> Floats:
+    """exp(logits) / sum, [R, S, A]."""
+    mass_RSA = np.exp(logits_RSA - logits_RSA.max(-1, keepdims=True))
+    return np.asarray(mass_RSA / mass_RSA.sum(-1, keepdims=True))
+
+
+def natural_step(logits_RSA: Floats, q_RSA: Floats, step_size: ArrayLike) -> Floats:
+    """logits + step_size Q, centered: natural policy gradient of a softmax table. Source: Kakade (2001)."""
+    moved_RSA = logits_RSA + np.asarray(step_size, np.float64).reshape(-1, 1, 1) * q_RSA
+    return np.asarray(moved_RSA - moved_RSA.max(-1, keepdims=True))
+
+
+def monte_carlo(
+    world: FiniteMDP,
+    pi_RSA: Floats,
+    episodes: int,
+    key_R: NDArray[np.uint64],
+    *,
+    step: int = 0,
+    at_once: int = 4096,
+) -> tuple[Floats, Floats]:
+    """Visits and mean discounted return to go of every pair in fresh episodes, [R, S, A] each; 0 without
+    visits.
+
+    At most `at_once` episodes are in memory; parts draw from steps `step`, `step` + 1, ….
+    """
+    visit_RSA = np.zeros_like(pi_RSA)
+    sum_RSA = np.zeros_like(pi_RSA)
+    for part, first in enumerate(range(0, episodes, at_once)):
+        log = collect(world, pi_RSA[:, None], min(at_once, episodes - first), key_R, step=step + part)
+        gained = log.counts(world.states, world.actions, log.returns_to_go(world.discount))
+        visit_RSA += log.counts(world.states, world.actions).visit_RSA
+        sum_RSA += gained.visit_RSA
+    return visit_RSA, ratio(sum_RSA, visit_RSA)
+
+
+def hybrid_critic(
+    feature_SAK: Floats,
+    pi_RSA: Floats,
+    discount: float,
+    *,
+    offline: Counts,
+    visit_RSA: Floats,
+    return_RSA: Floats,
+    trust: ArrayLike,
+    rounds: int = 50,
+    ridge: float = 1e-8,
+) -> Floats:
+    """Q = phi w, [R, S, A], w fitted to returns on policy and to Bellman targets off policy, alternately.
+
+    w <- argmin sum n_on (phi w - G)^2 / N_on + trust sum n_off (phi w - r - discount E_pi phi w_old)^2 /
+    N_off. trust 0 is on-policy regression, a large one FQE on the offline data. trust: a number or [R].
+    Source: HNPG (Zhou et al. 2023, "Offline data enhanced on-policy policy gradient with provable
+    guarantees"), its hybrid critic.
+    """
+    trust_R11 = np.broadcast_to(np.asarray(trust, np.float64).reshape(-1, 1, 1), (len(pi_RSA), 1, 1))
+    on_RSA = visit_RSA / np.maximum(visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
+    off_RSA = (
+        trust_R11 * offline.visit_RSA / np.maximum(offline.visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
+    )
+    gram_RKK = np.einsum("rsa,sak,sal->rkl", on_RSA + off_RSA, feature_SAK, feature_SAK, optimize=True)
+    gram_RKK = gram_RKK + ridge * np.eye(feature_SAK.shape[-1])
+    fixed_RK = np.einsum("rsa,sak->rk", on_RSA * return_RSA + off_RSA * offline.reward_RSA, feature_SAK)
+    mean_RSK = np.einsum("rsa,sak->rsk", pi_RSA, feature_SAK)
+    ahead_RSAK = discount * np.einsum("rsat,rtk->rsak", offline.moves_RSAS, mean_RSK, optimize=True)
+    boot_RKK = np.einsum("rsa,sak,rsal->rkl", off_RSA, feature_SAK, ahead_RSAK, optimize=True)
+    weight_RK = np.zeros_like(fixed_RK)
+    for _ in range(rounds):
+        right_RK = fixed_RK + (boot_RKK @ weight_RK[..., None])[..., 0]
+        weight_RK = np.linalg.solve(gram_RKK, right_RK[..., None])[..., 0]
+    return np.einsum("rk,sak->rsa", weight_RK, feature_SAK)
+
+
+def clipped_passes(
+    logits_RSA: Floats,
+    visit_RSA: Floats,
+    advantage_RSA: Floats,
+    *,
+    passes: int,
+    step_size: ArrayLike,
+    clip: float,
+) -> Floats:
+    """`passes` gradient steps on sum n/N min(rho A, clip(rho, 1 - clip, 1 + clip) A) by the logits, [R, S,
+    A].
+
+    rho = pi / pi at entry; a pair whose ratio left the interval on the side of its advantage has no gradient
+    (Schulman et al. 2017, equation 7), with n(s, a) of a data set in place of its steps.
+    """
+    rate_R11 = np.asarray(step_size, np.float64).reshape(-1, 1, 1)
+    share_RSA = visit_RSA / np.maximum(visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
+    old_RSA = softmax(logits_RSA)
+    for _ in range(passes):
+        pi_RSA = softmax(logits_RSA)
+        rho_RSA = pi_RSA / old_RSA
+        flat_RSA = np.where(advantage_RSA >= 0, rho_RSA > 1 + clip, rho_RSA < 1 - clip)
+        pull_RSA = np.where(flat_RSA, 0.0, share_RSA * rho_RSA * advantage_RSA)
+        logits_RSA = logits_RSA + rate_R11 * (pull_RSA - pi_RSA * pull_RSA.sum(-1, keepdims=True))
+    return logits_RSA
+
+
+def outer_loop(
+    world: FiniteMDP,
+    key_R: NDArray[np.uint64],
+    *,
+    episodes: int,
+    iterations: int,
+    step_size: ArrayLike,
+    passes: int = 0,
+    clip: float = 0.2,
+) -> Floats:
+    """Exact discounted value of the policy before every outer iteration, [I, R]: samples, advantages, an
+    outer step.
+
+    passes 0 is the KL-regularized step pi <- pi exp(step_size A) / Z in closed form, else `clipped_passes`. A
+    comes from `monte_carlo` returns of `episodes` fresh episodes a cell, centered by the state's mean over
+    its visits. Values are those of the world's horizon, like the returns.
+    """
+    logits_RSA = np.zeros((len(key_R), world.states, world.actions))
+    parts = -(-episodes // 4096)
+    values = []
+    for iteration in range(iterations):
+        pi_RSA = softmax(logits_RSA)
+        values.append(world.value(pi_RSA))
+        visit_RSA, mean_RSA = monte_carlo(world, pi_RSA, episodes, key_R, step=iteration * parts)
+        total_RS1 = np.maximum(visit_RSA.sum(-1, keepdims=True), 1.0)
+        centered_RSA = mean_RSA - (visit_RSA * mean_RSA).sum(-1, keepdims=True) / total_RS1
+        centered_RSA = np.where(visit_RSA > 0, centered_RSA, 0.0)
+        if passes:
+            logits_RSA = clipped_passes(
+                logits_RSA, visit_RSA, centered_RSA, passes=passes, step_size=step_size, clip=clip
+            )
+        else:
+            logits_RSA = natural_step(logits_RSA, centered_RSA, step_size)
+    return np.stack(values)
+
+
+def pooled_by_post(counts: Counts, post_SA: Ints, paid_SA: Floats) -> Counts:
+    """Counts in which pairs with the same post-decision state share their successors, like a post-decision
+    critic.
+
+    paid_SA: the deterministic part of the reward, known once (s, a) is; the rest of the mean reward is pooled
+    too. Pairs without data of their own borrow: their visits are those of their post-decision state. Source:
+    PDPPO (2025).
+    """
+    posts = int(post_SA.max()) + 1
+    member_PX = np.eye(posts)[post_SA.ravel()].T
+    cells, states = counts.visit_RSA.shape[:2]
+    visit_RP = counts.visit_RSA.reshape(cells, -1) @ member_PX.T
+    going_RPS = member_PX @ counts.going_RSAS.reshape(cells, -1, states)
+    rest_RP = (counts.visit_RSA * (counts.reward_RSA - paid_SA)).reshape(cells, -1) @ member_PX.T
+    return Counts(visit_RP[:, post_SA], going_RPS[:, post_SA], paid_SA + ratio(rest_RP, visit_RP)[:, post_SA])
+
+
+def transition_noise(world: FiniteMDP, pi_RSA: Floats) -> Floats:
+    """Var over s' of bonus(s') + discount V(s') given (s, a), [R, S, A]: what a post-decision baseline
+    removes.
+
+    A one-step advantage r + discount V(s') - V(s) has it, r + V_post(y) - V(s) with y before the random step
+    has not.
+    """
+    ahead_RS = world.tables.bonus_S + world.discount * infinite_horizon.state_value(world, pi_RSA)
+    mean_RSA = np.einsum("sat,rt->rsa", world.transition_SAS, ahead_RS)
+    return np.einsum("sat,rt->rsa", world.transition_SAS, ahead_RS**2) - mean_RSA**2

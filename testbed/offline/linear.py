@@ -1,0 +1,219 @@
+"""Linear TD: normalized and regularized features, sampled and parallel learning, realizable but incomplete
+classes.
+
+The expected update is `testbed.exact.value_learning.LinearTD`; here are the features it is given, the same
+learner on samples, and what the error of its fixed point depends on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs import kernels
+from envs.arrays import Floats
+from envs.finite_mdp import FiniteMDP
+from envs.offline import Counts
+from envs.tables import running_sums
+from testbed.errors import UserError
+from testbed.exact.value_learning import LinearTD
+
+
+def layer_norm(feature_xK: Floats, epsilon: float = 1e-8) -> Floats:
+    """(phi - mean) / sqrt(variance + epsilon) over the features, [x, K]: each row has norm sqrt(K)."""
+    centered_xK = feature_xK - feature_xK.mean(-1, keepdims=True)
+    return np.asarray(centered_xK / np.sqrt((centered_xK**2).mean(-1, keepdims=True) + epsilon))
+
+
+def ridge_threshold(td: LinearTD) -> float:
+    """The l2 coefficient beyond which expected TD with -ridge w is stable for small steps: max(0, abscissa).
+
+    The ridge shifts every eigenvalue of A2 - A1 by -ridge. Source: PQN (Gallici et al. 2025), section 4,
+    whose l2 regularization this makes exact for a linear class.
+    """
+    return max(0.0, td.td_abscissa())
+
+
+def network_jacobian(
+    first_RHD: Floats, last_RH: Floats, input_SD: Floats, *, normalized: bool, epsilon: float = 1e-5
+) -> tuple[Floats, Floats]:
+    """V = last . N(tanh(first x)) and its derivatives by (first, last), [R, S] and [R, S, H D + H]; N =
+    LayerNorm or 1.
+
+    dV/dh = (w - mean w - z (w.z)/H) / sd for z = N(h). With the Jacobian as features, `linear_td` and
+    `target_radius` describe TD of the network near these weights: its conditioning decides what a target
+    network can do. Source: Fellows, Smith & Whiteson (2023), theorem 1 and section 4.
+    """
+    hidden_RSH = np.tanh(np.einsum("rhd,sd->rsh", first_RHD, input_SD))
+    slope_RSH = np.broadcast_to(last_RH[:, None], hidden_RSH.shape)
+    shown_RSH = hidden_RSH
+    if normalized:
+        centered_RSH = hidden_RSH - hidden_RSH.mean(-1, keepdims=True)
+        sd_RS1 = np.sqrt((centered_RSH**2).mean(-1, keepdims=True) + epsilon)
+        shown_RSH = centered_RSH / sd_RS1
+        along_RS1 = (slope_RSH * shown_RSH).mean(-1, keepdims=True)
+        slope_RSH = (slope_RSH - slope_RSH.mean(-1, keepdims=True) - shown_RSH * along_RS1) / sd_RS1
+    value_RS = (shown_RSH * last_RH[:, None]).sum(-1)
+    by_first_RSHD = (slope_RSH * (1 - hidden_RSH**2))[..., None] * input_SD[:, None]
+    flat_RSP = by_first_RSHD.reshape(*value_RS.shape, -1)
+    return value_RS, np.concatenate([flat_RSP, shown_RSH], axis=-1)
+
+
+def sampled_td(
+    feature_SK: Floats,
+    weight_S: Floats,
+    step_SS: Floats,
+    reward_S: Floats,
+    discount: float,
+    key_R: NDArray[np.uint64],
+    *,
+    steps: int,
+    every: int,
+    step_size: ArrayLike,
+    inner: ArrayLike = 1,
+    ridge: ArrayLike = 0.0,
+    bound: ArrayLike = np.inf,
+    start_K: Floats | None = None,
+) -> Floats:
+    """Weights [E, R, K] of TD on sampled s ~ weight, s' ~ step(s), with a target copied every `inner`
+    updates.
+
+    w += step_size ((r + discount phi' w_target - phi w) phi - ridge w), then w is scaled back to norm <=
+    bound. step_size, inner, ridge and bound: numbers or [R]. Its expectation is `LinearTD` with k = inner.
+    """
+    cells, width = len(key_R), feature_SK.shape[1]
+    rate_R1, ridge_R1, bound_R = (
+        np.broadcast_to(np.asarray(x, np.float64), (cells,)) for x in (step_size, ridge, bound)
+    )
+    rate_R1, ridge_R1 = rate_R1[:, None], ridge_R1[:, None]
+    inner_R = np.broadcast_to(np.asarray(inner, np.int64), (cells,))
+    uniform_RTD = kernels.uniforms(np.asarray(key_R, np.uint64), 0, steps, 2)
+    state_RT = np.searchsorted(running_sums(weight_S), uniform_RTD[..., 0], side="right")
+    sums_SS = running_sums(step_SS)
+    weight_RK = np.array(np.broadcast_to(np.zeros(width) if start_K is None else start_K, (cells, width)))
+    target_RK, found = weight_RK.copy(), []
+    for step in range(steps):
+        target_RK = np.where((step % inner_R == 0)[:, None], weight_RK, target_RK)
+        here_RK = feature_SK[state_RT[:, step]]
+        next_R = (uniform_RTD[:, step, 1, None] >= sums_SS[state_RT[:, step]]).sum(-1)
+        aim_R = reward_S[state_RT[:, step]] + discount * (feature_SK[next_R] * target_RK).sum(-1)
+        error_R = aim_R - (here_RK * weight_RK).sum(-1)
+        weight_RK = weight_RK + rate_R1 * (error_R[:, None] * here_RK - ridge_R1 * weight_RK)
+        norm_R = np.sqrt((weight_RK**2).sum(-1))
+        weight_RK = weight_RK * np.minimum(1.0, bound_R / np.maximum(norm_R, 1e-300))[:, None]
+        if (step + 1) % every == 0:
+            found.append(weight_RK)
+    return np.stack(found)
+
+
+def parallel_q(
+    world: FiniteMDP,
+    feature_SAK: Floats,
+    key_R: NDArray[np.uint64],
+    *,
+    players: int,
+    steps: int,
+    every: int,
+    step_size: ArrayLike,
+    ridge: ArrayLike = 0.0,
+    epsilon: float = 0.1,
+) -> Floats:
+    """Weights [E, R, K] of online Q-learning by `players` parallel copies, without replay or target network.
+
+    Each step every copy acts epsilon-greedily and w += step_size (mean of (r + discount max Q(s') - Q) phi -
+    ridge w). Rewards are the means. Source: PQN (Gallici et al. 2025), algorithm 1 with one-step returns.
+    """
+    cells, tables = len(key_R), world.tables
+    rate_R1, ridge_R1 = (
+        np.broadcast_to(np.asarray(x, np.float64), (cells,))[:, None] for x in (step_size, ridge)
+    )
+    weight_RK = np.zeros((cells, feature_SAK.shape[-1]))
+    mean_X = tables.mean_reward_X
+    feature_XK = feature_SAK.reshape(-1, feature_SAK.shape[-1])
+    state_RN = world.start(kernels.uniforms(key_R, steps, players, 1)[..., 0])
+    age_RN, found = np.zeros((cells, players), np.int64), []
+    for step in range(steps):
+        uniform_RND = kernels.uniforms(key_R, step, players, 4)
+        q_RSA = np.einsum("rk,sak->rsa", weight_RK, feature_SAK)
+        best_RN = np.take_along_axis(q_RSA.argmax(-1), state_RN, 1)
+        any_RN = (uniform_RND[..., 1] * world.actions).astype(np.int64)
+        action_RN = np.where(uniform_RND[..., 0] < epsilon, any_RN, best_RN)
+        row_RN = state_RN * world.actions + action_RN
+        k_RN = (uniform_RND[..., 2, None] >= tables.cumulative_XK[row_RN]).sum(-1)
+        next_RN = tables.next_XK[row_RN, k_RN]
+        ended_RN = tables.terminal_S[next_RN]
+        ahead_RN = np.where(ended_RN, 0.0, np.take_along_axis(q_RSA.max(-1), next_RN, 1))
+        # The mean reward holds the mean bonus, so that the noise is that of the successor's value alone.
+        error_RN = mean_X[row_RN] + world.discount * ahead_RN
+        error_RN = error_RN - np.take_along_axis(q_RSA.reshape(cells, -1), row_RN, 1)
+        slope_RK = np.einsum("rn,rnk->rk", error_RN, feature_XK[row_RN]) / players
+        weight_RK = weight_RK + rate_R1 * (slope_RK - ridge_R1 * weight_RK)
+        over_RN = ended_RN | (age_RN + 1 == world.horizon)
+        state_RN = np.where(over_RN, world.start(uniform_RND[..., 3]), next_RN)
+        age_RN = np.where(over_RN, 0, age_RN + 1)
+        if (step + 1) % every == 0:
+            found.append(weight_RK)
+    return np.stack(found)
+
+
+def realizable_features(q_RSA: Floats, width: int, rng: np.random.Generator) -> Floats:
+    """Random features of `width` directions whose span holds q, [R, S, A, K]: realizable, in general not
+    complete.
+
+    The directions are normal and mixed by a random rotation, so that no single feature is q.
+    """
+    if not 1 <= width <= q_RSA[0].size:
+        raise UserError(f"width is {width}, expected 1 to the number of pairs, {q_RSA[0].size}.")
+    scale_R11 = np.sqrt((q_RSA**2).mean((-1, -2), keepdims=True))
+    extra_RSAK = rng.normal(size=(*q_RSA.shape, width - 1))
+    both_RSAK = np.concatenate([(q_RSA / scale_R11)[..., None], extra_RSAK], axis=-1)
+    turn_RKK = np.linalg.qr(rng.normal(size=(len(q_RSA), width, width)))[0]
+    return np.einsum("rsak,rkl->rsal", both_RSAK, turn_RKK)
+
+
+def lstd_q(
+    counts: Counts, feature_RSAK: Floats, pi_RSA: Floats, discount: float, ridge: float = 0.0
+) -> Floats:
+    """Q = phi w with (Phi^T D (Phi - discount P_pi Phi) + ridge) w = Phi^T D r, [R, S, A], D the shares of
+    visits.
+
+    The fixed point of TD from these data (Bradtke & Barto 1996), stable or not.
+    """
+    share_RSA = counts.visit_RSA / counts.visit_RSA.sum((-1, -2), keepdims=True)
+    mean_RTK = np.einsum("rta,rtak->rtk", pi_RSA, feature_RSAK)
+    ahead_RSAK = np.einsum("rsat,rtk->rsak", counts.moves_RSAS, mean_RTK)
+    weighted_RSAK = share_RSA[..., None] * feature_RSAK
+    system_RKK = np.einsum("rsak,rsal->rkl", weighted_RSAK, feature_RSAK - discount * ahead_RSAK)
+    right_RK = np.einsum("rsak,rsa->rk", weighted_RSAK, counts.reward_RSA)
+    system_RKK = system_RKK + ridge * np.eye(system_RKK.shape[-1])
+    weight_RK = np.linalg.solve(system_RKK, right_RK[..., None])[..., 0]
+    return np.einsum("rk,rsak->rsa", weight_RK, feature_RSAK)
+
+
+def concentrability(target_RSA: Floats, data_RSA: Floats) -> Floats:
+    """sqrt E_data[(d_target / d_data)^2], [R]: 1 on policy, inf where the target goes and the data do not."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio_RSA = np.where(target_RSA > 0, target_RSA**2 / data_RSA, 0.0)
+    return np.asarray(np.sqrt(ratio_RSA.sum((-1, -2))))
+
+
+def misalignment(
+    feature_RSAK: Floats, data_RSA: Floats, moves_RSAS: Floats, pi_RSA: Floats, discount: float
+) -> Floats:
+    """1 / min_u |Pi g_u| / |g_u|, g_u = (I - discount P_pi) Phi u, Pi the projection on Phi in L2(data), [R];
+    at least 1.
+
+    The inverse cosine of the largest principal angle between the class and its Bellman residuals: where it is
+    large, a residual can be invisible to the class that tests it, and where it is inf the fixed point is not
+    unique. The error bound of realizable TD has this factor beside concentrability and no inherent Bellman
+    error; compare Zanette (2023), When is realizability sufficient for off-policy reinforcement learning?,
+    whose definition of the angle may differ.
+    """
+    mean_RTK = np.einsum("rta,rtak->rtk", pi_RSA, feature_RSAK)
+    residual_RSAK = feature_RSAK - discount * np.einsum("rsat,rtk->rsak", moves_RSAS, mean_RTK)
+    root_RX1 = np.sqrt(data_RSA).reshape(len(data_RSA), -1, 1)
+    shape = (*root_RX1.shape[:2], -1)
+    bases = [np.linalg.qr(root_RX1 * x.reshape(shape))[0] for x in (feature_RSAK, residual_RSAK)]
+    cosine_RK = np.linalg.svd(np.swapaxes(bases[0], -1, -2) @ bases[1], compute_uv=False)
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 / np.minimum(cosine_RK[..., -1], 1.0))

@@ -1,0 +1,154 @@
+"""Replay control: Q-learning (hard or soft) and actor-critic from a replay buffer, one cell per seed.
+
+A cell plays the world, stores its steps and learns from what it draws; the loops are compiled.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from envs.arrays import Floats, Ints
+from envs.finite_mdp import FiniteMDP
+from envs.offline import Log
+from testbed.errors import UserError
+from testbed.offline.replay_loops import ACTOR_DIALS, Q_DIALS, actor_loop, q_loop
+
+
+def replay_q(
+    world: FiniteMDP,
+    key_R: ArrayLike,
+    *,
+    steps: int,
+    every: int,
+    feature_SAK: Floats | None = None,
+    batch: int = 1,
+    capacity: int | None = None,
+    offline: Log | None = None,
+    initial: float | Floats = 0.0,
+    **dials: ArrayLike,
+) -> tuple[Floats, Floats]:
+    """Q-learning from a replay buffer: Q [R, E, S, A] and reward earned [R, E], every `every` steps.
+
+    w += step_size mean_batch (y - phi w) phi, y = sum_{k < chunk} discount^k r_k + discount^chunk B(s'),
+    B = max Q or the soft value of the target weights. feature_SAK None is a table; initial: weights at
+    the start, a number or [R, K]; offline: steps in the buffer from the start; capacity None keeps
+    everything.
+
+    Dials, each a number or [R]: step_size; updates: UTD ratio, updates per environment step, fractions
+    allowed; epsilon: exploration; temperature: 0 for max and greedy, else soft values tau
+    logsumexp(Q/tau) and softmax actions (SAC with a table); target_every: updates between copies to the
+    target, 0 for none; chunk: steps of uncorrected return before the bootstrap (ALOE); model_share: share
+    of drawn steps whose action is replaced by the current policy's and whose outcome comes from the
+    empirical model (MAD-TD); on_policy: power p of pi(a|s)^p with which a step is drawn (ARB, 0 uniform);
+    weight_bound: largest norm of the weights, error_bound: largest |TD error| used, 0 for none
+    (FlashSAC); spread_rate: rate of the running variance of the target that divides a step, 0 for a
+    scalar critic, never below spread_floor (DSAC, Duan et al. 2021).
+
+    Raises UserError for an unknown dial, a wrong shape, a chunk or batch below 1, and negative dials.
+    """
+    key = np.atleast_1d(np.asarray(key_R, np.uint64))
+    dial_RD = _dials(Q_DIALS, dials, len(key))
+    if batch < 1 or (dial_RD[:, list(Q_DIALS).index("chunk")] < 1).any() or not 1 <= every <= steps:
+        raise UserError(f"batch {batch}, every {every}: expected batch, chunk >= 1 and every <= steps.")
+    pairs, shape = world.states * world.actions, (world.states, world.actions)
+    feature_SAK = np.eye(pairs).reshape(*shape, pairs) if feature_SAK is None else feature_SAK
+    if feature_SAK.shape[:2] != shape:
+        raise UserError(f"feature_SAK has shape {feature_SAK.shape}, expected {(*shape, 'K')}.")
+    weight_RK = np.array(np.broadcast_to(initial, (len(key), feature_SAK.shape[-1])), np.float64)
+    model_RXK = np.zeros((len(key), pairs, world.tables.next_XK.shape[1] + 1), np.int64)
+    model_reward_RX = np.zeros((len(key), pairs))
+    buffer = _buffer(world, len(key), steps, capacity, offline)
+    if offline is not None:
+        _prefill_model(world, offline, model_RXK, model_reward_RX)
+    found_REK, earned_RE = q_loop(
+        world.tables, *buffer, dial_RD, *_packed(feature_SAK.reshape(pairs, -1)), weight_RK, model_RXK,
+        model_reward_RX, key, steps, every, batch,
+    )  # fmt: skip
+    return np.einsum("rek,sak->resa", found_REK, feature_SAK), earned_RE
+
+
+def replay_actor_critic(
+    world: FiniteMDP,
+    key_R: ArrayLike,
+    *,
+    steps: int,
+    every: int,
+    capacity: int | None = None,
+    **dials: ArrayLike,
+) -> tuple[Floats, Floats]:
+    """A2C of one step with replay: logits [R, E, S, A] and values [R, E, S], E = steps // every.
+
+    delta = r + discount V(s') - V(s); V(s) += critic_rate delta; logits(s) += actor_rate delta (e_a -
+    pi(s)), for the fresh step and for `replays` drawn ones (fractions allowed), without importance
+    weights. In their place stand ERC's two conditions: repel, the factor on negative advantages of
+    replayed steps (1 plain, 0 none), and reach: replayed steps whose action has less than this
+    probability now are dropped (0 keeps all). Dials: numbers or [R]. Source: ERC (Kobayashi 2024). Raises
+    UserError as `replay_q` does.
+    """
+    key = np.atleast_1d(np.asarray(key_R, np.uint64))
+    if not 1 <= every <= steps:
+        raise UserError(f"every is {every}, expected 1 to steps = {steps}.")
+    dial_RD = _dials(ACTOR_DIALS, dials, len(key))
+    found: tuple[Floats, Floats] = actor_loop(
+        world.tables, capacity or steps, dial_RD, world.states, world.actions, key, steps, every
+    )
+    return found
+
+
+def _dials(defaults: dict[str, float], given: dict[str, ArrayLike], cells: int) -> Floats:
+    """One row per cell, in the order of the defaults."""
+    if unknown := sorted(set(given) - set(defaults)):
+        raise UserError(f"Unknown dials {', '.join(unknown)}; known: {', '.join(defaults)}.")
+    dial_RD = np.empty((cells, len(defaults)))
+    for d, (name, default) in enumerate(defaults.items()):
+        values = np.asarray(given.get(name, default), np.float64)
+        if values.shape not in ((), (cells,)) or not (values >= 0).all():
+            raise UserError(f"{name} has shape {values.shape}, expected a number >= 0, or {cells} of them.")
+        dial_RD[:, d] = values
+    return dial_RD
+
+
+def _packed(feature_XK: Floats) -> tuple[Ints, Floats]:
+    """Indices and values of the nonzero features of each row, padded with index 0 and value 0."""
+    used_XK = feature_XK != 0
+    index_XM = np.argsort(~used_XK, axis=-1, kind="stable")[:, : max(1, int(used_XK.sum(-1).max()))]
+    return index_XM.astype(np.int64), np.ascontiguousarray(np.take_along_axis(feature_XK, index_XM, -1))
+
+
+def _buffer(
+    world: FiniteMDP, cells: int, steps: int, capacity: int | None, offline: Log | None
+) -> tuple[NDArray[np.generic], ...]:
+    """Pair, reward, next state, goes on, last of its episode, [R, C] each, and how many there are, [R]."""
+    before = 0 if offline is None else int(offline.mask_RBT.sum((-1, -2)).max())
+    size = capacity or steps + before
+    if before > size:
+        raise UserError(f"The log has {before} steps, but the buffer holds {size}; raise capacity.")
+    shape, filled_R = (cells, size), np.zeros(cells, np.int64)
+    kinds = (np.int64, np.float64, np.int64, np.bool_, np.bool_)
+    buffer = tuple(np.zeros(shape, kind) for kind in kinds)
+    if offline is not None:
+        if len(offline.state_RBT) != cells:
+            raise UserError(
+                f"The log has {len(offline.state_RBT)} cells, expected one for each key: {cells}."
+            )
+        ends_RBT = offline.mask_RBT & ~np.pad(offline.mask_RBT[..., 1:], ((0, 0), (0, 0), (0, 1)))
+        pair_RBT = offline.state_RBT * world.actions + offline.action_RBT
+        logged = (pair_RBT, offline.reward_RBT, offline.next_RBT, offline.going_RBT, ends_RBT)
+        for r, mask_BT in enumerate(offline.mask_RBT):
+            filled_R[r] = mask_BT.sum()
+            for stored_RC, given_RBT in zip(buffer, logged, strict=True):
+                stored_RC[r, : filled_R[r]] = given_RBT[r][mask_BT]
+    return *buffer, filled_R
+
+
+def _prefill_model(world: FiniteMDP, offline: Log, model_RXK: Ints, model_reward_RX: Floats) -> None:
+    counts = offline.counts(world.states, world.actions)
+    cells, pairs, ended = len(model_RXK), model_RXK.shape[1], model_RXK.shape[2] - 1
+    going_RXS = counts.going_RSAS.reshape(cells, pairs, -1)
+    place_RXK = np.broadcast_to(world.tables.next_XK, (cells, pairs, ended))
+    listed_XK = np.arange(ended) < world.tables.count_X[:, None]
+    model_RXK[..., :ended] = np.take_along_axis(going_RXS, place_RXK, -1) * listed_XK
+    visit_RX = counts.visit_RSA.reshape(cells, pairs)
+    model_RXK[..., ended] = np.rint(visit_RX - going_RXS.sum(-1))
+    model_reward_RX += visit_RX * counts.reward_RSA.reshape(cells, pairs)

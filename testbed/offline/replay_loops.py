@@ -1,0 +1,343 @@
+"""Compiled loops of replay control: one cell plays, stores and learns in one thread.
+
+Random numbers are a function of the cell's key and of how many it has used, so a cell does not depend on its
+neighbors. Dials come as a row of numbers per cell, in the order of Q_DIALS and ACTOR_DIALS.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from envs.arrays import Bools, Floats, Ints
+from envs.tables import Tables
+
+Words = NDArray[np.uint64]
+
+Q_DIALS = {
+    "step_size": 0.1, "updates": 1.0, "epsilon": 0.1, "temperature": 0.0, "target_every": 0.0, "chunk": 1.0,
+    "model_share": 0.0, "on_policy": 0.0, "weight_bound": 0.0, "error_bound": 0.0, "spread_rate": 0.0,
+    "spread_floor": 1.0,
+}  # fmt: skip
+"""Dials of `replay_q` with their defaults; it says what they do."""
+ACTOR_DIALS = {"critic_rate": 0.1, "actor_rate": 0.1, "replays": 0.0, "repel": 1.0, "reach": 0.0}
+"""Dials of `replay_actor_critic` with their defaults."""
+
+MOST_TRIES = 64
+"""Draws from the buffer after which an on-policy draw takes what it has."""
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_STEP, _UPDATES, _EPSILON, _TEMPERATURE, _TARGET, _CHUNK, _MODEL, _ON_POLICY = range(8)
+_WEIGHT_BOUND, _ERROR_BOUND, _SPREAD_RATE, _SPREAD_FLOOR = range(8, 12)
+
+
+@njit(cache=True, error_model="numpy")
+def _mix(word: np.uint64) -> np.uint64:
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(cache=True, error_model="numpy")
+def _uniform(state_2: Words) -> float:
+    """The next double in [0, 1) of a cell: SplitMix64 of (mixed key, count) (Steele, Lea & Flood 2014)."""
+    state_2[1] += np.uint64(1)
+    mixed = _mix(state_2[0] + state_2[1] * _GOLDEN)
+    return np.float64(mixed >> np.uint64(11)) * 2.0**-53
+
+
+@njit(cache=True, error_model="numpy")
+def _step(tables: Tables, state_2: Words, row: int) -> tuple[int, float, int]:
+    """(next state, reward with noise and bonus, place among the successors) of a pair."""
+    uniform, k = _uniform(state_2), 0
+    while uniform >= tables.cumulative_XK[row, k]:
+        k += 1
+    following = tables.next_XK[row, k]
+    reward = tables.reward_X[row]
+    if tables.noise == 1:
+        reward = 1.0 if _uniform(state_2) < reward else 0.0
+    elif tables.noise == 2:
+        radius = math.sqrt(-2.0 * math.log(1.0 - _uniform(state_2)))
+        reward += tables.noise_std_X[row] * radius * math.cos(2.0 * math.pi * _uniform(state_2))
+    return following, reward + tables.bonus_S[following], k
+
+
+@njit(cache=True, error_model="numpy")
+def _index(law_A: Floats, uniform: float) -> int:
+    for a in range(law_A.shape[0] - 1):
+        uniform -= law_A[a]
+        if uniform < 0.0:
+            return a
+    return law_A.shape[0] - 1
+
+
+@njit(cache=True, error_model="numpy")
+def _look(weight_K: Floats, index_XM: Ints, feature_XM: Floats, s: int, q_A: Floats) -> None:
+    """Write Q(s, .) = phi(s, .) w to q_A."""
+    for a in range(q_A.shape[0]):
+        row, total = s * q_A.shape[0] + a, 0.0
+        for m in range(index_XM.shape[1]):
+            total += weight_K[index_XM[row, m]] * feature_XM[row, m]
+        q_A[a] = total
+
+
+@njit(cache=True, error_model="numpy")
+def _worth(q_A: Floats, temperature: float) -> float:
+    """max Q, or temperature logsumexp(Q / temperature) above 0."""
+    best = q_A[0]
+    for a in range(1, q_A.shape[0]):
+        best = max(best, q_A[a])
+    if temperature <= 0.0:
+        return best
+    total = 0.0
+    for a in range(q_A.shape[0]):
+        total += math.exp((q_A[a] - best) / temperature)
+    return best + temperature * math.log(total)
+
+
+@njit(cache=True, error_model="numpy")
+def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> None:
+    """Write the behavior's law of actions to law_A: epsilon-greedy, or softmax(Q / temperature)."""
+    best = 0
+    for a in range(1, q_A.shape[0]):
+        if q_A[a] > q_A[best]:
+            best = a
+    total = 0.0
+    for a in range(q_A.shape[0]):
+        law_A[a] = (
+            epsilon / q_A.shape[0] if temperature <= 0.0 else math.exp((q_A[a] - q_A[best]) / temperature)
+        )
+        total += law_A[a]
+    if temperature <= 0.0:
+        law_A[best] += 1.0 - epsilon
+        return
+    for a in range(q_A.shape[0]):
+        law_A[a] /= total
+
+
+@njit(cache=True, error_model="numpy")
+def _pick(
+    pair_C: Ints, filled: int, state_2: Words, dial_D: Floats, weight_K: Floats,
+    index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats,
+) -> int:  # fmt: skip
+    """Place of a drawn step, in order of storing: uniform, or as pi(a|s)^power by rejection."""
+    size = min(filled, pair_C.shape[0])
+    place = 0
+    for _ in range(MOST_TRIES):
+        place = filled - size + min(int(_uniform(state_2) * size), size - 1)
+        if dial_D[_ON_POLICY] <= 0.0:
+            return place
+        row = pair_C[_wrapped(place, pair_C.shape[0])]
+        _look(weight_K, index_XM, feature_XM, row // q_A.shape[0], q_A)
+        _act_law(q_A, dial_D[_EPSILON], dial_D[_TEMPERATURE], law_A)
+        if _uniform(state_2) < law_A[row % q_A.shape[0]] ** dial_D[_ON_POLICY]:
+            return place
+    return place
+
+
+@njit(cache=True, error_model="numpy")
+def _wrapped(place: int, size: int) -> int:
+    """Place % size, without the division where there is nothing to wrap."""
+    return place if place < size else place % size
+
+
+@njit(cache=True, error_model="numpy")
+def _chunk_return(
+    reward_C: Floats, last_C: Bools, filled: int, place: int, chunk: int, discount: float
+) -> tuple[float, float, int]:
+    """(sum of discounted rewards, discount of the bootstrap, place whose successor it reads)."""
+    total, factor, at = 0.0, 1.0, place
+    for ahead in range(chunk):
+        at = _wrapped(place + ahead, reward_C.shape[0])
+        total += factor * reward_C[at]
+        factor *= discount
+        if last_C[at] or place + ahead + 1 >= filled:
+            break
+    return total, factor, at
+
+
+@njit(cache=True, error_model="numpy")
+def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: Ints) -> tuple[int, bool]:
+    """A successor of the pair from its counts, the last column being the ends of episodes."""
+    left, k = int(_uniform(state_2) * visits), 0
+    while left >= model_XK[guess, k]:
+        left -= model_XK[guess, k]
+        k += 1
+    going = k < model_XK.shape[1] - 1
+    return (next_XK[guess, k] if going else 0), going
+
+
+@njit(cache=True, error_model="numpy")
+def _bounded(error: float, row: int, spread_X: Floats, dial_D: Floats) -> float:
+    """The TD error as the critic uses it: clipped, and divided by the running variance of the target."""
+    if dial_D[_ERROR_BOUND] > 0.0:
+        error = max(-dial_D[_ERROR_BOUND], min(dial_D[_ERROR_BOUND], error))
+    if dial_D[_SPREAD_RATE] > 0.0:
+        spread_X[row] += dial_D[_SPREAD_RATE] * (error * error - spread_X[row])
+        error /= max(spread_X[row], dial_D[_SPREAD_FLOOR])
+    return error
+
+
+@njit(cache=True, error_model="numpy")
+def _descend(
+    weight_K: Floats,
+    row_N: Ints,
+    error_N: Floats,
+    index_XM: Ints,
+    feature_XM: Floats,
+    rate: float,
+    bound: float,
+) -> None:
+    """w += rate mean_n error phi, then scaled back to norm <= bound (0: none)."""
+    for n in range(row_N.shape[0]):
+        for m in range(index_XM.shape[1]):
+            move = rate * error_N[n] / row_N.shape[0] * feature_XM[row_N[n], m]
+            weight_K[index_XM[row_N[n], m]] += move
+    if bound > 0.0:
+        square = (weight_K**2).sum()
+        if square > bound**2:
+            weight_K *= bound / math.sqrt(square)
+
+
+@njit(cache=True, error_model="numpy")
+def _play_q(
+    tables: Tables, pair_C: Ints, reward_C: Floats, next_C: Ints, going_C: Bools, last_C: Bools, filled: int,
+    dial_D: Floats, index_XM: Ints, feature_XM: Floats, weight_K: Floats, model_XK: Ints,
+    model_reward_X: Floats, key: np.uint64, steps: int, every: int, batch: int, found_EK: Floats,
+    earned_E: Floats,
+) -> None:  # fmt: skip
+    """One cell of `q_loop`; writes weights and rewards earned."""
+    actions, ended = index_XM.shape[0] // tables.bonus_S.shape[0], model_XK.shape[1] - 1
+    state_2 = np.array([_mix(key), np.uint64(0)])
+    spread_X, target_K = np.ones(index_XM.shape[0]), weight_K.copy() if dial_D[_TARGET] >= 1.0 else weight_K
+    row_N, error_N, q_A, law_A = (
+        np.zeros(batch, np.int64),
+        np.zeros(batch),
+        np.zeros(actions),
+        np.zeros(actions),
+    )
+    s, time, credit, done = _index(tables.start_S, _uniform(state_2)), 0, 0.0, 0
+    for step in range(steps):
+        _look(weight_K, index_XM, feature_XM, s, q_A)
+        _act_law(q_A, dial_D[_EPSILON], dial_D[_TEMPERATURE], law_A)
+        row = s * actions + _index(law_A, _uniform(state_2))
+        following, reward, k = _step(tables, state_2, row)
+        going = not tables.terminal_S[following]
+        time += 1
+        last = not going or time == tables.horizon
+        place = _wrapped(filled, pair_C.shape[0])
+        pair_C[place], reward_C[place], next_C[place] = row, reward, following
+        going_C[place], last_C[place] = going, last
+        filled += 1
+        model_XK[row, k if going else ended] += 1
+        model_reward_X[row] += reward
+        earned_E[min(step // every, earned_E.shape[0] - 1)] += reward
+        s, time = (_index(tables.start_S, _uniform(state_2)), 0) if last else (following, time)
+        credit += dial_D[_UPDATES]
+        while credit >= 1.0:
+            if dial_D[_TARGET] >= 1.0 and done % int(dial_D[_TARGET]) == 0:
+                target_K[:] = weight_K
+            credit, done = credit - 1.0, done + 1
+            for n in range(batch):
+                place = _pick(pair_C, filled, state_2, dial_D, weight_K, index_XM, feature_XM, q_A, law_A)
+                row = pair_C[_wrapped(place, pair_C.shape[0])]
+                gain, factor, at = _chunk_return(
+                    reward_C, last_C, filled, place, int(dial_D[_CHUNK]), tables.discount
+                )
+                then, going = next_C[at], going_C[at]
+                if dial_D[_MODEL] > 0.0 and _uniform(state_2) < dial_D[_MODEL]:
+                    _look(weight_K, index_XM, feature_XM, row // actions, q_A)
+                    _act_law(q_A, 0.0, dial_D[_TEMPERATURE], law_A)
+                    guess = row // actions * actions + _index(law_A, _uniform(state_2))
+                    visits = model_XK[guess].sum()
+                    if visits > 0:
+                        row, gain, factor = guess, model_reward_X[guess] / visits, tables.discount
+                        then, going = _imagined(model_XK, guess, visits, state_2, tables.next_XK)
+                if going:
+                    _look(target_K, index_XM, feature_XM, then, q_A)
+                    gain += factor * _worth(q_A, dial_D[_TEMPERATURE])
+                _look(weight_K, index_XM, feature_XM, row // actions, q_A)
+                row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], row, spread_X, dial_D)
+            _descend(weight_K, row_N, error_N, index_XM, feature_XM, dial_D[_STEP], dial_D[_WEIGHT_BOUND])
+        if (step + 1) % every == 0:
+            found_EK[step // every] = weight_K
+
+
+@njit(cache=True, error_model="numpy")
+def _play_actor(
+    tables: Tables, pair_C: Ints, reward_C: Floats, next_C: Ints, going_C: Bools, dial_D: Floats,
+    logits_SA: Floats, value_S: Floats, key: np.uint64, steps: int, every: int,
+    found_ESA: Floats, found_ES: Floats,
+) -> None:  # fmt: skip
+    """One cell of `actor_loop`; writes logits and values."""
+    critic_rate, actor_rate, replays, repel, reach = dial_D
+    actions = logits_SA.shape[1]
+    law_A, state_2 = np.zeros(actions), np.array([_mix(key), np.uint64(0)])
+    s, time, credit = _index(tables.start_S, _uniform(state_2)), 0, 0.0
+    for step in range(steps):
+        _act_law(logits_SA[s], 0.0, 1.0, law_A)
+        row = s * actions + _index(law_A, _uniform(state_2))
+        following, reward, _ = _step(tables, state_2, row)
+        place, size = step % pair_C.shape[0], min(step + 1, pair_C.shape[0])
+        pair_C[place], reward_C[place], next_C[place] = row, reward, following
+        going_C[place] = not tables.terminal_S[following]
+        time += 1
+        s = following
+        if not going_C[place] or time == tables.horizon:
+            s, time = _index(tables.start_S, _uniform(state_2)), 0
+        credit += replays
+        fresh = True
+        while fresh or credit >= 1.0:
+            if not fresh:
+                credit -= 1.0
+                place = min(int(_uniform(state_2) * size), size - 1)
+            here, taken = pair_C[place] // actions, pair_C[place] % actions
+            _act_law(logits_SA[here], 0.0, 1.0, law_A)
+            if fresh or law_A[taken] >= reach:
+                ahead = value_S[next_C[place]] if going_C[place] else 0.0
+                error = reward_C[place] + tables.discount * ahead - value_S[here]
+                value_S[here] += critic_rate * error
+                push = actor_rate * error * (1.0 if fresh or error > 0.0 else repel)
+                for a in range(actions):
+                    logits_SA[here, a] += push * ((1.0 if a == taken else 0.0) - law_A[a])
+            fresh = False
+        if (step + 1) % every == 0:
+            found_ESA[step // every] = logits_SA
+            found_ES[step // every] = value_S
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def q_loop(
+    tables: Tables, pair_RC: Ints, reward_RC: Floats, next_RC: Ints, going_RC: Bools, last_RC: Bools,
+    filled_R: Ints, dial_RD: Floats, index_XM: Ints, feature_XM: Floats, weight_RK: Floats, model_RXK: Ints,
+    model_reward_RX: Floats, key_R: Words, steps: int, every: int, batch: int,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Weights [R, E, K] and rewards earned [R, E] at every `every`-th step."""
+    found_REK = np.zeros((len(key_R), steps // every, weight_RK.shape[1]))
+    earned_RE = np.zeros((len(key_R), steps // every))
+    for r in range(len(key_R)):
+        _play_q(
+            tables, pair_RC[r], reward_RC[r], next_RC[r], going_RC[r], last_RC[r], filled_R[r], dial_RD[r],
+            index_XM, feature_XM, weight_RK[r], model_RXK[r], model_reward_RX[r], key_R[r], steps, every,
+            batch, found_REK[r], earned_RE[r],
+        )  # fmt: skip
+    return found_REK, earned_RE
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def actor_loop(
+    tables: Tables, capacity: int, dial_RD: Floats, states: int, actions: int, key_R: Words,
+    steps: int, every: int,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Logits [R, E, S, A] and values [R, E, S] at every `every`-th step."""
+    found_RESA = np.zeros((len(key_R), steps // every, states, actions))
+    found_RES = np.zeros((len(key_R), steps // every, states))
+    for r in range(len(key_R)):
+        _play_actor(
+            tables, np.zeros(capacity, np.int64), np.zeros(capacity), np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.bool_), dial_RD[r], np.zeros((states, actions)), np.zeros(states), key_R[r],
+            steps, every, found_RESA[r], found_RES[r],
+        )  # fmt: skip
+    return found_RESA, found_RES

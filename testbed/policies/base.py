@@ -1,0 +1,276 @@
+"""What a policy is: a distribution over actions or tokens as a function of flat weights theta_RP.
+
+Worlds, engines and warm starts see this interface alone. `where` is what an action is conditioned on beside
+the tokens before it: the visited states [R, B, T] of a table, the prompts [R, N, K] of a token policy.
+"""
+
+# ruff: noqa: ARG002  what a policy lacks reads none of its arguments
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import NoReturn, Protocol, Self, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from testbed.errors import UserError
+from testbed.policies.in_flight import checked_cache, logp_by_version
+
+Layout: TypeAlias = Mapping[str, tuple[int, ...]]
+"""Names and shapes of the matrices behind a flat theta, in its order."""
+Drawn: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""token_RBT, mask_RBT and logp_RBT."""
+Law: TypeAlias = Callable[[Tensor, int], Tensor]
+"""(log-law [R, V, B], t) -> what an engine draws token t from instead."""
+Rounding: TypeAlias = Callable[[Tensor], Tensor]
+"""Inputs [R, D, M] of a linear layer, one token per column -> what the layer is given instead."""
+
+
+class TaskShape(Protocol):
+    """What a token policy reads of its task."""
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def prompt_length(self) -> int: ...
+
+    @property
+    def response_length(self) -> int: ...
+
+    @property
+    def end_token(self) -> int | None: ...
+
+    @property
+    def pad_token(self) -> int | None: ...
+
+
+class Policy(ABC):
+    """A softmax policy whose weights carry a leading replica axis.
+
+    Every policy has the abstract methods. The others belong to tables or to token policies, or to some of
+    these; a policy that lacks one raises UserError there, and the three marks tell beforehand:
+
+    tabular: it has `logits` and `probabilities`, and `where` are states; else it samples, given prompts.
+    open_layers: its forward pass can be changed, by `with_rounding` or by an engine of its own.
+    takes_distribution: an engine may change its next-token distribution.
+
+    parameters: P. dtype, device: of theta and of what is computed.
+    """
+
+    tabular: bool = False
+    open_layers: bool = False
+    takes_distribution: bool = False
+    parameters: int
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """Names and shapes of the matrices in theta."""
+
+    @property
+    @abstractmethod
+    def positions(self) -> int:
+        """Decoding positions per batch that may draw numbers of their own: T, or 1 for a table."""
+
+    @property
+    def full_precision(self) -> Policy:
+        """The policy that a base model is trained in: itself, unless it rounds."""
+        return self
+
+    @abstractmethod
+    def initial(self, seeds: Sequence[int]) -> Tensor:
+        """Return the weights at the start [R, P], one row per seed."""
+
+    @abstractmethod
+    def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return log pi(token | before) in nats, [R, B, T], differentiable in theta; 0 outside the mask."""
+
+    @abstractmethod
+    def entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return the entropy of each token's distribution in nats, [R, B, T]; 0 outside the mask."""
+
+    @abstractmethod
+    def score_norm(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 outside the mask."""
+
+    # Tables.
+
+    def logits(self, theta_RP: Tensor) -> Tensor:
+        """Return the table of logits [R, S, A]."""
+        self._lacks("a table of logits")
+
+    def probabilities(self, theta_RP: Tensor) -> np.ndarray:
+        """Return pi(a|s) as float64 [R, S, A]."""
+        self._lacks("a table of probabilities")
+
+    # Token policies.
+
+    def sample(
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
+        law: Law | None = None,
+    ) -> Drawn:
+        """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from uniforms; no gradient.
+
+        greedy takes the likeliest token instead. law: only with `takes_distribution`.
+        """
+        self._lacks("a sampler of tokens")
+
+    def sample_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        cache: str = "kept",
+        law: Law | None = None,
+    ) -> Drawn:
+        """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RVP.
+
+        cache: keys and values of earlier tokens are "kept" or "recomputed" when the weights change.
+        """
+        self._lacks("a sampler whose weights change inside a response")
+
+    def logp_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
+        cache: str = "kept",
+    ) -> Tensor:
+        """Return the log-probabilities [R, B, T] that `sample_in_flight` notes for these tokens."""
+        if checked_cache(cache) == "kept":
+            self._lacks("a cache that outlives a change of weights")
+        return logp_by_version(
+            lambda theta_RP: self.logp(theta_RP, prompt_RNK, token_RBT, mask_RBT),
+            theta_RVP,
+            version_RBT,
+            mask_RBT,
+        )
+
+    def log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+        """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
+        self._lacks("the distribution of every token at once")
+
+    def with_rounding(self, rounding: Rounding) -> Policy:
+        """Return this policy with the inputs of its linear layers rounded; only with `open_layers`."""
+        self._lacks("linear layers whose inputs could be rounded")
+
+    def _lacks(self, what: str) -> NoReturn:
+        raise UserError(f"{type(self).__name__} has not {what}; take a policy that has, as 'toy'.")
+
+
+class Reweighted(Policy):
+    """A policy, but at other weights: whatever takes theta is given `weights(theta)`.
+
+    The weights at the start are the policy's own: training that rounds starts where training in full
+    precision starts. Subclasses say what `weights` is, and may replace any method.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.tabular, self.open_layers = policy.tabular, policy.open_layers
+        self.takes_distribution = policy.takes_distribution
+        self.parameters, self.dtype, self.device = policy.parameters, policy.dtype, policy.device
+
+    def weights(self, theta_RP: Tensor) -> Tensor:
+        """Return theta as the policy inside reads it, [R, P']; differentiable."""
+        return theta_RP
+
+    def around(self, policy: Policy) -> Self:
+        """Return the same change of weights around another policy."""
+        changed = copy(self)
+        changed.policy = policy
+        return changed
+
+    @property
+    def layout(self) -> Layout:
+        return self.policy.layout
+
+    @property
+    def positions(self) -> int:
+        return self.policy.positions
+
+    @property
+    def full_precision(self) -> Policy:
+        inside = self.policy.full_precision
+        return self if inside is self.policy else self.around(inside)
+
+    def initial(self, seeds: Sequence[int]) -> Tensor:
+        return self.policy.initial(seeds)
+
+    def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        return self.policy.logp(self.weights(theta_RP), where, token_RBT, mask_RBT)
+
+    def entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        return self.policy.entropy(self.weights(theta_RP), where, token_RBT, mask_RBT)
+
+    def score_norm(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+        return self.policy.score_norm(self.weights(theta_RP), where, token_RBT, mask_RBT)
+
+    def logits(self, theta_RP: Tensor) -> Tensor:
+        return self.policy.logits(self.weights(theta_RP))
+
+    def probabilities(self, theta_RP: Tensor) -> np.ndarray:
+        return self.policy.probabilities(self.weights(theta_RP))
+
+    def sample(
+        self,
+        theta_RP: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
+        law: Law | None = None,
+    ) -> Drawn:
+        return self.policy.sample(self.weights(theta_RP), prompt_RNK, group, uniform_RBT, greedy, law)
+
+    def sample_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        cache: str = "kept",
+        law: Law | None = None,
+    ) -> Drawn:
+        theta_RVP = self._of_versions(theta_RVP)
+        return self.policy.sample_in_flight(
+            theta_RVP, version_RBT, prompt_RNK, group, uniform_RBT, cache, law
+        )
+
+    def logp_in_flight(
+        self,
+        theta_RVP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNK: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
+        cache: str = "kept",
+    ) -> Tensor:
+        theta_RVP = self._of_versions(theta_RVP)
+        return self.policy.logp_in_flight(theta_RVP, version_RBT, prompt_RNK, token_RBT, mask_RBT, cache)
+
+    def log_law(self, theta_RP: Tensor, prompt_RNK: Tensor, token_RBT: Tensor) -> Tensor:
+        return self.policy.log_law(self.weights(theta_RP), prompt_RNK, token_RBT)
+
+    def with_rounding(self, rounding: Rounding) -> Policy:
+        return self.around(self.policy.with_rounding(rounding))
+
+    def _of_versions(self, theta_RVP: Tensor) -> Tensor:
+        return torch.stack([self.weights(theta_RP) for theta_RP in theta_RVP.unbind(1)], 1)

@@ -1,0 +1,258 @@
+"""From settings of a public stack to what computes the same here."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.errors import UserError, suggest, unknown
+from testbed.recipes.composition import Recipe, Term, pairs
+from testbed.stacks import NUMBER, Is, Key, Rule, Stack, Their, When, is_number, stack
+
+CONSTANTS = {"none": None, "null": None, "~": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a stack computes with some settings, in our names.
+
+    given: the settings that were named. anchor: a name for `Run.anchor`. unused: given settings that nothing
+    here reads. notes: what the rules have to say.
+    """
+
+    stack: str
+    given: Mapping[str, Any]
+    objective: str
+    hyper: Mapping[str, Any]
+    aggregation: str
+    length: float
+    denominator: str
+    advantage: str
+    advantage_args: Mapping[str, Any]
+    terms: tuple[tuple[str, float, Mapping[str, Any]], ...]
+    anchor: str
+    passes: int
+    unused: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def recipe(self) -> Recipe:
+        """Return it as a recipe; an anchor that no recipe holds is left to `Run.anchor`."""
+        return Recipe(
+            self.advantage,
+            self.objective,
+            self.aggregation,
+            length=self.length,
+            advantage_args=pairs(**self.advantage_args),
+            objective_args=pairs(**self.hyper),
+            terms=tuple(Term(name, factor, pairs(**args)) for name, factor, args in self.terms),
+            denominator="kept" if self.denominator == "kept" else "all",
+            anchor="current" if self.anchor == "recompute" else "behavior",
+            passes=self.passes,
+        )
+
+    def run_line(self, sweep: str = "staleness") -> str:
+        """Return the command that trains with it."""
+        words = ["testbed", "run", sweep, "recipe=stack", f"recipe_args.of={self.stack}"]
+        if self.given:
+            words.append(f"recipe_args.config={' '.join(f'{k}={_shown(v)}' for k, v in self.given.items())}")
+        if self.anchor not in ("recompute", "behavior") and "anchor" in self.recipe().reads:
+            words.append(f"anchor={self.anchor}")
+        return shlex.join(words)
+
+
+def compose(name: str, words: Sequence[str] = ()) -> Composition:
+    """Return what a stack computes with `key=value` words; the stack's defaults hold for all other settings.
+
+    A setting may be written with its path or as a flag: actor.clip_ratio_high=0.28, --eps-clip-high=0.28.
+    Raises UserError, with candidates, for an unknown stack, setting or choice, for a value of the wrong kind,
+    and for settings that nothing here expresses.
+    """
+    chosen = stack(name)
+    given = read(chosen, words)
+    values, empty = resolved(chosen, given)
+    for refusal in chosen.refusals:
+        if holds(refusal.when, values):
+            raise UserError(f"{_settings(refusal.when, values)} of {chosen.title}: {refusal.why}")
+    used: set[str] = set()
+    main = first("objective", chosen, chosen.objectives, values, used)
+    mean = main if main.aggregation else first("aggregation", chosen, chosen.aggregations, values, used)
+    gain = first("advantage", chosen, chosen.advantages, values, used)
+    around = first("anchor", chosen, chosen.anchors, values, used)
+    terms = [rule for rule in chosen.terms if holds(rule.when, values)]
+    for rule in chosen.terms:
+        used |= set(rule.when) | (_read(rule) if rule in terms else set())
+    used |= {key.otherwise for key in chosen.keys if key.name in used and key.name in empty}
+    return Composition(
+        stack=chosen.name,
+        given=given,
+        objective=main.name,
+        hyper=arguments(main.args, values),
+        aggregation=mean.aggregation or mean.name,
+        length=float(_value(mean.length, values)),
+        denominator=main.denominator,
+        advantage=gain.name,
+        advantage_args=arguments(gain.args, values),
+        terms=tuple((t.name, float(_value(t.coefficient, values)), arguments(t.args, values)) for t in terms),
+        anchor=around.name,
+        passes=int(values[chosen.passes]) if chosen.passes else 1,
+        unused=tuple(name for name in given if name not in {*used, chosen.passes}),
+        notes=tuple(dict.fromkeys(rule.note for rule in (main, mean, gain, around, *terms) if rule.note)),
+    )
+
+
+def read(chosen: Stack, words: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that the words name, with their values; raise UserError for what is not one."""
+    given: dict[str, Any] = {}
+    for word in words:
+        left, equals, text = word.partition("=")
+        if not equals:
+            raise UserError(
+                f"'{word}': expected key=value, as {chosen.keys[0].name}={chosen.keys[0].default}."
+            )
+        key = key_of(chosen, left)
+        if key.name in given:
+            raise UserError(f"'{word}': '{key.name}' is given twice; name each setting once.")
+        given[key.name] = checked(chosen, key, text)
+    return given
+
+
+def key_of(chosen: Stack, written: str) -> Key:
+    """Return the setting that is meant: a name, the end of a path, or a flag with dashes."""
+    plain = written.lstrip("-").replace("-", "_")
+    fitting = [key for key in chosen.keys if f".{plain}".endswith(f".{key.name}")]
+    if not fitting:
+        names = sorted(chosen.names)
+        hint = suggest(plain, names)
+        raise UserError(f"{chosen.title} has no setting '{written}' here.{hint} Known: {', '.join(names)}.")
+    return max(fitting, key=lambda key: len(key.name))
+
+
+def checked(chosen: Stack, key: Key, text: str) -> Any:
+    """Return a value of the kind the setting has; raise UserError for another kind or an unknown choice."""
+    choices = choices_of(chosen, key.name)
+    if text in choices:
+        return text  # before "none" and "2" are read as more than text
+    value = parsed(text)
+    if "," in text or " " in text:
+        raise UserError(
+            f"{key.name} is '{text}', expected one value: lists of options are not composed here."
+        )
+    if key.text:
+        return value if is_number(value) or value is None else text
+    if value is None or (is_number(value) and NUMBER in wanted(chosen, key.name) and math.isfinite(value)):
+        return value
+    if choices:
+        raise unknown(f"{key.name} of {chosen.title}", text, choices)
+    switch = isinstance(key.default, bool)
+    if isinstance(value, bool) != switch or not (switch or (is_number(value) and math.isfinite(value))):
+        raise UserError(
+            f"{key.name} is '{text}', expected {'true or false' if switch else 'a finite number'}."
+        )
+    return value
+
+
+def parsed(text: str) -> Any:
+    """Return a number, True, False or None where the text is one, else the text."""
+    if text.lower() in CONSTANTS:
+        return CONSTANTS[text.lower()]
+    if "_" in text:
+        return text  # to Python 1_2 is 12, here it is a range
+    for read_as in (int, float):
+        try:
+            return read_as(text)
+        except ValueError:
+            continue
+    return text
+
+
+def choices_of(chosen: Stack, name: str) -> set[str]:
+    """Return every text that a setting may be: what it is compared with, and its default."""
+    found = wanted(chosen, name)
+    for key in chosen.keys:
+        if key.name == name and not key.text:
+            found |= {key.default, *key.choices}
+    return {each for each in found if isinstance(each, str)}
+
+
+def wanted(chosen: Stack, name: str) -> set[Any]:
+    """Return everything that a rule or refusal of the stack compares a setting with."""
+    sections = (chosen.objectives, chosen.aggregations, chosen.advantages, chosen.anchors, chosen.terms)
+    rules = [rule for section in (*sections, chosen.refusals) for rule in section]
+    wants = [rule.when[name] for rule in rules if name in rule.when]
+    return {each for want in wants for each in (want if isinstance(want, tuple) else (want,))}
+
+
+def resolved(chosen: Stack, given: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """Return the value of every setting, as given or by default, and those that took another's for null."""
+    values = {key.name: given.get(key.name, key.default) for key in chosen.keys}
+    for key in chosen.keys:
+        # A group of settings is on as soon as one of it is named.
+        if key.name not in given and any(name.startswith(f"{key.name}.") for name in given):
+            values[key.name] = True
+        if key.by is not None and key.name not in given:
+            values[key.name] = key.by[1].get(values[key.by[0]], key.default)
+    empty = {key.name: key.otherwise for key in chosen.keys if values[key.name] is None and key.otherwise}
+    return values | {name: values[other] for name, other in empty.items()}, set(empty)
+
+
+def holds(when: When, values: Mapping[str, Any]) -> bool:
+    """Return whether every setting is as wanted."""
+    return all(_fits(values[name], want) for name, want in when.items())
+
+
+def _fits(value: Any, want: Any) -> bool:
+    if isinstance(want, Is):
+        return want.holds(value)
+    if isinstance(want, tuple):
+        return any(_fits(value, each) for each in want)
+    return type(value) is type(want) and bool(value == want)
+
+
+def first(what: str, chosen: Stack, rules: Sequence[Rule], values: Mapping[str, Any], used: set[str]) -> Rule:
+    """Return the first rule that holds, and note in `used` what was read; raise UserError if none does."""
+    for rule in rules:
+        used |= set(rule.when)
+        if holds(rule.when, values):
+            used |= _read(rule)
+            return rule
+    names = dict.fromkeys(name for rule in rules for name in rule.when)
+    shown = ", ".join(f"{name}={_shown(values[name])}" for name in names)
+    raise UserError(
+        f"{chosen.title} with {shown} has no {what} here. docs/stacks/{chosen.name}.md lists what has one."
+    )
+
+
+def _read(rule: Rule) -> set[str]:
+    values = (*rule.args.values(), rule.coefficient, rule.length)
+    return {value.key for value in values if isinstance(value, Their)}
+
+
+def arguments(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our hyperparameters, with their values filled in."""
+    return {name: _value(value, values) for name, value in args.items()}
+
+
+def _value(value: Any, values: Mapping[str, Any]) -> Any:
+    if not isinstance(value, Their):
+        return value
+    given = values[value.key]
+    if given is None and value.absent is not None:
+        return value.absent
+    if given is None:
+        raise UserError(f"{value.key} is not set, and has no default; give it: {value.key}=….")
+    try:
+        return value.change(given)
+    except (ValueError, TypeError, ArithmeticError):
+        raise UserError(f"{value.key} is '{given}', expected {value.words or 'a number'}.") from None
+
+
+def _settings(when: When, values: Mapping[str, Any]) -> str:
+    return " with ".join(f"{name}={_shown(values[name])}" for name in when)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as `read` understands it again."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

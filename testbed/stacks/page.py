@@ -1,0 +1,198 @@
+"""docs/stacks/: one page per stack, and an index with what all of them confuse; written from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from testbed.inspection.effective_weights import correction_weights
+from testbed.inspection.kept_mask import kept_mask
+from testbed.objectives import objective
+from testbed.stacks import Is, Key, Rule, Stack, Their, When, stacks
+
+WRITTEN = "<!-- Written by `testbed objectives atlas` from testbed/stacks/: do not edit. -->"
+
+INDEX = """# What public stacks call it
+
+{written}
+
+One page per stack: its settings with their defaults, what they select here, and traps. The same tables are
+behind a command that composes any of them:
+
+```
+testbed objectives from verl loss_mode=gspo clip_ratio_low=3e-4 clip_ratio_high=4e-4
+```
+
+It prints objective, hyperparameters, aggregation, advantage, terms and anchor in our names, settings that
+have no effect, and the `testbed run` line that trains with it (recipe `stack`). `--json` prints the same for
+programs. Settings that nothing here expresses are refused, with the reason. All pages speak of dated
+snapshots, read and not run; of TRL's losses the parity is tested ([adapters](../adapters.md)).
+
+| stack | settings | objectives | source |
+|---|---|---|---|
+{rows}
+
+## Three traps that they share
+
+**Divided by T or not.** A sequence's loss is either given to its tokens in T equal shares, or repeated at
+every token. These objectives are divided by T already, so that their sum over a sequence is the sequence's
+loss and they go with aggregation `constant`, length 1:
+
+{divided}
+
+A stack that repeats the loss and takes the mean over a sequence's tokens computes the same. One that takes
+the mean over all tokens weighs sequences by their length: `length_weighted` here, or the undivided `luspo`
+and `gspo@areal` with `token_mean`.
+
+**"Sequence" against "geometric".** Level `sequence` is the product of the ratios of a sequence's tokens,
+level `geometric` its T-th root. "sequence" means the product in verl's rollout_is, in TRL's sequence_mask
+and sequence_truncate, and in NeMo-RL's correction of GSPO; it means the geometric mean in every GSPO, in all
+of AReaL, in ROLL's seq, in NeMo-RL's seq-mask-tis and in verl's seq_mean_k1.
+
+**Whose masks leave the denominator.** A dropped token has loss 0 either way. It leaves the denominator
+(denominator `kept`) with verl's rollout_rs, slime's mismatch helper, SkyRL, ROLL's train_infer masks and
+AReaL's M2PO. It stays with IcePop in verl and NeMo-RL, all of TRL's masks, AReaL's rejection_sampling,
+Trinity-RFT, prime-rl and open-instruct.
+
+## Weights and masks without the loss
+
+`{weights}(name, batch)` is what an objective multiplies every token with before
+the policy moves: the rollout importance weights that stacks multiply any loss with.
+`{mask}(name, logp, batch)` are the tokens that it keeps.
+"""
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page by its file name."""
+    return {"index.md": index(), **{f"{name}.md": page(stack) for name, stack in stacks().items()}}
+
+
+def index() -> str:
+    """Return the index as Markdown."""
+    divided = sorted(name for name in objective if objective[name].promises.get("on_policy") == "1/T")
+    rows = "\n".join(
+        f"| [{s.title}]({name}.md) | {len(s.keys)} | {len({r.name for r in s.objectives})} | {s.source} |"
+        for name, s in stacks().items()
+    )
+    return INDEX.format(
+        written=WRITTEN,
+        rows=rows,
+        divided=", ".join(f"`{name}`" for name in divided),
+        weights=f"{correction_weights.__module__}.correction_weights",
+        mask=f"{kept_mask.__module__}.kept_mask",
+    )
+
+
+def page(stack: Stack) -> str:
+    """Return the page of a stack as Markdown."""
+    sections = [
+        f"# {stack.title}\n\n{WRITTEN}\n\nSource: {stack.source}.\n\n"
+        f"```text\ntestbed objectives from {stack.name} KEY=VALUE …\n```\n\n"
+        "Settings that are not named have the defaults below; `A ← b` reads A from their setting b. Of every "
+        "table but the terms' the first row that fits counts.\n",
+        "## Traps\n\n" + "\n".join(f"- {trap}" for trap in stack.traps) + "\n",
+        "## Settings\n\n" + _table(("setting", "default", "here"), [_key(stack, key) for key in stack.keys]),
+        _rules("Objective", stack.objectives, "objective"),
+        _rules("Aggregation", stack.aggregations, "aggregation"),
+        _rules("Advantage", stack.advantages, "advantage"),
+        _rules("Anchor", stack.anchors, "anchor"),
+        _rules("Terms", stack.terms, "term"),
+    ]
+    if stack.refusals:
+        refused = [f"- {_when(refusal.when)}: {refusal.why}" for refusal in stack.refusals]
+        sections.append("## Not expressed\n\n" + "\n".join(refused) + "\n")
+    return "\n".join(section for section in sections if section)
+
+
+def _rules(title: str, rules: Sequence[Rule], kind: str) -> str:
+    if not rules:
+        return ""
+    noted = any(_remark(rule) for rule in rules)
+    head = ("settings", kind, "hyperparameters", *(("remark",) if noted else ()))
+    rows = [
+        (
+            _when(rule.when) or "always",
+            f"`{rule.name}`",
+            _arguments(rule),
+            *((_remark(rule),) if noted else ()),
+        )
+        for rule in rules
+    ]
+    return f"## {title}\n\n" + _table(head, rows)
+
+
+def _remark(rule: Rule) -> str:
+    parts = []
+    if rule.aggregation:
+        parts.append(f"always `{rule.aggregation}`{f', length {rule.length:g}' if rule.length else ''}")
+    if rule.denominator == "kept":
+        parts.append("denominator `kept`")
+    return "; ".join([*parts, *([rule.note] if rule.note else [])])
+
+
+def _arguments(rule: Rule) -> str:
+    given: Mapping[str, Any] = dict(rule.args)
+    if isinstance(rule.coefficient, Their):
+        given = {"coefficient": rule.coefficient, **given}
+    if isinstance(rule.length, Their) or (rule.length and not rule.aggregation):
+        given = {**given, "length": rule.length}
+    return ", ".join(f"{name} {_argument(value)}" for name, value in given.items()) or "–"
+
+
+def _argument(value: Any) -> str:
+    if not isinstance(value, Their):
+        return f"= {value}"
+    words = [value.words] if value.words else []
+    words += [] if value.absent is None else [f"{value.absent:g} where it is null"]
+    return f"← `{value.key}`{' (' + '; '.join(words) + ')' if words else ''}"
+
+
+def _when(when: When) -> str:
+    return ", ".join(_condition(name, want) for name, want in when.items())
+
+
+def _condition(name: str, want: Any) -> str:
+    if isinstance(want, Is):
+        return f"`{name}` {want.words}" if want.words in ("set", "not set") else f"`{name}` is {want.words}"
+    if isinstance(want, tuple):
+        return f"`{name}` " + " or ".join(
+            each.words if isinstance(each, Is) else f"`{each}`" for each in want
+        )
+    return f"`{name}={str(want).lower() if isinstance(want, bool) else want}`"
+
+
+def _key(stack: Stack, key: Key) -> tuple[str, str, str]:
+    rules = (*stack.objectives, *stack.aggregations, *stack.advantages, *stack.anchors, *stack.terms)
+    args = [pair for rule in rules for pair in rule.args.items()]
+    ours = dict.fromkeys(name for name, value in args if isinstance(value, Their) and value.key == key.name)
+    parts = [", ".join(f"`{name}`" for name in ours)] if ours else []
+    if any(rule.coefficient.key == key.name for rule in rules if isinstance(rule.coefficient, Their)):
+        parts.append("a term's coefficient")
+    if any(rule.length.key == key.name for rule in rules if isinstance(rule.length, Their)):
+        parts.append("the aggregation's length")
+    if key.name == stack.passes:
+        parts.append("`passes`")
+    conditions = [rule.when for rule in rules] + [refusal.when for refusal in stack.refusals]
+    if any(key.name in when for when in conditions):
+        parts.append("selects")
+    if key.note:
+        parts.append(key.note)
+    where = f"`{key.name}`" + (f" ({key.path})" if key.path else "")
+    return where, _default(key), "; ".join(parts)
+
+
+def _default(key: Key) -> str:
+    if key.by is not None:
+        given = ", ".join(f"{value} for {name}" for name, value in key.by[1].items())
+        return f"{given}, else `{key.otherwise}`" if key.default is None else f"{given}, else {key.default}"
+    if key.default is None:
+        return f"`{key.otherwise}`" if key.otherwise else "null"
+    return str(key.default).lower() if isinstance(key.default, bool) else f"{key.default}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return (
+        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        + "\n"
+    )

@@ -1,0 +1,56 @@
+"""Distributions of ages: which share of the samples is how many optimizer steps old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Ages: TypeAlias = Callable[[int, int], NDArray[np.int64]]
+"""(seed, step) -> age of every slice, int64 [S]; ages above the step mean the weights at the start."""
+
+SLICES = 4
+"""Parts of a batch that draw an age of their own, if nothing else is said."""
+
+
+@dataclass(frozen=True)
+class AgeDistribution:
+    """P(age = age_K[k]) = share_K[k]; ages increase, every share is positive and they sum to 1."""
+
+    age_K: NDArray[np.int64]
+    share_K: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, age_K: ArrayLike, weight_K: ArrayLike) -> AgeDistribution:
+        """Return the distribution with shares in proportion to the weights; ages of weight 0 are left out."""
+        ages, weights = np.asarray(age_K, dtype=np.int64), np.asarray(weight_K, dtype=np.float64)
+        kept = weights > 0
+        return cls(ages[kept], weights[kept] / weights[kept].sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean age, optimizer steps."""
+        return float(self.age_K @ self.share_K)
+
+    @property
+    def variance(self) -> float:
+        """Variance of the age, optimizer steps squared."""
+        return float((self.age_K - self.mean) ** 2 @ self.share_K)
+
+    @property
+    def shortest(self) -> int:
+        return int(self.age_K[0])
+
+    @property
+    def longest(self) -> int:
+        return int(self.age_K[-1])
+
+    def draw(self, uniform_S: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return ages by inverse CDF of numbers in [0, 1), int64 [S]."""
+        place_S = np.searchsorted(self.share_K.cumsum(), uniform_S, side="right")
+        # The last cumulated share can be a rounding below 1.
+        ages: NDArray[np.int64] = self.age_K[np.minimum(place_S, self.age_K.size - 1)]
+        return ages

@@ -1,0 +1,155 @@
+"""P9: a bad file or command line is one clear message and exit 2: no traceback, nothing written."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from testbed.cli import main
+
+GOOD = """\
+# A sweep.
+[run]
+task = "running-sum"
+policy = "toy"
+learning_rate = 3e-3
+task_args = {digits = 12}
+steps = 4
+
+[grid]
+recipe = ["grpo", "m2po"]
+lag = [0, 16]
+recipe_args.eps = [0.1, 0.2]
+"""
+CHARACTERS = [
+    "",
+    "\n",
+    "[",
+    "]",
+    "=",
+    '"',
+    "{",
+    "}",
+    "9",
+    ".",
+    "#",
+    "é",
+    "\0",
+    "\ud7ff",
+    "-",
+    "e",
+    "'''",
+    "nan",
+]
+VALUES = ["-1", "1e400", "nan", "''", "[]", "[[1]]", "{a={b=1}}", "1979-05-27", "0x_", '"\\ud800"', "9" * 40]
+LINES = (
+    "run staleness --dry-run",
+    "run ess-collapse lag=0,4 seed=0 --dry-run --json",
+    "run sweep.toml recipe=grpo --shard 1/2 --dry-run",
+    "run staleness recipe=grpo recipe_args.eps=0.1 --dry-run",
+    "status results",
+    "list tasks --json",
+    "objectives show ppo_clip",
+    "objectives compare reinforce ppo_clip",
+    "figures staleness --data nowhere --out figures",
+    "claims list",
+    "metrics",
+    "validate --model nowhere --recipe grpo --lag 0",
+    "version",
+)
+WORDS = ["", "-", "--", "--json", "-1", "9" * 30, "é", "\udcff", "../../x", "lag=", "=", "lag=1=2",
+         "seed=nan", "--out=/proc/x", "recipe=\n", "--help", "task_args.=1", "%s", "{}", "--workers=-1",
+         "[x]"]  # fmt: skip
+
+
+def mangled(text: str, dice: random.Random) -> str:
+    if dice.random() < 0.3:
+        lines = text.splitlines()
+        place = dice.randrange(len(lines))
+        key = lines[place].partition("=")[0]
+        lines[place] = dice.choice(["", lines[place] + "\n" + lines[place], f"{key}= {dice.choice(VALUES)}"])
+        return "\n".join(lines)
+    characters = list(text)
+    for _ in range(dice.randint(1, 5)):
+        place = dice.randrange(len(characters))
+        characters[place] = dice.choice([*CHARACTERS, characters[place] * 2])
+    return "".join(characters)
+
+
+def mixed(line: str, dice: random.Random) -> list[str]:
+    """Return the words of a command, some of them changed; a run stays a dry run."""
+    words = line.split()
+    for _ in range(dice.randint(1, 3)):
+        place = dice.randrange(len(words) + 1)
+        change = dice.choice(["insert", "drop", "double", "garble"])
+        if change == "insert":
+            words.insert(place, dice.choice(WORDS))
+        elif words and place < len(words):
+            word = words[place]
+            at = dice.randrange(len(word) + 1)
+            changed = {
+                "drop": [],
+                "double": [word, word],
+                "garble": [word[:at] + dice.choice(CHARACTERS) + word[at + 1 :]],
+            }
+            words[place : place + 1] = changed[change]
+    if words[:1] == ["demo"] or ("run" in words and "claims" in words):
+        return ["version"]
+    return [*words, "--dry-run"] if words[:1] == ["run"] and "--dry-run" not in words else words
+
+
+def outcome(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
+    """Run a command; return what is wrong with how it ended, or ""."""
+    try:
+        main(words)
+        return "it returned instead of exiting"
+    except SystemExit as stop:
+        code = stop.code
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    out, told = capsys.readouterr()
+    if code not in (0, 2):
+        return f"exit {code}"
+    if "Traceback" in told + out:
+        return "a traceback"
+    return "exit 2 without a word" if code == 2 and "error: " not in told else ""
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.toml").write_text(GOOD)
+    return tmp_path
+
+
+def test_a_mangled_file_is_a_dry_run_or_one_message(
+    alone: Path, capsys: pytest.CaptureFixture[str], campaign
+) -> None:
+    trials = campaign.trials(short=40, full=600)
+    dice = random.Random(9)
+    wrong = []
+    for _ in range(trials):
+        text = mangled(GOOD, dice)
+        (alone / "sweep.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
+        if said := outcome(capsys, ["run", "sweep.toml", "--dry-run", "--quiet"]):
+            wrong.append((said, text))
+    assert not wrong, (len(wrong), wrong[:3])
+    assert [path.name for path in alone.iterdir()] == ["sweep.toml"]
+    campaign.tried("a mutated TOML file, as a dry run", trials)
+
+
+def test_a_mangled_command_line_is_a_result_or_one_message(
+    alone: Path, capsys: pytest.CaptureFixture[str], campaign
+) -> None:
+    trials = campaign.trials(short=40, full=600)
+    dice = random.Random(10)
+    wrong = []
+    for _ in range(trials):
+        words = mixed(dice.choice(LINES), dice)
+        if said := outcome(capsys, words):
+            wrong.append((said, words))
+    assert not wrong, (len(wrong), wrong[:5])
+    assert [path.name for path in alone.iterdir()] == ["sweep.toml"]
+    campaign.tried("a mutated command line", trials)

@@ -1,0 +1,60 @@
+"""What the pages promise: the README is short, the picture is the plan, a letter means one thing."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+import pytest
+from support.doc_blocks import blocks
+from support.import_graph import ROOT
+from test_architecture import LAYERS
+
+DOCS = ROOT / "docs"
+
+
+def test_the_readme_has_at_most_ninety_lines():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 90
+
+
+def test_the_picture_of_the_house_is_drawn_from_the_plan_and_the_imports_of_today():
+    path = DOCS / "tools" / "draw_architecture.py"
+    spec = importlib.util.spec_from_file_location("draw_architecture", path)
+    drawing = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawing)
+    again = "docs/architecture.svg is of an older plan; run: python docs/tools/draw_architecture.py"
+    assert (DOCS / "architecture.svg").read_text() == drawing.picture(), again
+
+
+@pytest.mark.parametrize("room", [room for row in LAYERS for room in row])
+def test_every_room_of_the_house_has_a_paragraph(room):
+    bold = re.findall(r"\*\*\[(.+?)\]", (DOCS / "architecture.md").read_text())
+    assert room in {name for names in bold for name in names.split(", ")}
+
+
+def test_every_guide_is_a_row_of_the_table_and_every_row_a_guide():
+    rows = re.findall(r"^\| \[.+?\]\((.+?)\) \|", (DOCS / "howto" / "index.md").read_text(), re.M)
+    assert len(rows) == len(set(rows))
+    assert {*rows, "index.md"} == {path.name for path in (DOCS / "howto").glob("*.md")}
+
+
+def test_every_axis_letter_has_one_meaning():
+    rows = re.findall(r"^\| ((?:`[A-Z]`(?:, )?)+) \|", (DOCS / "glossary.md").read_text(), re.M)
+    letters = re.findall(r"[A-Z]", " ".join(rows))
+    assert len(letters) > 20
+    assert len(letters) == len(set(letters))
+
+
+def test_no_example_about_an_oracle_is_without_its_output():
+    for path in sorted((DOCS / "exact").glob("*.md")):
+        kinds = [block.language for block in blocks(path)]
+        assert kinds.count("python") == kinds.count("output") > 0, path
+
+
+def test_every_page_that_source_names_is_there():
+    named = set()
+    for package in ("envs", "testbed", "analysis", "paper_figs", "tests"):
+        for path in (ROOT / package).rglob("*.py"):
+            named |= set(re.findall(r"docs/theory/[a-z-]+\.md", path.read_text()))
+    assert len(named) >= 6
+    assert not [name for name in sorted(named) if not (ROOT / name).exists()]

@@ -1,0 +1,285 @@
+"""Experiments: every file declares one that its committed table, figure, page and commands agree with."""
+
+import fnmatch
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis import experiment as registry
+from analysis.claims import CLAIMS, Claims, verdict
+from analysis.experiment import EXPERIMENTS, Experiment, Experiments, sweep, sweeps
+from analysis.experiment_page import page, verdicts
+from analysis.load import Table, load_committed
+from analysis.plot import Plot
+from analysis.tables import add_tables, make
+from paper_figs import run, shared_plots
+from paper_figs.base import FIGURES
+from testbed.cli import main
+from testbed.errors import UserError
+
+DOCS = Path(__file__).parents[2] / "docs"
+WITH_TABLE = [name for name, each in EXPERIMENTS.items() if each.keys]
+OF_CELLS = [name for name in WITH_TABLE if EXPERIMENTS[name].cells is not None]
+EXAMPLE = Experiments("support.example_experiments")
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    out = capsys.readouterr()
+    return stop.value.code, out.out, out.err
+
+
+# What is declared is what is committed
+
+
+def test_every_experiment_has_the_name_of_its_file():
+    assert all(EXPERIMENTS[name].name == name for name in EXPERIMENTS)
+    assert set(load_committed()) == set(WITH_TABLE)
+
+
+@pytest.mark.parametrize("name", WITH_TABLE)
+def test_the_committed_table_has_the_declared_columns_and_a_row_per_key(name):
+    experiment, frame = EXPERIMENTS[name], load_committed([name])[name].frame
+    of_cells = experiment.cells is not None and experiment.from_rows is None
+    assert set(frame.columns) == {*experiment.keys, *experiment.metrics, *(["diverged"] if of_cells else [])}
+    assert not frame.duplicated(list(experiment.keys)).any()
+
+
+@pytest.mark.parametrize("name", OF_CELLS)
+def test_the_committed_table_is_of_the_cells_declared_today(name):
+    experiment, table = EXPERIMENTS[name], load_committed([name])[name]
+    cells = experiment.table_cells()
+    plain = [k for k in experiment.keys if "." not in k and not k.endswith("_args") and k != "step"]
+    wanted = pd.DataFrame([[getattr(cell, key) for key in plain] for cell in cells], columns=plain)
+    found = table.frame[plain] if experiment.from_rows is None else table.frame[plain].drop_duplicates()
+    pd.testing.assert_frame_equal(
+        found.sort_values(plain, ignore_index=True),
+        wanted.sort_values(plain, ignore_index=True),
+        rtol=1e-4,
+        check_dtype=False,
+    )
+    assert table.about["cells"] == len(cells)
+
+
+def test_a_figure_is_drawn_from_the_table_of_the_experiment_that_names_it():
+    named = {}
+    for name, experiment in EXPERIMENTS.items():
+        pattern = name if isinstance(experiment.figure, Plot) else experiment.figure
+        found = fnmatch.filter(FIGURES, pattern) if pattern else []
+        assert bool(found) == bool(experiment.figure), f"{name} names a figure that there is not"
+        named |= dict.fromkeys(found, name)
+    assert named == {name: entry.promises["data"] for name, entry in FIGURES.items()}
+
+
+def test_claims_that_an_experiment_refers_to_are_made_by_another():
+    for name, experiment in EXPERIMENTS.items():
+        assert set(experiment.see) <= set(CLAIMS) - set(experiment.claims), name
+
+
+def test_what_testbed_run_knows_are_the_experiments_with_cells():
+    assert sweep("rec") == sweeps()["rec"] == EXPERIMENTS["rec"].cells()
+    assert set(sweeps()) == {name for name in EXPERIMENTS if EXPERIMENTS[name].cells is not None}
+    with pytest.raises(UserError, match="Unknown sweep 'stalenes'. Did you mean 'staleness'"):
+        sweep("stalenes")
+    with pytest.raises(UserError, match="no cells of its own. Instead: testbed run staleness"):
+        sweep("ratio-tails")
+
+
+def test_a_first_look_is_part_of_the_table_that_has_more_seeds():
+    staleness = EXPERIMENTS["staleness"]
+    first, whole = set(staleness.cells()), staleness.table_cells()
+    assert first < set(whole)
+    assert (len(first), len(whole)) == (40, 160)
+
+
+# What cannot be declared
+
+
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        ({"name": "My_one"}, "other characters"),
+        ({"question": "It is so."}, "does not end in"),
+        ({"compute": lambda: None}, "both cells and compute, expected one"),
+        ({"cells": None, "compute": lambda: None, "keys": ()}, "without saying its keys"),
+        ({"cells": None}, "neither cells nor a computation"),
+        ({"figure": Plot("final by dial", x="lag", y="value")}, "its plot reads value, which is neither"),
+    ],
+)
+def test_a_contradiction_is_refused_in_one_sentence(given, answer):
+    whole = {"name": "x", "question": "Is it?", "source": "y", "cells": tuple, "keys": ("lag",)}
+    with pytest.raises(UserError, match=answer):
+        Experiment(**{**whole, **given})
+
+
+def test_a_claim_on_a_table_needs_one_and_a_name_of_its_own():
+    bare = Experiment("x", question="Is it?", source="y")
+    with pytest.raises(UserError, match="takes a table, but experiment 'x' makes none"):
+        bare.claim("z", statement="z.")(lambda table: None)
+    bare.claim("z", statement="z.")(lambda: None)
+    with pytest.raises(UserError, match="'z' is already made by x"):
+        bare.claim("z", statement="z.")(lambda: None)
+    with pytest.raises(UserError, match="claim 'z' is already registered"):
+        len(Claims({"a": bare, "b": bare}))
+
+
+def test_a_file_must_declare_the_experiment_of_its_name(tmp_path, monkeypatch):
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "__init__.py").write_text("")
+    (tmp_path / "others" / "a_b.py").write_text("EXPERIMENT = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    other = "EXPERIMENT = Experiment('x', question='Is it?', source='y')\n"
+    other = f"from analysis.experiment import Experiment\n{other}"
+    (tmp_path / "others" / "c.py").write_text(other)
+    found = Experiments("others")
+    assert list(found) == ["a-b", "c"]
+    with pytest.raises(UserError, match="declares none, expected EXPERIMENT named 'a-b'"):
+        found["a-b"]
+    with pytest.raises(UserError, match="declares 'x', expected EXPERIMENT named 'c'"):
+        found["c"]
+
+
+# A complete small one
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """The example, its table from runs made here, and where they are kept."""
+    root = tmp_path_factory.mktemp("runs")
+    experiment = EXAMPLE["lag-on-a-bandit"]
+    return experiment, make(experiment, root=root, workers=0), root
+
+
+def test_an_experiment_runs_into_its_table_and_what_is_done_is_not_run_again(example):
+    experiment, table, root = example
+    packs = sorted((root / experiment.name / "packs").iterdir())
+    times = [path.stat().st_mtime_ns for path in packs]
+    assert table.frame[["lag", "seed"]].to_numpy().tolist() == [[lag, s] for lag in (0, 8) for s in range(6)]
+    assert make(experiment, root=root, workers=0).csv == table.csv
+    assert [path.stat().st_mtime_ns for path in packs] == times
+    assert make(experiment, [root]).csv == table.csv
+
+
+def test_kinds_of_claims_follow_from_what_they_take():
+    claims = Claims(EXAMPLE)
+    assert {n: e.promises["kind"] for n, e in claims.items()} == {
+        "every-sample-is-as-old-as-the-lag": "exact",
+        "lag-slows-a-bandit": "statistical",
+        "lag-starts-alike": "statistical",
+    }
+    assert verdict(claims["every-sample-is-as-old-as-the-lag"].function(), 1.0) == "supported"
+
+
+def test_its_claims_are_judged_on_its_table(example):
+    experiment, table, _ = example
+    same = experiment.claims["lag-starts-alike"].function(table.frame)
+    assert same.n == 0
+    assert same.note.endswith("equal in every pair: lag 8")
+    slower = experiment.claims["lag-slows-a-bandit"].function(table.frame)
+    value = table.frame.pivot(index="seed", columns="lag", values="mean exact/value")
+    assert slower.effect == pytest.approx((value[0] - value[8]).mean() - 0.02)
+
+
+def test_its_shared_plot_is_a_figure(example, tmp_path, monkeypatch):
+    experiment, table, _ = example
+    monkeypatch.setattr(FIGURES, "_entries", dict(FIGURES._load()))
+    shared_plots.register(experiment)
+    add_tables({experiment.name: table}, tmp_path)
+    (saved,) = run.figures([experiment.name], tmp_path, tmp_path / "out")
+    assert saved.caption.startswith(f"{experiment.question} Drawn: mean exact/value against lag")
+
+
+def test_its_section_stands_on_the_page_with_its_verdicts():
+    text = page(dict.fromkeys(EXAMPLE["lag-on-a-bandit"].claims, "supported"), EXAMPLE)
+    assert "12 cells on bandit, 6 seeds. REINFORCE at two lags, 6 seeds" in text
+    assert "| `lag-slows-a-bandit` | supported |" in text
+    with pytest.raises(UserError, match="write it first: testbed claims page"):
+        page({}, EXAMPLE)
+
+
+def test_survivors_alone_make_no_table(tmp_path, monkeypatch):
+    def fails(runs, report=None):
+        raise UserError("no such luck")
+
+    monkeypatch.setattr("testbed.training.loop.train_pack", fails)
+    with pytest.raises(UserError, match="12 of 12 cells have no result, so there is no table"):
+        make(EXAMPLE["lag-on-a-bandit"], root=tmp_path, workers=0)
+
+
+def test_the_contributors_page_shows_the_example_as_it_is():
+    page = (DOCS.parent / "CONTRIBUTING.md").read_text()
+    (shown,) = re.findall(r"`analysis/experiments/lag_on_a_bandit.py`:\n\n```python\n(.*?)```", page, re.S)
+    assert shown == (DOCS.parent / "tests/support/example_experiments/lag_on_a_bandit.py").read_text()
+
+
+# The page and the commands
+
+
+def test_the_page_of_experiments_is_up_to_date():
+    text = page(verdicts((DOCS / "claims.md").read_text()))
+    assert (DOCS / "experiments.md").read_text() == text, "write it again: testbed experiments page"
+
+
+def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
+    code, out, _ = call(capsys, "experiments", "list", "--json")
+    assert code == 0
+    assert [row["name"] for row in json.loads(out)] == list(EXPERIMENTS)
+    code, out, _ = call(capsys, "experiments", "show", "areal-lag")
+    assert code == 0
+    assert "margins    loss of final value that counts as flat: 0.012" in out
+    _, out, _ = call(capsys, "experiments", "show", "areal-lag", "--json")
+    assert json.loads(out)["margins"] == {
+        "loss of final value that counts as flat": 0.012,
+        "six points of final value": 0.06,
+    }
+
+
+@pytest.fixture
+def only_example(monkeypatch):
+    monkeypatch.setattr(registry, "EXPERIMENTS", EXAMPLE)
+    monkeypatch.setattr("analysis.claims.CLAIMS", Claims(EXAMPLE))
+
+
+def test_run_judges_the_claims_on_the_table_that_it_makes(capsys, only_example, example):
+    _, _, root = example
+    words = ["lag-on-a-bandit", "--results", str(root), "--workers", "0", "--json"]
+    code, out, _ = call(capsys, "experiments", "run", *words)
+    found = json.loads(out)
+    assert code == 0
+    assert found["rows"] == {"lag-on-a-bandit": 12}
+    assert [row["claim"] for row in found["claims"]] == list(EXAMPLE["lag-on-a-bandit"].claims)
+    slows = found["claims"][0]
+    assert slows["p_holm"] == pytest.approx(min(1.0, 2 * slows["p"]))  # two statistical claims there are
+
+
+def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path):
+    _, table, root = example
+    add_tables({"other": Table.of("other", table.frame)}, tmp_path)
+    words = ["lag-on-a-bandit", "--from", str(root), "--data", str(tmp_path)]
+    code, out, _ = call(capsys, "experiments", "table", *words)
+    assert (code, out.strip()) == (0, str(tmp_path / "lag-on-a-bandit.csv"))
+    assert sorted(load_committed(folder=tmp_path)) == ["lag-on-a-bandit", "other"]
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["show", "areal-lg"], "Did you mean 'areal-lag'"),
+        (["run", "areal-lg"], "Did you mean 'areal-lag'"),
+        (["table", "rec", "areal-lg"], "Did you mean 'areal-lag'"),
+        (["table"], "No table is named"),
+        (["table", "gradients"], "'gradients' makes no table"),
+        (["table", "oapl-path", "--from", "."], "is computed"),
+        (["run", "real-model"], "Instead: testbed demo"),
+        (["page", "--claims", "no/such/page.md"], "Give another file"),
+    ],
+)
+def test_a_mistake_is_answered_with_one_line_and_code_two(capsys, words, answer):
+    code, _, err = call(capsys, "experiments", *words)
+    assert code == 2
+    assert answer in err
+    assert "Traceback" not in err

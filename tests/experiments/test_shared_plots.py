@@ -1,0 +1,106 @@
+"""Shared kinds of plots: every kind draws the numbers that it says, from rows in any order."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.text import Text
+
+from analysis.experiment import EXPERIMENTS
+from analysis.load import load_committed
+from analysis.plot import KINDS, Plot
+from paper_figs import base, run, shared_plots
+from testbed.errors import UserError
+
+PLOTS = [name for name, each in EXPERIMENTS.items() if isinstance(each.figure, Plot)]
+
+
+def rows():
+    found = [
+        {"arm": arm, "x": x, "seed": seed, "y": scale * x + seed, "cost": x, "event": float(seed > x)}
+        for arm, scale in (("a", 1.0), ("b", 2.0))
+        for x in (0, 1, 4)
+        for seed in range(3)
+    ]
+    return pd.DataFrame(found).sample(frac=1, random_state=0)
+
+
+def drawn(table, kind, **fields):
+    with run.style():
+        fig = shared_plots.draw(table, plot=Plot(kind, **{"x": "x", "y": "y", **fields}))
+        fig.draw_without_rendering()
+    return fig, fig.axes[0]
+
+
+def test_every_kind_is_drawn_and_no_other():
+    assert set(shared_plots.DRAW) == set(KINDS)
+    with pytest.raises(UserError, match="Did you mean 'heat map'"):
+        Plot("heatmap", x="x", y="y")
+    with pytest.raises(UserError, match="heat maps have one"):
+        Plot("heat map", x="x", y="y")
+
+
+def test_curves_join_medians():
+    _, ax = drawn(rows(), "curves by arm", arm=("arm",))
+    assert [line.get_ydata().tolist() for line in ax.get_lines()] == [[1, 2, 5], [1, 3, 9]]
+    assert [line.get_label() for line in ax.get_lines()] == ["a", "b"]
+
+
+def test_a_dial_shows_means_side_by_side_with_their_intervals():
+    _, ax = drawn(rows(), "final by dial", arm=("arm",), names={"a": "first"})
+    (line, _, (bars,)), _ = ax.containers
+    assert line.get_ydata().tolist() == [1, 2, 5]
+    # t(2) at 97.5% is 4.3027; the seeds 0, 1, 2 have standard error 1 / sqrt(3).
+    low, high = bars.get_segments()[0][:, 1]
+    assert (low, high) == pytest.approx((1 - 4.3027 / 3**0.5, 1 + 4.3027 / 3**0.5), abs=1e-3)
+    assert ax.get_legend_handles_labels()[1] == ["first", "b"]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "4"]
+
+
+def test_a_heat_map_writes_the_mean_of_every_field():
+    _, ax = drawn(rows(), "heat map", y="arm", value="y")
+    assert [text.get_text() for text in ax.texts] == ["1", "2", "5", "1", "3", "9"]
+
+
+def test_a_distribution_shows_every_row_and_the_quartiles():
+    _, ax = drawn(rows(), "distribution", x="arm")
+    dots = [line for line in ax.get_lines() if line.get_marker() == "."]
+    assert sorted(np.concatenate([dot.get_ydata() for dot in dots])) == sorted(rows()["y"])
+    spans = [line.get_ydata() for line in ax.get_lines() if len(line.get_xdata()) == 2]
+    y = rows().loc[rows()["arm"] == "a", "y"]
+    assert spans[0] == pytest.approx(np.quantile(y, (0.25, 0.75)))
+
+
+def test_a_roc_counts_alarms_at_every_score():
+    false, true = shared_plots.roc_points(
+        np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False])
+    )
+    assert true.tolist() == [0, 0.5, 1, 1]
+    assert false.tolist() == [0, 0, 0.5, 1]
+    _, ax = drawn(rows(), "ROC", x="y", y="event")
+    assert "(area 0." in ax.get_lines()[0].get_label()
+
+
+def test_a_frontier_joins_what_nothing_beats():
+    cost, gain = np.array([3.0, 1.0, 2.0, 2.0]), np.array([5.0, 2.0, 1.0, 4.0])
+    assert shared_plots.unbeaten(cost, gain) == [1, 3, 0]
+    _, ax = drawn(rows(), "frontier", x="cost", arm=("arm", "x"))
+    assert ax.get_lines()[-1].get_ydata().tolist() == [1, 3, 9]
+
+
+def test_only_the_rows_asked_for_are_drawn():
+    _, ax = drawn(rows(), "curves by arm", where={"arm": "b"})
+    assert ax.get_lines()[0].get_ydata().tolist() == [1, 3, 9]
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_the_figures_of_experiments_are_whole_and_say_what_they_are(name):
+    with run.style():
+        fig = base.draw(name, load_committed([name])[name].frame)
+        fig.draw_without_rendering()
+        ink = fig.get_tightbbox()
+    assert min(ink.x0, ink.y0) >= 0
+    assert ink.x1 <= fig.get_figwidth()
+    assert min(t.get_fontsize() for t in fig.findobj(Text) if t.get_visible() and t.get_text()) >= 7
+    caption = base.FIGURES[name].promises["caption"]
+    assert caption.startswith(EXPERIMENTS[name].question)
+    assert caption.endswith(KINDS[EXPERIMENTS[name].figure.kind])

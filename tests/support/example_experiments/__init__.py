@@ -1,0 +1,1 @@
+"""A package of one experiment, the example of CONTRIBUTING.md."""

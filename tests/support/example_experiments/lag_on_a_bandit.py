@@ -1,0 +1,59 @@
+"""A bandit learned from old pulls: the smallest experiment that is complete."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import must_exceed, must_vanish, paired
+from analysis.experiment import Experiment
+from analysis.plot import Plot
+from testbed.config.run import Run, grid
+
+BANDIT = Run(task="bandit", recipe="reinforce", prompts=4, group=4, steps=30, learning_rate=1.0, log_every=1)
+VALUE = "mean exact/value"
+MARGIN = 0.02
+"""Mean value over training. Set before the table was made."""
+
+
+def cells() -> tuple[Run, ...]:
+    """REINFORCE at two lags, 6 seeds."""
+    return grid(BANDIT, lag=[0, 8], seed=range(6))
+
+
+EXPERIMENT = Experiment(
+    "lag-on-a-bandit",
+    question="Does a lag of 8 steps slow REINFORCE down on a bandit?",
+    source="this project",
+    cells=cells,
+    keys=("lag", "seed"),
+    metrics=(VALUE, "first exact/value"),
+    margins={"mean value over training that counts as slower": MARGIN},
+    figure=Plot("final by dial", x="lag", y=VALUE),
+)
+
+
+@EXPERIMENT.claim("lag-slows-a-bandit", statement="At lag 8 the mean value over training is lower by 0.02.")
+def slower(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about the loss of value, paired by seed."""
+    lost_N = paired(table, VALUE, {"lag": 0}, {"lag": 8})
+    return must_exceed(lost_N, MARGIN, "mean loss of value at lag 8, less 0.02")
+
+
+@EXPERIMENT.claim(
+    "lag-starts-alike", statement="Before the first update lag changes the value by under 0.02."
+)
+def alike(table: pd.DataFrame) -> Evidence:
+    """Return the equivalence evidence about the first value, paired by seed."""
+    changed_N = paired(table, "first exact/value", {"lag": 8}, {"lag": 0})
+    return must_vanish({"lag 8": changed_N}, MARGIN, "0.02 less the mean change of the first value")
+
+
+@EXPERIMENT.claim("every-sample-is-as-old-as-the-lag", statement="All samples of a cell have its lag as age.")
+def one_age() -> Evidence:
+    """Return distances of the mean age from the lag, and variances of the age."""
+    from testbed.staleness import plan_for
+
+    laws = {cell.lag: plan_for(cell).distribution for cell in cells()}
+    gaps = [abs(law.mean - lag) + law.variance for lag, law in laws.items()]
+    return exact(gaps, 0.0, "largest distance of the mean age from the lag, plus its variance")

@@ -1,0 +1,234 @@
+"""What cannot run is refused before anything is written: all of it at once, in numbers, once per sweep."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from support.small_runs import TOY
+from support.tiny_models import CONFIGS, write_model
+
+from testbed.config.fields import check, normal
+from testbed.config.run import Run, grid
+from testbed.errors import UserError
+from testbed.execution import memory, preflight
+from testbed.execution.memory import Need, Room, needed
+from testbed.execution.packs import plan
+from testbed.execution.preflight import MOST, prepare
+from testbed.execution.runner import run_sweep
+from testbed.policies.hf.model_folder import load_model, parameters_of
+from testbed.staleness import build_source, schedule
+from testbed.worlds.build import build_world, policy_size
+
+BANDIT = Run(task="bandit", steps=3, prompts=4, group=4, log_every=1)
+LIMIT = 2**20
+ARGUMENTS = {
+    "empirical": {"law": "0:0.5 2:0.5"},
+    "in-flight": {"tokens": 2},
+    "partial": {"tokens": 2},
+    "pipeline": {"design": "batch=16 group=4 slots=16"},
+}
+LAGS = dict.fromkeys(("offline", "partial", "latency", "replay", "pipeline"), 0) | {
+    "one-step-off": 1,
+    "empirical": 1,
+}
+
+
+def under(run: Run, name: str) -> Run:
+    arguments = tuple(ARGUMENTS.get(name, {}).items())
+    return dataclasses.replace(run, staleness=name, staleness_args=arguments, lag=LAGS.get(name, 3))
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with one mebibyte left."""
+    monkeypatch.delenv("TESTBED_SPILL", raising=False)
+    monkeypatch.setattr("testbed.staleness.storage.available", lambda _: LIMIT)
+
+
+def test_every_problem_of_a_sweep_is_told_at_once_and_nothing_is_written(tmp_path: Path) -> None:
+    cells = [
+        *grid(dataclasses.replace(BANDIT, task="bandits"), seed=range(3)),
+        *grid(dataclasses.replace(BANDIT, recipe="grop"), seed=range(3)),
+        dataclasses.replace(BANDIT, staleness="uniform", lag=2, staleness_args=(("slices", 3),)),
+        dataclasses.replace(BANDIT, mismatch="stale-kv"),
+        dataclasses.replace(BANDIT, recipe="reinforce", anchor="ewma"),
+        dataclasses.replace(BANDIT, lag=-1),
+        dataclasses.replace(TOY, policy_args=(("heads", 3), ("width", 8))),
+        dataclasses.replace(TOY, policy="hf", policy_args=(), model=str(tmp_path / "none")),
+    ]
+    with pytest.raises(UserError) as told:
+        run_sweep(cells, tmp_path / "results", workers=0)
+    lines = str(told.value).split("\n")
+    for words in (
+        "Unknown task 'bandits'",
+        "Unknown recipe 'grop'",
+        "prompts is 4, which 3 slices",
+        "engine 'stale-kv' acts inside",
+        "anchor is 'ewma', but",
+        "lag is -1",
+        "width 8 is not a multiple of heads 3",
+        "none' does not exist",
+    ):
+        assert sum(words in line for line in lines) == 1, words
+    assert len(lines) == 8
+    assert not (tmp_path / "results").exists()
+
+
+def test_many_problems_are_cut_and_counted() -> None:
+    with pytest.raises(UserError) as told:
+        prepare(grid(BANDIT, task=[f"nowhere-{i}" for i in range(MOST + 5)]))
+    lines = str(told.value).split("\n")
+    assert len(lines) == MOST + 1
+    assert lines[-1] == "… and 5 more problems."
+
+
+def test_a_sound_sweep_gives_its_packs_and_those_of_the_shard() -> None:
+    cells = grid(BANDIT, seed=range(200))
+    packs, ours = prepare(cells, "2/2")
+    assert packs == plan(cells)
+    assert ours == packs[1::2]
+
+
+def test_every_distinct_combination_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from testbed import staleness
+
+    asked: list[Run] = []
+    real = staleness.plan_for
+    monkeypatch.setattr(staleness, "plan_for", lambda run: asked.append(run) or real(run))
+    memory._versions.cache_clear()
+    few = grid(BANDIT, staleness=["uniform"], lag=[1, 2, 3], seed=range(4), learning_rate=[0.1, 0.2])
+    prepare(few)
+    first = len(asked)
+    memory._versions.cache_clear()
+    prepare(grid(BANDIT, staleness=["uniform"], lag=[1, 2, 3], seed=range(40), learning_rate=[0.1, 0.2]))
+    assert len(asked) - first == first
+
+
+def test_another_function_than_the_training_loop_is_asked_for_valid_fields_alone(tmp_path: Path) -> None:
+    cells = grid(dataclasses.replace(BANDIT, task="mine"), seed=range(3))
+    status = run_sweep(cells, tmp_path / "s", workers=0, function="support.fake_training:train")
+    assert status.done == 3
+    with pytest.raises(UserError, match="lag is -1"):
+        run_sweep([Run(lag=-1)], tmp_path / "t", workers=0, function="support.fake_training:train")
+
+
+def test_the_normal_form_of_many_cells_is_that_of_each() -> None:
+    odd = [
+        BANDIT,
+        dataclasses.replace(BANDIT, task_args=(("arms", True),)),
+        dataclasses.replace(BANDIT, task_args=(("arms", 1),)),
+        dataclasses.replace(BANDIT, task_args={"arms": 4.0}),  # type: ignore[arg-type]
+        dataclasses.replace(BANDIT, lag=torch.tensor(3).numpy()),  # type: ignore[arg-type]
+        dataclasses.replace(BANDIT, lag=3),
+        dataclasses.replace(BANDIT, lag=True),
+        dataclasses.replace(BANDIT, warm_start_steps=2),
+        dataclasses.replace(BANDIT, steps=0),
+    ]
+    sound, wrong = normal([*odd, *odd])
+    expected, refused = [], []
+    for cell in (*odd, *odd):
+        try:
+            expected.append(check(cell))
+        except UserError as error:
+            refused.append(str(error))
+    assert list(sound) == expected
+    assert [repr(cell) for cell in sound] == [repr(cell) for cell in expected]
+    assert wrong == refused
+    assert len(wrong) == 6
+
+
+# Memory.
+
+
+@pytest.mark.parametrize("name", sorted(set(schedule) - {"trace"}))
+@pytest.mark.parametrize("run", [BANDIT, TOY], ids=["bandit", "toy"])
+def test_a_pack_states_exactly_the_versions_that_its_source_keeps(run, name, monkeypatch):
+    from testbed.staleness import versions
+
+    cells = tuple(dataclasses.replace(under(run, name), seed=seed) for seed in range(2))
+    (pack,) = plan(cells)
+    kept = []
+    real = versions.allocate
+    monkeypatch.setattr(versions, "allocate", lambda rows, *rest: kept.append(rows) or real(rows, *rest))
+    world = build_world(pack.cells)
+    theta = world.initial()
+    source = build_source(pack.cells, world, theta)
+    first = getattr(getattr(source, "versions", None), "first_RP", None)
+    need = needed(pack)
+    assert need.versions == sum(kept) + (0 if first is None else len(cells))
+    assert (need.parameters, need.itemsize) == (theta.shape[1], theta.element_size())
+    assert need.replicas == len(cells)
+
+
+def test_the_anchor_s_versions_count(tmp_path: Path) -> None:
+    run = dataclasses.replace(BANDIT, recipe="decoupled", anchor="version", anchor_args=(("age", 5),))
+    assert needed(plan([run])[0]).versions == 1 + 6
+    assert needed(plan([dataclasses.replace(run, anchor="ewma", anchor_args=())])[0]).versions == 1 + 1
+
+
+@pytest.mark.usefixtures("little")
+def test_a_pack_that_cannot_fit_is_refused_with_its_numbers_and_the_largest_lag_that_would(tmp_path):
+    run = dataclasses.replace(TOY, lag=500, steps=1000, prompts=1, group=2)
+    with pytest.raises(UserError) as told:
+        run_sweep(grid(run, seed=range(2)), tmp_path / "s", workers=0)
+    text = str(told.value)
+    assert "\n" not in text
+    assert "1002 versions" in text
+    assert f"2 cells x {policy_size(run)[0]:,} weights of 4 bytes" in text
+    assert "1 MiB are free, half of it for versions" in text
+    largest = int(text.split("largest lag that would fit is ")[1].split(".")[0])
+    fits = [
+        needed(plan(grid(dataclasses.replace(run, lag=lag), seed=range(2)))[0]).fits(Room(LIMIT))
+        for lag in (largest, largest + 1)
+    ]
+    assert fits == [True, False]
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.usefixtures("little")
+def test_versions_in_a_folder_need_no_memory(tmp_path, monkeypatch):
+    run = dataclasses.replace(TOY, lag=500, steps=1000, prompts=1, group=2)
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+    packs, _ = prepare([run])
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(UserError, match="1000 bytes in TESTBED_SPILL"):
+        prepare([run])
+    assert not needed(packs[0]).fits(Room(LIMIT))
+    assert needed(packs[0]).fits(Room(LIMIT, LIMIT**2))
+
+
+def test_the_rest_of_a_step_counts_beside_the_versions():
+    need = Need(parameters=100, itemsize=4, replicas=2, versions=10, optimizer=2, activations=1000)
+    assert need.fixed == 2 * 6 * 400 + 1000
+    assert need.fits(Room(need.fixed + 4000))
+    assert not need.fits(Room(need.fixed + 3999))
+    assert not need.fits(Room(7999, disk=None))
+    assert need.fits(Room(need.fixed, disk=4000))
+    assert not need.fits(Room(need.fixed, disk=3999))
+
+
+def test_a_pack_that_is_done_needs_no_memory_any_more(tmp_path, monkeypatch):
+    assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
+    monkeypatch.setattr("testbed.staleness.storage.available", lambda _: 10)
+    assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
+    with pytest.raises(UserError, match="cannot fit"):
+        run_sweep([BANDIT], tmp_path / "other", workers=0)
+
+
+@pytest.mark.parametrize("name", ["qwen3, tied", "gpt2"])
+def test_the_weights_of_a_model_folder_are_counted_by_its_headers(name, tmp_path):
+    folder = write_model(tmp_path, CONFIGS[name]())
+    model = load_model(folder, torch.float32, "auto")
+    assert parameters_of(folder) == sum(p.numel() for p in model.parameters())
+    (folder / "model.safetensors").write_bytes(b"no header")
+    assert parameters_of(folder) == 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_missing_here_is_missing_before_the_sweep_starts():
+    with pytest.raises(UserError, match="torch sees no GPU"):
+        prepare([dataclasses.replace(TOY, device="cuda")])
+    assert preflight.prepare([dataclasses.replace(TOY, device="cuda")], here=False)[0]

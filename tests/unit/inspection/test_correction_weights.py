@@ -1,0 +1,90 @@
+"""Weights and masks without the loss: what an objective multiplies with before the policy moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.fixtures import batch_of, rows_of
+
+from testbed.errors import UserError
+from testbed.inspection.effective_weights import correction_weights, effective_weights
+from testbed.inspection.kept_mask import kept_mask
+from testbed.objectives import objective
+
+THREE_POLICIES = sorted(
+    name
+    for name, entry in objective.items()
+    if entry.family == "decoupled" and "mu" in entry.promises["reads"]
+)
+
+
+@pytest.mark.parametrize("name", THREE_POLICIES)
+def test_a_loss_with_three_policies_is_its_weights_times_the_clip_alone(name):
+    hyper = {"c": 3.0} if objective[name].defaults.get("c") == 3.0 else {}
+    eps = {key: objective[name].defaults[key] for key in ("eps_low", "eps_high")}
+    logp, batch = batch_of()
+    # ppo-ewma's cap is on pi/mu, so that its weight is no function of anchor/mu alone; it is far away here.
+    clip = effective_weights("dual_clip" if hyper else "ppo_clip", logp, batch, **eps, **hyper)
+    whole = effective_weights(name, logp, batch)
+    torch.testing.assert_close(correction_weights(name, batch) * clip, whole, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper", "value"),
+    [
+        ("tis", {"cap": 1.1}, lambda d: np.minimum(d, 1.1)),
+        ("mis", {"level": "token", "low": 0.95, "high": 1.1}, lambda d: d * ((d >= 0.95) & (d <= 1.1))),
+        ("kl_rejection", {"estimator": "k1", "limit": 0.1}, lambda d: np.abs(np.log(d)) <= 0.1),
+        ("cispo", {"eps_high": 0.1}, lambda d: np.minimum(d, 1.1)),
+    ],
+)
+def test_weights_are_those_of_the_formula_whatever_the_advantage(name, hyper, value):
+    _, batch = batch_of()
+    for adv in (batch.adv_BT, -7 * batch.adv_BT, torch.zeros_like(batch.adv_BT)):
+        found = correction_weights(name, replace(batch, adv_BT=adv), **hyper)
+        for b, row in enumerate(rows_of()):
+            np.testing.assert_allclose(found[b, : row.n], value(row.d), rtol=1e-12)
+        assert (found[~batch.mask_BT] == 0).all()
+
+
+def test_dropped_tokens_have_weight_zero_and_only_they():
+    logp, batch = batch_of()
+    for name in ("icepop", "geometric_rejection@skyrl", "kl_rejection@verl", "token_veto", "mis"):
+        weights = correction_weights(name, batch)
+        assert torch.equal(weights != 0, kept_mask(name, logp, batch)), name
+
+
+def test_weights_normalized_over_the_batch_have_mean_one_over_tokens_or_over_sequences():
+    _, batch = batch_of()
+    token = correction_weights("tis@verl-normalized", batch)[batch.mask_BT]
+    assert float(token.mean()) == pytest.approx(1, abs=1e-12)
+    assert float(token.max()) != pytest.approx(2, abs=1e-3)  # the cap is before the division
+    by_row = correction_weights("tis@verl-normalized", batch, level="sequence")
+    assert float(by_row[:, 0].mean()) == pytest.approx(1, abs=1e-12)
+    assert float(by_row[batch.mask_BT].mean()) != pytest.approx(1, abs=1e-3)
+
+
+def test_a_batch_without_weight_is_not_normalized():
+    _, batch = batch_of()
+    vanished = replace(batch, logp_anchor_BT=batch.logp_mu_BT - 30)
+    plain = correction_weights("tis@verl", vanished)
+    torch.testing.assert_close(correction_weights("tis@verl-normalized", vanished), plain, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("reinforce", "'reinforce' reads adv: it has no weight that corrects for the sampler"),
+        ("ppo_clip", "'ppo_clip' reads anchor, adv"),
+        ("sft", "'sft' reads nothing"),
+        ("r2vpo", "has a penalty"),
+        ("tiss", "Did you mean 'tis'"),
+    ],
+)
+def test_an_objective_that_corrects_nothing_is_refused(name, message):
+    _, batch = batch_of()
+    with pytest.raises(UserError, match=message):
+        correction_weights(name, batch)

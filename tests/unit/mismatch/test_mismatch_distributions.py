@@ -1,0 +1,188 @@
+"""Engine mismatch: laws in closed form, and the law of the log-mismatch by enumeration."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from support.mismatch_setting import (
+    SEEDS,
+    TASK,
+    WITH_END,
+    WORLD,
+    table_pair,
+    toy,
+    toy_weights,
+)
+
+from envs.catalog import token_task
+from envs.streams import uniforms
+from testbed import rng
+from testbed.mismatch import Draw, engine
+from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.ratio_distribution import (
+    LEVELS,
+    enumerated_distribution,
+    tree_distribution,
+    tree_responses,
+)
+from testbed.mismatch.report import every_rollout, mismatch_distribution
+
+# Laws in closed form
+
+
+def one_token(name: str, pi: np.ndarray, **hyper) -> np.ndarray:
+    """mu of one softmax."""
+    law = engine(name, **hyper).distribution
+    return law(torch.from_numpy(np.log(pi))[None, None], Draw((0,)), 0).exp().numpy()[0, 0]
+
+
+PI = np.array([0.5, 0.25, 0.15, 0.1])
+
+
+def test_temperature_is_a_power_of_pi_with_the_textbook_divergences():
+    mu = one_token("temperature", PI, temperature=2.0)
+    np.testing.assert_allclose(mu, np.sqrt(PI) / np.sqrt(PI).sum(), rtol=1e-14)
+    law = enumerated_distribution(np.log(PI)[:, None], np.log(mu)[:, None], np.ones((4, 1)))
+    partition = np.sqrt(PI).sum()
+    entropy = -(PI * np.log(PI)).sum()
+    assert law.kl_pi_mu == pytest.approx(np.log(partition) - entropy / 2, abs=1e-14)
+    assert 1 / law.ess_kish == pytest.approx((PI**1.5).sum() * partition, abs=1e-13)
+    assert law.ess_max == pytest.approx(1 / (PI**0.5 * partition).max(), abs=1e-14)
+
+
+def test_logit_noise_has_the_normalizer_of_its_own_noise():
+    sigma, draw = 0.3, Draw(SEEDS, step=5, ticks=7)
+    log_pi = torch.from_numpy(np.log(PI)).expand(2, 6, 4)
+    log_mu = engine("logit-noise", sigma=sigma).distribution(log_pi, draw, 2)
+    noise = draw.normal("logit-noise", 2, log_pi)
+    expected = log_pi + sigma * noise - (log_pi + sigma * noise).exp().sum(-1, keepdim=True).log()
+    torch.testing.assert_close(log_mu, expected, rtol=0, atol=1e-14)
+    assert len(noise.flatten().unique()) == noise.numel()
+
+
+def test_small_logit_noise_costs_half_sigma_squared_times_one_minus_the_collision_probability():
+    # KL(pi, mu) = log sum pi exp(sigma z) - sigma sum pi z = sigma^2 / 2 Var_pi(z) + O(sigma^3) for the noise
+    # z that was drawn, and E Var_pi(z) = 1 - sum pi^2.
+    sigma, draw = 1e-3, Draw((0,))
+    log_pi = torch.from_numpy(np.log(PI)).expand(1, 50, 4)
+    log_mu = engine("logit-noise", sigma=sigma).distribution(log_pi, draw, 0)
+    z = draw.normal("logit-noise", 0, log_pi)
+    pi = log_pi.exp()
+    variance = (pi * z**2).sum(-1) - (pi * z).sum(-1) ** 2
+    kl = (pi * (log_pi - log_mu)).sum(-1)
+    assert ((kl / (sigma**2 / 2 * variance)) - 1).abs().max() < 5e-3
+
+
+def test_the_streams_normals_are_normal():
+    # 200,000 draws: each bound is 5 standard errors, false alarm below 1e-6 each.
+    n = 200_000
+    z = Draw((1,)).normal("any", 0, torch.zeros(1, n, 1, dtype=torch.float64)).flatten()
+    assert abs(z.mean().item()) < 5 / math.sqrt(n)
+    assert abs(z.var().item() - 1) < 5 * math.sqrt(2 / n)
+    assert abs((z**4).mean().item() - 3) < 5 * math.sqrt(96 / n)
+
+
+def test_a_nucleus_holds_the_token_that_reaches_p_and_top_k_the_k_likeliest():
+    np.testing.assert_allclose(one_token("top-p", PI, p=0.6), [2 / 3, 1 / 3, 0, 0], atol=1e-15)
+    np.testing.assert_allclose(one_token("top-p", PI, p=0.49), [1, 0, 0, 0], atol=1e-15)
+    np.testing.assert_allclose(
+        one_token("top-p", PI[::-1].copy(), p=0.8), np.array([0, 1, 5 / 3, 10 / 3]) / 6, atol=1e-15
+    )
+    np.testing.assert_allclose(one_token("top-k", PI, k=3), np.array([0.5, 0.25, 0.15, 0]) / 0.9, atol=1e-15)
+    backwards = one_token("top-k", PI[::-1].copy(), k=1)
+    np.testing.assert_allclose(backwards, [0, 0, 0, 1], atol=1e-15)
+    np.testing.assert_allclose(one_token("top-k", np.full(4, 0.25), k=2), [0.5, 0.5, 0, 0], atol=1e-15)
+
+
+@pytest.mark.parametrize("side", ["behavior", "trainer"])
+def test_which_ratio_is_infinite_depends_on_the_side_that_truncates(side):
+    cut, whole = np.log(np.array([2 / 3, 1 / 3])), np.log(PI)
+    cut = np.concatenate([cut, [-np.inf, -np.inf]])
+    pi, mu = (whole, cut) if side == "behavior" else (cut, whole)
+    law = enumerated_distribution(pi[:, None], mu[:, None], np.ones((4, 1)))
+    if side == "behavior":
+        assert law.mass == pytest.approx(0.75)
+        assert law.kl_pi_mu == math.inf
+        assert law.kl_mu_pi < math.inf
+        assert law.ess_kish == pytest.approx(1.0)  # W is constant: no sample shows what is lost
+    else:
+        assert law.mass == pytest.approx(1.0)
+        assert law.kl_mu_pi == math.inf
+        assert law.kl_pi_mu < math.inf
+
+
+# The law of the log-mismatch
+
+
+def test_the_exact_law_agrees_with_the_trees_own_divergence():
+    for name in ("fp8-tensor", "temperature", "logit-noise"):
+        for pi, mu in zip(*table_pair(name), strict=True):
+            law, truth = tree_distribution(WORLD, pi, mu), WORLD.divergence(np.exp(pi), np.exp(mu))
+            close = {"rel": 1e-11, "abs": 1e-14}
+            assert law.kl_pi_mu == pytest.approx(truth.kl_pi_mu, **close)
+            assert law.kl_mu_pi == pytest.approx(truth.kl_mu_pi, **close)
+            assert law.ess_kish == pytest.approx(truth.ess_kish, **close)
+            assert law.ess_perplexity == pytest.approx(truth.ess_perplexity, **close)
+            assert law.ess_max == pytest.approx(truth.ess_max, **close)
+            assert law.kl_mu_pi_token == pytest.approx(law.kl_mu_pi / law.length, **close)
+            assert law.exact
+            assert law.n == len(tree_responses(WORLD)[0])
+
+
+def test_token_moments_and_quantiles_of_a_hand_made_law():
+    pi, mu = np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.25, 0.5])
+    law = enumerated_distribution(np.log(pi)[:, None], np.log(mu)[:, None], np.ones((3, 1)))
+    d = np.log(pi / mu)
+    assert law.mean == law.mean_token == pytest.approx(mu @ d)
+    assert law.std == pytest.approx(np.sqrt(mu @ d**2 - (mu @ d) ** 2))
+    assert law.kl_pi_mu_token == pytest.approx(pi @ d)
+    # d is smallest for the last token (mass 1/2), then the middle one (1/4), then the first.
+    np.testing.assert_allclose(law.quantiles, d[[2, 2, 2, 0, 0]])
+    assert LEVELS == (0.01, 0.1, 0.5, 0.9, 0.99)
+
+
+def test_samples_of_mu_tell_the_exact_law_within_their_error():
+    policy = toy()
+    theta, prompts = toy_weights(policy), TASK.prompts(np.random.default_rng(1), 2)
+    behavior = Behavior(policy, engine("temperature", temperature=2.0), SEEDS)
+    exact = mismatch_distribution(behavior, theta, TASK, prompts)
+    sampled = mismatch_distribution(behavior, theta, TASK, prompts, samples=4000)
+    for truth, found in zip(exact, sampled, strict=True):
+        assert truth.exact
+        assert not found.exact
+        assert found.n == 8000
+        # Five standard errors: false alarm 6e-7 per line if the ratios are near normal.
+        assert abs(found.mean - truth.mean) < 5 * truth.std / math.sqrt(8000)
+        assert abs(found.mass - 1) < 5 * math.sqrt((1 / truth.ess_kish - 1) / 8000)
+        assert found.std == pytest.approx(truth.std, rel=0.1)
+        assert found.ess_kish == pytest.approx(truth.ess_kish, rel=0.1)
+
+
+def test_the_toys_law_is_the_same_by_enumeration_of_a_tree_of_its_laws():
+    policy = toy(WITH_END, dtype=torch.float64)
+    theta, prompts = toy_weights(policy), WITH_END.prompts(np.random.default_rng(1), 2)
+    law = mismatch_distribution(Behavior(policy, engine("int8"), SEEDS), theta, WITH_END, prompts)[0]
+    assert law.mass == pytest.approx(1.0, abs=1e-12)
+    assert law.n == 2 * len(WITH_END.enumerate()[0])
+    rollout = every_rollout(WITH_END, prompts, 2)
+    log_pi = policy.logp(theta, rollout.prompt_RNK, rollout.token_RBT, rollout.mask_RBT).sum(-1)[0]
+    log_mu = Behavior(policy, engine("int8"), SEEDS).logp(theta, rollout, 0).sum(-1)[0]
+    assert law.kl_mu_pi == pytest.approx(float((log_mu.exp() / 2) @ (log_mu - log_pi)), abs=1e-14)
+
+
+def test_under_fresh_noise_the_toys_sequence_ratio_grows_as_root_t():
+    # At zero weights every law is uniform: tokens are independent and alike. std(12) / std(3) = 2 up to
+    # sampling; 20,000 near-normal sequences leave a relative error of 0.7 % (one standard error).
+    task = token_task("running-sum", {"digits": 12, "modulus": 3})
+    policy = toy(task)
+    theta = 0 * policy.initial((0,))
+    behavior = Behavior(policy, engine("logit-noise", sigma=0.3), (0,))
+    prompt = torch.from_numpy(task.prompts(np.random.default_rng(0), 1))[None]
+    uniform = torch.from_numpy(uniforms(rng.keys((0,), "test"), 0, 20_000, 12))
+    token, mask, logp_mu = behavior.sample(theta, prompt, 20_000, uniform, 0)
+    d = (policy.logp(theta, prompt, token, mask) - logp_mu)[0].double()
+    ratio = d.cumsum(-1).std(0)[[2, 11]]
+    assert (ratio[1] / ratio[0]).item() == pytest.approx(2.0, rel=0.035)

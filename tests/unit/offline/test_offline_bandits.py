@@ -1,0 +1,330 @@
+"""Logged bandits, preference sets and trajectory preferences, by enumeration, scipy and the exact bandit."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import optimize, special, stats
+from support.small_mdps import SMALL, policies
+
+from envs.bandits import bandit
+from envs.logged_bandit import LoggedData, logged_bandit
+from envs.mdps import garnet
+from envs.offline import collect
+from testbed.errors import UserError
+from testbed.exact.bandit import LoggedLaw, linear_weight
+from testbed.offline import bandits, hindsight, preferences, tabular
+
+KEYS = np.arange(3, dtype=np.uint64)
+WORLD = logged_bandit(contexts=2, arms=3)
+LOG = WORLD.log(KEYS, 400)
+PI = policies(WORLD, 3, seed=1)
+
+
+# -- scores and policies ----------------------------------------------------------------------------
+
+
+def test_a_score_table_is_the_estimator_of_every_policy():
+    weight = PI[np.arange(3)[:, None], LOG.context_RN, LOG.action_RN]
+    model = np.random.default_rng(0).random((3, 2, 3))
+    row = np.arange(3)[:, None], LOG.context_RN, LOG.action_RN
+    expected = (PI * model).sum(-1)[np.arange(3)[:, None], LOG.context_RN]
+    wanted = {
+        "ips": weight / LOG.propensity_RN * LOG.reward_RN,
+        "smooth": weight / LOG.propensity_RN**0.6 * LOG.reward_RN,
+        "clip": weight / np.maximum(LOG.propensity_RN, 0.2) * LOG.reward_RN,
+        "dr": expected + weight / LOG.propensity_RN * (LOG.reward_RN - model[row]),
+        "twice": weight / LOG.propensity_RN * 2 * LOG.reward_RN,
+    }
+    tables = {
+        "ips": bandits.score_table(LOG, 2, 3),
+        "smooth": bandits.score_table(LOG, 2, 3, alpha=0.6),
+        "clip": bandits.score_table(LOG, 2, 3, floor=0.2),
+        "dr": bandits.score_table(LOG, 2, 3, model_RXA=model),
+        "twice": bandits.score_table(LOG, 2, 3, reward_RN=2 * LOG.reward_RN),
+    }
+    for name, table in tables.items():
+        np.testing.assert_allclose(
+            (PI * table).sum((-1, -2)), wanted[name].mean(-1), atol=1e-12, err_msg=name
+        )
+
+
+def test_the_model_shrinks_to_the_mean_reward():
+    model = bandits.mean_model(LOG, 2, 3, prior=2.0)
+    here = (LOG.context_RN[0] == 1) & (LOG.action_RN[0] == 2)
+    mean = LOG.reward_RN[0].mean()
+    assert model[0, 1, 2] == pytest.approx((LOG.reward_RN[0][here].sum() + 2 * mean) / (here.sum() + 2))
+
+
+def test_a_learned_softmax_climbs_to_the_best_policy_of_its_class():
+    score = bandits.score_table(LOG, 2, 3)
+    table = np.eye(6).reshape(2, 3, 6)
+    learned = bandits.fit_softmax(score, table, steps=4000, rate=20.0)
+    np.testing.assert_allclose(learned, bandits.best_policy(score), atol=0.02)
+    shared = np.broadcast_to(np.eye(3), (2, 3, 3))
+    one = bandits.fit_softmax(score, shared, steps=4000, rate=20.0)
+    np.testing.assert_allclose(one[:, 0], one[:, 1])
+    np.testing.assert_allclose(one[:, 0], np.eye(3)[score.sum(1).argmax(-1)], atol=0.05)
+    np.testing.assert_allclose(bandits.best_policy(score, 0.3).min(), 0.1)
+
+
+# -- certificates -----------------------------------------------------------------------------------
+
+
+def test_the_certificate_is_its_formula_on_one_round_of_data():
+    data = LoggedData(*(np.array([[x]]) for x in (0, 1, 1.0, 0.5)))
+    pi, mu = np.array([[[0.25, 0.75]]]), np.array([[0.5, 0.5]])
+    got = bandits.smoothing_certificate(data, mu, pi, alpha=0.5, kl_R=0.3, lambda_=0.7, delta=0.1)
+    assert got.estimate_R[0] == pytest.approx(0.75 / 0.5**0.5)
+    assert got.bias_R[0] == pytest.approx(1 - 0.5**0.5)
+    spread = 1.0 + 0.75 / 0.5
+    first = np.sqrt((0.3 + np.log(40)) / 2)
+    assert got.radius_R[0] == pytest.approx(first + 1 - 0.5**0.5 + (0.3 + np.log(40)) / 0.7 + 0.35 * spread)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_certificates_cover_the_value_of_a_posterior_that_read_the_data(alpha):
+    many = WORLD.log(np.arange(300, dtype=np.uint64), 500)
+    rules = np.eye(3)[np.array(list(itertools.product(range(3), repeat=2)))]
+    score = np.einsum("rxa,hxa->rh", bandits.score_table(many, 2, 3, alpha=alpha), rules)
+    posterior, kl = bandits.gibbs_posterior(np.full(9, 1 / 9), score, 0.05)
+    assert (kl >= 0).all()
+    pi = np.einsum("rh,hxa->rxa", posterior, rules)
+    got = bandits.smoothing_certificate(many, WORLD.logging_SA, pi, alpha=alpha, kl_R=kl, lambda_=0.1)
+    missed = np.abs(got.estimate_R - WORLD.value(pi)) > got.radius_R
+    assert missed.mean() <= 0.05
+    assert got.radius_R.max() < 2.0 + got.bias_R.max()
+    law = LoggedLaw(WORLD.start_S, WORLD.logging_SA, pi[0], WORLD.reward_SA, np.zeros((2, 3)))
+    exact = linear_weight(law, pi[0] / WORLD.logging_SA**alpha).bias
+    assert abs(exact) <= 1 - (WORLD.start_S @ (pi[0] * WORLD.logging_SA ** (1 - alpha)).sum(-1)) + 1e-12
+
+
+# -- delayed generations ----------------------------------------------------------------------------
+
+
+def test_generations_without_forgetting_settle_and_with_it_oscillate():
+    world = bandit(arms=3, contexts=2, means=[[0.2, 0.5, 0.8], [0.9, 0.5, 0.1]])
+    key = np.arange(40, dtype=np.uint64)
+    swing = {}
+    for window in (1, 20):
+        policy, value = bandits.delayed_generations(
+            world, key, generations=20, rounds=200, delay=1, window=window, explore=0.1
+        )
+        np.testing.assert_allclose(policy.sum(-1), 1)
+        np.testing.assert_allclose(value[0], world.value(np.full((2, 3), 1 / 3)))
+        swing[window] = bandits.oscillation(policy[5:]).mean()
+        assert (value[-1] > value[0]).mean() > 0.9
+    assert swing[20] < 0.05
+    assert swing[1] > 0.02 > 4 * swing[20]
+    turn = np.eye(2)[np.array([0, 1, 0])][:, None, None].repeat(2, axis=2)
+    assert bandits.oscillation(turn)[0] == 1.0
+
+
+def test_feedback_comes_after_its_delay_and_not_before():
+    world = bandit(arms=2, means=(0.0, 1.0), noise="none")
+    for delay in (0, 3):
+        _, value = bandits.delayed_generations(
+            world, KEYS, generations=6, rounds=50, delay=delay, window=9, explore=0.0
+        )
+        # The first generation with anything to read is delay + 1: until then both arms look alike.
+        np.testing.assert_allclose(value[: delay + 1], 0.5)
+        np.testing.assert_allclose(value[delay + 1 :], 1.0)
+
+
+# -- preferences ------------------------------------------------------------------------------------
+
+REWARD = np.array([[0.0, 1.0, -0.5], [0.3, 0.0, 2.0]])
+REF = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
+TABLE = np.eye(6).reshape(2, 3, 6)
+CONTEXT = np.array([0.5, 0.5])
+CHANCE = preferences.bradley_terry(REWARD)
+EVEN = preferences.pair_law(CONTEXT, np.full((1, 2, 3), 1 / 3), np.full((1, 2, 3), 1 / 3))
+
+
+def frozen(weight, label):
+    return lambda step, _: (weight, label) if step == 0 else None
+
+
+def test_with_every_pair_dpo_ends_at_the_tilt_of_the_true_reward():
+    theta, history = preferences.train_on_pairs(
+        TABLE, REF, frozen(EVEN, CHANCE[None]), cells=1, steps=600, rate=50.0, beta=0.5
+    )
+    np.testing.assert_allclose(np.exp(history[-1])[0], preferences.tilt(REF, REWARD, 0.5), atol=1e-6)
+    np.testing.assert_allclose(preferences.log_policy(theta, TABLE, REF), history[-1])
+    np.testing.assert_allclose(np.exp(history[0])[0], REF)
+    score = preferences.fit_reward(EVEN * 1e6, np.broadcast_to(CHANCE, EVEN.shape), TABLE, 1e-3)
+    np.testing.assert_allclose(np.diff(score[0]), np.diff(REWARD), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["dpo", "ipo"])
+def test_pair_gradients_are_those_of_their_losses(kind):
+    rng = np.random.default_rng(0)
+    feature, theta, label = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), rng.random((2, 2, 3, 3))
+    weight = rng.integers(0, 5, (2, 2, 3, 3)).astype(float)
+    _, slope = preferences.pair_gradient(theta, feature, weight, label, beta=[0.5, 2.0], kind=kind)
+
+    def again(flat, r):
+        each = theta.copy()
+        each[r] = flat
+        return preferences.pair_gradient(each, feature, weight, label, beta=[0.5, 2.0], kind=kind)[0][r]
+
+    for r in range(2):
+        np.testing.assert_allclose(slope[r], optimize.approx_fprime(theta[r], again, 1e-7, r), atol=1e-5)
+    # By hand, from the ratio to the reference.
+    log_pi = preferences.log_policy(theta, feature, REF) - np.log(REF)
+    h = 0.5 * (log_pi[0, 1, 2] - log_pi[0, 1, 0])
+    assert preferences.margin(theta, feature, [0.5, 2.0])[0, 1, 2, 0] == pytest.approx(h)
+    one = np.zeros((2, 2, 3, 3))
+    one[0, 1, 2, 0] = 3.0
+    got = preferences.pair_gradient(theta, feature, one, label, beta=[0.5, 2.0], kind=kind)[0][0]
+    y = label[0, 1, 2, 0]
+    by_hand = {
+        "dpo": -y * np.log(special.expit(h)) - (1 - y) * np.log(special.expit(-h)),
+        "ipo": (h / 0.5 - (2 * y - 1) / (2 * 0.5)) ** 2,
+    }
+    assert got == pytest.approx(by_hand[kind])
+
+
+@pytest.mark.parametrize(("rule", "votes"), [("hard", 2), ("hard", 3), ("share", 3), ("mmse", 3)])
+def test_labels_of_votes_have_their_binomial_means(rule, votes):
+    weight = np.full((1, 2, 3, 3), 40_000.0)
+    got = preferences.vote_labels(weight, CHANCE, votes, rule, np.random.default_rng(0), prior=0.5)
+    p = CHANCE[0, 1, 0]
+    law = stats.binom(votes, p)
+    wanted = {
+        "hard": law.sf(votes / 2) + 0.5 * law.pmf(votes / 2),
+        "share": p,
+        "mmse": (votes * p + 0.5) / (votes + 1),
+    }[rule]
+    assert got[0, 0, 1, 0] == pytest.approx(wanted, abs=0.012)  # 4.8 se
+    none = preferences.vote_labels(0 * weight, CHANCE, votes, rule, np.random.default_rng(0))
+    assert (none == 0.5).all()
+
+
+def test_the_posterior_mean_of_a_vote_is_the_best_guess_of_the_preference():
+    rng = np.random.default_rng(0)
+    p = rng.random(100_000)
+    won = rng.binomial(3, p)
+    errors = {
+        rule: np.mean((f(won) - p) ** 2)
+        for rule, f in {"share": lambda v: v / 3, "mmse": lambda v: (v + 1) / 5}.items()
+    }
+    assert errors["mmse"] < errors["share"]
+
+
+def test_pairs_are_drawn_in_proportion_to_their_law():
+    law = preferences.pair_law(CONTEXT, REF[None], np.array([[[1.0, 0, 0], [0, 0, 1.0]]]))
+    assert law.sum() == pytest.approx(1)
+    assert law[0, 1, 0].tolist() == pytest.approx([0, 0, 0.3])
+    drawn = preferences.draw_pairs(law, 50_000, np.random.default_rng(0))
+    assert drawn.sum() == 50_000
+    assert np.abs(drawn / 50_000 - law).max() < 0.01
+
+
+def test_a_selection_by_margin_keeps_the_largest_and_splits_the_last():
+    weight = np.zeros((1, 1, 2, 2))
+    weight[0, 0] = [[1, 2], [3, 4]]
+    margin = np.array([[[[0.0, 3.0], [2.0, 1.0]]]])
+    assert preferences.select_by_margin(weight, margin, 0.3)[0, 0].tolist() == [[0, 2], [1, 0]]
+    assert (preferences.select_by_margin(weight, margin, 1.0) == weight).all()
+
+
+def test_a_learner_sees_the_policies_it_has_been_and_can_refresh_its_pairs():
+    asked = []
+
+    def draw(step, history):
+        asked.append((step, len(history)))
+        return (EVEN, CHANCE[None]) if step % 3 == 0 else None
+
+    _, history = preferences.train_on_pairs(TABLE, REF, draw, cells=1, steps=7, rate=1.0, beta=1.0)
+    assert asked == [(s, s + 1) for s in range(7)]
+    assert len(history) == 8
+    lost = [preferences.regret(CONTEXT, REWARD, np.exp(h))[0] for h in history]
+    assert (np.diff(lost) < 0).all()
+    with pytest.raises(UserError, match="first set"):
+        preferences.train_on_pairs(TABLE, REF, lambda *_: None, cells=1, steps=1, rate=1.0, beta=1.0)
+
+
+def test_newton_finds_the_minimum_that_scipy_finds():
+    rng = np.random.default_rng(0)
+    phi, y, w = rng.normal(size=(2, 30, 3)), rng.random((2, 30)), rng.random((2, 30))
+    got = preferences.logistic(phi, y, w, 0.3)
+    for r in range(2):
+
+        def loss(t, r=r):
+            return (w[r] * (np.logaddexp(0, phi[r] @ t) - y[r] * (phi[r] @ t))).sum() + 0.15 * t @ t
+
+        np.testing.assert_allclose(got[r], optimize.minimize(loss, np.zeros(3), tol=1e-12).x, atol=1e-5)
+    big = preferences.logistic(100 * phi, (y > 0.5) * 1.0, w * 100, 1e-3)
+    assert np.isfinite(big).all()
+
+
+# -- trajectories -----------------------------------------------------------------------------------
+
+
+def test_features_of_an_episode_price_it():
+    world = SMALL["terminal"]
+    log = collect(world, policies(world, 2)[:, None], 30, KEYS[:2])
+    feature = hindsight.episode_features(log, 3, 2, 0.9)
+    table = np.random.default_rng(0).random((3, 2))
+    priced = np.where(log.mask_RBT, table[log.state_RBT, log.action_RBT], 0.0)
+    np.testing.assert_allclose(feature @ table.ravel(), log.returns_to_go(0.9, priced)[..., 0])
+
+
+def test_contexts_separate_the_loggers_and_preferences_find_the_better_one():
+    world = garnet(states=4, actions=2, branching=2, discount=0.9, horizon=12, seed=1)
+    best = tabular.greedy(tabular.fitted_q(world.transition_SAS[None], world.reward_SA[None], 0.9))[0]
+    loggers = np.stack([0.9 * best + 0.05, 0.9 * (1 - best) + 0.05])
+    log = collect(world, np.broadcast_to(loggers, (3, 2, 4, 2)), 200, KEYS)
+    # Neighbors are of either kind: shuffle the quota's blocks.
+    order = np.random.default_rng(0).permutation(200)
+    log = type(log)(**{f: getattr(log, f)[:, order] for f in vars(log)})
+    policy, share = hindsight.context_mixture(log, 2, 4, 2, KEYS)
+    np.testing.assert_allclose(share.sum(-1), 1)
+    kind = share[..., 1] > 0.5
+    agreement = (kind == log.source_RB).mean(-1)
+    assert (np.maximum(agreement, 1 - agreement) > 0.95).all()
+    returns = log.returns_to_go(0.9)[..., 0]
+    label = hindsight.neighbor_labels(returns, 1.0, KEYS)
+    score = hindsight.fit_neighbors(share, label, 1e-3)
+    chosen = policy[np.arange(3), score.argmax(-1)]
+    np.testing.assert_allclose(chosen, np.broadcast_to(loggers[0], chosen.shape), atol=0.1)
+    reward = hindsight.fit_neighbors(hindsight.episode_features(log, 4, 2, 0.9), label, 0.1)
+    q = tabular.fitted_q(world.transition_SAS[None].repeat(3, 0), reward.reshape(3, 4, 2), 0.9)
+    assert (world.value(tabular.greedy(q)) > world.value(loggers[1])).all()
+
+
+def test_labels_prefer_the_larger_return_as_often_as_they_should():
+    returns = np.tile([1.0, 0.0], (1, 20_000))
+    label = hindsight.neighbor_labels(returns, 2.0, KEYS[:1])
+    assert label.mean() == pytest.approx(special.expit(0.5), abs=0.016)  # 4.8 se
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bandits.score_table(LOG, 2, 3, alpha=1.5), "alpha"),
+        (
+            lambda: bandits.smoothing_certificate(LOG, WORLD.logging_SA, PI, alpha=1.0, kl_R=0, lambda_=0.0),
+            "lambda",
+        ),
+        (
+            lambda: bandits.delayed_generations(
+                WORLD, KEYS, generations=1, rounds=1, delay=0, window=0, explore=0
+            ),
+            "window",
+        ),
+        (lambda: preferences.vote_labels(EVEN, CHANCE, 3, "soft", np.random.default_rng(0)), "rule 'soft'"),
+        (
+            lambda: preferences.pair_gradient(np.zeros((1, 6)), TABLE, EVEN, EVEN, beta=1.0, kind="kto"),
+            "Unknown kind",
+        ),
+        (lambda: preferences.select_by_margin(EVEN, EVEN, 0.0), "share"),
+        (lambda: preferences.logistic(np.zeros((1, 1, 1)), np.zeros((1, 1)), np.ones((1, 1)), 0.0), "ridge"),
+    ],
+)
+def test_impossible_settings_are_refused(call, message):
+    with pytest.raises(UserError, match=message):
+        call()

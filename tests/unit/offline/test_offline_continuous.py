@@ -1,0 +1,242 @@
+"""Linear-quadratic control, continuous bandits and their kernels, against Riccati, simulation and scipy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from envs.continuous import BumpBandit, normals, pendulum_step, point_mass, upright_pendulum
+from testbed.errors import UserError
+from testbed.offline import continuous, control
+
+KEYS = np.arange(3, dtype=np.uint64)
+MASS = point_mass(noise_std=0.1)
+BEST = MASS.optimal_gain()
+BUMPS = BumpBandit(
+    center_K=np.array([-1.0, 1.0]),
+    tilt_K=np.array([0.5, 0.0]),
+    height_K=np.array([1.0, 0.7]),
+    width_K=np.array([0.3, 0.5]),
+)
+
+
+def test_normals_are_normal_and_a_function_of_their_key():
+    drawn = normals(KEYS, 5, 4000, 3)
+    assert (normals(KEYS[1:2], 5, 4000, 3)[0] == drawn[1]).all()
+    assert stats.kstest(drawn[0].ravel(), "norm").pvalue > 1e-4  # false alarm 1e-4
+    assert abs(np.corrcoef(drawn.reshape(3, -1))[0, 1]) < 0.04
+
+
+def test_the_riccati_gain_is_the_minimum_of_the_exact_cost():
+    assert MASS.value(BEST) == pytest.approx(
+        -np.trace(MASS.riccati() @ MASS.start_DD)
+        - MASS.discount / (1 - MASS.discount) * MASS.noise_std**2 * np.trace(MASS.riccati())
+    )
+    around = BEST + 0.3 * np.random.default_rng(0).normal(size=(50, *BEST.shape))
+    assert (MASS.value(around) < MASS.value(BEST)).all()
+    assert MASS.value(-BEST) == -np.inf
+
+
+@pytest.mark.parametrize("std", [0.0, 0.4])
+def test_the_exact_value_is_that_of_simulated_episodes(std):
+    episodes, steps = 4000, 120
+    gain = BEST + 0.1
+    x, total = MASS.starts(normals(KEYS[:1], 0, episodes, 2)), np.zeros((1, episodes))
+    for t in range(steps):
+        noise = normals(KEYS[:1], t + 1, episodes, 3)
+        x, reward = MASS.step(x, -x @ gain.T + std * noise[..., :1], noise[..., 1:])
+        total += MASS.discount**t * reward
+    assert total.mean() == pytest.approx(
+        float(MASS.value(gain, std)), abs=4.5 * total.std() / np.sqrt(episodes)
+    )
+
+
+def test_several_axes_are_independent_copies():
+    plane = point_mass(noise_std=0.1, axes=2)
+    assert plane.value(plane.optimal_gain(), 0.2) == pytest.approx(2 * MASS.value(BEST, 0.2))
+
+
+def test_the_pendulum_is_gymnasiums_and_falls_without_the_gain_of_its_linearization():
+    gymnasium = pytest.importorskip("gymnasium")
+    env = gymnasium.make("Pendulum-v1").unwrapped
+    env.reset(seed=0)
+    for angle, speed, torque in ((0.1, -0.5, 1.0), (3.0, 7.9, 5.0), (-7.0, 0.0, -0.3)):
+        env.state = np.array([angle, speed])
+        _, reward, *_ = env.step(np.array([torque]))
+        got = pendulum_step(np.array([angle]), np.array([speed]), np.array([torque]))
+        np.testing.assert_allclose([got[0][0], got[1][0], got[2][0]], [*env.state, reward], rtol=1e-6)
+    gain = upright_pendulum().optimal_gain()
+    for scale, stays in ((1.0, True), (0.0, False)):
+        angle, speed = np.array([0.1]), np.zeros(1)
+        for _ in range(100):
+            angle, speed, _ = pendulum_step(angle, speed, -scale * (gain @ np.stack([angle, speed]))[0])
+        assert (np.abs(angle[0]) < 0.01) == stays
+
+
+def test_rewards_of_bumps_under_gaussian_policies_are_integrals():
+    for std in (0.2, 1.0):
+        wanted = integrate.quad(
+            lambda a, std=std: float(BUMPS.mean_reward(0.3, a)) * stats.norm.pdf(a, 0.4, std),
+            -6,
+            6,
+            limit=200,
+        )[0]
+        assert BUMPS.mean_reward(0.3, 0.4, std) == pytest.approx(wanted, abs=1e-7)
+
+
+def test_a_bump_log_has_the_shares_means_and_noise_it_was_asked_for():
+    x, a, r = BUMPS.log(KEYS, 5000, mean_V=[-2.0, 2.0], std_V=[0.1, 0.3], share_V=[0.2, 0.8])
+    assert abs((a > 0).mean() - 0.8) < 0.015
+    assert abs(a[a > 0].std() - 0.3) < 0.01
+    assert abs((r - BUMPS.mean_reward(x, a)).std() - 0.1) < 0.004
+    assert abs(np.corrcoef(x.ravel(), a.ravel())[0, 1]) < 0.04
+    with pytest.raises(ValueError, match="share_V"):
+        BUMPS.log(KEYS, 5, mean_V=[0.0], std_V=[1.0], share_V=[0.9])
+
+
+# -- control ----------------------------------------------------------------------------------------
+
+
+def test_lstdq_gives_the_riccati_gain_by_policy_iteration_from_any_data():
+    quiet = dataclasses.replace(MASS, noise_std=0.0)
+    rng = np.random.default_rng(0)
+    x, u = rng.normal(size=(2, 60, 2)), rng.normal(size=(2, 60, 1))
+    following, reward = quiet.step(x, u, np.zeros_like(x))
+    gain = np.repeat(np.array([[[1.0, 1.0]]]), 2, axis=0)
+    weight = control.lstdq(x, u, reward, following, gain, quiet.discount)
+    form, constant = control.quadratic_form(weight, 3)
+    # On policy the form is the policy's cost matrix.
+    z = np.concatenate([np.eye(2), -gain[0]], axis=0)
+    np.testing.assert_allclose(-z.T @ form[0] @ z, quiet.cost_matrix(gain[0]), atol=1e-8)
+    np.testing.assert_allclose(constant, 0.0, atol=1e-8)
+    for _ in range(12):
+        gain = control.greedy_gain(control.lstdq(x, u, reward, following, gain, quiet.discount), 2, 1)
+    np.testing.assert_allclose(gain[0], quiet.optimal_gain(), atol=1e-8)
+
+
+def test_features_are_the_monomials_of_the_form():
+    rng = np.random.default_rng(0)
+    x, u, weight = rng.normal(size=(4, 2)), rng.normal(size=(4, 1)), rng.normal(size=7)
+    form, constant = control.quadratic_form(weight, 3)
+    z = np.concatenate([x, u], axis=-1)
+    np.testing.assert_allclose(
+        control.quadratic_features(x, u) @ weight, np.einsum("ni,ij,nj->n", z, form, z) + constant
+    )
+
+
+@pytest.mark.parametrize(("temperature", "slack"), [(0.0, 0.1), (0.05, 0.3)], ids=["td3", "sac"])
+def test_an_actor_critic_with_replay_comes_near_the_riccati_gain(temperature, slack):
+    run = control.Settings(steps=500, every=250, updates=2.0)
+    gains, deviations = control.actor_critic(MASS, KEYS, run, temperature=temperature)
+    start = MASS.value(np.array([[[0.3, 0.3]]]))[0]
+    best = MASS.value(BEST)
+    assert (MASS.value(gains[-1]) > best - slack * (best - start)).all()
+    if temperature:
+        # The soft optimum of a quadratic Q has variance temperature / (2 |H_uu|).
+        curve = MASS.action_cost_UU + MASS.discount * MASS.b_DU.T @ MASS.riccati() @ MASS.b_DU
+        assert deviations[-1].mean() == pytest.approx(np.sqrt(temperature / (2 * curve[0, 0])), rel=0.25)
+
+
+def test_a_residual_starts_at_its_base_and_cells_do_not_depend_on_each_other():
+    base = np.array([[0.8, 1.0]])
+    run = control.Settings(steps=4, every=1, updates=0.5, batch=8)
+    gains, _ = control.actor_critic(MASS, KEYS, run, base_RUD=base)
+    np.testing.assert_allclose(gains[0], np.broadcast_to(base, (3, 1, 2)))
+    assert (gains[-1] != gains[0]).any()
+    alone, _ = control.actor_critic(MASS, KEYS[2:], run, base_RUD=base)
+    np.testing.assert_allclose(alone[:, 0], gains[:, 2], rtol=1e-12)
+
+
+def test_half_of_a_batch_comes_from_the_log():
+    zeros = (np.zeros((3, 5, 2)), np.zeros((3, 5, 1)), np.full((3, 5), -7.0), np.zeros((3, 5, 2)))
+    run = control._Run(MASS, KEYS, control.Settings(batch=10), None, np.zeros(()), zeros)
+    run.play(0)
+    x, _, reward, _ = run._batch()
+    assert x.shape == (3, 10, 2)
+    assert (reward[:, :5] == -7.0).all()
+    assert (reward[:, 5:] != -7.0).all()
+
+
+# -- offline, one action ----------------------------------------------------------------------------
+
+GRID_X, GRID_G = np.linspace(0, 1, 5), np.linspace(-2, 2, 81)
+LOG = BUMPS.log(KEYS, 300, mean_V=[-0.2], std_V=[0.4], share_V=[1.0])
+
+
+def test_a_polynomial_critic_is_ridge_regression():
+    x, a, r = LOG
+    q = continuous.polynomial_critic(x, a, r, GRID_X, GRID_G, 1, 0.1)
+    phi = np.stack([np.ones(300), a[0], x[0]], axis=-1)
+    weight = np.linalg.solve(phi.T @ phi + 0.1 * np.eye(3), phi.T @ r[0])
+    np.testing.assert_allclose(q[0], weight[0] + weight[1] * GRID_G + weight[2] * GRID_X[:, None], atol=1e-10)
+
+
+def test_nearest_data_is_found_in_the_weighted_distance():
+    x, a, _ = LOG
+    square, near = continuous.nearest_distance(x, a, GRID_X, GRID_G, 2.0)
+    wanted = min(
+        (4 * (GRID_X[3] - s) ** 2 + (GRID_G[7] - u) ** 2, u) for s, u in zip(x[1], a[1], strict=True)
+    )
+    assert (square[1, 3, 7], near[1, 3, 7]) == pytest.approx(wanted)
+
+
+def test_a_weight_on_the_penalty_moves_the_action_from_the_critic_to_the_data():
+    x, a, r = LOG
+    q = continuous.polynomial_critic(x, a, r, GRID_X, GRID_G, 3, 1e-3)
+    square, _ = continuous.nearest_distance(x, a, GRID_X, GRID_G, 1.0)
+    free, held = (continuous.penalized_actions(q, square, w, GRID_G) for w in (0.0, 1e6))
+    np.testing.assert_allclose(free, GRID_G[q.argmax(-1)])
+    rows = np.arange(3)[:, None], np.arange(5)
+    assert (square[(*rows, np.searchsorted(GRID_G, held))] <= square.min(-1) + 1e-12).all()
+    mean = continuous.local_mean(x, a, GRID_X, 0.2)
+    assert np.abs(mean + 0.2).max() < 0.2
+
+
+def test_the_score_of_the_density_is_its_derivative_and_ascending_it_raises_the_density():
+    x, a, _ = LOG
+    query, width = np.tile(np.linspace(-1.5, 1.5, 5), (3, 1)), (0.3, 0.2)
+    log_p, score = continuous.density_score(x, a, query, GRID_X, width)
+    up, down = (continuous.density_score(x, a, query + d, GRID_X, width)[0] for d in (1e-5, -1e-5))
+    np.testing.assert_allclose(score, (up - down) / 2e-5, atol=1e-5)
+    kernel = stats.norm.pdf(GRID_X[2], x[0], 0.3) * stats.norm.pdf(query[0, 2], a[0], 0.2)
+    assert np.exp(log_p[0, 2]) == pytest.approx(kernel.mean())
+    moved = continuous.score_corrected(x, a, query, GRID_X, width, steps=5, rate=0.04)
+    assert (continuous.density_score(x, a, moved, GRID_X, width)[0] >= log_p - 1e-9).all()
+
+
+def test_the_velocity_field_carries_the_noise_to_its_gaussian():
+    place, steps = np.random.default_rng(0).normal(size=4000), 400
+    before = place.copy()
+    mean, std = np.array(0.7), np.array(0.4)
+    for k in range(steps):
+        place = place + continuous.gaussian_velocity(place, np.array((k + 0.5) / steps), mean, std) / steps
+    np.testing.assert_allclose(place, 0.7 + 0.4 * before, atol=0.01)
+
+
+def test_velocity_ratios_vanish_on_policy_and_order_actions_like_the_true_ratio():
+    rng = np.random.default_rng(0)
+    action, noise = rng.normal(size=500), rng.normal(size=(500, 64))
+    old, new = (np.array(0.0), np.array(1.0)), (np.array(0.2), np.array(1.0))
+    np.testing.assert_allclose(continuous.velocity_log_ratio(action, noise, old, old), 0.0, atol=1e-12)
+    got = continuous.velocity_log_ratio(action, noise, new, old)
+    truth = continuous.gaussian_log_ratio(action, new, old)
+    np.testing.assert_allclose(truth, stats.norm.logpdf(action, 0.2, 1) - stats.norm.logpdf(action, 0, 1))
+    assert stats.spearmanr(got, truth).statistic > 0.9
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dataclasses.replace(MASS, discount=1.0), "discount"),
+        (lambda: dataclasses.replace(MASS, action_cost_UU=np.zeros((1, 1))), "positive definite"),
+        (lambda: dataclasses.replace(MASS, a_DD=np.eye(3)), "must be"),
+        (lambda: control.actor_critic(MASS, KEYS, control.Settings(batch=0)), "batch >= 1"),
+    ],
+)  # fmt: skip
+def test_impossible_controls_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+    assert issubclass(UserError, ValueError)

@@ -1,0 +1,378 @@
+"""Offline kernels on tables: every fixed point against linear algebra, enumeration or another algorithm."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import optimize
+from support.small_mdps import SMALL, policies
+
+from envs import infinite_horizon
+from envs.mdps import garnet
+from envs.offline import Counts, collect, confounded, exact_model, expected_counts
+from testbed.errors import UserError
+from testbed.exact.value_learning import expectile
+from testbed.offline import constrained, gated, instrument, models, tabular
+
+WORLD = garnet(states=6, actions=3, branching=3, discount=0.9, seed=1)
+MOVES, REWARD = (x[None] for x in exact_model(WORLD))
+MU = policies(WORLD, 1, seed=3)
+KEYS = np.arange(4, dtype=np.uint64)
+
+
+def every_policy(allowed_SA):
+    choices = [np.flatnonzero(row) for row in allowed_SA]
+    return np.stack([np.eye(allowed_SA.shape[1])[list(c)] for c in itertools.product(*choices)])
+
+
+def test_policy_q_is_that_of_the_world_with_and_without_ends():
+    for name in ("terminal", "lock"):
+        world = SMALL[name]
+        pi = policies(world, 2)
+        moves, reward = exact_model(world)
+        q = tabular.policy_q(moves[None].repeat(2, 0), reward[None].repeat(2, 0), pi, world.discount)
+        np.testing.assert_allclose(q, infinite_horizon.q_value(world, pi), atol=1e-12)
+
+
+def test_fitted_q_is_the_best_of_all_deterministic_policies():
+    every = every_policy(np.ones((6, 3), bool))
+    q = tabular.fitted_q(MOVES, REWARD, 0.9)
+    best = infinite_horizon.state_value(WORLD, every).max(0)
+    np.testing.assert_allclose(q[0].max(-1), best, atol=1e-9)
+
+
+def test_a_masked_maximum_is_the_best_within_the_mask_and_reads_nothing_else():
+    allowed = np.random.default_rng(0).random((6, 3)) < 0.6
+    allowed[:, 0] |= ~allowed.any(-1)
+    q = tabular.fitted_q(MOVES, np.where(allowed, REWARD, 1e6), 0.9, allowed[None])
+    best = infinite_horizon.state_value(WORLD, every_policy(allowed)).max(0)
+    np.testing.assert_allclose(np.where(allowed, q[0], -np.inf).max(-1), best, atol=1e-9)
+    assert (q[0][~allowed] == 0).all()
+
+
+def test_plain_fitted_q_trusts_what_it_has_not_seen_and_the_masked_one_does_not():
+    half = expected_counts(WORLD, np.eye(3)[[[0] * 6]])
+    trusting = tabular.fitted_q(half.moves_RSAS, half.reward_RSA, 0.9)
+    hopeful = tabular.fitted_q(half.moves_RSAS, np.where(half.seen_RSA, half.reward_RSA, 5.0), 0.9)
+    careful = tabular.fitted_q(half.moves_RSAS, half.reward_RSA, 0.9, half.seen_RSA)
+    assert (hopeful.max(-1) >= trusting.max(-1)).all()
+    np.testing.assert_allclose(
+        careful[0, :, 0], infinite_horizon.state_value(WORLD, np.eye(3)[[0] * 6]), atol=1e-9
+    )
+    visits = infinite_horizon.occupancy(WORLD, MU)
+    assert tabular.unseen_share(visits, MU, half)[0] > 0.4
+    assert tabular.unseen_share(visits, np.eye(3)[[[0] * 6]], half)[0] == 0
+
+
+def test_many_expectiles_at_once_are_the_exact_ones():
+    rng = np.random.default_rng(0)
+    value, mass = rng.normal(size=(40, 5)), rng.dirichlet(np.ones(5), size=40)
+    mass[::2, 1] = 0.0
+    mass /= mass.sum(-1, keepdims=True)
+    tau = rng.uniform(0.02, 0.98, size=40)
+    wanted = [expectile(v[m > 0], m[m > 0], t) for v, m, t in zip(value, mass, tau, strict=True)]
+    np.testing.assert_allclose(tabular.expectiles(value, mass, tau), wanted, atol=1e-12)
+    assert tabular.expectiles(value, 0 * mass, tau).tolist() == [0.0] * 40
+
+
+def test_iql_runs_from_the_logger_to_the_best_policy_in_its_support():
+    mu = np.where(np.arange(3) < 2, MU, 0.0)
+    mu = mu / mu.sum(-1, keepdims=True)
+    three = [np.repeat(x, 3, axis=0) for x in (MOVES, REWARD, mu)]
+    three[1] = np.where(three[2] > 0, three[1], np.nan)  # never read
+    q, value = tabular.iql(three[0], np.nan_to_num(three[1], nan=1e9), three[2], 0.9, [0.5, 0.9, 1 - 1e-6])
+    np.testing.assert_allclose(value[0], infinite_horizon.state_value(WORLD, mu[0]), atol=1e-8)
+    best = tabular.fitted_q(MOVES, REWARD, 0.9, (mu > 0))[..., :2].max(-1)[0]
+    np.testing.assert_allclose(value[2], best, atol=1e-3)
+    assert (np.diff(value, axis=0) > 0).all()
+    assert (q[..., 2] > 1e8).all()
+
+
+def test_advantage_weighting_is_the_optimum_under_a_kl_penalty():
+    advantage = np.random.default_rng(1).normal(size=MU.shape)
+    pi = tabular.awr(MU, advantage, 2.0)
+    gain = (pi * advantage).sum(-1) - tabular.kl(pi, MU) / 2.0
+    for seed in range(20):
+        other = policies(WORLD, 1, seed=seed)
+        assert (gain >= (other * advantage).sum(-1) - tabular.kl(other, MU) / 2.0).all()
+    np.testing.assert_allclose(tabular.awr(MU, advantage, np.zeros(1)), MU)
+
+
+def test_a_kl_budget_is_spent_and_a_large_one_buys_the_best_action():
+    q = np.random.default_rng(1).normal(size=MU.shape)
+    budget = np.linspace(0.05, 0.3, 6)[None]
+    pi = tabular.within_kl(MU, q, budget)
+    np.testing.assert_allclose(tabular.kl(pi, MU), budget, atol=1e-6)
+    np.testing.assert_allclose(tabular.within_kl(MU, q, 20.0), tabular.greedy(q), atol=1e-9)
+    np.testing.assert_allclose(tabular.within_kl(MU, q, 0.0), MU, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_best_of_n_is_the_law_of_the_winner_among_all_draws(n):
+    mu, q = np.array([0.5, 0.2, 0.3]), np.array([1.0, 2.0, 1.0])
+    law = np.zeros(3)
+    for drawn in itertools.product(range(3), repeat=n):
+        law[min(drawn, key=lambda a: (-q[a], a))] += np.prod(mu[list(drawn)])
+    np.testing.assert_allclose(tabular.best_of_n(mu[None, None], q[None, None], n)[0, 0], law, atol=1e-12)
+
+
+def test_filtering_keeps_the_better_part_of_the_logger():
+    q = tabular.policy_q(MOVES, REWARD, MU, 0.9)
+    advantage = tabular.advantage(q, MU)
+    kept = tabular.advantage_filtered(MU, advantage)
+    assert ((kept > 0) == (advantage >= 0)).all()
+    assert infinite_horizon.value(WORLD, kept)[0] > infinite_horizon.value(WORLD, MU)[0]
+
+
+def test_cloning_given_the_outcome_is_bayes_rule():
+    world = SMALL["bernoulli"]
+    mu = policies(world, 1)
+    log = collect(world, mu[:, None], 20_000, np.array([1], np.uint64))
+    first = log.mask_RBT & (np.arange(world.horizon) == 0)
+    good = log.reward_RBT[..., 0] >= 1.0
+    log_first = type(log)(
+        *(getattr(log, f) for f in ("state_RBT", "action_RBT", "reward_RBT", "next_RBT")),
+        log.going_RBT,
+        first,
+        log.source_RB,
+    )
+    cloned = tabular.weighted_clone(log_first, good.astype(float), world.states, world.actions)
+    # r + bonus of the next state (1, 0, .5 by state) reaches 1 by a head, or by entering state 0.
+    heads, to = world.reward_SA, world.transition_SAS
+    outcome = 1 - (1 - heads) * (1 - to[..., 0])
+    wanted = tabular.hindsight(mu, np.stack([outcome, 1 - outcome], -1)[None])
+    np.testing.assert_allclose(cloned[0, :2], wanted[0, 0, :2], atol=0.03)
+    np.testing.assert_allclose(wanted.sum(-1), 1)
+
+
+# -- models -----------------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_value_consistency_is_the_complex_step():
+    counts = expected_counts(WORLD, MU, 3.0)
+    rng = np.random.default_rng(0)
+    logits, value = rng.normal(size=(1, 6, 3, 6)), rng.normal(size=(1, 6))
+
+    def loss(logits):
+        mass = np.exp(logits)
+        moves = mass / mass.sum(-1, keepdims=True)
+        share = counts.going_RSAS / counts.visit_RSA.sum()
+        step = np.einsum("rsa,rsat->rst", MU, moves)
+        model = np.linalg.solve(np.eye(6) - 0.9 * step, (MU * counts.reward_RSA).sum(-1)[..., None])[..., 0]
+        weight = counts.visit_RSA.sum(-1) / counts.visit_RSA.sum()
+        return -(share * np.log(moves)).sum() + 2.0 * (weight * (model - value) ** 2).sum()
+
+    mass = np.exp(logits)
+    got, slope = models.model_loss_gradient(mass / mass.sum(-1, keepdims=True), counts, MU, value, 0.9, 2.0)
+    assert got[0] == pytest.approx(loss(logits))
+    for place in ((0, 1, 2, 3), (0, 5, 0, 0)):
+        moved = logits.astype(complex)
+        moved[place] += 1e-30j
+        assert slope[place] == pytest.approx(loss(moved).imag / 1e-30, rel=1e-9)
+
+
+def test_value_consistency_buys_value_accuracy_where_the_model_class_is_too_small():
+    value = infinite_horizon.state_value(WORLD, MU)
+    counts = expected_counts(WORLD, np.repeat(MU, 2, axis=0), 100.0)
+    moves = models.value_consistent_model(
+        counts, np.repeat(MU, 2, axis=0), np.repeat(value, 2, axis=0), 0.9, rank=1,
+        consistency=[0.0, 1.0], rng=np.random.default_rng(0), steps=300,
+    )  # fmt: skip
+    q = tabular.policy_q(moves, np.repeat(REWARD, 2, axis=0), np.repeat(MU, 2, axis=0), 0.9)
+    error = np.abs((np.repeat(MU, 2, axis=0) * q).sum(-1) - value).max(-1)
+    assert error[1] < error[0] / 2
+    np.testing.assert_allclose(moves.sum(-1), 1)
+
+
+def test_nested_regression_is_pooled_or_separate_at_its_ends():
+    one = collect(WORLD, MU[:, None], 40, KEYS[:1]).counts(6, 3)
+    two = collect(
+        garnet(states=6, actions=3, discount=0.9, seed=2), MU[:, None], 10, KEYS[:1], step=9
+    ).counts(6, 3)
+    q_0, q_1 = models.nested_fitted_q(one, two, 0.9, 0.0)
+    for counts, q in ((one, q_0), (two, q_1)):
+        own = tabular.fitted_q(counts.moves_RSAS, counts.reward_RSA, 0.9)
+        np.testing.assert_allclose(q[counts.seen_RSA], own[counts.seen_RSA], atol=1e-6)
+    pooled_0, pooled_1 = models.nested_fitted_q(one, two, 0.9, np.inf)
+    both = one + two
+    np.testing.assert_allclose(pooled_0, pooled_1)
+    np.testing.assert_allclose(pooled_0, tabular.fitted_q(both.moves_RSAS, both.reward_RSA, 0.9), atol=1e-6)
+    between, _ = models.nested_fitted_q(one, two, 0.9, 1e9)
+    np.testing.assert_allclose(between, pooled_0, atol=1e-5)
+
+
+def test_a_nested_round_is_the_ridge_regression_it_says():
+    rng = np.random.default_rng(0)
+    n_0, n_1, y_0, y_1, ridge = *rng.integers(1, 9, 2), *rng.normal(size=2), 0.7
+
+    def counts(n, y):  # one state that ends: the target is the reward
+        return Counts(np.full((1, 1, 1), float(n)), np.zeros((1, 1, 1, 1)), np.full((1, 1, 1), y))
+
+    q_0, q_1 = models.nested_fitted_q(counts(n_0, y_0), counts(n_1, y_1), 0.9, ridge)
+
+    def loss(fh):
+        return n_0 * (y_0 - fh[0]) ** 2 + n_1 * (y_1 - fh[0] - fh[1]) ** 2 + ridge * fh[1] ** 2
+
+    best = optimize.minimize(loss, (0, 0), tol=1e-12).x
+    assert (q_0.item(), q_1.item()) == pytest.approx((best[0], best.sum()), abs=1e-6)
+
+
+def test_a_discrete_choice_gives_its_reward_back():
+    reward = REWARD * (np.arange(3) > 0)  # the anchor action pays 0
+    pi, value = models.discrete_choice(MOVES, reward, 0.9)
+    np.testing.assert_allclose(models.recovered_reward(pi, MOVES, 0.9), reward, atol=1e-8)
+    q = reward + 0.9 * (MOVES @ value[:, None, :, None])[..., 0]
+    np.testing.assert_allclose(np.log(np.exp(q).sum(-1)), value, atol=1e-9)
+    with pytest.raises(UserError, match="without mass"):
+        models.recovered_reward(np.eye(3)[[[0] * 6]], MOVES, 0.9)
+
+
+def test_pessimism_lowers_what_has_few_data_and_never_takes_what_has_none():
+    counts = expected_counts(WORLD, np.eye(3)[[[0] * 6]], 10.0) + expected_counts(
+        WORLD, np.eye(3)[[[1] * 6]], 1.0
+    )
+    plain, low = (models.pessimistic_q(counts, 0.9, scale) for scale in (0.0, 1.0))
+    assert np.isneginf(plain[..., 2]).all()
+    assert (plain[..., :2] - low[..., :2] > 1 / np.sqrt(counts.visit_RSA[..., :2].max())).all()
+    np.testing.assert_allclose(
+        plain[..., :2], tabular.fitted_q(MOVES, REWARD, 0.9, counts.seen_RSA)[..., :2], atol=1e-9
+    )
+
+
+# -- instruments, gates -----------------------------------------------------------------------------
+
+
+def test_instruments_recover_the_world_that_counts_get_wrong():
+    world = garnet(states=3, actions=2, branching=2, discount=0.5, horizon=10, seed=0)
+    hidden = confounded(world, instrument=0.6, hidden=0.4)
+    log, z = hidden.collect(20_000, KEYS[:2])
+    model = instrument.instrumented_model(log, z, 3, 2)
+    counts = log.counts(3, 2)
+    assert (
+        np.abs(model.reward_RSA - world.reward_SA).max()
+        < 0.05
+        < np.abs(counts.reward_RSA - world.reward_SA).min()
+    )
+    pi = policies(world)
+    value, error = instrument.instrumented_value(log, z, pi, world.start_S, world.discount)
+    truth = infinite_horizon.value(world, pi)
+    assert (np.abs(value - truth) < 4.5 * error).all()
+    assert (error < 0.05).all()
+
+
+def test_the_standard_error_of_an_instrumented_value_is_that_of_its_replicates():
+    world = garnet(states=2, actions=2, branching=2, discount=0.5, horizon=5, seed=0)
+    log, z = confounded(world).collect(400, np.arange(300, dtype=np.uint64))
+    value, error = instrument.instrumented_value(log, z, policies(world), world.start_S, 0.5)
+    # The deviation of 300 replicates has a relative error of 4%.
+    assert np.median(error) / value.std() == pytest.approx(1, abs=0.2)
+    with pytest.raises(UserError, match="No step"):
+        instrument.instrumented_model(log, np.zeros_like(z), 2, 2)
+
+
+def test_gain_terms_have_the_difference_of_values_as_their_mean():
+    world = SMALL["terminal"]
+    mu, new, old = (policies(world, 1, seed=s) for s in range(3))
+    log = collect(world, mu[:, None], 40_000, KEYS[:1])
+    terms = gated.gain_terms(log, new, old, mu[:, None], world.discount)
+    wanted = world.value(new) - world.value(old)
+    assert abs(terms.mean() - wanted[0]) < 4.5 * terms.std() / 200
+    share = gated.share_of_episodes(log, new, mu[:, None])[0]
+    assert share == pytest.approx(1 / (1 + world.divergence(new, mu).chi2[0]), rel=0.15)
+    assert gated.share_of_episodes(log, mu, mu[:, None])[0] == pytest.approx(1)
+
+
+def test_the_gate_opens_for_a_useless_update_as_rarely_as_it_says():
+    null = np.random.default_rng(0).normal(size=(4000, 30))
+    assert 0.03 < gated.accepts(null, 0.95).mean() < 0.07  # 0.05 +- 5.8 se
+    assert gated.accepts(null + 2.0, 0.95).all()
+
+
+# -- constraints ------------------------------------------------------------------------------------
+
+COST = np.maximum(REWARD[0], 0.0) * 0.5 + 0.05
+
+
+def test_the_constrained_optimum_is_the_best_mixture_that_keeps_the_budget():
+    every = every_policy(np.ones((6, 3), bool))
+    gain = infinite_horizon.value(WORLD, every)
+    paid = (infinite_horizon.occupancy(WORLD, every)[..., None] * every * COST).sum((-1, -2))
+    budget = 0.5 * (paid.min() + paid[gain.argmax()])
+    pi, value = constrained.constrained_optimum(MOVES[0], REWARD[0], COST, WORLD.start_S, 0.9, budget)
+    # The frontier of mixtures of deterministic policies, by its dual.
+    dual = optimize.minimize_scalar(
+        lambda x: (gain - x * (paid - budget)).max(), bounds=(0, 1e3), method="bounded"
+    )
+    assert value == pytest.approx(dual.fun, abs=1e-4)
+    assert infinite_horizon.value(WORLD, pi) == pytest.approx(value)
+    own = (infinite_horizon.occupancy(WORLD, pi)[..., None] * pi * COST).sum()
+    assert own == pytest.approx(budget)
+    with pytest.raises(UserError, match="No policy"):
+        constrained.constrained_optimum(MOVES[0], REWARD[0], COST, WORLD.start_S, 0.9, 0.9 * paid.min())
+
+
+def test_resampled_counts_keep_their_visits_and_spread_like_the_data():
+    counts = collect(WORLD, MU[:, None], 20, KEYS[:1]).counts(6, 3)
+    drawn = constrained.resampled(counts, 2000, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.going_RSAS.sum(-1), drawn.visit_RSA, atol=1e-9)
+    np.testing.assert_allclose(drawn.moves_RSAS.mean(0), counts.moves_RSAS[0], atol=0.05)
+    p, n = counts.moves_RSAS[0], counts.visit_RSA[0][..., None]
+    np.testing.assert_allclose(drawn.moves_RSAS.var(0), p * (1 - p) / (n + 1), atol=0.01)
+
+
+def test_primal_dual_swings_around_its_budget_and_the_augmented_lagrangian_settles_on_the_optimum():
+    budget = 3.0
+    _, best = constrained.constrained_optimum(MOVES[0], REWARD[0], COST, WORLD.start_S, 0.9, budget)
+    run = constrained.primal_dual(
+        WORLD, COST, budget=budget, conservatism_R=np.array([0.0, 0.0, 1.0]),
+        convexity_R=np.array([0.0, 1.0, 1.0]), key_R=KEYS[:1].repeat(3),
+        iterations=200, episodes=8, step_size=0.3, dual_rate=0.2,
+    )  # fmt: skip
+    late = run.cost_IR[-50:]
+    assert late[:, 0].std() > 0.5 > 5 * late[:, 1].std()
+    assert abs(late[:, 1].mean() - budget) < 0.1
+    assert abs(run.value_IR[-50:, 1].mean() - best) < 0.1
+    # Before the policies part, the cautious critic charges more for the same one.
+    assert run.cost_IR[0, 2] == run.cost_IR[0, 1]
+    assert run.estimated_cost_IR[0, 2] > run.estimated_cost_IR[0, 1]
+    got = constrained.augmented_multiplier(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([-1.0, -1.0]))
+    assert got.tolist() == [1.0, 0.0]
+
+
+def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
+    # 0 -a0-> 1, 0 -a1-> 2, 0 -a2-> 0; 1 is unsafe, 2 has no data.
+    moves = np.zeros((1, 3, 3, 3))
+    moves[0, 0, 0, 1] = moves[0, 0, 1, 2] = moves[0, 0, 2, 0] = moves[0, 1, :, 0] = 1.0
+    visits = np.array([[[5, 5, 5], [5, 5, 5], [0, 0, 0]]])
+    actions = constrained.action_support(visits)
+    assert actions[0].tolist() == [[True] * 3, [True] * 3, [False] * 3]
+    unsafe = np.array([False, True, False])
+    kept = constrained.trajectory_support(actions, moves, unsafe)
+    assert kept[0].tolist() == [[False, False, True], [False] * 3, [False] * 3]
+    moves[0, 0, 2] = (0.9, 0.1, 0.0)
+    assert not constrained.trajectory_support(actions, moves, unsafe)[0, 0].any()
+    assert constrained.trajectory_support(actions, moves, unsafe, 0.1)[0, 0].tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tabular.policy_q(MOVES, REWARD, MU, 1.0), "discount"),
+        (lambda: tabular.expectiles(REWARD, MU, 1.0), "between 0 and 1"),
+        (lambda: tabular.within_kl(MU, REWARD, -0.1), "0 or more"),
+        (lambda: tabular.best_of_n(MU, REWARD, 0), "at least 1"),
+        (
+            lambda: models.value_consistent_model(
+                expected_counts(SMALL["terminal"], policies(SMALL["terminal"], 1)),
+                policies(SMALL["terminal"], 1), np.zeros((1, 3)), 0.9,
+                rank=1, consistency=0.0, rng=np.random.default_rng(0),
+            ),
+            "terminal",
+        ),
+    ],
+)  # fmt: skip
+def test_impossible_settings_are_refused(call, message):
+    with pytest.raises(UserError, match=message):
+        call()

@@ -1,0 +1,110 @@
+"""A policy, but rounded or perturbed: what it notes when it generates, it finds again when it learns."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from support.small_runs import LENGTHS, TOY
+
+from testbed.pipeline import trace
+from testbed.pipeline.design import from_words
+from testbed.staleness import build_source, schedule
+from testbed.training.loop import train
+from testbed.worlds.build import build_world
+
+TABLE = dataclasses.replace(LENGTHS, steps=3)
+TRANSFORMER = dataclasses.replace(TOY, steps=3)
+SCHEDULES = {
+    "empirical": {"law": "0:0.5 2:0.5"},
+    "in-flight": {"tokens": 2},
+    "latency": {"speed": 2},
+    "partial": {"tokens": 2},
+    "pipeline": {"design": "batch=16 group=4 slots=16"},
+    "replay": {"share": 0.5},
+    "uniform": {"slices": 2},
+    "two-point": {"slices": 2},
+    "geometric": {"slices": 2},
+}
+LAGS = {"one-step-off": 1, "offline": 0, "in-flight": 1, "empirical": 1}
+NO_MEAN = ("latency", "partial", "replay", "pipeline", "trace")
+WRAPPED = {
+    "table-int8": (TABLE, {"precision": "int8 matrices=all"}),
+    "toy-fp8": (TRANSFORMER, {"precision": "fp8-tensor matrices=all"}),
+    "toy-fp8-activations": (TRANSFORMER, {"precision": "fp8-block+fp8-activations matrices=all"}),
+    "toy-perturbed": (TRANSFORMER, {"perturb": 0.1}),
+}
+
+
+def under(run, name, tmp_path, **policy_args):
+    """Return the run under a schedule, with arguments of the policy added."""
+    arguments = SCHEDULES.get(name, {})
+    if name == "trace":
+        path = tmp_path / "lags.parquet"
+        trace.write(trace.record(from_words(SCHEDULES["pipeline"]["design"].split()), 8), path)
+        arguments = {"file": str(path)}
+    return dataclasses.replace(
+        run,
+        staleness=name,
+        staleness_args=tuple(sorted(arguments.items())),
+        lag=0 if name in NO_MEAN else LAGS.get(name, 2),
+        policy_args=tuple(sorted({**dict(run.policy_args), **policy_args}.items())),
+    )
+
+
+def resting(run):
+    """Return the world of a run and weights at which roundings show."""
+    world = build_world((run,))
+    theta = world.initial()
+    if run.policy == "tabular":
+        theta = torch.randn(theta.shape, generator=torch.Generator().manual_seed(0), dtype=theta.dtype)
+    return world, theta
+
+
+@pytest.mark.parametrize("name", sorted(schedule))
+@pytest.mark.parametrize(("run", "wrap"), WRAPPED.values(), ids=list(WRAPPED))
+def test_weights_that_do_not_move_have_ratio_one_under_every_schedule(run, wrap, name, tmp_path):
+    run = under(run, name, tmp_path, **wrap)
+    world, theta = resting(run)
+    source = build_source((run,), world, theta)
+    for step in range(run.steps):
+        rollout = source.batch(theta, step).rollout
+        drift = (world.logp(theta, rollout) - rollout.logp_mu_RBT)[rollout.mask_RBT].abs().max()
+        assert drift < 1e-6, f"|log ratio| is {drift:.2g} at step {step}, though the weights do not move"
+
+
+@pytest.mark.parametrize("name", ["exact", "in-flight", "partial"])
+def test_training_at_learning_rate_zero_keeps_every_ratio_at_one(name, tmp_path):
+    run = under(TRANSFORMER, name, tmp_path, precision="fp8-tensor matrices=all")
+    table = train(dataclasses.replace(run, learning_rate=0.0))
+    assert np.abs(table["rollout_corr/log_rho_token_p999"]).max() < 1e-6
+
+
+def test_an_engine_around_a_rounded_policy_keeps_its_roundings():
+    both = dataclasses.replace(
+        TRANSFORMER, policy_args=(*TRANSFORMER.policy_args, ("precision", "fp8-block+fp8-activations"))
+    )
+    weights = dataclasses.replace(
+        TRANSFORMER,
+        policy_args=(*TRANSFORMER.policy_args, ("precision", "fp8-block")),
+        mismatch="fp8-activations",
+    )
+    theta = build_world((both,)).initial()
+    drawn = [build_world((run,)).generate(theta, 0).logp_mu_RBT for run in (both, weights)]
+    assert torch.equal(*drawn)
+
+
+def test_a_stale_cache_around_a_rounded_policy_is_that_of_rounded_weights():
+    run = dataclasses.replace(TRANSFORMER, mismatch="stale-kv")
+    rounded = dataclasses.replace(
+        run, policy_args=(*run.policy_args, ("precision", "fp8-tensor matrices=all"))
+    )
+    plain, world = build_world((run,)), build_world((rounded,))
+    theta = 2 * plain.initial()
+    older = theta + 0.1 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1))
+    seen = world.policy.weights
+    expected = plain.generate(seen(theta), 0, 1, seen(older)).logp_mu_RBT
+    assert torch.equal(world.generate(theta, 0, 1, older).logp_mu_RBT, expected)
+    assert not torch.equal(world.generate(theta, 0, 1, theta).logp_mu_RBT, expected)
