@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from analysis.claims import CLAIMS
+from analysis.planted_bugs import about
 
 HEAD = """# Claims
 
@@ -18,11 +19,13 @@ statistical claim is decided by a two-sided test on a committed table, Holm-adju
 claims at 5% together; its effect is positive when the data say so too, with its 95% interval. n counts
 independent units, which are seeds or replications, in the smallest arm, or the relations of an exact claim;
 arms are tested one by one, and cells are the values in all of them. "refuted" and "inconclusive" are results.
+An exact claim is about the functions named: a test plants a bug in each (`analysis/planted_bugs.py`), and the
+claim must then be refuted.
 """
 
 COLUMNS = (
     *("claim", "verdict", "statement", "effect", "tolerance", "n", "arms", "cells"),
-    *("what the effect is", "source"),
+    *("what the effect is", "about", "source"),
 )
 
 ROUNDING = 1e-6
@@ -76,6 +79,7 @@ def _line(row: Mapping[str, Any]) -> str:
         effect(row),
         *sizes(row),
         row["note"],
+        ", ".join(f"`{name}`" for name in about(row["claim"])) or "–",
         row["source"],
     )
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

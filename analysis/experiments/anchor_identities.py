@@ -14,6 +14,7 @@ from analysis.experiment import Experiment
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from testbed.anchors import Anchor
     from testbed.config.run import Run
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
@@ -102,7 +103,8 @@ def _split(batch: Batch, logp_BT: Tensor) -> tuple[np.ndarray, np.ndarray]:
     kind="exact",
     statement=(
         "With the present weights' log-probabilities in place of lost ones, u = pi/anchor is 1 at every pass "
-        "and age, so no token is clipped; d = anchor/mu is then all of pi/mu, and what lag adds spreads."
+        "and age, so no token is clipped; d = anchor/mu is then all of pi/mu, and what lag adds spreads. "
+        "With an anchor recomputed once per step, u moves and tokens are clipped at later passes."
     ),
 )
 def missing_never_clips() -> Evidence:
@@ -128,8 +130,31 @@ def missing_never_clips() -> Evidence:
                 by_age.append(log_d)
             theta_RP = theta_RP - 20.0 * update.grad_RP
     gaps += _no_growth([log_d - by_age[0] for log_d in by_age])
-    note = "largest |log u|, clip share or |log d - log(pi/mu)|, or lacking growth of the spread of log d"
+    moved, clipped = _after_passes("recompute")
+    gaps += [CLEARLY - moved, CLEARLY - clipped]
+    note = (
+        "largest |log u|, clip share or |log d - log(pi/mu)|, lacking growth of the spread of log d, or lack "
+        "of moved and clipped tokens with a recomputed anchor"
+    )
     return exact(gaps, 0.0, note)
+
+
+def _after_passes(anchor: str) -> tuple[float, float]:
+    """Return the largest change of log u over three passes at age 4, and the last pass's clip share."""
+    from testbed.diagnostics.ratios import clip_share
+    from testbed.inspection.effective_weights import effective_weights
+
+    case, age = Straight(anchor), 4
+    rollout = case.rollout(0)
+    batch, theta_RP = case.batch(rollout, age), case.weights(age)
+    log_us = []
+    for pass_index in range(3):
+        update = case.trainer.later_pass(theta_RP, rollout, (batch,), age, pass_index)
+        (batch,) = update.batches
+        log_us.append(_split(batch, update.logp_RBT)[1])
+        theta_RP = theta_RP - 20.0 * update.grad_RP
+    weights_BT = effective_weights(partial(case.recipe.losses, hyper={}), update.logp_RBT, batch)
+    return float(np.abs(log_us[-1] - log_us[0]).max()), float(clip_share(weights_BT, batch).max())
 
 
 @EXPERIMENT.claim(
@@ -138,7 +163,8 @@ def missing_never_clips() -> Evidence:
     kind="exact",
     statement=(
         "With the trainer's log-probabilities at each token's version as anchor, d = anchor/mu is the same "
-        "for every token whatever the lag, and u carries all of it; a recomputed anchor's d is their product."
+        "for every token whatever the lag and at every pass, and u carries all of it; a recomputed anchor's "
+        "d is their product."
     ),
 )
 def snapshot_separates() -> Evidence:
@@ -155,6 +181,7 @@ def snapshot_separates() -> Evidence:
             first_d = log_d
         gaps += [np.abs(log_d - first_d).max(), np.abs(whole_d - log_d - log_u).max()]
         by_age.append(log_u)
+    gaps.append(CLEARLY - _after_passes("snapshot")[0])
     gaps.append(CLEARLY - float(first_d.std()))
     gaps += _no_growth(by_age)
     return exact(
@@ -214,7 +241,8 @@ def _normalizer(case: Straight, rollout: Rollout, step: int, alpha: float) -> tu
     kind="exact",
     statement=(
         "On a straight path the debiased average of the weights is the version decay / (1 - decay) steps "
-        "ago. In steps a c-th as long, the rescaled decay gives the same anchor; the same one gives another."
+        "ago, and after few steps that of the mean age of what it has seen. In steps a c-th as long, the "
+        "rescaled decay gives the same anchor; the same one gives another."
     ),
 )
 def ewma_age() -> Evidence:
@@ -226,15 +254,35 @@ def ewma_age() -> Evidence:
     case = Straight("recompute")
     for parts in (1, 4, 16):
         rollout = case.rollout(samples)
-        for used in (rescaled_decay(decay, parts), decay):
+        for rescaled, used in ((True, rescaled_decay(decay, parts)), (parts == 1, decay)):
             made = Average(used)
             made.start(case.weights(0))
             for step in range(1, samples * parts + 1):
                 made.observe_weights(case.weights(step / parts))
-            found_BT = case.world.logp(made.total_CP / made.weight, rollout)
+            found_BT = _logp_of(case, made, rollout)
             older_BT = case.world.logp(case.weights(samples - decay / (1 - decay)), rollout)
             gap = float((found_BT - older_BT).abs().max())
-            gaps.append(gap if used != decay or parts == 1 else CLEARLY - gap)
+            gaps.append(gap if rescaled else CLEARLY - gap)
+    # Early on, ages 0 .. t have weights decay^age: debiased, they sum to 1.
+    made, steps = Average(decay), 3
+    made.start(case.weights(0))
+    for step in range(1, steps + 1):
+        made.observe_weights(case.weights(step))
+    share_K = decay ** np.arange(steps + 1)
+    mean_age = float(share_K @ np.arange(steps + 1) / share_K.sum())
+    older_BT = case.world.logp(case.weights(steps - mean_age), rollout)
+    gaps.append(float((_logp_of(case, made, rollout) - older_BT).abs().max()))
     return exact(
         gaps, 1e-9, "largest |log ratio| to the older weights, or 0.01 less it at a fixed decay, nats"
+    )
+
+
+def _logp_of(case: Straight, made: Anchor, rollout: Rollout) -> Tensor:
+    """Return what an anchor says of a batch."""
+    from testbed.anchors import AnchorInputs
+
+    now_RP = case.weights(0)
+    logp_RBT = case.world.logp(now_RP, rollout)
+    return made.logp(
+        AnchorInputs(now_RP, 0, rollout, logp_RBT, lambda theta_RP: case.world.logp(theta_RP, rollout))
     )

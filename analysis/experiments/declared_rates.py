@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from testbed.errors import UserError
 
 EXPERIMENT = Experiment(
     "declared-rates",
@@ -22,30 +26,51 @@ EXPERIMENT = Experiment(
     source="Hoeffding (1963); Bernstein's inequality; this project's testbed.testing.sample_size",
     kind="exact",
     statement=(
-        "With the number of coins that is planned from bounds, or from bounds and the true deviation, an "
-        "unbiased mean alarms with at most the declared chance; from bounds, a bias of the declared size "
-        "passes with at most the declared chance."
+        "With the number of coins that is planned from bounds, or from bounds and the true deviation, "
+        "assert_unbiased fails on an unbiased mean with at most the declared chance; from bounds, a bias of "
+        "the declared size passes with at most the declared chance, down to rates of 1e-9."
     ),
 )
 def coins() -> Evidence:
-    """Return by how much an exact binomial chance exceeds its declared rate, over four biases of the coin."""
+    """Return by how much an exact binomial chance exceeds its declared rate, relatively, by coin and rate."""
     from scipy import stats
 
-    from testbed.testing.sample_size import Spread, min_num_samples
+    from testbed.testing.assertions import assert_unbiased, min_num_samples
 
-    alarm, missed, apart = 0.02, 0.05, 0.15
     gaps, closest = [], 0.0
-    for p in (0.5, 0.3, 0.1, 0.02):
-        for std in (None, math.sqrt(p * (1 - p))):
-            spread = Spread(std, (0.0, 1.0))
-            n = min_num_samples(apart, std=std, bounds=(0.0, 1.0), false_alarm=alarm, missed=missed)
-            fails_K = np.abs(np.arange(n + 1) / n - p) > spread.radius(n, alarm / 2)
-            alarmed = float(stats.binom.pmf(np.arange(n + 1), n, p) @ fails_K)
-            gaps.append(alarmed - alarm)
-            if std is None:
-                gaps.append(float(stats.binom.pmf(np.arange(n + 1), n, p + apart) @ ~fails_K) - missed)
-            closest = max(closest, alarmed)
-    return exact(gaps, 0.0, f"largest excess; the largest false alarm is {closest:.2g} of {alarm:g} declared")
+    for rates, apart in (((0.02, 0.05), 0.15), ((1e-9, 1e-9), 0.3)):
+        alarm, missed = rates
+        for p in (0.5, 0.3, 0.1, 0.02):
+            for std in (None, math.sqrt(p * (1 - p))):
+                known: dict[str, Any] = {
+                    "std": std,
+                    "bounds": (0.0, 1.0),
+                    "false_alarm": alarm,
+                    "missed": missed,
+                }
+                n = min_num_samples(apart, **known)
+                fails_K = _failing(assert_unbiased, n, p, discrepancy=apart, **known)
+                ones_K = np.arange(n + 1)
+                alarmed = float(stats.binom.pmf(ones_K, n, p) @ fails_K)
+                gaps.append(alarmed / alarm - 1)
+                if std is None:
+                    passed = float(stats.binom.pmf(ones_K, n, p + apart) @ ~fails_K)
+                    gaps.append(passed / missed - 1)
+                closest = max(closest, alarmed / alarm)
+    return exact(
+        gaps, 0.0, f"largest excess over a declared rate, relatively; false alarms use {closest:.2g} of it"
+    )
+
+
+def _failing(assertion: Callable[..., None], n: int, expected: float, **declared: Any) -> NDArray[np.bool_]:
+    """Whether an assertion fails on n coins with k ones, for k = 0 .. n; draws that it refuses count too."""
+    failed_K = np.zeros(n + 1, dtype=bool)
+    for ones in range(n + 1):
+        try:
+            assertion((np.arange(n) < ones).astype(np.float64), expected, **declared)
+        except (AssertionError, UserError):
+            failed_K[ones] = True
+    return failed_K
 
 
 @EXPERIMENT.claim(
@@ -114,25 +139,24 @@ def seeds() -> Evidence:
     "Schuirmann (1987)",
     kind="exact",
     statement=(
-        "With 40 coins of probability 0.6 a z-test at 5% against 0.5 passes with chance above 1/2; two "
-        "one-sided tests with margin 0.1 pass with chance 5% at most, for any number of coins."
+        "With 40 coins of probability 0.6 assert_unbiased at 5%, which is a z-test against 0.5, passes with "
+        "chance above 1/2; assert_equivalent with margin 0.1 passes with chance 5% at most, for every number "
+        "of coins that is enough for it, and with chance above 90% where the probability is 0.5."
     ),
 )
 def no_rejection() -> Evidence:
-    """Return 1/2 minus the first chance, and the second less 5%, by binomial sums."""
+    """Return 1/2 minus the first chance, the second less 5% and 90% less the third, by binomial sums."""
     from scipy import stats
 
-    from testbed.testing.sample_size import Spread
+    from testbed.testing.assertions import assert_equivalent, assert_unbiased
 
-    # Hoeffding's radius, so that 5% is a guarantee and not the normal law's.
-    normal, bounded = Spread(std=0.5), Spread(bounds=(0.0, 1.0))
-    gaps, undetected = [], 0.0
-    for n in (40, 400, 1000):
-        ones_K = np.arange(n + 1)
-        chance_K = stats.binom.pmf(ones_K, n, 0.6)
-        apart_K = np.abs(ones_K / n - 0.5)
-        if n == 40:
-            undetected = float(chance_K @ (apart_K <= normal.radius(n, 0.025)))
-            gaps.append(0.5 - undetected)
-        gaps.append(float(chance_K @ (apart_K + bounded.radius(n, 0.05) < 0.1)) - 0.05)
+    rates = {"false_alarm": 0.05, "missed": 0.05}
+    passes_K = ~_failing(assert_unbiased, 40, 0.5, std=0.5, discrepancy=0.4, **rates)
+    undetected = float(stats.binom.pmf(np.arange(41), 40, 0.6) @ passes_K)
+    gaps = [0.5 - undetected]
+    for n in (700, 1000):
+        # Bounds, so that 5% is a guarantee and not the normal law's.
+        passes_K = ~_failing(assert_equivalent, n, 0.5, margin=0.1, bounds=(0.0, 1.0), **rates)
+        gaps.append(float(stats.binom.pmf(np.arange(n + 1), n, 0.6) @ passes_K) - 0.05)
+        gaps.append(0.9 - float(stats.binom.pmf(np.arange(n + 1), n, 0.5) @ passes_K))
     return exact(gaps, 0.0, f"largest excess; the bias of 0.1 goes undetected with chance {undetected:.3f}")

@@ -85,19 +85,19 @@ def dice_lstdq() -> Evidence:
         # Counts of 400 transitions, and of one more per pair, so that every pair occurs.
         drawn_SAS = rng.multinomial(400, joint_SAS.ravel() / joint_SAS.sum()).reshape(joint_SAS.shape)
         extra_SAS = (joint_SAS == joint_SAS.max(axis=-1, keepdims=True)) & (joint_SAS > 0)
-        reward_X, terminal_S = world.reward_SA.ravel(), world.tables.terminal_S
+        reward_K, terminal_S = world.reward_SA.ravel(), world.tables.terminal_S
         arguments = (pi_SA, world.start_S, world.discount, terminal_S)
         system = ratios_dice.linear_system(joint_SAS, *arguments)
         counted = ratios_dice.linear_system(drawn_SAS + extra_SAS, *arguments)
         truth = (1 - world.discount) * float(infinite_horizon.value(world, pi_SA))
         occupancy_SA = ratios_dice.occupancy_ratio(world, pi_SA, data_SA)
-        gaps += [abs(each.dice_value(reward_X) - each.lstd_value(reward_X)) for each in (system, counted)]
-        gaps.append(abs(system.dice_value(reward_X) - truth))
+        gaps += [abs(each.dice_value(reward_K) - each.lstd_value(reward_K)) for each in (system, counted)]
+        gaps.append(abs(system.dice_value(reward_K) - truth))
         gaps.append(float(np.abs(system.ratio().reshape(pi_SA.shape) - occupancy_SA).max()))
         if not terminal_S.any():
             gaps += [abs(float(each.data_X @ each.ratio()) - 1) for each in (system, counted)]
-        untransposed_X = np.linalg.solve(system.matrix_XX, system.start_X)
-        astray.append(abs(float(system.data_X * reward_X @ untransposed_X) - truth))
+        untransposed_K = np.linalg.solve(system.matrix_XX, start_X)
+        astray.append(abs(float(system.data_X * reward_K @ untransposed_K) - truth))
     gaps.append(short_of(min(astray), 0.01))
     return exact(gaps, 1e-9, f"largest distance over {WORLDS} worlds, exact laws and counts")
 
@@ -168,8 +168,9 @@ def matrix_product() -> Evidence:
     kind="exact",
     statement=(
         "V-trace's fixed point is the value of min(rho_bar mu, pi) normalized, whatever the traces, and it "
-        "contracts by 1 - (1 - discount) min E_mu min(rho_bar, rho) or better; Retrace's is Q^pi, with a "
-        "nonnegative Jacobian of norm at most the discount."
+        "contracts by 1 - (1 - discount) min E_mu min(rho_bar, rho), or better with longer traces. Retrace's "
+        "is Q^pi, with a nonnegative Jacobian of rows 1 - (1 - discount) E_mu sum_t discount^t c_1 ... c_t, "
+        "at most the discount, c = lambda min(1, rho)."
     ),
 )
 def trace_operators() -> Evidence:
@@ -190,11 +191,15 @@ def trace_operators() -> Evidence:
                 )
                 gaps.append(float(np.abs(clipped.fixed_point() - value_S).max()))
                 gaps.append(max(0.0, clipped.sup_norm - bound))
-        q_X = infinite_horizon.q_value(world, pi_SA).ravel()
+                if lam == 0.0:  # one step: the bound is attained
+                    gaps.append(abs(clipped.sup_norm - bound))
+        q_K = infinite_horizon.q_value(world, pi_SA).ravel()
         for lam in (0.0, 0.5, 1.0):
             traced = fixed_points.retrace(world, pi_SA, mu_SA, lam=lam)
-            gaps.append(float(np.abs(traced.fixed_point() - q_X).max()))
+            gaps.append(float(np.abs(traced.fixed_point() - q_K).max()))
             gaps.append(max(0.0, traced.sup_norm - world.discount, -float(traced.jacobian_XX.min())))
+            kept_K = 1 - (1 - world.discount) * _traces_ahead(world, pi_SA, mu_SA, lam)
+            gaps.append(float(np.abs(traced.jacobian_XX.sum(-1) - kept_K).max()))
     return exact(gaps, 1e-10, f"largest distance or violation over {WORLDS} worlds, rho_bar and lambda")
 
 
@@ -223,15 +228,24 @@ def fitted_q() -> Evidence:
         for given_SAS in (joint_SAS, count_SAS):
             operator = fixed_points.fitted_q(given_SAS, reward_SA, pi_SA, world.discount, terminal_S)
             system = ratios_dice.linear_system(given_SAS, pi_SA, world.start_S, world.discount, terminal_S)
-            value_X = np.zeros(reward_SA.size)
+            value_K = np.zeros(reward_SA.size)
             for _ in range(600):
-                value_X = operator(value_X)
-            gaps.append(float(np.abs(value_X - system.q_value(reward_SA.ravel())).max()))
+                value_K = operator(value_K)
+            gaps.append(float(np.abs(value_K - system.q_value(reward_SA.ravel())).max()))
             gaps.append(max(0.0, operator.sup_norm - world.discount - 1e-12))
         exactly = fixed_points.fitted_q(joint_SAS, reward_SA, pi_SA, world.discount, terminal_S)
         off_SA = exactly.fixed_point().reshape(pi_SA.shape) - infinite_horizon.q_value(world, pi_SA)
         gaps.append(float(np.abs(off_SA[~terminal_S]).max()))
     return exact(gaps, 1e-9, f"largest distance over {WORLDS} worlds, exact laws and counts")
+
+
+def _traces_ahead(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats, lam: float) -> Floats:
+    """E_mu sum_t discount^t c_1 ... c_t from every pair, [S A], by 600 steps back in time."""
+    c_SA = lam * np.minimum(1.0, pi_SA / mu_SA)
+    ahead_SA = np.ones_like(pi_SA)
+    for _ in range(600):
+        ahead_SA = 1 + world.discount * world.transition_SAS @ (mu_SA * c_SA * ahead_SA).sum(-1)
+    return ahead_SA.ravel()
 
 
 def random_world(

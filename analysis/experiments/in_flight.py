@@ -28,63 +28,6 @@ CLEARLY = 1e-4
 
 
 @EXPERIMENT.claim(
-    "in-flight-ratios-need-token-stamps",
-    source=f"{PIPELINE_RL}; bias derived",
-    kind="exact",
-    statement=(
-        "When weights change inside responses, sequence weights that divide each token by the version that "
-        "drew it have mean 1 and give pi's value exactly; those that divide all tokens by the version that "
-        "began the response have another mean and another value."
-    ),
-)
-def token_stamps() -> Evidence:
-    """Return distances of E[w] from 1 and of E[w R] from J, on token trees whose versions change by level."""
-    gaps: list[float] = []
-    means: list[float] = []
-    values: list[float] = []
-    for tree, log_p_WSA in _trees():
-        truth = float(tree.value(np.exp(log_p_WSA[-1])))
-        for change in CHANGES:
-            mu_L, reward_L, log_w = _weights(tree, log_p_WSA, change)
-            w_L = np.exp(log_w["token"])
-            gaps += [abs(float(mu_L @ w_L) - 1.0), abs(float(mu_L @ (w_L * reward_L)) / truth - 1.0)]
-            first_L = np.exp(log_w["first"])
-            means.append(abs(float(mu_L @ first_L) - 1.0))
-            values.append(abs(float(mu_L @ (first_L * reward_L)) / truth - 1.0))
-    note = (
-        f"distance of E[w] from 1 and relative one of E[w R] from J; with the first version's stamp E[w] is "
-        f"off by {min(means):.2g} to {max(means):.2g}, E[w R] by {min(values):.2g} to {max(values):.2g}"
-    )
-    return exact([*gaps, short_of(min(means), CLEARLY), short_of(min(values), CLEARLY)], 1e-9, note)
-
-
-@EXPERIMENT.claim(
-    "the-newest-stamp-hides-its-bias",
-    source=f"{PIPELINE_RL}; derived",
-    kind="exact",
-    statement=(
-        "Stamped as a whole with the newest version, at which the trainer is, responses have weights of "
-        "exactly 1, so ESS is 1 whatever came before; the estimate of J is off by exactly the difference in "
-        "value between the mixed policy and pi."
-    ),
-)
-def newest_stamp() -> Evidence:
-    """Return distances of the weights from 1 and of the bias from J(mixed) - J(pi)."""
-    gaps, biases = [], []
-    for tree, log_p_WSA in _trees():
-        truth = float(tree.value(np.exp(log_p_WSA[-1])))
-        for change in CHANGES[2:]:
-            mu_L, reward_L, log_w = _weights(tree, log_p_WSA, change)
-            w_L = np.exp(log_w["last"])
-            bias = float(mu_L @ (w_L * reward_L)) - truth
-            mixed = float(tree.value(np.exp(_by_level(tree, log_p_WSA, change))))
-            gaps += [float(np.abs(w_L - 1.0).max()), abs(bias - (mixed - truth))]
-            biases.append(abs(bias) / truth)
-    note = f"distances from what is said; relative bias {min(biases):.2g} to {max(biases):.2g}"
-    return exact([*gaps, short_of(min(biases), CLEARLY)], 1e-9, note)
-
-
-@EXPERIMENT.claim(
     "a-recomputed-cache-has-per-token-laws",
     source=f"{PIPELINE_RL}; AReaL, arXiv:2505.24298, interruptible generation",
     kind="exact",
@@ -98,23 +41,23 @@ def recomputed() -> Evidence:
     """Return differences in nats of a small transformer's noted and recomputed log-probabilities."""
     import torch
 
-    policy, rollout, theta_RWP = _transformer()
+    policy, rollout, theta_RVP = _transformer()
     uniform_RBT = torch.rand(
         rollout.token_RBT.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
     gaps, apart = [], []
     for change in CHANGES:
         version_11T = torch.tensor(change)[None, None]
-        given = theta_RWP, version_11T, rollout.prompt_RNQ, rollout.group, uniform_RBT
+        given = theta_RVP, version_11T, rollout.prompt_RNQ, rollout.group, uniform_RBT
         for cache in ("recomputed", "kept"):
             token, mask, noted = policy.sample_in_flight(*given, cache)
             where = rollout.prompt_RNQ, token, mask
-            own = policy.logp_in_flight(theta_RWP, version_11T, *where, "recomputed")
+            own = policy.logp_in_flight(theta_RVP, version_11T, *where, "recomputed")
             first = next(t for t, version in enumerate(change) if version != change[0])
             same = slice(0, first) if cache == "kept" else slice(None)
             gaps.append(float((noted - own)[..., same].abs().max()))
             if cache == "kept":
-                every = [policy.logp(theta_RWP[:, v], *where) for v in range(3)]
+                every = [policy.logp(theta_RVP[:, v], *where) for v in range(3)]
                 apart += [float((noted - one)[..., first:].abs().mean()) for one in every]
     gaps.append(short_of(min(apart), CLEARLY))
     return exact(gaps, 1e-9, f"nats; a kept cache's laws are {min(apart):.2g} or more from every version's")
@@ -135,9 +78,9 @@ def kept() -> Evidence:
     """Return distances of E[w], E[w R] and its gradient over all responses of a small transformer."""
     import torch
 
-    policy, rollout, theta_RWP = _transformer()
+    policy, rollout, theta_RVP = _transformer()
     where = rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT
-    theta_RP = theta_RWP[:, -1].clone().requires_grad_()
+    theta_RP = theta_RVP[:, -1].clone().requires_grad_()
     log_pi_B = policy.logp(theta_RP, *where).sum(-1)[0]
     pi_B = log_pi_B.detach().exp() / rollout.prompt_RNQ.shape[1]
 
@@ -153,7 +96,7 @@ def kept() -> Evidence:
     for change in CHANGES:
         versions = torch.tensor(change)[None, None]
         noted, own = (
-            policy.logp_in_flight(theta_RWP, versions, *where, cache).sum(-1)[0]
+            policy.logp_in_flight(theta_RVP, versions, *where, cache).sum(-1)[0]
             for cache in ("kept", "recomputed")
         )
         mu_B = noted.exp() / rollout.prompt_RNQ.shape[1]
@@ -161,55 +104,14 @@ def kept() -> Evidence:
             mean, found, slope = estimates(mu_B, (log_pi_B.detach() - log_mu_B).exp())
             into.append(abs(found / value - 1.0))
             into.append(float(np.linalg.norm(slope - gradient) / np.linalg.norm(gradient)))
-            newest = set(change) - {change[0]} == {len(theta_RWP[0]) - 1}
+            newest = set(change) - {change[0]} == {len(theta_RVP[0]) - 1}
             (gaps if log_mu_B is noted or newest else biases).append(abs(mean - 1.0))
     note = f"relative; against recomputed log-probabilities {min(biases):.2g} to {max(biases):.2g}"
     return exact([*gaps, short_of(min(biases), CLEARLY)], 1e-9, note)
 
 
-def _trees() -> list[tuple[Any, Floats]]:
-    """Return token trees with the log-laws [W, S, A] of three versions that drift."""
-    from envs.tokens.tree import tree
-
-    found = []
-    for task in ("running-sum", "length"):
-        world = tree(task=task, prompts=2)
-        steps_WSA = np.random.default_rng(11).standard_normal((3, world.states, world.actions))
-        logits_WSA = (np.array([1.0, 0.6, 0.6])[:, None, None] * steps_WSA).cumsum(0)
-        found.append((world, logits_WSA - np.log(np.exp(logits_WSA).sum(-1, keepdims=True))))
-    return found
-
-
-def _by_level(tree: Any, log_p_WSA: Floats, change: tuple[int, ...]) -> Floats:
-    """Return the table whose states of depth t have the law of version change[t], the last one beyond it."""
-    level_S = np.searchsorted(tree.level, np.arange(tree.states) % tree.nodes, side="right") - 1
-    version_S = np.array(change)[np.minimum(level_S, len(change) - 1)]
-    mixed_SA: Floats = log_p_WSA[version_S, np.arange(tree.states)]
-    return mixed_SA
-
-
-def _weights(
-    tree: Any, log_p_WSA: Floats, change: tuple[int, ...]
-) -> tuple[Floats, Floats, dict[str, Floats]]:
-    """Return each response's probability under the mixed policy, its reward, and log weights by stamp."""
-    from testbed.mismatch.ratio_distribution import tree_responses
-
-    state_LT, token_LT, mask_LT = tree_responses(tree)
-
-    def total(log_p_SA: Floats) -> Floats:
-        sum_L: Floats = np.where(mask_LT, log_p_SA[state_LT, token_LT], 0.0).sum(-1)
-        return sum_L
-
-    log_mu_L, log_pi_L = total(_by_level(tree, log_p_WSA, change)), total(log_p_WSA[-1])
-    stamped = {"token": log_mu_L, "first": total(log_p_WSA[change[0]]), "last": total(log_p_WSA[change[-1]])}
-    prompt_LQ = np.repeat(tree.prompt_NQ, len(token_LT) // len(tree.prompt_NQ), 0)
-    reward_L = tree.task.score(prompt_LQ, token_LT, mask_LT)
-    weights = {name: log_pi_L - log_L for name, log_L in stamped.items()}
-    return np.exp(log_mu_L) / len(tree.prompt_NQ), reward_L, weights
-
-
 def _transformer() -> tuple[Any, Rollout, Any]:
-    """Return a small transformer, every response to two prompts, and three versions of weights [1, W, P]."""
+    """Return a small transformer, every response to two prompts, and three versions of weights [1, V, P]."""
     import torch
 
     from envs.catalog import token_task
@@ -220,5 +122,5 @@ def _transformer() -> tuple[Any, Rollout, Any]:
     policy = ToyTransformer(task, width=8, heads=2, dtype=torch.float64)
     rollout = every_rollout(task, task.prompts(np.random.default_rng(0), 2), replicas=1)
     base, *drift = policy.initial((5, 6, 7))
-    theta_WP = torch.stack([3 * base, 3 * base + drift[0], 3 * base + drift[0] + drift[1]])
-    return policy, rollout, theta_WP[None]
+    theta_VP = torch.stack([3 * base, 3 * base + drift[0], 3 * base + drift[0] + drift[1]])
+    return policy, rollout, theta_VP[None]

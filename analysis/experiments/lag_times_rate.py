@@ -23,6 +23,8 @@ MARGIN = 0.05
 REWARD = np.array([0.0, 0.0, 0.0, 0.0, 1.0])
 START = np.array([0.0, 0.0, 0.0, 0.0, -4.0])
 """Logits at the start: the action that pays is rare."""
+EXACT_PRODUCTS = (0.0, 40.0, 160.0)
+"""Lag times rate of the exact curves."""
 MEAN = "mean exact/value"
 
 TREE = Run(task="tree", recipe="reinforce", prompts=64, group=8)
@@ -75,34 +77,50 @@ EXPERIMENT = Experiment(
 )
 def delay_equation() -> Evidence:
     """Return distances from 2 of the ratio of successive differences, per product of lag and rate."""
-    gaps, spread = [], []
-    for product in (0.0, 40.0, 160.0):
-        curves = [_curve(rate, round(product / rate)) for rate in (0.4, 0.2, 0.1, 0.05)]
-        apart = [float(np.abs(a - b).max()) for a, b in pairwise(curves)]
-        gaps += [abs(a / b - 2.0) for a, b in pairwise(apart)]
-        spread.append((apart[-1], curves[-1]))
-    between = min(float(np.abs(a[1] - b[1]).max()) for a, b in pairwise(spread))
-    gaps.append(short_of(between, 20 * max(found[0] for found in spread)))
+    curves = [_curves(rate) for rate in (0.4, 0.2, 0.1)]  # [P, points] each
+    apart_2P = np.array([np.abs(a - b).max(-1) for a, b in pairwise(curves)])
+    gaps = list(np.abs(apart_2P[0] / apart_2P[1] - 2.0))
+    last, largest = curves[-1], float(apart_2P[-1].max())
+    between = min(float(np.abs(a - b).max()) for a, b in pairwise(last))
+    gaps.append(short_of(between, 10 * largest))
     note = (
-        f"distance of the ratio from 2; at rate 0.05 curves of one product are "
-        f"{max(found[0] for found in spread):.2g} apart, those of two products {between:.2g}"
+        f"distance of the ratio from 2; at rate 0.1 curves of one product are {largest:.2g} apart, those of "
+        f"two products {between:.2g}"
     )
     return exact(gaps, 0.1, note)
 
 
-def _curve(rate: float, lag: int, horizon: float = 320.0, points: int = 40) -> NDArray[np.float64]:
-    """Return J at equal distances in rate * step of REINFORCE: pi_t learns from data of pi_(t-lag)."""
-    steps, past = round(horizon / rate), [START]
-    for _ in range(steps):
-        theta_A, old_A = past[-1], past[max(len(past) - 1 - lag, 0)]
-        mu_A, pi_A = (np.exp(x_A) / np.exp(x_A).sum() for x_A in (old_A, theta_A))
-        # E_mu (R - V_mu) grad log pi = mu (R - V_mu) less pi times its sum, which is 0.
-        pushed_A = mu_A * (REWARD - mu_A @ REWARD)
-        past.append(theta_A + rate * (pushed_A - pi_A * pushed_A.sum()))
-    every = steps // points
-    law = np.exp(np.array(past[::every]))
-    value: NDArray[np.float64] = (law @ REWARD) / law.sum(-1)
-    return value
+def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np.float64]:
+    """Return J at equal distances in rate * step of REINFORCE on the schedule of each product, [P, points].
+
+    Expectations are exact: an action's registered weight counts with its probability under the old policy.
+    """
+    import torch
+
+    from testbed.config.run import Run
+    from testbed.data.batch import Batch
+    from testbed.inspection.effective_weights import effective_weights
+    from testbed.staleness import plan_for
+
+    plans = [plan_for(Run(lag=round(product / rate))) for product in EXACT_PRODUCTS]
+    ages = [int(plan.distribution.age_K[0]) for plan in plans if plan.distribution]
+    rows, reward_PA = np.arange(len(ages)), np.tile(REWARD, (len(ages), 1))
+    mask_PA1 = torch.ones(*reward_PA.shape, 1, dtype=torch.bool)
+    steps, past = round(horizon / rate), [np.tile(START, (len(ages), 1))]
+    for step in range(steps):
+        old_PA = np.array([past[max(step - age, 0)][p] for p, age in zip(rows, ages, strict=True)])
+        log_mu_PA, log_pi_PA = (
+            x_PA - np.log(np.exp(x_PA).sum(-1, keepdims=True)) for x_PA in (old_PA, past[-1])
+        )
+        mu_PA, pi_PA = np.exp(log_mu_PA), np.exp(log_pi_PA)
+        adv_PA = REWARD - (mu_PA @ REWARD)[:, None]
+        log_mu, log_pi, adv = (torch.from_numpy(x_PA)[..., None] for x_PA in (log_mu_PA, log_pi_PA, adv_PA))
+        batch = Batch(log_mu, adv, mask_PA1, torch.from_numpy(reward_PA), mask_PA1[..., 0].long())
+        pushed_PA = mu_PA * effective_weights("reinforce", log_pi, batch)[..., 0].numpy()
+        past.append(past[-1] + rate * (pushed_PA - pi_PA * pushed_PA.sum(-1, keepdims=True)))
+    law_TPA = np.exp(np.array(past[:: steps // points]))
+    value_PT: NDArray[np.float64] = ((law_TPA @ REWARD) / law_TPA.sum(-1)).T
+    return value_PT
 
 
 @EXPERIMENT.claim(

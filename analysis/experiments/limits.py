@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from analysis.experiments.asymre_phase import MU, REWARD
+from analysis.fixed_data import drift_of, first_of_group
 
 EXPERIMENT = Experiment(
     "limits",
     question="Where does training on a fixed mu end?",
     source="papers of the objectives, with each claim",
 )
+
+if TYPE_CHECKING:
+    from testbed.exact.flows import Drift
 
 
 @EXPERIMENT.claim(
@@ -32,16 +39,16 @@ def asymre_limit() -> Evidence:
     gaps: list[float] = []
     starts = (MU, np.array([0.96, 0.01, 0.01, 0.01, 0.01]))
     for delta_v in (-1.0, -0.3, -0.1, -0.03, -0.01, -0.003):
-        limit_A = flows.asymre_limit(MU, REWARD, delta_v)
-        drift = flows.linear_drift(flows.asymre_drift(MU, REWARD, delta_v))
-        for start_A in starts:
-            reached_A = flows.flow(drift, start_A, np.array([0.0, 1e6])).pi_TA[-1]
-            gaps.append(float(np.abs(reached_A - limit_A).max()))
+        limit_K = flows.asymre_limit(MU, REWARD, delta_v)
+        drift = drift_of("asymre", MU, REWARD, shift=delta_v)
+        for start_K in starts:
+            reached_K = flows.flow(drift, start_K, np.array([0.0, 1e6])).pi_TA[-1]
+            gaps.append(float(np.abs(reached_K - limit_K).max()))
     value = float(MU @ REWARD)
     for delta_v in (-value, -0.5, -1.0):
-        limit_A = flows.asymre_limit(MU, REWARD, delta_v)
-        gaps.append(abs(float(limit_A @ REWARD) - value - float(MU @ (REWARD - value) ** 2) / -delta_v))
-        gaps.append(float(np.abs(limit_A + MU * (REWARD - value - delta_v) / delta_v).max()))
+        limit_K = flows.asymre_limit(MU, REWARD, delta_v)
+        gaps.append(abs(float(limit_K @ REWARD) - value - float(MU @ (REWARD - value) ** 2) / -delta_v))
+        gaps.append(float(np.abs(limit_K + MU * (REWARD - value - delta_v) / delta_v).max()))
     return exact(gaps, 1e-7, "largest distance of flow or value from the closed form")
 
 
@@ -64,17 +71,17 @@ def asymre_transition() -> Evidence:
         (np.full(5, 0.2), REWARD),
         (np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])),
     )
-    for mu_A, reward_A in instances:
-        edge = flows.asymre_transition(mu_A, reward_A)
+    for mu_K, reward_K in instances:
+        edge = flows.asymre_transition(mu_K, reward_K)
         gaps.append(short_of(-edge, 1e-4))
         for factor in (0.5, 0.9, 0.999, 1.001, 1.1, 2.0):
-            support = int((flows.asymre_limit(mu_A, reward_A, factor * edge) > 0).sum())
+            support = int((flows.asymre_limit(mu_K, reward_K, factor * edge) > 0).sum())
             gaps.append(0.0 if (support == 1) == (factor < 1) else 1.0)
         for factor in (0.8, 1.2):
-            drift = flows.linear_drift(flows.asymre_drift(mu_A, reward_A, factor * edge))
-            reached_A = flows.flow(drift, mu_A, np.array([0.0, 1e6])).pi_TA[-1]
-            gaps.append(0.0 if (reached_A.max() > 1 - 1e-6) == (factor < 1) else 1.0)
-        grid = [flows.asymre_limit(mu_A, reward_A, d) @ reward_A for d in np.linspace(-1.0, edge, 200)]
+            drift = drift_of("asymre", mu_K, reward_K, shift=factor * edge)
+            reached_K = flows.flow(drift, mu_K, np.array([0.0, 1e6])).pi_TA[-1]
+            gaps.append(0.0 if (reached_K.max() > 1 - 1e-6) == (factor < 1) else 1.0)
+        grid = [flows.asymre_limit(mu_K, reward_K, d) @ reward_K for d in np.linspace(-1.0, edge, 200)]
         peaks.append(float(max(grid) - grid[-1]))
     gaps += [short_of(peaks[0], 0.05), peaks[1]]
     note = f"sides of the transition; value lost from its peak: {', '.join(f'{x:.3g}' for x in peaks)}"
@@ -96,21 +103,21 @@ def oapl_minimizer() -> Evidence:
 
     gaps: list[float] = []
     for beta1, beta2 in ((1.0, 1.0), (0.3, 0.3), (1.0, 0.3), (1.0, 0.1)):
-        closed_A = flows.oapl_stationary(MU, REWARD, beta1, beta2)
-        drift = flows.residual_drift(MU, flows.oapl_advantage(MU, REWARD, beta1), beta2)
-        gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TA[-1] - closed_A).max()))
-        off = float(np.abs(closed_A - flows.tilt(MU, REWARD, beta2)).max())
+        closed_K = flows.oapl_stationary(MU, REWARD, beta1, beta2)
+        drift = drift_of("oapl", MU, REWARD, scale=2 * beta2, beta1=beta1, beta2=beta2)
+        gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TA[-1] - closed_K).max()))
+        off = float(np.abs(closed_K - flows.tilt(MU, REWARD, beta2)).max())
         gaps.append(off if beta1 == beta2 else short_of(off, 0.01))
-    filtered_A = MU * np.maximum(flows.oapl_advantage(MU, REWARD, 1.0), 0.0)
+    filtered_K = MU * np.maximum(flows.oapl_advantage(MU, REWARD, 1.0), 0.0)
     apart = [
-        float(np.abs(flows.oapl_stationary(MU, REWARD, 1.0, beta2) - filtered_A / filtered_A.sum()).max())
+        float(np.abs(flows.oapl_stationary(MU, REWARD, 1.0, beta2) - filtered_K / filtered_K.sum()).max())
         for beta2 in (1e-2, 1e-3, 1e-4)
     ]
     gaps += [max(0.0, apart[-1] - 1e-2), max(0.0, apart[2] - apart[1]), max(0.0, apart[1] - apart[0])]
-    kimi_A, tilt_A = flows.kimi_stationary(MU, REWARD, 0.1), flows.tilt(MU, REWARD, 0.1)
-    drift = flows.residual_drift(MU, REWARD - float(MU @ REWARD), 0.1)
-    gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TA[-1] - kimi_A).max()))
-    gaps.append(short_of(_entropy(kimi_A) - _entropy(tilt_A), 0.1))
+    kimi_K, tilt_K = flows.kimi_stationary(MU, REWARD, 0.1), flows.tilt(MU, REWARD, 0.1)
+    drift = drift_of("kimi_opmd", MU, REWARD, tau=0.1)
+    gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e5])).pi_TA[-1] - kimi_K).max()))
+    gaps.append(short_of(_entropy(kimi_K) - _entropy(tilt_K), 0.1))
     return exact(gaps, 1e-7, "largest distance of flow, closed form, tilt and filter")
 
 
@@ -128,10 +135,9 @@ def oapl_path() -> Evidence:
     """Return by how much minima and ends of the three paths miss what is stated."""
     from testbed.exact import flows
 
-    advantage_A = flows.oapl_advantage(MU, REWARD, 1.0)
     paths = {}
     for beta2 in (1e-3, 0.1, 1.0):
-        drift = flows.residual_drift(MU, advantage_A, beta2)
+        drift = drift_of("oapl", MU, REWARD, scale=2 * beta2, beta1=1.0, beta2=beta2)
         paths[beta2] = flows.flow(drift, MU, np.concatenate([[0.0], np.geomspace(1e-2, 1e6, 4000)])).entropy_T
     end = {beta2: _entropy(flows.oapl_stationary(MU, REWARD, 1.0, beta2)) for beta2 in paths}
     low = {beta2: float(entropy_T.min()) for beta2, entropy_T in paths.items()}
@@ -163,7 +169,8 @@ def own_sample() -> Evidence:
     }
     gaps: list[float] = []
     for (beta1, success), row in stated.items():
-        found = [flows.group_gap(success, group, flows.oapl_in_group(beta1)) for group in (2, 4, 8, 16)]
+        regressed = partial(first_of_group, "oapl", scale=2.0, beta1=beta1, beta2=1.0)
+        found = [flows.group_gap(success, group, regressed) for group in (2, 4, 8, 16)]
         gaps += [max(0.0, abs(x - y) - 0.005) for x, y in zip(found, row, strict=True)]
         gaps += [max(0.0, x - y) for x, y in zip(found, [*found[1:], 1.0], strict=True)]
     return exact(gaps, 1e-12, "distance from the stated two digits beyond rounding, or fall along G")
@@ -183,14 +190,14 @@ def pairwise_residuals() -> Evidence:
     from testbed.exact import flows
 
     gaps = [
-        abs(flows.group_gap(success, group, flows.pairs_in_group) - 1.0)
+        abs(flows.group_gap(success, group, partial(first_of_group, "rebel", scale=4.0)) - 1.0)
         for success in (0.1, 0.5)
         for group in (2, 4, 8)
     ]
     for eta in (0.5, 1.0, 3.0):
-        drift, tilt_A = flows.pairwise_drift(MU, REWARD, eta), flows.tilt(MU, REWARD, 1.0 / eta)
-        gaps.append(float(np.abs(drift(np.log(tilt_A))).max()))
-        gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e3])).pi_TA[-1] - tilt_A).max()))
+        drift, tilt_K = drift_of("rebel", MU, REWARD, eta=eta), flows.tilt(MU, REWARD, 1.0 / eta)
+        gaps.append(float(np.abs(drift(np.log(tilt_K))).max()))
+        gaps.append(float(np.abs(flows.flow(drift, MU, np.array([0.0, 1e3])).pi_TA[-1] - tilt_K).max()))
     return exact(gaps, 1e-9, "largest distance of a gap from 1, or of the flow from the tilt")
 
 
@@ -207,12 +214,12 @@ def three_actions() -> Evidence:
     """Return the distance of flow and closed form from the second action."""
     from testbed.exact import flows
 
-    mu_A, reward_A = np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])
-    drift_A = flows.asymre_drift(mu_A, reward_A, 0.0)
-    second_A = np.array([0.0, 1.0, 0.0])
-    reached_A = flows.flow(flows.linear_drift(drift_A), mu_A, np.array([0.0, 1e4])).pi_TA[-1]
-    gaps = [*np.abs(reached_A - second_A), *np.abs(flows.asymre_limit(mu_A, reward_A, 0.0) - second_A)]
-    gaps += list(np.abs(drift_A - np.array([-0.174, 0.132, 0.042])))
+    mu_K, reward_K = np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])
+    drift = drift_of("reinforce", mu_K, reward_K)
+    second_K = np.array([0.0, 1.0, 0.0])
+    reached_K = flows.flow(drift, mu_K, np.array([0.0, 1e4])).pi_TA[-1]
+    gaps = [*np.abs(reached_K - second_K), *np.abs(flows.asymre_limit(mu_K, reward_K, 0.0) - second_K)]
+    gaps += list(np.abs(drift(np.log(mu_K)) - np.array([-0.174, 0.132, 0.042])))
     return exact(gaps, 1e-9, "largest distance from the second action, or of the drift from its values")
 
 
@@ -229,23 +236,29 @@ def topr() -> Evidence:
     """Return distances of flows from closed forms, and 0 where the support changes at the predicted a-."""
     from testbed.exact import flows
 
-    mu_A, success_A = np.array([0.2, 0.15, 0.25, 0.25, 0.15]), np.array([True, True, False, False, False])
-    given_A = np.where(success_A, mu_A, 0.0) / mu_A[success_A].sum()
+    mu_K, success_K = np.array([0.2, 0.15, 0.25, 0.25, 0.15]), np.array([True, True, False, False, False])
+    given_K = np.where(success_K, mu_K, 0.0) / mu_K[success_K].sum()
     # The failures' ratio dies like 1 / time, hence the loose first distance.
     far = np.array([0.0, 1e6])
-    reached_A = flows.flow(flows.topr_flow_drift(mu_A, success_A), mu_A, far).pi_TA[-1]
-    gaps = [float(np.abs(flows.topr_limit(mu_A, success_A) - given_A).max())]
-    gaps.append(max(0.0, float(np.abs(reached_A - given_A).max()) - 1e-5))
+    signed_K = np.where(success_K, 1.0, -1.0)
+    reached_K = flows.flow(_topr_drift(mu_K, signed_K, 0.0), mu_K, far).pi_TA[-1]
+    gaps = [float(np.abs(flows.topr_limit(mu_K, success_K) - given_K).max())]
+    gaps.append(max(0.0, float(np.abs(reached_K - given_K).max()) - 1e-5))
     # C = .35 - .65 a- reaches c(1) - c(2) = .05 at a- = 6/13, and 0 only at 7/13.
     for a_minus in (0.1, 0.3, 0.45, 6 / 13 - 1e-3, 6 / 13 + 1e-3, 0.5, 7 / 13 - 1e-3):
-        limit_A = flows.topr_limit(mu_A, success_A, a_minus)
-        gaps.append(0.0 if (int((limit_A > 0).sum()) == 1) == (a_minus > 6 / 13) else 1.0)
+        limit_K = flows.topr_limit(mu_K, success_K, a_minus)
+        gaps.append(0.0 if (int((limit_K > 0).sum()) == 1) == (a_minus > 6 / 13) else 1.0)
         if abs(a_minus - 6 / 13) > 1e-2:
-            drift = flows.topr_flow_drift(mu_A, success_A, a_minus)
-            gaps.append(float(np.abs(flows.flow(drift, mu_A, far).pi_TA[-1] - limit_A).max()))
-    drift = flows.topr_flow_drift(mu_A, success_A, 0.6)
-    gaps.append(1.0 - float(flows.flow(drift, mu_A, far).pi_TA[-1].max()))
+            drift = _topr_drift(mu_K, signed_K, a_minus)
+            gaps.append(float(np.abs(flows.flow(drift, mu_K, far).pi_TA[-1] - limit_K).max()))
+    drift = _topr_drift(mu_K, signed_K, 0.6)
+    gaps.append(1.0 - float(flows.flow(drift, mu_K, far).pi_TA[-1].max()))
     return exact(gaps, 1e-7, "largest distance of flow, closed form and predicted transition")
+
+
+def _topr_drift(mu_K: np.ndarray, signed_K: np.ndarray, a_minus: float) -> Drift:
+    """The paper's TOPR takes R = +-1 as it is, without a baseline."""
+    return drift_of("topr", mu_K, signed_K, baseline=False, low=a_minus)
 
 
 @EXPERIMENT.claim(
@@ -282,7 +295,7 @@ def ess_growth() -> Evidence:
     return exact(misses, 0.02, note)
 
 
-def _entropy(pi_A: np.ndarray) -> float:
+def _entropy(pi_K: np.ndarray) -> float:
     """Return -sum pi ln pi, in nats."""
-    positive_A = pi_A[pi_A > 0]
-    return float(-(positive_A * np.log(positive_A)).sum())
+    positive_K = pi_K[pi_K > 0]
+    return float(-(positive_K * np.log(positive_K)).sum())

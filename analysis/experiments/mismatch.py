@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,23 +41,28 @@ SHIFTS = (np.array([-1.2, 1.5, 0.3]), np.array([-0.2, 0.5, -0.6]), np.array([0.1
     kind="exact",
     statement=(
         "Under mu, log(pi/mu) of a sequence varies about its drift -sum_t KL(mu, pi) with a variance that is "
-        "exactly the sum over tokens of E[Var(log ratio | state)], whatever the mismatch."
+        "exactly the sum over tokens of E[Var(log ratio | state)], whatever the mismatch; the mean of "
+        "the drift is minus the divergence of the episode laws, by dynamic programming."
     ),
 )
 def variance_adds() -> Evidence:
-    """Return relative differences of the two variances, per engine and replica, on a random token tree."""
-    from testbed.mismatch.ratio_distribution import tree_responses
+    """Return relative differences of variances and of mean drifts, per engine and replica, on token trees."""
+    from testbed.mismatch.ratio_distribution import tree_distribution, tree_responses
 
     gaps = []
     for tree, log_pi_SA, log_mu_SA in _tree_pairs():
-        state_LT, token_LT, mask_LT = tree_responses(tree)
+        state_XT, token_XT, mask_XT = tree_responses(tree)
         mu_SA, d_SA = np.exp(log_mu_SA), log_pi_SA - log_mu_SA
         drift_S = (mu_SA * d_SA).sum(-1)
         spread_S = (mu_SA * (d_SA - drift_S[:, None]) ** 2).sum(-1)
-        mu_L = _sequences(log_mu_SA, state_LT, token_LT, mask_LT) / len(tree.prompt_NQ)
-        centered_L = np.where(mask_LT, d_SA[state_LT, token_LT] - drift_S[state_LT], 0.0).sum(-1)
-        added = mu_L @ np.where(mask_LT, spread_S[state_LT], 0.0).sum(-1)
-        gaps.append(abs(mu_L @ centered_L**2 / added - 1.0))
+        mu_X = _sequences(log_mu_SA, state_XT, token_XT, mask_XT) / len(tree.prompt_NQ)
+        centered_X = np.where(mask_XT, d_SA[state_XT, token_XT] - drift_S[state_XT], 0.0).sum(-1)
+        added = mu_X @ np.where(mask_XT, spread_S[state_XT], 0.0).sum(-1)
+        gaps.append(abs(mu_X @ centered_X**2 / added - 1.0))
+        drift = float(mu_X @ np.where(mask_XT, drift_S[state_XT], 0.0).sum(-1))
+        apart = tree.divergence(np.exp(log_pi_SA), mu_SA)
+        gaps.append(abs(-drift / float(apart.kl_mu_pi) - 1.0))
+        gaps.append(abs(-tree_distribution(tree, log_pi_SA, log_mu_SA).mean / float(apart.kl_mu_pi) - 1.0))
     return exact(gaps, 1e-9, "largest relative difference between the variance and the sum over tokens")
 
 
@@ -78,9 +84,9 @@ def root_t() -> Evidence:
     for log_pi_A, log_mu_A in (fresh, *(_noisy_law((shift,)) for shift in SHIFTS)):
         std_T = []
         for length in range(1, 6):
-            token_LT = np.indices((len(log_pi_A),) * length).reshape(length, -1).T
-            full_LT = np.ones(token_LT.shape, dtype=bool)
-            std_T.append(enumerated_distribution(log_pi_A[token_LT], log_mu_A[token_LT], full_LT).std)
+            token_XT = np.indices((len(log_pi_A),) * length).reshape(length, -1).T
+            full_XT = np.ones(token_XT.shape, dtype=bool)
+            std_T.append(enumerated_distribution(log_pi_A[token_XT], log_mu_A[token_XT], full_XT).std)
         gaps += list(np.abs(np.array(std_T) / std_T[0] - np.sqrt(np.arange(1, 6))))
     return exact(gaps, 1e-9, "largest distance of std(T) / std(1) from sqrt(T)")
 
@@ -104,11 +110,11 @@ def outgrows() -> Evidence:
     spread_Z = np.array([np.exp(mu) @ (pi - mu - k) ** 2 for (pi, mu), k in zip(laws, drift_Z, strict=True)])
     gaps, variance_T = [], []
     for length in range(1, 7):
-        token_LT = np.indices((len(PI),) * length).reshape(length, -1).T
+        token_XT = np.indices((len(PI),) * length).reshape(length, -1).T
         # The perturbation is part of the response: its own prompt, equally likely.
-        log_pi_LT, log_mu_LT = (np.concatenate([law[which][token_LT] for law in laws]) for which in (0, 1))
-        full_LT = np.ones(log_pi_LT.shape, dtype=bool)
-        variance_T.append(enumerated_distribution(log_pi_LT, log_mu_LT, full_LT, len(laws)).std ** 2)
+        log_pi_XT, log_mu_XT = (np.concatenate([law[which][token_XT] for law in laws]) for which in (0, 1))
+        full_XT = np.ones(log_pi_XT.shape, dtype=bool)
+        variance_T.append(enumerated_distribution(log_pi_XT, log_mu_XT, full_XT, len(laws)).std ** 2)
         gaps.append(abs(variance_T[-1] - length * spread_Z.mean() - length**2 * drift_Z.var()))
     growth = variance_T[-1] / variance_T[0]
     gaps.append(short_of(growth, 7.0))
@@ -116,32 +122,37 @@ def outgrows() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "sequence-weights-undo-full-support-mismatch",
-    source="FP8 rollouts corrected in verl (docs, rollout correction); Jet-RL, arXiv:2601.14243; derived",
+    "rounded-weights-keep-the-ratio-within-their-format",
+    source="e4m3: Micikevicius et al. (2022), arXiv:2209.05433; int8: arXiv:2208.07339; bound derived",
     kind="exact",
     statement=(
-        "With rollouts in bf16, fp8 (e4m3), int8, under weight noise, logit noise or a higher temperature, "
-        "the gradient weighted by the sequence ratio pi/mu is the exact gradient; unweighted it is biased, "
-        "and weighted by token ratios it still is where later tokens count."
+        "Logits rounded to bf16, to e4m3 with one scale or to int8 with one per state move log(pi/mu) of a "
+        "state's tokens over a range of at most one unit in the last place of the state's largest logit, and "
+        "in some state over half of that or more."
     ),
 )
-def full_support() -> Evidence:
-    """Return relative errors of the weighted gradients on token trees, and what the others lack of a bias."""
-    from testbed.mismatch.ratio_distribution import tree_distribution
+def rounded_weights() -> Evidence:
+    """Return excess over the bound and lack of half of it, relative to it, per engine and policy."""
+    gaps = []
+    for name in ("bf16", "fp8-tensor", "int8"):
+        for _, log_pi_SA, log_mu_SA, theta_SA in _tables(((name, {}),)):
+            share = float((np.ptp(log_pi_SA - log_mu_SA, axis=-1) / _last_place(name, theta_SA)).max())
+            gaps += [share - 1.0, short_of(share, 0.5)]
+    return exact(gaps, 1e-12, "largest excess over the bound, or lack of half of it, relative to it")
 
-    gaps: list[float] = []
-    least = {"none": np.inf, "token": np.inf}
-    for tree, log_pi_SA, log_mu_SA in _tree_pairs():
-        truth_SA = tree.gradient(np.exp(log_pi_SA))
-        found = {how: _gradient(tree, log_pi_SA, log_mu_SA, how) for how in ("none", "token", "sequence")}
-        error = {how: _relative(gradient_SA, truth_SA) for how, gradient_SA in found.items()}
-        gaps += [error["sequence"], abs(tree_distribution(tree, log_pi_SA, log_mu_SA).mass - 1.0)]
-        if tree.end_token is None:  # the other task's reward is decided by the first token alone
-            least = {how: min(least[how], error[how]) for how in least}
-    gaps += [short_of(bias, 1e-6) for bias in least.values()]
-    return exact(
-        gaps, 1e-9, f"relative error; smallest bias {least['none']:.2g} raw, {least['token']:.2g} token"
-    )
+
+def _last_place(name: str, theta_SA: Floats) -> Floats:
+    """Return the unit in the last place of each state's largest logit, [S], by the definition of a format."""
+    largest_S = np.abs(theta_SA).max(-1)
+    if name == "int8":
+        return largest_S / 127
+    # bf16 has 8 significant bits, e4m3 four from 2^-6 on; its largest number is 448.
+    scale, bits = (float(largest_S.max()) / 448, 4) if name == "fp8-tensor" else (1.0, 8)
+    exponent_S = np.floor(np.log2(largest_S / scale))
+    if name == "fp8-tensor":
+        exponent_S = np.maximum(exponent_S, -6.0)
+    unit_S: Floats = scale * 2.0 ** (exponent_S - bits + 1)
+    return unit_S
 
 
 @EXPERIMENT.claim(
@@ -149,9 +160,10 @@ def full_support() -> Evidence:
     source="top-p or top-k on the sampler's side only, with importance weights; derived",
     kind="exact",
     statement=(
-        "With top-p or top-k in the sampler only, E[W] is the mass that pi gives to what can be sampled and "
-        "E[W R] is short of J by exactly the expected reward of the rest; for one token W is constant, so "
-        "ESS is 1 however much is lost."
+        "With top-p or top-k in the sampler only, a state keeps the least mass of likeliest tokens that "
+        "reaches p, or that of the k likeliest. E[W] is the mass of what can be sampled and E[W R] is short "
+        "of J by exactly the expected reward of the rest; for one token W is constant, so ESS is 1 however "
+        "much is lost."
     ),
 )
 def truncation() -> Evidence:
@@ -161,17 +173,18 @@ def truncation() -> Evidence:
     gaps: list[float] = []
     lost: list[float] = []
     for tree, log_pi_SA, log_mu_SA in _tree_pairs((("top-p", {"p": 0.8}), ("top-k", {"k": 2}))):
-        state_LT, token_LT, mask_LT = tree_responses(tree)
+        gaps.append(_off_both_cuts(np.exp(log_pi_SA), log_mu_SA))
+        state_XT, token_XT, mask_XT = tree_responses(tree)
         N = len(tree.prompt_NQ)
-        pi_L, mu_L = (_sequences(table, state_LT, token_LT, mask_LT) / N for table in (log_pi_SA, log_mu_SA))
-        reward_L = _rewards(tree, token_LT, mask_LT)
-        kept = mu_L > 0
-        w_L = np.divide(pi_L, mu_L, out=np.zeros_like(pi_L), where=kept)
-        rest = float(pi_L[~kept] @ reward_L[~kept])
-        weighted = float(mu_L @ (w_L * reward_L))
+        pi_X, mu_X = (_sequences(table, state_XT, token_XT, mask_XT) / N for table in (log_pi_SA, log_mu_SA))
+        reward_X = _rewards(tree, token_XT, mask_XT)
+        kept = mu_X > 0
+        w_X = np.divide(pi_X, mu_X, out=np.zeros_like(pi_X), where=kept)
+        rest = float(pi_X[~kept] @ reward_X[~kept])
+        weighted = float(mu_X @ (w_X * reward_X))
         gaps.append(abs(weighted - (float(tree.value(np.exp(log_pi_SA))) - rest)))
         law = tree_distribution(tree, log_pi_SA, log_mu_SA)
-        gaps += [abs(law.mass - float(pi_L[kept].sum())), 0.0 if law.kl_pi_mu == np.inf else 1.0]
+        gaps += [abs(law.mass - float(pi_X[kept].sum())), 0.0 if law.kl_pi_mu == np.inf else 1.0]
         lost.append(rest)
         one = enumerated_distribution(
             log_pi_SA[0, :, None], log_mu_SA[0, :, None], np.ones((tree.actions, 1))
@@ -189,8 +202,9 @@ def truncation() -> Evidence:
     source="Nested-ReFT, arXiv:2508.10123 (abstract, which names no correction; here the sequence ratio)",
     kind="exact",
     statement=(
-        "Sampling from the model with layers skipped, whichever are drawn, and weighting by the full model's "
-        "sequence ratio gives the full model's exact gradient; without the weights it is biased."
+        "Sampling from the model with layers skipped, whichever are drawn, the log-probabilities that the "
+        "sampler notes are those of a law over responses, the same whenever they are read; weighted by the "
+        "full model's ratio to it the gradient is exact, without the weights it is biased."
     ),
 )
 def nested_reft() -> Evidence:
@@ -220,6 +234,8 @@ def nested_reft() -> Evidence:
         behavior = Behavior(policy, engine("skip-layers", ratio=ratio), (5,))
         for step in range(4):
             log_mu_RB = behavior.logp(theta_RP.detach(), rollout, step).sum(-1)
+            gaps.append(_off_the_law(behavior, theta_RP.detach(), rollout, step))
+            gaps.append(abs(float(log_mu_RB.exp().sum()) / rollout.prompt_RNQ.shape[1] - 1.0))
             weighted_RB = log_mu_RB.exp() * (log_pi_RB - log_mu_RB).exp()
             gaps.append(_relative(gradient(weighted_RB), truth_RP))
             biases.append(_relative(gradient(log_mu_RB.exp()), truth_RP))
@@ -227,10 +243,24 @@ def nested_reft() -> Evidence:
     return exact(gaps, 1e-9, f"relative error; unweighted bias {min(biases):.2g} to {max(biases):.2g}")
 
 
+def _off_both_cuts(pi_SA: Floats, log_mu_SA: Floats, p: float = 0.8, k: int = 2) -> float:
+    """Return the largest distance of the mass that states keep from that of the nucleus, or from top-k's."""
+    kept_S = np.where(np.isfinite(log_mu_SA), pi_SA, 0.0).sum(-1)
+    cumulated_SA = np.sort(pi_SA)[:, ::-1].cumsum(-1)
+    reached_S = cumulated_SA[np.arange(len(pi_SA)), (cumulated_SA < p).sum(-1).clip(max=pi_SA.shape[1] - 1)]
+    off = [np.abs(kept_S - mass_S).max() for mass_S in (reached_S, cumulated_SA[:, k - 1])]
+    return float(min(off))
+
+
 def _tree_pairs(
     engines: tuple[tuple[str, dict[str, Any]], ...] = FULL_SUPPORT,
 ) -> list[tuple[Any, Floats, Floats]]:
     """Return (tree, log pi, log mu) of engines around two random policies, on two token trees."""
+    return [(tree, log_pi_SA, log_mu_SA) for tree, log_pi_SA, log_mu_SA, _ in _tables(engines)]
+
+
+def _tables(engines: tuple[tuple[str, dict[str, Any]], ...]) -> list[tuple[Any, Floats, Floats, Floats]]:
+    """Return (tree, log pi, log mu, logits) of engines around two random policies, on two token trees."""
     import torch
 
     from envs.tokens.tree import tree
@@ -247,7 +277,8 @@ def _tree_pairs(
         log_pi_RSA = policy.logits(theta_RP).log_softmax(-1).numpy()
         for name, hyper in engines:
             log_mu_RSA = Behavior(policy, engine(name, **hyper), (0, 1)).log_table(theta_RP, step=3).numpy()
-            pairs += [(world, pi, mu) for pi, mu in zip(log_pi_RSA, log_mu_RSA, strict=True)]
+            logits_RSA = policy.logits(theta_RP).numpy()
+            pairs += [(world, *tables) for tables in zip(log_pi_RSA, log_mu_RSA, logits_RSA, strict=True)]
     return pairs
 
 
@@ -258,31 +289,29 @@ def _noisy_law(shifts: tuple[Floats, ...]) -> tuple[Floats, Floats]:
     return np.tile(np.log(PI), len(shifts)) - even, np.concatenate(log_mu) - even
 
 
-def _sequences(log_p_SA: Floats, state_LT: Any, token_LT: Any, mask_LT: Any) -> Floats:
+def _sequences(log_p_SA: Floats, state_XT: Any, token_XT: Any, mask_XT: Any) -> Floats:
     """Return the probability of each response given its prompt."""
-    product: Floats = np.exp(np.where(mask_LT, log_p_SA[state_LT, token_LT], 0.0).sum(-1))
+    product: Floats = np.exp(np.where(mask_XT, log_p_SA[state_XT, token_XT], 0.0).sum(-1))
     return product
 
 
-def _rewards(tree: Any, token_LT: Any, mask_LT: Any) -> Floats:
-    prompt_LQ = np.repeat(tree.prompt_NQ, len(token_LT) // len(tree.prompt_NQ), 0)
-    reward_L: Floats = tree.task.score(prompt_LQ, token_LT, mask_LT)
-    return reward_L
+def _rewards(tree: Any, token_XT: Any, mask_XT: Any) -> Floats:
+    prompt_LQ = np.repeat(tree.prompt_NQ, len(token_XT) // len(tree.prompt_NQ), 0)
+    reward_X: Floats = tree.task.score(prompt_LQ, token_XT, mask_XT)
+    return reward_X
 
 
-def _gradient(tree: Any, log_pi_SA: Floats, log_mu_SA: Floats, how: str) -> Floats:
-    """Return the sum over responses of mu R sum_t weight_t d log pi(token_t), [S, A]."""
-    from testbed.mismatch.ratio_distribution import tree_responses
+def _off_the_law(behavior: Any, theta_RP: Any, rollout: Any, step: int) -> float:
+    """Return the largest distance of what a sampler notes from what is read afterwards, nats."""
+    import torch
 
-    state_LT, token_LT, mask_LT = tree_responses(tree)
-    mu_L = _sequences(log_mu_SA, state_LT, token_LT, mask_LT) / len(tree.prompt_NQ)
-    rho_LT = np.where(mask_LT, np.exp((log_pi_SA - log_mu_SA)[state_LT, token_LT]), 1.0)
-    weight = {"none": np.ones_like(rho_LT), "token": rho_LT, "sequence": rho_LT.prod(-1, keepdims=True)}[how]
-    coefficient_LT = np.where(mask_LT, (mu_L * _rewards(tree, token_LT, mask_LT))[:, None] * weight, 0.0)
-    taken_SA = np.zeros_like(log_pi_SA)
-    np.add.at(taken_SA, (state_LT, token_LT), coefficient_LT)
-    gradient_SA: Floats = taken_SA - taken_SA.sum(-1, keepdims=True) * np.exp(log_pi_SA)
-    return gradient_SA
+    made = torch.Generator().manual_seed(step)
+    uniform_RBT = torch.rand(rollout.token_RBT.shape, dtype=torch.float64, generator=made)
+    where = theta_RP, rollout.prompt_RNQ
+    token_RBT, mask_RBT, noted_RBT = behavior.sample(*where, rollout.group, uniform_RBT, step)
+    drawn = replace(rollout, token_RBT=token_RBT, mask_RBT=mask_RBT)
+    read_RBT = behavior.logp(theta_RP, drawn, step)
+    return float((read_RBT - noted_RBT)[mask_RBT].abs().max())
 
 
 def _relative(found: Floats, truth: Floats) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,9 @@ from analysis.experiment import Experiment
 from analysis.experiments.mismatch import PI
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
+
+if TYPE_CHECKING:
+    from testbed.mismatch.ratio_distribution import RatioDistribution
 
 DRIFT = np.array([0.9, -0.4, 0.2])
 """Direction in which the logits of PI drift away from it."""
@@ -61,8 +64,9 @@ EXPERIMENT = Experiment(
     source="control arm against drift at learning rate 0, allenai/open-instruct issue 1473; derived",
     kind="exact",
     statement=(
-        "With learning rate 0 lag changes no logged bit, whatever the engine; without an engine the ratio is "
-        "1, and with one that draws nothing its exact law is the same in every batch."
+        "With learning rate 0 lag changes no logged bit but the ages, which are the lag, whatever the "
+        "engine; at rate 1 it changes a quarter of the columns or more. At rate 0 without an engine the "
+        "ratio is 1, and with one that draws nothing its exact law is the same in every batch."
     ),
 )
 def control_arm() -> Evidence:
@@ -78,6 +82,8 @@ def control_arm() -> Evidence:
     gaps, least = [], np.inf
     for name, arguments in (("off", ()), ("logit-noise", (("sigma", 0.5),)), ("temperature", ())):
         gaps += _bits_that_lag_changes(replace(still, mismatch=name, mismatch_args=arguments))
+    moved = _bits_that_lag_changes(replace(still, learning_rate=1.0))
+    gaps.append(short_of(float(np.mean(moved)), 0.25))
     for name in ("off", "fp8-tensor", "temperature", "bf16"):
         arguments = (("matrices", "all"),) if name == "fp8-tensor" else ()
         world: Any = build_world((replace(still, mismatch=name, mismatch_args=arguments),))
@@ -95,13 +101,15 @@ def control_arm() -> Evidence:
 
 
 def _bits_that_lag_changes(run: Any) -> list[float]:
-    """Return 0 per logged column that is the same at lag 4, else 1."""
+    """Return 0 per logged column that is the same at lag 4, else 1; and how far the last age is from 4."""
     from testbed.training.loop import train
 
     fresh, stale = train(run), train(replace(run, lag=4))
     own = ("cell", "lag", "staleness/age_mean_token", "staleness/age_max_token")
     pairs = [(np.asarray(fresh[key]), np.asarray(stale[key])) for key in fresh if key not in own]
-    return [float(not np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating))) for a, b in pairs]
+    same = [np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)) for a, b in pairs]
+    age = float(np.asarray(stale["staleness/age_mean_token"])[-1])
+    return [*(float(not each) for each in same), abs(age - 4.0)]
 
 
 @EXPERIMENT.claim(
@@ -130,9 +138,17 @@ def variances() -> Evidence:
 
 def _moments(log_pi_A: Floats, log_old_A: Floats, log_mu_A: Floats) -> Floats:
     """Return variances under mu of log pi/mu, log pi/old and log old/mu of one token."""
-    mu_A = np.exp(log_mu_A)
-    logs = (log_pi_A - log_mu_A, log_pi_A - log_old_A, log_old_A - log_mu_A)
-    return np.array([mu_A @ (x_A - mu_A @ x_A) ** 2 for x_A in logs])
+    mu_A, lag_A = np.exp(log_mu_A), log_pi_A - log_old_A
+    total, engine = (_law(log_A, log_mu_A).std ** 2 for log_A in (log_pi_A, log_old_A))
+    return np.array([total, mu_A @ (lag_A - mu_A @ lag_A) ** 2, engine])
+
+
+def _law(log_pi_A: Floats, log_mu_A: Floats, length: int = 1) -> RatioDistribution:
+    """Return the exact law of log pi/mu of a sequence of `length` independent tokens."""
+    from testbed.mismatch.ratio_distribution import enumerated_distribution
+
+    token_XT = np.indices((len(log_pi_A),) * length).reshape(length, -1).T
+    return enumerated_distribution(log_pi_A[token_XT], log_mu_A[token_XT], np.ones(token_XT.shape))
 
 
 def _softmax_log(logit_A: Floats) -> Floats:
@@ -158,11 +174,18 @@ def _noise_excess(size: float) -> float:
 
 def _temperature_excess(sign: float, size: float) -> float:
     """Return the same where the policy sharpened by 1 + size and the sampler is cooler (1) or hotter (-1)."""
+    import torch
+
+    from testbed.mismatch import engine
+    from testbed.mismatch.behavior import Behavior
+    from testbed.policies.tabular import TabularPolicy
+
     old_A = np.log(PI)
-    total, lag, engine = _moments(
-        _softmax_log((1 + size) * old_A), old_A, _softmax_log((1 + sign * size) * old_A)
-    )
-    return float((total - lag - engine) / (lag + engine))
+    hot = engine("temperature", temperature=1.0 / (1.0 + sign * size))
+    sampler = Behavior(TabularPolicy(1, len(PI)), hot, (0,))
+    mu_A = sampler.log_table(torch.from_numpy(old_A)[None], step=0).numpy()[0, 0]
+    total, lag, mismatch = _moments(_softmax_log((1 + size) * old_A), old_A, mu_A)
+    return float((total - lag - mismatch) / (lag + mismatch))
 
 
 @EXPERIMENT.claim(
@@ -182,7 +205,8 @@ def ess_product() -> Evidence:
         for drift in (0.0, 0.5, 1.5):
             old_A = np.log(PI)
             pi_A = np.exp(_softmax_log(old_A + drift * DRIFT))
-            found = np.mean([pi_A @ (pi_A / np.exp(_softmax_log(old_A + z_A))) for z_A in _noises(size)])
+            each = [_law(np.log(pi_A), _softmax_log(old_A + z_A)) for z_A in _noises(size)]
+            found = np.mean([law.mass**2 / law.ess_kish for law in each])
             formula = square * (pi_A @ (pi_A / PI)) - (square - 1.0) * (pi_A @ pi_A)
             gaps.append(float(abs(found / formula - 1.0)))
     excess = [1.0 / V * (1.0 - np.cosh(1.0) ** -2) for V in (3, 300, 30000)]
@@ -224,10 +248,7 @@ def lag_growth() -> Evidence:
 
 def _variance(move_A: Floats, length: int) -> float:
     """Return Var_mu of log pi/mu of a sequence of tokens, mu = PI, after its logits moved; by enumeration."""
-    d_A = _softmax_log(np.log(PI) + move_A) - np.log(PI)
-    token_LT = np.indices((len(PI),) * length).reshape(length, -1).T
-    mu_L, d_L = PI[token_LT].prod(-1), d_A[token_LT].sum(-1)
-    return float(mu_L @ (d_L - mu_L @ d_L) ** 2)
+    return float(_law(_softmax_log(np.log(PI) + move_A), np.log(PI), length).std ** 2)
 
 
 @EXPERIMENT.claim(

@@ -233,15 +233,20 @@ def in_flight_hold(table: pd.DataFrame) -> Evidence:
     kind="statistical",
     statement=(
         "Dropping groups older than one update shortens the trained responses by a fifth or more when "
-        "lengths have a heavy tail; dropping the oldest of a full queue changes their mean by less than 2 %."
+        "lengths have a heavy tail; dropping the oldest of a full queue changes their mean by less than 2 % "
+        "and leaves the mean lag at C M_tail / (u B) + (2 q + u - 1) / (2 u), within 3 %."
     ),
 )
 def discard_stale(table: pd.DataFrame) -> Evidence:
-    """Return the room left by both biases of the mean length, and by the share that a full queue drops."""
+    """Return the room left by both biases of the mean length, and by a full queue's lag and dropped share."""
+    from testbed.pipeline import closed_forms
+
     name = "discard-stale-shortens-responses"
     bias, dropped = measured(table, name, "length_bias"), measured(table, name, "drop_rate")
     rooms = {"a fifth by age": -bias["by age"] - 0.2, "a tenth dropped": dropped["full queue"] - 0.1}
     rooms |= within({"full queue": bias["full queue"]}, 0.02)
+    on_paper = closed_forms.sample_lag(discards()["full queue"])
+    rooms |= within({"full queue's lag": measured(table, name, "lag_sample")["full queue"] / on_paper - 1})
     means = " -> ".join(
         f"{measured(table, name, value)['by age'].mean():.0f}"
         for value in ("length_generated", "length_trained")

@@ -112,18 +112,19 @@ def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
 )
 def in_time() -> Evidence:
     """Return distances of shares and laws, over all groups of all responses, and orders of means missed."""
+    from testbed.staleness.latency import time_of_groups
+
     gaps: list[float] = []
     for limit, group in ((5, 2), (3, 3)):
         length_N, share_N = enumerated(limit, group)
         share_L = np.array([share_N[length_N == length].sum() for length in range(1, limit + 1)])
         gaps.append(abs(share_L.sum() - 1))
+        member_MG = np.indices((length_N.size,) * group).reshape(group, -1).T
+        time_M, weight_M = time_of_groups(length_N[member_MG], 1.0, 0), share_N[member_MG].prod(-1)
         for longest in range(1, limit):
-            kept_L, chance = np.zeros(limit), 0.0
-            for members in itertools.product(range(length_N.size), repeat=group):
-                lengths, weight = length_N[list(members)], float(share_N[list(members)].prod())
-                if lengths.max() <= longest:
-                    chance += weight
-                    np.add.at(kept_L, lengths - 1, weight / group)
+            weight_MG = np.tile((weight_M * (time_M <= longest) / group)[:, None], group)
+            kept_L = np.bincount(length_N[member_MG].ravel() - 1, weight_MG.ravel(), limit)
+            chance = float(kept_L.sum())
             law_L = law_in_time(share_L, longest)
             gaps += [abs(chance - share_L[:longest].sum() ** group), *np.abs(kept_L / chance - law_L)]
             mean, kept = (float(law @ np.arange(1, limit + 1)) for law in (share_L, law_L))

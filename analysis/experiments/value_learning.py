@@ -37,6 +37,11 @@ def target_networks() -> Evidence:
     star = value_learning.baird_star(0.99)
     radius = [star.target_radius(0.1, inner) for inner in range(1, 200)]
     gaps = [abs(threshold - 15 / 17), abs(star.fitted_radius() - 0.99)]
+    # The abscissa's sign is that of what a small expected step does.
+    for discount in (0.5, 0.85, 0.9):
+        found_td = value_learning.baird_star(discount)
+        gaps.append(0.0 if (found_td.td_abscissa() < 0) == (found_td.td_radius(1e-2) < 1) else 1.0)
+        gaps.append(0.0 if (found_td.td_abscissa() < 0) == (discount < 15 / 17) else 1.0)
     gaps += [short_of(value, 1.0) for value in radius[:8]] + [max(0.0, value - 1.0) for value in radius[8:]]
     for discount in (0.3, 0.49, 0.51, 0.9):
         pair = value_learning.two_state(discount)
@@ -62,14 +67,15 @@ def stability() -> Evidence:
     from testbed.exact import value_learning
 
     rng = np.random.default_rng(20_260_103)
-    only_td, only_fitted = -np.inf, -np.inf
+    only_td, only_fitted, wrong = -np.inf, -np.inf, 0
     for _ in range(400):
         step_SS, weight_S = rng.dirichlet(np.ones(3), size=3), rng.dirichlet(np.ones(3))
         found = value_learning.linear_td(rng.normal(size=(3, 2)), weight_S, step_SS, 0.95)
         abscissa, radius = found.td_abscissa(), found.fitted_radius()
+        wrong += abs(abscissa) > 1e-3 and (abscissa > 0) != (found.td_radius(1e-5) > 1)
         only_td = max(only_td, min(-abscissa, radius - 1))
         only_fitted = max(only_fitted, min(abscissa, 1 - radius))
-    gaps = [short_of(only_td, 0.01), short_of(only_fitted, 0.01)]
+    gaps = [short_of(only_td, 0.01), short_of(only_fitted, 0.01), float(wrong)]
     return exact(gaps, 0.0, f"margins of the best examples of 400: {only_td:.3g} and {only_fitted:.3g}")
 
 

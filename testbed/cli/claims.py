@@ -57,11 +57,13 @@ def evidence(row: Mapping[str, Any]) -> str:
 def show_claim(
     name: Annotated[str, typer.Argument(help="Name of a claim.")], data: Data = None, json: Json = False
 ) -> None:
-    """Show one claim: statement, source, evidence, verdict."""
+    """Show one claim: statement, source, evidence, verdict, and the code that an exact one is about."""
     from analysis.claims import run_claims as run
+    from analysis.planted_bugs import about
     from testbed.cli import show
 
     (row,) = run(name, data)[:1]
+    row["about"] = ", ".join(about(row["claim"]))
     if json:
         show.as_json(row)
         return

@@ -63,6 +63,12 @@ class Latency(SchedulePlan):
         return LatencySource(plans, runs, world)
 
 
+def time_of_groups(length_xG: NDArray[np.int64], speed: float, base: int) -> NDArray[np.int64]:
+    """Return base + ceil(longest response / speed), the time steps that each group takes, int64 [x]."""
+    latency_x: NDArray[np.int64] = base + np.ceil(length_xG.max(-1) / speed).astype(np.int64)
+    return latency_x
+
+
 class Group(NamedTuple):
     """A group: when it is ready, its number in the order of starts, its weights and where its samples lie."""
 
@@ -181,8 +187,7 @@ class LatencySource:
         self.drawn[self.draws] = with_version(rollout, version_R1)
         length_RNG = rollout.mask_RBT.sum(-1).reshape(*shape, self.group).cpu().numpy()
         self.length_RN[self.draws] = length_RNG.mean(-1)
-        latency_RN: NDArray[np.int64] = self.base + np.ceil(length_RNG.max(-1) / self.speed).astype(np.int64)
-        return latency_RN
+        return time_of_groups(length_RNG, self.speed, self.base)
 
     def _delivered(self, waits_R: NDArray[np.float64], made_R: NDArray[np.float64]) -> Generated:
         taken = [line.take() for line in self.lines]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from mutants import run as mutants
 
 from analysis.claims import CLAIMS, run_claims
 from analysis.claims_page import effect, page
+from testbed.cli.claims import show_claim
 
 ROOT = Path(__file__).parents[2]
 ROW = {"claim": "ess-limits-two-arm-bandit", "verdict": "supported", "statement": "a|b.", "kind": "exact"}
@@ -39,7 +41,9 @@ def test_a_claim_is_one_row_of_its_experiment_and_the_verdicts_are_counted():
         [ROW, {**ROW, "claim": "ess-order-max-kish-perplexity", "verdict": "refuted", "effect": 0.25}]
     )
     assert "2 claims: 1 supported, 1 refuted." in text
-    assert r"| `ess-limits-two-arm-bandit` | supported | a\|b. | 0 | 1e-12 | 3 | – | – | gap | me |" in text
+    about = "`envs.divergence.Divergence.ess_kish`"
+    row = rf"| `ess-limits-two-arm-bandit` | supported | a\|b. | 0 | 1e-12 | 3 | – | – | gap | {about} | me |"
+    assert row in text
     assert text.count("## [weights](experiments.md#weights)") == 1
     assert "| 0.25 |" in text
 
@@ -60,6 +64,11 @@ def test_an_effect_below_rounding_is_zero_and_a_statistical_one_has_its_interval
 
 def test_the_page_takes_the_rows_that_the_claims_give():
     assert "`ess-limits-two-arm-bandit` | supported" in page(run_claims("ess-limits-*"))
+
+
+def test_a_claim_is_shown_with_the_code_that_it_is_about(capsys):
+    show_claim("ess-limits-two-arm-bandit", json=True)
+    assert json.loads(capsys.readouterr().out)["about"] == "envs.divergence.Divergence.ess_kish"
 
 
 # Which claim kills which mutant

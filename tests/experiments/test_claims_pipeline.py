@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,14 @@ def test_a_claim_about_pipelines_counts_replications_and_is_refuted_by_others(na
         **{lag: table[lag] * 1.1 for lag in ("lag_sample", "lag_token")},
     )
     assert decide(base.CLAIMS[name].function(wrong)) == "refuted"
+
+
+@pytest.mark.slow
+def test_a_queue_that_drops_its_newest_groups_refutes_what_is_said_of_dropping_the_oldest(monkeypatch):
+    name, queues = "discard-stale-shortens-responses", replicated.discards()
+    swapped = queues | {"full queue": replace(queues["full queue"], queue_rule="drop-newest")}
+    monkeypatch.setitem(replicated.PIPELINES, name, (lambda: swapped, 200))
+    assert decide(base.CLAIMS[name].function(replicated.replications(name))) == "refuted"
 
 
 def test_a_margin_holds_on_both_sides():

@@ -9,10 +9,7 @@ TOY, MDP = "testbed/policies/toy/transformer.py", "envs/finite_mdp.py"
 KERNELS, TREE = "envs/kernels.py", "envs/tokens/tree_kernel.py"
 CHECKS, LAYERS = "envs/checks.py", "testbed/policies/toy/layers.py"
 FORWARD = "tests/unit/mismatch/test_mismatch_forward.py"
-CLAIMS, CLAIM_FILE = (
-    "tests/experiments/test_claims_exact.py -k 'stamp or cache'",
-    "analysis/experiments/in_flight.py",
-)
+CLAIMS = "tests/experiments/test_claims_exact.py -k 'cache'"
 STALE, QUANTIZED = "testbed/mismatch/stale_cache.py", "testbed/mismatch/quantized.py"
 ENGINES, BEHAVIOR = "testbed/mismatch/__init__.py", "testbed/mismatch/behavior.py"
 
@@ -58,9 +55,5 @@ MUTANTS = (
     Mutant("stalekv-hidden-units-not-rounded", LAYERS, "layer.down, layer.rounding(hidden_RHM)", "layer.down, hidden_RHM", FORWARD),
     Mutant("stalekv-attended-not-rounded", LAYERS, "layer.rounding(attended_RDM)", "attended_RDM", FORWARD),
     Mutant("stalekv-rounding-sticks-to-the-policy", TOY, "changed = copy(self)", "changed = self", FORWARD),
-    Mutant("inflight-claim-stamps-of-the-first-version", CLAIM_FILE, '{"token": log_mu_L,', '{"token": total(log_p_WSA[change[0]]),', CLAIMS),
-    Mutant("inflight-claim-cache-kept-is-recomputed", TOY, 'checked_cache(cache) == "kept"', "checked_cache(cache) == 0", CLAIMS),
-    Mutant("inflight-claim-cache-read-is-kept", TOY, 'checked_cache(cache) == "recomputed"', "checked_cache(cache) == 0", CLAIMS),
-    Mutant("inflight-claim-weights-inverted", CLAIM_FILE, "{name: log_pi_L - log_L", "{name: log_L - log_pi_L", CLAIMS),
     Mutant("inflight-claim-token-read-by-the-old-version", DECODER, "version_RB = self._present(t + 1), self.version_RBT[..., t + 1]", "version_RB = self._present(t), self.version_RBT[..., t]", CLAIMS),
 )  # fmt: skip

@@ -14,8 +14,8 @@ AGE, OLD, AGAIN = (
 )
 
 MUTANTS = (
-    Mutant("latency-of-the-mean-response", LATENCY, "length_RNG.max(-1) / self.speed", "length_RNG.mean(-1) / self.speed", AGE),
-    Mutant("latency-without-the-ceiling", LATENCY, "np.ceil(length_RNG.max(-1) / self.speed)", "np.floor(length_RNG.max(-1) / self.speed)", AGE),
+    Mutant("latency-of-the-mean-response", LATENCY, "length_xG.max(-1) / speed", "length_xG.mean(-1) / speed", AGE),
+    Mutant("latency-without-the-ceiling", LATENCY, "np.ceil(length_xG.max(-1) / speed)", "np.floor(length_xG.max(-1) / speed)", AGE),
     Mutant("latency-time-stands-still", LATENCY, "        self.clock += 1", "        self.clock += 0", AGE),
     Mutant("latency-lands-one-step-late", LATENCY, "self.flying[0].due <= self.clock", "self.flying[0].due < self.clock", AGE),
     Mutant("latency-last-in-first-out", LATENCY, "group = self.ready.popleft()", "group = self.ready.pop()", AGE),

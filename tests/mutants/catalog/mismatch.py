@@ -52,10 +52,6 @@ MUTANTS = (
     Mutant("mismatch-quantile-of-density", RATIO, "cumulative = np.cumsum(p_N[order])", "cumulative = np.cumsum(p_N)", OWN),
     Mutant("mismatch-tree-branches-ignore-the-end", RATIO, "branch_V[tree.going] = np.arange(tree.going.size)", "branch_V[:] = 0", OWN),
     Mutant("m6-mismatch-ratio-inverted", RATIO, "d_LT = log_pi_LT - log_mu_LT", "d_LT = log_mu_LT - log_pi_LT", CLAIMS),
-    Mutant("m6-mismatch-gradient-ratio-inverted", CLAIM_FILE, "np.exp((log_pi_SA - log_mu_SA)[state_LT, token_LT])", "np.exp((log_mu_SA - log_pi_SA)[state_LT, token_LT])", CLAIMS),
-    Mutant("m13-mismatch-token-ratio-for-sequence", CLAIM_FILE, "rho_LT.prod(-1, keepdims=True)", "rho_LT", CLAIMS),
-    Mutant("m21-mismatch-ratio-twice", CLAIM_FILE, "rho_LT.prod(-1, keepdims=True)", "rho_LT.prod(-1, keepdims=True) ** 2", CLAIMS),
     Mutant("mismatch-claim-noise-not-normalized", CLAIM_FILE, " - np.log(PI @ np.exp(shift)) for shift in shifts", " for shift in shifts", CLAIMS),
     Mutant("mismatch-claim-truncation-keeps-all", LAWS, "keep_RMV = before_RMV < p", "keep_RMV = before_RMV < 2.0", CLAIMS),
-    Mutant("mismatch-claim-no-layer-skipped", PERTURBED, "torch.zeros_like(part), part)", "part, part)", CLAIMS),
 )  # fmt: skip

@@ -53,6 +53,5 @@ MUTANTS = (
     Mutant("mismatchrun-claim-noise-is-one-sided", CLAIMS, "size * (2.0 * np.array(corner) - 1.0)", "size * np.array(corner)", EXACT),
     Mutant("mismatchrun-claim-second-moment-without-collisions", CLAIMS, " - (square - 1.0) * (pi_A @ pi_A)", "", EXACT),
     Mutant("mismatchrun-claim-walk-is-coherent", CLAIMS, "walk_A + step_A for walk_A in walks for step_A in steps", "walk_A + steps[0] for walk_A in walks", EXACT),
-    Mutant("mismatchrun-claim-lag-not-scaled", RATE, "_curve(rate, round(product / rate))", "_curve(rate, round(product))", EXACT),
     Mutant("mismatchrun-mismatch-ignored-by-tables", TABULAR, "behavior.logp(theta_XP, rollout.split(slices), step, past_XP)", "self.logp(theta_XP, rollout.split(slices))", TESTS),
 )  # fmt: skip

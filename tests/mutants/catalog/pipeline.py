@@ -36,7 +36,6 @@ MUTANTS = (
     Mutant("pipeline-replicas-alike", "testbed/pipeline/parallel.py", "key_R[j % replicas]", "key_R[0]", f"{RULES} -k differ"),
     Mutant("pipeline-form-without-tail", "testbed/pipeline/closed_forms.py", "before = d.slots * moments(d).tail / d.batch", "before = d.slots / d.batch", f"{REPLICATED} pipeline-mean-lag"),
     Mutant("pipeline-form-saves-all", "testbed/pipeline/closed_forms.py", "found.square / (2 * found.mean**2)", "found.square / found.mean**2", f"{REPLICATED} in-flight"),
-    Mutant("pipeline-amdahl-arithmetic-mean", "testbed/pipeline/closed_forms.py", "1.0 / (share / gain + (1.0 - share) / other_gain)", "share * gain + (1.0 - share) * other_gain", f"{CLAIMS} jet-rl"),
     Mutant("pipeline-age-limit-unchecked", "testbed/pipeline/design.py", "d.max_age < d.youngest", "d.max_age < 0", f"{RULES} -k impossible"),
     Mutant("pipeline-queue-unchecked", "testbed/pipeline/design.py", "if d.queue < 1:", "if d.queue < 0:", f"{RULES} -k impossible"),
     Mutant("pipeline-trace-gap-unseen", "testbed/pipeline/trace.py", "step_B > 1,", "step_B > 99,", TRACE),

@@ -1,0 +1,77 @@
+"""Every exact claim names code of the project that it is about, and a bug planted there refutes it."""
+
+import importlib
+import math
+
+import pytest
+from support.planting import planted
+
+from analysis.claims import CLAIMS, verdict
+from analysis.planted_bugs import PLANTED, Bug
+
+COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
+SLOW = [n for n in COMPUTED if CLAIMS[n].function.__module__.endswith(".pipeline")]
+"""Simulations of minutes of a pipeline, not enumerations."""
+NUMBERED = [(bug, f"{bug.claim}-{index}") for index, bug in enumerate(PLANTED)]
+PLANTS = [pytest.param(b, id=name, marks=[pytest.mark.slow] * (b.claim in SLOW)) for b, name in NUMBERED]
+
+
+def test_every_computed_claim_and_no_other_has_a_planted_bug():
+    assert {bug.claim for bug in PLANTED} == set(COMPUTED)
+
+
+def test_bugs_are_planted_in_the_code_that_claims_speak_of_not_in_their_own():
+    assert [bug for bug in PLANTED if not bug.file.startswith(("testbed/", "envs/"))] == []
+
+
+@pytest.mark.parametrize("bug", PLANTS)
+def test_a_planted_bug_refutes_the_claim(bug):
+    with planted(bug.file, bug.old, bug.new):
+        evidence = CLAIMS[bug.claim].function()
+    assert verdict(evidence, math.nan) == "refuted", f"{evidence.effect:.3g}: {evidence.note}"
+
+
+TIGHT = {
+    "token-ratio-bias-grows-slower-than-length-squared": (
+        "return (1 + math.sqrt(m))",
+        "return 0.8 * (1 + math.sqrt(m))",
+    ),
+    "loglinear-anchor-is-off-by-a-log-normalizer": ("bound_RS = alpha", "bound_RS = 0.8 * alpha"),
+    "log-smoothing-pulls-towards-zero": ("[pull, -lam * bound - pull", "[pull, -0.8 * lam * bound - pull"),
+    "rounded-weights-keep-the-ratio-within-their-format": ("gaps += [share - 1.0", "gaps += [share - 0.8"),
+}
+"""Bounds that claims write down themselves, and four fifths of them."""
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_four_fifths_of_a_stated_bound_are_refuted(name):
+    file = CLAIMS[name].function.__module__.replace(".", "/") + ".py"
+    with planted(file, *TIGHT[name]):
+        evidence = CLAIMS[name].function()
+    assert verdict(evidence, math.nan) == "refuted", f"{evidence.effect:.3g}: {evidence.note}"
+
+
+# Planting itself
+
+FILE = "testbed/diagnostics/tails.py"
+BUG = Bug("hill", FILE, "return math.ceil(min(n / 5, 3 * math.sqrt(n)))", "return 99")
+
+
+def test_a_planted_bug_is_seen_through_every_name_and_gone_afterwards():
+    tails = importlib.import_module("testbed.diagnostics.tails")
+    imported = tails.tail_length
+    with planted(BUG.file, BUG.old, BUG.new):
+        assert imported(100) == tails.tail_length(100) == 99
+    assert imported(100) == tails.tail_length(100) == 20
+
+
+def test_a_bug_that_is_nowhere_or_outside_functions_is_not_planted():
+    for old, new in (("no such text", "x"), ("NEEDED = 5", "NEEDED = 6")):
+        with pytest.raises(ValueError, match="tails"), planted(FILE, old, new):
+            pass
+
+
+def test_the_function_that_holds_the_bug_is_named():
+    assert BUG.about == "testbed.diagnostics.tails.tail_length"
+    inside = Bug("y", "testbed/anchors/kept.py", "self.total_AP / self.weight", "x")
+    assert inside.about == "testbed.anchors.kept.Average.logp"
