@@ -96,7 +96,7 @@ def dice_lstdq() -> Evidence:
         gaps.append(float(np.abs(system.ratio().reshape(pi_SA.shape) - occupancy_SA).max()))
         if not terminal_S.any():
             gaps += [abs(float(each.data_X @ each.ratio()) - 1) for each in (system, counted)]
-        untransposed_K = np.linalg.solve(system.matrix_XX, start_X)
+        untransposed_K = np.linalg.solve(system.matrix_XX, system.start_X)
         astray.append(abs(float(system.data_X * reward_K @ untransposed_K) - truth))
     gaps.append(short_of(min(astray), 0.01))
     return exact(gaps, 1e-9, f"largest distance over {WORLDS} worlds, exact laws and counts")

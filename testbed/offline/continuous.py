@@ -13,12 +13,12 @@ def polynomial_critic(
     context_RN: Floats,
     action_RN: Floats,
     reward_RN: Floats,
-    grid_X: Floats,
-    grid_G: Floats,
+    grid_S: Floats,
+    grid_A: Floats,
     degree: int,
     ridge: float,
 ) -> Floats:
-    """Ridge regression of the reward on monomials x^i a^j, i + j <= degree, on a grid, [R, X, G].
+    """Ridge regression of the reward on monomials x^i a^j, i + j <= degree, on a grid, [R, S, A].
 
     Far from the data it extrapolates as its powers do: errors that an unconstrained policy seeks.
     """
@@ -26,73 +26,73 @@ def polynomial_critic(
     phi_RNF = np.stack([context_RN**i * action_RN**j for i, j in powers], axis=-1)
     gram_RFF = np.swapaxes(phi_RNF, -1, -2) @ phi_RNF + ridge * np.eye(len(powers))
     weight_RF = np.linalg.solve(gram_RFF, np.swapaxes(phi_RNF, -1, -2) @ reward_RN[..., None])[..., 0]
-    grid_XGF = np.stack([grid_X[:, None] ** i * grid_G**j for i, j in powers], axis=-1)
-    return np.asarray(np.einsum("xgf,rf->rxg", grid_XGF, weight_RF))
+    grid_SAF = np.stack([grid_S[:, None] ** i * grid_A**j for i, j in powers], axis=-1)
+    return np.asarray(np.einsum("xgf,rf->rxg", grid_SAF, weight_RF))
 
 
 def nearest_distance(
-    context_RN: Floats, action_RN: Floats, grid_X: Floats, grid_G: Floats, weight: float
+    context_RN: Floats, action_RN: Floats, grid_S: Floats, grid_A: Floats, weight: float
 ) -> tuple[Floats, Floats]:
-    """Squared distance of (weight x, a) to the nearest logged (weight x_i, a_i), and that action, [R, X, G]
+    """Squared distance of (weight x, a) to the nearest logged (weight x_i, a_i), and that action, [R, S, A]
     each.
 
     A larger weight looks for the same context first: inf-like values give the clone of the nearest context's
     action, 0 a support constraint on actions alone. Source: PRDC (Ran et al. 2023), equation 4.
     """
-    space_RXN = weight**2 * (grid_X[:, None] - context_RN[:, None]) ** 2
-    square_RXGN = space_RXN[:, :, None] + (grid_G[:, None] - action_RN[:, None, None]) ** 2
-    best_RXG = square_RXGN.argmin(-1)
-    near_RXG = np.take_along_axis(
-        np.broadcast_to(action_RN[:, None, None], square_RXGN.shape), best_RXG[..., None], -1
+    space_RSN = weight**2 * (grid_S[:, None] - context_RN[:, None]) ** 2
+    square_RSAN = space_RSN[:, :, None] + (grid_A[:, None] - action_RN[:, None, None]) ** 2
+    best_RSA = square_RSAN.argmin(-1)
+    near_RSA = np.take_along_axis(
+        np.broadcast_to(action_RN[:, None, None], square_RSAN.shape), best_RSA[..., None], -1
     )[..., 0]
-    return square_RXGN.min(-1), near_RXG
+    return square_RSAN.min(-1), near_RSA
 
 
-def local_mean(context_RN: Floats, action_RN: Floats, grid_X: Floats, bandwidth: float) -> Floats:
-    """E[a | x] by kernel regression, [R, X]: what a cloning penalty (a - E[a|x])^2 pulls toward (TD3+BC)."""
-    kernel_RXN = np.exp(-((grid_X[:, None] - context_RN[:, None]) ** 2) / (2 * bandwidth**2))
-    return np.asarray((kernel_RXN * action_RN[:, None]).sum(-1) / np.maximum(kernel_RXN.sum(-1), 1e-300))
+def local_mean(context_RN: Floats, action_RN: Floats, grid_S: Floats, bandwidth: float) -> Floats:
+    """E[a | x] by kernel regression, [R, S]: what a cloning penalty (a - E[a|x])^2 pulls toward (TD3+BC)."""
+    kernel_RSN = np.exp(-((grid_S[:, None] - context_RN[:, None]) ** 2) / (2 * bandwidth**2))
+    return np.asarray((kernel_RSN * action_RN[:, None]).sum(-1) / np.maximum(kernel_RSN.sum(-1), 1e-300))
 
 
-def penalized_actions(q_RXG: Floats, penalty_RXG: Floats, weight: float, grid_G: Floats) -> Floats:
-    """argmax_a Q - weight penalty on the grid, [R, X]: where a constraint's gradient steps end."""
-    return np.asarray(grid_G[(q_RXG - weight * penalty_RXG).argmax(-1)])
+def penalized_actions(q_RSA: Floats, penalty_RSA: Floats, weight: float, grid_A: Floats) -> Floats:
+    """argmax_a Q - weight penalty on the grid, [R, S]: where a constraint's gradient steps end."""
+    return np.asarray(grid_A[(q_RSA - weight * penalty_RSA).argmax(-1)])
 
 
 def density_score(
-    context_RN: Floats, action_RN: Floats, query_RX: Floats, grid_X: Floats, bandwidth: tuple[float, float]
+    context_RN: Floats, action_RN: Floats, query_RS: Floats, grid_S: Floats, bandwidth: tuple[float, float]
 ) -> tuple[Floats, Floats]:
-    """log phat(x, a) and d/da log phat, [R, X] each, of a Gaussian kernel density with bandwidths (context,
+    """log phat(x, a) and d/da log phat, [R, S] each, of a Gaussian kernel density with bandwidths (context,
     action).
 
     d/da log phat = sum_i k_i (a_i - a) / h^2 / sum_i k_i, with the kernels shifted by the largest: no
     underflow.
     """
     h_x, h_a = bandwidth
-    away_RXN = action_RN[:, None] - query_RX[..., None]
-    log_RXN = -(((grid_X[:, None] - context_RN[:, None]) / h_x) ** 2) / 2 - (away_RXN / h_a) ** 2 / 2
-    largest_RX1 = log_RXN.max(-1, keepdims=True)
-    kernel_RXN = np.exp(log_RXN - largest_RX1)
-    total_RX = kernel_RXN.sum(-1)
-    log_density_RX = (
-        np.log(total_RX) + largest_RX1[..., 0] - np.log(2 * np.pi * h_x * h_a * action_RN.shape[-1])
+    away_RSN = action_RN[:, None] - query_RS[..., None]
+    log_RSN = -(((grid_S[:, None] - context_RN[:, None]) / h_x) ** 2) / 2 - (away_RSN / h_a) ** 2 / 2
+    largest_RS1 = log_RSN.max(-1, keepdims=True)
+    kernel_RSN = np.exp(log_RSN - largest_RS1)
+    total_RS = kernel_RSN.sum(-1)
+    log_density_RS = (
+        np.log(total_RS) + largest_RS1[..., 0] - np.log(2 * np.pi * h_x * h_a * action_RN.shape[-1])
     )
-    return log_density_RX, (kernel_RXN * away_RXN).sum(-1) / h_a**2 / total_RX
+    return log_density_RS, (kernel_RSN * away_RSN).sum(-1) / h_a**2 / total_RS
 
 
 def score_corrected(
-    context_RN: Floats, action_RN: Floats, start_RX: Floats, grid_X: Floats, bandwidth: tuple[float, float],
+    context_RN: Floats, action_RN: Floats, start_RS: Floats, grid_S: Floats, bandwidth: tuple[float, float],
     *, steps: int, rate: float,
 ) -> Floats:  # fmt: skip
-    """a <- a + rate d/da log phat(x, a), `steps` times, [R, X]: a trained policy's actions moved toward the
+    """a <- a + rate d/da log phat(x, a), `steps` times, [R, S]: a trained policy's actions moved toward the
     data.
 
     Source: CDSA (Liu et al. 2024), whose conservative denoising score this is for a kernel density; rate <=
     h_a^2 is a mean-shift step or less, and never overshoots.
     """
     for _ in range(steps):
-        start_RX = start_RX + rate * density_score(context_RN, action_RN, start_RX, grid_X, bandwidth)[1]
-    return start_RX
+        start_RS = start_RS + rate * density_score(context_RN, action_RN, start_RS, grid_S, bandwidth)[1]
+    return start_RS
 
 
 def gaussian_velocity(place_x: Floats, time_x: Floats, mean_x: Floats, std_x: Floats) -> Floats:

@@ -103,10 +103,10 @@ class CompiledTreeAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
-        R, I, M = qkv_RIM.shape  # noqa: E741
+        R, rows, M = qkv_RIM.shape
         N, Q, X = tree.prompts, tree.length, tree.slots * tree.group
         keys = -(-Q // 4) * 4  # the loops take the prompt's keys four at a time
-        attended_RDM = qkv_RIM.new_empty(R, I // 3, M)
+        attended_RDM = qkv_RIM.new_empty(R, rows // 3, M)
         prompt_p = qkv_RIM.new_empty(R, heads, Q, Q * N)
         response_p = qkv_RIM.new_empty(R, heads, N, tree.slots + keys, X)
         saved = (qkv_RIM.contiguous(), attended_RDM, prompt_p, response_p)
