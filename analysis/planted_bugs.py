@@ -84,7 +84,7 @@ PLANTED = (
     Bug("loglinear-anchor-is-off-by-a-log-normalizer", ANCHORS + "loglinear.py", "log_mu_CBT + self.alpha(inputs) * (inputs.logp_CBT - log_mu_CBT)", "inputs.logp_CBT + self.alpha(inputs) * (log_mu_CBT - inputs.logp_CBT)"),
     Bug("missing-old-logits-clip-never-binds", LEARNER, "if not self.anchor.every_pass:", "if False:"),
     Bug("missing-old-logits-clip-never-binds", LEARNER, "if not self.anchor.every_pass:", "if True:"),
-    Bug("snapshot-anchor-separates-engine-from-staleness", LEARNER, "            return batch\n", "            return replace(batch, logp_anchor_BT=logp_ABT.detach())\n"),
+    Bug("snapshot-anchor-separates-engine-from-staleness", LEARNER, "            return batch\n", "            return replace(batch, logp_anchor_BT=logp_CBT.detach())\n"),
     Bug("snapshot-anchor-separates-engine-from-staleness", LEARNER, "logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_CP, rollout, logp_CBT, step)),\n        )\n\n    def refresh", "logp_anchor_BT=logp_CBT,\n        )\n\n    def refresh"),
     # Bandit estimators.
     Bug("bandit-linear-family-moments", WEIGHTS, "pscore_N ** (1.0 - alpha)", "pscore_N**alpha"),
@@ -114,7 +114,7 @@ PLANTED = (
     Bug("declared-rates-hold-on-coins", "testbed/testing/sample_size.py", "hoeffding = width * math.sqrt", "hoeffding = 0.8 * width * math.sqrt"),
     Bug("declared-rates-hold-on-coins", "testbed/testing/sample_size.py", "self.std * math.sqrt(2 * log_rate / n)", "0.8 * self.std * math.sqrt(2 * log_rate / n)"),
     Bug("no-rejection-is-no-equivalence", "testbed/testing/assertions.py", "if not abs(mean - expected) + draws.spread.radius(n, missed) < margin:", "if not abs(mean - expected) < margin:"),
-    Bug("bets-reach-a-level-no-more-often-than-its-inverse", "testbed/testing/e_process.py", "-math.log(self._bet_G.size)", "0.0"),
+    Bug("bets-reach-a-level-no-more-often-than-its-inverse", "testbed/testing/e_process.py", "-math.log(self._bet_K.size)", "0.0"),
     Bug("draws-come-from-the-seed-alone", "testbed/testing/draws.py", "return np.random.default_rng(sequence)", "return np.random.default_rng(np.random.randint(9**9))"),
     # Diagnostics.
     Bug("ess-of-a-proportional-sample-raw-and-clamped", RATIOS, "bound = float(torch.tensor(CLAMP).log())", "bound = CLAMP"),

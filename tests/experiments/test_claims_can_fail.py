@@ -73,5 +73,5 @@ def test_a_bug_that_is_nowhere_or_outside_functions_is_not_planted():
 
 def test_the_function_that_holds_the_bug_is_named():
     assert BUG.about == "testbed.diagnostics.tails.tail_length"
-    inside = Bug("y", "testbed/anchors/kept.py", "self.total_AP / self.weight", "x")
+    inside = Bug("y", "testbed/anchors/kept.py", "self.total_CP / self.weight", "x")
     assert inside.about == "testbed.anchors.kept.Average.logp"
