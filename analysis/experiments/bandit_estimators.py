@@ -14,7 +14,7 @@ from analysis.experiment import Experiment
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator
 from testbed.estimators.bandit import Logged, logged
-from testbed.exact.bandit import EmbeddedLaw, LoggedLaw, linear_weight
+from testbed.exact.bandit import EmbeddedDistribution, LoggedDistribution, linear_weight
 
 EXPERIMENT = Experiment(
     "bandit-estimators",
@@ -31,7 +31,7 @@ SNIPS = "Swaminathan & Joachims (2015), The self-normalized estimator for counte
 class World:
     """A contextual bandit of finitely many atoms (x, a, r), logging and target policy, a reward model."""
 
-    law: LoggedLaw
+    law: LoggedDistribution
     context_K: NDArray[np.int64]
     action_K: NDArray[np.int64]
     reward_K: Floats
@@ -59,7 +59,7 @@ class World:
 def two_arms() -> World:
     """mu = (3/4, 1/4), pi = (1/4, 3/4), reward = arm; V = 3/4."""
     row = np.array([[0.0, 1.0]])
-    law = LoggedLaw(np.ones(1), np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]]), row, 0 * row)
+    law = LoggedDistribution(np.ones(1), np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]]), row, 0 * row)
     arm_K = np.array([0, 1])
     return World(law, 0 * arm_K, arm_K, arm_K.astype(float), law.mu_SA[0], 0.5 + 0 * row)
 
@@ -74,7 +74,7 @@ def random_world(seed: int, *, sign: float = 1.0, on_policy: bool = False) -> Wo
     mass_SAK = np.stack([1 - chance_SA, chance_SA], axis=-1)
     mean_SA = (mass_SAK * reward_SAK).sum(-1)
     variance_SA = (mass_SAK * reward_SAK**2).sum(-1) - mean_SA**2
-    law = LoggedLaw(context_S, mu_SA, mu_SA if on_policy else pi_SA, mean_SA, variance_SA)
+    law = LoggedDistribution(context_S, mu_SA, mu_SA if on_policy else pi_SA, mean_SA, variance_SA)
     context_K, action_K, _ = np.indices((3, 4, 2)).reshape(3, -1)
     joint_SAK = context_S[:, None, None] * mu_SA[..., None] * mass_SAK
     return World(law, context_K, action_K, reward_SAK.ravel(), joint_SAK.ravel(), rng.random((3, 4)))
@@ -276,7 +276,7 @@ def log_smoothing_bias() -> Evidence:
     return exact(excess, TOLERANCE, "largest excess; below 0 where every bound is strict")
 
 
-def embedded(seed: int, direct: bool) -> EmbeddedLaw:
+def embedded(seed: int, direct: bool) -> EmbeddedDistribution:
     """2 contexts, 3 actions, 2 embeddings, random rewards; with or without effect of the action beside e."""
     rng = np.random.default_rng([seed, 7])
     mu_SA, pi_SA = rng.dirichlet(np.ones(3), size=(2, 2))
@@ -284,12 +284,12 @@ def embedded(seed: int, direct: bool) -> EmbeddedLaw:
     mean_SAE = rng.random((2, 3, 2)) if direct else np.repeat(rng.random((2, 1, 2)), 3, axis=1)
     embedding_SAE = np.repeat(embedding_AE[None], 2, axis=0)
     # The reward is its mean plus or minus 1/5, as likely.
-    return EmbeddedLaw(
+    return EmbeddedDistribution(
         rng.dirichlet(np.ones(2)), 0.9 * mu_SA + 0.1 / 3, pi_SA, embedding_SAE, mean_SAE, mean_SAE**2 + 0.04
     )
 
 
-def _embedded_data(law: EmbeddedLaw, n: int) -> tuple[Logged, Floats]:
+def _embedded_data(law: EmbeddedDistribution, n: int) -> tuple[Logged, Floats]:
     from testbed.estimators.embedding import embedding_log_weight
 
     x_K, a_K, e_K, coin_K = np.indices((*law.mean_SAE.shape, 2)).reshape(4, -1)

@@ -81,7 +81,7 @@ def dice_lstdq() -> Evidence:
         world, pi_SA, _, rng = random_world(seed, terminal=seed == 1)
         # Data go on after the end of an episode, as logs with automatic resets do.
         data_SA = rng.dirichlet(np.ones(world.states * world.actions)).reshape(pi_SA.shape)
-        joint_SAS = ratios_dice.joint_law(world, data_SA)
+        joint_SAS = ratios_dice.joint_distribution(world, data_SA)
         # Counts of 400 transitions, and of one more per pair, so that every pair occurs.
         drawn_SAS = rng.multinomial(400, joint_SAS.ravel() / joint_SAS.sum()).reshape(joint_SAS.shape)
         extra_SAS = (joint_SAS == joint_SAS.max(axis=-1, keepdims=True)) & (joint_SAS > 0)
@@ -221,7 +221,7 @@ def fitted_q() -> Evidence:
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, rng = random_world(seed, terminal=seed == 1)
         terminal_S = world.tables.terminal_S
-        joint_SAS = ratios_dice.joint_law(world, mu_SA / world.states)  # terminal states among them
+        joint_SAS = ratios_dice.joint_distribution(world, mu_SA / world.states)  # terminal states among them
         drawn_SAS = rng.multinomial(300, joint_SAS.ravel()).reshape(joint_SAS.shape)
         count_SAS = (drawn_SAS + (joint_SAS > 0)).astype(np.float64)
         reward_SA = world.reward_SA

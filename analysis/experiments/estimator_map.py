@@ -11,7 +11,7 @@ from analysis.experiment import Experiment
 from analysis.experiments.bandit_estimators import World, moments
 from analysis.load import Table
 from envs.arrays import Floats
-from testbed.exact.bandit import LoggedLaw
+from testbed.exact.bandit import LoggedDistribution
 
 NAME = "estimator-map"
 COLUMNS = ("estimator", "parameter", "value", "n", "bias", "deviation", "rmse", "plain")
@@ -46,7 +46,7 @@ def world(seed: int = 3) -> World:
         _softmax(scale * mean_SA + noise * rng.standard_normal(mean_SA.shape))
         for scale, noise in ((5.0, 0.5), (1.0, 1.5))
     )
-    law = LoggedLaw(context_S, mu_SA, pi_SA, mean_SA, mean_SA * (1 - mean_SA))
+    law = LoggedDistribution(context_S, mu_SA, pi_SA, mean_SA, mean_SA * (1 - mean_SA))
     context_K, action_K, reward_K = np.indices((CONTEXTS, ACTIONS, 2)).reshape(3, -1)
     chance_SAK = np.stack([1 - mean_SA, mean_SA], axis=-1)
     mass_K = (context_S[:, None, None] * mu_SA[..., None] * chance_SAK).ravel()

@@ -205,7 +205,7 @@ def mrdr() -> Evidence:
 
     rng, gaps = np.random.default_rng(20_260_106), []
     for _ in range(20):
-        law = bandit.LoggedLaw(
+        law = bandit.LoggedDistribution(
             context_S=rng.dirichlet(np.ones(3)),
             mu_SA=rng.dirichlet(np.full(4, 2.0), size=3),
             pi_SA=rng.dirichlet(np.full(4, 2.0), size=3),
@@ -237,8 +237,12 @@ def instrument() -> Evidence:
     from testbed.exact import bandit
 
     mean_AK = np.array([[0.2, 0.7], [0.35, 0.5]])
-    alike = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.9]]), mean_AK)
-    differing = bandit.InstrumentLaw(np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.7]]), mean_AK)
+    alike = bandit.InstrumentDistribution(
+        np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.9]]), mean_AK
+    )
+    differing = bandit.InstrumentDistribution(
+        np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.7]]), mean_AK
+    )
     gaps = [abs(alike.identified(a) - alike.effect(a)) for a in (0, 1)]
     gaps += [short_of(abs(differing.identified(a) - differing.effect(a)), 0.01) for a in (0, 1)]
     gaps += [short_of(abs(alike.naive(a) - alike.effect(a)), 0.01) for a in (0, 1)]

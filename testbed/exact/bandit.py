@@ -17,7 +17,7 @@ MOST_COUNTS = 2_000_000
 
 
 @dataclass(frozen=True)
-class LoggedLaw:
+class LoggedDistribution:
     """Law of contexts [S], logging mu, target pi, reward mean q and variance [S, A]; mu > 0 where pi > 0."""
 
     context_S: Floats
@@ -61,7 +61,7 @@ class CountMoments:
     terms: int
 
 
-def linear_weight(law: LoggedLaw, weight_SA: Floats, model_SA: Floats | None = None) -> Moments:
+def linear_weight(law: LoggedDistribution, weight_SA: Floats, model_SA: Floats | None = None) -> Moments:
     """Moments of mean_i [qhat(x, pi) + what(x, a) (r - qhat(x, a))] for fixed what and qhat (None: 0).
 
     bias = E_mu[(what - w)(q - qhat)]; n_variance = E_mu[what^2 variance] + E_x Var_{a~mu}(what (q - qhat)) +
@@ -79,7 +79,7 @@ def linear_weight(law: LoggedLaw, weight_SA: Floats, model_SA: Floats | None = N
     return Moments(float(law.context_S @ bias_S), float(law.context_S @ (noise_S + within_S)) + across)
 
 
-def mrdr_objective(law: LoggedLaw, model_SA: Floats) -> float:
+def mrdr_objective(law: LoggedDistribution, model_SA: Floats) -> float:
     """E_x Var_{a~mu}[w (q - qhat)], what MRDR's model minimizes; q + c(x) mu/pi is as good as q itself."""
     shifted_SA = law.weight_SA * (law.mean_SA - model_SA)
     mean_S = (law.mu_SA * shifted_SA).sum(axis=-1)
@@ -155,7 +155,7 @@ def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Fl
 
 
 @dataclass(frozen=True)
-class EmbeddedLaw:
+class EmbeddedDistribution:
     """A logged law whose actions show an embedding e ~ p(e | x, a) [S, A, E]; reward mean q [S, A, E].
 
     square_SAE: E[r^2 | x, a, e]. The reward has no direct effect when q does not depend on the action. mu may
@@ -233,7 +233,7 @@ class EmbeddedLaw:
 
 
 @dataclass(frozen=True)
-class InstrumentLaw:
+class InstrumentDistribution:
     """Confounder u [K], instrument z in {0, 1} independent of it, P(A=1 | z, u) and E[R | a, u], [2, K]."""
 
     confounder_K: Floats

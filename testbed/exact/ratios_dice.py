@@ -70,7 +70,7 @@ def linear_system(
     return LinearSystem(matrix_XX, start_X, data_SA.ravel())
 
 
-def joint_law(world: FiniteMDP, data_SA: Floats) -> Floats:
+def joint_distribution(world: FiniteMDP, data_SA: Floats) -> Floats:
     """data(s, a) P(s' | s, a), [S, A, S]."""
     return data_SA[..., None] * world.transition_SAS
 
@@ -93,7 +93,7 @@ def marginal_weights(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
 
 def dual_dice_ratio(world: FiniteMDP, pi_SA: Floats, data_SA: Floats) -> Floats:
     """zeta = B nu, B^T D B nu = b, B = I - discount P_pi, [S, A] (DualDICE, Nachum et al. 2019)."""
-    system = linear_system(joint_law(world, data_SA), pi_SA, world.start_S, world.discount)
+    system = linear_system(joint_distribution(world, data_SA), pi_SA, world.start_S, world.discount)
     backward_XX = system.matrix_XX / system.data_X[:, None]
     nu_X = np.linalg.solve(backward_XX.T @ (system.data_X[:, None] * backward_XX), system.start_X)
     return (backward_XX @ nu_X).reshape(pi_SA.shape)

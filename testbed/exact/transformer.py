@@ -18,7 +18,7 @@ CHUNK = 4096
 """Responses that one pass of the model evaluates."""
 
 
-def transformer_law(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree) -> Floats:
+def transformer_distribution(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree) -> Floats:
     """pi(a | s) of one model at every prefix of the tree, float64 [S, A].
 
     The law behind every prefix comes with the pass over it, so (V')^(T - 1) responses are evaluated
@@ -66,5 +66,5 @@ def _passes(
         for start in range(0, len(place_LT), CHUNK):
             rows = slice(start, start + CHUNK)
             token_RBT = torch.from_numpy(going[place_LT[rows]])[None]
-            law = policy.log_law(theta_P[None], prompt_RNQ, token_RBT)[0]
+            law = policy.log_distribution(theta_P[None], prompt_RNQ, token_RBT)[0]
             yield node_LT[rows] + prompt * tree.nodes, new_LT[rows], law

@@ -89,7 +89,7 @@ class StaleCache(Reweighted):
     def score_norm(self, *_: Tensor) -> Tensor:
         self._lacks(OVER_THE_CACHE)
 
-    def log_law(self, *_: Tensor) -> Tensor:
+    def log_distribution(self, *_: Tensor) -> Tensor:
         self._lacks(OVER_THE_CACHE)
 
     def sample_in_flight(self, *_: object) -> Drawn:

@@ -162,7 +162,7 @@ class Policy(ABC):
             mask_RBT,
         )
 
-    def log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+    def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
         self._lacks("the distribution of every token at once")
 
@@ -266,8 +266,8 @@ class Reweighted(Policy):
         theta_RWP = self._of_versions(theta_RWP)
         return self.policy.logp_in_flight(theta_RWP, version_RBT, prompt_RNQ, token_RBT, mask_RBT, cache)
 
-    def log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
-        return self.policy.log_law(self.weights(theta_RP), prompt_RNQ, token_RBT)
+    def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+        return self.policy.log_distribution(self.weights(theta_RP), prompt_RNQ, token_RBT)
 
     def with_rounding(self, rounding: Rounding) -> Policy:
         return self.around(self.policy.with_rounding(rounding))

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from testbed.exact.report import Bench, gradient_report
-from testbed.exact.transformer import transformer_law
+from testbed.exact.transformer import transformer_distribution
 from testbed.exact.tree import random_policies, random_tree
 from testbed.policies.toy.transformer import ToyTransformer
 
@@ -56,8 +56,8 @@ def measure() -> dict[str, float]:
     tree = random_tree(VOCABULARY, LENGTH)
     policy = ToyTransformer(tree.task, width=32, layers=2, heads=4)
     theta_P = policy.initial([0])[0]
-    transformer_law(policy, theta_P, random_tree(VOCABULARY, 2))  # compile
-    law_seconds, _ = timed(lambda: transformer_law(policy, theta_P, tree))
+    transformer_distribution(policy, theta_P, random_tree(VOCABULARY, 2))  # compile
+    law_seconds, _ = timed(lambda: transformer_distribution(policy, theta_P, tree))
     return {
         "leaves": leaves,
         "prefixes": tree.states,

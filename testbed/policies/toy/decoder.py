@@ -12,7 +12,7 @@ from torch import Tensor
 from testbed.policies.in_flight import present
 from testbed.policies.toy.attention import Tree, tree_attention
 from testbed.policies.toy.cache import PromptCache, attend_step, prompt_cache
-from testbed.policies.toy.layers import Weights, embed, finish_block, log_law
+from testbed.policies.toy.layers import Weights, embed, finish_block, log_distribution
 
 
 class Decoder(Protocol):
@@ -88,7 +88,7 @@ class VersionedDecoder:
         R, B, T = version_RBT.shape
         own = x_RDN.new_empty(len(next(iter(weights.values())).layers), T, R, 3 * x_RDN.shape[1], B)
         self.kept = KeyValues({v: caches for v, (_, caches) in first.items()}, own, version_RBT[..., 0])
-        laws = {v: log_law(weights[v], x_RDN, temperature) for v, (x_RDN, _) in first.items()}
+        laws = {v: log_distribution(weights[v], x_RDN, temperature) for v, (x_RDN, _) in first.items()}
         spread = {v: law_RVN.repeat_interleave(prompts.group, 2) for v, law_RVN in laws.items()}
         self.first_RVB = of_version(spread, version_RBT[..., 0])
 
@@ -125,7 +125,7 @@ def next_law(
     for i, layer in enumerate(weights.layers):
         kept.own[i, t] = layer.read(x_RDB)
         x_RDB = finish_block(x_RDB, kept.attend(i, t), layer)
-    return log_law(weights, x_RDB, temperature)
+    return log_distribution(weights, x_RDB, temperature)
 
 
 def read_prompts(weights: Weights, heads: int, prompts: Prompts) -> tuple[Tensor, list[PromptCache]]:

@@ -142,6 +142,6 @@ def finish_block(x_RDM: Tensor, attended_RDM: Tensor, layer: Layer) -> Tensor:
     return torch.baddbmm(y_RDM, layer.down, layer.rounding(hidden_RHM))
 
 
-def log_law(weights: Weights, x_RDM: Tensor, temperature: float) -> Tensor:
+def log_distribution(weights: Weights, x_RDM: Tensor, temperature: float) -> Tensor:
     """log softmax of the next token's logits / temperature, [R, V, M]."""
     return torch.log_softmax(torch.bmm(weights.head, normalize(x_RDM)) / temperature, 1)

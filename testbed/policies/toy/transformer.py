@@ -20,7 +20,7 @@ from testbed.policies.in_flight import checked_cache, checked_versions, logp_by_
 from testbed.policies.toy.attention import Tree, tree_attention
 from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder
 from testbed.policies.toy.in_flight import generate_recomputed
-from testbed.policies.toy.layers import Shape, Weights, embed, finish_block, log_law, unrounded
+from testbed.policies.toy.layers import Shape, Weights, embed, finish_block, log_distribution, unrounded
 from testbed.policies.toy.sampler import generate, read
 
 LOGP_TOLERANCE = 5e-7
@@ -217,7 +217,7 @@ class ToyTransformer(Policy):
         next_RX = token_RNGT[..., 1:].transpose(2, 3).reshape(R, 1, -1)
         return _by_response(start_RNG, law[:, :, N:].gather(1, next_RX)[:, 0], mask_RBT)
 
-    def log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+    def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
         N, G = prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1]
         law = self._log_law(theta_RP, prompt_RNQ, token_RBT).transpose(1, 2)
@@ -266,7 +266,7 @@ class ToyTransformer(Policy):
                 # Nothing is predicted inside the prompts: their last tokens' columns come last.
                 x, attended = x[:, :, (Q - 1) * N :], attended[:, :, (Q - 1) * N :]
             x = finish_block(x, attended, layer)
-        return log_law(weights, x, self.temperature)
+        return log_distribution(weights, x, self.temperature)
 
     def _decoder(self, weights: dict[int, Weights], prompts: Prompts, version_RBT: Tensor) -> Decoder:
         return VersionedDecoder(weights, self.heads, self.temperature, prompts, version_RBT)

@@ -3,13 +3,13 @@
 from mutants.mutant import Mutant
 
 LAW, FACTS, DIVERGENCE, FLOWS, CHAIN, TREE, TAILS = (
-    "tests/unit/estimators/test_estimator_law.py", "tests/unit/exact/test_exact_gradient_facts.py", "tests/unit/envs/test_envs_divergence.py",
+    "tests/unit/estimators/test_estimator_distribution.py", "tests/unit/exact/test_exact_gradient_facts.py", "tests/unit/envs/test_envs_divergence.py",
     "tests/unit/exact/test_exact_flows.py -k 'threshold or drops'", "tests/unit/exact/test_exact_mdp.py -k chain",
     "tests/unit/envs/test_token_tree.py -k prefix", "tests/unit/diagnostics/test_tails.py -k 'quantile or smoothed'",
 )  # fmt: skip
 ROW = "tests/contracts/test_objective_contract.py -k self_normalized"
 _LAW, _REPORT, _GROUP, _FACTS, _FLOWS, _DICE, _TAILS, _NORMAL = (
-    "testbed/exact/estimator_law.py", "testbed/exact/report.py", "testbed/exact/group.py",
+    "testbed/exact/estimator_distribution.py", "testbed/exact/report.py", "testbed/exact/group.py",
     "testbed/exact/gradient_facts.py", "testbed/exact/flows.py", "testbed/exact/ratios_dice.py",
     "testbed/diagnostics/tails.py", "testbed/objectives/reinforce/self_normalized.py",
 )  # fmt: skip

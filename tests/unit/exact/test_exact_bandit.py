@@ -16,7 +16,7 @@ def random_law(seed=0):
     """Three contexts, four actions, rewards 0 and 1: "random bandit" of docs/theory/small-worlds.md."""
     rng = np.random.default_rng(seed)
     mean = rng.random((3, 4))
-    return bandit.LoggedLaw(
+    return bandit.LoggedDistribution(
         rng.dirichlet(np.ones(3)), *rng.dirichlet(np.full(4, 2.0), size=(2, 3)), mean, mean * (1 - mean)
     )
 
@@ -62,7 +62,7 @@ def test_bias_and_variance_of_a_linear_weight_are_those_over_all_rounds(name, wi
 
 
 def test_ips_on_the_two_armed_bandit_has_the_published_variance():
-    law = bandit.LoggedLaw(np.ones(1), MASS[None], MASS[None, ::-1], REWARD[None], np.zeros((1, 2)))
+    law = bandit.LoggedDistribution(np.ones(1), MASS[None], MASS[None, ::-1], REWARD[None], np.zeros((1, 2)))
     assert law.value == 0.75
     found = bandit.linear_weight(law, law.weight_SA)
     assert (found.bias, found.n_variance) == pytest.approx((0.0, 27 / 16), abs=1e-15)
@@ -124,13 +124,15 @@ def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
     with pytest.raises(UserError, match="needs rewards >= 0"):
         bandit.log_smoothing_e_value(2, MASS, WEIGHT, -REWARD, 0.5)
     with pytest.raises(UserError, match="never takes action 1 in context 0"):
-        bandit.LoggedLaw(np.ones(1), np.array([[1.0, 0.0]]), MASS[None], REWARD[None], np.zeros((1, 2)))
+        bandit.LoggedDistribution(
+            np.ones(1), np.array([[1.0, 0.0]]), MASS[None], REWARD[None], np.zeros((1, 2))
+        )
 
 
 def embedded(direct, seed=3):
     rng = np.random.default_rng(seed)
     mean = rng.random((3, 4, 2)) if direct else np.repeat(rng.random((3, 1, 2)), 4, axis=1)
-    return bandit.EmbeddedLaw(
+    return bandit.EmbeddedDistribution(
         context_S=rng.dirichlet(np.ones(3)),
         mu_SA=rng.dirichlet(np.full(4, 2.0), size=3),
         pi_SA=rng.dirichlet(np.full(4, 2.0), size=3),
@@ -157,7 +159,7 @@ def test_marginalized_weights_gain_the_spread_of_the_weight_within_an_embedding(
 
 def test_an_action_that_neither_policy_takes_changes_nothing():
     law = embedded(direct=True)
-    padded = bandit.EmbeddedLaw(
+    padded = bandit.EmbeddedDistribution(
         law.context_S,
         *(np.pad(policy_SA, ((0, 0), (0, 1))) for policy_SA in (law.mu_SA, law.pi_SA)),
         *(
@@ -171,7 +173,7 @@ def test_an_action_that_neither_policy_takes_changes_nothing():
 
 
 def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
-    law = bandit.EmbeddedLaw(
+    law = bandit.EmbeddedDistribution(
         np.ones(1),
         np.array([[0.5, 0.5, 0.0]]),
         np.array([[0.2, 0.3, 0.5]]),
@@ -186,7 +188,7 @@ def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
 
 
 def test_the_instrument_identifies_the_effect_that_the_naive_mean_misses():
-    law = bandit.InstrumentLaw(
+    law = bandit.InstrumentDistribution(
         np.array([0.6, 0.4]), 0.3, np.array([[0.2, 0.6], [0.5, 0.9]]), np.array([[0.2, 0.7], [0.35, 0.5]])
     )
     assert law.effect(1) == pytest.approx(0.6 * 0.35 + 0.4 * 0.5)
@@ -195,7 +197,7 @@ def test_the_instrument_identifies_the_effect_that_the_naive_mean_misses():
     # P(A = 1, u) = (.6 (.7 .2 + .3 .5), .4 (.7 .6 + .3 .9)).
     share = np.array([0.6 * 0.29, 0.4 * 0.69])
     assert law.naive(1) == pytest.approx(share @ [0.35, 0.5] / share.sum())
-    weak = bandit.InstrumentLaw(np.ones(1), 0.5, np.array([[0.5], [0.5]]), np.array([[0.2], [0.7]]))
+    weak = bandit.InstrumentDistribution(np.ones(1), 0.5, np.array([[0.5], [0.5]]), np.array([[0.2], [0.7]]))
     with pytest.raises(UserError, match="does not move action 1"):
         weak.identified(1)
 

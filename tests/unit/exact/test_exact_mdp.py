@@ -191,7 +191,9 @@ def test_dice_and_lstdq_agree_on_the_occupancy_itself_and_on_counts():
     world = random_mdp(5)
     pi, _ = pair(world)
     data = np.random.default_rng(1).dirichlet(np.ones(6)).reshape(3, 2)
-    system = ratios_dice.linear_system(ratios_dice.joint_law(world, data), pi, world.start_S, world.discount)
+    system = ratios_dice.linear_system(
+        ratios_dice.joint_distribution(world, data), pi, world.start_S, world.discount
+    )
     reward = world.mean_reward_SA.ravel()
     truth = (1 - world.discount) * float(infinite_horizon.value(world, pi))
     assert system.dice_value(reward) == pytest.approx(truth)
@@ -208,7 +210,9 @@ def test_on_policy_occupancy_data_has_ratio_one():
     world = random_mdp(6)
     mu = policies(world)
     data = (1 - world.discount) * infinite_horizon.occupancy(world, mu)[:, None] * mu
-    system = ratios_dice.linear_system(ratios_dice.joint_law(world, data), mu, world.start_S, world.discount)
+    system = ratios_dice.linear_system(
+        ratios_dice.joint_distribution(world, data), mu, world.start_S, world.discount
+    )
     assert system.ratio() == pytest.approx(np.ones(6))
 
 
@@ -216,7 +220,7 @@ def test_nothing_is_added_after_a_terminal_state():
     world = random_mdp(1, terminal_S=[False, False, True], bonus_S=[0.0, -0.5, 2.0])
     pi, _ = pair(world)
     # The log goes on after the end, as after an automatic reset, and even pays there.
-    law, terminal = ratios_dice.joint_law(world, np.full((3, 2), 1 / 6)), world.tables.terminal_S
+    law, terminal = ratios_dice.joint_distribution(world, np.full((3, 2), 1 / 6)), world.tables.terminal_S
     reward = np.where(terminal[:, None], 7.0, world.mean_reward_SA)
     truth = float(infinite_horizon.value(world, pi))
     system = ratios_dice.linear_system(law, pi, world.start_S, world.discount, terminal)
@@ -228,7 +232,7 @@ def test_nothing_is_added_after_a_terminal_state():
 def test_ratio_systems_without_data_or_discount_are_refused():
     world = random_mdp(5)
     pi, _ = pair(world)
-    law = ratios_dice.joint_law(world, np.full((3, 2), 1 / 6))
+    law = ratios_dice.joint_distribution(world, np.full((3, 2), 1 / 6))
     with pytest.raises(UserError, match="expected 0 <= discount < 1"):
         ratios_dice.linear_system(law, pi, world.start_S, 1.0)
     law[1, 0] = 0

@@ -12,7 +12,7 @@ from testbed.data.batch import Batch
 from testbed.errors import UserError
 from testbed.exact.group import group_report, multisets
 from testbed.exact.report import Bench, gradient_report, optimal_baselines, plain_ratio
-from testbed.exact.transformer import transformer_law, weight_gradient
+from testbed.exact.transformer import transformer_distribution, weight_gradient
 from testbed.exact.tree import (
     RewardTable,
     check_size,
@@ -306,7 +306,7 @@ def test_a_transformers_law_is_its_own_at_every_prefix(dtype, monkeypatch):
     tree = TokenTree(RunningSum(digits=3, modulus=3), 2)
     policy = ToyTransformer(tree.task, width=8, layers=1, heads=2, dtype=dtype)
     theta = policy.initial([3])[0]
-    pi_SA = transformer_law(policy, theta, tree)
+    pi_SA = transformer_distribution(policy, theta, tree)
     leaves = enumerate_leaves(tree)
     np.testing.assert_allclose(pi_SA.sum(-1), 1.0, rtol=1e-12)
     prompt = torch.from_numpy(tree.prompt_NQ)[None]
@@ -325,7 +325,7 @@ def test_gradients_go_from_prefixes_to_a_transformers_weights(task):
     token, mask = torch.from_numpy(leaves.action_LT)[None], torch.from_numpy(leaves.mask_LT)[None]
     value = policy.logp(theta[None], prompt, token, mask)[0].sum(-1).exp() @ torch.from_numpy(leaves.reward_L)
     (expected,) = torch.autograd.grad(value, theta)
-    pi_SA = transformer_law(policy, theta.detach(), tree)
+    pi_SA = transformer_distribution(policy, theta.detach(), tree)
     found = weight_gradient(policy, theta, tree, tree.gradient(pi_SA))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-13)
     assert expected.abs().max() > 1e-4

@@ -14,7 +14,7 @@ from envs.logged_bandit import LoggedData, logged_bandit
 from envs.mdps import garnet
 from envs.offline import collect
 from testbed.errors import UserError
-from testbed.exact.bandit import LoggedLaw, linear_weight
+from testbed.exact.bandit import LoggedDistribution, linear_weight
 from testbed.offline import bandits, hindsight, preferences, tabular
 
 KEYS = np.arange(3, dtype=np.uint64)
@@ -96,7 +96,7 @@ def test_certificates_cover_the_value_of_a_posterior_that_read_the_data(alpha):
     missed = np.abs(got.estimate_R - WORLD.value(pi)) > got.radius_R
     assert missed.mean() <= 0.05
     assert got.radius_R.max() < 2.0 + got.bias_R.max()
-    law = LoggedLaw(WORLD.start_S, WORLD.logging_SA, pi[0], WORLD.reward_SA, np.zeros((2, 3)))
+    law = LoggedDistribution(WORLD.start_S, WORLD.logging_SA, pi[0], WORLD.reward_SA, np.zeros((2, 3)))
     exact = linear_weight(law, pi[0] / WORLD.logging_SA**alpha).bias
     assert abs(exact) <= 1 - (WORLD.start_S @ (pi[0] * WORLD.logging_SA ** (1 - alpha)).sum(-1)) + 1e-12
 

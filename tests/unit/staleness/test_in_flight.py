@@ -104,7 +104,7 @@ def test_with_a_recomputed_cache_each_token_has_the_policys_law_at_its_version(t
     theta, (prompt, uniform) = weights(policy), given(task)
     version = schedules(task.response_length)
     token, mask, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, "recomputed")
-    every = torch.stack([policy.log_law(theta[:, v], prompt, token) for v in range(W)], 3)
+    every = torch.stack([policy.log_distribution(theta[:, v], prompt, token) for v in range(W)], 3)
     laws = every.gather(3, version[..., None, None].expand(-1, -1, -1, 1, every.shape[-1]))[..., 0, :]
     tolerance = 10 * LOGP_TOLERANCE if dtype == torch.float32 else 1e-13
     torch.testing.assert_close(logp, named(laws, token, mask), atol=tolerance, rtol=0)

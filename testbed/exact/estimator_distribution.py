@@ -1,8 +1,8 @@
 """The law of any registered estimator over n independent logged units, exactly: every sample is enumerated.
 
-A `UnitLaw` lists what one unit (a round, an episode, a response) can be, with its probabilities; a sample of
-n units is then a vector of counts with its multinomial probability, or a tuple, for an estimator whose value
-depends on the order of its units. Estimators that are means of terms need one unit only.
+A `UnitDistribution` lists what one unit (a round, an episode, a response) can be, with its probabilities; a
+sample of n units is then a vector of counts with its multinomial probability, or a tuple, for an estimator
+whose value depends on the order of its units. Estimators that are means of terms need one unit only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from testbed.errors import UserError
 from testbed.estimators import estimator
 from testbed.estimators.bandit import Logged, logged
 from testbed.estimators.trajectory_weights import LoggedEpisodes
-from testbed.exact.bandit import MOST_COUNTS, LoggedLaw, count_law
+from testbed.exact.bandit import MOST_COUNTS, LoggedDistribution, count_law
 from testbed.exact.mdp import enumerate_episodes
 from testbed.exact.ratios_dice import state_marginal_ratios
 
@@ -30,7 +30,7 @@ CHUNK = 2**20
 
 
 @dataclass(frozen=True)
-class UnitLaw:
+class UnitDistribution:
     """K values of one logged unit: probabilities mass_K, data of shape [K] or [K, T], the target's value."""
 
     mass_K: Floats
@@ -59,13 +59,13 @@ class UnitLaw:
 
 
 def bandit_units(
-    law: LoggedLaw,
+    law: LoggedDistribution,
     *,
     reward_SAK: ArrayLike | None = None,
     chance_SAK: ArrayLike | None = None,
     model_SA: ArrayLike | None = None,
     feature_SAD: ArrayLike | None = None,
-) -> UnitLaw:
+) -> UnitDistribution:
     """The rounds of a logged law: every context, action and reward with positive probability.
 
     Args:
@@ -96,7 +96,7 @@ def bandit_units(
         context=x_K,
         **given,
     )
-    return UnitLaw(mass_SAK[x_K, a_K, r_K], data, law.value)
+    return UnitDistribution(mass_SAK[x_K, a_K, r_K], data, law.value)
 
 
 def episode_units(
@@ -106,7 +106,7 @@ def episode_units(
     q_hat_TSA: Floats | None = None,
     *,
     marginal: bool = False,
-) -> UnitLaw:
+) -> UnitDistribution:
     """The episodes of mu in a small finite MDP, as `enumerate_episodes` lists them.
 
     q_hat_TSA is a model fixed in advance; marginal adds the exact state marginal ratios.
@@ -129,10 +129,10 @@ def episode_units(
         ratio_TS = state_marginal_ratios(world, pi_SA, mu_SA)
         ratio_NT = ratio_TS[np.arange(world.horizon), table.state_NT]
         data = replace(data, state_marginal_importance_weight_NT=np.where(table.mask_NT, ratio_NT, 1.0))
-    return UnitLaw(table.probability_N, data, float(world.value(pi_SA)))
+    return UnitDistribution(table.probability_N, data, float(world.value(pi_SA)))
 
 
-def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitLaw:
+def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitDistribution:
     """The responses of a token tree as episodes with a reward at the last token. UserError when too many."""
     from testbed.exact.tree import check_policies, enumerate_leaves
 
@@ -148,7 +148,7 @@ def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitLaw:
         reward_NT=reward_LT,
         mask_NT=leaves.mask_LT,
     )
-    return UnitLaw(leaves.probability(mu), data, float(tree.value(pi)))
+    return UnitDistribution(leaves.probability(mu), data, float(tree.value(pi)))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class EstimatorMoments:
 
 
 @dataclass(frozen=True)
-class EstimatorLaw:
+class EstimatorDistribution:
     """Every value that an estimate from n units takes, ascending, [R], with its probability.
 
     value: the target's; undefined as in EstimatorMoments.
@@ -210,35 +210,35 @@ class EstimatorLaw:
 
 def exact_moments(
     name: str,
-    law: UnitLaw | LoggedLaw,
+    law: UnitDistribution | LoggedDistribution,
     n: int,
     *,
     undefined: float | None = None,
     most: int = MOST_COUNTS,
     **hyper: Any,
 ) -> EstimatorMoments:
-    """Mean and variance of a registered estimator over n units: those of its `exact_law`.
+    """Mean and variance of a registered estimator over n units: those of its `exact_distribution`.
 
     A linear estimator is computed from one unit, without enumeration, for any n; `undefined` and `most` play
-    no part then. Arguments and errors as `exact_law`.
+    no part then. Arguments and errors as `exact_distribution`.
     """
-    entry, units = estimator[name], law if isinstance(law, UnitLaw) else bandit_units(law)
+    entry, units = estimator[name], law if isinstance(law, UnitDistribution) else bandit_units(law)
     if not entry.promises["linear"]:
-        return exact_law(name, units, n, undefined=undefined, most=most, **hyper).moments()
+        return exact_distribution(name, units, n, undefined=undefined, most=most, **hyper).moments()
     _check(name, units, n)
-    one = exact_law(name, units, 1, most=len(units.mass_K), **hyper).moments()
+    one = exact_distribution(name, units, 1, most=len(units.mass_K), **hyper).moments()
     return EstimatorMoments(one.mean, one.variance / n, units.value, n, one.samples)
 
 
-def exact_law(
+def exact_distribution(
     name: str,
-    law: UnitLaw | LoggedLaw,
+    law: UnitDistribution | LoggedDistribution,
     n: int,
     *,
     undefined: float | None = None,
     most: int = MOST_COUNTS,
     **hyper: Any,
-) -> EstimatorLaw:
+) -> EstimatorDistribution:
     """The exact law of a registered estimator over n independent units.
 
     All C(n + K - 1, K - 1) counts of K units are taken with their multinomial probability; all K^n tuples
@@ -246,7 +246,8 @@ def exact_law(
 
     Args:
         name: a registered estimator.
-        law: the units, or a LoggedLaw whose rewards its means and variances determine (`bandit_units`).
+        law: the units, or a LoggedDistribution whose rewards are determined by its means and variances
+            (`bandit_units`).
         n: units in a sample.
         undefined: the value of samples that the estimator refuses, such as all weights 0; None passes its
             UserError on. Samples are never left out.
@@ -256,7 +257,7 @@ def exact_law(
     Raises UserError for too many samples, naming their number, for a law of the wrong family, and for what
     the estimator itself refuses.
     """
-    entry, units = estimator[name], law if isinstance(law, UnitLaw) else bandit_units(law)
+    entry, units = estimator[name], law if isinstance(law, UnitDistribution) else bandit_units(law)
     _check(name, units, n)
     function = entry.bind(**hyper)
     estimates, chances, refused = [], [], 0.0
@@ -270,10 +271,10 @@ def exact_law(
     estimate_R, chance_R = np.concatenate(estimates), np.concatenate(chances)
     estimate_R = np.where(np.isnan(estimate_R), undefined or 0.0, estimate_R)
     order_R = np.argsort(estimate_R, kind="stable")
-    return EstimatorLaw(estimate_R[order_R], chance_R[order_R], units.value, n, refused)
+    return EstimatorDistribution(estimate_R[order_R], chance_R[order_R], units.value, n, refused)
 
 
-def _check(name: str, units: UnitLaw, n: int) -> None:
+def _check(name: str, units: UnitDistribution, n: int) -> None:
     family = "bandit" if isinstance(units.data, Logged) else "trajectory"
     wanted = estimator[name].promises["family"]
     if family != wanted:
@@ -285,7 +286,7 @@ def _check(name: str, units: UnitLaw, n: int) -> None:
         raise UserError(f"n is {n}, expected the number of units in a sample, 1 or more.")
 
 
-def _samples(units: UnitLaw, n: int, most: int, symmetric: bool) -> Iterator[tuple[Ints, Floats]]:
+def _samples(units: UnitDistribution, n: int, most: int, symmetric: bool) -> Iterator[tuple[Ints, Floats]]:
     """Samples as numbers of units [R, n] with their probabilities [R], in chunks."""
     atoms = len(units.mass_K)
     steps = 1 if isinstance(units.data, Logged) else units.data.steps
@@ -308,7 +309,9 @@ def _samples(units: UnitLaw, n: int, most: int, symmetric: bool) -> Iterator[tup
         yield index_Rn, units.mass_K[index_Rn].prod(-1)
 
 
-def _values(function: Callable[..., Any], units: UnitLaw, index_Rn: Ints, undefined: float | None) -> Floats:
+def _values(
+    function: Callable[..., Any], units: UnitDistribution, index_Rn: Ints, undefined: float | None
+) -> Floats:
     """The estimate of every sample, [R]; NaN where the estimator refuses it and a value stands for that."""
     try:
         return np.asarray(function(units.take(index_Rn)).value, dtype=np.float64)
@@ -324,7 +327,7 @@ def _values(function: Callable[..., Any], units: UnitLaw, index_Rn: Ints, undefi
 
 
 def _rewards(
-    law: LoggedLaw, reward_SAK: ArrayLike | None, chance_SAK: ArrayLike | None
+    law: LoggedDistribution, reward_SAK: ArrayLike | None, chance_SAK: ArrayLike | None
 ) -> tuple[Floats, Floats]:
     """Values and probabilities of the reward, [S, A, K]."""
     mean_SA, variance_SA = law.mean_SA, law.variance_SA
@@ -352,5 +355,7 @@ def _rewards(
     spread_SA = (chance * reward**2).sum(-1) - found_SA**2
     fits = np.allclose(found_SA, mean_SA, atol=1e-9) and np.allclose(spread_SA, variance_SA, atol=1e-9)
     if (chance < 0).any() or not np.allclose(chance.sum(-1), 1.0, atol=1e-9) or not fits:
-        raise UserError("reward_SAK and chance_SAK are no laws with the LoggedLaw's means and variances.")
+        raise UserError(
+            "reward_SAK and chance_SAK do not have the LoggedDistribution's means and variances."
+        )
     return reward, chance

@@ -15,23 +15,23 @@ from testbed.errors import UserError
 from testbed.estimators import estimator
 from testbed.estimators.bandit import logged
 from testbed.exact import mdp
-from testbed.exact.bandit import LoggedLaw, linear_weight
-from testbed.exact.estimator_law import (
-    UnitLaw,
+from testbed.exact.bandit import LoggedDistribution, linear_weight
+from testbed.exact.estimator_distribution import (
+    UnitDistribution,
     bandit_units,
     episode_units,
-    exact_law,
+    exact_distribution,
     exact_moments,
     response_units,
 )
 from testbed.exact.tree import enumerate_leaves, random_policies, random_tree
 
-TWO_ARMS = LoggedLaw(
+TWO_ARMS = LoggedDistribution(
     np.ones(1), np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]]), np.array([[0.0, 1.0]]), np.zeros((1, 2))
 )
 RNG = np.random.default_rng(0)
 COINS_SA = RNG.random((2, 2))
-LOGGED = LoggedLaw(
+LOGGED = LoggedDistribution(
     np.array([0.3, 0.7]),
     RNG.dirichlet(np.ones(2), 2),
     RNG.dirichlet(np.ones(2), 2),
@@ -41,7 +41,7 @@ LOGGED = LoggedLaw(
 MODEL_SA, FEATURE_SAD = RNG.normal(size=(2, 2)), RNG.normal(size=(2, 2, 2))
 UNITS = bandit_units(LOGGED, model_SA=MODEL_SA, feature_SAD=FEATURE_SAD)
 NEED_MORE = {"mips", "instrumental_variable"}
-"""Their units have a field that a LoggedLaw does not know."""
+"""Their units have a field that a LoggedDistribution does not know."""
 
 
 def test_the_self_normalized_estimate_of_two_arms_has_the_known_fractions():
@@ -58,7 +58,7 @@ def test_the_self_normalized_estimate_of_two_arms_has_the_known_fractions():
 
 
 def test_the_cdf_counts_the_value_itself_and_the_quantile_is_the_first_to_reach_its_level():
-    law = exact_law("snips", TWO_ARMS, 1)
+    law = exact_distribution("snips", TWO_ARMS, 1)
     assert [law.cdf(x) for x in (-0.1, 0.0, 0.9, 1.0)] == pytest.approx([0.0, 0.75, 0.75, 1.0])
     assert [law.quantile(x) for x in (0.0, 0.75, 0.76, 1.0)] == [0.0, 0.0, 1.0, 1.0]
 
@@ -71,7 +71,7 @@ def test_the_law_is_that_of_every_ordered_sample_taken_alone(name, n):
     for chosen in itertools.product(range(len(UNITS.mass_K)), repeat=n):
         chances.append(np.prod(UNITS.mass_K[list(chosen)]))
         values.append(float(function(UNITS.data.take(np.array(chosen))).value))
-    found = exact_law(name, UNITS, n)
+    found = exact_distribution(name, UNITS, n)
     order = np.argsort(values, kind="stable")
     levels = np.cumsum(np.array(chances)[order])
     for level in (0.05, 0.5, 0.95):
@@ -149,7 +149,7 @@ def test_responses_of_a_tree_are_units_too():
 
 
 def test_samples_that_an_estimator_refuses_keep_their_probability_and_get_the_value_given():
-    law = LoggedLaw(
+    law = LoggedDistribution(
         np.ones(1), np.full((1, 2), 0.5), np.array([[0.0, 1.0]]), np.ones((1, 2)), np.zeros((1, 2))
     )
     with pytest.raises(UserError, match="sum to 0"):
@@ -172,17 +172,17 @@ def test_the_order_of_units_matters_exactly_to_estimators_that_say_so():
         episodes, count = everything(), len(everything().reward_NT)
         # With three resamples the order is seen; with 200 an interval may contain all candidates anyway.
         function = estimator[name].bind(**({"n_bootstrap_samples": 3} if name == "magic" else {}))
-        moved = UnitLaw(np.full(count, 1 / count), episodes, 0.0).take(shuffled)
-        kept = UnitLaw(np.full(count, 1 / count), episodes, 0.0).take(np.sort(shuffled))
+        moved = UnitDistribution(np.full(count, 1 / count), episodes, 0.0).take(shuffled)
+        kept = UnitDistribution(np.full(count, 1 / count), episodes, 0.0).take(np.sort(shuffled))
         same = np.isclose(function(kept).value, function(moved).value, rtol=1e-9)
         assert same == estimator[name].promises["symmetric"], name
 
 
 def test_what_cannot_be_enumerated_is_refused_with_its_size():
     with pytest.raises(UserError, match=r"30 draws from 8 atoms have 10,295,472 count vectors \(\d+ MiB\)"):
-        exact_law("snips", UNITS, 30)
+        exact_distribution("snips", UNITS, 30)
     with pytest.raises(UserError, match="8 units make 16,777,216 ordered samples"):
-        exact_law("mrdr", UNITS, 8)
+        exact_distribution("mrdr", UNITS, 8)
     with pytest.raises(UserError, match="n is 0"):
         exact_moments("ips", UNITS, 0)
     with pytest.raises(UserError, match="use episode_units or response_units"):
@@ -192,11 +192,13 @@ def test_what_cannot_be_enumerated_is_refused_with_its_size():
     with pytest.raises(UserError, match="no hyperparameter"):
         exact_moments("snips", UNITS, 1, lambda_=2.0)
     with pytest.raises(UserError, match="expected a probability from 0 to 1"):
-        exact_law("snips", UNITS, 1).quantile(2.0)
+        exact_distribution("snips", UNITS, 1).quantile(2.0)
 
 
 def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():
-    law = LoggedLaw(np.ones(1), np.full((1, 2), 0.5), np.full((1, 2), 0.5), np.zeros((1, 2)), np.ones((1, 2)))
+    law = LoggedDistribution(
+        np.ones(1), np.full((1, 2), 0.5), np.full((1, 2), 0.5), np.zeros((1, 2)), np.ones((1, 2))
+    )
     with pytest.raises(UserError, match="Mean 0 and variance 1 of action 0 in context 0 leave"):
         exact_moments("snips", law, 2)
     reward, chance = np.array([[[-1.0, 1.0]] * 2]), np.full((1, 2, 2), 0.5)
@@ -204,10 +206,10 @@ def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():
     assert (found.mean, found.variance) == pytest.approx((0.0, 0.5))
     for given, message in (
         ({"reward_SAK": reward}, "belong together"),
-        ({"reward_SAK": 2 * reward, "chance_SAK": chance}, "no laws with the LoggedLaw's means"),
+        ({"reward_SAK": 2 * reward, "chance_SAK": chance}, "do not have the LoggedDistribution's means"),
         ({"reward_SAK": reward[0], "chance_SAK": chance}, "has shape"),
     ):
         with pytest.raises(UserError, match=message):
             bandit_units(law, **given)
     with pytest.raises(UserError, match="one probability for each unit"):
-        UnitLaw(np.ones(2) / 2, logged(reward=np.zeros(3), log_weight=np.zeros(3)), 0.0)
+        UnitDistribution(np.ones(2) / 2, logged(reward=np.zeros(3), log_weight=np.zeros(3)), 0.0)
