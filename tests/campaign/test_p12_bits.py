@@ -151,6 +151,7 @@ found = {}
 for function in ("poison", "hang"):
     limit = 5 if function == "hang" else None
     engine = Ray(workers=2, timeout=limit, function=f"support.fake_training:{function}")
+    engine.open()
     raylet = engine._ray._raylet
     found["listening"] = sorted(set(listening()))
     found["token"] = raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN

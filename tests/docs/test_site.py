@@ -205,6 +205,7 @@ def driven(profile: Path) -> Iterator[Callable[[str, dict[str, object]], Any]]:
     finally:
         driver.terminate()
         driver.wait(timeout=30)
+        driver.stdout.close()
 
 
 @pytest.mark.slow
