@@ -355,7 +355,5 @@ def _rewards(
     spread_SA = (chance * reward**2).sum(-1) - found_SA**2
     fits = np.allclose(found_SA, mean_SA, atol=1e-9) and np.allclose(spread_SA, variance_SA, atol=1e-9)
     if (chance < 0).any() or not np.allclose(chance.sum(-1), 1.0, atol=1e-9) or not fits:
-        raise UserError(
-            "reward_SAK and chance_SAK do not have the LoggedDistribution's means and variances."
-        )
+        raise UserError("reward_SAK and chance_SAK do not have the LoggedDistribution's means and variances.")
     return reward, chance

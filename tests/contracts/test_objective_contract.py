@@ -18,7 +18,10 @@ from testbed.inspection.shared_statistic import shared_statistic
 from testbed.objectives import objective
 
 NAMES = sorted(objective)
-every_objective = pytest.mark.parametrize("name", NAMES)
+# Variants are lines on their base's formula: the quick part tries the bases, and the worked values of all.
+every_objective = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * ("@" in name)) for name in NAMES]
+)
 
 LEVELS = {"none", "token", "prefix", "min_prefix", "sequence", "geometric", "turn", "power_mean"}
 READS = ("mu", "anchor", "ref", "adv", "reward", "group", "turn", "origin")

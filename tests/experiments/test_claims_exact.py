@@ -8,8 +8,8 @@ import pytest
 from analysis.claims import CLAIMS, verdict
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
-SLOW = [n for n in COMPUTED if CLAIMS[n].promises["experiment"] == "pipeline"]
-"""Simulations of minutes of a pipeline, not enumerations."""
+SLOW = [n for n in COMPUTED if CLAIMS[n].promises["experiment"] in ("pipeline", "limits", "lag-times-rate")]
+"""Simulations and flows, not enumerations."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in COMPUTED])

@@ -105,6 +105,7 @@ def test_a_caption_names_what_the_bands_are_and_the_claims_exist(name):
     assert set(base.FIGURES[name].promises["supports"]) <= set(CLAIMS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_no_text_is_cut_off_or_smaller_than_seven_points(name, tables):
     with run.style():

@@ -314,6 +314,7 @@ def test_writing_the_tables_keeps_the_others(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["asymre-phase", "oapl-path", "ess-theory"])
 def test_figures_of_limits_draw_without_text_below_seven_points(name):
     with style():

@@ -166,6 +166,7 @@ def test_bad_words_are_one_error_and_exit_code_2(capsys, words, why):
     assert not Path("x.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_plan_has_a_row_per_combination_and_throughput_that_scales(capsys):
     code, printed = run(capsys, "plan", "accelerators=8,32", "trainer_share=0.25,0.5", "queue=1", "--json")
     rows = json.loads(printed.out)

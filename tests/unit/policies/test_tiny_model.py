@@ -43,6 +43,7 @@ def test_training_reaches_what_the_noisy_teacher_shows(folder, tmp_path):
     assert abs(success(folder, TASK) - 0.8**3) < 0.13
 
 
+@pytest.mark.slow
 def test_transformers_opens_the_folder_by_itself(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(str(folder), local_files_only=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)

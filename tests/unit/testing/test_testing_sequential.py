@@ -52,6 +52,7 @@ def coin(p):
     return lambda rng, n: (rng.random(n) < p).astype(float)
 
 
+@pytest.mark.slow
 def test_sequential_coverage_keeps_both_rates_over_every_path():
     call = {"level": 0.8, "discrepancy": 0.6, "sequential": True, "max_samples": LENGTH, **RATES}
     found = np.array([outcome(assert_coverage, intervals(path), 0.0, **call) for path in paths()])
@@ -66,6 +67,7 @@ def test_sequential_coverage_keeps_both_rates_over_every_path():
     assert chances(found, 0.2)["pass"] > 0
 
 
+@pytest.mark.slow
 def test_sequential_variance_keeps_both_rates_over_every_path():
     # x lies 1/2 from its mean 1/2 where the path says 1, else on it: with chance q, Var x = q / 4.
     ends_N = np.tile([0.0, 1.0], LENGTH // 2)
@@ -102,6 +104,7 @@ def test_sequential_variance_of_a_pair_keeps_both_rates_over_every_path():
     assert chances(half, 1.0)["fail"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("good", "bad"), [(0.7, 0.3), (0.3, 0.7)])
 def test_a_side_is_decided_at_its_first_crossing_whatever_the_chunks(good, bad):
     for path in paths(9):
