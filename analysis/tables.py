@@ -76,14 +76,11 @@ def run(
 
     Raises UserError when a cell has failed.
     """
-    from testbed.execution.preflight import check_arguments
     from testbed.execution.runner import run_sweep
     from testbed.results.store import folder_for
 
-    cells = experiment.table_cells()
-    check_arguments(cells)
     folder = folder_for(root, experiment.name)
-    status = run_sweep(cells, folder, workers=workers, progress=progress)
+    status = run_sweep(experiment.table_cells(), folder, workers=workers, progress=progress)
     if status.done < status.planned:
         raise UserError(
             f"{status.planned - status.done} of {status.planned} cells have no result, so there is no table. "

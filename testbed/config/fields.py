@@ -134,14 +134,6 @@ def check(run: Run) -> Run:
     return sound[0]
 
 
-def checked(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Return every run in its normal form; raise UserError with all that is wrong with the bad ones."""
-    sound, wrong = normal(runs)
-    if wrong:
-        raise UserError("\n".join(dict.fromkeys(wrong)))
-    return sound
-
-
 def normal(runs: Iterable[Run]) -> tuple[tuple[Run, ...], list[str]]:
     """Return the runs that have a normal form, in it, and what is wrong with the others, as `check` says it.
 

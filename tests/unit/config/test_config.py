@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.config.fields import check, checked
+from testbed.config.fields import check, normal
 from testbed.config.run import Run, cell_id, grid
 from testbed.config.toml_file import expand, from_toml, line_numbers, override
 from testbed.errors import UserError
@@ -271,6 +271,7 @@ def test_check_names_every_wrong_field_of_a_run_made_in_python() -> None:
 def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_values() -> None:
     three = np.int64(3)
     runs = [Run(seed=three, lag=lag) for lag in (0, 4)]  # type: ignore[arg-type]
-    assert [type(run.seed) for run in checked(runs)] == [int, int]
-    with pytest.raises(UserError, match="lag is -1"):
-        list(checked([Run(lag=0), Run(lag=-1)]))
+    assert [type(run.seed) for run in normal(runs)[0]] == [int, int]
+    sound, wrong = normal([Run(lag=0), Run(lag=-1)])
+    assert (sound, len(wrong)) == ((Run(lag=0),), 1)
+    assert wrong[0].startswith("lag is -1")
