@@ -71,6 +71,7 @@ class Experiment:
     figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
     see: claims of other experiments that speak of this table.
     command: what runs it, where `testbed experiments run NAME` cannot.
+    systems: those of the literature that it judges, by their names in analysis/systems.csv.
 
     Raises UserError for a declaration that contradicts itself.
     """
@@ -90,6 +91,7 @@ class Experiment:
     figure: str | Plot = ""
     see: tuple[str, ...] = ()
     command: str = ""
+    systems: tuple[str, ...] = ()
     claims: dict[str, Entry] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
