@@ -108,6 +108,18 @@ class World(ABC):
         del theta_RP
         return None
 
+    def held_out(
+        self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool
+    ) -> dict[str, Tensor | np.ndarray]:
+        """Return what is logged of the policy itself, by metric name, each [R]: `accuracy`, if it has one.
+
+        start_RP: weights at the start. row, last: number of the logged row, from 0, and whether it is the
+        last: what costs much need not be in every row.
+        """
+        del start_RP, row, last
+        accuracy_R = self.accuracy(theta_RP)
+        return {} if accuracy_R is None else {"accuracy": accuracy_R}
+
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.
 

@@ -130,6 +130,15 @@ class TabularRuns(World):
         }
         return known if behavior is None else known | self._ratio_law(pi_RSA, step, behavior)
 
+    def held_out(
+        self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool
+    ) -> dict[str, Tensor | np.ndarray]:
+        """Return the exact KL of the policy's episodes from those of the weights at the start; [R]."""
+        del row, last
+        pi_RSA, start_RSA = self.policy.probabilities(theta_RP), self.policy.probabilities(start_RP)
+        law = self.task.divergence(pi_RSA, start_RSA, unsupported="infinite")
+        return {"exact/kl_start": law.kl_pi_mu}
+
     def _ratio_law(self, pi_RSA: np.ndarray, step: int, behavior: BehaviorWeights) -> dict[str, np.ndarray]:
         slices = behavior.slices
         engine = self.generation.sliced(slices)

@@ -19,6 +19,17 @@ from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.worlds.base import World
 from testbed.worlds.generation import Generation, cut, whole
+from testbed.worlds.held_out import (
+    PASS_EVERY,
+    PASS_EXTRA,
+    PASS_PROMPTS,
+    START_PROMPTS,
+    difficulty_metrics,
+    first_prompts,
+    pass_metrics,
+    sample_metrics,
+    start_metrics,
+)
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import token_task
@@ -40,6 +51,7 @@ class TokenRuns(World):
         self.seeds = tuple(run.seed for run in runs)
         self.sampling_R = rng.keys(self.seeds, "sampling")
         self.evaluation_R = rng.keys(self.seeds, "evaluation")
+        self.passes_R = rng.keys(self.seeds, "pass@k")
         self.generation = Generation(runs, self.policy)
 
     def initial(self) -> Tensor:
@@ -99,12 +111,19 @@ class TokenRuns(World):
         group: int,
         slices: int = 1,
     ) -> Rollout:
+        return self._answered(draw, self._prompts(purpose, step, prompts), key_R, step, group, slices)
+
+    def _prompts(self, purpose: str, step: int, prompts: int) -> np.ndarray:
         # Prompts depend on (task, seed, step) alone: cells that share a seed answer the same ones.
         drawn = {
             s: self.task.prompts(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)
         }
-        prompt_RNQ = np.stack([drawn[seed] for seed in self.seeds])
-        uniform_RBT = uniforms(key_R, step, prompts * group, self.task.response_length)
+        return np.stack([drawn[seed] for seed in self.seeds])
+
+    def _answered(
+        self, draw: Draw, prompt_RNQ: np.ndarray, key_R: np.ndarray, step: int, group: int, slices: int = 1
+    ) -> Rollout:
+        uniform_RBT = uniforms(key_R, step, prompt_RNQ.shape[1] * group, self.task.response_length)
         device = self.policy.device
         prompt = torch.from_numpy(prompt_RNQ).to(device)
         uniform = torch.from_numpy(uniform_RBT).to(device)
@@ -192,13 +211,63 @@ class TokenRuns(World):
 
     def accuracy(self, theta_RP: Tensor) -> np.ndarray:
         """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""
-        purpose, prompts = f"held-out/{self.first.task}", self.first.evaluation_prompts
+        return _accuracy(self._evaluation(theta_RP, self._held_out_prompts()))
+
+    def held_out(
+        self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool
+    ) -> dict[str, Tensor | np.ndarray]:
+        """Return accuracy, and what the same samples say of length, entropy and KL to the start; each [R].
+
+        pass@k and max@k take more samples, from a stream of their own, in every PASS_EVERY-th row.
+        """
+        prompt_RNQ = self._held_out_prompts()
+        answers = self._evaluation(theta_RP, prompt_RNQ)
+        few = first_prompts(answers, START_PROMPTS)
+        with torch.no_grad():
+            logp_start_RBT = self.policy.logp(start_RP, few.prompt_RNQ, few.token_RBT, few.mask_RBT)
+        known: dict[str, Tensor | np.ndarray] = {
+            "accuracy": _accuracy(answers),
+            **sample_metrics(answers),
+            **start_metrics(few, logp_start_RBT),
+        }
+        if self.task.difficulties:
+            level_RN = np.stack([self.task.difficulty(prompt_NQ) for prompt_NQ in prompt_RNQ])
+            known.update(difficulty_metrics(_by_prompt(answers), level_RN, self.task.difficulties))
+        if last or row % PASS_EVERY == 0:
+            known.update(self._passes(theta_RP, answers, prompt_RNQ))
+        return known
+
+    def _passes(self, theta_RP: Tensor, answers: Rollout, prompt_RNQ: np.ndarray) -> dict[str, np.ndarray]:
+        more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)
+        reward_RNG = np.concatenate([_by_prompt(answers)[:, :PASS_PROMPTS], _by_prompt(more)], axis=-1)
+        return pass_metrics(reward_RNG)
+
+    def _held_out_prompts(self) -> np.ndarray:
+        return self._prompts(f"held-out/{self.first.task}", 0, self.first.evaluation_prompts)
+
+    def _evaluation(
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: np.ndarray,
+        key_R: np.ndarray | None = None,
+        group: int = EVALUATION_GROUP,
+    ) -> Rollout:
+        """Return samples of the policy itself: no engine, no lag, the same uniforms at every step."""
         draw = lambda prompt_RNQ, uniform_RBT: self.policy.sample(  # noqa: E731
-            theta_RP, prompt_RNQ, EVALUATION_GROUP, uniform_RBT
+            theta_RP, prompt_RNQ, group, uniform_RBT
         )
-        rollout = self._answers(draw, purpose, self.evaluation_R, 0, prompts, EVALUATION_GROUP)
-        mean: np.ndarray = rollout.reward_RB.mean(-1).double().cpu().numpy()
-        return mean
+        key_R = self.evaluation_R if key_R is None else key_R
+        return self._answered(draw, prompt_RNQ, key_R, 0, group)
+
+
+def _accuracy(answers: Rollout) -> np.ndarray:
+    mean: np.ndarray = answers.reward_RB.mean(-1).double().cpu().numpy()
+    return mean
+
+
+def _by_prompt(answers: Rollout) -> np.ndarray:
+    reward_RNG: np.ndarray = answers.reward_RB.unflatten(1, (-1, answers.group)).double().cpu().numpy()
+    return reward_RNG
 
 
 def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
