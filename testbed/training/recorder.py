@@ -15,6 +15,7 @@ from torch import Tensor
 from testbed.config.run import Run, cell_id
 from testbed.data.batch import Batch
 from testbed.data.rollout import Rollout
+from testbed.diagnostics.held_out import held_out_metrics
 from testbed.diagnostics.ratios import clip_share, log_ratio_histogram, masked_mean, ratio_metrics
 from testbed.diagnostics.sign_shares import sign_shares
 from testbed.diagnostics.tails import Estimated, hill, pareto_k
@@ -121,7 +122,8 @@ class Recorder:
         row.update(generated.counts)
         row["rollouts"] = self.rollouts_R.copy()
         last = step == self.runs[0].steps - 1
-        row.update(self.world.held_out(state.theta_RP, self.start_RP, len(self.rows), last))
+        drawn = self.world.held_out(state.theta_RP, self.start_RP, len(self.rows), last)
+        row.update(held_out_metrics(drawn))
         if self.histogram is not None:
             row["rollout_corr/log_rho_sequence_histogram"] = self.histogram
         self.histogram = None

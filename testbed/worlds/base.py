@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 
@@ -108,17 +109,14 @@ class World(ABC):
         del theta_RP
         return None
 
-    def held_out(
-        self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool
-    ) -> dict[str, Tensor | np.ndarray]:
-        """Return what is logged of the policy itself, by metric name, each [R]: `accuracy`, if it has one.
+    def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
+        """Return what is drawn of the policy itself beside training; nothing by default.
 
         start_RP: weights at the start. row, last: number of the logged row, from 0, and whether it is the
         last: what costs much need not be in every row.
         """
-        del start_RP, row, last
-        accuracy_R = self.accuracy(theta_RP)
-        return {} if accuracy_R is None else {"accuracy": accuracy_R}
+        del theta_RP, start_RP, row, last
+        return HeldOut()
 
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.

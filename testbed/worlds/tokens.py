@@ -14,22 +14,12 @@ from envs.streams import uniforms
 from envs.tokens.base import TokenTask
 from testbed import rng
 from testbed.config.run import Run
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.worlds.base import World
 from testbed.worlds.generation import Generation, cut, whole
-from testbed.worlds.held_out import (
-    PASS_EVERY,
-    PASS_EXTRA,
-    PASS_PROMPTS,
-    START_PROMPTS,
-    difficulty_metrics,
-    first_prompts,
-    pass_metrics,
-    sample_metrics,
-    start_metrics,
-)
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import token_task
@@ -39,6 +29,14 @@ Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
+PASS_PROMPTS = 32
+"""Held-out prompts, the first ones, behind pass@k and max@k."""
+PASS_EXTRA = 4
+"""Responses per prompt that pass@k and max@k take beside those of `accuracy`."""
+PASS_EVERY = 4
+"""Logged rows from one with pass@k and max@k to the next; the first and the last have them too."""
+START_PROMPTS = 8
+"""Held-out prompts, the first ones, behind the KL to the start."""
 
 
 class TokenRuns(World):
@@ -211,36 +209,31 @@ class TokenRuns(World):
 
     def accuracy(self, theta_RP: Tensor) -> np.ndarray:
         """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""
-        return _accuracy(self._evaluation(theta_RP, self._held_out_prompts()))
+        answers = self._evaluation(theta_RP, self._held_out_prompts())
+        mean: np.ndarray = answers.reward_RB.mean(-1).double().cpu().numpy()
+        return mean
 
-    def held_out(
-        self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool
-    ) -> dict[str, Tensor | np.ndarray]:
-        """Return accuracy, and what the same samples say of length, entropy and KL to the start; each [R].
+    def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
+        """Return the samples behind `accuracy`, those of the first prompts also under the start's weights.
 
-        pass@k and max@k take more samples, from a stream of their own, in every PASS_EVERY-th row.
+        For pass@k there are more samples, from a stream of their own, in every PASS_EVERY-th row.
         """
         prompt_RNQ = self._held_out_prompts()
         answers = self._evaluation(theta_RP, prompt_RNQ)
-        few = first_prompts(answers, START_PROMPTS)
+        first = START_PROMPTS * EVALUATION_GROUP
         with torch.no_grad():
-            logp_start_RBT = self.policy.logp(start_RP, few.prompt_RNQ, few.token_RBT, few.mask_RBT)
-        known: dict[str, Tensor | np.ndarray] = {
-            "accuracy": _accuracy(answers),
-            **sample_metrics(answers),
-            **start_metrics(few, logp_start_RBT),
-        }
+            logp_start_RBT = self.policy.logp(
+                start_RP,
+                answers.prompt_RNQ[:, :START_PROMPTS],
+                answers.token_RBT[:, :first],
+                answers.mask_RBT[:, :first],
+            )
+        more = level_RN = None
+        if last or row % PASS_EVERY == 0:
+            more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)
         if self.task.difficulties:
             level_RN = np.stack([self.task.difficulty(prompt_NQ) for prompt_NQ in prompt_RNQ])
-            known.update(difficulty_metrics(_by_prompt(answers), level_RN, self.task.difficulties))
-        if last or row % PASS_EVERY == 0:
-            known.update(self._passes(theta_RP, answers, prompt_RNQ))
-        return known
-
-    def _passes(self, theta_RP: Tensor, answers: Rollout, prompt_RNQ: np.ndarray) -> dict[str, np.ndarray]:
-        more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)
-        reward_RNG = np.concatenate([_by_prompt(answers)[:, :PASS_PROMPTS], _by_prompt(more)], axis=-1)
-        return pass_metrics(reward_RNG)
+        return HeldOut({}, answers, logp_start_RBT, more, level_RN, self.task.difficulties)
 
     def _held_out_prompts(self) -> np.ndarray:
         return self._prompts(f"held-out/{self.first.task}", 0, self.first.evaluation_prompts)
@@ -258,16 +251,6 @@ class TokenRuns(World):
         )
         key_R = self.evaluation_R if key_R is None else key_R
         return self._answered(draw, prompt_RNQ, key_R, 0, group)
-
-
-def _accuracy(answers: Rollout) -> np.ndarray:
-    mean: np.ndarray = answers.reward_RB.mean(-1).double().cpu().numpy()
-    return mean
-
-
-def _by_prompt(answers: Rollout) -> np.ndarray:
-    reward_RNG: np.ndarray = answers.reward_RB.unflatten(1, (-1, answers.group)).double().cpu().numpy()
-    return reward_RNG
 
 
 def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:

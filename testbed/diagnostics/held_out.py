@@ -8,19 +8,30 @@ import numpy as np
 from torch import Tensor
 
 from envs.arrays import Floats, Ints
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.diagnostics.metric_names import PASS_KS
 from testbed.diagnostics.pass_at_k import SOLVED, max_at_k, pass_at_k
 from testbed.diagnostics.ratios import masked_mean
 
-PASS_PROMPTS = 32
-"""Held-out prompts, the first ones, behind pass@k and max@k."""
-PASS_EXTRA = 4
-"""Responses per prompt that pass@k and max@k take beside those of `accuracy`."""
-PASS_EVERY = 4
-"""Logged rows from one with pass@k and max@k to the next; the first and the last have them too."""
-START_PROMPTS = 8
-"""Held-out prompts, the first ones, behind the KL to the start."""
+
+def held_out_metrics(drawn: HeldOut) -> dict[str, Tensor | Floats]:
+    """Return everything that is logged of the policy itself, by metric name, each [R]."""
+    known: dict[str, Tensor | Floats] = dict(drawn.exact)
+    answers = drawn.answers
+    if answers is None:
+        return known
+    known["accuracy"] = answers.reward_RB.mean(-1)
+    known.update(sample_metrics(answers))
+    if drawn.logp_start_RBT is not None:
+        known.update(start_metrics(answers, drawn.logp_start_RBT))
+    if drawn.level_RN is not None:
+        known.update(difficulty_metrics(by_prompt(answers), drawn.level_RN, drawn.levels))
+    if drawn.more is not None:
+        more_RNG = by_prompt(drawn.more)
+        first_RNG = by_prompt(answers)[:, : more_RNG.shape[1]]
+        known.update(pass_metrics(np.concatenate([first_RNG, more_RNG], axis=-1)))
+    return known
 
 
 def sample_metrics(answers: Rollout) -> dict[str, Tensor]:
@@ -43,12 +54,14 @@ def start_metrics(answers: Rollout, logp_start_RBT: Tensor) -> dict[str, Tensor]
 
     Args:
         answers: samples of pi with their log-probabilities.
-        logp_start_RBT: log-probabilities of the same tokens under the weights at the start.
+        logp_start_RBT: log-probabilities of the first answers' tokens under the weights at the start.
     """
-    log_r_RBT = (logp_start_RBT - answers.logp_mu_RBT).double()
+    first = logp_start_RBT.shape[1]
+    mask_RBT = answers.mask_RBT[:, :first]
+    log_r_RBT = (logp_start_RBT - answers.logp_mu_RBT[:, :first]).double()
     return {
-        "val/kl_start_k1": masked_mean(-log_r_RBT, answers.mask_RBT),
-        "val/kl_start_k3": masked_mean(log_r_RBT.expm1() - log_r_RBT, answers.mask_RBT),
+        "val/kl_start_k1": masked_mean(-log_r_RBT, mask_RBT),
+        "val/kl_start_k3": masked_mean(log_r_RBT.expm1() - log_r_RBT, mask_RBT),
     }
 
 
@@ -76,14 +89,7 @@ def difficulty_metrics(reward_RNG: Floats, level_RN: Ints, levels: Sequence[int]
     return found
 
 
-def first_prompts(answers: Rollout, prompts: int) -> Rollout:
-    """Return the answers to the first prompts."""
-    sequences = prompts * answers.group
-    return Rollout(
-        answers.prompt_RNQ[:, :prompts],
-        answers.token_RBT[:, :sequences],
-        answers.mask_RBT[:, :sequences],
-        answers.logp_mu_RBT[:, :sequences],
-        answers.reward_RB[:, :sequences],
-        answers.group,
-    )
+def by_prompt(answers: Rollout) -> Floats:
+    """Return the rewards of the answers to each prompt, float64 [R, N, G]."""
+    reward_RNG: Floats = answers.reward_RB.unflatten(1, (-1, answers.group)).double().cpu().numpy()
+    return reward_RNG
