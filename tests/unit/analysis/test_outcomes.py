@@ -58,8 +58,8 @@ def test_accuracy_is_reached_in_the_last_row_of_a_window():
 
 
 def test_area_is_a_mean_over_steps_and_a_lost_run_scores_zero():
-    frame = pd.DataFrame({"step": [0, 10, 40], "accuracy": [0.0, 1.0, math.nan]})
-    assert collapse.outcome(frame)["area"] == pytest.approx((5 + 15) / 40)
+    frame = pd.DataFrame({"step": [0, 10, 40, 50], "accuracy": [0.0, 1.0, 1.0, math.nan]})
+    assert collapse.outcome(frame)["area"] == pytest.approx((5 + 30 + 5) / 50)
     assert collapse.outcome(frame.iloc[:2])["area"] == 0.5
     assert collapse.outcome(frame.iloc[1:2])["area"] == 1.0
 

@@ -9,7 +9,8 @@ import torch
 
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
-from testbed.diagnostics.held_out import difficulty_metrics, held_out_metrics, pass_metrics
+from testbed.data.rollout import Rollout
+from testbed.diagnostics.held_out import difficulty_metrics, held_out_metrics, pass_metrics, start_metrics
 from testbed.diagnostics.metric_names import METRICS
 from testbed.training.loop import train
 from testbed.training.recorder import sequence_tails
@@ -53,6 +54,18 @@ def test_at_the_first_row_the_policy_is_where_it_started_and_then_it_leaves(tabl
     for name in ("val/kl_start_k1", "val/kl_start_k3"):
         assert abs(table[name][0]) < 1e-6
     assert (table["val/kl_start_k3"][1:] > 1e-4).all()
+
+
+def test_the_kl_to_the_start_is_unbiased_over_all_tokens():
+    pi, start = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+    # One response of one token per symbol, repeated in exact proportion to pi.
+    index = np.repeat(np.arange(3), [5, 3, 2])
+    one = torch.ones(1, 10, 1, dtype=torch.int64)
+    logp, logp_start = (torch.from_numpy(np.log(law[index])).reshape(1, 10, 1) for law in (pi, start))
+    answers = Rollout(one, one, one.bool(), logp, one[..., 0].double(), 1)
+    exact = pi @ np.log(pi / start)
+    for value in start_metrics(answers, logp_start).values():
+        assert float(value) == pytest.approx(exact, abs=1e-12)
 
 
 def test_length_and_entropy_are_those_of_fresh_samples(table):
