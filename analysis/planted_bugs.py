@@ -162,7 +162,7 @@ PLANTED = (
     Bug("bootstrap-resamples-the-denominator", INTERVALS, "rng=np.random.default_rng(seed)", "rng=np.random.default_rng(np.random.randint(9**9))"),
     Bug("betting-sequence-is-anytime-valid", INTERVALS, "np.full_like(variance_N[..., :1], 0.25), variance_N[..., :-1]", "variance_N[..., :1], variance_N[..., 1:]"),
     Bug("betting-sequence-is-anytime-valid", INTERVALS, 'bar = math.log(2 / _delta(level, "lower"))', 'bar = math.log(0.5 / _delta(level, "lower"))'),
-    Bug("betting-sequence-is-anytime-valid", INTERVALS, 'bar = math.log(2 / _delta(level, "lower"))', 'bar = 0.8 * math.log(2 / _delta(level, "lower"))'),
+    Bug("betting-sequence-is-anytime-valid", INTERVALS, 'bar = math.log(2 / _delta(level, "lower"))', 'bar = 0.7 * math.log(2 / _delta(level, "lower"))'),
     Bug("log-smoothing-bound-covers", INTERVALS, "lambda_ * value - log / n", "lambda_ * value"),
     Bug("log-smoothing-bound-covers", INTERVALS, "lambda_ * value - log / n", "lambda_ * value - 0.5 * log / n"),
     Bug("bootstrap-cannot-see-what-was-not-drawn", INTERVALS, 'method="BCa"', 'method="percentile"'),

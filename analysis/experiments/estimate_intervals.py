@@ -161,8 +161,8 @@ def _global_state() -> tuple[int, ...]:
     kind="exact",
     statement=(
         "Wealth against the true mean has mean 1 at every time, and the 90% betting sequence covers at all "
-        "times up to 12 together with chance at least 90%, for every Bernoulli law tried; the 99.9% sequence "
-        "of one round misses with chance at most 0.1%, though it pays once in 880."
+        "times up to 12 together with chance at least 90%, for every Bernoulli law tried; the 50% sequence "
+        "misses within 12 steps with a chance between a half of what it may and all of it."
     ),
 )
 def anytime() -> Evidence:
@@ -179,9 +179,11 @@ def anytime() -> Evidence:
             gaps += list(np.abs(mass_C @ wealth_CN - 1.0))
         missed_C = (found.low > chance) | (found.high < chance)
         gaps.append(float(mass_C @ missed_C) - 0.1)
-    # One round that pays with a chance just above 0.1%: four fifths of the bar would be reached by it.
-    once = betting([1.0], low=0.0, high=1.0, level=0.999)
-    gaps += [chance - 1e-3 for chance in (1 / 300, 1 / 880, 1 / 2000, 1 / 5000) if once.low > chance]
+    # Little is left between the bar and the rate where half may miss: seven tenths of the bar fall short.
+    half = betting(terms_CN, low=0.0, high=1.0, level=0.5)
+    mass_C = np.where(terms_CN == 1, 0.4, 0.6).prod(-1)
+    missed = float(mass_C @ ((half.low > 0.4) | (half.high < 0.4)))
+    gaps += [missed - 0.5, 0.25 - missed]
     return exact(gaps, 1e-9, "largest gap of mean wealth to 1, or excess of misses over 10%")
 
 
