@@ -87,3 +87,14 @@ def random_policies(seeds: Seeds, states: int, actions: int, purpose: str, sprea
     """Rows from a Dirichlet law, [R, S, A]."""
     alpha_A = np.full(actions, spread)
     return np.stack([generator(s, purpose).dirichlet(alpha_A, size=states) for s in seeds])
+
+
+def guessed_rewards(counts: Counts, seeds: Seeds) -> Floats:
+    """Logged mean rewards, and for pairs without data normal numbers of the size of Q, [R, S, A].
+
+    An unseen pair has no logged successor, so this is its Q: what a function that knows nothing of it says.
+    """
+    known_RSA = fitted_q(counts.moves_RSAS, counts.reward_RSA, DISCOUNT, counts.seen_RSA)
+    wild_RSA = np.stack([generator(s, "extrapolation").normal(size=known_RSA.shape[1:]) for s in seeds])
+    wild_RSA *= np.abs(known_RSA).max((1, 2), keepdims=True)
+    return np.where(counts.seen_RSA, counts.reward_RSA, wild_RSA)

@@ -9,12 +9,11 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.load import Table
-from analysis.offline_worlds import DISCOUNT, random_policies, random_worlds, some_actions
+from analysis.offline_worlds import DISCOUNT, guessed_rewards, random_policies, random_worlds, some_actions
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, differences, repeated
 from envs.offline import covering, skilled
 from testbed.offline.tabular import advantage, awr, clone, fitted_q, greedy, iql, policy_q
-from testbed.rng import generator
 
 NAME = "offline-iql"
 SEEDS, STEPS = 24, 600
@@ -31,14 +30,11 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         allowed_RSA = some_actions(seeds, 8, 4, kept, "covered")
         counts = worlds.logged(covering(skilled(worlds.best_RSA, 0.2), allowed_RSA), STEPS, seeds, "log")
         mu_RSA, model = clone(counts.visit_RSA), (counts.moves_RSAS, counts.reward_RSA)
-        wild_RSA = np.stack([generator(s, "extrapolation").normal(size=(8, 4)) for s in seeds])
-        wild_RSA *= np.abs(fitted_q(*model, DISCOUNT, counts.seen_RSA)).max((1, 2), keepdims=True)
-        guessed_RSA = np.where(counts.seen_RSA, counts.reward_RSA, wild_RSA)
         q_RSA, value_RS = iql(*model, mu_RSA, DISCOUNT, TAU)
         learned = {
             "cloning": mu_RSA,
             "one step": greedy(policy_q(*model, mu_RSA, DISCOUNT), counts.seen_RSA),
-            "fitted Q": greedy(fitted_q(model[0], guessed_RSA, DISCOUNT)),
+            "fitted Q": greedy(fitted_q(model[0], guessed_rewards(counts, seeds), DISCOUNT)),
             "IQL": awr(mu_RSA, q_RSA - value_RS[..., None], BETA),
         }
         for name, pi_RSA in learned.items():
