@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -12,8 +14,9 @@ from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
 from analysis.preference_worlds import tabular_world
-from analysis.replication import Seeds, columns, difference, repeated
-from testbed.offline.preferences import draw_pairs, log_policy, pair_gradient, pair_law, train_on_pairs, vote_labels
+from analysis.replication import Seeds, difference, repeated
+from envs.arrays import Floats
+from testbed.offline.preferences import draw_pairs, pair_gradient, pair_law, train_on_pairs, vote_labels
 from testbed.rng import generator
 
 NAME = "pairs-votes"
@@ -25,22 +28,29 @@ MARGIN = 0.02
 """Value with the KL penalty. Set before the table was made."""
 
 
+def _once(step: int, _: list[Floats], given: tuple[Floats, Floats]) -> tuple[Floats, Floats] | None:
+    return given if step == 0 else None
+
+
 def rows(seeds: Seeds) -> pd.DataFrame:
     """Return what policies lack in both halves of the contexts, by votes per pair, loss and rule of labels."""
     found = []
+    arms = [(votes, rule) for votes in VOTES for rule in ("hard", "mmse")]
     for seed in seeds:
         world = tabular_world(seed, spread_S=SPREADS)
         law_RSAA = pair_law(world.context_S, world.ref_SA[None], world.ref_SA[None])
         weight_RSAA = draw_pairs(law_RSAA, PAIRS, generator(seed, "pairs"))
-        for votes in VOTES:
-            for rule in ("hard", "mmse"):
-                label_RSAA = vote_labels(weight_RSAA, world.chance_SAA, votes, rule, generator(seed, f"{votes} votes"))
-                for kind, rate in (("dpo", 20.0), ("ipo", 5.0)):
-                    given = {"cells": 1, "steps": STEPS, "rate": rate, "beta": BETA, "kind": kind}
-                    sets = lambda step, _, given=(weight_RSAA, label_RSAA): given if step == 0 else None  # noqa: E731
-                    _, history = train_on_pairs(world.feature_SAF, world.ref_SA, sets, **given)
-                    lacks_S = world.tilted_gap(history[-1], BETA)
-                    found.append((seed, votes, kind, rule, lacks_S[:3].mean(), lacks_S[3:].mean()))
+        label_RSAA = np.concatenate(
+            [vote_labels(weight_RSAA, world.chance_SAA, v, rule, generator(seed, f"{v} votes")) for v, rule in arms]
+        )
+        once = partial(_once, given=(np.repeat(weight_RSAA, len(arms), 0), label_RSAA))
+        for kind, rate in (("dpo", 20.0), ("ipo", 5.0)):
+            _, history = train_on_pairs(
+                world.feature_SAF, world.ref_SA, once, cells=len(arms), steps=STEPS, rate=rate, beta=BETA, kind=kind
+            )
+            for index, (votes, rule) in enumerate(arms):
+                lacks_S = world.tilted_gap(history[-1][index : index + 1], BETA)
+                found.append((seed, votes, kind, rule, lacks_S[:3].mean(), lacks_S[3:].mean()))
     return pd.DataFrame(found, columns=["seed", "votes", "loss", "labels", "controversial", "clear"])
 
 
