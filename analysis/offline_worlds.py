@@ -69,7 +69,12 @@ def random_worlds(
     """A garnet per seed, with normal reward noise and discount 0.9."""
     worlds = tuple(
         garnet(
-            states=states, actions=actions, branching=branching, seed=s, discount=DISCOUNT, noise_std=noise_std
+            states=states,
+            actions=actions,
+            branching=branching,
+            seed=s,
+            discount=DISCOUNT,
+            noise_std=noise_std,
         )
         for s in seeds
     )

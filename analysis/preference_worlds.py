@@ -34,13 +34,17 @@ class PairWorld:
         return float(regret(self.context_S, self.reward_SA, np.exp(log_pi_RSA))[0])
 
     def tilted_gap(self, log_pi_RSA: Floats, beta: float) -> Floats:
-        """beta KL(pi || ref exp(r / beta) / Z), [S]: what pi lacks of the best value with a KL penalty of beta."""
+        """beta KL(pi || ref exp(r / beta) / Z), [S]: what pi lacks of the best value with a KL penalty of
+        beta.
+        """
         best_SA = tilt(self.ref_SA, self.reward_SA, beta)
         log_pi_SA = log_pi_RSA[0]
         return np.asarray(beta * (np.exp(log_pi_SA) * (log_pi_SA - np.log(best_SA))).sum(-1))
 
 
-def tabular_world(seed: int, *, contexts: int = 6, actions: int = 6, spread_S: Floats | float = 1.0) -> PairWorld:
+def tabular_world(
+    seed: int, *, contexts: int = 6, actions: int = 6, spread_S: Floats | float = 1.0
+) -> PairWorld:
     """Normal rewards of the given spread, an uneven reference, one feature per context and action."""
     rng = generator(seed, "pair world")
     reward_SA = np.reshape(spread_S, (-1, 1)) * rng.normal(size=(contexts, actions))

@@ -1,4 +1,5 @@
-"""Computed tables whose rows are replications: every arm meets the same seeds, and all is repeated on fresh ones.
+"""Computed tables whose rows are replications: every arm meets the same seeds, and all is repeated on fresh
+ones.
 
 A claim on such a table looks at both runs and holds when it holds in each of them.
 """
@@ -42,7 +43,7 @@ def differences(
     table: pd.DataFrame, value: str, first: Arm, second: Arm, dial: str, levels: Sequence[object] = ()
 ) -> dict[str, Floats]:
     """Return `difference` at every level of a column, or at the given ones, for each run."""
-    found = {}
+    found: dict[str, Floats] = {}
     for level in levels or sorted(set(table[dial])):
         here = difference(table, value, {**first, dial: level}, {**second, dial: level})
         found |= {f"{dial} {level}, {run}": x_N for run, x_N in here.items()}

@@ -23,11 +23,15 @@ MARGIN = 0.02
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return the exact shortfall after 4 rounds of labeled episodes, 128 steps in all, in whole and per step."""
+    """Return the exact shortfall after 4 rounds of labeled episodes, 128 steps in all, in whole and per
+    step.
+    """
     frames = []
     for horizon in HORIZONS:
         world, expert_SA = tightrope(contexts=CONTEXTS, horizon=horizon)
-        both = corrected(world, expert_SA, keys(seeds, "compounding"), rounds=ROUNDS, episodes=LABELS // ROUNDS // horizon)
+        both = corrected(
+            world, expert_SA, keys(seeds, "compounding"), rounds=ROUNDS, episodes=LABELS // ROUNDS // horizon
+        )
         for name, short_IR in zip(("cloning", "correction"), both, strict=True):
             found = {"shortfall": short_IR[-1], "share": short_IR[-1] / horizon}
             frames.append(columns(seeds, horizon=horizon, learner=name, **found))
@@ -43,7 +47,10 @@ EXPERIMENT = Experiment(
     NAME,
     question="Is an imitator's shortfall quadratic in the horizon, and does data of its own make it linear?",
     source="RL in the era of LLMs (2023), takeaway 5; Ross & Bagnell (2010); Ross, Gordon & Bagnell (2011)",
-    differs="a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against replayed Q-learning is left out",
+    differs=(
+        "a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against "
+        "replayed Q-learning is left out"
+    ),
     compute=table,
     keys=("run", "seed", "horizon", "learner"),
     metrics=("shortfall", "share"),
@@ -65,7 +72,8 @@ EXPERIMENT = Experiment(
     "errors-compound-quadratically-without-recovery",
     source="Ross & Bagnell (2010), theorem 2.1; sums of the geometric law",
     statement=(
-        "A learner that errs with chance e in every state falls short by sum_t (1 - (1 - e)^t) when it cannot "
+        "A learner that errs with chance e in every state falls short by sum_t (1 - (1 - e)^t) when "
+        "it cannot "
         "return to the rope, which grows as T^2, and by e (T - 1) when it can."
     ),
 )
@@ -91,7 +99,9 @@ def quadratic() -> Evidence:
 
 @EXPERIMENT.claim(
     "on-policy-correction-falls-short-by-less",
-    statement="From horizon 8 on, correction falls short by 0.02 a step less than cloning from as many labels.",
+    statement=(
+        "From horizon 8 on, correction falls short by 0.02 a step less than cloning from as many labels."
+    ),
 )
 def by_less(table: pd.DataFrame) -> Evidence:
     """Return the evidence at three horizons, in both runs."""
@@ -111,5 +121,9 @@ def by_less(table: pd.DataFrame) -> Evidence:
 )
 def faster(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the difference of slopes within each seed, in both runs."""
-    cloning, correction = (slopes(table, "horizon", "shortfall", {"learner": n}) for n in ("cloning", "correction"))
-    return must_exceed({run: cloning[run] - correction[run] for run in cloning}, MARGIN, "difference of slopes less 0.02")
+    cloning, correction = (
+        slopes(table, "horizon", "shortfall", {"learner": n}) for n in ("cloning", "correction")
+    )
+    return must_exceed(
+        {run: cloning[run] - correction[run] for run in cloning}, MARGIN, "difference of slopes less 0.02"
+    )

@@ -26,7 +26,9 @@ SEEDS, ITERATIONS, EPISODES = 24, 150, 1
 ARMS = {"plain": (0.0, 0.0), "conservative": (1.0, 0.0), "convexified": (0.0, 1.0), "both": (1.0, 1.0)}
 """Standard deviations added to the estimated cost, and the weight of the augmented Lagrangian."""
 BIAS, VIOLATIONS, RETURN = 0.02, 0.2, 0.1
-"""Cost as a share of the budget, share of iterations, return as a share of the optimum's. Set before the table."""
+"""Cost as a share of the budget, share of iterations, return as a share of the optimum's. Set before the
+table.
+"""
 
 
 def world() -> tuple[FiniteMDP, Floats, float]:
@@ -34,7 +36,9 @@ def world() -> tuple[FiniteMDP, Floats, float]:
     found = garnet(states=6, actions=3, branching=3, seed=11, horizon=20, discount=0.9, noise_std=0.5)
     cost_SA = generator(11, "cost").random((6, 3))
     model = exact_model(found)
-    costs = [_cost(found, constrained_optimum(*model, cost_SA, found.start_S, 0.9, b)[0], cost_SA) for b in (99.0,)]
+    costs = [
+        _cost(found, constrained_optimum(*model, cost_SA, found.start_S, 0.9, b)[0], cost_SA) for b in (99.0,)
+    ]
     cheapest_SA = constrained_optimum(model[0], -cost_SA, cost_SA, found.start_S, 0.9, 99.0)[0]
     return found, cost_SA, (costs[0] + _cost(found, cheapest_SA, cost_SA)) / 2
 
@@ -89,7 +93,11 @@ EXPERIMENT = Experiment(
     compute=table,
     keys=("run", "seed", "learner"),
     metrics=("bias", "violations", "return"),
-    margins={"bias, share of the budget": BIAS, "share of iterations": VIOLATIONS, "share of the return": RETURN},
+    margins={
+        "bias, share of the budget": BIAS,
+        "share of iterations": VIOLATIONS,
+        "share of the return": RETURN,
+    },
     figure=Plot(
         "frontier",
         x="violations",
@@ -106,8 +114,10 @@ EXPERIMENT = Experiment(
     "constrained-optimum-mixes-at-most-one-state",
     source="Altman (1999), Constrained Markov decision processes, theorem 3.8",
     statement=(
-        "The linear program's policy costs at most the budget, is worth what the program says, randomizes in at "
-        "most one state, and no deterministic policy within the budget is worth more; its value rises with it."
+        "The linear program's policy costs at most the budget, is worth what the program says, "
+        "randomizes in at "
+        "most one state, and no deterministic policy within the budget is worth more; its value rises"
+        " with it."
     ),
 )
 def optimum() -> Evidence:
@@ -117,24 +127,31 @@ def optimum() -> Evidence:
     every_KSA = np.stack([np.eye(3)[list(choice)] for choice in itertools.product(range(3), repeat=4)])
     value_K = infinite_horizon.value(found, every_KSA)
     cost_K = np.array([_cost(found, pi_SA, cost_SA) for pi_SA in every_KSA])
-    excess, last = [], -np.inf
+    excess: list[float] = []
+    last = -np.inf
     for share in (0.2, 0.5, 0.8):
         budget = float(np.quantile(cost_K, share))
         pi_SA, worth = constrained_optimum(*model, cost_SA, found.start_S, 0.8, budget)
-        excess += [_cost(found, pi_SA, cost_SA) - budget, abs(worth - infinite_horizon.value(found, pi_SA))]
-        excess += [value_K[cost_K <= budget].max() - worth, last - worth]
+        excess += [
+            _cost(found, pi_SA, cost_SA) - budget,
+            abs(worth - float(infinite_horizon.value(found, pi_SA))),
+        ]
+        excess += [float(value_K[cost_K <= budget].max()) - worth, last - worth]
         excess.append(max(0.0, float(((pi_SA > 1e-9).sum(-1) > 1).sum()) - 1))
         last = worth
     return exact([*excess, short_of(float(np.ptp(cost_K)), 0.5)], 1e-8, "largest excess over a bound")
 
 
 @EXPERIMENT.claim(
-    "replayed-costs-are-underestimated", statement="The plain critic's cost is below the policy's by 2 % of the budget."
+    "replayed-costs-are-underestimated",
+    statement="The plain critic's cost is below the policy's by 2 % of the budget.",
 )
 def underestimated(table: pd.DataFrame) -> Evidence:
     """Return the evidence about minus the bias, in both runs."""
     found = level(table, "bias", {"learner": "plain"})
-    return must_exceed({run: -x_N for run, x_N in found.items()}, BIAS, "share of the budget that is missed, less 0.02")
+    return must_exceed(
+        {run: -x_N for run, x_N in found.items()}, BIAS, "share of the budget that is missed, less 0.02"
+    )
 
 
 @EXPERIMENT.claim(
@@ -149,7 +166,9 @@ def removed(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "conservatism-and-convexity-keep-the-return",
-    statement="With both, the return is lower than with neither by less than a tenth of the best feasible return.",
+    statement=(
+        "With both, the return is lower than with neither by less than a tenth of the best feasible return."
+    ),
 )
 def kept(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the loss of return, in both runs."""

@@ -58,7 +58,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     solvable_R, frames = safe_RSA.any((1, 2)), []
     unsafe_S = np.arange(STATES) < 2
     mu_RSA = covering(np.full(logged_RSA.shape, 1 / ACTIONS), logged_RSA)
-    best_R = worlds.value(greedy(fitted_q(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT, safe_RSA, -1e3), safe_RSA))
+    best_R = worlds.value(
+        greedy(fitted_q(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT, safe_RSA, -1e3), safe_RSA)
+    )
     for steps in SIZES:
         counts = worlds.logged(mu_RSA, steps, seeds, f"log of {steps}")
         seen_RSA, guessed_RSA = action_support(counts.visit_RSA), guessed_rewards(counts, seeds)
@@ -81,7 +83,10 @@ EXPERIMENT = Experiment(
     NAME,
     question="Which guardian keeps an offline plan safe, and what does it cost?",
     source="OGSRL (2025), Offline guarded safe reinforcement learning",
-    differs="random worlds, tables; without a guardian Q of an unseen pair is a guess; `lost` is the value short of the best policy that can stay safe within the log",
+    differs=(
+        "random worlds, tables; without a guardian Q of an unseen pair is a guess; `lost` is the "
+        "value short of the best policy that can stay safe within the log"
+    ),
     compute=table,
     keys=("run", "seed", "steps", "guardian"),
     metrics=("unsafe", "lost"),
@@ -102,12 +107,15 @@ EXPERIMENT = Experiment(
     "trajectory-guardian-is-the-zero-budget-optimum",
     source="linear program over occupancies, Altman (1999), against a fixed point of supports",
     statement=(
-        "With the model known, planning within the trajectory guardian never meets an unsafe state and is worth "
+        "With the model known, planning within the trajectory guardian never meets an unsafe state "
+        "and is worth "
         "the linear program's optimum at budget 0 within the log; the action guardian's plan is unsafe."
     ),
 )
 def zero_budget() -> Evidence:
-    """Return unsafe shares, distances of values from the program's, and what the action guardian misses of 0.02."""
+    """Return unsafe shares, distances of values from the program's, and what the action guardian misses of
+    0.02.
+    """
     seeds = tuple(range(10))
     worlds, logged_RSA, safe_RSA = hazards(seeds)
     solvable_R = safe_RSA.any((1, 2))
@@ -126,7 +134,10 @@ def zero_budget() -> Evidence:
 
 @EXPERIMENT.claim(
     "trajectory-guardian-keeps-sampled-plans-safe",
-    statement="From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their steps.",
+    statement=(
+        "From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of "
+        "their steps."
+    ),
 )
 def keeps_safe(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
@@ -135,12 +146,15 @@ def keeps_safe(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "action-guardian-is-not-enough", statement="Plans within the action guardian are unsafe in 0.1 more of their steps."
+    "action-guardian-is-not-enough",
+    statement="Plans within the action guardian are unsafe in 0.1 more of their steps.",
 )
 def not_enough(table: pd.DataFrame) -> Evidence:
     """Return the evidence at 3000 steps, in both runs."""
     first, second = ({"guardian": name, "steps": SIZES[-1]} for name in ("actions", "trajectories"))
-    return must_exceed(difference(table, "unsafe", first, second), 0.1, "added share of unsafe steps, less 0.1")
+    return must_exceed(
+        difference(table, "unsafe", first, second), 0.1, "added share of unsafe steps, less 0.1"
+    )
 
 
 @EXPERIMENT.claim(

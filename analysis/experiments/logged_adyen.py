@@ -1,4 +1,4 @@
-"""Generations of greedy bandits on delayed, windowed feedback: the oscillation of the Adyen payment bandits."""
+"""Generations of greedy bandits on delayed feedback: the oscillation of the Adyen payment bandits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ NAME = "logged-adyen"
 SEEDS, GENERATIONS, ROUNDS = 24, 24, 300
 DELAYS, EXPLORE = (0, 1, 2, 4), (0.02, 0.1, 0.3)
 RISE, MARGIN = 0.01, 0.1
-"""Rise of the oscillation per generation of delay, and from much to little exploration. Set before the table."""
+"""Rise of the oscillation per generation of delay, and from much to little exploration. Set before the
+table.
+"""
 
 
 def world(seed: int) -> FiniteMDP:
@@ -87,7 +89,8 @@ EXPERIMENT = Experiment(
     "delay-splits-generations-into-chains",
     source="construction; derived here",
     statement=(
-        "With a window of one, generation g depends on generation g - delay - 1 alone: without noise the first "
+        "With a window of one, generation g depends on generation g - delay - 1 alone: without noise "
+        "the first "
         "delay + 1 generations are uniform, and oscillation is 0 at rest and 1 when everything turns."
     ),
 )
@@ -106,7 +109,9 @@ def chains() -> Evidence:
     return exact([*gaps, abs(oscillation(half_KRSA)[0] - 0.5)], 1e-12, "largest distance")
 
 
-@EXPERIMENT.claim("oscillation-grows-with-delay", statement="It rises by 0.01 per generation of delay, at each exploration.")
+@EXPERIMENT.claim(
+    "oscillation-grows-with-delay", statement="It rises by 0.01 per generation of delay, at each exploration."
+)
 def with_delay(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the slope within each seed, in both runs."""
     found = {

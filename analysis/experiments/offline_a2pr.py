@@ -42,7 +42,7 @@ def tabular_rows(seeds: Seeds) -> pd.DataFrame:
 
 
 def continuous_rows(seeds: Seeds) -> pd.DataFrame:
-    """Return scores on a bandit with real actions, best at 0.8 sin 2x; three tenths of the log are near it."""
+    """Return scores on a bandit with real actions, best at 0.8 sin 2x; 30 % of the log are near it."""
     context_RN, action_RN, noise_RN = np.swapaxes(np.stack([_pulls(s) for s in seeds]), 0, 1)
     reward_RN = -((action_RN - best_action(context_RN)) ** 2) + noise_RN
     q_RSA = polynomial_critic(context_RN, action_RN, reward_RN, GRID_S, GRID_A, 3, 1e-3)
@@ -114,7 +114,9 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim(
     "filtered-cloning-never-loses",
     source="policy improvement theorem, with A^mu >= 0 on what is kept",
-    statement="mu kept to actions with A^mu >= 0 is worth at least as much as mu in every state, and more in most.",
+    statement=(
+        "mu kept to actions with A^mu >= 0 is worth at least as much as mu in every state, and more in most."
+    ),
 )
 def never_loses() -> Evidence:
     """Return the losses of value in 20 worlds, and what the median gain misses of 0.1."""
@@ -123,11 +125,14 @@ def never_loses() -> Evidence:
     q_RSA = worlds.q(mu_RSA)
     pi_RSA = advantage_filtered(mu_RSA, advantage(q_RSA, mu_RSA))
     gain_RS = (pi_RSA * worlds.q(pi_RSA)).sum(-1) - (mu_RSA * q_RSA).sum(-1)
-    return exact([*(-gain_RS).ravel(), short_of(float(np.median(gain_RS)), 0.1)], 1e-9, "largest loss of value")
+    return exact(
+        [*(-gain_RS).ravel(), short_of(float(np.median(gain_RS)), 0.1)], 1e-9, "largest loss of value"
+    )
 
 
 @EXPERIMENT.claim(
-    "advantage-filter-beats-cloning", statement="The filtered constraint's score is higher by 0.05 at each strength."
+    "advantage-filter-beats-cloning",
+    statement="The filtered constraint's score is higher by 0.05 at each strength.",
 )
 def beats(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both worlds and runs, at three strengths."""
@@ -145,7 +150,7 @@ def near(table: pd.DataFrame) -> Evidence:
 
 
 def _by_world(table: pd.DataFrame, value: str) -> dict[str, Floats]:
-    found = {}
+    found: dict[str, Floats] = {}
     for world in ("table", "continuous"):
         arms = ({"world": world, "toward": name} for name in ("better", "all"))
         by_strength = differences(table, value, *arms, "strength")

@@ -76,7 +76,8 @@ EXPERIMENT = Experiment(
     "choices-identify-rewards",
     source="Rust (1987); Hotz & Miller (1993), the inversion of choice probabilities",
     statement=(
-        "The reward recovered from exact choice probabilities, given one action's, is the true one, and makes "
+        "The reward recovered from exact choice probabilities, given one action's, is the true one, "
+        "and makes "
         "the choices again; another anchor's reward leaves the choices as they are."
     ),
 )
@@ -104,9 +105,15 @@ def beats_greedy(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "pessimistic-regret-falls-as-root-n",
-    statement="From 200 to 20000 choices the regret of pessimistic planning falls at least to 15 %: as n^-0.4.",
+    statement=(
+        "From 200 to 20000 choices the regret of pessimistic planning falls at least to 15 %: as n^-0.4."
+    ),
 )
 def rate(table: pd.DataFrame) -> Evidence:
     """Return the evidence about 0.15 of the regret at 200 less that at 20000, in both runs."""
-    early, late = (level(table, "regret", {"learner": "pessimistic", "steps": n}) for n in (SIZES[0], SIZES[-1]))
-    return must_exceed({run: 0.15 * early[run] - late[run] for run in RUNS}, 0.0, "0.15 of the first regret less the last")
+    early, late = (
+        level(table, "regret", {"learner": "pessimistic", "steps": n}) for n in (SIZES[0], SIZES[-1])
+    )
+    return must_exceed(
+        {run: 0.15 * early[run] - late[run] for run in RUNS}, 0.0, "0.15 of the first regret less the last"
+    )

@@ -68,7 +68,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
 
 def table() -> Table:
     """Return a row per run, seed and target."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"rounds": ROUNDS, "targets": {k: list(v) for k, v in TARGETS.items()}})
+    return Table.of(
+        NAME, repeated(rows, SEEDS), {"rounds": ROUNDS, "targets": {k: list(v) for k, v in TARGETS.items()}}
+    )
 
 
 EXPERIMENT = Experiment(
@@ -80,7 +82,9 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "target"),
     metrics=("now", "later", "both"),
     margins={"mean reward per click": MARGIN},
-    figure=Plot("frontier", x="later", y="now", arm=("target",), x_label="later clicks", y_label="immediate clicks"),
+    figure=Plot(
+        "frontier", x="later", y="now", arm=("target",), x_label="later clicks", y_label="immediate clicks"
+    ),
     systems=("DT4IER",),
 )
 
@@ -89,7 +93,8 @@ EXPERIMENT = Experiment(
     "one-reward-cloning-is-a-mixture-of-two-reward-targets",
     source="Bayes' rule and the law of total probability",
     statement=(
-        "Cloning of rounds with an immediate reward is, context by context, the mixture over long-term rewards "
+        "Cloning of rounds with an immediate reward is, context by context, the mixture over long-"
+        "term rewards "
         "of policies conditioned on both; for every trade-off one of these is therefore as good or better."
     ),
 )
@@ -100,7 +105,9 @@ def mixture() -> Evidence:
         now_SA, later_SA = bandit(seed)
         mu_SA = generator(seed, "mu").dirichlet(np.ones(ACTIONS), size=CONTEXTS)
         count_K = np.arange(CLICKS + 1)
-        now_SAK, later_SAK = (stats.binom.pmf(count_K, CLICKS, p_SA[..., None]) for p_SA in (now_SA, later_SA))
+        now_SAK, later_SAK = (
+            stats.binom.pmf(count_K, CLICKS, p_SA[..., None]) for p_SA in (now_SA, later_SA)
+        )
         high_SA = now_SAK[..., -1]
         joint_SAK = high_SA[..., None] * later_SAK
         one_SA = hindsight(mu_SA[None], high_SA[None, ..., None])[0, 0]
@@ -120,7 +127,7 @@ def mixture() -> Evidence:
 )
 def beats(table: pd.DataFrame) -> Evidence:
     """Return the evidence against either single reward, in both runs."""
-    found = {}
+    found: dict[str, Floats] = {}
     for other in ("immediate", "long-term"):
         gain = difference(table, "both", {"target": "both"}, {"target": other})
         found |= {f"{other}, {run}": x_N for run, x_N in gain.items()}

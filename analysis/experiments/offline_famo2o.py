@@ -92,7 +92,8 @@ EXPERIMENT = Experiment(
     "per-state-budgets-bound-the-value-from-above",
     source="Wang et al. (2023): the per-state constraint holds a higher bound of the value",
     statement=(
-        "The best policy with a KL budget per state is worth at least the best with one budget for all, spends "
+        "The best policy with a KL budget per state is worth at least the best with one budget for "
+        "all, spends "
         "at most its budget in every state, and is worth more by 0.02 in most worlds whose Q is noisy."
     ),
 )
@@ -117,7 +118,9 @@ def bound() -> Evidence:
 
 @EXPERIMENT.claim(
     "per-state-budgets-gain-on-mixed-data",
-    statement="On mixed data the best per-state budgets score 0.03 more than the best single one, at each size.",
+    statement=(
+        "On mixed data the best per-state budgets score 0.03 more than the best single one, at each size."
+    ),
 )
 def gains(table: pd.DataFrame) -> Evidence:
     """Return the evidence at every size of the log, in both runs."""

@@ -51,7 +51,9 @@ EXPERIMENT = Experiment(
     NAME,
     question="Does expectile regression on logged actions come near the best policy that the log supports?",
     source="Kostrikov, Nair & Levine (2022), Offline reinforcement learning with implicit Q-learning",
-    differs="random worlds of 8 states and 4 actions, tables; an unseen pair's Q is a normal number of Q's size",
+    differs=(
+        "random worlds of 8 states and 4 actions, tables; an unseen pair's Q is a normal number of Q's size"
+    ),
     compute=table,
     keys=("run", "seed", "logged", "learner"),
     metrics=("score",),
@@ -72,7 +74,8 @@ EXPERIMENT = Experiment(
     "iql-runs-from-mu-to-the-best-supported-value",
     source="Kostrikov, Nair & Levine (2022), lemma 1 and theorem 3",
     statement=(
-        "V_tau is V^mu at tau = 1/2, never falls in tau, never passes the best value within mu's support, and "
+        "V_tau is V^mu at tau = 1/2, never falls in tau, never passes the best value within mu's "
+        "support, and "
         "is within 0.01 of it at tau = 1 - 1e-5, whatever rewards and moves of unseen actions are."
     ),
 )
@@ -97,10 +100,14 @@ def expectile_path() -> Evidence:
 
 @EXPERIMENT.claim(
     "iql-policy-takes-logged-actions-alone",
-    statement="IQL's advantage-weighted policy has no mass outside the log; greedy fitted Q has, when Q is wrong.",
+    statement=(
+        "IQL's advantage-weighted policy has no mass outside the log; greedy fitted Q has, when Q is wrong."
+    ),
 )
 def supported() -> Evidence:
-    """Return the largest mass of IQL's policy on unseen actions, and what fitted Q's falls short of one half."""
+    """Return the largest mass of IQL's policy on unseen actions, and what fitted Q's falls short of one
+    half.
+    """
     seeds = tuple(range(8))
     worlds, seen_RSA = random_worlds(seeds), some_actions(seeds, 8, 4, 2, "covered")
     mu_RSA = covering(np.full(seen_RSA.shape, 0.25), seen_RSA)
@@ -108,17 +115,23 @@ def supported() -> Evidence:
     q_RSA, value_RS = iql(worlds.moves_RSAS, reward_RSA, mu_RSA, DISCOUNT, TAU)
     outside = awr(mu_RSA, advantage(q_RSA, mu_RSA) + value_RS[..., None], BETA)[~seen_RSA].max()
     trusting_RSA = greedy(fitted_q(worlds.moves_RSAS, reward_RSA, DISCOUNT))
-    return exact([outside, short_of(float(trusting_RSA[~seen_RSA].sum() / 64), 0.5)], 0.0, "mass outside the log")
+    return exact(
+        [outside, short_of(float(trusting_RSA[~seen_RSA].sum() / 64), 0.5)], 0.0, "mass outside the log"
+    )
 
 
-@EXPERIMENT.claim("iql-beats-cloning", statement="From two logged actions a state on IQL beats cloning by 0.05.")
+@EXPERIMENT.claim(
+    "iql-beats-cloning", statement="From two logged actions a state on IQL beats cloning by 0.05."
+)
 def beats_cloning(table: pd.DataFrame) -> Evidence:
     """Return the evidence at every coverage with a choice, in both runs."""
     gain = differences(table, "score", {"learner": "IQL"}, {"learner": "cloning"}, "logged", (2, 3, 4))
     return must_exceed(gain, MARGIN, "gain of score less 0.05")
 
 
-@EXPERIMENT.claim("iql-beats-one-step", statement="From two logged actions a state on IQL beats one step by 0.05.")
+@EXPERIMENT.claim(
+    "iql-beats-one-step", statement="From two logged actions a state on IQL beats one step by 0.05."
+)
 def beats_one_step(table: pd.DataFrame) -> Evidence:
     """Return the evidence at every coverage with a choice, in both runs."""
     gain = differences(table, "score", {"learner": "IQL"}, {"learner": "one step"}, "logged", (2, 3, 4))

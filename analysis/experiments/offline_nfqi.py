@@ -27,7 +27,9 @@ MARGIN, FAR = 0.0, 0.4
 def groups(seeds: Seeds) -> tuple[Worlds, Worlds]:
     """Pairs of worlds: rewards of 30 % of the pairs differ by normal numbers."""
     first = random_worlds(seeds)
-    other = tuple(two_groups(w, gap=1.0, share=0.3, seed=s)[1] for w, s in zip(first.worlds, seeds, strict=True))
+    other = tuple(
+        two_groups(w, gap=1.0, share=0.3, seed=s)[1] for w, s in zip(first.worlds, seeds, strict=True)
+    )
     models = [exact_model(world) for world in other]
     return first, Worlds(other, np.stack([m for m, _ in models]), np.stack([r for _, r in models]))
 
@@ -77,7 +79,8 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim(
     "nested-fitted-q-lies-between-separate-and-pooled",
     statement=(
-        "With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled data; the "
+        "With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled "
+        "data; the "
         "background's Q is its own at ridge 0 too."
     ),
 )
@@ -95,7 +98,10 @@ def ends() -> Evidence:
     return exact([np.abs(a - b).max() for a, b in pairs], 1e-9, "largest distance from plain fitted Q")
 
 
-@EXPERIMENT.claim("nested-errs-less-than-pooled", statement="The small group's Q errs less nested than pooled, at each size.")
+@EXPERIMENT.claim(
+    "nested-errs-less-than-pooled",
+    statement="The small group's Q errs less nested than pooled, at each size.",
+)
 def than_pooled(table: pd.DataFrame) -> Evidence:
     """Return the evidence at every size of the small group, in both runs."""
     return must_exceed(_fall(table, "pooled"), MARGIN, "log error pooled less nested")

@@ -92,8 +92,10 @@ EXPERIMENT = Experiment(
     NAME,
     question="Can preferred trajectories teach a policy without a reward in between?",
     source="Kang et al. (2023), Beyond reward: offline preference-guided policy optimization (OPPO)",
-    differs="random worlds, a mixture of three tables in place of a transformer; regret can be a little negative, "
-    "as the best stationary policy is that without a horizon",
+    differs=(
+        "random worlds, a mixture of three tables in place of a transformer; regret can be a little "
+        "negative, as the best stationary policy is that without a horizon"
+    ),
     compute=table,
     keys=("run", "seed", "episodes", "learner"),
     metrics=("regret",),
@@ -132,7 +134,8 @@ def fixed_point() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "hindsight-beats-all-data", statement="The preferred context's policy has less regret than the loggers' average, at each size."
+    "hindsight-beats-all-data",
+    statement="The preferred context's policy has less regret than the loggers' average, at each size.",
 )
 def beats_log(table: pd.DataFrame) -> Evidence:
     """Return the evidence at every number of episodes, in both runs."""

@@ -58,7 +58,13 @@ def updates(found: FiniteMDP, seeds: Seeds, episodes: int, gated: bool) -> dict[
         lost_R += np.where(passed_R, np.maximum(-gain_R, 0.0), 0.0)
         pi_RSA = np.where(passed_R[:, None, None], new_RSA, pi_RSA)
     ess_R = share_of_episodes(gate, pi_RSA, mu_RWSA)
-    return {"harmful": harmful_R, "false": taken_R, "lost": lost_R, "value": found.value(pi_RSA), "ess": ess_R}
+    return {
+        "harmful": harmful_R,
+        "false": taken_R,
+        "lost": lost_R,
+        "value": found.value(pi_RSA),
+        "ess": ess_R,
+    }
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
@@ -82,7 +88,9 @@ def table() -> Table:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Does a lower bound in front of every offline update keep harmful ones out at its declared rate?",
+    question=(
+        "Does a lower bound in front of every offline update keep harmful ones out at its declared rate?"
+    ),
     source="Lei et al. (2025), RL-100",
     differs="one random world, tables; importance sampling in place of a learned model judges the updates",
     compute=table,
@@ -122,19 +130,30 @@ def sums_the_gain() -> Evidence:
         gains.append(float(small.value(pi_SA) - small.value(other_SA)))
         weight_N = np.exp(log_weights(log, given[0], mu_SA[None, None])[0, :, -1])
         gaps += [found.probability_N @ terms_N - gains[-1], found.probability_N @ weight_N - 1]
-    return exact([*np.abs(gaps), short_of(max(np.abs(gains)), 0.05)], 1e-12, "largest distance over all episodes")
+    return exact(
+        [*np.abs(gaps), short_of(max(np.abs(gains)), 0.05)], 1e-12, "largest distance over all episodes"
+    )
 
 
 def _as_log(state_BT: np.ndarray, action_BT: np.ndarray, reward_BT: Floats, mask_BT: Bools) -> Log:
     """Episodes as one cell of a log, without next states."""
     nothing_BT = np.zeros_like(state_BT)
-    rows_RBT = (x[None] for x in (state_BT, action_BT, reward_BT, nothing_BT, nothing_BT > 0, mask_BT))
-    return Log(*rows_RBT, np.zeros((1, len(state_BT)), dtype=np.int64))
+    return Log(
+        state_RBT=state_BT[None],
+        action_RBT=action_BT[None],
+        reward_RBT=reward_BT[None],
+        next_RBT=nothing_BT[None],
+        going_RBT=nothing_BT[None] > 0,
+        mask_RBT=mask_BT[None],
+        source_RB=np.zeros((1, len(state_BT)), dtype=np.int64),
+    )
 
 
 @EXPERIMENT.claim(
     "gate-keeps-its-declared-rate",
-    statement="Over logs of 25 to 400 episodes less than 5 % of the proposed updates are harmful and pass the gate.",
+    statement=(
+        "Over logs of 25 to 400 episodes less than 5 % of the proposed updates are harmful and pass the gate."
+    ),
 )
 def keeps_rate(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the mean over sizes, in both runs: alone, a size may have none at all."""
@@ -144,7 +163,8 @@ def keeps_rate(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "ungated-updates-break-that-rate", statement="Without the gate more than 5 % of the updates are harmful and taken."
+    "ungated-updates-break-that-rate",
+    statement="Without the gate more than 5 % of the updates are harmful and taken.",
 )
 def breaks_rate(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs; the size of the gate's log plays no part."""
@@ -153,7 +173,8 @@ def breaks_rate(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "gated-updates-end-higher", statement="With 400 episodes behind the gate the final value is higher than without it."
+    "gated-updates-end-higher",
+    statement="With 400 episodes behind the gate the final value is higher than without it.",
 )
 def ends_higher(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the final value, in both runs."""

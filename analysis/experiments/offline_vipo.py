@@ -25,7 +25,9 @@ MARGIN = 0.1
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return log errors of model and value, and the score of planning, by logged steps and the term's weight."""
+    """Return log errors of model and value, and the score of planning, by logged steps and the term's
+    weight.
+    """
     worlds, frames = random_worlds(seeds), []
     mu_RSA = random_policies(seeds, 8, 4, "mu", 2.0)
     law_RSA = worlds.state_law(mu_RSA)[..., None] * mu_RSA
@@ -41,7 +43,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             )
             value_RS = (mu_RSA * policy_q(moves_RSAS, counts.reward_RSA, mu_RSA, DISCOUNT)).sum(-1)
             apart_R = (law_RSA * np.abs(moves_RSAS - worlds.moves_RSAS).sum(-1)).sum((1, 2)) / 2
-            plan_RSA = greedy(fitted_q(moves_RSAS, counts.reward_RSA, DISCOUNT, counts.seen_RSA), counts.seen_RSA)
+            plan_RSA = greedy(
+                fitted_q(moves_RSAS, counts.reward_RSA, DISCOUNT, counts.seen_RSA), counts.seen_RSA
+            )
             found = {
                 "model_error": np.log(apart_R),
                 "value_error": np.log(np.abs(value_RS - right_RS).mean(-1)),
@@ -100,13 +104,19 @@ def derivative() -> Evidence:
     slope_RSAS = model_loss_gradient(model(logits_RSAS), *given, 0.7)[1]
     for _ in range(20):
         way_RSAS = rng.normal(size=logits_RSAS.shape)
-        up, down = (model_loss_gradient(model(logits_RSAS + e * way_RSAS), *given, 0.7)[0] for e in (1e-5, -1e-5))
+        up, down = (
+            model_loss_gradient(model(logits_RSAS + e * way_RSAS), *given, 0.7)[0] for e in (1e-5, -1e-5)
+        )
         gaps.append(np.abs((up - down) / 2e-5 - (slope_RSAS * way_RSAS).sum((1, 2, 3))).max())
     table_RS = (mu_RSA * policy_q(counts.moves_RSAS, counts.reward_RSA, mu_RSA, DISCOUNT)).sum(-1)
     with_R, without_R = (
         model_loss_gradient(counts.moves_RSAS, counts, mu_RSA, table_RS, DISCOUNT, c)[0] for c in (5.0, 0.0)
     )
-    return exact([*gaps, np.abs(with_R - without_R).max(), short_of(np.abs(slope_RSAS).max(), 0.01)], 1e-6, "largest gap")
+    return exact(
+        [*gaps, np.abs(with_R - without_R).max(), short_of(np.abs(slope_RSAS).max(), 0.01)],
+        1e-6,
+        "largest gap",
+    )
 
 
 @EXPERIMENT.claim(

@@ -1,4 +1,4 @@
-"""Abstract reward processes (STAR) against the usual estimators of a policy's value, in 12 tabular settings."""
+"""Abstract reward processes (STAR) against the usual estimators of values, in 12 tabular settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ NAME = "ope-star"
 REPLICATIONS, DISCOUNT = 60, 0.95
 EPISODES, DISTANCES = (50, 400), (0.2, 0.5)
 CLASSES, RATIOS = (1, 2, 4, 0), (0, 1, 3, None)
-"""Sizes of abstractions, 0 for all states apart, and how many of the last ratios a weight has; None for all."""
+"""Sizes of abstractions, 0 for all states apart, and how many of the last ratios a weight has; None for all.
+"""
 USUAL = {"IS": trajectory_is, "WIS": trajectory_wis, "PDIS": pdis, "CWPDIS": cwpdis, "FQE": fqe_finite}
 
 
@@ -37,7 +38,9 @@ def worlds() -> dict[str, FiniteMDP]:
     """A corridor, a random world and a slippery grid, 10 steps each."""
     return {
         "chain": chain(length=6, horizon=10, discount=DISCOUNT),
-        "garnet": garnet(states=8, actions=3, branching=3, seed=7, horizon=10, discount=DISCOUNT, noise_std=0.5),
+        "garnet": garnet(
+            states=8, actions=3, branching=3, seed=7, horizon=10, discount=DISCOUNT, noise_std=0.5
+        ),
         "grid": grid_world(layout=("SFF", "FHF", "FFG"), slip=0.2, horizon=10, discount=DISCOUNT),
     }
 
@@ -93,7 +96,11 @@ def table() -> Table:
             stars = [error for each, error in measured.items() if each.startswith("STAR")]
             usual = {each: error for each, error in measured.items() if not each.startswith("STAR")}
             best = min(usual, key=lambda each: usual[each])
-            found = {"best STAR": min(stars), "median STAR": float(np.median(stars)), "best usual": usual[best]}
+            found = {
+                "best STAR": min(stars),
+                "median STAR": float(np.median(stars)),
+                "best usual": usual[best],
+            }
             rows += [(run, name, each, float(np.log10(error))) for each, error in found.items()]
     frame = pd.DataFrame(rows, columns=["run", "setting", "estimator", "log10_mse"])
     return Table.of(NAME, frame, {"replications": REPLICATIONS, "configurations": len(CLASSES) * len(RATIOS)})
@@ -103,7 +110,9 @@ EXPERIMENT = Experiment(
     NAME,
     question="Do abstract reward processes estimate values better than the usual estimators, in 12 settings?",
     source="STAR (2024), Abstract reward processes: leveraging state abstraction for consistent OPE",
-    differs="12 settings of our own; the best STAR is picked by its true error, as the best usual estimator is",
+    differs=(
+        "12 settings of our own; the best STAR is picked by its true error, as the best usual estimator is"
+    ),
     compute=table,
     keys=("run", "setting", "estimator"),
     metrics=("log10_mse",),
@@ -120,7 +129,10 @@ def _wins(table: pd.DataFrame, name: str) -> list[bool]:
 
 @EXPERIMENT.claim(
     "best-star-wins-in-most-settings",
-    statement="In most of 12 settings the best of 16 STARs errs less than the best of six usual estimators; source: 12.",
+    statement=(
+        "In most of 12 settings the best of 16 STARs errs less than the best of six usual estimators;"
+        " source: 12."
+    ),
 )
 def best_wins(table: pd.DataFrame) -> Evidence:
     """Return the evidence about settings that are won in both runs."""
@@ -130,7 +142,9 @@ def best_wins(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "median-star-wins-in-most-settings",
-    statement="In most of 12 settings the median STAR errs less than the best of six usual estimators; source: 7.",
+    statement=(
+        "In most of 12 settings the median STAR errs less than the best of six usual estimators; source: 7."
+    ),
 )
 def median_wins(table: pd.DataFrame) -> Evidence:
     """Return the evidence about settings that are won in both runs."""

@@ -1,4 +1,4 @@
-"""A ranking loss with expert winners: losers of the policy of the day (Diffusion-DRO) against logged losers."""
+"""A ranking loss with expert winners: the policy's own losers (Diffusion-DRO) against logged losers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def world(seed: int) -> PairWorld:
 
 
 def draw(
-    step: int, history: list[Floats], *, found: PairWorld, win_SA: Floats, lose_SA: Floats | None
+    step: int, history: list[Floats], *, win_SA: Floats, lose_SA: Floats | None
 ) -> tuple[Floats, Floats] | None:
     """Expert winners on the seen prompts against the given losers, or the policy's when None."""
     if step and lose_SA is not None:
@@ -51,7 +51,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         win_SA = tilt(found.ref_SA, found.reward_SA, 0.2)
         logged_SA = generator(seed, "logged losers").dirichlet(np.full(8, 0.5), size=24)
         for name, lose_SA in (("policy", None), ("logged", logged_SA)):
-            sets = partial(draw, found=found, win_SA=win_SA, lose_SA=lose_SA)
+            sets = partial(draw, win_SA=win_SA, lose_SA=lose_SA)
             _, history = train_on_pairs(
                 found.feature_SAF, found.ref_SA, sets, cells=1, steps=STEPS, rate=2.0, beta=BETA
             )
@@ -83,20 +83,27 @@ EXPERIMENT = Experiment(
     "ranking-gradient-is-a-difference-of-feature-means",
     source="derived here from the logistic loss at margin 0",
     statement=(
-        "At the reference the ranking loss pulls features by beta / 2 (mean of winners - mean of losers): with "
+        "At the reference the ranking loss pulls features by beta / 2 (mean of winners - mean of "
+        "losers): with "
         "own losers it is zero where the policy has the winners' features, with other losers it is not."
     ),
 )
 def feature_means() -> Evidence:
-    """Return distances from the difference of means in 4 worlds, and what other losers' gradient misses of 0.01."""
+    """Return distances from the difference of means in 4 worlds, and what other losers' gradient misses of
+    0.01.
+    """
     gaps = []
     for seed in range(4):
         found = world(seed)
         theta_RF = np.zeros((1, 6))
         start_RSA = log_policy(theta_RF, found.feature_SAF, found.ref_SA)
         logged_SA = generator(seed, "logged losers").dirichlet(np.full(8, 0.5), size=24)
-        for win_SA, lose_SA in ((tilt(found.ref_SA, found.reward_SA, 0.2), None), (found.ref_SA, None), (found.ref_SA, logged_SA)):
-            sets = draw(0, [start_RSA], found=found, win_SA=win_SA, lose_SA=lose_SA)
+        for win_SA, lose_SA in (
+            (tilt(found.ref_SA, found.reward_SA, 0.2), None),
+            (found.ref_SA, None),
+            (found.ref_SA, logged_SA),
+        ):
+            sets = draw(0, [start_RSA], win_SA=win_SA, lose_SA=lose_SA)
             assert sets is not None
             slope_RF = pair_gradient(theta_RF, found.feature_SAF, *sets, beta=BETA, kind="dpo")[1]
             apart_SA = win_SA - (found.ref_SA if lose_SA is None else lose_SA)
@@ -108,7 +115,8 @@ def feature_means() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "own-losers-generalize-to-unseen-prompts", statement="On unseen prompts their regret is lower by 0.05 than logged losers'."
+    "own-losers-generalize-to-unseen-prompts",
+    statement="On unseen prompts their regret is lower by 0.05 than logged losers'.",
 )
 def generalizes(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
@@ -117,7 +125,8 @@ def generalizes(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "own-losers-help-on-seen-prompts", statement="On seen prompts their regret is lower by 0.05 than logged losers'."
+    "own-losers-help-on-seen-prompts",
+    statement="On seen prompts their regret is lower by 0.05 than logged losers'.",
 )
 def on_seen(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""

@@ -13,7 +13,14 @@ from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, tabular_world
 from analysis.replication import Seeds, difference, repeated, slopes
 from envs.arrays import Floats
-from testbed.offline.preferences import draw_pairs, log_policy, pair_gradient, pair_law, train_on_pairs, vote_labels
+from testbed.offline.preferences import (
+    draw_pairs,
+    log_policy,
+    pair_gradient,
+    pair_law,
+    train_on_pairs,
+    vote_labels,
+)
 from testbed.offline.tabular import clone
 from testbed.rng import generator
 
@@ -41,7 +48,9 @@ def expert_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
     expert_RSA = np.eye(6)[[0] * 6][None]
     law_RSAA = pair_law(found.context_S, expert_RSA, found.ref_SA[None])
     weight_RSAA = draw_pairs(law_RSAA, PAIRS, generator(seed, "expert pairs"))
-    return weight_RSAA, vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "expert labels"))
+    return weight_RSAA, vote_labels(
+        weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "expert labels")
+    )
 
 
 def aligned(found: PairWorld, seed: int, pairs: int) -> tuple[Floats, Floats, Floats]:
@@ -50,7 +59,11 @@ def aligned(found: PairWorld, seed: int, pairs: int) -> tuple[Floats, Floats, Fl
     ref_SA = clone(0.5 * data[:, None] * np.eye(6)[[0] * 6] + (0.5 * data + 1e-9)[:, None] * found.ref_SA)
     law_RSAA = pair_law(found.context_S, ref_SA[None], ref_SA[None])
     weight_RSAA = draw_pairs(law_RSAA, pairs, generator(seed, "own pairs"))
-    return ref_SA, weight_RSAA, vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "own labels"))
+    return (
+        ref_SA,
+        weight_RSAA,
+        vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "own labels")),
+    )
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
@@ -60,7 +73,10 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         for nats in NATS:
             found = world(seed, nats)
             refs = {"expert": (found.ref_SA, *expert_pairs(found, seed))}
-            refs |= {"aligned": aligned(found, seed, PAIRS), "aligned, a third": aligned(found, seed, PAIRS // 3)}
+            refs |= {
+                "aligned": aligned(found, seed, PAIRS),
+                "aligned, a third": aligned(found, seed, PAIRS // 3),
+            }
             for name, (ref_SA, *given) in refs.items():
                 once = lambda step, _, given=tuple(given): given if step == 0 else None  # noqa: E731
                 _, history = train_on_pairs(
@@ -77,7 +93,9 @@ def table() -> Table:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Does DPO gain less the farther its winners lie from the reference, and does alignment help first?",
+    question=(
+        "Does DPO gain less the farther its winners lie from the reference, and does alignment help first?"
+    ),
     source="OPA-DPO (2025), On-policy alignment before DPO for vision-language models",
     differs="a table over 36 pairs of context and action; alignment is cloning, half on expert actions",
     compute=table,
@@ -99,7 +117,8 @@ EXPERIMENT = Experiment(
     "dpo-gradient-vanishes-with-its-winner",
     source="softmax policy; the chain rule",
     statement=(
-        "A DPO step moves margins alike at every reference, but the winner's probability in proportion to the "
+        "A DPO step moves margins alike at every reference, but the winner's probability in "
+        "proportion to the "
         "mass it has: that of a winner 8 nats away rises 100 times less than that of one a nat away."
     ),
 )
@@ -111,14 +130,18 @@ def vanishes() -> Evidence:
         weight_RSAA, label_RSAA = np.zeros((1, 6, 6, 6)), np.ones((1, 6, 6, 6))
         weight_RSAA[..., 0, 1] = 1.0
         theta_RF = np.zeros((1, 36))
-        slope_RF = pair_gradient(theta_RF, found.feature_SAF, weight_RSAA, label_RSAA, beta=BETA, kind="dpo")[1]
+        slope_RF = pair_gradient(theta_RF, found.feature_SAF, weight_RSAA, label_RSAA, beta=BETA, kind="dpo")[
+            1
+        ]
         moved = np.exp(log_policy(-slope_RF, found.feature_SAF, found.ref_SA))[0, :, 0]
         rises.append(float((moved - found.ref_SA[:, 0]).mean()))
         slopes_F.append(slope_RF)
     apart = np.abs(slopes_F[0] - slopes_F[1]).max()
     # The gradient at margin 0 is beta / 2 per pair, over six contexts.
     apart = max(apart, abs(np.abs(slopes_F[0]).max() - BETA / 12))
-    return exact([apart, max(0.0, rises[1] / rises[0] - 0.01)], 1e-12, "largest distance, or excess over 1/100")
+    return exact(
+        [apart, max(0.0, rises[1] / rises[0] - 0.01)], 1e-12, "largest distance, or excess over 1/100"
+    )
 
 
 @EXPERIMENT.claim("dpo-regret-rises-with-the-distance-of-winners", statement="By 0.02 per nat or more.")
@@ -129,7 +152,10 @@ def rises_with(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "on-policy-alignment-lowers-regret",
-    statement="With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes the pairs.",
+    statement=(
+        "With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes"
+        " the pairs."
+    ),
 )
 def lowers(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""

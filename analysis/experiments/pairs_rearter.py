@@ -27,7 +27,9 @@ RISE, MARGIN = 0.005, 0.05
 """Regret per doubling of the interval, and regret. Set before the table was made."""
 
 
-def draw(step: int, history: list[Floats], *, found: PairWorld, seed: int, interval: int) -> tuple[Floats, Floats] | None:
+def draw(
+    step: int, history: list[Floats], *, found: PairWorld, seed: int, interval: int
+) -> tuple[Floats, Floats] | None:
     """Every `interval` steps new pairs of the policy, as many as keep the number of labels equal."""
     if step % interval:
         return None
@@ -60,7 +62,9 @@ EXPERIMENT = Experiment(
     NAME,
     question="Does iterated preference optimization lose with the interval at which its pairs are made anew?",
     source="Sun et al. (2025), ReARTeR: retrieval-augmented reasoning with trustworthy process rewarding",
-    differs="a table over 36 pairs of context and answer; equal labels at every interval; step scores are V^mu",
+    differs=(
+        "a table over 36 pairs of context and answer; equal labels at every interval; step scores are V^mu"
+    ),
     compute=table,
     keys=("run", "seed", "interval"),
     metrics=("doublings", "regret"),
@@ -77,7 +81,8 @@ EXPERIMENT = Experiment(
     source="contraction of the optimality operator, Puterman (1994), theorem 6.2.3",
     statement=(
         "Step scores made by an older policy, V^mu, are too low for the best policy; each step of look-ahead "
-        "leaves at most gamma of the largest error and never makes a score worse, and 8 steps leave under half."
+        "leaves at most gamma of the largest error and never makes a score worse, and 8 steps leave "
+        "under half."
     ),
 )
 def look_ahead() -> Evidence:
@@ -91,19 +96,31 @@ def look_ahead() -> Evidence:
     for _ in range(8):
         deeper_RS = (worlds.reward_RSA + DISCOUNT * ahead(worlds.moves_RSAS, score_RS)).max(-1)
         shrunk_R = (best_RS - deeper_RS).max(-1) - DISCOUNT * (best_RS - score_RS).max(-1)
-        excess += [float(shrunk_R.max()), float((score_RS - deeper_RS).max()), float((deeper_RS - best_RS).max())]
+        excess += [
+            float(shrunk_R.max()),
+            float((score_RS - deeper_RS).max()),
+            float((deeper_RS - best_RS).max()),
+        ]
         score_RS = deeper_RS
     left_R = (best_RS - score_RS).max(-1) / first_R
     return exact([*excess, max(0.0, float(left_R.max()) - 0.5)], 1e-9, "largest excess over a bound")
 
 
-@EXPERIMENT.claim("regret-grows-with-the-refresh-interval", statement="It rises by 0.005 per doubling of the interval or more.")
+@EXPERIMENT.claim(
+    "regret-grows-with-the-refresh-interval",
+    statement="It rises by 0.005 per doubling of the interval or more.",
+)
 def grows(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the slope within each seed, in both runs."""
-    return must_exceed(slopes(table, "doublings", "regret", {}), RISE, "rise of regret per doubling less 0.005")
+    return must_exceed(
+        slopes(table, "doublings", "regret", {}), RISE, "rise of regret per doubling less 0.005"
+    )
 
 
-@EXPERIMENT.claim("never-refreshed-pairs-lose", statement="Pairs made once, of the reference, end with 0.05 more regret than with 16.")
+@EXPERIMENT.claim(
+    "never-refreshed-pairs-lose",
+    statement="Pairs made once, of the reference, end with 0.05 more regret than with 16.",
+)
 def never(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
     rise = difference(table, "regret", {"interval": 128}, {"interval": 16})

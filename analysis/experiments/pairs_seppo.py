@@ -1,4 +1,6 @@
-"""Losers sampled from the policy's own checkpoints (SePPO), with and without an anchor, against fixed losers."""
+"""Losers sampled from the policy's own checkpoints (SePPO), with and without an anchor, against fixed
+losers.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,10 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     rows_ = []
     for seed in seeds:
         found = linear_world(seed)
-        given = {"found": found, "win_SA": winners(found, seed)}
+        win_SA = winners(found, seed)
         for lag in (0, *LAGS):
             for anchor in (False, True) if lag else (False,):
-                sets = partial(draw, **given, lag=lag, anchor=anchor)
+                sets = partial(draw, found=found, win_SA=win_SA, lag=lag, anchor=anchor)
                 _, history = train_on_pairs(
                     found.feature_SAF, found.ref_SA, sets, cells=1, steps=STEPS, rate=RATE, beta=BETA
                 )
@@ -97,7 +99,8 @@ EXPERIMENT = Experiment(
     "self-made-losers-stop-at-the-winners",
     source="derived here: the gradient of winners against own losers is theirs of likelihood at margin 0",
     statement=(
-        "With losers of the current policy and a table the policy goes to the winners' law: KL(winners || pi) "
+        "With losers of the current policy and a table the policy goes to the winners' law: "
+        "KL(winners || pi) "
         "falls at every step and ends below 0.01, which fixed losers of the reference do not."
     ),
 )
@@ -125,7 +128,7 @@ def stops() -> Evidence:
     return exact(gaps, 1e-9, "largest rise or excess")
 
 
-def _own(step: int, history: list[Floats], *, found: PairWorld, win_SA: Floats) -> tuple[Floats, Floats]:
+def _own(_: int, history: list[Floats], *, found: PairWorld, win_SA: Floats) -> tuple[Floats, Floats]:
     """Winners against losers of the policy as it is, compared with a reference that is the policy too."""
     weight_RSAA = pair_law(found.context_S, win_SA[None], np.exp(history[-1]))
     # Labels that put margin and label 1/2 apart, as at a reference that is the policy itself.
@@ -135,7 +138,8 @@ def _own(step: int, history: list[Floats], *, found: PairWorld, win_SA: Floats) 
 
 
 @EXPERIMENT.claim(
-    "lagged-losers-beat-fixed-ones", statement="At each lag, losers of checkpoints end with a regret lower by 0.05."
+    "lagged-losers-beat-fixed-ones",
+    statement="At each lag, losers of checkpoints end with a regret lower by 0.05.",
 )
 def beats(table: pd.DataFrame) -> Evidence:
     """Return the evidence with the anchor at every lag, in both runs."""
@@ -149,9 +153,12 @@ def beats(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "the-anchor-prevents-degradation", statement="At lag 1 the anchor lowers the rise of regret after its best by 0.05."
+    "the-anchor-prevents-degradation",
+    statement="At lag 1 the anchor lowers the rise of regret after its best by 0.05.",
 )
 def prevents(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
     first, second = ({"lag": 1, "anchor": word} for word in ("no", "yes"))
-    return must_exceed(difference(table, "degraded", first, second), MARGIN, "fall of the degradation less 0.05")
+    return must_exceed(
+        difference(table, "degraded", first, second), MARGIN, "fall of the degradation less 0.05"
+    )

@@ -13,7 +13,14 @@ from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld
 from analysis.replication import Seeds, difference, repeated
 from envs.arrays import Floats
-from testbed.offline.preferences import Draw, draw_pairs, pair_law, select_by_margin, train_on_pairs, vote_labels
+from testbed.offline.preferences import (
+    Draw,
+    draw_pairs,
+    pair_law,
+    select_by_margin,
+    train_on_pairs,
+    vote_labels,
+)
 from testbed.rng import generator
 
 NAME = "pairs-sera"
@@ -34,9 +41,13 @@ def logged_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
     """300 judged pairs of a logger that shows good actions when they have the spurious feature, and bad ones
     when they have not.
     """
-    lean_SA = np.exp(1.5 * found.feature_SAF[..., 3] * (found.reward_SA - found.reward_SA.mean(-1, keepdims=True)))
+    lean_SA = np.exp(
+        1.5 * found.feature_SAF[..., 3] * (found.reward_SA - found.reward_SA.mean(-1, keepdims=True))
+    )
     logger_RSA = (lean_SA / lean_SA.sum(-1, keepdims=True))[None]
-    weight_RSAA = draw_pairs(pair_law(found.context_S, logger_RSA, logger_RSA), PAIRS, generator(seed, "pairs"))
+    weight_RSAA = draw_pairs(
+        pair_law(found.context_S, logger_RSA, logger_RSA), PAIRS, generator(seed, "pairs")
+    )
     return weight_RSAA, vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "labels"))
 
 
@@ -53,7 +64,9 @@ def sets(found: PairWorld, seed: int, arm: str) -> Draw:
         if arm == "selected":
             return kept_RSAA, label_RSAA
         pi_RSA = np.exp(history[-1])
-        made_RSAA = draw_pairs(pair_law(found.context_S, pi_RSA, pi_RSA), PAIRS, generator(seed, "made", step))
+        made_RSAA = draw_pairs(
+            pair_law(found.context_S, pi_RSA, pi_RSA), PAIRS, generator(seed, "made", step)
+        )
         made_RSAA = select_by_margin(made_RSAA, np.abs(margin_RSAA), SHARE)
         both_RSAA = kept_RSAA + made_RSAA
         own_RSAA = (margin_RSAA > 0) + 0.5 * (margin_RSAA == 0)
@@ -70,7 +83,13 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         found = world(seed)
         for arm in ("frozen", "selected", "bootstrapped"):
             theta_RF, history = train_on_pairs(
-                found.feature_SAF, found.ref_SA, sets(found, seed, arm), cells=1, steps=STEPS, rate=2.0, beta=BETA
+                found.feature_SAF,
+                found.ref_SA,
+                sets(found, seed, arm),
+                cells=1,
+                steps=STEPS,
+                rate=2.0,
+                beta=BETA,
             )
             share = float(np.abs(theta_RF[0, 3]) / np.abs(theta_RF[0]).sum())
             rows_.append((seed, arm, found.regret(history[-1]), share))
@@ -130,21 +149,29 @@ def keeps_share() -> Evidence:
     return exact(gaps, 1e-9, "largest distance or excess")
 
 
-@EXPERIMENT.claim("self-review-lowers-regret", statement="Bootstrapped sets end with a regret lower by 0.05 than a frozen one.")
+@EXPERIMENT.claim(
+    "self-review-lowers-regret",
+    statement="Bootstrapped sets end with a regret lower by 0.05 than a frozen one.",
+)
 def lowers_regret(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
     return must_exceed(_fall(table, "regret", "bootstrapped"), MARGIN, "fall of regret less 0.05")
 
 
 @EXPERIMENT.claim(
-    "self-review-forgets-the-spurious-feature", statement="Its share of the weights is lower by 0.05 with bootstrapped sets."
+    "self-review-forgets-the-spurious-feature",
+    statement="Its share of the weights is lower by 0.05 with bootstrapped sets.",
 )
 def forgets(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
-    return must_exceed(_fall(table, "spurious", "bootstrapped"), MARGIN, "fall of the spurious share less 0.05")
+    return must_exceed(
+        _fall(table, "spurious", "bootstrapped"), MARGIN, "fall of the spurious share less 0.05"
+    )
 
 
-@EXPERIMENT.claim("margin-selection-lowers-regret", statement="Selection by margin alone lowers the regret by 0.05.")
+@EXPERIMENT.claim(
+    "margin-selection-lowers-regret", statement="Selection by margin alone lowers the regret by 0.05."
+)
 def selection(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
     return must_exceed(_fall(table, "regret", "selected"), MARGIN, "fall of regret less 0.05")

@@ -100,7 +100,8 @@ EXPERIMENT = Experiment(
     "dpo-and-the-tilt-agree-with-equal-features",
     source="Rafailov et al. (2023), equations 4 to 7",
     statement=(
-        "With full coverage and the same features DPO's minimum is the reference tilted by the reward model of "
+        "With full coverage and the same features DPO's minimum is the reference tilted by the reward"
+        " model of "
         "the same pairs; with a coverage gap a table of DPO leaves unseen prompts at the reference."
     ),
 )
@@ -112,23 +113,38 @@ def agree() -> Evidence:
         even_RSA = np.full((1, 3, 4), 0.25)
         given = pair_law(found.context_S, even_RSA, even_RSA), found.chance_SAA[None]
         _, history = train_on_pairs(
-            found.feature_SAF, found.ref_SA, partial(once, given=given), cells=1, steps=250, rate=40.0, beta=BETA
+            found.feature_SAF,
+            found.ref_SA,
+            partial(once, given=given),
+            cells=1,
+            steps=250,
+            rate=40.0,
+            beta=BETA,
         )
         tilted_SA = tilt(found.ref_SA, fit_reward(*given, found.feature_SAF, 1e-9)[0], BETA)
         gaps.append(np.abs(np.exp(history[-1][0]) - tilted_SA).max())
         gaps.append(np.abs(tilted_SA - tilt(found.ref_SA, found.reward_SA, BETA)).max())
         one = given[0] * (np.arange(3) == 0)[:, None, None], given[1]
         _, history = train_on_pairs(
-            np.eye(12).reshape(3, 4, 12), found.ref_SA, partial(once, given=one), cells=1, steps=10, rate=5.0, beta=BETA
+            np.eye(12).reshape(3, 4, 12),
+            found.ref_SA,
+            partial(once, given=one),
+            cells=1,
+            steps=10,
+            rate=5.0,
+            beta=BETA,
         )
         gaps.append(np.abs(np.exp(history[-1][0, 1:]) - found.ref_SA[1:]).max())
     return exact(gaps, 1e-6, "largest distance of a probability")
 
 
-@EXPERIMENT.claim("ppo-beats-dpo", statement="PPO with the large reward model earns 0.025 more than DPO's table, at both qualities.")
+@EXPERIMENT.claim(
+    "ppo-beats-dpo",
+    statement="PPO with the large reward model earns 0.025 more than DPO's table, at both qualities.",
+)
 def ppo_beats_dpo(table: pd.DataFrame) -> Evidence:
     """Return the evidence at both qualities of labels, in both runs."""
-    found = {}
+    found: dict[str, Floats] = {}
     for quality in QUALITY:
         first, second = ({"labels": quality, "learner": name} for name in ("PPO, 6 features", "DPO, table"))
         found |= {f"{quality}, {run}": x_N for run, x_N in difference(table, "reward", first, second).items()}
@@ -137,27 +153,42 @@ def ppo_beats_dpo(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "ppo-beats-dpo-with-the-same-features",
-    statement="PPO with the large reward model earns 0.025 more than DPO with its features, at both qualities.",
+    statement=(
+        "PPO with the large reward model earns 0.025 more than DPO with its features, at both qualities."
+    ),
 )
 def same_features(table: pd.DataFrame) -> Evidence:
     """Return the evidence at both qualities of labels, in both runs."""
-    found = {}
+    found: dict[str, Floats] = {}
     for quality in QUALITY:
-        first, second = ({"labels": quality, "learner": name} for name in ("PPO, 6 features", "DPO, features"))
+        first, second = (
+            {"labels": quality, "learner": name} for name in ("PPO, 6 features", "DPO, features")
+        )
         found |= {f"{quality}, {run}": x_N for run, x_N in difference(table, "reward", first, second).items()}
     return must_exceed(found, MARGIN, "gain of reward less 0.025")
 
 
 @EXPERIMENT.claim(
     "labels-matter-more-than-the-algorithm",
-    statement="For PPO good labels are worth 0.025 more than PPO is over DPO with the same features and good labels.",
+    statement=(
+        "For PPO good labels are worth 0.025 more than PPO is over DPO with the same features and "
+        "good labels."
+    ),
 )
 def labels_matter(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the difference of both gains, in both runs."""
     ppo, dpo_ = "PPO, 6 features", "DPO, features"
-    by_labels = difference(table, "reward", {"labels": "good", "learner": ppo}, {"labels": "poor", "learner": ppo})
-    by_learner = difference(table, "reward", {"labels": "good", "learner": ppo}, {"labels": "good", "learner": dpo_})
-    return must_exceed({run: by_labels[run] - by_learner[run] for run in by_labels}, MARGIN, "difference of both gains less 0.025")
+    by_labels = difference(
+        table, "reward", {"labels": "good", "learner": ppo}, {"labels": "poor", "learner": ppo}
+    )
+    by_learner = difference(
+        table, "reward", {"labels": "good", "learner": ppo}, {"labels": "good", "learner": dpo_}
+    )
+    return must_exceed(
+        {run: by_labels[run] - by_learner[run] for run in by_labels},
+        MARGIN,
+        "difference of both gains less 0.025",
+    )
 
 
 @EXPERIMENT.claim(
@@ -166,7 +197,7 @@ def labels_matter(table: pd.DataFrame) -> Evidence:
 )
 def larger(table: pd.DataFrame) -> Evidence:
     """Return the evidence about both, in both runs."""
-    found = {}
+    found: dict[str, Floats] = {}
     for other in ("PPO, 2 features", "PPO, 6 features, seen prompts"):
         first, second = ({"labels": "good", "learner": name} for name in ("PPO, 6 features", other))
         found |= {f"{other}, {run}": x_N for run, x_N in difference(table, "reward", first, second).items()}

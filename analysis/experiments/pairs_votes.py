@@ -1,4 +1,4 @@
-"""Soft labels from votes (VDPO, VIPO) against majority labels (DPO, IPO), on controversial and clear pairs."""
+"""Soft labels from votes (VDPO, VIPO) against majority labels (DPO, IPO), where voters differ or agree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special, stats
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed, must_stay_below, short_of
@@ -33,7 +33,7 @@ def _once(step: int, _: list[Floats], given: tuple[Floats, Floats]) -> tuple[Flo
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return what policies lack in both halves of the contexts, by votes per pair, loss and rule of labels."""
+    """Return what policies lack in both halves of the contexts, by votes, loss and rule of labels."""
     found = []
     arms = [(votes, rule) for votes in VOTES for rule in ("hard", "mmse")]
     for seed in seeds:
@@ -41,12 +41,22 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         law_RSAA = pair_law(world.context_S, world.ref_SA[None], world.ref_SA[None])
         weight_RSAA = draw_pairs(law_RSAA, PAIRS, generator(seed, "pairs"))
         label_RSAA = np.concatenate(
-            [vote_labels(weight_RSAA, world.chance_SAA, v, rule, generator(seed, f"{v} votes")) for v, rule in arms]
+            [
+                vote_labels(weight_RSAA, world.chance_SAA, v, rule, generator(seed, f"{v} votes"))
+                for v, rule in arms
+            ]
         )
         once = partial(_once, given=(np.repeat(weight_RSAA, len(arms), 0), label_RSAA))
         for kind, rate in (("dpo", 20.0), ("ipo", 5.0)):
             _, history = train_on_pairs(
-                world.feature_SAF, world.ref_SA, once, cells=len(arms), steps=STEPS, rate=rate, beta=BETA, kind=kind
+                world.feature_SAF,
+                world.ref_SA,
+                once,
+                cells=len(arms),
+                steps=STEPS,
+                rate=rate,
+                beta=BETA,
+                kind=kind,
             )
             for index, (votes, rule) in enumerate(arms):
                 lacks_S = world.tilted_gap(history[-1][index : index + 1], BETA)
@@ -63,7 +73,9 @@ EXPERIMENT = Experiment(
     NAME,
     question="Do soft labels from votes help where voters disagree, and do no harm where they agree?",
     source="VPO (2024), Vote-based preference optimization, arXiv:2410.22891",
-    differs="a table over 36 pairs of context and action; what is lacked is beta KL to the best tilted policy",
+    differs=(
+        "a table over 36 pairs of context and action; what is lacked is beta KL to the best tilted policy"
+    ),
     compute=table,
     keys=("run", "seed", "votes", "loss", "labels"),
     metrics=("controversial", "clear"),
@@ -85,12 +97,14 @@ EXPERIMENT = Experiment(
     "vote-share-is-stationary-at-its-log-odds",
     source="VPO (2024), equation 8; Azar et al. (2024), equation 17",
     statement=(
-        "DPO's gradient with soft labels vanishes at margin logit(y), IPO's at y - 1/2; the posterior mean of "
-        "the preference has less mean squared error than the majority at every number of votes."
+        "DPO's gradient with soft labels vanishes at margin logit(y), IPO's at y - 1/2; the soft label is "
+        "the posterior mean under an even prior, and has less mean squared error than the majority's."
     ),
 )
 def stationary() -> Evidence:
-    """Return gradients at these margins, and by how much the posterior mean's error exceeds the majority's."""
+    """Return gradients at these margins, distances from posterior means, and excesses of the mean squared
+    error.
+    """
     feature_SAF, weight_RSAA = np.eye(2)[None], np.zeros((1, 1, 2, 2))
     weight_RSAA[..., 0, 1] = 1.0
     gaps = []
@@ -98,9 +112,11 @@ def stationary() -> Evidence:
         label_RSAA = np.full((1, 1, 2, 2), label)
         for kind, wanted in (("dpo", np.log(label / (1 - label))), ("ipo", label - 0.5)):
             for beta in (0.1, 1.0):
-                # beta theta . (phi_0 - phi_1) is the margin; IPO's target is that of its log-ratio, times beta.
+                # beta theta . (phi_0 - phi_1) is the margin.
                 theta_RF = np.array([[wanted / beta, 0.0]])
-                gradient = pair_gradient(theta_RF, feature_SAF, weight_RSAA, label_RSAA, beta=beta, kind=kind)[1]
+                gradient = pair_gradient(
+                    theta_RF, feature_SAF, weight_RSAA, label_RSAA, beta=beta, kind=kind
+                )[1]
                 gaps.append(np.abs(gradient).max())
     chance_K = np.linspace(0.005, 0.995, 100)
     for votes in (1, 3, 9):
@@ -108,6 +124,12 @@ def stationary() -> Evidence:
         mean = {}
         for rule in ("hard", "mmse"):
             drawn = [_label(votes, count, rule) for count in range(votes + 1)]
+            if rule == "mmse":
+                won_V = np.arange(votes + 1)
+                posterior_V = special.beta(won_V + 2, votes - won_V + 1) / special.beta(
+                    won_V + 1, votes - won_V + 1
+                )
+                gaps.append(np.abs(np.array(drawn) - posterior_V).max())
             mean[rule] = (law_KV * (np.array(drawn) - chance_K[:, None]) ** 2).sum(-1).mean()
         gaps += [mean["mmse"] - mean["hard"], short_of(mean["hard"] - mean["mmse"], 0.01)]
     return exact(gaps, 1e-9, "largest gradient or excess")
@@ -118,9 +140,15 @@ def _label(votes: int, won: int, rule: str) -> float:
     if rule == "hard" or votes == 0:
         chance = 1.0 if won > votes / 2 else 0.0
         rng = np.random.default_rng(0)
-        return float(vote_labels(np.ones((1, 1, 1, 1)), np.full((1, 1, 1), chance), votes, rule, rng)[0, 0, 0, 0])
+        return float(
+            vote_labels(np.ones((1, 1, 1, 1)), np.full((1, 1, 1), chance), votes, rule, rng)[0, 0, 0, 0]
+        )
     sure = [
-        float(vote_labels(np.ones((1, 1, 1, 1)), np.full((1, 1, 1), c), votes, rule, np.random.default_rng(0)).item())
+        float(
+            vote_labels(
+                np.ones((1, 1, 1, 1)), np.full((1, 1, 1), c), votes, rule, np.random.default_rng(0)
+            ).item()
+        )
         for c in (0.0, 1.0)
     ]
     return sure[0] + (sure[1] - sure[0]) * won / votes
@@ -146,7 +174,7 @@ def harmless(table: pd.DataFrame) -> Evidence:
 
 
 def _falls(table: pd.DataFrame, value: str, some: tuple[int, ...] = VOTES) -> dict[str, np.ndarray]:
-    found = {}
+    found: dict[str, Floats] = {}
     for votes in some:
         for kind in ("dpo", "ipo"):
             first, second = ({"votes": votes, "loss": kind, "labels": rule} for rule in ("hard", "mmse"))

@@ -1,4 +1,6 @@
-"""User simulators conditioned on outcomes seen afterwards, or on controls step by step, under another policy."""
+"""User simulators conditioned on outcomes seen afterwards, or on controls step by step, under another
+policy.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from testbed.offline.tabular import hindsight
 
 EXPERIMENT = Experiment(
     "user-simulation",
-    question="Which simulated users keep a metric right when the simulated agent is not the one that was logged?",
+    question=(
+        "Which simulated users keep a metric right when the simulated agent is not the one that was logged?"
+    ),
     source="Controllable user simulation (2026)",
     differs="users that answer yes or no at once, and outcomes that are the number of yes; all is enumerated",
     systems=("Controllable User Simulation",),
@@ -44,8 +48,8 @@ def outcome_law(horizon: int) -> Floats:
 def simulated_yes(horizon: int, stepwise: bool) -> float:
     """E[share of yes] when agent PI_A talks to users trained on logs of agent MU_A.
 
-    Stepwise users answer by P(yes | action). Post-hoc users are given the episode's outcome G, drawn as it was
-    logged, and answer by P(yes | action, yes still to come), `hindsight` of what was logged.
+    Stepwise users answer by P(yes | action). Post-hoc users are given the episode's outcome G, drawn as
+    it was logged, and answer by P(yes | action, yes still to come), `hindsight` of what was logged.
     """
     if stepwise:
         return float(PI_A @ YES_A)
@@ -78,7 +82,8 @@ def turns(horizon: int) -> FiniteMDP:
 @EXPERIMENT.claim(
     "post-hoc-users-report-the-logged-agent",
     statement=(
-        "Users conditioned on the logged outcome give every agent the logged agent's metric, at every horizon; "
+        "Users conditioned on the logged outcome give every agent the logged agent's metric, at every"
+        " horizon; "
         "users with controls step by step give the agent's own."
     ),
 )
@@ -97,8 +102,10 @@ def report() -> Evidence:
     "post-hoc-correction-grows-geometrically",
     source="Controllable user simulation (2026), growth of metric variance; second moments of products",
     statement=(
-        "Episode weights, which an outcome-conditioned metric needs, have second moment (sum pi^2/mu)^T, and the "
-        "metric's log-variance rises by over 0.3 a turn; with weights turn by turn its variance is linear in T."
+        "Episode weights, which an outcome-conditioned metric needs, have second moment (sum "
+        "pi^2/mu)^T, and the "
+        "metric's log-variance rises by over 0.3 a turn; with weights turn by turn its variance is "
+        "linear in T."
     ),
 )
 def geometric() -> Evidence:
@@ -114,4 +121,6 @@ def geometric() -> Evidence:
         single = float((PI_A**2 / MU_A) @ YES_A) - float(PI_A @ YES_A) ** 2
         gaps.append(abs(by_turn / (horizon * single) - 1))
     rises = np.diff(log_variance)
-    return exact([*gaps, short_of(float(rises.min()), 0.3)], 1e-9, f"relative distance; log-variance rises by {rises}")
+    return exact(
+        [*gaps, short_of(float(rises.min()), 0.3)], 1e-9, f"relative distance; log-variance rises by {rises}"
+    )
