@@ -46,7 +46,7 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Is an imitator's shortfall quadratic in the horizon, and does data of its own make it linear?",
-    source="RL in the era of LLMs (2023), takeaway 5; Ross & Bagnell (2010); Ross, Gordon & Bagnell (2011)",
+    source="Sun (2023), RL in the era of LLMs; Ross & Bagnell (2010); Ross, Gordon & Bagnell (2011)",
     differs=(
         "a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against "
         "replayed Q-learning is left out"

@@ -112,7 +112,7 @@ EXPERIMENT = Experiment(
 
 @EXPERIMENT.claim(
     "constrained-optimum-mixes-at-most-one-state",
-    source="Altman (1999), Constrained Markov decision processes, theorem 3.8",
+    source="Altman (1999), Constrained Markov decision processes, chapter 3",
     statement=(
         "The linear program's policy costs at most the budget, is worth what the program says, "
         "randomizes in at "

@@ -82,7 +82,7 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Which guardian keeps an offline plan safe, and what does it cost?",
-    source="OGSRL (2025), Offline guarded safe reinforcement learning",
+    source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
     differs=(
         "random worlds, tables; without a guardian Q of an unseen pair is a guess; `lost` is the "
         "value short of the best policy that can stay safe within the log"

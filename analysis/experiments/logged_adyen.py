@@ -67,7 +67,7 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Do policies of delayed, batched bandits oscillate more with delay and with skewed exploration?",
-    source="Adyen (2024), payment optimization by contextual bandits over policy generations",
+    source="Vangara & Egg (2024), Contextual bandits in payment processing, arXiv:2412.00569",
     differs="random routes in 5 contexts; the oracle is a mean per context and route over one generation",
     compute=table,
     keys=("run", "seed", "delay", "explore"),

@@ -90,7 +90,7 @@ def _bandit_law(seed: int) -> LoggedDistribution:
 
 @EXPERIMENT.claim(
     "clipping-loses-from-a-sample-size-on",
-    source="Aouali et al. (2023), section 3; moments of linear estimators in closed form",
+    source="Aouali et al. (2023); moments of linear estimators in closed form",
     statement=(
         "In random bandits clipped IPS has the lower error up to n* = (variance saved) / bias^2 and "
         "the higher "
@@ -129,7 +129,7 @@ def region() -> Evidence:
 
 @EXPERIMENT.claim(
     "score-tables-have-the-smoothed-bias",
-    source="Aouali et al. (2023), equation 5; enumeration of one round",
+    source="Aouali et al. (2023); enumeration of one round",
     statement=(
         "Over every logged round of random bandits sum pi g has the moments of the smoothed, clipped "
         "and doubly "

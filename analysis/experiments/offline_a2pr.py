@@ -152,7 +152,7 @@ def near(table: pd.DataFrame) -> Evidence:
 def _by_world(table: pd.DataFrame, value: str) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     for world in ("table", "continuous"):
-        arms = ({"world": world, "toward": name} for name in ("better", "all"))
-        by_strength = differences(table, value, *arms, "strength")
+        first, second = ({"world": world, "toward": name} for name in ("better", "all"))
+        by_strength = differences(table, value, first, second, "strength")
         found |= {f"{world}, {name}": x_N for name, x_N in by_strength.items()}
     return found

@@ -61,7 +61,7 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Can pessimism plan with rewards that are recovered from choices alone?",
-    source="Yu et al. (2024), Dynamic discrete choice with pessimistic policy optimization (DCPPO)",
+    source="Li, Yang & Wang (2023), RLHF: learning dynamic choices via pessimism, arXiv:2305.18438",
     differs="random worlds, tables; logit shocks, an action of known reward, a bonus of 1/sqrt(n)",
     compute=table,
     keys=("run", "seed", "steps", "learner"),

@@ -48,7 +48,7 @@ def logged(seed: int) -> tuple[Log, Floats]:
     log = collect(world, mu_RWSA, ROUNDS, keys((seed,), "offline-dt4ier"))
     rng, place = generator(seed, "clicks"), (log.state_RBT[..., 0], log.action_RBT[..., 0])
     clicks_RB2 = np.stack([rng.binomial(CLICKS, chance_SA[place]) for chance_SA in (now_SA, later_SA)], -1)
-    return log, clicks_RB2
+    return log, clicks_RB2.astype(np.float64)
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
@@ -76,7 +76,7 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Does conditioning on two rewards give better trade-offs than cloning what was good in one?",
-    source="DT4IER (2024), Decision transformer for immediate and long-term engagement in recommendation",
+    source="Liu et al. (2024), Sequential recommendation … (DT4IER), arXiv:2404.03637",
     differs="a logged contextual bandit with two rewards, tables in place of a transformer",
     compute=table,
     keys=("run", "seed", "target"),
@@ -106,7 +106,7 @@ def mixture() -> Evidence:
         mu_SA = generator(seed, "mu").dirichlet(np.ones(ACTIONS), size=CONTEXTS)
         count_K = np.arange(CLICKS + 1)
         now_SAK, later_SAK = (
-            stats.binom.pmf(count_K, CLICKS, p_SA[..., None]) for p_SA in (now_SA, later_SA)
+            np.asarray(stats.binom.pmf(count_K, CLICKS, p_SA[..., None])) for p_SA in (now_SA, later_SA)
         )
         high_SA = now_SAK[..., -1]
         joint_SAK = high_SA[..., None] * later_SAK

@@ -58,7 +58,7 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Does a Q that two groups share in part err less for the small group?",
-    source="Mandyam et al. (2023), Nested fitted Q-iteration (NFQI)",
+    source="Mandyam et al. (2021), Nested policy reinforcement learning (NFQI), arXiv:2110.02879",
     differs="random worlds, tables; a ridge of 5 on the group's difference in place of networks",
     compute=table,
     keys=("run", "seed", "steps", "fit"),

@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
         "Does a lower bound in front of every offline update keep harmful ones out at its declared rate?"
     ),
     source="Lei et al. (2025), RL-100",
-    differs="one random world, tables; importance sampling in place of a learned model judges the updates",
+    differs="one random world, tables; importance sampling in place of a model, one log judges all updates",
     compute=table,
     keys=("run", "seed", "episodes", "updates"),
     metrics=("harmful", "false", "lost", "value", "ess"),

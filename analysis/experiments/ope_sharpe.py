@@ -90,7 +90,7 @@ EXPERIMENT = Experiment(
 
 @EXPERIMENT.claim(
     "sharpe-separates-estimators-of-equal-accuracy",
-    source="Kiyohara et al. (2024), section 3; example made here",
+    source="Kiyohara et al. (2024); example made here",
     statement=(
         "Two estimators with equal mean squared error, rank correlation and regret have SharpeRatio@3"
         " of 4.77 "
@@ -131,6 +131,6 @@ def picks_another(table: pd.DataFrame) -> Evidence:
         )
         chosen = error.idxmin(axis=1)
         sharpe_RE = sharpe.to_numpy(dtype=np.float64)
-        reached_R = sharpe_RE[np.arange(len(sharpe_RE)), sharpe.columns.get_indexer(chosen)]
+        reached_R = sharpe_RE[np.arange(len(sharpe_RE)), sharpe.columns.get_indexer(pd.Index(list(chosen)))]
         found[run] = (sharpe_RE.max(-1) > reached_R + 1e-9) - 0.5
     return must_exceed(found, 0.0, "share of logs less 1/2")

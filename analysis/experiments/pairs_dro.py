@@ -68,7 +68,7 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Do losers of the policy of the day generalize better to unseen prompts than logged ones?",
-    source="Diffusion-DRO (2025), Ranking-based preference optimization for diffusion models",
+    source="Diffusion-DRO (2025), Ranking-based preference optimization for diffusion models, abstract",
     differs="a log-linear policy on a bandit; the ranking loss is DPO's with expert winners",
     compute=table,
     keys=("run", "seed", "losers"),

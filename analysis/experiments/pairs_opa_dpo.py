@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
     question=(
         "Does DPO gain less the farther its winners lie from the reference, and does alignment help first?"
     ),
-    source="OPA-DPO (2025), On-policy alignment before DPO for vision-language models",
+    source="Yang et al. (2025), On-policy data hold the key (OPA-DPO)",
     differs="a table over 36 pairs of context and action; alignment is cloning, half on expert actions",
     compute=table,
     keys=("run", "seed", "nats", "pairs"),

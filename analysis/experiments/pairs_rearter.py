@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
 
 @EXPERIMENT.claim(
     "look-ahead-shrinks-the-bias-of-early-step-scores",
-    source="contraction of the optimality operator, Puterman (1994), theorem 6.2.3",
+    source="contraction of the optimality operator, Puterman (1994), section 6.2",
     statement=(
         "Step scores made by an older policy, V^mu, are too low for the best policy; each step of look-ahead "
         "leaves at most gamma of the largest error and never makes a score worse, and 8 steps leave "

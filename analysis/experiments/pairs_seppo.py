@@ -4,8 +4,6 @@ losers.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 
@@ -17,7 +15,7 @@ from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, linear_world
 from analysis.replication import Seeds, difference, repeated
 from envs.arrays import Floats
-from testbed.offline.preferences import pair_law, tilt, train_on_pairs
+from testbed.offline.preferences import log_policy, pair_gradient, pair_law, tilt
 from testbed.offline.tabular import kl
 from testbed.rng import generator
 
@@ -34,37 +32,50 @@ def winners(found: PairWorld, seed: int) -> Floats:
     return tilt(found.ref_SA, found.reward_SA + noise_SA, 0.3)
 
 
-def draw(
-    step: int, history: list[Floats], *, found: PairWorld, win_SA: Floats, lag: int, anchor: bool
-) -> tuple[Floats, Floats] | None:
-    """Demonstrated winners against losers of the policy `lag` steps back; lag 0 is the reference for ever.
+def slope(
+    thetas: list[Floats], found: PairWorld, win_SA: Floats, lag: int | None, anchor: bool = False
+) -> Floats:
+    """DPO's gradient with the checkpoint `lag` steps back as reference and maker of losers, [1, F].
 
-    anchor: a sampled action that the policy has come to prefer to the winner, against that checkpoint, is
-    kept out.
+    None: the reference of the start for ever. anchor: where the policy has come to prefer the sampled
+    action to the winner, against that checkpoint, the winner alone is learned from, by likelihood.
     """
-    if lag == 0 and step:
-        return None
-    past_RSA = history[0] if lag == 0 else history[max(0, len(history) - 1 - lag)]
-    weight_RSAA = pair_law(found.context_S, win_SA[None], np.exp(past_RSA))
-    if anchor:
-        gain_RSA = history[-1] - past_RSA
-        weight_RSAA = np.where(gain_RSA[..., :, None] >= gain_RSA[..., None, :], weight_RSAA, 0.0)
-    same = np.eye(found.reward_SA.shape[1], dtype=bool)
-    return weight_RSAA, np.broadcast_to(np.where(same, 0.5, 1.0), weight_RSAA.shape)
+    past_RF = thetas[0] if lag is None else thetas[max(0, len(thetas) - 1 - lag)]
+    past_RSA, now_RSA = (log_policy(x, found.feature_SAF, found.ref_SA) for x in (past_RF, thetas[-1]))
+    pair_RSAA = pair_law(found.context_S, win_SA[None], np.exp(past_RSA))
+    gain_RSA = now_RSA - past_RSA
+    trusted_RSAA = pair_RSAA * (gain_RSA[..., :, None] >= gain_RSA[..., None, :]) if anchor else pair_RSAA
+    alone_RSA = (pair_RSAA - trusted_RSAA).sum(-1)
+    label_RSAA = np.where(np.eye(win_SA.shape[1], dtype=bool), 0.5, np.ones_like(pair_RSAA))
+    settings = {"beta": BETA, "kind": "dpo"}
+    by_pairs = pair_gradient(thetas[-1] - past_RF, found.feature_SAF, trusted_RSAA, label_RSAA, **settings)[1]
+    if not anchor:
+        return by_pairs
+    # Likelihood of winners is a pair with an action of the policy, at margin 0.
+    likely_RSAA = alone_RSA[..., None] * np.exp(now_RSA)[..., None, :]
+    by_winners = pair_gradient(0 * past_RF, found.feature_SAF, likely_RSAA, label_RSAA, **settings)[1]
+    return trusted_RSAA.sum() * by_pairs + alone_RSA.sum() * by_winners
+
+
+def trained(
+    found: PairWorld, win_SA: Floats, lag: int | None, *, steps: int, rate: float, anchor: bool = False
+) -> list[Floats]:
+    """The log-policies [1, S, A] before every step and at the end."""
+    thetas = [np.zeros((1, found.feature_SAF.shape[-1]))]
+    for _ in range(steps):
+        thetas.append(thetas[-1] - rate * slope(thetas, found, win_SA, lag, anchor))
+    return [log_policy(theta_RF, found.feature_SAF, found.ref_SA) for theta_RF in thetas]
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return final and worst regrets, by lag and anchor; lag 0 are fixed losers of the reference."""
+    """Return the final regret and its rise after the best, by lag and anchor; lag 0: fixed losers."""
     rows_ = []
     for seed in seeds:
         found = linear_world(seed)
         win_SA = winners(found, seed)
         for lag in (0, *LAGS):
             for anchor in (False, True) if lag else (False,):
-                sets = partial(draw, found=found, win_SA=win_SA, lag=lag, anchor=anchor)
-                _, history = train_on_pairs(
-                    found.feature_SAF, found.ref_SA, sets, cells=1, steps=STEPS, rate=RATE, beta=BETA
-                )
+                history = trained(found, win_SA, lag or None, steps=STEPS, rate=RATE, anchor=anchor)
                 last, best = found.regret(history[-1]), min(found.regret(each) for each in history[::10])
                 rows_.append((seed, lag, "yes" if anchor else "no", last, last - best))
     return pd.DataFrame(rows_, columns=["seed", "lag", "anchor", "regret", "degraded"])
@@ -78,8 +89,11 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Are losers sampled from older checkpoints better than fixed ones, and does an anchor help?",
-    source="SePPO (2024), Semi-policy preference optimization for diffusion alignment",
-    differs="a log-linear policy on a bandit; the anchor keeps out losers that the policy has come to prefer",
+    source="Zhang et al. (2024), SePPO: semi-policy preference optimization, arXiv:2410.05255",
+    differs=(
+        "a log-linear policy on a bandit; against samples that the policy has come to prefer, the anchor "
+        "learns from winners alone, by likelihood"
+    ),
     compute=table,
     keys=("run", "seed", "lag", "anchor"),
     metrics=("regret", "degraded"),
@@ -99,9 +113,8 @@ EXPERIMENT = Experiment(
     "self-made-losers-stop-at-the-winners",
     source="derived here: the gradient of winners against own losers is theirs of likelihood at margin 0",
     statement=(
-        "With losers of the current policy and a table the policy goes to the winners' law: "
-        "KL(winners || pi) "
-        "falls at every step and ends below 0.01, which fixed losers of the reference do not."
+        "With losers and reference of the current policy, and a table, the policy goes to the winners' law: "
+        "KL(winners || pi) falls at every step and ends below 0.01, which that of fixed losers does not."
     ),
 )
 def stops() -> Evidence:
@@ -112,29 +125,14 @@ def stops() -> Evidence:
         found = PairWorld(plain.reward_SA, plain.ref_SA, np.eye(8).reshape(2, 4, 8))
         win_SA = tilt(found.ref_SA, found.reward_SA, 1.0)
         ends = []
-        for lag in (-1, 0):
-            # A lag of -1 looks for a checkpoint after the newest one, which is the newest.
-            sets = partial(_own, found=found, win_SA=win_SA) if lag else partial(
-                draw, found=found, win_SA=win_SA, lag=0, anchor=False
-            )  # fmt: skip
-            _, history = train_on_pairs(
-                found.feature_SAF, found.ref_SA, sets, cells=1, steps=300, rate=1.0 / BETA, beta=BETA
-            )
+        for lag in (0, None):
+            history = trained(found, win_SA, lag, steps=150, rate=2.0 / BETA)
             away_K = np.array([kl(win_SA[None], np.exp(each)).mean() for each in history[::20]])
-            ends.append(away_K[-1])
-            if lag:
+            ends.append(float(away_K[-1]))
+            if lag == 0:
                 gaps.append(float(np.diff(away_K).max()))
         gaps += [max(0.0, ends[0] - 0.01), max(0.0, 0.1 - ends[1])]
     return exact(gaps, 1e-9, "largest rise or excess")
-
-
-def _own(_: int, history: list[Floats], *, found: PairWorld, win_SA: Floats) -> tuple[Floats, Floats]:
-    """Winners against losers of the policy as it is, compared with a reference that is the policy too."""
-    weight_RSAA = pair_law(found.context_S, win_SA[None], np.exp(history[-1]))
-    # Labels that put margin and label 1/2 apart, as at a reference that is the policy itself.
-    gain_RSA = BETA * (history[-1] - history[0])
-    margin_RSAA = gain_RSA[..., :, None] - gain_RSA[..., None, :]
-    return weight_RSAA, 1 / (1 + np.exp(-margin_RSAA)) + 0.5
 
 
 @EXPERIMENT.claim(

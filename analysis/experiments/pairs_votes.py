@@ -72,7 +72,7 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Do soft labels from votes help where voters disagree, and do no harm where they agree?",
-    source="VPO (2024), Vote-based preference optimization, arXiv:2410.22891",
+    source="Cho, Park & Lee (2024), VPO: leveraging the number of votes, arXiv:2410.22891",
     differs=(
         "a table over 36 pairs of context and action; what is lacked is beta KL to the best tilted policy"
     ),
@@ -95,7 +95,7 @@ EXPERIMENT = Experiment(
 
 @EXPERIMENT.claim(
     "vote-share-is-stationary-at-its-log-odds",
-    source="VPO (2024), equation 8; Azar et al. (2024), equation 17",
+    source="Cho, Park & Lee (2024); Azar et al. (2024), equation 17",
     statement=(
         "DPO's gradient with soft labels vanishes at margin logit(y), IPO's at y - 1/2; the soft label is "
         "the posterior mean under an even prior, and has less mean squared error than the majority's."

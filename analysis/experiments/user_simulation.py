@@ -23,7 +23,7 @@ EXPERIMENT = Experiment(
     question=(
         "Which simulated users keep a metric right when the simulated agent is not the one that was logged?"
     ),
-    source="Controllable user simulation (2026)",
+    source="Tennenholtz et al. (2026), Controllable user simulation, arXiv:2605.11519",
     differs="users that answer yes or no at once, and outcomes that are the number of yes; all is enumerated",
     systems=("Controllable User Simulation",),
 )
@@ -100,7 +100,7 @@ def report() -> Evidence:
 
 @EXPERIMENT.claim(
     "post-hoc-correction-grows-geometrically",
-    source="Controllable user simulation (2026), growth of metric variance; second moments of products",
+    source="Tennenholtz et al. (2026), growth of metric variance; second moments of products",
     statement=(
         "Episode weights, which an outcome-conditioned metric needs, have second moment (sum "
         "pi^2/mu)^T, and the "
