@@ -22,6 +22,7 @@ from testbed.cli import (
     metrics,
     objectives,
     pipeline,
+    plot,
     run,
     status,
     validate,
@@ -66,6 +67,7 @@ app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
+app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
 
