@@ -17,9 +17,10 @@ import pandas as pd
 
 from analysis.cell_table import FIELDS, OUTCOMES, REDUCTIONS, taken_apart, value_of
 from analysis.collapse import ACCURACY, DIVERGED, need
-from analysis.load import load_results
+from analysis.load import load_results, results_folders
 from analysis.values import VALUE
 from testbed.errors import UserError, unknown
+from testbed.results import store
 from testbed.user_files import short_names
 
 ARGUMENTS = tuple(name for name in FIELDS if name.endswith("_args"))
@@ -211,3 +212,9 @@ def gaps(rows: pd.DataFrame) -> dict[str, int]:
     """Return, per logged metric with gaps, in how many cells it is not a number at some step."""
     found = {name: int(rows.loc[rows[name].isna(), "cell"].nunique()) for name in metrics(rows)}
     return {name: count for name, count in found.items() if count}
+
+
+def unfinished(*folders: str | Path) -> int:
+    """Return how many planned cells of these results folders have no result: they failed, or never ran."""
+    counted = [store.status(each) for folder in folders for each in results_folders(Path(folder))]
+    return sum(one.planned - one.done for one in counted)

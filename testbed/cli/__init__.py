@@ -14,6 +14,7 @@ import typer.core
 from testbed import __version__
 from testbed.cli import (
     claims,
+    compare,
     demo,
     exact,
     experiments,
@@ -67,6 +68,7 @@ app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
+app.command("compare")(compare.compare)
 app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
