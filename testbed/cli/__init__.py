@@ -20,6 +20,7 @@ from testbed.cli import (
     experiments,
     figures,
     listing,
+    merge,
     metrics,
     objectives,
     pipeline,
@@ -69,6 +70,7 @@ app.add_typer(claims.app, name="claims")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
 app.command("compare")(compare.compare)
+app.command("merge")(merge.merge)
 app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)

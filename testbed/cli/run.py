@@ -33,6 +33,9 @@ def run(
     threads: Annotated[int, typer.Option(min=1, help="Threads per worker.")] = 1,
     timeout: Annotated[float | None, typer.Option(help="Seconds a pack of cells may take.")] = None,
     shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts, for job arrays.")] = "1/1",
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Let new cells join those that the folder holds.")
+    ] = False,
     ray: Annotated[
         str | None,
         typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
@@ -50,6 +53,8 @@ def run(
 
     testbed run staleness recipe=grpo,m2po lag=0,32 seed=0,1,2 steps=100 --out results/mine
 
+    testbed run staleness seed=0..7 --extend
+
     testbed run my_sweep.toml --shard 3/10
 
     testbed run staleness recipe=grpo,cispo@trl --objective mine.py:my_objective
@@ -66,7 +71,7 @@ def run(
     cells = resolve(sweep, overrides or [], objective or [], watch)
     folder = out or folder_for("results", Path(sweep).stem)
     if dry_run:
-        describe(watch("planning cells", len(cells), cells), folder, json)
+        describe(watch("planning cells", len(cells), cells), folder, json, extend)
         return
     status = run_sweep(
         cells,
@@ -76,6 +81,7 @@ def run(
         threads=threads,
         timeout=timeout,
         shard=shard,
+        extend=extend,
         progress=choose(quiet),
     )
     summary = summarize(folder)
@@ -116,12 +122,12 @@ def resolve(
     return tuple(pin_trace(cell) for cell in cells)
 
 
-def describe(cells: Iterable[Run], folder: Path, json: bool) -> None:
+def describe(cells: Iterable[Run], folder: Path, json: bool, extend: bool = False) -> None:
     """Print what would run; raise UserError where nothing would."""
     from testbed.cli import show
     from testbed.execution.preflight import prepare
 
-    packs, _ = prepare(cells, folder=folder)
+    packs, _ = prepare(cells, folder=folder, extend=extend)
     if json:
         show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in packs]})
         return

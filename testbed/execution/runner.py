@@ -34,6 +34,7 @@ def run_sweep(
     threads: int = 1,
     timeout: float | None = None,
     shard: str = "1/1",
+    extend: bool = False,
     progress: Progress | None = None,
     function: str = TRAIN,
 ) -> Status:
@@ -48,6 +49,7 @@ def run_sweep(
         threads: threads of torch and BLAS per worker.
         timeout: seconds a pack may take; None waits forever.
         shard: "i/n" runs the i-th of n parts of the sweep.
+        extend: let cells that the folder lacks join those that it holds; whatever is missing then is run.
         progress: where to show how far it is; by default nothing.
         function: "module:name" of what runs a pack.
 
@@ -60,10 +62,10 @@ def run_sweep(
         _check_limits(workers, threads, timeout)
         function = executor.function if executor else function
         here = executor is None or executor.here
-        packs, ours = prepare(cells, shard, folder, trains=function == TRAIN, here=here)
+        packs, ours = prepare(cells, shard, folder, extend=extend, trains=function == TRAIN, here=here)
         if executor is not None:
             executor.open()
-        store = Store.start(folder, packs)
+        store = Store.start(folder, packs, extend)
         done = store.done()
         todo = [pack for pack in ours if pack.id not in done]
         if executor is None:
