@@ -52,7 +52,7 @@ def compare(
         print(show.markdown(short))
     else:
         show.table(short)
-        print(NOTE.format(baseline=found[0]["baseline"], count=len(found)))
+        show.say(NOTE.format(baseline=found[0]["baseline"], count=len(found)).splitlines())
     if missing := unfinished(*folders):
         print(
             f"{missing} planned cells have no result: what is left may flatter their arms.", file=sys.stderr

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from math import isnan
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,11 +142,13 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
     from analysis.values import VALUE, value_table
     from testbed.errors import UserError
     from testbed.results.store import read
+    from testbed.user_files import short_names
 
     try:
         frame = read(folder).to_pandas()
     except UserError:  # nothing finished yet: the counts say so
         return []
+    frame["recipe"] = frame["recipe"].map(short_names(frame["recipe"].unique()))
     if "accuracy" in frame:
         found = summary_table(frame)
     elif VALUE in frame:
@@ -158,41 +160,15 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
 
 def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
     """Print the closing table and what to do next."""
-    from testbed.cli import show
+    from testbed.cli.closing import next_steps, print_closing
 
-    if summary:
-        show.table([brief(row) for row in summary])
+    print_closing(summary)
     print(f"{status.done} of {status.planned} cells done, {status.failed} failed, {status.pending} pending.")
-    print(f"Results: {folder}   Figures: testbed figures --data {folder} --out {folder}-figures")
+    print(f"Results: {folder}")
+    if status.done:
+        print("Next:", *next_steps(folder), sep="\n  ")
     if status.failed:
-        print(f"Why cells failed: testbed status {folder}")
-
-
-def brief(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a summary row that fit a terminal."""
-    from testbed.config.run import Run
-
-    start = {"task": row["task"], "recipe": row["recipe"], "lag": int(row["lag"])}
-    start |= {
-        item.name: row[item.name] for item in fields(Run) if item.name in row and item.name not in start
-    }
-    if "ess_exact" in row:
-        return {
-            **start,
-            **{f"{name} value": f"{row[name]:.3f}" for name in ("first", "final", "best")},
-            "smallest exact ESS": "unknown" if isnan(row["ess_exact"]) else f"{row['ess_exact']:.3g}",
-            "sampled": f"{row['ess_sampled']:.3g}",
-            "seeds": row["n"],
-        }
-    lost = row["collapsed"] * row["seeds"]
-    return {
-        **start,
-        "final": f"{row['final']:.2f}",
-        "best": f"{row['best']:.2f}",
-        "smallest ESS": f"{row['ess_min']:.3f}",
-        "floor": f"{row['ess_floor']:.3f}",
-        "collapse": "no" if lost == 0 else f"yes, {lost:.0f} of {row['seeds']} seeds",
-    }
+        print(f"Why cells failed: testbed status {shlex.quote(str(folder))}")
 
 
 def counts(status: Status) -> dict[str, int]:

@@ -52,13 +52,22 @@ def table(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
     console.print(grid) if console.is_terminal else Console(width=200, highlight=False).print(grid)
 
 
+def say(lines: Sequence[str]) -> None:
+    """Print sentences, each on lines of its own, wrapped to the terminal where there is one."""
+    from rich.console import Console
+
+    console = Console()
+    for line in lines:
+        print(textwrap.fill(line, console.width - 1) if console.is_terminal else line)
+
+
 def _widths(rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, int | None] | None:
     """Return column widths that break lines between words only, or None where the room is too small."""
     cells = {name: [name, *(_cell(row[name]) for row in rows)] for name in rows[0]}
     wanted = {name: max(map(len, found)) for name, found in cells.items()}
     words = {name: [word for text in found for word in text.split()] for name, found in cells.items()}
     least = {name: max(map(len, found)) for name, found in words.items()}
-    while sum(wanted.values()) + 3 * len(wanted) > room:
+    while sum(wanted.values()) + 3 * len(wanted) - 1 > room:
         widest = max(wanted, key=lambda name: (wanted[name] > least[name], wanted[name] - least[name]))
         if wanted[widest] <= least[widest]:
             return None
