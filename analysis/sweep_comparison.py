@@ -7,7 +7,7 @@ compare(load("results/mine"), by="recipe", baseline="grpo", metric="final_accura
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -178,3 +178,31 @@ def _needed(row: dict[str, Any], alpha: float) -> float:
             return float(n)
         n = max(n + 1, n * 101 // 100)
     return math.inf
+
+
+def in_words(row: Mapping[str, Any], by: str, metric: str) -> dict[str, Any]:
+    """Return a row of `compare` as a reader of a table wants it: intervals behind their centers."""
+    less = f"less {row['baseline']}"
+    found = {
+        "setting": row["setting"],
+        by: row["arm"],
+        "seeds": f"{row['seeds']} of {row['seeds'] + row['left_out']}" if row["left_out"] else row["seeds"],
+        metric: f"{row['mean']:.3g}",
+        less: between(row["difference"], row["low"], row["high"], "+.3g"),
+        "p (Holm)": f"{row['p_holm']:.2g}",
+        "verdict": row["verdict"],
+        "P(higher)": between(row["higher"], row["higher_low"], row["higher_high"], ".2f"),
+        "collapsed": between(row["collapsed"], row["collapsed_low"], row["collapsed_high"], ".2f"),
+        "seeds needed": "" if math.isnan(row["seeds_needed"]) else f"{row['seeds_needed']:.0f}",
+    }
+    if not row["setting"]:
+        del found["setting"]
+    if math.isnan(row["collapsed"]):
+        del found["collapsed"]
+    return found
+
+
+def between(center: float, low: float, high: float, form: str) -> str:
+    """Return "0.12 [0.1, 0.2]", or the center alone without finite bounds."""
+    bounds = f" [{low:{form}}, {high:{form}}]" if math.isfinite(low) and math.isfinite(high) else ""
+    return f"{center:{form}}{bounds}"

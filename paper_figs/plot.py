@@ -11,6 +11,7 @@ what the table has not, and for more than MOST panels.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -248,6 +249,12 @@ def _roles(rows: pd.DataFrame, plot: Plot, arm: Names, by: Names) -> tuple[list[
     return ([], [*panels, *arms]) if _size(rows, arms) > FEW else (arms, panels)
 
 
+def _written(label: pd.Series, order: list[str]) -> tuple[pd.Series, list[str]]:
+    """Return labels as matplotlib shall write them: "$" starts no formula, a first "_" hides nothing."""
+    text = {one: one.replace("$", r"\$").replace("_", " _", one.startswith("_")) for one in order}
+    return label.map(text), list(text.values())
+
+
 def _size(rows: pd.DataFrame, names: Sequence[str]) -> int:
     return len(rows[list(names)].drop_duplicates()) if names else 1
 
@@ -261,8 +268,8 @@ def _panels(
     if rows.empty:
         raise UserError(f"No cell has a number for {plot.value or plot.y}, so there is nothing to draw.")
     arms, panels = _roles(rows, plot, arm, by)
-    arm_of, order = labeled(rows, arms)
-    panel_of, titles = labeled(rows, panels)
+    arm_of, order = _written(*labeled(rows, arms))
+    panel_of, titles = _written(*labeled(rows, panels))
     if len(titles) > (MOST if ax is None else 1):
         raise UserError(
             f"That is {len(titles)} panels, of {', '.join(panels)}; at most {MOST if ax is None else 1} are "
@@ -315,6 +322,12 @@ def _legend(axes: Sequence[Axes], outside: bool) -> None:
         axes[0].figure.legend(found.values(), found, loc="outside upper center", ncols=min(len(found), 5))
     else:
         axes[0].legend(found.values(), found)
+
+
+def caption(kind: str) -> str:
+    """Return what a kind of plot shows: its own docstring, less the verb."""
+    text = (inspect.getdoc(KINDS[kind]) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Draw ")
+    return text[:1].upper() + text[1:]
 
 
 KINDS: Mapping[str, Callable[..., list[Axes]]] = MappingProxyType(

@@ -25,6 +25,7 @@ from testbed.cli import (
     objectives,
     pipeline,
     plot,
+    report,
     run,
     status,
     validate,
@@ -71,6 +72,7 @@ app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
 app.command("compare")(compare.compare)
 app.command("merge")(merge.merge)
+app.command("report")(report.report)
 app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -33,6 +31,7 @@ def compare(
     testbed compare results/mine --by lag --baseline 0 --where recipe=grpo --markdown
     """
     from analysis.sweep_comparison import compare as compared
+    from analysis.sweep_comparison import in_words
     from analysis.sweep_table import load, only, unfinished, usual_metric
     from testbed.cli import show
     from testbed.errors import UserError
@@ -43,7 +42,7 @@ def compare(
     metric = metric or usual_metric(rows)
     table = compared(rows, by, baseline, metric)
     found = [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
-    short = [brief(row, by, metric) for row in found]
+    short = [in_words(row, by, metric) for row in found]
     if json:
         show.as_json({"by": by, "metric": metric, "unfinished": unfinished(*folders), "rows": found})
     elif latex:
@@ -63,31 +62,3 @@ NOTE = """\
 Differences: arm less {baseline}, paired by seed, with their 95% Student interval; p: Holm, {count} rows.
 P(higher): chance that a run of the arm ends above one of {baseline}. Collapsed: Wilson interval.
 Seeds needed: to decide a difference and spread like these, with power 0.8; from few seeds, a guess."""
-
-
-def brief(row: Mapping[str, Any], by: str, metric: str) -> dict[str, Any]:
-    """Return the columns of a comparison that fit a page, as words."""
-    less = f"less {row['baseline']}"
-    found = {
-        "setting": row["setting"],
-        by: row["arm"],
-        "seeds": f"{row['seeds']} of {row['seeds'] + row['left_out']}" if row["left_out"] else row["seeds"],
-        metric: f"{row['mean']:.3g}",
-        less: between(row["difference"], row["low"], row["high"], "+.3g"),
-        "p (Holm)": f"{row['p_holm']:.2g}",
-        "verdict": row["verdict"],
-        "P(higher)": between(row["higher"], row["higher_low"], row["higher_high"], ".2f"),
-        "collapsed": between(row["collapsed"], row["collapsed_low"], row["collapsed_high"], ".2f"),
-        "seeds needed": "" if math.isnan(row["seeds_needed"]) else f"{row['seeds_needed']:.0f}",
-    }
-    if not row["setting"]:
-        del found["setting"]
-    if math.isnan(row["collapsed"]):
-        del found["collapsed"]
-    return found
-
-
-def between(center: float, low: float, high: float, form: str) -> str:
-    """Return "0.12 [0.1, 0.2]", or the center alone without finite bounds."""
-    bounds = f" [{low:{form}}, {high:{form}}]" if math.isfinite(low) and math.isfinite(high) else ""
-    return f"{center:{form}}{bounds}"

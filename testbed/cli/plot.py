@@ -59,11 +59,10 @@ def plot(
     with drawn.style():
         axes = drawn.KINDS[kind](rows, **options, where=where or ())
         path = drawn.save(axes, out or Path("out") / f"{folders[0].resolve().name}-{kind}.png")
-    caption = (inspect.getdoc(drawn.KINDS[kind]) or "").partition("\n\n")[0].replace("\n", " ")
     if json:
-        show.as_json({"file": str(path), "kind": kind, "panels": len(axes), "caption": caption})
+        show.as_json({"file": str(path), "kind": kind, "panels": len(axes), "caption": drawn.caption(kind)})
     else:
         print(path)
-        print(caption, file=sys.stderr)
+        print(drawn.caption(kind), file=sys.stderr)
     if open_ and typer.launch(str(path)):
         print(f"No program could be started to open {path}.", file=sys.stderr)
