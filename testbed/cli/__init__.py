@@ -29,6 +29,7 @@ from testbed.cli import (
     run,
     status,
     validate,
+    watch,
 )
 from testbed.cli.then_run import WithTail
 from testbed.errors import UserError
@@ -63,6 +64,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("status")(status.status)
+app.command("watch")(watch.watch)
 app.command("list")(listing.list_all)
 app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)

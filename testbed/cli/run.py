@@ -62,6 +62,8 @@ def run(
     testbed run bandit-grid --ray
     """
     from testbed.cli import show
+    from testbed.cli.board import Board
+    from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched
     from testbed.execution.runner import run_sweep
@@ -82,7 +84,7 @@ def run(
         timeout=timeout,
         shard=shard,
         extend=extend,
-        progress=choose(quiet),
+        progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
     )
     summary = summarize(folder)
     if json:

@@ -66,7 +66,10 @@ def run_sweep(
         if executor is not None:
             executor.open()
         store = Store.start(folder, packs, extend)
-        done = store.done()
+        done = set()
+        for name, content in store.results():
+            done.add(name)
+            display.landed(content)
         todo = [pack for pack in ours if pack.id not in done]
         if executor is None:
             executor = _default_executor(todo, workers, threads, timeout, function, display)
@@ -156,6 +159,7 @@ class _Feed:
         pack = self._packs[receipt.pack]
         if receipt.kind == "done":
             self._store.commit(pack.id, receipt.content, receipt.provenance)
+            self._display.landed(receipt.content)
         else:
             self._store.fail(_failure(pack, receipt))
             self._display.note(f"{pack} {receipt.kind}: {receipt.message}")
@@ -165,6 +169,8 @@ class _Feed:
     def _settled_elsewhere(self, pack: Pack) -> bool:
         """Return True when another runner finished the pack, or failed at it, while this one was waiting."""
         done = self._store.settled(pack.id)
+        if done and (content := self._store.result(pack.id)):
+            self._display.landed(content)
         failed = self._store.failure(pack.id) != self._failed_before.get(pack.id)
         if done or failed:
             self._store.release(pack.id)
