@@ -17,13 +17,13 @@ CELL = re.compile(r"[^/]*/(?P<recipe>.+)/lag(?P<lag>\d+)/seed\d+-[0-9a-f]{12}")
 @dataclass(frozen=True)
 class Finished:
     """One cell: best and last value of accuracy (means of logged rows, as for the closing table) or of
-    another metric (single rows); collapsed is told from the accuracy alone.
+    another metric (single rows); collapsed is None without an accuracy.
     """
 
     cell: str
     best: float
     last: float
-    collapsed: bool
+    collapsed: bool | None
     diverged: bool
 
 
@@ -37,7 +37,7 @@ def finished(content: bytes) -> Iterator[Finished]:
             found = outcome(part)
             yield Finished(str(cell), found["best"], found["final"], found["collapsed"] > 0, diverged)
         else:
-            yield Finished(str(cell), part[metric].max(), part[metric].iloc[-1], False, diverged)
+            yield Finished(str(cell), part[metric].max(), part[metric].iloc[-1], None, diverged)
 
 
 def arm_of(cell: str, with_lag: bool = True) -> str:

@@ -44,7 +44,8 @@ class Board:
         row: dict[str, Any] = {"arm": arm, "done": f"{len(found)}/{len(self._planned[arm])}"}
         for name in ("best", "last"):
             row[name] = f"{median(getattr(one, name) for one in found):.3f}" if found else ""
-        row["collapsed"] = sum(one.collapsed for one in found) if found else ""
+        told = [one.collapsed for one in found if one.collapsed is not None]
+        row["collapsed"] = sum(told) if told else ""
         if any(one.diverged for arm_found in self._found.values() for one in list(arm_found.values())):
             row["diverged"] = sum(one.diverged for one in found) if found else ""
         return row

@@ -69,7 +69,7 @@ def test_without_accuracy_the_value_is_shown():
     found["exact/value"] = np.linspace(0, 0.4, len(STEPS))
     del found["accuracy"]
     (one,) = finished(encode(found, pack))
-    assert (one.best, one.last, one.collapsed) == (0.4, 0.4, False)
+    assert (one.best, one.last, one.collapsed) == (0.4, 0.4, None)
 
 
 def test_the_board_stands_above_the_bar_until_the_end():
