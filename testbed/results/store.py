@@ -237,6 +237,26 @@ def status(folder: str | Path) -> Status:
     return Store(folder).status()
 
 
+def made_on(folder: Path) -> list[dict[str, str]]:
+    """Return the machines that a folder's results come from: CPU, threads, versions; each once.
+
+    Files of provenance are for readers: one that cannot be read is left out.
+    """
+    found = []
+    for path in sorted((folder / "provenance").glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            said = json.loads(path.read_bytes())
+            versions = {name: str(said["versions"][name]) for name in ("python", "numpy", "torch", "numba")}
+            machine = {
+                "cpu": str(said["cpu"]),
+                "threads": str(said["threads"]["OMP_NUM_THREADS"]),
+                **versions,
+            }
+            if machine not in found:
+                found.append(machine)
+    return found
+
+
 def folder_for(root: str | Path, name: str) -> Path:
     """Return root/name; raise UserError for a name that is not one plain folder inside root."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):

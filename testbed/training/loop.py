@@ -38,7 +38,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     state = State.start(world.initial())
     source = build_source(stacked, world, state.theta_RP)
     trainer = Trainer.of(stacked, world, state.theta_RP)
-    recorder = Recorder(stacked, order, world, trainer.learners)
+    recorder = Recorder(stacked, order, world, trainer.learners, state.theta_RP)
 
     for step in range(stacked[0].steps):
         trainer.switch_recipes(state, step)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 
@@ -107,6 +108,15 @@ class World(ABC):
         """Return the mean reward on held-out prompts [R]; None where the truth is known."""
         del theta_RP
         return None
+
+    def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
+        """Return what is drawn of the policy itself beside training; nothing by default.
+
+        start_RP: weights at the start. row, last: number of the logged row, from 0, and whether it is the
+        last: what costs much need not be in every row.
+        """
+        del theta_RP, start_RP, row, last
+        return HeldOut()
 
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.

@@ -14,6 +14,7 @@ from envs.streams import uniforms
 from envs.tokens.base import TokenTask
 from testbed import rng
 from testbed.config.run import Run
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
@@ -28,6 +29,14 @@ Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
+PASS_PROMPTS = 32
+"""Held-out prompts, the first ones, behind pass@k and max@k."""
+PASS_EXTRA = 4
+"""Responses per prompt that pass@k and max@k take beside those of `accuracy`."""
+PASS_EVERY = 4
+"""Logged rows from one with pass@k and max@k to the next; the first and the last have them too."""
+START_PROMPTS = 8
+"""Held-out prompts, the first ones, behind the KL to the start."""
 
 
 class TokenRuns(World):
@@ -40,6 +49,7 @@ class TokenRuns(World):
         self.seeds = tuple(run.seed for run in runs)
         self.sampling_R = rng.keys(self.seeds, "sampling")
         self.evaluation_R = rng.keys(self.seeds, "evaluation")
+        self.passes_R = rng.keys(self.seeds, "pass@k")
         self.generation = Generation(runs, self.policy)
 
     def initial(self) -> Tensor:
@@ -99,12 +109,19 @@ class TokenRuns(World):
         group: int,
         slices: int = 1,
     ) -> Rollout:
+        return self._answered(draw, self._prompts(purpose, step, prompts), key_R, step, group, slices)
+
+    def _prompts(self, purpose: str, step: int, prompts: int) -> np.ndarray:
         # Prompts depend on (task, seed, step) alone: cells that share a seed answer the same ones.
         drawn = {
             s: self.task.prompts(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)
         }
-        prompt_RNQ = np.stack([drawn[seed] for seed in self.seeds])
-        uniform_RBT = uniforms(key_R, step, prompts * group, self.task.response_length)
+        return np.stack([drawn[seed] for seed in self.seeds])
+
+    def _answered(
+        self, draw: Draw, prompt_RNQ: np.ndarray, key_R: np.ndarray, step: int, group: int, slices: int = 1
+    ) -> Rollout:
+        uniform_RBT = uniforms(key_R, step, prompt_RNQ.shape[1] * group, self.task.response_length)
         device = self.policy.device
         prompt = torch.from_numpy(prompt_RNQ).to(device)
         uniform = torch.from_numpy(uniform_RBT).to(device)
@@ -192,13 +209,48 @@ class TokenRuns(World):
 
     def accuracy(self, theta_RP: Tensor) -> np.ndarray:
         """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""
-        purpose, prompts = f"held-out/{self.first.task}", self.first.evaluation_prompts
-        draw = lambda prompt_RNQ, uniform_RBT: self.policy.sample(  # noqa: E731
-            theta_RP, prompt_RNQ, EVALUATION_GROUP, uniform_RBT
-        )
-        rollout = self._answers(draw, purpose, self.evaluation_R, 0, prompts, EVALUATION_GROUP)
-        mean: np.ndarray = rollout.reward_RB.mean(-1).double().cpu().numpy()
+        answers = self._evaluation(theta_RP, self._held_out_prompts())
+        mean: np.ndarray = answers.reward_RB.mean(-1).double().cpu().numpy()
         return mean
+
+    def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
+        """Return the samples behind `accuracy`, those of the first prompts also under the start's weights.
+
+        For pass@k there are more samples, from a stream of their own, in every PASS_EVERY-th row.
+        """
+        prompt_RNQ = self._held_out_prompts()
+        answers = self._evaluation(theta_RP, prompt_RNQ)
+        first = START_PROMPTS * EVALUATION_GROUP
+        with torch.no_grad():
+            logp_start_RBT = self.policy.logp(
+                start_RP,
+                answers.prompt_RNQ[:, :START_PROMPTS],
+                answers.token_RBT[:, :first],
+                answers.mask_RBT[:, :first],
+            )
+        more = level_RN = None
+        if last or row % PASS_EVERY == 0:
+            more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)
+        if self.task.difficulties:
+            level_RN = np.stack([self.task.difficulty(prompt_NQ) for prompt_NQ in prompt_RNQ])
+        return HeldOut({}, answers, logp_start_RBT, more, level_RN, self.task.difficulties)
+
+    def _held_out_prompts(self) -> np.ndarray:
+        return self._prompts(f"held-out/{self.first.task}", 0, self.first.evaluation_prompts)
+
+    def _evaluation(
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: np.ndarray,
+        key_R: np.ndarray | None = None,
+        group: int = EVALUATION_GROUP,
+    ) -> Rollout:
+        """Return samples of the policy itself: no engine, no lag, the same uniforms at every step."""
+        draw = lambda prompt_RNQ, uniform_RBT: self.policy.sample(  # noqa: E731
+            theta_RP, prompt_RNQ, group, uniform_RBT
+        )
+        key_R = self.evaluation_R if key_R is None else key_R
+        return self._answered(draw, prompt_RNQ, key_R, 0, group)
 
 
 def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
