@@ -159,7 +159,7 @@ def _root(function: Callable[[float], float], outside: float, inside: float) -> 
     return (outside + inside) / 2
 
 
-def _verdict(row: dict[str, Any], alpha: float) -> str:
+def _verdict(row: Mapping[Any, Any], alpha: float) -> str:
     if row["difference"] == 0 and row["spread"] == 0:
         return "equal"
     if row["p_holm"] > alpha:
@@ -167,7 +167,7 @@ def _verdict(row: dict[str, Any], alpha: float) -> str:
     return "higher" if row["difference"] > 0 else "lower"
 
 
-def _needed(row: dict[str, Any], alpha: float) -> float:
+def _needed(row: Mapping[Any, Any], alpha: float) -> float:
     """Return the seeds that would decide, NaN where they are not needed or the spread is not known."""
     if row["verdict"] != "undecided" or not row["spread"] > 0 or row["difference"] == 0:
         return math.nan
@@ -180,7 +180,7 @@ def _needed(row: dict[str, Any], alpha: float) -> float:
     return math.inf
 
 
-def in_words(row: Mapping[str, Any], by: str, metric: str) -> dict[str, Any]:
+def in_words(row: Mapping[Any, Any], by: str, metric: str) -> dict[str, Any]:
     """Return a row of `compare` as a reader of a table wants it: intervals behind their centers."""
     less = f"less {row['baseline']}"
     found = {

@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cell_table import FIELDS, OUTCOMES, REDUCTIONS, taken_apart, value_of
-from analysis.collapse import ACCURACY, DIVERGED, need
+from analysis.cell_table import FIELDS, OUTCOMES, REACHED, REDUCTIONS, taken_apart, value_of
+from analysis.collapse import ACCURACY, DIVERGED, READS, need
 from analysis.load import load_results, results_folders
 from analysis.values import VALUE
 from testbed.errors import UserError, unknown
@@ -68,7 +68,7 @@ def _arguments(field: str, column: pd.Series) -> dict[str, pd.Series]:
 
 def dials(rows: pd.DataFrame) -> list[str]:
     """Return the dials, recipe and lag first."""
-    single = [name for name in rows if str(name).partition(".")[0] in ARGUMENTS and "." in str(name)]
+    single = [name for name in map(str, rows) if name.partition(".")[0] in ARGUMENTS and "." in name]
     covered = {name.partition(".")[0] for name in single}
     fields = [name for name in FIELDS if name != "seed" and name not in covered]
     known = dict.fromkeys(["recipe", "lag", *fields, *single])
@@ -118,12 +118,14 @@ def metric_word(rows: pd.DataFrame, name: str) -> str:
     Raises UserError with the nearest name for one that was not logged.
     """
     there = metrics(rows)
+    outcomes = [one for one in OUTCOMES if set(READS.get(one, (ACCURACY,))) <= set(there)]
     words = {f"{how}{gap}{one}": f"{how} {one}" for how in REDUCTIONS for gap in " _" for one in there}
-    words |= {one: one for one in there}
+    words |= {one: one for one in (*there, *outcomes)}
     if ACCURACY in there:
-        words |= {one: one for one in OUTCOMES} | {"final": ACCURACY, "best_accuracy": "best"}
+        words |= {"final": ACCURACY, "best_accuracy": "best"}
+        words |= {name: name} if name.partition(" ")[0] in REACHED else {}
     if name not in words:
-        raise unknown("metric", name, [*there, *(OUTCOMES if ACCURACY in there else ())])
+        raise unknown("metric", name, [*there, *outcomes])
     return words[name]
 
 
@@ -209,8 +211,12 @@ def about(rows: pd.DataFrame) -> Mapping[str, str]:
 
 
 def gaps(rows: pd.DataFrame) -> dict[str, int]:
-    """Return, per logged metric with gaps, in how many cells it is not a number at some step."""
-    found = {name: int(rows.loc[rows[name].isna(), "cell"].nunique()) for name in metrics(rows)}
+    """Return, per logged metric with gaps, how many cells lack a number at a step where others have one."""
+    found = {}
+    for name in metrics(rows):
+        known = rows[name].notna()
+        expected = rows["step"].isin(rows.loc[known, "step"])
+        found[name] = int(rows.loc[expected & ~known, "cell"].nunique())
     return {name: count for name, count in found.items() if count}
 
 

@@ -199,7 +199,8 @@ FATES: Mapping[str, tuple[str, Any]] = MappingProxyType(
 
 def _traces(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     told: set[str] = set()
-    for (fate, _), part in table.groupby([FATE, "cell"]):
+    for _, part in table.groupby([FATE, "cell"]):
+        fate = str(part[FATE].iloc[0])
         color, dash = FATES[fate]
         label = "" if fate in told else fate
         told.add(fate)
@@ -211,7 +212,7 @@ def _sparse(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     curves_by_arm(ax, table, plot)
     lines = ax.get_lines()
     for index, line in enumerate(lines):
-        every = max(len(line.get_xdata()) // 6, 1)
+        every = max(len(np.asarray(line.get_xdata())) // 6, 1)
         line.set_markevery((index * every // len(lines), every))
 
 
@@ -352,8 +353,15 @@ def usual_kind(rows: pd.DataFrame) -> str:
 def save(axes: Sequence[Axes], path: str | Path) -> Path:
     """Write the figure of these axes as .png, .pdf or .svg, byte for byte the same every time."""
     path = Path(path)
-    write_file(path, render(axes[0].figure, file_kind(path)))
+    write_file(path, render(_figure(axes[0]), file_kind(path)))
     return path
+
+
+def _figure(ax: Axes) -> Figure:
+    found = ax.get_figure(root=True)
+    if found is None:
+        raise UserError("These axes are in no figure any more.")
+    return found
 
 
 def file_kind(path: Path) -> str:

@@ -112,6 +112,15 @@ def test_own_objectives_are_called_by_their_function():
     assert short_names([long[0], "clip"])[long[0]] == "mine.py:clip"
 
 
-def test_gaps_are_counted_in_cells():
-    rows = pd.DataFrame({"cell": ["a", "a", "b"], "step": [0, 1, 0], "loss": [1.0, np.nan, np.nan], "x": 1.0})
-    assert sweep_table.gaps(rows) == {"loss": 2}
+def test_gaps_are_counted_in_cells_and_a_metric_of_some_steps_has_none():
+    rows = pd.DataFrame({"cell": list("aabb"), "step": [0, 1, 0, 1], "x": 1.0})
+    rows["loss"], rows["val/pass@8"] = [1, np.nan, 2, 3], [1, np.nan, 1, np.nan]
+    assert sweep_table.gaps(rows) == {"loss": 1}
+
+
+def test_outcomes_are_offered_where_their_columns_are(rows):
+    assert metric_word(rows, "steps_to 0.5") == "steps_to 0.5"
+    assert metric_word(rows, "area") == "area"
+    assert set(per_cell(rows, "steps_to 0.5")["steps_to 0.5"]) == {40}
+    with pytest.raises(UserError, match="Unknown metric 'length_collapsed'"):
+        metric_word(rows, "length_collapsed")
