@@ -89,7 +89,7 @@ def cell_table(name: str, frame: pd.DataFrame, keys: Sequence[str], metrics: Seq
     found = pd.DataFrame({key: _key(cells, key) for key in keys}, index=cells.index)
     groups = dict(list(rows.groupby("cell")))
     for metric in metrics:
-        found[metric] = [_value(groups[cell], metric) for cell in cells.index]
+        found[metric] = [value_of(groups[cell], metric) for cell in cells.index]
     found[DIVERGED] = [int((groups[cell][DIVERGED] != 0).any()) for cell in cells.index]
     found = found.sort_values(list(keys))
     table = Table.of(name, found, _about(cells, keys))
@@ -117,7 +117,8 @@ def _parse(metric: str) -> tuple[str, str]:
     return reduction or "final", logged
 
 
-def _value(rows: pd.DataFrame, metric: str) -> float:
+def value_of(rows: pd.DataFrame, metric: str) -> float:
+    """Return a metric, as this module writes it, of one cell's rows in the order of their steps."""
     if metric in OUTCOMES:
         return outcome(rows)[metric]
     word, _, threshold = metric.partition(" ")
@@ -146,7 +147,7 @@ def _key(cells: pd.DataFrame, key: str) -> pd.Series:
     field, _, argument = key.partition(".")
     if not argument:
         return cells[field].replace("", DEFAULT) if field.endswith("_args") else cells[field]
-    values = cells[field].map(lambda text: _arguments(text).get(argument))
+    values = cells[field].map(lambda text: taken_apart(text).get(argument))
     if values.isna().all():
         raise UserError(f"No cell of the sweep has '{argument}' in {field}; leave the key '{key}' out.")
     try:
@@ -155,7 +156,7 @@ def _key(cells: pd.DataFrame, key: str) -> pd.Series:
         return values
 
 
-def _arguments(text: str) -> dict[str, str]:
+def taken_apart(text: str) -> dict[str, str]:
     """Return {"eps": "0.2", "weight": "token"} for "eps=0.2,weight=token", as the recorder writes it."""
     pairs = [piece.partition("=") for piece in text.split(",") if text]
     if not all(sign for _, sign, _ in pairs):

@@ -6,6 +6,8 @@ import hashlib
 import importlib.util
 import inspect
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from testbed.errors import UserError, suggest
@@ -25,6 +27,22 @@ def pin(name: str) -> str:
     outside_objective(name)
     path, function, digest = _split(name)
     return f"{path}:{function}#{digest or unchanged(path)}"
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what to call each recipe: one from a file by its function, with more where two clash."""
+    names = sorted(set(names))
+    forms = {name: _forms(name) for name in names}
+    taken = Counter(form for found in forms.values() for form in found)
+    return {name: next((f for f in found if taken[f] == 1), name) for name, found in forms.items()}
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """Return names of a recipe, the shortest first."""
+    if ".py:" not in name:
+        return (name,)
+    path, function, digest = _split(name)
+    return function, f"{path.name}:{function}", f"{function}#{digest}"
 
 
 def outside_objective(name: str) -> Entry:

@@ -14,17 +14,22 @@ import typer.core
 from testbed import __version__
 from testbed.cli import (
     claims,
+    compare,
     demo,
     exact,
     experiments,
     figures,
     listing,
+    merge,
     metrics,
     objectives,
     pipeline,
+    plot,
+    report,
     run,
     status,
     validate,
+    watch,
 )
 from testbed.cli.then_run import WithTail
 from testbed.errors import UserError
@@ -59,6 +64,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("status")(status.status)
+app.command("watch")(watch.watch)
 app.command("list")(listing.list_all)
 app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
@@ -66,6 +72,10 @@ app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
+app.command("compare")(compare.compare)
+app.command("merge")(merge.merge)
+app.command("report")(report.report)
+app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
 

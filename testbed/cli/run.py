@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from math import isnan
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +33,9 @@ def run(
     threads: Annotated[int, typer.Option(min=1, help="Threads per worker.")] = 1,
     timeout: Annotated[float | None, typer.Option(help="Seconds a pack of cells may take.")] = None,
     shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts, for job arrays.")] = "1/1",
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Let new cells join those that the folder holds.")
+    ] = False,
     ray: Annotated[
         str | None,
         typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
@@ -50,6 +53,8 @@ def run(
 
     testbed run staleness recipe=grpo,m2po lag=0,32 seed=0,1,2 steps=100 --out results/mine
 
+    testbed run staleness seed=0..7 --extend
+
     testbed run my_sweep.toml --shard 3/10
 
     testbed run staleness recipe=grpo,cispo@trl --objective mine.py:my_objective
@@ -57,6 +62,8 @@ def run(
     testbed run bandit-grid --ray
     """
     from testbed.cli import show
+    from testbed.cli.board import Board
+    from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched
     from testbed.execution.runner import run_sweep
@@ -66,7 +73,7 @@ def run(
     cells = resolve(sweep, overrides or [], objective or [], watch)
     folder = out or folder_for("results", Path(sweep).stem)
     if dry_run:
-        describe(watch("planning cells", len(cells), cells), folder, json)
+        describe(watch("planning cells", len(cells), cells), folder, json, extend)
         return
     status = run_sweep(
         cells,
@@ -76,7 +83,8 @@ def run(
         threads=threads,
         timeout=timeout,
         shard=shard,
-        progress=choose(quiet),
+        extend=extend,
+        progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
     )
     summary = summarize(folder)
     if json:
@@ -116,12 +124,12 @@ def resolve(
     return tuple(pin_trace(cell) for cell in cells)
 
 
-def describe(cells: Iterable[Run], folder: Path, json: bool) -> None:
+def describe(cells: Iterable[Run], folder: Path, json: bool, extend: bool = False) -> None:
     """Print what would run; raise UserError where nothing would."""
     from testbed.cli import show
     from testbed.execution.preflight import prepare
 
-    packs, _ = prepare(cells, folder=folder)
+    packs, _ = prepare(cells, folder=folder, extend=extend)
     if json:
         show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in packs]})
         return
@@ -136,11 +144,13 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
     from analysis.values import VALUE, value_table
     from testbed.errors import UserError
     from testbed.results.store import read
+    from testbed.user_files import short_names
 
     try:
         frame = read(folder).to_pandas()
     except UserError:  # nothing finished yet: the counts say so
         return []
+    frame["recipe"] = frame["recipe"].map(short_names(frame["recipe"].unique()))
     if "accuracy" in frame:
         found = summary_table(frame)
     elif VALUE in frame:
@@ -152,41 +162,15 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
 
 def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
     """Print the closing table and what to do next."""
-    from testbed.cli import show
+    from testbed.cli.closing import next_steps, print_closing
 
-    if summary:
-        show.table([brief(row) for row in summary])
+    print_closing(summary)
     print(f"{status.done} of {status.planned} cells done, {status.failed} failed, {status.pending} pending.")
-    print(f"Results: {folder}   Figures: testbed figures --data {folder} --out {folder}-figures")
+    print(f"Results: {folder}")
+    if status.done:
+        print("Next:", *next_steps(folder), sep="\n  ")
     if status.failed:
-        print(f"Why cells failed: testbed status {folder}")
-
-
-def brief(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a summary row that fit a terminal."""
-    from testbed.config.run import Run
-
-    start = {"task": row["task"], "recipe": row["recipe"], "lag": int(row["lag"])}
-    start |= {
-        item.name: row[item.name] for item in fields(Run) if item.name in row and item.name not in start
-    }
-    if "ess_exact" in row:
-        return {
-            **start,
-            **{f"{name} value": f"{row[name]:.3f}" for name in ("first", "final", "best")},
-            "smallest exact ESS": "unknown" if isnan(row["ess_exact"]) else f"{row['ess_exact']:.3g}",
-            "sampled": f"{row['ess_sampled']:.3g}",
-            "seeds": row["n"],
-        }
-    lost = row["collapsed"] * row["seeds"]
-    return {
-        **start,
-        "final": f"{row['final']:.2f}",
-        "best": f"{row['best']:.2f}",
-        "smallest ESS": f"{row['ess_min']:.3f}",
-        "floor": f"{row['ess_floor']:.3f}",
-        "collapse": "no" if lost == 0 else f"yes, {lost:.0f} of {row['seeds']} seeds",
-    }
+        print(f"Why cells failed: testbed status {shlex.quote(str(folder))}")
 
 
 def counts(status: Status) -> dict[str, int]:

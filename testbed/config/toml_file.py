@@ -8,6 +8,7 @@ task_args = {digits = 12}
 [grid]
 recipe = ["grpo", "m2po"]
 lag = [0, 16]
+seed = "0..7"
 recipe_args.eps = [0.1, 0.2]
 """
 
@@ -92,7 +93,7 @@ def expand(
             wrong.append(f"'{item}': '{field}' is given twice.")
         else:
             values = [text] if field == "model" else text.split(",")
-            axes[field] = [_typed(field, value.strip()) for value in values]
+            axes[field] = ranged(field, [_typed(field, value.strip()) for value in values])
     wrong += [f"'{where.removeprefix('grid.')}': {why}" for where, why in _wrong_axes(axes, known or {})]
     if not wrong:
         runs = tuple(runs)
@@ -166,7 +167,23 @@ def _axes(grid: Any) -> dict[str, Any]:
             axes |= {f"{name}.{key}": inner for key, inner in values.items()}
         else:
             axes[name] = values
-    return axes
+    return {name: ranged(name, values) for name, values in axes.items()}
+
+
+def ranged(field: str, values: Any) -> Any:
+    """Return "0..7", alone or in a list, as 0, 1, …, 7; the values of a text field stay as they are."""
+    stem, _, key = field.partition(".")
+    if not key and isinstance(getattr(Run(), stem, ""), str):
+        return values
+    given = values if isinstance(values, list) else [values]
+    found = [one for value in given for one in _span(value)]
+    return found if isinstance(values, list) or len(found) > 1 else values
+
+
+def _span(value: Any) -> Iterable[Any]:
+    match = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value) if isinstance(value, str) else None
+    span = range(int(match[1]), int(match[2]) + 1) if match else range(0)
+    return span if 0 < len(span) <= LARGEST_GRID else (value,)
 
 
 def _wrong_field(name: str) -> str:

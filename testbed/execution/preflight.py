@@ -16,7 +16,7 @@ from testbed.config.pack import RAGGED, Pack
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.execution.memory import Room, too_large
-from testbed.execution.packs import Shard, plan
+from testbed.execution.packs import Shard, plan_into
 from testbed.recipes.composition import Recipe
 
 MOST = 20
@@ -32,6 +32,7 @@ def prepare(
     shard: str = "1/1",
     folder: str | Path | None = None,
     *,
+    extend: bool = False,
     trains: bool = True,
     here: bool = True,
 ) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
@@ -41,6 +42,7 @@ def prepare(
         cells: brought into normal form here.
         shard: "i/n", the i-th of n parts.
         folder: results folder; packs that it holds need no memory any more.
+        extend: let cells that the folder lacks join those that it holds; the packs are those of both then.
         trains: whether the training loop runs them; of another function only the fields are known.
         here: whether packs run on this machine, so that they have to fit into its memory.
 
@@ -55,7 +57,7 @@ def prepare(
     packs: tuple[Pack, ...] = ()
     ours: tuple[Pack, ...] = ()
     try:
-        packs = plan(sound)
+        packs = plan_into(sound, folder, extend)
         ours = Shard.parse(shard).of(packs)
     except UserError as error:
         found += [] if wrong and not sound else [str(error)]

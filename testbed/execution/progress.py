@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
@@ -19,6 +20,16 @@ WATCH_EVERY = 2.0
 
 START = 0.05
 """Share of the work before which no time left is told: loading, compiling and warm starts come first."""
+
+
+class Board(Protocol):
+    """What a terminal shows above the bar: something that rich can draw and that takes result files in."""
+
+    def add(self, content: bytes) -> None:
+        """Take in the result file of a pack."""
+
+    def __rich__(self) -> RenderableType:
+        """Return what rich draws."""
 
 
 class Progress:
@@ -47,6 +58,9 @@ class Progress:
         self.done += 0 if failed else cells
         self.failed += cells if failed else 0
         self.show()
+
+    def landed(self, content: bytes) -> None:
+        """Hear what a pack has found: its result file, finished now or before."""
 
     def note(self, text: str) -> None:
         """Hear a sentence for the user."""
@@ -99,17 +113,24 @@ class Plain(Progress):
 
 
 class Bar(Progress):
-    """A bar with the time left, for terminals."""
+    """A bar with the time left, for terminals, and a board above it where one is given."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, board: Board | None = None) -> None:
         super().__init__()
+        self._board = board
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
 
+        class WithBoard(Bars):
+            def get_renderables(bars) -> Iterable[RenderableType]:  # noqa: N805
+                if (board := self._board) is not None:  # another thread may drop it
+                    yield board
+                yield bars.make_tasks_table(bars.tasks)
+
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("cells"), TimeElapsedColumn())
         state = TextColumn("{task.fields[state]}")
-        self._bars: Bars = Bars(*columns, state, console=Console(file=stream))
+        self._bars: Bars = WithBoard(*columns, state, console=Console(file=stream))
         self._task: TaskID = self._bars.add_task("", total=1, state="")
         self._bars.start()
 
@@ -126,16 +147,33 @@ class Bar(Progress):
             state=failed + left,
         )
 
+    def landed(self, content: bytes) -> None:
+        if self._board is None:
+            return
+        try:
+            self._board.add(content)
+        except Exception as error:  # a display never ends a sweep
+            self._board = None
+            self.note(f"Arms are no longer shown: {type(error).__name__}: {error}")
+
     def close(self) -> None:
+        self._board = None  # the table that follows says it better
         self._bars.stop()
 
 
-def choose(quiet: bool = False, stream: TextIO | None = None) -> Progress:
-    """Return the display that fits: none when quiet, a bar on a terminal, plain lines elsewhere."""
+def choose(
+    quiet: bool = False, stream: TextIO | None = None, board: Callable[[], Board] | None = None
+) -> Progress:
+    """Return the display that fits: none when quiet, a bar on a terminal, plain lines elsewhere.
+
+    board: makes what is shown above the bar; asked only on a terminal.
+    """
     stream = stream or sys.stderr
     if quiet:
         return Progress()
-    return Bar(stream) if stream.isatty() else Plain(stream)
+    if not stream.isatty():
+        return Plain(stream)
+    return Bar(stream, board() if board else None)
 
 
 Item = TypeVar("Item")

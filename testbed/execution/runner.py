@@ -34,6 +34,7 @@ def run_sweep(
     threads: int = 1,
     timeout: float | None = None,
     shard: str = "1/1",
+    extend: bool = False,
     progress: Progress | None = None,
     function: str = TRAIN,
 ) -> Status:
@@ -48,6 +49,7 @@ def run_sweep(
         threads: threads of torch and BLAS per worker.
         timeout: seconds a pack may take; None waits forever.
         shard: "i/n" runs the i-th of n parts of the sweep.
+        extend: let cells that the folder lacks join those that it holds; whatever is missing then is run.
         progress: where to show how far it is; by default nothing.
         function: "module:name" of what runs a pack.
 
@@ -60,11 +62,14 @@ def run_sweep(
         _check_limits(workers, threads, timeout)
         function = executor.function if executor else function
         here = executor is None or executor.here
-        packs, ours = prepare(cells, shard, folder, trains=function == TRAIN, here=here)
+        packs, ours = prepare(cells, shard, folder, extend=extend, trains=function == TRAIN, here=here)
         if executor is not None:
             executor.open()
-        store = Store.start(folder, packs)
-        done = store.done()
+        store = Store.start(folder, packs, extend)
+        done = set()
+        for name, content in store.results():
+            done.add(name)
+            display.landed(content)
         todo = [pack for pack in ours if pack.id not in done]
         if executor is None:
             executor = _default_executor(todo, workers, threads, timeout, function, display)
@@ -154,6 +159,7 @@ class _Feed:
         pack = self._packs[receipt.pack]
         if receipt.kind == "done":
             self._store.commit(pack.id, receipt.content, receipt.provenance)
+            self._display.landed(receipt.content)
         else:
             self._store.fail(_failure(pack, receipt))
             self._display.note(f"{pack} {receipt.kind}: {receipt.message}")
@@ -163,6 +169,8 @@ class _Feed:
     def _settled_elsewhere(self, pack: Pack) -> bool:
         """Return True when another runner finished the pack, or failed at it, while this one was waiting."""
         done = self._store.settled(pack.id)
+        if done and (content := self._store.result(pack.id)):
+            self._display.landed(content)
         failed = self._store.failure(pack.id) != self._failed_before.get(pack.id)
         if done or failed:
             self._store.release(pack.id)

@@ -70,12 +70,12 @@ class Store:
         self._locks = Locks(self.folder / ".locks")
 
     @classmethod
-    def start(cls, folder: str | Path, packs: Sequence[Pack]) -> Store:
-        """Return the store of a sweep, making the folder or going on with it.
+    def start(cls, folder: str | Path, packs: Sequence[Pack], extend: bool = False) -> Store:
+        """Return the store of a sweep, making the folder or going on with it; `extend` lets new packs join.
 
         Raises UserError when the folder holds something else, another sweep, or numbers of other code.
         """
-        manifest.write(Path(folder), packs)
+        manifest.write(Path(folder), packs, extend)
         return cls(folder)
 
     def claim(self, pack: str) -> bool:
