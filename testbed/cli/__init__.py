@@ -19,6 +19,7 @@ from testbed.cli import (
     experiments,
     figures,
     listing,
+    look_up,
     metrics,
     objectives,
     pipeline,
@@ -60,6 +61,7 @@ app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("list")(listing.list_all)
+app.command("show")(look_up.show_name)
 app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
 app.add_typer(experiments.app, name="experiments")

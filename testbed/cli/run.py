@@ -93,7 +93,7 @@ def resolve(
     """Return the cells of a named sweep or a TOML file with field=value words applied.
 
     outside: objectives in files, which take the place of the sweep's recipes, or join those that
-    `recipe=` names.
+    `recipe=` names. `recipe_args` that are given are theirs too; a named sweep's belong to its recipes.
     watch: told of every cell on its way.
     """
     from analysis.experiment import sweep as named
@@ -109,11 +109,20 @@ def resolve(
     cells = expand(base, overrides, known, watch) if overrides or not sweep.endswith(".toml") else base
     if outside:
         kept = cells if any(word.startswith("recipe=") for word in overrides) else ()
-        names = [pin(name) for name in outside]
-        cells = unique(
-            [*kept, *(replace(cell, recipe=name, recipe_args=()) for name in names for cell in cells)]
-        )
-    return tuple(pin_trace(cell) for cell in cells)
+        own = {} if sweep.endswith(".toml") else {"recipe_args": ()}
+        words = [word for word in overrides if not word.startswith("recipe=")]
+        bare = [replace(cell, recipe=pin(name), **own) for name in outside for cell in base]
+        cells = unique([*kept, *expand(unique(bare), words, known)])
+    return tuple(pin_trace(pin_files(cell)) for cell in cells)
+
+
+def pin_files(cell: Run) -> Run:
+    """Return the cell with the digest of every file in the names of its parts, so that its id holds them."""
+    from testbed.user_files import in_a_file, pin
+
+    parts = {"task": cell.task, "recipe": cell.recipe, "staleness": cell.staleness}
+    found = {field: pin(name) for field, name in parts.items() if in_a_file(name) and "#" not in name}
+    return replace(cell, **found) if found else cell
 
 
 def describe(cells: Iterable[Run], folder: Path, json: bool) -> None:
@@ -157,9 +166,21 @@ def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
     if summary:
         show.table([brief(row) for row in summary])
     print(f"{status.done} of {status.planned} cells done, {status.failed} failed, {status.pending} pending.")
+    if line := divergence(summary):
+        print(line)
     print(f"Results: {folder}   Figures: testbed figures --data {folder} --out {folder}-figures")
     if status.failed:
         print(f"Why cells failed: testbed status {folder}")
+
+
+def divergence(summary: list[dict[str, Any]]) -> str:
+    """Return the sentence about cells whose numbers stopped being finite, "" when there are none."""
+    lost = sum(round(row["diverged"] * row.get("seeds", row.get("n", 0))) for row in summary)
+    if not lost:
+        return ""
+    return (
+        f"{lost} cell(s) diverged: a loss or gradient was not finite, and the weights stood still from there."
+    )
 
 
 def brief(row: dict[str, Any]) -> dict[str, Any]:
@@ -177,16 +198,27 @@ def brief(row: dict[str, Any]) -> dict[str, Any]:
             "smallest exact ESS": "unknown" if isnan(row["ess_exact"]) else f"{row['ess_exact']:.3g}",
             "sampled": f"{row['ess_sampled']:.3g}",
             "seeds": row["n"],
+            "diverged": _of_seeds(row["diverged"], row["n"]) if row["diverged"] else "no",
         }
-    lost = row["collapsed"] * row["seeds"]
     return {
         **start,
         "final": f"{row['final']:.2f}",
         "best": f"{row['best']:.2f}",
         "smallest ESS": f"{row['ess_min']:.3f}",
         "floor": f"{row['ess_floor']:.3f}",
-        "collapse": "no" if lost == 0 else f"yes, {lost:.0f} of {row['seeds']} seeds",
+        "collapse": _fate(row["collapsed"], row["diverged"], row["seeds"]),
     }
+
+
+def _fate(collapsed: float, diverged: float, seeds: int) -> str:
+    """Return "no", or how many seeds collapsed and how many diverged."""
+    parts = [f"yes, {_of_seeds(collapsed, seeds)} seeds"] if collapsed else []
+    parts += [f"diverged, {_of_seeds(diverged, seeds)} seeds"] if diverged else []
+    return "; ".join(parts) or "no"
+
+
+def _of_seeds(share: float, seeds: int) -> str:
+    return f"{share * seeds:.0f} of {seeds}"
 
 
 def counts(status: Status) -> dict[str, int]:

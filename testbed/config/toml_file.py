@@ -24,7 +24,7 @@ from typing import Any
 
 from testbed.config.fields import ARGUMENTS, FIELDS, coerced, contradictions, problems
 from testbed.config.run import Run, cell_ids
-from testbed.errors import UserError, suggest
+from testbed.errors import UserError, candidates, suggest
 
 LARGEST_GRID = 1_000_000
 
@@ -173,7 +173,7 @@ def _wrong_field(name: str) -> str:
     stem, _, key = name.partition(".")
     if stem in ARGUMENTS or (name in FIELDS and not key):
         return ""
-    return f"Run has no field '{name}'.{suggest(stem, FIELDS)} Known: {', '.join(FIELDS)}."
+    return f"Run has no field '{name}'.{suggest(stem, FIELDS)} {candidates(stem, FIELDS)}"
 
 
 def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
@@ -181,8 +181,10 @@ def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
     for _, reason in problems({stem: {key: value} if key else value}):
         yield f"{stem} {reason}"
     names = known.get(name)
-    if names is not None and isinstance(value, str) and value not in (listed := sorted(names)):
-        yield f"Unknown {name} '{value}'.{suggest(value, listed)} Known: {', '.join(listed)}."
+    if names is None or not isinstance(value, str) or ".py" in value:  # in a file of the user's: read later
+        return
+    if value not in (listed := sorted(names)):
+        yield f"Unknown {name} '{value}'.{suggest(value, listed)} {candidates(value, listed)}"
 
 
 def _wrong_run(run: Mapping[str, Any], known: Known) -> Iterable[tuple[str, str]]:
