@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from math import isnan
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from testbed.config.pack import Pack
     from testbed.config.run import Run
     from testbed.config.toml_file import Watch
     from testbed.execution.executors import Executor
@@ -38,6 +40,9 @@ def run(
         typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="With --dry-run: time the first steps, say how long it takes.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
@@ -59,14 +64,17 @@ def run(
     from testbed.cli import show
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched
-    from testbed.execution.runner import run_sweep
+    from testbed.execution.runner import check_limits, run_sweep
     from testbed.results.store import folder_for
 
     watch = unwatched if quiet else watched
     cells = resolve(sweep, overrides or [], objective or [], watch)
     folder = out or folder_for("results", Path(sweep).stem)
+    warn(cells, quiet or json)
     if dry_run:
-        describe(watch("planning cells", len(cells), cells), folder, json)
+        check_limits(workers, threads, timeout)
+        cells = watch("planning cells", len(cells), cells)
+        describe(cells, folder, json, shard, _cores(workers) if estimate else 0)
         return
     status = run_sweep(
         cells,
@@ -125,18 +133,54 @@ def pin_files(cell: Run) -> Run:
     return replace(cell, **found) if found else cell
 
 
-def describe(cells: Iterable[Run], folder: Path, json: bool) -> None:
-    """Print what would run; raise UserError where nothing would."""
+def describe(cells: Iterable[Run], folder: Path, json: bool, shard: str = "1/1", timed: int = 0) -> None:
+    """Print what would run; raise UserError where nothing would.
+
+    timed: workers for which the first steps are timed, and the time that all of them take is told; 0: none.
+    """
     from testbed.cli import show
     from testbed.execution.preflight import prepare
 
-    packs, _ = prepare(cells, folder=folder)
+    packs, ours = prepare(cells, shard, folder)
+    took = {"seconds": _estimated(ours, timed)} if timed and ours else {}
     if json:
-        show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in packs]})
+        show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in ours], **took})
         return
-    count = sum(len(pack.cells) for pack in packs)
-    print(f"{count} cells in {len(packs)} packs would go to {folder}; the first and the last:")
-    print(f"  {packs[0].names[0]}\n  {packs[-1].names[-1]}")
+    count, whole = (sum(len(pack.cells) for pack in part) for part in (ours, packs))
+    part = f", part {shard} of {whole} cells," if len(ours) < len(packs) else ""
+    print(f"{count} cells in {len(ours)} packs{part} would go to {folder}", end="")
+    print(f"; the first and the last:\n  {ours[0].names[0]}\n  {ours[-1].names[-1]}" if ours else ".")
+    for seconds in took.values():
+        print(f"About {_duration(seconds)} on {min(timed, len(ours))} worker(s), if nothing else runs here.")
+
+
+def _estimated(packs: Sequence[Pack], workers: int) -> float:
+    from testbed.execution import estimate
+    from testbed.training.loop import train_pack
+
+    return estimate.seconds(packs, min(workers, len(packs)), train_pack)
+
+
+def _cores(workers: int | None) -> int:
+    from testbed.execution.threads import cores
+
+    return max(1, workers or cores())
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def warn(cells: Iterable[Run], quiet: bool) -> None:
+    """Say on standard error what is allowed but hardly meant: a lag as long as the run."""
+    far = {(c.lag, c.steps) for c in cells if c.staleness == "exact" and c.lag > 0 and c.lag >= c.steps - 1}
+    if far and not quiet:
+        lag, steps = max(far)
+        text = f"note: lag {lag} in a run of {steps} steps: every step learns from data of the start weights."
+        print(text, file=sys.stderr)
 
 
 def summarize(folder: Path) -> list[dict[str, Any]]:

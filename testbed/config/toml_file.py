@@ -49,7 +49,9 @@ def from_toml(path: str | Path, known: Known | None = None, watch: Watch = unwat
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(_syntax(path, error)) from None
+        raise UserError(_syntax(path, error, text)) from None
+    if not data:
+        raise UserError(f"{path} is empty, expected a table [run] and, for a sweep, a table [grid].")
     lines = line_numbers(text)
     wrong = list(_misplaced(data))
     run, axes = data.get("run", {}), _axes(data.get("grid", {}))
@@ -140,9 +142,10 @@ def _text(path: Path) -> str:
         raise UserError(f"{path} is not UTF-8 text. Expected a TOML sweep file.") from None
 
 
-def _syntax(path: str | Path, error: tomllib.TOMLDecodeError) -> str:
+def _syntax(path: str | Path, error: tomllib.TOMLDecodeError, text: str) -> str:
     place = re.search(r" \(at (?:line (\d+).*|end of document)\)$", str(error))
-    line = f":{place[1]}" if place and place[1] else ""
+    end = max(1, len(text.rstrip().splitlines()))  # where a bracket or quote is missing, nobody knows before
+    line = f":{place[1] or end}" if place else ""
     reason = str(error)[: place.start()] if place else str(error)
     twice = "Cannot overwrite a value", "Cannot declare", "Duplicate inline table key"
     hint = " Each key and each table may appear once." if reason.startswith(twice) else ""

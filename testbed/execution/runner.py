@@ -57,7 +57,7 @@ def run_sweep(
     """
     display = progress or Progress()
     with contextlib.closing(display):
-        _check_limits(workers, threads, timeout)
+        check_limits(workers, threads, timeout)
         function = executor.function if executor else function
         here = executor is None or executor.here
         packs, ours = prepare(cells, shard, folder, trains=function == TRAIN, here=here)
@@ -66,6 +66,7 @@ def run_sweep(
         store = Store.start(folder, packs)
         done = store.done()
         todo = [pack for pack in ours if pack.id not in done]
+        _tell_damage(store, todo, display)
         if executor is None:
             executor = _default_executor(todo, workers, threads, timeout, function, display)
         display.start(_count(ours), _count(ours) - _count(todo))
@@ -82,13 +83,20 @@ def run_sweep(
     return status
 
 
-def _check_limits(workers: int | None, threads: int, timeout: float | None) -> None:
+def check_limits(workers: int | None, threads: int, timeout: float | None) -> None:
+    """Raise UserError for a number of workers or threads, or a timeout, that there cannot be."""
     if workers is not None and workers < 0:
         raise UserError(f"workers is {workers}, expected at least 0; 0 runs in this process.")
     if threads < 1:
         raise UserError(f"threads is {threads}, expected at least 1.")
     if timeout is not None and not timeout > 0:
         raise UserError(f"timeout is {timeout:g} s, expected more than 0; leave it out to wait forever.")
+
+
+def _tell_damage(store: Store, todo: Iterable[Pack], display: Progress) -> None:
+    lost = {name.partition("-")[0] for name in store.quarantined()}
+    if count := _count(pack for pack in todo if pack.id in lost):
+        display.note(f"The results of {count} cells were damaged; they are run again.")
 
 
 def _count(packs: Iterable[Pack]) -> int:
