@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import get_args
@@ -70,7 +70,7 @@ def run_sweep(
         if executor is None:
             executor = _default_executor(todo, workers, threads, timeout, function, display)
         display.start(_count(ours), _count(ours) - _count(todo))
-        with contextlib.closing(store), draining() as interrupt:
+        with contextlib.closing(store), draining(display.stopping) as interrupt:
             feed = _Feed(store, todo, interrupt, display)
             with contextlib.closing(executor.run(feed)) as receipts:
                 for receipt in receipts:
@@ -132,7 +132,6 @@ class _Feed:
         self._failed_before = store.failures()
         self._interrupt = interrupt
         self._display = display
-        self._told = False
 
     def take(self) -> Pack | None:
         for _ in range(min(AT_ONCE, len(self._waiting))):
@@ -147,11 +146,6 @@ class _Feed:
         return not self._waiting
 
     def stopping(self) -> bool:
-        if self._interrupt.is_set() and not self._told:
-            self._told = True
-            self._display.note(
-                "Stopping when the running packs are done; press Ctrl-C again to stop at once."
-            )
         return self._interrupt.is_set()
 
     def steps(self, pack: str, done: int, total: int) -> None:
@@ -185,14 +179,18 @@ def _failure(pack: Pack, receipt: Receipt) -> Failure:
 
 
 @contextlib.contextmanager
-def draining() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into an event that is set, and the second into KeyboardInterrupt."""
+def draining(tell: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into an event that is set, and the second into KeyboardInterrupt.
+
+    tell: called at once after the first, on a thread of its own, lest it meet a print that was interrupted.
+    """
     asked = threading.Event()
 
     def hear(_number: int, _frame: FrameType | None) -> None:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
+        threading.Thread(target=tell, daemon=True).start()
 
     if threading.current_thread() is not threading.main_thread():
         yield asked  # signals are the main thread's alone
