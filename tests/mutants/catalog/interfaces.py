@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 POLICY, BEHAVIOR = "testbed/policies/base.py", "testbed/mismatch/behavior.py"
 WRAPPED, INTERFACES = "tests/unit/policies/test_wrapped_policies.py", "tests/contracts/test_interfaces.py"
 PREFLIGHT, MEMORY = "testbed/execution/preflight.py", "testbed/execution/memory.py"
+ERRORS = "testbed/errors.py"
 FIELDS, CHECKED = "testbed/config/fields.py", "tests/unit/execution/test_preflight.py"
 
 MUTANTS = (
@@ -16,9 +17,9 @@ MUTANTS = (
     Mutant("wrapped-rounding-loses-the-weights", POLICY, "return self.around(self.policy.with_rounding(rounding))", "return self.policy.with_rounding(rounding)", WRAPPED),
     Mutant("wrapped-engine-forgets-the-wrapper", BEHAVIOR, "if not isinstance(policy, Reweighted):\n        return", "if True:\n        return", WRAPPED),
     Mutant("wrapped-past-at-full-weights", BEHAVIOR, "else policy.weights(draw.past_RP)", "else draw.past_RP", WRAPPED),
-    Mutant("preflight-first-problem-only", PREFLIGHT, "told = list(dict.fromkeys(found))", "told = list(dict.fromkeys(found))[:1]", CHECKED),
-    Mutant("preflight-repeats-itself", PREFLIGHT, "told = list(dict.fromkeys(found))", "told = list(found)", CHECKED),
-    Mutant("preflight-not-cut", PREFLIGHT, "if len(told) > MOST:", "if False:", CHECKED),
+    Mutant("preflight-first-problem-only", ERRORS, "told = list(dict.fromkeys(found))", "told = list(dict.fromkeys(found))[:1]", CHECKED),
+    Mutant("preflight-repeats-itself", ERRORS, "told = list(dict.fromkeys(found))", "told = list(found)", CHECKED),
+    Mutant("preflight-not-cut", ERRORS, "if len(told) > PROBLEMS:", "if False:", CHECKED),
     Mutant("preflight-looks-at-every-cell", PREFLIGHT, "return {values(cell): cell for cell in cells}.values()", "return [cell for cell in cells if values]", CHECKED),
     Mutant("preflight-policies-not-checked", PREFLIGHT, '    ((*TASK, "policy_args", "model"), _check_policy),\n', "", CHECKED),
     Mutant("preflight-memory-not-asked", PREFLIGHT, "    if trains and here:\n", "    if False:\n", CHECKED),
