@@ -83,5 +83,7 @@ def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
         for names in (("num_hidden_layers", "n_layer"), ("hidden_size", "n_embd"))
     )
     columns = run.prompts * task.prompt_length + sequences * task.response_length
+    micro_tokens = dict(run.policy_args).get("micro_tokens", 0)
+    columns = min(columns, int(micro_tokens)) if micro_tokens else columns
     size = 8 if dict(run.policy_args).get("dtype") == "float64" else 4
     return parameters_of(run.model), size, size * columns * layers * width * KEPT

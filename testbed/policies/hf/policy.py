@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy.typing as npt
@@ -20,6 +22,13 @@ from testbed.policies.hf.chunked_logp import (
     head_logits,
     logits_entropy,
     logits_logp,
+)
+from testbed.policies.hf.micro_batches import (
+    Refused,
+    checked_micro_tokens,
+    parts,
+    recomputed,
+    refusing,
 )
 from testbed.policies.hf.model_folder import load_model
 
@@ -56,6 +65,7 @@ class HuggingFacePolicy(Policy):
         temperature: float = 1.0,
         dtype: str | torch.dtype = "float32",
         attention: str = "auto",
+        micro_tokens: int = 0,
     ) -> None:
         if not temperature > 0:
             raise UserError(
@@ -68,6 +78,7 @@ class HuggingFacePolicy(Policy):
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise UserError(f"Device '{device}' was asked for, but torch finds no CUDA device; use 'cpu'.")
         self.task, self._scale = task, 1.0 / temperature
+        self.micro_tokens = checked_micro_tokens(micro_tokens)
         self._model = CausalModel(load_model(model_path, self.dtype, attention), self.device, self.dtype)
         if self._model.rows < task.vocabulary:
             raise UserError(
@@ -176,12 +187,38 @@ class HuggingFacePolicy(Policy):
     def _one(
         self, rows: Rows, theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor
     ) -> Tensor:
+        """Apply `rows` to the features of the tokens that count, micro-batch by micro-batch."""
+        lengths = (self._real(prompt_NQ).sum(1).tolist(), _length(mask_BT).tolist())
+
+        def run(theta_P: Tensor, most: int, refused: Refused = nullcontext) -> Tensor:
+            planned = parts(*lengths, most)
+            cut = [(p, (prompt_NQ[p.prompts], token_BT[p.rows], mask_BT[p.rows])) for p in planned]
+            if len(planned) == 1:
+                return self._part(rows, theta_P, *cut[0][1], planned[0].group)
+            each = [lambda th, p=p, x=x: self._part(rows, th, *x, p.group) for p, x in cut]
+            return torch.cat([recomputed(theta_P, values, refused) for values in each])
+
+        def attempt(most: int) -> None:
+            with torch.set_grad_enabled(theta_P.requires_grad):  # a backward pass asks with it switched off
+                leaf_P = theta_P.detach().requires_grad_(theta_P.requires_grad)
+                value_BT = run(leaf_P, most)
+                if value_BT.requires_grad:
+                    torch.autograd.grad(value_BT.sum(), leaf_P)
+
+        most = self.micro_tokens or prompt_NQ.numel() + token_BT.numel()
+        refused = partial(refusing, most, attempt)
+        with refused():
+            return run(theta_P, self.micro_tokens, refused)
+
+    def _part(
+        self, rows: Rows, theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor, group: int
+    ) -> Tensor:
         """Apply `rows` to the features of the tokens that count, and put the answers in their places."""
         weights = self._model.weights(theta_P)
-        group = len(token_BT) // len(prompt_NQ)
-        prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), self._real(prompt_NQ), group)
+        real_NQ = self._real(prompt_NQ)
+        prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), real_NQ, group)
         # Nothing counts behind the longest response, and attention is causal: leave those columns out.
-        longest = int(mask_BT.any(0).nonzero().max()) + 1 if mask_BT.any() else 1
+        longest = max(int(_length(mask_BT).max()), 1)
         feature_BTH = prefix.feature_BH[:, None]
         if longest > 1:
             later = self._model.run_tokens(weights, prefix, token_BT[:, : longest - 1], new=longest - 1)
@@ -222,6 +259,12 @@ class HuggingFacePolicy(Policy):
 
 Rows = Callable[[Tensor, Head, Tensor], Tensor]
 """(features [N, H], head, tokens [N]) -> one number per token [N]."""
+
+
+def _length(mask_BT: Tensor) -> Tensor:
+    """Return the place behind the last token that counts, [B]."""
+    place_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
+    return (mask_BT * place_T).amax(1)
 
 
 def likeliest(logits_BV: Tensor, _uniform_B: Tensor) -> tuple[Tensor, Tensor]:

@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant("hf-huggingface-10", 'testbed/policies/hf/policy.py', 'chunked_entropy(feature_NH, head.weight_VH, head.bias_V, self._scale)', 'chunked_entropy(feature_NH, head.weight_VH, head.bias_V)', HUGGING_FACE),
     Mutant("hf-huggingface-11", 'testbed/policies/hf/policy.py', 'token_BT[:, : longest - 1], new=longest - 1', 'token_BT[:, 1:longest], new=longest - 1', HUGGING_FACE),
     Mutant("hf-huggingface-12", 'testbed/policies/hf/policy.py', 'feature_NH[:, : self.task.vocabulary]', 'feature_NH', HUGGING_FACE),
-    Mutant("hf-huggingface-13", 'testbed/policies/hf/policy.py', 'weights = self._model.weights(theta_P)\n        group', 'weights = self._model.weights(self._model.initial())\n        group', HUGGING_FACE),
+    Mutant("hf-huggingface-13", 'testbed/policies/hf/policy.py', 'weights = self._model.weights(theta_P)\n        real', 'weights = self._model.weights(self._model.initial())\n        real', HUGGING_FACE),
     Mutant("hf-chunked-logp-1", 'testbed/policies/hf/chunked_logp.py', 'grad_MV.scatter_add_(1, token_N[s, None], grad_N[s, None])', 'grad_MV.scatter_(1, token_N[s, None], grad_N[s, None])', HUGGING_FACE),
     Mutant("hf-chunked-logp-2", 'testbed/policies/hf/chunked_logp.py', 'grad_bias_V += grad_MV.sum(0)', 'grad_bias_V = grad_MV.sum(0)', HUGGING_FACE),
     Mutant("hf-chunked-logp-3", 'testbed/policies/hf/chunked_logp.py', '            if ctx.scale != 1.0:\n                grad_MV.mul_(ctx.scale)\n', '', HUGGING_FACE),
