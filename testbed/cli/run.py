@@ -101,7 +101,7 @@ def resolve(
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
     from testbed.user_files import pin
-    from testbed.worlds.tasks import tasks
+    from testbed.worlds.tasks import pin_data, tasks
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
     watch = watch or unwatched
@@ -113,7 +113,7 @@ def resolve(
         cells = unique(
             [*kept, *(replace(cell, recipe=name, recipe_args=()) for name in names for cell in cells)]
         )
-    return tuple(pin_trace(cell) for cell in cells)
+    return tuple(pin_data(pin_trace(cell)) for cell in cells)
 
 
 def describe(cells: Iterable[Run], folder: Path, json: bool) -> None:

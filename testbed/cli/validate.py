@@ -11,6 +11,15 @@ import typer
 def validate(
     model: Annotated[Path, typer.Option(help="Folder of a local causal LM: config.json and safetensors.")],
     task: Annotated[str, typer.Option(help="Token task: `testbed list tasks`.")] = "reasoning-gym",
+    data: Annotated[
+        Path | None, typer.Option(help="Your own problems, JSON lines of prompt and answer, as the task.")
+    ] = None,
+    verifier: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Judge of --data: exact, number, choice, reasoning-gym or FILE.py:FUNCTION."
+        ),
+    ] = "exact",
     recipe: Annotated[list[str] | None, typer.Option(help="Recipe; give it several times.")] = None,
     lag: Annotated[
         list[int] | None, typer.Option(help="Lag in optimizer steps; give it several times.")
@@ -31,6 +40,8 @@ def validate(
     testbed validate --model ./my-model --recipe grpo --recipe m2po --lag 0 --lag 8
 
     testbed validate --model ./my-model --task running-sum --device cuda prompts=16 task_args.digits=6
+
+    testbed validate --model ./my-model --data mine.jsonl --verifier number task_args.response_length=256
     """
     from dataclasses import replace
 
@@ -41,10 +52,12 @@ def validate(
     from testbed.config.toml_file import expand
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
+    from testbed.worlds.tasks import pin_data
 
+    given = () if data is None else (("file", str(data)), ("verifier", verifier))
     cells = grid(
-        replace(HF_RUN, model=str(model)),
-        task=[task],
+        replace(HF_RUN, model=str(model), task_args=given),
+        task=[task if data is None else "jsonl"],
         steps=[steps],
         learning_rate=[learning_rate],
         device=[device],
@@ -52,7 +65,7 @@ def validate(
         lag=lag or [0, 8],
         seed=seed or [0],
     )
-    cells = expand(cells, overrides or [])
+    cells = tuple(map(pin_data, expand(cells, overrides or [])))
     status = run_sweep(cells, out, workers=1, progress=choose(json))
     summary = summarize(out)
     if json:

@@ -36,11 +36,10 @@ class InFlight(SchedulePlan):
     most_versions: int
 
     def check(self, run: Run) -> None:
-        """Raise UserError for policy hf, and when an age limit drops every sample.
+        """Raise UserError when an age limit drops every sample.
 
         A sample is as old as its first token.
         """
-        refuse_hf(run)
         length = longest_response(run)
         oldest = self.shortest + (length - 1) // self.tokens
         if run.too_old == "drop" and 0 <= run.age_limit < oldest:
@@ -95,15 +94,6 @@ class InFlightSource:
         table_RP = theta_RWP[:, 0] if one else self.world.in_flight_table(theta_RWP, self.place_T)
         behavior = None if table_RP is None else BehaviorWeights(table_RP)
         return Generated(replace(rollout, version_RBT=version_RBT), behavior)
-
-
-def refuse_hf(run: Run) -> None:
-    """Raise UserError for a policy that cannot change weights inside a response."""
-    if run.policy == "hf":
-        raise UserError(
-            f"staleness '{run.staleness}' changes weights inside a response, which policy 'hf' cannot do "
-            "yet; take policy 'toy' or 'tabular', or a schedule such as exact or uniform."
-        )
 
 
 @schedule("in-flight", source="Piche et al. (2025), PipelineRL, arXiv:2509.19128; Fu et al. (2025), AReaL")

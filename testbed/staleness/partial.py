@@ -17,7 +17,6 @@ from testbed.errors import UserError
 from testbed.policies.in_flight import checked_cache
 from testbed.staleness import schedule
 from testbed.staleness.base import Generated, SchedulePlan
-from testbed.staleness.in_flight import refuse_hf
 from testbed.staleness.versions import VersionBuffer
 
 if TYPE_CHECKING:
@@ -35,10 +34,6 @@ class Partial(SchedulePlan):
     cache: str
     most_versions: int
     shortest: int = 0
-
-    def check(self, run: Run) -> None:
-        """Raise UserError for policy hf."""
-        refuse_hf(run)
 
     def source(
         self, plans: Sequence[Partial], runs: tuple[Run, ...], world: World, theta_RP: Tensor

@@ -87,6 +87,7 @@ class Recorder:
     ) -> None:
         """Log a row with what the schedule counted, the accuracy and the histogram beside it."""
         row.update(generated.counts)
+        row.update(self.world.counts())
         accuracy_R = self.world.accuracy(state.theta_RP)
         if accuracy_R is not None:
             row["accuracy"] = accuracy_R

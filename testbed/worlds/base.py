@@ -108,6 +108,10 @@ class World(ABC):
         del theta_RP
         return None
 
+    def counts(self) -> dict[str, np.ndarray]:
+        """Return what the world has counted since the run began, by metric name, each [R]."""
+        return {}
+
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.
 

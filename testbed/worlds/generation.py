@@ -68,11 +68,12 @@ def engine_of(run: Run) -> SamplerEngine:
         raise UserError(
             f"engine '{run.mismatch}' changes the forward pass, and so does policy_args.perturb; take one."
         )
-    if run.policy == "hf" and (made.forward is not None or made.distribution is not None):
+    if run.policy == "hf" and made.forward is not None:
         raise UserError(
-            f"engine '{run.mismatch}' changes the forward pass or the next-token law, which policy 'hf' "
-            "cannot do yet; take one that changes weights (bf16, fp8-block, int8, skip-layers), or policy "
-            "'toy'."
+            f"engine '{run.mismatch}' has a forward pass of its own, written for the toy transformer; policy "
+            "'hf' runs any architecture as transformers computes it. Take one that changes weights (bf16, "
+            "fp8-block, int8, skip-layers) or the next-token law (top-p, top-k, temperature, logit-noise), "
+            "or policy 'toy'."
         )
     return made
 

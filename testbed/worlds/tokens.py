@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from envs.streams import uniforms
 from envs.tokens.base import TokenTask
+from envs.tokens.jsonl import ERROR, TIMEOUT
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
@@ -41,6 +43,7 @@ class TokenRuns(World):
         self.sampling_R = rng.keys(self.seeds, "sampling")
         self.evaluation_R = rng.keys(self.seeds, "evaluation")
         self.generation = Generation(runs, self.policy)
+        self.failed: dict[str, np.ndarray] = {}
 
     def initial(self) -> Tensor:
         """Return the starting weights: equal seeds share one base model."""
@@ -100,9 +103,8 @@ class TokenRuns(World):
         slices: int = 1,
     ) -> Rollout:
         # Prompts depend on (task, seed, step) alone: cells that share a seed answer the same ones.
-        drawn = {
-            s: self.task.prompts(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)
-        }
+        ask = self.task.held_out_prompts if purpose.startswith("held-out/") else self.task.prompts
+        drawn = {s: ask(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)}
         prompt_RNQ = np.stack([drawn[seed] for seed in self.seeds])
         uniform_RBT = uniforms(key_R, step, prompts * group, self.task.response_length)
         device = self.policy.device
@@ -119,7 +121,21 @@ class TokenRuns(World):
         token_MT = token_RBT.flatten(0, 1).cpu().numpy()
         mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
         score: np.ndarray = self.task.score(prompt_MQ, token_MT, mask_MT)
+        self._count_failures(token_RBT.shape[:2])
         return score.reshape(token_RBT.shape[:2])
+
+    def _count_failures(self, shape: Sequence[int]) -> None:
+        """Add how often a task's verifier failed at what was just scored, where it can fail."""
+        failures_N = getattr(self.task, "failures_N", None)
+        if failures_N is None or math.prod(shape) % len(self.seeds):
+            return
+        rows_RM = failures_N.reshape(len(self.seeds), -1)
+        for name, code in (("verifier/errors", ERROR), ("verifier/timeouts", TIMEOUT)):
+            self.failed[name] = self.failed.get(name, 0.0) + (rows_RM == code).sum(1).astype(np.float64)
+
+    def counts(self) -> dict[str, np.ndarray]:
+        """Return how often the verifier raised or took too long since the run began, by metric name; [R]."""
+        return dict(self.failed)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)

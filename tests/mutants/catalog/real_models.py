@@ -4,6 +4,11 @@ from mutants.mutant import Mutant
 
 MICRO, IN_MICRO = "testbed/policies/hf/micro_batches.py", "tests/unit/policies/test_micro_batches.py"
 
+JSONL, IN_JSONL = "envs/tokens/jsonl.py", "tests/unit/envs/test_jsonl.py"
+VERIFIERS, CHAT = "envs/tokens/verifiers.py", "testbed/policies/hf/chat_task.py"
+IN_CHAT = "tests/unit/policies/test_chat_task.py -m not(slow)"
+SAMPLER, IN_SAMPLER = "testbed/policies/hf/sampler.py", "tests/unit/policies/test_hf_sampler.py -m not(slow)"
+
 MUTANTS = (
     Mutant("micro-parts-overfull", MICRO, "start, stop + 1) <= most:", "start, stop) <= most:", IN_MICRO),
     Mutant("micro-parts-overlap", MICRO, "        start = stop\n", "        start += 1\n", IN_MICRO),
@@ -12,4 +17,24 @@ MUTANTS = (
     Mutant("micro-recomputes-for-nothing", MICRO, "if not grad_MT.any():", "if False:", IN_MICRO),
     Mutant("micro-out-of-memory-unheard", MICRO, "with ctx.refused(), torch.enable_grad():", "with torch.enable_grad():", IN_MICRO),
     Mutant("micro-first-guess-fits", MICRO, "            continue\n        return tokens", "            return tokens\n        return tokens", IN_MICRO),
+    Mutant("jsonl-trains-on-held-out", JSONL, "else (0, self._kept or total)", "else (0, total)", IN_JSONL),
+    Mutant("jsonl-unfinished-judged", JSONL, "if whole or self.judge_unfinished:", "if True:", IN_JSONL),
+    Mutant("jsonl-failures-uncounted", JSONL, "self.failed.update(", "Counter().update(", IN_JSONL),
+    Mutant("jsonl-digest-ignored", JSONL, "if digest and digest != (", "if False and digest != (", IN_JSONL),
+    Mutant("jsonl-line-from-zero", JSONL, 'enumerate(text.split("\\n"), 1)', 'enumerate(text.split("\\n"))', IN_JSONL),
+    Mutant("verifier-first-number", VERIFIERS, "found[-1].replace", "found[0].replace", IN_JSONL),
+    Mutant("verifier-hangs", VERIFIERS, "left <= 0 or not select.select([descriptor], [], [], left)[0]", "not select.select([descriptor], [], [], 60)[0]", IN_JSONL),
+    Mutant("verifier-not-restarted", VERIFIERS, "        if self._process is None:\n            self._start()\n", "", IN_JSONL),
+    Mutant("chat-begin-token-twice", CHAT, "self.tokenizer(text, add_special_tokens=False).input_ids)\n        text", "self.tokenizer(text).input_ids)\n        text", IN_CHAT),
+    Mutant("chat-pad-starts-prompt", CHAT, "if token is not None and token not in starts:", "if token is not None:", IN_CHAT),
+    Mutant("chat-one-end-token", CHAT, "*([] if own is None else [own]), *ends]", "*([] if own is None else [own])]", IN_CHAT),
+    Mutant("chat-stop-judged", CHAT, "(text[:cut], True)", "(text, True)", IN_CHAT),
+    Mutant("chat-end-behind-prompt", CHAT, "and tokens[-1:] != self._plain(text)[-1:]:", "and False:", IN_CHAT),
+    Mutant("sampler-stops-unseen", SAMPLER, "if task.stops:", "if False:", IN_CHAT),
+    Mutant("sampler-one-end-token", SAMPLER, "over_M |= token_MT[:, -1] == end", "over_M = token_MT[:, -1] == end", IN_SAMPLER),
+    Mutant("sampler-wrong-rows-leave", SAMPLER, "self.alive_M.nonzero()[:, 0]", "self.alive_M.logical_not().nonzero()[:, 0]", IN_SAMPLER),
+    Mutant("sampler-cache-always-kept", SAMPLER, "again = self.order.recomputed and version != before", "again = False", IN_SAMPLER),
+    Mutant("sampler-cache-never-kept", SAMPLER, "again = self.order.recomputed and version != before", "again = version != before", IN_SAMPLER),
+    Mutant("sampler-law-of-another-row", SAMPLER, "law_RVB[r].T[writer.row_M]", "law_RVB[r].T.flip(0)[writer.row_M]", IN_SAMPLER),
+    Mutant("sampler-old-weights-head", SAMPLER, "        if version != before:\n            self._use(version)\n", "", IN_SAMPLER),
 )  # fmt: skip
