@@ -27,6 +27,7 @@ def validate(
     steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 100,
     seed: Annotated[list[int] | None, typer.Option(help="Seed; give it several times.")] = None,
     learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 1e-5,
+    lora: Annotated[bool, typer.Option(help="Train adapters of rank 16 instead of all weights.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Other fields of Run.")
@@ -41,7 +42,7 @@ def validate(
 
     testbed validate --model ./my-model --task running-sum --device cuda prompts=16 task_args.digits=6
 
-    testbed validate --model ./my-model --data mine.jsonl --verifier number task_args.response_length=256
+    testbed validate --model ./my-model --data mine.jsonl --verifier number --lora task_args.response_length=256
     """
     from dataclasses import replace
 
@@ -56,7 +57,7 @@ def validate(
 
     given = () if data is None else (("file", str(data)), ("verifier", verifier))
     cells = grid(
-        replace(HF_RUN, model=str(model), task_args=given),
+        replace(HF_RUN, model=str(model), task_args=given, policy_args=(("lora", 16),) if lora else ()),
         task=[task if data is None else "jsonl"],
         steps=[steps],
         learning_rate=[learning_rate],

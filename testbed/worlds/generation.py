@@ -75,7 +75,20 @@ def engine_of(run: Run) -> SamplerEngine:
             "fp8-block, int8, skip-layers) or the next-token law (top-p, top-k, temperature, logit-noise), "
             "or policy 'toy'."
         )
+    _refuse_rounded_adapters(run, made)
     return made
+
+
+def _refuse_rounded_adapters(run: Run, made: SamplerEngine) -> None:
+    given = dict(run.policy_args)
+    precision = given.get("precision")
+    if (given.get("lora") or given.get("adapter")) and (made.weights is not None or precision):
+        name = f"engine '{run.mismatch}'" if made.weights is not None else f"precision '{precision}'"
+        raise UserError(
+            f"{name} changes the weights that are trained, which with LoRA are the adapters alone: the model "
+            "beside them would stay as it is, unlike in any real engine. Train all weights, or take an "
+            "engine that changes the next-token law."
+        )
 
 
 def cut(value_RB: Tensor, slices: int) -> Tensor:

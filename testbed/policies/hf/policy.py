@@ -24,6 +24,7 @@ from testbed.policies.hf.chunked_logp import (
     logits_entropy,
     logits_logp,
 )
+from testbed.policies.hf.lora import ALL, Lora
 from testbed.policies.hf.micro_batches import (
     Refused,
     checked_micro_tokens,
@@ -68,6 +69,9 @@ class HuggingFacePolicy(Policy):
     replicas run one after the other. A prompt runs once and its cache serves the whole group, in training as
     in sampling. Dropout is off. The temperature belongs to the policy: sample, logp and entropy all use it.
 
+    lora, lora_alpha, lora_targets, adapter: rank, scale and layers of adapters beside frozen weights, or a
+    saved adapter to start from; theta then holds the adapters alone: see lora.
+
     Raises UserError for folders that `load_model` refuses and for a vocabulary smaller than the task's.
     """
 
@@ -80,6 +84,10 @@ class HuggingFacePolicy(Policy):
         dtype: str | torch.dtype = "float32",
         attention: str = "auto",
         micro_tokens: int = 0,
+        lora: int = 0,
+        lora_alpha: float = 0.0,
+        lora_targets: str = ALL,
+        adapter: str = "",
     ) -> None:
         if not temperature > 0:
             raise UserError(
@@ -93,7 +101,9 @@ class HuggingFacePolicy(Policy):
             raise UserError(f"Device '{device}' was asked for, but torch finds no CUDA device; use 'cpu'.")
         self.task, self._scale = task, 1.0 / temperature
         self.micro_tokens = checked_micro_tokens(micro_tokens)
-        self._model = CausalModel(load_model(model_path, self.dtype, attention), self.device, self.dtype)
+        loaded = load_model(model_path, self.dtype, attention)
+        adapters = Lora(lora, lora_alpha, lora_targets, adapter)
+        self._model = CausalModel(loaded, self.device, self.dtype, adapters)
         if self._model.rows < task.vocabulary:
             raise UserError(
                 f"The model in '{model_path}' knows {self._model.rows} tokens, but the task uses "
@@ -116,8 +126,15 @@ class HuggingFacePolicy(Policy):
         return self._model.initial().expand(len(seeds), -1).clone()
 
     def save(self, theta_P: Tensor, folder: str | Path) -> None:
-        """Write one replica's weights [P] as a model folder for `from_pretrained`, without a tokenizer."""
+        """Write one replica's weights [P] as a model folder for `from_pretrained`, without a tokenizer.
+
+        Adapters are merged into the weights they were trained beside.
+        """
         self._model.save(theta_P, Path(folder))
+
+    def save_adapter(self, theta_P: Tensor, folder: str | Path) -> None:
+        """Write one replica's adapters [P] as a folder for peft, and for `adapter` of this class."""
+        self._model.save_adapter(theta_P, Path(folder))
 
     @torch.no_grad()
     def sample(

@@ -9,6 +9,9 @@ VERIFIERS, CHAT = "envs/tokens/verifiers.py", "testbed/policies/hf/chat_task.py"
 IN_CHAT = "tests/unit/policies/test_chat_task.py -m not(slow)"
 SAMPLER, IN_SAMPLER = "testbed/policies/hf/sampler.py", "tests/unit/policies/test_hf_sampler.py -m not(slow)"
 
+LORA, IN_LORA = "testbed/policies/hf/lora.py", "tests/unit/policies/test_lora.py -m not(slow)"
+FLAT, GENERATION = "testbed/policies/hf/flat_parameters.py", "testbed/worlds/generation.py"
+
 MUTANTS = (
     Mutant("micro-parts-overfull", MICRO, "start, stop + 1) <= most:", "start, stop) <= most:", IN_MICRO),
     Mutant("micro-parts-overlap", MICRO, "        start = stop\n", "        start += 1\n", IN_MICRO),
@@ -37,4 +40,13 @@ MUTANTS = (
     Mutant("sampler-cache-never-kept", SAMPLER, "again = self.order.recomputed and version != before", "again = version != before", IN_SAMPLER),
     Mutant("sampler-law-of-another-row", SAMPLER, "law_RVB[r].T[writer.row_M]", "law_RVB[r].T.flip(0)[writer.row_M]", IN_SAMPLER),
     Mutant("sampler-old-weights-head", SAMPLER, "        if version != before:\n            self._use(version)\n", "", IN_SAMPLER),
+    Mutant("lora-merge-forgets-delta", LORA, "weight.data + delta", "weight.data", IN_LORA),
+    Mutant("lora-merge-of-the-start", LORA, "own[name].data = value.to(own[name].device, own[name].dtype)", "pass", IN_LORA),
+    Mutant("lora-start-unseeded", LORA, "torch.manual_seed(rng", "(rng", IN_LORA),
+    Mutant("lora-other-shapes-accepted", LORA, "if saved[name].shape != parameter.shape:", "if False:", IN_LORA),
+    Mutant("lora-saved-without-prefix", LORA, 'return PREFIX + name', 'return name', IN_LORA),
+    Mutant("lora-adapter-not-loaded", LORA, "parameter.data.copy_(saved[name])", "pass", IN_LORA),
+    Mutant("lora-unknown-layer-accepted", LORA, "if target not in names:", "if False:", IN_LORA),
+    Mutant("lora-trains-all", LORA, "model.requires_grad_(False)", "pass", IN_LORA),
+    Mutant("lora-rounding-accepted", GENERATION, "    _refuse_rounded_adapters(run, made)\n", "", IN_LORA),
 )  # fmt: skip
