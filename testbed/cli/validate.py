@@ -42,7 +42,7 @@ def validate(
 
     testbed validate --model ./my-model --task running-sum --device cuda prompts=16 task_args.digits=6
 
-    testbed validate --model ./my-model --data mine.jsonl --verifier number --lora task_args.response_length=256
+    testbed validate --model ./my-model --data mine.jsonl --verifier number --lora
     """
     from dataclasses import replace
 

@@ -109,7 +109,7 @@ class World(ABC):
         return None
 
     def counts(self) -> dict[str, np.ndarray]:
-        """Return what the world has counted since the run began, by metric name, each [R]."""
+        """Return what the world itself counts from the start on, by metric name, each [R]."""
         return {}
 
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:

@@ -135,7 +135,7 @@ class TokenRuns(World):
 
     def counts(self) -> dict[str, np.ndarray]:
         """Return how often the verifier raised or took too long since the run began, by metric name; [R]."""
-        return dict(self.failed)
+        return self.failed
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)

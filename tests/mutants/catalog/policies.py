@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant("hf-causal-model-4", 'testbed/policies/hf/causal_model.py', 'cache.batch_repeat_interleave(group)\n', 'cache.batch_repeat_interleave(group); cache.layers[0].keys = cache.layers[0].keys.detach()\n', HUGGING_FACE),
     Mutant("hf-causal-model-5", 'testbed/policies/hf/causal_model.py', 'or not torch.allclose(logits, expected, rtol=1e-3, atol=1e-4)', 'or False', HUGGING_FACE),
     Mutant("hf-causal-model-6", 'testbed/policies/hf/causal_model.py', 'Prefix(feature_NH.repeat_interleave(group, 0)', 'Prefix(feature_NH.repeat(group, 1)', HUGGING_FACE),
-    Mutant("hf-causal-model-7", 'testbed/policies/hf/causal_model.py', 'weights[bias][:vocabulary]', 'None', HUGGING_FACE),
+    Mutant("hf-causal-model-7", 'testbed/policies/hf/causal_model.py', 'known[bias][:vocabulary]', 'None', HUGGING_FACE),
     Mutant("hf-causal-model-8", 'testbed/policies/hf/causal_model.py', 'prompt_NQ, real_NQ = prompt_NQ[:, first:], real_NQ[:, first:]', 'prompt_NQ, real_NQ = prompt_NQ[:, first + 1:], real_NQ[:, first + 1:]', HUGGING_FACE),
     Mutant("hf-huggingface-1", 'testbed/policies/hf/sampler.py', 'threshold_B = torch.minimum(', 'threshold_B = torch.maximum(', HUGGING_FACE),
     Mutant("hf-huggingface-2", 'testbed/policies/hf/sampler.py', 'cumulative_BV <= threshold_B[:, None]', 'cumulative_BV < threshold_B[:, None]', HUGGING_FACE),

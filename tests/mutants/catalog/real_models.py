@@ -12,6 +12,9 @@ SAMPLER, IN_SAMPLER = "testbed/policies/hf/sampler.py", "tests/unit/policies/tes
 LORA, IN_LORA = "testbed/policies/hf/lora.py", "tests/unit/policies/test_lora.py -m not(slow)"
 FLAT, GENERATION = "testbed/policies/hf/flat_parameters.py", "testbed/worlds/generation.py"
 
+POINT, POINT_FILES = "testbed/training/checkpoint.py", "testbed/results/checkpoint_files.py"
+IN_POINT = "tests/unit/training/test_checkpoint.py -m not(slow)"
+
 MUTANTS = (
     Mutant("micro-parts-overfull", MICRO, "start, stop + 1) <= most:", "start, stop) <= most:", IN_MICRO),
     Mutant("micro-parts-overlap", MICRO, "        start = stop\n", "        start += 1\n", IN_MICRO),
@@ -34,7 +37,7 @@ MUTANTS = (
     Mutant("chat-stop-judged", CHAT, "(text[:cut], True)", "(text, True)", IN_CHAT),
     Mutant("chat-end-behind-prompt", CHAT, "and tokens[-1:] != self._plain(text)[-1:]:", "and False:", IN_CHAT),
     Mutant("sampler-stops-unseen", SAMPLER, "if task.stops:", "if False:", IN_CHAT),
-    Mutant("sampler-one-end-token", SAMPLER, "over_M |= token_MT[:, -1] == end", "over_M = token_MT[:, -1] == end", IN_SAMPLER),
+    Mutant("sampler-one-end-token", SAMPLER, "over_M |= token_MT[:, -1] == end", "over_M = token_MT[:, -1] == end", IN_CHAT),
     Mutant("sampler-wrong-rows-leave", SAMPLER, "self.alive_M.nonzero()[:, 0]", "self.alive_M.logical_not().nonzero()[:, 0]", IN_SAMPLER),
     Mutant("sampler-cache-always-kept", SAMPLER, "again = self.order.recomputed and version != before", "again = False", IN_SAMPLER),
     Mutant("sampler-cache-never-kept", SAMPLER, "again = self.order.recomputed and version != before", "again = version != before", IN_SAMPLER),
@@ -49,4 +52,10 @@ MUTANTS = (
     Mutant("lora-unknown-layer-accepted", LORA, "if target not in names:", "if False:", IN_LORA),
     Mutant("lora-trains-all", LORA, "model.requires_grad_(False)", "pass", IN_LORA),
     Mutant("lora-rounding-accepted", GENERATION, "    _refuse_rounded_adapters(run, made)\n", "", IN_LORA),
+    Mutant("checkpoint-forgets-hand-over", POINT, "held.trainer.switch_recipes(state, past)", "pass", IN_POINT),
+    Mutant("checkpoint-one-step-early", POINT, 'step = int(tree["step"])', 'step = int(tree["step"]) - 1', IN_POINT),
+    Mutant("checkpoint-forgets-what-lives", POINT, 'reader.value(tree["live"], held.live)', "pass", IN_POINT),
+    Mutant("checkpoint-digest-unread", POINT_FILES, "if not whole:", "if False:", IN_POINT),
+    Mutant("checkpoint-other-code-accepted", POINT_FILES, 'if changed := difference(fingerprint(), tree["fingerprint"]):', "if changed := None:", IN_POINT),
+    Mutant("checkpoint-stays", "testbed/execution/runner.py", "            forget(pack.id)\n", "", IN_POINT),
 )  # fmt: skip

@@ -98,7 +98,7 @@ def test_padding_lies_on_the_left_and_is_no_token_that_a_prompt_starts_with(json
 def test_an_end_token_that_is_also_the_padding_token_still_ends_and_counts(jsonl, tmp_path):
     """The trap of masks made by comparing with the padding token: they lose the end of every response."""
     made = tokenizer(pad_token="</s>")
-    task = ChatTask(jsonl(PROBLEMS[:1], response_length=6), made)
+    task = ChatTask(jsonl(PROBLEMS[:1], response_length=6), made, [4])
     assert task.pad_token == task.end_token
     shape = {**tiny_models.SHAPE, "vocab_size": len(made), "max_position_embeddings": 64}
     folder = tiny_models.write_model(tmp_path / "m", transformers.LlamaConfig(**shape))
