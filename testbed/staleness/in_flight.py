@@ -80,7 +80,8 @@ class InFlightSource:
         self.lag_R = torch.tensor([plan.shortest for plan in plans], device=theta_RP.device)
         self.span = int(self.place_T[-1]) + 1
         cells = zip(plans, runs, strict=True)
-        self.versions = VersionBuffer(theta_RP, [plan.versions(run, world.length) for plan, run in cells])
+        depths = [plan.versions(run, world.length) for plan, run in cells]
+        self.versions = VersionBuffer(theta_RP, depths, dtype=world.version_dtype)
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
         """Return the samples of this step, every token marked with its version."""

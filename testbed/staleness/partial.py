@@ -71,7 +71,7 @@ class PartialSource:
         self.world, self.tokens, self.cache = world, plan.tokens, plan.cache
         self.parts = plan.versions(runs[0], world.length)
         self.prompts, self.group = runs[0].prompts, runs[0].group
-        self.versions = VersionBuffer(theta_RP, [self.parts] * len(runs))
+        self.versions = VersionBuffer(theta_RP, [self.parts] * len(runs), dtype=world.version_dtype)
         self.part_T = torch.arange(world.length, device=theta_RP.device) // plan.tokens
         self.ready: list[deque[Done]] = [deque() for _ in runs]
 

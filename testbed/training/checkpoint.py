@@ -1,9 +1,9 @@
 """Checkpoints: a pack that was killed at any step goes on from its last one, and ends with the same bits.
 
 Where TESTBED_CHECKPOINT names a folder, a pack writes a file there after every TESTBED_CHECKPOINT_EVERY steps
-(10 by default): weights, optimizer, versions, what is stored or in flight, recipes' memory and the rows so far. Random numbers need no
-room in it, because every draw is named by seed, purpose and step. A file is whole or absent; it holds tensors
-and plain JSON, and reading it runs no code.
+(10 by default): weights, optimizer, versions, what is stored or in flight, recipes' memory and the rows so
+far. Random numbers need no room in it, because every draw is named by seed, purpose and step. A file is whole
+or absent; it holds tensors and plain JSON, and reading it runs no code.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from testbed.data.rollout import Rollout
@@ -40,6 +41,11 @@ class World(ABC):
     @abstractmethod
     def length(self) -> int:
         """Most tokens of a response, T."""
+
+    @property
+    def version_dtype(self) -> torch.dtype | None:
+        """What older weights may be kept in without changing what they generate; None for their own type."""
+        return None
 
     @abstractmethod
     def initial(self) -> Tensor:

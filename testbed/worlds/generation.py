@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from testbed.config.run import Run
@@ -16,6 +17,7 @@ from testbed.mismatch.behavior import Behavior
 from testbed.policies.base import Policy
 from testbed.policies.in_flight import logp_by_version
 
+NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 
 
@@ -77,6 +79,19 @@ def engine_of(run: Run) -> SamplerEngine:
         )
     _refuse_rounded_adapters(run, made)
     return made
+
+
+def narrow_versions(run: Run) -> torch.dtype | None:
+    """Return the 16-bit type that a run's model rounds its weights to before anything else reads them.
+
+    Versions kept in it generate the same bits. None where there is no such type: weights of 32 bits, or an
+    engine or precision that would round other numbers.
+    """
+    given = dict(run.policy_args)
+    name = str(given.get("dtype", ""))
+    if run.policy != "hf" or name not in NARROW or given.get("precision"):
+        return None
+    return None if engine_of(run).weights is not None else NARROW[name]
 
 
 def _refuse_rounded_adapters(run: Run, made: SamplerEngine) -> None:

@@ -20,7 +20,7 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.worlds.base import World
-from testbed.worlds.generation import Generation, cut, whole
+from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import token_task
@@ -78,6 +78,11 @@ class TokenRuns(World):
     def length(self) -> int:
         """Most tokens of a response."""
         return int(self.task.response_length)
+
+    @property
+    def version_dtype(self) -> torch.dtype | None:
+        """The dtype in which a Hugging Face model computes, unless an engine rounds weights itself."""
+        return narrow_versions(self.first)
 
     def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
         """Return responses whose token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].

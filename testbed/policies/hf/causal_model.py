@@ -91,12 +91,14 @@ class CausalModel:
         """Return the named weights in the model's dtype, as views of theta_P."""
         return self.flat.views(theta_P.to(self.dtype))
 
+    def plain(self, theta_P: Tensor) -> dict[str, Tensor]:
+        """Return the weights of the model without adapters that computes the same, by its own names."""
+        weights = self.weights(theta_P.detach())
+        return merged(self._module, weights) if self.lora else weights
+
     def save(self, theta_P: Tensor, folder: Path) -> None:
         """Write these weights and the configuration to a folder, as safetensors; adapters are merged."""
-        weights = self.weights(theta_P.detach())
-        if self.lora:
-            weights = merged(self._module, weights)
-        weights = {name: view.contiguous().cpu() for name, view in weights.items()}
+        weights = {name: view.contiguous().cpu() for name, view in self.plain(theta_P).items()}
         with quiet_transformers():
             self._module.save_pretrained(str(folder), state_dict=weights)
 

@@ -24,6 +24,7 @@ from testbed.policies.hf.chunked_logp import (
     logits_entropy,
     logits_logp,
 )
+from testbed.policies.hf.engines import Sampling, TokenEngine, open_engine, seed_of, written
 from testbed.policies.hf.lora import ALL, Lora
 from testbed.policies.hf.micro_batches import (
     Refused,
@@ -38,6 +39,7 @@ from testbed.policies.hf.sampler import (
     Ended,
     Order,
     Reader,
+    courses,
     drawing,
     ended_by,
     ended_with,
@@ -70,7 +72,8 @@ class HuggingFacePolicy(Policy):
     in sampling. Dropout is off. The temperature belongs to the policy: sample, logp and entropy all use it.
 
     lora, lora_alpha, lora_targets, adapter: rank, scale and layers of adapters beside frozen weights, or a
-    saved adapter to start from; theta then holds the adapters alone: see lora.
+    saved adapter to start from; theta then holds the adapters alone: see lora. engine: "vllm" writes the
+    responses in place of the sampler here: see engines.
 
     Raises UserError for folders that `load_model` refuses and for a vocabulary smaller than the task's.
     """
@@ -88,6 +91,7 @@ class HuggingFacePolicy(Policy):
         lora_alpha: float = 0.0,
         lora_targets: str = ALL,
         adapter: str = "",
+        engine: str = "",
     ) -> None:
         if not temperature > 0:
             raise UserError(
@@ -110,6 +114,8 @@ class HuggingFacePolicy(Policy):
                 f"{task.vocabulary}; give a model with a larger vocabulary or one trained for this task."
             )
         self.parameters = self._model.flat.total
+        self.temperature, self.loaded = temperature, 0
+        self.engine: TokenEngine | None = open_engine(engine, model_path) if engine else None
 
     @property
     def layout(self) -> dict[str, tuple[int, ...]]:
@@ -154,6 +160,8 @@ class HuggingFacePolicy(Policy):
         False, logp 0.
         """
         uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
+        if self.engine is not None and not greedy:
+            return self._ask(self.engine, theta_RP, prompt_RNQ, group, uniform_RBT, law)
         path_T = [0] * uniform_RBT.shape[2]
         orders = [
             [self._order([theta_P], path_T, prompt_NQ, group)]
@@ -176,8 +184,11 @@ class HuggingFacePolicy(Policy):
         """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RWP.
 
         Rows whose versions change alike are written together, so that a batch costs as many passes per token
-        as it has different courses of versions.
+        as it has different courses of versions. UserError for an outside engine, whose weights cannot be
+        changed at a token of our choice.
         """
+        if self.engine is not None:
+            self._lacks("a way to change an outside engine's weights at a given token")
         uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
         orders = self._courses(theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT.shape, cache)
         choose = [drawing(uniform_BT) for uniform_BT in uniform_RBT]
@@ -213,6 +224,32 @@ class HuggingFacePolicy(Policy):
     def score_norm(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
         return self._each(self._score_norm_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
+
+    def _ask(
+        self,
+        engine: TokenEngine,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        law: Law | None,
+    ) -> Drawn:
+        """Return what an outside engine writes; its log-probabilities are the behavior policy's."""
+        if law is not None:
+            self._lacks("a law of its own beside that of an outside engine")
+        sampling = Sampling(
+            self.temperature, uniform_RBT.shape[2], tuple(self.task.end_tokens), tuple(self.task.stops)
+        )
+        replicas = []
+        for theta_P, prompt_NQ, uniform_BT in zip(theta_RP, prompt_RNQ, uniform_RBT, strict=True):
+            self.loaded += 1
+            engine.load(self._model.plain(theta_P), self.loaded)
+            prompts = [row[real].tolist() for row, real in zip(prompt_NQ, self._real(prompt_NQ), strict=True)]
+            found = engine.generate(prompts, group, sampling, seed_of(uniform_BT))
+            drawn = written(found, *uniform_BT.shape, self.task.vocabulary, self.loaded)
+            replicas.append([part.to(self.device) for part in drawn])
+        token_RBT, mask_RBT, logp_RBT = (torch.stack(parts) for parts in zip(*replicas, strict=True))
+        return token_RBT, mask_RBT, logp_RBT
 
     def _write(
         self,
@@ -256,19 +293,7 @@ class HuggingFacePolicy(Policy):
         replicas = []
         for theta_WP, version_BT, prompt_NQ in zip(theta_RWP, version_RBT, prompt_RNQ, strict=True):
             whole = self._order(theta_WP, version_BT[0].tolist(), prompt_NQ, group)
-            whole = replace(whole, recomputed=recomputed)
-            paths, course_B = version_BT.unique(dim=0, return_inverse=True)
-            if len(paths) == 1:
-                replicas.append([whole])
-                continue
-            rows = [(course_B == c).nonzero()[:, 0].to(self.device) for c in range(len(paths))]
-            prompts = [(whole.prompt_NQ[r // group], whole.real_NQ[r // group]) for r in rows]
-            replicas.append(
-                [
-                    replace(whole, path_T=path.tolist(), prompt_NQ=p, real_NQ=q, group=1, row_B=r)
-                    for path, r, (p, q) in zip(paths, rows, prompts, strict=True)
-                ]
-            )
+            replicas.append(courses(replace(whole, recomputed=recomputed), version_BT))
         return replicas
 
     def _real(self, prompt_NQ: Tensor) -> Tensor:

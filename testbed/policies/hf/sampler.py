@@ -49,6 +49,20 @@ class Order:
     recomputed: bool = False
 
 
+def courses(whole: Order, version_BT: Tensor) -> list[Order]:
+    """Return the rows of a replica, those together whose versions change alike."""
+    paths, course_B = version_BT.unique(dim=0, return_inverse=True)
+    if len(paths) == 1:
+        return [whole]
+    found = []
+    for c, path_T in enumerate(paths.tolist()):
+        row_M = (course_B == c).nonzero()[:, 0].to(whole.row_B.device)
+        prompt_M = row_M // whole.group
+        alone = replace(whole, prompt_NQ=whole.prompt_NQ[prompt_M], real_NQ=whole.real_NQ[prompt_M], group=1)
+        found.append(replace(alone, path_T=path_T, row_B=row_M))
+    return found
+
+
 class Ended(Protocol):
     """(tokens of the rows so far [M, t + 1], rows [M], t) -> which of them are done, bool [M]."""
 

@@ -15,6 +15,9 @@ FLAT, GENERATION = "testbed/policies/hf/flat_parameters.py", "testbed/worlds/gen
 POINT, POINT_FILES = "testbed/training/checkpoint.py", "testbed/results/checkpoint_files.py"
 IN_POINT = "tests/unit/training/test_checkpoint.py -m not(slow)"
 
+ENGINES, IN_ENGINES = "testbed/policies/hf/engines.py", "tests/unit/policies/test_engines.py"
+NARROW = "tests/unit/staleness/test_narrow_versions.py"
+
 MUTANTS = (
     Mutant("micro-parts-overfull", MICRO, "start, stop + 1) <= most:", "start, stop) <= most:", IN_MICRO),
     Mutant("micro-parts-overlap", MICRO, "        start = stop\n", "        start += 1\n", IN_MICRO),
@@ -58,4 +61,11 @@ MUTANTS = (
     Mutant("checkpoint-digest-unread", POINT_FILES, "if not whole:", "if False:", IN_POINT),
     Mutant("checkpoint-other-code-accepted", POINT_FILES, 'if changed := difference(fingerprint(), tree["fingerprint"]):', "if changed := None:", IN_POINT),
     Mutant("checkpoint-stays", "testbed/execution/runner.py", "            forget(pack.id)\n", "", IN_POINT),
+    Mutant("engine-stale-weights-unseen", ENGINES, "if other := [v for v in one.versions if v != version]:", "if other := []:", IN_ENGINES),
+    Mutant("engine-prefix-cache-kept", ENGINES, "        self._llm.reset_prefix_cache()\n", "", IN_ENGINES),
+    Mutant("engine-raw-log-probabilities", ENGINES, "processed_logprobs", "raw_logprobs", IN_ENGINES),
+    Mutant("engine-another-token-s-logp", ENGINES, "step[token].logprob for token, step", "next(iter(step.values())).logprob if token != 10 else -0.1 for token, step", IN_ENGINES),
+    Mutant("versions-read-narrow", "testbed/staleness/versions.py", "weights_RWP.to(self.device, self.dtype)", "weights_RWP.to(self.device)", NARROW),
+    Mutant("versions-narrow-under-engine", GENERATION, "return None if engine_of(run).weights is not None else NARROW[name]", "return NARROW[name]", NARROW),
+    Mutant("versions-gpu-only", "testbed/staleness/storage.py", 'if size > most and device.type != "cpu":', "if False:", NARROW),
 )  # fmt: skip
