@@ -117,7 +117,7 @@ def resolve(
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
     from testbed.user_files import pin
-    from testbed.worlds.tasks import tasks
+    from testbed.worlds.tasks import pin_data, tasks
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
     watch = watch or unwatched
@@ -129,7 +129,7 @@ def resolve(
         words = [word for word in overrides if not word.startswith("recipe=")]
         bare = [replace(cell, recipe=pin(name), **own) for name in outside for cell in base]
         cells = unique([*kept, *expand(unique(bare), words, known)])
-    return tuple(pin_trace(pin_files(cell)) for cell in cells)
+    return tuple(pin_data(pin_trace(pin_files(cell))) for cell in cells)
 
 
 def pin_files(cell: Run) -> Run:

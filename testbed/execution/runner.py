@@ -19,6 +19,7 @@ from testbed.execution.preflight import prepare
 from testbed.execution.progress import Progress
 from testbed.execution.threads import advice, cores
 from testbed.execution.worker import TRAIN, Receipt
+from testbed.results.checkpoint_files import forget
 from testbed.results.store import Failure, Kind, Status, Store
 
 AT_ONCE = 64
@@ -162,6 +163,7 @@ class _Feed:
         if receipt.kind == "done":
             self._store.commit(pack.id, receipt.content, receipt.provenance)
             self._display.landed(receipt.content)
+            forget(pack.id)
         else:
             self._store.fail(_failure(pack, receipt))
             self._display.note(f"{pack} {receipt.kind}: {receipt.message}")

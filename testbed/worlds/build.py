@@ -84,7 +84,12 @@ def _policy(run: Run) -> Policy:
 
 
 def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
-    from testbed.policies.hf.model_folder import check_model_folder, parameters_of, read_json
+    from testbed.policies.hf.model_folder import (
+        adapter_parameters,
+        check_model_folder,
+        parameters_of,
+        read_json,
+    )
 
     task = token_task(run)
     config = read_json(check_model_folder(run.model) / "config.json")
@@ -93,5 +98,13 @@ def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
         for names in (("num_hidden_layers", "n_layer"), ("hidden_size", "n_embd"))
     )
     columns = run.prompts * task.prompt_length + sequences * task.response_length
-    size = 8 if dict(run.policy_args).get("dtype") == "float64" else 4
-    return parameters_of(run.model), size, size * columns * layers * width * KEPT
+    micro_tokens = dict(run.policy_args).get("micro_tokens", 0)
+    columns = min(columns, int(micro_tokens)) if micro_tokens else columns
+    given = dict(run.policy_args)
+    size = 8 if given.get("dtype") == "float64" else 4
+    activations = size * columns * layers * width * KEPT
+    parameters = parameters_of(run.model)
+    if not given.get("lora") and not given.get("adapter"):
+        return parameters, size, activations
+    frozen = parameters * (2 if given.get("dtype") in ("bfloat16", "float16") else size)
+    return adapter_parameters(run.model, given), size, activations + frozen

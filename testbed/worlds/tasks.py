@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
@@ -69,6 +70,26 @@ def token_task(run: Run) -> TokenTask:
     if not isinstance(task, TokenTask):
         raise UserError(f"task '{run.task}' is a tabular world; set policy to 'tabular'.")
     return task
+
+
+def pin_data(run: Run) -> Run:
+    """Return a run on a user's file with the digests of file and verifier in its arguments; others as is.
+
+    A file that changes later is then refused instead of blending with earlier results.
+    """
+    arguments = dict(run.task_args)
+    if run.task != "jsonl" or not arguments.get("file"):
+        return run
+    from envs.tokens.jsonl import file_digest
+
+    try:
+        for name in ("file", "verifier"):
+            given = str(arguments.get(name, ""))
+            if given and "#" not in given and (name == "file" or ".py:" in given):
+                arguments[name] = f"{given}#{file_digest(given.rpartition(':')[0] or given)}"
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return replace(run, task_args=tuple(sorted(arguments.items())))
 
 
 def longest_response(run: Run) -> int:
