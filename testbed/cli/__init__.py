@@ -24,6 +24,7 @@ from testbed.cli import (
     pipeline,
     run,
     status,
+    systems,
     validate,
 )
 from testbed.cli.then_run import WithTail
@@ -64,6 +65,7 @@ app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
 app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
+app.add_typer(systems.app, name="systems")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
