@@ -21,10 +21,11 @@ systems show NAME` prints one, `testbed systems --status` counts them.
 These systems stand behind this project. Each has what its source says, what would show it here, the
 experiments that judge it with their verdicts, effects and intervals, and the commands that do it all again. A
 system counts as judged only if an experiment names it and has a verdict on a claim about what the source
-says; running its recipe is not enough. Judged in part: the claims speak of a part, which is named. The
-verdict is on the statement that stands beside it, which may correct the source's; what is other here than
-there follows "Here". "refuted" and "inconclusive" are results. What effects are and what "fixed" means:
-[claims](claims.md).
+says; running its recipe is not enough. Judged: by the experiment that the list asks for, which for kinds B
+and D is the source's mechanism in a small world, not its benchmarks. Judged in part: the claims speak of a
+part, which is named. The verdict is on the statement that stands beside it, which may correct the source's;
+what is other here than there follows "Here". "refuted" and "inconclusive" are results. What effects are and
+what "fixed" means: [claims](claims.md).
 
 Kinds: A, a training recipe; B, a kernel simulated exactly or in a small world; C, an engine or scheduler,
 simulated; D, the off-policy kernel of a domain that does not fit here.
