@@ -12,7 +12,7 @@ from analysis import systems as listed
 from analysis.claims_page import read
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.experiment_page import verdicts
-from analysis.systems import find, systems, trials
+from analysis.systems import find, systems
 from analysis.systems_page import facts, page, verdicts_of
 from testbed.cli import main
 from testbed.errors import UserError
@@ -110,10 +110,6 @@ def test_a_system_out_of_reach_is_shown_with_the_reason(monkeypatch):
 def test_a_system_named_in_vain_is_an_error(named, claims, message):
     with pytest.raises(UserError, match=re.escape(message)):
         facts(JUDGED, experiments(named, claims))
-
-
-def test_experiments_name_systems_of_the_list_with_claims_of_their_own():
-    assert sum(map(len, trials().values())) >= len([each for each in EXPERIMENTS.values() if each.systems])
 
 
 def test_a_page_of_claims_is_read_as_it_is_written():
