@@ -29,6 +29,7 @@ from testbed.cli import (
     report,
     run,
     status,
+    systems,
     validate,
     watch,
 )
@@ -72,6 +73,7 @@ app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
 app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
+app.add_typer(systems.app, name="systems")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
 app.command("compare")(compare.compare)
