@@ -24,6 +24,7 @@ from testbed.cli import (
     pipeline,
     run,
     status,
+    train_base,
     validate,
 )
 from testbed.cli.then_run import WithTail
@@ -68,6 +69,7 @@ app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
+app.command("train-base")(train_base.train_base)
 
 
 @app.command("version")
