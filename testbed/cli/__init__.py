@@ -30,6 +30,7 @@ from testbed.cli import (
     run,
     status,
     systems,
+    train_base,
     validate,
     watch,
 )
@@ -82,6 +83,7 @@ app.command("report")(report.report)
 app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
+app.command("train-base")(train_base.train_base)
 
 
 def _print_version(asked: bool) -> None:
