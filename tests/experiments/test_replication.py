@@ -1,4 +1,4 @@
-"""Computed tables of two runs: fresh seeds, pairs within a run, slopes within a seed; values of stacked worlds."""
+"""Computed tables of two runs: fresh seeds, pairs within a run, slopes within a seed; stacked worlds."""
 
 import numpy as np
 import pandas as pd
