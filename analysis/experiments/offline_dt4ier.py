@@ -93,9 +93,9 @@ EXPERIMENT = Experiment(
     "one-reward-cloning-is-a-mixture-of-two-reward-targets",
     source="Bayes' rule and the law of total probability",
     statement=(
-        "Cloning of rounds with an immediate reward is, context by context, the mixture over long-"
-        "term rewards "
-        "of policies conditioned on both; for every trade-off one of these is therefore as good or better."
+        "Cloning of rounds with an immediate reward is, context by context, the mixture over long-term "
+        "rewards of policies conditioned on both; for every trade-off one of these is therefore as good or "
+        "better."
     ),
 )
 def mixture() -> Evidence:

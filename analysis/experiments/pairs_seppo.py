@@ -115,8 +115,8 @@ EXPERIMENT = Experiment(
     "self-made-losers-stop-at-the-winners",
     source="derived here: the gradient of winners against own losers is theirs of likelihood at margin 0",
     statement=(
-        "With losers and reference of the current policy, and a table, the policy goes to the winners' law: "
-        "KL(winners || pi) falls at every step and ends below 0.01, which that of fixed losers does not."
+        "With losers and reference of the current policy, and a table, the policy goes to the winners' law:"
+        " KL(winners || pi) falls at every step and ends below 0.01, which that of fixed losers does not."
     ),
 )
 def stops() -> Evidence:
