@@ -82,9 +82,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "target"),
     metrics=("now", "later", "both"),
     margins={"mean reward per click": MARGIN},
-    figure=Plot(
-        "frontier", x="later", y="now", arm=("target",), x_label="later clicks", y_label="immediate clicks"
-    ),
+    figure=Plot("distribution", x="target", y="both", y_label="mean of both rewards per click"),
     systems=("DT4IER",),
 )
 
