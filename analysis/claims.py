@@ -203,6 +203,10 @@ def verdict(evidence: Evidence, p_holm: float, alpha: float = ALPHA) -> str:
     return "supported" if evidence.effect > 0 else "refuted"
 
 
+NO_TABLE = "no table"
+"""In place of a verdict, where the data do not hold what a claim is judged on."""
+
+
 def run_claims(
     pattern: str = "*",
     data: Path | None = None,
@@ -212,12 +216,13 @@ def run_claims(
     """Return one JSON-able row per claim whose name matches the shell pattern, in order of names.
 
     Keys: claim, verdict, statement, kind, effect, low, high, p, p_holm, tolerance, n, arms, cells, runs,
-    note, source, standing; a number that is not finite, or does not apply, is None. data: as in
+    note, source, standing; a number that is not finite, or does not apply, is None. Where the data lack a
+    claim's table, its verdict is "no table". data: as in
     analysis.condense.load_tables; None takes the committed tables. fresh: tables that take the place of those
     of their names.
 
     Raises:
-        UserError: no claim matches, or a matching claim's table is missing.
+        UserError: no claim matches, or the tables of all matching claims are missing.
     """
     from analysis.condense import load_tables
 
@@ -237,17 +242,26 @@ def run_claims(
             evidence[name] = CLAIMS[name].function()
         elif table in frames:
             evidence[name] = look(CLAIMS[name], frames[table])
-        elif name in chosen:
-            raise UserError(
-                f"Claim '{name}' needs table '{table}', but {data or 'the committed data'} gives only "
-                f"{', '.join(sorted(frames)) or 'none'}. Run the sweep that fills it."
-            )
+    if not set(chosen) & set(evidence):
+        table = CLAIMS[chosen[0]].promises["table"]
+        raise UserError(
+            f"Claim '{chosen[0]}' needs table '{table}', but {data or 'the committed data'} gives only "
+            f"{', '.join(sorted(frames)) or 'none'}. Run the sweep that fills it."
+        )
     # A claim of the family that could not be looked at counts with p = 1: it makes the others stricter.
     p_holm = holm({name: evidence[name].p if name in evidence else 1.0 for name in statistical & set(judged)})
     return [
         _row(CLAIMS[name], evidence[name], p_holm.get(name, math.nan), alpha, _standing(CLAIMS[name], tables))
+        if name in evidence
+        else _no_table(CLAIMS[name], alpha)
         for name in chosen
     ]
+
+
+def _no_table(entry: Entry, alpha: float) -> dict[str, Any]:
+    """Return the row of a claim whose table is not there."""
+    nothing = Evidence(math.nan, math.nan, math.nan, math.nan, 0, f"no table '{entry.promises['table']}'")
+    return {**_row(entry, nothing, math.nan, alpha, ""), "verdict": NO_TABLE}
 
 
 def _standing(entry: Entry, tables: Mapping[str, Table]) -> str:

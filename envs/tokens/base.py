@@ -30,6 +30,12 @@ class TokenTask(ABC):
     end_token: int | None = None
     pad_token: int | None = None
     difficulties: tuple[int, ...] = ()
+    stops: tuple[str, ...] = ()
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """Every token after which a response is over."""
+        return () if self.end_token is None else (self.end_token,)
 
     @property
     def vocabulary(self) -> int:
@@ -39,6 +45,14 @@ class TokenTask(ABC):
     @abstractmethod
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
         """n prompts drawn independently, [N, Q], padded on the left with `pad_token`."""
+
+    def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
+        """n prompts to evaluate on, [N, Q]: drawn like the others, unless some are kept apart."""
+        return self.prompts(rng, n)
+
+    def stopped(self, response_NT: Ints) -> Bools:
+        """Which responses, as far as they are written, end with one of the `stops`, [N]."""
+        raise NotImplementedError(f"{type(self).__name__} has stop strings but does not look for them")
 
     @abstractmethod
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -20,6 +20,7 @@ from testbed.cli import (
     experiments,
     figures,
     listing,
+    look_up,
     merge,
     metrics,
     objectives,
@@ -66,6 +67,7 @@ app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("watch")(watch.watch)
 app.command("list")(listing.list_all)
+app.command("show")(look_up.show_name)
 app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
 app.add_typer(experiments.app, name="experiments")
@@ -78,6 +80,21 @@ app.command("report")(report.report)
 app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command("version")

@@ -25,7 +25,7 @@ from typing import Any
 
 from testbed.config.fields import ARGUMENTS, FIELDS, coerced, contradictions, problems
 from testbed.config.run import Run, cell_ids
-from testbed.errors import UserError, suggest
+from testbed.errors import UserError, candidates, suggest
 
 LARGEST_GRID = 1_000_000
 
@@ -50,7 +50,9 @@ def from_toml(path: str | Path, known: Known | None = None, watch: Watch = unwat
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(_syntax(path, error)) from None
+        raise UserError(_syntax(path, error, text)) from None
+    if not data:
+        raise UserError(f"{path} is empty, expected a table [run] and, for a sweep, a table [grid].")
     lines = line_numbers(text)
     wrong = list(_misplaced(data))
     run, axes = data.get("run", {}), _axes(data.get("grid", {}))
@@ -141,9 +143,10 @@ def _text(path: Path) -> str:
         raise UserError(f"{path} is not UTF-8 text. Expected a TOML sweep file.") from None
 
 
-def _syntax(path: str | Path, error: tomllib.TOMLDecodeError) -> str:
+def _syntax(path: str | Path, error: tomllib.TOMLDecodeError, text: str) -> str:
     place = re.search(r" \(at (?:line (\d+).*|end of document)\)$", str(error))
-    line = f":{place[1]}" if place and place[1] else ""
+    end = max(1, len(text.rstrip().splitlines()))  # where a bracket or quote is missing, nobody knows before
+    line = f":{place[1] or end}" if place else ""
     reason = str(error)[: place.start()] if place else str(error)
     twice = "Cannot overwrite a value", "Cannot declare", "Duplicate inline table key"
     hint = " Each key and each table may appear once." if reason.startswith(twice) else ""
@@ -190,7 +193,7 @@ def _wrong_field(name: str) -> str:
     stem, _, key = name.partition(".")
     if stem in ARGUMENTS or (name in FIELDS and not key):
         return ""
-    return f"Run has no field '{name}'.{suggest(stem, FIELDS)} Known: {', '.join(FIELDS)}."
+    return f"Run has no field '{name}'.{suggest(stem, FIELDS)} {candidates(stem, FIELDS)}"
 
 
 def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
@@ -198,8 +201,10 @@ def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
     for _, reason in problems({stem: {key: value} if key else value}):
         yield f"{stem} {reason}"
     names = known.get(name)
-    if names is not None and isinstance(value, str) and value not in (listed := sorted(names)):
-        yield f"Unknown {name} '{value}'.{suggest(value, listed)} Known: {', '.join(listed)}."
+    if names is None or not isinstance(value, str) or ".py" in value:  # in a file of the user's: read later
+        return
+    if value not in (listed := sorted(names)):
+        yield f"Unknown {name} '{value}'.{suggest(value, listed)} {candidates(value, listed)}"
 
 
 def _wrong_run(run: Mapping[str, Any], known: Known) -> Iterable[tuple[str, str]]:

@@ -74,6 +74,8 @@ METRICS: dict[str, str] = {
     "staleness/length_kept": "mean length of the batch's sequences when they were generated, tokens",
     "staleness/length_lost": "mean length of the sequences lost for their age; NaN where none was",
     "staleness/replayed_share": "share of the batch's groups that come from earlier generations",
+    "verifier/errors": "responses at which the task's verifier raised or gave no number, since the start",
+    "verifier/timeouts": "responses at which the task's verifier took longer than its limit, since the start",
     "pipeline/time": "seconds from a pipeline's start to the training of this step's batch, by its trace",
     "exact/value": "expected return of the target policy",
     "exact/kl_start": "KL(pi, weights at the start) of the episode laws, nats",

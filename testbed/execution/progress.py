@@ -40,6 +40,7 @@ class Progress:
         self._at_start = 0
         self._began = time.monotonic()
         self._running: dict[str, tuple[int, float]] = {}
+        self._since: dict[str, tuple[float, float]] = {}
 
     def start(self, planned: int, done: int) -> None:
         """Hear what the sweep has before anything runs."""
@@ -50,11 +51,13 @@ class Progress:
     def steps(self, pack: str, cells: int, share: float) -> None:
         """Hear that a share (0 to 1) of a running pack's steps is done."""
         self._running[pack] = (cells, share)
+        self._since.setdefault(pack, (time.monotonic(), share))
         self.show()
 
     def finished(self, pack: str, cells: int, failed: bool = False) -> None:
         """Hear that a pack has a result or a failure."""
         self._running.pop(pack, None)
+        self._since.pop(pack, None)
         self.done += 0 if failed else cells
         self.failed += cells if failed else 0
         self.show()
@@ -65,11 +68,33 @@ class Progress:
     def note(self, text: str) -> None:
         """Hear a sentence for the user."""
 
+    def stopping(self) -> None:
+        """Say what happens after the first Ctrl-C, and how long that may take."""
+        left = self.left_of_running
+        count = len(self._running)
+        what = "when the running pack is done" if count == 1 else "when the running packs are done"
+        when = f", in about {_clock(left)}" if left is not None else ""
+        self.note(
+            f"Stopping {what}{when}; what is finished is kept. Press Ctrl-C again to stop at once: what is "
+            "running is then lost and runs again from its start."
+        )
+
     def show(self) -> None:
         """Draw the present state."""
 
     def close(self) -> None:
         """End the display."""
+
+    @property
+    def left_of_running(self) -> float | None:
+        """Seconds until every running pack is done at its pace so far; None before there is one."""
+        now, found = time.monotonic(), []
+        for pack, (_, share) in list(self._running.items()):
+            since, first = self._since[pack]
+            if share <= first:
+                return None
+            found.append((now - since) * (1 - share) / (share - first))
+        return max(found, default=None)
 
     @property
     def settled(self) -> float:

@@ -153,7 +153,7 @@ def _verify(content: bytes, packs: Mapping[str, Sequence[str]], run_version: int
 
 
 def _damaged(path: Path, error: Exception) -> UserError:
-    reason = f"{type(error).__name__}: {error}"
+    reason = f"no entry {error}" if isinstance(error, KeyError) else str(error) or "too deeply nested"
     return UserError(f"{path} cannot be read as the plan of a sweep ({reason}). Choose another folder.")
 
 

@@ -48,7 +48,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Status:
-    """Counts of cells; planned = done + failed + pending at any time. A rerun tries failed packs again."""
+    """Counts of cells; planned = done + failed + pending at any time. A rerun tries failed packs again.
+
+    quarantined: damaged files that were ever set aside. damaged: pending cells that lost their result so.
+    """
 
     planned: int
     done: int
@@ -56,6 +59,7 @@ class Status:
     pending: int
     failures: tuple[Failure, ...] = ()
     quarantined: int = 0
+    damaged: int = 0
 
 
 class Store:
@@ -158,10 +162,17 @@ class Store:
         failures = tuple(failure for name, failure in self.failures().items() if name not in done)
         failed = {failure.pack for failure in failures}
         size = {name: len(cells) for name, cells in self.packs.items()}
-        planned, good, bad = (sum(size[name] for name in names) for names in (size, done, failed))
-        quarantine = self.folder / "quarantine"
-        held = len(os.listdir(quarantine)) if quarantine.is_dir() else 0
-        return Status(planned, good, bad, planned - good - bad, failures, held)
+        held = self.quarantined()
+        lost = {name.partition("-")[0] for name in held} - done - failed
+        planned, good, bad, damaged = (
+            sum(size.get(name, 0) for name in names) for names in (size, done, failed, lost)
+        )
+        return Status(planned, good, bad, planned - good - bad, failures, len(held), damaged)
+
+    def quarantined(self) -> list[str]:
+        """Return the names of the damaged files that were set aside; each starts with its pack's id."""
+        folder = self.folder / "quarantine"
+        return sorted(os.listdir(folder)) if folder.is_dir() else []
 
     def _files(self, start: str = "") -> Iterator[tuple[str, Path]]:
         """Yield (pack, path) of the result files whose names start so."""
@@ -227,7 +238,10 @@ def read(*folders: str | Path) -> pa.Table:
                     f"{store.folder} has other numbers for pack {name}; move one of the two away."
                 )
     if not found:
-        raise UserError(f"No finished results yet in {' or '.join(map(str, folders))}.")
+        damaged = sum(len(store.quarantined()) for store in stores)
+        again = "damaged file(s) were set aside; the sweep's command makes them again."
+        hint = f" {damaged} {again}" if damaged else ""
+        raise UserError(f"No finished results yet in {' or '.join(map(str, folders))}.{hint}")
     tables = [decode(found[name]) for name in first.packs if name in found]
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 

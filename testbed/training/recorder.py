@@ -124,6 +124,7 @@ class Recorder:
         last = step == self.runs[0].steps - 1
         drawn = self.world.held_out(state.theta_RP, self.start_RP, len(self.rows), last)
         row.update(held_out_metrics(drawn))
+        row.update(self.world.counts())
         if self.histogram is not None:
             row["rollout_corr/log_rho_sequence_histogram"] = self.histogram
         self.histogram = None

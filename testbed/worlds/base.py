@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from testbed.data.held_out import HeldOut
@@ -41,6 +42,11 @@ class World(ABC):
     @abstractmethod
     def length(self) -> int:
         """Most tokens of a response, T."""
+
+    @property
+    def version_dtype(self) -> torch.dtype | None:
+        """What older weights may be kept in without changing what they generate; None for their own type."""
+        return None
 
     @abstractmethod
     def initial(self) -> Tensor:
@@ -117,6 +123,10 @@ class World(ABC):
         """
         del theta_RP, start_RP, row, last
         return HeldOut()
+
+    def counts(self) -> dict[str, np.ndarray]:
+        """Return what the world itself counts from the start on, by metric name, each [R]."""
+        return {}
 
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from envs.streams import uniforms
 from envs.tokens.base import TokenTask
+from envs.tokens.jsonl import ERROR, TIMEOUT
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.held_out import HeldOut
@@ -19,7 +21,7 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.worlds.base import World
-from testbed.worlds.generation import Generation, cut, whole
+from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import token_task
@@ -51,6 +53,7 @@ class TokenRuns(World):
         self.evaluation_R = rng.keys(self.seeds, "evaluation")
         self.passes_R = rng.keys(self.seeds, "pass@k")
         self.generation = Generation(runs, self.policy)
+        self.failed: dict[str, np.ndarray] = {}
 
     def initial(self) -> Tensor:
         """Return the starting weights: equal seeds share one base model."""
@@ -86,6 +89,11 @@ class TokenRuns(World):
         """Most tokens of a response."""
         return int(self.task.response_length)
 
+    @property
+    def version_dtype(self) -> torch.dtype | None:
+        """The dtype in which a Hugging Face model computes, unless an engine rounds weights itself."""
+        return narrow_versions(self.first)
+
     def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
         """Return responses whose token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
 
@@ -113,9 +121,8 @@ class TokenRuns(World):
 
     def _prompts(self, purpose: str, step: int, prompts: int) -> np.ndarray:
         # Prompts depend on (task, seed, step) alone: cells that share a seed answer the same ones.
-        drawn = {
-            s: self.task.prompts(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)
-        }
+        ask = self.task.held_out_prompts if purpose.startswith("held-out/") else self.task.prompts
+        drawn = {s: ask(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)}
         return np.stack([drawn[seed] for seed in self.seeds])
 
     def _answered(
@@ -136,7 +143,21 @@ class TokenRuns(World):
         token_MT = token_RBT.flatten(0, 1).cpu().numpy()
         mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
         score: np.ndarray = self.task.score(prompt_MQ, token_MT, mask_MT)
+        self._count_failures(token_RBT.shape[:2])
         return score.reshape(token_RBT.shape[:2])
+
+    def _count_failures(self, shape: Sequence[int]) -> None:
+        """Add how often a task's verifier failed at what was just scored, where it can fail."""
+        failures_N = getattr(self.task, "failures_N", None)
+        if failures_N is None or math.prod(shape) % len(self.seeds):
+            return
+        rows_RM = failures_N.reshape(len(self.seeds), -1)
+        for name, code in (("verifier/errors", ERROR), ("verifier/timeouts", TIMEOUT)):
+            self.failed[name] = self.failed.get(name, 0.0) + (rows_RM == code).sum(1).astype(np.float64)
+
+    def counts(self) -> dict[str, np.ndarray]:
+        """Return how often the verifier raised or took too long since the run began, by metric name; [R]."""
+        return self.failed
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)

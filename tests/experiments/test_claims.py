@@ -249,8 +249,19 @@ def test_a_missing_table_leaves_its_claims_in_the_family(folder, tmp_path):
     )
     half = base.run_claims("reinforce-*", tmp_path / "half")[0]
     assert half["p_holm"] >= whole["p_holm"]
+
+
+def test_claims_without_a_table_are_rows_and_no_full_stop(folder, tmp_path, monkeypatch):
+    (lost,) = [name for name in base.CLAIMS if base.CLAIMS[name].promises["table"] == "ess-collapse"][:1]
+    kept = "reinforce-collapses-where-grpo-holds"
+    monkeypatch.setattr(base, "CLAIMS", {name: base.CLAIMS[name] for name in (kept, lost)})
+    made = {"staleness-cost": condense.Table.of("staleness-cost", cost_table(again=True))}
+    write_tables(made, tmp_path / "half")
     with pytest.raises(UserError, match="needs table 'ess-collapse'"):
-        base.run_claims("*ess*", tmp_path / "half")
+        base.run_claims(lost, tmp_path / "half")
+    rows = {row["claim"]: row for row in base.run_claims("*", tmp_path / "half")}
+    assert (rows[lost]["verdict"], rows[lost]["note"]) == (base.NO_TABLE, "no table 'ess-collapse'")
+    assert rows[kept]["verdict"] == SUPPORTED
 
 
 def test_exact_claims_need_no_tables_at_all(tmp_path):
