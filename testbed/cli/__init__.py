@@ -16,6 +16,7 @@ from testbed.cli import (
     claims,
     compare,
     demo,
+    doctor,
     exact,
     experiments,
     figures,
@@ -59,12 +60,13 @@ app = typer.Typer(
     name="testbed",
     help="A laboratory bench for off-policy reinforcement learning of language models.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("watch")(watch.watch)
