@@ -43,12 +43,15 @@ from testbed.training.replay_buffer import ReplayBuffer
 from testbed.training.update import State, Trainer
 from testbed.worlds.base import World
 
-FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, slice, torch.device)
+FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, slice, torch.device, torch.dtype)
 """What a resumed pack makes again from its cells, and no step changes."""
 LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, CellQueue)
 SOURCES = (ByAgeSource, FilteredSource, InFlightSource, LatencySource, PartialSource, ReplaySource)
 """What steps change: made again, then given its attributes of then."""
-LEFT = {"Learner.last_pass", "Recorder.runs", "Recorder.world", "Recorder.learners", "Recorder.position"}
+LEFT = {
+    "Learner.last_pass",
+    *(f"Recorder.{name}" for name in ("runs", "world", "learners", "position", "start_RP")),
+}
 """Attributes that stay as they were made: of no use beyond a step, or held elsewhere."""
 RECORDS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind for kind in (Rollout, State, Group, Done, Stored)
