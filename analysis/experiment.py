@@ -57,7 +57,8 @@ class Stop:
     """When an experiment has seeds enough: they come in blocks, until every claim is decided or at a cap.
 
     Claims must then be judged by analysis.sequential, which allows a look after every block. A first run and
-    a replication on fresh seeds stop each by itself.
+    a replication on fresh seeds stop each by itself; the replication asks only what the first run decided,
+    and has at least one block.
 
     block: seeds added at once. cap: largest number of seeds of a run. level: a claim is decided in a run at
     p <= level; twice that is p <= level^2, before Holm's correction. first, fresh: first seed of the first

@@ -106,21 +106,26 @@ def run(
     if experiment.stop is None:
         _run(experiment.table_cells(), folder, workers, progress)
         return folder
+    open_claims = [name for name, entry in experiment.claims.items() if entry.promises["kind"] == "statistical"]
     for blocks in (experiment.stop.seeds(), experiment.stop.fresh_seeds()):
-        parts = []
+        parts: list[Path] = []
+        still = open_claims
         for _, new in blocks:
             parts.append(folder / f"{new.start}-{new.stop - 1}")
             _run(experiment.cells_at(new), parts[-1], workers, progress)
-            if decided(experiment, _of_folders(experiment, parts)):
+            still = undecided(experiment, open_claims, _of_folders(experiment, parts))
+            if not still:
                 break
+        # What the first run leaves open cannot be decided any more, so that no seed is spent on it again.
+        open_claims = [name for name in open_claims if name not in still]
     return folder
 
 
-def decided(experiment: Experiment, table: Table) -> bool:
-    """Whether one run of an experiment with a stopping rule has seeds enough for each of its claims."""
+def undecided(experiment: Experiment, claims: Sequence[str], table: Table) -> list[str]:
+    """Return those of the claims that one run of an experiment with a stopping rule leaves open."""
     assert experiment.stop is not None
-    claims = [entry for entry in experiment.claims.values() if entry.promises["kind"] == "statistical"]
-    return all(entry.function(table.frame).p <= experiment.stop.level for entry in claims)
+    level = experiment.stop.level
+    return [name for name in claims if experiment.claims[name].function(table.frame).p > level]
 
 
 def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, progress: Progress | None) -> None:
