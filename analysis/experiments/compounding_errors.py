@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, difference, repeated, slopes
@@ -64,7 +64,11 @@ EXPERIMENT = Experiment(
         y_label="shortfall against the expert",
         log="y",
     ),
-    systems=("RL in the Era of LLMs (perspective)",),
+    systems={
+        "RL in the Era of LLMs (perspective)": Part(
+            what="cloning against on-policy correction; PPO against replayed Q-learning stays open"
+        ),
+    },
 )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed, short_of
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
 from analysis.replication import RUNS, Seeds, columns, repeated
@@ -84,7 +84,11 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "estimator", "k"),
     metrics=("log_mse", "rank", "regret", "sharpe"),
     figure=Plot("curves by arm", x="k", y="sharpe", arm=("estimator",), y_label="SharpeRatio@k"),
-    systems=("SharpeRatio@k / SCOPE-RL",),
+    systems={
+        "SharpeRatio@k / SCOPE-RL": Part(
+            what="portfolios on logged bandits by IPS, smoothed IPS, SNIPS, DM and DR; episodes stay open"
+        ),
+    },
 )
 
 
