@@ -65,8 +65,8 @@ def draw(table: pd.DataFrame) -> Figure:
         Line2D([], [], color=look.color, linestyle=look.dash, marker=look.marker, label=name)
         for name, look in LOOKS.items()
     ]
-    handles.append(Patch(color=RULE, alpha=0.14, label=f"within {SAME:g} of the whole batch"))
-    legend(fig, handles, ncols=2, columnspacing=1.4)
+    margin = Patch(color=RULE, alpha=0.14, label=f"within {SAME:g} of the whole batch")
+    legend(fig, [*handles, margin], ncols=2, columnspacing=1.4)
     mark_cut(left)
     return fig
 

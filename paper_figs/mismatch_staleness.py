@@ -51,7 +51,7 @@ def draw(table: pd.DataFrame) -> Figure:
     for ax, title in zip((first, second, third), titles, strict=True):
         ax.set_title(title, loc="left")
     bar = fig.colorbar(third.collections[0], ax=[first, second, third], fraction=0.03, pad=0.015)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     bar.ax.tick_params(length=2)
     return fig
 

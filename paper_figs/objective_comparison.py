@@ -73,14 +73,14 @@ def _panel(ax: Axes, table: pd.DataFrame, name: str, limit: float) -> None:
     for _, curve in table[table["objective"] != name].groupby(["objective", "axis", "advantage"], sort=False):
         ax.plot(curve["log_ratio"], curve["weight"], color=OTHERS, linewidth=0.7, zorder=1.5)
     own = table[table["objective"] == name]
-    for (_, sign), curve in own.groupby(["axis", "advantage"], sort=False):
-        color = BLUE if sign > 0 else VERMILION
+    for _, curve in own.groupby(["axis", "advantage"], sort=False):
+        color = BLUE if float(curve["advantage"].iloc[0]) > 0 else VERMILION
         ax.plot(curve["log_ratio"], curve["weight"], color=color, linewidth=1.4)
         here = curve[curve["on_policy"] == 1]
         ax.plot(here["log_ratio"], here["weight"], "o", color=color, markersize=3.5)
     ax.set_xlim(-3, 3)
     ax.set_ylim(-1.06 * limit, 1.06 * limit)
-    reach = float(own.loc[own["weight"].abs().idxmax(), "weight"])
+    reach = float(own["weight"].iloc[int(own["weight"].abs().to_numpy().argmax())])
     if abs(reach) > 1.06 * limit:
         text = f"{'↑' if reach > 0 else '↓'} {reach:.3g}".replace("-", "−")
         ax.annotate(text, (0.03, 0.03), xycoords="axes fraction", va="bottom", fontsize=7, color=RULE)

@@ -1,7 +1,7 @@
 """Run docs/notebooks from top to bottom and keep what they print: python docs/tools/run_notebooks.py [FILE…].
 
-Needs no Jupyter: code cells run in one namespace; outputs are what they print, and the matplotlib Figure that a
-cell leaves under the name `figure`.
+Needs no Jupyter: code cells run in one namespace; outputs are what they print, and the matplotlib Figure
+that a cell leaves under the name `figure`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def doctor(
 
 
 def versions() -> Iterator[Finding]:
-    """Yield what runs: Python, the bench and the packages that it needs; extras that are missing are notes."""
+    """Yield what runs: Python, the bench and the packages that it needs; missing extras are notes."""
     from testbed import __version__
 
     old = sys.version_info < (3, 11)

@@ -80,8 +80,8 @@ def run(
     warn(cells, quiet or json)
     if dry_run:
         check_limits(workers, threads, timeout)
-        cells = watch("planning cells", len(cells), cells)
-        describe(cells, folder, json, shard, _cores(workers) if estimate else 0, extend)
+        planned = watch("planning cells", len(cells), cells)
+        describe(planned, folder, json, shard, _cores(workers) if estimate else 0, extend)
         return
     status = run_sweep(
         cells,
@@ -125,9 +125,13 @@ def resolve(
     cells = expand(base, overrides, known, watch) if overrides or not sweep.endswith(".toml") else base
     if outside:
         kept = cells if any(word.startswith("recipe=") for word in overrides) else ()
-        own = {} if sweep.endswith(".toml") else {"recipe_args": ()}
+        kept_args = sweep.endswith(".toml")
         words = [word for word in overrides if not word.startswith("recipe=")]
-        bare = [replace(cell, recipe=pin(name), **own) for name in outside for cell in base]
+        bare = [
+            replace(cell, recipe=pin(name), recipe_args=cell.recipe_args if kept_args else ())
+            for name in outside
+            for cell in base
+        ]
         cells = unique([*kept, *expand(unique(bare), words, known)])
     return tuple(pin_data(pin_trace(pin_files(cell))) for cell in cells)
 
@@ -137,7 +141,9 @@ def pin_files(cell: Run) -> Run:
     from testbed.user_files import in_a_file, pin
 
     parts = {"task": cell.task, "recipe": cell.recipe, "staleness": cell.staleness}
-    found = {field: pin(name) for field, name in parts.items() if in_a_file(name) and "#" not in name}
+    found: dict[str, Any] = {
+        field: pin(name) for field, name in parts.items() if in_a_file(name) and "#" not in name
+    }
     return replace(cell, **found) if found else cell
 
 

@@ -74,7 +74,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    inner = function.__init__ if inspect.isclass(function) else function  # type: ignore[misc]
+    inner = function.__init__ if inspect.isclass(function) else function
     try:
         return typing.get_type_hints(inner)
     except Exception:  # a name that only a type checker sees: the defaults have to tell

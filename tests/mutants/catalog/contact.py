@@ -11,7 +11,7 @@ RUN, PANELS = "testbed/cli/run.py", "tests/experiments/test_panels.py"
 
 MUTANTS = (
     Mutant("contact-own-hyperparameters-dropped", RUN, "words = [word for word in overrides if not word.startswith(\"recipe=\")]", "words = [word for word in overrides if not word.startswith(\"recipe\")]", OWN),
-    Mutant("contact-sweep-file-arguments-dropped", RUN, 'own = {} if sweep.endswith(".toml") else {"recipe_args": ()}', 'own = {"recipe_args": ()}', OWN),
+    Mutant("contact-sweep-file-arguments-dropped", RUN, 'kept_args = sweep.endswith(".toml")', 'kept_args = False', OWN),
     Mutant("contact-step-rule-is-no-dial", "testbed/recipes/__init__.py", "step_rule=replace(made.step_rule, **rules)", "step_rule=made.step_rule", OWN),
     Mutant("contact-types-not-checked", "testbed/config/argument_types.py", "if name in declared and (reason := mistyped(value, declared[name])):", "if name in declared and (reason := ''):", OWN),
     Mutant("contact-a-truth-value-is-a-number", "testbed/config/argument_types.py", "return type(value) in parts or (float in parts and type(value) is int)", "return isinstance(value, parts) or (float in parts and isinstance(value, int))", "tests/unit/config/test_argument_types.py"),

@@ -213,7 +213,7 @@ def test_the_figure_has_a_panel_per_name_with_both_signs_and_the_on_policy_dots(
     assert [text.get_text() for text in fig.legends[0].get_texts()][:2] == ["A = +1", "A = −1"]
     for ax in fig.axes:
         dots = [line for line in ax.lines if line.get_marker() == "o"]
-        assert sorted(list(d.get_ydata())[0] for d in dots) == [-1, 1]
+        assert sorted(d.get_ydata()[0] for d in dots) == [-1, 1]
     assert "↓ −20.1" in fig.axes[1].texts[0].get_text()
 
 

@@ -17,6 +17,8 @@ def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["
         ({"count": 2.5}, "it has count = 2.5 (float), expected a whole number."),
         ({"rate": "much"}, "it has rate = 'much' (str), expected a number."),
         ({"on": 1}, "it has on = 1 (int), expected true or false."),
+        ({"rate": True}, "it has rate = True (bool), expected a number."),
+        ({"count": True}, "it has count = True (bool), expected a whole number."),
         ({"kind": "c"}, "it has kind = 'c' (str), expected one of 'a', 'b'."),
         ({"bare": "x"}, "it has bare = 'x' (str), expected a number."),
         ({"cuont": 2}, "it has no argument 'cuont'. Did you mean 'count'? It has: count (int), "),
