@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # uv does not read pip's variables.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: help setup demo test quick lint types figures atlas tables claims bench mutants campaign docs clean
+.PHONY: help setup demo test quick lint types figures atlas tables claims bench gpu mutants campaign docs clean
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -71,6 +71,9 @@ bench: setup     ## speed as ratios against named peers, interleaved
 
 mutants: setup   ## plant bugs and see the tests fail; half an hour in all, PATTERN='store-*' for some
 	@$(BIN)/python tests/mutants/run.py "$(or $(PATTERN),*)"
+
+gpu: setup       ## ask a GPU whether it computes what the CPU does, how fast; write docs/gpu.md
+	@$(BIN)/python tests/gpu/run.py
 
 campaign: setup  ## kill, fill, flip, starve and lie; write docs/reliability.md. ONLY="P1 P6" TRIALS=0.1 for some
 	@$(BIN)/python tests/campaign $(ONLY) $(if $(TRIALS),--trials $(TRIALS))

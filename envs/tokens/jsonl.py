@@ -154,7 +154,7 @@ class Jsonl(TokenTask):
                 )
             tokens = np.array([self._token[c] for c in answer], dtype=np.int64)
             response_NT[n, :length] = (tokens + wrong_NT[n, :length]) % characters
-            response_NT[n, length], mask_NT[n, : length + 1] = self.end_token, True
+            response_NT[n, length], mask_NT[n, : length + 1] = characters, True
         return response_NT, mask_NT
 
     def _judged(self, index: int, text: str) -> tuple[float, int]:

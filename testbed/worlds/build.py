@@ -102,9 +102,11 @@ def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
     columns = min(columns, int(micro_tokens)) if micro_tokens else columns
     given = dict(run.policy_args)
     size = 8 if given.get("dtype") == "float64" else 4
-    activations = size * columns * layers * width * KEPT
+    narrow = given.get("dtype") in ("bfloat16", "float16")
+    activations = (2 if narrow else size) * columns * layers * width * KEPT
     parameters = parameters_of(run.model)
     if not given.get("lora") and not given.get("adapter"):
-        return parameters, size, activations
-    frozen = parameters * (2 if given.get("dtype") in ("bfloat16", "float16") else size)
+        # A 16-bit copy of the weights and its gradient stand beside the full ones.
+        return parameters, size, activations + (4 * parameters if narrow else 0)
+    frozen = parameters * (2 if narrow else size)
     return adapter_parameters(run.model, given), size, activations + frozen

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicLayer
 
 
-class RoomyLayer(DynamicLayer):  # type: ignore[misc]
+class RoomyLayer(DynamicLayer):
     """Keys and values [B, heads, S, D] as views of buffers that hold more; they double when they are full.
 
     For sampling only: it writes in place, which a backward pass could not follow.

@@ -246,7 +246,8 @@ class HuggingFacePolicy(Policy):
             engine.load(self._model.plain(theta_P), self.loaded)
             prompts = [row[real].tolist() for row, real in zip(prompt_NQ, self._real(prompt_NQ), strict=True)]
             found = engine.generate(prompts, group, sampling, seed_of(uniform_BT))
-            drawn = written(found, *uniform_BT.shape, self.task.vocabulary, self.loaded)
+            B, T = uniform_BT.shape
+            drawn = written(found, B, T, self.task.vocabulary, self.loaded)
             replicas.append([part.to(self.device) for part in drawn])
         token_RBT, mask_RBT, logp_RBT = (torch.stack(parts) for parts in zip(*replicas, strict=True))
         return token_RBT, mask_RBT, logp_RBT
@@ -318,7 +319,7 @@ class HuggingFacePolicy(Policy):
             planned = parts(*lengths, most)
             cut = [(p, (prompt_NQ[p.prompts], token_BT[p.rows], mask_BT[p.rows])) for p in planned]
             if len(planned) == 1:
-                return self._part(rows, theta_P, *cut[0][1], planned[0].group)
+                return self._part(rows, theta_P, prompt_NQ, token_BT, mask_BT, planned[0].group)
             each = [lambda th, p=p, x=x: self._part(rows, th, *x, p.group) for p, x in cut]
             return torch.cat([recomputed(theta_P, values, refused) for values in each])
 

@@ -157,7 +157,7 @@ def write(
     them all at once, [R, V, B]; rows that are done stand in it as zeros.
     """
     numbered = [(r, order) for r, some in enumerate(orders) for order in some]
-    start = lambda r, order: (r, Writer(reader, order, tuple(x[r] for x in out), ended[r]))  # noqa: E731
+    start = lambda r, order: (r, Writer(reader, order, (out[0][r], out[1][r], out[2][r]), ended[r]))  # noqa: E731
     if law is None:
         for r, order in numbered:
             _run([start(r, order)], choose, out)

@@ -1,0 +1,279 @@
+"""What a GPU is asked once: whether it computes what the CPU does, how fast, in how much memory. `make gpu`.
+
+Writes docs/gpu.md with the device's name, failures included. Parts that time does not reach are listed:
+the whole takes at most LIMIT seconds. `--rehearse FOLDER` runs the same code on the CPU at tiny sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support import tiny_models  # noqa: E402
+from support.fixtures import batch_of  # noqa: E402
+from support.small_runs import SMALL, TOY  # noqa: E402
+
+from envs.tokens.base import TokenTask  # noqa: E402
+from testbed.losses.aggregate import aggregate  # noqa: E402
+from testbed.objectives import objective  # noqa: E402
+from testbed.policies.hf.model_folder import quiet_transformers  # noqa: E402
+from testbed.policies.hf.policy import HuggingFacePolicy  # noqa: E402
+from testbed.training.loop import train  # noqa: E402
+
+LIMIT = 460.0
+"""Seconds for everything: the last part that begins still has to end within eight minutes."""
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "training": 1e-2}
+"""Most by which CPU and GPU may differ, relative to the largest number: sums run in another order."""
+MODELS = {"0.1 B": (768, 12, 32_000), "0.5 B": (896, 24, 151_936), "1 B": (1536, 28, 151_936)}
+SMALLEST = {"tiny": (64, 2, 300)}
+SCHEDULES = {
+    "exact": (2, {}),
+    "uniform": (1, {"slices": 2}),
+    "in-flight": (0, {"tokens": 2}),
+    "partial": (0, {"tokens": 2}),
+    "replay": (0, {"share": 0.5}),
+    "latency": (0, {"speed": 1.0}),
+}
+LAWS = ("off", "top-p", "top-k", "temperature", "logit-noise")
+
+
+class Tokens(TokenTask):
+    """Random prompts over any vocabulary, responses of full length: something to measure with."""
+
+    def __init__(self, vocabulary: int, prompt: int, response: int) -> None:
+        self.symbols = tuple(str(v) for v in range(vocabulary))
+        self.prompt_length, self.response_length = prompt, response
+
+    def prompts(self, rng, n):
+        """Independent uniform tokens."""
+        return rng.integers(0, self.vocabulary, size=(n, self.prompt_length))
+
+    def score(self, prompt_NQ, response_NT, mask_NT):
+        """Nothing."""
+        return np.zeros(len(prompt_NQ))
+
+    def teacher(self, prompt_NQ, rng, noise):
+        """Nobody teaches this."""
+        raise NotImplementedError
+
+
+def difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Return the largest difference, relative to the largest number."""
+    a, b = a.detach().double().cpu(), b.detach().double().cpu()
+    return float((a - b).abs().max() / a.abs().max().clamp(min=1e-12))
+
+
+def checks(device: str, folder: Path, architectures: int) -> Iterator[tuple[str, Callable[[], float], float]]:
+    """Yield (what, how much CPU and device differ, most that they may)."""
+    for name in sorted(objective):
+        if "@" not in name:
+            yield f"objective {name}", lambda name=name: objective_gap(name, device), TOLERANCE["float64"]
+    configs = {**tiny_models.CONFIGS, **tiny_models.MORE_CONFIGS}
+    for name, make in list(configs.items())[:architectures]:
+        path = tiny_models.write_model(folder / name.replace(" ", ""), make())
+        yield f"model {name}", lambda path=path: model_gap(path, device), TOLERANCE["float32"]
+    toy = dataclasses.replace(TOY, steps=2, learning_rate=1e-3)
+    for policy, run in (("tabular", dataclasses.replace(SMALL, steps=3)), ("toy", toy)):
+        yield f"policy {policy}", lambda run=run: training_gap(run, device), TOLERANCE["training"]
+    for name, (lag, arguments) in SCHEDULES.items():
+        run = dataclasses.replace(toy, staleness=name, lag=lag, staleness_args=tuple(arguments.items()))
+        yield f"schedule {name}", lambda run=run: training_gap(run, device), TOLERANCE["training"]
+    for name in LAWS:
+        run = dataclasses.replace(toy, mismatch=name)
+        yield f"engine {name}", lambda run=run: training_gap(run, device), TOLERANCE["training"]
+
+
+def objective_gap(name: str, device: str) -> float:
+    """Return the gap of an objective's gradient in float64."""
+    grads = []
+    for where in ("cpu", device):
+        logp_BT, batch = batch_of()
+        leaf_BT = logp_BT.to(where).requires_grad_()
+        loss_BT = objective[name].function(leaf_BT, batch.map(lambda x, where=where: x.to(where)))
+        mask_BT = batch.mask_BT.to(where)
+        grads.append(torch.autograd.grad(aggregate(loss_BT, mask_BT, "token_mean"), leaf_BT)[0])
+    return difference(*grads)
+
+
+def model_gap(path: Path, device: str) -> float:
+    """Return the gap of log-probabilities and gradient of a model's own samples in float32."""
+    task, rng, found = tiny_models.Echo(), np.random.default_rng(0), []
+    prompt_RNQ, uniform_RBT = torch.as_tensor(task.prompts(rng, 4))[None], rng.random((1, 8, 5))
+    drawn = None
+    for where in ("cpu", device):
+        policy = HuggingFacePolicy(path, task, device=where, micro_tokens=40)
+        theta_RP = policy.initial([0]).to(where).requires_grad_()
+        drawn = drawn or policy.sample(theta_RP.detach(), prompt_RNQ, 2, uniform_RBT)
+        logp_RBT = policy.logp(theta_RP, prompt_RNQ.to(where), drawn[0].to(where), drawn[1].to(where))
+        found.append((logp_RBT, torch.autograd.grad(logp_RBT.sum(), theta_RP)[0]))
+    return max(difference(a, b) for a, b in zip(*found, strict=True))
+
+
+def training_gap(run, device: str) -> float:
+    """Return the gap of the gradient norms of a short training run."""
+    norms = [torch.tensor(np.asarray(train(dataclasses.replace(run, device=where))["actor/grad_norm"]))
+             for where in ("cpu", device)]  # fmt: skip
+    return difference(*norms)
+
+
+def measures(device: str, folder: Path, models: dict, batch: tuple[int, int, int, int]) -> Iterator[tuple]:
+    """Yield (what, measure) of sampling and learning at random weights; measure -> (tokens/s, peak bytes)."""
+    import transformers
+
+    prompts, group, prompt, response = batch
+    for name, (width, layers, vocabulary) in models.items():
+        path = folder / f"{width}-{layers}"
+        config = transformers.Qwen2Config(
+            vocab_size=vocabulary, hidden_size=width, intermediate_size=4 * width, num_hidden_layers=layers,
+            num_attention_heads=width // 64, num_key_value_heads=max(width // 448, 1),
+            max_position_embeddings=prompt + response, tie_word_embeddings=True,
+        )  # fmt: skip
+        with quiet_transformers():
+            made = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+            made.save_pretrained(str(path))
+        task = Tokens(vocabulary, prompt, response)
+        for how, arguments in (("all weights", {}), ("LoRA 16", {"lora": 16})):
+            for what in ("sample", "learn", "learn, full logits"):
+                if what == "learn, full logits" and arguments:
+                    continue
+                given = (path, task, device, arguments, (prompts, group), what)
+                yield f"{name}, {how}: {what}", lambda given=given: measured(*given)
+
+
+def measured(path, task, device, arguments, batch, what) -> tuple[float, int]:
+    """Return tokens per second and peak memory of one way to sample or learn, the second time it is done."""
+    prompts, group = batch
+    rng = np.random.default_rng(0)
+    policy = HuggingFacePolicy(path, task, device, dtype="bfloat16", micro_tokens=8192, **arguments)
+    theta_RP = policy.initial([0]).to(device)
+    prompt_RNQ = torch.as_tensor(task.prompts(rng, prompts), device=device)[None]
+    shape = (1, prompts * group, task.response_length)
+    token_RBT = torch.as_tensor(rng.integers(0, task.vocabulary, size=shape), device=device)
+    mask_RBT = torch.ones_like(token_RBT, dtype=torch.bool)
+
+    def once() -> None:
+        if what == "sample":
+            policy.sample(theta_RP, prompt_RNQ, group, rng.random(shape))
+            return
+        leaf_RP = theta_RP.clone().requires_grad_()
+        if what == "learn":
+            logp = policy.logp(leaf_RP, prompt_RNQ, token_RBT, mask_RBT)
+        else:  # what a trainer does that keeps all logits of the batch
+            model = policy._model
+            weights = {f"model.{n}": w for n, w in model.weights(leaf_RP[0]).items()}
+            row_BQ = torch.cat([prompt_RNQ[0].repeat_interleave(group, 0), token_RBT[0]], 1)
+            whole = torch.nn.Module()
+            whole.model = model._module
+            whole.forward = lambda **given: whole.model(**given).logits
+            logits = torch.func.functional_call(whole, weights, (), {"input_ids": row_BQ[:, :-1]})
+            logits = logits[:, task.prompt_length - 1 :].float()
+            logp = logits.log_softmax(-1).gather(-1, token_RBT[0][..., None])
+        torch.autograd.grad(logp.sum(), leaf_RP)
+
+    once()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    once()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - began
+    peak = torch.cuda.max_memory_allocated() if device == "cuda" else 0
+    return token_RBT.numel() / seconds, peak
+
+
+def attempted(ask: Callable[[], object], left: float) -> object:
+    """Return the answer, or in words why there is none."""
+    if left <= 0:
+        return "not reached"
+    try:
+        return ask()
+    except Exception as error:  # a failure is a result too
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:120]
+
+
+def page(device: str, agreed: list, speeds: list, seconds: float) -> str:
+    """Return the page."""
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU (rehearsal)"
+    bad = [row for row in agreed if not isinstance(row[1], float) or not row[1] <= row[2]]
+    lines = [
+        "# What a GPU says",
+        "",
+        f"Device: {name}; torch {torch.__version__}. Written by `make gpu` in {seconds:.0f} s.",
+        "",
+        f"## CPU and device agree in {len(agreed) - len(bad)} of {len(agreed)} checks",
+        "",
+        "| check | largest difference | tolerance | |",
+        "|---|---|---|---|",
+    ]
+    for what, gap, most in agreed:
+        shown = f"{gap:.2g}" if isinstance(gap, float) else gap
+        lines.append(f"| {what} | {shown} | {most:g} | {'' if (what, gap, most) not in bad else 'fails'} |")
+    lines += ["", "## Speed and memory", "", "| what | tokens/s | peak memory |", "|---|---|---|"]
+    for what, found in speeds:
+        if isinstance(found, tuple):
+            lines.append(f"| {what} | {found[0]:,.0f} | {found[1] / 2**30:.2f} GiB |")
+        else:
+            lines.append(f"| {what} | {found} | |")
+    return "\n".join(lines) + "\n"
+
+
+def run(
+    device: str,
+    path: Path,
+    models: dict,
+    batch: tuple[int, int, int, int],
+    limit: float,
+    architectures: int = 99,
+) -> int:
+    """Ask everything, write the page, return how many checks failed."""
+    began = time.monotonic()
+    left = lambda: limit - (time.monotonic() - began)  # noqa: E731
+    with tempfile.TemporaryDirectory() as folder:
+        agreed = [
+            (what, attempted(ask, left()), most)
+            for what, ask, most in checks(device, Path(folder), architectures)
+        ]
+        speeds = []
+        if left() > 0:
+            speeds = [(w, attempted(ask, left())) for w, ask in measures(device, Path(folder), models, batch)]
+    path.write_text(page(device, agreed, speeds, time.monotonic() - began))
+    return sum(not isinstance(gap, float) or not gap <= most for _, gap, most in agreed)
+
+
+def rehearse(folder: Path, limit: float = LIMIT) -> int:
+    """Run everything on the CPU at tiny sizes; return how many checks failed."""
+    return run("cpu", folder / "gpu.md", SMALLEST, (2, 2, 8, 8), limit, architectures=2)
+
+
+def main() -> int:
+    """Return the exit code: 0 when every check agrees."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rehearse", type=Path, help="run on the CPU and write the page to this folder")
+    given = parser.parse_args()
+    if given.rehearse:
+        return 1 if rehearse(given.rehearse) else 0
+    if not torch.cuda.is_available():
+        print(
+            "error: torch sees no CUDA device; `--rehearse FOLDER` runs the same on the CPU.", file=sys.stderr
+        )
+        return 2
+    return 1 if run("cuda", ROOT / "docs" / "gpu.md", MODELS, (8, 8, 128, 256), LIMIT) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
