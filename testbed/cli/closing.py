@@ -21,7 +21,8 @@ def print_closing(summary: Sequence[Row]) -> None:
     dials, shared = _dials(summary)
     exact = "ess_exact" in summary[0]
     lost = any(row.get("diverged", 0) > 0 for row in summary)
-    show.say([", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())])
+    if shared:
+        show.say([", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())])
     show.table(
         [{**_named(row, dials), **(_value(row) if exact else _accuracy(row, lost))} for row in summary]
     )
