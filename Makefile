@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 	 fi
 	@touch $@
 
-demo: setup      ## the bench in four minutes: ESS collapse, a staleness sweep, a real model
+demo: setup      ## the bench in two minutes: ESS collapse, a staleness sweep, a real model
 	@$(BIN)/testbed demo
 
 test: setup      ## lint, types and every test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -57,6 +58,19 @@ def page(rows: Iterable[Mapping[str, Any]]) -> str:
         parts += [_line(row) for row in sorted(experiments[name], key=lambda row: row["claim"])]
         parts.append("")
     return "\n".join(parts)
+
+
+def read(text: str) -> dict[str, dict[str, str]]:
+    """Return the rows of a page of claims by claim: column to text, as `page` has written them."""
+    rows: dict[str, dict[str, str]] = {}
+    columns: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells[:1] == ["claim"]:
+            columns = cells
+        elif columns and cells and (name := re.fullmatch("`(.+)`", cells[0])):
+            rows[name[1]] = {**dict(zip(columns, cells, strict=True)), "claim": name[1]}
+    return rows
 
 
 def effect(row: Mapping[str, Any]) -> str:

@@ -84,6 +84,18 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What an experiment judges of that which a system of the literature says.
+
+    what: the part, in words, and what stays open; "" where the claims speak of all of it.
+    claims: those of the experiment that speak of it; () for all.
+    """
+
+    what: str = ""
+    claims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Experiment:
     """What one file declares; its table has its name.
 
@@ -103,7 +115,8 @@ class Experiment:
     figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
     see: claims of other experiments that speak of this table.
     command: what runs it, where `testbed experiments run NAME` cannot.
-    systems: those of the literature that it judges, by their names in analysis/systems.csv.
+    systems: those of the literature whose statement it judges, by their names in analysis/systems.csv; a
+        mapping {name: Part} where it judges only a part, or not every claim is about it.
 
     Raises UserError for a declaration that contradicts itself.
     """
@@ -124,7 +137,7 @@ class Experiment:
     figure: str | Plot = ""
     see: tuple[str, ...] = ()
     command: str = ""
-    systems: tuple[str, ...] = ()
+    systems: Mapping[str, Part] | tuple[str, ...] = ()
     claims: dict[str, Entry] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -178,6 +191,22 @@ class Experiment:
             return check
 
         return register
+
+    def judges(self) -> dict[str, Part]:
+        """Return the part that it judges of each system's statement, with the claims that do.
+
+        Raises UserError for a claim that the experiment does not make.
+        """
+        given = self.systems if isinstance(self.systems, Mapping) else dict.fromkeys(self.systems, Part())
+        for system, part in given.items():
+            if other := set(part.claims) - set(self.claims):
+                raise UserError(
+                    f"Experiment '{self.name}' judges '{system}' by {', '.join(sorted(other))}; "
+                    f"it makes {', '.join(self.claims) or 'no claim'}."
+                )
+        return {
+            system: replace(part, claims=part.claims or tuple(self.claims)) for system, part in given.items()
+        }
 
     def table_cells(self) -> tuple[Run, ...]:
         """Return the cells of the committed table, or of its largest first run; () for a computed one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.load import load_committed
@@ -30,23 +30,29 @@ def page(judged: Mapping[str, str], experiments: Mapping[str, Experiment] = EXPE
     Raises UserError for a claim without a verdict: the page of claims is older than the claims.
     """
     for experiment in experiments.values():
-        for name in (*experiment.claims, *experiment.see):
-            if name not in judged:
-                raise UserError(f"Claim '{name}' has no verdict yet; write it first: testbed claims page")
+        must_be_judged((*experiment.claims, *experiment.see), judged)
     parts = [HEAD, _contents(judged, experiments)]
     parts += [_section(each, judged) for each in experiments.values()]
     return "\n".join(parts)
 
 
+def must_be_judged(claims: Iterable[str], judged: Container[str]) -> None:
+    """Raise UserError for a claim without a verdict."""
+    for name in claims:
+        if name not in judged:
+            raise UserError(f"Claim '{name}' has no verdict yet; write it first: testbed claims page")
+
+
 def _contents(judged: Mapping[str, str], experiments: Mapping[str, Experiment]) -> str:
     lines = ["| experiment | question | claims |", "|---|---|---|"]
     for name, each in experiments.items():
-        lines.append(f"| [{name}](#{name}) | {_plain(each.question)} | {_score(each, judged)} |")
+        found = [judged[claim] for claim in each.claims]
+        lines.append(f"| [{name}](#{name}) | {_plain(each.question)} | {score(found)} |")
     return "\n".join(lines) + "\n"
 
 
-def _score(experiment: Experiment, judged: Mapping[str, str]) -> str:
-    found = [judged[name] for name in experiment.claims]
+def score(found: Sequence[str]) -> str:
+    """Return how many verdicts there are of each kind, as text; a dash for none."""
     kinds = ("supported", "refuted", "inconclusive")
     return ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found) or "–"
 

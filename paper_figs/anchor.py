@@ -27,6 +27,7 @@ from analysis.palette import (
     Look,
 )
 from paper_figs.base import PAGE, figure
+from paper_figs.panels import legend, mark_cut
 
 VALUE, CLIPPED = "exact/value", "mean actor/clip_share_last_pass"
 LOOKS: Mapping[str, Look] = MappingProxyType(
@@ -41,14 +42,17 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
 )
 TITLES = {"decoupled": "decoupled PPO", "tis": "TIS", "mis": "MIS", "icepop": "IcePop"}
 
+SHIFT = 0.11
+"""Distance between neighboring arms at one lag, in units of the distance between lags."""
+
 CAPTION = (
-    "Four corrections with six anchors where the clip is needed: eight noisy bandits of ten arms, 32 "
-    "pulls per batch, eight passes over it, a sampler whose logits carry noise of 0.3 nats. Top: exact "
-    "value of the final policy; bottom: share of tokens without a gradient at the last pass, mean over "
-    "training, by clip or by mask. Lines: median over 16 seeds; bands: its order-statistic interval, 95%."
-    " snapshot: the trainer at each token's version, the right anchor; recompute: the start of the step; "
-    "loglinear: A-3PO; ewma: decay 0.889; missing: the present weights in place of lost "
-    "log-probabilities; behavior: no anchor at all."
+    "Four corrections with six anchors where the clip is needed: eight noisy bandits of ten arms, 32 pulls "
+    "per batch, eight passes over it, a sampler whose logits carry noise of 0.3 nats. Top: exact value of "
+    "the final policy; bottom: share of tokens without a gradient at the last pass, mean over training, by "
+    "clip or by mask. Lines: median over 16 seeds; bars: its order-statistic interval, 95%; arms of one "
+    "lag stand beside each other. Strokes: the axis does not start at 0. snapshot: the trainer at each "
+    "token's version, the right anchor; recompute: the start of the step; loglinear: A-3PO; ewma: decay "
+    "0.889; missing: the present weights in place of lost log-probabilities; behavior: no anchor at all."
 )
 
 
@@ -66,14 +70,17 @@ def draw(table: pd.DataFrame) -> Figure:
     """Return the page-wide figure; columns recipe, anchor, lag, seed, final value, mean clip share."""
     need(table, ["recipe", "anchor", "lag", "seed", VALUE, CLIPPED])
     recipes = [name for name in TITLES if name in set(table["recipe"])]
-    fig = Figure(figsize=(PAGE, 3.4))
-    axes = fig.subplots(2, len(recipes), sharex=True, sharey="row", squeeze=False)
+    fig = Figure(figsize=(PAGE, 4.2))
+    axes = fig.subplots(
+        2, len(recipes), sharex=True, sharey="row", squeeze=False, gridspec_kw={"height_ratios": (1.6, 1)}
+    )
     for column, recipe in enumerate(recipes):
         rows = table[table["recipe"] == recipe]
         _curves(axes[0, column], rows, VALUE)
         _curves(axes[1, column], rows, CLIPPED)
         axes[0, column].set_title(TITLES[recipe])
         axes[1, column].set_xlabel("lag, optimizer steps")
+    mark_cut(axes[0, 0])
     axes[0, 0].set_ylabel("final value")
     axes[1, 0].set_ylabel("clipped or masked")
     axes[1, 0].set_ylim(-0.03, 1.0)
@@ -81,7 +88,7 @@ def draw(table: pd.DataFrame) -> Figure:
         Line2D([], [], color=look.color, linestyle=look.dash, marker=look.marker, label=name)
         for name, look in LOOKS.items()
     ]
-    fig.legend(handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1.4)
+    legend(fig, handles, ncols=len(handles), columnspacing=1.4)
     return fig
 
 
@@ -93,6 +100,18 @@ def _curves(ax: Axes, rows: pd.DataFrame, metric: str) -> None:
     for name, look in LOOKS.items():
         curve = summary[summary["anchor"] == name]
         x = curve["lag"].map(place)
-        ax.fill_between(x, curve["low"], curve["high"], color=look.color, alpha=0.14, linewidth=0)
-        ax.plot(x, curve["center"], color=look.color, linestyle=look.dash, marker=look.marker, markersize=4)
+        # Arms that coincide stand beside each other, each with its own interval.
+        beside = x + SHIFT * (list(LOOKS).index(name) - (len(LOOKS) - 1) / 2)
+        reach = [curve["center"] - curve["low"], curve["high"] - curve["center"]]
+        ax.errorbar(
+            beside,
+            curve["center"],
+            reach,
+            color=look.color,
+            linestyle=look.dash,
+            marker=look.marker,
+            markersize=3.2,
+            linewidth=0.8,
+            elinewidth=0.8,
+        )
     ax.set_xticks(list(place.values()), [str(lag) for lag in lags])

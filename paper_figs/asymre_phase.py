@@ -5,10 +5,12 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis.collapse import need
 from analysis.palette import BLUE, LONG, RULE, SOLID, VERMILION, Dash
 from paper_figs.base import PAGE, figure
+from paper_figs.panels import legend, mark_cut
 
 LOOKS: tuple[tuple[str, Dash], ...] = ((VERMILION, SOLID), (BLUE, LONG))
 LINEAR = 1e-3
@@ -42,7 +44,12 @@ def draw(table: pd.DataFrame) -> Figure:
     for (name, rows), (color, dash) in zip(table.groupby("instance", sort=False), LOOKS, strict=False):
         rows = rows.sort_values("delta_v")
         left.plot(rows["delta_v"], rows["value"], color=color, linestyle=dash, label=str(name))
-        left.axhline(float(rows["value_mu"].iloc[0]), color=color, linestyle=":", linewidth=0.8)
+        of_mu = float(rows["value_mu"].iloc[0])
+        left.axhline(of_mu, color=color, linestyle=":", linewidth=0.8)
+        left.annotate(
+            "J(μ)", (0.985, of_mu), (0, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
+            ha="right", va="bottom", fontsize=7, color=color,
+        )  # fmt: skip
         right.step(
             rows["delta_v"], rows["support"], where="post", color=color, linestyle=dash, label=str(name)
         )
@@ -68,8 +75,10 @@ def draw(table: pd.DataFrame) -> Figure:
     right.set_yticks([1, 2, 3, 4, 5])
     left.set_title("(a) value", loc="left")
     right.set_title("(b) support", loc="left")
-    handles, labels = left.get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=2)
+    handles, _ = left.get_legend_handles_labels()
+    handles.append(Line2D([], [], color=RULE, linewidth=0.8, label="transition; gray: δV = 0"))
+    legend(fig, handles, ncols=3)
+    mark_cut(left)
     return fig
 
 

@@ -6,11 +6,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from analysis.collapse import need
 from analysis.intervals import bands
 from analysis.palette import BLUE, LONG, ORANGE, RULE, SHORT, SOLID, VERMILION, Look
 from paper_figs.base import PAGE, figure
+from paper_figs.panels import legend, mark_cut
 
 VALUE, CLIPPED, DECAY = "mean exact/value", "mean actor/clip_share_last_pass", "anchor_args.decay"
 SAME = 0.01
@@ -45,7 +47,7 @@ def draw(table: pd.DataFrame) -> Figure:
     """Return the page-wide figure; columns anchor, decay, prompts, seed, mean value and mean clip share."""
     need(table, ["anchor", DECAY, "prompts", "seed", VALUE, CLIPPED])
     rows = arms(table)
-    fig = Figure(figsize=(PAGE, 2.5))
+    fig = Figure(figsize=(PAGE, 2.7))
     left, right = fig.subplots(1, 2)
     whole = rows[rows["prompts"] == rows["prompts"].max()]
     rescaled, _, coupled = LOOKS
@@ -63,7 +65,9 @@ def draw(table: pd.DataFrame) -> Figure:
         Line2D([], [], color=look.color, linestyle=look.dash, marker=look.marker, label=name)
         for name, look in LOOKS.items()
     ]
-    fig.legend(handles=handles, loc="outside upper center", ncols=3, columnspacing=1.4)
+    handles.append(Patch(color=RULE, alpha=0.14, label=f"within {SAME:g} of the whole batch"))
+    legend(fig, handles, ncols=2, columnspacing=1.4)
+    mark_cut(left)
     return fig
 
 

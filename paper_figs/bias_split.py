@@ -38,8 +38,14 @@ CAPTION = (
     supports=("gradient-bias-is-state-and-suffix", "baseline-free-only-under-plain-ratios"),
 )
 def draw(table: pd.DataFrame) -> Figure:
-    """Return the page-wide figure; columns objective, the three parts, relative bias and deviation."""
-    return _drawn(table)
+    """Return the page-wide figure; columns objective, the three parts, relative bias and deviation.
+
+    Objectives that are one estimator here, with equal numbers throughout, are one row under both names.
+    """
+    need(table, COLUMNS)
+    numbers = [name for name in COLUMNS if name != "objective"]
+    merged = table.groupby(numbers, sort=False)["objective"].agg(" =\n".join).reset_index()
+    return _drawn(merged)
 
 
 def draw_reports(rows: Sequence[Mapping[str, Any]]) -> Figure:

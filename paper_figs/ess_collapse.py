@@ -111,7 +111,10 @@ def _against_exact(ax: Axes, table: pd.DataFrame, limits: tuple[float, float]) -
     ax.set_ylim(floor / 4, limits[1])
     ax.set_xlabel("exact ESS (share of N)")
     ax.set_ylabel("sampled ESS (share of N)")
-    ax.set_title("(b) all recipes, lags, seeds, steps", loc="left")
+    recipes = in_order(set(table["recipe"]))
+    ax.set_title(
+        f"(b) {recipes[0] if len(recipes) == 1 else 'all recipes'}: all lags, seeds, steps", loc="left"
+    )
     ax.annotate(
         "sampled = exact",
         (limits[1] / 30, limits[1] / 30),

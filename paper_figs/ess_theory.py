@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from analysis.collapse import need
 from analysis.palette import BLUE, INK, LONG, RULE, SOLID, VERMILION, Dash, lag_colors
 from paper_figs.base import PAGE, figure
+from paper_figs.panels import legend, mark_cut
 
 LENGTH = 64
 """Length at which lag is varied."""
@@ -39,7 +40,7 @@ def draw(table: pd.DataFrame) -> Figure:
     """Return the page-wide figure; columns drift, lag, length, cost, variance."""
     need(table, ["drift", "lag", "length", "cost", "variance"])
     coherent = table[table["drift"] == "coherent"]
-    fig = Figure(figsize=(PAGE, 2.6))
+    fig = Figure(figsize=(PAGE, 2.9))
     first, second, third = fig.subplots(1, 3)
     colors = lag_colors(sorted(set(coherent["lag"])))
     _against_length(first, coherent, colors)
@@ -66,8 +67,14 @@ def draw(table: pd.DataFrame) -> Figure:
     third.set_xlabel("lag")
     third.set_ylabel("Var ln w / −ln(ESS/N)")
     third.set_title("(c) lognormal", loc="left")
+    mark_cut(third)
     handles = [Line2D([], [], color=color, label=f"lag {lag}") for lag, color in colors.items()]
-    fig.legend(handles=handles, loc="outside upper center", ncols=7, columnspacing=1.2)
+    handles += [
+        Line2D([], [], color=INK, label="exact"),
+        Line2D([], [], color=INK, linestyle=LONG, linewidth=0.8, label="lognormal guess"),
+        Line2D([], [], color=RULE, linewidth=0.6, label="(b) slopes 2, 1; (c) one length"),
+    ]
+    legend(fig, handles, ncols=5, columnspacing=1.2)
     return fig
 
 

@@ -37,7 +37,7 @@ def draw(table: pd.DataFrame) -> Figure:
     axes = fig.subplots(-(-len(names) // ACROSS), ACROSS, sharey=True, squeeze=False).ravel()
     for ax, name in zip(axes, names, strict=False):
         _panel(ax, table[table["estimator"] == name], colors)
-        ax.set_title(name, fontsize=6.2, pad=2, fontweight="bold")
+        ax.set_title(name.replace("_ips", "\nips").replace("_smoothing", "\nsmoothing"), fontsize=7, pad=2)
     for ax in axes[len(names) :]:
         ax.set_axis_off()
     fig.supylabel("RMSE / V", fontsize=8)

@@ -12,6 +12,7 @@ from analysis.collapse import need
 from analysis.intervals import student_interval
 from analysis.palette import BLUE, GREEN, INK, ORANGE, RULE, SHORT, SOLID, VERMILION, Look
 from paper_figs.base import PAGE, figure
+from paper_figs.panels import legend
 
 LOOKS = {
     "exact": Look(INK, "o", SOLID),
@@ -49,11 +50,17 @@ def draw(table: pd.DataFrame) -> Figure:
     """Return the page-wide figure; columns what, schedule, lag, seed, x, y."""
     need(table, ["what", "schedule", "lag", "seed", "x", "y"])
     schedules = [name for name in LOOKS if (table["schedule"] == name).any()]
-    fig = Figure(figsize=(PAGE, 2.7))
+    fig = Figure(figsize=(PAGE, 3.1))
     left, middle, right = fig.subplots(1, 3, width_ratios=(1.0, 1.0, 1.15))
     _ages(left, table[table["what"] == "age"], schedules)
     _ratios(middle, table[table["what"] == "log_ratio"], schedules)
     _cost(right, table, schedules)
+    names = ((NAMES.get(name, name).replace("\n", " "), LOOKS[name]) for name in schedules)
+    handles = [
+        Line2D([], [], color=look.color, marker=look.marker, markersize=4, label=name) for name, look in names
+    ]
+    along = Line2D([], [], color=RULE, linestyle=SHORT, linewidth=0.8, label="(c) drift along a line")
+    legend(fig, [*handles, along], ncols=3, columnspacing=1.4)
     return fig
 
 
@@ -115,7 +122,3 @@ def _cost(ax: Axes, table: pd.DataFrame, schedules: list[str]) -> None:
     ax.set_xlabel("mean lag (optimizer steps)")
     ax.set_ylabel("chi-square / that of exact lag")
     ax.set_title("(c) cost", loc="left")
-    ax.legend(
-        handles=[Line2D([], [], color=RULE, linestyle=SHORT, linewidth=0.8, label="drift along a line")],
-        loc="center left",
-    )

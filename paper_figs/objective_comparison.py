@@ -1,70 +1,51 @@
-"""Effective weights of a few objectives in one picture, for `testbed objectives compare --figure`."""
+"""Effective weights of a few objectives, a panel each, for `testbed objectives compare --figure`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
 from itertools import pairwise
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis.collapse import need
 from analysis.experiments.objective_weights import COLUMNS
-from analysis.palette import (
-    BLUE,
-    DASH_DOT,
-    DOT,
-    GRAY,
-    GREEN,
-    LONG,
-    ORANGE,
-    PINK,
-    RULE,
-    SHORT,
-    SKY,
-    SOLID,
-    TAN,
-    VERMILION,
-    Dash,
-)
+from analysis.palette import BLUE, RULE, VERMILION
 from paper_figs.base import PAGE
+from paper_figs.panels import legend
 
-COLORS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, TAN, GRAY)
-DASHES: tuple[Dash, ...] = (SOLID, LONG, SHORT, DASH_DOT, DOT)
+OTHERS = "#c4c4c4"
+ACROSS = 3
+"""Panels side by side."""
 LIMIT = 3.0
 """Weights beyond are cut: the middle is what tells objectives apart."""
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    """Return a page-wide figure with one panel per sign of the advantage; columns as in objective-weights.
+    """Return a page-wide figure: a panel per distinct curve, others in gray; columns of objective-weights.
 
-    Curves that are equal to the last digit are drawn once, under all their names.
+    Curves that are equal to the last digit are one panel, under all their names.
     """
     need(table, list(COLUMNS))
     names = _same_curves(table)
     limit = min(float(table["weight"].abs().max()) or 1.0, LIMIT)
-    across = 3 if max(map(len, names.values())) > 24 else 4
-    fig = Figure(figsize=(PAGE, 2.7 + 0.16 * -(-len(names) // across)))
-    axes = fig.subplots(1, 2)
-    for ax, sign in zip(axes, (1, -1), strict=True):
-        _panel(ax, table[table["advantage"] == sign], names)
-        ax.set_title("A = +1" if sign > 0 else "A = −1")
-        weights = table.loc[table["advantage"] == sign, "weight"]
-        low, high = float(weights.min()), float(weights.max())
-        ax.set_ylim(max(min(low, 0.0), -limit) - 0.06 * limit, min(max(high, 0.0), limit) + 0.06 * limit)
-        if max(abs(low), abs(high)) > 1.06 * limit:
-            ax.annotate(
-                f"cut at ±{limit:g}; they reach {high if high > -low else low:.3g}".replace("-", "−"),
-                (0.02, 0.98 if high > -low else 0.02),
-                xycoords="axes fraction",
-                va="top" if high > -low else "bottom",
-                fontsize=7,
-                color=RULE,
-            )
-    axes[0].set_ylabel("effective weight w")
-    handles, labels = axes[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=min(len(names), across), columnspacing=1.4)
+    across = min(len(names), ACROSS)
+    down = -(-len(names) // across)
+    fig = Figure(figsize=(PAGE, 0.75 + 1.75 * down))
+    axes = fig.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
+    for ax, (name, label) in zip(axes, names.items(), strict=False):
+        _panel(ax, table, name, limit)
+        ax.set_title(textwrap.fill(label, 26 if across == ACROSS else 60), fontsize=7, pad=3)
+    for ax in axes[len(names) :]:
+        ax.set_axis_off()
+    for index in range(len(names)):
+        axes[index].tick_params(labelbottom=index + across >= len(names))
+    kinds = sorted({f"log {axis}" for axis in table["axis"]})
+    fig.supxlabel(" or ".join(kinds).replace("mu", "μ").replace("pi", "π"), fontsize=8)
+    fig.supylabel("effective weight w", fontsize=8)
+    legend(fig, _handles(len(names) > 1), ncols=4, columnspacing=1.4)
     return fig
 
 
@@ -85,23 +66,32 @@ def _label(names: list[str]) -> str:
     return label
 
 
-def _panel(ax: Axes, rows: pd.DataFrame, names: Mapping[str, str]) -> None:
-    ax.axvline(0, color=RULE, linewidth=0.6, zorder=1)
-    ax.axhline(0, color=RULE, linewidth=0.6, zorder=1)
-    for index, (name, label) in enumerate(names.items()):
-        curve = rows[rows["objective"] == name]
-        color = COLORS[index % len(COLORS)]
-        # Thinner and more broken from curve to curve, so that those that partly coincide are all seen.
-        ax.plot(
-            curve["log_ratio"],
-            curve["weight"],
-            color=color,
-            linestyle=DASHES[index % len(DASHES)],
-            linewidth=max(2.4 - 0.25 * index, 1.0),
-            label=label,
-        )
+def _panel(ax: Axes, table: pd.DataFrame, name: str, limit: float) -> None:
+    """Draw the curves of one objective over those of all others."""
+    ax.axvline(0, color=RULE, linewidth=0.5, zorder=1)
+    ax.axhline(0, color=RULE, linewidth=0.5, zorder=1)
+    for _, curve in table[table["objective"] != name].groupby(["objective", "axis", "advantage"], sort=False):
+        ax.plot(curve["log_ratio"], curve["weight"], color=OTHERS, linewidth=0.7, zorder=1.5)
+    own = table[table["objective"] == name]
+    for (_, sign), curve in own.groupby(["axis", "advantage"], sort=False):
+        color = BLUE if sign > 0 else VERMILION
+        ax.plot(curve["log_ratio"], curve["weight"], color=color, linewidth=1.4)
         here = curve[curve["on_policy"] == 1]
-        ax.plot(here["log_ratio"], here["weight"], "o", color=color, markersize=max(6.0 - 0.6 * index, 2.5))
-    kinds = sorted({f"log {axis}" for axis in rows["axis"]})
-    ax.set_xlabel(" or ".join(kinds).replace("mu", "μ").replace("pi", "π") + "  (dots: on-policy)")
+        ax.plot(here["log_ratio"], here["weight"], "o", color=color, markersize=3.5)
     ax.set_xlim(-3, 3)
+    ax.set_ylim(-1.06 * limit, 1.06 * limit)
+    reach = float(own.loc[own["weight"].abs().idxmax(), "weight"])
+    if abs(reach) > 1.06 * limit:
+        text = f"{'↑' if reach > 0 else '↓'} {reach:.3g}".replace("-", "−")
+        ax.annotate(text, (0.03, 0.03), xycoords="axes fraction", va="bottom", fontsize=7, color=RULE)
+
+
+def _handles(several: bool) -> list[Line2D]:
+    handles = [
+        Line2D([], [], color=BLUE, linewidth=1.4, label="A = +1"),
+        Line2D([], [], color=VERMILION, linewidth=1.4, label="A = −1"),
+        Line2D([], [], color=RULE, marker="o", linestyle="none", markersize=3.5, label="on-policy"),
+    ]
+    if several:
+        handles.append(Line2D([], [], color=OTHERS, linewidth=0.7, label="the others"))
+    return handles

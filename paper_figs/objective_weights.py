@@ -20,8 +20,10 @@ from testbed.errors import UserError
 FAMILIES = tuple(
     sorted(each.name for each in pkgutil.iter_modules(testbed.objectives.__path__) if each.ispkg)
 )
-ACROSS = 5
-"""Panels side by side."""
+ACROSS = (5, 4, 3)
+"""Panels side by side: the first of these that leaves the fewest cells empty."""
+TANGLE = 3
+"""An objective with so many axes gets a panel for each."""
 HEIGHT = 1.16
 """Height of a row of panels, inches."""
 TITLE = 17
@@ -40,13 +42,15 @@ AXES: dict[str, tuple[str, Dash]] = {
     "replay": ("a replayed answer", DOT),
 }
 
+SHORT_NAMES = {"expert": "demonstration", "replay": "replayed"}
+
 CAPTION = (
     "Effective weight w = -dL/dlog π (y) against log-ratio (x) of the objectives of the family {family} at "
     "their defaults, on the atlas's probe: a group of four one-token answers, two with A = +1 and two with "
     "A = -1, of which one has moved. Exact, not sampled: no seeds and no bands. Blue: the moved answer has "
     "A = +1; red: A = -1; black: both coincide. Dots: on-policy. Solid: the policy has moved; dashed: the "
     "engines disagree. Gray behind a variant (name @source): its base. Arrows: the largest |w| of a curve "
-    "that leaves the panel."
+    "that leaves the panel. An objective that distinguishes more than two origins has a panel for each."
 )
 
 
@@ -70,23 +74,34 @@ def draw_family(table: pd.DataFrame, family: str) -> Figure:
         raise UserError(
             f"The table has no objective of family '{family}'. Make it with: testbed objectives atlas"
         )
-    down = -(-len(names) // ACROSS)
+    panels = [panel for name in names for panel in _split(rows[rows["objective"] == name])]
+    across = min(ACROSS, key=lambda columns: -len(panels) % columns)
+    down = -(-len(panels) // across)
     handles = _handles(rows)
     fig = Figure(figsize=(PAGE, HEIGHT * down + 0.35 + 0.16 * -(-len(handles) // 3)))
-    axes = fig.subplots(down, ACROSS, sharex=True, squeeze=False).ravel()
-    for ax, name in zip(axes, names, strict=False):
+    axes = fig.subplots(down, across, sharex=True, squeeze=False).ravel()
+    for ax, (title, own) in zip(axes, panels, strict=False):
+        name = own["objective"].iloc[0]
         base = name.partition("@")[0]
-        _panel(ax, rows[rows["objective"] == name], rows[rows["objective"] == base] if base != name else None)
-        _title(ax, name)
-    for ax in axes[len(names) :]:
+        _panel(ax, own, rows[rows["objective"] == base] if base != name else None)
+        _title(ax, title)
+    for ax in axes[len(panels) :]:
         ax.set_axis_off()
-    for index, ax in enumerate(axes[: len(names)]):
-        if index + ACROSS >= len(names):
+    for index, ax in enumerate(axes[: len(panels)]):
+        if index + across >= len(panels):
             ax.tick_params(labelbottom=True)
     fig.supxlabel("log-ratio", fontsize=8)
     fig.supylabel("effective weight w", fontsize=8)
     fig.legend(handles=handles, loc="outside upper center", ncols=3, columnspacing=1.4)
     return fig
+
+
+def _split(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return one panel of an objective, or one per axis where all in one would be a tangle: (title, rows)."""
+    name, axes = str(rows["objective"].iloc[0]), list(dict.fromkeys(rows["axis"]))
+    if len(axes) < TANGLE:
+        return [(name, rows)]
+    return [(f"{name}: {SHORT_NAMES.get(axis, axis)}", rows[rows["axis"] == axis]) for axis in axes]
 
 
 def _kind(axis: str) -> str:
@@ -140,7 +155,7 @@ def _arrows(ax: Axes, rows: pd.DataFrame, limit: float, plain: bool) -> None:
         if not len(side) or side["weight"].abs().max() <= 1.12 * limit:
             continue
         top = side.iloc[int(side["weight"].abs().argmax())]
-        left = top["log_ratio"] < 0
+        left = _free_side(rows, limit, up, preferred=bool(top["log_ratio"] < 0))
         ax.annotate(
             f"{'↑' if up else '↓'} {_brief(top['weight'])}",
             (0.03 if left else 0.99, 1.0 if up else 0.01),
@@ -151,6 +166,17 @@ def _arrows(ax: Axes, rows: pd.DataFrame, limit: float, plain: bool) -> None:
             color=INK if plain else BLUE if top["advantage"] > 0 else VERMILION,
             bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
         )
+
+
+def _free_side(rows: pd.DataFrame, limit: float, up: bool, preferred: bool) -> bool:
+    """Return whether the text stands in the left corner: the preferred one unless only the other is free."""
+    taken = {True: False, False: False}
+    for _, curve in rows.groupby(["axis", "advantage"]):
+        for left in taken:
+            x = np.linspace(-3.0, -1.3, 40) if left else np.linspace(1.3, 3.0, 40)
+            height = np.interp(x, curve["log_ratio"], curve["weight"]) * (1 if up else -1)
+            taken[left] |= bool(((height > 0.68 * limit) & (height < 1.12 * limit)).any())
+    return preferred if not taken[preferred] or taken[not preferred] else not preferred
 
 
 def _same(first: pd.DataFrame, second: pd.DataFrame) -> bool:
@@ -179,7 +205,8 @@ def _brief(weight: float) -> str:
 def _title(ax: Axes, name: str) -> None:
     base, _, source = name.partition("@")
     if not source:
-        ax.set_title(base, fontsize=7, pad=2, fontweight="bold")
+        broken = base.replace(": ", ":\n") if len(base) > TITLE else base
+        ax.set_title(broken, fontsize=7, pad=2, fontweight="bold")
         return
     broken = "\n" if len(name) > TITLE else " "
     ax.set_title(f"{base}{broken}@{source}", fontsize=7, pad=2, color=RULE)

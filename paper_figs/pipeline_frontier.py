@@ -26,6 +26,7 @@ from analysis.palette import (
     Dash,
 )
 from paper_figs.base import COLUMN, PAGE, figure
+from paper_figs.panels import legend, mark_switch
 
 FAMILIES: dict[str, tuple[str, str, Dash]] = {
     "synchronous": (INK, "*", SOLID),
@@ -43,6 +44,9 @@ LABELS = {
     "in flight": "the same, in flight",
     "periodic": "periodic asynchrony",
 }
+
+SIZES = {"synchronous": (9, 2), "periodic": (6, 2), "drop-oldest": (7, 2), "threshold": (5.5, 2)}
+"""Size and layer of the markers of families that others coincide with."""
 
 MARKED = {
     ("capacity", "η=1"): (5, -7),
@@ -80,11 +84,20 @@ def draw(table: pd.DataFrame) -> Figure:
         ax.set_xlabel("mean lag of trained tokens, updates")
     axes[0].set_ylabel("samples/s ÷ synchronous")
     handles = [
-        Line2D([], [], color=color, marker=marker, linestyle=dash, markersize=4, label=LABELS.get(name, name))
+        Line2D(
+            [],
+            [],
+            color=color,
+            marker=marker,
+            linestyle=dash,
+            markersize=SIZES.get(name, (4, 3))[0],
+            markerfacecolor="none",
+            label=LABELS.get(name, name),
+        )
         for name, (color, marker, dash) in FAMILIES.items()
         if name in set(table["family"])
     ]
-    fig.legend(handles=handles, loc="outside upper center", ncols=3, columnspacing=1.4)
+    legend(fig, handles, ncols=3, columnspacing=1.4)
     return fig
 
 
@@ -93,8 +106,20 @@ def _panel(ax: Axes, rows: pd.DataFrame) -> None:
     for name, (color, marker, dash) in FAMILIES.items():
         family = rows[rows["family"] == name]
         x, y = family["lag_token"], family["speed"]
-        size, layer = (7, 5) if name == "synchronous" else (4, 2)
-        ax.plot(x, y, color=color, marker=marker, linestyle=dash, markersize=size, zorder=layer)
+        size, layer = SIZES.get(name, (4, 3))
+        # Hollow, the large ones behind: where points coincide every marker is still seen.
+        ax.plot(
+            x,
+            y,
+            color=color,
+            marker=marker,
+            linestyle=dash,
+            linewidth=1.0,
+            markersize=size,
+            markerfacecolor="none",
+            markeredgewidth=1.0,
+            zorder=layer,
+        )
         for at, height, setting in family[["lag_token", "speed", "setting"]].itertuples(index=False):
             if (name, setting) in MARKED:
                 offset = MARKED[name, setting]
@@ -102,7 +127,8 @@ def _panel(ax: Axes, rows: pd.DataFrame) -> None:
                     setting, (at, height), offset, textcoords="offset points", fontsize=7, color=color
                 )
     ax.set_xscale("symlog", linthresh=1.0)
-    ax.set_xlim(-0.06, None)
+    ax.set_xlim(-0.1, None)
+    mark_switch(ax, 1.0, top=True)
     ax.set_xticks([0, 0.5, 1, 2, 4, 8], ["0", "½", "1", "2", "4", "8"])
     ax.minorticks_off()
 

@@ -13,9 +13,10 @@ from analysis.collapse import need
 from analysis.palette import DASH_DOT, DOT, LONG, RULE, SHORT, SOLID, in_order, lag_colors, spread
 from analysis.tails import HISTOGRAM, tails
 from paper_figs.base import PAGE, figure
+from paper_figs.panels import few, legend, say_dropped
 
-PANELS = 4
-"""Most recipes shown side by side; further ones are left out, in the order of the palette."""
+PANELS = 6
+"""Most recipes shown side by side; further ones are named under the figure."""
 LAGS = 5
 """Most lags drawn; of more, both ends and evenly spaced ones between them."""
 DASHES = (SOLID, LONG, SHORT, DASH_DOT, DOT)
@@ -34,7 +35,7 @@ CAPTION = (
 def draw(table: pd.DataFrame) -> Figure:
     """Return the page-wide figure; columns recipe, lag, seed and the histogram of log sequence ratios."""
     need(table, ["recipe", "lag", "seed", HISTOGRAM])
-    recipes = in_order(set(table["recipe"]))[:PANELS]
+    recipes, dropped = few(in_order(set(table["recipe"])), PANELS)
     lags = spread(sorted(set(table["lag"])), LAGS)
     found = tails(table[table["recipe"].isin(recipes) & table["lag"].isin(lags)])
     positive = found[found["share"] > 0]
@@ -46,12 +47,13 @@ def draw(table: pd.DataFrame) -> Figure:
         _panel(ax, found[found["recipe"] == recipe], lags, lowest)
         ax.plot([1.0, limits[1]], [1.0, 1 / limits[1]], color=RULE, linestyle=(0, (4, 2)), linewidth=0.8)
         ax.set_title(recipe)
-        ax.set_xlabel("sequence ratio x")
+        ax.set_xlabel("ratio x")
     axes[0].set_ylabel("share of sequences\nwith ratio ≥ x")
     axes[0].set(xscale="log", yscale="log", xlim=limits, ylim=(lowest, 1.6))
-    axes[0].xaxis.set_major_locator(LogLocator(numticks=5))
-    axes[0].annotate("1/x", (30.0, 1 / 30.0), (3, 2), textcoords="offset points", fontsize=7, color=RULE)
-    fig.legend(handles=_handles(lags), loc="outside upper center", ncols=len(lags), columnspacing=1.4)
+    axes[0].xaxis.set_major_locator(LogLocator(numticks=4))
+    axes[0].annotate("1/x", (30.0, 1 / 30.0), (5, 3), textcoords="offset points", fontsize=7, color=RULE)
+    legend(fig, _handles(lags), ncols=len(lags), columnspacing=1.4)
+    say_dropped(fig, dropped)
     return fig
 
 

@@ -9,8 +9,9 @@ from matplotlib.lines import Line2D
 
 from analysis.collapse import ACCURACY, need
 from analysis.intervals import median_interval
-from analysis.palette import BLUE, LONG, SKY, SOLID, TAN, VERMILION, Dash
+from analysis.palette import BLUE, LONG, RULE, SKY, SOLID, TAN, VERMILION, Dash
 from paper_figs.base import COLUMN, figure
+from paper_figs.panels import legend
 
 WEIGHT = "recipe_args.weight"
 ARMS: tuple[tuple[str, str, str, str, str, Dash], ...] = (
@@ -20,15 +21,16 @@ ARMS: tuple[tuple[str, str, str, str, str, Dash], ...] = (
     ("rec_oneside", "none", "neither", VERMILION, "X", SOLID),
 )
 """Recipe, weight, label, color, marker, dash."""
-NUDGE = 0.13
+NUDGE = 0.2
 """Distance between two arms at the same lag, in units of the distance between lags."""
 
 CAPTION = (
     "Final accuracy of the toy LLM (mean over its last three evaluations) after learning from data of one "
     "exact lag, by group-relative REINFORCE with and without REC's one-sided clip (0.2) and importance "
     "weights; all else is equal. Lines: median over seeds; bars: order-statistic 95% interval of the "
-    "median; dots: seeds. Offline: all data come from the first weights. The clip is what keeps accuracy; "
-    "under it, importance weights lower accuracy at lags 16 and 64."
+    "median; dots: seeds; the arms of one lag stand side by side between two rules. Offline: all data come "
+    "from the first weights. The clip is what keeps accuracy; under it, importance weights lower accuracy "
+    "at lags 16 and 64."
 )
 
 
@@ -48,6 +50,11 @@ def draw(table: pd.DataFrame) -> Figure:
         rows = table[(table["recipe"] == recipe) & (table[WEIGHT] == weight)]
         _arm(ax, rows, lags, NUDGE * (index - (len(ARMS) - 1) / 2), color, marker, dash)
     ax.set_xticks(range(len(lags)), [str(lag) for lag in lags[:-1]] + ["offline"])
+    for edge in range(len(lags) - 1):
+        ax.axvline(edge + 0.5, color=RULE if edge == len(lags) - 2 else "#d0d0d0", linewidth=0.6, zorder=1)
+    ax.set_xlim(-0.5, len(lags) - 0.5)
+    ax.grid(visible=False, axis="x")
+    ax.tick_params(axis="x", length=0)
     ax.set_xlabel("lag (optimizer steps)")
     ax.set_ylabel("final accuracy")
     ax.set_ylim(-0.03, 1.03)
@@ -55,7 +62,7 @@ def draw(table: pd.DataFrame) -> Figure:
         Line2D([], [], color=color, marker=marker, linestyle=dash, label=label)
         for _, _, label, color, marker, dash in ARMS
     ]
-    fig.legend(handles=handles, loc="outside upper center", ncols=2, columnspacing=1.4)
+    legend(fig, handles, ncols=2, columnspacing=1.4)
     return fig
 
 
@@ -73,4 +80,6 @@ def _arm(
         [each.center - each.low for each in found],
         [each.high - each.center for each in found],
     ]
-    ax.errorbar(places, center, reach, color=color, marker=marker, linestyle=dash, markersize=4, elinewidth=1)
+    ax.errorbar(places, center, reach, color=color, marker=marker, linestyle="", markersize=4, elinewidth=1)
+    # Between lags a line says where an arm goes; to "offline", which is no lag, there is no between.
+    ax.plot(places[:-1], center[:-1], color=color, linestyle=dash, linewidth=0.8)

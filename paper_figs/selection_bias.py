@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from analysis.collapse import need
 from analysis.experiments.selection_bias import LENGTH, NO_LIMIT, VALUE, law_in_time
 from analysis.intervals import student_interval
-from analysis.palette import BLUE, DASH_DOT, GREEN, INK, LONG, RULE, SHORT, SOLID, VERMILION, Dash
+from analysis.palette import BLUE, DASH_DOT, DOT, GREEN, INK, LONG, RULE, SHORT, SOLID, VERMILION, Dash
 from paper_figs.base import PAGE, figure
 
 RULES: dict[str, tuple[str, str, Dash]] = {
@@ -21,8 +21,8 @@ RULES: dict[str, tuple[str, str, Dash]] = {
 }
 """Color, marker and line of each answer to samples that are too old, in the order of the legend."""
 STALLED, EMPTY = "mean staleness/stalled", "mean staleness/empty"
-PLACES = {"wait": (0, 8), "discard": (0, -8), "drop": (8, -3)}
-"""Where a point's age limit stands, points from its marker."""
+LOW = 0.95
+"""Final value below which panel (c) writes it."""
 LAW = 0.32
 """Chance of the end token in panel (a): the mean length is that of the sweep at its start."""
 LONGEST = 8
@@ -30,13 +30,13 @@ LONGEST = 8
 CAPTION = (
     "Selection bias of age limits where a group takes as long as its longest response and reward knows "
     "nothing of length. (a) Exact law of lengths: as generated (end token with chance 0.32, at most 8 "
-    "tokens), and in groups of any size of which no member is longer than 3 or 5 tokens. (b) Mean length of "
-    "what the policy writes during training, less that without an age limit on the same seed, by age limit "
-    "in optimizer steps; small markers: seeds, large: mean with 95% t interval, n = 24. Under drop at "
-    "limits 1 and 2 responses are short also because less was learned. (c) The price: mean final exact "
-    "value against the time steps that pass per update made; numbers are age limits. wait: the trainer waits "
-    "for old groups; discard: they are replaced by the next ones; drop: they leave the batch, and a batch "
-    "that is left empty makes no update."
+    "tokens), and in groups of any size of which no member is longer than 3 or 5 tokens. (b) Mean length "
+    "of what the policy writes during training, less that without an age limit on the same seed, by age "
+    "limit in optimizer steps; small markers: seeds, large: mean with 95% t interval, n = 24. Under drop "
+    "at limits 1 and 2 responses are short also because less was learned. (c) The price: time steps that "
+    "pass per update made, by age limit, means; the final exact value is written where it is below 0.95. "
+    "wait: the trainer waits for old groups; discard: they are replaced by the next ones; drop: they leave "
+    "the batch, and a batch that is left empty makes no update."
 )
 
 
@@ -60,8 +60,8 @@ def draw(table: pd.DataFrame) -> Figure:
     _length(length, table)
     _price(price, table)
     handles, labels = length.get_legend_handles_labels()
-    free = [handle for handle in price.get_lines() if handle.get_label() == "no limit"]
-    fig.legend(handles + free, [*labels, "no age limit"], loc="outside upper center", ncols=4)
+    free, _ = price.get_legend_handles_labels()
+    fig.legend([*handles, *free], [*labels, "no age limit"], loc="outside upper center", ncols=4)
     return fig
 
 
@@ -81,7 +81,7 @@ def _law(ax: Axes) -> None:
     ax.set_xlabel("length, tokens")
     ax.set_ylabel("probability")
     ax.set_ylim(0, 0.6)
-    ax.legend(loc="upper right", fontsize=6.5, handlelength=1.6)
+    ax.legend(loc="upper right", fontsize=7, handlelength=1.6)
     ax.set_title("(a) what is in time, exact", loc="left")
 
 
@@ -114,30 +114,31 @@ def _length(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def _price(ax: Axes, table: pd.DataFrame) -> None:
-    for rule, (color, marker, _) in {**RULES, "no limit": (INK, "*", SOLID)}.items():
-        limits = table["age_limit"] == NO_LIMIT if rule == "no limit" else table["too_old"] == rule
-        arms = table[limits & ((table["age_limit"] != NO_LIMIT) | (rule == "no limit"))]
-        for limit, arm in arms.groupby("age_limit"):
-            # A batch that is left empty takes its time and makes no update.
-            x = ((1 + arm[STALLED]) / (1 - arm[EMPTY].fillna(0.0))).mean()
-            y = arm[VALUE].mean()
-            ax.plot(x, y, color=color, marker=marker, ms=4.5, linestyle="", label=rule)
-            if rule in PLACES:
+    free = table[table["age_limit"] == NO_LIMIT]
+    ax.axhline(float(_time(free).mean()), color=INK, linewidth=0.9, linestyle=DOT, label="no age limit")
+    limits = sorted(set(table["age_limit"]) - {NO_LIMIT})
+    for offset, (rule, (color, marker, dash)) in zip((-0.16, 0.0, 0.16), RULES.items(), strict=True):
+        arms = [table[(table["too_old"] == rule) & (table["age_limit"] == limit)] for limit in limits]
+        time = [float(_time(arm).mean()) for arm in arms]
+        x = np.arange(len(limits)) + offset
+        ax.plot(x, time, color=color, marker=marker, ms=4.5, linestyle=dash)
+        for place, height, arm in zip(x, time, arms, strict=True):
+            if arm[VALUE].mean() < LOW:
                 ax.annotate(
-                    f"{limit}",
-                    (x, y),
-                    PLACES[rule],
-                    textcoords="offset points",
-                    ha="center",
-                    va="center",
-                    fontsize=6.5,
-                    color=color,
-                )
-    ax.set_xscale("log")
-    ax.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
+                    f"value {arm[VALUE].mean():.2f}", (place, height), (7, 0), textcoords="offset points",
+                    va="center", fontsize=7, color=color,
+                )  # fmt: skip
+    ax.set_xticks(range(len(limits)), [str(limit) for limit in limits])
+    ax.grid(visible=False, axis="x")
+    ax.set_xlabel("age limit, optimizer steps")
+    ax.set_yscale("log")
+    ax.set_yticks([1, 3, 10, 30], ["1", "3", "10", "30"])
     ax.minorticks_off()
-    ax.set_xlim(0.8, 60)
-    ax.set_ylim(0.5, 1.08)
-    ax.set_xlabel("time steps per update")
-    ax.set_ylabel("final value")
+    ax.set_ylim(0.85, 45)
+    ax.set_ylabel("time steps per update")
     ax.set_title("(c) the price", loc="left")
+
+
+def _time(rows: pd.DataFrame) -> pd.Series:
+    """Return time steps per update: a batch that is left empty takes its time and makes no update."""
+    return (1 + rows[STALLED]) / (1 - rows[EMPTY].fillna(0.0))

@@ -46,7 +46,7 @@ def draw(table: pd.DataFrame) -> Figure:
         ax.set_xticks(ticks, [str(tick) for tick in ticks])
         ax.set_xticks([], minor=True)
         ax.set_title(law, loc="left")
-        ax.set_xlabel("k")
+        ax.set_xlabel("k, largest weights used")
     panels[0].set_ylabel("tail index")
     handles = [
         *(Line2D([], [], color=c, linestyle=d, label=name.capitalize()) for name, (c, d) in LOOKS.items()),

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.collapse import need
-from analysis.palette import RULE, SHORT, look
+from analysis.palette import RULE, SHORT, Look, look
 from paper_figs.base import PAGE, figure
+from paper_figs.panels import legend, mark_switch
 
 RATE = 16.0
 """Learning rate that is drawn."""
@@ -25,10 +26,10 @@ CAPTION = (
     "How asynchronous to be. Nine pipelines on eight accelerators, from synchronous to streaming with 256 "
     "sequences per generator, each at its best split; batches of 64 responses, σ = 1 of log length. Each "
     "drives learners on the token tree (learning rate 16), 8 seeds of learner and pipeline. (a) Simulated "
-    "hours until the exact return is 0.9, against the mean lag of the learner's batches; the large marker is "
-    "each objective's best pipeline. Dashed: synchronous training's updates at each pipeline's speed, "
+    "hours until the exact return is 0.9, against the mean lag of the learner's batches; the ring is "
+    "round each objective's best pipeline. Dashed: synchronous training's updates at each pipeline's speed, "
     "what would be needed if lag were harmless. (b) Updates until then. Lines: medians; bars: from the "
-    "lowest to the highest seed. A line ends where half of the seeds or more are not there after 300 updates."
+    'lowest to the highest seed. "never": half of the seeds or more are not there after 300 updates.'
 )
 
 
@@ -46,7 +47,7 @@ def draw(table: pd.DataFrame) -> Figure:
     """Return the page-wide figure; columns setting, recipe, learning_rate, age, period, updates, seconds."""
     need(table, ["setting", "recipe", "learning_rate", "age", "period", "updates", "seconds"])
     rows = table[table["learning_rate"] == RATE].assign(hours=lambda rows: rows["seconds"] / 3600)
-    fig = Figure(figsize=(PAGE, 2.8))
+    fig = Figure(figsize=(PAGE, 3.0))
     left, right = fig.subplots(1, 2)
     recipes = list(dict.fromkeys(rows["recipe"]))
     for recipe in recipes:
@@ -60,13 +61,15 @@ def draw(table: pd.DataFrame) -> Figure:
     for ax, letter in ((left, "(a)"), (right, "(b)")):
         ax.set_title(letter, loc="left")
         ax.set_xscale("symlog", linthresh=1.0)
-        ax.set_xlim(-0.06, None)
+        ax.set_xlim(-0.06, 1.25 * float(rows["age"].max()))
+        mark_switch(ax, 1.0)
         ax.set_xticks([0, 0.5, 1, 2, 4, 8, 16], ["0", "½", "1", "2", "4", "8", "16"])
         ax.set_xlabel("mean lag, updates")
         ax.minorticks_off()
     handles = [_handle(recipe) for recipe in recipes]
     handles.append(Line2D([], [], color=RULE, linestyle=SHORT, label="if lag were harmless"))
-    fig.legend(handles=handles, loc="outside upper center", ncols=6, columnspacing=1.2)
+    handles.append(_ring("its best pipeline"))
+    legend(fig, handles, ncols=4, columnspacing=1.2)
     return fig
 
 
@@ -94,7 +97,39 @@ def _line(ax: Axes, rows: pd.DataFrame, column: str, best: bool) -> None:
     )
     if best:
         least = seen.loc[seen["middle"].idxmin()]
-        ax.plot(least["age"], least["middle"], color=style.color, marker=style.marker, markersize=8, zorder=5)
+        ax.plot(
+            least["age"],
+            least["middle"],
+            "o",
+            color=style.color,
+            markersize=9,
+            markerfacecolor="none",
+            zorder=5,
+        )
+    for age in points.loc[~np.isfinite(points["middle"]), "age"]:
+        _never(ax, float(age), style)
+
+
+def _never(ax: Axes, age: float, style: Look) -> None:
+    """Mark at the upper edge a pipeline at which half of the seeds or more do not get there."""
+    ax.annotate(
+        "never",
+        (age, 0.99),
+        (0, -9),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        ha="center",
+        va="top",
+        fontsize=7,
+        color=style.color,
+        arrowprops={"arrowstyle": "->", "color": style.color, "lw": 0.9, "shrinkA": 0, "shrinkB": 0},
+    )
+
+
+def _ring(label: str) -> Line2D:
+    return Line2D(
+        [], [], color=RULE, marker="o", linestyle="none", markersize=7, markerfacecolor="none", label=label
+    )
 
 
 def _harmless(ax: Axes, rows: pd.DataFrame) -> None:

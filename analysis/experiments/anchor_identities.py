@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +23,16 @@ EXPERIMENT = Experiment(
     "anchor-identities",
     question="What does each anchor make of staleness and of engine mismatch, token by token?",
     source="identities per token; sources with each claim",
+    systems={
+        "Missing Old Logits": Part(
+            "clip and engine weight without old log-probabilities, token by token; no training",
+            claims=("missing-old-logits-clip-never-binds", "snapshot-anchor-separates-engine-from-staleness"),
+        ),
+        "Batch-size invariance (PPO-EWMA)": Part(
+            "that a rescaled decay keeps the anchor's age in samples; no training",
+            claims=("ewma-anchor-keeps-its-age-in-samples",),
+        ),
+    },
 )
 
 AGES = (0, 1, 4, 16)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.claims import Evidence
 from analysis.comparisons import must_exceed, paired_by
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.experiments.areal_lag import LAGS, NOISY
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
@@ -46,6 +46,11 @@ EXPERIMENT = Experiment(
     keys=("recipe", "anchor", "lag", "seed"),
     metrics=("exact/value", "mean actor/clip_share_last_pass"),
     figure="anchor",
+    systems={
+        "Missing Old Logits": Part(
+            "what lost log-probabilities cost, and what bounds on the weight give back; not the EWMA"
+        ),
+    },
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator
 from testbed.estimators.bandit import Logged, logged
@@ -20,6 +20,12 @@ EXPERIMENT = Experiment(
     "bandit-estimators",
     question="What are bias and variance of every bandit estimator, over all data sets of a few rounds?",
     source="papers of the estimators, with each claim",
+    systems={
+        "IV-OPE": Part(
+            "that the instrument identifies one confounded step on its exact law; no samples, no MDP",
+            claims=("instrument-identifies-under-confounding",),
+        ),
+    },
 )
 
 TOLERANCE = 1e-11

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.claims import Evidence
 from analysis.comparisons import must_exceed, must_vanish, shown
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.experiments.areal_lag import NOISY
 from envs.arrays import Floats
 from testbed.config.run import Arguments, Run, grid
@@ -55,6 +55,11 @@ EXPERIMENT = Experiment(
     metrics=("mean exact/value", "exact/value", "mean actor/clip_share_last_pass"),
     margins={"change of the mean value over training that counts as invariant": SAME},
     figure="batch-invariance",
+    systems={
+        "Batch-size invariance (PPO-EWMA)": Part(
+            "that other hyperparameters make up for a change of batch size; not the better use of stale data"
+        ),
+    },
 )
 
 

@@ -48,8 +48,8 @@ EXPERIMENT = Experiment(
     question="Is an imitator's shortfall quadratic in the horizon, and does data of its own make it linear?",
     source="Sun (2023), RL in the era of LLMs; Ross & Bagnell (2010); Ross, Gordon & Bagnell (2011)",
     differs=(
-        "a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against "
-        "replayed Q-learning is left out"
+        "a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against replayed "
+        "Q-learning is left out"
     ),
     compute=table,
     keys=("run", "seed", "horizon", "learner"),
@@ -72,9 +72,8 @@ EXPERIMENT = Experiment(
     "errors-compound-quadratically-without-recovery",
     source="Ross & Bagnell (2010), theorem 2.1; sums of the geometric law",
     statement=(
-        "A learner that errs with chance e in every state falls short by sum_t (1 - (1 - e)^t) when "
-        "it cannot "
-        "return to the rope, which grows as T^2, and by e (T - 1) when it can."
+        "A learner that errs with chance e in every state falls short by sum_t (1 - (1 - e)^t) when it "
+        "cannot return to the rope, which grows as T^2, and by e (T - 1) when it can."
     ),
 )
 def quadratic() -> Evidence:

@@ -114,9 +114,8 @@ EXPERIMENT = Experiment(
     "constrained-optimum-mixes-at-most-one-state",
     source="Altman (1999), Constrained Markov decision processes, chapter 3",
     statement=(
-        "The linear program's policy costs at most the budget, is worth what the program says, "
-        "randomizes in at "
-        "most one state, and no deterministic policy within the budget is worth more; its value rises"
+        "The linear program's policy costs at most the budget, is worth what the program says, randomizes "
+        "in at most one state, and no deterministic policy within the budget is worth more; its value rises"
         " with it."
     ),
 )

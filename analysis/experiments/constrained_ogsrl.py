@@ -84,8 +84,8 @@ EXPERIMENT = Experiment(
     question="Which guardian keeps an offline plan safe, and what does it cost?",
     source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
     differs=(
-        "random worlds, tables; without a guardian Q of an unseen pair is a guess; `lost` is the "
-        "value short of the best policy that can stay safe within the log"
+        "random worlds, tables; without a guardian Q of an unseen pair is a guess; `lost` is the value "
+        "short of the best policy that can stay safe within the log"
     ),
     compute=table,
     keys=("run", "seed", "steps", "guardian"),
@@ -107,9 +107,9 @@ EXPERIMENT = Experiment(
     "trajectory-guardian-is-the-zero-budget-optimum",
     source="linear program over occupancies, Altman (1999), against a fixed point of supports",
     statement=(
-        "With the model known, planning within the trajectory guardian never meets an unsafe state "
-        "and is worth "
-        "the linear program's optimum at budget 0 within the log; the action guardian's plan is unsafe."
+        "With the model known, planning within the trajectory guardian never meets an unsafe state and is "
+        "worth the linear program's optimum at budget 0 within the log; the action guardian's plan is "
+        "unsafe."
     ),
 )
 def zero_budget() -> Evidence:
@@ -135,8 +135,8 @@ def zero_budget() -> Evidence:
 @EXPERIMENT.claim(
     "trajectory-guardian-keeps-sampled-plans-safe",
     statement=(
-        "From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of "
-        "their steps."
+        "From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their "
+        "steps."
     ),
 )
 def keeps_safe(table: pd.DataFrame) -> Evidence:

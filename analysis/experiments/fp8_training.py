@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms, at_floor
-from analysis.experiment import Experiment, Stop
+from analysis.experiment import Experiment, Part, Stop
 from analysis.plot import Plot
 from analysis.sequential import happens_more_often, happens_mostly, median_exceeds, median_within
 from analysis.starting_runs import TOY
@@ -81,7 +81,16 @@ EXPERIMENT = Experiment(
         x_label="engine of the rollouts",
         y_label="final accuracy",
     ),
-    systems=("Jet-RL",),
+    systems={
+        "Jet-RL": Part(
+            "FP8 rollouts and one precision on both sides at one short horizon; no speed",
+            claims=(
+                "fp8-rollouts-collapse-a-full-precision-trainer",
+                "fp8-rollouts-collapse-most-seeds",
+                "one-precision-on-both-sides-costs-nothing",
+            ),
+        ),
+    },
 )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 
 if TYPE_CHECKING:
     from testbed.exact.report import Bench
@@ -22,6 +22,19 @@ EXPERIMENT = Experiment(
     "gradients",
     question="Which ratios, signals, baselines and clips leave a policy gradient from stale data unbiased?",
     source="exact enumeration; sources with each claim",
+    systems={
+        "MinPRO (A Step Back)": Part(
+            "that the token ratio is biased, and that the minimum over prefixes is so too; no training",
+            claims=("gradient-only-three-ratio-signal-pairs-unbiased", "gradient-of-ratios-two-token-tree"),
+        ),
+        "CTPO (cumulative token)": Part(
+            "bias and variance of the prefix ratio; neither the clip by position nor training",
+            claims=("gradient-only-three-ratio-signal-pairs-unbiased", "prefix-ratio-variance"),
+        ),
+        "max@k (Best of N Worlds)": Part(
+            "that the gradient is unbiased off-policy; no training", claims=("max-at-k-unbiased",)
+        ),
+    },
 )
 
 TREES = 8

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.experiments.asymre_phase import MU, REWARD
 from analysis.fixed_data import drift_of, first_of_group
 
@@ -17,6 +17,12 @@ EXPERIMENT = Experiment(
     "limits",
     question="Where does training on a fixed mu end?",
     source="papers of the objectives, with each claim",
+    systems={
+        "TOPR": Part(
+            "where it ends offline without KL, and when it collapses, exactly; not the baseline",
+            claims=("topr-limit-and-collapse",),
+        ),
+    },
 )
 
 if TYPE_CHECKING:

@@ -101,9 +101,8 @@ EXPERIMENT = Experiment(
     "softmax-policies-climb-to-the-best-table",
     source="policy gradient of a linear objective over the simplex",
     statement=(
-        "Gradient steps on sum pi g raise it at every step, never beyond the best table's, and with "
-        "one feature "
-        "per pair come within 2 % of it."
+        "Gradient steps on sum pi g raise it at every step, never beyond the best table's, and with one "
+        "feature per pair come within 2 % of it."
     ),
 )
 def climbs() -> Evidence:

@@ -89,9 +89,8 @@ EXPERIMENT = Experiment(
     "delay-splits-generations-into-chains",
     source="construction; derived here",
     statement=(
-        "With a window of one, generation g depends on generation g - delay - 1 alone: without noise "
-        "the first "
-        "delay + 1 generations are uniform, and oscillation is 0 at rest and 1 when everything turns."
+        "With a window of one, generation g depends on generation g - delay - 1 alone: without noise the "
+        "first delay + 1 generations are uniform, and oscillation is 0 at rest and 1 when everything turns."
     ),
 )
 def chains() -> Evidence:

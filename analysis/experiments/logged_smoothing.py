@@ -92,11 +92,9 @@ def _bandit_law(seed: int) -> LoggedDistribution:
     "clipping-loses-from-a-sample-size-on",
     source="Aouali et al. (2023); moments of linear estimators in closed form",
     statement=(
-        "In random bandits clipped IPS has the lower error up to n* = (variance saved) / bias^2 and "
-        "the higher "
-        "one beyond, and so has smoothing; the best of four floors errs no more than the best of four"
-        " exponents in "
-        "most bandits, at 10 to 10000 rounds."
+        "In random bandits clipped IPS has the lower error up to n* = (variance saved) / bias^2 and the "
+        "higher one beyond, and so has smoothing; the best of four floors errs no more than the best of "
+        "four exponents in most bandits, at 10 to 10000 rounds."
     ),
 )
 def region() -> Evidence:
@@ -131,9 +129,8 @@ def region() -> Evidence:
     "score-tables-have-the-smoothed-bias",
     source="Aouali et al. (2023); enumeration of one round",
     statement=(
-        "Over every logged round of random bandits sum pi g has the moments of the smoothed, clipped "
-        "and doubly "
-        "robust estimators: bias E_mu[(what - w)(q - qhat)], and no bias at alpha = 1."
+        "Over every logged round of random bandits sum pi g has the moments of the smoothed, clipped and "
+        "doubly robust estimators: bias E_mu[(what - w)(q - qhat)], and no bias at alpha = 1."
     ),
 )
 def moments() -> Evidence:

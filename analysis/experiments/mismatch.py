@@ -9,13 +9,19 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from envs.arrays import Floats
 
 EXPERIMENT = Experiment(
     "mismatch",
     question="How does the log-ratio of two engines grow with length, and what can importance weights undo?",
     source="papers on rollout precision and its correction, with each claim",
+    systems={
+        "Nested-ReFT": Part(
+            "that the gradient is unbiased; neither its variance, nor speed, nor accuracy",
+            claims=("nested-reft-is-unbiased-under-sequence-weights",),
+        ),
+    },
 )
 
 FULL_SUPPORT: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -76,9 +76,8 @@ EXPERIMENT = Experiment(
     "choices-identify-rewards",
     source="Rust (1987); Hotz & Miller (1993), the inversion of choice probabilities",
     statement=(
-        "The reward recovered from exact choice probabilities, given one action's, is the true one, "
-        "and makes "
-        "the choices again; another anchor's reward leaves the choices as they are."
+        "The reward recovered from exact choice probabilities, given one action's, is the true one, and "
+        "makes the choices again; another anchor's reward leaves the choices as they are."
     ),
 )
 def identified() -> Evidence:

@@ -82,9 +82,8 @@ EXPERIMENT = Experiment(
     "best-of-n-improves-within-its-kl",
     source="Beirami et al. (2024) for the bound; policy improvement theorem for the value",
     statement=(
-        "Best of N by Q^mu never falls below mu and E Q rises with N, at KL <= log N - (N - 1)/N. At "
-        "equal KL "
-        "no policy has more E Q than the exponential tilt; best of 2 to 16 gets nine tenths of its gain."
+        "Best of N by Q^mu never falls below mu and E Q rises with N, at KL <= log N - (N - 1)/N. At equal "
+        "KL no policy has more E Q than the exponential tilt; best of 2 to 16 gets nine tenths of its gain."
     ),
 )
 def improves() -> Evidence:

@@ -82,9 +82,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "target"),
     metrics=("now", "later", "both"),
     margins={"mean reward per click": MARGIN},
-    figure=Plot(
-        "frontier", x="later", y="now", arm=("target",), x_label="later clicks", y_label="immediate clicks"
-    ),
+    figure=Plot("distribution", x="target", y="both", y_label="mean of both rewards per click"),
     systems=("DT4IER",),
 )
 
@@ -93,9 +91,9 @@ EXPERIMENT = Experiment(
     "one-reward-cloning-is-a-mixture-of-two-reward-targets",
     source="Bayes' rule and the law of total probability",
     statement=(
-        "Cloning of rounds with an immediate reward is, context by context, the mixture over long-"
-        "term rewards "
-        "of policies conditioned on both; for every trade-off one of these is therefore as good or better."
+        "Cloning of rounds with an immediate reward is, context by context, the mixture over long-term "
+        "rewards of policies conditioned on both; for every trade-off one of these is therefore as good or "
+        "better."
     ),
 )
 def mixture() -> Evidence:

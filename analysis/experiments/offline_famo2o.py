@@ -92,9 +92,9 @@ EXPERIMENT = Experiment(
     "per-state-budgets-bound-the-value-from-above",
     source="Wang et al. (2023): the per-state constraint holds a higher bound of the value",
     statement=(
-        "The best policy with a KL budget per state is worth at least the best with one budget for "
-        "all, spends "
-        "at most its budget in every state, and is worth more by 0.02 in most worlds whose Q is noisy."
+        "The best policy with a KL budget per state is worth at least the best with one budget for all, "
+        "spends at most its budget in every state, and is worth more by 0.02 in most worlds whose Q is "
+        "noisy."
     ),
 )
 def bound() -> Evidence:

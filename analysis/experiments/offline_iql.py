@@ -74,9 +74,8 @@ EXPERIMENT = Experiment(
     "iql-runs-from-mu-to-the-best-supported-value",
     source="Kostrikov, Nair & Levine (2022), lemma 1 and theorem 3",
     statement=(
-        "V_tau is V^mu at tau = 1/2, never falls in tau, never passes the best value within mu's "
-        "support, and "
-        "is within 0.01 of it at tau = 1 - 1e-5, whatever rewards and moves of unseen actions are."
+        "V_tau is V^mu at tau = 1/2, never falls in tau, never passes the best value within mu's support, "
+        "and is within 0.01 of it at tau = 1 - 1e-5, whatever rewards and moves of unseen actions are."
     ),
 )
 def expectile_path() -> Evidence:

@@ -104,9 +104,8 @@ EXPERIMENT = Experiment(
     "confounding-averages-out-to-the-world",
     source="construction of the confounded world; do-calculus with the hidden cause a fair coin",
     statement=(
-        "Averaged over the hidden cause, moves and rewards are the world's; given the logged action "
-        "they are not, "
-        "and the Wald ratio of the instrument gives them back in every state and action."
+        "Averaged over the hidden cause, moves and rewards are the world's; given the logged action they "
+        "are not, and the Wald ratio of the instrument gives them back in every state and action."
     ),
 )
 def averages_out() -> Evidence:

@@ -79,9 +79,8 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim(
     "nested-fitted-q-lies-between-separate-and-pooled",
     statement=(
-        "With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled "
-        "data; the "
-        "background's Q is its own at ridge 0 too."
+        "With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled data; "
+        "the background's Q is its own at ridge 0 too."
     ),
 )
 def ends() -> Evidence:

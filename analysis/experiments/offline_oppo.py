@@ -109,8 +109,8 @@ EXPERIMENT = Experiment(
     "hindsight-contexts-are-a-fixed-point",
     source="expectation maximization, Dempster, Laird & Rubin (1977)",
     statement=(
-        "After enough rounds contexts are the weighted clones of the episodes that they explain, shares are "
-        "Bayes' rule under them, and a context prefers what its score says."
+        "After enough rounds contexts are the weighted clones of the episodes that they explain, shares are"
+        " Bayes' rule under them, and a context prefers what its score says."
     ),
 )
 def fixed_point() -> Evidence:

@@ -113,8 +113,8 @@ EXPERIMENT = Experiment(
     "gate-sums-the-gain-of-an-update",
     source="per-decision importance sampling, Precup, Sutton & Singh (2000)",
     statement=(
-        "Over every episode of small worlds the gate's terms have the update's true gain as their mean, and "
-        "whole-episode weights have mean 1."
+        "Over every episode of small worlds the gate's terms have the update's true gain as their mean, and"
+        " whole-episode weights have mean 1."
     ),
 )
 def sums_the_gain() -> Evidence:

@@ -92,9 +92,9 @@ EXPERIMENT = Experiment(
     "sharpe-separates-estimators-of-equal-accuracy",
     source="Kiyohara et al. (2024); example made here",
     statement=(
-        "Two estimators with equal mean squared error, rank correlation and regret have SharpeRatio@3"
-        " of 4.77 "
-        "and 2.88. A constant added to all estimates moves the error alone; with k = all candidates are one."
+        "Two estimators with equal mean squared error, rank correlation and regret have SharpeRatio@3 of "
+        "4.77 and 2.88. A constant added to all estimates moves the error alone; with k = all candidates "
+        "are one."
     ),
 )
 def separates() -> Evidence:

@@ -130,8 +130,8 @@ def _wins(table: pd.DataFrame, name: str) -> list[bool]:
 @EXPERIMENT.claim(
     "best-star-wins-in-most-settings",
     statement=(
-        "In most of 12 settings the best of 16 STARs errs less than the best of six usual estimators;"
-        " source: 12."
+        "In most of 12 settings the best of 16 STARs errs less than the best of six usual estimators; "
+        "source: 12."
     ),
 )
 def best_wins(table: pd.DataFrame) -> Evidence:

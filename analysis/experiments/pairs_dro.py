@@ -83,9 +83,9 @@ EXPERIMENT = Experiment(
     "ranking-gradient-is-a-difference-of-feature-means",
     source="derived here from the logistic loss at margin 0",
     statement=(
-        "At the reference the ranking loss pulls features by beta / 2 (mean of winners - mean of "
-        "losers): with "
-        "own losers it is zero where the policy has the winners' features, with other losers it is not."
+        "At the reference the ranking loss pulls features by beta / 2 (mean of winners - mean of losers): "
+        "with own losers it is zero where the policy has the winners' features, with other losers it is "
+        "not."
     ),
 )
 def feature_means() -> Evidence:

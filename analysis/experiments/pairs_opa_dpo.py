@@ -117,9 +117,8 @@ EXPERIMENT = Experiment(
     "dpo-gradient-vanishes-with-its-winner",
     source="softmax policy; the chain rule",
     statement=(
-        "A DPO step moves margins alike at every reference, but the winner's probability in "
-        "proportion to the "
-        "mass it has: that of a winner 8 nats away rises 100 times less than that of one a nat away."
+        "A DPO step moves margins alike at every reference, but the winner's probability in proportion to "
+        "the mass it has: that of a winner 8 nats away rises 100 times less than that of one a nat away."
     ),
 )
 def vanishes() -> Evidence:
@@ -153,8 +152,8 @@ def rises_with(table: pd.DataFrame) -> Evidence:
 @EXPERIMENT.claim(
     "on-policy-alignment-lowers-regret",
     statement=(
-        "With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes"
-        " the pairs."
+        "With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes the "
+        "pairs."
     ),
 )
 def lowers(table: pd.DataFrame) -> Evidence:

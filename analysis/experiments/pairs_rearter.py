@@ -80,9 +80,9 @@ EXPERIMENT = Experiment(
     "look-ahead-shrinks-the-bias-of-early-step-scores",
     source="contraction of the optimality operator, Puterman (1994), section 6.2",
     statement=(
-        "Step scores made by an older policy, V^mu, are too low for the best policy; each step of look-ahead "
-        "leaves at most gamma of the largest error and never makes a score worse, and 8 steps leave "
-        "under half."
+        "Step scores made by an older policy, V^mu, are too low for the best policy; each step of "
+        "look-ahead leaves at most gamma of the largest error and never makes a score worse, and 8 steps "
+        "leave under half."
     ),
 )
 def look_ahead() -> Evidence:

@@ -4,6 +4,8 @@ losers.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -47,13 +49,13 @@ def slope(
     trusted_RSAA = pair_RSAA * (gain_RSA[..., :, None] >= gain_RSA[..., None, :]) if anchor else pair_RSAA
     alone_RSA = (pair_RSAA - trusted_RSAA).sum(-1)
     label_RSAA = np.where(np.eye(win_SA.shape[1], dtype=bool), 0.5, np.ones_like(pair_RSAA))
-    settings = {"beta": BETA, "kind": "dpo"}
-    by_pairs = pair_gradient(thetas[-1] - past_RF, found.feature_SAF, trusted_RSAA, label_RSAA, **settings)[1]
+    gradient = partial(pair_gradient, beta=BETA, kind="dpo")
+    by_pairs = gradient(thetas[-1] - past_RF, found.feature_SAF, trusted_RSAA, label_RSAA)[1]
     if not anchor:
         return by_pairs
     # Likelihood of winners is a pair with an action of the policy, at margin 0.
     likely_RSAA = alone_RSA[..., None] * np.exp(now_RSA)[..., None, :]
-    by_winners = pair_gradient(0 * past_RF, found.feature_SAF, likely_RSAA, label_RSAA, **settings)[1]
+    by_winners = gradient(0 * past_RF, found.feature_SAF, likely_RSAA, label_RSAA)[1]
     return trusted_RSAA.sum() * by_pairs + alone_RSA.sum() * by_winners
 
 
@@ -113,8 +115,8 @@ EXPERIMENT = Experiment(
     "self-made-losers-stop-at-the-winners",
     source="derived here: the gradient of winners against own losers is theirs of likelihood at margin 0",
     statement=(
-        "With losers and reference of the current policy, and a table, the policy goes to the winners' law: "
-        "KL(winners || pi) falls at every step and ends below 0.01, which that of fixed losers does not."
+        "With losers and reference of the current policy, and a table, the policy goes to the winners' law:"
+        " KL(winners || pi) falls at every step and ends below 0.01, which that of fixed losers does not."
     ),
 )
 def stops() -> Evidence:

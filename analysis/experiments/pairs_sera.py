@@ -125,8 +125,8 @@ EXPERIMENT = Experiment(
     "margin-selection-keeps-its-share-of-the-largest",
     source="definition of the selection, Ko et al. (2024)",
     statement=(
-        "What is kept weighs exactly its share, never more than was there, and no dropped pair has a larger "
-        "margin than a kept one; no other part of that weight has a larger mean margin."
+        "What is kept weighs exactly its share, never more than was there, and no dropped pair has a larger"
+        " margin than a kept one; no other part of that weight has a larger mean margin."
     ),
 )
 def keeps_share() -> Evidence:

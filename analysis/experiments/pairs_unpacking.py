@@ -100,9 +100,8 @@ EXPERIMENT = Experiment(
     "dpo-and-the-tilt-agree-with-equal-features",
     source="Rafailov et al. (2023), equations 4 to 7",
     statement=(
-        "With full coverage and the same features DPO's minimum is the reference tilted by the reward"
-        " model of "
-        "the same pairs; with a coverage gap a table of DPO leaves unseen prompts at the reference."
+        "With full coverage and the same features DPO's minimum is the reference tilted by the reward model"
+        " of the same pairs; with a coverage gap a table of DPO leaves unseen prompts at the reference."
     ),
 )
 def agree() -> Evidence:
@@ -171,8 +170,8 @@ def same_features(table: pd.DataFrame) -> Evidence:
 @EXPERIMENT.claim(
     "labels-matter-more-than-the-algorithm",
     statement=(
-        "For PPO good labels are worth 0.025 more than PPO is over DPO with the same features and "
-        "good labels."
+        "For PPO good labels are worth 0.025 more than PPO is over DPO with the same features and good "
+        "labels."
     ),
 )
 def labels_matter(table: pd.DataFrame) -> Evidence:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.experiments import pipeline_replications as replicated
 from analysis.experiments.pipeline_replications import BARRIER, base
 
@@ -23,6 +23,24 @@ EXPERIMENT = Experiment(
     "pipeline",
     question="What do asynchronous pipelines gain in speed, and what lag does that cost?",
     source="papers of the systems, with each claim",
+    systems={
+        "LlamaRL": Part(
+            "whether splitting is strictly faster, at equal lengths; not by how much at scale",
+            claims=("pipelining-alone-gains-nothing",),
+        ),
+        "Periodic Asynchrony": Part(
+            "that its data are on-policy, and a bound on the speed-up; not twice the throughput",
+            claims=("periodic-asynchrony-is-on-policy",),
+        ),
+        "RAPID": Part(
+            "the time that is saved, in a cost model derived here; no accuracy",
+            claims=("rapid-saves-the-shared-part-of-decoding",),
+        ),
+        "Jet-RL": Part(
+            "whether its three speed-ups can belong to one run; none of them is measured",
+            claims=("jet-rl-gains-are-not-simultaneous",),
+        ),
+    },
 )
 
 LOOSE = 0.03

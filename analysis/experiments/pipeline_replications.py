@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, everywhere, mean_above_zero
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from envs.arrays import Floats
 
@@ -133,6 +133,12 @@ EXPERIMENT = Experiment(
     keys=("claim", "pipeline", "replica"),
     metrics=VALUES,
     margins={"relative distance from a closed form": LOOSE},
+    systems={
+        "LlamaRL": Part(
+            "whether splitting is strictly faster, at spread-out lengths; not by how much at scale",
+            claims=("stragglers-make-pipelining-pay",),
+        ),
+    },
 )
 
 

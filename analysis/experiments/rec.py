@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.claims import Evidence
 from analysis.comparisons import arm, at_floor
-from analysis.experiment import Experiment, Stop
+from analysis.experiment import Experiment, Part, Stop
 from analysis.sequential import happens_more_often, happens_mostly, median_within
 from analysis.starting_runs import TOY
 from testbed.config.run import Arguments, Run, grid
@@ -64,7 +64,11 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", "best", "start", "collapsed", "actor/entropy", "mean actor/clip_share"),
     margins={"accuracy that counts as equal": MARGIN},
     figure="rec",
-    systems=("REC (Group-relative REINFORCE is off-policy)",),
+    systems={
+        "REC (Group-relative REINFORCE is off-policy)": Part(
+            "the clip against the importance weight; not a much wider clip range"
+        ),
+    },
 )
 
 

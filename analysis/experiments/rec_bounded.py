@@ -12,7 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.experiment import Experiment, Stop
+from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.rec import LAGS, MARGIN, WEIGHTS, of_arm, same_accuracy
 from analysis.plot import Plot
 from analysis.starting_runs import TOY
@@ -53,6 +53,11 @@ EXPERIMENT = Experiment(
         x_label="lag (optimizer steps)",
         y_label="final accuracy",
     ),
+    systems={
+        "REC (Group-relative REINFORCE is off-policy)": Part(
+            "clip alone against clip and weight, where weights cannot grow much; not a much wider clip range"
+        ),
+    },
 )
 
 

@@ -82,9 +82,8 @@ def turns(horizon: int) -> FiniteMDP:
 @EXPERIMENT.claim(
     "post-hoc-users-report-the-logged-agent",
     statement=(
-        "Users conditioned on the logged outcome give every agent the logged agent's metric, at every"
-        " horizon; "
-        "users with controls step by step give the agent's own."
+        "Users conditioned on the logged outcome give every agent the logged agent's metric, at every "
+        "horizon; users with controls step by step give the agent's own."
     ),
 )
 def report() -> Evidence:
@@ -102,9 +101,8 @@ def report() -> Evidence:
     "post-hoc-correction-grows-geometrically",
     source="Tennenholtz et al. (2026), growth of metric variance; second moments of products",
     statement=(
-        "Episode weights, which an outcome-conditioned metric needs, have second moment (sum "
-        "pi^2/mu)^T, and the "
-        "metric's log-variance rises by over 0.3 a turn; with weights turn by turn its variance is "
+        "Episode weights, which an outcome-conditioned metric needs, have second moment (sum pi^2/mu)^T, "
+        "and the metric's log-variance rises by over 0.3 a turn; with weights turn by turn its variance is "
         "linear in T."
     ),
 )

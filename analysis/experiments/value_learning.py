@@ -6,13 +6,23 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.experiments.dynamics import WORLDS, random_world
 
 EXPERIMENT = Experiment(
     "value-learning",
     question="When do temporal differences, advantages, proxies and instruments find the truth?",
     source="papers of the methods, with each claim",
+    systems={
+        "Why target networks stabilise TD": Part(
+            "the period that expected linear TD needs, on two examples; no sampled or nonlinear run",
+            claims=("target-network-cannot-save-every-bootstrap",),
+        ),
+        "IV-OPE": Part(
+            "when the instrument identifies one confounded step on its exact law; no samples, no MDP",
+            claims=("instrument-identifies-the-effect-of-an-action",),
+        ),
+    },
 )
 
 

@@ -16,6 +16,7 @@ from testbed.cli import (
     claims,
     compare,
     demo,
+    doctor,
     exact,
     experiments,
     figures,
@@ -29,6 +30,8 @@ from testbed.cli import (
     report,
     run,
     status,
+    systems,
+    train_base,
     validate,
     watch,
 )
@@ -57,12 +60,13 @@ app = typer.Typer(
     name="testbed",
     help="A laboratory bench for off-policy reinforcement learning of language models.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("watch")(watch.watch)
@@ -72,6 +76,7 @@ app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
 app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
+app.add_typer(systems.app, name="systems")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
 app.command("compare")(compare.compare)
@@ -80,6 +85,7 @@ app.command("report")(report.report)
 app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
+app.command("train-base")(train_base.train_base)
 
 
 def _print_version(asked: bool) -> None:

@@ -185,6 +185,7 @@ def facts(experiment: Experiment) -> dict[str, Any]:
             for name, entry in experiment.claims.items()
         ],
         "see": list(experiment.see),
+        "systems": list(experiment.judges()),
         "commands": commands(experiment),
     }
 

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 Rows = list[dict[str, Any]]
+
+
+def _fields() -> Rows:
+    """Return the fields of Run: type and default, and what stands under each in its source."""
+    import ast
+    import dataclasses
+
+    from testbed.config.run import Run
+
+    (tree,) = ast.parse(inspect.getsource(Run)).body
+    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    said = {
+        node.target.id: ast.literal_eval(text.value)
+        for node, text in itertools.pairwise(body)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(text, ast.Expr)
+    }
+    return [
+        {"name": f.name, "type": f.type, "default": repr(f.default), "what": " ".join(said[f.name].split())}
+        for f in dataclasses.fields(Run)
+    ]
 
 
 def _first_line(thing: object) -> str:
@@ -136,6 +159,7 @@ def _metrics() -> Rows:
 
 
 KINDS: dict[str, Callable[[], Rows]] = {
+    "fields": _fields,
     "tasks": _tasks,
     "recipes": _recipes,
     "objectives": _objectives,

@@ -177,7 +177,8 @@ def test_the_figure_shows_every_number_once_and_the_control_arm_apart():
     table = load_committed(["mismatch-staleness"])["mismatch-staleness"].frame
     with run.style():
         fig = base_figure.draw("mismatch-staleness", table)
-    texts = [[text.get_text() for text in ax.texts] for ax in fig.axes]
+    texts = [[text.get_text() for text in ax.texts] for ax in fig.axes[:3]]
+    assert "0.00" not in texts[0]
     assert [len(row) for row in texts] == [5 * 7, 5 * 6, 5 * 6]
     learns = table[(table["learning_rate"] > 0) & (table["recipe"] == "reinforce")]
     corner = learns[(learns[SIGMA] == 1.6) & (learns["lag"] == 32)]

@@ -47,7 +47,7 @@ def test_with_more_rounds_less_regularization_is_best(frame):
 
 def test_the_figure_has_a_panel_per_estimator(frame):
     drawn = [ax for ax in draw(frame).axes if ax.axison]
-    assert [ax.get_title() for ax in drawn] == list(MAP)
+    assert [ax.get_title().replace("\n", "_") for ax in drawn] == list(MAP)
     assert all(len(ax.get_lines()) == 3 * len(SIZES) for ax in drawn)
 
 

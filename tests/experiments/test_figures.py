@@ -126,9 +126,11 @@ def test_staleness_draws_medians_of_the_seeds_in_the_recipes_color(tables):
     fig = drawn("staleness", tables)
     accuracy_64, ess_64 = fig.axes[1], fig.axes[3]
     assert [ax.get_title() for ax in fig.axes[:2]] == ["lag 0 (on-policy)", "lag 64"]
-    (curve,) = lines_of(accuracy_64, palette.look("reinforce").color)
+    curve, end = lines_of(accuracy_64, palette.look("reinforce").color)
     assert curve.get_ydata() == pytest.approx([0.21, 0.41, 0.0, 0.0])
-    (floor,) = lines_of(ess_64, palette.RULE)
+    assert end.get_ydata() == pytest.approx([(0.21 + 0.0 + 0.0) / 3 + 0.41 / 3], abs=0.15)
+    at_lag, floor = lines_of(ess_64, palette.RULE)
+    assert list(at_lag.get_xdata()) == [64, 64]
     assert floor.get_ydata() == pytest.approx([1 / N, 1 / N], rel=1e-4)
 
 

@@ -23,6 +23,7 @@ SHAPE = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 32,
 }
+NEOX_SHAPE = {name: value for name, value in SHAPE.items() if name != "num_key_value_heads"}
 CONFIGS = {
     "llama": lambda: transformers.LlamaConfig(**SHAPE, tie_word_embeddings=False),
     "qwen3, tied": lambda: transformers.Qwen3Config(**SHAPE, head_dim=8, tie_word_embeddings=True),
@@ -33,6 +34,15 @@ CONFIGS = {
         **SHAPE, head_dim=8, query_pre_attn_scalar=8, sliding_window=4, final_logit_softcapping=2.0
     ),
 }
+MORE_CONFIGS = {
+    "qwen2": lambda: transformers.Qwen2Config(**SHAPE),
+    "gpt-neox": lambda: transformers.GPTNeoXConfig(**NEOX_SHAPE),
+    "gemma": lambda: transformers.GemmaConfig(**SHAPE, head_dim=8),
+    "olmo2": lambda: transformers.Olmo2Config(**SHAPE),
+    "stablelm": lambda: transformers.StableLmConfig(**SHAPE),
+    "granite, scaled logits": lambda: transformers.GraniteConfig(**SHAPE, logits_scaling=2.0),
+}
+"""Architectures beside those, for the contract alone."""
 
 
 def write_model(

@@ -1,10 +1,12 @@
-"""A tiny Qwen2-shaped language model, really trained on a token task and saved as a Hugging Face model."""
+"""Small language models of several architectures, really trained on a task and saved as ordinary folders."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +14,24 @@ from torch import Tensor
 
 from envs.tokens.base import TokenTask
 from testbed import rng
-from testbed.errors import UserError
+from testbed.errors import UserError, unknown
 from testbed.policies.hf.model_folder import quiet_transformers
 from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.policies.hf.text_task import task_for_model
 
 Progress = Callable[[int, int], None]
+ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen2": ("Qwen2Config", {}),
+    "llama": ("LlamaConfig", {}),
+    "gpt-neox": ("GPTNeoXConfig", {}),
+    "gemma": ("GemmaConfig", {"head_dim": 16}),
+}
+"""Names of configurations in transformers, and what they need beside the common shape."""
+TOKENIZERS = ("char", "bpe")
+CORPUS = 512
+"""Problems from which a BPE tokenizer learns its pairs."""
+SMALLEST_BPE = 258
+"""Every byte, the end and the padding token."""
 
 
 def train_tiny_model(
@@ -32,20 +47,82 @@ def train_tiny_model(
     learning_rate: float = 3e-3,
     progress: Progress | None = None,
 ) -> Path:
-    """Train a model on solutions of the task, save it with its tokenizer, and return the folder.
+    """Train a Qwen2 on solutions of the task, save it with its tokenizer, and return the folder.
 
+    The tokenizer has one token per symbol of the task; see train_base for others, and other architectures.
     Supervised steps of Adam on `sequences` fresh prompts each, cosine decay to a tenth of the learning rate.
     The teacher corrupts each step with probability `noise`, so that reinforcement learning starts with room:
     by default a one-digit reasoning-gym sum is then right about half the time.
     The same arguments give the same files. `progress` is called with (steps done, steps in all).
     Heads are 16 wide, so `width` must be a multiple of 16; the default has about 80,000 weights.
     """
-    if width % 16 or width < 16:
-        raise UserError(f"width must be a positive multiple of 16 (the width of a head), got {width}.")
+    lesson = Lesson(steps, noise, sequences, learning_rate)
+    return train_base(path, task, seed=seed, width=width, layers=layers, lesson=lesson, progress=progress)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Supervised steps, the teacher's noise, sequences per step, and Adam's learning rate."""
+
+    steps: int = 900
+    noise: float = 0.3
+    sequences: int = 64
+    learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        """Raise UserError for numbers that teach nothing."""
+        if self.steps < 0 or self.sequences < 1 or not self.learning_rate > 0 or not 0 <= self.noise <= 1:
+            raise UserError(
+                f"steps {self.steps}, sequences {self.sequences}, learning_rate {self.learning_rate} "
+                f"and noise {self.noise}: expected at least 0 and 1, above 0, and a probability."
+            )
+
+
+def train_base(
+    path: str | Path,
+    task: TokenTask,
+    architecture: str = "qwen2",
+    tokenizer: str = "char",
+    seed: int = 0,
+    width: int = 64,
+    layers: int = 2,
+    vocabulary: int = 512,
+    lesson: Lesson = Lesson(),
+    progress: Progress | None = None,
+) -> Path:
+    """Train a model from scratch on solutions of the task; save it and its tokenizer as an ordinary folder.
+
+    architecture: one of ARCHITECTURES. tokenizer: "char", one token per symbol of the task, or "bpe",
+    byte-level pairs of at most `vocabulary` tokens, learned from the task's own prompts and solutions. The
+    same arguments give the same files.
+
+    Raises UserError for an unknown architecture or tokenizer, and a width that is no multiple of 16.
+    """
+    if width % 16 or width < 16 or layers < 1:
+        raise UserError(
+            f"width must be a positive multiple of 16 (the width of a head) and layers at least 1, got "
+            f"{width} and {layers}."
+        )
+    if tokenizer not in TOKENIZERS:
+        raise unknown("tokenizer", tokenizer, TOKENIZERS)
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    save_tokenizer(folder, task)
-    save_random_model(folder, task, seed, width, layers)
+    if tokenizer == "char":
+        save_tokenizer(folder, task)
+    else:
+        save_bpe_tokenizer(folder, task, seed, vocabulary)
+        (folder / "config.json").write_text("{}")  # what opens the tokenizer looks for a model beside it
+        save_random_model(folder, task, seed, 16, 1, architecture)
+        task = task_for_model(task, folder)
+    save_random_model(folder, task, seed, width, layers, architecture)
+    teach(folder, task, seed, lesson, progress)
+    return folder
+
+
+def teach(folder: Path, task: TokenTask, seed: int, lesson: Lesson, progress: Progress | None = None) -> None:
+    """Train the model in a folder on noisy solutions of a task in its own tokens, and save it there."""
+    steps, noise = lesson.steps, lesson.noise
+    sequences, learning_rate = lesson.sequences, lesson.learning_rate
     policy = HuggingFacePolicy(folder, task)
     theta_RP = policy.initial([seed]).requires_grad_()
     optimizer = torch.optim.Adam([theta_RP], lr=learning_rate, betas=(0.9, 0.99))
@@ -58,7 +135,6 @@ def train_tiny_model(
         if progress is not None:
             progress(step + 1, steps)
     policy.save(theta_RP.detach()[0], folder)
-    return folder
 
 
 def teaching_loss(
@@ -77,26 +153,61 @@ def teaching_loss(
     return -policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT).sum() / mask_RBT.sum()
 
 
-def save_random_model(folder: Path, task: TokenTask, seed: int, width: int, layers: int) -> None:
-    """Write an untrained Qwen2 with the task's vocabulary; its weights depend on the seed alone."""
-    from transformers import AutoModelForCausalLM, Qwen2Config
+def save_random_model(
+    folder: Path, task: TokenTask, seed: int, width: int, layers: int, architecture: str = "qwen2"
+) -> None:
+    """Write an untrained model with the task's vocabulary; its weights depend on the seed alone."""
+    import transformers
 
-    config = Qwen2Config(
-        vocab_size=task.vocabulary,
-        hidden_size=width,
-        intermediate_size=2 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 16,
-        num_key_value_heads=width // 16,
-        max_position_embeddings=task.prompt_length + task.response_length,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=task.end_token,
-        pad_token_id=task.pad_token,
-    )
+    if architecture not in ARCHITECTURES:
+        raise unknown("architecture", architecture, ARCHITECTURES)
+    shape = {
+        "vocab_size": task.vocabulary,
+        "hidden_size": width,
+        "intermediate_size": 2 * width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": width // 16,
+        "max_position_embeddings": task.prompt_length + task.response_length,
+        "tie_word_embeddings": True,
+        "bos_token_id": None,
+        "eos_token_id": task.end_token,
+        "pad_token_id": task.pad_token,
+    }
+    name, own = ARCHITECTURES[architecture]
+    if architecture != "gpt-neox":
+        shape["num_key_value_heads"] = width // 16
+    config = getattr(transformers, name)(**shape, **own)
+    AutoModelForCausalLM = transformers.AutoModelForCausalLM
     with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(rng.key(seed, "tiny-model/weights") % 2**63)
         AutoModelForCausalLM.from_config(config).save_pretrained(str(folder))
+
+
+def save_bpe_tokenizer(folder: Path, task: TokenTask, seed: int, vocabulary: int) -> None:
+    """Write a byte-level BPE tokenizer learned from prompts and solutions of the task, with an end token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    if vocabulary < SMALLEST_BPE:
+        raise UserError(f"vocabulary is {vocabulary}; byte-level BPE needs at least {SMALLEST_BPE} tokens.")
+    generator = rng.generator(seed, "tiny-model/tokenizer")
+    prompt_NQ = task.prompts(generator, CORPUS)
+    token_NT, mask_NT = task.teacher(prompt_NQ, generator, 0.0)
+    rows = zip(prompt_NQ, token_NT, mask_NT & (token_NT != (task.end_token or -1)), strict=True)
+    corpus = [f"{task.text(q)}\nAnswer: {task.text(t, m)}" for q, t, m in rows]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=["<end>", "<pad>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(corpus, trainer)
+    with quiet_transformers():
+        made = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
+        made.save_pretrained(str(folder))
 
 
 def save_tokenizer(folder: Path, task: TokenTask) -> None:

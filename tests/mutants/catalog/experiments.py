@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant("experiment-plots-what-is-not-there", EXPERIMENT, "self.figure.columns - {", "set() - {", TESTS + "contradiction"),
     Mutant("experiment-claims-on-tables-are-exact", EXPERIMENT, '"statistical" if on_table else "exact"', '"exact"', TESTS + "kinds_of_claims"),
     Mutant("experiment-claims-share-a-name", EXPERIMENT, "if name in self.claims:", "if False:", TESTS + "name_of_its_own"),
-    Mutant("experiment-table-of-the-first-look", EXPERIMENT, "if self.seeds is None:", "if True:", TESTS + "first_look"),
+    Mutant("experiment-table-of-the-first-look", EXPERIMENT, "if self.seeds is None else", "if True else", TESTS + "first_look"),
     Mutant("experiment-runs-what-is-computed", EXPERIMENT, "if each.cells is None:", "if False:", TESTS + "testbed_run_knows"),
     Mutant("experiment-fresh-table-unread", CLAIMS, ", **(fresh or {})}", "}", "tests/experiments/test_claims.py -k fresh"),
     Mutant("experiment-table-of-survivors", TABLES, "if status.done < status.planned:", "if False:", TESTS + "survivors"),

@@ -12,6 +12,7 @@ CONTINUOUS, BANDITS = (
     "tests/unit/offline/test_offline_bandits.py",
 )
 LOGS, KERNELS = "envs/offline.py", "testbed/offline"
+TWICE, REPLICATION = "analysis/replication.py", "tests/experiments/test_replication.py"
 
 MUTANTS = (
     Mutant("offline-next-is-here", LOGS, "played.state_RBT[..., 1:], 0)", "played.state_RBT[..., :-1], 0)", DATA),
@@ -83,6 +84,11 @@ MUTANTS = (
     Mutant("bandits-certificate-without-bias", f"{KERNELS}/bandits.py", "first_R + bias_R + second_R", "first_R + second_R", BANDITS),
     Mutant("bandits-feedback-at-once", f"{KERNELS}/bandits.py", "max(0, g - delay - window) : max(0, g - delay)", "max(0, g - window) : g", BANDITS),
     Mutant("bandits-nothing-forgotten", f"{KERNELS}/bandits.py", "max(0, g - delay - window) :", "0 :", BANDITS),
+    Mutant("replication-on-the-same-seeds", TWICE, "range(start, start + seeds)", "range(seeds)", REPLICATION),
+    Mutant("replication-slope-not-centered", TWICE, "/ (centered_K @ centered_K)", "/ (place_K @ place_K)", REPLICATION),
+    Mutant("replication-of-one-run", TWICE, "for run in RUNS}", 'for run in ("first",)}', REPLICATION),
+    Mutant("offline-worlds-score-from-zero", "analysis/offline_worlds.py", "(self.value(pi_RSA) - low_R)", "self.value(pi_RSA)", REPLICATION),
+    Mutant("preference-worlds-gap-without-beta", "analysis/preference_worlds.py", "tilt(self.ref_SA, self.reward_SA, beta)", "tilt(self.ref_SA, self.reward_SA, 1.0)", REPLICATION),
     Mutant("preferences-dpo-hard", f"{KERNELS}/preferences.py", "(special.expit(m_RSAA) - label_RSAA)", "(special.expit(m_RSAA) - (label_RSAA > 0.5))", BANDITS),
     Mutant("preferences-loser-pulled-too", f"{KERNELS}/preferences.py", "pull_RSAA.sum(-1) - pull_RSAA.sum(-2)", "pull_RSAA.sum(-1)", BANDITS),
     Mutant("preferences-ties-lost", f"{KERNELS}/preferences.py", "+ 0.5 * (2 * voted_K == votes)", "", BANDITS),

@@ -146,5 +146,7 @@ def test_bars_end_at_the_bias():
     for bar in left.patches:
         y = round(bar.get_y() + bar.get_height() / 2)
         ends[y] = ends.get(y, 0.0) + bar.get_width()
-    for row, bias in enumerate(table["relative_bias"]):
-        assert ends[len(table) - 1 - row] == pytest.approx(bias, abs=1e-4)
+    rows = table.drop(columns="objective").drop_duplicates()
+    assert len(rows) == len(table) - 1, "one estimator under two names is one row"
+    for row, bias in enumerate(rows["relative_bias"]):
+        assert ends[len(rows) - 1 - row] == pytest.approx(bias, abs=1e-4)

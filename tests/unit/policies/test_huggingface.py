@@ -85,6 +85,14 @@ def test_log_probabilities_and_gradient_are_those_of_each_row_alone_without_padd
     assert (logp_RBT[~mask_RBT] == 0).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", tiny_models.MORE_CONFIGS)
+def test_other_architectures_keep_the_same_contract(name, tmp_path):
+    folder = tiny_models.write_model(tmp_path / "m", tiny_models.MORE_CONFIGS[name]())
+    test_sampled_log_probabilities_are_those_of_training_within_the_documented_tolerance(folder)
+    test_log_probabilities_and_gradient_are_those_of_each_row_alone_without_padding_or_cache(folder)
+
+
 def test_more_padding_changes_nothing(folder):
     policy = HuggingFacePolicy(folder, TASK)
     theta_RP, prompt_RNQ = policy.initial([0]), prompts()

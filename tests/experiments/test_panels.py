@@ -1,0 +1,109 @@
+"""What keeps panels readable, and that every figure is: nothing cut off, no text over another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from support.figure_boxes import faults
+
+from analysis.load import load_committed
+from paper_figs import base, panels, run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(base.FIGURES))
+def test_no_text_of_a_figure_is_cut_off_small_struck_through_or_over_another(name):
+    table = base.FIGURES[name].promises["data"]
+    with run.style():
+        assert faults(base.draw(name, load_committed([table])[table].frame)) == []
+
+
+@pytest.mark.slow
+def test_compared_objectives_are_panels_without_such_faults():
+    from analysis.experiments.objective_weights import frame_of
+    from paper_figs.objective_comparison import draw
+    from testbed.cli.comparison import main_axis
+    from testbed.inspection import atlas
+    from testbed.objectives import objective
+
+    names = ["ppo_clip", *(n for n in objective if n.startswith("cispo"))]
+    kept = [c for n in names for c in atlas.curves(n) if c.axis == main_axis(objective[n])]
+    with run.style():
+        fig = draw(frame_of(kept))
+        assert faults(fig) == []
+    shown = [ax for ax in fig.axes if ax.axison]
+    colored = [sum(line.get_linewidth() == 1.4 for line in ax.lines) for ax in shown]
+    assert colored == [2] * len(shown)
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda ax: ax.text(0.5, 0.5, "one") and ax.text(0.51, 0.5, "two"), "'one' and 'two' overlap"),
+        (lambda ax: ax.text(0.99, 0.5, "a long text", clip_on=False), "'a long text' is cut off"),
+        (lambda ax: ax.text(0.1, 0.5, "tiny", fontsize=5), "'tiny' has 5.0 points"),
+        (
+            lambda ax: ax.plot([0, 0.5, 1], [0.5] * 3) and ax.text(0.5, 0.5, "word", va="center"),
+            "runs through",
+        ),
+    ],
+)
+def test_the_check_sees_what_it_is_for(draw, words):
+    with run.style():
+        fig = Figure(figsize=(2, 2), layout="none")
+        ax = fig.subplots()
+        ax.set(xlim=(0, 1), ylim=(0, 1))
+        draw(ax)
+        assert any(words in fault for fault in faults(fig))
+
+
+def test_labels_are_moved_apart_as_little_as_possible_and_keep_their_order():
+    assert panels.apart([0.0, 1.0, 2.0], 0.5) == pytest.approx([0, 1, 2])
+    assert panels.apart([1.0, 1.0], 0.5) == pytest.approx([0.75, 1.25])
+    found = panels.apart([0.9, 0.1, 0.92, 0.88], 0.1)
+    assert found == pytest.approx([0.9, 0.1, 1.0, 0.8])
+    assert np.diff(np.sort(found)).min() >= 0.1 - 1e-12
+
+
+def test_labels_beside_an_axis_stand_at_their_heights_on_any_scale():
+    with run.style():
+        fig = Figure(figsize=(3, 3))
+        ax = fig.subplots()
+        ax.set(yscale="log", ylim=(1, 100), xlim=(0, 1))
+        panels.label_ends(ax, [("low", 1.0, "k"), ("middle", 10.0, "k"), ("same", 10.0, "k")])
+    assert [text.get_position()[1] for text in ax.texts] == pytest.approx([0.0, 0.46, 0.54])
+
+
+def test_a_legend_says_nothing_twice():
+    one, same = Line2D([], [], color="k", label="a"), Line2D([], [], color="k", label="b")
+    with pytest.raises(ValueError, match="twice"):
+        panels.legend(Figure(), [one, same])
+    with pytest.raises(ValueError, match="'a' twice"):
+        panels.legend(Figure(), [one, Line2D([], [], color="r", label="a")])
+
+
+def test_what_is_not_drawn_is_named_under_the_figure():
+    kept, sentence = panels.few([f"arm{i}" for i in range(7)])
+    assert kept == ["arm0", "arm1", "arm2", "arm3", "arm4"]
+    fig = Figure()
+    panels.say_dropped(fig, sentence)
+    assert fig.get_supxlabel() == "Not drawn, for want of room: arm5, arm6."
+    assert panels.few(["arm0"])[1] == ""
+
+
+def test_the_lag_of_a_panel_is_marked_and_its_runs_end_with_an_interval():
+    from paper_figs import staleness
+
+    table = load_committed(["staleness"])["staleness"].frame
+    with run.style():
+        fig = base.draw("staleness", table)
+    ax = fig.axes[2]
+    assert ax.get_title() == "lag 64"
+    assert any(list(line.get_xdata()) == [64, 64] for line in ax.lines)
+    rows = table[(table["recipe"] == "grpo") & (table["lag"] == 64)]
+    last = sorted(set(rows["step"]))[-3:]
+    seed = rows[(rows["seed"] == 3) & rows["step"].isin(last)]["accuracy"].mean()
+    assert np.isclose(staleness.ends(rows, "accuracy"), seed).any()
+    assert len(staleness.ends(rows, "accuracy")) == 8

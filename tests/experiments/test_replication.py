@@ -1,0 +1,88 @@
+"""Computed tables of two runs: fresh seeds, pairs within a run, slopes within a seed; stacked worlds."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import offline_worlds, preference_worlds, replication
+from analysis.comparisons import must_exceed
+from envs import infinite_horizon
+
+
+def table(gain):
+    """Two arms at two lags; the second arm gains `gain(run)` times the lag, noise is that of the seed."""
+
+    def rows(seeds):
+        noise = np.random.default_rng(seeds[0]).normal(size=len(seeds))
+        return pd.concat(
+            replication.columns(seeds, arm=arm, lag=lag, x=noise + (arm == "b") * lag * gain(seeds))
+            for arm in "ab"
+            for lag in (1, 2)
+        )
+
+    return replication.repeated(rows, 8)
+
+
+def test_the_replication_has_seeds_of_its_own():
+    seeds = {run: set(part["seed"]) for run, part in table(lambda _: 1.0).groupby("run")}
+    assert set(seeds) == set(replication.RUNS)
+    assert len(seeds["first"]) == len(seeds["replication"]) == 8
+    assert not seeds["first"] & seeds["replication"]
+
+
+def test_differences_pair_within_a_run_and_level():
+    found = replication.differences(table(lambda _: 3.0), "x", {"arm": "b"}, {"arm": "a"}, "lag")
+    assert set(found) == {f"lag {lag}, {run}" for lag in (1, 2) for run in replication.RUNS}
+    assert found["lag 2, replication"] == pytest.approx(np.full(8, 6.0))
+
+
+def test_slopes_are_taken_within_each_seed():
+    found = replication.slopes(table(lambda _: 3.0), "lag", "x", {"arm": "b"})
+    assert all(x_N == pytest.approx(np.full(8, 3.0)) for x_N in found.values())
+
+
+def test_an_effect_of_the_first_run_alone_is_not_supported():
+    noise = np.random.default_rng(1).normal(scale=0.1, size=8)
+    once = table(lambda seeds: (seeds[0] == 0) + noise)
+    twice = table(lambda seeds: 1.0 + noise)
+    p = [
+        must_exceed(replication.difference(t, "x", {"arm": "b", "lag": 1}, {"arm": "a", "lag": 1}), 0.5, "").p
+        for t in (once, twice)
+    ]
+    assert p[1] < 1e-4
+    found = replication.difference(once, "x", {"arm": "b", "lag": 1}, {"arm": "a", "lag": 1})
+    assert must_exceed(found, 0.5, "").effect < 0
+
+
+def test_values_of_stacked_worlds_are_those_of_each_world():
+    worlds = offline_worlds.random_worlds((3, 4), states=4, actions=2, branching=2)
+    pi = offline_worlds.random_policies((3, 4), 4, 2, "pi")
+    each = [infinite_horizon.value(world, p) for world, p in zip(worlds.worlds, pi, strict=True)]
+    assert worlds.value(pi) == pytest.approx(each)
+    assert worlds.score(worlds.best_RSA) == pytest.approx([1.0, 1.0])
+    assert worlds.score(np.full((2, 4, 2), 0.5)) == pytest.approx([0.0, 0.0])
+    assert worlds.state_law(pi).sum(-1) == pytest.approx([1.0, 1.0])
+
+
+def test_a_log_depends_on_the_seeds_and_guesses_only_what_it_lacks():
+    worlds = offline_worlds.random_worlds((3, 4), states=4, actions=3, branching=2)
+    seen = offline_worlds.some_actions((3, 4), 4, 3, 2, "seen")
+    assert (seen.sum(-1) == 2).all()
+    counts = worlds.logged(seen / 2, 500, (3, 4), "log")
+    again = worlds.logged(seen / 2, 500, (3, 4), "log")
+    assert (counts.visit_RSA == again.visit_RSA).all()
+    assert counts.visit_RSA.sum((1, 2)) == pytest.approx([500, 500])
+    assert not counts.seen_RSA[~seen].any()
+    guessed = offline_worlds.guessed_rewards(counts, (3, 4))
+    assert (guessed[counts.seen_RSA] == counts.reward_RSA[counts.seen_RSA]).all()
+    assert (guessed[~counts.seen_RSA] != 0).all()
+
+
+def test_the_tilted_policy_lacks_nothing_and_others_do():
+    world = preference_worlds.tabular_world(0)
+    best = np.log(preference_worlds.tilt(world.ref_SA, world.reward_SA, 0.5))[None]
+    assert world.tilted_gap(best, 0.5) == pytest.approx(np.zeros(6), abs=1e-12)
+    assert (world.tilted_gap(np.log(world.ref_SA)[None], 0.5) > 0.01).all()
+    greedy = np.eye(6)[world.reward_SA.argmax(-1)]
+    with np.errstate(divide="ignore"):
+        assert world.regret(np.log(greedy)[None]) == 0.0

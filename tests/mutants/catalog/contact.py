@@ -1,0 +1,37 @@
+"""Bugs planted in what a first-time user meets: own files, look-ups, warnings, figures, the doctor."""
+
+from mutants.mutant import Mutant
+
+OWN, LOOK, START = (
+    "tests/unit/cli/test_own_files.py",
+    "tests/unit/cli/test_look_up.py",
+    "tests/unit/cli/test_before_the_start.py",
+)
+RUN, PANELS = "testbed/cli/run.py", "tests/experiments/test_panels.py"
+
+MUTANTS = (
+    Mutant("contact-own-hyperparameters-dropped", RUN, "words = [word for word in overrides if not word.startswith(\"recipe=\")]", "words = [word for word in overrides if not word.startswith(\"recipe\")]", OWN),
+    Mutant("contact-sweep-file-arguments-dropped", RUN, 'own = {} if sweep.endswith(".toml") else {"recipe_args": ()}', 'own = {"recipe_args": ()}', OWN),
+    Mutant("contact-step-rule-is-no-dial", "testbed/recipes/__init__.py", "step_rule=replace(made.step_rule, **rules)", "step_rule=made.step_rule", OWN),
+    Mutant("contact-types-not-checked", "testbed/config/argument_types.py", "if name in declared and (reason := mistyped(value, declared[name])):", "if name in declared and (reason := ''):", OWN),
+    Mutant("contact-a-truth-value-is-a-number", "testbed/config/argument_types.py", "return type(value) in parts or (float in parts and type(value) is int)", "return isinstance(value, parts) or (float in parts and isinstance(value, int))", "tests/unit/config/test_argument_types.py"),
+    Mutant("contact-error-without-its-line", "testbed/execution/worker.py", 'return f"{place}: " if place else ""', 'return ""', OWN),
+    Mutant("contact-divergence-untold", RUN, "if line := divergence(summary):", "if line := '':", OWN),
+    Mutant("contact-divergence-not-in-the-table", "testbed/cli/closing.py", "lost = any(", "lost = False and any(", "tests/unit/cli/test_closing.py -k diverged"),
+    Mutant("contact-all-names-listed", "testbed/errors.py", "shown = list(dict.fromkeys([*near, *names]))[:MOST]", "shown = list(dict.fromkeys([*near, *names]))", LOOK),
+    Mutant("contact-stacks-not-looked-up", "testbed/cli/look_up.py", "if name.lower() in stacks():", "if False:", LOOK),
+    Mutant("contact-dry-run-ignores-shard", RUN, "packs, ours = prepare(cells, shard, folder, ", 'packs, ours = prepare(cells, "1/1", folder, ', START),
+    Mutant("contact-dry-run-ignores-limits", RUN, "        check_limits(workers, threads, timeout)\n", "", START),
+    Mutant("contact-long-lag-untold", RUN, "if far and not quiet:", "if False:", START),
+    Mutant("contact-empty-sweep-file-runs", "testbed/config/toml_file.py", "    if not data:\n", "    if False:\n", START),
+    Mutant("contact-damage-untold", "testbed/results/store.py", 'lost = {name.partition("-")[0] for name in held} - done - failed', "lost: set[str] = set()", START),
+    Mutant("contact-estimate-counts-the-start-per-step", "testbed/execution/estimate.py", "return self.start + self.step * (steps - 1)", "return (self.start + self.step) * (steps - 1)", "tests/unit/execution/test_estimate.py"),
+    Mutant("contact-missing-tables-end-the-run", "analysis/claims.py", "if not set(chosen) & set(evidence):", "if set(chosen) - set(evidence):", "tests/experiments/test_claims.py -k full_stop"),
+    Mutant("contact-ctrl-c-untold", "testbed/execution/runner.py", "        threading.Thread(target=tell, daemon=True).start()\n", "", "tests/unit/execution/test_progress.py"),
+    Mutant("contact-labels-collide", "paper_figs/panels.py", "found_N[order_N] = level_N + gap * np.arange(given_N.size)", "found_N[order_N] = level_N", PANELS + " -k apart"),
+    Mutant("contact-legend-says-twice", "paper_figs/panels.py", "if found.count(each) > 1]", "if found.count(each) > 9]", PANELS + " -k legend"),
+    Mutant("contact-runs-end-at-their-last-row", "paper_figs/staleness.py", ".tail(WINDOW)", ".tail(1)", PANELS + " -k interval"),
+    Mutant("contact-atlas-text-over-curves", "paper_figs/objective_weights.py", "return preferred if not taken[preferred] or taken[not preferred] else not preferred", "return preferred", PANELS + " -k objectives-regression"),
+    Mutant("contact-doctor-prints-digits", "testbed/cli/doctor.py", "return np.asarray(column).tobytes()", "return repr(np.asarray(column)).encode()", "tests/unit/cli/test_doctor.py -k bits"),
+    Mutant("contact-bench-names-nobody", "tests/benchmarks/__main__.py", "        if status:\n", "        if False:\n", "tests/docs/test_benchmarks.py"),
+)  # fmt: skip

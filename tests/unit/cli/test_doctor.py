@@ -1,0 +1,58 @@
+"""testbed doctor: says what is wrong with a machine, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from testbed.cli import doctor, main
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    out, err = capsys.readouterr()
+    return stop.value.code, out, err
+
+
+@pytest.mark.slow
+def test_this_machine_is_found_fit_and_told_so_to_people_and_programs(capsys, tmp_path):
+    code, out, _ = call(capsys, "doctor", "--folder", str(tmp_path / "new" / "results"), "--json")
+    assert code == 0
+    found = {finding["what"]: finding for finding in json.loads(out)["findings"]}
+    assert {"python", "torch", "cores", "gpu", "write access", "disk", "memory", "self-test"} <= set(found)
+    assert found["self-test"]["found"].startswith("trained twice, bit for bit, in")
+    assert found["write access"]["found"] == str(tmp_path)
+    assert "This machine can run the bench." in call(capsys, "doctor")[1]
+
+
+def test_what_is_broken_is_named_with_what_to_do_and_ends_in_one(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "NEEDED", ("no-such-package",))
+    monkeypatch.setattr(
+        doctor, "self_test", lambda: doctor.Finding("self-test", "two differ", "broken", "so")
+    )
+    code, out, _ = call(capsys, "doctor")
+    assert code == 1
+    assert "BAD   no-such-package missing: pip install -e ." in out
+    assert "2 of" in out.splitlines()[-1]
+
+
+def test_a_training_that_does_not_repeat_itself_is_broken(monkeypatch):
+    monkeypatch.setattr(doctor, "_trained_twice", lambda: False)
+    assert doctor.self_test().grade == "broken"
+    monkeypatch.setattr(doctor, "_trained_twice", lambda: 1 / 0)
+    assert doctor.self_test().found == "ZeroDivisionError: division by zero"
+
+
+def test_columns_are_compared_by_their_bits():
+    assert doctor._same({"a": [0.1, float("nan")]}, {"a": [0.1, float("nan")]})
+    assert not doctor._same({"a": [0.1 + 2**-54]}, {"a": [0.1]})
+    assert not doctor._same({"a": [0.0]}, {"a": [-0.0]})
+
+
+def test_completion_names_the_commands(capsys, monkeypatch):
+    monkeypatch.setenv("_TESTBED_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "testbed d")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert call(capsys)[1].split() == ["demo", "doctor"]
