@@ -25,8 +25,8 @@ from testbed.user_files import short_names
 
 ARGUMENTS = tuple(name for name in FIELDS if name.endswith("_args"))
 REWARD = "reward/mean"
-FULL_RECIPE = "recipe_file"
-"""Column of the recipes' whole names, in tables with objectives from files."""
+OF_FILES = ("task", "recipe", "staleness")
+"""Fields whose part may come from a file of the user's; its whole name is kept in `recipe_file` and so on."""
 
 
 def load(*folders: str | Path) -> pd.DataFrame:
@@ -34,7 +34,7 @@ def load(*folders: str | Path) -> pd.DataFrame:
 
     Columns: cell and step, every field of Run, a column per argument that a cell gives (`recipe_args.eps`,
     missing where a cell does not give it), every logged metric. Of the same cell in two folders the first is
-    taken. An objective from a file is called by its function in `recipe` and in full in `recipe_file`.
+    taken. What comes from a file is called by its function, as in `recipe`, and in full in `recipe_file`.
 
     Raises UserError when a folder holds no results, or none that are finished.
     """
@@ -43,10 +43,11 @@ def load(*folders: str | Path) -> pd.DataFrame:
     added: dict[str, pd.Series] = {}
     for field in ARGUMENTS:
         added |= _arguments(field, rows[field])
-    short = short_names(rows["recipe"].unique())
-    if any(name != full for full, name in short.items()):
-        added[FULL_RECIPE] = rows["recipe"]
-        rows["recipe"] = rows["recipe"].map(short)
+    for field in OF_FILES:
+        short = short_names(rows[field].unique())
+        if any(name != full for full, name in short.items()):
+            added[f"{field}_file"] = rows[field]
+            rows[field] = rows[field].map(short)
     return pd.concat([rows, pd.DataFrame(added, index=rows.index)], axis=1)
 
 
@@ -92,7 +93,7 @@ def numeric(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
 
 def metrics(rows: pd.DataFrame) -> list[str]:
     """Return the logged metrics that are numbers in at least one row."""
-    others = {"cell", "step", FULL_RECIPE, *FIELDS}
+    others = {"cell", "step", *FIELDS}
     return [
         str(name)
         for name in rows

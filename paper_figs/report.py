@@ -220,18 +220,11 @@ def _commands(folder: Path) -> str:
     name = shlex.quote(str(folder))
     parts = []
     for index, some in enumerate(groups(cells)):
-        outside = (
-            some[0].recipe if ".py:" in some[0].recipe and len({cell.recipe for cell in some}) == 1 else ""
-        )
         text = as_toml(some)
-        if text is None or any(".py:" in cell.recipe for cell in some) != bool(outside):
+        if text is None:
             return "<p>These cells are no grid; sweep.json in the folder lists them one by one.</p>"
-        if outside:
-            text = "".join(line for line in text.splitlines(True) if not line.startswith("recipe = "))
         file = f"sweep{index or ''}.toml"
-        own = f" --objective {shlex.quote(outside.partition('#')[0])}" if outside else ""
-        more = " --extend" if index else ""
-        parts.append(f"<p>{file}</p><pre>{escape(text)}</pre>")
-        parts.append(f"<pre>{escape(f'testbed run {file}{own} --out {name}{more}')}</pre>")
+        command = f"testbed run {file} --out {name}{' --extend' if index else ''}"
+        parts.append(f"<p>{file}</p><pre>{escape(text)}</pre><pre>{escape(command)}</pre>")
     drawn = "\n".join(f"testbed {what} {name}" for what in ("plot", "compare", "report"))
     return "".join(parts) + f"<pre>{escape(drawn)}</pre>"

@@ -21,10 +21,10 @@ def print_closing(summary: Sequence[Row]) -> None:
     dials, shared = _dials(summary)
     exact = "ess_exact" in summary[0]
     lost = any(row.get("diverged", 0) > 0 for row in summary)
-    show.say([", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())])
-    show.table(
-        [{**_named(row, dials), **(_value(row) if exact else _accuracy(row, lost))} for row in summary]
-    )
+    if shared:
+        show.say([", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())])
+    told = _value if exact else _accuracy
+    show.table([{**_named(row, dials), **told(row), **(_diverged(row) if lost else {})} for row in summary])
     show.say(_value_notes() if exact else _accuracy_notes(summary))
 
 
@@ -54,15 +54,19 @@ def _named(row: Row, dials: Sequence[str]) -> Row:
     return {**words, "seeds": int(row["seeds"] if "seeds" in row else row["n"])}
 
 
-def _accuracy(row: Row, lost: bool) -> Row:
+def _diverged(row: Row) -> Row:
+    seeds = int(row["seeds"] if "seeds" in row else row["n"])
+    return {"diverged": f"{row['diverged'] * seeds:.0f} of {seeds}"}
+
+
+def _accuracy(row: Row) -> Row:
     seeds = int(row["seeds"])
-    found = {
+    return {
         "final": _interval(row, seeds),
         "best": f"{row['best']:.2f}",
         "smallest ESS": f"{row['ess_min']:.3f}",
         "collapsed": f"{row['collapsed'] * seeds:.0f} of {seeds}",
     }
-    return {**found, "diverged": f"{row['diverged'] * seeds:.0f} of {seeds}"} if lost else found
 
 
 def _value(row: Row) -> Row:

@@ -66,7 +66,6 @@ def run(
 
     testbed run bandit-grid --ray
     """
-    from testbed.cli import show
     from testbed.cli.board import Board
     from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
@@ -94,6 +93,13 @@ def run(
         extend=extend,
         progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
     )
+    finish(folder, status, json)
+
+
+def finish(folder: Path, status: Status, json: bool) -> None:
+    """Print what became of a sweep; exit with 1 where cells failed."""
+    from testbed.cli import show
+
     summary = summarize(folder)
     if json:
         show.as_json({"folder": str(folder), **counts(status), "summary": summary})

@@ -67,6 +67,8 @@ def test_without_the_flag_another_sweep_is_refused_and_told_of_it(tmp_path: Path
     ):
         ran(NEW, tmp_path / "s")
     assert (tmp_path / "s" / manifest.NAME).read_bytes() == before
+    with pytest.raises(UserError, match="4 cells, of which this sweep of 2 has 2"):
+        ran(OLD[:2], tmp_path / "s")
 
 
 def test_an_unfinished_sweep_is_finished_with_what_joins_it(tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_an_unfinished_sweep_is_finished_with_what_joins_it(tmp_path: Path) -> N
 
 def test_of_two_who_extend_at_once_none_is_lost(tmp_path: Path) -> None:
     ran(OLD, tmp_path / "s")
-    late = plan_into(NEW, tmp_path / "s", extend=True)
+    late = plan_into([*NEW, replace(TOY, steps=7)], tmp_path / "s", extend=True)
     ran([replace(TOY, lag=8)], tmp_path / "s", extend=True)
     with pytest.raises(UserError, match="holds another sweep"):
         Store.start(tmp_path / "s", late, extend=True)
