@@ -3,7 +3,9 @@
 Metrics are words:
     accuracy, or any logged metric    its final value: the mean over the last 3 logged rows
     best, collapsed, peak_step, …     what analysis.collapse.outcome says of the cell's accuracy
+    steps_to 0.5, rollouts_to 0.5     … of that accuracy; without a number 0.8
     min NAME, max NAME, mean NAME     over all logged rows; first NAME: in the first one
+    known NAME, last NAME             mean over, and value in the last of, the rows that have a number
 A diverged run has accuracy 0 from there on, as in analysis.collapse; any other metric that is NaN where it is
 read stays NaN.
 """
@@ -19,13 +21,31 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.collapse import ACCURACY, DIVERGED, WINDOW, need, outcome
+from analysis.collapse import ACCURACY, DIVERGED, READS, ROLLOUTS, WINDOW, need, outcome, reached
 from analysis.load import Table
 from testbed.config.run import Run
 from testbed.errors import UserError, unknown
 
 FIELDS = tuple(item.name for item in dataclasses.fields(Run))
-OUTCOMES = ("best", "start", "ess_min", "collapsed", "peak_step", "collapse_step")
+OUTCOMES = (
+    "best",
+    "start",
+    "last",
+    "area",
+    "ess_min",
+    "collapsed",
+    "peak_step",
+    "collapse_step",
+    "entropy_collapsed",
+    "entropy_collapse_step",
+    "length_collapsed",
+    "length_collapse_step",
+    "diverged_step",
+    "steps_to",
+    "rollouts_to",
+)
+REACHED = {"steps_to": "step", "rollouts_to": ROLLOUTS}
+"""Words that take an accuracy, and the column that they read where it is reached."""
 DEFAULT = "default"
 """Stands for empty arguments: an empty field of a CSV file would be read as a missing number."""
 
@@ -36,8 +56,16 @@ REDUCTIONS: Mapping[str, Callable[[NDArray[np.float64]], float]] = MappingProxyT
         "min": lambda x_L: float(x_L.min()),
         "max": lambda x_L: float(x_L.max()),
         "mean": lambda x_L: float(x_L.mean()),
+        "known": lambda x_L: _known(x_L, lambda known_M: known_M.mean()),
+        "last": lambda x_L: _known(x_L, lambda known_M: known_M[-1]),
     }
 )
+
+
+def _known(x_L: NDArray[np.float64], reduce: Callable[[NDArray[np.float64]], Any]) -> float:
+    """Return the reduction of the rows that have a number; NaN where none has."""
+    known_M = x_L[~np.isnan(x_L)]
+    return float(reduce(known_M)) if known_M.size else np.nan
 
 
 def cell_table(name: str, frame: pd.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> Table:
@@ -61,7 +89,7 @@ def cell_table(name: str, frame: pd.DataFrame, keys: Sequence[str], metrics: Seq
     found = pd.DataFrame({key: _key(cells, key) for key in keys}, index=cells.index)
     groups = dict(list(rows.groupby("cell")))
     for metric in metrics:
-        found[metric] = [_value(groups[cell], metric) for cell in cells.index]
+        found[metric] = [value_of(groups[cell], metric) for cell in cells.index]
     found[DIVERGED] = [int((groups[cell][DIVERGED] != 0).any()) for cell in cells.index]
     found = found.sort_values(list(keys))
     table = Table.of(name, found, _about(cells, keys))
@@ -71,7 +99,14 @@ def cell_table(name: str, frame: pd.DataFrame, keys: Sequence[str], metrics: Seq
 
 def _logged(metrics: Sequence[str]) -> list[str]:
     """Return the columns that the metrics are read from."""
-    return [ACCURACY if metric in OUTCOMES else _parse(metric)[1] for metric in metrics]
+    found: list[str] = []
+    for metric in metrics:
+        word = metric.partition(" ")[0]
+        if metric in OUTCOMES or word in REACHED:
+            found += READS.get(word, (ACCURACY,))
+        else:
+            found.append(_parse(metric)[1])
+    return found
 
 
 def _parse(metric: str) -> tuple[str, str]:
@@ -82,12 +117,29 @@ def _parse(metric: str) -> tuple[str, str]:
     return reduction or "final", logged
 
 
-def _value(rows: pd.DataFrame, metric: str) -> float:
+def value_of(rows: pd.DataFrame, metric: str) -> float:
+    """Return a metric, as this module writes it, of one cell's rows in the order of their steps."""
     if metric in OUTCOMES:
         return outcome(rows)[metric]
+    word, _, threshold = metric.partition(" ")
+    if word in REACHED:
+        return reached(rows, _threshold(metric, threshold), REACHED[word])
     reduction, logged = _parse(metric)
     values_L = rows[logged].to_numpy(dtype=np.float64)
     return REDUCTIONS[reduction](np.nan_to_num(values_L, nan=0.0) if logged == ACCURACY else values_L)
+
+
+def _threshold(metric: str, text: str) -> float:
+    """Return the accuracy that a word names; raise UserError when it is none."""
+    try:
+        threshold = float(text)
+    except ValueError:
+        threshold = np.nan
+    if not 0 < threshold <= 1:
+        raise UserError(
+            f"'{metric}' names no accuracy; expected one above 0 and up to 1, as in steps_to 0.5."
+        )
+    return threshold
 
 
 def _key(cells: pd.DataFrame, key: str) -> pd.Series:
@@ -95,7 +147,7 @@ def _key(cells: pd.DataFrame, key: str) -> pd.Series:
     field, _, argument = key.partition(".")
     if not argument:
         return cells[field].replace("", DEFAULT) if field.endswith("_args") else cells[field]
-    values = cells[field].map(lambda text: _arguments(text).get(argument))
+    values = cells[field].map(lambda text: taken_apart(text).get(argument))
     if values.isna().all():
         raise UserError(f"No cell of the sweep has '{argument}' in {field}; leave the key '{key}' out.")
     try:
@@ -104,7 +156,7 @@ def _key(cells: pd.DataFrame, key: str) -> pd.Series:
         return values
 
 
-def _arguments(text: str) -> dict[str, str]:
+def taken_apart(text: str) -> dict[str, str]:
     """Return {"eps": "0.2", "weight": "token"} for "eps=0.2,weight=token", as the recorder writes it."""
     pairs = [piece.partition("=") for piece in text.split(",") if text]
     if not all(sign for _, sign, _ in pairs):

@@ -2,14 +2,15 @@
 
 An exact claim is decided by computation: it holds within its tolerance or it does not. A statistical claim is
 decided by a two-sided test on a committed table, with Holm's correction over all statistical claims there
-are, whichever of them are looked at; picking claims afterwards therefore buys no significance.
+are, whichever of them are looked at; picking claims afterwards therefore buys no significance. One whose
+experiment has a stopping rule must come out twice, see `replicated`.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from testbed.errors import UserError, unknown
 from testbed.registry import Entry, Registry
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from analysis.load import Table
 
 ALPHA = 0.05
@@ -59,6 +62,7 @@ class Evidence:
     n: independent units (seeds, replications) of the smallest arm, or relations checked.
     note: what effect measures, and anything a reader must know, such as rows left out.
     arms: groups that were tested one by one, on the same units or others. cells: values in all of them.
+    runs: of a claim that is decided by its first run and a replication on fresh seeds, the evidence of both.
     """
 
     effect: float
@@ -71,6 +75,7 @@ class Evidence:
     tolerance: float | None = None
     arms: int = 1
     cells: int = 0
+    runs: tuple[Evidence, ...] = ()
 
 
 def exact(gap_C: ArrayLike, tolerance: float, note: str) -> Evidence:
@@ -99,20 +104,28 @@ def mean_above_zero(x_N: ArrayLike, note: str) -> Evidence:
     return Evidence(found.center, found.low, found.high, p, n, note, cells=n)
 
 
-def everywhere(groups: Mapping[Any, ArrayLike], note: str) -> Evidence:
+def everywhere(
+    groups: Mapping[Any, ArrayLike],
+    note: str,
+    test: Callable[[ArrayLike, str], Evidence] = mean_above_zero,
+) -> Evidence:
     """Return evidence that the mean is above zero in every group of independent units.
 
     All means above zero: every test must reject, so the largest p stands, and there is nothing to correct
     for. One below: its p times the number of groups. Effect, interval and p are those of the worst group.
-    Units of different groups need not be independent. Source: intersection-union test, Berger (1982).
+    Units of different groups need not be independent. test: of one group; by default Student's. Source:
+    intersection-union test, Berger (1982).
     """
-    tests = {name: mean_above_zero(x_N, note) for name, x_N in groups.items()}
+    tests = {name: test(x_N, note) for name, x_N in groups.items()}
     if not tests:
         return mean_above_zero([], f"{note}; no rows")
     above = all(found.effect > 0 for found in tests.values())
     worst = max(tests, key=lambda n: tests[n].p) if above else min(tests, key=lambda n: tests[n].effect)
+    p = tests[worst].p if above else min(1.0, len(tests) * tests[worst].p)
+    # A group without units is no agreement: nothing is decided.
+    if missing := [name for name, found in tests.items() if math.isnan(found.effect)]:
+        worst, p = missing[0], 1.0
     found = tests[worst]
-    p = found.p if above else min(1.0, len(tests) * found.p)
     means = ", ".join(f"{tests[name].effect:+.4f} at {name}" for name in tests)
     return replace(
         found,
@@ -160,6 +173,17 @@ def on_most(event_N: Sequence[bool], note: str) -> Evidence:
     return Evidence(found.center - 0.5, found.low - 0.5, found.high - 0.5, p, n, note, cells=n)
 
 
+def replicated(first: Evidence, again: Evidence, pooled: Evidence) -> Evidence:
+    """Return the evidence of a first run and of its replication on fresh seeds, with the pooled interval.
+
+    p = max(p_first, p_again)^2 where both point the same way, else 1: of two independent p-values, both are
+    below t with chance t^2 at most. So nothing is decided that does not come out twice.
+    """
+    agree = first.effect * again.effect > 0
+    p = max(first.p, again.p) ** 2 if agree and pooled.effect * first.effect > 0 else 1.0
+    return replace(pooled, p=p, n=first.n + again.n, runs=(first, again))
+
+
 def holm(p: Mapping[str, float]) -> dict[str, float]:
     """Return Holm's adjusted p-values: max over j <= i of (m - j + 1) p_(j), at most 1 (Holm 1979)."""
     adjusted, largest = {}, 0.0
@@ -182,6 +206,10 @@ def verdict(evidence: Evidence, p_holm: float, alpha: float = ALPHA) -> str:
     return "supported" if evidence.effect > 0 else "refuted"
 
 
+NO_TABLE = "no table"
+"""In place of a verdict, where the data do not hold what a claim is judged on."""
+
+
 def run_claims(
     pattern: str = "*",
     data: Path | None = None,
@@ -190,13 +218,14 @@ def run_claims(
 ) -> list[dict[str, Any]]:
     """Return one JSON-able row per claim whose name matches the shell pattern, in order of names.
 
-    Keys: claim, verdict, statement, kind, effect, low, high, p, p_holm, tolerance, n, arms, cells, note,
-    source; a number that is not finite, or does not apply, is None. data: as in
+    Keys: claim, verdict, statement, kind, effect, low, high, p, p_holm, tolerance, n, arms, cells, runs,
+    note, source, standing; a number that is not finite, or does not apply, is None. Where the data lack a
+    claim's table, its verdict is "no table". data: as in
     analysis.condense.load_tables; None takes the committed tables. fresh: tables that take the place of those
     of their names.
 
     Raises:
-        UserError: no claim matches, or a matching claim's table is missing.
+        UserError: no claim matches, or the tables of all matching claims are missing.
     """
     from analysis.condense import load_tables
 
@@ -215,18 +244,49 @@ def run_claims(
         if table is None:
             evidence[name] = CLAIMS[name].function()
         elif table in frames:
-            evidence[name] = CLAIMS[name].function(frames[table])
-        elif name in chosen:
-            raise UserError(
-                f"Claim '{name}' needs table '{table}', but {data or 'the committed data'} gives only "
-                f"{', '.join(sorted(frames)) or 'none'}. Run the sweep that fills it."
-            )
+            evidence[name] = look(CLAIMS[name], frames[table])
+    if not set(chosen) & set(evidence):
+        table = CLAIMS[chosen[0]].promises["table"]
+        raise UserError(
+            f"Claim '{chosen[0]}' needs table '{table}', but {data or 'the committed data'} gives only "
+            f"{', '.join(sorted(frames)) or 'none'}. Run the sweep that fills it."
+        )
     # A claim of the family that could not be looked at counts with p = 1: it makes the others stricter.
     p_holm = holm({name: evidence[name].p if name in evidence else 1.0 for name in statistical & set(judged)})
-    return [_row(CLAIMS[name], evidence[name], p_holm.get(name, math.nan), alpha) for name in chosen]
+    return [
+        _row(CLAIMS[name], evidence[name], p_holm.get(name, math.nan), alpha, _standing(CLAIMS[name], tables))
+        if name in evidence
+        else _no_table(CLAIMS[name], alpha)
+        for name in chosen
+    ]
 
 
-def _row(entry: Entry, evidence: Evidence, p_holm: float, alpha: float) -> dict[str, Any]:
+def _no_table(entry: Entry, alpha: float) -> dict[str, Any]:
+    """Return the row of a claim whose table is not there."""
+    nothing = Evidence(math.nan, math.nan, math.nan, math.nan, 0, f"no table '{entry.promises['table']}'")
+    return {**_row(entry, nothing, math.nan, alpha, ""), "verdict": NO_TABLE}
+
+
+def _standing(entry: Entry, tables: Mapping[str, Table]) -> str:
+    """Return pre-set, changed since or pilot, see preset.standing; "" for an exact claim."""
+    from analysis.preset import standing
+
+    if entry.promises["kind"] == "exact":
+        return ""
+    written = tables[entry.promises["table"]].made.get("preset", {}) if entry.promises["table"] else {}
+    return standing(EXPERIMENTS[entry.promises["experiment"]], entry.name, written)
+
+
+def look(entry: Entry, frame: pd.DataFrame) -> Evidence:
+    """Return a claim's evidence in its table: of the whole, or of its first run and of its replication."""
+    stop = entry.promises["stop"]
+    if stop is None or entry.promises["kind"] == "exact":
+        return entry.function(frame)
+    again = frame["seed"] >= stop.fresh
+    return replicated(*(entry.function(rows) for rows in (frame[~again], frame[again], frame)))
+
+
+def _row(entry: Entry, evidence: Evidence, p_holm: float, alpha: float, standing: str) -> dict[str, Any]:
     numbers = {name: getattr(evidence, name) for name in ("effect", "low", "high", "p")} | {"p_holm": p_holm}
     return {
         "claim": entry.name,
@@ -238,6 +298,15 @@ def _row(entry: Entry, evidence: Evidence, p_holm: float, alpha: float) -> dict[
         "n": evidence.n,
         "arms": evidence.arms,
         "cells": evidence.cells,
+        "runs": [_run(each, entry.promises["stop"].level) for each in evidence.runs],
         "note": evidence.note,
         "source": entry.source,
+        "standing": standing,
     }
+
+
+def _run(evidence: Evidence, level: float) -> dict[str, Any]:
+    """Return what one of two runs says by itself."""
+    numbers = {name: getattr(evidence, name) for name in ("effect", "low", "high", "p")}
+    finite = {name: float(value) if math.isfinite(value) else None for name, value in numbers.items()}
+    return {"verdict": verdict(evidence, evidence.p, level), **finite, "n": evidence.n}

@@ -21,11 +21,18 @@ independent units, which are seeds or replications, in the smallest arm, or the 
 arms are tested one by one, and cells are the values in all of them. "refuted" and "inconclusive" are results.
 An exact claim is about the functions named: a test plants a bug in each (`analysis/planted_bugs.py`), and the
 claim must then be refuted.
+
+"pre-set": question, cells, margins, stopping rule and statement were written down before the first run, and
+the table's manifest holds their digests, which are those of today's files. "changed since": they are others
+today. "pilot": nothing was written down before; such a claim may have been chosen on the very data that it is
+judged on. Where two runs are shown, seeds were added in blocks until each of them was decided by itself, the
+second on fresh seeds; "supported" and "refuted" then need both, and the effect is that of all seeds together
+(`analysis/sequential.py`).
 """
 
 COLUMNS = (
-    *("claim", "verdict", "statement", "effect", "tolerance", "n", "arms", "cells"),
-    *("what the effect is", "about", "source"),
+    *("claim", "verdict", "fixed", "statement", "effect", "first run; again", "tolerance", "n", "arms"),
+    *("cells", "what the effect is", "about", "source"),
 )
 
 ROUNDING = 1e-6
@@ -75,8 +82,10 @@ def _line(row: Mapping[str, Any]) -> str:
     cells = (
         f"`{row['claim']}`",
         row["verdict"],
+        row["standing"] or "–",
         row["statement"],
         effect(row),
+        "; ".join(f"{effect({**each, 'kind': 'statistical'})}, n {each['n']}" for each in row["runs"]) or "–",
         *sizes(row),
         row["note"],
         ", ".join(f"`{name}`" for name in about(row["claim"])) or "–",

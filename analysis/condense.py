@@ -148,6 +148,7 @@ def describe(tables: Mapping[str, Table]) -> dict[str, Any]:
                 "rows": len(table.frame),
                 "columns": list(table.frame.columns),
                 "about": dict(table.about),
+                **({"made": dict(table.made)} if table.made else {}),
             }
             for name, table in sorted(tables.items())
         }

@@ -53,6 +53,37 @@ Check: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True)
+class Stop:
+    """When an experiment has seeds enough: they come in blocks, until every claim is decided or at a cap.
+
+    Claims must then be judged by analysis.sequential, which allows a look after every block. A first run and
+    a replication on fresh seeds stop each by itself.
+
+    block: seeds added at once. cap: largest number of seeds of a run. level: a claim is decided in a run at
+    p <= level; twice that is p <= level^2, before Holm's correction. first, fresh: first seed of the first
+    run, and of the replication.
+    """
+
+    block: int = 8
+    cap: int = 48
+    level: float = 0.01
+    first: int = 100
+    fresh: int = 1000
+
+    def seeds(self) -> Iterator[tuple[range, range]]:
+        """Yield (all seeds of a run up to here, those that are new) block by block of the first run."""
+        return self._blocks(self.first)
+
+    def fresh_seeds(self) -> Iterator[tuple[range, range]]:
+        """As `seeds`, of the replication."""
+        return self._blocks(self.fresh)
+
+    def _blocks(self, start: int) -> Iterator[tuple[range, range]]:
+        for done in range(0, self.cap, self.block):
+            yield range(start, start + done + self.block), range(start + done, start + done + self.block)
+
+
+@dataclass(frozen=True)
 class Experiment:
     """What one file declares; its table has its name.
 
@@ -62,6 +93,7 @@ class Experiment:
     differs: what is other here than in the source; "" for a question of this project.
     cells: () -> the runs behind the table; `testbed run NAME` runs them.
     seeds: those of the table, where `cells` has fewer, for a first look.
+    stop: the rule by which seeds are added in place of that, and run again on fresh ones.
     runs: name of the experiment whose runs this one reads in place of cells of its own.
     from_rows: result rows -> table; by default one row per cell, see analysis.cell_table.
     compute: () -> table, for numbers that need no runs.
@@ -82,6 +114,7 @@ class Experiment:
     differs: str = ""
     cells: Cells | None = None
     seeds: range | None = None
+    stop: Stop | None = None
     runs: str = ""
     from_rows: Callable[[pd.DataFrame], Table] | None = None
     compute: Callable[[], Table] | None = None
@@ -102,6 +135,8 @@ class Experiment:
             "its question does not end in '?'": not self.question.endswith("?"),
             f"it has both {' and '.join(sources)}, expected one": len(sources) > 1,
             "it computes a table without saying its keys": bool(self.compute or self.runs) and not self.keys,
+            "it has a stopping rule, but no cells with the key 'seed', or seeds as well": bool(self.stop)
+            and (self.cells is None or "seed" not in self.keys or self.seeds is not None),
             "it has keys or a figure, but neither cells nor a computation": (
                 bool(self.keys or self.metrics or self.figure) and not sources
             ),
@@ -137,6 +172,7 @@ class Experiment:
                 "statement": statement,
                 "table": self.name if on_table else None,
                 "experiment": self.name,
+                "stop": self.stop,
             }
             self.claims[name] = Entry(name, check, source or self.source, promises)
             return check
@@ -144,13 +180,18 @@ class Experiment:
         return register
 
     def table_cells(self) -> tuple[Run, ...]:
-        """Return the cells that the committed table is made of; () for a computed one."""
+        """Return the cells of the committed table, or of its largest first run; () for a computed one."""
         if self.cells is None:
             return ()
-        if self.seeds is None:
-            return self.cells()
+        if self.stop is not None:
+            return self.cells_at(range(self.stop.first, self.stop.first + self.stop.cap))
+        return self.cells() if self.seeds is None else self.cells_at(self.seeds)
+
+    def cells_at(self, seeds: range) -> tuple[Run, ...]:
+        """Return the cells with these seeds in place of their own."""
+        assert self.cells is not None
         first = dict.fromkeys(replace(cell, seed=0) for cell in self.cells())
-        return tuple(replace(cell, seed=seed) for cell in first for seed in self.seeds)
+        return tuple(replace(cell, seed=seed) for cell in first for seed in seeds)
 
 
 class Experiments(Mapping[str, Experiment]):

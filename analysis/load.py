@@ -29,13 +29,14 @@ DIGITS = 5
 class Table:
     """A small result table as the bytes of its CSV file, so that a digest names what a figure was drawn from.
 
-    name: staleness, ess-collapse or ratio-tails. about: what it was made from (cells, tasks, recipes),
-    JSON-able.
+    name: that of its experiment. about: what it was made from (cells, tasks, recipes), JSON-able. made: how:
+    "preset", what was fixed before (analysis.preset), and "machines", on what; {} where nobody wrote it down.
     """
 
     name: str
     csv: bytes
     about: Mapping[str, Any] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, frame: pd.DataFrame, about: Mapping[str, Any] | None = None) -> Table:
@@ -76,7 +77,7 @@ def load_committed(names: Iterable[str] | None = None, folder: Path = COMMITTED)
 def _read_csv(name: str, entry: Mapping[str, Any], folder: Path) -> Table:
     path = folder / str(entry.get("file", f"{name}.csv"))
     try:
-        table = Table(name, path.read_bytes(), entry.get("about", {}))
+        table = Table(name, path.read_bytes(), entry.get("about", {}), entry.get("made", {}))
     except OSError as error:
         raise UserError(f"{path} is in the manifest but cannot be read: {error.strerror}.") from error
     if table.sha256 != entry.get("sha256"):

@@ -75,6 +75,10 @@ MDP, EXACT_DICE, FIXED, VALUES, EXACT_BANDIT, REPORT, GROUP = (
 LOSS_RATIOS, DIVERGENCE = "testbed/losses/ratios.py", "envs/divergence.py"
 RATIO_LAW, TOY = "testbed/mismatch/ratio_distribution.py", "testbed/policies/toy/transformer.py"
 LINEAR = "testbed/offline/linear.py"
+OFFLINE = "testbed/offline/"
+TABULAR, OFFLINE_MODELS, PREFERENCES, OFFLINE_BANDITS, CONSTRAINED = (
+    f"{OFFLINE}{name}.py" for name in ("tabular", "models", "preferences", "bandits", "constrained")
+)
 TOPR, PAIRS = "testbed/objectives/reinforce/topr.py", "testbed/objectives/regression/opmd.py"
 
 PLANTED = (
@@ -124,6 +128,8 @@ PLANTED = (
     Bug("sampled-ess-is-optimistic", SUMS, "n * (counts_MA @ weight_A**2)", "n * (counts_MA @ weight_A) ** 2 / n + counts_MA @ weight_A**2"),
     Bug("token-ess-does-not-see-length", DIVERGENCE, "second_moment_token=square_R / length_R", "second_moment_token=square_R"),
     Bug("kl-below-renyi-below-largest-log-ratio", DIVERGENCE, "kl_pi_mu_R, kl_mu_pi_R, square_R, mean_R, length_R = sums_RM.T", "kl_pi_mu_R, kl_mu_pi_R, square_R, mean_R, length_R = 2 * sums_RM.T"),
+    Bug("kl-below-renyi-below-largest-log-ratio", DIVERGENCE, "return self.second_moment - 1.0", "return 0.8 * (self.second_moment - 1.0)"),
+    Bug("kl-below-renyi-below-largest-log-ratio", DIVERGENCE, "max_log_rho=programs.", "max_log_rho=0.8 * programs."),
     Bug("kl-estimators-as-values", RATIOS, '"mu_pi_k3": rho_BT - 1 - log_rho_BT', '"mu_pi_k3": 1 / rho_BT - 1 + log_rho_BT'),
     Bug("kl-estimators-as-losses", "testbed/objectives/terms/kl_estimators.py", '("reverse", "k3"): lambda x: torch.expm1(-x) + x', '("reverse", "k3"): lambda x: torch.expm1(x) - x'),
     Bug("k3-varies-more-than-k1-beyond-a-shift-of-1.12", "testbed/objectives/terms/kl_estimators.py", '("reverse", "k3"): lambda x: torch.expm1(-x) + x', '("reverse", "k3"): lambda x: torch.expm1(x) - x'),
@@ -154,12 +160,14 @@ PLANTED = (
     Bug("known-range-intervals-cover", INTERVALS, "radius = (high - low) *", "radius = np.ptp(x_N, axis=-1) *"),
     Bug("known-range-intervals-cover", INTERVALS, "radius = np.sqrt(2 * x_N.var(-1, ddof=1) * log / n) + 7", "radius = 7"),
     Bug("known-range-intervals-cover", INTERVALS, "radius = np.sqrt(2 * x_N.var(-1, ddof=1) * log / n) + 7 * (high - low) * log / (3 * (n - 1))", "radius = np.sqrt(2 * x_N.var(-1, ddof=1) * log / n)"),
+    Bug("known-range-intervals-cover", INTERVALS, "radius = np.sqrt(2 * x_N.var(-1, ddof=1) * log / n) + 7 * (high - low) * log / (3 * (n - 1))", "radius = 0.8 * (np.sqrt(2 * x_N.var(-1, ddof=1) * log / n) + 7 * (high - low) * log / (3 * (n - 1)))"),
     Bug("hoeffding-radius-halves-with-four-times-the-data", INTERVALS, "/ (2 * x_N.shape[-1])", "/ 2 * x_N.shape[-1]"),
     Bug("student-two-sided-coverage", INTERVALS, '(1 - level) / 2 if side == "two" else 1 - level', "1 - level"),
     Bug("bootstrap-resamples-the-denominator", INTERVALS, "/ w.sum(axis)", "/ w_N.sum()"),
     Bug("bootstrap-resamples-the-denominator", INTERVALS, "rng=np.random.default_rng(seed)", "rng=np.random.default_rng(np.random.randint(9**9))"),
     Bug("betting-sequence-is-anytime-valid", INTERVALS, "np.full_like(variance_N[..., :1], 0.25), variance_N[..., :-1]", "variance_N[..., :1], variance_N[..., 1:]"),
     Bug("betting-sequence-is-anytime-valid", INTERVALS, 'bar = math.log(2 / _delta(level, "lower"))', 'bar = math.log(0.5 / _delta(level, "lower"))'),
+    Bug("betting-sequence-is-anytime-valid", INTERVALS, 'bar = math.log(2 / _delta(level, "lower"))', 'bar = 0.7 * math.log(2 / _delta(level, "lower"))'),
     Bug("log-smoothing-bound-covers", INTERVALS, "lambda_ * value - log / n", "lambda_ * value"),
     Bug("log-smoothing-bound-covers", INTERVALS, "lambda_ * value - log / n", "lambda_ * value - 0.5 * log / n"),
     Bug("bootstrap-cannot-see-what-was-not-drawn", INTERVALS, 'method="BCa"', 'method="percentile"'),
@@ -258,4 +266,37 @@ PLANTED = (
     Bug("a-wide-network-is-stabilized-by-a-long-period", VALUES, "return _radius(np.asarray(np.linalg.solve(self.covariance_FF, self.bootstrap_FF)", "return _radius(np.asarray(np.linalg.solve(self.covariance_FF, 0.99 * self.bootstrap_FF)"),
     Bug("density-scores-ascend", "testbed/offline/continuous.py", "(kernel_RSN * away_RSN).sum(-1) / h_a**2", "(kernel_RSN * away_RSN).sum(-1) * 3 / h_a**2"),
     Bug("velocity-ratios-do-not-average-to-one", "testbed/offline/continuous.py", "/ 2 - np.log(std) for mean, std in (new, old)]", "/ 2 for mean, std in (new, old)]"),
+    # Offline tables, constrained worlds, logged bandits, preference sets, compounding errors.
+    Bug("iql-runs-from-mu-to-the-best-supported-value", TABULAR, "tau_R1 = np.broadcast_to(np.asarray(tau, np.float64)", "tau_R1 = np.broadcast_to(0.5 * np.asarray(tau, np.float64)"),
+    Bug("iql-runs-from-mu-to-the-best-supported-value", TABULAR, "    tau_R1 = np.broadcast_to(", "    mu_RSA = np.maximum(mu_RSA, 0.01)\n    tau_R1 = np.broadcast_to("),
+    Bug("iql-policy-takes-logged-actions-alone", TABULAR, "logit_RSA = np.log(mu_RSA) +", "logit_RSA = np.log(np.maximum(mu_RSA, 1e-3)) +"),
+    Bug("filtered-cloning-never-loses", TABULAR, "np.where(best_RSA, mu_RSA, 0.0)", "np.where(best_RSA, 0.0, mu_RSA)"),
+    Bug("per-state-budgets-bound-the-value-from-above", TABULAR, "middle_RS), mu_RSA) <= budget_RS", "middle_RS), mu_RSA) <= 2 * budget_RS"),
+    Bug("best-of-n-improves-within-its-kl", TABULAR, "1.0) ** n_R11", "1.0) ** (2 * n_R11)"),
+    Bug("nested-fitted-q-lies-between-separate-and-pooled", OFFLINE_MODELS, "ratio(n_1, n_1 + ridge_R11)", "ratio(ridge_R11, n_1 + ridge_R11)"),
+    Bug("value-consistency-gradient-is-the-derivative", OFFLINE_MODELS, "np.swapaxes(resolvent_RSS, -1, -2), pull_RS", "resolvent_RSS, pull_RS"),
+    Bug("choices-identify-rewards", OFFLINE_MODELS, "return log_RSA + value_RS1 - discount", "return log_RSA + value_RS1 + discount"),
+    Bug("one-reward-cloning-is-a-mixture-of-two-reward-targets", TABULAR, "np.moveaxis(mu_RSA[..., None] * outcome_RSAG", "np.moveaxis(outcome_RSAG"),
+    Bug("gate-sums-the-gain-of-an-update", OFFLINE + "gated.py", "np.cumsum(ratio_RBT, axis=-1)", "ratio_RBT"),
+    Bug("hindsight-contexts-are-a-fixed-point", OFFLINE + "hindsight.py", "share_RBZ.mean(1, keepdims=True)", "share_RBZ.max(1, keepdims=True)"),
+    Bug("confounding-averages-out-to-the-world", "envs/offline.py", "+ hidden * u_X[:, None] * pull_A[::-1]", "+ hidden * u_X[:, None] * (1 + z_X[:, None]) * pull_A[::-1]"),
+    Bug("constrained-optimum-mixes-at-most-one-state", CONSTRAINED, "- discount * moves_SAS.reshape", "- 0.9 * discount * moves_SAS.reshape"),
+    Bug("trajectory-guardian-is-the-zero-budget-optimum", CONSTRAINED, "dead_RS = bad_S |", "dead_RS = np.roll(bad_S, 1) | bad_S |"),
+    Bug("clipping-loses-from-a-sample-size-on", EXACT_BANDIT, "self.bias**2 + self.n_variance / n", "abs(self.bias) + self.n_variance / n"),
+    Bug("score-tables-have-the-smoothed-bias", OFFLINE_BANDITS, "np.maximum(data.propensity_RN, floor) ** alpha", "np.maximum(data.propensity_RN, floor)"),
+    Bug("softmax-policies-climb-to-the-best-table", OFFLINE_BANDITS, "theta_RF + rate *", "theta_RF - rate *"),
+    Bug("delay-splits-generations-into-chains", OFFLINE_BANDITS, ": max(0, g - delay)]", ": g]"),
+    Bug("delay-splits-generations-into-chains", OFFLINE_BANDITS, ".mean((0, -1)) / 2", ".mean((0, -1))"),
+    Bug("sharpe-separates-estimators-of-equal-accuracy", "testbed/estimators/selection.py", "chosen_K.max(-1) - baseline", "chosen_K.mean(-1) - baseline"),
+    Bug("vote-share-is-stationary-at-its-log-odds", PREFERENCES, "(special.expit(m_RSAA) - label_RSAA)", "(special.expit(m_RSAA) - (label_RSAA > 0.5))"),
+    Bug("vote-share-is-stationary-at-its-log-odds", PREFERENCES, "(voted_K + prior) / (votes + 2 * prior)", "(voted_K + prior) / (votes + prior)"),
+    Bug("margin-selection-keeps-its-share-of-the-largest", PREFERENCES, "np.argsort(-key_RX", "np.argsort(key_RX"),
+    Bug("dpo-gradient-vanishes-with-its-winner", PREFERENCES, "slope_RSAA = beta_R111 * (special.expit", "slope_RSAA = 1.0 * (special.expit"),
+    Bug("self-made-losers-stop-at-the-winners", PREFERENCES, "pull_RSAA.sum(-1) - pull_RSAA.sum(-2)", "pull_RSAA.sum(-1)"),
+    Bug("ranking-gradient-is-a-difference-of-feature-means", PREFERENCES, "second_RSA[..., None, :])", "first_RSA[..., None, :])"),
+    Bug("look-ahead-shrinks-the-bias-of-early-step-scores", TABULAR, "@ value_RS[..., None]\n    return flat_RX1", "@ np.abs(value_RS)[..., None]\n    return flat_RX1"),
+    Bug("dpo-and-the-tilt-agree-with-equal-features", PREFERENCES, "reward_xA / beta", "reward_xA * beta"),
+    Bug("errors-compound-quadratically-without-recovery", OFFLINE + "imitation.py", "error_x11 = np.asarray", "error_x11 = 2 * np.asarray"),
+    Bug("post-hoc-users-report-the-logged-agent", TABULAR, "ratio(joint_RGSA, total_RGS1), mu_RSA[:, None])", "mu_RSA[:, None], mu_RSA[:, None])"),
+    Bug("post-hoc-correction-grows-geometrically", MARGINAL, 'importance_weight_NT") * np.exp(episodes.log_rho_NT)', 'importance_weight_NT")'),
 )  # fmt: skip

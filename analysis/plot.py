@@ -30,7 +30,8 @@ class Plot:
     is better, and the gain. arm: columns whose combinations are drawn apart. value: the color of a heat map.
     where: only rows with these values. names: what values are called in the legend, where not as in the
     table. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale, "x", "y" or
-    "xy"; a dial's values stand side by side whatever their distance.
+    "xy"; a dial's values stand side by side whatever their distance. order: the labels of the arms in the
+    order of their looks, where a panel may lack some of them.
 
     Raises UserError for an unknown kind, or a heat map without, another with, a value.
     """
@@ -45,6 +46,7 @@ class Plot:
     x_label: str = ""
     y_label: str = ""
     log: str = ""
+    order: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise UserError for what cannot be drawn."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from analysis import preset
 from analysis.cell_table import cell_table
 from analysis.condense import describe
 from analysis.experiment import EXPERIMENTS, Experiment
@@ -19,6 +21,7 @@ from analysis.load import MANIFEST, Table, is_committed, load_committed, load_re
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
+    from testbed.config.run import Run
     from testbed.execution.progress import Progress
 
 RESULTS = Path("out/experiments")
@@ -53,16 +56,36 @@ def make(
     if experiment.compute is not None:
         if folders:
             raise UserError(f"The table of '{experiment.name}' is computed, it is made of no results folder.")
-        return experiment.compute()
+        return replace(experiment.compute(), made={"preset": preset.design(experiment), "machines": []})
     source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment
     found = list(folders) or [run(source, root, workers=workers, progress=progress)]
     if not partial:
         for folder in found:
             _finished(folder)
-    rows = pd.concat([load_results(folder) for folder in found], ignore_index=True)
+    made = _made(experiment, source, found, {} if folders else preset.read(source, root))
+    return replace(_of_folders(experiment, found), made=made)
+
+
+def _of_folders(experiment: Experiment, folders: Sequence[Path]) -> Table:
+    rows = pd.concat([load_results(folder) for folder in folders], ignore_index=True)
     if experiment.from_rows is not None:
         return experiment.from_rows(rows)
     return cell_table(experiment.name, rows, experiment.keys, experiment.metrics)
+
+
+def _made(
+    experiment: Experiment, source: Experiment, folders: Sequence[Path], written: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return how the numbers came about: what was fixed before them, and on what machines.
+
+    An experiment that reads another's runs has a design of its own, which nobody wrote down before them.
+    """
+    from testbed.results import store
+
+    parts = [part for folder in folders for part in results_folders(folder)]
+    machines = {json.dumps(machine): machine for part in parts for machine in store.made_on(part)}
+    known = dict(written) if experiment is source else {}
+    return {"preset": known, "machines": [machines[key] for key in sorted(machines)]}
 
 
 def run(
@@ -74,19 +97,41 @@ def run(
 ) -> Path:
     """Run what is missing of the cells behind an experiment's table; return the results folder, root/NAME.
 
-    Raises UserError when a cell has failed.
+    With a stopping rule that holds a results folder per block of seeds. Raises UserError for failed cells.
     """
-    from testbed.execution.runner import run_sweep
     from testbed.results.store import folder_for
 
+    preset.commit(experiment, root)
     folder = folder_for(root, experiment.name)
-    status = run_sweep(experiment.table_cells(), folder, workers=workers, progress=progress)
+    if experiment.stop is None:
+        _run(experiment.table_cells(), folder, workers, progress)
+        return folder
+    for blocks in (experiment.stop.seeds(), experiment.stop.fresh_seeds()):
+        parts = []
+        for _, new in blocks:
+            parts.append(folder / f"{new.start}-{new.stop - 1}")
+            _run(experiment.cells_at(new), parts[-1], workers, progress)
+            if decided(experiment, _of_folders(experiment, parts)):
+                break
+    return folder
+
+
+def decided(experiment: Experiment, table: Table) -> bool:
+    """Whether one run of an experiment with a stopping rule has seeds enough for each of its claims."""
+    assert experiment.stop is not None
+    claims = [entry for entry in experiment.claims.values() if entry.promises["kind"] == "statistical"]
+    return all(entry.function(table.frame).p <= experiment.stop.level for entry in claims)
+
+
+def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, progress: Progress | None) -> None:
+    from testbed.execution.runner import run_sweep
+
+    status = run_sweep(cells, folder, workers=workers, progress=progress)
     if status.done < status.planned:
         raise UserError(
             f"{status.planned - status.done} of {status.planned} cells have no result, so there is no table. "
             f"Why: testbed status {folder}"
         )
-    return folder
 
 
 def _finished(folder: Path) -> None:

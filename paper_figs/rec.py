@@ -26,7 +26,7 @@ NUDGE = 0.13
 CAPTION = (
     "Final accuracy of the toy LLM (mean over its last three evaluations) after learning from data of one "
     "exact lag, by group-relative REINFORCE with and without REC's one-sided clip (0.2) and importance "
-    "weights; all else is equal. Lines: median over 16 seeds; bars: order-statistic 95% interval of the "
+    "weights; all else is equal. Lines: median over seeds; bars: order-statistic 95% interval of the "
     "median; dots: seeds. Offline: all data come from the first weights. The clip is what keeps accuracy; "
     "under it, importance weights lower accuracy at lags 16 and 64."
 )

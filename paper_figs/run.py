@@ -33,6 +33,7 @@ MANIFEST = "manifest.json"
 _METADATA: Mapping[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
+    "svg": {"Creator": None, "Date": None, "Format": None, "Type": None},
 }
 
 
@@ -91,7 +92,7 @@ def figures(
     for index, name in enumerate(chosen, start=1):
         progress(f"figure {index}/{len(chosen)}: {name}")
         saved.append(_save(name, tables[FIGURES[name].promises["data"]], out))
-    _write(out / MANIFEST, _manifest(out, saved))
+    write_file(out / MANIFEST, _manifest(out, saved))
     return saved
 
 
@@ -103,7 +104,7 @@ def _save(name: str, table: Table, out: Path) -> Saved:
         drawn.set_layout_engine("none")
         content = {f"{name}.{kind}": render(drawn, kind) for kind in ("pdf", "png")}
     for file, body in content.items():
-        _write(out / file, body)
+        write_file(out / file, body)
     return Saved(
         name=name,
         pdf=out / f"{name}.pdf",
@@ -115,13 +116,13 @@ def _save(name: str, table: Table, out: Path) -> Saved:
 
 
 def render(drawn: Figure, kind: str) -> bytes:
-    """Return the figure as the bytes of a pdf or png file, without time stamp and program versions."""
+    """Return the figure as the bytes of a pdf, png or svg file, without time stamp and program versions."""
     buffer = io.BytesIO()
     drawn.savefig(buffer, format=kind, metadata=_METADATA[kind])
     return buffer.getvalue()
 
 
-def _write(path: Path, body: bytes) -> None:
+def write_file(path: Path, body: bytes) -> None:
     """Write a whole file or none: a reader never sees half a figure."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

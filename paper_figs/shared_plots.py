@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from analysis.collapse import need
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.intervals import median_interval, student_interval
+from analysis.intervals import Interval, median_interval, student_interval
 from analysis.palette import (
     BLUE,
     DASH_DOT,
@@ -58,7 +58,8 @@ def arms(table: pd.DataFrame, plot: Plot) -> dict[str, pd.DataFrame]:
     if not plot.arm:
         return {"": table}
     groups = table.groupby(list(plot.arm), dropna=False, sort=True)
-    return {", ".join(plot.names.get(w := _word(part), w) for part in keys): rows for keys, rows in groups}
+    found = {", ".join(plot.names.get(w := _word(part), w) for part in keys): rows for keys, rows in groups}
+    return {label: found.get(label, table.iloc[:0]) for label in plot.order or found}
 
 
 def _word(value: object) -> str:
@@ -83,13 +84,15 @@ def curves_by_arm(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     _log(ax, plot.log)
 
 
-def final_by_dial(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw the mean of y at every x with its t interval; arms stand beside each other."""
+def final_by_dial(
+    ax: Axes, table: pd.DataFrame, plot: Plot, interval: Callable[[np.ndarray], Interval] = student_interval
+) -> None:
+    """Draw the mean of y at every x with its t interval, or another; arms stand beside each other."""
     dials = sorted(set(table[plot.x]))
     groups = arms(table, plot)
     for index, (label, rows) in enumerate(groups.items()):
         style, width = _look(index)
-        found = {x: student_interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}
+        found = {x: interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}
         shift = 0.5 * ((index + 0.5) / len(groups) - 0.5)
         center_N = np.array([i.center for i in found.values()])
         reach_2N = np.array(
@@ -113,18 +116,26 @@ def final_by_dial(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     _log(ax, plot.log.replace("x", ""))
 
 
-def heat_map(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw the mean of a value over x and y as colors, with its number in every field."""
+def heat_map(
+    ax: Axes, table: pd.DataFrame, plot: Plot, span: tuple[float, float] | None = None, bar: bool = True
+) -> None:
+    """Draw the mean of a value over x and y as colors, with its number in every field.
+
+    span: values of the lowest and highest color, by default those of the map. bar: draw the color bar.
+    """
     mean = table.pivot_table(index=plot.y, columns=plot.x, values=plot.value, aggfunc="mean")
-    image = ax.pcolormesh(np.arange(mean.shape[1] + 1), np.arange(mean.shape[0] + 1), mean, cmap="viridis")
-    middle = (np.nanmin(mean.to_numpy()) + np.nanmax(mean.to_numpy())) / 2
+    low, high = span or (np.nanmin(mean.to_numpy()), np.nanmax(mean.to_numpy()))
+    places = (np.arange(size + 1) for size in mean.shape[::-1])
+    image = ax.pcolormesh(*places, mean, cmap="viridis", vmin=low, vmax=high)
+    middle = (low + high) / 2
     for (row, column), value in np.ndenumerate(mean.to_numpy()):
         color = INK if value > middle else "white"
         ax.text(column + 0.5, row + 0.5, f"{value:.2g}", ha="center", va="center", color=color, fontsize=7)
     ax.set_xticks(np.arange(mean.shape[1]) + 0.5, [_word(x) for x in mean.columns])
     ax.set_yticks(np.arange(mean.shape[0]) + 0.5, [_word(y) for y in mean.index])
     ax.grid(visible=False)
-    ax.figure.colorbar(image, ax=ax, label=plot.value)
+    if bar:
+        ax.figure.colorbar(image, ax=ax, label=plot.value)
 
 
 def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:

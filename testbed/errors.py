@@ -16,7 +16,34 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
+MOST = 10
+"""Candidates that a message lists."""
+
+
+def candidates(name: str, known: Iterable[str]) -> str:
+    """Return "Known: a, b." in alphabetical order; of more than MOST names only the nearest ones."""
+    names = sorted(known)
+    if len(names) <= MOST:
+        return f"Known: {', '.join(names)}."
+    near = difflib.get_close_matches(name, names, n=MOST, cutoff=0.3)
+    shown = list(dict.fromkeys([*near, *names]))[:MOST]
+    return f"Known, {MOST} of {len(names)}: {', '.join(shown)}."
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """Return the error for a name that is not in a list, with the nearest one suggested."""
     names = sorted(known)
-    return UserError(f"Unknown {kind} '{name}'.{suggest(name, names)} Known: {', '.join(names)}.")
+    return UserError(f"Unknown {kind} '{name}'.{suggest(name, names)} {candidates(name, names)}")
+
+
+PROBLEMS = 20
+"""Problems that are told one by one."""
+
+
+def refuse(found: Iterable[str]) -> None:
+    """Raise UserError with every distinct problem, at most PROBLEMS and how many more; return without any."""
+    told = list(dict.fromkeys(found))
+    if len(told) > PROBLEMS:
+        told = [*told[:PROBLEMS], f"… and {len(told) - PROBLEMS} more problems."]
+    if told:
+        raise UserError("\n".join(told))

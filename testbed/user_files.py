@@ -1,11 +1,15 @@
-"""Objectives in a user's own file, `path/to/file.py:function`, and digests of files that runs depend on."""
+"""Objectives, tasks and schedules in a user's own file, `path/to/file.py:function`, and digests of files."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import inspect
 import sys
+import traceback
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from testbed.errors import UserError, suggest
@@ -15,16 +19,41 @@ DIGEST = 12
 """Hexadecimal digits of the sha256 that name a version of the file."""
 
 _loaded: dict[str, Entry] = {}
+_modules: set[str] = set()
+
+
+def in_a_file(name: str) -> bool:
+    """Return whether a name is that of a function in a user's file."""
+    return ".py:" in name or name.endswith(".py")
 
 
 def pin(name: str) -> str:
     """Return `file.py:function#digest`: the name by which a result knows this version of the file.
 
-    Raises UserError when the file cannot be read or has no such function.
+    A name of ours stays as it is. Raises UserError when the file cannot be read or run, or has no such
+    function or class.
     """
-    outside_objective(name)
+    if not in_a_file(name):
+        return name
+    _found(name)
     path, function, digest = _split(name)
     return f"{path}:{function}#{digest or unchanged(path)}"
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what to call each recipe: one from a file by its function, with more where two clash."""
+    names = sorted(set(names))
+    forms = {name: _forms(name) for name in names}
+    taken = Counter(form for found in forms.values() for form in found)
+    return {name: next((f for f in found if taken[f] == 1), name) for name, found in forms.items()}
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """Return names of a recipe, the shortest first."""
+    if ".py:" not in name:
+        return (name,)
+    path, function, digest = _split(name)
+    return function, f"{path.name}:{function}", f"{function}#{digest}"
 
 
 def outside_objective(name: str) -> Entry:
@@ -33,7 +62,44 @@ def outside_objective(name: str) -> Entry:
     Raises UserError when the file cannot be read or run, has no such function, its first two parameters
     are not (logp_BT, batch), or the file has changed since its digest was taken.
     """
+    return outside_function(name, 2, "(logp_BT, batch, *, hyper=…)")
+
+
+def outside_function(name: str, positional: int, expected: str) -> Entry:
+    """Return a function of so many positional parameters as an Entry; raise UserError as `pin` does."""
+    entry = _found(name)
+    path, function, _ = _split(name)
+    parameters = inspect.signature(entry.function).parameters.values()
+    given = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY)]
+    if len(given) != positional:
+        raise UserError(
+            f"{function} in {path} has positional parameters {', '.join(given) or 'none'}; "
+            f"expected {expected}."
+        )
+    return entry
+
+
+def outside_constructor(name: str) -> Entry:
+    """Return a class or function that a name alone has to make something of; raise UserError as `pin` does.
+
+    Its parameters have to be keyword-only, each with a default.
+    """
+    entry = _found(name)
+    path, function, _ = _split(name)
+    for p in inspect.signature(entry.function).parameters.values():
+        if p.kind is not p.VAR_KEYWORD and (p.kind is not p.KEYWORD_ONLY or p.default is p.empty):
+            raise UserError(
+                f"Parameter '{p.name}' of {function} in {path} must be keyword-only and have a default, as "
+                f"in (*, {p.name}=…): the name alone has to make a task."
+            )
+    return entry
+
+
+def _found(name: str) -> Entry:
+    """Return what has the name in the file, loaded once per version of the file."""
     path, function, digest = _split(name)
+    if not function:
+        raise UserError(f"'{name}' names no function of the file; expected {path}:function.{_has(path)}")
     now = unchanged(path, digest)
     key = f"{path.resolve()}:{function}#{now}"
     if key not in _loaded:
@@ -41,8 +107,18 @@ def outside_objective(name: str) -> Entry:
     return _loaded[key]
 
 
+def _has(path: Path) -> str:
+    """Return " It has: …." with the functions and classes of a file that can be read as Python."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    known = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return f" It has: {', '.join(known) or 'none'}."
+
+
 def _split(name: str) -> tuple[Path, str, str]:
-    path, _, rest = name.rpartition(".py:")
+    path, _, rest = name.rpartition(".py:") if ".py:" in name else (name.removesuffix(".py"), "", "")
     function, _, digest = rest.partition("#")
     return Path(f"{path}.py"), function, digest
 
@@ -71,21 +147,28 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
         raise UserError(f"{path} is not a Python file. Expected path/to/file.py:function.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    _modules.add(spec.name)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a script may call exit() when it is imported
-        raise UserError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+        lines = [line for file, line, _ in _passed(error) if Path(file).name == path.name]
+        place = f" (line {lines[0]})" if lines else ""
+        raise UserError(f"{path} cannot be run: {type(error).__name__}: {error}{place}") from error
     found = getattr(module, function, None)
     if not callable(found):
-        known = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == spec.name]
+        known = [n for n, v in vars(module).items() if callable(v) and v.__module__ == spec.name]
         hint = suggest(function, known)
         raise UserError(f"{path} has no function '{function}'.{hint} It has: {', '.join(known) or 'none'}.")
-    positional = [
-        p for p in inspect.signature(found).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
-    ]
-    if len(positional) != 2:
-        names = ", ".join(p.name for p in positional) or "none"
-        raise UserError(
-            f"{function} in {path} has positional parameters {names}; expected (logp_BT, batch, *, hyper=…)."
-        )
     return Entry(name, found, f"{path}, sha256 {digest}")
+
+
+def line_of_a_user(error: BaseException) -> str:
+    """Return "mine.py:17, in my_loss", the deepest line of a user's file that an error passed, or ""."""
+    files = {str(getattr(sys.modules.get(module), "__file__", "")) for module in _modules}
+    return next((f"{file}:{line}, in {name}" for file, line, name in _passed(error) if file in files), "")
+
+
+def _passed(error: BaseException) -> list[tuple[str, int, str]]:
+    """Return (file, line, function) of every frame that the error passed through, the deepest first."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(frames)]

@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "adaptive-sampling"
 SEEDS, LEVELS, ACTIONS, UPDATES, BATCH, RATE = 80, (64, 256, 1024), 8, 30, 16, 3.0
@@ -39,7 +39,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
             _, error_ER = adaptive_sampling(
                 world, pi_RSA, key_R, steps=LEVELS[-1], every=LEVELS[0], step_size=step
             )
-            frame, _ = rows(key_R, world=[name], sampling=[sampling], samples=LEVELS)
+            frame, _ = combinations(key_R, world=[name], sampling=[sampling], samples=LEVELS)
             kept = [level // LEVELS[0] - 1 for level in LEVELS]
             frame["error"], frame["value"] = error_ER[kept].ravel(), np.nan
             if name == "bandit":
@@ -109,7 +109,7 @@ def less_error(table: pd.DataFrame) -> Evidence:
         f"{run} {world} {samples}": x_N
         for world in ("bandit", "random MDP")
         for samples in LEVELS
-        for run, x_N in in_both(
+        for run, x_N in difference(
             logs, "error", {"world": world, "samples": samples, "sampling": "adaptive"},
             {"world": world, "samples": samples, "sampling": "independent"},
         ).items()
@@ -131,7 +131,7 @@ def rates(table: pd.DataFrame) -> Evidence:
     groups = {}
     for sampling, limit, sign in (("adaptive", RATES[0], -1.0), ("independent", RATES[1], 1.0)):
         last, first = ({"world": "bandit", "sampling": sampling, "samples": n} for n in (1024, 64))
-        for run, x_N in in_both(logs, "error", last, first).items():
+        for run, x_N in difference(logs, "error", last, first).items():
             groups[f"{run} {sampling}"] = sign * (x_N / np.log(16.0) - limit)
     return must_exceed(groups, 0.0, "exponent beyond its limit")
 
@@ -147,4 +147,4 @@ def learns_faster(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the mean value gained, paired by seed, for each run."""
     first, second = ({"world": "bandit", "samples": LEVELS[-1], "sampling": each} for each in
                      ("adaptive", "independent"))  # fmt: skip
-    return must_exceed(in_both(table, "value", first, second), 0.0, "mean value gained")
+    return must_exceed(difference(table, "value", first, second), 0.0, "mean value gained")

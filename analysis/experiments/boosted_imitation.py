@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "boosted-imitation"
 SEEDS, ROUNDS = 30, 20
@@ -34,7 +34,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     world = garnet(discount=0.9, seed=0, horizon=50)
     best_1SA = tabular.greedy(tabular.optimal_q(world))
     expert_RWSA = np.broadcast_to(best_1SA, (len(key_R), 1, 16, 4))
-    frame, _ = rows(key_R, trajectories=[1, 10], replay=REPLAY)
+    frame, _ = combinations(key_R, trajectories=[1, 10], replay=REPLAY)
     shares = []
     for trajectories in (1, 10):
         visit_RSA = collect(world, expert_RWSA, trajectories, key_R).counts(16, 4).visit_RSA
@@ -83,7 +83,7 @@ def better(table: pd.DataFrame) -> Evidence:
         f"{run} {other} {n}": x_N
         for other in ("uniform", "on policy")
         for n in (1, 10)
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, "distance", {"replay": other, "trajectories": n}, {"replay": "boosted", "trajectories": n}
         ).items()
     }
@@ -100,5 +100,5 @@ def better(table: pd.DataFrame) -> Evidence:
 def one_trajectory(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the distance in excess, paired by seed, for each run."""
     first, second = ({"replay": "boosted", "trajectories": n} for n in (1, 10))
-    excess = in_both(table, "final", first, second)
+    excess = difference(table, "final", first, second)
     return must_stay_below(excess, COMPETITIVE, "0.15 less the distance in excess")

@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "chunked-td"
 SEEDS, STEPS, LENGTH, QUALITY, EPISODES = 140, 1500, 16, 0.5, 20
@@ -36,7 +36,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     best_1SA = tabular.optimal_q(world)
     best_SA = tabular.greedy(best_1SA)[0]
     logger_SA = skilled(best_SA, QUALITY)
-    frame, key_N = rows(key_R, chunk=CHUNKS)
+    frame, key_N = combinations(key_R, chunk=CHUNKS)
     log = collect(world, np.broadcast_to(logger_SA, (len(key_N), 1, *logger_SA.shape)), EPISODES, key_N)
     q_RKSA, _ = replay_q(
         world, key_N, steps=STEPS, every=20, offline=log, chunk=frame["chunk"].to_numpy(), updates=4.0,
@@ -84,7 +84,7 @@ def interior(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {end}": x_N
         for end in (1, 16)
-        for run, x_N in in_both(table, "mean value", {"chunk": 4}, {"chunk": end}).items()
+        for run, x_N in difference(table, "mean value", {"chunk": 4}, {"chunk": end}).items()
     }
     return must_exceed(groups, FASTER, "mean value of chunk 4 less that of another, less 0.02")
 
@@ -98,8 +98,8 @@ def interior(table: pd.DataFrame) -> Evidence:
 )
 def bias(table: pd.DataFrame) -> Evidence:
     """Return the evidence about mean errors of Q in the two orders, paired by seed, for each run."""
-    early = in_both(table, "early bias", {"chunk": 16}, {"chunk": 4})
-    late = in_both(table, "final bias", {"chunk": 4}, {"chunk": 16})
+    early = difference(table, "early bias", {"chunk": 16}, {"chunk": 4})
+    late = difference(table, "final bias", {"chunk": 4}, {"chunk": 16})
     groups = {f"{run}, early": x_N for run, x_N in early.items()}
     groups |= {f"{run}, late": x_N for run, x_N in late.items()}
     return must_exceed(groups, 0.0, "under-estimation in excess: of chunk 4 early, of chunk 16 late")

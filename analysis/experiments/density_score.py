@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "density-score"
 SEEDS, LOGGED, WIDTH, RARE = 40, 200, (0.2, 0.2), 0.02
@@ -43,7 +43,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
                     x_RN, a_RN, trained_RS, grid_S, WIDTH, steps=int(number), rate=WIDTH[1] ** 2
                 )
             log_density_RS, _ = continuous.density_score(x_RN, a_RN, taken_RS, grid_S, WIDTH)
-            frame, _ = rows(key_R, logger=[logger], correction=[arm])
+            frame, _ = combinations(key_R, logger=[logger], correction=[arm])
             frame["outside"] = (log_density_RS < np.log(RARE)).mean(-1)
             frame["value"] = bandit.mean_reward(grid_S, taken_RS).mean(-1) / best
             frames.append(frame)
@@ -78,7 +78,7 @@ def _between(table: pd.DataFrame, value: str, first: str, second: str) -> dict[s
     return {
         f"{run} {logger}": x_N
         for logger in LOGGERS
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, value, {"logger": logger, "correction": first}, {"logger": logger, "correction": second}
         ).items()
     }

@@ -154,15 +154,25 @@ def length_unseen() -> Evidence:
     "kl-below-renyi-below-largest-log-ratio",
     source="van Erven & Harremoës (2014), Rényi divergence and Kullback-Leibler divergence, theorem 3",
     kind="exact",
-    statement="KL(pi, mu) <= log(1 + chi2) <= largest log ratio, for the episode laws of all policies.",
+    statement=(
+        "KL(pi, mu) <= log(1 + chi2) <= largest log ratio, for the episode laws of all policies; all three "
+        "are equal where pi takes one action and mu all with equal chance."
+    ),
 )
 def renyi_order() -> Evidence:
-    """Return the largest excess of one over the next, over random policy pairs, equal ones included."""
-    from analysis.experiments.weights import PAIRS, _random_divergences
+    """Return the largest excess of one over the next in random pairs, and gaps where all are equal."""
+    from analysis.experiments.weights import PAIRS, random_divergences, random_world
 
-    found = _random_divergences(horizon=8)
+    found = random_divergences(horizon=8)
     rising = np.stack([found.kl_pi_mu, np.log1p(found.chi2), found.max_log_rho])
-    return exact(rising[:-1] - rising[1:], 1e-9, f"largest excess over {PAIRS} random policy pairs, 8 steps")
+    one_SA = np.eye(3)[np.arange(6) % 3]
+    even = random_world(horizon=8).divergence(one_SA[None], np.full((1, 6, 3), 1 / 3))
+    level = np.concatenate([even.kl_pi_mu, np.log1p(even.chi2), even.max_log_rho]) - 8 * np.log(3)
+    return exact(
+        [*(rising[:-1] - rising[1:]).ravel(), *np.abs(level)],
+        1e-9,
+        f"largest excess over {PAIRS} random policy pairs, 8 steps",
+    )
 
 
 @EXPERIMENT.claim(

@@ -13,7 +13,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "distributional-critic"
 SEEDS, STEPS, STD, TEMPERATURE, RATE = 40, 2000, 3.0, 0.05, 0.1
@@ -41,7 +41,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     _, soft_1S = discrete_choice(moves_SAS[None], reward_SA[None] / TEMPERATURE, world.discount)
     # In units of the temperature; what ended is worth nothing, whatever the soft value of its state.
     truth = world.discount * TEMPERATURE * soft_1S[0, 1]
-    frame, key_N = rows(key_R, critic=ARMS, updates=[0.5, 1.0, 4.0])
+    frame, key_N = combinations(key_R, critic=ARMS, updates=[0.5, 1.0, 4.0])
     dials: dict[str, Any] = {
         name: np.array([ARMS[critic][name] for critic in frame["critic"]])
         for name in ("spread_rate", "step_size")
@@ -85,7 +85,7 @@ EXPERIMENT = Experiment(
 )
 def less(table: pd.DataFrame) -> Evidence:
     """Return the evidence about over-estimation saved, paired by seed, for each run."""
-    saved = in_both(table, "over-estimation", {"critic": "scalar", "updates": 1.0},
+    saved = difference(table, "over-estimation", {"critic": "scalar", "updates": 1.0},
                     {"critic": "distributional", "updates": 1.0})  # fmt: skip
     return must_exceed(saved, LESS, "over-estimation saved, less 0.1")
 
@@ -100,6 +100,6 @@ def less(table: pd.DataFrame) -> Evidence:
 )
 def small_steps(table: pd.DataFrame) -> Evidence:
     """Return the evidence about over-estimation in excess, paired by seed, for each run."""
-    excess = in_both(table, "over-estimation", {"critic": "small steps", "updates": 1.0},
+    excess = difference(table, "over-estimation", {"critic": "small steps", "updates": 1.0},
                      {"critic": "distributional", "updates": 1.0})  # fmt: skip
     return must_stay_below(excess, MORE, "0.05 less the excess of over-estimation")

@@ -14,7 +14,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, levels_in_both, made_twice, rows
+from analysis.replication import combinations, difference, level, made_twice
 
 if TYPE_CHECKING:
     from envs.finite_mdp import FiniteMDP
@@ -38,7 +38,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     frames = []
     for length, exact_features in ((4, True), (8, True), (16, True), (4, False), (8, False)):
         world = combination_lock(length=length, actions=2, horizon=3 * length, discount=0.95)
-        frame, _ = rows(
+        frame, _ = combinations(
             key_R, length=[length], features=["table" if exact_features else "half"], critic=TRUST
         )
         if exact_features:
@@ -122,12 +122,10 @@ def opens(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {length}": x_N - SOLVED
         for length in (4, 8, 16)
-        for run, x_N in levels_in_both(
-            table, "value", {**exact, "critic": "hybrid", "length": length}
-        ).items()
+        for run, x_N in level(table, "value", {**exact, "critic": "hybrid", "length": length}).items()
     }
     first, second = ({**exact, "critic": each, "length": 16} for each in ("hybrid", "on-policy"))
-    groups |= {f"{run} gain": x_N - GAINED for run, x_N in in_both(table, "value", first, second).items()}
+    groups |= {f"{run} gain": x_N - GAINED for run, x_N in difference(table, "value", first, second).items()}
     return must_exceed(groups, 0.0, "value less 0.9, or gain less 0.2")
 
 
@@ -161,7 +159,7 @@ def _behind(table: pd.DataFrame, other: str) -> dict[str, NDArray[np.float64]]:
     return {
         f"{run} {length}": x_N
         for length in (4, 8)
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, "value", {**half, "critic": other, "length": length},
             {**half, "critic": "hybrid", "length": length},
         ).items()

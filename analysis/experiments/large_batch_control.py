@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "large-batch-control"
 SEEDS, STEPS, EVERY, SOLVED = 24, 320, 10, 0.1
@@ -34,7 +34,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     frames = []
     for players in (4, 64):
         for batch in BATCHES:
-            frame, key_N = rows(key_R, players=[players], batch=[batch], learner=TEMPERATURES)
+            frame, key_N = combinations(key_R, players=[players], batch=[batch], learner=TEMPERATURES)
             settings = Settings(steps=STEPS, every=EVERY, players=players, batch=batch)
             gains, _ = actor_critic(
                 world, key_N, settings, temperature=frame["learner"].map(TEMPERATURES).to_numpy()
@@ -76,7 +76,7 @@ def _saved(table: pd.DataFrame, small: int, large: int) -> dict[str, NDArray[np.
         f"{run} {learner} {players}": x_N
         for learner in TEMPERATURES
         for players in (4, 64)
-        for run, x_N in in_both(
+        for run, x_N in difference(
             logs, "updates", {"learner": learner, "players": players, "batch": small},
             {"learner": learner, "players": players, "batch": large},
         ).items()
@@ -122,7 +122,7 @@ def worlds(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {learner}": x_N
         for learner in TEMPERATURES
-        for run, x_N in in_both(
+        for run, x_N in difference(
             logs, "updates", {"learner": learner, "batch": 128, "players": 4},
             {"learner": learner, "batch": 128, "players": 64},
         ).items()

@@ -13,7 +13,7 @@ from analysis.comparisons import must_exceed, must_stay_below, short_of
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, levels_in_both, made_twice, rows
+from analysis.replication import combinations, difference, level, made_twice
 from envs.arrays import Floats
 
 NAME = "layer-norm-td"
@@ -33,7 +33,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     best_1SA = optimal_q(world)
     table_SAF, frames = np.eye(24).reshape(8, 3, 24), []
     for players in PLAYERS:
-        frame, key_N = rows(key_R, players=[players], step=[0.1, 0.5])
+        frame, key_N = combinations(key_R, players=[players], step=[0.1, 0.5])
         weight_1NF = parallel_q(
             world, table_SAF, key_N, players=players, steps=STEPS, every=STEPS,
             step_size=frame["step"].to_numpy(), epsilon=0.3,
@@ -140,8 +140,8 @@ def parallel(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the error left and the log of the factor gained, for each run."""
     many, one = ({"players": n, "step": 0.5} for n in (64, 1))
     logs = table.assign(error=np.log(table["error"]))
-    groups = {f"{run}, error": NEAR - x_N for run, x_N in levels_in_both(table, "error", many).items()}
-    groups |= {f"{run}, factor": x_N - LESS for run, x_N in in_both(logs, "error", one, many).items()}
+    groups = {f"{run}, error": NEAR - x_N for run, x_N in level(table, "error", many).items()}
+    groups |= {f"{run}, factor": x_N - LESS for run, x_N in difference(logs, "error", one, many).items()}
     return must_exceed(groups, 0.0, "0.5 less the error, or log of the factor less 0.5")
 
 
@@ -157,4 +157,4 @@ def updates(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the log of the factor gained, paired by seed, for each run."""
     logs = table.assign(error=np.log(table["error"]))
     first, second = ({"players": n, "step": 0.1} for n in (1, 64))
-    return must_stay_below(in_both(logs, "error", first, second), LESS, "0.5 less the log of the factor")
+    return must_stay_below(difference(logs, "error", first, second), LESS, "0.5 less the log of the factor")

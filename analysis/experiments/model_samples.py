@@ -13,7 +13,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "model-samples"
 SEEDS, STEPS, FEATURES, CUT = 60, 1500, 32, 100.0
@@ -34,7 +34,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     world = garnet(discount=0.95, seed=0, horizon=20, noise_std=1.0)
     feature_SAF = np.random.default_rng(0).normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
-    frame, key_N = rows(key_R, share=[0.0, 0.05, 0.2], updates=[1.0, 8.0, 32.0])
+    frame, key_N = combinations(key_R, share=[0.0, 0.05, 0.2], updates=[1.0, 8.0, 32.0])
     q_RKSA, _ = replay_q(
         world, key_N, steps=STEPS, every=STEPS, feature_SAF=feature_SAF, epsilon=0.1, step_size=0.3,
         model_share=frame["share"].to_numpy(), updates=frame["updates"].to_numpy(),
@@ -78,7 +78,9 @@ EXPERIMENT = Experiment(
 )
 def grows(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the growth, paired by seed, for each run."""
-    grown = in_both(table, "over-estimation", {"share": 0.0, "updates": 32.0}, {"share": 0.0, "updates": 1.0})
+    grown = difference(
+        table, "over-estimation", {"share": 0.0, "updates": 32.0}, {"share": 0.0, "updates": 1.0}
+    )
     return must_exceed(grown, LESS, "growth of over-estimation, less 2")
 
 
@@ -110,7 +112,7 @@ def twentieth(table: pd.DataFrame) -> Evidence:
 def _saved(table: pd.DataFrame, share: float) -> Evidence:
     first, second = ({"share": each, "updates": 32.0} for each in (0.0, share))
     return must_exceed(
-        in_both(table, "over-estimation", first, second), LESS, "over-estimation saved, less 2"
+        difference(table, "over-estimation", first, second), LESS, "over-estimation saved, less 2"
     )
 
 
@@ -123,7 +125,7 @@ def _saved(table: pd.DataFrame, share: float) -> Evidence:
 )
 def bounds(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the growth that is left, paired by seed, for each run."""
-    grown = in_both(
+    grown = difference(
         table, "over-estimation", {"share": 0.05, "updates": 32.0}, {"share": 0.05, "updates": 1.0}
     )
     return must_stay_below(grown, BOUNDED, "2 less the growth of over-estimation")

@@ -14,7 +14,7 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 from envs.arrays import Floats
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def at_weights(key_R: NDArray[np.uint64]) -> pd.DataFrame:
             "support": nearest_distance(x_RN, a_RN, grid_S, grid_A, 0.0)[0],
         }
         for penalty, size_RSA in penalties.items():
-            frame, _ = rows(key_R, logger=[logger], penalty=[penalty], weight=WEIGHTS)
+            frame, _ = combinations(key_R, logger=[logger], penalty=[penalty], weight=WEIGHTS)
             found = [
                 bandit.mean_reward(grid_S, penalized_actions(q_RSA, size_RSA, weight, grid_A)).mean(-1)
                 for weight in WEIGHTS
@@ -105,7 +105,7 @@ def _ahead(table: pd.DataFrame, other: str) -> dict[str, NDArray[np.float64]]:
     return {
         f"{run} {logger}": x_N
         for logger in LOGGERS
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, "value", {"logger": logger, "penalty": "nearest data"},
             {"logger": logger, "penalty": other},
         ).items()

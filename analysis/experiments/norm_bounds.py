@@ -13,7 +13,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, levels_in_both, made_twice, rows
+from analysis.replication import combinations, difference, level, made_twice
 
 NAME = "norm-bounds"
 SEEDS, STEPS, RATE, BOUND = 24, 1000, 0.05, 20.0
@@ -41,7 +41,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     feature_SAF[range(7), 0, range(8, 15)] = 1.0
     start_F = np.ones(15)
     start_F[6] = 10.0
-    frame, key_N = rows(key_R, critic=ARMS, updates=[1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+    frame, key_N = combinations(key_R, critic=ARMS, updates=[1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     dials: dict[str, Any] = {
         name: np.array([ARMS[c].get(name, 0.0) for c in frame["critic"]]) for name in DIALS
     }
@@ -90,7 +90,7 @@ def diverges(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {updates:g}": x_N
         for updates in sorted(set(table["updates"]))
-        for run, x_N in levels_in_both(table, "final", {"critic": "plain", "updates": updates}).items()
+        for run, x_N in level(table, "final", {"critic": "plain", "updates": updates}).items()
     }
     return must_exceed(groups, BEYOND, "log10 of the largest |Q|, less 2")
 
@@ -107,7 +107,7 @@ def bounded(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {critic}": x_N
         for critic in ("weight norm", "both")
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, "final", {"critic": critic, "updates": 32.0}, {"critic": critic, "updates": 1.0}
         ).items()
     }
@@ -124,5 +124,5 @@ def bounded(table: pd.DataFrame) -> Evidence:
 )
 def not_found(table: pd.DataFrame) -> Evidence:
     """Return the evidence about log10 |Q| at the end, for each run."""
-    groups = levels_in_both(table, "final", {"critic": "weight norm", "updates": 32.0})
+    groups = level(table, "final", {"critic": "weight norm", "updates": 32.0})
     return must_exceed(groups, GONE, "log10 of the largest |Q| at the end, less 0.3")

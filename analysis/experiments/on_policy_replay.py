@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "on-policy-replay"
 SEEDS, STEPS, FEATURES, EPISODES, EARLY = 80, 2000, 32, 50, 10
@@ -42,7 +42,7 @@ def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
     world = garnet(discount=0.9, seed=int(rng.integers(2**31)), horizon=20)
     feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
     best_1SA = tabular.greedy(tabular.optimal_q(world))
-    frame, key_N = rows(np.array([key]), quality=[0.0, 0.5], power=POWERS)
+    frame, key_N = combinations(np.array([key]), quality=[0.0, 0.5], power=POWERS)
     logger_NSA = skilled(best_1SA[0], frame["quality"].to_numpy())
     log = collect(world, logger_NSA[:, None], EPISODES, key_N)
 
@@ -89,7 +89,7 @@ def _gained(table: pd.DataFrame, value: str, sign: float) -> dict[str, NDArray[n
     return {
         f"{run} quality {quality:g}": sign * x_N
         for quality in (0.0, 0.5)
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, value, {"quality": quality, "power": 1.0}, {"quality": quality, "power": 0.0}
         ).items()
     }

@@ -14,7 +14,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 if TYPE_CHECKING:
     from envs.finite_mdp import FiniteMDP
@@ -44,7 +44,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
             regret_KR, _ = optimistic_actor_critic(
                 world, key_R, episodes=EPISODES[-1], bonus=BONUS, actor_rate=rate, offline=counts
             )
-            frame, _ = rows(key_R, actor=[actor], offline=[offline], episodes=EPISODES)
+            frame, _ = combinations(key_R, actor=[actor], offline=[offline], episodes=EPISODES)
             frame["regret"] = regret_KR.cumsum(0)[np.array(EPISODES) - 1].ravel()
             frames.append(frame)
     return pd.concat(frames, ignore_index=True)
@@ -93,7 +93,7 @@ def root(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {actor}": x_N / np.log(16.0)
         for actor in ACTORS
-        for run, x_N in in_both(
+        for run, x_N in difference(
             logs, "regret", {"actor": actor, "offline": "none", "episodes": 1600},
             {"actor": actor, "offline": "none", "episodes": 100},
         ).items()
@@ -114,7 +114,7 @@ def offline(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {actor}": x_N
         for actor in ACTORS
-        for run, x_N in in_both(
+        for run, x_N in difference(
             logs, "regret", {"actor": actor, "offline": "none", "episodes": 1600},
             {"actor": actor, "offline": "hybrid", "episodes": 1600},
         ).items()

@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed, must_vanish
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 from envs.arrays import Floats
 
 NAME = "outer-loop"
@@ -31,7 +31,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     best_1SA = tabular.greedy(tabular.optimal_q(world))
     frames = []
     for episodes in EPISODES:
-        frame, key_N = rows(key_R, episodes=[episodes], step=STEPS)
+        frame, key_N = combinations(key_R, episodes=[episodes], step=STEPS)
         value_KN = outer_loop(
             world, key_N, episodes=episodes, iterations=ITERATIONS, step_size=frame["step"].to_numpy()
         )
@@ -74,7 +74,7 @@ def plateaus(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {n}": x_N
         for n in EPISODES
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, "plateau", {"episodes": n, "step": small}, {"episodes": n, "step": large}
         ).items()
     }
@@ -93,7 +93,7 @@ def more_episodes(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {step:.2g}": x_N
         for step in map(_written, STEPS[1:])
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, "plateau", {"episodes": 1000, "step": step}, {"episodes": 10, "step": step}
         ).items()
     }
@@ -113,7 +113,7 @@ def collapses(table: pd.DataFrame) -> Evidence:
     for start in (0, 1):
         for more in (1, 2):
             first, second = ({"episodes": EPISODES[i], "step": _written(STEPS[start + i])} for i in (more, 0))
-            found = in_both(table, "plateau", first, second)
+            found = difference(table, "plateau", first, second)
             groups |= {f"{run} {EPISODES[more]} ratio {start}": x_N for run, x_N in found.items()}
     return must_vanish(groups, ALIKE, "0.03 less the difference of plateaus")
 

@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "post-decision-baseline"
 SEEDS, EPISODES = 120, (1, 4, 16, 64)
@@ -37,7 +37,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
         for critic, data in (("state", counts), ("post", pooled_by_post(counts, post_SA, world.reward_SA))):
             q_RSA = tabular.fitted_q(data.moves_RSAS, data.reward_RSA, world.discount, data.seen_RSA)
             greedy_RSA = tabular.greedy(np.where(data.seen_RSA, q_RSA, -np.inf))
-            frame, _ = rows(key_R, episodes=[episodes], critic=[critic])
+            frame, _ = combinations(key_R, episodes=[episodes], critic=[critic])
             frame["value"] = infinite_horizon.value(world, greedy_RSA) / infinite_horizon.value(
                 world, best_1SA
             )
@@ -110,7 +110,7 @@ def further(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {n}": x_N
         for n in EPISODES[:3]
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, "value", {"critic": "post", "episodes": n}, {"critic": "state", "episodes": n}
         ).items()
     }
@@ -127,4 +127,4 @@ def double(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the pooled value less twice the other, paired by seed, for each run."""
     doubled = table.assign(value=table["value"].where(table["critic"] == "post", 2.0 * table["value"]))
     first, second = ({"critic": each, "episodes": 1} for each in ("post", "state"))
-    return must_exceed(in_both(doubled, "value", first, second), 0.0, "pooled value less twice the other")
+    return must_exceed(difference(doubled, "value", first, second), 0.0, "pooled value less twice the other")

@@ -13,7 +13,7 @@ from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, levels_in_both, made_twice, rows
+from analysis.replication import combinations, difference, level, made_twice
 from envs.arrays import Floats
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     Error: root mean square under the target's occupancy, over that of Q. Factors: concentrability times
     misalignment. Classes: 4 features that span Q, or 4 random ones.
     """
-    frame, _ = rows(key_R, features=["realizable", "random"], samples=SIZES)
+    frame, _ = combinations(key_R, features=["realizable", "random"], samples=SIZES)
     error, correlation = [], []
     for key in key_R:
         problems = [_problem(np.random.default_rng([int(key), i])) for i in range(PROBLEMS)]
@@ -143,7 +143,7 @@ def rate(table: pd.DataFrame) -> Evidence:
     logs, groups = table.assign(error=np.log(table["error"])), {}
     for features, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
         last, first = ({"features": features, "samples": n} for n in (100_000, 1000))
-        for run, x_N in in_both(logs, "error", last, first).items():
+        for run, x_N in difference(logs, "error", last, first).items():
             groups[f"{run} {features}"] = sign * (x_N / np.log(100.0) - limit)
     return must_exceed(groups, 0.0, "exponent beyond its limit")
 
@@ -158,4 +158,4 @@ def rate(table: pd.DataFrame) -> Evidence:
 def orders(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the rank correlation, group by group of problems, for each run."""
     where = {"features": "realizable", "samples": 10_000}
-    return must_exceed(levels_in_both(table, "correlation", where), CORRELATED, "rank correlation less 0.5")
+    return must_exceed(level(table, "correlation", where), CORRELATED, "rank correlation less 0.5")

@@ -1,6 +1,6 @@
 """REC where its importance weights cannot grow: a two-sided region, or a tenth of the learning rate.
 
-Both claims were put down after the table rec was seen and before the cells of this one were run. The
+Both claims were put down after the first table of rec was seen and before any cell of this one was run. The
 two-sided one cannot be decided there: what it drops is also what would pull tokens back, and both arms lose
 all accuracy at every lag above 0, where they are equal whatever the weights do.
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Stop
 from analysis.experiments.rec import LAGS, MARGIN, WEIGHTS, of_arm, same_accuracy
 from analysis.plot import Plot
 from analysis.starting_runs import TOY
@@ -30,7 +30,7 @@ def cells() -> tuple[Run, ...]:
         for cell in grid(
             replace(TOY, recipe="rec", recipe_args=(("keep", keep), ("weight", weight)), learning_rate=rate),
             lag=LAGS,
-            seed=range(16),
+            seed=[0],
         )
     )
 
@@ -41,6 +41,7 @@ EXPERIMENT = Experiment(
     source="Yao et al. (2025), arXiv:2509.24203",
     differs="a two-sided region and a tenth of the learning rate, which the paper does not try",
     cells=cells,
+    stop=Stop(cap=32),
     keys=("recipe_args.keep", "learning_rate", "recipe_args.weight", "lag", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "mean actor/clip_share"),
     margins={"accuracy that counts as equal": MARGIN},
@@ -66,7 +67,7 @@ def _bounded(table: pd.DataFrame, keep: str) -> list[pd.Series]:
     kind="statistical",
     statement=(
         "With a two-sided region, where kept weights lie between 0.8 and 1.2, importance weights change the "
-        "toy LLM's final accuracy by less than 0.05 on average at every lag."
+        "toy LLM's final accuracy by less than 0.05 in the median over seeds, at every lag."
     ),
 )
 def bounded_weights_change_nothing(table: pd.DataFrame) -> Evidence:
@@ -80,7 +81,7 @@ def bounded_weights_change_nothing(table: pd.DataFrame) -> Evidence:
     kind="statistical",
     statement=(
         "With REC's one-sided clip at a tenth of the learning rate, importance weights change the toy LLM's "
-        "final accuracy by less than 0.05 on average at every lag."
+        "final accuracy by less than 0.05 in the median over seeds, at every lag."
     ),
 )
 def slow_weights_change_nothing(table: pd.DataFrame) -> Evidence:

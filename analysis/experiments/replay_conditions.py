@@ -13,7 +13,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, levels_in_both, made_twice, rows
+from analysis.replication import combinations, difference, level, made_twice
 
 NAME = "replay-conditions"
 SEEDS, STEPS, RATE, TEMPERATURE = 120, 4000, 0.1, 0.1
@@ -41,7 +41,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     world = chain(length=6, discount=0.95, horizon=30)
     best_SA = tabular.greedy(tabular.optimal_q(world))[0]
     low, high = (float(infinite_horizon.value(world, pi)) for pi in (np.full_like(best_SA, 0.5), best_SA))
-    frame, key_N = rows(key_R, conditions=ARMS, replays=[0.0, 4.0, 32.0])
+    frame, key_N = combinations(key_R, conditions=ARMS, replays=[0.0, 4.0, 32.0])
     dials: dict[str, Any] = {
         name: np.array([ARMS[c][name] for c in frame["conditions"]]) for name in ("repel", "reach")
     }
@@ -49,7 +49,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
         world, key_N, steps=STEPS, every=STEPS, actor_rate=RATE, critic_rate=RATE,
         replays=frame["replays"].to_numpy(), **dials,
     )  # fmt: skip
-    soft, key_N = rows(key_R, conditions=["soft Q"], replays=[1.0])
+    soft, key_N = combinations(key_R, conditions=["soft Q"], replays=[1.0])
     q_RKSA, _ = replay_q(world, key_N, steps=STEPS, every=STEPS, temperature=TEMPERATURE, step_size=RATE)
     both = pd.concat([frame, soft], ignore_index=True)
     pi_RSA = np.concatenate([softmax(logits_RKSA[:, -1]), softmax(q_RKSA[:, -1] / TEMPERATURE)])
@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
 def breaks(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the value lost, paired by seed, for each run."""
     plain = {"conditions": "plain"}
-    lost = in_both(table, "value", {**plain, "replays": 0.0}, {**plain, "replays": 32.0})
+    lost = difference(table, "value", {**plain, "replays": 0.0}, {**plain, "replays": 32.0})
     return must_exceed(lost, LOST, "share of the value lost, less 0.1")
 
 
@@ -102,7 +102,7 @@ def breaks(table: pd.DataFrame) -> Evidence:
 def keeps(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the value lost, paired by seed, for each run."""
     both = {"conditions": "both"}
-    lost = in_both(table, "value", {**both, "replays": 0.0}, {**both, "replays": 32.0})
+    lost = difference(table, "value", {**both, "replays": 0.0}, {**both, "replays": 32.0})
     return must_stay_below(lost, LOST, "0.1 less the share of the value lost")
 
 
@@ -117,7 +117,9 @@ def keeps(table: pd.DataFrame) -> Evidence:
 def repulsion(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the value gained, paired by seed, for each run."""
     first, second = ({"conditions": name, "replays": 32.0} for name in ("no repulsion", "both"))
-    return must_exceed(in_both(table, "value", first, second), 0.05, "share of the value gained, less 0.05")
+    return must_exceed(
+        difference(table, "value", first, second), 0.05, "share of the value gained, less 0.05"
+    )
 
 
 @EXPERIMENT.claim(
@@ -129,7 +131,7 @@ def repulsion(table: pd.DataFrame) -> Evidence:
 )
 def equals(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the shortfall, paired by seed, for each run."""
-    soft = levels_in_both(table, "value", {"conditions": "soft Q"})
-    actor = levels_in_both(table, "value", {"conditions": "both", "replays": 4.0})
+    soft = level(table, "value", {"conditions": "soft Q"})
+    actor = level(table, "value", {"conditions": "both", "replays": 4.0})
     short = {run: soft[run] - actor[run] for run in soft}
     return must_stay_below(short, EQUAL, "0.1 less the shortfall")

@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, made_twice, rows
+from analysis.replication import combinations, difference, made_twice
 
 NAME = "residual-control"
 SEEDS, STEPS, EVERY, PLAYERS, DEMOS, CUT, SOLVED = 32, 240, 10, 8, 500, 2.0, 0.02
@@ -47,7 +47,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
             loss_ER = np.minimum((best - world.value(gains)) / (best - weak), CUT)
             last_R = len(loss_ER) - (loss_ER[::-1] >= SOLVED).argmax(0)
             solved_R = np.where((loss_ER >= SOLVED).any(0), last_R, 0)
-            frame, _ = rows(key_R, updates=[updates], arm=[arm])
+            frame, _ = combinations(key_R, updates=[updates], arm=[arm])
             frames.append(frame.assign(steps=EVERY * PLAYERS * (1 + solved_R), loss=loss_ER.mean(0)))
     return pd.concat(frames, ignore_index=True)
 
@@ -78,7 +78,7 @@ def _saved(table: pd.DataFrame, value: str, arm: str) -> dict[str, NDArray[np.fl
     return {
         f"{run} {updates:g}": x_N
         for updates in sorted(set(table["updates"]))
-        for run, x_N in in_both(
+        for run, x_N in difference(
             table, value, {"updates": updates, "arm": "scratch"}, {"updates": updates, "arm": arm}
         ).items()
     }

@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import levels_in_both, made_twice, rows
+from analysis.replication import combinations, level, made_twice
 from envs.arrays import Floats
 
 NAME = "target-period"
@@ -32,7 +32,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     star, start_F = baird_star(DISCOUNT), np.ones(8)
     start_F[6] = 10.0
-    frame, key_N = rows(key_R, step=STEPS, period=PERIODS)
+    frame, key_N = combinations(key_R, step=STEPS, period=PERIODS)
     step_N, period_N = frame["step"].to_numpy(), frame["period"].to_numpy()
     weight_1NF = sampled_td(
         BAIRD_FEATURES, np.full(7, 1 / 7), np.eye(7)[[6] * 7], np.zeros(7), DISCOUNT, key_N,
@@ -81,7 +81,7 @@ def predicted(table: pd.DataFrame) -> Evidence:
     for (step, period), part in table.groupby(["step", "period"]):
         radius = float(part["radius"].iloc[0])
         if abs(radius - 1.0) > CLEAR:
-            found = levels_in_both(logs, "growth", {"step": step, "period": period})
+            found = level(logs, "growth", {"step": step, "period": period})
             groups |= {f"{run} {step:g} {period}": np.sign(radius - 1) * x_N for run, x_N in found.items()}
     return must_exceed(groups, 0.0, "log growth per refresh on the side of the radius")
 

@@ -13,7 +13,7 @@ from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, levels_in_both, made_twice, rows
+from analysis.replication import combinations, difference, level, made_twice
 
 NAME = "update-ratio-law"
 SEEDS, CELLS, MOST, THRESHOLD, RATE = 12, 20, 30_000, 0.95, 0.1
@@ -30,7 +30,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     """
     from testbed.rng import keys
 
-    frame, _ = rows(key_R, updates=[*FITTED, *HELD_OUT])
+    frame, _ = combinations(key_R, updates=[*FITTED, *HELD_OUT])
     cell_RC = np.stack([keys(tuple(range(CELLS)), f"{NAME}/{key}") for key in key_R])
     steps = {u: _steps(u, cell_RC.ravel()).reshape(len(key_R), CELLS) for u in (*FITTED, *HELD_OUT)}
     frame["steps"] = np.concatenate([np.median(steps[u], axis=-1) for u in (*FITTED, *HELD_OUT)])
@@ -108,9 +108,9 @@ def buy(table: pd.DataFrame) -> Evidence:
     """Return the evidence about logs of both factors, for each run."""
     logs = table.assign(steps=np.log(table["steps"]), computed=np.log(table["computed"]))
     few, many = {"updates": 0.5}, {"updates": 16.0}
-    groups = {f"steps, {run}": x_N for run, x_N in in_both(logs, "steps", few, many).items()}
+    groups = {f"steps, {run}": x_N for run, x_N in difference(logs, "steps", few, many).items()}
     less = float(np.log(2.0 / 1.2))
-    groups |= {f"updates, {run}": x_N + less for run, x_N in in_both(logs, "computed", many, few).items()}
+    groups |= {f"updates, {run}": x_N + less for run, x_N in difference(logs, "computed", many, few).items()}
     return must_exceed(
         groups, float(np.log(2.0)), "log of the factor, less log 2, or of updates less log 1.2"
     )
@@ -128,6 +128,6 @@ def predicts(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {updates:g}": x_N
         for updates in HELD_OUT
-        for run, x_N in levels_in_both(table, "error", {"updates": updates}).items()
+        for run, x_N in level(table, "error", {"updates": updates}).items()
     }
     return must_stay_below(groups, ERROR, "log 1.2 less the log error")

@@ -11,7 +11,7 @@ from analysis.comparisons import must_exceed, must_stay_below, short_of
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replicated import in_both, levels_in_both, made_twice, rows
+from analysis.replication import combinations, difference, level, made_twice
 from envs.arrays import Floats
 
 NAME = "velocity-ratios"
@@ -31,7 +31,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     action_RN, noise_RNK = normals(key_R, 0, SAMPLES, 1)[..., 0], normals(key_R, 1, SAMPLES, PATHS)
     zero, one = np.zeros(()), np.ones(())
-    frame, _ = rows(key_R, ratio=RATIOS, shift=SHIFTS)
+    frame, _ = combinations(key_R, ratio=RATIOS, shift=SHIFTS)
     errors = []
     for ratio in RATIOS:
         for shift in SHIFTS:
@@ -125,7 +125,7 @@ def not_exact(table: pd.DataFrame) -> Evidence:
     groups = {
         f"{run} {shift:g}": x_N
         for shift in SHIFTS
-        for run, x_N in levels_in_both(table, "error", {"ratio": "velocity", "shift": shift}).items()
+        for run, x_N in level(table, "error", {"ratio": "velocity", "shift": shift}).items()
     }
     return must_exceed(groups, SMALL, "relative error, less 0.2")
 
@@ -140,7 +140,7 @@ def not_exact(table: pd.DataFrame) -> Evidence:
 def as_well(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the shortfall, paired by seed, for each run."""
     first, second = ({"ratio": ratio, "shift": SHIFTS[0]} for ratio in ("exact", "velocity"))
-    return must_stay_below(in_both(table, "slow", first, second), WORSE, "0.02 less the shortfall")
+    return must_stay_below(difference(table, "slow", first, second), WORSE, "0.02 less the shortfall")
 
 
 @EXPERIMENT.claim(
@@ -154,7 +154,7 @@ def as_well(table: pd.DataFrame) -> Evidence:
 def survives(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the gain, paired by seed, for each run."""
     first, second = ({"ratio": ratio, "shift": SHIFTS[0]} for ratio in ("velocity", "exact"))
-    return must_exceed(in_both(table, "fast", first, second), WORSE, "gain less 0.02")
+    return must_exceed(difference(table, "fast", first, second), WORSE, "gain less 0.02")
 
 
 @EXPERIMENT.claim(

@@ -11,6 +11,7 @@ from analysis.experiment import Experiment
 
 if TYPE_CHECKING:
     from envs.divergence import Divergence
+    from envs.finite_mdp import FiniteMDP
 
 EXPERIMENT = Experiment(
     "weights",
@@ -58,7 +59,7 @@ def ess_limits() -> Evidence:
 )
 def ess_order() -> Evidence:
     """Return by how much, relatively, the smaller of two neighbors exceeds the larger, over random pairs."""
-    found = _random_divergences(horizon=8)
+    found = random_divergences(horizon=8)
     rising = np.stack([found.ess_max, found.ess_kish, found.ess_perplexity, np.ones_like(found.ess_max)])
     return exact(
         rising[:-1] / rising[1:] - 1.0, 1e-9, f"largest excess over {PAIRS} random policy pairs, 8 steps"
@@ -73,24 +74,29 @@ def ess_order() -> Evidence:
 )
 def prefix_moment() -> Evidence:
     """Return the drops of E_mu (rho_1 … rho_t)^2 from one t to the next, relatively, over random pairs."""
-    moment_RT = _random_divergences(horizon=24).second_moment_prefix_T
+    moment_RT = random_divergences(horizon=24).second_moment_prefix_T
     drop_RT = 1.0 - moment_RT[:, 1:] / moment_RT[:, :-1]
     return exact(drop_RT, 1e-9, f"largest relative drop over {PAIRS} random policy pairs, 24 steps")
 
 
-def _random_divergences(horizon: int) -> Divergence:
-    """Return the exact divergences of random policy pairs in one random world of 6 states and 3 actions."""
+def random_world(horizon: int) -> FiniteMDP:
+    """Return a random world of 6 states and 3 actions."""
     from envs.finite_mdp import FiniteMDP
 
     rng = np.random.default_rng(20_260_101)
-    world = FiniteMDP(
+    return FiniteMDP(
         transition_SAS=rng.dirichlet(np.ones(6), size=(6, 3)),
         reward_SA=np.zeros((6, 3)),
         start_S=rng.dirichlet(np.ones(6)),
         horizon=horizon,
     )
+
+
+def random_divergences(horizon: int) -> Divergence:
+    """Return the exact divergences of random policy pairs in that world."""
+    rng = np.random.default_rng(20_260_102)
     mu_RSA, other_RSA = rng.dirichlet(np.full(3, 2.0), size=(2, PAIRS, 6))
     # From equal policies, where all these inequalities are equalities, to unrelated ones.
     share_R11 = np.linspace(0.0, 1.0, PAIRS)[:, None, None]
     pi_RSA = (1.0 - share_R11) * mu_RSA + share_R11 * other_RSA
-    return world.divergence(pi_RSA, mu_RSA)
+    return random_world(horizon).divergence(pi_RSA, mu_RSA)

@@ -20,7 +20,8 @@ class TokenTask(ABC):
 
     Tokens are numbered 0 .. V-1 and every one of them may be generated; one that makes no sense (a
     separator in an answer) is simply wrong. `mask_NT` is True on generated tokens, the end token
-    included; after it tokens are 0.
+    included; after it tokens are 0. `difficulties` are the levels that `difficulty` grades prompts by, for a
+    task that has prompts of several.
     """
 
     symbols: tuple[str, ...]
@@ -28,6 +29,13 @@ class TokenTask(ABC):
     response_length: int
     end_token: int | None = None
     pad_token: int | None = None
+    difficulties: tuple[int, ...] = ()
+    stops: tuple[str, ...] = ()
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """Every token after which a response is over."""
+        return () if self.end_token is None else (self.end_token,)
 
     @property
     def vocabulary(self) -> int:
@@ -37,6 +45,14 @@ class TokenTask(ABC):
     @abstractmethod
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
         """n prompts drawn independently, [N, Q], padded on the left with `pad_token`."""
+
+    def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
+        """n prompts to evaluate on, [N, Q]: drawn like the others, unless some are kept apart."""
+        return self.prompts(rng, n)
+
+    def stopped(self, response_NT: Ints) -> Bools:
+        """Which responses, as far as they are written, end with one of the `stops`, [N]."""
+        raise NotImplementedError(f"{type(self).__name__} has stop strings but does not look for them")
 
     @abstractmethod
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
@@ -49,6 +65,10 @@ class TokenTask(ABC):
         Returns response_NT and mask_NT. The noise makes a base model with real entropy out of a
         supervised start.
         """
+
+    def difficulty(self, prompt_NQ: Ints) -> Ints:
+        """The difficulty of each prompt, [N], one of `difficulties`; only where the task has any."""
+        raise NotImplementedError(f"{type(self).__name__} has no graded difficulty: `difficulties` is empty.")
 
     def enumerate(self) -> tuple[Ints, Bools]:
         """Every distinct response, once, in lexicographic order: response_LT and mask_LT.

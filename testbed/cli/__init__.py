@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -14,17 +14,23 @@ import typer.core
 from testbed import __version__
 from testbed.cli import (
     claims,
+    compare,
     demo,
     exact,
     experiments,
     figures,
     listing,
+    look_up,
+    merge,
     metrics,
     objectives,
     pipeline,
+    plot,
+    report,
     run,
     status,
     validate,
+    watch,
 )
 from testbed.cli.then_run import WithTail
 from testbed.errors import UserError
@@ -59,15 +65,36 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("status")(status.status)
+app.command("watch")(watch.watch)
 app.command("list")(listing.list_all)
+app.command("show")(look_up.show_name)
 app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
 app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
+app.command("compare")(compare.compare)
+app.command("merge")(merge.merge)
+app.command("report")(report.report)
+app.command("plot")(plot.plot)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command("version")

@@ -46,6 +46,8 @@ def run_claims(
 
 def evidence(row: Mapping[str, Any]) -> str:
     """Return what a verdict rests on: a gap and its tolerance, or an effect, its interval and adjusted p."""
+    if row["verdict"] == "no table":
+        return str(row["note"])
     if row["kind"] == "exact":
         return f"{row['effect']:.2g} <= {row['tolerance']:g}, {row['n']} relations"
     numbers = {k: float("nan") if row[k] is None else row[k] for k in ("effect", "low", "high", "p_holm")}

@@ -29,7 +29,8 @@ def demo(
     """
     from analysis.experiment import sweep
     from testbed.cli import show
-    from testbed.cli.run import brief, summarize
+    from testbed.cli.closing import print_closing
+    from testbed.cli.run import summarize
 
     began = time.monotonic()
     parts = (
@@ -45,9 +46,8 @@ def demo(
     if json:
         show.as_json({"folder": str(out), "summary": rows, "figures": saved})
         return
-    show.table([brief(row) for row in rows])
-    print("ESS is the smallest Kish share of sequence weights seen; it cannot read below its floor 1/N.\n")
-    print("\n".join(saved))
+    print_closing(rows)
+    print("\n".join(["", *saved]))
     print(f"\nDone in {time.monotonic() - began:.0f} s. Results and figures are in {out}.")
 
 

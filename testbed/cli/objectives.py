@@ -61,12 +61,23 @@ def list_objectives(family: Family = None, json: Json = False) -> None:
 def show_objective(name: Name, json: Json = False) -> None:
     """Show one objective: formula, source, hyperparameters, promises, variants.
 
+    Of a recipe or a stack it says what that composes: `testbed show` knows names of every kind.
+
     Example: testbed objectives show m2po
     """
-    from testbed.cli import show
+    from testbed.cli import look_up, show
     from testbed.inspection.explain import difference, facts, in_words, settings
     from testbed.objectives import objective
+    from testbed.user_files import in_a_file
 
+    if not in_a_file(name) and name not in objective:
+        found = look_up.of_the_loss(name)  # the name of a recipe or a stack, told as what it is
+        if json:
+            show.as_json(found)
+            return
+        for kind, known in found.items():
+            look_up.report(name, kind, known)
+        return
     entry = objective[name]
     variants = [objective[each] for each in objective.variants(name)]
     if json:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+COMPILING = "Still at it: the first call compiles the simulator, once, which can take half a minute."
+
 if TYPE_CHECKING:
     from testbed.pipeline.design import Design
     from testbed.pipeline.simulate import Report
@@ -63,6 +65,7 @@ def pipeline(
         rows = sizing.table(sizing.from_words(given[1:]), replicas=replicas or 1, seed=seed)
         show.as_json(rows) if json else show.table(rows)
         return
+    from testbed.cli.patience import patience
     from testbed.pipeline.design import from_toml, from_words
 
     # A word on the command line takes the place of the file's.
@@ -72,7 +75,9 @@ def pipeline(
     if trace:
         from testbed.pipeline import trace as traces
 
-        traces.write(traces.record(design, batches, seed), trace)
+        with patience(COMPILING):
+            recorded = traces.record(design, batches, seed)
+        traces.write(recorded, trace)
     if then is None:
         _report(design, batches, replicas or 4, seed, figure, json)
         return
@@ -84,9 +89,11 @@ def pipeline(
 
 def _report(design: Design, batches: int, replicas: int, seed: int, figure: Path | None, json: bool) -> None:
     from testbed.cli import show
+    from testbed.cli.patience import patience
     from testbed.pipeline.simulate import simulate_one
 
-    found = simulate_one(design, replicas=replicas, batches=batches, seed=seed)
+    with patience(COMPILING):
+        found = simulate_one(design, replicas=replicas, batches=batches, seed=seed)
     if figure:
         _draw(found, figure)
     rows = _rows(design, found)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from math import isnan
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from testbed.config.pack import Pack
     from testbed.config.run import Run
     from testbed.config.toml_file import Watch
     from testbed.execution.executors import Executor
@@ -33,11 +35,17 @@ def run(
     threads: Annotated[int, typer.Option(min=1, help="Threads per worker.")] = 1,
     timeout: Annotated[float | None, typer.Option(help="Seconds a pack of cells may take.")] = None,
     shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts, for job arrays.")] = "1/1",
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Let new cells join those that the folder holds.")
+    ] = False,
     ray: Annotated[
         str | None,
         typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="With --dry-run: time the first steps, say how long it takes.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
@@ -50,6 +58,8 @@ def run(
 
     testbed run staleness recipe=grpo,m2po lag=0,32 seed=0,1,2 steps=100 --out results/mine
 
+    testbed run staleness seed=0..7 --extend
+
     testbed run my_sweep.toml --shard 3/10
 
     testbed run staleness recipe=grpo,cispo@trl --objective mine.py:my_objective
@@ -57,16 +67,21 @@ def run(
     testbed run bandit-grid --ray
     """
     from testbed.cli import show
+    from testbed.cli.board import Board
+    from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched
-    from testbed.execution.runner import run_sweep
+    from testbed.execution.runner import check_limits, run_sweep
     from testbed.results.store import folder_for
 
     watch = unwatched if quiet else watched
     cells = resolve(sweep, overrides or [], objective or [], watch)
     folder = out or folder_for("results", Path(sweep).stem)
+    warn(cells, quiet or json)
     if dry_run:
-        describe(watch("planning cells", len(cells), cells), folder, json)
+        check_limits(workers, threads, timeout)
+        cells = watch("planning cells", len(cells), cells)
+        describe(cells, folder, json, shard, _cores(workers) if estimate else 0, extend)
         return
     status = run_sweep(
         cells,
@@ -76,7 +91,8 @@ def run(
         threads=threads,
         timeout=timeout,
         shard=shard,
-        progress=choose(quiet),
+        extend=extend,
+        progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
     )
     summary = summarize(folder)
     if json:
@@ -93,7 +109,7 @@ def resolve(
     """Return the cells of a named sweep or a TOML file with field=value words applied.
 
     outside: objectives in files, which take the place of the sweep's recipes, or join those that
-    `recipe=` names.
+    `recipe=` names. `recipe_args` that are given are theirs too; a named sweep's belong to its recipes.
     watch: told of every cell on its way.
     """
     from analysis.experiment import sweep as named
@@ -101,7 +117,7 @@ def resolve(
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
     from testbed.user_files import pin
-    from testbed.worlds.tasks import tasks
+    from testbed.worlds.tasks import pin_data, tasks
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
     watch = watch or unwatched
@@ -109,25 +125,77 @@ def resolve(
     cells = expand(base, overrides, known, watch) if overrides or not sweep.endswith(".toml") else base
     if outside:
         kept = cells if any(word.startswith("recipe=") for word in overrides) else ()
-        names = [pin(name) for name in outside]
-        cells = unique(
-            [*kept, *(replace(cell, recipe=name, recipe_args=()) for name in names for cell in cells)]
-        )
-    return tuple(pin_trace(cell) for cell in cells)
+        own = {} if sweep.endswith(".toml") else {"recipe_args": ()}
+        words = [word for word in overrides if not word.startswith("recipe=")]
+        bare = [replace(cell, recipe=pin(name), **own) for name in outside for cell in base]
+        cells = unique([*kept, *expand(unique(bare), words, known)])
+    return tuple(pin_data(pin_trace(pin_files(cell))) for cell in cells)
 
 
-def describe(cells: Iterable[Run], folder: Path, json: bool) -> None:
-    """Print what would run; raise UserError where nothing would."""
+def pin_files(cell: Run) -> Run:
+    """Return the cell with the digest of every file in the names of its parts, so that its id holds them."""
+    from testbed.user_files import in_a_file, pin
+
+    parts = {"task": cell.task, "recipe": cell.recipe, "staleness": cell.staleness}
+    found = {field: pin(name) for field, name in parts.items() if in_a_file(name) and "#" not in name}
+    return replace(cell, **found) if found else cell
+
+
+def describe(
+    cells: Iterable[Run],
+    folder: Path,
+    json: bool,
+    shard: str = "1/1",
+    timed: int = 0,
+    extend: bool = False,
+) -> None:
+    """Print what would run; raise UserError where nothing would.
+
+    timed: workers for which the first steps are timed, and the time that all of them take is told; 0: none.
+    """
     from testbed.cli import show
     from testbed.execution.preflight import prepare
 
-    packs, _ = prepare(cells, folder=folder)
+    packs, ours = prepare(cells, shard, folder, extend=extend)
+    took = {"seconds": _estimated(ours, timed)} if timed and ours else {}
     if json:
-        show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in packs]})
+        show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in ours], **took})
         return
-    count = sum(len(pack.cells) for pack in packs)
-    print(f"{count} cells in {len(packs)} packs would go to {folder}; the first and the last:")
-    print(f"  {packs[0].names[0]}\n  {packs[-1].names[-1]}")
+    count, whole = (sum(len(pack.cells) for pack in part) for part in (ours, packs))
+    part = f", part {shard} of {whole} cells," if len(ours) < len(packs) else ""
+    print(f"{count} cells in {len(ours)} packs{part} would go to {folder}", end="")
+    print(f"; the first and the last:\n  {ours[0].names[0]}\n  {ours[-1].names[-1]}" if ours else ".")
+    for seconds in took.values():
+        print(f"About {_duration(seconds)} on {min(timed, len(ours))} worker(s), if nothing else runs here.")
+
+
+def _estimated(packs: Sequence[Pack], workers: int) -> float:
+    from testbed.execution import estimate
+    from testbed.training.loop import train_pack
+
+    return estimate.seconds(packs, min(workers, len(packs)), train_pack)
+
+
+def _cores(workers: int | None) -> int:
+    from testbed.execution.threads import cores
+
+    return max(1, workers or cores())
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def warn(cells: Iterable[Run], quiet: bool) -> None:
+    """Say on standard error what is allowed but hardly meant: a lag as long as the run."""
+    far = {(c.lag, c.steps) for c in cells if c.staleness == "exact" and c.lag > 0 and c.lag >= c.steps - 1}
+    if far and not quiet:
+        lag, steps = max(far)
+        text = f"note: lag {lag} in a run of {steps} steps: every step learns from data of the start weights."
+        print(text, file=sys.stderr)
 
 
 def summarize(folder: Path) -> list[dict[str, Any]]:
@@ -136,11 +204,13 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
     from analysis.values import VALUE, value_table
     from testbed.errors import UserError
     from testbed.results.store import read
+    from testbed.user_files import short_names
 
     try:
         frame = read(folder).to_pandas()
     except UserError:  # nothing finished yet: the counts say so
         return []
+    frame["recipe"] = frame["recipe"].map(short_names(frame["recipe"].unique()))
     if "accuracy" in frame:
         found = summary_table(frame)
     elif VALUE in frame:
@@ -152,41 +222,27 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
 
 def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
     """Print the closing table and what to do next."""
-    from testbed.cli import show
+    from testbed.cli.closing import next_steps, print_closing
 
-    if summary:
-        show.table([brief(row) for row in summary])
+    print_closing(summary)
     print(f"{status.done} of {status.planned} cells done, {status.failed} failed, {status.pending} pending.")
-    print(f"Results: {folder}   Figures: testbed figures --data {folder} --out {folder}-figures")
+    if line := divergence(summary):
+        print(line)
+    print(f"Results: {folder}")
+    if status.done:
+        print("Next:", *next_steps(folder), sep="\n  ")
     if status.failed:
-        print(f"Why cells failed: testbed status {folder}")
+        print(f"Why cells failed: testbed status {shlex.quote(str(folder))}")
 
 
-def brief(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a summary row that fit a terminal."""
-    from testbed.config.run import Run
-
-    start = {"task": row["task"], "recipe": row["recipe"], "lag": int(row["lag"])}
-    start |= {
-        item.name: row[item.name] for item in fields(Run) if item.name in row and item.name not in start
-    }
-    if "ess_exact" in row:
-        return {
-            **start,
-            **{f"{name} value": f"{row[name]:.3f}" for name in ("first", "final", "best")},
-            "smallest exact ESS": "unknown" if isnan(row["ess_exact"]) else f"{row['ess_exact']:.3g}",
-            "sampled": f"{row['ess_sampled']:.3g}",
-            "seeds": row["n"],
-        }
-    lost = row["collapsed"] * row["seeds"]
-    return {
-        **start,
-        "final": f"{row['final']:.2f}",
-        "best": f"{row['best']:.2f}",
-        "smallest ESS": f"{row['ess_min']:.3f}",
-        "floor": f"{row['ess_floor']:.3f}",
-        "collapse": "no" if lost == 0 else f"yes, {lost:.0f} of {row['seeds']} seeds",
-    }
+def divergence(summary: list[dict[str, Any]]) -> str:
+    """Return the sentence about cells whose numbers stopped being finite, "" when there are none."""
+    lost = sum(round(row["diverged"] * row.get("seeds", row.get("n", 0))) for row in summary)
+    if not lost:
+        return ""
+    return (
+        f"{lost} cell(s) diverged: a loss or gradient was not finite, and the weights stood still from there."
+    )
 
 
 def counts(status: Status) -> dict[str, int]:

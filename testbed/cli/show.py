@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,14 +38,72 @@ def table(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
         console.print("nothing to show")
         return
     grid = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    widths = _widths(rows, console.width) if console.is_terminal else dict.fromkeys(rows[0])
+    if widths is None:
+        print(_as_text(rows, console.width))
+        return
     for name in rows[0]:
         numeric = all(_is_number(row[name]) for row in rows)
-        grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        grid.add_column(name, justify="right" if numeric else "left", overflow="fold", width=widths[name])
     for row in rows:
         # Text, not str: a formula's brackets are not markup.
         grid.add_row(*(Text(_cell(value)) for value in row.values()))
     # Piped output has no width of its own: keep lines whole for grep.
     console.print(grid) if console.is_terminal else Console(width=200, highlight=False).print(grid)
+
+
+def say(lines: Sequence[str]) -> None:
+    """Print sentences, each on lines of its own, wrapped to the terminal where there is one."""
+    from rich.console import Console
+
+    console = Console()
+    for line in lines:
+        print(textwrap.fill(line, console.width - 1) if console.is_terminal else line)
+
+
+def _widths(rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, int | None] | None:
+    """Return column widths that break lines between words only, or None where the room is too small."""
+    cells = {name: [name, *(_cell(row[name]) for row in rows)] for name in rows[0]}
+    wanted = {name: max(map(len, found)) for name, found in cells.items()}
+    words = {name: [word for text in found for word in text.split()] for name, found in cells.items()}
+    least = {name: max(map(len, found)) for name, found in words.items()}
+    while sum(wanted.values()) + 3 * len(wanted) - 1 > room:
+        widest = max(wanted, key=lambda name: (wanted[name] > least[name], wanted[name] - least[name]))
+        if wanted[widest] <= least[widest]:
+            return None
+        wanted[widest] -= 1
+    return dict(wanted)
+
+
+def _as_text(rows: Sequence[Mapping[str, Any]], room: int) -> str:
+    """Return a paragraph per row, for terminals too narrow for the table."""
+    found = [
+        "; ".join(f"{name} {_cell(value)}" for name, value in row.items() if value != "") for row in rows
+    ]
+    return "\n".join(textwrap.fill(line, room, subsequent_indent="  ") for line in found)
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as a Markdown table."""
+    body = [[_cell(value).replace("|", "\\|") for value in row.values()] for row in rows]
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def latex(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as a LaTeX tabular with the rules of booktabs; special characters are escaped."""
+    body = [[_in_latex(_cell(value)) for value in row.values()] for row in rows]
+    head = [_in_latex(name) for name in rows[0]]
+    lines = [" & ".join(line) + r" \\" for line in (head, *body)]
+    start = rf"\begin{{tabular}}{{{'l' * len(head)}}}"
+    return "\n".join(
+        [start, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"]
+    )
+
+
+def _in_latex(text: str) -> str:
+    named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(named.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
 
 
 def _is_number(value: Any) -> bool:

@@ -25,8 +25,10 @@ def status(
     failures = list(store.failures().values())
     if json:
         rows = [{"pack": f.pack, "kind": f.kind, "message": f.message} for f in failures]
-        show.as_json({"folder": str(folder), **counts(found), "failures": rows})
+        show.as_json({"folder": str(folder), **counts(found), "damaged": found.damaged, "failures": rows})
         return
     print(", ".join(f"{number} {name}" for name, number in counts(found).items()), "cells")
+    if found.damaged:
+        print(f"{found.damaged} of the pending cells were damaged and will be run again.")
     for failure in failures:
         print(f"{failure.kind}: {failure.message} (pack {failure.pack})")

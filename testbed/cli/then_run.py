@@ -84,6 +84,7 @@ def train(cells: Sequence[Run], folder: Path, given: dict[str, Any]) -> Status:
         threads=given["threads"],
         timeout=given["timeout"],
         shard=given["shard"],
+        extend=given["extend"],
         progress=choose(given["quiet"]),
     )
 

@@ -8,6 +8,7 @@ task_args = {digits = 12}
 [grid]
 recipe = ["grpo", "m2po"]
 lag = [0, 16]
+seed = "0..7"
 recipe_args.eps = [0.1, 0.2]
 """
 
@@ -24,7 +25,7 @@ from typing import Any
 
 from testbed.config.fields import ARGUMENTS, FIELDS, coerced, contradictions, problems
 from testbed.config.run import Run, cell_ids
-from testbed.errors import UserError, suggest
+from testbed.errors import UserError, candidates, suggest
 
 LARGEST_GRID = 1_000_000
 
@@ -49,7 +50,9 @@ def from_toml(path: str | Path, known: Known | None = None, watch: Watch = unwat
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(_syntax(path, error)) from None
+        raise UserError(_syntax(path, error, text)) from None
+    if not data:
+        raise UserError(f"{path} is empty, expected a table [run] and, for a sweep, a table [grid].")
     lines = line_numbers(text)
     wrong = list(_misplaced(data))
     run, axes = data.get("run", {}), _axes(data.get("grid", {}))
@@ -92,7 +95,7 @@ def expand(
             wrong.append(f"'{item}': '{field}' is given twice.")
         else:
             values = [text] if field == "model" else text.split(",")
-            axes[field] = [_typed(field, value.strip()) for value in values]
+            axes[field] = ranged(field, [_typed(field, value.strip()) for value in values])
     wrong += [f"'{where.removeprefix('grid.')}': {why}" for where, why in _wrong_axes(axes, known or {})]
     if not wrong:
         runs = tuple(runs)
@@ -140,9 +143,10 @@ def _text(path: Path) -> str:
         raise UserError(f"{path} is not UTF-8 text. Expected a TOML sweep file.") from None
 
 
-def _syntax(path: str | Path, error: tomllib.TOMLDecodeError) -> str:
+def _syntax(path: str | Path, error: tomllib.TOMLDecodeError, text: str) -> str:
     place = re.search(r" \(at (?:line (\d+).*|end of document)\)$", str(error))
-    line = f":{place[1]}" if place and place[1] else ""
+    end = max(1, len(text.rstrip().splitlines()))  # where a bracket or quote is missing, nobody knows before
+    line = f":{place[1] or end}" if place else ""
     reason = str(error)[: place.start()] if place else str(error)
     twice = "Cannot overwrite a value", "Cannot declare", "Duplicate inline table key"
     hint = " Each key and each table may appear once." if reason.startswith(twice) else ""
@@ -166,14 +170,30 @@ def _axes(grid: Any) -> dict[str, Any]:
             axes |= {f"{name}.{key}": inner for key, inner in values.items()}
         else:
             axes[name] = values
-    return axes
+    return {name: ranged(name, values) for name, values in axes.items()}
+
+
+def ranged(field: str, values: Any) -> Any:
+    """Return "0..7", alone or in a list, as 0, 1, …, 7; the values of a text field stay as they are."""
+    stem, _, key = field.partition(".")
+    if not key and isinstance(getattr(Run(), stem, ""), str):
+        return values
+    given = values if isinstance(values, list) else [values]
+    found = [one for value in given for one in _span(value)]
+    return found if isinstance(values, list) or len(found) > 1 else values
+
+
+def _span(value: Any) -> Iterable[Any]:
+    match = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value) if isinstance(value, str) else None
+    span = range(int(match[1]), int(match[2]) + 1) if match else range(0)
+    return span if 0 < len(span) <= LARGEST_GRID else (value,)
 
 
 def _wrong_field(name: str) -> str:
     stem, _, key = name.partition(".")
     if stem in ARGUMENTS or (name in FIELDS and not key):
         return ""
-    return f"Run has no field '{name}'.{suggest(stem, FIELDS)} Known: {', '.join(FIELDS)}."
+    return f"Run has no field '{name}'.{suggest(stem, FIELDS)} {candidates(stem, FIELDS)}"
 
 
 def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
@@ -181,8 +201,10 @@ def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
     for _, reason in problems({stem: {key: value} if key else value}):
         yield f"{stem} {reason}"
     names = known.get(name)
-    if names is not None and isinstance(value, str) and value not in (listed := sorted(names)):
-        yield f"Unknown {name} '{value}'.{suggest(value, listed)} Known: {', '.join(listed)}."
+    if names is None or not isinstance(value, str) or ".py" in value:  # in a file of the user's: read later
+        return
+    if value not in (listed := sorted(names)):
+        yield f"Unknown {name} '{value}'.{suggest(value, listed)} {candidates(value, listed)}"
 
 
 def _wrong_run(run: Mapping[str, Any], known: Known) -> Iterable[tuple[str, str]]:

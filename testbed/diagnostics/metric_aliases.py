@@ -77,6 +77,24 @@ ALIASES: dict[str, tuple[Alias, ...]] = {
     ),
     "actor/grad_norm": (Alias("verl", "actor/grad_norm"), Alias("prime-rl", "optim/grad_norm")),
     "reward/mean": (Alias("TRL", "reward"),),
+    "response_length/mean": (
+        Alias("verl", "response_length/mean"),
+        Alias("TRL", "completions/mean_length"),
+    ),
+    "actor/clip_share_positive": (
+        Alias("TRL", "clip_ratio/high_mean", "tokens above the bound, of all tokens"),
+    ),
+    "actor/clip_share_negative": (
+        Alias("TRL", "clip_ratio/low_mean", "tokens below the bound, of all tokens"),
+        Alias("verl", "actor/pg_clipfrac_lower", "the dual clip alone, over all tokens"),
+    ),
+    "val/kl_start_k3": (
+        Alias("TRL", "kl", "over the generated batch, to the reference model"),
+        Alias("verl", "actor/kl_loss", "over the generated batch, to the reference model; k1, k2 or k3"),
+    ),
+    "val/max@8": (
+        Alias("verl", "val-core/…/reward/best@8/mean", "by bootstrap with replacement, so biased"),
+    ),
 }
 
 PITFALLS = (

@@ -16,13 +16,38 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 HISTOGRAM_EDGES = np.linspace(-16.0, 16.0, 129)
 """Edges of the log-ratio histogram; the first and last of its 130 counts are the open outer bins."""
 
+PASS_KS = (1, 2, 4, 8)
+"""The k of pass@k and max@k."""
+
 METRICS: dict[str, str] = {
     "accuracy": "mean reward of fresh samples of the current policy on held-out prompts",
+    "val/response_length": "mean length of the samples behind `accuracy`, tokens",
+    "val/entropy": "mean of -log pi over the tokens of the samples behind `accuracy`, nats per token",
+    "val/kl_start_k1": "mean of log pi - log start over tokens of pi on the first held-out prompts: "
+    "estimates KL(pi, weights at the start) per token, nats",
+    "val/kl_start_k3": "mean of start/pi - 1 - log(start/pi) over the same tokens: that KL, never negative",
+    "val/accuracy_difficulty_D": "accuracy on held-out prompts of difficulty D; tasks of graded difficulty",
+    **{
+        f"val/pass@{k}": f"chance that the best of {k} samples is right, from 8 samples per prompt without "
+        "bias; the first 32 held-out prompts, every 4th logged row and the last"
+        for k in PASS_KS
+    },
+    **{
+        f"val/max@{k}": f"expected reward of the best of {k} samples, from the samples of pass@{k}"
+        for k in PASS_KS
+    },
+    "rollouts": "sequences generated for training up to this step, it included: fresh ones, those thrown "
+    "away for their age, those a recipe's baseline asks for; not those of the held-out prompts",
+    "response_length/mean": "mean length of the batch's sequences under the mask, tokens",
     "reward/mean": "mean reward of the generated batch, that is of the behavior policy",
     "actor/entropy": "mean entropy of the target policy's next-token law on the batch, nats",
     "actor/grad_norm": "Euclidean norm of the sampled gradient before clipping",
     "actor/clip_share": "share of tokens with nonzero advantage and zero effective weight",
     "actor/clip_share_last_pass": "the clip share at the last pass, where a recipe makes several of a batch",
+    "actor/clip_share_positive": "clip share of the tokens with A > 0 alone",
+    "actor/clip_share_negative": "clip share of the tokens with A < 0 alone",
+    "actor/positive_share": "share of gradient mass from A > 0: sum of |effective weight| over its tokens, "
+    "of all; NaN where no token has a gradient",
     "actor/learning_rate": "step size after the step-size rule",
     "diverged": "1 from the step at which the loss or gradient was not finite; the weights stay frozen",
     "rollout_corr/ess_floor": "1/N for N sequences: a sampled sequence ESS cannot read lower",
@@ -49,8 +74,11 @@ METRICS: dict[str, str] = {
     "staleness/length_kept": "mean length of the batch's sequences when they were generated, tokens",
     "staleness/length_lost": "mean length of the sequences lost for their age; NaN where none was",
     "staleness/replayed_share": "share of the batch's groups that come from earlier generations",
+    "verifier/errors": "responses at which the task's verifier raised or gave no number, since the start",
+    "verifier/timeouts": "responses at which the task's verifier took longer than its limit, since the start",
     "pipeline/time": "seconds from a pipeline's start to the training of this step's batch, by its trace",
     "exact/value": "expected return of the target policy",
+    "exact/kl_start": "KL(pi, weights at the start) of the episode laws, nats",
     "exact/grad_norm": "norm of the exact policy gradient",
     "exact/grad_cosine": "cosine between the sampled update direction and the exact policy gradient",
     "exact/ess_kish_sequence": "limit of the Kish ESS share: 1 / E_mu W^2",
@@ -73,6 +101,11 @@ for _how, _formula in _HOW.items():
     for _what, _weights in _WHAT.items():
         for _which, _bound in _WHICH.items():
             METRICS[f"rollout_corr/ess_{_how}_{_what}_{_which}"] = f"{_formula} over {_weights}, {_bound}"
+METRICS |= {
+    "rollout_corr/pareto_k_sequence": "shape of the Pareto tail of sequence ratios; NaN when it is flat or "
+    "too few distinct weights lie in it",
+    "rollout_corr/tail_hill_sequence": "Hill's index of the same tail; positive for every law",
+}
 for _level in ("token", "sequence"):
     for _label in QUANTILES:
         METRICS[f"rollout_corr/log_rho_{_level}_{_label}"] = f"{_label} of log {_level} ratios"

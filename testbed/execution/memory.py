@@ -23,10 +23,14 @@ COPIES = 4
 
 @dataclass(frozen=True)
 class Room:
-    """Memory that may be used, in all and for versions; disk: where versions go instead, None without."""
+    """Memory that may be used, in all and for versions; disk: where versions go instead, None without.
+
+    host: the machine's own memory beside a GPU's, which takes versions that the GPU has no room for.
+    """
 
     memory: int
     disk: int | None = None
+    host: int | None = None
 
     @classmethod
     def now(cls, device: str) -> Room:
@@ -39,19 +43,21 @@ class Room:
         if device == "cuda" and not torch.cuda.is_available():
             raise UserError("device 'cuda' was asked for, but torch sees no GPU; use device=cpu.")
         free = shutil.disk_usage(folder).free if folder and Path(folder).is_dir() else None
-        return cls(available(torch.device(device)), free)
+        host = available(torch.device("cpu")) if device == "cuda" else None
+        return cls(available(torch.device(device)), free, host)
 
     @property
     def versions(self) -> int:
         """Most bytes of versions."""
-        return self.memory // 2 if self.disk is None else self.disk
+        return max(self.memory, self.host or 0) // 2 if self.disk is None else self.disk
 
 
 @dataclass(frozen=True)
 class Need:
     """What a pack takes: parameters per replica, bytes per weight, replicas, and versions over all of them.
 
-    optimizer: weights per parameter that it remembers. activations: an estimate, the largest batch's.
+    saved: bytes that versions need less because they are kept in the model's dtype. optimizer: weights per
+    parameter that it remembers. activations: an estimate, the largest batch's.
     """
 
     parameters: int
@@ -60,6 +66,12 @@ class Need:
     versions: int
     optimizer: int
     activations: int
+    saved: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the versions."""
+        return self.versions * self.one - self.saved
 
     @property
     def one(self) -> int:
@@ -73,8 +85,8 @@ class Need:
 
     def fits(self, room: Room) -> bool:
         """Return whether versions and the rest are both within the room."""
-        inside = 0 if room.disk is not None else self.versions * self.one
-        return self.versions * self.one <= room.versions and self.fixed + inside <= room.memory
+        inside = 0 if room.disk is not None or room.host is not None else self.kept
+        return self.kept <= room.versions and self.fixed + inside <= room.memory
 
     def lines(self) -> str:
         """Return the parts in words."""
@@ -83,7 +95,7 @@ class Need:
         weights, optimizer = (self.replicas * n * self.one for n in (COPIES, self.optimizer))
         return (
             f"weights and gradients {readable(weights)} ({self.replicas} cells x {self.parameters:,} weights "
-            f"of {self.itemsize} bytes), {self.versions} versions {readable(self.versions * self.one)}, "
+            f"of {self.itemsize} bytes), {self.versions} versions {readable(self.kept)}, "
             f"optimizer {readable(optimizer)}, activations about {readable(self.activations)}"
         )
 
@@ -123,15 +135,19 @@ def needed(pack: Pack) -> Need:
         replace(first, seed=0, learning_rate=0.0, lag=0, recipe="grpo", recipe_args=(), staleness="exact",
                 staleness_args=(), age_limit=-1, too_old="drop", anchor="recipe", anchor_args=())
     )  # fmt: skip
-    kept: dict[tuple[object, ...], int] = {}
-    versions = 0
+    kept: dict[tuple[object, ...], tuple[int, int]] = {}
+    versions = saved = 0
+    narrow = _narrow(first)
     for cell in pack.cells:
         key = (cell.lag, cell.recipe, cell.recipe_args)
         if key not in kept:
             kept[key] = _versions(replace(cell, seed=0, learning_rate=0.0))
-        versions += kept[key]
+        versions += sum(kept[key])
+        saved += kept[key][0] * parameters * (itemsize - (narrow or itemsize))
     moments = 2 if first.optimizer == "adam" else 0
-    return Need(parameters, itemsize, len(pack.cells), versions, moments, len(pack.cells) * activations)
+    return Need(
+        parameters, itemsize, len(pack.cells), versions, moments, len(pack.cells) * activations, saved
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -143,8 +159,8 @@ def _size(run: Run) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=4096)
-def _versions(run: Run) -> int:
-    """Return how many versions a cell's schedule and anchor keep."""
+def _versions(run: Run) -> tuple[int, int]:
+    """Return how many versions a cell's schedule keeps, and its anchor."""
     from testbed.anchors import build_anchor
     from testbed.recipes import recipe
     from testbed.staleness import plan_for
@@ -152,7 +168,17 @@ def _versions(run: Run) -> int:
 
     made = recipe[run.recipe].bind(**dict(run.recipe_args))()
     anchored = build_anchor(made, run.anchor, run.anchor_args).versions
-    return plan_for(run).versions(run, longest_response(run)) + anchored
+    return plan_for(run).versions(run, longest_response(run)), anchored
+
+
+def _narrow(run: Run) -> int:
+    """Return the bytes per weight of a version, 0 for as many as the weights have."""
+    if run.policy != "hf":
+        return 0
+    from testbed.worlds.generation import narrow_versions
+
+    dtype = narrow_versions(run)
+    return 0 if dtype is None else dtype.itemsize
 
 
 def _refusal(pack: Pack, need: Need, room: Room) -> str:
@@ -163,6 +189,7 @@ def _refusal(pack: Pack, need: Need, room: Room) -> str:
     may = f"{readable(room.memory)} are free" + (
         f", and {readable(room.disk)} in {SPILL}" if room.disk is not None else ", half of it for versions"
     )
+    may += f" or half of the machine's own {readable(room.host)}" if room.host is not None else ""
     largest = largest_lag(pack, room)
     lag = "" if largest is None else f" The largest lag that would fit is {largest}."
     spill = "" if room.disk is not None else f" set {SPILL}=FOLDER to keep versions in a file,"

@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_, itemgetter
+from pathlib import Path
 from typing import Any
 
 from testbed.config.pack import Pack, largest, packed
 from testbed.config.run import Run, cell_ids
 from testbed.errors import UserError
+from testbed.results import manifest
 
 STACKED = ("recipe", "recipe_args", "lag", "seed", "learning_rate")
 """Fields in which the cells of one pack may differ."""
@@ -34,6 +36,28 @@ def plan(cells: Iterable[Run]) -> tuple[Pack, ...]:
         packed(index, [cells[i] for i in chunk], [names[i] for i in chunk])
         for index, chunk in enumerate(chunks)
     )
+
+
+def plan_into(cells: Sequence[Run], folder: str | Path | None, extend: bool = False) -> tuple[Pack, ...]:
+    """Return the packs of a sweep as a results folder has them, where it has them.
+
+    A folder that holds these very cells keeps its own packs, however it came to them. With `extend` it keeps
+    the packs of all cells that it holds, and those that it lacks come behind them in packs of their own.
+    """
+    packs = plan(cells)
+    there = manifest.planned(Path(folder)) if folder and _differs(Path(folder), packs) else ()
+    held = {name for pack in there for name in pack.names}
+    ours = {name: cell for pack in packs for name, cell in zip(pack.names, pack.cells, strict=True)}
+    if not there or not (extend or held == ours.keys()):
+        return packs  # of another sweep, which the store refuses
+    fresh = [cell for name, cell in ours.items() if name not in held]
+    added = plan(fresh) if fresh else ()
+    return there + tuple(packed(len(there) + p.index, p.cells, p.names) for p in added)
+
+
+def _differs(folder: Path, packs: Sequence[Pack]) -> bool:
+    """Return whether a folder has a plan, and another one than these packs."""
+    return (folder / manifest.NAME).exists() and list(manifest.load(folder).packs) != [p.id for p in packs]
 
 
 def _refuse_duplicates(names: Sequence[str]) -> None:

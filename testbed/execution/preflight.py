@@ -11,16 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
+from testbed.config.argument_types import wrong_types
 from testbed.config.fields import normal
 from testbed.config.pack import RAGGED, Pack
 from testbed.config.run import Run
-from testbed.errors import UserError
+from testbed.errors import UserError, refuse
 from testbed.execution.memory import Room, too_large
-from testbed.execution.packs import Shard, plan
+from testbed.execution.packs import Shard, plan_into
 from testbed.recipes.composition import Recipe
-
-MOST = 20
-"""Problems that are told one by one."""
 
 TASK = ("task", "task_args", "policy")
 SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
@@ -32,6 +30,7 @@ def prepare(
     shard: str = "1/1",
     folder: str | Path | None = None,
     *,
+    extend: bool = False,
     trains: bool = True,
     here: bool = True,
 ) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
@@ -41,10 +40,11 @@ def prepare(
         cells: brought into normal form here.
         shard: "i/n", the i-th of n parts.
         folder: results folder; packs that it holds need no memory any more.
+        extend: let cells that the folder lacks join those that it holds; the packs are those of both then.
         trains: whether the training loop runs them; of another function only the fields are known.
         here: whether packs run on this machine, so that they have to fit into its memory.
 
-    Raises UserError with one line for every distinct problem, MOST of them at most: fields, tasks, policies,
+    Raises UserError with one line for every distinct problem, 20 of them at most: fields, tasks, policies,
     schedules, engines, recipes, anchors, cells that are there twice, packs that need more memory than there
     is. Nothing has been written then.
     """
@@ -55,7 +55,7 @@ def prepare(
     packs: tuple[Pack, ...] = ()
     ours: tuple[Pack, ...] = ()
     try:
-        packs = plan(sound)
+        packs = plan_into(sound, folder, extend)
         ours = Shard.parse(shard).of(packs)
     except UserError as error:
         found += [] if wrong and not sound else [str(error)]
@@ -63,15 +63,6 @@ def prepare(
         found += too_large(ours, Room.now, folder)
     refuse(found)
     return packs, ours
-
-
-def refuse(found: Iterable[str]) -> None:
-    """Raise UserError with every distinct problem, at most MOST of them and how many more; else return."""
-    told = list(dict.fromkeys(found))
-    if len(told) > MOST:
-        told = [*told[:MOST], f"… and {len(told) - MOST} more problems."]
-    if told:
-        raise UserError("\n".join(told))
 
 
 def check_arguments(cells: Collection[Run]) -> None:
@@ -129,7 +120,10 @@ def _check_recipe(cell: Run) -> None:
     from testbed.anchors import build_anchor
     from testbed.recipes import recipe
 
-    made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
+    entry, given = recipe[cell.recipe], dict(cell.recipe_args)
+    bound = entry.bind(**given)
+    refuse(wrong_types(f"recipe '{cell.recipe}'", entry.function, given))
+    made = bound()
     build_anchor(made, cell.anchor, cell.anchor_args)
     while made is not None:
         _check_mixing(made, cell)

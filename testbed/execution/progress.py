@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
@@ -21,6 +22,16 @@ START = 0.05
 """Share of the work before which no time left is told: loading, compiling and warm starts come first."""
 
 
+class Board(Protocol):
+    """What a terminal shows above the bar: something that rich can draw and that takes result files in."""
+
+    def add(self, content: bytes) -> None:
+        """Take in the result file of a pack."""
+
+    def __rich__(self) -> RenderableType:
+        """Return what rich draws."""
+
+
 class Progress:
     """Hears of a sweep and shows nothing; counts are cells."""
 
@@ -29,6 +40,7 @@ class Progress:
         self._at_start = 0
         self._began = time.monotonic()
         self._running: dict[str, tuple[int, float]] = {}
+        self._since: dict[str, tuple[float, float]] = {}
 
     def start(self, planned: int, done: int) -> None:
         """Hear what the sweep has before anything runs."""
@@ -39,23 +51,50 @@ class Progress:
     def steps(self, pack: str, cells: int, share: float) -> None:
         """Hear that a share (0 to 1) of a running pack's steps is done."""
         self._running[pack] = (cells, share)
+        self._since.setdefault(pack, (time.monotonic(), share))
         self.show()
 
     def finished(self, pack: str, cells: int, failed: bool = False) -> None:
         """Hear that a pack has a result or a failure."""
         self._running.pop(pack, None)
+        self._since.pop(pack, None)
         self.done += 0 if failed else cells
         self.failed += cells if failed else 0
         self.show()
 
+    def landed(self, content: bytes) -> None:
+        """Hear what a pack has found: its result file, finished now or before."""
+
     def note(self, text: str) -> None:
         """Hear a sentence for the user."""
+
+    def stopping(self) -> None:
+        """Say what happens after the first Ctrl-C, and how long that may take."""
+        left = self.left_of_running
+        count = len(self._running)
+        what = "when the running pack is done" if count == 1 else "when the running packs are done"
+        when = f", in about {_clock(left)}" if left is not None else ""
+        self.note(
+            f"Stopping {what}{when}; what is finished is kept. Press Ctrl-C again to stop at once: what is "
+            "running is then lost and runs again from its start."
+        )
 
     def show(self) -> None:
         """Draw the present state."""
 
     def close(self) -> None:
         """End the display."""
+
+    @property
+    def left_of_running(self) -> float | None:
+        """Seconds until every running pack is done at its pace so far; None before there is one."""
+        now, found = time.monotonic(), []
+        for pack, (_, share) in list(self._running.items()):
+            since, first = self._since[pack]
+            if share <= first:
+                return None
+            found.append((now - since) * (1 - share) / (share - first))
+        return max(found, default=None)
 
     @property
     def settled(self) -> float:
@@ -99,17 +138,24 @@ class Plain(Progress):
 
 
 class Bar(Progress):
-    """A bar with the time left, for terminals."""
+    """A bar with the time left, for terminals, and a board above it where one is given."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, board: Board | None = None) -> None:
         super().__init__()
+        self._board = board
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
 
+        class WithBoard(Bars):
+            def get_renderables(bars) -> Iterable[RenderableType]:  # noqa: N805
+                if (board := self._board) is not None:  # another thread may drop it
+                    yield board
+                yield bars.make_tasks_table(bars.tasks)
+
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("cells"), TimeElapsedColumn())
         state = TextColumn("{task.fields[state]}")
-        self._bars: Bars = Bars(*columns, state, console=Console(file=stream))
+        self._bars: Bars = WithBoard(*columns, state, console=Console(file=stream))
         self._task: TaskID = self._bars.add_task("", total=1, state="")
         self._bars.start()
 
@@ -126,16 +172,33 @@ class Bar(Progress):
             state=failed + left,
         )
 
+    def landed(self, content: bytes) -> None:
+        if self._board is None:
+            return
+        try:
+            self._board.add(content)
+        except Exception as error:  # a display never ends a sweep
+            self._board = None
+            self.note(f"Arms are no longer shown: {type(error).__name__}: {error}")
+
     def close(self) -> None:
+        self._board = None  # the table that follows says it better
         self._bars.stop()
 
 
-def choose(quiet: bool = False, stream: TextIO | None = None) -> Progress:
-    """Return the display that fits: none when quiet, a bar on a terminal, plain lines elsewhere."""
+def choose(
+    quiet: bool = False, stream: TextIO | None = None, board: Callable[[], Board] | None = None
+) -> Progress:
+    """Return the display that fits: none when quiet, a bar on a terminal, plain lines elsewhere.
+
+    board: makes what is shown above the bar; asked only on a terminal.
+    """
     stream = stream or sys.stderr
     if quiet:
         return Progress()
-    return Bar(stream) if stream.isatty() else Plain(stream)
+    if not stream.isatty():
+        return Plain(stream)
+    return Bar(stream, board() if board else None)
 
 
 Item = TypeVar("Item")

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import get_args
@@ -19,6 +19,7 @@ from testbed.execution.preflight import prepare
 from testbed.execution.progress import Progress
 from testbed.execution.threads import advice, cores
 from testbed.execution.worker import TRAIN, Receipt
+from testbed.results.checkpoint_files import forget
 from testbed.results.store import Failure, Kind, Status, Store
 
 AT_ONCE = 64
@@ -34,6 +35,7 @@ def run_sweep(
     threads: int = 1,
     timeout: float | None = None,
     shard: str = "1/1",
+    extend: bool = False,
     progress: Progress | None = None,
     function: str = TRAIN,
 ) -> Status:
@@ -48,6 +50,7 @@ def run_sweep(
         threads: threads of torch and BLAS per worker.
         timeout: seconds a pack may take; None waits forever.
         shard: "i/n" runs the i-th of n parts of the sweep.
+        extend: let cells that the folder lacks join those that it holds; whatever is missing then is run.
         progress: where to show how far it is; by default nothing.
         function: "module:name" of what runs a pack.
 
@@ -57,19 +60,23 @@ def run_sweep(
     """
     display = progress or Progress()
     with contextlib.closing(display):
-        _check_limits(workers, threads, timeout)
+        check_limits(workers, threads, timeout)
         function = executor.function if executor else function
         here = executor is None or executor.here
-        packs, ours = prepare(cells, shard, folder, trains=function == TRAIN, here=here)
+        packs, ours = prepare(cells, shard, folder, extend=extend, trains=function == TRAIN, here=here)
         if executor is not None:
             executor.open()
-        store = Store.start(folder, packs)
-        done = store.done()
+        store = Store.start(folder, packs, extend)
+        done = set()
+        for name, content in store.results():
+            done.add(name)
+            display.landed(content)
         todo = [pack for pack in ours if pack.id not in done]
+        _tell_damage(store, todo, display)
         if executor is None:
             executor = _default_executor(todo, workers, threads, timeout, function, display)
         display.start(_count(ours), _count(ours) - _count(todo))
-        with contextlib.closing(store), draining() as interrupt:
+        with contextlib.closing(store), draining(display.stopping) as interrupt:
             feed = _Feed(store, todo, interrupt, display)
             with contextlib.closing(executor.run(feed)) as receipts:
                 for receipt in receipts:
@@ -82,13 +89,20 @@ def run_sweep(
     return status
 
 
-def _check_limits(workers: int | None, threads: int, timeout: float | None) -> None:
+def check_limits(workers: int | None, threads: int, timeout: float | None) -> None:
+    """Raise UserError for a number of workers or threads, or a timeout, that there cannot be."""
     if workers is not None and workers < 0:
         raise UserError(f"workers is {workers}, expected at least 0; 0 runs in this process.")
     if threads < 1:
         raise UserError(f"threads is {threads}, expected at least 1.")
     if timeout is not None and not timeout > 0:
         raise UserError(f"timeout is {timeout:g} s, expected more than 0; leave it out to wait forever.")
+
+
+def _tell_damage(store: Store, todo: Iterable[Pack], display: Progress) -> None:
+    lost = {name.partition("-")[0] for name in store.quarantined()}
+    if count := _count(pack for pack in todo if pack.id in lost):
+        display.note(f"The results of {count} cells were damaged; they are run again.")
 
 
 def _count(packs: Iterable[Pack]) -> int:
@@ -124,7 +138,6 @@ class _Feed:
         self._failed_before = store.failures()
         self._interrupt = interrupt
         self._display = display
-        self._told = False
 
     def take(self) -> Pack | None:
         for _ in range(min(AT_ONCE, len(self._waiting))):
@@ -139,11 +152,6 @@ class _Feed:
         return not self._waiting
 
     def stopping(self) -> bool:
-        if self._interrupt.is_set() and not self._told:
-            self._told = True
-            self._display.note(
-                "Stopping when the running packs are done; press Ctrl-C again to stop at once."
-            )
         return self._interrupt.is_set()
 
     def steps(self, pack: str, done: int, total: int) -> None:
@@ -154,6 +162,8 @@ class _Feed:
         pack = self._packs[receipt.pack]
         if receipt.kind == "done":
             self._store.commit(pack.id, receipt.content, receipt.provenance)
+            self._display.landed(receipt.content)
+            forget(pack.id)
         else:
             self._store.fail(_failure(pack, receipt))
             self._display.note(f"{pack} {receipt.kind}: {receipt.message}")
@@ -163,6 +173,8 @@ class _Feed:
     def _settled_elsewhere(self, pack: Pack) -> bool:
         """Return True when another runner finished the pack, or failed at it, while this one was waiting."""
         done = self._store.settled(pack.id)
+        if done and (content := self._store.result(pack.id)):
+            self._display.landed(content)
         failed = self._store.failure(pack.id) != self._failed_before.get(pack.id)
         if done or failed:
             self._store.release(pack.id)
@@ -177,14 +189,18 @@ def _failure(pack: Pack, receipt: Receipt) -> Failure:
 
 
 @contextlib.contextmanager
-def draining() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into an event that is set, and the second into KeyboardInterrupt."""
+def draining(tell: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into an event that is set, and the second into KeyboardInterrupt.
+
+    tell: called at once after the first, on a thread of its own, lest it meet a print that was interrupted.
+    """
     asked = threading.Event()
 
     def hear(_number: int, _frame: FrameType | None) -> None:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
+        threading.Thread(target=tell, daemon=True).start()
 
     if threading.current_thread() is not threading.main_thread():
         yield asked  # signals are the main thread's alone

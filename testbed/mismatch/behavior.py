@@ -38,8 +38,7 @@ class Behavior:
 
     slices: rows of theta per seed: row r * slices + s holds the weights of part s of replica r's batch.
 
-    Raises UserError for a law-level engine around a Hugging Face policy, whose sampler takes no law, and for
-    an engine with a forward pass of its own around any policy but the toy transformer.
+    Raises UserError for an engine with a forward pass of its own around any policy but the toy transformer.
     """
 
     def __init__(
@@ -47,12 +46,6 @@ class Behavior:
     ) -> None:
         self.policy, self.engine, self.seeds, self.slices = policy, engine, tuple(seeds), slices
         self.tabular = policy.tabular
-        if engine.distribution is not None and not policy.takes_distribution:
-            raise UserError(
-                f"engine '{engine.name}' changes the next-token law, which policy 'hf' cannot do yet; take "
-                "one that changes weights (bf16, fp8-block, int8, skip-layers) or policy 'toy'."
-            )
-
         if engine.forward is not None and not policy.open_layers:
             raise UserError(
                 f"engine '{engine.name}' changes the forward pass, so it needs a transformer, policy "

@@ -23,15 +23,14 @@ keep:        function(logp_BT, batch, **hyper) -> bool [..., B, T] of an objecti
 from __future__ import annotations
 
 from testbed.registry import Entry, Registry
+from testbed.user_files import in_a_file, outside_objective
 
 
 class Objectives(Registry):
     """The registry of objectives: also knows variants, and functions in files outside the package."""
 
     def __getitem__(self, name: str) -> Entry:
-        if ".py:" in name:
-            from testbed.user_files import outside_objective
-
+        if in_a_file(name):
             return outside_objective(name)
         return super().__getitem__(name)
 

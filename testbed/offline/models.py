@@ -100,7 +100,7 @@ def nested_fitted_q(
 
     Each round minimizes n_0 (y_0 - f)^2 + n_1 (y_1 - f - h)^2 + ridge h^2 with y_g = r_g + discount P_g max
     Q_g; h is profiled out, which leaves the foreground the weight n_1 ridge / (n_1 + ridge) on f. ridge: a
-    number or [R]; 0 is separate FQI, inf pooled FQI. Source: NFQI (Mandyam et al. 2023), with a ridge in
+    number or [R]; 0 is separate FQI, inf pooled FQI. Source: NFQI (Mandyam et al. 2021), with a ridge in
     place of its network.
     """
     ridge_R11 = np.broadcast_to(
@@ -145,8 +145,8 @@ def recovered_reward(
     """The reward that makes pi = softmax Q, given the reward of one action, [R, S, A].
 
     V = (I - discount P_anchor)^-1 (anchor_reward - log pi(anchor|s)), r = log pi + V - discount P V. Source:
-    Hotz & Miller (1993), the inversion that DCPPO uses (Yu et al. 2024). Raises UserError where pi has no
-    mass: prior > 0 in `clone` keeps estimated policies inside.
+    Hotz & Miller (1993), the inversion that DCPPO uses (Li, Yang & Wang 2023). Raises UserError where pi has
+    no mass: prior > 0 in `clone` keeps estimated policies inside.
     """
     if not (pi_RSA > 0).all():
         raise UserError("pi has an action without mass, so no finite reward; clone with prior > 0.")

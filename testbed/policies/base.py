@@ -53,18 +53,16 @@ class Policy(ABC):
     """A softmax policy whose weights carry a leading replica axis.
 
     Every policy has the abstract methods. The others belong to tables or to token policies, or to some of
-    these; a policy that lacks one raises UserError there, and the three marks tell beforehand:
+    these; a policy that lacks one raises UserError there, and two marks tell beforehand:
 
     tabular: it has `logits` and `probabilities`, and `where` are states; else it samples, given prompts.
     open_layers: its forward pass can be changed, by `with_rounding` or by an engine of its own.
-    takes_distribution: an engine may change its next-token distribution.
 
     parameters: P. dtype, device: of theta and of what is computed.
     """
 
     tabular: bool = False
     open_layers: bool = False
-    takes_distribution: bool = False
     parameters: int
     dtype: torch.dtype
     device: torch.device
@@ -123,7 +121,7 @@ class Policy(ABC):
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from uniforms; no gradient.
 
-        greedy takes the likeliest token instead. law: only with `takes_distribution`.
+        greedy takes the likeliest token instead. law: what an engine draws from instead of the policy.
         """
         self._lacks("a sampler of tokens")
 
@@ -184,7 +182,6 @@ class Reweighted(Policy):
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.tabular, self.open_layers = policy.tabular, policy.open_layers
-        self.takes_distribution = policy.takes_distribution
         self.parameters, self.dtype, self.device = policy.parameters, policy.dtype, policy.device
 
     def weights(self, theta_RP: Tensor) -> Tensor:

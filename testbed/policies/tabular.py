@@ -39,7 +39,7 @@ class TabularLogp(torch.autograd.Function):
 class TabularPolicy(Policy):
     """Softmax over a table of logits [S, A] in float64; starts uniform."""
 
-    tabular = takes_distribution = True
+    tabular = True
     dtype, device = torch.float64, torch.device("cpu")
 
     def __init__(self, states: int, actions: int) -> None:

@@ -7,13 +7,19 @@ Every objective is a recipe too, in a default composition, and so is `path/to/fi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from testbed.errors import unknown
+from testbed.config.argument_types import wrong_types
+from testbed.errors import refuse, unknown
 from testbed.objectives import objective
-from testbed.recipes.composition import Recipe, pairs
+from testbed.recipes.composition import Recipe, StepRule, pairs
 from testbed.registry import Entry, Registry
+from testbed.user_files import in_a_file
+
+DIALS = ("advantage", "aggregation")
+RULES = tuple(item.name for item in fields(StepRule))
+"""What `recipe_args` sets of the composition around an objective: parts, and fields of the step rule."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +34,33 @@ class Composed(Entry):
     def defaults(self) -> dict[str, Any]:
         """The hyperparameters of the objective, and those of the composition."""
         made = self._made()
-        return {"advantage": made.advantage, "aggregation": made.aggregation, **objective[self.name].defaults}
+        rule = made.step_rule
+        return {
+            **{name: getattr(made, name) for name in DIALS},
+            **{name: getattr(rule, name) for name in RULES},
+            **objective[self.name].defaults,
+        }
 
     def bind(self, **hyper: Any) -> Callable[[], Recipe]:
-        """Return a function that makes the recipe; an unknown hyperparameter raises UserError."""
-        own = {name: value for name, value in hyper.items() if name not in ("advantage", "aggregation")}
-        objective[self.name].bind(**own)
+        """Return a function that makes the recipe; an unknown hyperparameter raises UserError.
+
+        A hyperparameter of the objective that has the name of a dial is the objective's.
+        """
+        known = objective[self.name].defaults
+        dials = {k: v for k, v in hyper.items() if k in DIALS + RULES and k not in known}
+        own = {name: value for name, value in hyper.items() if name not in dials}
+        if set(own) - set(known):
+            Entry.bind(self, **own)  # says what there is, dials included
         changed: dict[str, Any] = {"objective_args": pairs(**own)}
-        if "advantage" in hyper:
-            changed |= {"advantage": hyper["advantage"], "advantage_args": ()}
-        if "aggregation" in hyper:
-            changed |= {"aggregation": hyper["aggregation"]}
-            changed |= {"length": 1.0 if hyper["aggregation"] == "constant" else 0.0}
-        return lambda: replace(self._made(), **changed)
+        if "advantage" in dials:
+            changed |= {"advantage": str(dials["advantage"]), "advantage_args": ()}
+        if "aggregation" in dials:
+            changed |= {"aggregation": str(dials["aggregation"])}
+            changed |= {"length": 1.0 if dials["aggregation"] == "constant" else 0.0}
+        rules = {name: dials[name] for name in RULES if name in dials}
+        refuse(wrong_types(f"recipe '{self.name}'", StepRule, rules))
+        made = self._made()
+        return lambda: replace(made, **changed, step_rule=replace(made.step_rule, **rules))
 
     def _made(self) -> Recipe:
         base = recipe.get_named(self.base) if self.base != self.name else None
@@ -55,7 +75,7 @@ class Recipes(Registry):
     def __getitem__(self, name: str) -> Entry:
         if name in self._load():
             return super().__getitem__(name)
-        if ".py:" in name or name in objective:
+        if in_a_file(name) or name in objective:
             entry = objective[name]
             return Composed(name, entry.function, entry.source, entry.promises)
         raise unknown("recipe", name, self.names())

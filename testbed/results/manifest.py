@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.config.pack import Pack, pack_id_of
+from testbed.config.pack import Pack, pack_id_of, packed, restore
+from testbed.config.run import cell_ids
 from testbed.errors import UserError
 from testbed.results import atomic_files
 from testbed.results.fingerprint import FORMAT, Fingerprint, difference, fingerprint
+from testbed.results.locks import Locks
 
 NAME = "sweep.json"
 PARTS = ("packs", "failures", "provenance", "quarantine")
@@ -32,9 +34,10 @@ class Sweep:
     made_by: Fingerprint
 
 
-def write(folder: Path, packs: Sequence[Pack]) -> None:
+def write(folder: Path, packs: Sequence[Pack], extend: bool = False) -> None:
     """Make the folder and its sweep.json, or check that the one there is of this sweep and this code.
 
+    extend: where sweep.json has the first of these packs, let the others join it.
     Raises UserError when the folder holds something else, another sweep, or numbers of other code.
     """
     _refuse_strangers(folder)
@@ -49,16 +52,56 @@ def write(folder: Path, packs: Sequence[Pack]) -> None:
             f"{folder} was computed by other code: {changed}. Go on with that code, or choose another folder."
         )
     planned = {pack.id: pack.names for pack in packs}
+    if extend and len(planned) > len(there.packs):
+        there = _extend(folder, packs)
     if list(planned.items()) != list(there.packs.items()):
         theirs, ours = ({cell for cells in p.values() for cell in cells} for p in (there.packs, planned))
         raise UserError(
             f"{folder} holds another sweep: {len(theirs)} cells, of which this sweep of {len(ours)} has "
-            f"{len(theirs & ours)}. Choose another folder."
+            f"{len(theirs & ours)}. Let the others join it with --extend, or choose another folder."
         )
     for part in PARTS:
         with atomic_files.mended(folder / part):
             (folder / part).mkdir(exist_ok=True)
         atomic_files.sweep_aside(folder / part)
+
+
+def _extend(folder: Path, packs: Sequence[Pack]) -> Sweep:
+    """Write the longer plan where the one there is its beginning; return the plan that is there then."""
+    locks = Locks(folder / ".locks")
+    if not locks.take(NAME):
+        raise UserError(f"Another run is extending {folder} just now. Run the same command again.")
+    try:
+        held = list(load(folder).packs)  # once more, under the lock
+        if held == [pack.id for pack in packs[: len(held)]]:
+            atomic_files.replace(folder / NAME, _content(packs))
+        return load(folder)
+    finally:
+        locks.close()
+
+
+def planned(folder: Path) -> tuple[Pack, ...]:
+    """Return the packs that a results folder was planned with, and their cells; () where there is no plan.
+
+    Raises UserError when the plan is damaged, or of a newer format.
+    """
+    if not (folder / NAME).exists():
+        return ()
+    names = load(folder).packs
+    path = folder / NAME
+    try:
+        data = json.loads(atomic_files.read(path))
+        cells = [
+            [restore({**pack.get("shared", {}), **cell["run"]}) for cell in pack["cells"]]
+            for pack in data["packs"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, error) from None
+    packs = [packed(i, runs, names[name]) for i, (name, runs) in enumerate(zip(names, cells, strict=True))]
+    for pack in packs:
+        if tuple(cell_ids(pack.cells)) != pack.names:
+            raise _damaged(path, ValueError(f"{pack} has cells of other code"))
+    return tuple(packs)
 
 
 def load(folder: Path) -> Sweep:
@@ -110,7 +153,7 @@ def _verify(content: bytes, packs: Mapping[str, Sequence[str]], run_version: int
 
 
 def _damaged(path: Path, error: Exception) -> UserError:
-    reason = f"{type(error).__name__}: {error}"
+    reason = f"no entry {error}" if isinstance(error, KeyError) else str(error) or "too deeply nested"
     return UserError(f"{path} cannot be read as the plan of a sweep ({reason}). Choose another folder.")
 
 

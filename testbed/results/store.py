@@ -48,7 +48,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Status:
-    """Counts of cells; planned = done + failed + pending at any time. A rerun tries failed packs again."""
+    """Counts of cells; planned = done + failed + pending at any time. A rerun tries failed packs again.
+
+    quarantined: damaged files that were ever set aside. damaged: pending cells that lost their result so.
+    """
 
     planned: int
     done: int
@@ -56,6 +59,7 @@ class Status:
     pending: int
     failures: tuple[Failure, ...] = ()
     quarantined: int = 0
+    damaged: int = 0
 
 
 class Store:
@@ -70,12 +74,12 @@ class Store:
         self._locks = Locks(self.folder / ".locks")
 
     @classmethod
-    def start(cls, folder: str | Path, packs: Sequence[Pack]) -> Store:
-        """Return the store of a sweep, making the folder or going on with it.
+    def start(cls, folder: str | Path, packs: Sequence[Pack], extend: bool = False) -> Store:
+        """Return the store of a sweep, making the folder or going on with it; `extend` lets new packs join.
 
         Raises UserError when the folder holds something else, another sweep, or numbers of other code.
         """
-        manifest.write(Path(folder), packs)
+        manifest.write(Path(folder), packs, extend)
         return cls(folder)
 
     def claim(self, pack: str) -> bool:
@@ -158,10 +162,17 @@ class Store:
         failures = tuple(failure for name, failure in self.failures().items() if name not in done)
         failed = {failure.pack for failure in failures}
         size = {name: len(cells) for name, cells in self.packs.items()}
-        planned, good, bad = (sum(size[name] for name in names) for names in (size, done, failed))
-        quarantine = self.folder / "quarantine"
-        held = len(os.listdir(quarantine)) if quarantine.is_dir() else 0
-        return Status(planned, good, bad, planned - good - bad, failures, held)
+        held = self.quarantined()
+        lost = {name.partition("-")[0] for name in held} - done - failed
+        planned, good, bad, damaged = (
+            sum(size.get(name, 0) for name in names) for names in (size, done, failed, lost)
+        )
+        return Status(planned, good, bad, planned - good - bad, failures, len(held), damaged)
+
+    def quarantined(self) -> list[str]:
+        """Return the names of the damaged files that were set aside; each starts with its pack's id."""
+        folder = self.folder / "quarantine"
+        return sorted(os.listdir(folder)) if folder.is_dir() else []
 
     def _files(self, start: str = "") -> Iterator[tuple[str, Path]]:
         """Yield (pack, path) of the result files whose names start so."""
@@ -227,7 +238,10 @@ def read(*folders: str | Path) -> pa.Table:
                     f"{store.folder} has other numbers for pack {name}; move one of the two away."
                 )
     if not found:
-        raise UserError(f"No finished results yet in {' or '.join(map(str, folders))}.")
+        damaged = sum(len(store.quarantined()) for store in stores)
+        again = "damaged file(s) were set aside; the sweep's command makes them again."
+        hint = f" {damaged} {again}" if damaged else ""
+        raise UserError(f"No finished results yet in {' or '.join(map(str, folders))}.{hint}")
     tables = [decode(found[name]) for name in first.packs if name in found]
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
@@ -235,6 +249,26 @@ def read(*folders: str | Path) -> pa.Table:
 def status(folder: str | Path) -> Status:
     """Return what is planned, done, failed and pending in a results folder."""
     return Store(folder).status()
+
+
+def made_on(folder: Path) -> list[dict[str, str]]:
+    """Return the machines that a folder's results come from: CPU, threads, versions; each once.
+
+    Files of provenance are for readers: one that cannot be read is left out.
+    """
+    found = []
+    for path in sorted((folder / "provenance").glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            said = json.loads(path.read_bytes())
+            versions = {name: str(said["versions"][name]) for name in ("python", "numpy", "torch", "numba")}
+            machine = {
+                "cpu": str(said["cpu"]),
+                "threads": str(said["threads"]["OMP_NUM_THREADS"]),
+                **versions,
+            }
+            if machine not in found:
+                found.append(machine)
+    return found
 
 
 def folder_for(root: str | Path, name: str) -> Path:

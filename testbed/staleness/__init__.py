@@ -13,14 +13,26 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run
-from testbed.errors import UserError
-from testbed.registry import Registry
+from testbed.errors import UserError, refuse
+from testbed.registry import Entry, Registry
 from testbed.staleness.base import SchedulePlan, Source
+from testbed.user_files import in_a_file, outside_function
 from testbed.worlds.base import World
 from testbed.worlds.generation import engine_of
 
-schedule = Registry("schedule", package="testbed.staleness")
+
+class Schedules(Registry):
+    """The registry of schedules: also knows makers in files outside the package."""
+
+    def __getitem__(self, name: str) -> Entry:
+        if in_a_file(name):
+            return outside_function(name, 1, "(lag, *, argument=…)")
+        return super().__getitem__(name)
+
+
+schedule = Schedules("schedule", package="testbed.staleness")
 
 
 def plan_for(run: Run) -> SchedulePlan:
@@ -30,7 +42,12 @@ def plan_for(run: Run) -> SchedulePlan:
     """
     from testbed.staleness.too_old import limited
 
-    plan: SchedulePlan = schedule[run.staleness].bind(**dict(run.staleness_args))(run.lag)
+    entry, given = schedule[run.staleness], dict(run.staleness_args)
+    make = entry.bind(**given)
+    refuse(wrong_types(f"staleness '{run.staleness}'", entry.function, given))
+    plan: SchedulePlan = make(run.lag)
+    if not isinstance(plan, SchedulePlan):
+        raise UserError(f"staleness '{run.staleness}' made {plan!r}, expected a SchedulePlan.")
     return limited(plan, run)
 
 

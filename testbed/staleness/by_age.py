@@ -88,7 +88,8 @@ class ByAgeSource:
         # A run of n steps has n versions, however deep its schedule could look.
         self.past = engine_of(runs[0]).past
         depths = [min(plan.depth + self.past, run.steps) for plan, run in zip(plans, runs, strict=True)]
-        self.versions = VersionBuffer(theta_RP, depths, first=any(plan.first for plan in plans))
+        first = any(plan.first for plan in plans)
+        self.versions = VersionBuffer(theta_RP, depths, first, dtype=world.version_dtype)
 
     def version(self, step: int) -> Tensor:
         """Return the version that generates each slice at this step: max(step - age, 0); int64 [R, Y]."""

@@ -36,11 +36,10 @@ class InFlight(SchedulePlan):
     most_versions: int
 
     def check(self, run: Run) -> None:
-        """Raise UserError for policy hf, and when an age limit drops every sample.
+        """Raise UserError when an age limit drops every sample.
 
         A sample is as old as its first token.
         """
-        refuse_hf(run)
         length = longest_response(run)
         oldest = self.shortest + (length - 1) // self.tokens
         if run.too_old == "drop" and 0 <= run.age_limit < oldest:
@@ -81,7 +80,8 @@ class InFlightSource:
         self.lag_R = torch.tensor([plan.shortest for plan in plans], device=theta_RP.device)
         self.span = int(self.place_T[-1]) + 1
         cells = zip(plans, runs, strict=True)
-        self.versions = VersionBuffer(theta_RP, [plan.versions(run, world.length) for plan, run in cells])
+        depths = [plan.versions(run, world.length) for plan, run in cells]
+        self.versions = VersionBuffer(theta_RP, depths, dtype=world.version_dtype)
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
         """Return the samples of this step, every token marked with its version."""
@@ -95,15 +95,6 @@ class InFlightSource:
         table_RP = theta_RWP[:, 0] if one else self.world.in_flight_table(theta_RWP, self.place_T)
         behavior = None if table_RP is None else BehaviorWeights(table_RP)
         return Generated(replace(rollout, version_RBT=version_RBT), behavior)
-
-
-def refuse_hf(run: Run) -> None:
-    """Raise UserError for a policy that cannot change weights inside a response."""
-    if run.policy == "hf":
-        raise UserError(
-            f"staleness '{run.staleness}' changes weights inside a response, which policy 'hf' cannot do "
-            "yet; take policy 'toy' or 'tabular', or a schedule such as exact or uniform."
-        )
 
 
 @schedule("in-flight", source="Piche et al. (2025), PipelineRL, arXiv:2509.19128; Fu et al. (2025), AReaL")

@@ -17,7 +17,6 @@ from testbed.errors import UserError
 from testbed.policies.in_flight import checked_cache
 from testbed.staleness import schedule
 from testbed.staleness.base import Generated, SchedulePlan
-from testbed.staleness.in_flight import refuse_hf
 from testbed.staleness.versions import VersionBuffer
 
 if TYPE_CHECKING:
@@ -35,10 +34,6 @@ class Partial(SchedulePlan):
     cache: str
     most_versions: int
     shortest: int = 0
-
-    def check(self, run: Run) -> None:
-        """Raise UserError for policy hf."""
-        refuse_hf(run)
 
     def source(
         self, plans: Sequence[Partial], runs: tuple[Run, ...], world: World, theta_RP: Tensor
@@ -76,7 +71,7 @@ class PartialSource:
         self.world, self.tokens, self.cache = world, plan.tokens, plan.cache
         self.parts = plan.versions(runs[0], world.length)
         self.prompts, self.group = runs[0].prompts, runs[0].group
-        self.versions = VersionBuffer(theta_RP, [self.parts] * len(runs))
+        self.versions = VersionBuffer(theta_RP, [self.parts] * len(runs), dtype=world.version_dtype)
         self.part_T = torch.arange(world.length, device=theta_RP.device) // plan.tokens
         self.ready: list[deque[Done]] = [deque() for _ in runs]
 

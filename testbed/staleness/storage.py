@@ -15,7 +15,12 @@ SPILL = "TESTBED_SPILL"
 """Environment variable: folder for versions of the weights that memory is not to hold."""
 
 
-def allocate(rows: int, like_RP: Tensor, what: str, limit: int | None = None) -> Tensor:
+CPU = torch.device("cpu")
+
+
+def allocate(
+    rows: int, like_RP: Tensor, what: str, limit: int | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
     """Return room for so many rows of weights, [rows, P], its content undefined.
 
     Where SPILL names a folder the rows lie in a file there, which has no name any more once it is mapped: it
@@ -23,26 +28,32 @@ def allocate(rows: int, like_RP: Tensor, what: str, limit: int | None = None) ->
 
     Args:
         rows: how many.
-        like_RP: weights whose width, type and device they have; those in a file are on the CPU.
+        like_RP: weights whose width, type and device they have; those in a file are on the CPU, and so are
+            those that a GPU has no room for.
         what: what needs the room, for the message.
         limit: most bytes of memory; by default half of what is available now.
+        dtype: their type, where it is another than that of like_RP.
 
     Raises:
         UserError: they need more than the limit, or the folder cannot hold them.
     """
     shape = (rows, like_RP.shape[1])
-    size = shape[0] * shape[1] * like_RP.element_size()
+    dtype = dtype or like_RP.dtype
+    size = shape[0] * shape[1] * dtype.itemsize
     folder = os.environ.get(SPILL, "")
     if folder:
-        return _mapped(Path(folder), shape, size, like_RP.dtype)
-    most = available(like_RP.device) // 2 if limit is None else limit
+        return _mapped(Path(folder), shape, size, dtype)
+    device = like_RP.device
+    most = available(device) // 2 if limit is None else limit
+    if size > most and device.type != "cpu":
+        device, most = CPU, available(CPU) // 2 if limit is None else limit
     if size > most:
         raise UserError(
-            f"{what} x {shape[1]:,} weights of {like_RP.element_size()} bytes need {readable(size)}, more "
+            f"{what} x {shape[1]:,} weights of {dtype.itemsize} bytes need {readable(size)}, more "
             f"than the {readable(most)} that may be used. Take a smaller lag, run fewer cells at a time, or "
             f"set {SPILL}=FOLDER to keep them in a file there."
         )
-    return torch.empty(shape, dtype=like_RP.dtype, device=like_RP.device)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def available(device: torch.device) -> int:

@@ -22,13 +22,19 @@ class VersionBuffer:
         depth_R: newest versions kept per replica, the present one included.
         first: also keep version 0 for good.
         limit: most bytes of memory, see storage.allocate.
+        dtype: what versions are kept in, where it is another type than theirs; read gives theirs again.
 
     Raises:
         UserError: the versions need more memory than the limit; nothing has been allocated then.
     """
 
     def __init__(
-        self, theta_RP: Tensor, depth_R: Sequence[int], first: bool = False, limit: int | None = None
+        self,
+        theta_RP: Tensor,
+        depth_R: Sequence[int],
+        first: bool = False,
+        limit: int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         if len(depth_R) != theta_RP.shape[0]:
             raise UserError(f"{len(depth_R)} depths were given for {theta_RP.shape[0]} replicas.")
@@ -36,8 +42,8 @@ class VersionBuffer:
             raise UserError(f"depth {min(depth_R)} keeps no version; expected at least 1, the present one.")
         span = f"{min(depth_R)}" if min(depth_R) == max(depth_R) else f"{min(depth_R)} to {max(depth_R)}"
         what = f"{len(depth_R)} cells x {span} versions"
-        self.slots_MP = allocate(sum(depth_R), theta_RP, what, limit)
-        self.device = theta_RP.device
+        self.slots_MP = allocate(sum(depth_R), theta_RP, what, limit, dtype)
+        self.device, self.dtype = theta_RP.device, theta_RP.dtype
         # Slots in a file are on the CPU whatever the device.
         self.depth_R = torch.tensor(depth_R, dtype=torch.int64, device=self.slots_MP.device)
         self.offset_R = self.depth_R.cumsum(0) - self.depth_R
@@ -54,7 +60,7 @@ class VersionBuffer:
         """Keep the weights of a version, the newest one or the one after it; any other raises ValueError."""
         if version not in (self.newest, self.newest + 1):
             raise ValueError(f"version {version} was written after {self.newest}; none may be left out")
-        self.slots_MP[self.offset_R + version % self.depth_R] = theta_RP.detach().to(self.slots_MP.device)
+        self.slots_MP[self.offset_R + version % self.depth_R] = theta_RP.detach().to(self.slots_MP)
         self.newest = version
 
     def read(self, version_RW: Tensor) -> Tensor:
@@ -75,7 +81,7 @@ class VersionBuffer:
                 f"{' and version 0' if self.first_RP is not None else ''}."
             )
         weights_RWP = self.slots_MP[self.offset_R[:, None] + version_RW % self.depth_R[:, None]]
-        weights_RWP = weights_RWP.to(self.device)
+        weights_RWP = weights_RWP.to(self.device, self.dtype)
         if self.first_RP is None:
             return weights_RWP
         start_RW1 = (version_RW == 0)[..., None].to(self.device)

@@ -15,6 +15,7 @@ import torch
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.staleness import build_source
+from testbed.training.checkpoint import Checkpoints, Held
 from testbed.training.recorder import Columns, Recorder
 from testbed.training.update import State, Trainer
 from testbed.worlds.build import build_world
@@ -28,6 +29,8 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     A step generates one batch and updates on it once, or `Recipe.passes` times; lag counts steps. A batch
     of which nothing is left for its age makes no update.
 
+    Where TESTBED_CHECKPOINT names a folder, a pack that was killed goes on from its checkpoint there.
+
     Args:
         runs: cells that differ in the fields of packs.STACKED only.
         report: called with (steps done, steps in all) as the pack advances.
@@ -38,9 +41,12 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     state = State.start(world.initial())
     source = build_source(stacked, world, state.theta_RP)
     trainer = Trainer.of(stacked, world, state.theta_RP)
-    recorder = Recorder(stacked, order, world, trainer.learners)
+    recorder = Recorder(stacked, order, world, trainer.learners, state.theta_RP)
 
-    for step in range(stacked[0].steps):
+    held = Held(world, trainer, source, recorder)
+    checkpoints = Checkpoints.of(runs)
+    state, first = checkpoints.resume(state, held)
+    for step in range(first, stacked[0].steps):
         trainer.switch_recipes(state, step)
         generated = source.batch(state.theta_RP, step)
         if generated.empty:
@@ -53,6 +59,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
             recorder.add(step, state, generated, rollout, update)
             state = trainer.learn(state, rollout, update, step)
             recorder.add_last_pass(step)
+        checkpoints.save(state, held, step + 1)
         if report:
             report(step + 1, stacked[0].steps)
     return recorder.columns()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from operator import is_not
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,8 +15,12 @@ from torch import Tensor
 from testbed.config.run import Run, cell_id
 from testbed.data.batch import Batch
 from testbed.data.rollout import Rollout
+from testbed.diagnostics.held_out import held_out_metrics
 from testbed.diagnostics.ratios import clip_share, log_ratio_histogram, masked_mean, ratio_metrics
+from testbed.diagnostics.sign_shares import sign_shares
+from testbed.diagnostics.tails import Estimated, hill, pareto_k
 from testbed.inspection.effective_weights import effective_weights
+from testbed.recipes.composition import Recipe
 
 if TYPE_CHECKING:
     from testbed.staleness.base import Generated
@@ -33,12 +38,20 @@ class Recorder:
         runs: the cells in stacked order.
         order: position of each stacked cell in the order of the pack.
         world, learners: those of the pack.
+        start_RP: weights at the start.
     """
 
     def __init__(
-        self, runs: tuple[Run, ...], order: Sequence[int], world: World, learners: tuple[Learner, ...]
+        self,
+        runs: tuple[Run, ...],
+        order: Sequence[int],
+        world: World,
+        learners: tuple[Learner, ...],
+        start_RP: Tensor,
     ) -> None:
-        self.runs, self.world, self.learners = runs, world, learners
+        self.runs, self.world, self.learners, self.start_RP = runs, world, learners, start_RP
+        self.rollouts_R, self.asked_R = np.zeros(len(runs)), np.zeros(len(runs))
+        self.counted: list[Recipe] = []
         self.position = np.argsort(order)
         self.rows: list[dict[str, np.ndarray]] = []
         self.steps: list[int] = []
@@ -55,6 +68,7 @@ class Recorder:
     def add(self, step: int, state: State, generated: Generated, rollout: Rollout, update: Update) -> None:
         """Count the ratios of this step; at a logged one, add a row per cell: the state before its update."""
         self._count(log_ratio_histogram(update.log_w_RB))
+        self.rollouts_R += self._generated(generated)
         if not self.due(step):
             return
         world, theta_RP = self.world, state.theta_RP
@@ -63,33 +77,54 @@ class Recorder:
             "reward/mean": rollout.reward_RB.mean(-1),
             "actor/entropy": masked_mean(world.entropy(theta_RP, rollout), rollout.mask_RBT),
             "actor/grad_norm": update.grad_RP.norm(dim=-1),
-            "actor/clip_share": torch.cat(
-                [_clip_share(learner, update.logp_RBT, b, step) for learner, b in blocks]
-            ),
             "actor/learning_rate": update.rate_R,
+            "response_length/mean": rollout.mask_RBT.sum(-1).double().mean(-1),
             "diverged": ~(state.alive_R & update.finite_R),
         }
-        parts = [ratio_metrics(update.logp_RBT[learner.rows], b) for learner, b in blocks]
-        row.update({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+        row.update(_joined([_weight_metrics(learner, update.logp_RBT, b, step) for learner, b in blocks]))
+        row.update(_joined([ratio_metrics(update.logp_RBT[learner.rows], b) for learner, b in blocks]))
+        row.update(sequence_tails(update.log_w_RB))
         row.update(world.truth(theta_RP, -update.grad_RP, step, generated.behavior))
         row.update(age_metrics(rollout, step))
         self._keep(row, step, state, generated)
 
     def add_empty(self, step: int, state: State, generated: Generated) -> None:
         """Log what is known at a step whose batch is empty; the rest of its row is NaN."""
+        self.rollouts_R += self._generated(generated)
         if self.due(step):
             still_RP = torch.zeros_like(state.theta_RP)
             truth = self.world.truth(state.theta_RP, still_RP, step, generated.behavior)
             self._keep({"diverged": ~state.alive_R, **truth}, step, state, generated)
+
+    def _generated(self, generated: Generated) -> np.ndarray:
+        """Return how many sequences were generated for this step, [R], thrown away ones included."""
+        first, counts = self.runs[0], generated.counts
+        made_R = first.prompts * first.group + self._baselines()
+        if "staleness/replayed_share" in counts:
+            # What a store of replays discards was counted when it was fresh.
+            return made_R - counts["staleness/replayed_share"] * first.prompts * first.group
+        return made_R + counts.get("staleness/discarded", 0.0) * first.group
+
+    def _baselines(self) -> np.ndarray:
+        """Return how many sequences the recipes' baselines ask for at a step, [R]."""
+        recipes = [learner.recipe for learner in self.learners]
+        if len(recipes) != len(self.counted) or any(map(is_not, recipes, self.counted)):
+            self.counted, prompts = recipes, self.runs[0].prompts
+            for learner, recipe in zip(self.learners, recipes, strict=True):
+                asked = recipe.baselines.reference_group * ("reference_reward_BN" in recipe.needs)
+                self.asked_R[learner.rows] = prompts * (asked + ("greedy_reward_B" in recipe.needs))
+        return self.asked_R
 
     def _keep(
         self, row: dict[str, Tensor | np.ndarray], step: int, state: State, generated: Generated
     ) -> None:
         """Log a row with what the schedule counted, the accuracy and the histogram beside it."""
         row.update(generated.counts)
-        accuracy_R = self.world.accuracy(state.theta_RP)
-        if accuracy_R is not None:
-            row["accuracy"] = accuracy_R
+        row["rollouts"] = self.rollouts_R.copy()
+        last = step == self.runs[0].steps - 1
+        drawn = self.world.held_out(state.theta_RP, self.start_RP, len(self.rows), last)
+        row.update(held_out_metrics(drawn))
+        row.update(self.world.counts())
         if self.histogram is not None:
             row["rollout_corr/log_rho_sequence_histogram"] = self.histogram
         self.histogram = None
@@ -153,9 +188,31 @@ def age_metrics(rollout: Rollout, step: int) -> dict[str, Tensor]:
     }
 
 
-def _clip_share(learner: Learner, logp_RBT: Tensor, batch: Batch, step: int) -> Tensor:
+def sequence_tails(log_w_RB: Tensor) -> dict[str, np.ndarray]:
+    """Return k-hat and Hill's index of the sequence ratios, each [R]; NaN for a tail with nothing to fit.
+
+    Sequences whose ratio is NaN or +inf are left out.
+    """
+    log_w = log_w_RB.detach().double().cpu().numpy()
+    k_R, hill_R = np.full((2, len(log_w)), np.nan)
+    for r, log_w_B in enumerate(log_w):
+        kept_M = log_w_B[log_w_B < np.inf]
+        if kept_M.size and kept_M.max() > -np.inf and isinstance(tail := pareto_k(kept_M), Estimated):
+            # Hill's index takes logarithms: it has no place for a weight of 0.
+            most = int(np.isfinite(kept_M).sum()) - 1
+            k_R[r], hill_R[r] = tail.k, hill(kept_M, min(tail.tail, most))
+    return {"rollout_corr/pareto_k_sequence": k_R, "rollout_corr/tail_hill_sequence": hill_R}
+
+
+def _weight_metrics(learner: Learner, logp_RBT: Tensor, batch: Batch, step: int) -> dict[str, Tensor]:
+    """Return what the effective weights of an arm say, each [A]."""
     function = partial(learner.recipe.losses, hyper=learner.hyper(step))
-    return clip_share(effective_weights(function, logp_RBT[learner.rows], batch), batch)
+    weight_CBT = effective_weights(function, logp_RBT[learner.rows], batch)
+    return {"actor/clip_share": clip_share(weight_CBT, batch), **sign_shares(weight_CBT, batch)}
+
+
+def _joined(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def _numpy(name: str, value: Tensor | np.ndarray) -> np.ndarray:

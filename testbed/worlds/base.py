@@ -10,8 +10,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 
@@ -40,6 +42,11 @@ class World(ABC):
     @abstractmethod
     def length(self) -> int:
         """Most tokens of a response, T."""
+
+    @property
+    def version_dtype(self) -> torch.dtype | None:
+        """What older weights may be kept in without changing what they generate; None for their own type."""
+        return None
 
     @abstractmethod
     def initial(self) -> Tensor:
@@ -107,6 +114,19 @@ class World(ABC):
         """Return the mean reward on held-out prompts [R]; None where the truth is known."""
         del theta_RP
         return None
+
+    def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
+        """Return what is drawn of the policy itself beside training; nothing by default.
+
+        start_RP: weights at the start. row, last: number of the logged row, from 0, and whether it is the
+        last: what costs much need not be in every row.
+        """
+        del theta_RP, start_RP, row, last
+        return HeldOut()
+
+    def counts(self) -> dict[str, np.ndarray]:
+        """Return what the world itself counts from the start on, by metric name, each [R]."""
+        return {}
 
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 
+from testbed.config.argument_types import wrong_arguments
 from testbed.config.run import Run
-from testbed.errors import UserError, unknown
+from testbed.errors import refuse, unknown
 from testbed.policies.base import Policy, Reweighted
 from testbed.policies.toy.transformer import ToyTransformer
 from testbed.worlds.base import World
@@ -36,13 +36,21 @@ def check_policy(run: Run) -> None:
     check_model_folder(run.model)
     given, precision = split_precision(run)
     rounding_of(precision)
-    try:
-        make: Callable[..., object] = HuggingFacePolicy
-        inspect.signature(make).bind(run.model, token_task(run), run.device, **given)
-    except TypeError as error:
-        raise UserError(f"policy 'hf' cannot be made with {given}: {error}") from None
+    _refuse_arguments(run, HuggingFacePolicy)
     if "dtype" in given and given["dtype"] not in DTYPES:
         raise unknown("dtype", str(given["dtype"]), DTYPES)
+
+
+NOT_GIVEN = {"toy": ("task", "device", "dtype"), "hf": ("model_path", "task", "device")}
+"""Parameters of the constructors that other fields of Run set."""
+
+
+def _refuse_arguments(run: Run, constructor: Callable[..., object]) -> None:
+    """Raise UserError for policy_args that the constructor does not take, or not with this type."""
+    given, _ = split_precision(run)
+    if run.policy == "toy":
+        given.pop("perturb", None)
+    refuse(wrong_arguments(f"policy '{run.policy}'", constructor, given, NOT_GIVEN[run.policy]))
 
 
 def policy_size(run: Run) -> tuple[int, int, int]:
@@ -69,12 +77,19 @@ def policy_size(run: Run) -> tuple[int, int, int]:
 
 
 def _policy(run: Run) -> Policy:
+    if run.policy == "toy":
+        _refuse_arguments(run, ToyTransformer)
     on_cpu = replace(run, device="cpu")  # a weightless policy, to be asked for its sizes
     return (build_tabular_policy if run.policy == "tabular" else build_token_policy)(on_cpu)[1]
 
 
 def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
-    from testbed.policies.hf.model_folder import check_model_folder, parameters_of, read_json
+    from testbed.policies.hf.model_folder import (
+        adapter_parameters,
+        check_model_folder,
+        parameters_of,
+        read_json,
+    )
 
     task = token_task(run)
     config = read_json(check_model_folder(run.model) / "config.json")
@@ -83,5 +98,13 @@ def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
         for names in (("num_hidden_layers", "n_layer"), ("hidden_size", "n_embd"))
     )
     columns = run.prompts * task.prompt_length + sequences * task.response_length
-    size = 8 if dict(run.policy_args).get("dtype") == "float64" else 4
-    return parameters_of(run.model), size, size * columns * layers * width * KEPT
+    micro_tokens = dict(run.policy_args).get("micro_tokens", 0)
+    columns = min(columns, int(micro_tokens)) if micro_tokens else columns
+    given = dict(run.policy_args)
+    size = 8 if given.get("dtype") == "float64" else 4
+    activations = size * columns * layers * width * KEPT
+    parameters = parameters_of(run.model)
+    if not given.get("lora") and not given.get("adapter"):
+        return parameters, size, activations
+    frozen = parameters * (2 if given.get("dtype") in ("bfloat16", "float16") else size)
+    return adapter_parameters(run.model, given), size, activations + frozen

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from testbed.config.run import Run
@@ -16,6 +17,7 @@ from testbed.mismatch.behavior import Behavior
 from testbed.policies.base import Policy
 from testbed.policies.in_flight import logp_by_version
 
+NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 
 
@@ -68,13 +70,40 @@ def engine_of(run: Run) -> SamplerEngine:
         raise UserError(
             f"engine '{run.mismatch}' changes the forward pass, and so does policy_args.perturb; take one."
         )
-    if run.policy == "hf" and (made.forward is not None or made.distribution is not None):
+    if run.policy == "hf" and made.forward is not None:
         raise UserError(
-            f"engine '{run.mismatch}' changes the forward pass or the next-token law, which policy 'hf' "
-            "cannot do yet; take one that changes weights (bf16, fp8-block, int8, skip-layers), or policy "
-            "'toy'."
+            f"engine '{run.mismatch}' has a forward pass of its own, written for the toy transformer; policy "
+            "'hf' runs any architecture as transformers computes it. Take one that changes weights (bf16, "
+            "fp8-block, int8, skip-layers) or the next-token law (top-p, top-k, temperature, logit-noise), "
+            "or policy 'toy'."
         )
+    _refuse_rounded_adapters(run, made)
     return made
+
+
+def narrow_versions(run: Run) -> torch.dtype | None:
+    """Return the 16-bit type that a run's model rounds its weights to before anything else reads them.
+
+    Versions kept in it generate the same bits. None where there is no such type: weights of 32 bits, or an
+    engine or precision that would round other numbers.
+    """
+    given = dict(run.policy_args)
+    name = str(given.get("dtype", ""))
+    if run.policy != "hf" or name not in NARROW or given.get("precision"):
+        return None
+    return None if engine_of(run).weights is not None else NARROW[name]
+
+
+def _refuse_rounded_adapters(run: Run, made: SamplerEngine) -> None:
+    given = dict(run.policy_args)
+    precision = given.get("precision")
+    if (given.get("lora") or given.get("adapter")) and (made.weights is not None or precision):
+        name = f"engine '{run.mismatch}'" if made.weights is not None else f"precision '{precision}'"
+        raise UserError(
+            f"{name} changes the weights that are trained, which with LoRA are the adapters alone: the model "
+            "beside them would stay as it is, unlike in any real engine. Train all weights, or take an "
+            "engine that changes the next-token law."
+        )
 
 
 def cut(value_RB: Tensor, slices: int) -> Tensor:

@@ -14,6 +14,7 @@ from envs.streams import uniforms
 from envs.tokens.tree import TokenTree
 from testbed import rng
 from testbed.config.run import Run
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
@@ -129,6 +130,13 @@ class TabularRuns(World):
             "exact/grad_cosine": _cosine(update_RP.numpy(), gradient_RP),
         }
         return known if behavior is None else known | self._ratio_law(pi_RSA, step, behavior)
+
+    def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
+        """Return the exact KL of the policy's episodes from those of the weights at the start; [R]."""
+        del row, last
+        pi_RSA, start_RSA = self.policy.probabilities(theta_RP), self.policy.probabilities(start_RP)
+        law = self.task.divergence(pi_RSA, start_RSA, unsupported="infinite")
+        return HeldOut(exact={"exact/kl_start": law.kl_pi_mu})
 
     def _ratio_law(self, pi_RSA: np.ndarray, step: int, behavior: BehaviorWeights) -> dict[str, np.ndarray]:
         slices = behavior.slices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
@@ -9,9 +10,11 @@ from envs.catalog import worlds
 from envs.finite_mdp import FiniteMDP
 from envs.tokens.base import TokenTask
 from envs.tokens.tree import TokenTree
+from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run, Scalar
-from testbed.errors import UserError
+from testbed.errors import UserError, refuse
 from testbed.registry import Entry, Registry
+from testbed.user_files import in_a_file, outside_constructor
 
 
 @cache
@@ -27,13 +30,26 @@ Task: TypeAlias = FiniteMDP | TokenTree | TokenTask
 """What the catalog makes: worlds with a table of states, and tasks that are written in tokens."""
 
 
+def task_entry(name: str) -> Entry:
+    """Return the world, token task or `path/to/file.py:Class` of that name; raise UserError for none."""
+    if in_a_file(name):
+        return outside_constructor(name)
+    return tasks()[name]
+
+
 def build_task(name: str, **arguments: Scalar) -> Task:
     """Return a world or token task; an unknown name or argument, or a refused value, raises UserError."""
-    build = tasks()[name].bind(**arguments)
+    entry = task_entry(name)
+    build = entry.bind(**arguments)
+    refuse(wrong_types(f"task '{name}'", entry.function, arguments))
     try:
         made: Task = build()
     except (ValueError, TypeError) as error:
         raise UserError(f"task '{name}' cannot be made with {arguments}: {error}") from error
+    if not isinstance(made, FiniteMDP | TokenTree | TokenTask):
+        raise UserError(
+            f"task '{name}' makes a {type(made).__name__}, expected a TokenTask, FiniteMDP or TokenTree."
+        )
     return made
 
 
@@ -54,6 +70,26 @@ def token_task(run: Run) -> TokenTask:
     if not isinstance(task, TokenTask):
         raise UserError(f"task '{run.task}' is a tabular world; set policy to 'tabular'.")
     return task
+
+
+def pin_data(run: Run) -> Run:
+    """Return a run on a user's file with the digests of file and verifier in its arguments; others as is.
+
+    A file that changes later is then refused instead of blending with earlier results.
+    """
+    arguments = dict(run.task_args)
+    if run.task != "jsonl" or not arguments.get("file"):
+        return run
+    from envs.tokens.jsonl import file_digest
+
+    try:
+        for name in ("file", "verifier"):
+            given = str(arguments.get(name, ""))
+            if given and "#" not in given and (name == "file" or ".py:" in given):
+                arguments[name] = f"{given}#{file_digest(given.rpartition(':')[0] or given)}"
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return replace(run, task_args=tuple(sorted(arguments.items())))
 
 
 def longest_response(run: Run) -> int:

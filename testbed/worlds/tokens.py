@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,13 +13,15 @@ from torch import Tensor
 
 from envs.streams import uniforms
 from envs.tokens.base import TokenTask
+from envs.tokens.jsonl import ERROR, TIMEOUT
 from testbed import rng
 from testbed.config.run import Run
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.worlds.base import World
-from testbed.worlds.generation import Generation, cut, whole
+from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import token_task
@@ -28,6 +31,14 @@ Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
+PASS_PROMPTS = 32
+"""Held-out prompts, the first ones, behind pass@k and max@k."""
+PASS_EXTRA = 4
+"""Responses per prompt that pass@k and max@k take beside those of `accuracy`."""
+PASS_EVERY = 4
+"""Logged rows from one with pass@k and max@k to the next; the first and the last have them too."""
+START_PROMPTS = 8
+"""Held-out prompts, the first ones, behind the KL to the start."""
 
 
 class TokenRuns(World):
@@ -40,7 +51,9 @@ class TokenRuns(World):
         self.seeds = tuple(run.seed for run in runs)
         self.sampling_R = rng.keys(self.seeds, "sampling")
         self.evaluation_R = rng.keys(self.seeds, "evaluation")
+        self.passes_R = rng.keys(self.seeds, "pass@k")
         self.generation = Generation(runs, self.policy)
+        self.failed: dict[str, np.ndarray] = {}
 
     def initial(self) -> Tensor:
         """Return the starting weights: equal seeds share one base model."""
@@ -76,6 +89,11 @@ class TokenRuns(World):
         """Most tokens of a response."""
         return int(self.task.response_length)
 
+    @property
+    def version_dtype(self) -> torch.dtype | None:
+        """The dtype in which a Hugging Face model computes, unless an engine rounds weights itself."""
+        return narrow_versions(self.first)
+
     def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
         """Return responses whose token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
 
@@ -99,12 +117,18 @@ class TokenRuns(World):
         group: int,
         slices: int = 1,
     ) -> Rollout:
+        return self._answered(draw, self._prompts(purpose, step, prompts), key_R, step, group, slices)
+
+    def _prompts(self, purpose: str, step: int, prompts: int) -> np.ndarray:
         # Prompts depend on (task, seed, step) alone: cells that share a seed answer the same ones.
-        drawn = {
-            s: self.task.prompts(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)
-        }
-        prompt_RNQ = np.stack([drawn[seed] for seed in self.seeds])
-        uniform_RBT = uniforms(key_R, step, prompts * group, self.task.response_length)
+        ask = self.task.held_out_prompts if purpose.startswith("held-out/") else self.task.prompts
+        drawn = {s: ask(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)}
+        return np.stack([drawn[seed] for seed in self.seeds])
+
+    def _answered(
+        self, draw: Draw, prompt_RNQ: np.ndarray, key_R: np.ndarray, step: int, group: int, slices: int = 1
+    ) -> Rollout:
+        uniform_RBT = uniforms(key_R, step, prompt_RNQ.shape[1] * group, self.task.response_length)
         device = self.policy.device
         prompt = torch.from_numpy(prompt_RNQ).to(device)
         uniform = torch.from_numpy(uniform_RBT).to(device)
@@ -119,7 +143,21 @@ class TokenRuns(World):
         token_MT = token_RBT.flatten(0, 1).cpu().numpy()
         mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
         score: np.ndarray = self.task.score(prompt_MQ, token_MT, mask_MT)
+        self._count_failures(token_RBT.shape[:2])
         return score.reshape(token_RBT.shape[:2])
+
+    def _count_failures(self, shape: Sequence[int]) -> None:
+        """Add how often a task's verifier failed at what was just scored, where it can fail."""
+        failures_N = getattr(self.task, "failures_N", None)
+        if failures_N is None or math.prod(shape) % len(self.seeds):
+            return
+        rows_RM = failures_N.reshape(len(self.seeds), -1)
+        for name, code in (("verifier/errors", ERROR), ("verifier/timeouts", TIMEOUT)):
+            self.failed[name] = self.failed.get(name, 0.0) + (rows_RM == code).sum(1).astype(np.float64)
+
+    def counts(self) -> dict[str, np.ndarray]:
+        """Return how often the verifier raised or took too long since the run began, by metric name; [R]."""
+        return self.failed
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
@@ -192,13 +230,48 @@ class TokenRuns(World):
 
     def accuracy(self, theta_RP: Tensor) -> np.ndarray:
         """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""
-        purpose, prompts = f"held-out/{self.first.task}", self.first.evaluation_prompts
-        draw = lambda prompt_RNQ, uniform_RBT: self.policy.sample(  # noqa: E731
-            theta_RP, prompt_RNQ, EVALUATION_GROUP, uniform_RBT
-        )
-        rollout = self._answers(draw, purpose, self.evaluation_R, 0, prompts, EVALUATION_GROUP)
-        mean: np.ndarray = rollout.reward_RB.mean(-1).double().cpu().numpy()
+        answers = self._evaluation(theta_RP, self._held_out_prompts())
+        mean: np.ndarray = answers.reward_RB.mean(-1).double().cpu().numpy()
         return mean
+
+    def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
+        """Return the samples behind `accuracy`, those of the first prompts also under the start's weights.
+
+        For pass@k there are more samples, from a stream of their own, in every PASS_EVERY-th row.
+        """
+        prompt_RNQ = self._held_out_prompts()
+        answers = self._evaluation(theta_RP, prompt_RNQ)
+        first = START_PROMPTS * EVALUATION_GROUP
+        with torch.no_grad():
+            logp_start_RBT = self.policy.logp(
+                start_RP,
+                answers.prompt_RNQ[:, :START_PROMPTS],
+                answers.token_RBT[:, :first],
+                answers.mask_RBT[:, :first],
+            )
+        more = level_RN = None
+        if last or row % PASS_EVERY == 0:
+            more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)
+        if self.task.difficulties:
+            level_RN = np.stack([self.task.difficulty(prompt_NQ) for prompt_NQ in prompt_RNQ])
+        return HeldOut({}, answers, logp_start_RBT, more, level_RN, self.task.difficulties)
+
+    def _held_out_prompts(self) -> np.ndarray:
+        return self._prompts(f"held-out/{self.first.task}", 0, self.first.evaluation_prompts)
+
+    def _evaluation(
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: np.ndarray,
+        key_R: np.ndarray | None = None,
+        group: int = EVALUATION_GROUP,
+    ) -> Rollout:
+        """Return samples of the policy itself: no engine, no lag, the same uniforms at every step."""
+        draw = lambda prompt_RNQ, uniform_RBT: self.policy.sample(  # noqa: E731
+            theta_RP, prompt_RNQ, group, uniform_RBT
+        )
+        key_R = self.evaluation_R if key_R is None else key_R
+        return self._answered(draw, prompt_RNQ, key_R, 0, group)
 
 
 def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:

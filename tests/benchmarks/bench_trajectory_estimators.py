@@ -189,6 +189,7 @@ def show(title: str, found: dict[str, Any]) -> None:
             for label, side in (("value", "value"), ("+ stderr, ESS", "full"))
         )
         print(f"  {name:20} peer {1e3 * row['peer_s']:6.1f} ms  {sides}")
+    print(f"  target {TARGET:.0f} x for {ALL}, got {found['rows'][ALL]['value_ratio']:.1f} x")
     print(f"  largest relative gap between values {found['largest_relative_gap']:.1e}")
 
 

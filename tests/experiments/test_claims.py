@@ -11,7 +11,7 @@ import pytest
 from analysis import claims as base
 from analysis import collapse, condense, ess
 from analysis.experiment import Experiment
-from analysis.experiments import ess_collapse, staleness
+from analysis.experiments import ess_collapse, staleness_cost
 from analysis.load import load_committed
 from analysis.tables import write_tables
 from envs.finite_mdp import FiniteMDP
@@ -24,28 +24,22 @@ DIVERGENCE_CLAIMS = [name for name in base.CLAIMS if base.CLAIMS[name].promises[
 N = 100
 
 
-def staleness_table(seeds=8, reinforce_falls=True, grpo_falls=False, cost=0.3):
-    """Accuracy curves of two recipes at lags 0 and 64; `cost` is what grpo loses at lag 64."""
-    rise = np.array([0.1, 0.5, 0.9, 0.9, 0.9, 0.9, 0.9])
-    fall = np.array([0.1, 0.5, 0.9, 0.9, 0.0, 0.0, 0.0])
-    frames = []
-    for seed in range(seeds):
-        for recipe, falls in (("reinforce", reinforce_falls), ("grpo", grpo_falls)):
-            for lag in (0, 64):
-                curve = fall if lag and falls else rise
-                loss = cost * (1 + seed / 50) if lag and recipe == "grpo" else 0.0
-                frames.append(
-                    pd.DataFrame(
-                        {
-                            "recipe": recipe,
-                            "lag": lag,
-                            "seed": seed,
-                            "step": 10 * np.arange(7),
-                            "accuracy": curve - loss,
-                        }
-                    )
-                )
-    return pd.concat(frames, ignore_index=True)
+def cost_table(seeds=16, reinforce_falls=True, grpo_falls=False, cost=0.3, again=False):
+    """Final accuracies of two recipes at lags 0 and 128, of a first run or its replication as well."""
+    rows = [
+        {
+            "recipe": recipe,
+            "lag": lag,
+            "seed": seed,
+            "accuracy": 0.9 - (cost * (1 + seed / 5000) if lag and recipe == "grpo" else 0.0),
+            "collapsed": float(bool(lag) and falls),
+        }
+        for start in ((100, 1000) if again else (100,))
+        for seed in range(start, start + seeds)
+        for recipe, falls in (("reinforce", reinforce_falls), ("grpo", grpo_falls))
+        for lag in (0, 128)
+    ]
+    return pd.DataFrame(rows)
 
 
 def ess_table(seeds=6, factor=2.0, token=0.9):
@@ -67,7 +61,7 @@ def ess_table(seeds=6, factor=2.0, token=0.9):
     return pd.DataFrame(rows)
 
 
-MADE_UP = {"staleness": staleness_table(seeds=12), "ess-collapse": ess_table()}
+MADE_UP = {"staleness-cost": cost_table(again=True), "ess-collapse": ess_table()}
 
 
 @pytest.fixture
@@ -184,12 +178,12 @@ def decide(evidence):
     ],
 )
 def test_the_collapse_claim_reaches_every_verdict(changes, expected):
-    assert decide(staleness.reinforce_collapses(staleness_table(**changes))) == expected
+    assert decide(staleness_cost.reinforce_collapses(cost_table(**changes))) == expected
 
 
 def test_the_collapse_claim_without_grpo_cells_has_no_pairs():
-    table = staleness_table()
-    evidence = staleness.reinforce_collapses(table[table["recipe"] == "reinforce"])
+    table = cost_table()
+    evidence = staleness_cost.reinforce_collapses(table[table["recipe"] == "reinforce"])
     assert (evidence.n, decide(evidence)) == (0, INCONCLUSIVE)
 
 
@@ -197,7 +191,7 @@ def test_the_collapse_claim_without_grpo_cells_has_no_pairs():
     ("changes", "expected"), [({}, SUPPORTED), ({"cost": -0.05}, REFUTED), ({"cost": 0.0}, INCONCLUSIVE)]
 )
 def test_the_cost_of_staleness_reaches_every_verdict(changes, expected):
-    assert decide(staleness.staleness_costs(staleness_table(**changes))) == expected
+    assert decide(staleness_cost.staleness_costs(cost_table(**changes))) == expected
 
 
 @pytest.mark.parametrize(
@@ -250,11 +244,24 @@ def test_looking_at_one_claim_does_not_make_it_more_significant(folder):
 @pytest.mark.slow
 def test_a_missing_table_leaves_its_claims_in_the_family(folder, tmp_path):
     whole = base.run_claims("reinforce-*", folder)[0]
-    write_tables({"staleness": condense.Table.of("staleness", staleness_table())}, tmp_path / "half")
+    write_tables(
+        {"staleness-cost": condense.Table.of("staleness-cost", cost_table(again=True))}, tmp_path / "half"
+    )
     half = base.run_claims("reinforce-*", tmp_path / "half")[0]
     assert half["p_holm"] >= whole["p_holm"]
+
+
+def test_claims_without_a_table_are_rows_and_no_full_stop(folder, tmp_path, monkeypatch):
+    (lost,) = [name for name in base.CLAIMS if base.CLAIMS[name].promises["table"] == "ess-collapse"][:1]
+    kept = "reinforce-collapses-where-grpo-holds"
+    monkeypatch.setattr(base, "CLAIMS", {name: base.CLAIMS[name] for name in (kept, lost)})
+    made = {"staleness-cost": condense.Table.of("staleness-cost", cost_table(again=True))}
+    write_tables(made, tmp_path / "half")
     with pytest.raises(UserError, match="needs table 'ess-collapse'"):
-        base.run_claims("*ess*", tmp_path / "half")
+        base.run_claims(lost, tmp_path / "half")
+    rows = {row["claim"]: row for row in base.run_claims("*", tmp_path / "half")}
+    assert (rows[lost]["verdict"], rows[lost]["note"]) == (base.NO_TABLE, "no table 'ess-collapse'")
+    assert rows[kept]["verdict"] == SUPPORTED
 
 
 def test_exact_claims_need_no_tables_at_all(tmp_path):
@@ -277,9 +284,18 @@ def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
 
 
 def test_a_fresh_table_takes_the_place_of_the_committed_one(folder):
-    fresh = {"staleness": condense.Table.of("staleness", staleness_table(cost=-0.05))}
+    fresh = {"staleness-cost": condense.Table.of("staleness-cost", cost_table(cost=-0.05, again=True))}
     (row,) = base.run_claims("staleness-costs-grpo-accuracy", folder, fresh=fresh)
     assert row["verdict"] == REFUTED
+    assert [each["verdict"] for each in row["runs"]] == [REFUTED, REFUTED]
+    assert row["standing"] == "pilot"
+
+
+def test_a_claim_that_came_out_once_is_not_decided(folder):
+    fresh = {"staleness-cost": condense.Table.of("staleness-cost", cost_table())}
+    (row,) = base.run_claims("staleness-costs-grpo-accuracy", folder, fresh=fresh)
+    assert row["verdict"] == INCONCLUSIVE
+    assert [each["verdict"] for each in row["runs"]] == [SUPPORTED, INCONCLUSIVE]
 
 
 def test_a_claim_of_no_known_kind_is_refused():

@@ -144,7 +144,7 @@ def test_the_claims_of_equal_accuracy_reach_every_verdict(change, expected):
 def test_the_note_gives_the_change_at_every_lag():
     note = rec.weights_change_nothing(rec_table(-0.2)).note.replace("-0.000", "+0.000")
     changes = "0.49+0.000 at lag 0, 0.49-0.200 at lag 16, 0.49+0.000 at lag 260"
-    assert f"accuracy {changes}; equal in every pair: lag 0; worst: lag 16" in note
+    assert f"medians {changes}; worst: lag 16" in note
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,11 @@ def of_arms(arms) -> Evidence:
     return must_vanish({"all": arms[1] - arms[0]}, 1.0, "", ["all"] if at_floor(arms, 1.0) else [])
 
 
-OF_THESE = (claims.exact, must_exceed, must_stay_below, must_happen_more_often)
-"""Exact, or one of the others at a margin."""
+OF_THESE = (
+    *(claims.exact, claims.look, claims.replicated),
+    *(must_exceed, must_stay_below, must_happen_more_often),
+)
+"""Exact, of two runs (test_sequential_evidence), or one of the others at a margin."""
 
 CASES = {
     mean_above_zero: (

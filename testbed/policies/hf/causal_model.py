@@ -15,7 +15,10 @@ from torch.nn import functional
 
 from testbed.errors import UserError
 from testbed.policies.hf.flat_parameters import FlatParameters
+from testbed.policies.hf.lora import Lora, add_adapters, merged, save_adapter
 from testbed.policies.hf.model_folder import quiet_transformers
+
+NONE = Lora()
 
 
 class Head(NamedTuple):
@@ -56,10 +59,13 @@ class CausalModel:
     Raises UserError for a model that cannot continue from a cache (recurrent layers, linear attention).
     """
 
-    def __init__(self, model: Any, device: torch.device, dtype: torch.dtype) -> None:
-        self.dtype = dtype
+    def __init__(self, model: Any, device: torch.device, dtype: torch.dtype, lora: Lora = NONE) -> None:
+        self.dtype, self.lora = dtype, lora
+        if lora:
+            add_adapters(model, lora)
         self.flat = FlatParameters(model)
         self._module = model.to(device)
+        self._frozen = {n: p for n, p in self._module.named_parameters() if not p.requires_grad}
         self._head_names = self._find_head()
         self._features = _Features(self._module, plain_head=self._head_names is not None)
         called = self._module if self._head_names is None else self._module.base_model
@@ -85,18 +91,30 @@ class CausalModel:
         """Return the named weights in the model's dtype, as views of theta_P."""
         return self.flat.views(theta_P.to(self.dtype))
 
+    def plain(self, theta_P: Tensor) -> dict[str, Tensor]:
+        """Return the weights of the model without adapters that computes the same, by its own names."""
+        weights = self.weights(theta_P.detach())
+        return merged(self._module, weights) if self.lora else weights
+
     def save(self, theta_P: Tensor, folder: Path) -> None:
-        """Write these weights and the configuration to a folder, as safetensors."""
-        weights = {name: view.contiguous().cpu() for name, view in self.weights(theta_P.detach()).items()}
+        """Write these weights and the configuration to a folder, as safetensors; adapters are merged."""
+        weights = {name: view.contiguous().cpu() for name, view in self.plain(theta_P).items()}
         with quiet_transformers():
             self._module.save_pretrained(str(folder), state_dict=weights)
+
+    def save_adapter(self, theta_P: Tensor, folder: Path) -> None:
+        """Write the adapters alone to a folder that peft opens; UserError for a model without any."""
+        if not self.lora:
+            raise UserError("This policy has no adapters; give policy_args.lora, or save the whole model.")
+        save_adapter(self._module, self.weights(theta_P.detach()), folder)
 
     def head(self, weights: dict[str, Tensor], vocabulary: int) -> Head:
         """Return the head's rows for the tokens 0 .. vocabulary-1."""
         if self._head_names is None:
             return Head(None, None)
         weight, bias = self._head_names
-        return Head(weights[weight][:vocabulary], None if bias is None else weights[bias][:vocabulary])
+        known = {**self._frozen, **weights}
+        return Head(known[weight][:vocabulary], None if bias is None else known[bias][:vocabulary])
 
     def run_prompts(
         self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor, group: int

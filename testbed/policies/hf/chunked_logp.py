@@ -61,14 +61,18 @@ class _ChunkedLogp(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
         """dL/dlogits = g (onehot(token) - softmax(logits)); the chunk's logits are reused as its gradient."""
         hidden_NH, weight_VH, bias_V, token_N, normalizer_N = ctx.saved_tensors
         rows = chunk_rows(len(weight_VH), hidden_NH.device)
         grad_hidden_NH = torch.empty_like(hidden_NH)
-        grad_weight_VH = torch.zeros(weight_VH.shape, dtype=grad_N.dtype, device=grad_N.device)
+        grad_weight_VH = None  # of a frozen head, as with LoRA
+        if ctx.needs_input_grad[1]:
+            grad_weight_VH = torch.zeros(weight_VH.shape, dtype=grad_N.dtype, device=grad_N.device)
         grad_bias_V = (
-            None if bias_V is None else torch.zeros(len(bias_V), dtype=grad_N.dtype, device=grad_N.device)
+            None
+            if bias_V is None or not ctx.needs_input_grad[2]
+            else torch.zeros(len(bias_V), dtype=grad_N.dtype, device=grad_N.device)
         )
         for i in range(0, len(token_N), rows):
             s = slice(i, i + rows)
@@ -81,9 +85,11 @@ class _ChunkedLogp(torch.autograd.Function):
                 grad_bias_V += grad_MV.sum(0)
             narrow_MV = grad_MV.to(hidden_NH.dtype)
             grad_hidden_NH[s] = narrow_MV @ weight_VH
-            _add_product(grad_weight_VH, narrow_MV, hidden_NH[s])
+            if grad_weight_VH is not None:
+                _add_product(grad_weight_VH, narrow_MV, hidden_NH[s])
         grad_bias = None if grad_bias_V is None or bias_V is None else grad_bias_V.to(bias_V.dtype)
-        return grad_hidden_NH, grad_weight_VH.to(weight_VH.dtype), grad_bias, None, None
+        grad_weight = None if grad_weight_VH is None else grad_weight_VH.to(weight_VH.dtype)
+        return grad_hidden_NH, grad_weight, grad_bias, None, None
 
 
 def _add_product(total_VH: Tensor, left_MV: Tensor, right_MH: Tensor) -> None:

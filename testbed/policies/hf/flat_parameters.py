@@ -11,7 +11,7 @@ from testbed.errors import UserError
 
 
 class FlatParameters:
-    """Names, shapes and order of a module's distinct parameters; a tied weight counts once.
+    """Names, shapes and order of a module's distinct trainable parameters; a tied weight counts once.
 
     Raises UserError for weights that are not floating point (quantized models cannot be trained here).
     """
@@ -20,6 +20,8 @@ class FlatParameters:
         self.names: list[str] = []
         self.shapes: list[torch.Size] = []
         for name, parameter in module.named_parameters():
+            if not parameter.requires_grad:
+                continue
             if not parameter.is_floating_point():
                 raise UserError(
                     f"Weight '{name}' has dtype {parameter.dtype}; give a model that is not quantized."
@@ -31,7 +33,11 @@ class FlatParameters:
 
     def flatten(self, module: nn.Module, dtype: torch.dtype) -> Tensor:
         """Return the module's weights as one vector [P], detached and copied."""
-        parts = [parameter.detach().reshape(-1).to(dtype) for parameter in module.parameters()]
+        parts = [
+            parameter.detach().reshape(-1).to(dtype)
+            for parameter in module.parameters()
+            if parameter.requires_grad
+        ]
         return torch.cat(parts) if parts else torch.empty(0, dtype=dtype)
 
     def views(self, theta_P: Tensor) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -13,6 +13,8 @@ import torch
 
 from testbed.errors import UserError
 
+NOT_ADAPTED = ("embed", "wte", "wpe", "lm_head")
+"""Parts of the names of matrices that are no linear layer, or the head, which LoRA leaves alone."""
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -46,16 +48,41 @@ def check_model_folder(path: str | Path) -> Path:
     return folder
 
 
-def parameters_of(folder: str | Path) -> int:
-    """Return how many weights a folder of safetensors holds by its headers; 0 where these say nothing."""
-    total = 0
+def shapes_of(folder: str | Path) -> dict[str, list[int]]:
+    """Return the shapes in a folder of safetensors by its headers; nothing where these say nothing."""
+    shapes: dict[str, list[int]] = {}
     for path in Path(folder).glob("*.safetensors"):
         try:
             with path.open("rb") as file:
                 header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-            total += sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+            found = {
+                name: [int(n) for n in e["shape"]] for name, e in header.items() if name != "__metadata__"
+            }
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError):
-            return 0  # whoever loads it says what is wrong
+            return {}  # whoever loads it says what is wrong
+        shapes |= found
+    return shapes
+
+
+def parameters_of(folder: str | Path) -> int:
+    """Return how many weights a folder of safetensors holds by its headers; 0 where these say nothing."""
+    return sum(prod(shape) for shape in shapes_of(folder).values())
+
+
+def adapter_parameters(folder: str | Path, given: Mapping[str, Any]) -> int:
+    """Return about how many weights LoRA trains: r (in + out) for every layer that is adapted.
+
+    given: `lora` and `lora_targets` of the policy, or the `adapter` folder it starts from.
+    """
+    if given.get("adapter"):
+        return parameters_of(str(given["adapter"]))
+    targets = str(given.get("lora_targets", "all-linear"))
+    names = [] if targets == "all-linear" else [name.strip() for name in targets.split(",")]
+    total = 0
+    for name, shape in shapes_of(folder).items():
+        layer = name.removesuffix(".weight").rpartition(".")[2]
+        adapted = layer in names if names else not any(part in name for part in NOT_ADAPTED)
+        total += int(given["lora"]) * sum(shape) if len(shape) == 2 and adapted else 0
     return total
 
 

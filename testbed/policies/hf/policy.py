@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy.typing as npt
@@ -21,7 +24,30 @@ from testbed.policies.hf.chunked_logp import (
     logits_entropy,
     logits_logp,
 )
+from testbed.policies.hf.engines import Sampling, TokenEngine, open_engine, seed_of, written
+from testbed.policies.hf.lora import ALL, Lora
+from testbed.policies.hf.micro_batches import (
+    Refused,
+    checked_micro_tokens,
+    parts,
+    recomputed,
+    refusing,
+)
 from testbed.policies.hf.model_folder import load_model
+from testbed.policies.hf.sampler import (
+    Choose,
+    Ended,
+    Order,
+    Reader,
+    courses,
+    drawing,
+    ended_by,
+    ended_with,
+    likeliest,
+    reading,
+    write,
+)
+from testbed.policies.in_flight import checked_cache, checked_versions
 
 DTYPES = {
     "float32": torch.float32,
@@ -45,6 +71,10 @@ class HuggingFacePolicy(Policy):
     replicas run one after the other. A prompt runs once and its cache serves the whole group, in training as
     in sampling. Dropout is off. The temperature belongs to the policy: sample, logp and entropy all use it.
 
+    lora, lora_alpha, lora_targets, adapter: rank, scale and layers of adapters beside frozen weights, or a
+    saved adapter to start from; theta then holds the adapters alone: see lora. engine: "vllm" writes the
+    responses in place of the sampler here: see engines.
+
     Raises UserError for folders that `load_model` refuses and for a vocabulary smaller than the task's.
     """
 
@@ -56,6 +86,12 @@ class HuggingFacePolicy(Policy):
         temperature: float = 1.0,
         dtype: str | torch.dtype = "float32",
         attention: str = "auto",
+        micro_tokens: int = 0,
+        lora: int = 0,
+        lora_alpha: float = 0.0,
+        lora_targets: str = ALL,
+        adapter: str = "",
+        engine: str = "",
     ) -> None:
         if not temperature > 0:
             raise UserError(
@@ -68,13 +104,18 @@ class HuggingFacePolicy(Policy):
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise UserError(f"Device '{device}' was asked for, but torch finds no CUDA device; use 'cpu'.")
         self.task, self._scale = task, 1.0 / temperature
-        self._model = CausalModel(load_model(model_path, self.dtype, attention), self.device, self.dtype)
+        self.micro_tokens = checked_micro_tokens(micro_tokens)
+        loaded = load_model(model_path, self.dtype, attention)
+        adapters = Lora(lora, lora_alpha, lora_targets, adapter)
+        self._model = CausalModel(loaded, self.device, self.dtype, adapters)
         if self._model.rows < task.vocabulary:
             raise UserError(
                 f"The model in '{model_path}' knows {self._model.rows} tokens, but the task uses "
                 f"{task.vocabulary}; give a model with a larger vocabulary or one trained for this task."
             )
         self.parameters = self._model.flat.total
+        self.temperature, self.loaded = temperature, 0
+        self.engine: TokenEngine | None = open_engine(engine, model_path) if engine else None
 
     @property
     def layout(self) -> dict[str, tuple[int, ...]]:
@@ -91,8 +132,15 @@ class HuggingFacePolicy(Policy):
         return self._model.initial().expand(len(seeds), -1).clone()
 
     def save(self, theta_P: Tensor, folder: str | Path) -> None:
-        """Write one replica's weights [P] as a model folder for `from_pretrained`, without a tokenizer."""
+        """Write one replica's weights [P] as a model folder for `from_pretrained`, without a tokenizer.
+
+        Adapters are merged into the weights they were trained beside.
+        """
         self._model.save(theta_P, Path(folder))
+
+    def save_adapter(self, theta_P: Tensor, folder: str | Path) -> None:
+        """Write one replica's adapters [P] as a folder for peft, and for `adapter` of this class."""
+        self._model.save_adapter(theta_P, Path(folder))
 
     @torch.no_grad()
     def sample(
@@ -106,17 +154,62 @@ class HuggingFacePolicy(Policy):
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms; no gradient.
 
-        greedy takes the likeliest token instead, whatever the uniforms.
+        greedy takes the likeliest token instead, whatever the uniforms. law: what an engine draws from
+        instead; logp_RBT is then the engine's.
         No random generator is read. A token without mass is never drawn. After the end token: token 0, mask
-        False, logp 0. Raises UserError for a law: an engine that changes distributions needs another policy.
+        False, logp 0.
         """
-        if law is not None:
-            self._lacks("a sampler that takes another distribution")
-        uniform = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
-        replicas = zip(theta_RP, prompt_RNQ, uniform, strict=True)
-        drawn = [self._sample_one(*replica, group, greedy) for replica in replicas]
-        token_RBT, mask_RBT, logp_RBT = (torch.stack(parts) for parts in zip(*drawn, strict=True))
-        return token_RBT, mask_RBT, logp_RBT
+        uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
+        if self.engine is not None and not greedy:
+            return self._ask(self.engine, theta_RP, prompt_RNQ, group, uniform_RBT, law)
+        path_T = [0] * uniform_RBT.shape[2]
+        orders = [
+            [self._order([theta_P], path_T, prompt_NQ, group)]
+            for theta_P, prompt_NQ in zip(theta_RP, prompt_RNQ, strict=True)
+        ]
+        choose = [_likeliest if greedy else drawing(uniform_BT) for uniform_BT in uniform_RBT]
+        return self._write(orders, choose, [ended_by(self.task)] * len(orders), uniform_RBT.shape, law)
+
+    @torch.no_grad()
+    def sample_in_flight(
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor | npt.ArrayLike,
+        cache: str = "kept",
+        law: Law | None = None,
+    ) -> Drawn:
+        """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RWP.
+
+        Rows whose versions change alike are written together, so that a batch costs as many passes per token
+        as it has different courses of versions. UserError for an outside engine, whose weights cannot be
+        changed at a token of our choice.
+        """
+        if self.engine is not None:
+            self._lacks("a way to change an outside engine's weights at a given token")
+        uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
+        orders = self._courses(theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT.shape, cache)
+        choose = [drawing(uniform_BT) for uniform_BT in uniform_RBT]
+        return self._write(orders, choose, [ended_by(self.task)] * len(orders), uniform_RBT.shape, law)
+
+    @torch.no_grad()
+    def logp_in_flight(
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
+        cache: str = "kept",
+    ) -> Tensor:
+        """Return the log-probabilities [R, B, T] that `sample_in_flight` notes for these; no gradient."""
+        group = token_RBT.shape[1] // prompt_RNQ.shape[1]
+        orders = self._courses(theta_RWP, version_RBT, prompt_RNQ, group, token_RBT.shape, cache)
+        choose = [reading(token_BT) for token_BT in token_RBT]
+        ended = [ended_with(mask_BT) for mask_BT in mask_RBT]
+        return self._write(orders, choose, ended, token_RBT.shape)[2]
 
     def logp(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
@@ -132,34 +225,76 @@ class HuggingFacePolicy(Policy):
         """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
         return self._each(self._score_norm_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
 
-    def _sample_one(
-        self, theta_P: Tensor, prompt_NQ: Tensor, uniform_BT: Tensor, group: int, greedy: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        weights = self._model.weights(theta_P)
-        head = self._model.head(weights, self.task.vocabulary)
-        token_BT = torch.zeros(uniform_BT.shape, dtype=torch.int64, device=self.device)
-        mask_BT = torch.zeros_like(token_BT, dtype=torch.bool)
-        logp_BT = torch.zeros(uniform_BT.shape, dtype=theta_P.dtype, device=self.device)
-        prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), self._real(prompt_NQ), group)
-        feature_BH, alive_B = prefix.feature_BH, torch.ones_like(mask_BT[:, 0])
-        for t in range(uniform_BT.shape[1]):
-            if t:
-                feature_BH = self._model.run_tokens(weights, prefix, token_BT[:, :t], new=1)[:, -1]
-            token_B, logp_B = self._draw(feature_BH, head, uniform_BT[:, t], greedy)
-            token_BT[:, t] = token_B.where(alive_B, 0)
-            logp_BT[:, t] = logp_B.where(alive_B, 0.0)
-            mask_BT[:, t] = alive_B
-            alive_B = alive_B & (token_B != (-1 if self.task.end_token is None else self.task.end_token))
-            if not alive_B.any():
-                break
-        return token_BT, mask_BT, logp_BT
+    def _ask(
+        self,
+        engine: TokenEngine,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        law: Law | None,
+    ) -> Drawn:
+        """Return what an outside engine writes; its log-probabilities are the behavior policy's."""
+        if law is not None:
+            self._lacks("a law of its own beside that of an outside engine")
+        sampling = Sampling(
+            self.temperature, uniform_RBT.shape[2], tuple(self.task.end_tokens), tuple(self.task.stops)
+        )
+        replicas = []
+        for theta_P, prompt_NQ, uniform_BT in zip(theta_RP, prompt_RNQ, uniform_RBT, strict=True):
+            self.loaded += 1
+            engine.load(self._model.plain(theta_P), self.loaded)
+            prompts = [row[real].tolist() for row, real in zip(prompt_NQ, self._real(prompt_NQ), strict=True)]
+            found = engine.generate(prompts, group, sampling, seed_of(uniform_BT))
+            drawn = written(found, *uniform_BT.shape, self.task.vocabulary, self.loaded)
+            replicas.append([part.to(self.device) for part in drawn])
+        token_RBT, mask_RBT, logp_RBT = (torch.stack(parts) for parts in zip(*replicas, strict=True))
+        return token_RBT, mask_RBT, logp_RBT
 
-    def _draw(self, feature_BH: Tensor, head: Head, uniform_B: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
-        rows = chunk_rows(self.task.vocabulary, self.device)
-        chunks = zip(feature_BH.split(rows), uniform_B.split(rows), strict=True)
-        draw = likeliest if greedy else inverse_cdf
-        parts = [draw(self._logits(feature_MH, head), uniform_M) for feature_MH, uniform_M in chunks]
-        return torch.cat([token for token, _ in parts]), torch.cat([logp for _, logp in parts])
+    def _write(
+        self,
+        orders: Sequence[Sequence[Order]],
+        choose: Sequence[Choose],
+        ended: Sequence[Ended],
+        shape: Sequence[int],
+        law: Law | None = None,
+    ) -> Drawn:
+        token_RBT = torch.zeros(tuple(shape), dtype=torch.int64, device=self.device)
+        wide = torch.promote_types(self.dtype, torch.float32)
+        out = (
+            token_RBT,
+            torch.zeros_like(token_RBT, dtype=torch.bool),
+            torch.zeros_like(token_RBT, dtype=wide),
+        )
+        write(Reader(self._model, self.task, self._logits), orders, out, choose, ended, law)
+        return out
+
+    def _order(
+        self, theta_WP: Sequence[Tensor], path_T: Sequence[int], prompt_NQ: Tensor, group: int
+    ) -> Order:
+        """Return all rows of a replica as one order."""
+        row_B = torch.arange(len(prompt_NQ) * group, device=self.device)
+        prompt_NQ = prompt_NQ.to(self.device)
+        weights = lambda version: self._model.weights(theta_WP[version])  # noqa: E731
+        return Order(weights, path_T, prompt_NQ, self._real(prompt_NQ), group, row_B)
+
+    def _courses(
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        shape: torch.Size,
+        cache: str,
+    ) -> list[list[Order]]:
+        """Return the rows of every replica, those together whose versions change alike."""
+        recomputed = checked_cache(cache) == "recomputed"
+        version_RBT = checked_versions(version_RBT, torch.Size(shape), theta_RWP.shape[1])
+        replicas = []
+        for theta_WP, version_BT, prompt_NQ in zip(theta_RWP, version_RBT, prompt_RNQ, strict=True):
+            whole = self._order(theta_WP, version_BT[0].tolist(), prompt_NQ, group)
+            replicas.append(courses(replace(whole, recomputed=recomputed), version_BT))
+        return replicas
 
     def _real(self, prompt_NQ: Tensor) -> Tensor:
         """True from the first token that is not padding: inside a prompt the same token is text."""
@@ -176,12 +311,38 @@ class HuggingFacePolicy(Policy):
     def _one(
         self, rows: Rows, theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor
     ) -> Tensor:
+        """Apply `rows` to the features of the tokens that count, micro-batch by micro-batch."""
+        lengths = (self._real(prompt_NQ).sum(1).tolist(), _length(mask_BT).tolist())
+
+        def run(theta_P: Tensor, most: int, refused: Refused = nullcontext) -> Tensor:
+            planned = parts(*lengths, most)
+            cut = [(p, (prompt_NQ[p.prompts], token_BT[p.rows], mask_BT[p.rows])) for p in planned]
+            if len(planned) == 1:
+                return self._part(rows, theta_P, *cut[0][1], planned[0].group)
+            each = [lambda th, p=p, x=x: self._part(rows, th, *x, p.group) for p, x in cut]
+            return torch.cat([recomputed(theta_P, values, refused) for values in each])
+
+        def attempt(most: int) -> None:
+            with torch.set_grad_enabled(theta_P.requires_grad):  # a backward pass asks with it switched off
+                leaf_P = theta_P.detach().requires_grad_(theta_P.requires_grad)
+                value_BT = run(leaf_P, most)
+                if value_BT.requires_grad:
+                    torch.autograd.grad(value_BT.sum(), leaf_P)
+
+        most = self.micro_tokens or prompt_NQ.numel() + token_BT.numel()
+        refused = partial(refusing, most, attempt)
+        with refused():
+            return run(theta_P, self.micro_tokens, refused)
+
+    def _part(
+        self, rows: Rows, theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor, group: int
+    ) -> Tensor:
         """Apply `rows` to the features of the tokens that count, and put the answers in their places."""
         weights = self._model.weights(theta_P)
-        group = len(token_BT) // len(prompt_NQ)
-        prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), self._real(prompt_NQ), group)
+        real_NQ = self._real(prompt_NQ)
+        prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), real_NQ, group)
         # Nothing counts behind the longest response, and attention is causal: leave those columns out.
-        longest = int(mask_BT.any(0).nonzero().max()) + 1 if mask_BT.any() else 1
+        longest = max(int(_length(mask_BT).max()), 1)
         feature_BTH = prefix.feature_BH[:, None]
         if longest > 1:
             later = self._model.run_tokens(weights, prefix, token_BT[:, : longest - 1], new=longest - 1)
@@ -189,8 +350,8 @@ class HuggingFacePolicy(Policy):
         use_BT = mask_BT[:, :longest]
         head = self._model.head(weights, self.task.vocabulary)
         value_N = rows(feature_BTH[use_BT], head, token_BT[:, :longest][use_BT])
-        value_BT = torch.zeros(mask_BT.shape, dtype=theta_P.dtype, device=self.device)
-        return value_BT.masked_scatter(mask_BT, value_N.to(theta_P.dtype))
+        value_BT = torch.zeros(mask_BT.shape, dtype=value_N.dtype, device=self.device)
+        return value_BT.masked_scatter(mask_BT, value_N)
 
     def _logp_rows(self, feature_NH: Tensor, head: Head, token_N: Tensor) -> Tensor:
         if head.weight_VH is None:
@@ -220,24 +381,15 @@ class HuggingFacePolicy(Policy):
         return head_logits(feature_NH, head.weight_VH, head.bias_V, self._scale)
 
 
+def _likeliest(logits_MV: Tensor, _row_M: Tensor, _t: int) -> tuple[Tensor, Tensor]:
+    return likeliest(logits_MV)
+
+
 Rows = Callable[[Tensor, Head, Tensor], Tensor]
 """(features [N, H], head, tokens [N]) -> one number per token [N]."""
 
 
-def likeliest(logits_BV: Tensor, _uniform_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each row's likeliest token and its log-probability, [B]."""
-    token_B = logits_BV.argmax(-1)
-    return token_B, logits_logp(logits_BV, token_B)
-
-
-def inverse_cdf(logits_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first token whose cumulative probability exceeds the uniform, and its log-probability, [B].
-
-    The sum is float64 and the threshold stays below the total, so a token of probability zero is never drawn.
-    A row of NaN gives token 0 and a NaN log-probability: a diverged policy is recorded, not a crash.
-    """
-    cumulative_BV = logits_BV.double().softmax(-1).cumsum(-1)
-    total_B = cumulative_BV[:, -1]
-    threshold_B = torch.minimum(uniform_B * total_B, torch.nextafter(total_B, torch.zeros_like(total_B)))
-    token_B = (cumulative_BV <= threshold_B[:, None]).sum(-1)
-    return token_B, logits_logp(logits_BV, token_B)
+def _length(mask_BT: Tensor) -> Tensor:
+    """Return the place behind the last token that counts, [B]."""
+    place_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
+    return (mask_BT * place_T).amax(1)

@@ -9,7 +9,9 @@ import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
 from envs.tokens.base import TokenTask
+from envs.tokens.jsonl import Jsonl
 from testbed.errors import UserError
+from testbed.policies.hf.chat_task import ChatTask, end_tokens
 from testbed.policies.hf.model_folder import check_model_folder, quiet_transformers
 
 TEMPLATE = "{prompt}\nAnswer:"
@@ -55,8 +57,11 @@ class TextTask(TokenTask):
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
         """n prompts of the task as the tokenizer writes them, padded on the left, [N, Q]."""
-        prompt_NQ = np.full((n, self.prompt_length), self.pad_token, dtype=np.int64)
-        for row_Q, given_Q in zip(prompt_NQ, self.task.prompts(rng, n), strict=True):
+        return self._written(self.task.prompts(rng, n))
+
+    def _written(self, given_NQ: Ints) -> Ints:
+        prompt_NQ = np.full((len(given_NQ), self.prompt_length), self.pad_token, dtype=np.int64)
+        for row_Q, given_Q in zip(prompt_NQ, given_NQ, strict=True):
             tokens = self._encode(self._fill(given_Q))
             if len(tokens) > self.prompt_length:
                 raise UserError(
@@ -64,6 +69,9 @@ class TextTask(TokenTask):
                 )
             row_Q[self.prompt_length - len(tokens) :] = tokens
         return prompt_NQ
+
+    def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
+        return self._written(self.task.held_out_prompts(rng, n))
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
         """The task's score of each decoded response, 0 for text it cannot have written, [N]."""
@@ -187,11 +195,13 @@ def task_for_model(task: TokenTask, model_path: str | Path, template: str = TEMP
     """Return the task as the model in the folder reads it.
 
     The task itself when the folder has no tokenizer, or one whose first tokens are the task's symbols in
-    order (as `train_tiny_model` writes it); else a TextTask.
+    order (as `train_tiny_model` writes it); a ChatTask for problems of a file; else a TextTask.
     """
     tokenizer = load_tokenizer(model_path)
     if tokenizer is None or speaks(tokenizer, task):
         return task
+    if isinstance(task, Jsonl):
+        return ChatTask(task, tokenizer, end_tokens(Path(model_path)))
     return TextTask(task, tokenizer, template)
 
 

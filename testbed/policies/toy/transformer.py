@@ -49,7 +49,7 @@ class ToyTransformer(Policy):
     Raises UserError for sizes that make no model.
     """
 
-    open_layers = takes_distribution = True
+    open_layers = True
 
     def __init__(
         self,

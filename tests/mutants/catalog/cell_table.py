@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant("celltable-torn-arguments-pass", TABLE, "if not all(sign for _, sign, _ in pairs):", "if False:", TESTS),
     Mutant("celltable-a-misspelt-argument-passes", TABLE, "if values.isna().all():", "if False:", TESTS),
     Mutant("celltable-what-varied-is-not-told", TABLE, "if field not in fields]}", "if field in fields]}", TESTS),
-    Mutant("celltable-a-metric-that-is-not-there", TABLE, "return [ACCURACY if metric in OUTCOMES else", "return ['step' if metric in OUTCOMES else", TESTS),
+    Mutant("celltable-a-metric-that-is-not-there", TABLE, "found += READS.get(word, (ACCURACY,))", "found += ['step']", TESTS),
     Mutant("celltable-survivors-make-a-table", RUN, "if status.done < status.planned:", "if status.done > status.planned:", TESTS),
     Mutant("celltable-equal-by-one-side-alone", EQUAL, "margin - abs(mean)", "margin - mean", CLAIMS),
     Mutant("celltable-equal-at-half-the-level", EQUAL, "p = 2 * float(", "p = float(", CLAIMS),

@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant("mismatchrun-past-stays-with-groups-that-left", "testbed/staleness/too_old.py", "behavior.past_XP[whole_Y]", "behavior.past_XP", TESTS),
     Mutant("mismatchrun-past-not-recorded", TABULAR, "rollout.split(slices), step, past_XP)", "rollout.split(slices), step, theta_XP)", TESTS),
     Mutant("mismatchrun-layers-on-a-table", GENERATION, '(made.forward is not None or "layers" in needs)', "False", TESTS),
-    Mutant("mismatchrun-law-on-hf-not-refused", GENERATION, 'run.policy == "hf" and (made.forward is not None or made.distribution is not None)', "False", TESTS),
+    Mutant("mismatchrun-law-on-hf-not-refused", GENERATION, 'run.policy == "hf" and made.forward is not None', "False", TESTS),
     Mutant("mismatchrun-engines-not-checked-by-policy", "testbed/execution/preflight.py", "_distinct(cells, fields)", "tuple(cells)[:1]", TESTS),
     Mutant("mismatchrun-precision-of-the-sampler-only", BASE, "self.policy.logp(self.weights(theta_RP), where", "self.policy.logp(theta_RP, where", PRECISION_TESTS),
     Mutant("mismatchrun-precision-of-the-trainer-only", BASE, "self.policy.sample(self.weights(theta_RP), prompt_RNQ", "self.policy.sample(theta_RP, prompt_RNQ", PRECISION_TESTS),

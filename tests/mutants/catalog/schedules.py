@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant("schedule-buffer-skips-versions", VERSIONS, "if version not in (self.newest, self.newest + 1):", "if False:", BUFFER),
     Mutant("schedule-buffer-forgets-the-start", VERSIONS, "theta_RP.detach().clone() if first else None", "None", BUFFER),
     Mutant("schedule-memory-limit-ignored", STORAGE, "if size > most:", "if False:", f"{BUFFER} -k memory"),
-    Mutant("schedule-memory-all-of-it", STORAGE, "available(like_RP.device) // 2", "available(like_RP.device)", BUFFER),
+    Mutant("schedule-memory-all-of-it", STORAGE, "available(device) // 2", "available(device)", BUFFER),
     Mutant("schedule-spill-leaves-its-file", STORAGE, "os.unlink(name)", "pass", BUFFER),
     Mutant("schedule-spill-stays-in-memory", STORAGE, "rows: Tensor = torch.from_file(name, shared=True, size=shape[0] * shape[1], dtype=dtype)", "rows = torch.empty(shape, dtype=dtype)", BUFFER),
     Mutant("schedule-spill-without-room", STORAGE, "os.posix_fallocate(descriptor, 0, max(size, 1))", "os.ftruncate(descriptor, max(size, 1))", BUFFER),

@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant("tracedrive-short-traces-pass", DRIVEN, "if run.steps > updates:", "if run.steps > updates + 1:", f"{TESTS} -k cannot_follow"),
     Mutant("tracedrive-digest-not-compared", "testbed/user_files.py", "if digest and digest != now:", "if False:", f"{TESTS} -k another_cell"),
     Mutant("tracedrive-file-read-once", DRIVEN, "_recorded(path, unchanged(path, digest, \"a lag trace\"), token)", "_recorded(path, digest, token)", f"{TESTS} -k 'again or nowhere'"),
-    Mutant("tracedrive-run-does-not-pin", "testbed/cli/run.py", "tuple(pin_trace(cell) for cell in cells)", "tuple(cells)", f"{COMMAND} -k digest"),
+    Mutant("tracedrive-run-does-not-pin", "testbed/cli/run.py", "pin_data(pin_trace(cell)) for cell", "cell for cell", f"{COMMAND} -k digest"),
     Mutant("tracedrive-pipeline-seed-is-lost", THEN, '("seed", seed))', '("seed", 0))', f"{COMMAND} -k bought"),
     Mutant("tracedrive-keeps-another-trace", THEN, "design.updates), seed), folder", "design.updates), 0), folder", f"{COMMAND} -k bought"),
     Mutant("tracedrive-file-over-words", "testbed/cli/pipeline.py", "if word.partition(\"=\")[0] not in named]", "]", f"{COMMAND} -k words_go_over"),

@@ -50,6 +50,7 @@ def test_every_reduction_by_hand():
     metrics = ("x", *(f"{word} x" for word in REDUCTIONS))
     (row,) = table_of([Run()], metrics, x=[5.0, 1.0, 2.0, 3.0, 4.0, 8.0]).to_dict("records")
     expected = {"x": 5, "final x": 5, "first x": 5, "min x": 1, "max x": 8, "mean x": 23 / 6}
+    expected |= {"known x": 23 / 6, "last x": 8}
     assert {metric: row[metric] for metric in metrics} == pytest.approx(expected, abs=1e-4)
 
 
@@ -75,6 +76,41 @@ def test_a_diverged_cell_counts_as_wrong_answers_but_other_gaps_stay_gaps():
     assert row["accuracy"] == pytest.approx(0.4)
     assert math.isnan(row["x"])
     assert (row["first x"], row["diverged"]) == (1.0, 1)
+
+
+def test_rows_without_a_number_are_left_out_where_the_word_says_so():
+    gaps = [1.0, math.nan, math.nan, 4.0, math.nan, math.nan]
+    metrics = ("known x", "last x", "x", "last y")
+    (row,) = table_of([Run()], metrics, x=gaps, y=[math.nan] * 6).to_dict("records")
+    assert (row["known x"], row["last x"]) == (2.5, 4.0)
+    assert math.isnan(row["x"])
+    assert math.isnan(row["last y"])
+
+
+def test_rollouts_to_an_accuracy_by_hand():
+    words = ("steps_to", "rollouts_to", "steps_to 0.5", "rollouts_to 0.5", "rollouts_to 1", "area", "last")
+    rollouts = [64.0, 128, 192, 256, 320, 384]
+    (row,) = table_of([Run()], words, rollouts=rollouts).to_dict("records")
+    # Windows of RISE: .5, .667, .7, .6 at steps 20, 30, 40, 50.
+    assert (row["steps_to 0.5"], row["rollouts_to 0.5"]) == (20, 192)
+    assert all(math.isnan(row[word]) for word in ("steps_to", "rollouts_to", "rollouts_to 1"))
+    assert row["area"] == pytest.approx((0.3 + 0.7 + 0.75 + 0.6 + 0.6) / 5)
+    assert row["last"] == 0.6
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("rollouts_to", "lacks the column.* rollouts"),
+        ("entropy_collapsed", "lacks the column.* val/entropy"),
+        ("length_collapsed", "lacks the column.* val/response_length"),
+        ("steps_to soon", "'steps_to soon' names no accuracy"),
+        ("steps_to 80", "'steps_to 80' names no accuracy"),
+    ],
+)
+def test_an_outcome_that_cannot_be_read_is_refused(word, message):
+    with pytest.raises(UserError, match=message):
+        table_of([Run()], (word,))
 
 
 def test_arguments_are_keys_as_a_whole_or_one_by_one():

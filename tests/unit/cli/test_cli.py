@@ -36,6 +36,7 @@ def call(capsys, *words):
         (["run", "ess-collapse", "--shard", "5/2"], "5/2"),
         (["status", "no-such-folder"], "no-such-folder"),
         (["list", "task"], "Did you mean 'tasks'"),
+        (["show", "m2p"], "Did you mean 'm2po'"),
         (["objectives", "show", "m2p"], "Did you mean 'm2po'"),
         (["figures", "stalenes"], "Did you mean 'staleness'"),
         (["claims", "show", "ess"], "ess"),

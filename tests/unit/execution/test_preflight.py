@@ -12,11 +12,12 @@ from support.tiny_models import CONFIGS, write_model
 
 from testbed.config.fields import check, normal
 from testbed.config.run import Run, grid
+from testbed.errors import PROBLEMS as MOST
 from testbed.errors import UserError
 from testbed.execution import memory, preflight
 from testbed.execution.memory import Need, Room, needed
 from testbed.execution.packs import plan
-from testbed.execution.preflight import MOST, prepare
+from testbed.execution.preflight import prepare
 from testbed.execution.runner import run_sweep
 from testbed.policies.hf.model_folder import load_model, parameters_of
 from testbed.staleness import build_source, schedule

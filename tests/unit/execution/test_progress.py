@@ -93,3 +93,55 @@ def test_a_sweep_that_is_long_in_planning_says_how_far_it_is(monkeypatch) -> Non
         "making cells: 1,000 of 5,000",
         "making cells: 3,000 of 5,000",
     ]
+
+
+def test_a_first_ctrl_c_is_answered_with_the_time_that_the_slowest_running_pack_needs(monkeypatch) -> None:
+    clock = Clock(monkeypatch)
+    stream = io.StringIO()
+    shown = Plain(stream)
+    shown.start(planned=64, done=0)
+    shown.stopping()
+    assert stream.getvalue().splitlines()[-1].startswith("Stopping when the running packs are done; what is")
+    shown.steps("a", 32, 0.1)
+    shown.steps("b", 32, 0.1)
+    clock.now += 60
+    shown.steps("a", 32, 0.5)
+    shown.steps("b", 32, 0.3)
+    shown.stopping()
+    assert "are done, in about 3:30; what is finished is kept. Press Ctrl-C again" in stream.getvalue()
+    shown.finished("b", 32)
+    shown.stopping()
+    assert "when the running pack is done, in about 1:15;" in stream.getvalue()
+
+
+@pytest.mark.slow
+def test_a_first_ctrl_c_is_answered_at_once_while_a_pack_computes(tmp_path) -> None:
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    code = "from testbed.cli import main; main()"
+    words = [
+        "run",
+        "ess-collapse",
+        "lag=0",
+        "seed=0",
+        "steps=100000",
+        "--workers",
+        "0",
+        "--out",
+        tmp_path / "r",
+    ]
+    with subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not (tmp_path / "r" / "sweep.json").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        lines = iter(process.stderr.readline, "")
+        assert any("Press Ctrl-C again to stop at once" in line for line in lines)
+        assert time.monotonic() - began < 5
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130

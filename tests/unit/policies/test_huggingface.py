@@ -13,7 +13,8 @@ import transformers
 from support import tiny_models
 
 from testbed.errors import UserError
-from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy, inverse_cdf
+from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy
+from testbed.policies.hf.sampler import inverse_cdf
 
 TASK = tiny_models.Echo()
 PROMPTS, GROUP = 5, 4

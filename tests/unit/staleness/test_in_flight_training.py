@@ -121,13 +121,6 @@ def test_what_is_drawn_is_drawn_by_the_engine():
         assert torch.equal(rollout.token_RBT[..., t], wanted_RB)
 
 
-@pytest.mark.parametrize("name", ["in-flight", "partial"])
-def test_a_policy_that_cannot_change_inside_a_response_is_refused_before_training(name):
-    hub = dataclasses.replace(TOY, policy="hf", policy_args=(), model="anywhere", staleness=name)
-    with pytest.raises(UserError, match="which policy .hf. cannot do"):
-        check_arguments([hub])
-
-
 def test_impossible_in_flight_updates_are_refused():
     with pytest.raises(UserError, match="tokens 0"):
         plan_for(in_flight(TREE, tokens=0))

@@ -34,6 +34,8 @@ TOY = Run(
 class Echo:
     """A world that generates nothing and remembers which weights it was given."""
 
+    version_dtype = None
+
     def generate(self, theta_XP, step, slices=1):
         from testbed.data.rollout import Rollout
 

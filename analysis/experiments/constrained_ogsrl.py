@@ -1,0 +1,167 @@
+"""Guardians of offline planning: none, of actions, and of where actions lead (OGSRL)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import must_exceed, must_stay_below, short_of
+from analysis.experiment import Experiment
+from analysis.load import Table
+from analysis.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
+from analysis.plot import Plot
+from analysis.replication import Seeds, columns, difference, level, repeated
+from envs.arrays import Bools, Floats
+from envs.offline import covering
+from testbed.offline.constrained import action_support, constrained_optimum, trajectory_support
+from testbed.offline.tabular import fitted_q, greedy
+
+NAME = "constrained-ogsrl"
+SEEDS, STATES, ACTIONS, LOGGED = 24, 12, 5, 4
+SIZES = (300, 1000, 3000)
+LURE = 1.0
+"""What an unsafe state pays on top."""
+MARGIN = 0.01
+"""Chance per discounted step to be in an unsafe state. Set before the table was made."""
+
+
+def hazards(seeds: Seeds) -> tuple[Worlds, Bools, Bools]:
+    """Worlds with two unsafe states that pay 1 more, what is logged, and what is safe for ever (exact).
+
+    Starts are even over the states from which a logged policy can stay safe.
+    """
+    plain = random_worlds(seeds, states=STATES, actions=ACTIONS, branching=2, noise_std=0.5)
+    unsafe_S = np.arange(STATES) < 2
+    reward_RSA = plain.reward_RSA + LURE * unsafe_S[:, None]
+    logged_RSA = some_actions(seeds, STATES, ACTIONS, LOGGED, "logged")
+    safe_RSA = trajectory_support(logged_RSA, plain.moves_RSAS, unsafe_S)
+    start_RS = safe_RSA.any(-1) / np.maximum(safe_RSA.any(-1).sum(-1, keepdims=True), 1)
+    start_RS = np.where(start_RS.sum(-1, keepdims=True) > 0, start_RS, 1 / STATES)
+    worlds = tuple(
+        dataclasses.replace(w, reward_SA=r, start_S=s)
+        for w, r, s in zip(plain.worlds, reward_RSA, start_RS, strict=True)
+    )
+    return Worlds(worlds, plain.moves_RSAS, reward_RSA), logged_RSA, safe_RSA
+
+
+def unsafe_share(worlds: Worlds, pi_RSA: Floats) -> Floats:
+    """Share of discounted steps in unsafe states, [R]."""
+    return np.asarray(worlds.state_law(pi_RSA)[:, :2].sum(-1))
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return unsafe shares and values of plans under three guardians, by logged steps."""
+    worlds, logged_RSA, safe_RSA = hazards(seeds)
+    solvable_R, frames = safe_RSA.any((1, 2)), []
+    unsafe_S = np.arange(STATES) < 2
+    mu_RSA = covering(np.full(logged_RSA.shape, 1 / ACTIONS), logged_RSA)
+    best_R = worlds.value(
+        greedy(fitted_q(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT, safe_RSA, -1e3), safe_RSA)
+    )
+    for steps in SIZES:
+        counts = worlds.logged(mu_RSA, steps, seeds, f"log of {steps}")
+        seen_RSA, guessed_RSA = action_support(counts.visit_RSA), guessed_rewards(counts, seeds)
+        inside_RSA = trajectory_support(seen_RSA, counts.moves_RSAS, unsafe_S)
+        guards = {"none": np.ones_like(seen_RSA), "actions": seen_RSA, "trajectories": inside_RSA}
+        for name, allowed_RSA in guards.items():
+            q_RSA = fitted_q(counts.moves_RSAS, guessed_RSA, DISCOUNT, allowed_RSA)
+            pi_RSA = greedy(q_RSA, np.where(allowed_RSA.any(-1, keepdims=True), allowed_RSA, seen_RSA))
+            found = {"unsafe": unsafe_share(worlds, pi_RSA), "lost": best_R - worlds.value(pi_RSA)}
+            frames.append(columns(seeds, steps=steps, guardian=name, **found)[solvable_R])
+    return pd.concat(frames)
+
+
+def table() -> Table:
+    """Return a row per run, seed with a safe policy, size of the log and guardian."""
+    return Table.of(NAME, repeated(rows, SEEDS), {"lure": LURE})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Which guardian keeps an offline plan safe, and what does it cost?",
+    source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
+    differs=(
+        "random worlds, tables; without a guardian Q of an unseen pair is a guess; `lost` is the "
+        "value short of the best policy that can stay safe within the log"
+    ),
+    compute=table,
+    keys=("run", "seed", "steps", "guardian"),
+    metrics=("unsafe", "lost"),
+    margins={"share of steps in unsafe states": MARGIN},
+    figure=Plot(
+        "final by dial",
+        x="steps",
+        y="unsafe",
+        arm=("guardian",),
+        x_label="logged steps",
+        y_label="share of steps in unsafe states",
+    ),
+    systems=("OGSRL",),
+)
+
+
+@EXPERIMENT.claim(
+    "trajectory-guardian-is-the-zero-budget-optimum",
+    source="linear program over occupancies, Altman (1999), against a fixed point of supports",
+    statement=(
+        "With the model known, planning within the trajectory guardian never meets an unsafe state "
+        "and is worth "
+        "the linear program's optimum at budget 0 within the log; the action guardian's plan is unsafe."
+    ),
+)
+def zero_budget() -> Evidence:
+    """Return unsafe shares, distances of values from the program's, and what the action guardian misses of
+    0.02.
+    """
+    seeds = tuple(range(10))
+    worlds, logged_RSA, safe_RSA = hazards(seeds)
+    solvable_R = safe_RSA.any((1, 2))
+    plans = [
+        greedy(fitted_q(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT, mask, -1e3), mask)
+        for mask in (safe_RSA, logged_RSA)
+    ]
+    value_R, gaps = worlds.value(plans[0]), list(unsafe_share(worlds, plans[0])[solvable_R])
+    cost_SA = np.repeat((np.arange(STATES) < 2)[:, None], ACTIONS, 1).astype(float)
+    for r in np.flatnonzero(solvable_R):
+        given = worlds.moves_RSAS[r], worlds.reward_RSA[r], cost_SA, worlds.worlds[r].start_S
+        gaps.append(abs(constrained_optimum(*given, DISCOUNT, 0.0, logged_RSA[r])[1] - value_R[r]))
+    unsafe = float(unsafe_share(worlds, plans[1])[solvable_R].mean())
+    return exact([*gaps, short_of(unsafe, 0.02), short_of(solvable_R.mean(), 0.5)], 1e-7, "largest distance")
+
+
+@EXPERIMENT.claim(
+    "trajectory-guardian-keeps-sampled-plans-safe",
+    statement=(
+        "From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of "
+        "their steps."
+    ),
+)
+def keeps_safe(table: pd.DataFrame) -> Evidence:
+    """Return the evidence in both runs."""
+    found = level(table, "unsafe", {"guardian": "trajectories", "steps": SIZES[-1]})
+    return must_stay_below(found, MARGIN, "0.01 less the share of unsafe steps")
+
+
+@EXPERIMENT.claim(
+    "action-guardian-is-not-enough",
+    statement="Plans within the action guardian are unsafe in 0.1 more of their steps.",
+)
+def not_enough(table: pd.DataFrame) -> Evidence:
+    """Return the evidence at 3000 steps, in both runs."""
+    first, second = ({"guardian": name, "steps": SIZES[-1]} for name in ("actions", "trajectories"))
+    return must_exceed(
+        difference(table, "unsafe", first, second), 0.1, "added share of unsafe steps, less 0.1"
+    )
+
+
+@EXPERIMENT.claim(
+    "trajectory-guardian-comes-near-the-safe-optimum",
+    statement="From 3000 logged steps its plans are within 0.3 of the best policy that can stay safe.",
+)
+def near_optimum(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about the lost value, in both runs; values span several units."""
+    found = level(table, "lost", {"guardian": "trajectories", "steps": SIZES[-1]})
+    return must_stay_below(found, 0.3, "0.3 less the lost value")

@@ -1,0 +1,182 @@
+"""Offline updates that are taken only when a lower bound says that they gain (RL-100), against taking all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import must_exceed, must_stay_below, short_of
+from analysis.experiment import Experiment
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import RUNS, Seeds, columns, difference, level, repeated
+from analysis.trajectory_worlds import noisy_world
+from envs.arrays import Bools, Floats
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import garnet
+from envs.offline import Log, collect, exact_model, skilled
+from testbed.exact import mdp
+from testbed.offline.gated import accepts, gain_terms, log_weights, share_of_episodes
+from testbed.offline.tabular import advantage, awr, fitted_q, greedy, policy_q
+from testbed.rng import generator, keys
+
+NAME = "offline-rl100"
+SEEDS, UPDATES = 240, 6
+EPISODES = (25, 100, 400)
+LEVEL = 0.95
+"""Confidence of the gate: a harmful update is declared to pass with a chance of at most 0.05."""
+PER_ROW = 10
+"""Replications behind a row."""
+
+
+def world() -> FiniteMDP:
+    """6 states, 3 actions, 8 steps, noisy rewards."""
+    return garnet(states=6, actions=3, branching=3, seed=3, horizon=8, discount=0.9, noise_std=0.5)
+
+
+def updates(found: FiniteMDP, seeds: Seeds, episodes: int, gated: bool) -> dict[str, Floats]:
+    """Take up to 6 weighted-cloning updates by a critic of 6 episodes, gated on `episodes` others.
+
+    Returned per replication: harmful updates proposed and taken, values lost on the way, final value, ESS.
+    """
+    moves_SAS, reward_SA = exact_model(found)
+    size = len(seeds)
+    best_SA = greedy(fitted_q(moves_SAS[None], reward_SA[None], 0.9))[0]
+    mu_RWSA = np.broadcast_to(skilled(best_SA, 0.2), (size, 1, 6, 3))
+    critic = collect(found, mu_RWSA, 6, keys(seeds, "critic")).counts(6, 3)
+    gate = collect(found, mu_RWSA, episodes, keys(seeds, "gate"))
+    pi_RSA, harmful_R, taken_R, lost_R = mu_RWSA[:, 0], np.zeros(size), np.zeros(size), np.zeros(size)
+    for _ in range(UPDATES):
+        q_RSA = policy_q(critic.moves_RSAS, critic.reward_RSA, pi_RSA, 0.9)
+        new_RSA = awr(pi_RSA, advantage(q_RSA, pi_RSA), 1.0)
+        gain_R = found.value(new_RSA) - found.value(pi_RSA)
+        proven_R = accepts(gain_terms(gate, new_RSA, pi_RSA, mu_RWSA, 0.9), LEVEL)
+        passed_R = proven_R if gated else np.ones(size, dtype=bool)
+        harmful_R += gain_R < 0
+        taken_R += passed_R & (gain_R < 0)
+        lost_R += np.where(passed_R, np.maximum(-gain_R, 0.0), 0.0)
+        pi_RSA = np.where(passed_R[:, None, None], new_RSA, pi_RSA)
+    ess_R = share_of_episodes(gate, pi_RSA, mu_RWSA)
+    return {
+        "harmful": harmful_R,
+        "false": taken_R,
+        "lost": lost_R,
+        "value": found.value(pi_RSA),
+        "ess": ess_R,
+    }
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return means over 10 replications a row, by episodes behind the gate."""
+    found, frames = world(), []
+    for episodes in EPISODES:
+        for name in ("gated", "ungated"):
+            means = {
+                key: x_R.reshape(-1, PER_ROW).mean(-1)
+                for key, x_R in updates(found, seeds, episodes, name == "gated").items()
+            }
+            means["false"], means["harmful"] = means["false"] / UPDATES, means["harmful"] / UPDATES
+            frames.append(columns(seeds[::PER_ROW], episodes=episodes, updates=name, **means))
+    return pd.concat(frames)
+
+
+def table() -> Table:
+    """Return a row per run, ten replications, size of the gate's log and gate."""
+    return Table.of(NAME, repeated(rows, SEEDS), {"level": LEVEL, "updates": UPDATES, "per_row": PER_ROW})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question=(
+        "Does a lower bound in front of every offline update keep harmful ones out at its declared rate?"
+    ),
+    source="Lei et al. (2025), RL-100",
+    differs="one random world, tables; importance sampling in place of a model, one log judges all updates",
+    compute=table,
+    keys=("run", "seed", "episodes", "updates"),
+    metrics=("harmful", "false", "lost", "value", "ess"),
+    margins={"share of updates that are harmful and taken": 1 - LEVEL},
+    figure=Plot(
+        "final by dial",
+        x="episodes",
+        y="false",
+        arm=("updates",),
+        x_label="episodes behind the gate",
+        y_label="share of updates harmful and taken",
+    ),
+    systems=("RL-100",),
+)
+
+
+@EXPERIMENT.claim(
+    "gate-sums-the-gain-of-an-update",
+    source="per-decision importance sampling, Precup, Sutton & Singh (2000)",
+    statement=(
+        "Over every episode of small worlds the gate's terms have the update's true gain as their mean, and "
+        "whole-episode weights have mean 1."
+    ),
+)
+def sums_the_gain() -> Evidence:
+    """Return the distances in 5 worlds of 3 steps, and what the largest gain misses of 0.05."""
+    gaps, gains = [], []
+    for seed in range(5):
+        small, pi_SA, mu_SA, _ = noisy_world(seed)
+        found = mdp.enumerate_episodes(small, mu_SA)
+        other_SA = generator(seed, "other").dirichlet([2.0, 2.0], size=3)
+        log = _as_log(found.state_NT, found.action_NT, found.reward_NT, found.mask_NT)
+        given = [x_SA[None] for x_SA in (pi_SA, other_SA)]
+        terms_N = gain_terms(log, given[0], given[1], mu_SA[None, None], small.discount)[0]
+        gains.append(float(small.value(pi_SA) - small.value(other_SA)))
+        weight_N = np.exp(log_weights(log, given[0], mu_SA[None, None])[0, :, -1])
+        gaps += [found.probability_N @ terms_N - gains[-1], found.probability_N @ weight_N - 1]
+    return exact(
+        [*np.abs(gaps), short_of(max(np.abs(gains)), 0.05)], 1e-12, "largest distance over all episodes"
+    )
+
+
+def _as_log(state_BT: np.ndarray, action_BT: np.ndarray, reward_BT: Floats, mask_BT: Bools) -> Log:
+    """Episodes as one cell of a log, without next states."""
+    nothing_BT = np.zeros_like(state_BT)
+    return Log(
+        state_RBT=state_BT[None],
+        action_RBT=action_BT[None],
+        reward_RBT=reward_BT[None],
+        next_RBT=nothing_BT[None],
+        going_RBT=nothing_BT[None] > 0,
+        mask_RBT=mask_BT[None],
+        source_RB=np.zeros((1, len(state_BT)), dtype=np.int64),
+    )
+
+
+@EXPERIMENT.claim(
+    "gate-keeps-its-declared-rate",
+    statement=(
+        "Over logs of 25 to 400 episodes less than 5 % of the proposed updates are harmful and pass the gate."
+    ),
+)
+def keeps_rate(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about the mean over sizes, in both runs: alone, a size may have none at all."""
+    each = [level(table, "false", {"updates": "gated", "episodes": n}) for n in EPISODES]
+    found = {run: np.mean([by_run[run] for by_run in each], axis=0) for run in RUNS}
+    return must_stay_below(found, 1 - LEVEL, "0.05 less the share of harmful updates taken")
+
+
+@EXPERIMENT.claim(
+    "ungated-updates-break-that-rate",
+    statement="Without the gate more than 5 % of the updates are harmful and taken.",
+)
+def breaks_rate(table: pd.DataFrame) -> Evidence:
+    """Return the evidence in both runs; the size of the gate's log plays no part."""
+    found = level(table, "false", {"updates": "ungated", "episodes": EPISODES[0]})
+    return must_exceed(found, 1 - LEVEL, "share of harmful updates taken, less 0.05")
+
+
+@EXPERIMENT.claim(
+    "gated-updates-end-higher",
+    statement="With 400 episodes behind the gate the final value is higher than without it.",
+)
+def ends_higher(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about the final value, in both runs."""
+    first, second = ({"updates": name, "episodes": EPISODES[-1]} for name in ("gated", "ungated"))
+    return must_exceed(difference(table, "value", first, second), 0.0, "gain of final value")

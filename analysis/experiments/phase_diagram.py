@@ -1,0 +1,40 @@
+"""Twelve recipes on data of every age, each at three learning rates: where it learns, and where it collapses.
+
+The map on which learning rates are chosen. Its seeds are used for nothing else, so that what is claimed of a
+tuned recipe is judged on others.
+"""
+
+from __future__ import annotations
+
+from analysis.experiment import Experiment
+from analysis.starting_runs import LAB, TUNING_SEED
+from testbed.config.run import Run, grid
+
+RECIPES = (
+    *("reinforce", "grpo", "gspo", "cispo", "sapo", "tis"),
+    *("m2po", "minpro", "vcpo", "topr", "asymre", "oapl"),
+)
+LAGS = (0, 16, 64, 256)
+RATES = (3e-4, 1e-3, 3e-3)
+SEEDS = range(TUNING_SEED, TUNING_SEED + 4)
+
+
+def cells() -> tuple[Run, ...]:
+    """Twelve recipes at four lags and three learning rates, 4 seeds for tuning, 600 steps."""
+    return grid(LAB, recipe=list(RECIPES), lag=list(LAGS), learning_rate=list(RATES), seed=list(SEEDS))
+
+
+EXPERIMENT = Experiment(
+    "phase-diagram",
+    question="Where in lag and learning rate does each recipe learn, and where does it collapse?",
+    source="the recipes' papers; the comparison at a learning rate of one's own is this project's",
+    differs="a transformer of 26,000 weights on running sums in place of large language models",
+    cells=cells,
+    keys=("recipe", "lag", "learning_rate", "seed"),
+    metrics=(
+        *("accuracy", "best", "start", "area", "collapsed", "collapse_step", "entropy_collapsed"),
+        *("steps_to 0.5", "last val/pass@8", "mean actor/clip_share", "known actor/positive_share"),
+        *("min rollout_corr/ess_kish_sequence_raw", "mean rollout_corr/kl_mu_pi_k3"),
+    ),
+    figure="phase-diagram",
+)

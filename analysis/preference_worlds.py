@@ -1,0 +1,63 @@
+"""Contextual bandits with known rewards behind the experiments on preference sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from envs.arrays import Floats
+from testbed.offline.preferences import bradley_terry, regret, tilt
+from testbed.rng import generator
+
+
+@dataclass(frozen=True)
+class PairWorld:
+    """Rewards [S, A], a reference policy, features [S, A, F]; contexts are even."""
+
+    reward_SA: Floats
+    ref_SA: Floats
+    feature_SAF: Floats
+
+    @property
+    def context_S(self) -> Floats:
+        """The law of contexts."""
+        return np.full(len(self.reward_SA), 1 / len(self.reward_SA))
+
+    @property
+    def chance_SAA(self) -> Floats:
+        """P(a preferred to b)."""
+        return bradley_terry(self.reward_SA)
+
+    def regret(self, log_pi_RSA: Floats) -> float:
+        """E [max r - E_pi r] of the one cell, in rewards."""
+        return float(regret(self.context_S, self.reward_SA, np.exp(log_pi_RSA))[0])
+
+    def tilted_gap(self, log_pi_RSA: Floats, beta: float) -> Floats:
+        """beta KL(pi || ref exp(r / beta) / Z), [S]: what pi lacks of the best value with a KL penalty of
+        beta.
+        """
+        best_SA = tilt(self.ref_SA, self.reward_SA, beta)
+        log_pi_SA = log_pi_RSA[0]
+        return np.asarray(beta * (np.exp(log_pi_SA) * (log_pi_SA - np.log(best_SA))).sum(-1))
+
+
+def tabular_world(
+    seed: int, *, contexts: int = 6, actions: int = 6, spread_S: Floats | float = 1.0
+) -> PairWorld:
+    """Normal rewards of the given spread, an uneven reference, one feature per context and action."""
+    rng = generator(seed, "pair world")
+    reward_SA = np.reshape(spread_S, (-1, 1)) * rng.normal(size=(contexts, actions))
+    ref_SA = 0.2 / actions + 0.8 * rng.dirichlet(np.full(actions, 2.0), size=contexts)
+    return PairWorld(reward_SA, ref_SA, np.eye(contexts * actions).reshape(contexts, actions, -1))
+
+
+def linear_world(
+    seed: int, *, contexts: int = 12, actions: int = 6, width: int = 4, hidden: float = 0.0
+) -> PairWorld:
+    """Rewards w . phi, plus `hidden` normal ones that features do not show; an even reference."""
+    rng = generator(seed, "linear pair world")
+    feature_SAF = rng.normal(size=(contexts, actions, width))
+    reward_SA = feature_SAF @ (rng.normal(size=width) / np.sqrt(width) * 1.5)
+    reward_SA = reward_SA + hidden * rng.normal(size=(contexts, actions))
+    return PairWorld(reward_SA, np.full((contexts, actions), 1 / actions), feature_SAF)

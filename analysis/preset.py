@@ -1,0 +1,75 @@
+"""What was fixed before a table was made: question, cells, margins, stopping rule and statements of claims.
+
+`commit` writes it down beside the runs before the first of them; the table's manifest carries it, so that
+anyone sees whether today's file still says the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.experiment import Experiment
+from testbed.config.run import cell_id
+from testbed.errors import UserError
+from testbed.results import atomic_files
+
+PRESET, CHANGED, PILOT = "pre-set", "changed since", "pilot"
+
+
+def digest(said: Any) -> str:
+    """Return 16 hex digits that name a JSON-able value."""
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def design(experiment: Experiment) -> dict[str, Any]:
+    """Return the digest of an experiment's design, and of the statement of each of its claims.
+
+    The design is the question, the cells without their seeds, these or the stopping rule, and the margins.
+    """
+    cells = experiment.table_cells()
+    rule = asdict(experiment.stop) if experiment.stop else sorted({cell.seed for cell in cells})
+    kinds = sorted({cell_id(replace(cell, seed=0)) for cell in cells})
+    said = [experiment.question, kinds, rule, dict(experiment.margins), list(experiment.metrics)]
+    claims = {name: digest(entry.promises["statement"]) for name, entry in experiment.claims.items()}
+    return {"design": digest(said), "claims": claims}
+
+
+def commit(experiment: Experiment, root: Path) -> dict[str, Any]:
+    """Write an experiment's design beside its runs, or return what is written there already."""
+    path = root / f"{experiment.name}.preset.json"
+    if not path.exists():
+        root.mkdir(parents=True, exist_ok=True)
+        atomic_files.replace(path, json.dumps(design(experiment), indent=1, sort_keys=True).encode())
+    return read(experiment, root)
+
+
+def read(experiment: Experiment, root: Path) -> dict[str, Any]:
+    """Return what was written before the runs; {} where nothing was."""
+    path = root / f"{experiment.name}.preset.json"
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}). It says what was fixed before the runs; "
+            "without it they are a pilot: remove it, or the runs."
+        ) from error
+    return dict(found)
+
+
+def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> str:
+    """Return "pre-set", "changed since", or "pilot": how a claim stands to the table that it is judged on.
+
+    written: of the table's manifest, {} for a table that says nothing of what was fixed before it.
+    """
+    today = design(experiment)
+    if claim not in written.get("claims", {}):
+        return PILOT
+    same = written["design"] == today["design"] and written["claims"][claim] == today["claims"][claim]
+    return PRESET if same else CHANGED

@@ -1,0 +1,374 @@
+"""Any results folder drawn: `from paper_figs import plot; plot.curves(plot.load("results/mine"))`.
+
+Every function takes rows of `load`, guesses from the dials that the sweep varies what it is not told, and
+returns the matplotlib axes of its panels. Lines in one panel are arms; what else varies has panels of its
+own, and no panel has more than FEW arms. `with plot.style():` draws as the project's own figures look.
+
+arm: dials whose combinations are told apart by color. by: dials with a panel per combination. where: rows
+to draw, as ("lag=0,16",). ax: axes to draw on, where one panel is enough. All of them raise UserError for
+what the table has not, and for more than MOST panels.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.collapse import ACCURACY, ESS, ESS_FLOOR, cells
+from analysis.intervals import wilson_interval
+from analysis.palette import BLUE, RULE, SHORT, SOLID, VERMILION
+from analysis.plot import Plot
+from analysis.sweep_table import (
+    as_word,
+    dial,
+    dials,
+    labeled,
+    load,
+    logged_metric,
+    numeric,
+    only,
+    per_cell,
+    telling,
+    usual_metric,
+)
+from analysis.tails import HISTOGRAM, counts, exceedance, pool
+from paper_figs.base import COLUMN, PAGE
+from paper_figs.run import render, style, write_file
+from paper_figs.shared_plots import curves_by_arm, final_by_dial, heat_map
+from testbed.diagnostics.metric_names import HISTOGRAM_EDGES
+from testbed.errors import UserError
+
+FEW = 5
+"""Most arms in one panel."""
+MOST = 24
+"""Most panels in one figure."""
+
+Names: TypeAlias = str | Sequence[str] | None
+Paint: TypeAlias = Callable[[Axes, pd.DataFrame, Plot], None]
+ARM, PANEL = "(arm)", "(panel)"
+
+
+def curves(
+    rows: pd.DataFrame, metric: str = "", *, arm: Names = None, by: Names = None,
+    where: Sequence[str] = (), ax: Axes | None = None,
+) -> list[Axes]:  # fmt: skip
+    """Draw a logged metric against the step: median over seeds, and its order-statistic interval."""
+    rows = only(rows, where)
+    column = logged_metric(rows, metric or usual_metric(rows))
+    if column == ACCURACY:
+        rows = rows.assign(**{ACCURACY: rows[ACCURACY].fillna(0.0)})  # a diverged run has lost everything
+    plot = Plot("curves by arm", x="step", y=column, x_label="optimizer step")
+    return _panels(rows, plot, _sparse, arm, by, ax)
+
+
+def final(
+    rows: pd.DataFrame, metric: str = "", *, x: str = "", arm: Names = None, by: Names = None,
+    where: Sequence[str] = (), ax: Axes | None = None,
+) -> list[Axes]:  # fmt: skip
+    """Draw what became of the cells against a dial: mean over seeds, and its 95% interval (Student's t)."""
+    rows = only(rows, where)
+    metric = metric or usual_metric(rows)
+    x = dial(rows, x) if x else _usual_x(rows)
+    found = per_cell(rows, metric, list(dict.fromkeys([*dials(rows), x])))
+    plot = Plot("final by dial", x=x, y=metric, y_label=_final_name(metric))
+    return _panels(found, plot, final_by_dial, arm, by, ax)
+
+
+def collapse(
+    rows: pd.DataFrame, *, x: str = "", arm: Names = None, by: Names = None,
+    where: Sequence[str] = (), ax: Axes | None = None,
+) -> list[Axes]:  # fmt: skip
+    """Draw the share of seeds that collapsed against a dial, with Wilson's 95% interval."""
+    rows = only(rows, where)
+    if ACCURACY not in rows:
+        raise UserError("Collapse is told from the accuracy, and these results have none. Draw another kind.")
+    x = dial(rows, x) if x else _usual_x(rows)
+    found = per_cell(rows, "collapsed", list(dict.fromkeys([*dials(rows), x])))
+    plot = Plot("final by dial", x=x, y="collapsed", y_label="share of seeds that collapsed")
+    axes = _panels(found, plot, partial(final_by_dial, interval=_share), arm, by, ax)
+    for each in axes:
+        each.set_ylim(-0.03, 1.03)
+    return axes
+
+
+def heat(
+    rows: pd.DataFrame, metric: str = "", *, x: str = "", y: str = "", by: Names = None,
+    where: Sequence[str] = (), ax: Axes | None = None,
+) -> list[Axes]:  # fmt: skip
+    """Draw what became of the cells over two dials: mean over seeds, as a color and a number."""
+    rows = only(rows, where)
+    metric = metric or usual_metric(rows)
+    names = telling(rows, dials(rows))
+    known = [*numeric(rows, names), *(name for name in names if name not in numeric(rows, names))]
+    x = dial(rows, x) if x else next((name for name in known if name != y), "")
+    y = dial(rows, y) if y else next((name for name in known if name != x), "")
+    if not x or not y or x == y:
+        raise UserError(f"A heat map needs two dials, and these results vary {', '.join(names) or 'none'}.")
+    found = per_cell(rows, metric, list(dict.fromkeys([*dials(rows), x, y])))
+    others = _columns(rows, by) if by is not None else [name for name in names if name not in (x, y)]
+    means = found.groupby([*others, x, y], dropna=False)[metric].mean()
+    plot = Plot("heat map", x=x, y=y, value=metric)
+    paint = partial(heat_map, span=(float(means.min()), float(means.max())), bar=False)
+    axes = _panels(found, plot, paint, (), others, ax)
+    label = _final_name(metric)
+    axes[0].figure.colorbar(axes[0].collections[0], ax=axes, label=label)
+    return axes
+
+
+def ess(
+    rows: pd.DataFrame, *, arm: Names = None, by: Names = None, where: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> list[Axes]:  # fmt: skip
+    """Draw the sequence ESS (Kish, raw, a share of N) against the step, and its floor 1/N."""
+    if ESS not in rows:
+        raise UserError(f"These results have no {ESS}; draw another kind.")
+    axes = curves(rows, ESS, arm=arm, by=by, where=where, ax=ax)
+    for each in axes:
+        each.set_yscale("log")
+        each.set_ylabel("sequence ESS\n(share of N)" if each.get_ylabel() else "")
+        if ESS_FLOOR in rows:
+            floor = float(rows[ESS_FLOOR].min())
+            each.axhline(floor, color=RULE, ls=SHORT, lw=0.8, zorder=1.5)
+            each.set_ylim(floor / 1.9, 1.35)
+    return axes
+
+
+def tails(
+    rows: pd.DataFrame, *, arm: Names = None, by: Names = None, where: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> list[Axes]:  # fmt: skip
+    """Draw how much of the sequence ratios lies above x: median over seeds of P(log rho >= x), its interval.
+
+    Steps up to the lag are left out: their data are less stale than the lag says.
+    """
+    rows = only(rows, where)
+    if HISTOGRAM not in rows or rows[HISTOGRAM].isna().all():
+        raise UserError(f"These results have no {HISTOGRAM}; draw another kind.")
+    keys = list(dict.fromkeys([*dials(rows), "seed"]))
+    pooled = pool(rows[rows[HISTOGRAM].notna()].fillna({key: as_word(None) for key in keys}), keys)
+    pooled = pooled[pooled["ratios"] > 0]
+    share_SE = exceedance(counts(pooled[HISTOGRAM]))
+    found = pooled.loc[pooled.index.repeat(len(HISTOGRAM_EDGES)), keys].reset_index(drop=True)
+    found["log rho"] = np.tile(np.asarray(HISTOGRAM_EDGES, dtype=float), len(pooled))
+    found["share"] = share_SE.ravel()
+    start = found.loc[found["share"] < 0.99, "log rho"].min() - 1  # to the left of it nothing happens
+    seen = found[(found["share"] > 0) & (found["log rho"] >= start)]
+    plot = Plot(
+        "curves by arm", x="log rho", y="share", x_label="log ρ of a sequence", y_label="P(log ρ ≥ x)"
+    )
+    axes = _panels(seen, plot, _sparse, arm, by, ax)
+    for each in axes:
+        each.set_yscale("log")
+    return axes
+
+
+def seeds(
+    rows: pd.DataFrame, metric: str = "", *, by: Names = None, where: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> list[Axes]:  # fmt: skip
+    """Draw a logged metric against the step, a line per cell; those that collapsed or diverged stand out."""
+    rows = only(rows, where)
+    column = logged_metric(rows, metric or usual_metric(rows))
+    found = per_cell(rows, "collapsed" if ACCURACY in rows else column).set_index("cell")
+    fate = pd.Series("held", index=found.index)
+    if ACCURACY in rows:
+        fate[found["collapsed"] > 0] = "collapsed"
+    fate[found["diverged"]] = "diverged"
+    rows = rows.assign(**{FATE: rows["cell"].map(fate)})
+    plot = Plot("curves by arm", x="step", y=column, x_label="optimizer step")
+    return _panels(rows, plot, _traces, (), by, ax)
+
+
+FATE = "(fate)"
+FATES: Mapping[str, tuple[str, Any]] = MappingProxyType(
+    {"held": (BLUE, SOLID), "collapsed": (VERMILION, SOLID), "diverged": (VERMILION, SHORT)}
+)
+"""What became of a cell: the color and dash of its line."""
+
+
+def _traces(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    told: set[str] = set()
+    for _, part in table.groupby([FATE, "cell"]):
+        fate = str(part[FATE].iloc[0])
+        color, dash = FATES[fate]
+        label = "" if fate in told else fate
+        told.add(fate)
+        ax.plot(part["step"], part[plot.y], color=color, ls=dash, lw=0.8, alpha=0.8, marker="", label=label)
+
+
+def _sparse(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """Draw curves by arm with about six markers each, at places of their own."""
+    curves_by_arm(ax, table, plot)
+    lines = ax.get_lines()
+    for index, line in enumerate(lines):
+        every = max(len(np.asarray(line.get_xdata())) // 6, 1)
+        line.set_markevery((index * every // len(lines), every))
+
+
+def _share(x_N: np.ndarray) -> Any:
+    return wilson_interval(int(x_N.sum()), len(x_N))
+
+
+def _final_name(metric: str) -> str:
+    return metric if " " in metric or "_" in metric or metric == "best" else f"final {metric}"
+
+
+def _usual_x(rows: pd.DataFrame) -> str:
+    names = telling(rows, dials(rows))
+    if not names:
+        raise UserError("Only the seed varies in these results, so there is no dial to draw against.")
+    return (numeric(rows, names) or names)[0]
+
+
+def _columns(rows: pd.DataFrame, names: Names) -> list[str]:
+    given = [names] if isinstance(names, str) else list(names or ())
+    return [dial(rows, name) for name in given]
+
+
+def _roles(rows: pd.DataFrame, plot: Plot, arm: Names, by: Names) -> tuple[list[str], list[str]]:
+    """Return the dials that are told apart by color, and those by panel: FEW colors at most."""
+    taken = [name for name in (plot.x, plot.y if plot.value else "") if name in rows and name != "step"]
+    open_ = [name for name in telling(rows, dict.fromkeys([*taken, *dials(rows)])) if name not in taken]
+    by_given = _columns(rows, by)
+    arms = [name for name in open_ if name not in by_given][:1] if arm is None else _columns(rows, arm)
+    panels = by_given if by is not None else [name for name in open_ if name not in arms]
+    if left := [name for name in open_ if name not in (*arms, *panels)]:
+        arms = [*arms, *left]  # cells of different settings never pass for seeds of one
+    if _size(rows, arms) > FEW and arm is None and by is None and panels and _size(rows, panels) <= FEW:
+        return panels, arms
+    return ([], [*panels, *arms]) if _size(rows, arms) > FEW else (arms, panels)
+
+
+def _written(label: pd.Series, order: list[str]) -> tuple[pd.Series, list[str]]:
+    """Return labels as matplotlib shall write them: "$" starts no formula, a first "_" hides nothing."""
+    text = {one: one.replace("$", r"\$").replace("_", " _", one.startswith("_")) for one in order}
+    return label.map(text), list(text.values())
+
+
+def _size(rows: pd.DataFrame, names: Sequence[str]) -> int:
+    return len(rows[list(names)].drop_duplicates()) if names else 1
+
+
+def _panels(
+    rows: pd.DataFrame, plot: Plot, paint: Paint, arm: Names, by: Names, ax: Axes | None
+) -> list[Axes]:
+    """Paint every panel, all with the same arms in the same looks, and return their axes."""
+    cells = rows["cell"].nunique() if "cell" in rows else 0
+    rows = rows.dropna(subset=[plot.x, plot.y, *([plot.value] if plot.value else [])])
+    if rows.empty:
+        raise UserError(f"No cell has a number for {plot.value or plot.y}, so there is nothing to draw.")
+    arms, panels = _roles(rows, plot, arm, by)
+    arm_of, order = _written(*labeled(rows, arms))
+    panel_of, titles = _written(*labeled(rows, panels))
+    if len(titles) > (MOST if ax is None else 1):
+        raise UserError(
+            f"That is {len(titles)} panels, of {', '.join(panels)}; at most {MOST if ax is None else 1} are "
+            "drawn. Choose cells, as --where lag=0,16, or fewer dials."
+        )
+    last = _size(rows, panels[-1:])
+    columns = last if len(titles) % last == 0 and 1 < last <= FEW else min(len(titles), 4)
+    axes = [ax] if ax is not None else _grid(len(titles), columns, shared=plot.x in ("step", "log rho"))
+    many = replace(plot, arm=(ARM,) if arms else (), order=tuple(order) if arms else ())
+    rows = rows.assign(**{ARM: arm_of, PANEL: panel_of})
+    for each, title in zip(axes, titles, strict=False):
+        paint(each, rows[rows[PANEL] == title], many)
+        each.set_title(title)
+    _label(axes[: len(titles)], plot)
+    _legend(axes[: len(titles)], ax is None)
+    if ax is None and cells and (lost := cells - rows["cell"].nunique()):
+        text = f"{lost} of {cells} cells have no number here and are left out"
+        axes[0].figure.supxlabel(text, fontsize=7, x=0.01, ha="left")
+    return axes[: len(titles)]
+
+
+def _grid(count: int, columns: int, shared: bool) -> list[Axes]:
+    lines = math.ceil(count / columns)
+    fig = Figure(figsize=(COLUMN * 1.25 if count == 1 else PAGE, 2.7 if count == 1 else 0.4 + 1.7 * lines))
+    axes = list(fig.subplots(lines, columns, sharex=shared, sharey=True, squeeze=False).flat)
+    for each in axes[count:]:
+        each.remove()
+        above = axes[axes.index(each) - columns]
+        above.tick_params(labelbottom=True)
+    return axes
+
+
+def _label(axes: Sequence[Axes], plot: Plot) -> None:
+    """Name the outer axes only: the lowest of every column, the first of every row."""
+    for each in axes:
+        spec = each.get_subplotspec()
+        lowest = spec is None or axes.index(each) + spec.get_gridspec().ncols >= len(axes)
+        each.set_xlabel((plot.x_label or plot.x) if lowest else "")
+        each.set_ylabel((plot.y_label or plot.y) if spec is None or spec.is_first_col() else "")
+
+
+def _legend(axes: Sequence[Axes], outside: bool) -> None:
+    found: dict[str, Any] = {}
+    for each in axes:
+        found |= {text: mark for mark, text in zip(*each.get_legend_handles_labels(), strict=True)}
+    found.pop("", None)
+    if not found:
+        return
+    if outside:
+        axes[0].figure.legend(found.values(), found, loc="outside upper center", ncols=min(len(found), 5))
+    else:
+        axes[0].legend(found.values(), found)
+
+
+def caption(kind: str) -> str:
+    """Return what a kind of plot shows: its own docstring, less the verb."""
+    text = (inspect.getdoc(KINDS[kind]) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Draw ")
+    return text[:1].upper() + text[1:]
+
+
+KINDS: Mapping[str, Callable[..., list[Axes]]] = MappingProxyType(
+    {
+        "curves": curves,
+        "final": final,
+        "heat": heat,
+        "collapse": collapse,
+        "ess": ess,
+        "tails": tails,
+        "seeds": seeds,
+    }
+)
+
+
+def usual_kind(rows: pd.DataFrame) -> str:
+    """Return heat for two dials with three numbers or more each, final for one, else curves."""
+    long = [name for name in numeric(rows, telling(rows, dials(rows))) if rows[name].nunique() > 2]
+    return "heat" if len(long) > 1 else "final" if long else "curves"
+
+
+def save(axes: Sequence[Axes], path: str | Path) -> Path:
+    """Write the figure of these axes as .png, .pdf or .svg, byte for byte the same every time."""
+    path = Path(path)
+    write_file(path, render(_figure(axes[0]), file_kind(path)))
+    return path
+
+
+def _figure(ax: Axes) -> Figure:
+    found = ax.get_figure(root=True)
+    if found is None:
+        raise UserError("These axes are in no figure any more.")
+    return found
+
+
+def file_kind(path: Path) -> str:
+    """Return png, pdf or svg; raise UserError for another suffix."""
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise UserError(f"{path}: expected a name that ends in .png, .pdf or .svg.")
+    return path.suffix[1:]
+
+
+__all__ = ["KINDS", "cells", "load", "save", "style", "usual_kind", *KINDS]

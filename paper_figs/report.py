@@ -1,0 +1,237 @@
+"""A results folder as one self-contained HTML page: nothing is fetched, every string is escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.collapse import ACCURACY
+from analysis.palette import GRAY, VERMILION
+from analysis.sweep_comparison import compare, in_words
+from analysis.sweep_table import about, as_word, dials, labeled, load, per_cell, telling, usual_metric
+from analysis.sweep_warnings import sweep_warnings
+from paper_figs import plot
+from paper_figs.base import PAGE
+from paper_figs.run import render, style
+from testbed.config.toml_text import as_toml, groups
+from testbed.errors import UserError
+from testbed.results import manifest, store
+
+CSS = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The page may load nothing and run nothing, whatever a name in it says."""
+
+DRAWN = {
+    "curves": "Learning curves",
+    "final": "Outcome",
+    "heat": "Outcome over two dials",
+    "collapse": "Collapse",
+    "ess": "Effective sample size",
+    "tails": "Tails of the ratios",
+    "seeds": "Every seed",
+}
+
+
+def page(folder: Path, metric: str = "") -> str:
+    """Return the page of a results folder; raise UserError when nothing in it is finished."""
+    rows = load(folder)
+    metric = metric or usual_metric(rows)
+    sections = {
+        "What was run": _manifest(folder, rows),
+        "Warnings": _list([*_unfinished(folder), *sweep_warnings(rows)] or ["None."]),
+        "Comparison": _comparison(rows, metric),
+        "Figures": _figures(rows, metric),
+        "Collapse timeline": _timeline(rows),
+        "Reproduce": _commands(folder),
+    }
+    body = "".join(
+        f'<section id="{_slug(name)}"><h2>{name}</h2>{text}</section>' for name, text in sections.items()
+    )
+    links = " ".join(f'<a href="#{_slug(name)}">{name}</a>' for name in sections)
+    title = f"Report of {escape(folder.resolve().name)}"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{title}</title><style>{CSS}</style></head>'
+        f"<body><h1>{title}</h1><nav>{links}</nav>{body}</body></html>\n"
+    )
+
+
+def _slug(name: str) -> str:
+    return name.lower().replace(" ", "-")
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in rows
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def _manifest(folder: Path, rows: pd.DataFrame) -> str:
+    found = store.status(folder)
+    counted = f"{found.done} of {found.planned} cells done, {found.failed} failed, {found.pending} pending."
+    varied = [
+        {"dial": name, "values": ", ".join(as_word(value) for value in sorted(rows[name].dropna().unique()))}
+        for name in (*dials(rows), "seed")
+    ]
+    held = [{"held": name, "value": word} for name, word in about(rows).items()]
+    made = [{"made by": name, "version": str(value)} for name, value in manifest.load(folder).made_by.items()]
+    made += [{"made by": name, "version": value} for name, value in _machines(folder).items()]
+    return f'<p>{counted}</p>{_table(varied)}<div class="pair">{_table(held)}{_table(made)}</div>'
+
+
+def _machines(folder: Path) -> dict[str, str]:
+    """Return processors, systems and the seconds that all packs took together."""
+    records = []
+    for path in sorted((folder / "provenance").glob("*.json")):
+        try:
+            records.append(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            continue
+    named = {name: sorted({str(one[name]) for one in records if one.get(name)}) for name in ("cpu", "system")}
+    seconds = sum(float(one.get("seconds", 0)) for one in records)
+    return {**{name: ", ".join(found) for name, found in named.items() if found}, "seconds": f"{seconds:.0f}"}
+
+
+def _unfinished(folder: Path) -> list[str]:
+    found = store.status(folder)
+    lost = found.planned - found.done
+    lines = [f"{lost} planned cells have no result: what is left may flatter their arms."] if lost else []
+    return lines + [f"{len(one.cells)} cells {one.kind}: {one.message}" for one in found.failures]
+
+
+def _comparison(rows: pd.DataFrame, metric: str) -> str:
+    names = telling(rows, dials(rows))
+    if not names:
+        return "<p>Only the seed varies, so there is nothing to compare.</p>"
+    try:
+        table = compare(rows, names[0], metric=metric)
+    except UserError as error:
+        return f"<p>{escape(str(error))}</p>"
+    shown = [in_words(row, names[0], metric) for row in table.to_dict("records")]
+    first = escape(str(table["baseline"].iloc[0]))
+    note = (
+        f"Arm less {first}, paired by seed; 95% intervals (Student; Wilson for collapse); p by Holm over "
+        f"{len(table)} rows; P(higher): chance that a run of the arm ends above one of {first}."
+    )
+    return f"{_table(shown)}<p>{note}</p>"
+
+
+def _figures(rows: pd.DataFrame, metric: str) -> str:
+    """Return every kind of plot that these results allow, and why the others are missing."""
+    parts, missing = [], []
+    for kind, title in DRAWN.items():
+        options = {"metric": metric} if kind in ("final", "heat") else {}
+        try:
+            with style():
+                axes = plot.KINDS[kind](rows, **options)
+                svg = _svg(axes[0].figure, kind, title)
+        except UserError as error:
+            missing.append(f"{title}: {error}")
+            continue
+        parts.append(_figure(svg, f"{title}. {plot.caption(kind)}"))
+    left = f"<details><summary>Not drawn</summary>{_list(missing)}</details>" if missing else ""
+    return "".join(parts) + left
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f'<figure><div class="wide">{svg}</div><figcaption>{escape(caption)}</figcaption></figure>'
+
+
+def _svg(fig: Any, name: str, title: str) -> str:
+    """Return a figure as inline SVG with ids of its own, which a reader's device can read out."""
+    text = render(fig, "svg").decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    wide = fig.get_figwidth() >= PAGE
+    size = "min-width:34rem;max-width:47rem" if wide else "max-width:26rem"
+    start = f'<svg role="img" aria-label="{escape(title)}" style="{size}"'
+    return text.replace("<svg", start, 1).replace("<defs", f"<title>{escape(title)}</title><defs", 1)
+
+
+def _timeline(rows: pd.DataFrame) -> str:
+    """Return when each cell that collapsed was best, and when it had lost half of that."""
+    if ACCURACY not in rows:
+        return "<p>No accuracy was logged, so collapse is not defined.</p>"
+    names = telling(rows, dials(rows))
+    found = per_cell(rows, "collapse_step", names)
+    found["peak"] = per_cell(rows, "peak_step", names)["peak_step"]
+    found["label"], order = labeled(found, names)
+    lost = found.dropna(subset=["collapse_step"])
+    if lost.empty:
+        return "<p>No cell collapsed.</p>"
+    with style():
+        svg = _svg(
+            _timeline_figure(lost, [name for name in order if name in set(lost["label"])]),
+            "timeline",
+            "Collapse",
+        )
+    shown = [
+        {
+            "setting": row["label"],
+            "seed": row["seed"],
+            "best at step": f"{row['peak']:.0f}",
+            "collapsed from step": f"{row['collapse_step']:.0f}",
+        }
+        for row in lost.to_dict("records")
+    ]
+    note = (
+        "Gray: the step with the best accuracy; red: the first step from which less than half of it is left."
+    )
+    return _figure(svg, note) + _table(shown)
+
+
+def _timeline_figure(lost: pd.DataFrame, order: Sequence[str]) -> Figure:
+    fig = Figure(figsize=(PAGE, 0.7 + 0.28 * len(order)))
+    ax: Axes = fig.subplots()
+    for _, row in lost.iterrows():
+        place = order.index(row["label"])
+        same = lost[lost["label"] == row["label"]]["seed"].tolist()
+        y = place + 0.5 * ((same.index(row["seed"]) + 0.5) / len(same) - 0.5)
+        ax.plot([row["peak"], row["collapse_step"]], [y, y], color=GRAY, lw=0.8, zorder=1)
+        ax.plot(row["peak"], y, ".", color=GRAY)
+        ax.plot(row["collapse_step"], y, "|", color=VERMILION, ms=6, mew=1.5)
+    ax.set_yticks(range(len(order)), order)
+    ax.set_ylim(len(order) - 0.4, -0.6)
+    ax.set_xlabel("optimizer step")
+    return fig
+
+
+def _commands(folder: Path) -> str:
+    """Return sweep files and the commands that make the same cells; only what gives these very cells."""
+    cells = [cell for pack in manifest.planned(folder) for cell in pack.cells]
+    name = shlex.quote(str(folder))
+    parts = []
+    for index, some in enumerate(groups(cells)):
+        outside = (
+            some[0].recipe if ".py:" in some[0].recipe and len({cell.recipe for cell in some}) == 1 else ""
+        )
+        text = as_toml(some)
+        if text is None or any(".py:" in cell.recipe for cell in some) != bool(outside):
+            return "<p>These cells are no grid; sweep.json in the folder lists them one by one.</p>"
+        if outside:
+            text = "".join(line for line in text.splitlines(True) if not line.startswith("recipe = "))
+        file = f"sweep{index or ''}.toml"
+        own = f" --objective {shlex.quote(outside.partition('#')[0])}" if outside else ""
+        more = " --extend" if index else ""
+        parts.append(f"<p>{file}</p><pre>{escape(text)}</pre>")
+        parts.append(f"<pre>{escape(f'testbed run {file}{own} --out {name}{more}')}</pre>")
+    drawn = "\n".join(f"testbed {what} {name}" for what in ("plot", "compare", "report"))
+    return "".join(parts) + f"<pre>{escape(drawn)}</pre>"

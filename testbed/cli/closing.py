@@ -1,0 +1,100 @@
+"""The closing table of a sweep: what became of every setting, over how many seeds, how surely."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import fields
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def print_closing(summary: Sequence[Row]) -> None:
+    """Print the rows of `testbed.cli.run.summarize` as a table, with what all share and notes around it."""
+    from testbed.cli import show
+
+    if not summary:
+        return
+    dials, shared = _dials(summary)
+    exact = "ess_exact" in summary[0]
+    lost = any(row.get("diverged", 0) > 0 for row in summary)
+    show.say([", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())])
+    show.table(
+        [{**_named(row, dials), **(_value(row) if exact else _accuracy(row, lost))} for row in summary]
+    )
+    show.say(_value_notes() if exact else _accuracy_notes(summary))
+
+
+def next_steps(folder: Path) -> list[str]:
+    """Return commands that draw and compare what a folder holds, ready to be pasted."""
+    name = shlex.quote(str(folder))
+    return [f"testbed plot {name}", f"testbed compare {name}", f"testbed report {name}"]
+
+
+def _dials(summary: Sequence[Row]) -> tuple[list[str], Row]:
+    """Return the fields that have columns, and what the rows share; recipe and lag always have a column."""
+    from testbed.config.run import Run
+
+    known = ["task", "recipe", "lag", *(item.name for item in fields(Run))]
+    present = [name for name in dict.fromkeys(known) if any(name in row for row in summary)]
+    values = {name: {str(row.get(name, "")) for row in summary} for name in present}
+    columns = [name for name in present if name in ("recipe", "lag") or len(values[name]) > 1]
+    return columns, {name: summary[0][name] for name in present if name not in columns}
+
+
+def _named(row: Row, dials: Sequence[str]) -> Row:
+    found = {name: row.get(name, "") for name in dials}
+    words = {
+        name.replace("_", " "): f"{value:g}" if isinstance(value, float) else value
+        for name, value in found.items()
+    }
+    return {**words, "seeds": int(row["seeds"] if "seeds" in row else row["n"])}
+
+
+def _accuracy(row: Row, lost: bool) -> Row:
+    seeds = int(row["seeds"])
+    found = {
+        "final": _interval(row, seeds),
+        "best": f"{row['best']:.2f}",
+        "smallest ESS": f"{row['ess_min']:.3f}",
+        "collapsed": f"{row['collapsed'] * seeds:.0f} of {seeds}",
+    }
+    return {**found, "diverged": f"{row['diverged'] * seeds:.0f} of {seeds}"} if lost else found
+
+
+def _value(row: Row) -> Row:
+    return {
+        "final": _interval(row, int(row["n"]), ".3f"),
+        "best": f"{row['best']:.3f}",
+        "exact ESS": "unknown" if isnan(row["ess_exact"]) else f"{row['ess_exact']:.3g}",
+        "sampled ESS": f"{row['ess_sampled']:.3g}",
+    }
+
+
+def _interval(row: Row, seeds: int, form: str = ".2f") -> str:
+    low, high = row["final_low"], row["final_high"]
+    bounds = f" [{low:{form}}, {high:{form}}]" if seeds > 1 and isfinite(low) and isfinite(high) else ""
+    return f"{row['final']:{form}}{bounds}"
+
+
+def _value_notes() -> list[str]:
+    return [
+        "final, best: exact value, mean over seeds [95% Student interval].",
+        "exact ESS, sampled ESS: share of sequences, the smallest of all logged steps.",
+    ]
+
+
+def _accuracy_notes(summary: Sequence[Row]) -> list[str]:
+    from analysis.collapse import KEPT, RISE
+
+    floors = sorted({f"{row['ess_floor']:.3f}" for row in summary})
+    few = min(int(row["seeds"]) for row in summary) < 6
+    what = "range of the seeds" if few else "95% interval of the median"
+    return [
+        f"final, best: accuracy, median over seeds [{what}].",
+        f"smallest ESS: share of sequences; it cannot read below its floor 1/N, here {' and '.join(floors)}.",
+        f"collapsed: rose by {RISE:g} or more, and ended with less than {KEPT:.0%} of its best accuracy.",
+    ]

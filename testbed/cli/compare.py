@@ -1,0 +1,64 @@
+"""testbed compare: the arms of a sweep against a baseline."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Results folders.")],
+    by: Annotated[str, typer.Option(help="The dial whose values are compared.")] = "recipe",
+    baseline: Annotated[str, typer.Option(help="One of its values; default grpo, else the first.")] = "",
+    metric: Annotated[
+        str, typer.Option(help="final_accuracy, best, 'min NAME', …; default accuracy, value or reward.")
+    ] = "",
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="DIAL=VALUE,…", help="Compare only these cells; repeatable.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print as a LaTeX table (booktabs).")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print as a Markdown table.")] = False,
+) -> None:
+    """Compare the arms of a sweep with a baseline, paired by seed, in every setting that varies beside them.
+
+    Examples:
+    testbed compare results/staleness --by recipe --baseline grpo --metric final_accuracy
+
+    testbed compare results/mine --by lag --baseline 0 --where recipe=grpo --markdown
+    """
+    from analysis.sweep_comparison import compare as compared
+    from analysis.sweep_comparison import in_words
+    from analysis.sweep_table import load, only, unfinished, usual_metric
+    from testbed.cli import show
+    from testbed.errors import UserError
+
+    if json + latex + markdown > 1:
+        raise UserError("--json, --latex and --markdown are three ways to print one table; give one of them.")
+    rows = only(load(*folders), where or ())
+    metric = metric or usual_metric(rows)
+    table = compared(rows, by, baseline, metric)
+    found = [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
+    short = [in_words(row, by, metric) for row in found]
+    if json:
+        show.as_json({"by": by, "metric": metric, "unfinished": unfinished(*folders), "rows": found})
+    elif latex:
+        print(show.latex(short))
+    elif markdown:
+        print(show.markdown(short))
+    else:
+        show.table(short)
+        show.say(NOTE.format(baseline=found[0]["baseline"], count=len(found)).splitlines())
+    if missing := unfinished(*folders):
+        print(
+            f"{missing} planned cells have no result: what is left may flatter their arms.", file=sys.stderr
+        )
+
+
+NOTE = """\
+Differences: arm less {baseline}, paired by seed, with their 95% Student interval; p: Holm, {count} rows.
+P(higher): chance that a run of the arm ends above one of {baseline}. Collapsed: Wilson interval.
+Seeds needed: to decide a difference and spread like these, with power 0.8; from few seeds, a guess."""

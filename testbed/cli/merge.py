@@ -1,0 +1,28 @@
+"""testbed merge: results folders into one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Results folders; they stay.")],
+    out: Annotated[Path, typer.Option(help="The new results folder.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+) -> None:
+    """Bring the cells of results folders together in a new one, each cell once.
+
+    Example: testbed merge results/mine results/more-seeds --out results/both
+    """
+    from testbed.cli import show
+    from testbed.cli.run import counts
+    from testbed.results.merging import merge as merged
+
+    found = counts(merged(folders, out))
+    if json:
+        show.as_json({"folder": str(out), **found})
+    else:
+        print(f"{out}: " + ", ".join(f"{number} {name}" for name, number in found.items()) + " cells")

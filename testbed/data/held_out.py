@@ -1,0 +1,30 @@
+"""HeldOut: samples of the policy itself on held-out prompts, before anything is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from testbed.data.rollout import Rollout
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What a world draws of the policy beside training.
+
+    exact: what is known without samples, by metric name, each [R].
+    answers: samples behind `accuracy`; None where the truth is known.
+    logp_start_RBT: log-probabilities of the tokens of the first answers under the weights at the start.
+    more: further answers to the first prompts, where pass@k is due.
+    level_RN: difficulty of every prompt, one of `levels`; only where the task grades its prompts.
+    """
+
+    exact: Mapping[str, np.ndarray] = field(default_factory=dict)
+    answers: Rollout | None = None
+    logp_start_RBT: Tensor | None = None
+    more: Rollout | None = None
+    level_RN: np.ndarray | None = None
+    levels: tuple[int, ...] = ()

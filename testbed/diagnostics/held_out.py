@@ -1,0 +1,95 @@
+"""What fresh samples of pi on held-out prompts say of it: length, entropy, KL to the start, best of k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from envs.arrays import Floats, Ints
+from testbed.data.held_out import HeldOut
+from testbed.data.rollout import Rollout
+from testbed.diagnostics.metric_names import PASS_KS
+from testbed.diagnostics.pass_at_k import SOLVED, max_at_k, pass_at_k
+from testbed.diagnostics.ratios import masked_mean
+
+
+def held_out_metrics(drawn: HeldOut) -> dict[str, Tensor | Floats]:
+    """Return everything that is logged of the policy itself, by metric name, each [R]."""
+    known: dict[str, Tensor | Floats] = dict(drawn.exact)
+    answers = drawn.answers
+    if answers is None:
+        return known
+    known["accuracy"] = answers.reward_RB.mean(-1)
+    known.update(sample_metrics(answers))
+    if drawn.logp_start_RBT is not None:
+        known.update(start_metrics(answers, drawn.logp_start_RBT))
+    if drawn.level_RN is not None:
+        known.update(difficulty_metrics(by_prompt(answers), drawn.level_RN, drawn.levels))
+    if drawn.more is not None:
+        more_RNG = by_prompt(drawn.more)
+        first_RNG = by_prompt(answers)[:, : more_RNG.shape[1]]
+        known.update(pass_metrics(np.concatenate([first_RNG, more_RNG], axis=-1)))
+    return known
+
+
+def sample_metrics(answers: Rollout) -> dict[str, Tensor]:
+    """Return mean length (tokens) and entropy (nats per token) of samples of pi, each [R].
+
+    The entropy is estimated by the samples themselves, -mean log pi: unbiased for the entropy summed over a
+    response, divided by the mean length.
+    """
+    return {
+        "val/response_length": answers.mask_RBT.sum(-1).double().mean(-1),
+        "val/entropy": -masked_mean(answers.logp_mu_RBT.double(), answers.mask_RBT),
+    }
+
+
+def start_metrics(answers: Rollout, logp_start_RBT: Tensor) -> dict[str, Tensor]:
+    """Return k1 and k3 of KL(pi, start) per token, from samples of pi; each [R].
+
+    k1 = log pi - log start, k3 = start/pi - 1 + k1: both unbiased, k3 never negative. Source: Schulman
+    (2020), Approximating KL Divergence.
+
+    Args:
+        answers: samples of pi with their log-probabilities.
+        logp_start_RBT: log-probabilities of the first answers' tokens under the weights at the start.
+    """
+    first = logp_start_RBT.shape[1]
+    mask_RBT = answers.mask_RBT[:, :first]
+    log_r_RBT = (logp_start_RBT - answers.logp_mu_RBT[:, :first]).double()
+    return {
+        "val/kl_start_k1": masked_mean(-log_r_RBT, mask_RBT),
+        "val/kl_start_k3": masked_mean(log_r_RBT.expm1() - log_r_RBT, mask_RBT),
+    }
+
+
+def pass_metrics(reward_RNG: Floats) -> dict[str, Floats]:
+    """Return pass@k and max@k, means over prompts [R], for those k of PASS_KS that G samples allow."""
+    found = {}
+    for k in PASS_KS:
+        if k <= reward_RNG.shape[-1]:
+            found[f"val/pass@{k}"] = pass_at_k(reward_RNG >= SOLVED, k).mean(-1)
+            found[f"val/max@{k}"] = max_at_k(reward_RNG, k).mean(-1)
+    return found
+
+
+def difficulty_metrics(reward_RNG: Floats, level_RN: Ints, levels: Sequence[int]) -> dict[str, Floats]:
+    """Return the mean reward of the prompts of each level [R]; NaN where a replica has none of them."""
+    reward_RN = reward_RNG.mean(-1)
+    found = {}
+    for level in levels:
+        at_RN = level_RN == level
+        count_R = at_RN.sum(-1)
+        total_R = np.where(at_RN, reward_RN, 0.0).sum(-1)
+        found[f"val/accuracy_difficulty_{level}"] = np.divide(
+            total_R, count_R, out=np.full(len(count_R), np.nan), where=count_R > 0
+        )
+    return found
+
+
+def by_prompt(answers: Rollout) -> Floats:
+    """Return the rewards of the answers to each prompt, float64 [R, N, G]."""
+    reward_RNG: Floats = answers.reward_RB.unflatten(1, (-1, answers.group)).double().cpu().numpy()
+    return reward_RNG

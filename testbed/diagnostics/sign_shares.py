@@ -1,0 +1,30 @@
+"""What an objective does to tokens with A > 0 and to those with A < 0: its gradient mass and what it cuts."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from testbed.data.batch import Batch
+
+
+def sign_shares(weight_BT: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """Return the positive share and the clip share by sign of A, each [...].
+
+    positive_share = sum_{A > 0} |w| / sum |w|, with w the effective weights, the coefficients of grad log pi
+    before the aggregation over tokens; NaN where no token has a gradient. clip_share_positive and _negative:
+    of the tokens with A > 0 (A < 0), the share with w = 0; 0 where no token has that sign, like the clip
+    share. Source: what BAPO (2025), arXiv:2510.18927, balances.
+
+    Args:
+        weight_BT: effective weights [..., B, T].
+        batch: advantages and mask.
+    """
+    mass_BT = torch.where(batch.mask_BT, weight_BT.abs(), torch.zeros_like(weight_BT))
+    signs = {"positive": batch.mask_BT & (batch.adv_BT > 0), "negative": batch.mask_BT & (batch.adv_BT < 0)}
+    positive_BT = torch.where(signs["positive"], mass_BT, torch.zeros_like(mass_BT))
+    shares = {"actor/positive_share": positive_BT.sum((-2, -1)) / mass_BT.sum((-2, -1))}
+    for sign, tokens_BT in signs.items():
+        cut = (tokens_BT & (weight_BT == 0)).sum((-2, -1))
+        shares[f"actor/clip_share_{sign}"] = cut / tokens_BT.sum((-2, -1)).clamp(min=1)
+    return shares

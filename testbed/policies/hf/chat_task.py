@@ -1,0 +1,198 @@
+"""Problems of a file as a model with a tokenizer of its own reads them: chat template, end tokens, stops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envs.arrays import Bools, Floats, Ints
+from envs.tokens.base import TokenTask
+from envs.tokens.jsonl import Jsonl, Problem
+from testbed.errors import UserError
+from testbed.policies.hf.model_folder import read_json
+
+SPARE = 4
+"""Tokens that a response may have beyond the longest answer's, unless the task says how many."""
+
+
+class ChatTask(TokenTask):
+    """A Jsonl task in the vocabulary of a tokenizer.
+
+    Prompt: the chat template filled with system prompt and messages, and opened for the answer; without a
+    template the system prompt, an empty line and the prompt. Padded on the left with a token that no prompt
+    starts with. A response ends with any of the tokenizer's or the model's end tokens, or at a stop
+    string, which is not judged.
+
+    Raises UserError: a template was asked for and there is none, or it takes no system prompt; no end token
+    and no stop string; a tokenizer that puts its end token behind prompts; prompts that become equal.
+    """
+
+    def __init__(self, task: Jsonl, tokenizer: Any, ends: Sequence[int] = ()) -> None:
+        self.task, self.tokenizer, self.stops = task, tokenizer, task.stops
+        own = tokenizer.eos_token_id
+        self.end_token = own if own is not None else (ends[0] if ends else None)
+        self._ends = tuple(dict.fromkeys([*([] if own is None else [own]), *ends]))
+        if not self._ends and not self.stops:
+            raise UserError(
+                "The tokenizer has no end token, so that no response would ever end; set eos_token in its "
+                "tokenizer_config.json, or give task_args.stop."
+            )
+        self.symbols = tuple(name or "" for name in tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
+        self._chat = _takes_template(task, tokenizer)
+        self._tokens = [self._prompt(problem) for problem in task.problems]
+        self._index = {tuple(tokens): i for i, tokens in enumerate(self._tokens)}
+        self._refuse_ambiguous()
+        self.pad_token = self._free_token({tokens[0] for tokens in self._tokens})
+        self.prompt_length = max(map(len, self._tokens))
+        self.response_length = task.tokens or self._longest_answer() + SPARE
+        longest = max((len(stop.encode()) for stop in self.stops), default=0)
+        self._tail = longest + SPARE  # no token is shorter than a byte
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        return self._ends
+
+    def prompts(self, rng: np.random.Generator, n: int) -> Ints:
+        """n problems drawn from those for training, [N, Q]."""
+        return self._written(self.task.draw(rng, n))
+
+    def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
+        return self._written(self.task.draw(rng, n, held_out=True))
+
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
+        """The verifier's reward of each response, [N]."""
+        prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
+        rows = [token_T[mask_T] for token_T, mask_T in zip(response_NT, mask_NT, strict=True)]
+        texts, ended = zip(*map(self._answer, rows), strict=True)
+        return self.task.grade([self._problem(prompt_Q) for prompt_Q in prompt_NQ], texts, ended)
+
+    @property
+    def failures_N(self) -> Ints:
+        """How the verifier failed at each response of the last score: see Jsonl."""
+        return self.task.failures_N
+
+    def stopped(self, response_NT: Ints) -> Bools:
+        """Which responses hold a stop string in what was written last, [N]."""
+        tails = [self._decode(row_T[-self._tail :]) for row_T in response_NT]
+        return np.array([any(stop in tail for stop in self.stops) for tail in tails], dtype=bool)
+
+    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+        """The reference answers, another problem's with probability `noise`, and the end."""
+        response_NT = np.zeros((len(prompt_NQ), self.response_length), dtype=np.int64)
+        mask_NT = np.zeros(response_NT.shape, dtype=bool)
+        wrong_N = np.where(rng.random(len(prompt_NQ)) < noise, rng.integers(1, 2**31, len(prompt_NQ)), 0)
+        for n, (prompt_Q, wrong) in enumerate(zip(prompt_NQ, wrong_N, strict=True)):
+            problem = self.task.problems[(self._problem(prompt_Q) + int(wrong)) % len(self.task.problems)]
+            tokens = self._encode_answer(problem)
+            if len(tokens) > self.response_length:
+                raise UserError(
+                    f"The answer of line {problem.line} has {len(tokens)} tokens; raise "
+                    f"task_args.response_length, now {self.response_length}."
+                )
+            response_NT[n, : len(tokens)], mask_NT[n, : len(tokens)] = tokens, True
+        return response_NT, mask_NT
+
+    def text(self, tokens: Any, mask: Any = None) -> str:
+        """The text of one token row, without padding on its left and tokens whose mask is False."""
+        token_T = np.asarray(tokens, dtype=np.int64)
+        real_T = (token_T != self.pad_token).cumsum() > 0 if mask is None else np.asarray(mask, dtype=bool)
+        return self._decode(token_T[real_T])
+
+    def _prompt(self, problem: Problem) -> list[int]:
+        system = [{"role": "system", "content": self.task.system}] if self.task.system else []
+        if self._chat:
+            try:
+                text = self.tokenizer.apply_chat_template(
+                    [*system, *problem.messages], tokenize=False, add_generation_prompt=True
+                )
+            except Exception as error:  # templates raise what they like
+                raise UserError(f"The chat template refuses line {problem.line}: {error}") from error
+            # The template has written the special tokens already.
+            return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+        text = "\n\n".join([*([self.task.system] if self.task.system else []), problem.prompt])
+        tokens = list(self.tokenizer(text).input_ids)
+        if tokens and tokens[-1] in self._ends and tokens[-1:] != self._plain(text)[-1:]:
+            raise UserError(
+                "The tokenizer puts its end token behind every prompt, so that a response would begin after "
+                "the end; set add_eos_token to false in its tokenizer_config.json."
+            )
+        return tokens
+
+    def _plain(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+
+    def _refuse_ambiguous(self) -> None:
+        problems = zip(self.task.problems, self._tokens, strict=True)
+        if empty := [problem.line for problem, tokens in problems if not tokens]:
+            raise UserError(f"The tokenizer makes no token of the prompt of line {empty[0]}.")
+        if len(self._index) < len(self._tokens):
+            twice = next(i for i, tokens in enumerate(self._tokens) if self._index[tuple(tokens)] != i)
+            other = self._index[tuple(self._tokens[twice])]
+            lines = sorted(self.task.problems[i].line for i in (twice, other))
+            raise UserError(
+                f"The tokenizer writes the prompts of lines {lines[0]} and {lines[1]} alike, so that their "
+                "answers cannot be told apart."
+            )
+
+    def _free_token(self, starts: set[int]) -> int:
+        """A padding token that no prompt starts with, or the start of a prompt would count as padding."""
+        for token in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id):
+            if token is not None and token not in starts:
+                return int(token)
+        return next(token for token in range(len(starts) + 1) if token not in starts)
+
+    def _longest_answer(self) -> int:
+        return max(len(self._encode_answer(problem)) for problem in self.task.problems)
+
+    def _encode_answer(self, problem: Problem) -> list[int]:
+        if self.end_token is not None:
+            return [*self._plain(problem.answer), self.end_token]
+        return self._plain(problem.answer + self.stops[0])
+
+    def _written(self, index_N: Ints) -> Ints:
+        prompt_NQ = np.full((len(index_N), self.prompt_length), self.pad_token, dtype=np.int64)
+        for row_Q, index in zip(prompt_NQ, index_N, strict=True):
+            row_Q[self.prompt_length - len(self._tokens[index]) :] = self._tokens[index]
+        return prompt_NQ
+
+    def _problem(self, prompt_Q: Ints) -> int:
+        start = int(np.argmax(prompt_Q != self.pad_token))
+        key = tuple(prompt_Q[start:].tolist())
+        if key not in self._index:
+            raise UserError(f"{self._decode(prompt_Q[start:])[:80]!r} is no prompt of this task.")
+        return self._index[key]
+
+    def _answer(self, token_T: Ints) -> tuple[str, bool]:
+        """The text before end token or stop string, and whether there was one."""
+        ended = token_T.size > 0 and int(token_T[-1]) in self._ends
+        text = self._decode(token_T[: token_T.size - int(ended)])
+        cut = min((at for stop in self.stops if (at := text.find(stop)) >= 0), default=-1)
+        return (text[:cut], True) if cut >= 0 else (text, bool(ended))
+
+    def _decode(self, token_T: Ints) -> str:
+        options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+        return str(self.tokenizer.decode(token_T.tolist(), **options))
+
+
+def _takes_template(task: Jsonl, tokenizer: Any) -> bool:
+    has = getattr(tokenizer, "chat_template", None) is not None
+    if task.chat == "yes" and not has:
+        raise UserError("task_args.chat is 'yes', but the tokenizer has no chat template; take chat 'no'.")
+    if not has and any(len(problem.messages) > 1 for problem in task.problems):
+        raise UserError(
+            "The file holds conversations of several messages, but the tokenizer has no chat template to "
+            "write them with; take a chat model, or prompts of one text each."
+        )
+    return has and task.chat != "no"
+
+
+def end_tokens(folder: Path) -> list[int]:
+    """Return the end tokens of a model folder's generation settings and configuration."""
+    found: list[int] = []
+    for name in ("generation_config.json", "config.json"):
+        given = read_json(folder / name).get("eos_token_id") if (folder / name).exists() else None
+        found += given if isinstance(given, list) else [] if given is None else [given]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,158 @@
+"""Engines outside this process that write responses: tokens, log-probabilities, a version per token.
+
+An engine is given weights, then prompts. What it returns is checked, not trusted: its log-probabilities are
+the behavior policy's, and a token written by other weights than those it was given is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from testbed.errors import UserError, unknown
+from testbed.policies.base import Drawn
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """temperature; most tokens of a response; tokens and strings that end one."""
+
+    temperature: float
+    length: int
+    end_tokens: tuple[int, ...] = ()
+    stops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One response: tokens, log-probabilities in nats under the law that was sampled from, versions."""
+
+    tokens: Sequence[int]
+    logp: Sequence[float]
+    versions: Sequence[int]
+
+
+class TokenEngine(Protocol):
+    """What writes responses."""
+
+    def load(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Take over weights, by the names of the model folder; what follows is written by them."""
+        ...
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], group: int, sampling: Sampling, seed: int
+    ) -> Sequence[Completion]:
+        """Return `group` responses to each prompt, those of a prompt together."""
+        ...
+
+
+class VllmEngine:
+    """vLLM in this process, one GPU beside or under the trainer.
+
+    Its log-probabilities are those after temperature ("processed"): what it draws from.
+    Raises UserError when vllm is not installed.
+    """
+
+    def __init__(self, model_path: str | Path, memory: float = 0.3, **options: Any) -> None:
+        try:
+            import vllm
+        except ImportError as error:
+            raise UserError(
+                "engine 'vllm' needs the package vllm (a GPU machine): pip install vllm, or leave "
+                "policy_args.engine out to sample here."
+            ) from error
+        self._make = vllm.SamplingParams
+        self._llm = vllm.LLM(
+            model=str(model_path),
+            logprobs_mode="processed_logprobs",
+            gpu_memory_utilization=memory,
+            trust_remote_code=False,
+            **options,
+        )
+        self._version = 0
+
+    def load(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Take over weights; cached prefixes of older ones are thrown away."""
+        given = list(weights.items())
+        self._llm.apply_model(lambda model: model.load_weights(given))
+        self._llm.reset_prefix_cache()
+        self._version = version
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], group: int, sampling: Sampling, seed: int
+    ) -> list[Completion]:
+        """Return `group` responses to each prompt, end tokens and stop strings included."""
+        params = self._make(
+            n=group,
+            temperature=sampling.temperature,
+            top_p=1.0,
+            top_k=0,
+            max_tokens=sampling.length,
+            logprobs=0,
+            seed=seed,
+            stop_token_ids=list(sampling.end_tokens),
+            stop=list(sampling.stops) or None,
+            include_stop_str_in_output=True,
+            ignore_eos=not sampling.end_tokens,
+            skip_special_tokens=False,
+        )
+        outputs = self._llm.generate([{"prompt_token_ids": list(prompt)} for prompt in prompts], params)
+        found = [answer for output in outputs for answer in output.outputs]
+        return [self._completion(answer) for answer in found]
+
+    def _completion(self, answer: Any) -> Completion:
+        tokens = list(answer.token_ids)
+        logp = [step[token].logprob for token, step in zip(tokens, answer.logprobs, strict=True)]
+        return Completion(tokens, logp, [self._version] * len(tokens))
+
+
+ENGINES = {"vllm": VllmEngine}
+
+
+def open_engine(name: str, model_path: str | Path) -> TokenEngine:
+    """Return a named engine with the model of a folder; UserError for an unknown name."""
+    if name not in ENGINES:
+        raise unknown("engine", name, ENGINES)
+    engine: TokenEngine = ENGINES[name](model_path)
+    return engine
+
+
+def seed_of(uniform_BT: Tensor) -> int:
+    """Return a seed that the batch's uniforms decide: equal runs ask an engine for equal responses."""
+    return int(float(uniform_BT.flatten()[0]) * 2**31)
+
+
+def written(found: Sequence[Completion], rows: int, length: int, vocabulary: int, version: int) -> Drawn:
+    """Return token_BT, mask_BT and logp_BT of an engine's responses.
+
+    Raises UserError for another number of responses or tokens, an unknown token, a log-probability that is
+    none, and a token of other weights than the version that was loaded.
+    """
+    if len(found) != rows:
+        raise UserError(f"The engine returned {len(found)} responses, expected {rows}.")
+    token_BT = np.zeros((rows, length), dtype=np.int64)
+    mask_BT, logp_BT = np.zeros((rows, length), dtype=bool), np.zeros((rows, length))
+    for b, one in enumerate(found):
+        T = len(one.tokens)
+        if not 0 < T <= length or len(one.logp) != T or len(one.versions) != T:
+            raise UserError(
+                f"Response {b} of the engine has {T} tokens, {len(one.logp)} log-probabilities and "
+                f"{len(one.versions)} versions; expected equally many, from 1 to {length}."
+            )
+        token_BT[b, :T], logp_BT[b, :T], mask_BT[b, :T] = one.tokens, one.logp, True
+        if other := [v for v in one.versions if v != version]:
+            raise UserError(
+                f"Response {b} of the engine was written by weights of version {other[0]}, but version "
+                f"{version} was loaded: its weights are stale."
+            )
+    if token_BT.min() < 0 or token_BT.max() >= vocabulary:
+        raise UserError(f"The engine wrote token {token_BT.max()}, but the task knows 0 to {vocabulary - 1}.")
+    if not np.isfinite(logp_BT).all() or logp_BT.max() > 1e-4:
+        raise UserError("The engine returned log-probabilities that are not finite, or above 0.")
+    return torch.from_numpy(token_BT), torch.from_numpy(mask_BT), torch.from_numpy(logp_BT).float()

@@ -1,0 +1,167 @@
+"""LoRA through peft: small matrices beside frozen weights, which alone are trained, kept and sent.
+
+W x becomes W x + (alpha / r) B A x with A [r, in] random and B [out, r] zero (Hu et al., 2021,
+arXiv:2106.09685, Section 4.1); theta holds the A and B alone. The adapted model starts as the frozen one: the
+weights at the start are the reference, and cost no second model.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed import rng
+from testbed.errors import UserError, unknown
+from testbed.policies.hf.model_folder import read_json
+
+NAME = "default"
+PREFIX = "base_model.model."
+"""What peft writes before every name in a saved adapter."""
+ALL = "all-linear"
+SETTINGS = ("r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora")
+"""What is read of a saved adapter's configuration."""
+
+
+@dataclass(frozen=True)
+class Lora:
+    """rank: r. alpha: scale times r; 0 for 2 r. targets: names of layers, comma between, or all linear ones.
+
+    folder: a saved adapter to start from, which brings the other three.
+    """
+
+    rank: int = 0
+    alpha: float = 0.0
+    targets: str = ALL
+    folder: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.rank or self.folder)
+
+
+def add_adapters(model: Any, lora: Lora) -> None:
+    """Freeze a model and put adapters beside its linear layers; the same arguments give the same weights.
+
+    Raises UserError: peft is missing, a rank below 1, no layer of that name, an adapter of another model.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise UserError("LoRA needs the package peft: pip install 'off-policy-testbed[llm]'.") from error
+    settings = _saved_settings(Path(lora.folder)) if lora.folder else _given_settings(lora)
+    model.requires_grad_(False)
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")  # about Conv1D, whose layout peft then finds out by itself
+            torch.manual_seed(rng.key(0, "lora") % 2**63)
+            inject_adapter_in_model(LoraConfig(lora_dropout=0.0, **settings), model, NAME)
+    except ValueError as error:
+        raise UserError(f"LoRA cannot be added: {str(error).splitlines()[0]}") from error
+    if lora.folder:
+        _load(model, Path(lora.folder))
+    elif lora.targets != ALL:
+        _check_targets(model, settings["target_modules"])
+
+
+def _check_targets(model: Any, targets: list[str]) -> None:
+    """Raise UserError when a target names no layer: peft is content when one of several does."""
+    names = [name.rpartition(".")[2] for name in _layers(model)]
+    for target in targets:
+        if target not in names:
+            linear = {
+                n.rpartition(".")[2] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)
+            }
+            raise unknown("layer in lora_targets", target, sorted({*names, *linear} - {"base_layer", NAME}))
+
+
+def _given_settings(lora: Lora) -> dict[str, Any]:
+    if isinstance(lora.rank, bool) or not isinstance(lora.rank, int) or lora.rank < 1 or lora.alpha < 0:
+        raise UserError(
+            f"lora is {lora.rank!r} and lora_alpha {lora.alpha!r}; expected a rank of at least 1, as 16, and "
+            "a scale of at least 0, where 0 means twice the rank."
+        )
+    targets = lora.targets if lora.targets == ALL else [name.strip() for name in lora.targets.split(",")]
+    return {"r": lora.rank, "lora_alpha": lora.alpha or 2 * lora.rank, "target_modules": targets}
+
+
+def _saved_settings(folder: Path) -> dict[str, Any]:
+    config = read_json(folder / "adapter_config.json")
+    odd = {
+        "peft_type": config.get("peft_type", "LORA") != "LORA",
+        "use_dora": bool(config.get("use_dora")),
+        "bias": config.get("bias", "none") != "none",
+        "modules_to_save": bool(config.get("modules_to_save")),
+    }
+    if wrong := [name for name, is_odd in odd.items() if is_odd]:
+        raise UserError(
+            f"The adapter in '{folder}' has {wrong[0]} = {config[wrong[0]]!r}; expected plain LoRA matrices."
+        )
+    if not (folder / "adapter_model.safetensors").exists():
+        raise UserError(f"'{folder}' has no adapter_model.safetensors; pickles are never opened.")
+    return {name: config[name] for name in SETTINGS if config.get(name) is not None}
+
+
+def _load(model: Any, folder: Path) -> None:
+    from safetensors.torch import load_file
+
+    try:
+        saved = load_file(folder / "adapter_model.safetensors")
+    except Exception as error:  # safetensors raises its own kinds
+        raise UserError(f"Cannot read the adapter in '{folder}': {error}") from error
+    own = {_saved_name(name): p for name, p in model.named_parameters() if p.requires_grad}
+    for name in sorted(own.keys() ^ saved.keys()):
+        raise UserError(
+            f"The adapter in '{folder}' belongs to another model: {name} is only "
+            f"{'in the adapter' if name in saved else 'here'}."
+        )
+    for name, parameter in own.items():
+        if saved[name].shape != parameter.shape:
+            raise UserError(
+                f"The adapter in '{folder}' belongs to another model: {name} is "
+                f"{list(saved[name].shape)} there and {list(parameter.shape)} here."
+            )
+        parameter.data.copy_(saved[name])
+
+
+def _saved_name(name: str) -> str:
+    return PREFIX + name.replace(f".{NAME}.", ".")
+
+
+def save_adapter(model: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Write these adapter weights as a folder that peft opens, and `adapter` of the policy."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    model.peft_config[NAME].save_pretrained(str(folder))
+    saved = {_saved_name(name): value.contiguous().cpu() for name, value in weights.items()}
+    save_file(saved, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def _layers(model: Any) -> dict[str, Any]:
+    from peft.tuners.lora import LoraLayer
+
+    return {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+
+
+@torch.no_grad()
+def merged(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of the plain model that computes the same, by its own names."""
+    own = dict(model.named_parameters())
+    before = {name: own[name].data for name in weights}
+    try:
+        for name, value in weights.items():
+            own[name].data = value.to(own[name].device, own[name].dtype)
+        found = {n.replace(".base_layer.", "."): p.data for n, p in own.items() if n not in weights}
+        for name, layer in _layers(model).items():
+            weight = layer.get_base_layer().weight
+            delta = layer.get_delta_weight(NAME).to(weight.dtype)
+            found[f"{name}.weight"] = weight.data + delta
+        return found
+    finally:
+        for name, value in before.items():
+            own[name].data = value

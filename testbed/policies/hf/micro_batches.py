@@ -1,0 +1,152 @@
+"""Micro-batches: a batch's numbers a part at a time, so that memory does not grow with the batch.
+
+A loss reads the weights through log-probabilities alone. So the log-probabilities of the whole batch are
+computed part by part without keeping what a backward pass needs, the loss is taken over all of them at once,
+and each part is computed again when its share of the gradient is due. Every denominator and batch statistic
+is therefore the whole batch's, whatever the objective; the price is a second forward pass. Gradients of
+parts add up in the precision of theta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from testbed.errors import UserError
+
+Values: TypeAlias = Callable[[Tensor], Tensor]
+"""theta_P -> numbers of a part's sequences [M, T]."""
+Refused: TypeAlias = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some prompts and the sequences that answer them, `group` to each."""
+
+    prompts: slice
+    rows: slice
+    group: int
+
+
+def parts(prompt_N: Sequence[int], response_B: Sequence[int], most: int) -> list[Part]:
+    """Return parts, in order, of at most `most` tokens each, padding counted; 0 makes one part of all.
+
+    A part holds whole groups, or equal pieces of one group that is too large; one sequence at least, however
+    long it is.
+
+    prompt_N, response_B: lengths in tokens; b = n * group + g.
+    """
+    prompts, sequences = len(prompt_N), len(response_B)
+    group = sequences // prompts
+    if not most:
+        return [Part(slice(0, prompts), slice(0, sequences), group)]
+    found: list[Part] = []
+    start = 0
+    while start < prompts:
+        stop = start + 1
+        while stop < prompts and _tokens(prompt_N, response_B, group, start, stop + 1) <= most:
+            stop += 1
+        if stop > start + 1 or _tokens(prompt_N, response_B, group, start, stop) <= most:
+            found.append(Part(slice(start, stop), slice(start * group, stop * group), group))
+        else:
+            found += _pieces(prompt_N[start], response_B, group, start, most)
+        start = stop
+    return found
+
+
+def _tokens(prompt_N: Sequence[int], response_B: Sequence[int], group: int, start: int, stop: int) -> int:
+    longest = max(response_B[start * group : stop * group])
+    return (stop - start) * (max(prompt_N[start:stop]) + group * longest)
+
+
+def _pieces(prompt: int, response_B: Sequence[int], group: int, n: int, most: int) -> list[Part]:
+    longest = max(response_B[n * group : (n + 1) * group])
+    size = max(1, (most - prompt) // max(longest, 1))
+    ends = [*range(n * group, (n + 1) * group, size), (n + 1) * group]
+    return [Part(slice(n, n + 1), slice(a, b), b - a) for a, b in pairwise(ends)]
+
+
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, theta_P: Tensor, values: Values, refused: Refused) -> Tensor:
+        ctx.save_for_backward(theta_P)
+        ctx.values, ctx.refused = values, refused
+        return values(theta_P)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_MT: Tensor) -> tuple[Tensor, None, None]:
+        (theta_P,) = ctx.saved_tensors
+        if not grad_MT.any():  # groups of equal rewards, for example
+            return torch.zeros_like(theta_P), None, None
+        with ctx.refused(), torch.enable_grad():
+            leaf_P = theta_P.detach().requires_grad_()
+            (grad_P,) = torch.autograd.grad(ctx.values(leaf_P), leaf_P, grad_MT)
+        return grad_P, None, None
+
+
+def recomputed(theta_P: Tensor, values: Values, refused: Refused = nullcontext) -> Tensor:
+    """Return values(theta_P), differentiable once, without keeping anything for the backward pass.
+
+    refused: a context for the backward pass, which may say more about its errors.
+    """
+    result: Tensor = _Recomputed.apply(theta_P, values, refused)
+    return result
+
+
+def checked_micro_tokens(micro_tokens: int) -> int:
+    """Return the most tokens of a micro-batch, 0 for no limit; UserError unless it is a whole number."""
+    if isinstance(micro_tokens, bool) or not isinstance(micro_tokens, int) or micro_tokens < 0:
+        raise UserError(
+            f"micro_tokens is {micro_tokens!r}, expected the most tokens that one forward and backward pass "
+            "may hold, as 8192; 0 takes the whole batch at once."
+        )
+    return micro_tokens
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out, on a GPU or in the machine."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+@contextmanager
+def refusing(tokens: int, attempt: Callable[[int], None]) -> Iterator[None]:
+    """Inside, running out of memory becomes a UserError that names the largest micro-batch that fits.
+
+    tokens: what one pass holds. attempt: a forward and backward pass with so many tokens per micro-batch.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        fits = _largest_that_fits(attempt, tokens)
+        advice = (
+            f"{fits} fit just now: set policy_args.micro_tokens={fits} or less"
+            if fits
+            else "not even one sequence fits: take shorter responses, LoRA, or a smaller model"
+        )
+        raise UserError(f"Memory ran out at {tokens} tokens in one pass; {advice}.") from error
+
+
+def _largest_that_fits(attempt: Callable[[int], None], tokens: int) -> int:
+    """Return the largest of tokens / 2, tokens / 4, … at which memory suffices; 0 where none does."""
+    while tokens > 1:
+        tokens //= 2
+        try:
+            attempt(tokens)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            continue
+        return tokens
+    return 0

@@ -1,0 +1,244 @@
+"""Responses token by token: several batches in step, rows that ended leave, weights may change on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from envs.tokens.base import TokenTask
+from testbed.policies.base import Drawn, Law
+from testbed.policies.hf.causal_model import CausalModel, Head, Prefix
+from testbed.policies.hf.chunked_logp import chunk_rows, logits_logp
+from testbed.policies.hf.growing_cache import make_room, select_rows
+
+LEAVE = 0.75
+"""Share of rows still to be written at which the others leave the batch: copying the cache costs as well."""
+
+Choose: TypeAlias = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+"""(logits [M, V], rows [M], t) -> token and its log-probability, [M] each."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What a sampler needs of a policy: the model, the task, and features to logits / temperature [M, V]."""
+
+    model: CausalModel
+    task: TokenTask
+    logits: Callable[[Tensor, Head], Tensor]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Rows of one replica that are written alike.
+
+    weights: version -> named weights. path_T: the version that writes each token. row_B: places of the rows
+    in the replica's batch; b-th row answers prompt b // group. recomputed: whether a change of weights throws
+    the cache away.
+    """
+
+    weights: Callable[[int], dict[str, Tensor]]
+    path_T: Sequence[int]
+    prompt_NQ: Tensor
+    real_NQ: Tensor
+    group: int
+    row_B: Tensor
+    recomputed: bool = False
+
+
+def courses(whole: Order, version_BT: Tensor) -> list[Order]:
+    """Return the rows of a replica, those together whose versions change alike."""
+    paths, course_B = version_BT.unique(dim=0, return_inverse=True)
+    if len(paths) == 1:
+        return [whole]
+    found = []
+    for c, path_T in enumerate(paths.tolist()):
+        row_M = (course_B == c).nonzero()[:, 0].to(whole.row_B.device)
+        prompt_M = row_M // whole.group
+        alone = replace(whole, prompt_NQ=whole.prompt_NQ[prompt_M], real_NQ=whole.real_NQ[prompt_M], group=1)
+        found.append(replace(alone, path_T=path_T, row_B=row_M))
+    return found
+
+
+class Ended(Protocol):
+    """(tokens of the rows so far [M, t + 1], rows [M], t) -> which of them are done, bool [M]."""
+
+    def __call__(self, token_MT: Tensor, row_M: Tensor, t: int) -> Tensor: ...
+
+
+class Writer:
+    """Writes the rows of an order into a replica's token_BT, mask_BT and logp_BT."""
+
+    def __init__(self, reader: Reader, order: Order, out: Drawn, ended: Ended) -> None:
+        self.reader, self.order, self.out, self.ended = reader, order, out, ended
+        self.row_M = order.row_B
+        self.prompt_M = torch.arange(len(self.row_M), device=self.row_M.device) // order.group
+        self.alive_M = torch.ones_like(self.row_M, dtype=torch.bool)
+        self._use(order.path_T[0])
+        self.prefix = self._prompts()
+        self.feature_MH = self.prefix.feature_BH
+
+    @property
+    def done(self) -> bool:
+        return not bool(self.alive_M.any())
+
+    def log_law(self) -> Tensor:
+        """Return the log-law of the next token of every row, [M, V]."""
+        return self.reader.logits(self.feature_MH, self.head).log_softmax(-1)
+
+    def draw(self, t: int, choose: Choose, law_MV: Tensor | None = None) -> None:
+        """Write token t of the rows that are not done: of the law given, or of the model's own."""
+        rows = chunk_rows(self.reader.task.vocabulary, self.row_M.device)
+        source_MX = self.feature_MH if law_MV is None else law_MV
+        parts = [
+            choose(self.reader.logits(x, self.head) if law_MV is None else x, row_M, t)
+            for x, row_M in zip(source_MX.split(rows), self.row_M.split(rows), strict=True)
+        ]
+        token_M, logp_M = (torch.cat([part[i] for part in parts]) for i in range(2))
+        token_BT, mask_BT, logp_BT = self.out
+        row_M = self.row_M[self.alive_M]
+        token_BT[row_M, t] = token_M[self.alive_M]
+        logp_BT[row_M, t] = logp_M[self.alive_M].to(logp_BT.dtype)
+        mask_BT[row_M, t] = True
+        over_M = self.ended(token_BT[row_M, : t + 1], row_M, t)
+        self.alive_M = self.alive_M.masked_scatter(self.alive_M, ~over_M)
+
+    def advance(self, t: int) -> None:
+        """Read token t, under the weights that write the next one."""
+        if int(self.alive_M.sum()) <= LEAVE * len(self.alive_M):
+            self._leave()
+        version, before = self.order.path_T[t + 1], self.order.path_T[t]
+        if version != before:
+            self._use(version)
+        token_MT = self.out[0][self.row_M, : t + 1]
+        again = self.order.recomputed and version != before
+        if again:
+            self.prefix = self._prompts()
+        new = t + 1 if again else 1
+        self.feature_MH = self.reader.model.run_tokens(self.weights, self.prefix, token_MT, new)[:, -1]
+
+    def _leave(self) -> None:
+        index_M = self.alive_M.nonzero()[:, 0]
+        self.row_M, self.prompt_M, self.alive_M = (
+            value[index_M] for value in (self.row_M, self.prompt_M, self.alive_M)
+        )
+        select_rows(self.prefix.cache, index_M)
+        self.prefix = replace(self.prefix, real_BQ=self.prefix.real_BQ[index_M])
+
+    def _use(self, version: int) -> None:
+        self.weights = self.order.weights(version)
+        self.head = self.reader.model.head(self.weights, self.reader.task.vocabulary)
+
+    def _prompts(self) -> Prefix:
+        order = self.order
+        whole = len(self.row_M) == len(order.row_B)
+        prompt, real = (order.prompt_NQ, order.real_NQ)
+        if not whole:
+            prompt, real = prompt[self.prompt_M], real[self.prompt_M]
+        prefix = self.reader.model.run_prompts(self.weights, prompt, real, order.group if whole else 1)
+        make_room(prefix.cache, len(order.path_T))
+        return prefix
+
+
+def write(
+    reader: Reader,
+    orders: Sequence[Sequence[Order]],
+    out: Drawn,
+    choose: Sequence[Choose],
+    ended: Sequence[Ended],
+    law: Law | None = None,
+) -> None:
+    """Write the orders of every replica into out, [R, B, T].
+
+    orders, choose, ended: one per replica. With a law all replicas are written in step, because it is given
+    them all at once, [R, V, B]; rows that are done stand in it as zeros.
+    """
+    numbered = [(r, order) for r, some in enumerate(orders) for order in some]
+    start = lambda r, order: (r, Writer(reader, order, tuple(x[r] for x in out), ended[r]))  # noqa: E731
+    if law is None:
+        for r, order in numbered:
+            _run([start(r, order)], choose, out)
+    else:
+        _run([start(r, order) for r, order in numbered], choose, out, law)
+
+
+def _run(
+    writers: list[tuple[int, Writer]], choose: Sequence[Choose], out: Drawn, law: Law | None = None
+) -> None:
+    length = out[0].shape[2]
+    for t in range(length):
+        law_RVB = None if law is None else law(_all_laws(writers, out[0].shape), t)
+        for r, writer in writers:
+            law_MV = None if law_RVB is None else law_RVB[r].T[writer.row_M]
+            writer.draw(t, choose[r], law_MV)
+        writers = [(r, writer) for r, writer in writers if not writer.done]
+        if t == length - 1 or not writers:
+            return
+        for _, writer in writers:
+            writer.advance(t)
+
+
+def _all_laws(writers: Iterable[tuple[int, Writer]], shape: Sequence[int]) -> Tensor:
+    laws = [(r, writer.row_M, writer.log_law()) for r, writer in writers]
+    law_RBV = laws[0][2].new_zeros((shape[0], shape[1], laws[0][2].shape[1]))
+    for r, row_M, law_MV in laws:
+        law_RBV[r, row_M] = law_MV
+    return law_RBV.transpose(1, 2)
+
+
+def likeliest(logits_BV: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each row's likeliest token and its log-probability, [B]."""
+    token_B = logits_BV.argmax(-1)
+    return token_B, logits_logp(logits_BV, token_B)
+
+
+def inverse_cdf(logits_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first token whose cumulative probability exceeds the uniform, and its log-probability, [B].
+
+    The sum is float64 and the threshold stays below the total, so a token of probability zero is never drawn.
+    A row of NaN gives token 0 and a NaN log-probability: a diverged policy is recorded, not a crash.
+    """
+    cumulative_BV = logits_BV.double().softmax(-1).cumsum(-1)
+    total_B = cumulative_BV[:, -1]
+    threshold_B = torch.minimum(uniform_B * total_B, torch.nextafter(total_B, torch.zeros_like(total_B)))
+    token_B = (cumulative_BV <= threshold_B[:, None]).sum(-1)
+    return token_B, logits_logp(logits_BV, token_B)
+
+
+def drawing(uniform_BT: Tensor) -> Choose:
+    """Return the choice by inverse CDF from given uniforms [B, T]."""
+    return lambda logits_MV, row_M, t: inverse_cdf(logits_MV, uniform_BT[row_M, t])
+
+
+def reading(token_BT: Tensor) -> Choose:
+    """Return the choice of tokens that are known already, [B, T]."""
+
+    def choose(logits_MV: Tensor, row_M: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        token_M = token_BT[row_M, t]
+        return token_M, logits_logp(logits_MV, token_M)
+
+    return choose
+
+
+def ended_by(task: TokenTask) -> Ended:
+    """Return how a task's responses end: an end token, or a stop string."""
+
+    def ended(token_MT: Tensor, row_M: Tensor, t: int) -> Tensor:
+        del row_M, t
+        over_M = torch.zeros_like(token_MT[:, 0], dtype=torch.bool)
+        for end in task.end_tokens:
+            over_M |= token_MT[:, -1] == end
+        if task.stops:
+            over_M |= torch.from_numpy(task.stopped(token_MT.cpu().numpy())).to(over_M.device)
+        return over_M
+
+    return ended
+
+
+def ended_with(mask_BT: Tensor) -> Ended:
+    """Return that rows end where a mask does."""
+    longer_BT = torch.cat([mask_BT[:, 1:], torch.zeros_like(mask_BT[:, :1])], dim=1)
+    return lambda _, row_M, t: ~longer_BT[row_M, t]

@@ -1,0 +1,218 @@
+"""Checkpoints: a pack that was killed at any step goes on from its last one, and ends with the same bits.
+
+Where TESTBED_CHECKPOINT names a folder, a pack writes a file there after every TESTBED_CHECKPOINT_EVERY steps
+(10 by default): weights, optimizer, versions, what is stored or in flight, recipes' memory and the rows so
+far. Random numbers need no room in it, because every draw is named by seed, purpose and step. A file is whole
+or absent; it holds tensors and plain JSON, and reading it runs no code.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from testbed.anchors import Anchor
+from testbed.config.pack import pack_id
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
+from testbed.errors import UserError
+from testbed.mismatch import SamplerEngine
+from testbed.policies.base import Policy
+from testbed.policies.optimizers import SGD, Adam
+from testbed.recipes.composition import Recipe, Replay
+from testbed.results.checkpoint_files import EVERY, checkpoint_path, read_checkpoint, write_checkpoint
+from testbed.staleness.base import SchedulePlan
+from testbed.staleness.by_age import ByAgeSource
+from testbed.staleness.in_flight import InFlightSource
+from testbed.staleness.latency import CellQueue, Group, LatencySource
+from testbed.staleness.partial import Done, PartialSource
+from testbed.staleness.replay import ReplaySource, Stored
+from testbed.staleness.too_old import FilteredSource
+from testbed.staleness.versions import VersionBuffer
+from testbed.training.learner import Learner
+from testbed.training.recorder import Recorder
+from testbed.training.replay_buffer import ReplayBuffer
+from testbed.training.update import State, Trainer
+from testbed.worlds.base import World
+
+FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, slice, torch.device)
+"""What a resumed pack makes again from its cells, and no step changes."""
+LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, CellQueue)
+SOURCES = (ByAgeSource, FilteredSource, InFlightSource, LatencySource, PartialSource, ReplaySource)
+"""What steps change: made again, then given its attributes of then."""
+LEFT = {"Learner.last_pass", "Recorder.runs", "Recorder.world", "Recorder.learners", "Recorder.position"}
+"""Attributes that stay as they were made: of no use beyond a step, or held elsewhere."""
+RECORDS: dict[str, Callable[..., Any]] = {
+    kind.__name__: kind for kind in (Rollout, State, Group, Done, Stored)
+}
+"""What is rebuilt from its fields."""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoint of one pack; `path` is None where none is asked for."""
+
+    path: Path | None
+    every: int = 10
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Checkpoints:
+        """Return where this pack's checkpoint is; UserError for a folder or a number that cannot be."""
+        path, text = checkpoint_path(pack_id(runs)), os.environ.get(EVERY, "10")
+        if path is None:
+            return cls(None)
+        if not text.isdigit() or not int(text):
+            raise UserError(f"{EVERY} is '{text}', expected a number of steps, at least 1.")
+        return cls(path, int(text))
+
+    def resume(self, state: State, held: Held) -> tuple[State, int]:
+        """Return the state to go on from and its step; the state given, and 0, without a checkpoint.
+
+        held: newly made, brought to what it was. Raises UserError for a file that is damaged, or was written
+        by other code.
+        """
+        if self.path is None or not self.path.exists():
+            return state, 0
+        tree, tensors = read_checkpoint(self.path)
+        step = int(tree["step"])
+        for past in range(step):
+            held.trainer.switch_recipes(state, past)
+        reader = _Reader(tensors, state.theta_RP.device)
+        reader.value(tree["live"], held.live)
+        held.world.counts().update(reader.value(tree["counts"]))
+        found: State = reader.value(tree["state"])
+        return found, step
+
+    def save(self, state: State, held: Held, step: int) -> None:
+        """Write the checkpoint after `step` steps, when it is due."""
+        if self.path is None or step % self.every:
+            return
+        writer = _Writer()
+        tree = {"step": step, "state": writer.value(state), "live": writer.value(held.live)}
+        tree["counts"] = writer.value(held.world.counts())
+        write_checkpoint(self.path, tree, writer.tensors)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Everything that steps change beside the state."""
+
+    world: World
+    trainer: Trainer
+    source: Any
+    recorder: Recorder
+
+    @property
+    def live(self) -> dict[str, Any]:
+        """Return it by name."""
+        return {"source": self.source, "learners": self.trainer.learners, "recorder": self.recorder}
+
+
+class _Writer:
+    """Takes values apart into JSON and tensors; what is held twice is written once."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self._keys: dict[int, str] = {}
+        self._numbers: dict[int, int] = {}
+
+    def value(self, value: Any) -> dict[str, Any]:
+        """Return the JSON of a value; TypeError for a kind that nobody has decided about."""
+        if value is None or isinstance(value, bool | int | float | str):
+            return {"plain": value}
+        if isinstance(value, Tensor):
+            return {"tensor": self._tensor(value)}
+        if isinstance(value, np.ndarray | np.generic):
+            return {"array": self._add(torch.from_numpy(np.array(value)))}
+        if type(value).__name__ in RECORDS:
+            return self._record(value)
+        if isinstance(value, (*LIVE, *SOURCES)):
+            kind = type(value).__mro__[-2].__name__ if isinstance(value, Anchor) else type(value).__name__
+            names = [name for name in vars(value) if f"{kind}.{name}" not in LEFT]
+            return {"live": {name: self.value(getattr(value, name)) for name in names}}
+        if isinstance(value, dict):
+            return {"dict": [[self.value(key), self.value(item)] for key, item in value.items()]}
+        if isinstance(value, list | tuple | deque):
+            length = {"maxlen": value.maxlen} if isinstance(value, deque) else {}
+            return {type(value).__name__: [self.value(item) for item in value], **length}
+        if isinstance(value, FIXED) or callable(value):
+            return {"fixed": type(value).__name__}
+        raise TypeError(f"a checkpoint has no rule for {type(value).__name__}")
+
+    def _record(self, value: Any) -> dict[str, Any]:
+        if id(value) in self._numbers:
+            return {"same": self._numbers[id(value)]}
+        self._numbers[id(value)] = number = len(self._numbers)
+        names = getattr(value, "_fields", None) or tuple(vars(value))
+        parts = {name: self.value(getattr(value, name)) for name in names}
+        return {"record": type(value).__name__, "number": number, "fields": parts}
+
+    def _tensor(self, value: Tensor) -> str:
+        if id(value) not in self._keys:
+            self._keys[id(value)] = self._add(value.detach())
+        return self._keys[id(value)]
+
+    def _add(self, value: Tensor) -> str:
+        whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+        key = f"t{len(self.tensors)}"
+        self.tensors[key] = value.cpu().contiguous() if whole else value.cpu().contiguous().clone()
+        return key
+
+
+class _Reader:
+    """Puts values together again; live things keep their identity and get their attributes back."""
+
+    def __init__(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        self.tensors, self.device = tensors, device
+        self._records: dict[int, Any] = {}
+        self._moved: dict[str, Tensor] = {}
+
+    def value(self, tree: dict[str, Any], current: Any = None) -> Any:
+        """Return the value; current: what stands in its place now."""
+        kind = next(iter(tree))
+        if kind == "plain":
+            return tree[kind]
+        if kind == "fixed":
+            return current
+        if kind == "array":
+            return self.tensors[tree[kind]].numpy()
+        if kind == "tensor":
+            return self._tensor(tree[kind], current)
+        if kind == "same":
+            return self._records[tree[kind]]
+        if kind == "record":
+            parts = {name: self.value(part) for name, part in tree["fields"].items()}
+            self._records[tree["number"]] = RECORDS[tree[kind]](**parts)
+            return self._records[tree["number"]]
+        if kind == "live":
+            for name, part in tree[kind].items():
+                object.__setattr__(current, name, self.value(part, getattr(current, name, None)))
+            return current
+        if kind == "dict":
+            known = current if isinstance(current, dict) else {}
+            pairs = [(self.value(key), item) for key, item in tree[kind]]
+            return {key: self.value(item, known.get(key)) for key, item in pairs}
+        there = list(current) if isinstance(current, list | tuple | deque) else []
+        there += [None] * (len(tree[kind]) - len(there))
+        items = [self.value(item, now) for item, now in zip(tree[kind], there, strict=False)]
+        return (
+            deque(items, tree["maxlen"]) if kind == "deque" else {"list": list, "tuple": tuple}[kind](items)
+        )
+
+    def _tensor(self, key: str, current: Any) -> Tensor:
+        saved = self.tensors[key]
+        mapped = isinstance(current, Tensor) and current.shape == saved.shape and not current.requires_grad
+        if mapped and current.device.type == "cpu" and key not in self._moved and current.is_shared():
+            return current.copy_(saved)  # versions in a file stay there
+        if key not in self._moved:
+            device = current.device if isinstance(current, Tensor) else self.device
+            self._moved[key] = saved.to(device)
+        return self._moved[key]

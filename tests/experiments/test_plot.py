@@ -1,0 +1,164 @@
+"""Results drawn: every kind shows the numbers of its cells, and no panel hides what differs."""
+
+import numpy as np
+import pytest
+from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
+
+from analysis.tails import HISTOGRAM
+from paper_figs import plot
+from testbed.cli import main
+from testbed.config.run import grid
+from testbed.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("sweep") / "made")
+
+
+@pytest.fixture(scope="module")
+def rows(folder):
+    return plot.load(folder)
+
+
+def lines(ax):
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def test_curves_are_medians_over_seeds_in_a_panel_per_lag(rows):
+    axes = plot.curves(rows)
+    assert [ax.get_title() for ax in axes] == ["lag 0", "lag 8", "lag 64"]
+    median_L = np.median([accuracy(cell) for cell in CELLS[:4]], axis=0)
+    assert lines(axes[0])["grpo"].get_ydata() == pytest.approx(median_L)
+    assert lines(axes[2])["reinforce"].get_ydata()[-1] == 0
+
+
+def test_outcomes_stand_over_the_dial(rows):
+    (ax,) = plot.final(rows)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "8", "64"]
+    center = {bar.get_label(): bar[0].get_ydata() for bar in ax.containers}
+    assert center["grpo"] == pytest.approx([0.915] * 3)
+    assert center["reinforce"] == pytest.approx([0.915, 0.915, 0])
+
+
+def test_every_dial_can_be_the_axis(rows):
+    axes = plot.final(rows, x="recipe", arm="lag")
+    assert [text.get_text() for text in axes[0].get_xticklabels()] == ["grpo", "reinforce"]
+
+
+def test_collapse_is_a_share_of_seeds(rows):
+    (ax,) = plot.collapse(rows)
+    found = {bar.get_label(): bar[0].get_ydata().tolist() for bar in ax.containers}
+    assert found == {"grpo": [0, 0, 0], "reinforce": [0, 0, 1]}
+
+
+def test_a_heat_map_holds_the_means_and_one_scale(tmp_path):
+    cells = grid(TOY, lag=[0, 8, 64], learning_rate=[0.1, 1.0, 2.0], recipe=["grpo", "reinforce"])
+    rows = plot.load(made(tmp_path / "s", cells))
+    axes = plot.heat(rows)
+    assert plot.usual_kind(rows) == "heat"
+    assert [ax.get_title() for ax in axes] == ["grpo", "reinforce"]
+    assert len({ax.collections[0].get_clim() for ax in axes}) == 1
+    assert [text.get_text() for text in axes[1].texts] == ["0.9", "0.9", "0"] * 3
+
+
+def test_ess_has_its_floor(rows):
+    axes = plot.ess(rows)
+    assert all(any(set(line.get_ydata()) == {1 / 64} for line in ax.get_lines()) for ax in axes)
+    assert lines(axes[1])["grpo"].get_ydata() == pytest.approx(1 / 9)
+
+
+def test_tails_are_the_shares_above_each_edge(rows):
+    axes = plot.tails(rows, where=["lag=64"])
+    y = lines(axes[0])["grpo"].get_ydata()
+    assert sorted(set(np.round(y, 9))) == pytest.approx([1 / 3, 1])
+
+
+def test_every_seed_has_its_line_and_the_lost_ones_stand_out(rows):
+    axes = {ax.get_title(): ax for ax in plot.seeds(rows)}
+    assert len(axes) == 6
+    assert all(len(ax.get_lines()) == 4 for ax in axes.values())
+    assert "collapsed" in lines(axes["reinforce, lag 64"])
+    assert "collapsed" not in lines(axes["grpo, lag 64"])
+
+
+def test_more_arms_than_a_panel_takes_go_into_panels(tmp_path):
+    names = ["grpo", "m2po", "gspo", "cispo", "vcpo", "reinforce", "topr"]
+    rows = plot.load(made(tmp_path / "s", grid(TOY, recipe=names, seed=range(2))))
+    axes = plot.curves(rows)
+    assert sorted(ax.get_title() for ax in axes) == sorted(names)
+    assert all(len(ax.collections) == 1 for ax in axes)
+
+
+def test_settings_never_pass_for_seeds_of_one(rows):
+    (ax,) = plot.curves(rows, arm="recipe", by=(), where=["lag=0,8"])
+    assert set(lines(ax)) == {f"{recipe}, lag {lag}" for recipe in ("grpo", "reinforce") for lag in (0, 8)}
+
+
+def test_an_arm_looks_alike_in_every_panel(tmp_path):
+    cells = [*grid(TOY, recipe=["grpo", "m2po"], lag=[0]), *grid(TOY, recipe=["m2po"], lag=[8])]
+    axes = plot.curves(plot.load(made(tmp_path / "s", cells)))
+    first, second = (lines(ax)["m2po"].get_color() for ax in axes)
+    assert first == second
+    assert len(lines(axes[1])["grpo"].get_xdata()) == 0
+
+
+def test_cells_without_a_number_are_counted_on_the_figure(tmp_path):
+    def some(run):
+        return accuracy(run) if run.seed else np.full(len(STEPS), np.nan)
+
+    rows = plot.load(made(tmp_path / "s", CELLS, some))
+    rows["reward/mean"] = rows["reward/mean"].where(rows["seed"] > 0)
+    axes = plot.final(rows, "reward/mean")
+    assert axes[0].figure._supxlabel.get_text().startswith("6 of 24 cells have no number")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda rows: plot.curves(rows.drop(columns="accuracy"), "acuracy"), "Unknown metric 'acuracy'"),
+        (lambda rows: plot.final(rows, x="lagg"), "Did you mean 'lag'"),
+        (lambda rows: plot.heat(rows[rows["lag"] == 0]), "needs two dials"),
+        (lambda rows: plot.final(rows[(rows["lag"] == 0) & (rows["recipe"] == "grpo")]), "Only the seed"),
+        (lambda rows: plot.tails(rows.drop(columns=HISTOGRAM)), "draw another kind"),
+        (lambda rows: plot.collapse(rows.drop(columns="accuracy")), "have none"),
+        (lambda rows: plot.curves(rows, by=("recipe", "lag", "seed"), arm=(), ax=object()), "panels"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_message(rows, call, message):
+    with pytest.raises(UserError, match=message):
+        call(rows)
+
+
+@pytest.mark.slow
+def test_the_command_draws_what_varies_in_every_format(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words, file, start in (
+        ([], "out/made-final.png", b"\x89PNG"),
+        (["--kind", "curves", "--by", "lag", "--arm", "recipe", "--out", "a.pdf"], "a.pdf", b"%PDF"),
+        (["--kind", "seeds", "--where", "lag=0", "--out", "a.svg"], "a.svg", b"<?xml"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["plot", str(folder), *words])
+        assert stop.value.code == 0
+        assert capsys.readouterr().out.strip() == file
+        assert (tmp_path / file).read_bytes().startswith(start)
+    first = (tmp_path / "a.svg").read_bytes()
+    with pytest.raises(SystemExit):
+        main(["plot", str(folder), "--kind", "seeds", "--where", "lag=0", "--out", "a.svg"])
+    assert (tmp_path / "a.svg").read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--kind", "heet"], "Did you mean 'heat'"),
+        (["--out", "a.gif"], "ends in .png, .pdf or .svg"),
+        (["--kind", "curves", "--y", "lag"], "takes no --y"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_message(folder, words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["plot", str(folder), *words])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,71 @@
+"""Bugs planted in what real models need: micro-batches, adapters, samplers, checkpoints, tasks from files."""
+
+from mutants.mutant import Mutant
+
+MICRO, IN_MICRO = "testbed/policies/hf/micro_batches.py", "tests/unit/policies/test_micro_batches.py"
+
+JSONL, IN_JSONL = "envs/tokens/jsonl.py", "tests/unit/envs/test_jsonl.py"
+VERIFIERS, CHAT = "envs/tokens/verifiers.py", "testbed/policies/hf/chat_task.py"
+IN_CHAT = "tests/unit/policies/test_chat_task.py -m not(slow)"
+SAMPLER, IN_SAMPLER = "testbed/policies/hf/sampler.py", "tests/unit/policies/test_hf_sampler.py -m not(slow)"
+
+LORA, IN_LORA = "testbed/policies/hf/lora.py", "tests/unit/policies/test_lora.py -m not(slow)"
+FLAT, GENERATION = "testbed/policies/hf/flat_parameters.py", "testbed/worlds/generation.py"
+
+POINT, POINT_FILES = "testbed/training/checkpoint.py", "testbed/results/checkpoint_files.py"
+IN_POINT = "tests/unit/training/test_checkpoint.py -m not(slow)"
+
+ENGINES, IN_ENGINES = "testbed/policies/hf/engines.py", "tests/unit/policies/test_engines.py"
+NARROW = "tests/unit/staleness/test_narrow_versions.py"
+
+MUTANTS = (
+    Mutant("micro-parts-overfull", MICRO, "start, stop + 1) <= most:", "start, stop) <= most:", IN_MICRO),
+    Mutant("micro-parts-overlap", MICRO, "        start = stop\n", "        start += 1\n", IN_MICRO),
+    Mutant("micro-pieces-too-long", MICRO, "(most - prompt) // max(longest, 1)", "most // max(longest, 1)", IN_MICRO),
+    Mutant("micro-gradient-of-the-sum", MICRO, "leaf_P, grad_MT)", "leaf_P, torch.ones_like(grad_MT))", IN_MICRO),
+    Mutant("micro-recomputes-for-nothing", MICRO, "if not grad_MT.any():", "if False:", IN_MICRO),
+    Mutant("micro-out-of-memory-unheard", MICRO, "with ctx.refused(), torch.enable_grad():", "with torch.enable_grad():", IN_MICRO),
+    Mutant("micro-first-guess-fits", MICRO, "            continue\n        return tokens", "            return tokens\n        return tokens", IN_MICRO),
+    Mutant("jsonl-trains-on-held-out", JSONL, "else (0, self._kept or total)", "else (0, total)", IN_JSONL),
+    Mutant("jsonl-unfinished-judged", JSONL, "if whole or self.judge_unfinished:", "if True:", IN_JSONL),
+    Mutant("jsonl-failures-uncounted", JSONL, "self.failed.update(", "Counter().update(", IN_JSONL),
+    Mutant("jsonl-digest-ignored", JSONL, "if digest and digest != (", "if False and digest != (", IN_JSONL),
+    Mutant("jsonl-line-from-zero", JSONL, 'enumerate(text.split("\\n"), 1)', 'enumerate(text.split("\\n"))', IN_JSONL),
+    Mutant("verifier-first-number", VERIFIERS, "found[-1].replace", "found[0].replace", IN_JSONL),
+    Mutant("verifier-hangs", VERIFIERS, "left <= 0 or not select.select([descriptor], [], [], left)[0]", "not select.select([descriptor], [], [], 60)[0]", IN_JSONL),
+    Mutant("verifier-not-restarted", VERIFIERS, "        if self._process is None:\n            self._start()\n", "", IN_JSONL),
+    Mutant("chat-begin-token-twice", CHAT, "self.tokenizer(text, add_special_tokens=False).input_ids)\n        text", "self.tokenizer(text).input_ids)\n        text", IN_CHAT),
+    Mutant("chat-pad-starts-prompt", CHAT, "if token is not None and token not in starts:", "if token is not None:", IN_CHAT),
+    Mutant("chat-one-end-token", CHAT, "*([] if own is None else [own]), *ends]", "*([] if own is None else [own])]", IN_CHAT),
+    Mutant("chat-stop-judged", CHAT, "(text[:cut], True)", "(text, True)", IN_CHAT),
+    Mutant("chat-end-behind-prompt", CHAT, "and tokens[-1:] != self._plain(text)[-1:]:", "and False:", IN_CHAT),
+    Mutant("sampler-stops-unseen", SAMPLER, "if task.stops:", "if False:", IN_CHAT),
+    Mutant("sampler-one-end-token", SAMPLER, "over_M |= token_MT[:, -1] == end", "over_M = token_MT[:, -1] == end", IN_CHAT),
+    Mutant("sampler-wrong-rows-leave", SAMPLER, "self.alive_M.nonzero()[:, 0]", "self.alive_M.logical_not().nonzero()[:, 0]", IN_SAMPLER),
+    Mutant("sampler-cache-always-kept", SAMPLER, "again = self.order.recomputed and version != before", "again = False", IN_SAMPLER),
+    Mutant("sampler-cache-never-kept", SAMPLER, "again = self.order.recomputed and version != before", "again = version != before", IN_SAMPLER),
+    Mutant("sampler-law-of-another-row", SAMPLER, "law_RVB[r].T[writer.row_M]", "law_RVB[r].T.flip(0)[writer.row_M]", IN_SAMPLER),
+    Mutant("sampler-old-weights-head", SAMPLER, "        if version != before:\n            self._use(version)\n", "", IN_SAMPLER),
+    Mutant("lora-merge-forgets-delta", LORA, "weight.data + delta", "weight.data", IN_LORA),
+    Mutant("lora-merge-of-the-start", LORA, "own[name].data = value.to(own[name].device, own[name].dtype)", "pass", IN_LORA),
+    Mutant("lora-start-unseeded", LORA, "torch.manual_seed(rng", "(rng", IN_LORA),
+    Mutant("lora-other-shapes-accepted", LORA, "if saved[name].shape != parameter.shape:", "if False:", IN_LORA),
+    Mutant("lora-saved-without-prefix", LORA, 'return PREFIX + name', 'return name', IN_LORA),
+    Mutant("lora-adapter-not-loaded", LORA, "parameter.data.copy_(saved[name])", "pass", IN_LORA),
+    Mutant("lora-unknown-layer-accepted", LORA, "if target not in names:", "if False:", IN_LORA),
+    Mutant("lora-trains-all", LORA, "model.requires_grad_(False)", "pass", IN_LORA),
+    Mutant("lora-rounding-accepted", GENERATION, "    _refuse_rounded_adapters(run, made)\n", "", IN_LORA),
+    Mutant("checkpoint-forgets-hand-over", POINT, "held.trainer.switch_recipes(state, past)", "pass", IN_POINT),
+    Mutant("checkpoint-one-step-early", POINT, 'step = int(tree["step"])', 'step = int(tree["step"]) - 1', IN_POINT),
+    Mutant("checkpoint-forgets-what-lives", POINT, 'reader.value(tree["live"], held.live)', "pass", IN_POINT),
+    Mutant("checkpoint-digest-unread", POINT_FILES, "if not whole:", "if False:", IN_POINT),
+    Mutant("checkpoint-other-code-accepted", POINT_FILES, 'if changed := difference(fingerprint(), tree["fingerprint"]):', "if changed := None:", IN_POINT),
+    Mutant("checkpoint-stays", "testbed/execution/runner.py", "            forget(pack.id)\n", "", IN_POINT),
+    Mutant("engine-stale-weights-unseen", ENGINES, "if other := [v for v in one.versions if v != version]:", "if other := []:", IN_ENGINES),
+    Mutant("engine-prefix-cache-kept", ENGINES, "        self._llm.reset_prefix_cache()\n", "", IN_ENGINES),
+    Mutant("engine-raw-log-probabilities", ENGINES, "processed_logprobs", "raw_logprobs", IN_ENGINES),
+    Mutant("engine-another-token-s-logp", ENGINES, "step[token].logprob for token, step", "next(iter(step.values())).logprob if token != 10 else -0.1 for token, step", IN_ENGINES),
+    Mutant("versions-read-narrow", "testbed/staleness/versions.py", "weights_RWP.to(self.device, self.dtype)", "weights_RWP.to(self.device)", NARROW),
+    Mutant("versions-narrow-under-engine", GENERATION, "return None if engine_of(run).weights is not None else NARROW[name]", "return NARROW[name]", NARROW),
+    Mutant("versions-gpu-only", "testbed/staleness/storage.py", 'if size > most and device.type != "cpu":', "if False:", NARROW),
+)  # fmt: skip

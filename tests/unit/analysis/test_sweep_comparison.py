@@ -1,0 +1,165 @@
+"""A sweep compared: differences paired by seed, and what the seeds are too few to say."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.made_sweep import CELLS, STEPS, TOY, made
+
+from analysis.claims import holm
+from analysis.sweep_comparison import compare, improvement
+from analysis.sweep_table import load
+from testbed.cli import main
+from testbed.config.run import grid
+from testbed.errors import UserError
+
+FINAL = {"grpo": (0.5, 0.6, 0.7, 0.8), "m2po": (0.52, 0.59, 0.75, 0.82), "gspo": (0.9, 0.91, 1.12, 1.2)}
+
+
+def level(run):
+    return np.full(len(STEPS), FINAL[run.recipe][run.seed])
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    return load(made(tmp_path_factory.mktemp("s") / "s", grid(TOY, recipe=FINAL, seed=range(4)), level))
+
+
+def test_differences_are_those_of_the_paired_t_test(rows):
+    found = compare(rows, metric="final_accuracy").set_index("arm")
+    assert list(found.index) == ["gspo", "m2po"]
+    for name, row in found.iterrows():
+        test = stats.ttest_rel(FINAL[name], FINAL["grpo"])
+        assert row["difference"] == pytest.approx(np.mean(FINAL[name]) - 0.65)
+        assert row["p"] == pytest.approx(test.pvalue)
+        assert (row["low"], row["high"]) == pytest.approx(tuple(test.confidence_interval()))
+    expected = holm(dict(found["p"]))
+    assert dict(found["p_holm"]) == pytest.approx(expected)
+    assert found["verdict"].tolist() == ["higher", "undecided"]
+
+
+def test_another_baseline_turns_the_sign(rows):
+    there = compare(rows, baseline="gspo").set_index("arm").loc["grpo"]
+    here = compare(rows).set_index("arm").loc["gspo"]
+    assert there["difference"] == pytest.approx(-here["difference"])
+    assert there["higher"] == pytest.approx(1 - here["higher"])
+    assert there["verdict"] == "lower"
+
+
+def test_the_seeds_asked_for_would_decide_what_was_seen(rows):
+    row = compare(rows).set_index("arm").loc["m2po"]
+    less = np.subtract(FINAL["m2po"], FINAL["grpo"])
+    n, alpha = int(row["seeds_needed"]), 0.05 / 2
+    power = stats.nct.sf(stats.t.isf(alpha / 2, n - 1), n - 1, less.mean() / less.std(ddof=1) * math.sqrt(n))
+    assert power == pytest.approx(0.8, abs=0.04)
+    assert math.isnan(compare(rows).set_index("arm").loc["gspo", "seeds_needed"])
+
+
+def test_what_else_varies_is_a_setting_and_collapse_is_counted(tmp_path):
+    found = compare(load(made(tmp_path / "s"))).set_index("setting")
+    assert list(found.index) == ["lag 0", "lag 8", "lag 64"]
+    assert found.loc["lag 8", "verdict"] == "equal"
+    lost = found.loc["lag 64"]
+    assert (lost["collapsed"], lost["baseline_collapsed"]) == (1, 0)
+    assert lost["collapsed_low"] == pytest.approx(0.51, abs=0.005)
+    assert lost["higher"] == 0
+    by_lag = compare(load(tmp_path / "s"), by="lag", baseline="8")
+    assert set(by_lag["setting"]) == {"grpo", "reinforce"}
+    assert set(by_lag["arm"]) == {"lag 0", "lag 64"}
+
+
+def test_seeds_without_a_partner_or_a_number_are_counted(tmp_path):
+    cells = [
+        cell
+        for cell in grid(TOY, recipe=["grpo", "m2po"], seed=range(4))
+        if cell.seed or cell.recipe == "grpo"
+    ]
+    rows = load(made(tmp_path / "s", cells))
+    lost = (rows["recipe"] == "grpo") & (rows["seed"] == 1)
+    rows["reward/mean"] = rows["reward/mean"].mask(lost)
+    (row,) = compare(rows, metric="reward/mean").to_dict("records")
+    assert (row["seeds"], row["left_out"]) == (2, 2)
+
+
+def test_the_chance_of_improvement_has_an_interval_at_its_ends():
+    above = improvement(np.array([3.0, 4.0]), np.array([1.0, 2.0]))
+    assert (above.center, above.high) == (1, 1)
+    assert 0.2 < above.low < 0.6
+    same = improvement(np.ones(3), np.ones(3))
+    assert same.center == 0.5
+    assert same.low == pytest.approx(1 - same.high)
+    n, low = 2, above.low
+    variance = low * (1 - low) * (1 + (n - 1) * ((1 - low) / (2 - low) + low / (1 + low))) / n**2
+    assert (1 - low) == pytest.approx(1.959964 * math.sqrt(variance), rel=1e-5)
+
+
+def test_the_interval_of_improvement_covers_as_often_as_it_says():
+    # 3000 pairs of 8 seeds, X ~ N(1, 1), Y ~ N(0, 1): P(X > Y) = 0.7602. Coverage 0.95 has standard error
+    # 0.004, so a bound of 0.93 fails a correct interval with chance below 1e-5.
+    rng, truth = np.random.default_rng(0), stats.norm.cdf(1 / math.sqrt(2))
+    draws = zip(rng.normal(1, 1, (3000, 8)), rng.normal(0, 1, (3000, 8)), strict=True)
+    cache: dict[float, bool] = {}
+
+    def covered(x, y):
+        key = float((x[:, None] > y).mean())
+        if key not in cache:
+            found = improvement(x, y)
+            cache[key] = found.low <= truth <= found.high
+        return cache[key]
+
+    assert np.mean([covered(x, y) for x, y in draws]) > 0.93
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"baseline": "grop"}, "Unknown baseline 'grop'. Did you mean 'grpo'"),
+        ({"by": "recip"}, "Unknown dial 'recip'. Did you mean 'recipe'"),
+        ({"by": "lag"}, "a comparison needs two values"),
+        ({"metric": "acuracy"}, "Did you mean 'accuracy'"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_message(rows, options, message):
+    with pytest.raises(UserError, match=message):
+        compare(rows, **options)
+
+
+def test_arms_that_share_no_seed_are_not_compared(tmp_path):
+    cells = [*grid(TOY, recipe=["grpo"], seed=[0, 1]), *grid(TOY, recipe=["m2po"], seed=[2, 3])]
+    with pytest.raises(UserError, match="nothing can be paired"):
+        compare(load(made(tmp_path / "s", cells)))
+
+
+def printed(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", *map(str, words)])
+    return stop.value.code, *capsys.readouterr()
+
+
+def test_the_command_prints_for_people_machines_and_papers(tmp_path, capsys):
+    folder = made(tmp_path / "a_b", CELLS)
+    code, out, _ = printed(capsys, folder, "--json")
+    data = json.loads(out)
+    assert (code, data["metric"], len(data["rows"])) == (0, "accuracy", 3)
+    _, out, _ = printed(capsys, folder, "--markdown", "--metric", "final_accuracy")
+    lines = out.splitlines()
+    assert lines[1] == "|" + " --- |" * 10
+    assert lines[-1].startswith("| lag 64 | reinforce | 4 | 0 | -0.915 ")
+    _, out, _ = printed(capsys, folder, "--latex", "--metric", "final_accuracy")
+    assert r"final\_accuracy" in out
+    assert out.count(r"\\") == 4
+    _, out, err = printed(capsys, folder)
+    assert "undecided" in out or "lower" in out
+    assert err == ""
+    assert printed(capsys, folder, "--json", "--latex")[0] == 2
+
+
+def test_cells_without_a_result_are_mentioned(tmp_path, capsys):
+    cells = grid(TOY, steps=[100, 200], recipe=["grpo", "m2po"], seed=range(2))  # a pack per number of steps
+    folder = made(tmp_path / "s", cells)
+    next((folder / "packs").iterdir()).unlink()
+    code, _, err = printed(capsys, folder)
+    assert code == 0
+    assert "4 planned cells have no result" in err

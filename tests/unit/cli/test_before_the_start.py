@@ -1,0 +1,106 @@
+"""What `testbed run` says before anything runs, and what of a folder that lost something."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from testbed.cli import main
+from testbed.cli.patience import patience
+
+SMALL = ["ess-collapse", "steps=4", "lag=0", "seed=0", "prompts=2", "group=2", "log_every=2"]
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    out, err = capsys.readouterr()
+    return stop.value.code, out, err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--shard", "11/10"], "Shard '11/10' does not exist"),
+        (["--timeout", "-3"], "timeout is -3 s, expected more than 0"),
+        (["device=cuda", "task=running-sum", "policy=toy"], "torch sees no GPU"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_run_would(capsys, monkeypatch, words, message):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, out, err = call(capsys, "run", *SMALL, *words, "--dry-run")
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_dry_run_of_a_shard_counts_that_shard(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert "1 cells in 1 packs would" in call(capsys, "run", *SMALL, "--dry-run", "--shard", "1/2")[1]
+    assert (
+        "0 cells in 0 packs, part 2/2 of 1 cells"
+        in call(capsys, "run", *SMALL, "--dry-run", "--shard", "2/2")[1]
+    )
+
+
+@pytest.mark.slow
+def test_an_estimate_is_given_on_request_and_keeps_nothing(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = call(capsys, "run", *SMALL, "--dry-run", "--estimate", "--json")
+    assert code == 0
+    assert 0 < json.loads(out)["seconds"] < 600
+    assert "About " in call(capsys, "run", *SMALL, "--dry-run", "--estimate")[1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lag_as_long_as_the_run_gets_a_word_unless_quiet(capsys):
+    _, _, err = call(capsys, "run", *SMALL[:2], "lag=4", "seed=0", "--dry-run")
+    assert "lag 4 in a run of 4 steps: every step learns from data of the start weights" in err
+    assert call(capsys, "run", *SMALL[:2], "lag=4", "seed=0", "--dry-run", "--quiet")[2] == ""
+    assert call(capsys, "run", *SMALL[:2], "lag=2", "seed=0", "--dry-run")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "mine.toml is empty, expected a table [run]"),
+        ("[run]\nlag = 3\n[grid]\nseed = [1,\n", "mine.toml:4: "),
+        ("[run]\nlag = = 3\n", "mine.toml:2: "),
+    ],
+)
+def test_a_sweep_file_that_says_nothing_or_breaks_off_is_refused_with_its_line(
+    capsys, monkeypatch, tmp_path, text, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(text)
+    code, out, err = call(capsys, "run", "mine.toml", "--dry-run")
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_the_version_is_an_option_too(capsys):
+    assert call(capsys, "--version")[:2] == (0, call(capsys, "version")[1])
+
+
+@pytest.mark.slow
+def test_a_damaged_result_is_told_as_damaged_and_run_again(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    words = ["run", *SMALL, "--out", "mine", "--workers", "0"]
+    assert call(capsys, *words)[0] == 0
+    (file,) = (tmp_path / "mine" / "packs").iterdir()
+    file.write_bytes(file.read_bytes() + b"x")
+    assert "1 of the pending cells were damaged and will be run again" in call(capsys, "status", "mine")[1]
+    code, _, err = call(capsys, "figures", "ess-collapse", "--data", "mine")
+    assert code == 2
+    assert "1 damaged file(s) were set aside" in err
+    assert "The results of 1 cells were damaged; they are run again." in call(capsys, *words)[2]
+    assert json.loads(call(capsys, "status", "mine", "--json")[1])["damaged"] == 0
+
+
+def test_whoever_waits_is_told_why_and_nobody_else(capsys):
+    with patience("compiling", after=0.01):
+        time.sleep(0.1)
+    with patience("not told", after=10):
+        pass
+    assert capsys.readouterr().err == "compiling\n"

@@ -1,0 +1,161 @@
+"""A user's own objective, task and schedule: nothing given is dropped, nothing wrong starts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from testbed.cli import main
+from testbed.cli.run import resolve
+
+OWN = """
+from envs.tokens.running_sum import RunningSum
+from testbed.losses.ratios import log_token
+from testbed.losses.score_loss import score_loss
+from testbed.staleness import schedule
+
+
+def capped(logp_BT, batch, *, cap: float = 2.0):
+    return score_loss(log_token(logp_BT, batch).exp().clamp(max=cap), logp_BT, batch)
+
+
+def lost(logp_BT, batch):
+    return logp_BT * float("nan")
+
+
+def broken(logp_BT, batch):
+    return batch.nothing
+
+
+def later(lag, *, more: int = 0):
+    return schedule["exact"].bind()(lag + more)
+
+
+class Half(RunningSum):
+    def __init__(self, *, digits: int = 3):
+        super().__init__(digits=digits)
+
+    def score(self, *given):
+        return super().score(*given) / 2
+
+
+class Needy(RunningSum):
+    def __init__(self, digits):
+        super().__init__(digits=digits)
+"""
+SMALL = [
+    "staleness", "lag=0", "seed=0", "steps=4", "warm_start_steps=0", "prompts=2", "group=2", "log_every=2",
+]  # fmt: skip
+DIGITS = "task_args.digits=3"
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN)
+    return tmp_path
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    out, err = capsys.readouterr()
+    return stop.value.code, out, err
+
+
+def test_hyperparameters_reach_an_own_objective_and_make_cells_of_their_own(own):
+    cells = resolve("staleness", [*SMALL[1:], "recipe_args.cap=1,2"], ["own.py:capped"])
+    assert [dict(cell.recipe_args) for cell in cells] == [{"cap": 1}, {"cap": 2}]
+    joined = resolve("staleness", [*SMALL[1:], "recipe=topr", "recipe_args.cap=1"], ["own.py:capped"])
+    assert {cell.recipe.partition("#")[0] for cell in joined} == {"topr", "own.py:capped"}
+
+
+def test_hyperparameters_of_a_named_sweep_stay_with_its_recipes(own):
+    (before,) = {dict(c.recipe_args).get("cap") for c in resolve("staleness", SMALL[1:], ["own.py:capped"])}
+    assert before is None
+
+
+def test_those_of_a_sweep_file_are_the_users_own_and_stay(own):
+    (own / "mine.toml").write_text("[run]\nrecipe_args = {cap = 3}\n")
+    (cell,) = resolve("mine.toml", [], ["own.py:capped"])
+    assert dict(cell.recipe_args) == {"cap": 3}
+
+
+def test_advantage_aggregation_and_step_rule_of_an_own_objective_are_dials(own):
+    from testbed.recipes import recipe
+
+    made = recipe["own.py:capped"].bind(
+        cap=1.5, advantage="raw", aggregation="sequence_mean", ess_reference=0.5, kl_limit=0.1
+    )()
+    assert (made.advantage, made.aggregation, made.hyper(0, 1)) == ("raw", "sequence_mean", {"cap": 1.5})
+    assert (made.step_rule.ess_reference, made.step_rule.kl_limit) == (0.5, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["recipe=own.py:capped", "recipe_args.nosuch=1"],
+            "has no hyperparameter 'nosuch'. It has: advantage",
+        ),
+        (["recipe=own.py:capped", "recipe_args.cap=much"], "has cap = 'much' (str), expected a number."),
+        (["recipe=own.py:capped", "recipe_args.ess_rule=cubic"], "expected one of 'sqrt', 'linear'."),
+        (["recipe=own.py:capped", "recipe_args.advantage=best"], "Unknown advantage 'best'"),
+        (["recipe=grpo", "recipe_args.eps_high=abc"], "has eps_high = 'abc' (str), expected a number."),
+        (["recipe=grpo", "policy_args.lora=8"], "policy 'toy' has no argument 'lora'. It has: width (int)"),
+        (["recipe=grpo", "policy_args.width=x"], "policy 'toy' has width = 'x' (str), expected a whole"),
+        (["staleness=uniform", "staleness_args.span=x"], "staleness 'uniform' has span = 'x'"),
+        (["staleness=own.py:capped"], "expected (lag, *, argument=…)"),
+        (["task=own.py:Needy"], "'digits' of Needy in own.py must be keyword-only and have a default"),
+        (["task=own.py:later"], "'lag' of later in own.py must be keyword-only"),
+        (
+            ["--objective", "own.py"],
+            "names no function of the file; expected own.py:function. It has: capped",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_before_the_start(capsys, own, words, message):
+    code, out, err = call(capsys, "run", *SMALL, DIGITS, *words, "--quiet")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert [path.name for path in own.iterdir() if path.name != "__pycache__"] == ["own.py"]
+
+
+@pytest.mark.slow
+def test_a_task_and_a_schedule_in_a_file_are_trained_under_the_names_of_their_version(capsys, own):
+    words = ["task=own.py:Half", "staleness=own.py:later", "staleness_args.more=2", "recipe=grpo"]
+    end = ["--out", "mine", "--workers", "0", "--quiet", "--json"]
+    code, out, _ = call(capsys, "run", *SMALL, DIGITS, *words, *end)
+    assert code == 0
+    (row,) = json.loads(out)["summary"]
+    assert row["task"].startswith("own.py:Half#")
+    from testbed.results.store import read
+
+    frame = read("mine").to_pandas()
+    assert set(frame["staleness"].str.partition("#")[0]) == {"own.py:later"}
+    assert frame["staleness/age_max_token"].max() == 2
+
+
+@pytest.mark.slow
+def test_an_error_inside_an_own_objective_shows_its_file_and_line(capsys, own):
+    end = ["--out", "mine", "--workers", "0", "--quiet"]
+    assert call(capsys, "run", *SMALL, DIGITS, "recipe=own.py:broken", *end)[0] == 1
+    _, out, _ = call(capsys, "status", "mine")
+    line = 1 + OWN.splitlines().index("    return batch.nothing")
+    assert f"own.py:{line}, in broken: AttributeError" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sweep", ["staleness", "ess-collapse"])
+def test_divergence_is_in_the_table_and_in_the_closing_lines(capsys, own, sweep):
+    fields = SMALL[1:] if sweep == "staleness" else ["lag=0", "seed=0,1", "steps=4", "prompts=2", "group=2"]
+    end = ["recipe=grpo,own.py:lost", "--out", "mine", "--workers", "0", "--quiet"]
+    code, out, _ = call(capsys, "run", sweep, *fields, *end)
+    assert code == 0
+    seeds = 1 if sweep == "staleness" else 2
+    assert f"{seeds} cell(s) diverged: a loss or gradient was not finite" in out
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert any("own.py:lost" in line and f"{seeds} of {seeds}" in line for line in lines)
+    assert any("grpo" in line and line.endswith("no") for line in lines)

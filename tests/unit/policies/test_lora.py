@@ -1,0 +1,191 @@
+"""Adapters: they alone are trained, kept and sent; without them the model is the frozen one, bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from support import tiny_models
+
+from testbed.config.run import Run
+from testbed.errors import UserError
+from testbed.policies.hf.model_folder import adapter_parameters, check_model_folder
+from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.policies.hf.tiny_model import save_random_model, save_tokenizer
+from testbed.staleness.versions import VersionBuffer
+from testbed.worlds import build
+from testbed.worlds.generation import engine_of
+
+peft = pytest.importorskip("peft")
+
+TASK = tiny_models.Echo()
+N, GROUP = 4, 3
+NEAR = {"rtol": 0, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    return {n: tiny_models.write_model(root / n[:4], make()) for n, make in tiny_models.CONFIGS.items()}
+
+
+@pytest.fixture(scope="module")
+def llama(folders):
+    return HuggingFacePolicy(folders["llama"], TASK, lora=2)
+
+
+def batch(policy, theta_RP):
+    rng = np.random.default_rng(0)
+    prompt_RNQ = torch.as_tensor(TASK.prompts(rng, N))[None]
+    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, GROUP, rng.random((1, N * GROUP, 5)))
+    return prompt_RNQ, token_RBT, mask_RBT
+
+
+def moved(policy, seed=0):
+    """Adapters that do something: both matrices random."""
+    theta_RP = policy.initial([0])
+    return theta_RP + 0.1 * torch.randn(theta_RP.shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("name", tiny_models.CONFIGS)
+def test_adapters_alone_are_trained_and_merge_into_a_plain_model_that_computes_the_same(
+    name, folders, tmp_path
+):
+    policy = HuggingFacePolicy(folders[name], TASK, lora=2)
+    frozen = [p.detach().clone() for p in policy._model._frozen.values()]
+    assert all("lora_" in name for name in policy.layout)
+    assert policy.parameters < sum(p.numel() for p in frozen) / 2
+    theta_RP = moved(policy).requires_grad_()
+    data = batch(policy, theta_RP.detach())
+    logp_RBT = policy.logp(theta_RP, *data)
+    (grad_RP,) = torch.autograd.grad(logp_RBT.sum(), theta_RP)
+    for part_P in policy._model.flat.views(grad_RP[0]).values():
+        assert part_P.abs().max() > 0
+    policy.save(theta_RP.detach()[0], tmp_path / "merged")
+    plain = HuggingFacePolicy(tmp_path / "merged", TASK)
+    torch.testing.assert_close(plain.logp(plain.initial([0]), *data), logp_RBT.detach(), **NEAR)
+    assert all(torch.equal(a, b) for a, b in zip(frozen, policy._model._frozen.values(), strict=True))
+    assert adapter_parameters(folders[name], {"lora": 2}) == policy.parameters
+
+
+def test_the_start_is_the_frozen_model_bit_for_bit_so_the_reference_costs_no_second_model(llama, folders):
+    base = HuggingFacePolicy(folders["llama"], TASK)
+    data = batch(base, base.initial([0]))
+    assert torch.equal(llama.logp(llama.initial([0]), *data), base.logp(base.initial([0]), *data))
+    assert (llama.logp(moved(llama), *data) - base.logp(base.initial([0]), *data)).abs().max() > 1e-3
+    assert torch.equal(llama.initial([0]), HuggingFacePolicy(folders["llama"], TASK, lora=2).initial([5]))
+
+
+def test_a_version_that_is_kept_has_the_size_of_the_adapters(llama, folders):
+    buffer = VersionBuffer(llama.initial([0]), [9])
+    assert buffer.slots_MP.shape == (9, llama.parameters)
+    run = Run(task="jsonl", policy="hf", model=str(folders["llama"]), policy_args=(("lora", 2),))
+    parameters, size, activations = build.policy_size(run)
+    whole, _, without = build.policy_size(dataclasses.replace(run, policy_args=()))
+    assert (parameters, size) == (llama.parameters, 4)
+    assert activations - without == 4 * whole  # the frozen weights are there once
+
+
+def test_a_saved_adapter_opens_in_peft_and_here(llama, folders, tmp_path):
+    theta_RP = moved(llama, seed=3)
+    llama.save_adapter(theta_RP[0], tmp_path / "adapter")
+    again = HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path / "adapter"))
+    assert torch.equal(again.initial([0]), theta_RP)
+    model = peft.PeftModel.from_pretrained(
+        tiny_models.open_model(folders["llama"]), str(tmp_path / "adapter")
+    )
+    prompt_RNQ, token_RBT, _ = data = batch(llama, theta_RP)
+    logp_RBT = llama.logp(theta_RP, *data)
+    for b in range(N * GROUP):
+        prompt_Q = prompt_RNQ[0, b // GROUP]
+        first = model(prompt_Q[prompt_Q != TASK.pad_token][None]).logits[0, -1, : TASK.vocabulary]
+        expected = first.log_softmax(-1)[token_RBT[0, b, 0]]
+        torch.testing.assert_close(logp_RBT[0, b, 0], expected, **NEAR)
+    (tmp_path / "adapter" / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="holds an adapter; merge it"):
+        check_model_folder(tmp_path / "adapter")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"hidden_size": 64}, r"belongs to another model: .* is \[2, 32\] there and \[2, 64\] here"),
+        ({"num_hidden_layers": 1}, r"belongs to another model: .*layers\.1.* is only in the adapter"),
+    ],
+)
+def test_an_adapter_of_another_model_is_refused(llama, tmp_path, change, says):
+    llama.save_adapter(llama.initial([0])[0], tmp_path / "adapter")
+    other = transformers.LlamaConfig(**{**tiny_models.SHAPE, **change}, tie_word_embeddings=False)
+    tiny_models.write_model(tmp_path / "other", other)
+    with pytest.raises(UserError, match=says):
+        HuggingFacePolicy(tmp_path / "other", TASK, adapter=str(tmp_path / "adapter"))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"modules_to_save": ["lm_head"]}, r"has modules_to_save = \['lm_head'\]; expected plain LoRA"),
+        ({"use_dora": True}, "has use_dora = True"),
+        ({"peft_type": "IA3"}, "has peft_type = 'IA3'"),
+        (None, "has no adapter_model.safetensors; pickles are never opened"),
+    ],
+)
+def test_adapters_of_other_kinds_are_refused(llama, folders, tmp_path, change, says):
+    llama.save_adapter(llama.initial([0])[0], tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, **(change or {})}))
+    if change is None:
+        (tmp_path / "adapter_model.safetensors").rename(tmp_path / "adapter_model.bin")
+    with pytest.raises(UserError, match=says):
+        HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path))
+
+
+def test_arguments_that_cannot_be_are_refused(folders):
+    for arguments, says in [
+        ({"lora": -1}, "lora is -1"),
+        ({"lora": 2, "lora_alpha": -1.0}, "lora_alpha -1"),
+        (
+            {"lora": 2, "lora_targets": "q_proj, k_prj"},
+            "layer in lora_targets 'k_prj'. Did you mean 'k_proj'",
+        ),
+        ({"lora": 2, "lora_targets": "nothing"}, "LoRA cannot be added: Target modules"),
+    ]:
+        with pytest.raises(UserError, match=says):
+            HuggingFacePolicy(folders["llama"], TASK, **arguments)
+    with pytest.raises(UserError, match="has no adapters"):
+        HuggingFacePolicy(folders["llama"], TASK).save_adapter(torch.zeros(1), "anywhere")
+
+
+@pytest.mark.parametrize("how", ["mismatch", "precision"])
+def test_an_engine_that_would_round_the_adapters_alone_is_refused(how):
+    run = Run(policy="hf", model="m", policy_args=(("lora", 2),))
+    changed = (
+        {"mismatch": "int8"} if how == "mismatch" else {"policy_args": (("lora", 2), ("precision", "int8"))}
+    )
+    with pytest.raises(UserError, match="which with LoRA are the adapters alone"):
+        engine_of(dataclasses.replace(run, **changed))
+
+
+@pytest.mark.slow
+def test_a_cell_trains_its_adapters_at_a_lag(tmp_path):
+    from envs.tokens.length import Length
+    from testbed.training.loop import train
+
+    task = Length(digits=2, limit=5, modulus=2)
+    save_tokenizer(tmp_path, task)
+    save_random_model(tmp_path, task, 0, 16, 1)
+    run = Run(
+        task="length", task_args=(("digits", 2), ("limit", 5), ("modulus", 2)), policy="hf", lag=2, steps=6,
+        model=str(tmp_path), recipe="kl", policy_args=(("lora", 4),), prompts=4, group=4, learning_rate=0.03,
+        optimizer="adam", log_every=1, evaluation_prompts=4,
+    )  # fmt: skip
+    from testbed.recipes import recipe
+
+    name = next(n for n in recipe if "ref" in recipe[n].bind()().reads)
+    table = train(dataclasses.replace(run, recipe=name))
+    assert not np.array(table["diverged"]).any()
+    assert table["rollout_corr/kl_mu_pi_k3"][-1] > 0

@@ -1,0 +1,162 @@
+"""Micro-batches: memory that does not grow with the batch, and a gradient that is the whole batch's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support import tiny_models
+
+from testbed.data.batch import Batch
+from testbed.errors import UserError
+from testbed.losses.aggregate import AGGREGATIONS, aggregate
+from testbed.objectives import objective
+from testbed.policies.hf import causal_model
+from testbed.policies.hf.micro_batches import parts
+from testbed.policies.hf.policy import HuggingFacePolicy
+
+TASK = tiny_models.Echo()
+N, GROUP = 6, 4
+B = N * GROUP
+BATCH_WIDE = sorted(name for name in objective if objective[name].promises["scope"] in ("batch", "group"))
+# float64 all through: GPT-2 has no norm that drops to float32.
+EXACT = {"rtol": 1e-9, "atol": 1e-12}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_models.write_model(tmp_path_factory.mktemp("m") / "gpt2", tiny_models.CONFIGS["gpt2"]())
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    return HuggingFacePolicy(folder, TASK, dtype="float64", temperature=2.0)
+
+
+@pytest.fixture(scope="module")
+def rollout(whole):
+    """Weights that have moved away from those that generated, and a batch with everything a loss may read."""
+    rng = np.random.default_rng(0)
+    theta_RP = whole.initial([0])
+    prompt_RNQ = torch.as_tensor(TASK.prompts(rng, N))[None]
+    uniform_RBT = rng.random((1, B, TASK.response_length))
+    token_RBT, mask_RBT, logp_RBT = whole.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT)
+    noise = torch.Generator().manual_seed(1)
+    moved_RP = theta_RP + 0.02 * torch.randn(theta_RP.shape, generator=noise, dtype=theta_RP.dtype)
+    reward_RB = torch.as_tensor(rng.random((1, B)).round(1))
+    batch = Batch(
+        logp_mu_BT=logp_RBT,
+        adv_BT=(reward_RB - 0.5)[..., None].expand(logp_RBT.shape).contiguous(),
+        mask_BT=mask_RBT,
+        reward_B=reward_RB,
+        group_B=torch.arange(B)[None] // GROUP,
+        logp_ref_BT=logp_RBT - 0.1,
+        turn_BT=torch.zeros_like(token_RBT),
+        origin_B=(torch.arange(B)[None] % 7 == 0).long(),
+    )
+    return moved_RP, prompt_RNQ, token_RBT, batch
+
+
+def gradient(policy, rollout, loss):
+    theta_RP, prompt_RNQ, token_RBT, batch = rollout
+    leaf_RP = theta_RP.clone().requires_grad_()
+    logp_RBT = policy.logp(leaf_RP, prompt_RNQ, token_RBT, batch.mask_BT)
+    return torch.autograd.grad(loss(logp_RBT, batch).sum(), leaf_RP)[0]
+
+
+@pytest.fixture(scope="module")
+def small(folder):
+    return HuggingFacePolicy(folder, TASK, dtype="float64", temperature=2.0, micro_tokens=40)
+
+
+@pytest.mark.parametrize("name", BATCH_WIDE)
+def test_gradient_of_an_objective_that_looks_across_sequences_is_that_of_one_big_batch(
+    name, whole, small, rollout
+):
+    def loss(logp_RBT, batch):
+        return aggregate(objective[name].function(logp_RBT, batch), batch.mask_BT, "token_mean")
+
+    expected_RP = gradient(whole, rollout, loss)
+    torch.testing.assert_close(gradient(small, rollout, loss), expected_RP, **EXACT)
+    assert expected_RP.isfinite().all()
+
+
+@pytest.mark.parametrize("mode", sorted(AGGREGATIONS))
+def test_every_aggregation_keeps_the_denominator_of_the_whole_batch(mode, whole, small, rollout):
+    def loss(logp_RBT, batch):
+        return aggregate(-logp_RBT.exp() * batch.adv_BT, batch.mask_BT, mode)
+
+    expected_RP = gradient(whole, rollout, loss)
+    torch.testing.assert_close(gradient(small, rollout, loss), expected_RP, **EXACT)
+    assert expected_RP.norm() > 1e-6
+
+
+def test_log_probabilities_entropy_and_score_norm_are_those_of_one_big_batch(whole, small, rollout):
+    theta_RP, prompt_RNQ, token_RBT, batch = rollout
+    for name in ("logp", "entropy", "score_norm"):
+        given = (theta_RP, prompt_RNQ, token_RBT, batch.mask_BT)
+        torch.testing.assert_close(getattr(small, name)(*given), getattr(whole, name)(*given), **EXACT)
+
+
+@pytest.mark.parametrize("most", [40, 12])
+def test_no_pass_holds_more_than_micro_tokens(folder, rollout, most, monkeypatch):
+    seen = []
+    run = causal_model.CausalModel.run_tokens
+
+    def spy(self, weights, prefix, token_BT, new):
+        seen.append(prefix.real_BQ.shape[1] * len(token_BT) // GROUP + token_BT.numel())
+        return run(self, weights, prefix, token_BT, new)
+
+    policy = HuggingFacePolicy(folder, TASK, dtype="float64", micro_tokens=most)
+    monkeypatch.setattr(causal_model.CausalModel, "run_tokens", spy)
+    gradient(policy, rollout, lambda logp_RBT, batch: logp_RBT)
+    assert max(seen) <= most
+    assert len(seen) > 2 * B // most
+
+
+def test_parts_cover_every_sequence_once_and_cut_only_groups_that_are_too_large():
+    prompt_N, response_B = [5, 3, 9, 2], [4, 1, 2, 3, 9, 9, 9, 9, 1, 1, 1, 1]
+    for most in (1, 7, 15, 30, 60, 1000):
+        found = parts(prompt_N, response_B, most)
+        rows = [b for part in found for b in range(part.rows.start, part.rows.stop)]
+        assert rows == list(range(12))
+        for part in found:
+            prompts = part.prompts.stop - part.prompts.start
+            assert part.rows.stop - part.rows.start == prompts * part.group
+            assert prompts == 1 or part.group == 3
+            longest = max(response_B[part.rows])
+            held = prompts * (max(prompt_N[part.prompts]) + part.group * longest)
+            assert held <= most or part.group == 1
+    assert len(parts(prompt_N, response_B, 0)) == 1
+
+
+def test_a_part_without_gradient_costs_no_second_pass(small, rollout, monkeypatch):
+    theta_RP, prompt_RNQ, token_RBT, batch = rollout
+    leaf_RP = theta_RP.clone().requires_grad_()
+    logp_RBT = small.logp(leaf_RP, prompt_RNQ, token_RBT, batch.mask_BT)
+    monkeypatch.setattr(HuggingFacePolicy, "_part", lambda *_: pytest.fail("ran again"))
+    (grad_RP,) = torch.autograd.grad((0.0 * logp_RBT).sum(), leaf_RP)
+    assert (grad_RP == 0).all()
+
+
+@pytest.mark.parametrize("when", ["forward", "backward"])
+def test_running_out_of_memory_names_the_largest_micro_batch_that_fits(folder, rollout, when, monkeypatch):
+    part = HuggingFacePolicy._part
+
+    def narrow(self, rows, theta_P, prompt_NQ, token_BT, mask_BT, group):
+        if prompt_NQ.numel() + token_BT.numel() > 24 and (when == "forward") != torch.is_grad_enabled():
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return part(self, rows, theta_P, prompt_NQ, token_BT, mask_BT, group)
+
+    policy = HuggingFacePolicy(folder, TASK, micro_tokens=80)
+    monkeypatch.setattr(HuggingFacePolicy, "_part", narrow)
+    with pytest.raises(
+        UserError, match="ran out at 80 tokens in one pass; 20 fit just now.*micro_tokens=20 "
+    ):
+        gradient(policy, (rollout[0].float(), *rollout[1:]), lambda logp_RBT, batch: logp_RBT)
+
+
+@pytest.mark.parametrize("given", [-1, 2.5, True])
+def test_micro_tokens_that_are_no_count_are_refused(folder, given):
+    with pytest.raises(UserError, match="micro_tokens is"):
+        HuggingFacePolicy(folder, TASK, micro_tokens=given)

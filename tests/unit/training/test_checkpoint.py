@@ -1,0 +1,190 @@
+"""Checkpoints: killed at any step, a pack goes on and ends with the same bits as if nothing had happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from support.small_runs import CHAIN, LENGTHS, SMALL, TOY, differing, with_schedule
+
+from testbed.config.run import Run
+from testbed.errors import UserError
+from testbed.results.checkpoint_files import CHECKPOINT, EVERY, checkpoint_path, forget
+from testbed.training import checkpoint
+from testbed.training.checkpoint import Checkpoints
+from testbed.training.loop import train, train_pack
+
+ARGUMENTS = {
+    "latency": {"speed": 1.0},
+    "replay": {"share": 0.5},
+    "in-flight": {"tokens": 1},
+    "partial": {"tokens": 2},
+}
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(CHECKPOINT, str(tmp_path / "checkpoints"))
+    monkeypatch.setenv(EVERY, "1")
+    return tmp_path / "checkpoints"
+
+
+def stopping(at: int):
+    def report(done: int, total: int) -> None:
+        if done == at:
+            raise Stop
+
+    return report
+
+
+def interrupted(runs: tuple[Run, ...], stops: list[int]) -> dict:
+    for at in stops:
+        with pytest.raises(Stop):
+            train_pack(runs, stopping(at))
+    return train_pack(runs)
+
+
+def settings() -> dict[str, Run]:
+    lag3 = dataclasses.replace(LENGTHS, lag=3, steps=7)
+    found = {
+        "exact, chain": dataclasses.replace(CHAIN, lag=2, steps=7, optimizer="adam"),
+        "toy, adam": dataclasses.replace(TOY, lag=1),
+        "ewma": dataclasses.replace(lag3, recipe="decoupled", anchor="ewma"),
+        "version": dataclasses.replace(lag3, recipe="decoupled", anchor="version", anchor_args=(("age", 2),)),
+        "dropped": with_schedule(dataclasses.replace(LENGTHS, steps=7), "latency", 2, "truncate", speed=1.0),
+        "discarded": with_schedule(dataclasses.replace(LENGTHS, steps=7), "latency", 2, "discard", speed=1.0),
+    }
+    for name in ("latency", "replay", "in-flight", "partial"):
+        found[name] = with_schedule(dataclasses.replace(LENGTHS, steps=7), name, **ARGUMENTS[name])
+    return found
+
+
+@pytest.mark.parametrize("name", settings())
+def test_a_run_that_is_stopped_twice_ends_with_the_same_bits(name, folder, monkeypatch):
+    run = settings()[name]
+    resumed = interrupted((run,), [2, 5])
+    monkeypatch.delenv(CHECKPOINT)
+    assert differing(resumed, train(run)) == []
+
+
+@pytest.mark.parametrize(("name", "stop"), [("remix", 52), ("r2vpo", 3), ("spear", 3)])
+def test_what_recipes_remember_is_remembered(name, stop, folder, monkeypatch):
+    """Replayed batches, a dual variable, baselines of earlier batches, and a recipe that has handed over."""
+    made = TOY if name == "spear" else LENGTHS
+    run = dataclasses.replace(made, recipe=name, steps=stop + 2, log_every=stop - 1)
+    resumed = interrupted((run,), [stop])
+    monkeypatch.delenv(CHECKPOINT)
+    assert differing(resumed, train(run)) == []
+
+
+def test_cells_that_run_stacked_resume_together(folder, monkeypatch):
+    runs = tuple(dataclasses.replace(SMALL, seed=s, lag=lag, recipe=r) for s, lag, r in
+                 [(0, 3, "ppo_clip"), (1, 0, "grpo"), (0, 1, "ppo_clip")])  # fmt: skip
+    resumed = interrupted(runs, [4, 9])
+    monkeypatch.delenv(CHECKPOINT)
+    assert differing(resumed, train_pack(runs)) == []
+
+
+def killed(run: Run, at: int) -> int:
+    """Train in a process that kills itself in the middle of its step `at`; return the signal it died of."""
+    child = os.fork()
+    if not child:
+        from testbed.training.update import Trainer
+
+        moved, calls = Trainer.moved, iter(range(at))
+
+        def fatal(self, *args):
+            if next(calls, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return moved(self, *args)
+
+        Trainer.moved = fatal
+        train(run)
+        os._exit(0)
+    return os.WTERMSIG(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.slow
+def test_a_real_model_with_adapters_survives_kill_9_at_every_step(folder, tmp_path, monkeypatch):
+    pytest.importorskip("peft")
+    from envs.tokens.length import Length
+    from testbed.policies.hf.tiny_model import save_random_model, save_tokenizer
+
+    task = Length(digits=2, limit=5, modulus=2)
+    save_tokenizer(tmp_path, task)
+    save_random_model(tmp_path, task, 0, 16, 1)
+    run = dataclasses.replace(
+        TOY, policy="hf", policy_args=(("lora", 2), ("micro_tokens", 40)), model=str(tmp_path), lag=2, steps=4
+    )
+    # Each goes on where the one before left off, makes one step, and dies in the middle of the next.
+    died = [killed(run, 1) for _ in range(3)]
+    left = Checkpoints.of((run,)).path
+    assert died == [signal.SIGKILL] * 3
+    assert left.exists()
+    resumed = train(run)
+    monkeypatch.delenv(CHECKPOINT)
+    assert differing(resumed, train(run)) == []
+
+
+def test_a_damaged_checkpoint_is_refused_and_names_its_file(folder):
+    run = dataclasses.replace(SMALL, steps=4)
+    with pytest.raises(Stop):
+        train_pack((run,), stopping(2))
+    train_pack((run,))
+    path = next(folder.glob("*.safetensors"))
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"\.safetensors is damaged: its digest differs. Delete it"):
+        train(run)
+    path.write_bytes(content[:100])
+    with pytest.raises(UserError, match="cannot be read"):
+        train(run)
+    path.unlink()
+    assert len(train(run)["step"]) == 4
+
+
+def test_a_checkpoint_of_other_code_is_refused(folder, monkeypatch):
+    from testbed.results import checkpoint_files
+
+    run = dataclasses.replace(SMALL, steps=2)
+    train(run)
+    monkeypatch.setattr(checkpoint_files, "fingerprint", lambda: {"torch": "1.0"})
+    with pytest.raises(UserError, match="written by other code"):
+        train(run)
+
+
+def test_a_checkpoint_goes_when_its_results_are_kept(folder, tmp_path):
+    from testbed.execution.runner import run_sweep
+
+    seen = []
+    write = checkpoint.write_checkpoint
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            checkpoint, "write_checkpoint", lambda path, *rest: seen.append(path) or write(path, *rest)
+        )
+        run_sweep([dataclasses.replace(SMALL, steps=3)], tmp_path / "out", workers=0)
+    assert len(seen) == 3
+    assert list(folder.iterdir()) == []
+
+
+def test_no_folder_means_no_checkpoint_and_bad_intervals_are_refused(folder, monkeypatch):
+    monkeypatch.setenv(EVERY, "often")
+    with pytest.raises(UserError, match="is 'often', expected a number of steps"):
+        train(SMALL)
+    monkeypatch.delenv(CHECKPOINT)
+    assert checkpoint_path("pack") is None
+    forget("pack")
+
+
+def test_a_kind_that_nobody_has_decided_about_is_not_left_out_silently():
+    with pytest.raises(TypeError, match="no rule for complex"):
+        checkpoint._Writer().value([torch.ones(1), np.ones(1), 1j])
