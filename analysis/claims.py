@@ -121,8 +121,11 @@ def everywhere(
         return mean_above_zero([], f"{note}; no rows")
     above = all(found.effect > 0 for found in tests.values())
     worst = max(tests, key=lambda n: tests[n].p) if above else min(tests, key=lambda n: tests[n].effect)
+    p = tests[worst].p if above else min(1.0, len(tests) * tests[worst].p)
+    # A group without units is no agreement: nothing is decided.
+    if missing := [name for name, found in tests.items() if math.isnan(found.effect)]:
+        worst, p = missing[0], 1.0
     found = tests[worst]
-    p = found.p if above else min(1.0, len(tests) * found.p)
     means = ", ".join(f"{tests[name].effect:+.4f} at {name}" for name in tests)
     return replace(
         found,

@@ -6,13 +6,18 @@ A claim on such a table looks at both runs and holds when it holds in each of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.comparisons import Arm, arm, paired
+from analysis.load import Table
 from envs.arrays import Floats
+from testbed.rng import keys
 
 RUNS: Mapping[str, int] = MappingProxyType({"first": 0, "replication": 1_000_000})
 """Name of a run: its first seed."""
@@ -27,6 +32,36 @@ def repeated(rows: Callable[[Seeds], pd.DataFrame], seeds: int) -> pd.DataFrame:
         frame.insert(0, "run", run)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
+
+
+def made_twice(
+    name: str,
+    make: Callable[[NDArray[np.uint64]], pd.DataFrame],
+    seeds: int,
+    about: Mapping[str, Any] | None = None,
+) -> Table:
+    """Return the rows of make(key_R) for both runs: `seeds` keys that no other run or experiment has.
+
+    Settings and margins may be chosen on other keys, a pilot's, that are in no table.
+    """
+    frames = []
+    for run in RUNS:
+        frame = make(keys(tuple(range(seeds)), f"{name}/{run}"))
+        frame.insert(0, "run", run)
+        frames.append(frame)
+    return Table.of(name, pd.concat(frames, ignore_index=True), {"seeds": seeds, **(about or {})})
+
+
+def combinations(
+    key_R: NDArray[np.uint64], **levels: Iterable[Any]
+) -> tuple[pd.DataFrame, NDArray[np.uint64]]:
+    """Return a row for every combination of levels and every seed 0 … R - 1, and the rows' keys.
+
+    Cells of one seed share their key, so that arms are paired.
+    """
+    every = {**levels, "seed": range(len(key_R))}
+    frame = pd.MultiIndex.from_product(list(every.values()), names=list(every)).to_frame(index=False)
+    return frame, key_R[frame["seed"].to_numpy()]
 
 
 def columns(seeds: Seeds, **values: object) -> pd.DataFrame:

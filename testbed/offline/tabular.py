@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from envs.arrays import Bools, Floats
-from envs.offline import Counts, Log, ratio
+from envs.finite_mdp import FiniteMDP
+from envs.offline import Counts, Log, exact_model, ratio
 from testbed.errors import UserError
 
 MOST_ROUNDS = 10_000
@@ -90,6 +91,12 @@ def fitted_q(
             return q_RSA
         pi_RSA = np.where(moved_RS[..., None], better_RSA, pi_RSA)
     raise UserError(f"policy iteration did not end in {MOST_ROUNDS} rounds; lower the discount.")
+
+
+def optimal_q(world: FiniteMDP) -> Floats:
+    """Q* of the world itself, without its horizon, [1, S, A]: `fitted_q` on the exact model."""
+    moves_SAS, reward_SA = exact_model(world)
+    return fitted_q(moves_SAS[None], reward_SA[None], world.discount)
 
 
 def greedy(q_RSA: Floats, allowed_RSA: Bools | None = None) -> Floats:

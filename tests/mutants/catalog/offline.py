@@ -96,4 +96,6 @@ MUTANTS = (
     Mutant("preferences-pairs-never-refreshed", f"{KERNELS}/preferences.py", "current = draw(step, history) or current", "current = current or draw(step, history)", BANDITS),
     Mutant("preferences-newton-without-ridge", f"{KERNELS}/preferences.py", "feature_RNF) + ridge * theta_RF", "feature_RNF)", BANDITS),
     Mutant("hindsight-contexts-blind-to-actions", f"{KERNELS}/hindsight.py", "score_RBZ = feature_RBX @", "score_RBZ = 0 * feature_RBX @", BANDITS),
+    Mutant("replication-runs-share-keys", "analysis/replication.py", 'f"{name}/{run}"', 'f"{name}"', "tests/unit/analysis/test_replication.py"),
+    Mutant("replication-a-missing-run-agrees", "analysis/claims.py", "worst, p = missing[0], 1.0", "worst = missing[0]", "tests/unit/analysis/test_replication.py"),
 )  # fmt: skip

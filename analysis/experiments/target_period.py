@@ -1,0 +1,146 @@
+"""Target networks: the radius of a refresh over period and step size, sampled runs, nonlinear networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import must_exceed, short_of
+from analysis.experiment import Experiment
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import combinations, level, made_twice
+from envs.arrays import Floats
+
+NAME = "target-period"
+SEEDS, UPDATES, DISCOUNT = 24, 6000, 0.99
+STEPS, PERIODS = (0.02, 0.05, 0.1), (1, 3, 10, 30, 100, 300)
+CLEAR = 0.02
+"""Distance of the radius from 1, per refresh, beyond which a sampled run must be on its side."""
+
+
+def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+    """Return, on Baird's star, the exact radius of a refresh and the growth of values per refresh as sampled.
+
+    Growth: exp of the mean log of what the largest |V| is multiplied by, over 6000 updates.
+    """
+    from envs.mdps import BAIRD_FEATURES
+    from testbed.exact.value_learning import baird_star
+    from testbed.offline.linear import sampled_td
+
+    star, start_F = baird_star(DISCOUNT), np.ones(8)
+    start_F[6] = 10.0
+    frame, key_N = combinations(key_R, step=STEPS, period=PERIODS)
+    step_N, period_N = frame["step"].to_numpy(), frame["period"].to_numpy()
+    weight_1NF = sampled_td(
+        BAIRD_FEATURES, np.full(7, 1 / 7), np.eye(7)[[6] * 7], np.zeros(7), DISCOUNT, key_N,
+        steps=UPDATES, every=UPDATES, step_size=step_N, inner=period_N, start_F=start_F,
+    )  # fmt: skip
+    size_N = np.abs(weight_1NF[0] @ BAIRD_FEATURES.T).max(-1) / np.abs(BAIRD_FEATURES @ start_F).max()
+    growth_N = np.exp(np.log(np.maximum(size_N, 1e-300)) * period_N / UPDATES)
+    radii = {(s, k): star.target_radius(s, k) for s in STEPS for k in PERIODS}
+    radius_N = [radii[pair] for pair in zip(step_N.tolist(), period_N.tolist(), strict=True)]
+    return frame.assign(radius=radius_N, growth=growth_N)
+
+
+def compute() -> Table:
+    """Return a row per run, step size, period and seed."""
+    return made_twice(NAME, make, SEEDS, {"updates": UPDATES, "discount": DISCOUNT})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does the radius of a refresh say which periods of a target network converge?",
+    source="Fellows, Smith & Whiteson (2023), Why target networks stabilise temporal difference methods",
+    differs="Baird's star, and networks near their initial weights",
+    compute=compute,
+    keys=("run", "step", "period", "seed"),
+    metrics=("radius", "growth"),
+    margins={"distance of the radius from 1 that is predicted": CLEAR},
+    figure=Plot(
+        "curves by arm", x="period", y="growth", arm=("step",), x_label="updates per refresh",
+        y_label="growth of values per refresh", log="x",
+    ),
+    systems=("Why target networks stabilise TD",),
+)  # fmt: skip
+
+
+@EXPERIMENT.claim(
+    "sampled-td-goes-where-the-radius-points",
+    statement=(
+        "On Baird's star sampled TD with a target network grows at every step size and period whose radius "
+        "is above 1.02, and shrinks where it is below 0.98, in the first run and the replication."
+    ),
+)
+def predicted(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about logs of growth, signed as the radius says, for each setting and run."""
+    logs = table.assign(growth=np.log(table["growth"]))
+    groups: dict[str, Floats] = {}
+    for (step, period), part in table.groupby(["step", "period"]):
+        radius = float(part["radius"].iloc[0])
+        if abs(radius - 1.0) > CLEAR:
+            found = level(logs, "growth", {"step": step, "period": period})
+            groups |= {f"{run} {step:g} {period}": np.sign(radius - 1) * x_N for run, x_N in found.items()}
+    return must_exceed(groups, 0.0, "log growth per refresh on the side of the radius")
+
+
+@EXPERIMENT.claim(
+    "sampled-refreshes-are-powers-of-the-radius",
+    source="Zhang, Yao & Whiteson (2021); enumerated here",
+    statement=(
+        "On w -> 2w, where nothing is random, n refreshes of sampled TD multiply w by the n-th power of the "
+        "exact factor of one, for 24 settings of step size, period and discount."
+    ),
+)
+def powers() -> Evidence:
+    """Return relative distances between the sampled weight and the power."""
+    from testbed.exact.value_learning import two_state
+    from testbed.offline.linear import sampled_td
+
+    gaps, key_R = [], np.zeros(1, dtype=np.uint64)
+    moves_SS = np.array([[0.0, 1.0], [0.0, 1.0]])
+    for discount in (0.3, 0.6, 0.9):
+        for step in (0.05, 0.5):
+            for period in (1, 2, 5, 10):
+                found = sampled_td(
+                    np.array([[1.0], [2.0]]), np.array([1.0, 0.0]), moves_SS, np.zeros(2), discount, key_R,
+                    steps=4 * period, every=4 * period, step_size=step, inner=period, start_F=np.ones(1),
+                )  # fmt: skip
+                wanted = two_state(discount).target_radius(step, period) ** 4
+                gaps.append(abs(float(found[-1, 0, 0]) / wanted - 1.0))
+    return exact(gaps, 1e-12, "largest relative distance from the power of the radius, 24 settings")
+
+
+@EXPERIMENT.claim(
+    "a-wide-network-is-stabilized-by-a-long-period",
+    statement=(
+        "Near random weights of a network whose Jacobian spans the values of all states, a target network "
+        "that waits converges at the discount's rate, with LayerNorm or without, in all of 200 problems; TD "
+        "diverges in some, and in a narrow network a waiting target may too."
+    ),
+)
+def wide() -> Evidence:
+    """Return distances of the radius from the discount, and what TD and the narrow network fail to show."""
+    from testbed.exact.value_learning import linear_td
+    from testbed.offline.linear import network_jacobian
+
+    rng = np.random.default_rng(20_261_104)
+    gaps, growing, narrow = [], 0, 0
+    for _ in range(200):
+        input_SD, step_SS = 2 * rng.normal(size=(6, 3)), rng.dirichlet(np.full(6, 0.3), size=6)
+        weight_S = 0.05 / 6 + 0.95 * rng.dirichlet(np.ones(6))
+        for width in (1, 16):
+            first_1HD, last_1H = rng.normal(size=(1, width, 3)), rng.normal(size=(1, width)) / np.sqrt(width)
+            for normalized in (False, True) if width > 1 else (False,):
+                _, by_1SP = network_jacobian(first_1HD, last_1H, input_SD, normalized=normalized)
+                near = linear_td(by_1SP[0], weight_S, step_SS, DISCOUNT)
+                if width == 1:
+                    narrow += near.fitted_radius() > 1
+                    continue
+                gaps.append(abs(near.fitted_radius() - DISCOUNT))
+                growing += near.td_abscissa() > 0
+    gaps += [short_of(growing, 1), short_of(narrow, 1)]
+    note = f"largest distance of the radius; TD grows in {growing} of 400, narrow targets in {narrow} of 200"
+    return exact(gaps, 1e-4, note)
