@@ -24,6 +24,7 @@ from testbed.cli import (
     pipeline,
     run,
     status,
+    tune,
     validate,
 )
 from testbed.cli.then_run import WithTail
@@ -58,6 +59,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
+app.command("tune")(tune.tune)
 app.command("status")(status.status)
 app.command("list")(listing.list_all)
 app.add_typer(objectives.app, name="objectives")

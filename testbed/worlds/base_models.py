@@ -1,8 +1,8 @@
 """Base models are trained once: rows of `warm_start` kept in a folder that all packs and processes share.
 
-A row is named by everything that decides its bits: the task with its arguments, the model, seed, steps and noise,
-the source files that train it, the packages and the kind of CPU. It may be deleted at any time. A file that is
-damaged is made again, and where the folder cannot be written every pack trains its own, as without a cache.
+A row is named by everything that decides its bits: the task with its arguments, the model, seed, steps and
+noise, the source files that train it, the packages and the kind of CPU. It may be deleted at any time. A file
+that is damaged is made again, and where the folder cannot be written every pack trains its own.
 """
 
 from __future__ import annotations
