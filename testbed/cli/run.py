@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.consent import Yes
+
 if TYPE_CHECKING:
     from testbed.config.run import Run
     from testbed.config.toml_file import Watch
@@ -38,6 +40,7 @@ def run(
         typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
+    yes: Yes = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
@@ -57,6 +60,7 @@ def run(
     testbed run bandit-grid --ray
     """
     from testbed.cli import show
+    from testbed.cli.consent import agree, cost_of
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched
     from testbed.execution.runner import run_sweep
@@ -67,7 +71,10 @@ def run(
     folder = out or folder_for("results", Path(sweep).stem)
     if dry_run:
         describe(watch("planning cells", len(cells), cells), folder, json)
+        agree(cost_of([(cells, folder)], workers, shard), yes=True, quiet=quiet)
         return
+    if ray is None:  # of a cluster nothing is known here
+        agree(cost_of([(cells, folder)], workers, shard), yes=yes, quiet=quiet)
     status = run_sweep(
         cells,
         folder,

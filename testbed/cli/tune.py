@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.consent import Yes
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -41,6 +43,7 @@ def tune(
         int | None, typer.Option(min=0, help="Worker processes; default one per core.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
+    yes: Yes = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
@@ -58,6 +61,7 @@ def tune(
     _refuse_seeds(overrides or [])
     from analysis.tuning import best_rates, tuning_seeds
     from testbed.cli import show
+    from testbed.cli.consent import agree, cost_of
     from testbed.cli.run import describe, resolve
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
@@ -70,6 +74,8 @@ def tune(
     folder = out or folder_for("results", f"{Path(sweep).stem}-tuning")
     if dry_run:
         describe(cells, folder, json)
+    agree(cost_of([(cells, folder)], workers), yes=yes or dry_run, quiet=quiet)
+    if dry_run:
         return
     status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
     frame, by, tuned = table(folder, cells, outcome)
