@@ -160,7 +160,8 @@ def _common(table: pd.DataFrame, by: list[str], outcome: str) -> float:
     shared = best[best["size"] == arms]["mean"]
     if shared.empty:
         raise UserError("The arms have no learning rate in common; give the common rate, or run one.")
-    return float(shared.idxmin() if fewer else shared.idxmax())
+    mean_G = shared.to_numpy(dtype=float)
+    return float(shared.index.to_numpy(dtype=float)[mean_G.argmin() if fewer else mean_G.argmax()])
 
 
 def _width(curve: pd.DataFrame, rate: float, within: float) -> float:
@@ -195,7 +196,8 @@ def at_best_rates(cells: Iterable[Run], chosen: pd.DataFrame) -> tuple[Run, ...]
 
     arms = [name for name in FIELDS if name in chosen and name not in (RATE, ARGS, SEED)]
     rows: dict[tuple[Any, ...], Mapping[str, Any]] = {
-        tuple(str(row[name]) for name in arms): row for row in chosen.to_dict("records")
+        tuple(str(row[name]) for name in arms): {str(name): value for name, value in row.items()}
+        for row in chosen.to_dict("records")
     }
     found = []
     for cell in cells:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -171,11 +171,11 @@ def _report(rows: pd.DataFrame, outcome: str, seeds: int, file: Path) -> None:
     print(f"All scores: {file}")
 
 
-def brief(row: dict[str, Any], outcome: str) -> dict[str, Any]:
+def brief(row: Mapping[Any, Any], outcome: str) -> dict[str, Any]:
     """Return a row as a terminal shows it."""
     kept = ("score", "common_rate", "common_score", "width", "at_edge", "seeds")
     return {
-        **{name: value for name, value in row.items() if name not in kept},
+        **{str(name): value for name, value in row.items() if name not in kept},
         f"{outcome}, own": f"{row['score']:.3f}",
         f"{outcome}, common": f"{row['common_score']:.3f}",
         "width": f"{row['width']:.2f}",

@@ -51,7 +51,7 @@ def folder() -> Path | None:
 
 
 def shared(
-    policy: Policy, task: object, made_of: Sequence[object], seeds: Sequence[int], train: Train
+    policy: Policy, task: TokenTask, made_of: Sequence[object], seeds: Sequence[int], train: Train
 ) -> Tensor:
     """Return train(seeds), theta_RP, with the rows that are in the folder read, and the others added to it.
 
@@ -90,7 +90,7 @@ def keepable(policy: Policy) -> bool:
     )
 
 
-def missing(policy: Policy, task: object, made_of: Sequence[object], seeds: Sequence[int]) -> int:
+def missing(policy: Policy, task: TokenTask, made_of: Sequence[object], seeds: Sequence[int]) -> int:
     """Return how many of the seeds have no file yet; all of them where nothing is kept."""
     place = folder() if keepable(policy) else None
     if place is None:
@@ -98,7 +98,7 @@ def missing(policy: Policy, task: object, made_of: Sequence[object], seeds: Sequ
     return sum(not (place / name_of(policy, task, made_of, seed)).exists() for seed in seeds)
 
 
-def name_of(policy: Policy, task: object, made_of: Sequence[object], seed: int) -> str:
+def name_of(policy: Policy, task: TokenTask, made_of: Sequence[object], seed: int) -> str:
     """Return the file name of a row, a digest of all that decides its bits."""
     assert isinstance(policy, ToyTransformer)
     model = [vars(policy.shape), policy.heads, policy.temperature, str(policy.dtype)]
@@ -129,7 +129,7 @@ def _version(package: str) -> str:
 
 
 @cache
-def source_digest(task: type) -> str:
+def source_digest(task: type[TokenTask]) -> str:
     """Return a digest of the files that decide a base model: the toy policy, its training, the task's."""
     policies = Path(inspect.getfile(Policy)).parent
     files = {*policies.glob("*.py"), *(policies / "toy").glob("*.py"), policies.parent / "rng.py"}
