@@ -12,8 +12,6 @@ import typer
 from testbed.cli.consent import Yes
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from testbed.config.run import Run
 
 
@@ -121,7 +119,7 @@ def tuning_cells(
 
 def table(
     folder: Path, cells: Sequence[Run], outcome: str
-) -> tuple[pd.DataFrame, tuple[str, ...], tuple[str, ...]]:
+) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
     """Return a row per finished cell with its outcome, the columns that tell arms apart, and those tuned."""
     from analysis.cell_table import FIELDS, cell_table
     from analysis.load import load_results
@@ -145,7 +143,7 @@ def _refuse_seeds(words: Sequence[str]) -> None:
         raise UserError("Tuning takes seeds of its own, from 10000 up; give their number: --seeds 8.")
 
 
-def _write(file: Path, frame: pd.DataFrame, by: Sequence[str], outcome: str, tuned: Sequence[str]) -> None:
+def _write(file: Path, frame: Any, by: Sequence[str], outcome: str, tuned: Sequence[str]) -> None:
     from analysis.load import Table
     from analysis.tuning import scores
     from testbed.errors import UserError
@@ -158,7 +156,7 @@ def _write(file: Path, frame: pd.DataFrame, by: Sequence[str], outcome: str, tun
         ) from error
 
 
-def _report(rows: pd.DataFrame, outcome: str, seeds: int, file: Path) -> None:
+def _report(rows: Any, outcome: str, seeds: int, file: Path) -> None:
     from analysis.tuning import WITHIN
     from testbed.cli import show
 
