@@ -117,9 +117,7 @@ def tuning_cells(
     )
 
 
-def table(
-    folder: Path, cells: Sequence[Run], outcome: str
-) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+def table(folder: Path, cells: Sequence[Run], outcome: str) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
     """Return a row per finished cell with its outcome, the columns that tell arms apart, and those tuned."""
     from analysis.cell_table import FIELDS, cell_table
     from analysis.load import load_results

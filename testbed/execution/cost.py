@@ -19,6 +19,8 @@ from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.execution.memory import needed
+from testbed.execution.worker import TRAIN
+from testbed.execution.worker import _imported as imported
 
 SHORT = 60.0
 """Seconds by the rough guess up to which nothing is timed."""
@@ -170,13 +172,11 @@ def guessed(run: Run) -> Rates:
 
 def timed(pack: Pack, train: Train | None = None, clock: Callable[[], float] = time.perf_counter) -> Rates:
     """Return the rates of a pack's cells from a few steps of some of them; nothing is kept."""
-    from testbed.training.loop import train_pack
-
     most = SAMPLE[pack.cells[0].policy]
     cells = pack.cells[:: -(-len(pack.cells) // most)]
     marks: list[float] = []
     sample = tuple(replace(cell, steps=TIMED, log_every=2, warm_start_steps=0) for cell in cells)
-    (train or train_pack)(sample, lambda _done, _total: marks.append(clock()))
+    (train or imported(TRAIN))(sample, lambda _done, _total: marks.append(clock()))
     taken = [later - before for before, later in itertools.pairwise(marks)]
     step = median(taken[0::2])
     row = max(0.0, mean(taken[1::2]) - step)
