@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-EXTRAS := dev,test,tasks,ray,bench,docs
+EXTRAS := dev,test,tasks,ray,bench,docs,llm
 TEST_WORKERS ?= 2
 
 # OpenMP workers spin while another process holds the core: one thread per process, whatever runs beside it.

@@ -106,7 +106,7 @@ def run(
     if experiment.stop is None:
         _run(experiment.table_cells(), folder, workers, progress)
         return folder
-    open_claims = [name for name, entry in experiment.claims.items() if entry.promises["kind"] == "statistical"]
+    open_claims = [name for name in experiment.claims if experiment.claims[name].promises["kind"] != "exact"]
     for blocks in (experiment.stop.seeds(), experiment.stop.fresh_seeds()):
         parts: list[Path] = []
         still = open_claims

@@ -8,6 +8,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "2")
 # Waiting threads that spin cost a factor of 30 on a busy machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TESTBED_BASE_MODELS"] = "off"
 
 import numba
 

@@ -32,6 +32,7 @@ from testbed.cli import (
     status,
     systems,
     train_base,
+    tune,
     validate,
     watch,
 )
@@ -68,6 +69,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("run")(run.run)
+app.command("tune")(tune.tune)
 app.command("status")(status.status)
 app.command("watch")(watch.watch)
 app.command("list")(listing.list_all)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.consent import Yes, agree_on_experiment
+
 if TYPE_CHECKING:
     from analysis.experiment import Experiment
 
@@ -60,7 +62,12 @@ def show_experiment(name: Name, json: Json = False) -> None:
 
 @app.command("run")
 def run_experiment(
-    name: Name, results: Results = RUNS, workers: Workers = None, quiet: Quiet = False, json: Json = False
+    name: Name,
+    results: Results = RUNS,
+    workers: Workers = None,
+    yes: Yes = False,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Do all of an experiment: run what is missing, make its table, judge its claims. Committed files stay.
 
@@ -76,6 +83,7 @@ def run_experiment(
     experiment = EXPERIMENTS[name]
     if experiment.command:
         raise UserError(f"Experiment '{name}' is not run so. Instead: {experiment.command}")
+    agree_on_experiment(experiment, results, workers, yes=yes, quiet=quiet or json)
     progress = choose(quiet or json)
     fresh = {}
     if experiment.keys:
@@ -114,6 +122,7 @@ def make_table(
     partial: Annotated[
         bool, typer.Option("--partial", help="Read folders though cells have no result.")
     ] = False,
+    yes: Yes = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -136,6 +145,8 @@ def make_table(
         )
     written: list[Path] = []
     for experiment in chosen:
+        if not source:
+            agree_on_experiment(experiment, results, workers, yes=yes, quiet=quiet or json)
         _say(f"making the table of {experiment.name}", quiet or json)
         options: dict[str, Any] = {"root": results, "workers": workers, "partial": partial}
         table = make(experiment, source or (), progress=choose(quiet or json), **options)

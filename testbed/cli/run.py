@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.consent import Yes
+
 if TYPE_CHECKING:
-    from testbed.config.pack import Pack
     from testbed.config.run import Run
     from testbed.config.toml_file import Watch
     from testbed.execution.executors import Executor
@@ -43,9 +44,7 @@ def run(
         typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="With --dry-run: time the first steps, say how long it takes.")
-    ] = False,
+    yes: Yes = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
@@ -67,6 +66,7 @@ def run(
     testbed run bandit-grid --ray
     """
     from testbed.cli.board import Board
+    from testbed.cli.consent import agree, cost_of
     from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched
@@ -80,8 +80,11 @@ def run(
     if dry_run:
         check_limits(workers, threads, timeout)
         planned = watch("planning cells", len(cells), cells)
-        describe(planned, folder, json, shard, _cores(workers) if estimate else 0, extend)
+        describe(planned, folder, json, shard, extend)
+        agree(cost_of([(cells, folder)], workers, shard, extend), yes=True, quiet=quiet)
         return
+    if ray is None:  # of a cluster nothing is known here
+        agree(cost_of([(cells, folder)], workers, shard, extend), yes=yes, quiet=quiet)
     status = run_sweep(
         cells,
         folder,
@@ -154,51 +157,20 @@ def pin_files(cell: Run) -> Run:
 
 
 def describe(
-    cells: Iterable[Run],
-    folder: Path,
-    json: bool,
-    shard: str = "1/1",
-    timed: int = 0,
-    extend: bool = False,
+    cells: Iterable[Run], folder: Path, json: bool, shard: str = "1/1", extend: bool = False
 ) -> None:
-    """Print what would run; raise UserError where nothing would.
-
-    timed: workers for which the first steps are timed, and the time that all of them take is told; 0: none.
-    """
+    """Print what would run; raise UserError where nothing would."""
     from testbed.cli import show
     from testbed.execution.preflight import prepare
 
     packs, ours = prepare(cells, shard, folder, extend=extend)
-    took = {"seconds": _estimated(ours, timed)} if timed and ours else {}
     if json:
-        show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in ours], **took})
+        show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in ours]})
         return
     count, whole = (sum(len(pack.cells) for pack in part) for part in (ours, packs))
     part = f", part {shard} of {whole} cells," if len(ours) < len(packs) else ""
     print(f"{count} cells in {len(ours)} packs{part} would go to {folder}", end="")
     print(f"; the first and the last:\n  {ours[0].names[0]}\n  {ours[-1].names[-1]}" if ours else ".")
-    for seconds in took.values():
-        print(f"About {_duration(seconds)} on {min(timed, len(ours))} worker(s), if nothing else runs here.")
-
-
-def _estimated(packs: Sequence[Pack], workers: int) -> float:
-    from testbed.execution import estimate
-    from testbed.training.loop import train_pack
-
-    return estimate.seconds(packs, min(workers, len(packs)), train_pack)
-
-
-def _cores(workers: int | None) -> int:
-    from testbed.execution.threads import cores
-
-    return max(1, workers or cores())
-
-
-def _duration(seconds: float) -> str:
-    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.1f} {name}"
-    return f"{seconds:.0f} s"
 
 
 def warn(cells: Iterable[Run], quiet: bool) -> None:

@@ -21,6 +21,7 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.worlds.base import World
+from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
@@ -62,8 +63,14 @@ class TokenRuns(World):
         if first.policy == "toy" and first.warm_start_steps:
             from testbed.policies.warm_start import warm_start
 
-            full = self.policy.full_precision
-            base = warm_start(full, self.task, unique, first.warm_start_steps, first.teacher_noise)
+            full, how = self.policy.full_precision, (first.warm_start_steps, first.teacher_noise)
+            base = shared(
+                full,
+                self.task,
+                (first.task, first.task_args, *how),
+                unique,
+                lambda seeds: warm_start(full, self.task, seeds, *how),
+            )
         else:
             base = self.policy.initial(unique)
         rows = torch.tensor([unique.index(seed) for seed in self.seeds], device=base.device)

@@ -86,14 +86,15 @@ def run_command(words: list[str], block: Block) -> None:
 
 def small(rest: list[str], block: Block) -> list[str]:
     """Return the words of a command as a test runs it: small where the block says so, else dry."""
-    if block.marker == "run with" and "run" in rest:
+    sweeps = [word for word in ("run", "tune") if word in rest]
+    if block.marker == "run with" and sweeps:
         given = block.words.split()
         fields = {word.partition("=")[0] for word in given if "=" in word}
-        start = rest.index("run")
+        start = rest.index(sweeps[0])
         kept = [word for word in rest[start:] if word.partition("=")[0] not in fields]
         return [*rest[:start], *kept, *given]
     assert "--then" not in rest, f"{block.where}: --then has no dry run; give the block a 'run with' marker"
-    return [*rest, "--dry-run"] if rest[0] == "run" and "--dry-run" not in rest else rest
+    return [*rest, "--dry-run"] if rest[0] in ("run", "tune") and "--dry-run" not in rest else rest
 
 
 def needs_make() -> None:

@@ -5,7 +5,7 @@ their order in one folder, its Python in one namespace. A comment right above a 
 
     <!-- not run: REASON -->       it cannot run in a test
     <!-- run by tests/FILE.py -->  that test runs it in its own way
-    <!-- run with: WORDS -->       `testbed run` really runs, with these words; else it gets --dry-run
+    <!-- run with: WORDS -->       `testbed run` or `tune` really runs, with these words; else --dry-run
     <!-- file: NAME -->            it is written to this file for the blocks that follow
     <!-- output -->                what the block before prints, exactly; a line "…" stands for any lines;
                                    the language `output` says the same

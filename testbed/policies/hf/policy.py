@@ -317,10 +317,14 @@ class HuggingFacePolicy(Policy):
 
         def run(theta_P: Tensor, most: int, refused: Refused = nullcontext) -> Tensor:
             planned = parts(*lengths, most)
-            cut = [(p, (prompt_NQ[p.prompts], token_BT[p.rows], mask_BT[p.rows])) for p in planned]
             if len(planned) == 1:
                 return self._part(rows, theta_P, prompt_NQ, token_BT, mask_BT, planned[0].group)
-            each = [lambda th, p=p, x=x: self._part(rows, th, *x, p.group) for p, x in cut]
+            each = [
+                lambda th, p=p: self._part(
+                    rows, th, prompt_NQ[p.prompts], token_BT[p.rows], mask_BT[p.rows], p.group
+                )
+                for p in planned
+            ]
             return torch.cat([recomputed(theta_P, values, refused) for values in each])
 
         def attempt(most: int) -> None:

@@ -44,16 +44,6 @@ def test_a_dry_run_of_a_shard_counts_that_shard(capsys, monkeypatch, tmp_path):
     )
 
 
-@pytest.mark.slow
-def test_an_estimate_is_given_on_request_and_keeps_nothing(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    code, out, _ = call(capsys, "run", *SMALL, "--dry-run", "--estimate", "--json")
-    assert code == 0
-    assert 0 < json.loads(out)["seconds"] < 600
-    assert "About " in call(capsys, "run", *SMALL, "--dry-run", "--estimate")[1]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_lag_as_long_as_the_run_gets_a_word_unless_quiet(capsys):
     _, _, err = call(capsys, "run", *SMALL[:2], "lag=4", "seed=0", "--dry-run")
     assert "lag 4 in a run of 4 steps: every step learns from data of the start weights" in err

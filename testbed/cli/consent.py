@@ -1,0 +1,75 @@
+"""The cost of a sweep, printed before it starts, and a question where it is above an hour."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from analysis.experiment import Experiment
+    from testbed.config.run import Run
+    from testbed.execution.cost import Cost
+
+ASK = 3600.0
+"""Seconds above which a sweep is asked for."""
+
+Yes = Annotated[bool, typer.Option("--yes", help="Go on without a question though it takes above an hour.")]
+
+
+def cost_of(
+    parts: Iterable[tuple[Sequence[Run], Path]],
+    workers: int | None = None,
+    shard: str = "1/1",
+    extend: bool = False,
+) -> Cost:
+    """Return what is left to do of sweeps, each with its results folder; raise UserError for bad cells."""
+    from testbed.execution import cost
+    from testbed.execution.preflight import prepare
+    from testbed.execution.threads import cores
+
+    left = [
+        pack
+        for cells, folder in parts
+        for pack in cost.unfinished(prepare(cells, shard, folder, extend=extend)[1], folder)
+    ]
+    on_gpu = any(pack.cells[0].device == "cuda" for pack in left)
+    return cost.cost(left, workers or (1 if on_gpu or workers == 0 else cores()))
+
+
+def agree(found: Cost, *, yes: bool, quiet: bool, at_most: bool = False) -> None:
+    """Say what is about to be spent; above an hour ask for it, or raise UserError where nobody can answer.
+
+    at_most: the sweep may stop earlier.
+    """
+    text = f"{'At most ' if at_most else ''}{found}"
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)
+    if yes or found.seconds is None or found.seconds <= ASK:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"{text} That is above an hour: give --yes to go on, or a smaller sweep.")
+    typer.confirm("Go on?", abort=True, err=True)
+
+
+def agree_on_experiment(
+    experiment: Experiment, root: Path, workers: int | None, *, yes: bool, quiet: bool
+) -> None:
+    """Do the same for the runs behind an experiment's table; those of a stopping rule at their largest."""
+    from analysis.experiment import EXPERIMENTS
+    from testbed.results.store import folder_for
+
+    source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment
+    if source.cells is None:
+        return
+    folder = folder_for(root, source.name)
+    parts = [(source.table_cells(), folder)]
+    if source.stop is not None:
+        blocks = [new for seeds in (source.stop.seeds(), source.stop.fresh_seeds()) for _, new in seeds]
+        parts = [(source.cells_at(new), folder / f"{new.start}-{new.stop - 1}") for new in blocks]
+    agree(cost_of(parts, workers), yes=yes, quiet=quiet, at_most=source.stop is not None)

@@ -1,0 +1,231 @@
+"""What a sweep costs, said before it starts: cells, seconds and memory.
+
+Seconds of a pack = cells (steps a + rows b) + base models * warm-start steps * c, with a, b, c in seconds per
+cell: timed for a moment on this machine for the largest kinds of cells, scaled by size for the others. A
+sweep that is short by a rough guess is not timed at all. How far off: docs/howto/cost.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, median
+
+from testbed.config.pack import Pack
+from testbed.config.run import Run
+from testbed.errors import UserError
+from testbed.execution.memory import needed
+from testbed.execution.worker import TRAIN
+from testbed.execution.worker import _imported as imported
+
+SHORT = 60.0
+"""Seconds by the rough guess up to which nothing is timed."""
+KINDS = 3
+"""Kinds of cells that are timed, those with the most work."""
+SAMPLE = {"tabular": 128, "toy": 8, "hf": 1}
+"""Most cells that are timed together, by policy."""
+TIMED = 9
+"""Steps that are timed, every other one logged: a cycle of four rows, one of them with pass@k."""
+START = 4.0
+"""Seconds until a worker has loaded what it needs."""
+PROCESS = 400 << 20
+"""Bytes of a worker without its cells: Python, torch, Numba."""
+ROUGH = {"tabular": 1e-4, "toy": 4e-10, "hf": 4e-10}
+"""Seconds per cell and step; of models per weight and token of the batch, forward, backward and sampling."""
+OTHERS = ("steps", "log_every", "warm_start_steps", "teacher_noise")
+"""Shared fields of a pack that the formula knows, so that they make no kind."""
+
+Train = Callable[[tuple[Run, ...], Callable[[int, int], None]], object]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds per cell: of a step, of a logged row on top, and of a warm-start step of one base model."""
+
+    step: float
+    row: float
+    lesson: float
+
+    def times(self, factor: float) -> Rates:
+        """Return rates of cells that are larger by a factor."""
+        return Rates(*(factor * value for value in (self.step, self.row, self.lesson)))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What is still to be done: cells, packs, seconds on so many workers (None: unknown), bytes at most."""
+
+    cells: int
+    packs: int
+    workers: int
+    seconds: float | None
+    memory: int
+
+    def __str__(self) -> str:
+        if not self.cells:
+            return "Nothing is left to be done."
+        from testbed.staleness.storage import readable
+
+        workers = f"{self.workers} worker" + ("s" if self.workers > 1 else "")
+        packs = f"{self.packs:,} pack" + ("s" if self.packs > 1 else "")
+        when = "an unknown time" if self.seconds is None else duration(self.seconds)
+        return (
+            f"{self.cells:,} cells in {packs} on {workers}: {when}, about {readable(self.memory)} of memory."
+        )
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in the words of an estimate: "under a minute", "about 12 minutes", "about 3.4 hours"."""
+    if seconds < SHORT:
+        return "under a minute"
+    return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.1f} hours"
+
+
+def cost(packs: Sequence[Pack], workers: int, time_kind: Callable[[Pack], Rates] | None = None) -> Cost:
+    """Return what packs that have no result yet cost on so many workers of this machine.
+
+    time_kind: measures the rates of packs like this one; by default `timed`.
+    """
+    workers = max(1, min(workers, len(packs)))
+    taken = sorted((bytes_of(pack) for pack in packs), reverse=True)[:workers]
+    cells = sum(len(pack.cells) for pack in packs)
+    seconds = None
+    if all(pack.cells[0].policy != "hf" for pack in packs):  # a model of any size, on any device
+        seconds = _elapsed(packs, workers, time_kind or timed)
+    return Cost(cells, len(packs), workers, seconds, workers * PROCESS + sum(taken))
+
+
+def _elapsed(packs: Sequence[Pack], workers: int, time_kind: Callable[[Pack], Rates]) -> float:
+    rough = {kind_of(pack): guessed(pack.cells[0]) for pack in packs}
+    guess = on_workers([seconds_of(pack, rough[kind_of(pack)]) for pack in packs], workers)
+    if guess <= SHORT:
+        return guess
+    work: dict[tuple[object, ...], float] = {}
+    first: dict[tuple[object, ...], Pack] = {}
+    for pack in packs:
+        kind = kind_of(pack)
+        work[kind] = work.get(kind, 0.0) + seconds_of(pack, rough[kind])
+        first.setdefault(kind, pack)
+    largest = sorted(work, key=lambda kind: -work[kind])[:KINDS]
+    known = {kind: time_kind(first[kind]) for kind in largest}
+    rates = {kind: known.get(kind) or _scaled(kind, known, first, rough) for kind in work}
+    trained = _base_models(packs)
+    return START + on_workers(
+        [seconds_of(pack, rates[kind_of(pack)], new) for pack, new in zip(packs, trained, strict=True)],
+        workers,
+    )
+
+
+def _scaled(
+    kind: tuple[object, ...],
+    known: dict[tuple[object, ...], Rates],
+    first: dict[tuple[object, ...], Pack],
+    rough: dict[tuple[object, ...], Rates],
+) -> Rates:
+    """Return the rates of a kind that was not timed: those of a timed one of its policy, by rough size."""
+    policy = first[kind].cells[0].policy
+    like = [other for other in known if first[other].cells[0].policy == policy]
+    return known[like[0]].times(rough[kind].step / rough[like[0]].step) if like else rough[kind]
+
+
+def kind_of(pack: Pack) -> tuple[object, ...]:
+    """Return what decides the rates of a pack: the fields that its cells share, but those of the formula."""
+    from testbed.execution.packs import STACKED
+
+    names = (item.name for item in dataclasses.fields(Run) if item.name not in (*STACKED, *OTHERS))
+    return tuple(getattr(pack.cells[0], name) for name in names)
+
+
+def seconds_of(pack: Pack, rates: Rates, base_models: int | None = None) -> float:
+    """Return the seconds of a pack; base_models: how many it has to train, by default one per seed."""
+    first = pack.cells[0]
+    new = len({cell.seed for cell in pack.cells}) if base_models is None else base_models
+    rows = -(-first.steps // first.log_every) + 1
+    each = first.steps * rates.step + rows * rates.row
+    return len(pack.cells) * each + new * first.warm_start_steps * rates.lesson
+
+
+def on_workers(seconds: Iterable[float], workers: int) -> float:
+    """Return when the last worker is done, if each takes the next pack as soon as it is free."""
+    free = [0.0] * workers
+    for each in seconds:
+        free[free.index(min(free))] += each
+    return max(free)
+
+
+def guessed(run: Run) -> Rates:
+    """Return rough rates, which say little more than whether timing is worth while."""
+    from testbed.worlds.build import policy_size
+    from testbed.worlds.tasks import longest_response
+
+    if run.policy == "tabular":
+        return Rates(ROUGH["tabular"], ROUGH["tabular"], 0.0)
+    weights, _, _ = policy_size(run)
+    tokens = longest_response(run) * ROUGH[run.policy] * weights
+    lesson = 16 * 4 * tokens  # as testbed.policies.warm_start has them
+    return Rates(run.prompts * run.group * tokens, run.evaluation_prompts * 4 * tokens, lesson)
+
+
+def timed(pack: Pack, train: Train | None = None, clock: Callable[[], float] = time.perf_counter) -> Rates:
+    """Return the rates of a pack's cells from a few steps of some of them; nothing is kept."""
+    most = SAMPLE[pack.cells[0].policy]
+    cells = pack.cells[:: -(-len(pack.cells) // most)]
+    marks: list[float] = []
+    sample = tuple(replace(cell, steps=TIMED, log_every=2, warm_start_steps=0) for cell in cells)
+    (train or imported(TRAIN))(sample, lambda _done, _total: marks.append(clock()))
+    taken = [later - before for before, later in itertools.pairwise(marks)]
+    step = median(taken[0::2])
+    row = max(0.0, mean(taken[1::2]) - step)
+    return Rates(step / len(cells), row / len(cells), _lesson(pack.cells[0], clock))
+
+
+def _lesson(run: Run, clock: Callable[[], float]) -> float:
+    """Return the seconds of a warm-start step of one base model."""
+    if not run.warm_start_steps:
+        return 0.0
+    from testbed.policies.warm_start import warm_start
+    from testbed.worlds.tokens import build_token_policy
+
+    task, policy = build_token_policy(run)
+    began, seeds, steps = clock(), (0, 1), 4
+    warm_start(policy.full_precision, task, seeds, steps)
+    return (clock() - began) / (len(seeds) * steps)
+
+
+def _base_models(packs: Sequence[Pack]) -> list[int]:
+    """Return how many base models each pack has to train, in this order: each once, where they are kept."""
+    from testbed.worlds.base_models import folder
+
+    known: set[tuple[object, ...]] = set()
+    counts = []
+    for pack in packs:
+        first = pack.cells[0]
+        like = (first.task, first.task_args, first.policy_args, first.warm_start_steps, first.teacher_noise)
+        named = {(*like, cell.seed) for cell in pack.cells}
+        counts.append(len(named - known))
+        known |= named if folder() is not None else set()
+    return counts
+
+
+def bytes_of(pack: Pack) -> int:
+    """Return what a pack takes beside the process; 0 where it cannot be made, which other checks tell."""
+    try:
+        need = needed(pack)
+    except UserError:
+        return 0
+    return need.fixed + need.versions * need.one
+
+
+def unfinished(packs: Iterable[Pack], folder: str | Path) -> tuple[Pack, ...]:
+    """Return the packs that the results folder does not hold; all of them where there is no such folder."""
+    from testbed.results.store import Store
+
+    try:
+        done: Collection[str] = Store(folder).done()
+    except UserError:
+        done = ()
+    return tuple(pack for pack in packs if pack.id not in done)

@@ -1,0 +1,164 @@
+"""Base models are trained once: rows of `warm_start` kept in a folder that all packs and processes share.
+
+A row is named by everything that decides its bits: the task with its arguments, the model, seed, steps and
+noise, the source files that train it, the packages and the kind of CPU. It may be deleted at any time. A file
+that is damaged is made again, and where the folder cannot be written every pack trains its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.tokens.base import TokenTask
+from testbed.errors import UserError
+from testbed.policies.base import Policy
+from testbed.policies.toy.layers import unrounded
+from testbed.policies.toy.transformer import ToyTransformer
+from testbed.results import atomic_files
+
+FOLDER = "TESTBED_BASE_MODELS"
+"""Environment variable that names the folder; "off" trains every base model in place."""
+DIGEST = 64
+"""Hexadecimal digits of a SHA-256 in front of a file's weights."""
+
+Train = Callable[[Sequence[int]], Tensor]
+"""(seeds) -> theta_RP, one trained row per seed."""
+
+
+def folder() -> Path | None:
+    """Return where base models are kept: $TESTBED_BASE_MODELS, or below the user's cache; None when off."""
+    given = os.environ.get(FOLDER, "")
+    if given:
+        return None if given == "off" else Path(given)
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    place = Path(caches).expanduser()
+    return place / "off-policy-testbed" / "base-models" if place.is_absolute() else None
+
+
+def shared(
+    policy: Policy, task: TokenTask, made_of: Sequence[object], seeds: Sequence[int], train: Train
+) -> Tensor:
+    """Return train(seeds), theta_RP, with the rows that are in the folder read, and the others added to it.
+
+    Rows are kept one by one: with one thread on the CPU a row has the same bits whatever it is stacked with
+    (tests/unit/worlds/test_base_models.py). Elsewhere nothing is kept, and train(seeds) is returned.
+
+    Args:
+        policy: the model that is trained.
+        task: what it is trained on; its class says which source files count.
+        made_of: what decides a row beside its seed, policy, task's class and the code: names and numbers.
+        seeds: one per row.
+        train: makes the rows of some of the seeds.
+    """
+    place = folder() if keepable(policy) else None
+    if place is None:
+        return train(seeds)
+    names = {seed: name_of(policy, task, made_of, seed) for seed in seeds}
+    rows = {seed: read(place / name, policy) for seed, name in names.items()}
+    missing = [seed for seed, row in rows.items() if row is None]
+    if missing:
+        made = train(missing).detach()
+        for seed, row_P in zip(missing, made, strict=True):
+            rows[seed] = row_P
+            keep(place / names[seed], row_P)
+    return torch.stack([row_P for seed in seeds if (row_P := rows[seed]) is not None])
+
+
+def keepable(policy: Policy) -> bool:
+    """Return whether a row's bits depend on its seed alone: the plain toy model, one CPU thread."""
+    return (
+        type(policy) is ToyTransformer
+        and policy.device.type == "cpu"
+        and policy.hidden is None
+        and policy.rounding is unrounded
+        and torch.get_num_threads() == 1
+    )
+
+
+def missing(policy: Policy, task: TokenTask, made_of: Sequence[object], seeds: Sequence[int]) -> int:
+    """Return how many of the seeds have no file yet; all of them where nothing is kept."""
+    place = folder() if keepable(policy) else None
+    if place is None:
+        return len(seeds)
+    return sum(not (place / name_of(policy, task, made_of, seed)).exists() for seed in seeds)
+
+
+def name_of(policy: Policy, task: TokenTask, made_of: Sequence[object], seed: int) -> str:
+    """Return the file name of a row, a digest of all that decides its bits."""
+    assert isinstance(policy, ToyTransformer)
+    model = [vars(policy.shape), policy.heads, policy.temperature, str(policy.dtype)]
+    about: list[Any] = [model, list(made_of), int(seed), source_digest(type(task)), machine()]
+    text = json.dumps(about, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:40] + ".base"
+
+
+@cache
+def machine() -> tuple[str, ...]:
+    """Return packages and the kind of CPU, which choose the loops that sums run in."""
+    kinds = [
+        torch.backends.cpu.get_cpu_capability(),
+        sys.platform,
+        platform.machine(),
+        torch.__config__.show(),
+    ]
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        kinds += [line.strip() for line in file if line.startswith("model name")][:1]
+    return (np.__version__, torch.__version__, _version("numba"), _version("reasoning-gym"), *kinds)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+@cache
+def source_digest(task: type[TokenTask]) -> str:
+    """Return a digest of the files that decide a base model: the toy policy, its training, the task's."""
+    policies = Path(inspect.getfile(Policy)).parent
+    files = {*policies.glob("*.py"), *(policies / "toy").glob("*.py"), policies.parent / "rng.py"}
+    files |= set(Path(inspect.getfile(TokenTask)).parent.glob("*.py"))
+    for kind in task.__mro__:
+        with contextlib.suppress(TypeError, OSError):  # built in
+            files.add(Path(inspect.getfile(kind)))
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def read(path: Path, policy: Policy) -> Tensor | None:
+    """Return the row [P] in a file, None when there is none or it is not whole."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    weights = content[DIGEST:]
+    whole = hashlib.sha256(weights).hexdigest().encode() == content[:DIGEST]
+    if not whole or len(weights) != policy.parameters * policy.dtype.itemsize:
+        return None
+    return torch.frombuffer(bytearray(weights), dtype=policy.dtype)
+
+
+def keep(path: Path, row_P: Tensor) -> None:
+    """Write a row, whole or not at all; do nothing where the folder cannot be written."""
+    weights = row_P.contiguous().numpy().tobytes()
+    with contextlib.suppress(OSError, UserError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_files.replace(path, hashlib.sha256(weights).hexdigest().encode() + weights, flush=False)

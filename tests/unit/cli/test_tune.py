@@ -1,0 +1,73 @@
+"""testbed tune: which cells it runs, what tells their arms apart, what it writes and prints."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from analysis.tuning_knobs import KNOBS
+from testbed.cli import main
+from testbed.cli.tune import brief, split, tuning_cells
+from testbed.config.run import Run, grid
+
+
+def test_a_grid_of_rates_is_the_sweep_s_own_and_one_rate_becomes_five():
+    cells = grid(Run(), recipe=["grpo", "rloo"], learning_rate=[0.3, 0.1], seed=[0, 1])
+    arms, rates, own = split(cells)
+    assert {arm.recipe for arm in arms} == {"grpo", "rloo"}
+    assert len(arms) == 2
+    assert (rates, own) == ((0.1, 0.3), None)
+    _, rates, own = split([Run(learning_rate=0.01)])
+    assert (len(rates), rates[3], own) == (5, 0.01, 0.01)
+
+
+def test_knobs_are_tried_beside_the_default_unless_arms_bring_arguments():
+    arms = (Run(recipe="cispo"), Run(recipe="grpo"))
+    cells = tuning_cells(arms, (0.1, 0.3), range(2), knobs=True)
+    tried = {(cell.recipe, cell.recipe_args) for cell in cells}
+    assert tried == {("grpo", ()), *(("cispo", args) for args in ((), *KNOBS["cispo"].others))}
+    assert len(cells) == len(tried) * 4
+    given = (*arms, Run(recipe="cispo", recipe_args=(("eps_high", 2),)))
+    assert len(tuning_cells(given, (0.1,), (0,), knobs=True)) == 3
+    assert len(tuning_cells(arms, (0.1,), (0,), knobs=False)) == 2
+
+
+def test_a_row_shows_own_and_common_side_by_side():
+    row = {"recipe": "grpo", "learning_rate": 0.1, "score": 0.9, "common_rate": 0.3, "common_score": 0.5}
+    shown = brief({**row, "width": 0.5, "at_edge": "low", "seeds": 3}, "last")
+    assert shown == {
+        "recipe": "grpo",
+        "learning_rate": 0.1,
+        "last, own": "0.900",
+        "last, common": "0.500",
+        "width": "0.50",
+        "edge": "low",
+    }
+
+
+def test_seeds_are_the_tuning_s_own(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["tune", "bandit-grid", "seed=0,1"])
+    assert stop.value.code == 2
+    assert "seeds of its own, from 10000 up" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_small_sweep_is_tuned_from_the_command_line(tmp_path, capsys):
+    words = ["recipe=cispo,reinforce", "lag=0", "steps=12", "prompts=4", "learning_rate=0.01,1.0", "--json"]
+    options = ["--seeds", "3", "--workers", "0", "--quiet", "--out", str(tmp_path / "runs")]
+    with pytest.raises(SystemExit) as stop:
+        main(["tune", "bandit-grid", *words, *options])
+    assert stop.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["recipe"], row["learning_rate"], row["at_edge"]) for row in told["rates"]] == [
+        ("cispo", 1.0, "high"),
+        ("reinforce", 1.0, "high"),
+    ]
+    written = pd.read_csv(told["csv"])
+    assert len(written) == 2 * (3 + 1), "every rate of three settings of CISPO and of one of REINFORCE"
+    assert written["seeds"].unique().tolist() == [3]
+    assert written.groupby("recipe")["chosen"].sum().tolist() == [1, 1]
+    assert set(written["recipe_args"]) == {"default", "eps_high=1", "eps_high=4"}

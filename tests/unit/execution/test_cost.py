@@ -1,0 +1,173 @@
+"""The cost of a sweep, on a machine whose speed is known, and who is asked before it is spent."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from testbed.cli import main
+from testbed.cli.consent import agree, agree_on_experiment
+from testbed.config.run import Run, grid
+from testbed.errors import UserError
+from testbed.execution import cost, runner
+from testbed.execution.cost import Cost, Rates
+from testbed.execution.packs import plan
+from testbed.execution.runner import run_sweep
+
+TOY = Run(task="running-sum", policy="toy", steps=1000, log_every=10, warm_start_steps=100)
+HOURS = Cost(cells=8, packs=1, workers=1, seconds=7200.0, memory=1 << 30)
+
+
+def cost_of(cells, workers=1, rates=lambda _: Rates(0.01, 0.1, 0.05)):
+    return cost.cost(plan(cells), workers, rates)
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("TESTBED_BASE_MODELS", str(tmp_path))
+
+
+def test_seconds_are_those_of_steps_rows_and_base_models():
+    cells = grid(TOY, lag=[0, 4], seed=range(3))
+    assert cost_of(cells).seconds == pytest.approx(
+        cost.START + 6 * (1000 * 0.01 + 101 * 0.1) + 3 * 100 * 0.05
+    )
+
+
+def test_a_base_model_that_is_kept_is_trained_once_for_all_packs(kept, monkeypatch):
+    cells = grid(TOY, prompts=[8, 16], seed=range(3))
+    shared = cost_of(cells).seconds
+    monkeypatch.setenv("TESTBED_BASE_MODELS", "off")
+    assert cost_of(cells).seconds - shared == pytest.approx(3 * 100 * 0.05)
+
+
+def test_packs_share_the_workers_and_none_is_cut():
+    assert cost.on_workers([4.0, 4.0, 4.0], 2) == 8.0
+    assert cost.on_workers([9.0, 2.0, 2.0], 2) == 9.0
+    assert cost_of([TOY], workers=8).workers == 1
+
+
+def test_what_is_short_by_a_rough_guess_is_not_timed():
+    assert cost_of([replace(TOY, steps=3, warm_start_steps=0)], rates=None).seconds < cost.SHORT
+
+
+def test_the_largest_kinds_are_timed_and_the_others_scaled_by_their_size():
+    cells = grid(replace(TOY, warm_start_steps=0), prompts=[2, 8, 16, 32], seed=[0])
+    told = []
+
+    def rates(pack):
+        told.append(pack.cells[0].prompts)
+        return Rates(0.01 * pack.cells[0].prompts, 0.0, 0.0)
+
+    found = cost_of(cells, rates=rates).seconds
+    assert sorted(told) == [8, 16, 32]
+    assert found == pytest.approx(cost.START + 1000 * 0.01 * (2 + 8 + 16 + 32))
+
+
+def test_steps_and_rows_are_told_apart_and_a_warm_up_is_not_counted():
+    now = [0.0]
+
+    def train(cells, report):
+        assert all(cell.warm_start_steps == 0 for cell in cells)
+        now[0] += 30.0  # compiling
+        for step in range(cells[0].steps):
+            now[0] += len(cells) * (1.0 + 0.5 * (step % cells[0].log_every == 0))
+            report(step + 1, cells[0].steps)
+
+    (pack,) = plan(grid(replace(TOY, warm_start_steps=0), seed=range(20)))
+    found = cost.timed(pack, train, lambda: now[0])
+    assert (found.step, found.row, found.lesson) == (pytest.approx(1.0), pytest.approx(0.5), 0.0)
+
+
+@pytest.mark.slow
+def test_real_cells_are_timed_in_a_moment():
+    (pack,) = plan(grid(replace(TOY, task_args=(("digits", 4),), prompts=2), seed=range(2)))
+    found = cost.timed(pack)
+    assert 0 < found.step < 1
+    assert 0 < found.lesson < 1
+    assert found.row < 1
+
+
+def test_memory_is_that_of_the_packs_that_run_at_once():
+    one = cost_of(grid(TOY, seed=range(32)))
+    two = cost_of(grid(TOY, seed=range(64)), workers=2)
+    assert two.memory == 2 * one.memory
+    assert cost_of(grid(TOY, seed=range(96)), workers=2).memory == two.memory
+    assert one.memory > cost.PROCESS + cost.bytes_of(plan(grid(TOY, seed=range(32)))[0]) - 1
+
+
+def test_a_model_of_any_size_has_an_unknown_time_and_is_not_asked_for():
+    (pack,) = plan([Run(task="running-sum", policy="hf", model="nowhere", steps=10**6)])
+    found = cost.cost([pack], 1)
+    assert found.seconds is None
+    assert "an unknown time" in str(found)
+    agree(found, yes=False, quiet=True)
+
+
+def test_it_is_said_in_words(capsys):
+    assert "8 cells in 1 pack on 1 worker: about 2.0 hours, about 1 GiB of memory." in str(HOURS)
+    assert str(replace(HOURS, cells=0)) == "Nothing is left to be done."
+    assert [cost.duration(s) for s in (59, 720, 5400)] == [
+        "under a minute",
+        "about 12 minutes",
+        "about 1.5 hours",
+    ]
+    agree(replace(HOURS, seconds=10), yes=False, quiet=False, at_most=True)
+    assert capsys.readouterr().err.startswith("At most 8 cells")
+
+
+def test_above_an_hour_it_goes_on_only_when_told_to(monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    with pytest.raises(UserError, match=r"about 2.0 hours.*above an hour: give --yes"):
+        agree(HOURS, yes=False, quiet=True)
+    agree(HOURS, yes=True, quiet=True)
+    agree(replace(HOURS, seconds=3600.0), yes=False, quiet=True)
+
+
+def test_on_a_terminal_the_question_decides(monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    asked = []
+    monkeypatch.setattr("testbed.cli.consent.typer.confirm", lambda text, **how: asked.append(how))
+    agree(HOURS, yes=False, quiet=True)
+    assert asked == [{"abort": True, "err": True}]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "bandit-grid", "--out", "OUT"],
+        ["tune", "bandit-grid", "--out", "OUT"],
+        ["experiments", "run", "bandit-grid", "--results", "OUT"],
+        ["experiments", "table", "bandit-grid", "--results", "OUT"],
+    ],
+)
+def test_a_long_sweep_is_refused_before_anything_is_written(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    monkeypatch.setattr("testbed.execution.cost.cost", lambda *_: HOURS)
+    monkeypatch.setattr(runner, "run_sweep", None)
+    with pytest.raises(SystemExit) as stop:
+        main([str(tmp_path / "out") if word == "OUT" else word for word in words])
+    assert stop.value.code == 2
+    assert "give --yes to go on" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_packs_that_the_folder_holds_cost_nothing(tmp_path):
+    cells = grid(Run(steps=1), prompts=[1, 2])
+    packs = plan(cells)
+    assert cost.unfinished(packs, tmp_path / "none") == packs
+    run_sweep(cells, tmp_path / "runs", workers=0, shard="1/2")
+    assert cost.unfinished(packs, tmp_path / "runs") == packs[1:]
+
+
+def test_a_stopping_rule_costs_at_most_both_runs_at_their_caps(tmp_path, monkeypatch, capsys):
+    from analysis.experiment import EXPERIMENTS
+
+    experiment = next(each for each in EXPERIMENTS.values() if each.stop is not None)
+    told = []
+    monkeypatch.setattr("testbed.execution.cost.cost", lambda packs, _: told.extend(packs) or HOURS)
+    agree_on_experiment(experiment, tmp_path, 1, yes=True, quiet=False)
+    assert sum(len(pack.cells) for pack in told) == 2 * len(experiment.table_cells())
+    assert capsys.readouterr().err.startswith("At most ")
