@@ -269,6 +269,7 @@ def _no_table(entry: Entry, alpha: float) -> dict[str, Any]:
 
 def _standing(entry: Entry, tables: Mapping[str, Table]) -> str:
     """Return pre-set, changed since or pilot, see preset.standing; "" for an exact claim."""
+    from analysis.experiment import EXPERIMENTS
     from analysis.preset import standing
 
     if entry.promises["kind"] == "exact":

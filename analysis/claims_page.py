@@ -25,10 +25,11 @@ claim must then be refuted.
 
 "pre-set": question, cells, margins, stopping rule and statement were written down before the first run, and
 the table's manifest holds their digests, which are those of today's files. "changed since": they are others
-today. "pilot": nothing was written down before; such a claim may have been chosen on the very data that it is
-judged on. Where two runs are shown, seeds were added in blocks until each of them was decided by itself, the
-second on fresh seeds; "supported" and "refuted" then need both, and the effect is that of all seeds together
-(`analysis/sequential.py`).
+today. "unchanged": the same of a table that is computed in one go, where nobody can tell whether it had been
+looked at before. "pilot": nothing was written down before; such a claim may have been chosen on the very data
+that it is judged on. Where two runs are shown, seeds were added in blocks until each of them was decided by
+itself, the second on fresh seeds; "supported" and "refuted" then need both, and the effect is that of all
+seeds together (`analysis/sequential.py`).
 """
 
 COLUMNS = (

@@ -18,7 +18,8 @@ from testbed.config.run import cell_id
 from testbed.errors import UserError
 from testbed.results import atomic_files
 
-PRESET, CHANGED, PILOT = "pre-set", "changed since", "pilot"
+PRESET, UNCHANGED, CHANGED, PILOT = "pre-set", "unchanged", "changed since", "pilot"
+"""How a claim stands to its table, see `standing`."""
 
 
 def digest(said: Any) -> str:
@@ -64,12 +65,16 @@ def read(experiment: Experiment, root: Path) -> dict[str, Any]:
 
 
 def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> str:
-    """Return "pre-set", "changed since", or "pilot": how a claim stands to the table that it is judged on.
+    """Return how a claim stands to the table that it is judged on.
 
-    written: of the table's manifest, {} for a table that says nothing of what was fixed before it.
+    "pre-set": what was written down before the first run is what the file says today; of a table that is
+    computed in one go, where nobody can tell whether it had been looked at before: "unchanged". "changed
+    since": something else was written. "pilot": nothing was. written: of the table's manifest, or {}.
     """
     today = design(experiment)
     if claim not in written.get("claims", {}):
         return PILOT
     same = written["design"] == today["design"] and written["claims"][claim] == today["claims"][claim]
-    return PRESET if same else CHANGED
+    if not same:
+        return CHANGED
+    return PRESET if experiment.compute is None else UNCHANGED

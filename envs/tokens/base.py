@@ -30,6 +30,7 @@ class TokenTask(ABC):
     end_token: int | None = None
     pad_token: int | None = None
     difficulties: tuple[int, ...] = ()
+    failures_N: Ints | None = None
     stops: tuple[str, ...] = ()
 
     @property

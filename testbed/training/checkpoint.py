@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from testbed.policies.base import Policy
 from testbed.policies.optimizers import SGD, Adam
 from testbed.recipes.composition import Recipe, Replay
 from testbed.results.checkpoint_files import EVERY, checkpoint_path, read_checkpoint, write_checkpoint
-from testbed.staleness.base import SchedulePlan
+from testbed.staleness.base import SchedulePlan, Source
 from testbed.staleness.by_age import ByAgeSource
 from testbed.staleness.in_flight import InFlightSource
 from testbed.staleness.latency import CellQueue, Group, LatencySource
@@ -43,6 +43,11 @@ from testbed.training.replay_buffer import ReplayBuffer
 from testbed.training.update import State, Trainer
 from testbed.worlds.base import World
 
+Tree: TypeAlias = "dict[str, Any]"
+"""A value as JSON says it."""
+Value: TypeAlias = Any
+"""Whatever a run holds."""
+
 FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, slice, torch.device, torch.dtype)
 """What a resumed pack makes again from its cells, and no step changes."""
 LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, CellQueue)
@@ -53,7 +58,7 @@ LEFT = {
     *(f"Recorder.{name}" for name in ("runs", "world", "learners", "position", "start_RP")),
 }
 """Attributes that stay as they were made: of no use beyond a step, or held elsewhere."""
-RECORDS: dict[str, Callable[..., Any]] = {
+RECORDS: dict[str, Callable[..., Value]] = {
     kind.__name__: kind for kind in (Rollout, State, Group, Done, Stored)
 }
 """What is rebuilt from its fields."""
@@ -110,11 +115,11 @@ class Held:
 
     world: World
     trainer: Trainer
-    source: Any
+    source: Source
     recorder: Recorder
 
     @property
-    def live(self) -> dict[str, Any]:
+    def live(self) -> dict[str, object]:
         """Return it by name."""
         return {"source": self.source, "learners": self.trainer.learners, "recorder": self.recorder}
 
@@ -127,7 +132,7 @@ class _Writer:
         self._keys: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
 
-    def value(self, value: Any) -> dict[str, Any]:
+    def value(self, value: Value) -> Tree:
         """Return the JSON of a value; TypeError for a kind that nobody has decided about."""
         if value is None or isinstance(value, bool | int | float | str):
             return {"plain": value}
@@ -150,11 +155,11 @@ class _Writer:
             return {"fixed": type(value).__name__}
         raise TypeError(f"a checkpoint has no rule for {type(value).__name__}")
 
-    def _record(self, value: Any) -> dict[str, Any]:
+    def _record(self, value: Value) -> Tree:
         if id(value) in self._numbers:
             return {"same": self._numbers[id(value)]}
         self._numbers[id(value)] = number = len(self._numbers)
-        names = getattr(value, "_fields", None) or tuple(vars(value))
+        names = tuple(value._asdict() if isinstance(value, Done | Group) else vars(value))
         parts = {name: self.value(getattr(value, name)) for name in names}
         return {"record": type(value).__name__, "number": number, "fields": parts}
 
@@ -175,10 +180,10 @@ class _Reader:
 
     def __init__(self, tensors: dict[str, Tensor], device: torch.device) -> None:
         self.tensors, self.device = tensors, device
-        self._records: dict[int, Any] = {}
+        self._records: dict[int, Value] = {}
         self._moved: dict[str, Tensor] = {}
 
-    def value(self, tree: dict[str, Any], current: Any = None) -> Any:
+    def value(self, tree: Tree, current: Value = None) -> Value:
         """Return the value; current: what stands in its place now."""
         kind = next(iter(tree))
         if kind == "plain":
@@ -210,7 +215,7 @@ class _Reader:
             deque(items, tree["maxlen"]) if kind == "deque" else {"list": list, "tuple": tuple}[kind](items)
         )
 
-    def _tensor(self, key: str, current: Any) -> Tensor:
+    def _tensor(self, key: str, current: Value) -> Tensor:
         saved = self.tensors[key]
         mapped = isinstance(current, Tensor) and current.shape == saved.shape and not current.requires_grad
         if mapped and current.device.type == "cpu" and key not in self._moved and current.is_shared():

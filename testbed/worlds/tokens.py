@@ -155,7 +155,7 @@ class TokenRuns(World):
 
     def _count_failures(self, shape: Sequence[int]) -> None:
         """Add how often a task's verifier failed at what was just scored, where it can fail."""
-        failures_N = getattr(self.task, "failures_N", None)
+        failures_N = self.task.failures_N
         if failures_N is None or math.prod(shape) % len(self.seeds):
             return
         rows_RM = failures_N.reshape(len(self.seeds), -1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from analysis.load import load_results
 from testbed.cli import main
 from testbed.config.run import Run, cell_id
 from testbed.errors import UserError
@@ -83,14 +85,15 @@ def test_an_objective_in_a_file_is_swept_under_the_name_of_its_version(capsys, m
     words = ["run", "ess-collapse", *TINY, "--out", "mine", "--objective", "mine.py:capped"]
     code, out, _ = call(capsys, *words)
     assert code == 0
-    assert [row["recipe"] for row in json.loads(out)["summary"]] == [pin("mine.py:capped")]
+    assert [row["recipe"] for row in json.loads(out)["summary"]] == ["capped"]
+    assert set(load_results(Path("mine"))["recipe"]) == {pin("mine.py:capped")}
     joined = ["run", "ess-collapse", "recipe=grpo,reinforce", *TINY, "--out", "both", *words[-2:]]
     code, out, _ = call(capsys, *joined)
     assert code == 0
     assert {row["recipe"] for row in json.loads(out)["summary"]} == {
         "grpo",
         "reinforce",
-        pin("mine.py:capped"),
+        "capped",
     }
 
 

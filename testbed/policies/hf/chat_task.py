@@ -70,7 +70,7 @@ class ChatTask(TokenTask):
         return self.task.grade([self._problem(prompt_Q) for prompt_Q in prompt_NQ], texts, ended)
 
     @property
-    def failures_N(self) -> Ints:
+    def failures_N(self) -> Ints | None:  # type: ignore[override]  # a view of the task inside
         """How the verifier failed at each response of the last score: see Jsonl."""
         return self.task.failures_N
 
@@ -178,7 +178,7 @@ class ChatTask(TokenTask):
 
 
 def _takes_template(task: Jsonl, tokenizer: Any) -> bool:
-    has = getattr(tokenizer, "chat_template", None) is not None
+    has = tokenizer.chat_template is not None
     if task.chat == "yes" and not has:
         raise UserError("task_args.chat is 'yes', but the tokenizer has no chat template; take chat 'no'.")
     if not has and any(len(problem.messages) > 1 for problem in task.problems):

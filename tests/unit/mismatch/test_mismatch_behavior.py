@@ -182,5 +182,5 @@ def test_weight_engines_work_on_a_hugging_face_model(tmp_path, family):
             if name in ("fp8-block", "int8") and len(shape) == 2 and "proj" in weight:
                 assert not same, weight
             start += size
-    with pytest.raises(UserError, match="changes the next-token law"):
-        Behavior(policy, engine("top-p"), SEEDS)
+    with pytest.raises(UserError, match="changes the forward pass"):
+        Behavior(policy, engine("stale-kv"), SEEDS)
