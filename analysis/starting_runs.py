@@ -23,9 +23,6 @@ TOY = Run(
 LAB = replace(TOY, steps=600, log_every=20)
 """The toy LLM of the laboratory: long enough for slow learning rates to finish what they begin."""
 
-TUNING_SEED = 10_000
-"""Seeds from here on choose learning rates, and no claim is judged on them."""
-
 CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, learning_rate=0.1)
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
 

@@ -7,7 +7,8 @@ tuned recipe is judged on others.
 from __future__ import annotations
 
 from analysis.experiment import Experiment
-from analysis.starting_runs import LAB, TUNING_SEED
+from analysis.starting_runs import LAB
+from analysis.tuning import tuning_seeds
 from testbed.config.run import Run, grid
 
 RECIPES = (
@@ -16,7 +17,7 @@ RECIPES = (
 )
 LAGS = (0, 16, 64, 256)
 RATES = (3e-4, 1e-3, 3e-3)
-SEEDS = range(TUNING_SEED, TUNING_SEED + 4)
+SEEDS = tuning_seeds(4)
 
 
 def cells() -> tuple[Run, ...]:

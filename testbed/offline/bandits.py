@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from envs import kernels
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_bandit import LoggedData
@@ -163,6 +162,8 @@ def delayed_generations(
     window, is forgotten and tried again: the oscillation over generations of the Adyen bandits (2024).
     explore, temperature: numbers or [R].
     """
+    from envs import kernels  # imported here: it loads the compiler
+
     if delay < 0 or window < 1 or world.noise == "normal":
         raise UserError(f"delay {delay}, window {window}: expected >= 0, >= 1, and rewards without a tail.")
     cells, shape = len(key_R), (len(key_R), world.states, world.actions)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from envs import kernels
 from envs.arrays import Floats
 from envs.offline import Log
 from testbed.offline.preferences import logistic
@@ -27,6 +26,8 @@ def neighbor_labels(return_RB: Floats, scale: float, key_R: NDArray[np.uint64]) 
     """1 where episode 2 i is preferred to 2 i + 1, drawn with chance sigmoid((G_2i - G_2i+1) / scale), [R, B
     // 2].
     """
+    from envs import kernels  # imported here: it loads the compiler
+
     gap_RP = (return_RB[:, 0::2][:, : return_RB.shape[1] // 2] - return_RB[:, 1::2]) / scale
     uniform_RP = kernels.uniforms(np.asarray(key_R, np.uint64), 0, gap_RP.shape[1], 1)[..., 0]
     return (uniform_RP < 1 / (1 + np.exp(-gap_RP))).astype(np.float64)
@@ -49,6 +50,8 @@ def context_mixture(
     actions. `prior` pseudo-counts keep every action possible. Responsibilities start at random. Source: OPPO
     (Kang et al. 2023), its encoder and context-conditioned policy.
     """
+    from envs import kernels  # imported here: it loads the compiler
+
     feature_RBX = episode_features(log, states, actions, 1.0)
     uniform_RBZ = kernels.uniforms(np.asarray(key_R, np.uint64), 1, feature_RBX.shape[1], contexts)
     share_RBZ = uniform_RBZ / uniform_RBZ.sum(-1, keepdims=True)

@@ -40,7 +40,7 @@ def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path, campai
         runner.send_signal(signal.SIGINT)
         _, told = runner.communicate(timeout=300)
         assert runner.returncode == 130
-        assert "press Ctrl-C again to stop at once" in told
+        assert "Press Ctrl-C again to stop at once" in told
         assert "Stopped with 2 of 20 cells done. Run the same command again to go on." in told
         assert "Traceback" not in told
         assert len(hashes(folder)) == 2

@@ -145,8 +145,9 @@ def test_rates_around_one_lie_half_a_decade_apart():
 
 
 @pytest.mark.slow
-def test_no_experiment_uses_a_tuning_seed():
-    used = {cell.seed for each in EXPERIMENTS.values() for cell in each.table_cells()}
+def test_no_claim_is_judged_on_a_tuning_seed():
+    judged = [each for each in EXPERIMENTS.values() if each.claims]
+    used = {cell.seed for each in judged for cell in each.table_cells()}
     used |= {each.stop.fresh + each.stop.cap for each in EXPERIMENTS.values() if each.stop}
     assert max(used) < tuning.FIRST_SEED
     assert min(tuning.tuning_seeds(4)) == tuning.FIRST_SEED
