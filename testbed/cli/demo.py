@@ -48,6 +48,7 @@ def demo(
         return
     print_closing(rows)
     print("\n".join(["", *saved]))
+    print("Their captions: " + str(out / "figures" / "manifest.json"))
     print(f"\nDone in {time.monotonic() - began:.0f} s. Results and figures are in {out}.")
 
 

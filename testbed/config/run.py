@@ -171,10 +171,8 @@ def cell_ids(runs: Iterable[Run]) -> Iterator[str]:
     for_text, for_name = itertools.tee(runs)
     for text, run in zip(canonicals(for_text), for_name, strict=True):
         digest = hashlib.sha256(f"{RUN_VERSION}:{text}".encode()).hexdigest()[:12]
-        task, recipe = (
-            name.rpartition("/")[2] for name in (run.task, run.recipe)
-        )  # of a file, without folder
-        yield f"{task}/{recipe}/lag{run.lag}/seed{run.seed}-{digest}"
+        recipe = run.recipe.rpartition("/")[2]  # of an objective in a file, the file's name is enough
+        yield f"{run.task}/{recipe}/lag{run.lag}/seed{run.seed}-{digest}"
 
 
 def cell_id(run: Run) -> str:

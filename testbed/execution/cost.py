@@ -19,8 +19,7 @@ from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.execution.memory import needed
-from testbed.execution.worker import TRAIN
-from testbed.execution.worker import _imported as imported
+from testbed.execution.worker import TRAIN, imported
 
 SHORT = 60.0
 """Seconds by the rough guess up to which nothing is timed."""

@@ -85,7 +85,7 @@ def _place(error: Exception) -> str:
 def prepare(function: str) -> None:
     """Import what a pack needs; an error waits for the first pack, which raises it again."""
     with contextlib.suppress(Exception):
-        _imported(function)
+        imported(function)
         importlib.import_module("testbed.results.parquet")
         _provenance(time.time())
 
@@ -93,7 +93,7 @@ def prepare(function: str) -> None:
 def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
     if changed := difference(fingerprint(), data["fingerprint"]):
         raise UserError(f"The worker has other code than the sweep: {changed}. Install the same versions.")
-    train = _imported(data["function"])
+    train = imported(data["function"])
     pack = Pack(data["pack"], data["index"], tuple(map(restore, data["cells"])))
     columns = train(pack.cells, report)
     from testbed.results.parquet import encode  # pyarrow is not needed to write an order
@@ -101,7 +101,7 @@ def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
     return encode(columns, pack)
 
 
-def _imported(function: str) -> Callable[..., Mapping[str, Any]]:
+def imported(function: str) -> Callable[..., Mapping[str, Any]]:
     module, _, name = function.partition(":")
     train: Callable[..., Mapping[str, Any]] = getattr(importlib.import_module(module), name)
     return train

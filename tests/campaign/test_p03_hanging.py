@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -30,14 +31,20 @@ def test_a_hung_pack_ends_at_its_limit_and_the_others_go_on(tmp_path: Path, camp
     campaign.tried("a cell of 12 that never ends, under a limit of 3 s", trials)
 
 
+def interrupted(parent: Path, kind: str, cells: int) -> tuple[Path, subprocess.Popen[str], list[int]]:
+    """Start a sweep and send it Ctrl-C once two packs run; return its folder, its process and its workers."""
+    folder = parent / "s"
+    folder.parent.mkdir()
+    runner = started(folder, kind, cells)
+    workers = workers_of(folder, 2)
+    runner.send_signal(signal.SIGINT)
+    return folder, runner, workers
+
+
 def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path, campaign) -> None:
     trials = campaign.trials(short=1, full=3)
     for trial in range(trials):
-        folder = tmp_path / str(trial) / "s"
-        folder.parent.mkdir()
-        runner = started(folder, "patient", 20)
-        workers = workers_of(folder, 2)
-        runner.send_signal(signal.SIGINT)
+        folder, runner, workers = interrupted(tmp_path / str(trial), "patient", 20)
         _, told = runner.communicate(timeout=300)
         assert runner.returncode == 130
         assert "Press Ctrl-C again to stop at once" in told
@@ -51,11 +58,7 @@ def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path, campai
 def test_a_second_ctrl_c_stops_within_two_seconds_and_leaves_no_process(tmp_path: Path, campaign) -> None:
     trials = campaign.trials(short=1, full=5)
     for trial in range(trials):
-        folder = tmp_path / str(trial) / "s"
-        folder.parent.mkdir()
-        runner = started(folder, "endless", 4)
-        workers = workers_of(folder, 2)
-        runner.send_signal(signal.SIGINT)
+        _, runner, workers = interrupted(tmp_path / str(trial), "endless", 4)
         time.sleep(0.5)
         assert runner.poll() is None, "the first one waits"
         runner.send_signal(signal.SIGINT)

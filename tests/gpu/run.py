@@ -64,8 +64,8 @@ class Tokens(TokenTask):
         return np.zeros(len(prompt_NQ))
 
     def teacher(self, prompt_NQ, rng, noise):
-        """Nobody teaches this."""
-        raise NotImplementedError
+        """Refuse: random weights are measured, and nothing is trained from a teacher."""
+        raise NotImplementedError("the task of the GPU script has no teacher; start without a warm start")
 
 
 def difference(a: torch.Tensor, b: torch.Tensor) -> float:
