@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.errors import UserError
-from testbed.user_files import in_a_file, line_of_a_user, short_names
+from testbed.user_files import line_of_a_user, short_names
 
 NEEDED = ("one finite loss per token", "stacked replicas equal separate calls")
 """Checks without which nothing else of a card can be computed."""
@@ -60,8 +60,8 @@ def refuse_broken(name: str) -> None:
         raise
     except Exception as error:
         raise UserError(
-            f"The loss of {title_of(name)} has no gradient in logp_BT: {told(error)}. It must be computed from "
-            "logp_BT, and not all of that detached."
+            f"The loss of {title_of(name)} has no gradient in logp_BT: {told(error)}. Compute it from "
+            "logp_BT, and leave some of that undetached."
         ) from error
 
 

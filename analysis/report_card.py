@@ -1,7 +1,7 @@
 """A report card: one objective beside the committed numbers of all registered ones.
 
-Parts: 1 promises, 2 exact, 3 training, 4 cost, 5 nearest relatives. Committed numbers are the tables card-exact,
-card-training and card-cost; a card runs the code that made them, for its one objective.
+Parts: 1 promises, 2 exact, 3 training, 4 cost, 5 nearest relatives. Committed numbers are the tables
+card-exact, card-training and card-cost; a card runs the code that made them, for its one objective.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ ADDED = ("terms",)
 
 @dataclass(frozen=True)
 class Kind:
-    """One number of a card: column of a table, what it is, whether more is better (1), less (-1), neither (0).
+    """One number of a card: column of a table, and what it is.
 
-    axis: that of the radar which its percentile goes into; "" for none.
+    better: 1 where more is better, -1 where less is, 0 for neither. axis: that of the radar which its
+    percentile goes into; "" for none.
     """
 
     table: str
@@ -112,7 +113,7 @@ class Card:
 
 @cache
 def committed(folder: Path = COMMITTED) -> dict[str, pd.DataFrame]:
-    """Return the committed numbers of every table, a row per objective; tables that are not there are left out.
+    """Return the committed numbers of every table that is there, a row per objective.
 
     Training has the median over seeds and its ends, see `training_rows`.
     """
