@@ -20,8 +20,9 @@ small world is no number of a large model. `testbed card NAME` draws one row as 
 
 {what}
 
-**One row again:** `testbed card NAME --quick` computes its exact numbers and time, `testbed run
-card-training recipe=NAME` trains it. All rows: `testbed experiments table card-exact card-training card-cost`.
+**One row again:** `testbed card NAME --quick` computes its exact numbers and its time, and
+`testbed run card-training recipe=NAME` trains it. All rows:
+`testbed experiments table card-exact card-training card-cost`.
 """
 
 WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of two responses with A = R - R
@@ -47,7 +48,8 @@ def page() -> str:
     rows = [_row(str(name), tables) for name in tables[EXACT].index]
     names = list(rows[0])
     lines = [names, ["---"] * len(names), *([row[name] for name in names] for row in rows)]
-    return head + "\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f'{head}\n<div class="sortable" markdown>\n\n{table}\n\n</div>\n'
 
 
 def arms(trained: pd.DataFrame | None) -> list[str]:

@@ -15,6 +15,7 @@ from analysis.report_card import Card, Line
 from paper_figs.report import _figure, _list, _svg, _table, document
 from paper_figs.run import style
 
+YES_NO = ("settled there",)
 TITLES = {2: "Exact", 3: "Training", 4: "Cost"}
 ABOUT = {
     2: "Enumerated, without sampling error: 16 trees of 3 tokens, groups of two, A = R - R of the other. "
@@ -59,7 +60,7 @@ def in_words(line: Line) -> dict[str, str]:
     exact = "stopwatch" if line.part == 4 else "exact"
     return {
         "number": line.title,
-        "value": brief(line.value),
+        "value": ("yes" if line.value else "no") if line.title in YES_NO else brief(line.value),
         "interval": exact if line.low is None else f"{brief(line.low)} to {brief(line.high)}",
         "better": better,
         "percentile": "–" if line.percentile is None else f"{line.percentile:.0f}",
@@ -76,9 +77,8 @@ def brief(value: float | None) -> str:
 
 def _promises(card: Card) -> str:
     broken = sum(check.kept is False for check in card.checks)
-    said = (
-        f"{broken} of {len(card.checks)} are not as they should be." if broken else "All as they should be."
-    )
+    judged = sum(check.kept is not None for check in card.checks)
+    said = f"{broken} of {judged} are not as they should be." if broken else "All as they should be."
     rows = [
         {
             "check": check.what,
@@ -125,5 +125,8 @@ def radar(axes: Mapping[str, float]) -> Figure:
     ax.set_ylim(0, 100)
     ax.set_yticks([50, 100], ["50", "100"], fontsize=7, color=INK)
     ax.set_xticks(angle_K, names)
-    ax.tick_params(axis="x", pad=8)
+    ax.tick_params(axis="x", pad=4)
+    for label, angle in zip(ax.get_xticklabels(), angle_K, strict=True):
+        side = np.sin(angle)  # labels stand outside the circle, on their own side of it
+        label.set_horizontalalignment("center" if abs(side) < 0.1 else "left" if side > 0 else "right")
     return fig
