@@ -126,7 +126,7 @@ def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) 
     named = objective[function].function if isinstance(function, str) else function
     copies = torch.tensor([BANDIT_COPIES, BANDIT_COPIES[::-1]])
     action = torch.stack([torch.repeat_interleave(torch.arange(5), row) for row in copies])
-    logits = (copies / copies.sum(-1, keepdim=True)).double().log()
+    logits = (copies.double() / copies.sum(-1, keepdim=True)).log()
     mu = logits.exp()
     reward = torch.tensor(BANDIT_REWARD, dtype=torch.float64)
     start = torch.take_along_dim(logits, action, -1)[..., None]

@@ -27,6 +27,8 @@ READS = ("mu", "anchor", "ref", "adv", "reward", "group", "turn", "origin")
 SCOPES = ("token", "sequence", "group", "batch")
 FAR = 20.0
 """Log-ratios up to which a bound is looked for."""
+BESIDE = 3.7e-5
+"""Added to log-probabilities: a round ratio may lie on a round bound, where both sides have a slope."""
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,7 @@ def is_derivative(name: str) -> bool:
         loss: Tensor = objective[name].function(values, batch)
         return loss[batch.mask_BT].sum()
 
-    # A round ratio may lie on a round bound, where both sides have a slope of their own.
-    beside = (logp + 3.7e-5).requires_grad_()
+    beside = (logp + BESIDE).requires_grad_()
     return bool(torch.autograd.gradcheck(total, beside, atol=1e-7, raise_exception=False))
 
 
@@ -275,9 +276,12 @@ def low_precision_is_raised(name: str) -> str:
 
 
 def _low_precision(name: str, dtype: torch.dtype) -> str:
-    # Nothing here lies near a bound after rounding, so that both precisions take the same branch.
+    # Nothing may lie near a bound after rounding, so that both precisions take the same branch.
     logp, batch = batch_of(SEQUENCES[:4], dtype=torch.float32)
-    low, low_batch = logp.to(dtype), batch.map(lambda x: x.to(dtype) if x.is_floating_point() else x)
+    low, low_batch = (
+        (logp + BESIDE).to(dtype),
+        batch.map(lambda x: x.to(dtype) if x.is_floating_point() else x),
+    )
     weight = effective_weights(name, low, low_batch)
     double = low_batch.map(lambda x: x.double() if x.is_floating_point() else x)
     exact = effective_weights(name, low.double(), double)

@@ -70,9 +70,7 @@ def nearest(name: str, among: Iterable[str] | None = None, count: int = 5) -> li
         likeness = float(mine_N @ theirs_N) / (own * norm)
         factor = float(mine_N @ theirs_N) / norm**2
         at = int(np.argmax(np.abs(mine_N - factor * theirs_N)))
-        found.append(
-            Relative(other, likeness, places()[at], float(mine_N[at]), float(factor * theirs_N[at]))
-        )
+        found.append(Relative(other, likeness, places()[at], float(mine_N[at]), float(factor * theirs_N[at])))
     return sorted(found, key=lambda each: (-each.likeness, each.name))[:count]
 
 
