@@ -34,7 +34,7 @@ WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of t
   way from J(mu) to the best action; * marks one that still moves after 1,000 updates.
 - **time** (stopwatch): loss and gradient, ppo_clip = 1.
 {training}
-- **–**: not defined (a mean gradient of 0), or not trained (variants, added terms, objectives of turns)."""
+- **–**: not defined (a mean gradient of 0), or not trained (variants, added terms, objectives of turns; {missing})."""
 
 TRAINED = """- **{arms}** (median of {seeds} seeds, their range in brackets): final accuracy of the toy LLM
   (26,000 weights) on running sums after {steps} steps at learning rate {slow:g}, or {fast:g} where it says
@@ -44,7 +44,8 @@ TRAINED = """- **{arms}** (median of {seeds} seeds, their range in brackets): fi
 def page() -> str:
     """Return the page."""
     tables = committed()
-    head = HEAD.format(what=WHAT.format(training=_training(tables.get(TRAINING))))
+    trained = tables.get(TRAINING)
+    head = HEAD.format(what=WHAT.format(training=_training(trained), missing=_missing(trained)))
     rows = [_row(str(name), tables) for name in tables[EXACT].index]
     names = list(rows[0])
     lines = [names, ["---"] * len(names), *([row[name] for name in names] for row in rows)]
@@ -65,6 +66,18 @@ def _training(trained: pd.DataFrame | None) -> str:
         arms=", ".join(arms(trained)), seeds=len(card_training.SEEDS), steps=base.steps,
         slow=card_training.SLOW, fast=card_training.FAST,
     )  # fmt: skip
+
+
+def _missing(trained: pd.DataFrame | None) -> str:
+    """Return what the committed table lacks of its experiment."""
+    wanted = len(card_training.judged())
+    lacking = {
+        arm: wanted - (int(trained[f"accuracy {arm}"].notna().sum()) if arm in arms(trained) else 0)
+        for arm in card_training.ARMS
+        if trained is not None
+    }
+    left = ", ".join(f"{number} of {wanted} at {arm}" for arm, number in lacking.items() if number)
+    return f"not yet run: {left}" if left else "nothing else is missing"
 
 
 def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
