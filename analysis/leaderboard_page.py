@@ -34,7 +34,8 @@ WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of t
   way from J(mu) to the best action; * marks one that still moves after 1,000 updates.
 - **time** (stopwatch): loss and gradient, ppo_clip = 1.
 {training}
-- **–**: not defined (a mean gradient of 0), or not trained (variants, added terms, objectives of turns; {missing})."""
+- **–**: not defined (a mean gradient of 0), or not trained: variants, added terms, objectives of turns.
+  {missing}"""
 
 TRAINED = """- **{arms}** (median of {seeds} seeds, their range in brackets): final accuracy of the toy LLM
   (26,000 weights) on running sums after {steps} steps at learning rate {slow:g}, or {fast:g} where it says
@@ -76,8 +77,8 @@ def _missing(trained: pd.DataFrame | None) -> str:
         for arm in card_training.ARMS
         if trained is not None
     }
-    left = ", ".join(f"{number} of {wanted} at {arm}" for arm, number in lacking.items() if number)
-    return f"not yet run: {left}" if left else "nothing else is missing"
+    left = "; ".join(f"{arm}, {number} of {wanted}" for arm, number in lacking.items() if number)
+    return f"Not yet run: {left}." if left else "All others were."
 
 
 def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
