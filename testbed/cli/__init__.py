@@ -13,6 +13,7 @@ import typer.core
 
 from testbed import __version__
 from testbed.cli import (
+    card,
     claims,
     compare,
     demo,
@@ -76,6 +77,7 @@ app.command("list")(listing.list_all)
 app.command("show")(look_up.show_name)
 app.add_typer(objectives.app, name="objectives")
 app.command("exact")(exact.exact)
+app.command("card")(card.card)
 app.add_typer(experiments.app, name="experiments")
 app.add_typer(claims.app, name="claims")
 app.add_typer(systems.app, name="systems")

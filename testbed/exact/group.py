@@ -81,7 +81,7 @@ def group_report(
     Raises UserError for too many multisets, or an advantage that needs what a tree does not have.
     """
     resolved, name, level = resolve(function)
-    index_RB, law_R = _batches(bench, size)
+    index_RB, law_R = batches(bench, size)
     mean = _Moments(bench)
     unit = _Moments(bench)
     value, cut_2 = 0.0, np.zeros(2)
@@ -90,7 +90,7 @@ def group_report(
         if advantage is None:
             adv = bench.advantage(signal, baseline)[rows]
         else:
-            adv = _advantage(bench, rows, advantage, advantage_hyper or {})
+            adv = group_advantage(bench, rows, advantage, advantage_hyper or {})
         weight = bench.batch_weights(resolved, rows, adv, aggregation, **hyper)
         mean.add(rows, law, weight)
         value += float(law @ bench.batch_values(resolved, rows, adv, aggregation, **hyper))
@@ -113,8 +113,8 @@ def group_report(
     )
 
 
-def _batches(bench: Bench, size: int) -> tuple[Ints, Floats]:
-    """Every batch of one prompt's responses, [R, B], and its probability, [R]."""
+def batches(bench: Bench, size: int) -> tuple[Ints, Floats]:
+    """Return every batch of one prompt's responses, [R, B], and its probability, [R]."""
     prompts = int(bench.leaves.prompt_L[-1]) + 1
     each = len(bench.law_L) // prompts
     index_Rn, orders_R = multisets(each, size)
@@ -136,10 +136,10 @@ class _Moments:
 
     def add(self, index_RB: Ints, law_R: Floats, weight_RBT: Floats) -> None:
         np.add.at(self.weight_LT, index_RB, law_R[:, None, None] * weight_RBT)
-        self.square += float(law_R @ _squared_norm(self.bench, index_RB, weight_RBT))
+        self.square += float(law_R @ squared_norm(self.bench, index_RB, weight_RBT))
 
 
-def _squared_norm(bench: Bench, index_RB: Ints, weight_RBT: Floats) -> Floats:
+def squared_norm(bench: Bench, index_RB: Ints, weight_RBT: Floats) -> Floats:
     """|sum_b sum_t w_bt S_bt|^2, [R]: responses meet only in prefixes that they share, at the same depth.
 
     <S(s, a), S(s, a')> = 1[a = a'] - pi(a) - pi(a') + sum pi^2.
@@ -161,7 +161,11 @@ def _squared_norm(bench: Bench, index_RB: Ints, weight_RBT: Floats) -> Floats:
     return total_R
 
 
-def _advantage(bench: Bench, index_RB: Ints, name: str, hyper: dict[str, Any]) -> Floats:
+def group_advantage(bench: Bench, index_RB: Ints, name: str, hyper: dict[str, Any]) -> Floats:
+    """Return a registered advantage of batches given by their responses' numbers, [R, B, T].
+
+    Raises UserError for one that needs what a token tree does not have.
+    """
     entry = advantages[name]
     known = {"mask_BT", "log_rho_BT"}
     missing = set(entry.promises.get("needs", ())) - known

@@ -1,0 +1,76 @@
+"""Part 2 of a report card: what every objective's gradient is, exactly, and where it ends on frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.experiment import Experiment
+from analysis.load import Table
+
+if TYPE_CHECKING:
+    from testbed.exact.report import Bench
+
+NAME = "card-exact"
+VOCABULARY, LENGTH, TREES = 3, 3, 16
+DRIFTS = (0.1, 0.5, 1.0)
+"""Standard deviation of the step from mu's to pi's logits; mu's own are standard normal."""
+FACTS = ("bias", "bias_state", "bias_suffix", "bias_clipping", "noise", "ess", "concentration")
+COLUMNS = tuple(f"{fact} {drift:g}" for drift in DRIFTS for fact in FACTS)
+ENDS = ("gain", "settled")
+
+
+@cache
+def _benches(drift: float) -> tuple[Bench, ...]:
+    from testbed.exact.report import Bench
+    from testbed.exact.tree import random_policies, random_tree
+
+    trees = [random_tree(VOCABULARY, LENGTH, seed) for seed in range(TREES)]
+    return tuple(Bench(tree, *random_policies(tree, drift, seed)) for seed, tree in enumerate(trees))
+
+
+def exact_row(name: str) -> dict[str, float]:
+    """Return the numbers of one objective: means over the trees at every drift, and its ending.
+
+    A number that some tree does not define (the noise of a mean that is 0) is NaN.
+    """
+    from testbed.exact.objective_facts import ending, gradient_facts
+
+    row: dict[str, float] = {}
+    for drift in DRIFTS:
+        found = [gradient_facts(name, bench) for bench in _benches(drift)]
+        for fact in FACTS:
+            mean = float(np.mean([each[fact] for each in found]))
+            row[f"{fact} {drift:g}"] = 0.0 if abs(mean) < 1e-12 else mean
+    end = ending(name)
+    return {**row, "gain": end.gain, "settled": int(end.settled)}
+
+
+def exact_table(names: Iterable[str] | None = None, said: Callable[[str], None] = lambda _: None) -> Table:
+    """Return the table of the named objectives, of all that are registered by default."""
+    from testbed.objectives import objective
+
+    rows = []
+    for name in objective if names is None else names:
+        said(name)
+        rows.append({"objective": name, "family": objective[name].family, **exact_row(name)})
+    about = {
+        "trees": TREES,
+        "tree": f"{VOCABULARY} tokens, {LENGTH} of them, rewards 0 or 1 (a third), logits standard normal",
+        "batch": "two responses of one prompt, A = R - R of the other",
+    }
+    return Table.of(NAME, pd.DataFrame(rows, columns=["objective", "family", *COLUMNS, *ENDS]), about)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="What are every objective's bias, noise and effective sample size, and where does it end?",
+    source="papers of the objectives, in docs/objectives.md; exact enumeration",
+    compute=exact_table,
+    keys=("objective", "family"),
+    metrics=(*COLUMNS, *ENDS),
+)

@@ -1,0 +1,108 @@
+"""docs/leaderboard.md: every objective beside every other, from the committed tables of the report cards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.experiments import card_training
+from analysis.report_card import COST, EXACT, TRAINING, committed
+
+HEAD = """# Leaderboard of objectives
+
+Written by `testbed card --page docs/leaderboard.md` from the tables `card-exact`, `card-training` and
+`card-cost`; do not edit. In the site a click on a column's head sorts by it.
+
+There is no overall score: which of these numbers matters depends on how stale the data are, and a number of a
+small world is no number of a large model. `testbed card NAME` draws one row as a radar of percentiles, and
+`testbed card path/to/file.py:my_objective` puts an objective of your own beside these rows
+([how to](howto/report-card.md)).
+
+{what}
+
+**One row again:** `testbed card NAME --quick` computes its exact numbers and its time, and
+`testbed run card-training recipe=NAME` trains it. All rows:
+`testbed experiments table card-exact card-training card-cost`.
+"""
+
+WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of two responses with A = R - R
+  of the other, enumerated on 16 trees of three tokens, after a drift of the logits by .1, .5, 1. Bias is that
+  of the direction, sqrt(1 - cos²) to the true policy gradient, as a learning rate absorbs a scale; noise is
+  sqrt(tr Cov g) / |E g|; ESS that of the effective weights; top tenth: share of E|g|² in the tenth of batches
+  with the largest gradients, at drift .5.
+- **gain** (exact): where the exact gradient on frozen data of two five-armed bandits ends, as a share of the
+  way from J(mu) to the best action; * marks one that still moves after 1,000 updates.
+- **time** (stopwatch): loss and gradient, ppo_clip = 1.
+{training}
+- **–**: not defined (a mean gradient of 0), or not trained: variants, added terms, objectives of turns.
+  {missing}"""
+
+TRAINED = """- **{arms}** (median of {seeds} seeds, their range in brackets): final accuracy of the toy LLM
+  (26,000 weights) on running sums after {steps} steps at learning rate {slow:g}, or {fast:g} where it says
+  fast. The range of n seeds covers the median with chance 1 - 2^(1-n), of four 88%."""
+
+
+def page() -> str:
+    """Return the page."""
+    tables = committed()
+    trained = tables.get(TRAINING)
+    head = HEAD.format(what=WHAT.format(training=_training(trained), missing=_missing(trained)))
+    rows = [_row(str(name), tables) for name in tables[EXACT].index]
+    names = list(rows[0])
+    lines = [names, ["---"] * len(names), *([row[name] for name in names] for row in rows)]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f'{head}\n<div class="sortable" markdown>\n\n{table}\n\n</div>\n'
+
+
+def arms(trained: pd.DataFrame | None) -> list[str]:
+    """Return the arms that were trained, in the order of the experiment."""
+    return [] if trained is None else [arm for arm in card_training.ARMS if f"accuracy {arm}" in trained]
+
+
+def _training(trained: pd.DataFrame | None) -> str:
+    if not arms(trained):
+        return "- Nothing was trained for this page yet."
+    base = card_training.BASE
+    return TRAINED.format(
+        arms=", ".join(arms(trained)), seeds=len(card_training.SEEDS), steps=base.steps,
+        slow=card_training.SLOW, fast=card_training.FAST,
+    )  # fmt: skip
+
+
+def _missing(trained: pd.DataFrame | None) -> str:
+    """Return what the committed table lacks of its experiment."""
+    wanted = len(card_training.judged())
+    lacking = {
+        arm: wanted - (int(trained[f"accuracy {arm}"].notna().sum()) if arm in arms(trained) else 0)
+        for arm in card_training.ARMS
+        if trained is not None
+    }
+    left = "; ".join(f"{arm}, {number} of {wanted}" for arm, number in lacking.items() if number)
+    return f"Not yet run: {left}." if left else "All others were."
+
+
+def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
+    exact = tables[EXACT].loc[name]
+    moving = "" if exact["settled"] else "*"
+    row = {"objective": f"`{name}`", "family": str(exact["family"])}
+    for fact, title in (("bias", "bias"), ("noise", "noise"), ("ess", "ESS")):
+        row |= {f"{title} {drift}": _brief(exact[f"{fact} {drift}"]) for drift in ("0.1", "0.5", "1")}
+    row["top tenth"] = _brief(exact["concentration 0.5"])
+    row["gain"] = _brief(exact["gain"]) + moving
+    cost = tables.get(COST)
+    row["time"] = _brief(cost.loc[name, "both"]) if cost is not None and name in cost.index else "–"
+    trained = tables.get(TRAINING)
+    for arm in arms(trained):
+        row[arm] = _interval(trained, name, f"accuracy {arm}")
+    return row
+
+
+def _interval(trained: pd.DataFrame | None, name: str, column: str) -> str:
+    if trained is None or name not in trained.index or np.isnan(trained.loc[name, column]):
+        return "–"
+    value, low, high = (float(trained.loc[name, f"{column}{end}"]) for end in ("", " low", " high"))
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _brief(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.3g}"

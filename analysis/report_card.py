@@ -1,0 +1,270 @@
+"""A report card: one objective beside the committed numbers of all registered ones.
+
+Parts: 1 promises, 2 exact, 3 training, 4 cost, 5 nearest relatives. Committed numbers are the tables
+card-exact, card-training and card-cost; a card runs the code that made them, for its one objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.card_promises import Check, checks, refuse_broken, title_of
+from analysis.experiments import card_cost, card_exact, card_training
+from analysis.intervals import median_interval
+from analysis.load import COMMITTED, load_committed
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from testbed.inspection.relatives import Relative
+
+EXACT, TRAINING, COST = card_exact.NAME, card_training.NAME, card_cost.NAME
+PART = {EXACT: 2, TRAINING: 3, COST: 4}
+ADDED = ("terms",)
+"""Families that are added to a loss and no objective by themselves: nobody's percentile counts them."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One number of a card: column of a table, and what it is.
+
+    better: 1 where more is better, -1 where less is, 0 for neither. axis: that of the radar which its
+    percentile goes into; "" for none.
+    """
+
+    table: str
+    column: str
+    title: str
+    better: int
+    axis: str = ""
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Return every number of a card, in the order of its lines."""
+    found = [
+        Kind(EXACT, f"{fact} {drift:g}", f"{title} at drift {drift:g}", better, axis)
+        for fact, title, better, axis in (
+            ("bias", "bias of the direction", -1, "direction"),
+            ("noise", "noise", -1, "noise"),
+            ("ess", "effective sample size", 1, "sample size"),
+            ("concentration", "gradient in the top tenth", -1, "spread"),
+        )
+        for drift in card_exact.DRIFTS
+    ]
+    found += [
+        Kind(EXACT, f"bias_{part} 0.5", f"bias by {part} at drift 0.5", 0)
+        for part in ("state", "suffix", "clipping")
+    ]
+    found += [
+        Kind(EXACT, "gain", "gain on frozen data", 1, "frozen data"),
+        Kind(EXACT, "settled", "settled there", 0),
+    ]
+    for arm in card_training.ARMS:
+        found.append(Kind(TRAINING, f"accuracy {arm}", f"accuracy, {arm}", 1, arm))
+        found.append(Kind(TRAINING, f"collapsed {arm}", f"collapsed, {arm}", -1))
+    found.append(Kind(TRAINING, "steps on-policy", "steps to accuracy .5, on-policy", -1))
+    return (*found, Kind(COST, "both", "time of loss and gradient, ppo_clip = 1", -1, "speed"))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A number with its place among all registered objectives.
+
+    low, high: its interval, None where it is exact. percentile: share of the others that it is better than,
+    ties by half, 0 to 100; None without others or a better end. typical: their median; among: how many.
+    """
+
+    part: int
+    title: str
+    value: float
+    low: float | None
+    high: float | None
+    better: int
+    axis: str
+    percentile: float | None
+    typical: float | None
+    among: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything that a card says; `axes`: mean percentile by axis of the radar."""
+
+    objective: str
+    title: str
+    formula: str
+    quick: bool
+    checks: tuple[Check, ...]
+    lines: tuple[Line, ...]
+    relatives: tuple[Relative, ...]
+    axes: Mapping[str, float]
+    left_out: tuple[str, ...]
+
+    def row(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+
+@cache
+def committed(folder: Path = COMMITTED) -> dict[str, pd.DataFrame]:
+    """Return the committed numbers of every table that is there, a row per objective.
+
+    Training has the median over seeds and its ends, see `training_rows`.
+    """
+    try:
+        known = load_committed(None, folder)
+    except UserError:
+        return {}
+    found = {name: known[name].frame.set_index("objective") for name in (EXACT, COST) if name in known}
+    if TRAINING in known:
+        found[TRAINING] = training_rows(known[TRAINING].frame)
+    return found
+
+
+def training_rows(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per recipe of the cells of card-training: medians over seeds with the range of the seeds.
+
+    Columns, by arm: "accuracy ARM" with " low" and " high" (n seeds' range covers the median with chance 1 -
+    2^(1-n); from six seeds on the order-statistic interval), "collapsed ARM" (share), "seeds ARM"; and
+    "steps on-policy" to accuracy .5, infinite where the median seed never gets there.
+    """
+    rows: dict[str, dict[str, float]] = {}
+    for arm, run in card_training.ARMS.items():
+        same = (
+            (cells["staleness"] == run.staleness)
+            & (cells["lag"] == run.lag)
+            & np.isclose(cells["learning_rate"], run.learning_rate)
+        )
+        for recipe, part in cells[same].groupby("recipe"):
+            row = rows.setdefault(str(recipe), {})
+            found = median_interval(part["accuracy"])
+            row |= {f"accuracy {arm}": found.center, f"accuracy {arm} low": found.low}
+            row |= {f"accuracy {arm} high": found.high, f"seeds {arm}": len(part)}
+            row[f"collapsed {arm}"] = float(part["collapsed"].mean())
+            if arm == "on-policy":
+                steps = part["steps_to 0.5"].fillna(np.inf)
+                row |= {"steps on-policy": float(np.median(steps))}
+                row |= {"steps on-policy low": float(steps.min()), "steps on-policy high": float(steps.max())}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def percentile(value: float, others: Iterable[float], better: int) -> float | None:
+    """Return the share of the others that the value is better than, ties by half, in percent.
+
+    None where there are no others, the value is NaN, or neither end is the better one.
+    """
+    other_N = np.asarray([x for x in others if not np.isnan(x)], dtype=np.float64)
+    if not better or np.isnan(value) or not other_N.size:
+        return None
+    worse = np.sum(other_N < value) if better > 0 else np.sum(other_N > value)
+    return float(100 * (worse + 0.5 * np.sum(other_N == value)) / other_N.size)
+
+
+def lines_of(name: str, numbers: Mapping[str, Mapping[str, float]]) -> tuple[Line, ...]:
+    """Return the lines of a card; numbers: by table, then by column."""
+    return tuple(
+        _line(name, kind, numbers[kind.table])
+        for kind in kinds()
+        if kind.column in numbers.get(kind.table, {})
+    )
+
+
+def _line(name: str, kind: Kind, row: Mapping[str, float]) -> Line:
+    table = committed().get(kind.table, pd.DataFrame())
+    others = table.drop(index=name, errors="ignore").get(kind.column, pd.Series(dtype=float))
+    others = others[[_counts(str(other)) for other in others.index]].dropna()
+    value = float(row[kind.column])
+    ends = [row.get(f"{kind.column} {end}") for end in ("low", "high")]
+    return Line(
+        PART[kind.table], kind.title, value, ends[0], ends[1], kind.better, kind.axis,
+        percentile(value, others, kind.better), float(others.median()) if len(others) else None, len(others),
+    )  # fmt: skip
+
+
+@cache
+def _counts(name: str) -> bool:
+    from testbed.objectives import objective
+
+    return name in objective and objective[name].family not in ADDED
+
+
+def axes_of(lines: Iterable[Line]) -> dict[str, float]:
+    """Return the mean percentile of every axis; there is no sum of them."""
+    found: dict[str, list[float]] = {}
+    for line in lines:
+        if line.axis and line.percentile is not None:
+            found.setdefault(line.axis, []).append(line.percentile)
+    return {axis: float(np.mean(each)) for axis, each in found.items()}
+
+
+def make_card(
+    name: str, *, quick: bool, train: Callable[[str], pd.DataFrame] | None, said: Callable[[str], None]
+) -> Card:
+    """Return the card of an objective: a registered name, or path/to/file.py:function.
+
+    quick: without training and relatives. train: recipe -> finished cells of card-training, for an objective
+    whose cells are not committed. said: told what is being done.
+
+    Raises UserError, with file and line, where the objective cannot be called at all.
+    """
+    from testbed.objectives import objective
+    from testbed.user_files import pin
+
+    pinned = pin(name)
+    refuse_broken(pinned)
+    said("1 promises: the contract tests")
+    found, sound = checks(pinned)
+    numbers: dict[str, Mapping[str, float]] = {}
+    left_out: list[str] = []
+    relatives: tuple[Relative, ...] = ()
+    if sound:
+        said(
+            f"2 exact: gradients on {card_exact.TREES} trees at {len(card_exact.DRIFTS)} drifts, two bandits"
+        )
+        numbers[EXACT] = _exact(pinned, left_out)
+        said("4 cost: stopwatch against ppo_clip")
+        numbers[COST] = card_cost.cost_row(pinned)
+        if not quick:
+            numbers[TRAINING] = _training(name, pinned, train, left_out)
+            said("5 relatives: effective weights of all registered objectives")
+            relatives = _relatives(pinned)
+    else:
+        left_out.append("parts 2 to 5: they stack batches, which this objective does not take yet (part 1)")
+    lines = lines_of(name, numbers)
+    entry = objective[pinned]
+    return Card(
+        name, title_of(name), entry.formula, quick, found, lines, relatives, axes_of(lines), tuple(left_out)
+    )
+
+
+def _exact(name: str, left_out: list[str]) -> Mapping[str, float]:
+    try:
+        return card_exact.exact_row(name)
+    except UserError as error:
+        left_out.append(f"part 2: {error}")
+        return {}
+
+
+def _training(
+    name: str, pinned: str, train: Callable[[str], pd.DataFrame] | None, left_out: list[str]
+) -> Mapping[str, float]:
+    known = committed().get(TRAINING, pd.DataFrame())
+    if name in known.index:
+        return {str(key): value for key, value in known.loc[name].items()}
+    if train is None:
+        left_out.append("part 3: training was not asked for")
+        return {}
+    return {str(key): value for key, value in training_rows(train(pinned)).iloc[0].items()}
+
+
+def _relatives(name: str) -> tuple[Relative, ...]:
+    from testbed.inspection.relatives import nearest
+    from testbed.objectives import objective
+
+    return tuple(nearest(name, [each for each in objective if _counts(each)]))

@@ -1,0 +1,146 @@
+"""testbed card: the report card of one objective, and the leaderboard of all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from testbed.cli.consent import Yes
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.report_card import Card
+
+
+def card(
+    name: Annotated[
+        str, typer.Argument(metavar="OBJECTIVE", help="path/to/file.py:function, or a registered objective.")
+    ] = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Promises, exact numbers and cost only: under a minute.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Page to write; default out/card-NAME.html.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write the leaderboard of all objectives, docs/leaderboard.md say.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Worker processes of the training; default one per core.")
+    ] = None,
+    yes: Yes = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Write the report card of an objective: promises, exact numbers, training, cost, nearest relatives.
+
+    Every number stands beside its percentile among all registered objectives. The cost is said first.
+
+    Examples: testbed card mine.py:my_objective --quick    testbed card cispo
+    """
+    if page is not None:
+        _leaderboard(page)
+        if not name:
+            return
+    if not name:
+        raise UserError("No objective was given; expected path/to/file.py:function or a registered name.")
+    _refuse_recipes(name)
+    from analysis.report_card import make_card
+    from paper_figs import report_card
+    from paper_figs.run import write_file
+    from testbed.cli import show
+
+    def said(text: str) -> None:
+        if not quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    found = make_card(
+        name,
+        quick=quick,
+        train=None if quick else lambda pinned: train(pinned, workers, yes, quiet),
+        said=said,
+    )
+    path = html or Path("out") / f"card-{file_name(found.title)}.html"
+    write_file(path, report_card.page(found).encode())
+    if json:
+        show.as_json({**found.row(), "html": str(path)})
+        return
+    report(found)
+    print(f"Page: {path}")
+
+
+def _refuse_recipes(name: str) -> None:
+    """Raise UserError for the name of a recipe that is no objective: a card is of the objective in it."""
+    from testbed.objectives import objective
+    from testbed.recipes import recipe
+    from testbed.user_files import in_a_file
+
+    if in_a_file(name) or name in objective:
+        return
+    named = recipe.get_named(name)
+    if named is not None:
+        inside = named.bind()().objective
+        raise UserError(f"{name} is a recipe; its objective is {inside}: testbed card {inside}")
+
+
+def file_name(title: str) -> str:
+    """Return a name as a file may have it."""
+    return "".join(c if c.isalnum() or c in "-_@." else "-" for c in title)
+
+
+def train(name: str, workers: int | None, yes: bool, quiet: bool) -> pd.DataFrame:
+    """Run the cells of card-training for one recipe, where they are not done; return a row per cell."""
+    from analysis.cell_table import cell_table
+    from analysis.experiments.card_training import KEYS, METRICS, NAME, cells_of
+    from analysis.load import load_results
+    from testbed.cli.consent import agree, cost_of
+    from testbed.execution.progress import choose
+    from testbed.execution.runner import run_sweep
+    from testbed.results.store import folder_for
+
+    cells = cells_of((name,))
+    folder = folder_for("results", f"card-{file_name(name.rpartition('/')[2])}")
+    if not quiet:
+        print(f"3 training: {len(cells)} runs of the toy LLM, kept in {folder}", file=sys.stderr, flush=True)
+    agree(cost_of([(cells, folder)], workers), yes=yes, quiet=quiet)
+    status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
+    if status.done < status.planned:
+        raise UserError(f"{status.planned - status.done} runs have no result. Why: testbed status {folder}")
+    return cell_table(NAME, load_results(folder), KEYS, METRICS).frame
+
+
+def report(found: Card) -> None:
+    """Print a card as tables."""
+    from paper_figs.report_card import in_words
+    from testbed.cli import show
+
+    print(f"{found.title}: {found.formula}" if found.formula else found.title)
+    words = {True: "kept", False: "BROKEN", None: "seen"}
+    show.table([{"check": c.what, "": words[c.kept], "found": c.found} for c in found.checks])
+    if found.lines:
+        show.table([in_words(line) for line in found.lines])
+        print("percentile: share of registered objectives that it is better than; (n): how many there are.")
+    if found.relatives:
+        show.table(
+            [
+                {"relative": r.name, "likeness": f"{r.likeness:.3f}", "they differ most at": r.where,
+                 "here": f"{r.mine:.3g}", "there": f"{r.theirs:.3g}"}
+                for r in found.relatives
+            ]
+        )  # fmt: skip
+    for line in found.left_out:
+        print(f"Left out: {line}")
+
+
+def _leaderboard(path: Path) -> None:
+    from analysis import leaderboard_page
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(leaderboard_page.page())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}. Give another file.") from error
+    print(path)

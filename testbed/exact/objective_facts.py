@@ -1,0 +1,154 @@
+"""Exact numbers of an objective by which it can be set beside all others, whatever scale its weights have.
+
+A batch is a group of two responses with the advantage of REINFORCE leave-one-out, A = R - R of the other, so
+that objectives with a group or a pair in them play by the same rules as those without. A scale is what a
+learning rate absorbs, so every number here is free of it: for the mean gradient m = E g and c = <m, grad J> /
+|m|^2 (0 where that is negative), the bias is |c m - grad J| / |grad J| = sqrt(1 - cos^2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from envs.arrays import Floats
+from testbed.data.batch import Batch
+from testbed.exact.group import batches, group_advantage, squared_norm
+from testbed.exact.report import Bench, Objective, resolve
+from testbed.inspection.effective_weights import effective_weights
+from testbed.objectives import objective
+
+GROUP = 2
+ADVANTAGE = "leave_one_out"
+TOP = 0.1
+"""The concentration of a gradient: what so large a share of all batches holds of its second moment."""
+ZERO = 1e-12
+"""Norm relative to the target's below which a mean gradient is rounding."""
+
+BANDIT_COPIES = (6, 5, 4, 3, 2)
+"""mu of the bandit, in twentieths: one batch that holds each action so often is the expectation itself."""
+BANDIT_REWARD = (0.0, 0.2, 0.5, 0.8, 1.0)
+RATE, UPDATES = 2.0, 1000
+SETTLED = 0.01
+"""Largest change of a probability over the second half of the updates that counts as having settled."""
+
+
+def gradient_facts(function: Objective, bench: Bench) -> dict[str, float]:
+    """Return bias, its parts, noise, ESS and concentration of an objective on a tree, between mu and pi.
+
+    bias: see the module; 1 where the mean gradient is 0 or points away. bias_state, bias_suffix,
+    bias_clipping: signed shares that add up to it, as in testbed.exact.report. noise: sqrt(tr Cov g) / |E g|.
+    ess: (E sum |w|)^2 / (E n E sum w^2) over the n tokens of groups with unequal rewards, w the effective
+    weight. concentration: share of E|g|^2 in the tenth of batches with the largest |g|. NaN where the
+    gradient or its mean is 0.
+    """
+    resolved, _, level = resolve(function)
+    index_RB, law_R = batches(bench, GROUP)
+    adv = group_advantage(bench, index_RB, ADVANTAGE, {})
+    weight = bench.batch_weights(resolved, index_RB, adv, None)
+    mass_LT = np.zeros(bench.leaves.state_LT.shape)
+    np.add.at(mass_LT, index_RB, law_R[:, None, None] * weight)
+    mean_SA, square_R = bench.scatter(mass_LT), squared_norm(bench, index_RB, weight)
+    reward_RB = bench.leaves.reward_L[index_RB]
+    unequal_R = (reward_RB != reward_RB[:, :1]).any(-1)
+    counted = bench.leaves.mask_LT[index_RB] & unequal_R[:, None, None]
+    square = float(law_R @ square_R)
+    return {
+        **_direction(bench, mean_SA, level),
+        "noise": _noise(square, mean_SA, bench.target_SA),
+        "ess": _ess(law_R, weight, counted),
+        "concentration": _concentration(law_R, square_R) if square > 0 else float("nan"),
+    }
+
+
+def _direction(bench: Bench, mean_SA: Floats, level: str) -> dict[str, float]:
+    target_SA = bench.target_SA
+    square, target = float((mean_SA**2).sum()), float(np.linalg.norm(target_SA))
+    inner = float((mean_SA * target_SA).sum())
+    scale = max(inner, 0.0) / square if square > (ZERO * target) ** 2 else 0.0
+    bias_SA = scale * mean_SA - target_SA
+    norm = float(np.linalg.norm(bias_SA))
+    parts = bench.split(scale * mean_SA, level, "R")
+    known = norm > 1e-9 * target  # less is rounding, which has no parts
+    shares = {
+        f"bias_{name}": float((part_SA * bias_SA).sum()) / (norm * target) if known else 0.0
+        for name, part_SA in parts.items()
+    }
+    return {"bias": norm / target if known else 0.0, **shares}
+
+
+def _noise(square: float, mean_SA: Floats, target_SA: Floats) -> float:
+    mean = float(np.linalg.norm(mean_SA))
+    if mean <= ZERO * float(np.linalg.norm(target_SA)):
+        return float("nan")
+    return float(np.sqrt(max(square - mean**2, 0.0))) / mean
+
+
+def _ess(law_R: Floats, weight: Floats, counted: Floats) -> float:
+    size = np.where(counted, np.abs(weight), 0.0)
+    first, second = (float(law_R @ (size**power).sum((-2, -1))) for power in (1, 2))
+    tokens = float(law_R @ counted.sum((-2, -1)))
+    return first**2 / (tokens * second) if second > 0 else float("nan")
+
+
+def _concentration(law_R: Floats, square_R: Floats, top: float = TOP) -> float:
+    """Return the share of E|g|^2 of the `top` most extreme batches, the last of them counted in part."""
+    order = np.argsort(-square_R, kind="stable")
+    law, part = law_R[order], (law_R * square_R)[order]
+    reach = np.cumsum(law)
+    taken = np.clip((top - (reach - law)) / np.where(law > 0, law, 1.0), 0.0, 1.0)
+    return float((taken * part).sum() / part.sum())
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where an objective ends on data that never change: per bandit, the best action rare and common.
+
+    gain: mean of (J - J(mu)) / (best reward - J(mu)) at the end. settled: whether no probability moved by
+    more than SETTLED in the second half. path: J after every update, [bandits, UPDATES + 1].
+    """
+
+    gain: float
+    settled: bool
+    path_XU: Floats
+
+
+def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) -> Ending:
+    """Follow the exact gradient of an objective in the logits of two bandits, from pi = mu, at RATE.
+
+    Five actions with rewards 0, .2, .5, .8, 1; mu = anchor = ref is (.3, .25, .2, .15, .1) and its reverse.
+    The batch is one group that holds each action 20 mu times, A = R - mean R, losses averaged over it: its
+    gradient is the expectation for every objective, those with groups and batch statistics included.
+    """
+    named = objective[function].function if isinstance(function, str) else function
+    copies = torch.tensor([BANDIT_COPIES, BANDIT_COPIES[::-1]])
+    action = torch.stack([torch.repeat_interleave(torch.arange(5), row) for row in copies])
+    logits = (copies.double() / copies.sum(-1, keepdim=True)).log()
+    mu = logits.exp()
+    reward = torch.tensor(BANDIT_REWARD, dtype=torch.float64)
+    start = torch.take_along_dim(logits, action, -1)[..., None]
+    reward_B = reward[action]
+    base = reward_B.mean(-1, keepdim=True)
+    zeros = torch.zeros_like(action)
+    batch = Batch(
+        logp_mu_BT=start, adv_BT=(reward_B - base)[..., None],
+        mask_BT=torch.ones_like(start, dtype=torch.bool), reward_B=reward_B, group_B=zeros,
+        logp_anchor_BT=start, logp_ref_BT=start,
+        turn_BT=zeros[..., None], origin_B=zeros,
+    )  # fmt: skip
+    onehot = torch.nn.functional.one_hot(action, 5).double()
+    values, half = [], mu
+    for step in range(updates + 1):
+        pi = torch.softmax(logits, -1)
+        half = pi if step == updates // 2 else half
+        values.append(pi @ reward)
+        logp = torch.take_along_dim(torch.log_softmax(logits, -1), action, -1)[..., None]
+        weight = effective_weights(named, logp, batch)
+        logits = logits + RATE * (weight * (onehot - pi[:, None])).mean(-2)
+    path = torch.stack(values, -1)
+    gain = (path[:, -1] - base[:, 0]) / (reward.max() - base[:, 0])
+    moved = float((pi - half).abs().max())
+    return Ending(float(gain.mean()), moved <= SETTLED, path.numpy())

@@ -1,0 +1,26 @@
+"""Bugs planted in report cards, the checks of the contract and the leaderboard."""
+
+from mutants.mutant import Mutant
+
+CARD = "tests/unit/analysis/test_report_card.py"
+FACTS = "tests/unit/exact/test_objective_facts.py"
+PROMISES = "tests/unit/inspection/test_promises.py"
+
+MUTANTS = (
+    Mutant("card-percentile-upside-down", "analysis/report_card.py", "other_N < value) if better > 0", "other_N > value) if better > 0", CARD),
+    Mutant("card-ties-lose", "analysis/report_card.py", "0.5 * np.sum(other_N == value)", "0.0 * np.sum(other_N == value)", CARD),
+    Mutant("card-among-itself", "analysis/report_card.py", 'table.drop(index=name, errors="ignore")', "table", CARD),
+    Mutant("card-slow-seeds-dropped", "analysis/report_card.py", '["steps_to 0.5"].fillna(np.inf)', '["steps_to 0.5"].dropna()', CARD),
+    Mutant("card-traceback-of-own-code", "analysis/card_promises.py", "    except Exception as error:  # the user's own code: a message, not our traceback", "    except OSError as error:", CARD),
+    Mutant("card-a-mean-is-a-loss", "analysis/card_promises.py", "loss.shape != logp.shape", "False", CARD),
+    Mutant("card-parts-without-stacking", "analysis/card_promises.py", 'NEEDED = ("one finite loss per token", "stacked replicas equal separate calls")', "NEEDED = ()", CARD),
+    Mutant("card-facts-with-scale", "testbed/exact/objective_facts.py", "scale = max(inner, 0.0) / square if square > (ZERO * target) ** 2 else 0.0", "scale = 1.0", FACTS),
+    Mutant("card-ess-of-equal-groups", "testbed/exact/objective_facts.py", "bench.leaves.mask_LT[index_RB] & unequal_R[:, None, None]", "bench.leaves.mask_LT[index_RB]", FACTS),
+    Mutant("card-noise-is-a-variance", "testbed/exact/objective_facts.py", "float(np.sqrt(max(square - mean**2, 0.0))) / mean", "max(square - mean**2, 0.0)", FACTS),
+    Mutant("card-top-whole-batches", "testbed/exact/objective_facts.py", "np.clip((top - (reach - law)) / np.where(law > 0, law, 1.0), 0.0, 1.0)", "(reach - law < top).astype(float)", FACTS),
+    Mutant("card-bandit-sums", "testbed/exact/objective_facts.py", "(weight * (onehot - pi[:, None])).mean(-2)", "(weight * onehot).mean(-2)", FACTS),
+    Mutant("card-padding-unread", "testbed/inspection/promises.py", "return _differs(padded[other.mask_BT], plain[batch.mask_BT])", 'return ""', PROMISES),
+    Mutant("card-parts-unsplit", "testbed/inspection/promises.py", "rows = [torch.tensor([0, 1, 2, 3]), torch.tensor([4, 5, 6, 7])]\n    parts = [", "rows = [torch.arange(8), torch.tensor([4, 5, 6, 7])][:1] * 2\n    parts = [", PROMISES),
+    Mutant("card-bound-seen-near", "testbed/inspection/promises.py", "bounded=far <= near * (1 + 1e-6)", "bounded=True", PROMISES),
+    Mutant("card-relatives-by-length", "testbed/inspection/relatives.py", "likeness = float(mine_N @ theirs_N) / (own * norm)", "likeness = float(mine_N @ theirs_N) / own", PROMISES),
+)  # fmt: skip

@@ -1,0 +1,180 @@
+"""A report card says what its tables say, in whatever the reader opens; the leaderboard is up to date."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.import_graph import ROOT
+
+from analysis import leaderboard_page, report_card
+from analysis.experiments import card_cost, card_exact, card_training
+from analysis.load import load_committed
+from analysis.report_card import EXACT, committed, make_card, percentile, training_rows
+from paper_figs.report_card import page
+from testbed.cli import main
+from testbed.objectives import objective
+
+OWN = '''
+import torch
+from testbed.losses.ratios import log_token
+
+
+def mine(logp_BT, batch, *, eps=0.2):
+    """L = <b>-min</b>(rho A, clip(rho) A)."""
+    rho = log_token(logp_BT, batch).exp()
+    return -torch.minimum(rho * batch.adv_BT, rho.clamp(1 - eps, 1 + eps) * batch.adv_BT)
+
+
+def broken(logp_BT, batch):
+    return batch.nothing
+
+
+def averaged(logp_BT, batch):
+    return -(logp_BT * batch.adv_BT).mean()
+
+
+def detached(logp_BT, batch):
+    return -logp_BT.detach() * batch.adv_BT
+
+
+def flat(logp_BT, batch):
+    B, T = logp_BT.shape
+    return -logp_BT * batch.adv_BT
+'''
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN)
+    return "own.py:mine"
+
+
+def test_percentiles_count_ties_by_half_and_leave_out_what_is_not_known():
+    assert percentile(2.0, [1.0, 2.0, 3.0, np.nan, 4.0], 1) == 37.5
+    assert percentile(2.0, [1.0, 2.0, 3.0, np.nan, 4.0], -1) == 62.5
+    assert percentile(2.0, [1.0], 0) is None
+    assert percentile(np.nan, [1.0], 1) is None
+    assert percentile(2.0, [], 1) is None
+
+
+def cells(accuracy, steps):
+    arm = card_training.ARMS["on-policy"]
+    rows = {"recipe": "mine", "staleness": arm.staleness, "lag": arm.lag, "learning_rate": arm.learning_rate}
+    return pd.DataFrame(
+        {**rows, "seed": range(4), "accuracy": accuracy, "collapsed": [0, 0, 0, 1.0], "steps_to 0.5": steps}
+    )
+
+
+def test_training_is_summed_up_by_medians_with_the_range_of_few_seeds():
+    row = training_rows(cells([0.1, 0.9, 0.7, 0.8], [100.0, np.nan, np.nan, np.nan])).loc["mine"]
+    assert [row[f"accuracy on-policy{end}"] for end in ("", " low", " high")] == [0.75, 0.1, 0.9]
+    assert (row["collapsed on-policy"], row["seeds on-policy"]) == (0.25, 4)
+    assert np.isinf(row["steps on-policy"])
+    assert row["steps on-policy low"] == 100
+
+
+@pytest.mark.slow
+def test_every_objective_has_its_committed_row_and_the_rows_are_of_todays_code():
+    table = committed()[EXACT]
+    assert set(table.index) == set(objective)
+    for name in ("cispo", "dpo"):
+        found = card_exact.exact_row(name)
+        assert list(table.loc[name][list(found)]) == pytest.approx(
+            list(found.values()), rel=1e-4, abs=1e-4
+        ), name
+    assert set(committed()[report_card.COST].index) == set(objective)
+
+
+def test_the_leaderboard_is_what_the_tables_say():
+    again = "out of date: run `testbed card --page docs/leaderboard.md` and commit it"
+    text = (ROOT / "docs" / "leaderboard.md").read_text()
+    assert text == leaderboard_page.page(), again
+    row = next(line for line in text.splitlines() if line.startswith("| `dpo` |"))
+    bias = load_committed([EXACT])[EXACT].frame.set_index("objective").loc["dpo", "bias 0.1"]
+    assert f"| {bias:.3g} |" in row
+
+
+def test_the_cost_of_an_objective_is_a_multiple_of_the_clips():
+    assert card_cost.cost_row("ppo_clip", rounds=6)["both"] == pytest.approx(1.0, abs=0.5)
+
+
+@pytest.mark.slow
+def test_a_card_has_every_part_and_a_registered_one_its_committed_numbers(own):
+    ours = make_card(own, quick=True, train=None, said=lambda _: None)
+    wrong = {check.what for check in ours.checks if check.kept is False}
+    assert wrong == {"extreme ratios give no NaN"}
+    assert {line.part for line in ours.lines} == {2, 4}
+    assert all(line.low is None for line in ours.lines)
+    theirs = make_card("ppo_clip", quick=True, train=None, said=lambda _: None)
+    assert all(check.kept is not False for check in theirs.checks)
+    values = {line.title: line for line in theirs.lines}
+    bias = values["bias of the direction at drift 0.5"]
+    assert bias.value == pytest.approx(committed()[EXACT].loc["ppo_clip", "bias 0.5"], rel=1e-4)
+    # The same weights as ppo_clip's: the same numbers, and one more objective to be compared with.
+    same = {line.title: line for line in ours.lines}["bias of the direction at drift 0.5"]
+    assert same.value == pytest.approx(bias.value)
+    assert same.among == bias.among + 1
+
+
+@pytest.mark.slow
+def test_a_trained_card_has_intervals_and_relatives(own):
+    card = make_card(
+        own, quick=False, train=lambda _: cells([0.1, 0.9, 0.7, 0.8], [9.0] * 4), said=lambda _: None
+    )
+    trained = {line.title: line for line in card.lines if line.part == 3}
+    assert (trained["accuracy, on-policy"].low, trained["accuracy, on-policy"].high) == (0.1, 0.9)
+    assert card.relatives[0].likeness > 0.99
+    text = page(card)
+    assert "0.75</td><td>0.1 to 0.9" in text
+    assert text.count("<svg") == 1
+    assert "&lt;b&gt;-min" in text
+    assert "<b>" not in text
+    assert "<script" not in text
+    assert not re.search(r'(src|href)="(?!#|data:)', text)
+    assert "testbed card own.py:mine</pre>" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "No objective was given"),
+        (["own.py"], "It has: mine, broken, averaged, detached, flat"),
+        (["own.py:min"], "Did you mean 'mine'"),
+        (["own.py:broken"], r"own\.py:13, in broken"),
+        (["own.py:averaged"], r"tensor of shape \(\) .* one loss per token"),
+        (["own.py:detached"], "no gradient in logp_BT"),
+        (["vcpo"], "vcpo is a recipe; its objective is"),
+        (["cisp"], "Did you mean 'cispo'"),
+    ],
+)
+def test_what_has_no_card_ends_with_one_message(own, capsys, words, said):
+    with pytest.raises(SystemExit) as stop:
+        main(["card", *words, "--quick"])
+    assert stop.value.code == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_an_objective_without_leading_axes_gets_part_one_with_the_line_that_fails(own, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["card", "own.py:flat", "--quick", "--quiet", "--json"])
+    assert stop.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    stacked = next(check for check in found["checks"] if check["what"].startswith("stacked"))
+    assert "own.py:25, in flat" in stacked["found"]
+    assert found["lines"] == []
+    assert "parts 2 to 5" in found["left_out"][0]
+
+
+def test_the_page_lies_where_it_was_asked_for(own, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["card", "own.py:flat", "--quick", "--html", "a/b.html"])
+    assert "Page: a/b.html" in capsys.readouterr().out
+    assert (tmp_path / "a" / "b.html").read_text().startswith("<!doctype html>")
+    with pytest.raises(SystemExit):
+        main(["card", "--page", "x/board.md"])
+    assert (tmp_path / "x" / "board.md").read_text() == leaderboard_page.page()

@@ -1,0 +1,119 @@
+"""What the contract's checks find in objectives with one flaw each, and whose relative an objective is."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.inspection import promises
+from testbed.inspection.relatives import fingerprint, nearest, places
+
+FLAWED = """
+import torch
+from testbed.losses.ratios import log_token
+
+
+def reinforce_again(logp_BT, batch):
+    return -logp_BT * batch.adv_BT
+
+
+def two_axes(logp_BT, batch):
+    B, T = logp_BT.shape
+    return -logp_BT * batch.adv_BT
+
+
+def reads_padding(logp_BT, batch):
+    return -logp_BT * batch.adv_BT * batch.logp_mu_BT.sum(-1, keepdim=True)
+
+
+def first_counts_twice(logp_BT, batch):
+    twice = torch.ones_like(logp_BT)
+    twice[..., 0, :] = 2.0
+    return -logp_BT * batch.adv_BT * twice
+
+
+def batch_mean(logp_BT, batch):
+    mean = batch.adv_BT.where(batch.mask_BT, 0.0).sum((-2, -1), keepdim=True)
+    return -logp_BT * (batch.adv_BT - 0.01 * mean)
+
+
+def overflows(logp_BT, batch):
+    return -log_token(logp_BT, batch).exp() * batch.adv_BT
+
+
+def group_of_one(logp_BT, batch):
+    alike = batch.group_B[..., :, None] == batch.group_B[..., None, :]
+    return -logp_BT * batch.adv_BT / (alike.sum(-1) - 1)[..., None]
+
+
+def in_bfloat16(logp_BT, batch):
+    rho_BT = (logp_BT - batch.logp_mu_BT).exp()  # in the precision of its input
+    return -(rho_BT**12) * batch.adv_BT
+
+
+def round_bound(logp_BT, batch):
+    return -log_token(logp_BT, batch).exp().clamp(max=1.1) * batch.adv_BT
+
+
+def infinite(logp_BT, batch):
+    return -logp_BT * batch.adv_BT / 0.0
+"""
+CAUGHT = {
+    "two_axes": "stacked replicas equal separate calls",
+    "reads_padding": "padding does not leak",
+    "first_counts_twice": "order of sequences does not matter",
+    "batch_mean": "micro-batches give the whole batch's weights",
+    "overflows": "extreme ratios give no NaN",
+    "group_of_one": "groups of one and equal rewards are defined",
+    "infinite": "one finite loss per token",
+}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("own") / "flawed.py"
+    path.write_text(FLAWED)
+    return path
+
+
+@pytest.mark.parametrize("flaw", CAUGHT)
+def test_each_flaw_is_found_by_the_check_that_is_for_it(file, flaw):
+    check = promises.CHECKS[CAUGHT[flaw]]
+    assert check(f"{file}:reinforce_again") == ""
+    if flaw == "two_axes":
+        with pytest.raises(ValueError, match="unpack"):  # its own words are the finding
+            check(f"{file}:{flaw}")
+    else:
+        assert check(f"{file}:{flaw}") != ""
+
+
+def test_a_ratio_in_bfloat16_is_found_and_a_bound_on_a_round_ratio_is_none(file):
+    assert promises.low_precision_is_raised(f"{file}:round_bound") == ""
+    assert "differ" in promises.low_precision_is_raised(f"{file}:in_bfloat16")
+
+
+def test_what_is_measured_of_cispo_is_what_it_promises():
+    found = promises.measure("cispo")
+    assert found.reads == ("mu", "adv")
+    assert (found.scope, found.on_policy, found.sign, found.derivative) == (
+        "token",
+        pytest.approx(1),
+        True,
+        False,
+    )
+    assert found.bounded
+    assert found.largest == pytest.approx(1.28)
+    assert not promises.measure("importance_reinforce").bounded
+
+
+def test_the_same_weights_under_another_name_are_the_nearest_relative(file):
+    first, *others = nearest(f"{file}:reinforce_again", ["ppo_clip", "reinforce", "gspo", "dpo"])
+    assert (first.name, first.likeness) == ("reinforce", pytest.approx(1.0))
+    assert first.mine == pytest.approx(first.theirs)
+    assert [each.likeness for each in others] == sorted((e.likeness for e in others), reverse=True)
+    assert others[-1].likeness < 0.8
+
+
+def test_every_number_of_a_fingerprint_has_its_token():
+    assert len(places()) == len(fingerprint("reinforce"))
+    reinforce = dict(zip(places(), fingerprint("reinforce"), strict=True))
+    assert all(f"A = {weight:+g}," in place for place, weight in reinforce.items())
