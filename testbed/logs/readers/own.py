@@ -1,0 +1,29 @@
+"""This bench's own record, JSON lines or Parquet: written by `record=tokens` and by `testbed diagnose --write`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from testbed.logs import files
+from testbed.logs.readers import Reader
+from testbed.logs.record import Log, from_plain, made
+
+
+def read(paths: Sequence[Path]) -> Log:
+    """Return the sequences as they were written; of a cut file the whole lines."""
+    notes: list[str] = []
+    found = []
+    for path in paths:
+        if path.suffix == ".parquet":
+            rows = [(f"{path.name}, row {n}", row) for n, row in enumerate(files.parquet_rows(path), start=1)]
+        else:
+            rows = files.json_lines(path, notes)
+        found += [from_plain(row, where) for where, row in rows]
+    source = ", ".join(dict.fromkeys(one.source for one in found if one.source)) or "record"
+    return made(source, found, notes)
+
+
+READER = Reader(
+    "record", "*.tokens.parquet, *.tokens.jsonl", ("*.tokens.parquet", "*.tokens.jsonl"), ("record", "mask"), read
+)
