@@ -53,11 +53,16 @@ def page(folder: Path, metric: str = "") -> str:
         "Collapse timeline": _timeline(rows),
         "Reproduce": _commands(folder),
     }
+    return document(f"Report of {folder.resolve().name}", sections)
+
+
+def document(title: str, sections: Mapping[str, str]) -> str:
+    """Return a whole page of sections of HTML by their headings; the title is escaped, the sections are not."""
     body = "".join(
         f'<section id="{_slug(name)}"><h2>{name}</h2>{text}</section>' for name, text in sections.items()
     )
     links = " ".join(f'<a href="#{_slug(name)}">{name}</a>' for name in sections)
-    title = f"Report of {escape(folder.resolve().name)}"
+    title = escape(title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
