@@ -46,7 +46,11 @@ class Diagnosis:
         held = {**vars(self)}
         for name in ("peers", "laboratory"):
             held[name] = [
-                {**vars(alert.threshold), **{k: v for k, v in vars(alert).items() if k != "threshold"}, "fired": alert.fired}
+                {
+                    **vars(alert.threshold),
+                    **{k: v for k, v in vars(alert).items() if k != "threshold"},
+                    "fired": alert.fired,
+                }
                 for alert in held[name]
             ]
         return held
@@ -60,7 +64,10 @@ class Diagnosis:
             floor = self.ratios["rollout_corr/ess_floor" + ("" if level == "sequence" else "_token")]
             for which in ("raw", "clamped"):
                 row: Row = {"over": level, "weights": "as they are" if which == "raw" else "bounded by 2"}
-                row |= {how: self.ratios[f"rollout_corr/ess_{how}_{level}_{which}"] for how in ("kish", "perplexity", "max")}
+                row |= {
+                    how: self.ratios[f"rollout_corr/ess_{how}_{level}_{which}"]
+                    for how in ("kish", "perplexity", "max")
+                }
                 rows.append(row | {"floor 1/N": floor})
         return rows
 
@@ -71,7 +78,8 @@ class Diagnosis:
                 "over": level,
                 "N": found.get("n", 0),
                 "k": found.get("k", found["outcome"]),
-                "says": found["says"] + ("" if level == "sequence" else "; tokens of one sequence are not independent"),
+                "says": found["says"]
+                + ("" if level == "sequence" else "; tokens of one sequence are not independent"),
             }
             for level, found in self.tails.items()
         ]
@@ -118,7 +126,11 @@ def _facts(log: Log) -> Row:
         sizes[one.group] = sizes.get(one.group, 0) + 1
     rewards = [one.reward for one in log.sequences if one.reward is not None]
     lengths = [one.length for one in log.sequences]
-    held = [name for name in ("logp_mu", "logp_pi", "logp_anchor", "version", "advantage", "reward") if log.has(name)]
+    held = [
+        name
+        for name in ("logp_mu", "logp_pi", "logp_anchor", "version", "advantage", "reward")
+        if log.has(name)
+    ]
     return {
         "written by": log.source,
         "sequences": len(log.sequences),

@@ -17,7 +17,11 @@ from analysis.load import COMMITTED, load_committed
 from testbed.errors import UserError
 
 Row = Mapping[str, float]
-LOGGED = ("rollout_corr/ess_kish_sequence_raw", "rollout_corr/ess_max_sequence_raw", "rollout_corr/kl_mu_pi_k3")
+LOGGED = (
+    "rollout_corr/ess_kish_sequence_raw",
+    "rollout_corr/ess_max_sequence_raw",
+    "rollout_corr/kl_mu_pi_k3",
+)
 """Metrics behind the early signs that a log of tokens has whatever the objective."""
 
 
@@ -109,13 +113,24 @@ def alerts(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[Alert]:
 
 
 def _alert(rows: Sequence[Row], threshold: Threshold) -> Alert | None:
-    known = [(row["step"], row[threshold.metric]) for row in rows if not math.isnan(row.get(threshold.metric, math.nan))]
+    known = [
+        (row["step"], row[threshold.metric])
+        for row in rows
+        if not math.isnan(row.get(threshold.metric, math.nan))
+    ]
     if not known:
         return None
     sign = 1.0 if threshold.below else -1.0
     crossed = [(step, value) for step, value in known if sign * value < sign * threshold.limit]
     worst = min((value for _, value in known), key=lambda value: sign * value)
-    return Alert(threshold, crossed[0][0] if crossed else math.nan, len(crossed), len(known), worst, _floor(rows, threshold))
+    return Alert(
+        threshold,
+        crossed[0][0] if crossed else math.nan,
+        len(crossed),
+        len(known),
+        worst,
+        _floor(rows, threshold),
+    )
 
 
 def _floor(rows: Sequence[Row], threshold: Threshold) -> str:
@@ -139,11 +154,15 @@ def learned(folder: Path = COMMITTED) -> tuple[tuple[Threshold, ...], str]:
     try:
         table = load_committed([EXPERIMENT.name], folder)[EXPERIMENT.name].frame
     except UserError:
-        return (), f"The table {EXPERIMENT.name} is not among the committed ones: no limits of the laboratory's own."
+        return (
+            (),
+            f"The table {EXPERIMENT.name} is not among the committed ones: no limits of the laboratory's own.",
+        )
     found = [
         each
         for name, (metric, scale) in SIGNS.items()
-        if metric in LOGGED and (each := _youden(table, name, metric, "log10" if scale is not None else "")) is not None
+        if metric in LOGGED
+        and (each := _youden(table, name, metric, "log10" if scale is not None else "")) is not None
     ]
     runs, lost = len(table), int(table["collapsed"].astype(bool).sum())
     said = f"{runs} runs of a toy language model, {lost} of which collapsed after step {EARLY}"

@@ -38,7 +38,9 @@ SPLIT_NOTE = (
 def page(found: Diagnosis) -> str:
     """Return the page of a diagnosis."""
     sections = {
-        "What was read": _table([{"what": name, "value": _word(value)} for name, value in found.facts.items()]),
+        "What was read": _table(
+            [{"what": name, "value": _word(value)} for name, value in found.facts.items()]
+        ),
         "Dropped or assumed": _list(found.notes or ["Nothing."]),
         "Looks wrong": _list(found.doubts or ["Nothing found."]),
     }
@@ -72,9 +74,14 @@ def _paragraph(text: str) -> str:
 def _warnings(found: Diagnosis) -> str:
     fired = [alert for alert in found.peers if alert.fired]
     quiet = [alert for alert in found.peers if not alert.fired]
-    parts = ["<h3>At limits that peers document</h3>", _alerts(fired) if fired else "<p>None was crossed.</p>"]
+    parts = [
+        "<h3>At limits that peers document</h3>",
+        _alerts(fired) if fired else "<p>None was crossed.</p>",
+    ]
     if quiet:
-        parts.append(f"<details><summary>{len(quiet)} limits that were never crossed</summary>{_alerts(quiet)}</details>")
+        parts.append(
+            f"<details><summary>{len(quiet)} limits that were never crossed</summary>{_alerts(quiet)}</details>"
+        )
     parts.append("<h3>At limits found in the laboratory</h3>")
     if found.laboratory:
         parts.append(_alerts(found.laboratory))
@@ -108,7 +115,9 @@ def _drift(found: Diagnosis) -> str:
         fig = Figure(figsize=(PAGE, 3.6), layout="constrained")
         for ax, (label, name, floor, log) in zip(fig.subplots(2, 2, sharex=True).flat, panels, strict=True):
             step = [row["step"] for row in found.steps]
-            ax.plot(step, [row[name] for row in found.steps], color=BLUE, marker="." if len(step) < 40 else "")
+            ax.plot(
+                step, [row[name] for row in found.steps], color=BLUE, marker="." if len(step) < 40 else ""
+            )
             if floor:
                 ax.plot(step, [row[floor] for row in found.steps], color=GRAY, ls="--", label="floor 1/N")
                 ax.legend()
@@ -118,7 +127,12 @@ def _drift(found: Diagnosis) -> str:
         for ax in fig.axes[2:]:
             ax.set_xlabel("step")
         svg = _svg(fig, "drift", "Drift over steps")
-    columns = ("reward/mean", "response_length/mean", "rollout_corr/ess_kish_sequence_raw", "rollout_corr/kl_mu_pi_k3")
+    columns = (
+        "reward/mean",
+        "response_length/mean",
+        "rollout_corr/ess_kish_sequence_raw",
+        "rollout_corr/kl_mu_pi_k3",
+    )
     shown = [{"step": row["step"], **{name: row[name] for name in columns}} for row in _thinned(found.steps)]
     return _figure(svg, "Every step's batch by itself.") + _rows(shown)
 

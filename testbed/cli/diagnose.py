@@ -11,17 +11,32 @@ if TYPE_CHECKING:
     from analysis.diagnosis import Diagnosis
     from testbed.logs.record import Log
 
-SHOWN = ("ppo_clip", "gspo", "cispo", "tis", "icepop", "m2po", "topr", "decoupled_ppo", "dppo_tv", "sapo", "opsm")
+SHOWN = (
+    "ppo_clip",
+    "gspo",
+    "cispo",
+    "tis",
+    "icepop",
+    "m2po",
+    "topr",
+    "decoupled_ppo",
+    "dppo_tv",
+    "sapo",
+    "opsm",
+)
 """Objectives of the terminal's table; the page and --json have all of them."""
 
 
 def diagnose(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Log files, or folders that hold some.")],
+    logs: Annotated[
+        list[Path], typer.Argument(metavar="LOG...", help="Log files, or folders that hold some.")
+    ],
     format_: Annotated[
         str, typer.Option("--format", metavar="NAME", help="Whose format; told from the files by default.")
     ] = "",
     model: Annotated[
-        Path | None, typer.Option(help="Local model that recomputes the trainer's log-probabilities where they lack.")
+        Path | None,
+        typer.Option(help="Local model that recomputes the trainer's log-probabilities where they lack."),
     ] = None,
     behavior_model: Annotated[
         Path | None, typer.Option(help="The same for the sampler's log-probabilities.")
@@ -77,9 +92,7 @@ def diagnose(
         print(f"No program could be started to open {html}.", file=sys.stderr)
 
 
-def _read(
-    logs: list[Path], name: str, model: Path | None, behavior: Path | None, temperature: float
-) -> Log:
+def _read(logs: list[Path], name: str, model: Path | None, behavior: Path | None, temperature: float) -> Log:
     from testbed.logs.readers import read
     from testbed.logs.recompute import recomputed
 
@@ -110,7 +123,10 @@ def report(found: Diagnosis) -> None:
         show.table(found.ages[:12], "By age in versions" + (", the first 12" if found.ages[12:] else ""))
     chosen = [row for row in found.objectives if row["objective"] in SHOWN] or found.objectives
     if chosen:
-        show.table(chosen, f"What objectives do with these tokens; --html and --json have all {len(found.objectives)}")
+        show.table(
+            chosen,
+            f"What objectives do with these tokens; --html and --json have all {len(found.objectives)}",
+        )
     _alerts(found)
 
 
@@ -121,7 +137,9 @@ def _numbers(found: Diagnosis) -> list[dict[str, Any]]:
         for name, value in found.ratios.items()
         if "/kl_" in name or "/chi2_" in name
     ]
-    return rows + [{"number": f"split {name}", "value": value} for name, value in found.split.items() if name != "tokens"]
+    return rows + [
+        {"number": f"split {name}", "value": value} for name, value in found.split.items() if name != "tokens"
+    ]
 
 
 def _alerts(found: Diagnosis) -> None:

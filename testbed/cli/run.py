@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -51,6 +52,8 @@ def run(
     """Run a sweep; what its folder already holds is not run again.
 
     Where a lag needs more versions of the weights than memory holds, TESTBED_SPILL=FOLDER keeps them there.
+    record=tokens also writes the tokens of every logged step below RESULTS/tokens, for `testbed diagnose`; cells
+    that are done already are not run again for it.
 
     Examples:
     testbed run staleness
@@ -74,8 +77,11 @@ def run(
     from testbed.results.store import folder_for
 
     watch = unwatched if quiet else watched
-    cells = resolve(sweep, overrides or [], objective or [], watch)
+    words = [word for word in overrides or [] if not word.startswith("record=")]
+    cells = resolve(sweep, words, objective or [], watch)
     folder = out or folder_for("results", Path(sweep).stem)
+    if words != (overrides or []):
+        record(overrides or [], folder, ray is not None)
     warn(cells, quiet or json)
     if dry_run:
         check_limits(workers, threads, timeout)
@@ -97,6 +103,21 @@ def run(
         progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
     )
     finish(folder, status, json)
+
+
+def record(words: Sequence[str], folder: Path, on_ray: bool) -> None:
+    """Let the workers write the record that `record=tokens` asks for; UserError for another one, and on Ray."""
+    from testbed.errors import UserError
+    from testbed.training.token_record import RECORD
+
+    given = [word.partition("=")[2] for word in words if word.startswith("record=")]
+    if set(given) != {"tokens"}:
+        raise UserError(f"record={','.join(given)} is unknown; record=tokens is what a run can write.")
+    if on_ray:
+        raise UserError(
+            "record=tokens writes into the results folder, which Ray's workers may not see; run without --ray."
+        )
+    os.environ[RECORD] = str(folder.resolve() / "tokens")
 
 
 def finish(folder: Path, status: Status, json: bool) -> None:

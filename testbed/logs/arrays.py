@@ -39,8 +39,13 @@ def tensors(log: Log) -> Tokens:
     """Return a log's sequences as tensors; raise UserError where one lacks mu's or pi's log-probabilities."""
     for name, which in (("logp_mu", "the sampler's (mu)"), ("logp_pi", "the trainer's (pi)")):
         if not log.has(name):
-            raise UserError(f"{len(log.sequences) - log.some(name)} sequences have no log-probabilities of {which}.")
-    known = [np.asarray(one.mask) & ~np.isnan(_of(one, "logp_mu")) & ~np.isnan(_of(one, "logp_pi")) for one in log.sequences]
+            raise UserError(
+                f"{len(log.sequences) - log.some(name)} sequences have no log-probabilities of {which}."
+            )
+    known = [
+        np.asarray(one.mask) & ~np.isnan(_of(one, "logp_mu")) & ~np.isnan(_of(one, "logp_pi"))
+        for one in log.sequences
+    ]
     padded = {
         name: _padded([_of(one, name) for one in log.sequences]) if log.has(name) else None
         for name in ("logp_mu", "logp_pi", "logp_anchor", "advantage")
@@ -75,7 +80,10 @@ def ages(log: Log) -> list[np.ndarray] | None:
         if one.version is not None and len(one.version):
             newest[one.step] = max(newest.get(one.step, one.version.max()), int(one.version.max()))
     return [
-        ((one.trainer_version if one.trainer_version is not None else newest.get(one.step, 0)) - one.version).astype(float)
+        (
+            (one.trainer_version if one.trainer_version is not None else newest.get(one.step, 0))
+            - one.version
+        ).astype(float)
         for one in log.sequences
         if one.version is not None
     ]

@@ -61,7 +61,11 @@ def _thinned(log: Log, budget: int) -> list[int]:
     steps = log.steps
     size = sum(len(one.mask) for one in log.sequences) / len(steps)
     many = max(1, min(len(steps), int(budget / max(size, 1))))
-    return sorted({steps[round(i * (len(steps) - 1) / max(many - 1, 1))] for i in range(many)}) if many > 1 else steps[-1:]
+    return (
+        sorted({steps[round(i * (len(steps) - 1) / max(many - 1, 1))] for i in range(many)})
+        if many > 1
+        else steps[-1:]
+    )
 
 
 def _finite(tokens: Tokens) -> Tensor:
@@ -74,18 +78,30 @@ def _finite(tokens: Tokens) -> Tensor:
 
 def _pair(tokens: Tokens, kept_B: Tensor) -> tuple[Tensor, Batch]:
     mask_BT, group_B = tokens.mask_BT[kept_B], torch.unique(tokens.group_B[kept_B], return_inverse=True)[1]
-    reward_B = torch.zeros(len(mask_BT), dtype=torch.float64) if tokens.reward_B is None else tokens.reward_B[kept_B]
+    reward_B = (
+        torch.zeros(len(mask_BT), dtype=torch.float64) if tokens.reward_B is None else tokens.reward_B[kept_B]
+    )
     if tokens.adv_BT is None:
         mean_G = torch.zeros(len(reward_B), dtype=torch.float64).index_add(0, group_B, reward_B)
-        adv_BT = (reward_B - (mean_G / group_B.bincount(minlength=len(reward_B)))[group_B])[:, None].expand(mask_BT.shape)
+        adv_BT = (reward_B - (mean_G / group_B.bincount(minlength=len(reward_B)))[group_B])[:, None].expand(
+            mask_BT.shape
+        )
     else:
         adv_BT = torch.where(mask_BT, tokens.adv_BT[kept_B], 0.0)
-    anchor_BT = tokens.log_mu_BT if tokens.log_anchor_BT is None else torch.where(tokens.mask_BT, tokens.log_anchor_BT, 0.0)
-    batch = Batch(tokens.log_mu_BT[kept_B], adv_BT.contiguous(), mask_BT, reward_B, group_B, anchor_BT[kept_B])
+    anchor_BT = (
+        tokens.log_mu_BT
+        if tokens.log_anchor_BT is None
+        else torch.where(tokens.mask_BT, tokens.log_anchor_BT, 0.0)
+    )
+    batch = Batch(
+        tokens.log_mu_BT[kept_B], adv_BT.contiguous(), mask_BT, reward_B, group_B, anchor_BT[kept_B]
+    )
     return tokens.log_pi_BT[kept_B], batch
 
 
-def weigh(log: Log, names: list[str] | None = None, budget: int = BUDGET) -> tuple[list[dict[str, Any]], list[str]]:
+def weigh(
+    log: Log, names: list[str] | None = None, budget: int = BUDGET
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Return what each objective does with the log's tokens, and what was assumed or left out.
 
     Every token's |effective weight| is compared with what the same objective gives it at pi = anchor = mu, among the

@@ -26,7 +26,9 @@ def doubts(log: Log) -> list[str]:
         values = _under_mask(log, name)
         found += _rounding(values, label)
     if pairs:
-        mu, pi = (np.concatenate([getattr(one, n)[one.mask] for one in pairs]) for n in ("logp_mu", "logp_pi"))
+        mu, pi = (
+            np.concatenate([getattr(one, n)[one.mask] for one in pairs]) for n in ("logp_mu", "logp_pi")
+        )
         found += [*_zeros(mu, pi), *_temperature(mu, pi)]
     return found + _declared(log)
 
@@ -40,9 +42,15 @@ def _missing(log: Log) -> list[str]:
     found = []
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi"), ("logp_anchor", "log anchor")):
         values = _under_mask(log, name)
-        missing, zero, above = int(np.isnan(values).sum()), int((values == -np.inf).sum()), int((values > SMALL).sum())
+        missing, zero, above = (
+            int(np.isnan(values).sum()),
+            int((values == -np.inf).sum()),
+            int((values > SMALL).sum()),
+        )
         if missing:
-            found.append(f"{missing} of {values.size} tokens have no {label}: left out, their sequences' weights lack them.")
+            found.append(
+                f"{missing} of {values.size} tokens have no {label}: left out, their sequences' weights lack them."
+            )
         if zero:
             found.append(
                 f"{zero} of {values.size} tokens have {label} = -inf: left out of token metrics. Tokens cut by top-k "
@@ -119,11 +127,15 @@ def _mixed(log: Log) -> list[str]:
             "sequence ratio as its importance weight."
         )
     if versions and any(one.trainer_version is None for one in log.sequences):
-        found.append("Ages are counted from the newest version in each step's batch, as the trainer's is unknown: lower bounds.")
+        found.append(
+            "Ages are counted from the newest version in each step's batch, as the trainer's is unknown: lower bounds."
+        )
     ages = [one.trainer_version - one.version.max() for one in log.sequences
             if one.trainer_version is not None and one.version is not None and len(one.version)]  # fmt: skip
     if early := sum(age < 0 for age in ages):
-        found.append(f"{early} sequences come from weights newer than the trainer's: versions are numbered differently.")
+        found.append(
+            f"{early} sequences come from weights newer than the trainer's: versions are numbered differently."
+        )
     return found
 
 

@@ -20,7 +20,9 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as text ({type(error).__name__}); expected JSON lines.") from error
+        raise UserError(
+            f"{path} cannot be read as text ({type(error).__name__}); expected JSON lines."
+        ) from error
     found: list[tuple[str, dict[str, Any]]] = []
     filled = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     for number, line in filled:
@@ -28,12 +30,16 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             if number != filled[-1][0] or len(filled) == 1:
-                raise UserError(f"{path}:{number} is no JSON ({error}); expected one object per line.") from error
+                raise UserError(
+                    f"{path}:{number} is no JSON ({error}); expected one object per line."
+                ) from error
             notes.append(f"{path.name} is cut short: line {number}, its last, is not whole and was dropped.")
             break
         rows = row if isinstance(row, list) else [row]
         if not all(isinstance(each, dict) for each in rows):
-            raise UserError(f"{path}:{number} is a {type(row).__name__}, expected objects, one or a list per line.")
+            raise UserError(
+                f"{path}:{number} is a {type(row).__name__}, expected objects, one or a list per line."
+            )
         found += [(f"{path.name}:{number}", each) for each in rows]
     if not found:
         raise UserError(f"{path} is empty; expected JSON lines.")
@@ -63,9 +69,9 @@ def tensors(path: Path) -> Any:
     if path.suffix in PICKLES:
         raise UserError(
             f"{path} is a pickle, which runs code when it is opened: refused. Where you trust it, turn it into "
-            "plain tensors beside the stack that wrote it:\n  python -c \"import pickle, sys, torch; "
+            'plain tensors beside the stack that wrote it:\n  python -c "import pickle, sys, torch; '
             "b = pickle.load(open(sys.argv[1], 'rb')); torch.save({k: v for k, v in b.items() "
-            f"if torch.is_tensor(v)}}, sys.argv[2])\" {path} {path.with_suffix('.pt')}"
+            f'if torch.is_tensor(v)}}, sys.argv[2])" {path} {path.with_suffix(".pt")}'
         )
     import pickle
 
@@ -80,7 +86,9 @@ def tensors(path: Path) -> Any:
             "dictionary of tensors, lists and numbers."
         ) from error
     except (OSError, RuntimeError, EOFError, ValueError) as error:
-        raise UserError(f"{path} is no whole torch file ({_reason(error)}). Was its writer stopped?") from error
+        raise UserError(
+            f"{path} is no whole torch file ({_reason(error)}). Was its writer stopped?"
+        ) from error
 
 
 def _reason(error: Exception) -> str:

@@ -64,7 +64,11 @@ def _tail(log_w_N: Tensor) -> dict[str, Any]:
     except UserError as error:
         return {"outcome": "undefined", "says": str(error)}
     if isinstance(found, Flat):
-        return {"outcome": "flat", "n": found.n, "says": "the largest weights are equal up to rounding: no tail"}
+        return {
+            "outcome": "flat",
+            "n": found.n,
+            "says": "the largest weights are equal up to rounding: no tail",
+        }
     if not isinstance(found, Estimated):
         return {
             "outcome": "too few",

@@ -37,10 +37,14 @@ def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: floa
         raise UserError(f"temperature is {temperature:g}, expected a positive number.")
     missing = log.some(field) - len(log.sequences)
     if not missing:
-        return replace(log, notes=(*log.notes, f"{field} is in the log: the model {folder} was not asked for it."))
+        return replace(
+            log, notes=(*log.notes, f"{field} is in the log: the model {folder} was not asked for it.")
+        )
     model, tokenizer = _opened(check_model_folder(folder), text=any(one.text for one in log.sequences))
     found = [
-        one if getattr(one, field) is not None else _filled(_tokenized(one, tokenizer), model, field, temperature)
+        one
+        if getattr(one, field) is not None
+        else _filled(_tokenized(one, tokenizer), model, field, temperature)
         for one in log.sequences
     ]
     notes = [
@@ -61,10 +65,16 @@ def _opened(folder: Path, text: bool) -> tuple[Any, Any]:
     try:
         with quiet_transformers():
             model = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
+                folder,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
             ).eval()
             tokenizer = (
-                transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+                transformers.AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                )
                 if text
                 else None
             )
@@ -82,7 +92,9 @@ def _tokenized(one: LoggedSequence, tokenizer: Any) -> LoggedSequence:
     prompt_ids = np.asarray(tokenizer(prompt, add_special_tokens=False)["input_ids"], dtype=np.int64)
     token = np.asarray(tokenizer(response, add_special_tokens=False)["input_ids"], dtype=np.int64)
     advantage = None if one.scalar_advantage is None else np.full(len(token), one.scalar_advantage)
-    return replace(one, prompt=prompt_ids, token=token, mask=np.ones(len(token), dtype=bool), advantage=advantage)
+    return replace(
+        one, prompt=prompt_ids, token=token, mask=np.ones(len(token), dtype=bool), advantage=advantage
+    )
 
 
 def _rendered(text: str, tokenizer: Any) -> str:
@@ -93,7 +105,9 @@ def _rendered(text: str, tokenizer: Any) -> str:
     if not isinstance(messages, list):
         return text
     if not tokenizer.chat_template:
-        raise UserError("The log holds messages, but the model's tokenizer has no chat template to render them with.")
+        raise UserError(
+            "The log holds messages, but the model's tokenizer has no chat template to render them with."
+        )
     opening = messages[-1].get("role") != "assistant"
     return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=opening))
 
@@ -116,7 +130,9 @@ def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float)
     every = np.concatenate([prompt_Q, token_T])
     rows = int(model.get_input_embeddings().weight.shape[0])
     if every.min() < 0 or every.max() >= rows:
-        raise UserError(f"The log has token {int(every.max())}, the model {rows} of them: another model sampled these.")
+        raise UserError(
+            f"The log has token {int(every.max())}, the model {rows} of them: another model sampled these."
+        )
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and len(every) > most:
         raise UserError(f"A sequence has {len(every)} tokens, the model {most} positions.")

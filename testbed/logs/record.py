@@ -120,15 +120,23 @@ def made(source: str, sequences: Iterable[LoggedSequence], notes: Iterable[str] 
     kept = [one for one in every if one.mask.any() or one.text is not None]
     told = list(dict.fromkeys(notes))
     if len(kept) < len(every):
-        told.append(f"{len(every) - len(kept)} of {len(every)} sequences have no token under their mask: dropped.")
+        told.append(
+            f"{len(every) - len(kept)} of {len(every)} sequences have no token under their mask: dropped."
+        )
     ordered = sorted(kept, key=lambda one: one.step)
-    return Log(source, tuple(replace(one, source=source) for one in ordered), tuple(told))
+    return Log(source, tuple(replace(one, source=one.source or source) for one in ordered), tuple(told))
 
 
 def joined(logs: Sequence[Log]) -> Log:
     """Return several logs as one."""
     source = ", ".join(dict.fromkeys(log.source for log in logs))
-    every = sorted((one for log in logs for one in log.sequences), key=lambda one: one.step)
+    many = len(logs) > 1
+    every = [
+        replace(one, group=f"{log.source}/{one.group}") if many else one
+        for log in logs
+        for one in log.sequences
+    ]
+    every.sort(key=lambda one: one.step)
     return Log(source, tuple(every), tuple(dict.fromkeys(note for log in logs for note in log.notes)))
 
 

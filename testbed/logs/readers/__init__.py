@@ -67,7 +67,9 @@ def read(paths: Sequence[Path], name: str = "") -> Log:
                     raise
                 passed.append(file.name)
     if not grouped:
-        raise UserError(f"None of {', '.join(passed[:5])} is a log that a reader knows: {', '.join(readers())}.")
+        raise UserError(
+            f"None of {', '.join(passed[:5])} is a log that a reader knows: {', '.join(readers())}."
+        )
     log = joined([_told(readers()[each], some) for each, some in grouped.items()])
     left = f"{len(passed)} other files were not read: {', '.join(passed[:3])}{' …' if passed[3:] else ''}."
     return replace(log, notes=(*log.notes, left)) if passed else log
@@ -80,7 +82,9 @@ def _told(reader: Reader, paths: Sequence[Path]) -> Log:
     except UserError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        what = f"field {error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        what = (
+            f"field {error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        )
         raise UserError(
             f"{paths[0]} does not hold what the {reader.name} reader expects ({what}). Its format may have "
             "changed; see the reader's docstring for the one that is read."

@@ -90,5 +90,9 @@ def _spread(value: Any, length: int, where: str) -> Any:
 
 
 READER = Reader(
-    "nemo-rl", "train_data_stepN.jsonl", ("train_data_step*.jsonl",), ("generation_logprobs", "input_lengths"), read
+    "nemo-rl",
+    "train_data_stepN.jsonl",
+    ("train_data_step*.jsonl",),
+    ("generation_logprobs", "input_lengths"),
+    read,
 )

@@ -45,5 +45,9 @@ def read(paths: Sequence[Path]) -> Log:
 
 
 READER = Reader(
-    "open-instruct", "RUN_rollouts_SHARD.jsonl", ("*_rollouts_*.jsonl",), ("prompt_tokens", "response_tokens"), read
+    "open-instruct",
+    "RUN_rollouts_SHARD.jsonl",
+    ("*_rollouts_*.jsonl",),
+    ("prompt_tokens", "response_tokens"),
+    read,
 )

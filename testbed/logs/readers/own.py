@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from testbed.logs import files
@@ -20,10 +21,18 @@ def read(paths: Sequence[Path]) -> Log:
         else:
             rows = files.json_lines(path, notes)
         found += [from_plain(row, where) for where, row in rows]
-    source = ", ".join(dict.fromkeys(one.source for one in found if one.source)) or "record"
-    return made(source, found, notes)
+    sources = list(dict.fromkeys(one.source for one in found))
+    if len(sources) > 1:
+        found = [replace(one, group=f"{one.source}/{one.group}") for one in found]
+        notes.append(f"{len(sources)} runs are pooled; give the folder of one alone to see it by itself.")
+    shown = ", ".join(sources[:3]) + (", …" if sources[3:] else "")
+    return made(shown or "record", found, notes)
 
 
 READER = Reader(
-    "record", "*.tokens.parquet, *.tokens.jsonl", ("*.tokens.parquet", "*.tokens.jsonl"), ("record", "mask"), read
+    "record",
+    "*.tokens.parquet, *.tokens.jsonl",
+    ("*.tokens.parquet", "*.tokens.jsonl"),
+    ("record", "mask"),
+    read,
 )

@@ -69,18 +69,30 @@ def _shards(paths: Sequence[Path]) -> list[str]:
     """Return what is missing beside the files: ranks of a step, or the marker that it was finished."""
     notes = []
     for folder in dict.fromkeys(path.parent for path in paths):
-        given = {files.number_in(path, r"rank_(\d+)\.jsonl$") for path in paths if path.parent == folder} - {None}
-        there = {files.number_in(path, r"rank_(\d+)\.jsonl$") for path in folder.glob("rank_*.jsonl")} - {None}
+        given = {files.number_in(path, r"rank_(\d+)\.jsonl$") for path in paths if path.parent == folder} - {
+            None
+        }
+        there = {files.number_in(path, r"rank_(\d+)\.jsonl$") for path in folder.glob("rank_*.jsonl")} - {
+            None
+        }
         if there - given:
-            notes.append(f"{folder.name}: {len(given)} of {len(there)} ranks were given; give the folder for all.")
+            notes.append(
+                f"{folder.name}: {len(given)} of {len(there)} ranks were given; give the folder for all."
+            )
         ranks = sorted(rank for rank in there if rank is not None)
         if gaps := sorted(set(range(ranks[-1] + 1 if ranks else 0)) - set(ranks)):
-            notes.append(f"{folder.name}: no file of rank {', '.join(map(str, gaps))}; part of the batch may be missing.")
+            notes.append(
+                f"{folder.name}: no file of rank {', '.join(map(str, gaps))}; part of the batch may be missing."
+            )
         if folder.name.startswith("step_") and not (folder / "STABLE").exists():
             notes.append(f"{folder.name} has no STABLE marker: its export may not be finished.")
     return notes
 
 
 READER = Reader(
-    "prime-rl", "token_exports/step_N/rank_R.jsonl", ("rank_*.jsonl",), ("inference_logprobs", "trainer_logprobs"), read
+    "prime-rl",
+    "token_exports/step_N/rank_R.jsonl",
+    ("rank_*.jsonl",),
+    ("inference_logprobs", "trainer_logprobs"),
+    read,
 )

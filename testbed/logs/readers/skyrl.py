@@ -36,8 +36,12 @@ def _batch(path: Path) -> list[LoggedSequence]:
     held = files.tensors(path)
     missing = [n for n in ("sequences", "attention_mask", "loss_mask") if not hasattr(held.get(n), "numpy")]
     if missing:
-        raise UserError(f"{path} has no tensor {', '.join(missing)}; expected a dump of SkyRL as plain tensors.")
-    arrays = {name: value.to("cpu").double().numpy() for name, value in held.items() if hasattr(value, "numpy")}
+        raise UserError(
+            f"{path} has no tensor {', '.join(missing)}; expected a dump of SkyRL as plain tensors."
+        )
+    arrays = {
+        name: value.to("cpu").double().numpy() for name, value in held.items() if hasattr(value, "numpy")
+    }
     step = files.number_in(path, r"global_step_(\d+)")
     width = arrays["loss_mask"].shape[1]
     for name in ("response_mask", *NAMES.values()):
@@ -68,4 +72,10 @@ def _sequence(arrays: Mapping[str, Any], n: int, width: int, step: int) -> Logge
     )
 
 
-READER = Reader("skyrl", "global_step_N_training_input.pt", ("*training_input*.pt", "*.pkl"), ("sequences", "loss_mask"), read)
+READER = Reader(
+    "skyrl",
+    "global_step_N_training_input.pt",
+    ("*training_input*.pt", "*.pkl"),
+    ("sequences", "loss_mask"),
+    read,
+)

@@ -35,7 +35,9 @@ def read(paths: Sequence[Path]) -> Log:
     for path in paths:
         held = files.tensors(path)
         if not isinstance(held, dict) or not {"samples", "rollout_data"} & set(held):
-            raise UserError(f"{path} has neither samples nor rollout_data; expected a dump of slime or miles.")
+            raise UserError(
+                f"{path} has neither samples nor rollout_data; expected a dump of slime or miles."
+            )
         step = int(held.get("rollout_id") or 0)
         is_train = "rollout_data" in held or "dp_shards" in held
         for index, row in _rows(held):
@@ -57,13 +59,19 @@ def read(paths: Sequence[Path]) -> Log:
 def _rows(held: Mapping[str, Any]) -> list[tuple[int, Row]]:
     """Return (sample index, row) of a file of either kind."""
     if "samples" in held:
-        return [(int(row.get("sample_index", row.get("index", n)) or 0), dict(row)) for n, row in enumerate(held["samples"])]
+        return [
+            (int(row.get("sample_index", row.get("index", n)) or 0), dict(row))
+            for n, row in enumerate(held["samples"])
+        ]
     data = held["rollout_data"]
     indices = data.get("sample_indices")
     if indices is None:
         raise UserError("rollout_data has no sample_indices: its ranks cannot be told apart or joined.")
     return [
-        (int(index), {ours: data[theirs][n] for theirs, ours in COLUMNS.items() if data.get(theirs) is not None})
+        (
+            int(index),
+            {ours: data[theirs][n] for theirs, ours in COLUMNS.items() if data.get(theirs) is not None},
+        )
         for n, index in enumerate(indices)
     ]
 
@@ -74,11 +82,17 @@ def _known(row: Row) -> Row:
 
 def _unjoined(rollout: Mapping[Any, Row], train: Mapping[Any, Row]) -> list[str]:
     if not train:
-        return ["No train data were given (--save-debug-train-data), so that the trainer's log-probabilities are missing."]
+        return [
+            "No train data were given (--save-debug-train-data), so that the trainer's log-probabilities are missing."
+        ]
     if not rollout:
         return ["No rollout data were given (--save-debug-rollout-data): groups and versions are missing."]
     lost, foreign = len(set(rollout) - set(train)), len(set(train) - set(rollout))
-    notes = [f"{lost} of {len(rollout)} samples have no train data: the files of some ranks may be missing."] if lost else []
+    notes = (
+        [f"{lost} of {len(rollout)} samples have no train data: the files of some ranks may be missing."]
+        if lost
+        else []
+    )
     return notes + ([f"{foreign} train samples have no rollout data: dropped."] if foreign else [])
 
 
@@ -88,7 +102,11 @@ def _sequence(step: int, index: int, row: Row, mixed: list[bool]) -> LoggedSeque
     length = int(number(row.get("response_length"), f"{where}: response_length") or 0)
     if token is None or not 0 < length < len(token):
         return LoggedSequence(step, str(index), where, np.zeros(0, dtype=bool))
-    mask = np.ones(length, bool) if row.get("loss_mask") is None else bools(row["loss_mask"], f"{where}: loss_mask")
+    mask = (
+        np.ones(length, bool)
+        if row.get("loss_mask") is None
+        else bools(row["loss_mask"], f"{where}: loss_mask")
+    )
     if row.get("remove_sample"):
         mask = np.zeros_like(mask)
     advantage = floats(row.get("advantages"), f"{where}: advantages")

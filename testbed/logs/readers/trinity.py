@@ -43,7 +43,9 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
         step=step,
         sample="/".join(str(eid.get(name, "")) for name in ("batch", "task", "run", "step", "suffix")),
         group=f"{step}/{eid.get('task', where)}/{eid.get('step', 0)}",
-        mask=np.ones(length, dtype=bool) if mask is None or token is None else bools(mask, f"{where}: action_mask"),
+        mask=np.ones(length, dtype=bool)
+        if mask is None or token is None
+        else bools(mask, f"{where}: action_mask"),
         reward=number(row.get("reward"), f"{where}: reward"),
         prompt=None if token is None else token[:first],
         token=None if token is None else token[first:],

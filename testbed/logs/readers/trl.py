@@ -58,5 +58,9 @@ def _sequence(row: Mapping[str, Any], rewards: Sequence[str], where: str) -> Log
 
 
 READER = Reader(
-    "trl", "completions/completions_STEP.parquet", ("completions_*.parquet",), ("completion", "advantage"), read
+    "trl",
+    "completions/completions_STEP.parquet",
+    ("completions_*.parquet",),
+    ("completion", "advantage"),
+    read,
 )

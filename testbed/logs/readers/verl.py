@@ -39,4 +39,6 @@ def read(paths: Sequence[Path]) -> Log:
     return made("verl", found, notes)
 
 
-READER = Reader("verl", "rollout_data_dir/STEP.jsonl", ("*.jsonl",), ("input", "output", "score", "step"), read)
+READER = Reader(
+    "verl", "rollout_data_dir/STEP.jsonl", ("*.jsonl",), ("input", "output", "score", "step"), read
+)
