@@ -92,12 +92,18 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
         log: a training log.
         objectives: names; all by default, [] for none.
         folder: of the committed tables, for the limits found in the laboratory.
+
+    Raises UserError for an unknown objective.
     """
     from testbed.logs.arrays import tensors
     from testbed.logs.cut import weigh
     from testbed.logs.doubts import doubts
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
 
+    from testbed.objectives import objective
+
+    for name in objectives or ():
+        _ = objective[name]  # an unknown one is told before anything is computed
     limits, said = learned(folder)
     notes = list(log.notes)
     try:

@@ -64,7 +64,9 @@ def live_metrics(
     pi_BT, mu_BT = (
         torch.where(mask_BT, value.detach()[some_B].double().cpu(), 0.0) for value in (log_pi_BT, log_mu_BT)
     )
-    tokens = Tokens(mask_BT, pi_BT, mu_BT, None, None, None, None, torch.zeros(len(mask_BT), dtype=torch.int64))
+    tokens = Tokens(
+        mask_BT, pi_BT, mu_BT, None, None, None, None, torch.zeros(len(mask_BT), dtype=torch.int64)
+    )
     found = {name: value for name, value in ratio_numbers(tokens).items() if name not in COUNTS}
     sequence = tails(tokens)["sequence"]
     if "k" in sequence:
@@ -87,6 +89,10 @@ def verl_metrics(data: Any, stack: str = "verl") -> dict[str, float]:
     held = getattr(data, "batch", data)
     missing = [n for n in ("old_log_probs", "rollout_log_probs", "response_mask") if n not in held.keys()]  # noqa: SIM118
     if missing:
-        hint = " Set actor_rollout_ref.rollout.calculate_log_probs=True." if "rollout_log_probs" in missing else ""
+        hint = (
+            " Set actor_rollout_ref.rollout.calculate_log_probs=True."
+            if "rollout_log_probs" in missing
+            else ""
+        )
         raise UserError(f"The batch has no {', '.join(missing)}.{hint}")
     return live_metrics(held["old_log_probs"], held["rollout_log_probs"], held["response_mask"], stack)

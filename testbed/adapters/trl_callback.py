@@ -30,9 +30,13 @@ class DiagnosticsCallback(TrainerCallback):
 
     def __init__(self, trainer: Any) -> None:
         if not hasattr(trainer, SCORES) or not hasattr(trainer, "_compute_loss"):
-            raise UserError(f"{type(trainer).__name__} has no per-token log-probabilities; expected a GRPOTrainer.")
+            raise UserError(
+                f"{type(trainer).__name__} has no per-token log-probabilities; expected a GRPOTrainer."
+            )
         if getattr(trainer.args, "use_liger_kernel", False):
-            raise UserError("use_liger_kernel fuses the loss: no log-probabilities to listen to. Switch it off.")
+            raise UserError(
+                "use_liger_kernel fuses the loss: no log-probabilities to listen to. Switch it off."
+            )
         self.trainer = trainer
         self._heard: list[Tensor] = []
         self._listening = False

@@ -57,7 +57,8 @@ def _batch(path: Path) -> list[LoggedSequence]:
 def _sequence(arrays: Mapping[str, Any], n: int, width: int, step: int) -> LoggedSequence:
     token, real = arrays["sequences"][n].astype(np.int64), arrays["attention_mask"][n].astype(bool)
     kept = arrays.get("response_mask", arrays["attention_mask"][:, -width:])[n].astype(bool)
-    prompt = token[:-width][real[:-width]]
+    response = np.concatenate([np.zeros(len(token) - width, dtype=bool), kept])
+    prompt = token[real & ~response]  # which may reach into the last columns where all padding is on the left
     lists = {ours: arrays[theirs][n][kept] for ours, theirs in NAMES.items() if theirs in arrays}
     reward = arrays.get("rewards")
     return LoggedSequence(
@@ -67,7 +68,7 @@ def _sequence(arrays: Mapping[str, Any], n: int, width: int, step: int) -> Logge
         mask=arrays["loss_mask"][n].astype(bool)[kept],
         reward=None if reward is None else float(np.sum(reward[n])),
         prompt=prompt,
-        token=token[-width:][kept],
+        token=token[response],
         **lists,
     )
 
