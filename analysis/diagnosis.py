@@ -24,8 +24,8 @@ class Diagnosis:
     """What a log says. ratios, tails, steps, ages, split are empty where log-probabilities are missing.
 
     facts: what was read. notes: what was dropped or assumed. doubts: what looks wrong. ratios: metrics of all
-    sequences together. tails: Pareto-k by level. steps: metrics by step. ages: by age in versions. split: mismatch
-    against staleness. objectives: what each would cut or weigh down. peers, laboratory: alerts.
+    sequences together. tails: Pareto-k by level. steps: metrics by step. ages: by age in versions. split:
+    mismatch against staleness. objectives: what each would cut or weigh down. peers, laboratory: alerts.
     """
 
     facts: Row
@@ -99,7 +99,6 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
     from testbed.logs.cut import weigh
     from testbed.logs.doubts import doubts
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
-
     from testbed.objectives import objective
 
     for name in objectives or ():
@@ -120,7 +119,8 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
     except UserError as error:
         notes.append(f"No objective could be asked about these tokens: {error}")
     return Diagnosis(
-        _facts(log), notes, doubts(log), ratio_numbers(tokens), tails(tokens), steps, age_rows(tokens), split(tokens),
+        _facts(log), notes, doubts(log), ratio_numbers(tokens), tails(tokens), steps, age_rows(tokens),
+        split(tokens),
         rows, alerts(steps, PEERS), early(steps, limits), said,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Alerts about a training log: at thresholds that peers document, and at those a committed table found predictive."""
+"""Alerts about a training log: at limits that peers document, and at those that a committed table found."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Threshold:
 PEERS = (
     Threshold(
         "rollout_corr/ess_kish_token_clamped", 0.3, True,
-        "verl, docs/algo/rollout_corr.md: 0.5 is good, 0.3 a warning", "rollout_corr/rollout_is_eff_sample_size",
+        "verl, docs/algo/rollout_corr.md: 0.5 is good, 0.3 a warning",
+        "rollout_corr/rollout_is_eff_sample_size",
     ),
     Threshold(
         "rollout_corr/ess_kish_sequence_clamped", 0.3, True,
@@ -62,11 +63,13 @@ PEERS = (
     ),
     Threshold(
         "rollout_corr/kl_mu_pi_k1", 0.01, False,
-        "Tinker's documentation, RL hyperparameters: training is stable below 0.01", "optim/kl_sample_train_v1",
+        "Tinker's documentation, RL hyperparameters: training is stable below 0.01",
+        "optim/kl_sample_train_v1",
     ),
     Threshold(
         "rollout_corr/kl_mu_pi_k2", 0.01, False,
-        "Tinker's documentation, RL hyperparameters: training is stable below 0.01", "optim/kl_sample_train_v2",
+        "Tinker's documentation, RL hyperparameters: training is stable below 0.01",
+        "optim/kl_sample_train_v2",
     ),
     Threshold(
         "token_mult_prob_error", 1.05, False,
@@ -78,7 +81,7 @@ PEERS = (
 
 @dataclass(frozen=True)
 class Alert:
-    """What became of one threshold: since which step it is crossed, at how many steps, and the worst value."""
+    """What became of one threshold: since which step it is crossed, how often, and the worst value."""
 
     threshold: Threshold
     first: float
@@ -145,18 +148,20 @@ def _floor(rows: Sequence[Row], threshold: Threshold) -> str:
 
 
 def learned(folder: Path = COMMITTED) -> tuple[tuple[Threshold, ...], str]:
-    """Return the limits that tell collapsing runs best, from the committed table of early signs, and a sentence.
+    """Return the limits that tell collapsing runs best, from the committed table of signs, and a sentence.
 
-    For every sign that a log of tokens has: the limit with the largest Youden index (Youden 1950), share of the
-    collapsing runs that it flags less share of the others, where that share's Wilson interval excludes chance, that
-    is where the lowest true positive share is above the highest false positive one. Nothing without the table.
+    For every sign that a log of tokens has: the limit with the largest Youden index (Youden 1950), share of
+    the collapsing runs that it flags less share of the others, where that share's Wilson interval excludes
+    chance, that is where the lowest true positive share is above the highest false positive one. Nothing
+    without the table.
     """
     try:
         table = load_committed([EXPERIMENT.name], folder)[EXPERIMENT.name].frame
     except UserError:
         return (
             (),
-            f"The table {EXPERIMENT.name} is not among the committed ones: no limits of the laboratory's own.",
+            f"The table {EXPERIMENT.name} is not among the committed ones: no limits of the laboratory's "
+            f"own.",
         )
     found = [
         each
@@ -188,14 +193,15 @@ def _youden(table: pd.DataFrame, name: str, metric: str, scale: str) -> Threshol
         return None
     limit = 10**cut if scale else cut
     source = (
-        f"table {EXPERIMENT.name}: it flags {caught} of {int(event.sum())} runs that collapsed and {false} of "
+        f"table {EXPERIMENT.name}: it flags {caught} of {int(event.sum())} runs that collapsed and {false} "
+        f"of "
         f"{int((~event).sum())} others, in the table that it was chosen from"
     )
     return Threshold(metric, limit, below, source, scale=scale)
 
 
 def early(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[Alert]:
-    """Return what the learned limits say of a log: of the mean of the metric over its first EARLY steps, as learned."""
+    """Return what the learned limits say of the metric's mean over a log's first EARLY steps, as learned."""
     return alerts(_means(rows, thresholds), thresholds)
 
 

@@ -17,21 +17,27 @@ from paper_figs.report import _figure, _list, _svg, _table, document
 from paper_figs.run import style
 
 ESS_NOTE = (
-    "Shares of N. No sampled share is below 1/N, however few samples carry the estimate: at its floor it says nothing "
+    "Shares of N. No sampled share is below 1/N, however few samples carry the estimate: at its floor it "
+    "says nothing "
     "but that. Prefix: ratios of all tokens up to each one."
 )
 TAIL_NOTE = (
-    "Pareto-k of Vehtari et al. (2024), for independent weights of a continuous law; flat: the largest weights are "
+    "Pareto-k of Vehtari et al. (2024), for independent weights of a continuous law; flat: the largest "
+    "weights are "
     "equal; too few: fewer than five distinct weights above the cutoff."
 )
 CUT_NOTE = (
-    "Effective weight of every token, as a factor on what the same objective gives it on-policy. cut: factor 0; down: "
-    "less than half; up: more than twice; shares of the tokens with an on-policy weight. positive_share: share of all "
+    "Effective weight of every token, as a factor on what the same objective gives it on-policy. cut: "
+    "factor 0; down: "
+    "less than half; up: more than twice; shares of the tokens with an on-policy weight. positive_share: "
+    "share of all "
     "gradient mass that raises probabilities."
 )
 SPLIT_NOTE = (
-    "log pi/mu = log anchor/mu + log pi/anchor. The first part is mismatch of the engines alone where the anchor has "
-    "the sampler's weights; an anchor of newer weights leaves staleness in it, and the table by age says how much."
+    "log pi/mu = log anchor/mu + log pi/anchor. The first part is mismatch of the engines alone where the "
+    "anchor has "
+    "the sampler's weights; an anchor of newer weights leaves staleness in it, and the table by age says "
+    "how much."
 )
 
 
@@ -80,7 +86,8 @@ def _warnings(found: Diagnosis) -> str:
     ]
     if quiet:
         parts.append(
-            f"<details><summary>{len(quiet)} limits that were never crossed</summary>{_alerts(quiet)}</details>"
+            f"<details><summary>{len(quiet)} limits that were never "
+            f"crossed</summary>{_alerts(quiet)}</details>"
         )
     parts.append("<h3>At limits found in the laboratory</h3>")
     if found.laboratory:

@@ -1,7 +1,7 @@
-"""The numbers of `testbed diagnose` while training goes on elsewhere, under the names the trainer's users know.
+"""The numbers of `testbed diagnose` while training goes on elsewhere, under names its users know.
 
-For verl-style trainers: `metrics.update(verl_metrics(batch))` once the batch has old_log_probs and rollout_log_probs.
-For TRL: trl_callback.DiagnosticsCallback.
+For verl-style trainers: `metrics.update(verl_metrics(batch))` once the batch has old_log_probs and
+rollout_log_probs. For TRL: trl_callback.DiagnosticsCallback.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ COUNTS = ("sequences", "tokens")
 
 
 def names_of(stack: str) -> dict[str, str]:
-    """Return {our metric: the stack's key} where a stack logs the same number, to the definition, by another name.
+    """Return {our metric: the stack's key} where a stack logs the same number by another name.
 
-    Aliases that differ in anything are not among them: `testbed metrics` says in what. Raises UserError for a stack
-    that has no names for ratios.
+    Aliases that differ in anything are not among them: `testbed metrics` says in what. Raises UserError for
+    a stack that has no names for ratios.
     """
     if stack not in STACKS:
         raise unknown("stack", stack, STACKS)
@@ -47,8 +47,8 @@ def live_metrics(
         mask_BT: tokens that the policy chose; rows without any are left out.
         stack: whose names are used where it logs the same number; the others keep ours, `rollout_corr/…`.
 
-    Everything is of the sequences given: of a part, on one process, the floor is the part's 1/N. {} without a token.
-    Raises UserError for shapes that differ and for an unknown stack.
+    Everything is of the sequences given: of a part, on one process, the floor is the part's 1/N. {} without
+    a token. Raises UserError for shapes that differ and for an unknown stack.
     """
     renamed = names_of(stack)
     if not log_pi_BT.shape == log_mu_BT.shape == mask_BT.shape or mask_BT.dim() != 2:

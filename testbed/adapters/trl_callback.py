@@ -18,13 +18,15 @@ SCORES = "_get_per_token_logps_and_entropies"
 class DiagnosticsCallback(TrainerCallback):
     """Logs ESS, KL, tails and ratios before truncation of every optimizer step of a GRPOTrainer.
 
-    It listens to the trainer's own forward pass: log pi is what the loss reads, mu is TRL's sampling_per_token_logps
-    (vLLM), else old_per_token_logps, else log pi itself, since TRL keeps neither where no update lies between. The
-    micro-batches of a step are joined, on this process alone. Names are those of docs/metrics.md, and
-    sampling/raw_importance_sampling_ratio/min, mean and max, of token ratios before TRL truncates them.
+    It listens to the trainer's own forward pass: log pi is what the loss reads, mu is TRL's
+    sampling_per_token_logps (vLLM), else old_per_token_logps, else log pi itself, since TRL keeps neither
+    where no update lies between. The micro-batches of a step are joined, on this process alone. Names are
+    those of docs/metrics.md, and sampling/raw_importance_sampling_ratio/min, mean and max, of token ratios
+    before TRL truncates them.
 
     Args:
-        trainer: a GRPOTrainer, or a subclass. Raises UserError for another trainer, or one whose loss keeps no
+        trainer: a GRPOTrainer, or a subclass. Raises UserError for another trainer, or one whose loss keeps
+        no
             log-probabilities to listen to (use_liger_kernel).
     """
 
@@ -61,7 +63,7 @@ class DiagnosticsCallback(TrainerCallback):
         setattr(trainer, SCORES, scores)
         trainer._compute_loss = compute_loss
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
         """Add the step's numbers to those that TRL averages until it logs."""
         parts, self._parts = self._parts, []
         if not parts:

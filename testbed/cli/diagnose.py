@@ -52,10 +52,10 @@ def diagnose(
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page.")] = False,
 ) -> None:
-    """Say what a training log holds: ESS with floors, tails, KL, ages, what objectives would cut, early warnings.
+    """Say what a training log holds: ESS with floors, tails, KL, ages, what objectives cut, early warnings.
 
-    Reads prime-rl, NeMo-RL, slime and miles, SkyRL, open-instruct, Trinity, PipelineRL, TRL and verl logs, and this
-    bench's own record (`testbed run … record=tokens`).
+    Reads prime-rl, NeMo-RL, slime and miles, SkyRL, open-instruct, Trinity, PipelineRL, TRL and verl logs,
+    and this bench's own record (`testbed run … record=tokens`).
 
     Examples: testbed diagnose output/token_exports --html log.html
 

@@ -52,8 +52,8 @@ def run(
     """Run a sweep; what its folder already holds is not run again.
 
     Where a lag needs more versions of the weights than memory holds, TESTBED_SPILL=FOLDER keeps them there.
-    record=tokens also writes the tokens of every logged step below RESULTS/tokens, for `testbed diagnose`; cells
-    that are done already are not run again for it.
+    record=tokens also writes the tokens of every logged step below RESULTS/tokens, for `testbed diagnose`;
+    cells that are done already are not run again for it.
 
     Examples:
     testbed run staleness
@@ -106,7 +106,7 @@ def run(
 
 
 def record(words: Sequence[str], folder: Path, on_ray: bool) -> None:
-    """Let the workers write the record that `record=tokens` asks for; UserError for another one, and on Ray."""
+    """Let workers write the record that `record=tokens` asks for; UserError for another one, and on Ray."""
     from testbed.errors import UserError
     from testbed.training.token_record import RECORD
 
@@ -115,7 +115,8 @@ def record(words: Sequence[str], folder: Path, on_ray: bool) -> None:
         raise UserError(f"record={','.join(given)} is unknown; record=tokens is what a run can write.")
     if on_ray:
         raise UserError(
-            "record=tokens writes into the results folder, which Ray's workers may not see; run without --ray."
+            "record=tokens writes into the results folder, which Ray's workers may not see; run without "
+            "--ray."
         )
     os.environ[RECORD] = str(folder.resolve() / "tokens")
 

@@ -14,10 +14,11 @@ from testbed.logs.record import Log, LoggedSequence
 
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences side by side, padded on the right; log-probabilities float64, 0 outside the mask, as logged inside.
+    """Sequences side by side, padded on the right; log-probabilities are float64, 0 outside the mask.
 
-    mask_BT: tokens that the policy chose and of which both log-probabilities exist (they may be -inf, not NaN).
-    log_pi_BT, log_mu_BT, log_anchor_BT, adv_BT, age_BT: None where a sequence lacks it. group_B: ids from 0.
+    mask_BT: tokens that the policy chose and of which both log-probabilities exist (they may be -inf, not
+    NaN). log_pi_BT, log_mu_BT, log_anchor_BT, adv_BT, age_BT: None where a sequence lacks it. group_B: ids
+    from 0.
     """
 
     mask_BT: Tensor
@@ -71,7 +72,8 @@ def tensors(log: Log) -> Tokens:
 def ages(log: Log) -> list[np.ndarray] | None:
     """Return the age of every token: trainer's version less the token's; None where versions are missing.
 
-    Where no trainer's version is written, the newest version of the step's batch stands for it: a lower bound.
+    Where no trainer's version is written, the newest version of the step's batch stands for it: a lower
+    bound.
     """
     if not log.has("version"):
         return None

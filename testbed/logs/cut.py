@@ -1,4 +1,4 @@
-"""What every registered objective would do with the tokens of a log, against what it does with them on-policy."""
+"""What every objective would do with the tokens of a log, against what it does with them on-policy."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Batches:
 
 
 def batches(log: Log, budget: int = BUDGET) -> Batches:
-    """Return the log as batches for objectives; sequences with a token that is not finite are left out and counted.
+    """Return the log as batches; sequences with a token that is not finite are left out and counted.
 
-    Missing advantages are rewards less their group's mean. A missing anchor is the behavior policy. Raises UserError
-    where there are neither advantages nor rewards, or nothing finite is left.
+    Missing advantages are rewards less their group's mean. A missing anchor is the behavior policy. Raises
+    UserError where there are neither advantages nor rewards, or nothing finite is left.
     """
     notes, pairs, lost, total = [], [], 0, 0
     if not log.has("advantage"):
@@ -104,11 +104,11 @@ def weigh(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return what each objective does with the log's tokens, and what was assumed or left out.
 
-    Every token's |effective weight| is compared with what the same objective gives it at pi = anchor = mu, among the
-    tokens where that is not 0: cut: share with weight 0; down, up: with less than half and more than twice as much;
-    largest: the greatest factor. cut_positive, cut_negative: cut among A > 0 and A < 0. positive_share: share of
-    sum |weight| that has A > 0. Objectives that read what logs do not hold (ref, turn, origin; reward or group where
-    missing) are left out.
+    Every token's |effective weight| is compared with what the same objective gives it at pi = anchor = mu,
+    among the tokens where that is not 0: cut: share with weight 0; down, up: with less than half and more
+    than twice as much; largest: the greatest factor. cut_positive, cut_negative: cut among A > 0 and A < 0.
+    positive_share: share of sum |weight| that has A > 0. Objectives that read what logs do not hold (ref,
+    turn, origin; reward or group where missing) are left out.
     """
     held = batches(log, budget)
     lacking = {"ref", "turn", "origin"} | ({"reward", "group"} if not log.has("reward") else set())
@@ -146,7 +146,7 @@ def _share(chosen_N: Tensor) -> float:
 
 
 def _factors(name: str, logp_BT: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return |weight| over its on-policy value, advantage and |weight| of the tokens that have a weight on-policy."""
+    """Return |weight| over its on-policy value, advantage and |weight|, where there is a weight on-policy."""
     weight_BT = effective_weights(name, logp_BT, batch).abs()
     there = replace(batch, logp_anchor_BT=batch.logp_mu_BT)
     on_BT = effective_weights(name, batch.logp_mu_BT, there).abs()

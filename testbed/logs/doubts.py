@@ -8,9 +8,9 @@ from envs.arrays import Floats
 from testbed.logs.record import Log
 
 SLOPE = 1.1
-"""Spread of log pi over that of log mu beyond which a one-sided temperature is suspected, or below its inverse."""
+"""Spread of log pi over that of log mu beyond which (or below its inverse) a temperature is suspected."""
 TOGETHER = 0.9
-"""Least correlation of the two for that suspicion: a ratio of spreads means little between unrelated numbers."""
+"""Least correlation of the two for that: spreads of unrelated numbers say little."""
 FEW = 50
 """Tokens below which nothing is suspected."""
 SURE = 0.1
@@ -49,11 +49,13 @@ def _missing(log: Log) -> list[str]:
         )
         if missing:
             found.append(
-                f"{missing} of {values.size} tokens have no {label}: left out, their sequences' weights lack them."
+                f"{missing} of {values.size} tokens have no {label}: left out, their sequences' weights "
+                f"lack them."
             )
         if zero:
             found.append(
-                f"{zero} of {values.size} tokens have {label} = -inf: left out of token metrics. Tokens cut by top-k "
+                f"{zero} of {values.size} tokens have {label} = -inf: left out of token metrics. Tokens "
+                f"cut by top-k "
                 "or top-p in one engine alone, or an underflow."
             )
         if above:
@@ -62,7 +64,7 @@ def _missing(log: Log) -> list[str]:
 
 
 def _rounding(values: Floats, label: str) -> list[str]:
-    """Tell log-probabilities that all are numbers of a 16-bit format, and what that adds to mean (log rho)^2 / 2."""
+    """Tell log-probabilities that all are 16-bit numbers, and what that adds to mean (log rho)^2 / 2."""
     kept = values[np.isfinite(values) & (values != 0)]
     if kept.size < FEW:
         return []
@@ -77,7 +79,8 @@ def _rounding(values: Floats, label: str) -> list[str]:
     step = 2.0 ** (np.floor(np.log2(np.abs(kept))) + 1 - digits)
     noise = float((step**2).mean() / 24)  # rounding is uniform over a step: variance step^2 / 12
     return [
-        f"Every {label} is a {name} number: rounding alone adds about {noise:.2g} nats to kl_mu_pi_k2, and more to "
+        f"Every {label} is a {name} number: rounding alone adds about {noise:.2g} nats to kl_mu_pi_k2, and "
+        f"more to "
         "sequence ratios by their length."
     ]
 
@@ -89,7 +92,8 @@ def _zeros(mu: Floats, pi: Floats) -> list[str]:
         count = int(((one == 0) & (other < -SURE)).sum())
         if count:
             found.append(
-                f"{count} of {one.size} tokens under the mask have {name} = 0 where the other is below -{SURE}: prompt "
+                f"{count} of {one.size} tokens under the mask have {name} = 0 where the other is below "
+                f"-{SURE}: prompt "
                 "or tool tokens with a placeholder, which the mask should leave out."
             )
     return found
@@ -104,8 +108,10 @@ def _temperature(mu: Floats, pi: Floats) -> list[str]:
     if np.corrcoef(mu, pi)[0, 1] < TOGETHER or 1 / SLOPE <= slope <= SLOPE:
         return []
     return [
-        f"log pi spreads {slope:.2f} times as far as log mu although they go together: log-probabilities at a "
-        "temperature in one engine and without it in the other look like this. The ratios then mean something else."
+        f"log pi spreads {slope:.2f} times as far as log mu although they go together: log-probabilities "
+        f"at a "
+        "temperature in one engine and without it in the other look like this. The ratios then mean "
+        f"something else."
     ]
 
 
@@ -123,18 +129,21 @@ def _mixed(log: Log) -> list[str]:
     found = []
     if mixed:
         found.append(
-            f"{mixed} of {len(versions)} sequences have tokens of several weights versions: no single policy has their "
+            f"{mixed} of {len(versions)} sequences have tokens of several weights versions: no single "
+            f"policy has their "
             "sequence ratio as its importance weight."
         )
     if versions and any(one.trainer_version is None for one in log.sequences):
         found.append(
-            "Ages are counted from the newest version in each step's batch, as the trainer's is unknown: lower bounds."
+            "Ages are counted from the newest version in each step's batch, as the trainer's is unknown: "
+            "lower bounds."
         )
     ages = [one.trainer_version - one.version.max() for one in log.sequences
             if one.trainer_version is not None and one.version is not None and len(one.version)]  # fmt: skip
     if early := sum(age < 0 for age in ages):
         found.append(
-            f"{early} sequences come from weights newer than the trainer's: versions are numbered differently."
+            f"{early} sequences come from weights newer than the trainer's: versions are numbered "
+            f"differently."
         )
     return found
 
@@ -147,7 +156,8 @@ def _groups(log: Log) -> list[str]:
     usual = int(np.median(counts))
     if usual > 1 and (more := int((counts >= 2 * usual).sum())):
         return [
-            f"{more} of {counts.size} groups have twice the usual {usual} sequences or more: a prompt that came twice in "
+            f"{more} of {counts.size} groups have twice the usual {usual} sequences or more: a prompt that "
+            f"came twice in "
             "a step cannot be told from one larger group."
         ]
     return []

@@ -1,4 +1,4 @@
-"""What a log says about its ratios: ESS by name, tails, KL, ages, mismatch against staleness, step by step."""
+"""What a log says of its ratios: ESS by name, tails, KL, ages, mismatch against staleness, step by step."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def ratio_numbers(tokens: Tokens) -> Numbers:
     """Return the metrics of testbed.diagnostics for one batch of log-ratios, and three that only peers have.
 
     Beside those of `ratio_metrics`: rollout_is_mean, the mean of token ratios bounded above by 2 (verl), and
-    token_mult_prob_error, the mean of exp |log rho| (NeMo-RL). Tokens that are not finite are left out of token
-    metrics and counted.
+    token_mult_prob_error, the mean of exp |log rho| (NeMo-RL). Tokens that are not finite are left out of
+    token metrics and counted.
     """
     raw_BT = tokens.log_rho_BT
     mask_BT = tokens.mask_BT & torch.isfinite(raw_BT)
@@ -46,7 +46,7 @@ def ratio_numbers(tokens: Tokens) -> Numbers:
 
 
 def tails(tokens: Tokens) -> dict[str, dict[str, Any]]:
-    """Return what Pareto-k says of token, prefix and sequence ratios, with why it says nothing where it does not."""
+    """Return what Pareto-k says of token, prefix and sequence ratios, or why it says nothing."""
     raw_BT = tokens.log_rho_BT
     log_w_B, weighs_B = sequence_weights(raw_BT, tokens.mask_BT)
     prefix_BT = raw_BT.cumsum(-1)
@@ -126,11 +126,12 @@ def age_rows(tokens: Tokens) -> list[Numbers]:
 
 
 def split(tokens: Tokens) -> Numbers:
-    """Return log rho = log anchor/mu + log pi/anchor in two parts: means k1, halves of mean squares, and 2 x cross.
+    """Return log rho = log anchor/mu + log pi/anchor in two parts: means, halves of mean squares, cross.
 
-    k1: -mean log rho = mismatch + staleness, to the digit. k2: mean (log rho)^2 / 2 = mismatch + staleness + cross.
-    Where the anchor has the sampler's weights, the first part is the engines' mismatch alone and the second staleness
-    alone; an anchor of the trainer's newest weights leaves staleness in the first. Own derivation.
+    k1: -mean log rho = mismatch + staleness, to the digit. k2: mean (log rho)^2 / 2 = mismatch + staleness +
+    cross. Where the anchor has the sampler's weights, the first part is the engines' mismatch alone and the
+    second staleness alone; an anchor of the trainer's newest weights leaves staleness in the first. Own
+    derivation.
     """
     if tokens.log_anchor_BT is None:
         return {}

@@ -19,8 +19,8 @@ MISSING = {"logp_pi": "the trainer's", "logp_mu": "the sampler's"}
 def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: float = 1.0) -> Log:
     """Return the log with one kind of log-probabilities filled in where it is missing.
 
-    log softmax(logits / temperature) of the response's tokens after the prompt's, in float32. Sequences of text are
-    tokenized first, prompt and response apart, which need not give the tokens that were sampled.
+    log softmax(logits / temperature) of the response's tokens after the prompt's, in float32. Sequences of
+    text are tokenized first, prompt and response apart, which need not give the tokens that were sampled.
 
     Args:
         log: sequences with prompt and token, or with text.
@@ -115,7 +115,8 @@ def _rendered(text: str, tokenizer: Any) -> str:
 def _filled(one: LoggedSequence, model: Any, field: str, temperature: float) -> LoggedSequence:
     if one.token is None or one.prompt is None or not len(one.prompt):
         raise UserError(
-            f"step {one.step}, sample {one.sample} has no tokens, or no prompt before them: nothing to recompute from."
+            f"step {one.step}, sample {one.sample} has no tokens, or no prompt before them: nothing to "
+            f"recompute from."
         )
     if not len(one.token):
         return one
@@ -124,7 +125,7 @@ def _filled(one: LoggedSequence, model: Any, field: str, temperature: float) -> 
 
 
 def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float) -> Floats:
-    """Return log-probabilities [T] of response tokens after a prompt; UserError for tokens the model has not."""
+    """Return log-probabilities [T] of response tokens; UserError for tokens that the model has not."""
     import torch
 
     every = np.concatenate([prompt_Q, token_T])

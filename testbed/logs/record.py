@@ -1,12 +1,12 @@
 """The record of training tokens, version 1: one object per sequence, as JSON lines or as Parquet.
 
-record: 1, the version of this format. source: who wrote it. step: optimizer step that trained on it. sample, group:
-names; sequences of one group answer the same prompt at the same step. reward, temperature: numbers or null.
-trainer_version: version of the weights that logp_pi is of. prompt: token ids, or null. The others are lists with an
-entry per token of the response, tool output included and padding left out, or null where nobody wrote them:
-token: ids. mask: whether the policy chose the token. logp_mu, logp_pi, logp_anchor: log-probabilities (nats) under
-the engine that sampled, the trainer, and the trainer at the anchor; null where one is missing, "-inf" for log 0. version: of the weights
-that sampled the token. advantage.
+record: 1, the version of this format. source: who wrote it. step: optimizer step that trained on it. sample,
+group: names; sequences of one group answer the same prompt at the same step. reward, temperature: numbers or
+null. trainer_version: version of the weights that logp_pi is of. prompt: token ids, or null. The others are
+lists with an entry per token of the response, tool output included and padding left out, or null where
+nobody wrote them: token: ids. mask: whether the policy chose the token. logp_mu, logp_pi, logp_anchor:
+log-probabilities (nats) under the engine that sampled, the trainer, and the trainer at the anchor; null
+where one is missing, "-inf" for log 0. version: of the weights that sampled the token. advantage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from testbed.results import atomic_files
 VERSION = 1
 PER_TOKEN = ("token", "mask", "logp_mu", "logp_pi", "logp_anchor", "version", "advantage")
 FIELDS = (
-    "record", "source", "step", "sample", "group", "reward", "temperature", "trainer_version", "length", "prompt",
+    "record", "source", "step", "sample", "group", "reward", "temperature", "trainer_version", "length",
+    "prompt",
     *PER_TOKEN,
 )  # fmt: skip
 _WHOLE = ("token", "version")
@@ -36,7 +37,7 @@ _WHOLE = ("token", "version")
 
 @dataclass(frozen=True)
 class LoggedSequence:
-    """One sequence of the record; see the head of this file. Arrays are [T], None where nothing was written."""
+    """One sequence of the record, see the head of this file; arrays [T], None where nothing was written."""
 
     step: int
     sample: str
@@ -217,7 +218,7 @@ def from_plain(row: Mapping[str, Any], where: str) -> LoggedSequence:
 
 
 def write(log: Log, path: Path) -> None:
-    """Write a log as Parquet, or as JSON lines for any other ending; raise UserError where it cannot be written."""
+    """Write a log as Parquet, or as JSON lines for another ending; UserError where it cannot be written."""
     rows = [one.plain() for one in log.sequences]
     if path.suffix == ".parquet":
         content = parquet_bytes(rows)

@@ -1,7 +1,7 @@
 """The record of training tokens that a run of this bench writes: what `testbed diagnose` reads.
 
-Where TESTBED_RECORD names a folder (`testbed run … record=tokens` does), every cell writes a file there at each logged
-step, CELL/step_N.tokens.parquet, before the weights move. No number of the run depends on it.
+Where TESTBED_RECORD names a folder (`testbed run … record=tokens` does), every cell writes a file there at
+each logged step, CELL/step_N.tokens.parquet, before the weights move. No number of the run depends on it.
 """
 
 from __future__ import annotations

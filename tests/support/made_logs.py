@@ -13,7 +13,7 @@ PAD = 0
 
 
 def sequences(seed: int = 0) -> list[dict]:
-    """Return 24 sequences: prompts of different length, tool tokens in the middle, versions, both signs of A."""
+    """Return 24 sequences: ragged prompts, tool tokens in the middle, versions, both signs of A."""
     draw = np.random.default_rng(seed)
     found = []
     for step in range(STEPS):
@@ -29,7 +29,8 @@ def sequences(seed: int = 0) -> list[dict]:
                 found.append(
                     {
                         "step": step, "index": len(found) % (PROMPTS * GROUP), "group": prompt, "prompt": ids,
-                        "token": [int(i) for i in draw.integers(1, 9, length)], "mask": mask, "reward": reward,
+                        "token": [int(i) for i in draw.integers(1, 9, length)], "mask": mask,
+                        "reward": reward,
                         "mu": [float(np.float32(v)) for v in mu], "pi": [float(np.float32(v)) for v in pi],
                         "advantage": reward - 0.5, "version": 5 + step - member % 2,
                     }
@@ -77,8 +78,10 @@ def nemo_rl(folder: Path) -> None:
 
             whole.append(
                 {
-                    "idx": n, "rewards": [one["reward"]], "input_lengths": [width - after], "sample_loss_mask": [1.0],
-                    "token_ids": [one["prompt"] + one["token"] + [PAD] * after], "token_loss_mask": padded(one["mask"]),
+                    "idx": n, "rewards": [one["reward"]], "input_lengths": [width - after],
+                    "sample_loss_mask": [1.0],
+                    "token_ids": [one["prompt"] + one["token"] + [PAD] * after],
+                    "token_loss_mask": padded(one["mask"]),
                     "generation_logprobs": padded(one["mu"]), "prev_logprobs": padded(one["pi"]),
                     "advantages": padded([one["advantage"]] * len(one["mask"])),
                 }
@@ -95,7 +98,8 @@ def slime(folder: Path) -> None:
             {
                 "index": one["index"], "group_index": one["group"], "tokens": one["prompt"] + one["token"],
                 "response_length": len(one["token"]), "reward": one["reward"], "loss_mask": one["mask"],
-                "weight_versions": [str(one["version"])], "rollout_log_probs": one["mu"], "status": "completed",
+                "weight_versions": [str(one["version"])], "rollout_log_probs": one["mu"],
+                "status": "completed",
             }
             for one in rows
         ]  # fmt: skip
@@ -148,8 +152,10 @@ def open_instruct(folder: Path) -> None:
     """No trainer's log-probabilities; beside the shard lies its metadata."""
     rows = [
         {
-            "step": o["step"], "sample_idx": o["index"], "prompt_idx": o["group"], "prompt_tokens": o["prompt"],
-            "response_tokens": o["token"], "reward": o["reward"], "advantage": o["advantage"], "finish_reason": "stop",
+            "step": o["step"], "sample_idx": o["index"], "prompt_idx": o["group"],
+            "prompt_tokens": o["prompt"],
+            "response_tokens": o["token"], "reward": o["reward"], "advantage": o["advantage"],
+            "finish_reason": "stop",
             "dataset": "d", "logprobs": o["mu"],
         }
         for o in sequences()
@@ -162,7 +168,8 @@ def trinity(folder: Path) -> None:
     """Experiences as lines."""
     rows = [
         {
-            "eid": {"batch": o["step"], "task": o["group"], "run": o["index"], "step": 0}, "reward": o["reward"],
+            "eid": {"batch": o["step"], "task": o["group"], "run": o["index"], "step": 0},
+            "reward": o["reward"],
             "prompt_length": len(o["prompt"]), "tokens": o["prompt"] + o["token"], "logprobs": o["mu"],
             "action_mask": o["mask"], "info": {"model_version": o["version"]},
             "advantages": [o["advantage"]] * len(o["token"]),
@@ -177,8 +184,10 @@ def pipeline_rl(folder: Path) -> None:
     whole = sequences()
     texts = [
         {
-            "input_ids": o["prompt"] + o["token"], "group_id": f"{o['step']}-{o['group']}", "reward": o["reward"],
-            "labels": [-100] * len(o["prompt"]) + [t if m else -100 for t, m in zip(o["token"], o["mask"], strict=True)],
+            "input_ids": o["prompt"] + o["token"], "group_id": f"{o['step']}-{o['group']}",
+            "reward": o["reward"],
+            "labels": [-100] * len(o["prompt"]) + [t if m else -100 for t, m in zip(o["token"], o["mask"],
+            strict=True)],
             "logprobs": [v for v, m in zip(o["mu"], o["mask"], strict=True) if m],
             "metadata": {"model_version": o["version"]},
         }
@@ -191,9 +200,12 @@ def own(folder: Path) -> None:
     """The bench's own record as JSON lines."""
     rows = [
         {
-            "record": 1, "source": "made", "step": o["step"], "sample": str(o["index"]), "group": str(o["group"]),
-            "prompt": o["prompt"], "token": o["token"], "mask": o["mask"], "logp_mu": o["mu"], "logp_pi": o["pi"],
-            "advantage": [o["advantage"]] * len(o["mask"]), "reward": o["reward"], "version": [o["version"]] * len(o["mask"]),
+            "record": 1, "source": "made", "step": o["step"], "sample": str(o["index"]),
+            "group": str(o["group"]),
+            "prompt": o["prompt"], "token": o["token"], "mask": o["mask"], "logp_mu": o["mu"],
+            "logp_pi": o["pi"],
+            "advantage": [o["advantage"]] * len(o["mask"]), "reward": o["reward"],
+            "version": [o["version"]] * len(o["mask"]),
             "trainer_version": 5 + o["step"],
         }
         for o in sequences()

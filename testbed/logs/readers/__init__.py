@@ -1,7 +1,7 @@
 """One reader per stack: which files are its own, and how they become the record.
 
-A module here holds a READER. Its docstring names the file of the stack that writes the format. Formats change: a
-reader takes fields by name, refuses what it does not know, and says what it left out or assumed.
+A module here holds a READER. Its docstring names the file of the stack that writes the format. Formats
+change: a reader takes fields by name, refuses what it does not know, and says what it left out or assumed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from testbed.logs.record import Log, joined
 class Reader:
     """How one stack's files are read.
 
-    name: of the stack. writes: what it calls them. patterns: file names below a folder. keys: fields that together
-    only its rows have. read: from all files of one format to a Log.
+    name: of the stack. writes: what it calls them. patterns: file names below a folder. keys: fields that
+    together only its rows have. read: from all files of one format to a Log.
     """
 
     name: str
@@ -110,7 +110,8 @@ def recognized(path: Path) -> str:
             return reader.name
     shown = ", ".join(map(str, list(first)[:8])) or "nothing"
     raise UserError(
-        f"{path} has the fields {shown}, which no reader knows. Name one with --format: {', '.join(readers())}."
+        f"{path} has the fields {shown}, which no reader knows. Name one with --format: "
+        f"{', '.join(readers())}."
     )
 
 

@@ -1,10 +1,10 @@
 """NeMo-RL: train_data_stepN.jsonl in the log folder.
 
 Format: nemo_rl/algorithms/grpo.py (the fields) and nemo_rl/utils/logger.py (log_batched_dict_as_jsonl) of
-NVIDIA-NeMo/RL: one line per sequence, each a micro-batch of one, so that values are lists of one. token_ids and the
-log-probabilities span prompt, response and padding on the right up to the batch's longest, with 0 where
-token_loss_mask is 0; generation_logprobs are the sampler's, prev_logprobs the trainer's before the update. There are
-no groups and no versions. Older files without token_loss_mask are refused.
+NVIDIA-NeMo/RL: one line per sequence, each a micro-batch of one, so that values are lists of one. token_ids
+and the log-probabilities span prompt, response and padding on the right up to the batch's longest, with 0
+where token_loss_mask is 0; generation_logprobs are the sampler's, prev_logprobs the trainer's before the
+update. There are no groups and no versions. Older files without token_loss_mask are refused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def tokens(value: Any) -> Any:
 def _sequence(row: Mapping[str, Any], where: str, step: int) -> LoggedSequence:
     if "token_loss_mask" not in row:
         raise UserError(
-            f"{where} has no token_loss_mask: prompt and padding have log-probability 0 there and cannot be told "
+            f"{where} has no token_loss_mask: prompt and padding have log-probability 0 there and cannot "
+            f"be told "
             "from tokens of the policy. Log with a newer NeMo-RL."
         )
     mask = bools(tokens(row["token_loss_mask"]), f"{where}: token_loss_mask")

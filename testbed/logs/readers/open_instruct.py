@@ -1,9 +1,9 @@
 """open-instruct: RUN_rollouts_SHARD.jsonl, written with save_traces.
 
 Format: open_instruct/rl_utils.py of allenai/open-instruct (RolloutRecord, _save_rollouts): step, sample_idx,
-prompt_idx, prompt_tokens, response_tokens, reward, advantage, logprobs of vLLM or null. prompt_idx counts within a
-step; a shard holds many steps. There are no trainer's log-probabilities and no tool mask: every response token is
-taken as the policy's.
+prompt_idx, prompt_tokens, response_tokens, reward, advantage, logprobs of vLLM or null. prompt_idx counts
+within a step; a shard holds many steps. There are no trainer's log-probabilities and no tool mask: every
+response token is taken as the policy's.
 """
 
 from __future__ import annotations

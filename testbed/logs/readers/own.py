@@ -1,4 +1,4 @@
-"""This bench's own record, JSON lines or Parquet: written by `record=tokens` and by `testbed diagnose --write`."""
+"""The bench's own record, JSON lines or Parquet: of `record=tokens` and of `testbed diagnose --write`."""
 
 from __future__ import annotations
 

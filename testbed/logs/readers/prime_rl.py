@@ -1,11 +1,11 @@
 """prime-rl: token_exports/step_N/rank_R.jsonl, written with `enable_token_export`.
 
-Format: src/prime_rl/trainer/rl/token_export.py of PrimeIntellect-ai/prime-rl (schema_version 1; TokenExporter). A line
-is one packed sequence with prompt; its lists have an entry per token; log-probabilities of the prompt are 0 under a
-loss_mask of false. Version 2, with sample_id, rewards and temperatures per token, was read in a fork's exporter of the
-same design; whether upstream's version 2 is the same could not be confirmed. No export holds a group, so that
-sequences of one prompt at one step are taken as a group; nor the weights version. A step folder without STABLE was
-not finished.
+Format: src/prime_rl/trainer/rl/token_export.py of PrimeIntellect-ai/prime-rl (schema_version 1;
+TokenExporter). A line is one packed sequence with prompt; its lists have an entry per token;
+log-probabilities of the prompt are 0 under a loss_mask of false. Version 2, with sample_id, rewards and
+temperatures per token, was read in a fork's exporter of the same design; whether upstream's version 2 is the
+same could not be confirmed. No export holds a group, so that sequences of one prompt at one step are taken
+as a group; nor the weights version. A step folder without STABLE was not finished.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def _shards(paths: Sequence[Path]) -> list[str]:
         ranks = sorted(rank for rank in there if rank is not None)
         if gaps := sorted(set(range(ranks[-1] + 1 if ranks else 0)) - set(ranks)):
             notes.append(
-                f"{folder.name}: no file of rank {', '.join(map(str, gaps))}; part of the batch may be missing."
+                f"{folder.name}: no file of rank {', '.join(map(str, gaps))}; part of the batch may be "
+                f"missing."
             )
         if folder.name.startswith("step_") and not (folder / "STABLE").exists():
             notes.append(f"{folder.name} has no STABLE marker: its export may not be finished.")

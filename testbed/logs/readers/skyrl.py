@@ -1,11 +1,11 @@
 """SkyRL: dumped_data/global_step_N_training_input, as a .pt of plain tensors.
 
-SkyRL itself writes a pickle of its TrainingInputBatch (trainer.dump_data_batch; dump_data in skyrl/train/trainer.py of
-NovaSky-AI/SkyRL), which runs code when it is opened and is refused with the line that turns it into tensors. Fields:
-sequences and attention_mask [B, S] with padding on the left, response_mask, loss_mask, action_log_probs (trainer),
-rollout_logprobs (sampler), advantages [B, T], rewards [B, T] or [B]; the T columns are the last of the S. Read by
-these names; the writer itself could not be read here. uids and rewards are taken out before SkyRL dumps, so that
-sequences of one prompt are one group.
+SkyRL itself writes a pickle of its TrainingInputBatch (trainer.dump_data_batch; dump_data in
+skyrl/train/trainer.py of NovaSky-AI/SkyRL), which runs code when it is opened and is refused with the line
+that turns it into tensors. Fields: sequences and attention_mask [B, S] with padding on the left,
+response_mask, loss_mask, action_log_probs (trainer), rollout_logprobs (sampler), advantages [B, T], rewards
+[B, T] or [B]; the T columns are the last of the S. Read by these names; the writer itself could not be read
+here. uids and rewards are taken out before SkyRL dumps, so that sequences of one prompt are one group.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def _batch(path: Path) -> list[LoggedSequence]:
     for name in ("response_mask", *NAMES.values()):
         if name in arrays and arrays[name].shape != arrays["loss_mask"].shape:
             raise UserError(
-                f"{path}: {name} has shape {arrays[name].shape}, loss_mask {arrays['loss_mask'].shape}; expected equal."
+                f"{path}: {name} has shape {arrays[name].shape}, loss_mask {arrays['loss_mask'].shape}; "
+                f"expected equal."
             )
     if arrays["sequences"].shape[1] < width:
         raise UserError(f"{path}: sequences are shorter than loss_mask; expected prompt and response.")

@@ -1,10 +1,11 @@
 """slime and miles: the .pt files of --save-debug-rollout-data and --save-debug-train-data, or --dump-details.
 
-Format: slime/utils/types.py (Sample.to_dict: a rollout file is {rollout_id, samples}), slime/utils/train_dump_utils.py
-(a train file per rank, {rollout_id, rank, rollout_data}) of THUDM/slime. Train files with `samples` and `dp_shards`
-are a later format, read by its field names (sample_index, log_probs, advantages); it could not be confirmed against
-the writer. The two kinds are joined by sample index. weight_versions names the weights of the parts of a response, not
-of its tokens. Everything is loaded with weights_only, so that dumps with other objects are refused.
+Format: slime/utils/types.py (Sample.to_dict: a rollout file is {rollout_id, samples}),
+slime/utils/train_dump_utils.py (a train file per rank, {rollout_id, rank, rollout_data}) of THUDM/slime.
+Train files with `samples` and `dp_shards` are a later format, read by its field names (sample_index,
+log_probs, advantages); it could not be confirmed against the writer. The two kinds are joined by sample
+index. weight_versions names the weights of the parts of a response, not of its tokens. Everything is loaded
+with weights_only, so that dumps with other objects are refused.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def read(paths: Sequence[Path]) -> Log:
     ]
     if any(mixed):
         notes.append(
-            f"{sum(mixed)} of {len(mixed)} responses mix weights versions that are not told per token: the oldest "
+            f"{sum(mixed)} of {len(mixed)} responses mix weights versions that are not told per token: the "
+            f"oldest "
             "is taken for all of their tokens, so that their ages are upper bounds."
         )
     return made("slime", found, notes)
@@ -83,7 +85,8 @@ def _known(row: Row) -> Row:
 def _unjoined(rollout: Mapping[Any, Row], train: Mapping[Any, Row]) -> list[str]:
     if not train:
         return [
-            "No train data were given (--save-debug-train-data), so that the trainer's log-probabilities are missing."
+            "No train data were given (--save-debug-train-data), so that the trainer's log-probabilities "
+            "are missing."
         ]
     if not rollout:
         return ["No rollout data were given (--save-debug-rollout-data): groups and versions are missing."]

@@ -1,10 +1,11 @@
 """Trinity-RFT: experiences as JSON lines.
 
 Format: trinity/common/experience.py of modelscope/Trinity-RFT (Experience): tokens of prompt and response,
-prompt_length, logprobs, advantages and action_mask over the response, reward, eid {batch, task, run, step}, info with
-model_version. Its database keeps an experience as pickled bytes, which are not read; its file writer leaves out tokens
-and log-probabilities (Experience.to_dict). Whoever has them writes these fields with .tolist(), one object per line.
-The sampler's version is known, the trainer's is not; eid.batch, the explorer's step, stands for the step.
+prompt_length, logprobs, advantages and action_mask over the response, reward, eid {batch, task, run, step},
+info with model_version. Its database keeps an experience as pickled bytes, which are not read; its file
+writer leaves out tokens and log-probabilities (Experience.to_dict). Whoever has them writes these fields
+with .tolist(), one object per line. The sampler's version is known, the trainer's is not; eid.batch, the
+explorer's step, stands for the step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """verl: ROLLOUT_DATA_DIR/STEP.jsonl, written with trainer.rollout_data_dir.
 
-Format: _dump_generations of verl/trainer/ppo/ray_trainer.py (volcengine/verl): input, output, gts, score, step, and
-whatever the reward function adds; newer versions add uid or request_id. Text alone, so that tokens and
-log-probabilities are made with --model. Special tokens are left out of the text, and with them the end token.
+Format: _dump_generations of verl/trainer/ppo/ray_trainer.py (volcengine/verl): input, output, gts, score,
+step, and whatever the reward function adds; newer versions add uid or request_id. Text alone, so that tokens
+and log-probabilities are made with --model. Special tokens are left out of the text, and with them the end
+token.
 """
 
 from __future__ import annotations

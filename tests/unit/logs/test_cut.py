@@ -61,7 +61,8 @@ def test_objectives_that_read_what_is_not_there_are_named(log):
 
 def test_missing_advantages_are_rewards_less_the_mean_of_the_group():
     some = [
-        LoggedSequence(0, str(n), "g", np.ones(1, dtype=bool), logp_mu=np.array([-1.0]), logp_pi=np.array([-1.0]),
+        LoggedSequence(0, str(n), "g", np.ones(1, dtype=bool), logp_mu=np.array([-1.0]),
+        logp_pi=np.array([-1.0]),
                        reward=float(n))
         for n in (0, 3)
     ]  # fmt: skip

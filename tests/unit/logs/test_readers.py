@@ -115,7 +115,8 @@ def test_verl_and_trl_give_text_rewards_and_groups(tmp_path):
     assert log.source == "verl"
     assert [one.reward for one in log.sequences] == [0, 1, 2, 3]
     assert len({one.group for one in log.sequences}) == 2
-    table = {"step": [7] * 2, "prompt": ["q"] * 2, "completion": ["a", "b"], "exact": [1.0, 0.0], "form": [0.5, None],
+    table = {"step": [7] * 2, "prompt": ["q"] * 2, "completion": ["a", "b"], "exact": [1.0, 0.0],
+    "form": [0.5, None],
              "advantage": [0.7, -0.7]}  # fmt: skip
     pq.write_table(pa.table(table), tmp_path / "completions_00007.parquet")
     log = read([tmp_path / "completions_00007.parquet"])
@@ -149,12 +150,16 @@ def test_pickles_are_refused_and_never_opened(tmp_path):
         ("a.pt", "x", "no whole torch file|weights_only"),
         ("a.tokens.jsonl", '{"record": 2, "mask": [1]}\n', "this version reads 1"),
         ("a.tokens.jsonl", '{"record": 1, "mask": [1]}\n', "step, sample, group missing"),
-        ("a.tokens.jsonl", '{"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [2]}\n', "list of 0 and 1"),
-        ("a.tokens.jsonl", '{"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [1], "logp_mu": [0, 0]}\n',
+        ("a.tokens.jsonl", '{"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [2]}\n',
+        "list of 0 and 1"),
+        ("a.tokens.jsonl",
+        '{"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [1], "logp_mu": [0, 0]}\n',
          "logp_mu has 2 entries, mask has 1"),
-        ("rank_0.jsonl", '{"inference_logprobs": [], "trainer_logprobs": [], "schema_version": 9}\n', "known: 1 and 2"),
+        ("rank_0.jsonl", '{"inference_logprobs": [], "trainer_logprobs": [], "schema_version": 9}\n',
+        "known: 1 and 2"),
         ("x.jsonl", '{"input_ids": [1, 2], "labels": [2]}\n', "differ in length"),
-        ("x.jsonl", '{"input": "a", "output": "b", "score": "good", "step": 1}\n', "score is good, expected a number"),
+        ("x.jsonl", '{"input": "a", "output": "b", "score": "good", "step": 1}\n',
+        "score is good, expected a number"),
         ("x.jsonl", '{"prompt_tokens": [1], "response_tokens": [1]}\n', "field 'step' is missing"),
     ],
 )  # fmt: skip
@@ -177,6 +182,6 @@ def test_every_reader_says_where_its_format_is_written():
     import importlib
 
     for name in readers():
-        doc = importlib.import_module(f"testbed.logs.readers.{name.replace('-', '_')}" if name != "record" else
-                                      "testbed.logs.readers.own").__doc__  # fmt: skip
+        module = "own" if name == "record" else name.replace("-", "_")
+        doc = importlib.import_module(f"testbed.logs.readers.{module}").__doc__
         assert name == "record" or "Format:" in doc or "could not be read" in doc, name

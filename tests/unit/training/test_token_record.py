@@ -14,7 +14,8 @@ from testbed.logs.readers import read
 from testbed.training.loop import train, train_pack
 from testbed.training.token_record import RECORD
 
-TOY = Run(task="running-sum", policy="toy", recipe="grpo", lag=2, steps=5, prompts=3, group=4, learning_rate=3e-3,
+TOY = Run(task="running-sum", policy="toy", recipe="grpo", lag=2, steps=5, prompts=3, group=4,
+learning_rate=3e-3,
           log_every=2, evaluation_prompts=4)  # fmt: skip
 
 
