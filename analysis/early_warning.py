@@ -158,11 +158,8 @@ def learned(folder: Path = COMMITTED) -> tuple[tuple[Threshold, ...], str]:
     try:
         table = load_committed([EXPERIMENT.name], folder)[EXPERIMENT.name].frame
     except UserError:
-        return (
-            (),
-            f"The table {EXPERIMENT.name} is not among the committed ones: no limits of the laboratory's "
-            f"own.",
-        )
+        said = f"The table {EXPERIMENT.name} is not among the committed ones"
+        return (), f"{said}: no limits of the laboratory's own."
     found = [
         each
         for name, (metric, scale) in SIGNS.items()
@@ -189,13 +186,13 @@ def _youden(table: pd.DataFrame, name: str, metric: str, scale: str) -> Threshol
         return None
     hit = (value < cut) if below else (value > cut)
     caught, false = int(hit[event].sum()), int(hit[~event].sum())
-    if wilson_interval(caught, int(event.sum())).low <= wilson_interval(false, int((~event).sum())).high:
+    least, most = wilson_interval(caught, int(event.sum())), wilson_interval(false, int((~event).sum()))
+    if least.low <= most.high:
         return None
     limit = 10**cut if scale else cut
     source = (
-        f"table {EXPERIMENT.name}: it flags {caught} of {int(event.sum())} runs that collapsed and {false} "
-        f"of "
-        f"{int((~event).sum())} others, in the table that it was chosen from"
+        f"table {EXPERIMENT.name}: it flags {caught} of {least.n} runs that collapsed and {false} of {most.n} "
+        "others, in the table that it was chosen from"
     )
     return Threshold(metric, limit, below, source, scale=scale)
 
