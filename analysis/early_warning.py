@@ -191,8 +191,8 @@ def _youden(table: pd.DataFrame, name: str, metric: str, scale: str) -> Threshol
         return None
     limit = 10**cut if scale else cut
     source = (
-        f"table {EXPERIMENT.name}: it flags {caught} of {least.n} runs that collapsed and {false} of {most.n} "
-        "others, in the table that it was chosen from"
+        f"table {EXPERIMENT.name}: it flags {caught} of {least.n} runs that collapsed and {false} of "
+        f"{most.n} others, in the table that it was chosen from"
     )
     return Threshold(metric, limit, below, source, scale=scale)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,11 +78,9 @@ def run(
     from testbed.results.store import folder_for
 
     watch = unwatched if quiet else watched
-    words = [word for word in overrides or [] if not word.startswith("record=")]
+    words, told = record_asked(overrides or [], ray is not None)
     cells = resolve(sweep, words, objective or [], watch)
     folder = out or folder_for("results", Path(sweep).stem)
-    if words != (overrides or []):
-        record(overrides or [], folder, ray is not None)
     warn(cells, quiet or json)
     if dry_run:
         check_limits(workers, threads, timeout)
@@ -91,34 +90,53 @@ def run(
         return
     if ray is None:  # of a cluster nothing is known here
         agree(cost_of([(cells, folder)], workers, shard, extend), yes=yes, quiet=quiet)
-    status = run_sweep(
-        cells,
-        folder,
-        executor=_ray(ray, workers, threads, timeout),
-        workers=workers,
-        threads=threads,
-        timeout=timeout,
-        shard=shard,
-        extend=extend,
-        progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
-    )
+    with recording(folder, told):
+        status = run_sweep(
+            cells,
+            folder,
+            executor=_ray(ray, workers, threads, timeout),
+            workers=workers,
+            threads=threads,
+            timeout=timeout,
+            shard=shard,
+            extend=extend,
+            progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
+        )
     finish(folder, status, json)
 
 
-def record(words: Sequence[str], folder: Path, on_ray: bool) -> None:
-    """Let workers write the record that `record=tokens` asks for; UserError for another one, and on Ray."""
+def record_asked(words: Sequence[str], on_ray: bool) -> tuple[list[str], bool]:
+    """Return the words without record=tokens, and whether it was there; UserError for another, or on Ray."""
     from testbed.errors import UserError
-    from testbed.training.token_record import RECORD
 
-    given = [word.partition("=")[2] for word in words if word.startswith("record=")]
-    if set(given) != {"tokens"}:
-        raise UserError(f"record={','.join(given)} is unknown; record=tokens is what a run can write.")
-    if on_ray:
+    given = {word.partition("=")[2] for word in words if word.startswith("record=")}
+    if given - {"tokens"}:
         raise UserError(
-            "record=tokens writes into the results folder, which Ray's workers may not see; run without "
-            "--ray."
+            f"record={','.join(sorted(given))} is unknown; record=tokens is what a run can write."
         )
+    if given and on_ray:
+        raise UserError(
+            "record=tokens writes into the results folder, which Ray may not see; run without --ray."
+        )
+    return [word for word in words if not word.startswith("record=")], bool(given)
+
+
+@contextmanager
+def recording(folder: Path, told: bool) -> Iterator[None]:
+    """Let workers write the tokens of every logged step below a results folder while the block runs."""
+    if not told:
+        yield
+        return
+    from testbed.logs.record import RECORD
+
+    before = os.environ.get(RECORD)
     os.environ[RECORD] = str(folder.resolve() / "tokens")
+    try:
+        yield
+    finally:
+        os.environ.pop(RECORD, None)
+        if before is not None:
+            os.environ[RECORD] = before
 
 
 def finish(folder: Path, status: Status, json: bool) -> None:

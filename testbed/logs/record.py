@@ -25,6 +25,8 @@ from envs.arrays import Floats, Ints
 from testbed.errors import UserError
 from testbed.results import atomic_files
 
+RECORD = "TESTBED_RECORD"
+"""Environment variable: folder where a run of this bench writes its tokens."""
 VERSION = 1
 PER_TOKEN = ("token", "mask", "logp_mu", "logp_pi", "logp_anchor", "version", "advantage")
 FIELDS = (
@@ -197,7 +199,7 @@ def from_plain(row: Mapping[str, Any], where: str) -> LoggedSequence:
     missing = [name for name in ("step", "sample", "group", "mask") if row.get(name) is None]
     if missing:
         raise UserError(f"{where}: {', '.join(missing)} missing.")
-    lists = {
+    lists: dict[str, Any] = {
         name: (ints if name in _WHOLE else floats)(row.get(name), f"{where}: {name}")
         for name in PER_TOKEN
         if name != "mask"

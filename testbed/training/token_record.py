@@ -18,12 +18,9 @@ from torch import Tensor
 from testbed.config.run import Run, cell_id
 from testbed.data.batch import EXPERT, Batch
 from testbed.data.rollout import Rollout
-from testbed.logs.record import LoggedSequence, made, write
+from testbed.logs.record import RECORD, LoggedSequence, made, write
 from testbed.training.learner import Learner
 from testbed.training.update import Update
-
-RECORD = "TESTBED_RECORD"
-"""Environment variable: folder for the records."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from testbed.config.run import Run, cell_id
 from testbed.logs.arrays import tensors
 from testbed.logs.measure import age_rows, ratio_numbers
 from testbed.logs.readers import read
+from testbed.logs.record import RECORD
 from testbed.training.loop import train, train_pack
-from testbed.training.token_record import RECORD
 
 TOY = Run(task="running-sum", policy="toy", recipe="grpo", lag=2, steps=5, prompts=3, group=4,
 learning_rate=3e-3,
