@@ -38,9 +38,7 @@ def run(
     threads: Annotated[int, typer.Option(min=1, help="Threads per worker.")] = 1,
     timeout: Annotated[float | None, typer.Option(help="Seconds a pack of cells may take.")] = None,
     shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts, for job arrays.")] = "1/1",
-    extend: Annotated[
-        bool, typer.Option("--extend", help="Let new cells join those that the folder holds.")
-    ] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="Let new cells join the folder's own.")] = False,
     ray: Annotated[
         str | None,
         typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
@@ -84,8 +82,7 @@ def run(
     warn(cells, quiet or json)
     if dry_run:
         check_limits(workers, threads, timeout)
-        planned = watch("planning cells", len(cells), cells)
-        describe(planned, folder, json, shard, extend)
+        describe(watch("planning cells", len(cells), cells), folder, json, shard, extend)
         agree(cost_of([(cells, folder)], workers, shard, extend), yes=True, quiet=quiet)
         return
     if ray is None:  # of a cluster nothing is known here
