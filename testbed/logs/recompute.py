@@ -120,8 +120,8 @@ def _filled(one: LoggedSequence, model: Any, field: str, temperature: float) -> 
         )
     if not len(one.token):
         return one
-    filled: LoggedSequence = replace(one, **{field: response_logp(model, one.prompt, one.token, temperature)})
-    return filled
+    found: dict[str, Any] = {field: response_logp(model, one.prompt, one.token, temperature)}
+    return replace(one, **found)
 
 
 def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float) -> Floats:

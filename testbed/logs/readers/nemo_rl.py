@@ -59,7 +59,7 @@ def _sequence(row: Mapping[str, Any], where: str, step: int) -> LoggedSequence:
     length = number(alone(row.get("input_lengths")), f"{where}: input_lengths")
     end = len(mask) if length is None else int(length)
     first = int(np.argmax(mask))
-    lists = {
+    lists: dict[str, Any] = {
         ours: None if (got := kind(tokens(row.get(theirs)), f"{where}: {theirs}")) is None else got
         for ours, theirs, kind in (
             ("token", "token_ids", ints),

@@ -45,6 +45,14 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
     temperature = floats(row.get("temperatures"), f"{where}: temperatures")
     digest = where if prompt is None else hashlib.sha256(prompt.tobytes()).hexdigest()[:12]
     sample = row.get("sample_id") or f"rank {row.get('rank')}, {row.get('export_sequence_idx')}"
+    lists: dict[str, Any] = {
+        ours: None if (found := floats(row.get(theirs), f"{where}: {theirs}")) is None else found[first:]
+        for ours, theirs in (
+            ("logp_mu", "inference_logprobs"),
+            ("logp_pi", "trainer_logprobs"),
+            ("advantage", "advantages"),
+        )
+    }
     return LoggedSequence(
         step=int(row["step"]),
         sample=str(sample),
@@ -54,14 +62,7 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
         temperature=None if temperature is None else float(temperature[first]),
         prompt=prompt,
         token=None if token is None else token[first:],
-        **{
-            ours: None if (found := floats(row.get(theirs), f"{where}: {theirs}")) is None else found[first:]
-            for ours, theirs in (
-                ("logp_mu", "inference_logprobs"),
-                ("logp_pi", "trainer_logprobs"),
-                ("advantage", "advantages"),
-            )
-        },
+        **lists,
     )
 
 

@@ -20,7 +20,8 @@ from testbed.logs.record import Log, LoggedSequence, made, number
 
 def read(paths: Sequence[Path]) -> Log:
     """Return prompts and responses as text; groups by uid, or by equal prompts of one step."""
-    notes, found = [], []
+    notes: list[str] = []
+    found: list[LoggedSequence] = []
     for path in paths:
         for where, row in files.json_lines(path, notes):
             step = int(number(row["step"], f"{where}: step") or 0)

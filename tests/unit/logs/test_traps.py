@@ -82,9 +82,10 @@ def test_a_list_of_one_is_a_value_and_a_list_of_one_token_a_sequence(tmp_path):
         "prev_logprobs": [[0.0, -1.5]], "input_lengths": [2], "rewards": [1.0], "advantages": [0.5],
     }  # fmt: skip
     flat = {name: value[0] for name, value in row.items()}
-    (tmp_path / "train_data_step3.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(flat)}\n")
-    nested, plain = read([tmp_path / "train_data_step3.jsonl"]).sequences
-    for one in (nested, plain):
+    single = {n: v[-1:] if isinstance(v, list) else v for n, v in flat.items()} | {"input_lengths": 1}
+    lines = "\n".join(json.dumps(each) for each in (row, flat, single))
+    (tmp_path / "train_data_step3.jsonl").write_text(lines)
+    for one in read([tmp_path / "train_data_step3.jsonl"]).sequences:
         assert (one.step, one.reward, one.length) == (3, 1.0, 1)
         assert (one.logp_mu.tolist(), one.logp_pi.tolist(), one.advantage.tolist()) == ([-1.0], [-1.5], [0.5])
 
