@@ -79,8 +79,8 @@ class DiagnosticsCallback(TrainerCallback):
             for name, value in (("min", log_rho_N.min()), ("mean", log_rho_N), ("max", log_rho_N.max())):
                 found[f"sampling/raw_importance_sampling_ratio/{name}"] = float(value.exp().mean())
         metrics = self.trainer._metrics["train"]
-        for name, value in found.items():
-            metrics[name].append(value)
+        for name, number in found.items():
+            metrics[name].append(number)
 
 
 def _part(logp_BT: Tensor, inputs: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:

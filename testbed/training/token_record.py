@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,6 +83,7 @@ def _sequences(step: int, one: Rollout, logp_BT: Tensor, batch: Batch, place: in
         if one.origin_RB is not None and int(one.origin_RB[0, b]) == EXPERT:
             continue
         end = int(np.flatnonzero(held["mask"][b])[-1]) + 1 if held["mask"][b].any() else 0
+        lists: dict[str, Any] = {name: value[b, :end] for name, value in held.items()}
         found.append(
             LoggedSequence(
                 step=step,
@@ -90,7 +92,7 @@ def _sequences(step: int, one: Rollout, logp_BT: Tensor, batch: Batch, place: in
                 reward=float(reward_B[b]),
                 trainer_version=step,
                 prompt=prompt_NQ[b // one.group],
-                **{name: value[b, :end] for name, value in held.items()},
+                **lists,
             )
         )
     return found

@@ -69,6 +69,7 @@ def _sequence(row: Mapping[str, Any], where: str, step: int) -> LoggedSequence:
     }
     prompt = None if lists["token"] is None else lists["token"][:first]
     digest = where if prompt is None else hashlib.sha256(prompt.tobytes()).hexdigest()[:12]
+    cut: dict[str, Any] = {name: None if value is None else value[first:end] for name, value in lists.items()}
     return LoggedSequence(
         step=step,
         sample=str(row.get("idx", where)),
@@ -79,7 +80,7 @@ def _sequence(row: Mapping[str, Any], where: str, step: int) -> LoggedSequence:
         advantage=_spread(tokens(row.get("advantages")), len(mask), where)[first:end]
         if row.get("advantages") is not None
         else None,
-        **{name: None if value is None else value[first:end] for name, value in lists.items()},
+        **cut,
     )
 
 
