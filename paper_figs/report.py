@@ -57,7 +57,7 @@ def page(folder: Path, metric: str = "") -> str:
 
 
 def document(title: str, sections: Mapping[str, str]) -> str:
-    """Return a whole page of sections of HTML by their headings; the title is escaped, sections are not."""
+    """Return a whole page of sections of HTML by heading; the title is escaped, the sections are not."""
     body = "".join(
         f'<section id="{_slug(name)}"><h2>{name}</h2>{text}</section>' for name, text in sections.items()
     )

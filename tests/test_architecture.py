@@ -28,7 +28,7 @@ LAYERS = (
     ("testbed.user_files", "testbed.losses", "testbed.mismatch", "testbed.estimators", "testbed.results"),
     ("testbed.objectives", "testbed.advantages", "testbed.diagnostics", "testbed.worlds"),
     ("testbed.inspection", "testbed.staleness"),
-    ("testbed.stacks", "testbed.exact"),
+    ("testbed.stacks", "testbed.exact", "testbed.logs"),
     ("testbed.recipes", "testbed.offline"),
     ("testbed.anchors", "testbed.adapters"),
     ("testbed.training", "testbed.execution"),

@@ -17,6 +17,7 @@ from testbed.cli import (
     claims,
     compare,
     demo,
+    diagnose,
     doctor,
     exact,
     experiments,
@@ -87,6 +88,7 @@ app.command("compare")(compare.compare)
 app.command("merge")(merge.merge)
 app.command("report")(report.report)
 app.command("plot")(plot.plot)
+app.command("diagnose")(diagnose.diagnose)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
 app.command("validate")(validate.validate)
 app.command("train-base")(train_base.train_base)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,9 +38,7 @@ def run(
     threads: Annotated[int, typer.Option(min=1, help="Threads per worker.")] = 1,
     timeout: Annotated[float | None, typer.Option(help="Seconds a pack of cells may take.")] = None,
     shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts, for job arrays.")] = "1/1",
-    extend: Annotated[
-        bool, typer.Option("--extend", help="Let new cells join those that the folder holds.")
-    ] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="Let new cells join the folder's own.")] = False,
     ray: Annotated[
         str | None,
         typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
@@ -51,6 +51,8 @@ def run(
     """Run a sweep; what its folder already holds is not run again.
 
     Where a lag needs more versions of the weights than memory holds, TESTBED_SPILL=FOLDER keeps them there.
+    record=tokens also writes the tokens of every logged step below RESULTS/tokens, for `testbed diagnose`;
+    cells that are done already are not run again for it.
 
     Examples:
     testbed run staleness
@@ -74,29 +76,64 @@ def run(
     from testbed.results.store import folder_for
 
     watch = unwatched if quiet else watched
-    cells = resolve(sweep, overrides or [], objective or [], watch)
+    words, told = record_asked(overrides or [], ray is not None)
+    cells = resolve(sweep, words, objective or [], watch)
     folder = out or folder_for("results", Path(sweep).stem)
     warn(cells, quiet or json)
     if dry_run:
         check_limits(workers, threads, timeout)
-        planned = watch("planning cells", len(cells), cells)
-        describe(planned, folder, json, shard, extend)
+        describe(watch("planning cells", len(cells), cells), folder, json, shard, extend)
         agree(cost_of([(cells, folder)], workers, shard, extend), yes=True, quiet=quiet)
         return
     if ray is None:  # of a cluster nothing is known here
         agree(cost_of([(cells, folder)], workers, shard, extend), yes=yes, quiet=quiet)
-    status = run_sweep(
-        cells,
-        folder,
-        executor=_ray(ray, workers, threads, timeout),
-        workers=workers,
-        threads=threads,
-        timeout=timeout,
-        shard=shard,
-        extend=extend,
-        progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
-    )
+    with recording(folder, told):
+        status = run_sweep(
+            cells,
+            folder,
+            executor=_ray(ray, workers, threads, timeout),
+            workers=workers,
+            threads=threads,
+            timeout=timeout,
+            shard=shard,
+            extend=extend,
+            progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
+        )
     finish(folder, status, json)
+
+
+def record_asked(words: Sequence[str], on_ray: bool) -> tuple[list[str], bool]:
+    """Return the words without record=tokens, and whether it was there; UserError for another, or on Ray."""
+    from testbed.errors import UserError
+
+    given = {word.partition("=")[2] for word in words if word.startswith("record=")}
+    if given - {"tokens"}:
+        raise UserError(
+            f"record={','.join(sorted(given))} is unknown; record=tokens is what a run can write."
+        )
+    if given and on_ray:
+        raise UserError(
+            "record=tokens writes into the results folder, which Ray may not see; run without --ray."
+        )
+    return [word for word in words if not word.startswith("record=")], bool(given)
+
+
+@contextmanager
+def recording(folder: Path, told: bool) -> Iterator[None]:
+    """Let workers write the tokens of every logged step below a results folder while the block runs."""
+    if not told:
+        yield
+        return
+    from testbed.logs.record import RECORD
+
+    before = os.environ.get(RECORD)
+    os.environ[RECORD] = str(folder.resolve() / "tokens")
+    try:
+        yield
+    finally:
+        os.environ.pop(RECORD, None)
+        if before is not None:
+            os.environ[RECORD] = before
 
 
 def finish(folder: Path, status: Status, json: bool) -> None:

@@ -17,6 +17,7 @@ from testbed.data.rollout import Rollout
 from testbed.staleness import build_source
 from testbed.training.checkpoint import Checkpoints, Held
 from testbed.training.recorder import Columns, Recorder
+from testbed.training.token_record import TokenRecord
 from testbed.training.update import State, Trainer
 from testbed.worlds.build import build_world
 
@@ -42,6 +43,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     source = build_source(stacked, world, state.theta_RP)
     trainer = Trainer.of(stacked, world, state.theta_RP)
     recorder = Recorder(stacked, order, world, trainer.learners, state.theta_RP)
+    tokens = TokenRecord.of(stacked)
 
     held = Held(world, trainer, source, recorder)
     checkpoints = Checkpoints.of(runs)
@@ -57,6 +59,8 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
             update = trainer.first_pass(state.theta_RP, rollout, step)
             # Logged before the weights move, but after the gradient has shown who diverges.
             recorder.add(step, state, generated, rollout, update)
+            if recorder.due(step):
+                tokens.add(step, rollout, update, trainer.learners, state.alive_R)
             state = trainer.learn(state, rollout, update, step)
             recorder.add_last_pass(step)
         checkpoints.save(state, held, step + 1)

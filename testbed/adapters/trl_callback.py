@@ -1,0 +1,93 @@
+"""The numbers of `testbed diagnose` live in TRL: trainer.add_callback(DiagnosticsCallback(trainer))."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers import TrainerCallback
+
+from testbed.adapters.live import live_metrics
+from testbed.errors import UserError
+
+SCORES = "_get_per_token_logps_and_entropies"
+
+
+class DiagnosticsCallback(TrainerCallback):
+    """Logs ESS, KL, tails and ratios before truncation of every optimizer step of a GRPOTrainer.
+
+    It listens to the trainer's own forward pass: log pi is what the loss reads, mu is TRL's
+    sampling_per_token_logps (vLLM), else old_per_token_logps, else log pi itself, since TRL keeps neither
+    where no update lies between. The micro-batches of a step are joined, on this process alone. Names are
+    those of docs/metrics.md, and sampling/raw_importance_sampling_ratio/min, mean and max, of token ratios
+    before TRL truncates them.
+
+    Args:
+        trainer: a GRPOTrainer, or a subclass. Raises UserError for another trainer, or one whose loss keeps
+        no
+            log-probabilities to listen to (use_liger_kernel).
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        if not hasattr(trainer, SCORES) or not hasattr(trainer, "_compute_loss"):
+            raise UserError(
+                f"{type(trainer).__name__} has no per-token log-probabilities; expected a GRPOTrainer."
+            )
+        if getattr(trainer.args, "use_liger_kernel", False):
+            raise UserError(
+                "use_liger_kernel fuses the loss: no log-probabilities to listen to. Switch it off."
+            )
+        self.trainer = trainer
+        self._heard: list[Tensor] = []
+        self._listening = False
+        self._parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        score, loss = getattr(trainer, SCORES), trainer._compute_loss
+
+        def scores(*args: Any, **kwargs: Any) -> Any:
+            found = score(*args, **kwargs)
+            if self._listening:
+                self._heard.append((found[0] if isinstance(found, tuple) else found).detach())
+            return found
+
+        def compute_loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            self._heard, self._listening = [], True
+            try:
+                return loss(model, inputs, *args, **kwargs)
+            finally:
+                self._listening = False
+                if self._heard and trainer.model.training:
+                    self._parts.append(_part(self._heard[0], inputs))
+
+        setattr(trainer, SCORES, scores)
+        trainer._compute_loss = compute_loss
+
+    def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
+        """Add the step's numbers to those that TRL averages until it logs."""
+        parts, self._parts = self._parts, []
+        if not parts:
+            return
+        width = max(part[0].shape[1] for part in parts)
+        pi_BT, mu_BT, mask_BT = (
+            torch.cat([pad(part[i], (0, width - part[i].shape[1])) for part in parts]) for i in range(3)
+        )
+        found = live_metrics(pi_BT, mu_BT, mask_BT, "TRL")
+        log_rho_N = (pi_BT - mu_BT)[mask_BT].double()
+        log_rho_N = log_rho_N[~torch.isnan(log_rho_N)]
+        if log_rho_N.numel():
+            for name, value in (("min", log_rho_N.min()), ("mean", log_rho_N), ("max", log_rho_N.max())):
+                found[f"sampling/raw_importance_sampling_ratio/{name}"] = float(value.exp().mean())
+        metrics = self.trainer._metrics["train"]
+        for name, number in found.items():
+            metrics[name].append(number)
+
+
+def _part(logp_BT: Tensor, inputs: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log pi, log mu and the mask of one micro-batch, on the CPU."""
+    old_BT = inputs.get("old_per_token_logps")
+    mu_BT = inputs.get("sampling_per_token_logps", logp_BT if old_BT is None else old_BT)
+    mask_BT = inputs["completion_mask"].bool()
+    if "tool_mask" in inputs:
+        mask_BT = mask_BT & inputs["tool_mask"].bool()
+    return logp_BT.cpu(), mu_BT.detach().cpu(), mask_BT.cpu()

@@ -1,0 +1,155 @@
+"""testbed diagnose: what training logs, of this bench or of other stacks, say of their ratios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from analysis.diagnosis import Diagnosis
+    from testbed.logs.record import Log
+
+SHOWN = (
+    "ppo_clip",
+    "gspo",
+    "cispo",
+    "tis",
+    "icepop",
+    "m2po",
+    "topr",
+    "decoupled_ppo",
+    "dppo_tv",
+    "sapo",
+    "opsm",
+)
+"""Objectives of the terminal's table; the page and --json have all of them."""
+
+
+def diagnose(
+    logs: Annotated[
+        list[Path], typer.Argument(metavar="LOG...", help="Log files, or folders that hold some.")
+    ],
+    format_: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="Whose format; told from the files by default.")
+    ] = "",
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Local model that recomputes the trainer's log-probabilities where they lack."),
+    ] = None,
+    behavior_model: Annotated[
+        Path | None, typer.Option(help="The same for the sampler's log-probabilities.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="Temperature of recomputed log-probabilities.")] = 1.0,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file.")] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Write the record to this file: .parquet, else JSON lines.")
+    ] = None,
+    objective: Annotated[
+        list[str] | None, typer.Option(help="Objectives to ask; repeatable; all by default.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page.")] = False,
+) -> None:
+    """Say what a training log holds: ESS with floors, tails, KL, ages, what objectives cut, early warnings.
+
+    Reads prime-rl, NeMo-RL, slime and miles, SkyRL, open-instruct, Trinity, PipelineRL, TRL and verl logs,
+    and this bench's own record (`testbed run … record=tokens`).
+
+    Examples: testbed diagnose output/token_exports --html log.html
+
+    testbed diagnose completions/ --model ./my-model --behavior-model ./my-sft-model
+    """
+    import sys
+
+    from analysis.diagnosis import diagnose as diagnosed
+    from testbed.cli import show
+    from testbed.cli.patience import patience
+    from testbed.errors import UserError
+    from testbed.logs.record import write as write_record
+
+    if open_ and html is None:
+        raise UserError("--open needs a page: give --html FILE.")
+    log = _read(logs, format_, model, behavior_model, temperature)
+    with patience("Asking every objective about the tokens; a minute for large logs."):
+        found = diagnosed(log, objective or None)
+    if write is not None:
+        write_record(log, write)
+    if html is not None:
+        from paper_figs.diagnosis import page
+        from paper_figs.run import write_file
+
+        write_file(html, page(found).encode())
+    if json:
+        show.as_json(found.plain())
+        return
+    report(found)
+    for path in (write, html):
+        if path is not None:
+            print(f"Wrote {path}")
+    if open_ and typer.launch(str(html)):
+        print(f"No program could be started to open {html}.", file=sys.stderr)
+
+
+def _read(logs: list[Path], name: str, model: Path | None, behavior: Path | None, temperature: float) -> Log:
+    from testbed.logs.readers import read
+    from testbed.logs.recompute import recomputed
+
+    log = read(logs, name)
+    if behavior is not None:
+        log = recomputed(log, behavior, "logp_mu", temperature)
+    return log if model is None else recomputed(log, model, "logp_pi", temperature)
+
+
+def report(found: Diagnosis) -> None:
+    """Print the summary."""
+    from testbed.cli import show
+
+    for name, value in found.facts.items():
+        print(f"{name:<22} {f'{value:.4g}' if isinstance(value, float) else value}")
+    print()
+    for title, lines in (("Dropped or assumed", found.notes), ("Looks wrong", found.doubts)):
+        if lines:
+            print(f"{title}:")
+            show.say([f"- {line}" for line in lines])
+            print()
+    if not found.ratios:
+        return
+    show.table(found.ess_rows(), "Effective sample size, share of N, all sequences together")
+    show.table(found.tail_rows(), "Tail of the ratios: Pareto-k, for independent weights of a continuous law")
+    show.table(_numbers(found), "Divergence")
+    if found.ages:
+        show.table(found.ages[:12], "By age in versions" + (", the first 12" if found.ages[12:] else ""))
+    chosen = [row for row in found.objectives if row["objective"] in SHOWN] or found.objectives
+    if chosen:
+        show.table(
+            chosen,
+            f"What objectives do with these tokens; --html and --json have all {len(found.objectives)}",
+        )
+    _alerts(found)
+
+
+def _numbers(found: Diagnosis) -> list[dict[str, Any]]:
+    """Return KL estimates and the split as rows."""
+    rows = [
+        {"number": name.rpartition("/")[2], "value": value}
+        for name, value in found.ratios.items()
+        if "/kl_" in name or "/chi2_" in name
+    ]
+    return rows + [
+        {"number": f"split {name}", "value": value} for name, value in found.split.items() if name != "tokens"
+    ]
+
+
+def _alerts(found: Diagnosis) -> None:
+    from testbed.cli import show
+
+    fired = [alert.plain() for alert in found.peers if alert.fired]
+    quiet = len(found.peers) - len(fired)
+    if fired:
+        show.table(fired, "Alerts at limits that peers document")
+    print(f"{quiet} of {len(found.peers)} limits that peers document were never crossed.")
+    if found.laboratory:
+        show.table([alert.plain() for alert in found.laboratory], "Limits found in the laboratory")
+    print(found.laboratory_note)

@@ -1,0 +1,154 @@
+"""What every objective would do with the tokens of a log, against what it does with them on-policy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.data.batch import Batch
+from testbed.errors import UserError
+from testbed.inspection.effective_weights import effective_weights
+from testbed.logs.arrays import Tokens, tensors
+from testbed.logs.record import Log
+from testbed.objectives import objective
+
+BUDGET = 20_000
+"""Tokens that every objective is asked about; of longer logs the steps are thinned evenly."""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batches of a log with pi's log-probabilities, one per step that is read, and what was left out."""
+
+    pairs: tuple[tuple[Tensor, Batch], ...]
+    notes: tuple[str, ...]
+
+
+def batches(log: Log, budget: int = BUDGET) -> Batches:
+    """Return the log as batches; sequences with a token that is not finite are left out and counted.
+
+    Missing advantages are rewards less their group's mean. A missing anchor is the behavior policy. Raises
+    UserError where there are neither advantages nor rewards, or nothing finite is left.
+    """
+    notes, pairs, lost, total = [], [], 0, 0
+    if not log.has("advantage"):
+        if not log.has("reward"):
+            raise UserError("There are neither advantages nor rewards for every sequence.")
+        notes.append("Advantages are not logged: reward less the mean of the group is taken.")
+    if not log.has("logp_anchor"):
+        notes.append("No anchor is logged: the behavior policy is taken for it.")
+    steps = _thinned(log, budget)
+    if len(steps) < len(log.steps):
+        notes.append(f"{len(steps)} of {len(log.steps)} steps are read, spread evenly.")
+    for step in steps:
+        tokens = tensors(log.at(step))
+        kept_B = _finite(tokens)
+        lost, total = lost + int((~kept_B).sum()), total + len(kept_B)
+        if bool(kept_B.any()):
+            pairs.append(_pair(tokens, kept_B))
+    if lost:
+        notes.append(f"{lost} of {total} sequences hold a token that is not finite, or none: left out.")
+    if not pairs:
+        raise UserError("No sequence has finite log-probabilities and advantages throughout.")
+    return Batches(tuple(pairs), tuple(notes))
+
+
+def _thinned(log: Log, budget: int) -> list[int]:
+    steps = log.steps
+    size = sum(len(one.mask) for one in log.sequences) / len(steps)
+    many = max(1, min(len(steps), int(budget / max(size, 1))))
+    return (
+        sorted({steps[round(i * (len(steps) - 1) / max(many - 1, 1))] for i in range(many)})
+        if many > 1
+        else steps[-1:]
+    )
+
+
+def _finite(tokens: Tokens) -> Tensor:
+    sound_BT = torch.ones_like(tokens.mask_BT)
+    for value_BT in (tokens.log_pi_BT, tokens.log_mu_BT, tokens.log_anchor_BT, tokens.adv_BT):
+        if value_BT is not None:
+            sound_BT = sound_BT & (torch.isfinite(value_BT) | ~tokens.mask_BT)
+    return sound_BT.all(-1) & tokens.mask_BT.any(-1)
+
+
+def _pair(tokens: Tokens, kept_B: Tensor) -> tuple[Tensor, Batch]:
+    mask_BT, group_B = tokens.mask_BT[kept_B], torch.unique(tokens.group_B[kept_B], return_inverse=True)[1]
+    reward_B = (
+        torch.zeros(len(mask_BT), dtype=torch.float64) if tokens.reward_B is None else tokens.reward_B[kept_B]
+    )
+    if tokens.adv_BT is None:
+        mean_G = torch.zeros(len(reward_B), dtype=torch.float64).index_add(0, group_B, reward_B)
+        adv_BT = (reward_B - (mean_G / group_B.bincount(minlength=len(reward_B)))[group_B])[:, None].expand(
+            mask_BT.shape
+        )
+    else:
+        adv_BT = torch.where(mask_BT, tokens.adv_BT[kept_B], 0.0)
+    anchor_BT = (
+        tokens.log_mu_BT
+        if tokens.log_anchor_BT is None
+        else torch.where(tokens.mask_BT, tokens.log_anchor_BT, 0.0)
+    )
+    batch = Batch(
+        tokens.log_mu_BT[kept_B], adv_BT.contiguous(), mask_BT, reward_B, group_B, anchor_BT[kept_B]
+    )
+    return tokens.log_pi_BT[kept_B], batch
+
+
+def weigh(
+    log: Log, names: list[str] | None = None, budget: int = BUDGET
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what each objective does with the log's tokens, and what was assumed or left out.
+
+    Every token's |effective weight| is compared with what the same objective gives it at pi = anchor = mu,
+    among the tokens where that is not 0: cut: share with weight 0; down, up: with less than half and more
+    than twice as much; largest: the greatest factor. cut_positive, cut_negative: cut among A > 0 and A < 0.
+    positive_share: share of sum |weight| that has A > 0. Objectives that read what logs do not hold (ref,
+    turn, origin; reward or group where missing) are left out.
+    """
+    held = batches(log, budget)
+    lacking = {"ref", "turn", "origin"} | ({"reward", "group"} if not log.has("reward") else set())
+    rows, skipped = [], []
+    for name in names or list(objective):
+        if lacking & set(objective[name].promises.get("reads", ())):
+            skipped.append(name)
+            continue
+        rows.append({"objective": name, **_shares(name, held)})
+    notes = list(held.notes)
+    if skipped:
+        notes.append(f"{len(skipped)} objectives read what the log does not hold: {', '.join(skipped)}.")
+    return rows, notes
+
+
+def _shares(name: str, held: Batches) -> dict[str, float]:
+    parts = [_factors(name, logp_BT, batch) for logp_BT, batch in held.pairs]
+    factor_N, adv_N, weight_N = (torch.cat([part[i] for part in parts]) for i in range(3))
+    some = factor_N.numel() > 0
+    cut_N = factor_N == 0
+    mass = float(weight_N.sum())
+    return {
+        "cut": _share(cut_N),
+        "cut_positive": _share(cut_N[adv_N > 0]),
+        "cut_negative": _share(cut_N[adv_N < 0]),
+        "down": _share((factor_N > 0) & (factor_N < 0.5)),
+        "up": _share(factor_N > 2),
+        "largest": float(factor_N.max()) if some else math.nan,
+        "positive_share": float(weight_N[adv_N > 0].sum()) / mass if mass > 0 else math.nan,
+    }
+
+
+def _share(chosen_N: Tensor) -> float:
+    return float(chosen_N.double().mean()) if chosen_N.numel() else math.nan
+
+
+def _factors(name: str, logp_BT: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Return |weight| over its on-policy value, advantage and |weight|, where there is a weight on-policy."""
+    weight_BT = effective_weights(name, logp_BT, batch).abs()
+    there = replace(batch, logp_anchor_BT=batch.logp_mu_BT)
+    on_BT = effective_weights(name, batch.logp_mu_BT, there).abs()
+    read_BT = batch.mask_BT & (on_BT > 0)
+    return (weight_BT / on_BT)[read_BT], batch.adv_BT[read_BT], weight_BT[read_BT]

@@ -1,0 +1,163 @@
+"""Signs in a log that its log-probabilities are not what they seem: suspicions, each with what raised it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.arrays import Floats
+from testbed.logs.record import Log
+
+SLOPE = 1.1
+"""Spread of log pi over that of log mu beyond which (or below its inverse) a temperature is suspected."""
+TOGETHER = 0.9
+"""Least correlation of the two for that: spreads of unrelated numbers say little."""
+FEW = 50
+"""Tokens below which nothing is suspected."""
+SURE = 0.1
+"""|log pi| above which log mu = 0 cannot be the same model's certainty."""
+SMALL = 1e-3
+
+
+def doubts(log: Log) -> list[str]:
+    """Return what looks wrong in a log, one sentence each; none of them changes a number."""
+    found = [*_missing(log), *_mixed(log), *_groups(log)]
+    pairs = [one for one in log.sequences if one.logp_mu is not None and one.logp_pi is not None]
+    for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi")):
+        values = _under_mask(log, name)
+        found += _rounding(values, label)
+    if pairs:
+        mu, pi = (
+            np.concatenate([getattr(one, n)[one.mask] for one in pairs]) for n in ("logp_mu", "logp_pi")
+        )
+        found += [*_zeros(mu, pi), *_temperature(mu, pi)]
+    return found + _declared(log)
+
+
+def _under_mask(log: Log, name: str) -> Floats:
+    parts = [getattr(one, name)[one.mask] for one in log.sequences if getattr(one, name) is not None]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _missing(log: Log) -> list[str]:
+    found = []
+    for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi"), ("logp_anchor", "log anchor")):
+        values = _under_mask(log, name)
+        missing, zero, above = (
+            int(np.isnan(values).sum()),
+            int((values == -np.inf).sum()),
+            int((values > SMALL).sum()),
+        )
+        if missing:
+            found.append(
+                f"{missing} of {values.size} tokens have no {label}: left out, their sequences' weights "
+                f"lack them."
+            )
+        if zero:
+            found.append(
+                f"{zero} of {values.size} tokens have {label} = -inf: left out of token metrics. Tokens "
+                f"cut by top-k "
+                "or top-p in one engine alone, or an underflow."
+            )
+        if above:
+            found.append(f"{above} of {values.size} tokens have {label} > 0, which no probability has.")
+    return found
+
+
+def _rounding(values: Floats, label: str) -> list[str]:
+    """Tell log-probabilities that all are 16-bit numbers, and what that adds to mean (log rho)^2 / 2."""
+    kept = values[np.isfinite(values) & (values != 0)]
+    if kept.size < FEW:
+        return []
+    single = kept.astype(np.float32)
+    if not (single == kept).all():
+        return []
+    bfloat = (single.view(np.uint32) & 0xFFFF == 0).all()
+    half = (np.abs(kept) < 65504).all() and (kept.astype(np.float16).astype(np.float64) == kept).all()
+    if not (bfloat or half):
+        return []
+    digits, name = (8, "bfloat16") if bfloat else (11, "float16")
+    step = 2.0 ** (np.floor(np.log2(np.abs(kept))) + 1 - digits)
+    noise = float((step**2).mean() / 24)  # rounding is uniform over a step: variance step^2 / 12
+    return [
+        f"Every {label} is a {name} number: rounding alone adds about {noise:.2g} nats to kl_mu_pi_k2, and "
+        f"more to "
+        "sequence ratios by their length."
+    ]
+
+
+def _zeros(mu: Floats, pi: Floats) -> list[str]:
+    """Tell tokens that only look certain: a placeholder of prompt or tool output under the mask."""
+    found = []
+    for name, one, other in (("log mu", mu, pi), ("log pi", pi, mu)):
+        count = int(((one == 0) & (other < -SURE)).sum())
+        if count:
+            found.append(
+                f"{count} of {one.size} tokens under the mask have {name} = 0 where the other is below "
+                f"-{SURE}: prompt "
+                "or tool tokens with a placeholder, which the mask should leave out."
+            )
+    return found
+
+
+def _temperature(mu: Floats, pi: Floats) -> list[str]:
+    known = np.isfinite(mu) & np.isfinite(pi) & (mu != 0) & (pi != 0)
+    mu, pi = mu[known], pi[known]
+    if mu.size < FEW or min(mu.std(), pi.std()) == 0:
+        return []
+    slope = float(pi.std() / mu.std())
+    if np.corrcoef(mu, pi)[0, 1] < TOGETHER or 1 / SLOPE <= slope <= SLOPE:
+        return []
+    return [
+        f"log pi spreads {slope:.2f} times as far as log mu although they go together: log-probabilities "
+        f"at a "
+        "temperature in one engine and without it in the other look like this. The ratios then mean "
+        f"something else."
+    ]
+
+
+def _declared(log: Log) -> list[str]:
+    found = sorted({one.temperature for one in log.sequences if one.temperature is not None} - {1.0})
+    if not found:
+        return []
+    shown = ", ".join(f"{value:g}" for value in found)
+    return [f"Sampled at temperature {shown}: both log-probabilities have to be of it, or neither."]
+
+
+def _mixed(log: Log) -> list[str]:
+    versions = [one.version[one.mask] for one in log.sequences if one.version is not None and one.mask.any()]
+    mixed = sum(len(np.unique(each)) > 1 for each in versions)
+    found = []
+    if mixed:
+        found.append(
+            f"{mixed} of {len(versions)} sequences have tokens of several weights versions: no single "
+            f"policy has their "
+            "sequence ratio as its importance weight."
+        )
+    if versions and any(one.trainer_version is None for one in log.sequences):
+        found.append(
+            "Ages are counted from the newest version in each step's batch, as the trainer's is unknown: "
+            "lower bounds."
+        )
+    ages = [one.trainer_version - one.version.max() for one in log.sequences
+            if one.trainer_version is not None and one.version is not None and len(one.version)]  # fmt: skip
+    if early := sum(age < 0 for age in ages):
+        found.append(
+            f"{early} sequences come from weights newer than the trainer's: versions are numbered "
+            f"differently."
+        )
+    return found
+
+
+def _groups(log: Log) -> list[str]:
+    sizes: dict[str, int] = {}
+    for one in log.sequences:
+        sizes[one.group] = sizes.get(one.group, 0) + 1
+    counts = np.array(list(sizes.values()))
+    usual = int(np.median(counts))
+    if usual > 1 and (more := int((counts >= 2 * usual).sum())):
+        return [
+            f"{more} of {counts.size} groups have twice the usual {usual} sequences or more: a prompt that "
+            f"came twice in "
+            "a step cannot be told from one larger group."
+        ]
+    return []

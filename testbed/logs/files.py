@@ -1,0 +1,123 @@
+"""Files of other stacks, opened without running anything that lies in them; what is cut short is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import UserError
+
+PICKLES = (".pkl", ".pickle")
+
+
+def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return (place, object) of every line; a last line that was cut while it was written is told in notes.
+
+    Raises UserError for a line before the last that is no object, and for a file without any whole line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{path} cannot be read as text ({type(error).__name__}); expected JSON lines."
+        ) from error
+    found: list[tuple[str, dict[str, Any]]] = []
+    filled = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    for number, line in filled:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number != filled[-1][0] or len(filled) == 1:
+                raise UserError(
+                    f"{path}:{number} is no JSON ({error}); expected one object per line."
+                ) from error
+            notes.append(f"{path.name} is cut short: line {number}, its last, is not whole and was dropped.")
+            break
+        rows = row if isinstance(row, list) else [row]
+        if not all(isinstance(each, dict) for each in rows):
+            raise UserError(
+                f"{path}:{number} is a {type(row).__name__}, expected objects, one or a list per line."
+            )
+        found += [(f"{path.name}:{number}", each) for each in rows]
+    if not found:
+        raise UserError(f"{path} is empty; expected JSON lines.")
+    return found
+
+
+def parquet_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file; raise UserError for one that is damaged or cut short."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise UserError(f"{path} is no whole Parquet file ({reason}). Was its writer stopped?") from error
+    if not rows:
+        raise UserError(f"{path} has no rows.")
+    return rows
+
+
+def tensors(path: Path) -> Any:
+    """Return what torch.save wrote, tensors and plain values only; refuse everything that would run code.
+
+    Raises UserError for other pickles, for objects of a stack's own classes, and for a damaged file.
+    """
+    if path.suffix in PICKLES:
+        raise UserError(
+            f"{path} is a pickle, which runs code when it is opened: refused. Where you trust it, turn it "
+            f"into "
+            'plain tensors beside the stack that wrote it:\n  python -c "import pickle, sys, torch; '
+            "b = pickle.load(open(sys.argv[1], 'rb')); torch.save({k: v for k, v in b.items() "
+            f'if torch.is_tensor(v)}}, sys.argv[2])" {path} {path.with_suffix(".pt")}'
+        )
+    import pickle
+
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path} holds more than tensors and plain values, which weights_only loading refuses: "
+            f"{_reason(error)}. Where you trust it, load it beside the stack that wrote it and torch.save a "
+            "dictionary of tensors, lists and numbers."
+        ) from error
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(
+            f"{path} is no whole torch file ({_reason(error)}). Was its writer stopped?"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of torch's long message that says what was in the way."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    named = [line for line in lines if "Unsupported" in line or "GLOBAL" in line]
+    return (named or lines)[0][:160].rstrip(".")
+
+
+def inside(path: Path, *patterns: str) -> list[Path]:
+    """Return the file itself, or the files below a folder that match, in the order of the numbers in them."""
+    if not path.is_dir():
+        return [path]
+    found = {file for pattern in patterns for file in path.rglob(pattern) if file.is_file()}
+    return sorted(found, key=lambda file: [*_numbers(str(file))])
+
+
+def _numbers(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield the parts of a name such that step_10 comes behind step_9."""
+    import re
+
+    for part in re.split(r"(\d+)", text):
+        yield (1, "", int(part)) if part.isdigit() else (0, part, 0)
+
+
+def number_in(path: Path, pattern: str) -> int | None:
+    """Return the number that a pattern's first group finds in a path, None without one."""
+    import re
+
+    found = re.search(pattern, str(path))
+    return int(found[1]) if found else None

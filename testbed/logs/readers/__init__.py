@@ -1,0 +1,125 @@
+"""One reader per stack: which files are its own, and how they become the record.
+
+A module here holds a READER. Its docstring names the file of the stack that writes the format. Formats
+change: a reader takes fields by name, refuses what it does not know, and says what it left out or assumed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import UserError, unknown
+from testbed.logs import files
+from testbed.logs.record import Log, joined
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How one stack's files are read.
+
+    name: of the stack. writes: what it calls them. patterns: file names below a folder. keys: fields that
+    together only its rows have. read: from all files of one format to a Log.
+    """
+
+    name: str
+    writes: str
+    patterns: tuple[str, ...]
+    keys: tuple[str, ...]
+    read: Callable[[Sequence[Path]], Log]
+
+
+@cache
+def readers() -> Mapping[str, Reader]:
+    """Return every reader by name."""
+    modules = sorted(item.name for item in pkgutil.iter_modules(__path__))
+    found = [importlib.import_module(f"{__name__}.{name}").READER for name in modules]
+    return {reader.name: reader for reader in found}
+
+
+def read(paths: Sequence[Path], name: str = "") -> Log:
+    """Return files or folders as one log.
+
+    Args:
+        paths: files, or folders that hold some.
+        name: whose format; told from the files by default.
+
+    Raises UserError for a missing or empty path, an unknown name, files of no known format, and whatever a
+    reader refuses.
+    """
+    if name and name not in readers():
+        raise unknown("log format", name, readers())
+    grouped: dict[str, list[Path]] = {}
+    passed: list[str] = []
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist; give log files, or the folder that holds them.")
+        for file in _files(path, name):
+            try:
+                grouped.setdefault(name or recognized(file), []).append(file)
+            except UserError:
+                if not path.is_dir():
+                    raise
+                passed.append(file.name)
+    if not grouped:
+        raise UserError(
+            f"None of {', '.join(passed[:5])} is a log that a reader knows: {', '.join(readers())}."
+        )
+    log = joined([_told(readers()[each], some) for each, some in grouped.items()])
+    left = f"{len(passed)} other files were not read: {', '.join(passed[:3])}{' …' if passed[3:] else ''}."
+    return replace(log, notes=(*log.notes, left)) if passed else log
+
+
+def _told(reader: Reader, paths: Sequence[Path]) -> Log:
+    """Read files; a field that is missing or of another shape becomes one message."""
+    try:
+        return reader.read(paths)
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        what = (
+            f"field {error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        )
+        raise UserError(
+            f"{paths[0]} does not hold what the {reader.name} reader expects ({what}). Its format may have "
+            "changed; see the reader's docstring for the one that is read."
+        ) from error
+
+
+def _files(path: Path, name: str) -> list[Path]:
+    known = [readers()[name]] if name else list(readers().values())
+    patterns = tuple(dict.fromkeys(pattern for reader in known for pattern in reader.patterns))
+    found = files.inside(path, *patterns)
+    if not found:
+        raise UserError(f"{path} holds none of {', '.join(patterns)}.")
+    return found
+
+
+def recognized(path: Path) -> str:
+    """Return whose format a file has, by the fields of its first row; raise UserError when nobody's."""
+    if path.suffix in files.PICKLES:
+        files.tensors(path)  # which says why it is refused
+    first = _first(path)
+    for reader in readers().values():
+        if all(key in first for key in reader.keys):
+            return reader.name
+    shown = ", ".join(map(str, list(first)[:8])) or "nothing"
+    raise UserError(
+        f"{path} has the fields {shown}, which no reader knows. Name one with --format: "
+        f"{', '.join(readers())}."
+    )
+
+
+def _first(path: Path) -> Mapping[str, Any]:
+    """Return the first row of a file as a mapping from its fields."""
+    if path.suffix == ".parquet":
+        return files.parquet_rows(path)[0]
+    if path.suffix in (".pt", ".pth"):
+        held = files.tensors(path)
+        return held if isinstance(held, dict) else {}
+    return files.json_lines(path, [])[0][1]

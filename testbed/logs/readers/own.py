@@ -1,0 +1,38 @@
+"""The bench's own record, JSON lines or Parquet: of `record=tokens` and of `testbed diagnose --write`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from testbed.logs import files
+from testbed.logs.readers import Reader
+from testbed.logs.record import Log, from_plain, made
+
+
+def read(paths: Sequence[Path]) -> Log:
+    """Return the sequences as they were written; of a cut file the whole lines."""
+    notes: list[str] = []
+    found = []
+    for path in paths:
+        if path.suffix == ".parquet":
+            rows = [(f"{path.name}, row {n}", row) for n, row in enumerate(files.parquet_rows(path), start=1)]
+        else:
+            rows = files.json_lines(path, notes)
+        found += [from_plain(row, where) for where, row in rows]
+    sources = list(dict.fromkeys(one.source for one in found))
+    if len(sources) > 1:
+        found = [replace(one, group=f"{one.source}/{one.group}") for one in found]
+        notes.append(f"{len(sources)} runs are pooled; give the folder of one alone to see it by itself.")
+    shown = ", ".join(sources[:3]) + (", …" if sources[3:] else "")
+    return made(shown or "record", found, notes)
+
+
+READER = Reader(
+    "record",
+    "*.tokens.parquet, *.tokens.jsonl",
+    ("*.tokens.parquet", "*.tokens.jsonl"),
+    ("record", "mask"),
+    read,
+)

@@ -1,0 +1,135 @@
+"""slime and miles: the .pt files of --save-debug-rollout-data and --save-debug-train-data, or --dump-details.
+
+Format: slime/utils/types.py (Sample.to_dict: a rollout file is {rollout_id, samples}),
+slime/utils/train_dump_utils.py (a train file per rank, {rollout_id, rank, rollout_data}) of THUDM/slime.
+Train files with `samples` and `dp_shards` are a later format, read by its field names (sample_index,
+log_probs, advantages); it could not be confirmed against the writer. The two kinds are joined by sample
+index. weight_versions names the weights of the parts of a response, not of its tokens. Everything is loaded
+with weights_only, so that dumps with other objects are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.errors import UserError
+from testbed.logs import files
+from testbed.logs.readers import Reader
+from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made, number
+
+Row = dict[str, Any]
+COLUMNS = {
+    "tokens": "tokens", "response_lengths": "response_length", "loss_masks": "loss_mask", "rewards": "reward",
+    "rollout_log_probs": "rollout_log_probs", "log_probs": "log_probs", "advantages": "advantages",
+}  # fmt: skip
+"""Columns of a rank's rollout_data, and what one sample calls them."""
+
+
+def read(paths: Sequence[Path]) -> Log:
+    """Return rollout and train data joined by sample index; how many could not be joined is told."""
+    rollout: dict[tuple[int, int], Row] = {}
+    train: dict[tuple[int, int], Row] = {}
+    for path in paths:
+        held = files.tensors(path)
+        if not isinstance(held, dict) or not {"samples", "rollout_data"} & set(held):
+            raise UserError(
+                f"{path} has neither samples nor rollout_data; expected a dump of slime or miles."
+            )
+        step = int(held.get("rollout_id") or 0)
+        is_train = "rollout_data" in held or "dp_shards" in held
+        for index, row in _rows(held):
+            (train if is_train else rollout)[step, index] = row
+    notes = _unjoined(rollout, train)
+    mixed: list[bool] = []
+    found = [
+        _sequence(step, index, rollout.get((step, index), {}) | _known(train.get((step, index), {})), mixed)
+        for step, index in sorted(rollout or train)
+    ]
+    if any(mixed):
+        notes.append(
+            f"{sum(mixed)} of {len(mixed)} responses mix weights versions that are not told per token: the "
+            f"oldest "
+            "is taken for all of their tokens, so that their ages are upper bounds."
+        )
+    return made("slime", found, notes)
+
+
+def _rows(held: Mapping[str, Any]) -> list[tuple[int, Row]]:
+    """Return (sample index, row) of a file of either kind."""
+    if "samples" in held:
+        return [
+            (int(row.get("sample_index", row.get("index", n)) or 0), dict(row))
+            for n, row in enumerate(held["samples"])
+        ]
+    data = held["rollout_data"]
+    indices = data.get("sample_indices")
+    if indices is None:
+        raise UserError("rollout_data has no sample_indices: its ranks cannot be told apart or joined.")
+    return [
+        (
+            int(index),
+            {ours: data[theirs][n] for theirs, ours in COLUMNS.items() if data.get(theirs) is not None},
+        )
+        for n, index in enumerate(indices)
+    ]
+
+
+def _known(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _unjoined(rollout: Mapping[Any, Row], train: Mapping[Any, Row]) -> list[str]:
+    if not train:
+        return [
+            "No train data were given (--save-debug-train-data), so that the trainer's log-probabilities "
+            "are missing."
+        ]
+    if not rollout:
+        return ["No rollout data were given (--save-debug-rollout-data): groups and versions are missing."]
+    lost, foreign = len(set(rollout) - set(train)), len(set(train) - set(rollout))
+    notes = (
+        [f"{lost} of {len(rollout)} samples have no train data: the files of some ranks may be missing."]
+        if lost
+        else []
+    )
+    return notes + ([f"{foreign} train samples have no rollout data: dropped."] if foreign else [])
+
+
+def _sequence(step: int, index: int, row: Row, mixed: list[bool]) -> LoggedSequence:
+    where = f"rollout {step}, sample {index}"
+    token = ints(row.get("tokens"), f"{where}: tokens")
+    length = int(number(row.get("response_length"), f"{where}: response_length") or 0)
+    if token is None or not 0 < length < len(token):
+        return LoggedSequence(step, str(index), where, np.zeros(0, dtype=bool))
+    mask = (
+        np.ones(length, bool)
+        if row.get("loss_mask") is None
+        else bools(row["loss_mask"], f"{where}: loss_mask")
+    )
+    if row.get("remove_sample"):
+        mask = np.zeros_like(mask)
+    advantage = floats(row.get("advantages"), f"{where}: advantages")
+    versions = [int(v) for v in row.get("weight_versions") or [] if str(v).isdigit()]
+    mixed.append(len(set(versions)) > 1)
+    reward = row.get("reward")
+    group = row.get("group_index")
+    return LoggedSequence(
+        step=step,
+        sample=str(index),
+        group=f"{step}/{'' if group is not None else 'alone '}{index if group is None else group}",
+        mask=mask,
+        reward=number(reward, where) if not isinstance(reward, dict) else None,
+        prompt=token[:-length],
+        token=token[-length:],
+        logp_mu=floats(row.get("rollout_log_probs"), f"{where}: rollout_log_probs"),
+        logp_pi=floats(row.get("log_probs"), f"{where}: log_probs"),
+        version=np.full(length, min(versions)) if versions else None,
+        advantage=advantage if advantage is None or len(advantage) != 1 else np.full(length, advantage[0]),
+    )
+
+
+READER = Reader("slime", "rollout and train dumps, *.pt", ("*.pt",), ("rollout_id",), read)

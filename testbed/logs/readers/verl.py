@@ -1,0 +1,46 @@
+"""verl: ROLLOUT_DATA_DIR/STEP.jsonl, written with trainer.rollout_data_dir.
+
+Format: _dump_generations of verl/trainer/ppo/ray_trainer.py (volcengine/verl): input, output, gts, score,
+step, and whatever the reward function adds; newer versions add uid or request_id. Text alone, so that tokens
+and log-probabilities are made with --model. Special tokens are left out of the text, and with them the end
+token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from testbed.logs import files
+from testbed.logs.readers import Reader
+from testbed.logs.record import Log, LoggedSequence, made, number
+
+
+def read(paths: Sequence[Path]) -> Log:
+    """Return prompts and responses as text; groups by uid, or by equal prompts of one step."""
+    notes: list[str] = []
+    found: list[LoggedSequence] = []
+    for path in paths:
+        for where, row in files.json_lines(path, notes):
+            step = int(number(row["step"], f"{where}: step") or 0)
+            prompt = str(row["input"])
+            found.append(
+                LoggedSequence(
+                    step=step,
+                    sample=where,
+                    group=f"{step}/{row.get('uid', prompt)}",
+                    mask=np.zeros(0, dtype=bool),
+                    reward=number(row["score"], f"{where}: score"),
+                    text=(prompt, str(row["output"])),
+                )
+            )
+            if "uid" not in row:
+                notes.append("Without uid, equal prompts at one step are one group.")
+    return made("verl", found, notes)
+
+
+READER = Reader(
+    "verl", "rollout_data_dir/STEP.jsonl", ("*.jsonl",), ("input", "output", "score", "step"), read
+)

@@ -1,0 +1,145 @@
+"""Log-probabilities that a log lacks, recomputed with a local model: one forward pass per sequence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envs.arrays import Floats, Ints
+from testbed.errors import UserError
+from testbed.logs.record import Log, LoggedSequence
+
+MISSING = {"logp_pi": "the trainer's", "logp_mu": "the sampler's"}
+
+
+def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: float = 1.0) -> Log:
+    """Return the log with one kind of log-probabilities filled in where it is missing.
+
+    log softmax(logits / temperature) of the response's tokens after the prompt's, in float32. Sequences of
+    text are tokenized first, prompt and response apart, which need not give the tokens that were sampled.
+
+    Args:
+        log: sequences with prompt and token, or with text.
+        folder: a local model, with a tokenizer where the log has text.
+        field: logp_pi or logp_mu.
+        temperature: that which the other log-probabilities are of.
+
+    Raises UserError for a folder without a sound model, a temperature that is not positive, tokens beyond its
+    vocabulary, sequences longer than its positions, and sequences without prompt.
+    """
+    from testbed.policies.hf.model_folder import check_model_folder
+
+    if not temperature > 0:
+        raise UserError(f"temperature is {temperature:g}, expected a positive number.")
+    missing = log.some(field) - len(log.sequences)
+    if not missing:
+        return replace(
+            log, notes=(*log.notes, f"{field} is in the log: the model {folder} was not asked for it.")
+        )
+    model, tokenizer = _opened(check_model_folder(folder), text=any(one.text for one in log.sequences))
+    found = [
+        one
+        if getattr(one, field) is not None
+        else _filled(_tokenized(one, tokenizer), model, field, temperature)
+        for one in log.sequences
+    ]
+    notes = [
+        f"{field} ({MISSING[field]}) of {-missing} sequences was recomputed with {folder} at temperature "
+        f"{temperature:g}: of whatever step those weights are, for every step of the log."
+    ]
+    if any(one.text for one in log.sequences):
+        notes.append("Tokens were made of text again: they may differ from those that were sampled.")
+    return replace(log, sequences=tuple(found), notes=(*log.notes, *notes))
+
+
+def _opened(folder: Path, text: bool) -> tuple[Any, Any]:
+    import torch
+    import transformers
+
+    from testbed.policies.hf.model_folder import quiet_transformers
+
+    try:
+        with quiet_transformers():
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                folder,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
+            ).eval()
+            tokenizer = (
+                transformers.AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                )
+                if text
+                else None
+            )
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"The model in {folder} cannot be opened: {reason}") from error
+    return model, tokenizer
+
+
+def _tokenized(one: LoggedSequence, tokenizer: Any) -> LoggedSequence:
+    """Return a sequence of text with tokens; messages are rendered with the tokenizer's chat template."""
+    if one.text is None or one.token is not None:
+        return one
+    prompt, response = (_rendered(text, tokenizer) for text in one.text)
+    prompt_ids = np.asarray(tokenizer(prompt, add_special_tokens=False)["input_ids"], dtype=np.int64)
+    token = np.asarray(tokenizer(response, add_special_tokens=False)["input_ids"], dtype=np.int64)
+    advantage = None if one.scalar_advantage is None else np.full(len(token), one.scalar_advantage)
+    return replace(
+        one, prompt=prompt_ids, token=token, mask=np.ones(len(token), dtype=bool), advantage=advantage
+    )
+
+
+def _rendered(text: str, tokenizer: Any) -> str:
+    try:
+        messages = json.loads(text) if text.startswith("[{") else None
+    except ValueError:
+        messages = None
+    if not isinstance(messages, list):
+        return text
+    if not tokenizer.chat_template:
+        raise UserError(
+            "The log holds messages, but the model's tokenizer has no chat template to render them with."
+        )
+    opening = messages[-1].get("role") != "assistant"
+    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=opening))
+
+
+def _filled(one: LoggedSequence, model: Any, field: str, temperature: float) -> LoggedSequence:
+    if one.token is None or one.prompt is None or not len(one.prompt):
+        raise UserError(
+            f"step {one.step}, sample {one.sample} has no tokens, or no prompt before them: nothing to "
+            f"recompute from."
+        )
+    if not len(one.token):
+        return one
+    found: dict[str, Any] = {field: response_logp(model, one.prompt, one.token, temperature)}
+    return replace(one, **found)
+
+
+def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float) -> Floats:
+    """Return log-probabilities [T] of response tokens; UserError for tokens that the model has not."""
+    import torch
+
+    every = np.concatenate([prompt_Q, token_T])
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    if every.min() < 0 or every.max() >= rows:
+        raise UserError(
+            f"The log has token {int(every.max())}, the model {rows} of them: another model sampled these."
+        )
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is not None and len(every) > most:
+        raise UserError(f"A sequence has {len(every)} tokens, the model {most} positions.")
+    ids = torch.from_numpy(every)[None]
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits[0, len(prompt_Q) - 1 : -1].float() / temperature
+    logp = logits.log_softmax(-1).gather(-1, torch.from_numpy(token_T)[:, None])[:, 0]
+    found: Floats = logp.double().numpy()
+    return found

@@ -1,0 +1,255 @@
+"""The record of training tokens, version 1: one object per sequence, as JSON lines or as Parquet.
+
+record: 1, the version of this format. source: who wrote it. step: optimizer step that trained on it. sample,
+group: names; sequences of one group answer the same prompt at the same step. reward, temperature: numbers or
+null. trainer_version: version of the weights that logp_pi is of. prompt: token ids, or null. The others are
+lists with an entry per token of the response, tool output included and padding left out, or null where
+nobody wrote them: token: ids. mask: whether the policy chose the token. logp_mu, logp_pi, logp_anchor:
+log-probabilities (nats) under the engine that sampled, the trainer, and the trainer at the anchor; null
+where one is missing, "-inf" for log 0. version: of the weights that sampled the token. advantage.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.arrays import Floats, Ints
+from testbed.errors import UserError
+from testbed.results import atomic_files
+
+RECORD = "TESTBED_RECORD"
+"""Environment variable: folder where a run of this bench writes its tokens."""
+VERSION = 1
+PER_TOKEN = ("token", "mask", "logp_mu", "logp_pi", "logp_anchor", "version", "advantage")
+FIELDS = (
+    "record", "source", "step", "sample", "group", "reward", "temperature", "trainer_version", "length",
+    "prompt",
+    *PER_TOKEN,
+)  # fmt: skip
+_WHOLE = ("token", "version")
+
+
+@dataclass(frozen=True)
+class LoggedSequence:
+    """One sequence of the record, see the head of this file; arrays [T], None where nothing was written."""
+
+    step: int
+    sample: str
+    group: str
+    mask: NDArray[np.bool_]
+    source: str = ""
+    reward: float | None = None
+    temperature: float | None = None
+    trainer_version: int | None = None
+    prompt: Ints | None = None
+    token: Ints | None = None
+    logp_mu: Floats | None = None
+    logp_pi: Floats | None = None
+    logp_anchor: Floats | None = None
+    version: Ints | None = None
+    advantage: Floats | None = None
+    text: tuple[str, str] | None = None
+    """Prompt and response as text, where a stack writes no tokens; not part of the record."""
+    scalar_advantage: float | None = None
+    """The advantage of a response whose tokens are not known; not part of the record."""
+
+    def __post_init__(self) -> None:
+        """Raise UserError where a list is not as long as the mask."""
+        for name in PER_TOKEN:
+            value = getattr(self, name)
+            if value is not None and len(value) != len(self.mask):
+                raise UserError(
+                    f"step {self.step}, sample {self.sample}: {name} has {len(value)} entries, mask has "
+                    f"{len(self.mask)}; expected one per token of the response."
+                )
+
+    @property
+    def length(self) -> int:
+        """Number of tokens that the policy chose."""
+        return int(self.mask.sum())
+
+    def plain(self) -> dict[str, Any]:
+        """Return the sequence as JSON-able fields in the order of FIELDS."""
+        row: dict[str, Any] = {"record": VERSION, "length": self.length}
+        for name in FIELDS:
+            if name not in row:
+                value = getattr(self, name)
+                row[name] = [_plain(v) for v in value.tolist()] if isinstance(value, np.ndarray) else value
+        return {name: row[name] for name in FIELDS}
+
+
+@dataclass(frozen=True)
+class Log:
+    """Sequences in the order of their steps, who wrote them, and what was dropped or assumed when reading."""
+
+    source: str
+    sequences: tuple[LoggedSequence, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        """Raise UserError for a log without sequences."""
+        if not self.sequences:
+            raise UserError(f"The {self.source} log holds no sequence with a token that the policy chose.")
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps, ascending."""
+        return sorted({one.step for one in self.sequences})
+
+    def has(self, name: str) -> bool:
+        """Return whether every sequence has a field."""
+        return all(getattr(one, name) is not None for one in self.sequences)
+
+    def some(self, name: str) -> int:
+        """Return how many sequences have a field."""
+        return sum(getattr(one, name) is not None for one in self.sequences)
+
+    def at(self, step: int) -> Log:
+        """Return the sequences of one step."""
+        return replace(self, sequences=tuple(one for one in self.sequences if one.step == step))
+
+
+def made(source: str, sequences: Iterable[LoggedSequence], notes: Iterable[str] = ()) -> Log:
+    """Return a log; sequences without a token of the policy's are left out, and the notes say how many."""
+    every = list(sequences)
+    kept = [one for one in every if one.mask.any() or one.text is not None]
+    told = list(dict.fromkeys(notes))
+    if len(kept) < len(every):
+        told.append(
+            f"{len(every) - len(kept)} of {len(every)} sequences have no token under their mask: dropped."
+        )
+    ordered = sorted(kept, key=lambda one: one.step)
+    return Log(source, tuple(replace(one, source=one.source or source) for one in ordered), tuple(told))
+
+
+def joined(logs: Sequence[Log]) -> Log:
+    """Return several logs as one."""
+    source = ", ".join(dict.fromkeys(log.source for log in logs))
+    many = len(logs) > 1
+    every = [
+        replace(one, group=f"{log.source}/{one.group}") if many else one
+        for log in logs
+        for one in log.sequences
+    ]
+    every.sort(key=lambda one: one.step)
+    return Log(source, tuple(every), tuple(dict.fromkeys(note for log in logs for note in log.notes)))
+
+
+def floats(values: Any, where: str) -> Floats | None:
+    """Return a list of numbers as float64 [T], null as NaN; None for None. UserError for anything else."""
+    if values is None:
+        return None
+    try:
+        return np.array([math.nan if v is None else v for v in _flat(values)], dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where} is {str(values)[:60]}…, expected a list of numbers.") from error
+
+
+def ints(values: Any, where: str) -> Ints | None:
+    """Return a list of whole numbers as int64 [T]; None for None. UserError for anything else."""
+    found = floats(values, where)
+    if found is None:
+        return None
+    if not (np.isfinite(found) & (found == np.round(found))).all():
+        raise UserError(f"{where} holds numbers that are not whole; expected ids.")
+    return found.astype(np.int64)
+
+
+def bools(values: Any, where: str) -> NDArray[np.bool_]:
+    """Return a list of truth values or of 0 and 1 as bool [T]; UserError for anything else."""
+    found = floats(values, where)
+    if found is None or not np.isin(found, (0.0, 1.0)).all():
+        raise UserError(f"{where} is {str(values)[:60]}, expected a list of 0 and 1.")
+    return found.astype(bool)
+
+
+def number(value: Any, where: str) -> float | None:
+    """Return a number or None; UserError for anything else."""
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where} is {str(value)[:60]}, expected a number.") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as JSON has it: NaN is null, infinities are words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def _flat(values: Any) -> Any:
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def from_plain(row: Mapping[str, Any], where: str) -> LoggedSequence:
+    """Return a sequence from the fields of `plain`; UserError for another version or a wrong field."""
+    if row.get("record") != VERSION:
+        raise UserError(f"{where}: record is {row.get('record')!r}, this version reads {VERSION}.")
+    missing = [name for name in ("step", "sample", "group", "mask") if row.get(name) is None]
+    if missing:
+        raise UserError(f"{where}: {', '.join(missing)} missing.")
+    lists: dict[str, Any] = {
+        name: (ints if name in _WHOLE else floats)(row.get(name), f"{where}: {name}")
+        for name in PER_TOKEN
+        if name != "mask"
+    }
+    trained = number(row.get("trainer_version"), f"{where}: trainer_version")
+    return LoggedSequence(
+        step=int(number(row["step"], f"{where}: step") or 0),
+        sample=str(row["sample"]),
+        group=str(row["group"]),
+        source=str(row.get("source") or ""),
+        mask=bools(row["mask"], f"{where}: mask"),
+        reward=number(row.get("reward"), f"{where}: reward"),
+        temperature=number(row.get("temperature"), f"{where}: temperature"),
+        trainer_version=None if trained is None else int(trained),
+        prompt=ints(row.get("prompt"), f"{where}: prompt"),
+        **lists,
+    )
+
+
+def write(log: Log, path: Path) -> None:
+    """Write a log as Parquet, or as JSON lines for another ending; UserError where it cannot be written."""
+    rows = [one.plain() for one in log.sequences]
+    if path.suffix == ".parquet":
+        content = parquet_bytes(rows)
+    else:
+        content = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows).encode()
+    with atomic_files.mended(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_files.replace(path, content)
+
+
+def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return rows of `plain` as a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    numbers = {"mask": pa.bool_(), **dict.fromkeys(_WHOLE, pa.int64())}
+    types = {name: pa.list_(numbers.get(name, pa.float64())) for name in PER_TOKEN}
+    types |= {"prompt": pa.list_(pa.int64()), **dict.fromkeys(("source", "sample", "group"), pa.string())}
+    types |= dict.fromkeys(("reward", "temperature"), pa.float64())
+    schema = pa.schema([(name, types.get(name, pa.int64())) for name in FIELDS])
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([_numeric(row) for row in rows], schema), sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of `plain` with the words for infinities as the numbers they mean."""
+    return {
+        name: [float(v) if isinstance(v, str) else v for v in value] if isinstance(value, list) else value
+        for name, value in row.items()
+    }

@@ -1,0 +1,204 @@
+"""testbed diagnose: alerts at known values, the page, and the command from files to exit codes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import made_logs
+from test_report import CHROMIUM, FLAGS, Parts
+
+from analysis.diagnosis import diagnose
+from analysis.early_warning import PEERS, Threshold, alerts, early, learned
+from analysis.experiments.ess_predicts_collapse import SIGNS
+from analysis.load import MANIFEST, Table
+from paper_figs.diagnosis import page
+from testbed.cli import main
+from testbed.logs.readers import read
+
+KL = "rollout_corr/kl_mu_pi_k1"
+
+
+def rows(**values):
+    return [
+        {"step": float(n), **dict(zip(values, row, strict=True))}
+        for n, row in enumerate(zip(*values.values(), strict=True))
+    ]
+
+
+def test_an_alert_says_since_when_how_often_and_how_far():
+    below, above = Threshold("a", 0.5, True, "s"), Threshold("b", 0.1, False, "s")
+    found = alerts(rows(a=[0.6, 0.4, 0.5, 0.3], b=[0.0, 0.1, 0.1, 0.1]), [above, below])
+    assert [alert.threshold.metric for alert in found] == ["a", "b"]  # fired first
+    assert (found[0].first, found[0].crossed, found[0].steps, found[0].worst) == (1, 2, 4, 0.3)
+    assert not found[1].fired
+    assert found[1].worst == 0.1
+    assert alerts(rows(a=[math.nan]), [below]) == []
+
+
+def test_an_ess_whose_floor_is_above_the_limit_cannot_warn_and_that_is_said():
+    (each,) = alerts(
+        [{"step": 0.0, "rollout_corr/ess_kish_sequence_clamped": 0.5, "rollout_corr/ess_floor": 0.5}],
+        [t for t in PEERS if t.metric == "rollout_corr/ess_kish_sequence_clamped"],
+    )
+    assert not each.fired
+    assert "it can never fire" in each.note
+
+
+def test_every_peers_limit_is_of_a_metric_that_a_log_gives(log):
+    known = diagnose(log, []).ratios
+    for threshold in PEERS:
+        assert threshold.metric in known
+        assert re.search(r"verl, docs|Tinker's documentation|nemo_rl/", threshold.source)
+
+
+def committed(folder, frame):
+    table = Table.of("ess-predicts-collapse", frame)
+    (folder / "ess-predicts-collapse.csv").write_bytes(table.csv)
+    entry = {"file": "ess-predicts-collapse.csv", "sha256": table.sha256}
+    (folder / MANIFEST).write_text(json.dumps({"tables": {"ess-predicts-collapse": entry}}))
+
+
+def test_the_laboratorys_limits_come_from_the_table_that_is_there(tmp_path):
+    assert learned(tmp_path)[0] == ()
+    n = 60
+    frame = pd.DataFrame({name: np.zeros(n) for name in SIGNS} | {"collapsed": np.arange(n) < 20})
+    frame["log10 ess"] = np.where(frame["collapsed"], -2.0, -1.0)
+    frame["kl"] = np.random.default_rng(0).normal(size=n)  # tells nothing
+    committed(tmp_path, frame)
+    (limit,), said = learned(tmp_path)
+    assert (limit.metric, limit.below) == ("rollout_corr/ess_kish_sequence_raw", True)
+    assert limit.limit == pytest.approx(10**-1.5)
+    assert "flags 20 of 20 runs that collapsed and 0 of 40 others" in limit.source
+    assert "60 runs" in said
+    assert early(rows(**{limit.metric: [0.1, 0.001]}), [limit])[0].fired  # their geometric mean is 0.01
+    assert not early(rows(**{limit.metric: [0.1, 0.1]}), [limit])[0].fired
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("log")
+    made_logs.own(folder / "log")
+    return read([folder / "log"])
+
+
+@pytest.fixture(scope="module")
+def text(log):
+    return page(diagnose(log, ["ppo_clip", "topr"]))
+
+
+@pytest.mark.slow
+def test_the_page_holds_every_part_and_fetches_nothing(text):
+    parts = Parts(text)
+    wanted = {
+        "what-was-read",
+        "early-warnings",
+        "effective-sample-size",
+        "tails",
+        "drift-over-steps",
+        "age",
+        "objectives",
+    }
+    assert wanted <= set(parts.ids)
+    assert (parts.fetched, "script" in parts.tags, parts.tags.count("figure")) == ([], False, 2)
+    assert len(parts.ids) == len(set(parts.ids))
+    assert "<td>ppo_clip</td>" in text
+
+
+def test_a_log_without_ratios_has_a_page_that_says_so_and_names_stay_text(tmp_path):
+    made_logs.open_instruct(tmp_path / "log")
+    found = diagnose(read([tmp_path / "log"]))
+    assert found.ratios == {}
+    assert "no log-probabilities of the trainer" in found.notes[-1]
+    found.facts["written by"] = "<script>"
+    assert "<script>" not in page(found)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the page is not opened in a browser")
+@pytest.mark.parametrize(("width", "scheme"), [(400, 1), (1400, 0)])
+def test_a_browser_shows_the_page_without_scrolling_sideways(text, tmp_path, width, scheme):
+    import subprocess
+
+    probe = (
+        "<script>addEventListener('load', () => { const d = document.documentElement;"
+        " d.dataset.over = d.scrollWidth - innerWidth; })</script></body>"
+    )
+    probed = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("</body>", probe)
+    (tmp_path / "page.html").write_text(probed)
+    command = [
+        *[str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900"],
+        *[f"--blink-settings=preferredColorScheme={scheme}", "--enable-logging=stderr"],
+        *["--virtual-time-budget=4000", "--dump-dom", f"file://{tmp_path}/page.html"],
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert "CONSOLE" not in done.stderr
+    assert int(re.search(r'data-over="(-?\d+)"', done.stdout)[1]) <= 0
+
+
+def call(*words):
+    with pytest.raises(SystemExit) as stop:
+        main(["diagnose", *map(str, words)])
+    return stop.value.code
+
+
+@pytest.mark.slow
+def test_the_command_goes_from_a_log_to_summary_json_record_and_page(tmp_path, capsys):
+    made_logs.prime_rl(tmp_path / "log")
+    options = ("--html", tmp_path / "a.html", "--write", tmp_path / "a.parquet", "--objective", "ppo_clip")
+    assert call(tmp_path / "log", *options) == 0
+    said = capsys.readouterr().out
+    for words in (
+        "written by",
+        "prime-rl",
+        "floor 1/N",
+        "Pareto-k",
+        "ppo_clip",
+        "limits that peers document",
+    ):
+        assert words in said
+    assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
+    assert call(tmp_path / "a.parquet", "--json", "--objective", "ppo_clip") == 0
+    held = json.loads(capsys.readouterr().out)
+    whole = diagnose(read([tmp_path / "log"]), ["ppo_clip"])
+    assert held["ratios"]["rollout_corr/ess_kish_token_raw"] == pytest.approx(
+        whole.ratios["rollout_corr/ess_kish_token_raw"]
+    )
+    assert {alert["metric"] for alert in held["peers"]} == {threshold.metric for threshold in PEERS}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["none.jsonl"], "does not exist"),
+        (["x.jsonl"], "no reader knows"),
+        (["x.jsonl", "--format", "nemorl"], "Unknown log format"),
+        (["x.jsonl", "--format", "verl"], "does not hold what the verl reader expects"),
+        (["x.jsonl", "--open"], "--open needs a page"),
+        (["log", "--objective", "ppo_clipp"], "Unknown objective"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    made_logs.own(tmp_path / "log")
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
+    assert call(*words) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_a_runs_record_is_tokens_or_refused(capsys):
+    for words, message in (
+        (["run", "staleness", "record=all"], "record=all is unknown; record=tokens"),
+        (["run", "staleness", "record=tokens", "--ray"], "without --ray"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == 2
+        assert message in capsys.readouterr().err

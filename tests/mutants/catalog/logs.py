@@ -1,0 +1,41 @@
+"""Bugs planted in the readers of training logs, in what is said of them, and in the live numbers."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+R = "testbed/logs/readers"
+READERS, TRAPS, CUT = (f"tests/unit/logs/test_{name}.py" for name in ("readers", "traps", "cut"))
+LIVE, PAGE = "tests/unit/adapters/test_live.py", "tests/experiments/test_diagnose.py"
+MEASURE, DOUBTS, WEIGH, ARRAYS = (
+    f"testbed/logs/{name}.py" for name in ("measure", "doubts", "cut", "arrays")
+)
+ALERTS, CALLBACK = "analysis/early_warning.py", "testbed/adapters/trl_callback.py"
+
+MUTANTS = (
+    Mutant("logs-prompt-tokens-in-the-mask", f"{R}/prime_rl.py", "mask=mask[first:],", "mask=np.ones(len(mask), dtype=bool)[first:],", f"{TRAPS} -k zero_and_padding"),
+    Mutant("logs-left-padding-shifts-tokens", f"{R}/skyrl.py", "token=token[response],", "token=token[-width:][: int(kept.sum())],", f"{TRAPS} -k left_and"),
+    Mutant("logs-list-of-one-token-unwrapped-twice", f"{R}/nemo_rl.py", "and isinstance(value[0], list) else value", "else value", f"{TRAPS} -k list_of_one"),
+    Mutant("logs-missing-rank-is-silent", f"{R}/prime_rl.py", "if there - given:", "if False:", f"{TRAPS} -k missing_one"),
+    Mutant("logs-newest-version-of-a-mixed-response", f"{R}/slime.py", "min(versions)", "max(versions)", f"{TRAPS} -k oldest"),
+    Mutant("logs-cut-line-in-the-middle-dropped", "testbed/logs/files.py", "if number != filled[-1][0] or len(filled) == 1:", "if False:", f"{TRAPS} -k in_the_middle"),
+    Mutant("logs-pickles-are-loaded", "testbed/logs/files.py", "weights_only=True", "weights_only=False", f"{READERS} -k pickles"),
+    Mutant("logs-groups-span-steps", f"{R}/verl.py", """group=f"{step}/{row.get('uid', prompt)}",""", """group=f"{row.get('uid', prompt)}",""", f"{TRAPS} -k another_step"),
+    Mutant("logs-infinity-is-missing", "testbed/logs/record.py", "return None if math.isnan(value) else str(value)", "return None", f"{READERS} -k json_lines_of"),
+    Mutant("logs-ages-from-the-oldest", ARRAYS, "newest[one.step] = max(", "newest[one.step] = min(", f"{TRAPS} -k mixed_versions"),
+    Mutant("logs-missing-stays-in-the-mask", ARRAYS, """& ~np.isnan(_of(one, "logp_mu"))""", "", f"{TRAPS} -k leave_the_mask"),
+    Mutant("logs-split-without-cross", MEASURE, '"k2_cross": float(masked_mean(d_BT * s_BT, mask_BT))', '"k2_cross": 0.0', f"{TRAPS} -k add_up"),
+    Mutant("logs-temperature-never-suspected", DOUBTS, "SLOPE = 1.1", "SLOPE = 9.0", f"{TRAPS} -k temperature_in_one"),
+    Mutant("logs-rounding-noise-too-small", DOUBTS, ".mean() / 24)", ".mean() / 96)", f"{TRAPS} -k sixteen"),
+    Mutant("logs-certainty-is-a-placeholder", DOUBTS, "(other < -SURE)", "(other < 0)", f"{TRAPS} -k placeholders"),
+    Mutant("logs-cut-counts-tokens-without-weight", WEIGH, "read_BT = batch.mask_BT & (on_BT > 0)", "read_BT = torch.ones_like(batch.mask_BT)", f"{CUT} -k reward"),
+    Mutant("logs-anchor-of-the-log-ignored", WEIGH, "if tokens.log_anchor_BT is None", "if True", f"{CUT} -k logged_anchor"),
+    Mutant("logs-infinite-tokens-reach-objectives", WEIGH, "return sound_BT.all(-1) &", "return", f"{CUT} -k not_finite"),
+    Mutant("logs-alert-on-the-wrong-side", ALERTS, "sign = 1.0 if threshold.below else -1.0", "sign = 1.0", f"{PAGE} -k since_when"),
+    Mutant("logs-alert-silent-about-its-floor", ALERTS, "if not floor >= threshold.limit:", "if True:", f"{PAGE} -k floor_is_above"),
+    Mutant("logs-laboratory-limit-without-evidence", ALERTS, "if least.low <= most.high:", "if False:", f"{PAGE} -k laboratorys"),
+    Mutant("logs-callback-of-the-last-micro-batch", CALLBACK, "parts, self._parts = self._parts, []", "parts, self._parts = self._parts[-1:], []", f"{LIVE} -k joins"),
+    Mutant("logs-callback-hears-the-anchor", CALLBACK, 'inputs.get("sampling_per_token_logps", logp_BT if old_BT is None else old_BT)', "logp_BT if old_BT is None else old_BT", f"{LIVE} -k joins"),
+    Mutant("logs-names-that-mean-another-number", "testbed/adapters/live.py", "if alias.stack == stack and not alias.differs", "if alias.stack == stack", f"{LIVE} -k borrowed"),
+    Mutant("record-after-the-wrong-policy", "testbed/training/token_record.py", '"logp_pi": logp_BT,', '"logp_pi": batch.logp_mu_BT[place],', "tests/unit/training/test_token_record.py -k metrics"),
+)  # fmt: skip

@@ -1,0 +1,146 @@
+"""Live numbers in TRL and verl-style trainers are those of the diagnosis, under the trainers' own names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.made_logs import sequences
+from support.trl_stub import random_inputs, stub_trainer, tiny_trainer
+
+from testbed.adapters.live import live_metrics, names_of, verl_metrics
+from testbed.data.batch import Batch
+from testbed.diagnostics.ratios import ratio_metrics
+from testbed.errors import UserError
+
+
+def padded(name):
+    rows = sequences()
+    width = max(len(row["mask"]) for row in rows) + 2
+    whole = torch.full((len(rows), width), 7.0 if name != "mask" else 0.0)  # nonsense at padding
+    for place, row in zip(whole, rows, strict=True):
+        place[: len(row["mask"])] = torch.tensor(row[name], dtype=torch.float32)
+    return whole
+
+
+def test_verl_gets_the_batchs_ratio_metrics_under_its_names():
+    data = {
+        "old_log_probs": padded("pi"),
+        "rollout_log_probs": padded("mu"),
+        "response_mask": padded("mask"),
+    }
+    found = verl_metrics(data)
+    mask = padded("mask").bool()
+    batch = Batch(
+        padded("mu").double(),
+        torch.zeros(mask.shape),
+        mask,
+        torch.zeros(len(mask)),
+        torch.zeros(len(mask)).long(),
+    )
+    ours = {name: float(value) for name, value in ratio_metrics(padded("pi").double(), batch).items()}
+    for name, value in ours.items():
+        if name != "rollout_corr/nonfinite":
+            assert found[names_of("verl").get(name, name)] == pytest.approx(value, nan_ok=True), name
+    for theirs, name in (("kl", "kl_mu_pi_k1"), ("k3_kl", "kl_mu_pi_k3"), ("chi2_seq", "chi2_sequence")):
+        assert found[f"rollout_corr/{theirs}"] == pytest.approx(ours[f"rollout_corr/{name}"])
+
+    class Proto:
+        batch = data
+
+    assert verl_metrics(Proto()) == found
+
+
+def test_names_that_mean_another_number_are_not_borrowed():
+    assert names_of("VCPO")["rollout_corr/ess_kish_sequence_raw"] == "staleness/ess_ratio"
+    assert names_of("PipelineRL")["rollout_corr/ess_kish_token_raw"] == "rl/ess"
+    assert "rollout_corr/rollout_is_eff_sample_size" not in names_of("verl").values()
+    with pytest.raises(UserError, match="Unknown stack 'verll'"):
+        names_of("verll")
+
+
+def test_what_is_missing_or_of_another_shape_is_named():
+    one = torch.zeros(2, 3)
+    with pytest.raises(UserError, match="has no rollout_log_probs.*calculate_log_probs=True"):
+        verl_metrics({"old_log_probs": one, "response_mask": one})
+    with pytest.raises(UserError, match="expected one"):
+        live_metrics(one, one[:, :2], one.bool())
+    assert live_metrics(one, one, one.bool()) == {}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_callback_joins_the_micro_batches_of_a_step(parts):
+    pytest.importorskip("trl")
+    from types import MethodType
+
+    from trl import GRPOTrainer
+
+    from testbed.adapters.trl_callback import DiagnosticsCallback
+
+    logp, inputs = random_inputs(4)
+    size = len(logp) // parts
+    trainer = stub_trainer(logp)
+    trainer.model.training = True
+    place = {"rows": slice(0, size)}
+    trainer._get_per_token_logps_and_entropies = lambda *a, **k: (
+        logp[place["rows"]],
+        torch.zeros_like(logp)[place["rows"]],
+        None,
+    )
+    trainer._compute_loss = MethodType(GRPOTrainer._compute_loss, trainer)
+    callback = DiagnosticsCallback(trainer)
+    for n in range(parts):
+        place["rows"] = slice(n * size, (n + 1) * size)
+        some = {k: v[place["rows"]] if v.ndim else v for k, v in inputs.items()}
+        trainer._compute_loss(None, some)
+    callback.on_step_end(None, None, None)
+    mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
+    mu = inputs["sampling_per_token_logps"]
+    expected = live_metrics(logp, mu, mask, "TRL")
+    logged = trainer._metrics["train"]
+    for name, value in expected.items():
+        assert logged[name] == [pytest.approx(value, nan_ok=True)], name
+    ratio = (logp - mu)[mask].exp().detach()
+    for name in ("min", "mean", "max"):
+        assert logged[f"sampling/raw_importance_sampling_ratio/{name}"] == [
+            pytest.approx(float(getattr(ratio, name)()))
+        ]
+    callback.on_step_end(None, None, None)
+    assert len(logged["rollout_corr/ess_floor"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_whole_trl_run_logs_the_numbers_and_learns_the_same(tmp_path):
+    trl = pytest.importorskip("trl")
+    from support.trl_stub import weights
+
+    from testbed.adapters.trl_callback import DiagnosticsCallback
+
+    ends = []
+    for heard in (True, False):
+        options = {"logging_strategy": "steps", "logging_steps": 1}
+        trainer = tiny_trainer(trl.GRPOTrainer, tmp_path / str(heard), **options)
+        if heard:
+            trainer.add_callback(DiagnosticsCallback(trainer))
+        torch.manual_seed(1)
+        trainer.train()
+        ends.append(weights(trainer))
+        rows = [row for row in trainer.state.log_history if "rollout_corr/ess_kish_sequence_raw" in row]
+        assert len(rows) == (2 if heard else 0)
+        for row in rows:
+            assert row["rollout_corr/ess_floor"] == pytest.approx(1 / 4)
+            assert 0.25 <= row["rollout_corr/ess_kish_sequence_raw"] <= 1 + 1e-6
+    assert torch.equal(*ends)
+
+
+def test_other_trainers_are_refused():
+    pytest.importorskip("trl")
+    from testbed.adapters.trl_callback import DiagnosticsCallback
+
+    with pytest.raises(UserError, match="object has no per-token log-probabilities"):
+        DiagnosticsCallback(object())
+    trainer = stub_trainer(torch.zeros(2, 2), use_liger_kernel=True)
+    trainer._compute_loss = np.sum
+    with pytest.raises(UserError, match="use_liger_kernel"):
+        DiagnosticsCallback(trainer)

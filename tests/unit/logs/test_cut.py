@@ -1,0 +1,100 @@
+"""What objectives do with a log's tokens, against ratios known by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import made_logs
+
+from testbed.errors import UserError
+from testbed.logs.cut import batches, weigh
+from testbed.logs.readers import read
+from testbed.logs.record import Log, LoggedSequence
+
+RATIOS = np.array([0.4, 0.9, 1.0, 1.1, 1.5, 3.0])
+
+
+def of_ratios(adv, **fields):
+    mu = np.full(len(RATIOS), -4.0)
+    return LoggedSequence(
+        0, "a", "g", np.ones(len(RATIOS), dtype=bool), logp_mu=mu, logp_pi=mu + np.log(RATIOS),
+        advantage=np.full(len(RATIOS), adv), reward=adv, **fields,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log():
+    return Log("made", (of_ratios(1.0), of_ratios(-1.0)))
+
+
+def test_the_clip_cuts_the_tokens_that_its_bounds_name(log):
+    (row,), notes = weigh(log, ["ppo_clip"])
+    assert row["cut_positive"] == pytest.approx(2 / 6)  # 1.5 and 3
+    assert row["cut_negative"] == pytest.approx(1 / 6)  # 0.4
+    assert row["cut"] == pytest.approx(3 / 12)
+    assert row["down"] == pytest.approx(1 / 12)  # 0.4 with A > 0
+    assert row["up"] == pytest.approx(1 / 12)  # 3 with A < 0
+    assert row["largest"] == pytest.approx(3.0)
+    assert row["positive_share"] == pytest.approx((0.4 + 0.9 + 1 + 1.1) / (3.4 + 0.9 + 1 + 1.1 + 1.5 + 3))
+    assert "No anchor is logged: the behavior policy is taken for it." in notes
+
+
+def test_an_objective_without_ratio_cuts_nothing(log):
+    (row,), _ = weigh(log, ["reinforce"])
+    assert (row["cut"], row["down"], row["up"], row["largest"]) == (0, 0, 0, 1)
+
+
+def test_a_logged_anchor_takes_the_place_of_the_behavior_policy(log):
+    moved = Log(
+        "made", tuple(of_ratios(a, logp_anchor=np.full(6, -4.0) + np.log(RATIOS)) for a in (1.0, -1.0))
+    )
+    (row,), notes = weigh(moved, ["ppo_clip"])
+    assert row["cut"] == 0  # pi is the anchor
+    assert not any("anchor" in note for note in notes)
+
+
+def test_objectives_that_read_what_is_not_there_are_named(log):
+    rows, notes = weigh(log, ["dpo", "kl_penalty", "tis"])
+    assert [row["objective"] for row in rows] == ["tis"]
+    assert "2 objectives read what the log does not hold: dpo, kl_penalty." in notes
+
+
+def test_missing_advantages_are_rewards_less_the_mean_of_the_group():
+    some = [
+        LoggedSequence(0, str(n), "g", np.ones(1, dtype=bool), logp_mu=np.array([-1.0]),
+        logp_pi=np.array([-1.0]),
+                       reward=float(n))
+        for n in (0, 3)
+    ]  # fmt: skip
+    held = batches(Log("made", tuple(some)))
+    assert held.pairs[0][1].adv_BT.tolist() == [[-1.5], [1.5]]
+    assert "reward less the mean of the group" in held.notes[0]
+    without = [LoggedSequence(0, "0", "g", np.ones(1, dtype=bool), logp_mu=np.ones(1), logp_pi=np.ones(1))]
+    with pytest.raises(UserError, match="neither advantages nor rewards"):
+        batches(Log("made", tuple(without)))
+
+
+def test_sequences_with_a_token_that_is_not_finite_are_left_out_and_counted(log):
+    bad = of_ratios(1.0)
+    bad.logp_pi[2] = -np.inf
+    held = batches(Log("made", (*log.sequences, bad)))
+    assert len(held.pairs[0][0]) == 2
+    assert "1 of 3 sequences hold a token that is not finite" in " ".join(held.notes)
+
+
+def test_long_logs_are_thinned_evenly_and_that_is_told(tmp_path):
+    made_logs.own(tmp_path / "log")
+    log = read([tmp_path / "log"])
+    held = batches(log, budget=1)
+    assert len(held.pairs) == 1
+    assert "1 of 2 steps are read" in " ".join(held.notes)
+
+
+@pytest.mark.slow
+def test_every_registered_objective_is_asked_or_named(log):
+    from testbed.objectives import objective
+
+    rows, notes = weigh(log)
+    named = notes[-1].partition(": ")[2].rstrip(".").split(", ")
+    assert sorted([*(row["objective"] for row in rows), *named]) == sorted(objective)
+    assert all(0 <= row["cut"] <= 1 or np.isnan(row["cut"]) for row in rows)

@@ -1,0 +1,94 @@
+"""Log-probabilities that a log lacks, from a model, against the bench's own policy of the same folder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support import made_logs
+from support.tiny_models import CONFIGS, write_model
+
+from testbed.errors import UserError
+from testbed.logs.readers import read
+from testbed.logs.recompute import recomputed
+from testbed.logs.record import Log, LoggedSequence
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model"), CONFIGS["llama"]())
+
+
+def by_hand(folder, prompt, token, temperature):
+    """Return log-probabilities, one forward pass per token."""
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids, found = list(prompt), []
+    for each in token:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([ids])).logits[0, -1] / temperature
+        found.append(float(logits.log_softmax(-1)[each]))
+        ids.append(int(each))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_path, temperature):
+    made_logs.open_instruct(tmp_path / "log")
+    log = read([tmp_path / "log"])
+    log = Log(log.source, log.sequences[:3], log.notes)
+    filled = recomputed(log, folder, temperature=temperature)
+    for before, after in zip(log.sequences, filled.sequences, strict=True):
+        np.testing.assert_allclose(
+            after.logp_pi, by_hand(folder, before.prompt, before.token, temperature), atol=1e-5
+        )
+        assert after.logp_mu is before.logp_mu
+    assert f"of 3 sequences was recomputed with {folder} at temperature {temperature:g}" in filled.notes[-1]
+    again = recomputed(filled, folder)
+    assert again.sequences == filled.sequences
+    assert "was not asked for it" in again.notes[-1]
+
+
+def test_what_the_model_cannot_score_is_named(folder, tmp_path):
+    def of(prompt, token):
+        arrays = (np.array(prompt, dtype=np.int64), np.array(token, dtype=np.int64))
+        return Log(
+            "made",
+            (
+                LoggedSequence(
+                    0, "a", "g", np.ones(len(token), dtype=bool), prompt=arrays[0], token=arrays[1]
+                ),
+            ),
+        )
+
+    for log, message in (
+        (of([1], [99]), "token 99, the model 16 of them"),
+        (of([1] * 20, [1] * 20), "40 tokens, the model 32 positions"),
+        (of([], [1]), "no prompt before them"),
+    ):
+        with pytest.raises(UserError, match=message):
+            recomputed(log, folder)
+    with pytest.raises(UserError, match="temperature is 0"):
+        recomputed(of([1], [2]), folder, temperature=0.0)
+    with pytest.raises(UserError, match="does not exist"):
+        recomputed(of([1], [2]), tmp_path / "none")
+
+
+def test_text_is_tokenized_prompt_and_response_apart(folder, tmp_path):
+    import shutil
+
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({str(n): n for n in range(16)}, unk_token="0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    shutil.copytree(folder, tmp_path / "model")
+    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(str(tmp_path / "model"))
+    rows = [{"input": "1 2 3", "output": "4 5", "gts": "", "score": 1.0, "step": 0}]
+    made_logs._lines(tmp_path / "0.jsonl", rows)
+    (one,) = recomputed(read([tmp_path / "0.jsonl"]), tmp_path / "model").sequences
+    assert (one.prompt.tolist(), one.token.tolist(), one.length) == ([1, 2, 3], [4, 5], 2)
+    np.testing.assert_allclose(one.logp_pi, by_hand(tmp_path / "model", [1, 2, 3], [4, 5], 1.0), atol=1e-5)
