@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.card_promises import Check, checks, refuse_broken, title_of
+from analysis.cell_table import cell_table
 from analysis.experiments import card_cost, card_exact, card_training
 from analysis.intervals import median_interval
-from analysis.load import COMMITTED, load_committed
+from analysis.load import COMMITTED, load_committed, load_results
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -125,6 +126,12 @@ def committed(folder: Path = COMMITTED) -> dict[str, pd.DataFrame]:
     if TRAINING in known:
         found[TRAINING] = training_rows(known[TRAINING].frame)
     return found
+
+
+def trained_cells(folder: Path) -> pd.DataFrame:
+    """Return a row per finished cell of card-training in a folder of results."""
+    known = card_training
+    return cell_table(known.NAME, load_results(folder), known.KEYS, known.METRICS).frame
 
 
 def training_rows(cells: pd.DataFrame) -> pd.DataFrame:

@@ -12,8 +12,6 @@ from testbed.cli.consent import Yes
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from analysis.report_card import Card
 
 
@@ -48,7 +46,7 @@ def card(
     if not name:
         raise UserError("No objective was given; expected path/to/file.py:function or a registered name.")
     _refuse_recipes(name)
-    from analysis.report_card import make_card
+    from analysis.report_card import make_card, trained_cells
     from paper_figs import report_card
     from paper_figs.run import write_file
     from testbed.cli import show
@@ -60,7 +58,7 @@ def card(
     found = make_card(
         name,
         quick=quick,
-        train=None if quick else lambda pinned: train(pinned, workers, yes, quiet),
+        train=None if quick else lambda pinned: trained_cells(train(pinned, workers, yes, quiet)),
         said=said,
     )
     path = html or Path("out") / f"card-{file_name(found.title)}.html"
@@ -91,11 +89,9 @@ def file_name(title: str) -> str:
     return "".join(c if c.isalnum() or c in "-_@." else "-" for c in title)
 
 
-def train(name: str, workers: int | None, yes: bool, quiet: bool) -> pd.DataFrame:
-    """Run the cells of card-training for one recipe, where they are not done; return a row per cell."""
-    from analysis.cell_table import cell_table
-    from analysis.experiments.card_training import KEYS, METRICS, NAME, cells_of
-    from analysis.load import load_results
+def train(name: str, workers: int | None, yes: bool, quiet: bool) -> Path:
+    """Run the cells of card-training for one recipe, where they are not done; return their folder."""
+    from analysis.experiments.card_training import cells_of
     from testbed.cli.consent import agree, cost_of
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
@@ -109,7 +105,7 @@ def train(name: str, workers: int | None, yes: bool, quiet: bool) -> pd.DataFram
     status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
     if status.done < status.planned:
         raise UserError(f"{status.planned - status.done} runs have no result. Why: testbed status {folder}")
-    return cell_table(NAME, load_results(folder), KEYS, METRICS).frame
+    return folder
 
 
 def report(found: Card) -> None:
