@@ -129,21 +129,25 @@ def nearest() -> Evidence:
 @EXPERIMENT.claim(
     "updates-on-one-batch-gain-then-collapse",
     statement=(
-        "Along 1280 updates on one batch entropy falls at every look, to less than a third of the base's; the "
-        "last three quarters of the updates gain less than 0.02 of value on average."
+        "Along 1280 updates on one batch entropy falls at every look from the 20th on, to at most 0.6 of "
+        "the base's in each of 12 trees; 0.7 of the value gained come in the first 20, below 0.02 in the last 960."
     ),
 )
 def collapse() -> Evidence:
     """Return by how much entropy rises, and what the shares miss, over 12 trees."""
-    gaps, late = [], []
+    gaps, late, early = [], [], []
     for seed in range(12):
         tree = random_tree(3, 4, seed)
         base_SA, leaves = random_policies(tree, 0.5, seed)[1], enumerate_leaves(tree)
         path = list(updates(tree, leaves, base_SA, seed).values())
         entropies = [entropy(tree, pi_SA) for pi_SA in path]
-        gaps += [*np.diff(entropies), entropies[-1] / entropies[0] - 1 / 3]
-        late.append(float(tree.value(path[-1]) - tree.value(path[-2])))
-    return exact([*gaps, short_of(0.02, float(np.mean(late)))], 1e-9, f"misses; late gain {np.mean(late):.4f}")
+        gaps += [*np.diff(entropies[2:]), entropies[-1] / entropies[0] - 0.6]
+        value_C = np.array([float(tree.value(pi_SA)) for pi_SA in path])
+        late.append(value_C[-1] - value_C[-2])
+        early.append((value_C[2] - value_C[0]) / (value_C[-1] - value_C[0]))
+    gaps += [max(0.0, np.mean(late) - 0.02), short_of(float(np.mean(early)), 0.7)]
+    note = f"misses; gain of the last 960 {np.mean(late):.4f}, share of the first 20 {np.mean(early):.3f}"
+    return exact(gaps, 1e-9, note)
 
 
 @EXPERIMENT.claim(
