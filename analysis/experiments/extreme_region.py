@@ -15,6 +15,7 @@ from envs.arrays import Floats
 from envs.tokens.tree import TokenTree
 from testbed.exact.prefixes import reset_reach, roots
 from testbed.exact.tree import Leaves, enumerate_leaves, random_policies, random_tree, softmax
+from testbed.offline.distillation import geometric_mixture
 
 NAME = "extreme-region"
 SEEDS, BATCH, RATE = 16, 64, 4.0
@@ -46,14 +47,6 @@ def updates(tree: TokenTree, leaves: Leaves, base_SA: Floats, seed: int) -> dict
     return found
 
 
-def distilled(base_SA: Floats, far_SA: Floats, share: float) -> Floats:
-    """Return base^(1 - share) far^share in every state: the law nearest to far at its KL from the base.
-
-    The minimizer of KL(pi, far) within KL(pi, base) <= delta is of this kind (Lagrange), token by token.
-    """
-    return softmax((1 - share) * np.log(base_SA) + share * np.log(far_SA))
-
-
 def kl(tree: TokenTree, pi_SA: Floats, base_SA: Floats) -> float:
     """Return KL(pi, base) of whole responses, nats."""
     return float(reset_reach(tree, pi_SA, roots(tree)) @ (pi_SA * np.log(pi_SA / base_SA)).sum(-1))
@@ -67,7 +60,7 @@ def entropy(tree: TokenTree, pi_SA: Floats) -> float:
 def at_value(tree: TokenTree, base_SA: Floats, far_SA: Floats, value: float) -> Floats:
     """Return the distilled policy of the smallest share, of 200, that has at least this value; far if none has."""
     for share in np.linspace(0.0, 1.0, 201):
-        pi_SA = distilled(base_SA, far_SA, float(share))
+        pi_SA = geometric_mixture(base_SA, far_SA, float(share))
         if float(tree.value(pi_SA)) >= value:
             return pi_SA
     return far_SA
@@ -116,7 +109,7 @@ def nearest() -> Evidence:
     draw, gaps = np.random.default_rng(0), []
     for _ in range(20):
         base_A, far_A = draw.dirichlet(np.ones(4), size=2)
-        near_A = distilled(base_A[None], far_A[None], 0.4)[0]
+        near_A = geometric_mixture(base_A, far_A, 0.4)
         budget, reached = (float((near_A * np.log(near_A / other_A)).sum()) for other_A in (base_A, far_A))
         tried_NA = np.concatenate(
             [draw.dirichlet(np.ones(4), 100), softmax(np.log(near_A) + 0.1 * draw.normal(size=(100, 4)))]
