@@ -23,7 +23,9 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     differs="a bandit of 16 answers in 4 classes, one of them right; exact gradients; the loss is our reading",
     margins={"steps saved": 0.9, "diversity of right answers kept": 1.1, "pull on an unseen member": 0.01},
-    systems={"OORL / GEPO": Part("the preference term in a bandit with exact gradients; no code, no languages")},
+    systems={
+        "OORL / GEPO": Part("the preference term in a bandit with exact gradients; no code, no languages")
+    },
 )
 
 
@@ -59,7 +61,9 @@ def derivative() -> Evidence:
         logits_A, reward_A = start(seed)
         reference_A, class_A = softmax(np.zeros_like(logits_A)), np.repeat(np.arange(CLASSES), MEMBERS)
 
-        def value(z_A: Floats, ref_A: Floats = reference_A, r_A: Floats = reward_A, c_A: Floats = class_A) -> float:
+        def value(
+            z_A: Floats, ref_A: Floats = reference_A, r_A: Floats = reward_A, c_A: Floats = class_A
+        ) -> float:
             return between_classes(softmax(z_A), ref_A, c_A, r_A, BETA)[0]
 
         _, pull_A = between_classes(softmax(logits_A), reference_A, class_A, reward_A, BETA)

@@ -26,7 +26,9 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     differs="one law of tactics per step that all problems share; exact rounds; no search, no retraining",
     margins={"gain of the filter in the worst problem": 0.02},
-    systems={"BFS-Prover-V2": Part("adaptive filter of easy steps; neither the planner nor periodic retraining")},
+    systems={
+        "BFS-Prover-V2": Part("adaptive filter of easy steps; neither the planner nor periodic retraining")
+    },
 )
 
 
@@ -86,7 +88,9 @@ def forgets() -> Evidence:
     law_TA = imitated(tree, pi_SA, row_S, np.ones_like(pi_SA))
     gap = float(np.abs(law_TA[:, 0] / law_TA[:, 1] / EASY - 1).max())
     rare_I = rounds(0.45, 1.0)[:, 1]
-    return exact([max(0.0, gap - 0.01), np.diff(rare_I).max(), rare_I[-1] - 1e-6], 0.0, "error of odds, and rises")
+    return exact(
+        [max(0.0, gap - 0.01), np.diff(rare_I).max(), rare_I[-1] - 1e-6], 0.0, "error of odds, and rises"
+    )
 
 
 @EXPERIMENT.claim(
@@ -102,6 +106,11 @@ def filtered() -> Evidence:
     with_2, without_2 = (rounds(0.45, cap)[-10:].mean(0) for cap in (CAP, 1.0))
     total = [EASY * each[0] + each[1] for each in (with_2, without_2)]
     tries = 1 - (1 - with_2[1]) ** 100
-    gaps = [short_of(float(with_2[1]), 0.02), short_of(float(tries), 0.87), total[0] - total[1], without_2[1] - 1e-6]
+    gaps = [
+        short_of(float(with_2[1]), 0.02),
+        short_of(float(tries), 0.87),
+        total[0] - total[1],
+        without_2[1] - 1e-6,
+    ]
     note = f"misses; common and rare with the filter {np.round(with_2, 4)}, without {np.round(without_2, 4)}"
     return exact(gaps, 0.0, note)

@@ -77,7 +77,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             near_SA = at_value(tree, base_SA, path[max(STEPS)], float(tree.value(pi_SA)) - 1e-9)
             for kind, law_SA in {"updates": pi_SA, "distilled": near_SA}.items():
                 facts = {"value": float(tree.value(law_SA)), "kl": kl(tree, law_SA, base_SA)}
-                frames.append(columns((seed,), steps=steps, kind=kind, entropy=entropy(tree, law_SA), **facts))
+                frames.append(
+                    columns((seed,), steps=steps, kind=kind, entropy=entropy(tree, law_SA), **facts)
+                )
     return pd.concat(frames)
 
 

@@ -35,7 +35,9 @@ EXPERIMENT = Experiment(
     differs="token trees of 3 tokens, tables, exact gradients; a lock that one response in V^H opens",
     margins={"factor of steps per token of a lock": 2.0, "factor with prefixes, at 6 tokens": 1.5},
     systems={
-        "PrefixRL (Reuse your FLOPs)": Part("consistency and the separation from plain RL, with exact gradients"),
+        "PrefixRL (Reuse your FLOPs)": Part(
+            "consistency and the separation from plain RL, with exact gradients"
+        ),
         "DR-PO (Dataset Reset)": Part(
             "resets to states of right answers; not the learned reward, nor the comparison with PPO and DPO in "
             "training",
@@ -47,7 +49,9 @@ EXPERIMENT = Experiment(
 
 def prefix_law(tree: TokenTree, pi_SA: Floats, share: float) -> Floats:
     """Return starts of which a share are states, behind the prompt, of right answers in pi's style; [S]."""
-    visited_S = np.where(roots(tree) > 0, 0.0, reset_reach(tree, with_support(correcting(tree, pi_SA)), roots(tree)))
+    visited_S = np.where(
+        roots(tree) > 0, 0.0, reset_reach(tree, with_support(correcting(tree, pi_SA)), roots(tree))
+    )
     visited_S = np.where(alive(tree).any(-1), visited_S, 0.0)
     law_S: Floats = share * visited_S / visited_S.sum() + (1 - share) * roots(tree)
     return law_S
@@ -145,9 +149,13 @@ def locks() -> Evidence:
     slower = [short_of(after / before, 2.0) for before, after in zip(plain, plain[1:], strict=False)]
     tree = lock(6)
     pi_SA = np.full((tree.states, tree.actions), 1.0 / TOKENS)
-    episodes = [1.0 / reset_value(tree, pi_SA, law_S) for law_S in (roots(tree), prefix_law(tree, pi_SA, 1.0))]
+    episodes = [
+        1.0 / reset_value(tree, pi_SA, law_S) for law_S in (roots(tree), prefix_law(tree, pi_SA, 1.0))
+    ]
     growth = np.array(prefixed[1:]) / prefixed[:-1]
     falls = [*np.diff(growth), growth[-1] - 1.5, prefixed[-1] / plain[-1] - 0.5]
     known = [abs(episodes[0] / 3**6 - 1), abs(episodes[1] - 10) - 0.1]
-    note = f"misses; steps from the prompt {plain}, with prefixes {prefixed}; episodes {np.round(episodes, 1)}"
+    note = (
+        f"misses; steps from the prompt {plain}, with prefixes {prefixed}; episodes {np.round(episodes, 1)}"
+    )
     return exact([*slower, *falls, *known], 1e-9, note)

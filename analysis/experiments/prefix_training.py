@@ -116,7 +116,9 @@ def retries(table: pd.DataFrame) -> Evidence:
 def suffix(table: pd.DataFrame) -> Evidence:
     """Return the evidence about final accuracies, paired by seed."""
     gain_N = paired(table, "accuracy", SUFFIX, KEPT)
-    return median_exceeds(gain_N, 0.0, "median over seeds of accuracy with suffix credit less that with whole")
+    return median_exceeds(
+        gain_N, 0.0, "median over seeds of accuracy with suffix credit less that with whole"
+    )
 
 
 def _stored(table: pd.DataFrame, cost: str) -> Evidence:

@@ -107,7 +107,9 @@ def pivotal() -> Evidence:
             error = off(mean_SA, target_SA)
             gaps.append(short_of(error, 0.2) if whole else error)
     ratio = spent[0] / spent[1]
-    return exact([*gaps, max(0.0, ratio - 0.7)], 1e-12, f"error, misses; variance, suffix over whole {ratio:.3f}")
+    return exact(
+        [*gaps, max(0.0, ratio - 0.7)], 1e-12, f"error, misses; variance, suffix over whole {ratio:.3f}"
+    )
 
 
 @EXPERIMENT.claim(
@@ -130,7 +132,8 @@ def amplified() -> Evidence:
         pi_SA = random_policies(tree, 0.5, seed)[1]
         bench, p = Bench(tree, pi_SA, pi_SA), float(tree.value(pi_SA))
         raised, plain = (
-            group_report("reinforce", bench, size=3, advantage=name) for name in ("positive_amplified", "group_mean")
+            group_report("reinforce", bench, size=3, advantage=name)
+            for name in ("positive_amplified", "group_mean")
         )
         gaps.append(off(raised.mean_SA, (3 + 2 * p / 3) * tree.gradient(pi_SA)))
         scatter = [each.variance / float((each.mean_SA**2).sum()) for each in (raised, plain)]
@@ -234,7 +237,11 @@ def segment_wise() -> Evidence:
         leaves = segments.leaves
         log_LT = (np.log(pi_SA) - np.log(other_SA))[leaves.state_LT, leaves.action_LT]
         whole_LK = np.repeat(np.exp(log_LT.sum(-1))[:, None], LENGTH, 1)
-        for weight_LK, least in ((ratio(segments, other_SA), 0.0), (whole_LK, 0.1), (np.ones_like(whole_LK), 0.1)):
+        for weight_LK, least in (
+            (ratio(segments, other_SA), 0.0),
+            (whole_LK, 0.1),
+            (np.ones_like(whole_LK), 0.1),
+        ):
             error = off(segments.moments(weight_LK * credit(segments), whole=True)[0], target_SA)
             gaps.append(short_of(error, least) if least else error)
     return exact(gaps, 1e-12, "error of the segment-wise weight, misses of 0.1 by the others")

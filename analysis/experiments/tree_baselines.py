@@ -24,7 +24,9 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     differs="exact variance of a group of 4, one member per stage; sibling constraints are left out",
     margins={"variance by the stage's own value, over that by the group's mean": 0.95},
-    systems={"Tree-OPO": Part("variance of baselines and saturation; the sibling constraints are not known to us")},
+    systems={
+        "Tree-OPO": Part("variance of baselines and saturation; the sibling constraints are not known to us")
+    },
 )
 
 
@@ -98,7 +100,9 @@ def advantages(found: Stages) -> dict[str, Floats]:
     reward = torch.from_numpy(win_MK.astype(np.float64))
     parent = torch.arange(win_MK.shape[1]).sub(1).expand(reward.shape)
     given = Signals(reward, torch.zeros(reward.shape, dtype=torch.int64), parent_B=parent)
-    named = {name: advantage[name].bind()(given).numpy() for name in ("group_mean", "leave_one_out", "tree_opo")}
+    named = {
+        name: advantage[name].bind()(given).numpy() for name in ("group_mean", "leave_one_out", "tree_opo")
+    }
     return named | {"stage": win_MK - found.success_K}
 
 
@@ -137,7 +141,9 @@ def stage_value() -> Evidence:
             if name in spent:
                 spent[name] += variance
     ratio = spent["stage"] / spent["leave_one_out"]
-    return exact([*gaps, max(0.0, ratio - 0.95)], 1e-9, f"largest relative bias; ratio of variances {ratio:.3f}")
+    return exact(
+        [*gaps, max(0.0, ratio - 0.95)], 1e-9, f"largest relative bias; ratio of variances {ratio:.3f}"
+    )
 
 
 @EXPERIMENT.claim(

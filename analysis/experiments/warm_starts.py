@@ -114,7 +114,9 @@ def grpo_beats_dpo(table: pd.DataFrame) -> Evidence:
 def age(table: pd.DataFrame) -> Evidence:
     """Return the evidence about final accuracies, paired by seed."""
     fresh, old = ({"recipe": "dpo", "warm_start_steps": 600, "lag": lag} for lag in (0, OLD))
-    return median_exceeds(paired(table, "accuracy", fresh, old), LOST, "median accuracy lost to age, less 0.1")
+    return median_exceeds(
+        paired(table, "accuracy", fresh, old), LOST, "median accuracy lost to age, less 0.1"
+    )
 
 
 @EXPERIMENT.claim(

@@ -149,7 +149,9 @@ class TokenTree:
         mask_RBT = np.zeros(uniform_RBT.shape, bool)
         end = -1 if self.end_token is None else self.end_token
         policies = np.ascontiguousarray(pi_RWSA)
-        given_RBT = np.full(uniform_RBT.shape, -1) if given_RBT is None else self._given(given_RBT, uniform_RBT.shape)
+        given_RBT = (
+            np.full(uniform_RBT.shape, -1) if given_RBT is None else self._given(given_RBT, uniform_RBT.shape)
+        )
         walk(policies, version_RBT, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT, given_RBT)
         reward_RBT = np.where(mask_RBT, self.reward_SA[state_RBT, action_RBT], 0.0)
         return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT)

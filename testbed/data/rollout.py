@@ -82,7 +82,9 @@ class Rollout:
         if self.parent_RB is None:
             return None
         if self.group_RB is not None:
-            raise UserError("single sequences have left their groups, and parents with them; take too_old=drop.")
+            raise UserError(
+                "single sequences have left their groups, and parents with them; take too_old=drop."
+            )
         index_B = torch.arange(self.parent_RB.shape[-1], device=self.parent_RB.device)
         return torch.where(self.parent_RB < 0, -1, index_B // self.group * self.group + self.parent_RB)
 

@@ -47,13 +47,14 @@ Collect = Callable[[Ints, int, int], Rollout]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a source is asked at a step.
+    """What a source is asked at a step of `steps`.
 
     prompt_RNQ: this step's prompts. draw: n other prompts per replica from a named stream, [R, N, Q].
     counts: what the source counted, by metric name, each [R]; it may write there.
     """
 
     step: int
+    steps: int
     prompt_RNQ: Ints
     group: int
     seeds: tuple[int, ...]

@@ -44,7 +44,6 @@ class OfTraces(PrefixSource):
     share: float
     law: str
     until: float
-    steps: int = 1
 
     def __post_init__(self) -> None:
         """Raise UserError for numbers out of range."""
@@ -85,7 +84,9 @@ class OfTraces(PrefixSource):
         kept_RNG = np.minimum(self.lengths(asked, count), np.maximum(found.length_RN - 1, 0)[..., None])
         start = replace(asked.at_prompts(), prompt_RNQ=prompt_RNQ)
         given_RNGT = start.given_RBT.reshape(R, N, group, -1)
-        token_RNGT = np.broadcast_to(found.token_RNT[:, :, None], (R, count, group, start.given_RBT.shape[-1]))
+        token_RNGT = np.broadcast_to(
+            found.token_RNT[:, :, None], (R, count, group, start.given_RBT.shape[-1])
+        )
         given_RNGT[:, N - count :] = first_tokens(token_RNGT, kept_RNG)
         rollout = asked.respond(Start(prompt_RNQ, given_RNGT.reshape(start.given_RBT.shape)), 0)
         return replace(rollout, parent_RB=self.parents(R, N, group, count)) if self.gives_parents else rollout
@@ -107,7 +108,7 @@ class OfTraces(PrefixSource):
             return np.broadcast_to(np.linspace(0, self.tokens, asked.group).round().astype(np.int64), shape)
         left = 1.0
         if self.law == "falling":
-            left = max(0.0, 1.0 - asked.step / max(1.0, self.until * self.steps))
+            left = max(0.0, 1.0 - asked.step / max(1.0, self.until * asked.steps))
         return np.full(shape, round(self.tokens * left))
 
     def parents(self, R: int, N: int, group: int, count: int) -> torch.Tensor:

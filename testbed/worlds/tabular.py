@@ -77,7 +77,9 @@ class TabularRuns(World):
         number = {tuple(prompt_Q): n for n, prompt_Q in enumerate(tree.prompt_NQ.tolist())}
 
         def respond(start: Start, wave: int) -> Rollout:
-            root_RN = np.array([[number[tuple(p)] for p in row] for row in start.prompt_RNQ.tolist()]) * tree.nodes
+            root_RN = (
+                np.array([[number[tuple(p)] for p in row] for row in start.prompt_RNQ.tolist()]) * tree.nodes
+            )
             version_1B1 = parts(start.given_RBT.shape[1], slices)
             key_R = wave_keys(self.seeds, self.sampling_R, wave)
             episodes = tree.simulate_versions(
@@ -99,7 +101,16 @@ class TabularRuns(World):
         start_RN = tree.start(uniforms(self.start_R, step, self.prompts, 1)[..., 0])
         prompt_RNQ = tree.prompt_NQ[start_RN // tree.nodes]
         asked = Asked(
-            step, prompt_RNQ, self.group, self.seeds, tree.task, respond, at_start, stored, self.counted
+            step,
+            self.first.steps,
+            prompt_RNQ,
+            self.group,
+            self.seeds,
+            tree.task,
+            respond,
+            at_start,
+            stored,
+            self.counted,
         )
         return source.rollout(asked)
 

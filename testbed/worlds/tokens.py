@@ -100,7 +100,16 @@ class TokenRuns(World):
             return answers if given is None else without_given(answers, given)
 
         asked = Asked(
-            step, prompt_RNQ, first.group, self.seeds, self.task, respond, self._at_start, self._stored, self.failed
+            step,
+            first.steps,
+            prompt_RNQ,
+            first.group,
+            self.seeds,
+            self.task,
+            respond,
+            self._at_start,
+            self._stored,
+            self.failed,
         )
         rollout = respond(asked.at_prompts(), 0) if self.prefixes is None else self.prefixes.rollout(asked)
         return self.generation.noted(theta_XP, rollout, slices, self.logp)
