@@ -21,7 +21,7 @@ EXPERIMENT = Experiment(
     "equivalent-answers",
     question="What does a preference between classes of equivalent answers add to reinforcement learning?",
     source=SOURCE,
-    differs="a bandit of 16 answers in 4 classes, one of them right; exact gradients; the loss is our reading",
+    differs="a bandit of 16 answers, one class of 4 right; exact gradients; the loss is our reading",
     margins={"steps saved": 0.9, "diversity of right answers kept": 1.1, "pull on an unseen member": 0.01},
     systems={
         "OORL / GEPO": Part("the preference term in a bandit with exact gradients; no code, no languages")
@@ -38,7 +38,7 @@ def start(seed: int) -> tuple[Floats, Floats]:
 
 
 def learned(seed: int, mix: float, steps: int = 4000) -> tuple[int, Floats]:
-    """Return the steps of exact ascent to success .9, of which `mix` weighs the preference, and the law then."""
+    """Return the steps of exact ascent to success .9, the preference weighed by `mix`, and the law then."""
     logits_A, reward_A = start(seed)
     reference_A, class_A = softmax(logits_A), np.repeat(np.arange(CLASSES), MEMBERS)
     for step in range(steps):
@@ -52,7 +52,7 @@ def learned(seed: int, mix: float, steps: int = 4000) -> tuple[int, Floats]:
 
 @EXPERIMENT.claim(
     "class-preference-is-a-gradient",
-    statement="The preference's gradient in logits is its derivative, and members of a class are pulled alike.",
+    statement="The preference's gradient is its derivative, and members of a class are pulled alike.",
 )
 def derivative() -> Evidence:
     """Return errors against central differences, and differences within classes."""
@@ -82,7 +82,8 @@ def slope(value: Callable[[Floats], float], at_A: Floats) -> Floats:
     "class-preference-learns-sooner-and-keeps-members-apart",
     statement=(
         "Beside the policy gradient the preference reaches success .9 in at most 0.9 times the steps in each "
-        "of 12 bandits, with right answers more diverse in each (exponential of entropy), 1.1 times on average."
+        "of 12 bandits, with right answers more diverse in each (exponential of entropy), 1.1 times on "
+        "average."
     ),
 )
 def sooner() -> Evidence:
@@ -100,8 +101,10 @@ def sooner() -> Evidence:
 @EXPERIMENT.claim(
     "unseen-members-learn-from-the-preference-alone",
     statement=(
-        "A right member that is never drawn has pull 0 by the policy gradient of the drawn ones, in a table with "
-        "their mean as baseline; the preference, which reads the whole class, raises it, in all of 12 bandits."
+        "A right member that is never drawn has pull 0 by the policy gradient of the drawn ones, in a "
+        "table with "
+        "their mean as baseline; the preference, which reads the whole class, raises it, in all of 12 "
+        "bandits."
     ),
 )
 def unseen() -> Evidence:

@@ -7,7 +7,7 @@ import numpy as np
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from envs.arrays import Floats
+from envs.arrays import Bools, Floats, Ints
 from envs.tokens.tree import TokenTree
 from testbed.exact.prefixes import imitated
 from testbed.exact.tree import RewardTable
@@ -33,15 +33,16 @@ EXPERIMENT = Experiment(
 
 
 class Tactics(RewardTable):
-    """Problems of two kinds: kind 0 is proved by tactic 0 at every step, kind 1 by tactic 1; 2 proves nothing."""
+    """Problems of two kinds: tactic 0 at every step proves kind 0, tactic 1 kind 1; tactic 2 nothing."""
 
     def __init__(self) -> None:
         super().__init__(np.zeros(3**LENGTH), 3, LENGTH)
         self.symbols = ("0", "1", "2")
 
-    def score(self, prompt_NQ, response_NT, mask_NT):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
         """Return 1 where every step is the tactic of the problem's kind, [N]."""
-        return ((response_NT == prompt_NQ) & mask_NT).all(-1).astype(np.float64)
+        proved_N: Floats = ((response_NT == prompt_NQ) & mask_NT).all(-1).astype(np.float64)
+        return proved_N
 
 
 def world() -> TokenTree:
@@ -49,8 +50,8 @@ def world() -> TokenTree:
     return TokenTree(Tactics(), np.array([[0]] * EASY + [[1]]))
 
 
-def tied(tree: TokenTree) -> Floats:
-    """Return the row of each state: its step, the same for all problems and for what was tried before; [S]."""
+def tied(tree: TokenTree) -> Ints:
+    """Return the row of each state: its step, whatever the problem and what was tried before; [S]."""
     return np.searchsorted(tree.level[1:], np.arange(tree.states) % tree.nodes, side="right")
 
 
@@ -75,7 +76,8 @@ def rounds(right: float, cap: float, count: int = 80) -> Floats:
 @EXPERIMENT.claim(
     "expert-iteration-forgets-the-rare-skill",
     statement=(
-        "From equal shares a round of cloning gives the tactics, at every step, the odds of the problems that "
+        "From equal shares a round of cloning gives the tactics, at every step, the odds of the problems "
+        "that "
         "they prove (4 to 1, within 1 %). Without a filter the rare problem's success falls in each of 80 "
         "rounds, below 1e-6, though data of earlier rounds are kept."
     ),
@@ -96,7 +98,8 @@ def forgets() -> Evidence:
 @EXPERIMENT.claim(
     "a-filter-of-easy-steps-raises-the-plateau",
     statement=(
-        "Leaving steps above probability 0.7 out of what is cloned keeps the rare problem's success above 0.02, "
+        "Leaving steps above probability 0.7 out of what is cloned keeps the rare problem's success above "
+        "0.02, "
         "mean of the last 10 of 80 rounds, so that 100 tries prove it with probability .87 where without the "
         "filter they never do; the mean success over problems ends lower for it."
     ),

@@ -24,8 +24,8 @@ MARGIN = 0.5
 """Nats of KL to the base model that distillation saves at equal value. Set before the table was made."""
 
 
-def fixed_batch(tree: TokenTree, leaves: Leaves, base_SA: Floats, seed: int) -> tuple[Floats, Floats]:
-    """Return how often each response was drawn, as a share, and its reward less the batch's mean; [L] each."""
+def fixed_batch(leaves: Leaves, base_SA: Floats, seed: int) -> tuple[Floats, Floats]:
+    """Return the share of each response in the batch, and its reward less the batch's mean; [L] each."""
     draw = np.random.default_rng([seed, 3])
     count_L = draw.multinomial(BATCH, leaves.probability(base_SA))
     mean = float(count_L @ leaves.reward_L) / BATCH
@@ -34,7 +34,7 @@ def fixed_batch(tree: TokenTree, leaves: Leaves, base_SA: Floats, seed: int) -> 
 
 def updates(tree: TokenTree, leaves: Leaves, base_SA: Floats, seed: int) -> dict[int, Floats]:
     """Return the policies after some steps of REINFORCE on the batch, its ratio left out: no constraint."""
-    share_L, adv_L = fixed_batch(tree, leaves, base_SA, seed)
+    share_L, adv_L = fixed_batch(leaves, base_SA, seed)
     weight_LT = np.where(leaves.mask_LT, (share_L * adv_L)[:, None], 0.0)
     pull_SA = np.zeros((tree.states, tree.actions))
     np.add.at(pull_SA, (leaves.state_LT, leaves.action_LT), weight_LT)
@@ -58,7 +58,7 @@ def entropy(tree: TokenTree, pi_SA: Floats) -> float:
 
 
 def at_value(tree: TokenTree, base_SA: Floats, far_SA: Floats, value: float) -> Floats:
-    """Return the distilled policy of the smallest share, of 200, that has at least this value; far if none has."""
+    """Return the distilled policy of least share, of 200, with at least this value; far if none has."""
     for share in np.linspace(0.0, 1.0, 201):
         pi_SA = geometric_mixture(base_SA, far_SA, float(share))
         if float(tree.value(pi_SA)) >= value:
@@ -104,7 +104,7 @@ EXPERIMENT = Experiment(
 
 @EXPERIMENT.claim(
     "distillation-is-the-nearest-within-a-trust-region",
-    statement="At its KL to the base, the geometric mixture is nearer to the far policy than any of 200 others.",
+    statement="At its KL to the base the geometric mixture is nearer to the far policy than 200 others.",
 )
 def nearest() -> Evidence:
     """Return by how much a random law within the same KL from the base comes nearer to the far one."""
@@ -125,7 +125,8 @@ def nearest() -> Evidence:
     "updates-on-one-batch-gain-then-collapse",
     statement=(
         "Along 1280 updates on one batch entropy falls at every look from the 20th on, to at most 0.6 of "
-        "the base's in each of 12 trees; 0.7 of the value gained come in the first 20, below 0.02 in the last 960."
+        "the base's in each of 12 trees; 0.7 of the value gained come in the first 20, below 0.02 in the "
+        "last 960."
     ),
 )
 def collapse() -> Evidence:
@@ -147,7 +148,9 @@ def collapse() -> Evidence:
 
 @EXPERIMENT.claim(
     "distillation-saves-kl-at-equal-value",
-    statement="The last policy distilled to the value after 320 updates is 0.5 nats nearer to the base model.",
+    statement=(
+        "The last policy distilled to the value after 320 updates is 0.5 nats nearer to the base model."
+    ),
 )
 def saves(table: pd.DataFrame) -> Evidence:
     """Return the evidence about nats saved, paired by seed, in both runs."""

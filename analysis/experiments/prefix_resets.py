@@ -39,7 +39,8 @@ EXPERIMENT = Experiment(
             "consistency and the separation from plain RL, with exact gradients"
         ),
         "DR-PO (Dataset Reset)": Part(
-            "resets to states of right answers; not the learned reward, nor the comparison with PPO and DPO in "
+            "resets to states of right answers; not the learned reward, nor the comparison with PPO and "
+            "DPO in "
             "training",
             ("resets-open-a-lock", "resets-keep-the-optimum"),
         ),
@@ -83,7 +84,7 @@ def lock(length: int) -> TokenTree:
 
 
 def opened(length: int, share: float) -> int:
-    """Return after how many steps of ascent, rate 1, the unprefixed success of a uniform start exceeds 1/2."""
+    """Return after how many steps of ascent from uniform, rate 1, success at the prompt exceeds 1/2."""
     tree = lock(length)
     uniform_SA = np.zeros((tree.states, tree.actions))
     law_S = prefix_law(tree, softmax(uniform_SA), share) if share else roots(tree)
@@ -138,15 +139,17 @@ def same_optimum() -> Evidence:
     "resets-open-a-lock",
     source=f"{PREFIXRL}, theorem 3.4; Chang et al. (2024), DR-PO; from secondary notes",
     statement=(
-        "Each further token of a lock at least doubles the steps of exact ascent from the prompt; with half of "
-        "the starts at prefixes the factor falls with every token, below 1.5 at 6, and 6 tokens take less than "
+        "Each further token of a lock at least doubles the steps of exact ascent from the prompt; with "
+        "half of "
+        "the starts at prefixes the factor falls with every token, below 1.5 at 6, and 6 tokens take less "
+        "than "
         "half as many. Their first reward takes 729 episodes on average from the prompt, from prefixes 10."
     ),
 )
 def locks() -> Evidence:
     """Return what the growths miss."""
     plain, prefixed = ([opened(length, share) for length in (3, 4, 5, 6)] for share in (0.0, HALF))
-    slower = [short_of(after / before, 2.0) for before, after in zip(plain, plain[1:], strict=False)]
+    slower = [short_of(after / before, 2.0) for before, after in itertools.pairwise(plain)]
     tree = lock(6)
     pi_SA = np.full((tree.states, tree.actions), 1.0 / TOKENS)
     episodes = [

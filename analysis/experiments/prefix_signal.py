@@ -1,4 +1,4 @@
-"""When a hard prompt yields signal: prefixes of the solution against entropy, clips and pass@k; ray interference."""
+"""When a hard prompt yields signal: prefixes against entropy, clips and pass@k; ray interference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = ("group_std", "group_mean", "leave_one_out", "max_at_k")
 
 EXPERIMENT = Experiment(
     "prefix-signal",
-    question="What makes a hard prompt yield signal: prefixes of its solution, entropy, wide clips or pass@k?",
+    question="What makes a hard prompt yield signal: prefixes, entropy, wide clips or pass@k?",
     source=POPE,
     differs="a lock of 6 tokens in a table; two prompts that share logits for ray interference",
     margins={"signal with the best prefix, over that without": 5.0, "slowdown by the easy prompt": 1.5},
@@ -131,7 +131,8 @@ def solved(easy: float, guided: float, shared: float = 1.0, hard: int = 4) -> in
     """Return after how many steps, rate 1, a hard prompt succeeds half of the time.
 
     Logits of prompt x at token t are own_xt + shared * common_t. The easy prompt needs another token at the
-    first place, and nothing else; its gradient counts `easy` times, the hard one's once, of which a share `guided` starts at prefixes.
+    first place, and nothing else; its gradient counts `easy` times, the hard one's once, of which a share
+    `guided` starts at prefixes.
     """
     easy_L = np.repeat([0.0, 1.0, 0.0], TOKENS ** (hard - 1))  # the first token alone decides
     trees = [reward_tree(reward_L, TOKENS, hard) for reward_L in (np.eye(1, TOKENS**hard)[0], easy_L)]
@@ -154,9 +155,11 @@ def solved(easy: float, guided: float, shared: float = 1.0, hard: int = 4) -> in
 @EXPERIMENT.claim(
     "an-easy-prompt-interferes-less-with-prefixes",
     statement=(
-        "A lock that shares logits with an easy prompt of another answer takes 1.5 times as many steps in the "
+        "A lock that shares logits with an easy prompt of another answer takes 1.5 times as many steps in "
+        "the "
         "mix as alone at 3 tokens and more than 4 times at 5. From prefixes half of the time, mixing 4 "
-        "or 5 tokens costs at most a factor 1.7, and the lock of 5 opens sooner in the mix than alone without them."
+        "or 5 tokens costs at most a factor 1.7, and the lock of 5 opens sooner in the mix than alone "
+        "without them."
     ),
     source=f"{POPE}; Schaul et al. (2019), Ray interference",
 )

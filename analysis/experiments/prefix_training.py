@@ -48,7 +48,7 @@ EXPERIMENT = Experiment(
     "prefix-training",
     question="Do prefixes and retries teach a toy LLM what it hardly ever gets right, also without a prefix?",
     source="Setlur et al. (2026), PrefixRL, arXiv:2601.18795; Qu et al. (2026), POPE, arXiv:2601.18779",
-    differs="a transformer of 26,000 weights on running sums; GRPO on-policy; prefixes of 0 to 10 of 12 tokens",
+    differs="a transformer of 26,000 weights on running sums; GRPO on-policy; prefixes of up to 10 tokens",
     cells=cells,
     stop=Stop(cap=16),
     keys=("teacher_noise", "prefix", "prefix_args", "seed"),
@@ -98,7 +98,8 @@ def transfer(table: pd.DataFrame) -> Evidence:
     "retries-solve-hard-prompts",
     source="R3L; shiweijiezero/R3L d503f6c, docs",
     statement=(
-        "With half of every group retried from its first error GRPO ends 0.2 more accurate than plain GRPO, in "
+        "With half of every group retried from its first error GRPO ends 0.2 more accurate than plain "
+        "GRPO, in "
         "the median over seeds, at equal numbers of rollouts."
     ),
 )
@@ -134,7 +135,8 @@ def _stored(table: pd.DataFrame, cost: str) -> Evidence:
 @EXPERIMENT.claim(
     "stored-prefixes-pay-for-their-rejections",
     statement=(
-        "Counting the 4,096 responses that filled the store, prefixes of the base model's own successes reach "
+        "Counting the 4,096 responses that filled the store, prefixes of the base model's own successes "
+        "reach "
         "accuracy 0.5 in fewer rollouts than plain GRPO on most seeds."
     ),
 )
@@ -146,7 +148,8 @@ def stored_rollouts(table: pd.DataFrame) -> Evidence:
 @EXPERIMENT.claim(
     "stored-prefixes-learn-in-fewer-steps",
     statement=(
-        "Not counting what filled the store, prefixes of the base model's own successes reach accuracy 0.5 in "
+        "Not counting what filled the store, prefixes of the base model's own successes reach accuracy "
+        "0.5 in "
         "fewer steps than plain GRPO on most seeds."
     ),
 )

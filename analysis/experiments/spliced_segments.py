@@ -116,8 +116,10 @@ def pivotal() -> Evidence:
     "amplified-successes-scale-the-gradient",
     source=R3L,
     statement=(
-        "With rewards 0 and 1, advantage alpha = 3 for successes and minus the group's mean for failures scale the "
-        "policy gradient by alpha + p (G - 1)/G, its direction unchanged, p the success of the prompt; relative "
+        "With rewards 0 and 1, advantage alpha = 3 for successes and minus the group's mean for failures "
+        "scale the "
+        "policy gradient by alpha + p (G - 1)/G, its direction unchanged, p the success of the prompt; "
+        "relative "
         "to the gradient groups of 3 scatter less so, with alpha 3, than with the mean alone, in 4 trees."
     ),
 )
@@ -144,7 +146,8 @@ def amplified() -> Evidence:
 @EXPERIMENT.claim(
     "corrections-jump-less-and-keep-diversity",
     statement=(
-        "A failure corrected from its first error on has at most 0.8 of the expected |log pi| of the teacher's "
+        "A failure corrected from its first error on has at most 0.8 of the expected |log pi| of the "
+        "teacher's "
         "part alone of a whole answer by the same teacher, and over 12 trees right answers are at least 1.1 "
         "times as diverse (exponential of their entropy) as the teacher's greedy ones."
     ),
@@ -181,7 +184,8 @@ def entropy(law_L: Floats) -> float:
 @EXPERIMENT.claim(
     "corrections-weighted-one-are-biased",
     statement=(
-        "Corrected responses that are trained on as if the policy had written them have a mean gradient off by "
+        "Corrected responses that are trained on as if the policy had written them have a mean gradient "
+        "off by "
         "more than half the policy gradient's norm, in every tree; all of them being right, a baseline of "
         "their own mean leaves none."
     ),
@@ -212,7 +216,7 @@ def foreign(tree: TokenTree, pi_SA: Floats) -> Floats:
 
 
 def ratio(segments: Segments, other_SA: Floats) -> Floats:
-    """Return the probability of the tokens behind what is kept, under pi over under another policy; [L, K]."""
+    """Return the ratio of pi to another policy over the tokens behind what is kept, [L, K]."""
     leaves = segments.leaves
     log_LT = (np.log(segments.pi_SA) - np.log(other_SA))[leaves.state_LT, leaves.action_LT]
     ratio_LK: Floats = np.exp((segments.trained(whole=False) * log_LT[:, None]).sum(-1))
@@ -223,8 +227,10 @@ def ratio(segments: Segments, other_SA: Floats) -> Floats:
     "foreign-suffixes-need-their-own-ratio-alone",
     source=SOPHIA,
     statement=(
-        "Own first half, foreign second half: the ratio of the second half alone gives the policy gradient; a "
-        "ratio that takes the whole for foreign is off by more than a tenth in every tree, and no ratio by more "
+        "Own first half, foreign second half: the ratio of the second half alone gives the policy "
+        "gradient; a "
+        "ratio that takes the whole for foreign is off by more than a tenth in every tree, and no ratio "
+        "by more "
         "than a tenth."
     ),
 )

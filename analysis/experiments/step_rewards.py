@@ -21,7 +21,7 @@ LEVELS = {"answer": LENGTH, "thought": THOUGHT, "token": 1}
 
 EXPERIMENT = Experiment(
     "step-rewards",
-    question="Do rewards for thoughts learn from fewer samples than rewards for answers, without being hacked?",
+    question="Do rewards for thoughts or tokens learn from fewer samples than rewards for answers?",
     source=SOURCE,
     differs="answers of 6 steps in 2 thoughts, exact means and variances; the checker of thoughts is perfect",
     margins={"samples for thoughts, over answers": 0.6, "samples that count as no fewer": 0.95},
@@ -52,7 +52,7 @@ def earned(segments: Segments, width: int) -> Floats:
 
 
 def samples(right: float, width: int) -> float:
-    """Return the variance of one sample's gradient over the square of its mean, each step with its mean baseline.
+    """Return the variance of a sample's gradient over the square of its mean, a mean baseline at each step.
 
     That is how many samples make the length of the mean as large as the scatter.
     """
@@ -65,7 +65,7 @@ def samples(right: float, width: int) -> float:
 
 
 def weighted(segments: Segments, weight_LT: Floats) -> tuple[Floats, float]:
-    """Return mean and second moment of sum_t w_t S_t in shared rows: one law per step, as networks share it."""
+    """Return mean and second moment of sum_t w_t S_t, the steps of all prefixes sharing a row."""
     leaves, pi = segments.leaves, segments.pi_SA
     law_L = segments.law_L
     one_LTA = np.eye(TOKENS)[leaves.action_LT] - pi[leaves.state_LT]
@@ -82,7 +82,8 @@ def worlds() -> Iterator[float]:
 @EXPERIMENT.claim(
     "thought-rewards-need-fewer-samples",
     statement=(
-        "Where a step is right with probability .6 or .7 rewards of thoughts need at most 0.6 of the samples per "
+        "Where a step is right with probability .6 or .7 rewards of thoughts need at most 0.6 of the "
+        "samples per "
         "squared signal that rewards of answers need, and rewards of tokens fewer still; from .8 on, where "
         "answers succeed in a quarter and more, neither needs fewer than 0.95 of them."
     ),
@@ -99,8 +100,10 @@ def fewer() -> Evidence:
 @EXPERIMENT.claim(
     "rewards-of-steps-nearly-point-to-the-answer",
     statement=(
-        "Where steps differ in skill, from .3 to .95, in 20 drawn orders the mean gradients of thought and of "
-        "token rewards have a cosine of at least .75 with that of answer rewards; neither is the nearer one in "
+        "Where steps differ in skill, from .3 to .95, in 20 drawn orders the mean gradients of thought "
+        "and of "
+        "token rewards have a cosine of at least .75 with that of answer rewards; neither is the nearer "
+        "one in "
         "three quarters of the orders."
     ),
 )

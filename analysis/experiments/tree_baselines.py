@@ -109,7 +109,8 @@ def advantages(found: Stages) -> dict[str, Floats]:
 @EXPERIMENT.claim(
     "tree-order-adds-nothing-to-the-mean",
     statement=(
-        "With rewards 0 and 1, in every pattern of a staged group the projection onto the order of the tree is "
+        "With rewards 0 and 1, in every pattern of a staged group the projection onto the order of the "
+        "tree is "
         "the group's mean baseline: its variance is neither lower nor higher."
     ),
 )
@@ -126,7 +127,8 @@ def same_as_mean() -> Evidence:
     "a-stage-has-its-own-value",
     statement=(
         "Over 10 trees of four stages the stage's own value as baseline is without bias and has at most 0.95 "
-        "of the variance of leave-one-out over stages, which is without bias too; the mean over stages shrinks "
+        "of the variance of leave-one-out over stages, which is without bias too; the mean over stages "
+        "shrinks "
         "the gradient to 3/4."
     ),
 )
@@ -149,7 +151,8 @@ def stage_value() -> Evidence:
 @EXPERIMENT.claim(
     "staged-groups-saturate",
     statement=(
-        "Once stages succeed with probability .9 or more, most staged groups of 4 have advantage 0 throughout; "
+        "Once stages succeed with probability .9 or more, most staged groups of 4 have advantage 0 "
+        "throughout; "
         "where only the prompt's stage is hard, at 1/8 against 7/8 behind it, at most half have."
     ),
 )

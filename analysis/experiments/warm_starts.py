@@ -1,4 +1,4 @@
-"""Supervised warm starts of the toy LLM: what more of it does to later RL and DPO, and DPO on old data after it."""
+"""Supervised warm starts of the toy LLM: what more of it does to later RL and DPO, also on old data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXPERIMENT = Experiment(
     "warm-starts",
     question="Does more supervised training before RL raise or lower what RL and DPO end with?",
     source=SFT,
-    differs="a noisy teacher of running sums, fresh prompts at every step; one reward; pairs of a group for DPO",
+    differs="a noisy teacher of running sums, fresh prompts; one reward; pairs of a group for DPO",
     cells=cells,
     stop=Stop(cap=16),
     keys=("warm_start_steps", "recipe", "lag", "seed"),
@@ -122,7 +122,9 @@ def age(table: pd.DataFrame) -> Evidence:
 @EXPERIMENT.claim(
     "old-preferences-still-beat-supervision",
     source=CHART,
-    statement="On data of age 200 DPO still ends 0.05 more accurate than the warm start alone, in the median.",
+    statement=(
+        "On data of age 200 DPO still ends 0.05 more accurate than the warm start alone, in the median."
+    ),
 )
 def above(table: pd.DataFrame) -> Evidence:
     """Return the evidence about accuracy at the end less that at the start, of each seed."""

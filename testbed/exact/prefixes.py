@@ -1,8 +1,8 @@
 """What prefixes change, exactly: resets to states of a token tree, first errors, responses of two segments.
 
-A response of two segments keeps its first tokens from one policy and has the rest from another. `Segments` holds
-every pair of a response and the length that is kept, with its probability, so that means and variances of a
-gradient over whole responses or over suffixes alone are sums.
+A response of two segments keeps its first tokens from one policy and has the rest from another. `Segments`
+holds every pair of a response and the length that is kept, with its probability, so that means and
+variances of a gradient over whole responses or over suffixes alone are sums.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def check_law(tree: TokenTree, start_S: ArrayLike) -> Floats:
     law_S = np.asarray(start_S, dtype=np.float64)
     if law_S.shape != (tree.states,) or (law_S < 0).any() or not abs(law_S.sum() - 1.0) < 1e-9:
         raise UserError(
-            f"start_S has shape {law_S.shape} and sum {law_S.sum():.6g}; expected a law over the {tree.states} "
+            f"start_S has shape {law_S.shape} and sum {law_S.sum():.6g}; expected a law over the "
+            f"{tree.states} "
             "states of the tree."
         )
     return law_S
@@ -192,9 +193,9 @@ def spliced(tree: TokenTree, pi_SA: ArrayLike, rest_SA: ArrayLike) -> Segments:
 def imitated(tree: TokenTree, pi_SA: ArrayLike, row_S: Ints, keep_SA: ArrayLike) -> Floats:
     """Return one round of filtered expert iteration: the law [rows, A] that fits pi's right steps best.
 
-    law(a | row) is proportional to the sum over the row's states of d(s) pi(a|s) P(success | s, a) keep(s, a):
-    the cloning of successes with infinitely many samples, where states of a row share their law. A row without
-    a step that is kept stays as it was. Source: Anthony, Tian & Barber (2017), expert iteration.
+    law(a | row) is proportional to the sum over the row's states of d(s) pi(a|s) P(success | s, a) keep(s,
+    a): the cloning of successes with infinitely many samples, where states of a row share their law. A row
+    without a step that is kept stays as it was. Source: Anthony, Tian & Barber (2017), expert iteration.
     """
     (pi,) = check_policies(tree, pi=pi_SA)
     mass_SA = tree.reach(pi)[:, None] * pi * tree.action_values(pi) * np.asarray(keep_SA)

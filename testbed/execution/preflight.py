@@ -161,7 +161,8 @@ def _check_parents(cell: Run) -> None:
     rooted = [need for need in ("greedy_reward_B", "reference_reward_BN") if need in made.needs]
     if source is not None and rooted:
         raise UserError(
-            f"recipe '{cell.recipe}' reads {rooted[0]}, the reward of responses that begin at the prompt, but "
+            f"recipe '{cell.recipe}' reads {rooted[0]}, the reward of responses that begin at the prompt, "
+            f"but "
             f"prefix '{cell.prefix}' lets responses begin behind it; take a recipe with another baseline."
         )
 

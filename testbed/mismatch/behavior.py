@@ -34,7 +34,7 @@ def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:
 
 
 def forcing(given_RBT: Tensor, law: Law | None = None) -> Law:
-    """Return the law that has the given tokens alone where one is given (not negative), and is `law` elsewhere."""
+    """Return the law of the given tokens where one is given (not negative); elsewhere `law`."""
 
     def of_time(log_pi_RVB: Tensor, t: int) -> Tensor:
         log_mu_RVB = log_pi_RVB if law is None else law(log_pi_RVB, t)

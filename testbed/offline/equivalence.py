@@ -17,12 +17,12 @@ def expected_reward(pi_A: Floats, reward_A: Floats) -> tuple[float, Floats]:
 def between_classes(
     pi_A: Floats, reference_A: Floats, class_A: Ints, reward_A: Floats, beta: float
 ) -> tuple[float, Floats]:
-    """Return the mean of log sigmoid(beta (m_i - m_j)) over classes i right and j wrong, and its gradient, [A].
+    """Return the mean of log sigmoid(beta (m_i - m_j)) over right classes i, wrong j, and its gradient, [A].
 
     m_c = mean over the members of class c of log pi/reference: all members of a class count alike, whichever
     were drawn. A class is right where its mean reward is at least 1/2. Gradient in the logits:
-    d m_c = [in c] / |c| - pi, whose pi cancels between two classes. Our reading of GEPO's abstract; with classes
-    of one answer it is DPO (Rafailov et al., 2023).
+    d m_c = [in c] / |c| - pi, whose pi cancels between two classes. Our reading of GEPO's abstract; with
+    classes of one answer it is DPO (Rafailov et al., 2023).
     """
     share_CA = np.equal.outer(np.unique(class_A), class_A).astype(np.float64)
     share_CA /= share_CA.sum(-1, keepdims=True)

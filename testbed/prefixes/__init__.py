@@ -1,9 +1,10 @@
 """Prefixes: where responses begin, if not at their prompts.
 
-`prefix` registers makers of sources: maker(*, …) -> PrefixSource. A source says, for every step of a run, which
-tokens each response starts with; the policy that generates goes on from there. The tokens that stand already are
-no choice of the policy: they leave the mask. Every schedule of lag, engine and recipe meets every source; adding
-one is one file here. promises: `parents`, whether sequences of a group continue one another (`parent_B`).
+`prefix` registers makers of sources: maker(*, …) -> PrefixSource. A source says, for every step of a run,
+which tokens each response starts with; the policy that generates goes on from there. The tokens that stand
+already are no choice of the policy: they leave the mask. Every schedule of lag, engine and recipe meets
+every source; adding one is one file here. promises: `parents`, whether sequences of a group continue one
+another (`parent_B`).
 
 >>> from testbed.prefixes import source_for
 >>> source_for(Run(task="running-sum", policy="toy", prefix="teacher", prefix_args=(("tokens", 6),))).tokens

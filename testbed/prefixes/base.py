@@ -23,8 +23,8 @@ FREE = -1
 class Start:
     """Where the responses of a batch begin.
 
-    prompt_RNQ: int64, the prompts. given_RBT: int64; token t of a sequence where it is given, FREE from there on.
-    Sequence b = n * group + g answers prompt n.
+    prompt_RNQ: int64, the prompts. given_RBT: int64; token t of a sequence where it is given, FREE from
+    there on. Sequence b = n * group + g answers prompt n.
     """
 
     prompt_RNQ: Ints
@@ -40,7 +40,7 @@ class Start:
 
 
 Respond = Callable[[Start, int], Rollout]
-"""(where to begin, number of the wave) -> responses of the weights that generate; waves draw other numbers."""
+"""(where to begin, number of the wave) -> responses of the generating weights; waves draw other numbers."""
 Collect = Callable[[Ints, int, int], Rollout]
 """(prompt_RNQ, group, round) -> responses of the weights at the start."""
 

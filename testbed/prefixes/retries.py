@@ -76,7 +76,7 @@ def with_kept(again: Rollout, tried: Rollout, kept_RB: Tensor) -> Rollout:
 
 
 def side_by_side(first: Rollout, second: Rollout) -> Rollout:
-    """Return two rollouts of the same prompts as one, whose groups are those of the first, then the second."""
+    """Return two rollouts of the same prompts as one: in every group the first's, then the second's."""
     N = first.prompt_RNQ.shape[1]
 
     def joined(left: Tensor, right: Tensor) -> Tensor:

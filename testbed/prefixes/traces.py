@@ -58,10 +58,10 @@ class OfTraces(PrefixSource):
     def check(self, run: Run, task: TokenTask) -> None:
         """Raise UserError for prefixes as long as a response, and for a share that is no prompt."""
         if self.tokens >= task.response_length:
+            most = task.response_length - 1
             raise UserError(
                 f"prefix_args.tokens is {self.tokens}, but a response of task '{run.task}' has at most "
-                f"{task.response_length} tokens and the policy must write one; take {task.response_length - 1} "
-                "or fewer."
+                f"{most + 1} tokens and the policy must write one; take {most} or fewer."
             )
         if not round(self.share * run.prompts):
             raise UserError(
@@ -199,7 +199,8 @@ class OfStore(OfTraces):
             seed = asked.seeds[int(np.flatnonzero(found_R == 0)[0])]
             raise UserError(
                 f"the store of traces of seed {seed} is empty: none of {self.attempts} responses to each of "
-                f"{self.ask} prompts succeeded. Raise prefix_args.attempts or .ask, start from better weights, "
+                f"{self.ask} prompts succeeded. Raise prefix_args.attempts or .ask, start from better "
+                f"weights, "
                 "or take prefix=teacher."
             )
         kept = [length_N > 0 for length_N in length_RN]
@@ -233,5 +234,5 @@ def stored(
     ask: int = 128,
     attempts: int = 32,
 ) -> OfStore:
-    """A share of the prompts and their prefixes come from successes of the start weights, each try counted."""
+    """A share of the prompts and their prefixes are successes of the start weights, each try counted."""
     return OfStore(tokens, share, law, until, ask=ask, attempts=attempts)

@@ -30,7 +30,8 @@ def source_of(run: Run, task: object) -> PrefixSource | None:
         task = task.task
     if not isinstance(task, TokenTask):
         raise UserError(
-            f"prefix '{run.prefix}' continues responses of tokens, and task '{run.task}' has none; take a token "
+            f"prefix '{run.prefix}' continues responses of tokens, and task '{run.task}' has none; take a "
+            f"token "
             "task, or task 'tree' with policy 'tabular'."
         )
     source.check(run, task)
