@@ -198,7 +198,7 @@ class TokenRuns(World):
             self.failed[name] = self.failed.get(name, 0.0) + (rows_RM == code).sum(1).astype(np.float64)
 
     def counts(self) -> dict[str, np.ndarray]:
-        """Return how often the verifier failed since the start, and what prefixes cost, by metric name; [R]."""
+        """Return how often the verifier failed so far, and what prefixes cost, by metric name; [R]."""
         return self.failed
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
