@@ -81,6 +81,8 @@ TABULAR, OFFLINE_MODELS, PREFERENCES, OFFLINE_BANDITS, CONSTRAINED = (
 )
 TOPR, PAIRS = "testbed/objectives/reinforce/topr.py", "testbed/objectives/regression/opmd.py"
 
+PREFIXES, EQUIVALENCE = "testbed/exact/prefixes.py", "testbed/offline/equivalence.py"
+
 PLANTED = (
     # Anchors.
     Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "kept.py", "self.total_CP / self.weight", "self.total_CP"),
@@ -299,4 +301,30 @@ PLANTED = (
     Bug("errors-compound-quadratically-without-recovery", OFFLINE + "imitation.py", "error_x11 = np.asarray", "error_x11 = 2 * np.asarray"),
     Bug("post-hoc-users-report-the-logged-agent", TABULAR, "ratio(joint_RGSA, total_RGS1), mu_RSA[:, None])", "mu_RSA[:, None], mu_RSA[:, None])"),
     Bug("post-hoc-correction-grows-geometrically", MARGINAL, 'importance_weight_NT") * np.exp(episodes.log_rho_NT)', 'importance_weight_NT")'),
+    # Prefixes, retries, steps, classes of answers.
+    Bug("masked-prefixes-leave-an-on-policy-gradient", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
+    Bug("masked-prefixes-leave-an-on-policy-gradient", PREFIXES, "(reach_S[here, None] * pi[here])[going]", "pi[here][going]"),
+    Bug("resets-keep-the-optimum", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
+    Bug("resets-open-a-lock", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
+    Bug("a-prefix-brings-signal-and-too-long-a-one-takes-it", "testbed/advantages/grouped.py", "return signals.reward_B - group_average(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5 * group_average(signals.reward_B, signals.group_B)"),
+    Bug("clips-and-pass-at-k-bring-no-signal", "testbed/advantages/grouped.py", "return signals.reward_B - group_average(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5"),
+    Bug("an-easy-prompt-interferes-less-with-prefixes", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
+    Bug("tree-order-adds-nothing-to-the-mean", "testbed/advantages/tree_opo.py", "broken_BB = pair_BB & (gap_BB < delta)", "broken_BB = pair_BB & (gap_BB < 2)\n    delta = 2.0"),
+    Bug("a-stage-has-its-own-value", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
+    Bug("staged-groups-saturate", "testbed/advantages/grouped.py", "return signals.reward_B - group_average(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5"),
+    Bug("retries-are-on-policy-behind-their-pivot", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
+    Bug("amplified-successes-scale-the-gradient", "testbed/advantages/grouped.py", "torch.full_like(plain_B, top)", "top * plain_B"),
+    Bug("corrections-jump-less-and-keep-diversity", PREFIXES, "wrong_LT.argmax(-1), tree.horizon)", "0 * wrong_LT.argmax(-1), tree.horizon)"),
+    Bug("corrections-weighted-one-are-biased", PREFIXES, "kept_SA = np.where(alive(tree), pi, 0.0)", "kept_SA = pi"),
+    Bug("foreign-suffixes-need-their-own-ratio-alone", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
+    Bug("foreign-suffixes-pay-where-success-is-rare", PREFIXES, "kept_SA = np.where(alive(tree), pi, 0.0)", "kept_SA = pi"),
+    Bug("distillation-is-the-nearest-within-a-trust-region", "testbed/offline/distillation.py", "(1 - share) * np.log(base_xA) + share * np.log(far_xA)", "np.log((1 - share) * base_xA + share * far_xA)"),
+    Bug("updates-on-one-batch-gain-then-collapse", "testbed/exact/tree.py", "power = np.exp(shifted - shifted.max(-1, keepdims=True))", "power = np.exp(0.05 * (shifted - shifted.max(-1, keepdims=True)))"),
+    Bug("expert-iteration-forgets-the-rare-skill", PREFIXES, "* pi * tree.action_values(pi) * np.asarray(keep_SA)", "* pi * np.asarray(keep_SA)"),
+    Bug("a-filter-of-easy-steps-raises-the-plateau", PREFIXES, "tree.action_values(pi) * np.asarray(keep_SA)", "tree.action_values(pi)"),
+    Bug("class-preference-is-a-gradient", EQUIVALENCE, "special.expit(-margin_IJ)", "special.expit(margin_IJ)"),
+    Bug("class-preference-learns-sooner-and-keeps-members-apart", EQUIVALENCE, "- pull_IJ.sum(0) @ share_CA[~right_C]", "- 9 * pull_IJ.sum(0) @ share_CA[~right_C] * pi_A"),
+    Bug("unseen-members-learn-from-the-preference-alone", EQUIVALENCE, "share_CA[right_C] - pull_IJ.sum(0)", "share_CA[right_C] * 0.0 - pull_IJ.sum(0)"),
+    Bug("thought-rewards-need-fewer-samples", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
+    Bug("rewards-of-steps-nearly-point-to-the-answer", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
 )  # fmt: skip

@@ -71,6 +71,13 @@ class TokenTask(ABC):
         """The difficulty of each prompt, [N], one of `difficulties`; only where the task has any."""
         raise NotImplementedError(f"{type(self).__name__} has no graded difficulty: `difficulties` is empty.")
 
+    def first_error(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Ints:
+        """How many tokens of each response are right before its first mistake, [N]; T without one.
+
+        A response that keeps these tokens can still be right. Only of tasks that check steps.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not check steps: it judges whole responses.")
+
     def enumerate(self) -> tuple[Ints, Bools]:
         """Every distinct response, once, in lexicographic order: response_LT and mask_LT.
 

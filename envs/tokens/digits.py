@@ -40,6 +40,12 @@ class DigitTask(TokenTask):
         right_NT = (response_NT == self.answer(prompt_NQ[:, :-1])) & mask_NT
         return right_NT.all(axis=1).astype(np.float64)
 
+    def first_error(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Ints:
+        """The place of the first digit that is wrong or missing, [N]; Q for a right response."""
+        prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
+        wrong_NT = (response_NT != self.answer(prompt_NQ[:, :-1])) | ~mask_NT
+        return np.where(wrong_NT.any(1), wrong_NT.argmax(1), self.response_length)
+
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """The answer with each digit replaced by another one with probability `noise`: scores (1-noise)^Q."""
         answer_NT = self.answer(self.check_prompts(prompt_NQ)[:, :-1])

@@ -105,17 +105,28 @@ class TokenTree:
         group: int,
         key_R: npt.ArrayLike,
         step: int,
+        given_RBT: Ints | None = None,
     ) -> Episodes:
-        """Responses whose token t is drawn by pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP."""
+        """Responses whose token t is drawn by pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP.
+
+        given_RBT: tokens that stand already, negative where one is drawn.
+        """
         pi_RWSA = self._policy(pi_RWSA, "pi_RWSA")
         if pi_RWSA.ndim != 4:
             raise ValueError(
                 f"pi_RWSA has shape {pi_RWSA.shape}, expected (R, W, S, A): W policies a replica."
             )
-        return self._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step)
+        return self._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step, given_RBT)
 
     def _episodes(
-        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
+        self,
+        pi_RWSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: npt.ArrayLike,
+        step: int,
+        given_RBT: Ints | None = None,
     ) -> Episodes:
         # Imported here: a world can be built and listed without loading the compiler.
         from envs.kernels import uniforms
@@ -138,7 +149,10 @@ class TokenTree:
         mask_RBT = np.zeros(uniform_RBT.shape, bool)
         end = -1 if self.end_token is None else self.end_token
         policies = np.ascontiguousarray(pi_RWSA)
-        walk(policies, version_RBT, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT)
+        given_RBT = (
+            np.full(uniform_RBT.shape, -1) if given_RBT is None else self._given(given_RBT, uniform_RBT.shape)
+        )
+        walk(policies, version_RBT, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT, given_RBT)
         reward_RBT = np.where(mask_RBT, self.reward_SA[state_RBT, action_RBT], 0.0)
         return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT)
 
@@ -287,6 +301,15 @@ class TokenTree:
                 f"{name} is no law in state {state}: {pi[bad][0]}; pass probabilities, not logits."
             )
         return pi
+
+    def _given(self, given_RBT: Ints, shape: tuple[int, ...]) -> Ints:
+        given = np.ascontiguousarray(given_RBT, dtype=np.int64)
+        if given.shape != shape or given.max(initial=-1) >= self.actions:
+            raise ValueError(
+                f"given_RBT has shape {given.shape} and tokens up to {given.max(initial=-1)}, expected "
+                f"{shape} and tokens below {self.actions}, negative where one is drawn."
+            )
+        return given
 
     def _check_support(self, pi_xSA: Floats, mu_xSA: Floats, reach_xS: Floats) -> None:
         missing = (pi_xSA > 0) & (mu_xSA == 0) & (reach_xS[..., None] > 0)

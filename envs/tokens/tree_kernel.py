@@ -17,11 +17,12 @@ def walk(
     state_RBT: Ints,
     action_RBT: Ints,
     mask_RBT: Bools,
+    given_RBT: Ints,
 ) -> None:
     """Fills state, action and mask, which come in as zeros; `end_token` -1 stands for none.
 
     Action = first one whose cumulative mass exceeds the uniform, the last one with mass if rounding
-    leaves none.
+    leaves none; or the given one, where given_RBT is not negative.
     """
     replicas, sequences, horizon = uniform_RBT.shape
     group, actions = sequences // start_RN.shape[1], pi_RWSA.shape[3]
@@ -39,6 +40,8 @@ def walk(
                     cumulative += mass
                     if uniform_RBT[r, b, t] < cumulative:
                         break
+            if given_RBT[r, b, t] >= 0:
+                chosen = given_RBT[r, b, t]
             state_RBT[r, b, t], action_RBT[r, b, t], mask_RBT[r, b, t] = root + node, chosen, True
             if chosen == end_token:
                 break

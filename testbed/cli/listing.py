@@ -110,6 +110,15 @@ def _anchors() -> Rows:
     ]
 
 
+def _prefixes() -> Rows:
+    from testbed.prefixes import prefix
+
+    return [
+        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in prefix[row["name"]].defaults.items())}
+        for row in _registry(prefix)
+    ]
+
+
 def _sweeps() -> Rows:
     from analysis.experiment import sweeps
 
@@ -168,6 +177,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "mismatches": _mismatches,
     "schedules": _schedules,
     "anchors": _anchors,
+    "prefixes": _prefixes,
     "sweeps": _sweeps,
     "experiments": _experiments,
     "figures": _figures,

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from testbed.errors import UserError
+
 
 @dataclass(frozen=True)
 class Rollout:
@@ -27,6 +29,9 @@ class Rollout:
     version_RBT: int64, optimizer steps taken by the weights that produced each token.
     logp_trainer_RBT: log-probabilities of the tokens at their own version in the trainer's engine, which
         differs from logp_mu where the engines do; only where an anchor asks for it.
+    parent_RB: int64, the member of its group whose prefix a sequence continues, -1 for none; only from
+    sources
+        of prefixes that have such sequences.
     group_RB: int64, the group of every sequence where single ones have left: then every sequence comes with
         its own prompt, N = B, and `group` is 1.
     """
@@ -42,6 +47,7 @@ class Rollout:
     version_RBT: Tensor | None = None
     logp_trainer_RBT: Tensor | None = None
     group_RB: Tensor | None = None
+    parent_RB: Tensor | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Rollout:
         """Return the rollout with a function applied to every tensor, for example a slice of replicas."""
@@ -68,6 +74,20 @@ class Rollout:
             return self.group_RB
         group_B = torch.arange(self.reward_RB.shape[-1], device=self.reward_RB.device) // self.group
         return group_B.expand(self.reward_RB.shape)
+
+    def parents(self) -> Tensor | None:
+        """Return the index in the batch of the sequence that each one continues, -1 for none; int64 [R, B].
+
+        Raises UserError where single sequences have left, so that members are no longer where they were.
+        """
+        if self.parent_RB is None:
+            return None
+        if self.group_RB is not None:
+            raise UserError(
+                "single sequences have left their groups, and parents with them; take too_old=drop."
+            )
+        index_B = torch.arange(self.parent_RB.shape[-1], device=self.parent_RB.device)
+        return torch.where(self.parent_RB < 0, -1, index_B // self.group * self.group + self.parent_RB)
 
     def split(self, slices: int) -> Rollout:
         """Return R * slices replicas with equal parts of the prompts each, in order."""

@@ -37,7 +37,11 @@ METRICS: dict[str, str] = {
         for k in PASS_KS
     },
     "rollouts": "sequences generated for training up to this step, it included: fresh ones, those thrown "
-    "away for their age, those a recipe's baseline asks for; not those of the held-out prompts",
+    "away for their age, those a recipe's baseline asks for, those that filled a store of traces; not "
+    "those of "
+    "the held-out prompts",
+    "prefix/attempts": "responses of the start weights that filled the store of traces, failures included",
+    "prefix/traces": "prompts in the store of traces: those that had a success",
     "response_length/mean": "mean length of the batch's sequences under the mask, tokens",
     "reward/mean": "mean reward of the generated batch, that is of the behavior policy",
     "actor/entropy": "mean entropy of the target policy's next-token law on the batch, nats",

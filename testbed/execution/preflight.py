@@ -23,6 +23,7 @@ from testbed.recipes.composition import Recipe
 TASK = ("task", "task_args", "policy")
 SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
 ENGINE = ("mismatch", "mismatch_args")
+PREFIX = ("prefix", "prefix_args")
 
 
 def prepare(
@@ -130,6 +131,42 @@ def _check_recipe(cell: Run) -> None:
         made = made.hand_over.recipe if made.hand_over else None
 
 
+def _check_prefixes(cell: Run) -> None:
+    from testbed.staleness import plan_for
+    from testbed.staleness.by_age import ByAge
+    from testbed.worlds.given import refuse_given, source_of
+    from testbed.worlds.tasks import task_for
+
+    if source_of(cell, task_for(cell)) is not None and not isinstance(plan_for(cell), ByAge):
+        refuse_given(cell)
+
+
+def _check_parents(cell: Run) -> None:
+    """Raise UserError for a recipe that reads what the cell's prefixes do not give, or belies."""
+    from testbed.prefixes import source_for, with_parents
+    from testbed.recipes import recipe
+
+    source = source_for(cell)
+    made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
+    if "parent_B" in made.needs and (source is None or not source.gives_parents):
+        raise UserError(
+            f"recipe '{cell.recipe}' needs parent_B, sequences that continue a prefix of one another; prefix "
+            f"'{cell.prefix}' has none. Take {' or '.join(with_parents())}."
+        )
+    if "parent_B" in made.needs and cell.age_limit >= 0 and cell.too_old == "truncate":
+        raise UserError(
+            f"recipe '{cell.recipe}' needs whole groups, but too_old 'truncate' takes single sequences out; "
+            "expected drop, wait or discard."
+        )
+    rooted = [need for need in ("greedy_reward_B", "reference_reward_BN") if need in made.needs]
+    if source is not None and rooted:
+        raise UserError(
+            f"recipe '{cell.recipe}' reads {rooted[0]}, the reward of responses that begin at the prompt, "
+            f"but "
+            f"prefix '{cell.prefix}' lets responses begin behind it; take a recipe with another baseline."
+        )
+
+
 def _check_mixing(made: Recipe, cell: Run) -> None:
     if made.demonstrations and cell.policy == "tabular":
         raise UserError(
@@ -150,6 +187,8 @@ CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
     ((*TASK, "policy_args", "model"), _check_policy),
     ((*TASK, *SCHEDULE, "prompts", "steps", *ENGINE), _check_schedule),
     (("policy", "policy_args", *ENGINE, *SCHEDULE), _check_engine),
+    ((*TASK, *SCHEDULE, "prompts", "group", "steps", *PREFIX), _check_prefixes),
+    (("recipe", "recipe_args", "age_limit", "too_old", *PREFIX), _check_parents),
     (("policy", "recipe", "recipe_args", "anchor", "anchor_args", "age_limit", "too_old"), _check_recipe),
 )
 """What is looked at, and the fields that it depends on."""

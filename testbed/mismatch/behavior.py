@@ -22,7 +22,7 @@ from torch import Tensor
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, Forward, SamplerEngine
-from testbed.policies.base import Drawn, Policy, Reweighted
+from testbed.policies.base import Drawn, Law, Policy, Reweighted
 
 
 def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:
@@ -31,6 +31,18 @@ def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:
         return forward(policy, draw)
     past_RP = None if draw.past_RP is None else policy.weights(draw.past_RP)
     return policy.around(rebuilt(forward, policy.policy, replace(draw, past_RP=past_RP)))
+
+
+def forcing(given_RBT: Tensor, law: Law | None = None) -> Law:
+    """Return the law of the given tokens where one is given (not negative); elsewhere `law`."""
+
+    def of_time(log_pi_RVB: Tensor, t: int) -> Tensor:
+        log_mu_RVB = log_pi_RVB if law is None else law(log_pi_RVB, t)
+        given_R1B = given_RBT[:, None, :, t].to(log_mu_RVB.device)
+        alone_RVB = torch.full_like(log_mu_RVB, -torch.inf).scatter(1, given_R1B.clamp(min=0), 0.0)
+        return torch.where(given_R1B >= 0, alone_RVB, log_mu_RVB)
+
+    return of_time
 
 
 class Behavior:
@@ -86,8 +98,12 @@ class Behavior:
         uniform_RBT: Tensor,
         step: int,
         past_RP: Tensor | None = None,
+        given_RBT: Tensor | None = None,
     ) -> Drawn:
-        """Return token_RBT, mask_RBT and logp_mu_RBT of a token policy, as `policy.sample` does."""
+        """Return token_RBT, mask_RBT and logp_mu_RBT of a token policy, as `policy.sample` does.
+
+        given_RBT: tokens that stand already, negative where one is drawn; their log mu is 0.
+        """
         changed_RP = self.weights(theta_RP, step, past_RP)
         policy = self._forward(step, past_RP)
         law = (
@@ -95,6 +111,7 @@ class Behavior:
             if self.engine.distribution is None
             else lambda log_pi, t: self._law(log_pi, t, step, past_RP)
         )
+        law = law if given_RBT is None else forcing(given_RBT, law)
         return policy.sample(changed_RP, prompt_RNQ, group, uniform_RBT, law=law)
 
     def sample_in_flight(

@@ -147,6 +147,8 @@ class Learner:
                 found[name] = sequence_score_norm(self.world, theta_CP, rollout)
             elif name == "greedy_reward_B":
                 found[name] = self.world.greedy_reward(theta_CP, rollout)
+            elif name == "parent_B" and (parent_CB := rollout.parents()) is not None:
+                found[name] = parent_CB
             elif name == "history_K":
                 found[name] = self.baselines_CK
             elif name == "reference_reward_BN":

@@ -120,7 +120,8 @@ class Recorder:
     ) -> None:
         """Log a row with what the schedule counted, the accuracy and the histogram beside it."""
         row.update(generated.counts)
-        row["rollouts"] = self.rollouts_R.copy()
+        # What a store of traces tried and threw away was generated too.
+        row["rollouts"] = self.rollouts_R + self.world.counts().get("prefix/attempts", 0.0)
         last = step == self.runs[0].steps - 1
         drawn = self.world.held_out(state.theta_RP, self.start_RP, len(self.rows), last)
         row.update(held_out_metrics(drawn))

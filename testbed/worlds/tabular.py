@@ -19,8 +19,10 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.policies.in_flight import logp_by_version
+from testbed.prefixes.base import Asked, PrefixSource, Start
 from testbed.worlds.base import BehaviorWeights, World
 from testbed.worlds.generation import Generation, whole
+from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import tabular_task
 
@@ -38,6 +40,8 @@ class TabularRuns(World):
         self.sampling_R = rng.keys(self.seeds, "sampling")
         self.start_R = rng.keys(self.seeds, f"prompts/{first.task}")
         self.generation = Generation(runs, self.policy)
+        self.first, self.counted = first, dict[str, np.ndarray]()
+        self.prefixes = source_of(first, self.task)
 
     def initial(self) -> Tensor:
         return self.policy.initial(self.seeds)
@@ -58,12 +62,61 @@ class TabularRuns(World):
         mu_RWSA = behavior.probabilities(theta_XP, step, past_XP).reshape(
             len(self.seeds), slices, self.task.states, self.task.actions
         )
-        sequences = self.prompts * self.group
-        part_B = np.arange(sequences) // (sequences // slices)
-        rollout = self._episodes(mu_RWSA, part_B[None, :, None], step)
+        if self.prefixes is None:
+            rollout = self._episodes(mu_RWSA, parts(self.prompts * self.group, slices), step)
+        else:
+            rollout = self._from_prefixes(self.prefixes, mu_RWSA, slices, step)
         logp_XBT = behavior.logp(theta_XP, rollout.split(slices), step, past_XP)
         rollout = replace(rollout, logp_mu_RBT=whole(logp_XBT, slices))
         return self.generation.noted(theta_XP, rollout, slices, self.logp)
+
+    def _from_prefixes(self, source: PrefixSource, mu_RWSA: np.ndarray, slices: int, step: int) -> Rollout:
+        """Return a tree's responses from a source of prefixes; without log-probabilities."""
+        assert isinstance(self.task, TokenTree)
+        tree = self.task
+        number = {tuple(prompt_Q): n for n, prompt_Q in enumerate(tree.prompt_NQ.tolist())}
+
+        def respond(start: Start, wave: int) -> Rollout:
+            root_RN = (
+                np.array([[number[tuple(p)] for p in row] for row in start.prompt_RNQ.tolist()]) * tree.nodes
+            )
+            version_1B1 = parts(start.given_RBT.shape[1], slices)
+            key_R = wave_keys(self.seeds, self.sampling_R, wave)
+            episodes = tree.simulate_versions(
+                mu_RWSA, version_1B1, root_RN, start.group, key_R, step, start.given_RBT
+            )
+            answers = self._rollout(episodes, root_RN, start.group)
+            return without_given(answers, torch.from_numpy(start.given_RBT))
+
+        def at_start(prompt_RNQ: np.ndarray, group: int, round: int) -> Rollout:
+            root_RN = np.array([[number[tuple(p)] for p in row] for row in prompt_RNQ.tolist()]) * tree.nodes
+            pi_RSA = self.policy.probabilities(self.initial())
+            key_R = rng.keys(self.seeds, "prefixes/attempts")
+            return self._rollout(tree.simulate(pi_RSA, root_RN, group, key_R, round), root_RN, group)
+
+        def stored(purpose: str, prompts: int) -> np.ndarray:
+            start_RN = tree.start(uniforms(rng.keys(self.seeds, purpose), 0, prompts, 1)[..., 0])
+            return tree.prompt_NQ[start_RN // tree.nodes]
+
+        start_RN = tree.start(uniforms(self.start_R, step, self.prompts, 1)[..., 0])
+        prompt_RNQ = tree.prompt_NQ[start_RN // tree.nodes]
+        asked = Asked(
+            step,
+            self.first.steps,
+            prompt_RNQ,
+            self.group,
+            self.seeds,
+            tree.task,
+            respond,
+            at_start,
+            stored,
+            self.counted,
+        )
+        return source.rollout(asked)
+
+    def counts(self) -> dict[str, np.ndarray]:
+        """Return what prefixes cost, by metric name; [R]."""
+        return self.counted
 
     def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
         """Return episodes whose action at time t is taken at weights theta_RWP[r, version_RBT[r, b, t]].
@@ -71,6 +124,7 @@ class TabularRuns(World):
         version_RBT broadcasts to [R, B, T]. A table has no cache, so `cache` is not read.
         """
         del cache
+        refuse_given(self.first)
         behavior = self.generation.sliced(1)
         mu_RWSA = np.stack([behavior.probabilities(theta_RP, step) for theta_RP in theta_RWP.unbind(1)], 1)
         rollout = self._episodes(mu_RWSA, version_RBT.numpy(), step)
@@ -86,6 +140,10 @@ class TabularRuns(World):
         episodes = self.task.simulate_versions(
             mu_RWSA, version_RBT, start_RN, self.group, self.sampling_R, step
         )
+        return self._rollout(episodes, start_RN, self.group)
+
+    def _rollout(self, episodes: Episodes, start_RN: np.ndarray, group: int) -> Rollout:
+        """Return episodes as a rollout without log-probabilities."""
         state_RBT = torch.from_numpy(episodes.state_RBT)
         return Rollout(
             prompt_RNQ=torch.from_numpy(start_RN)[..., None],
@@ -93,7 +151,7 @@ class TabularRuns(World):
             mask_RBT=torch.from_numpy(episodes.mask_RBT),
             logp_mu_RBT=torch.zeros(state_RBT.shape, dtype=self.policy.dtype),
             reward_RB=self._reward(episodes),
-            group=self.group,
+            group=group,
             state_RBT=state_RBT,
         )
 
@@ -184,6 +242,12 @@ class TabularRuns(World):
         episodes = self.task.simulate(self.policy.probabilities(theta_RP), start_RN, group, key_R, step)
         reward_RNG = self._reward(episodes).unflatten(1, (start_RN.shape[1], group))
         return reward_RNG.repeat_interleave(rollout.group, dim=1)
+
+
+def parts(sequences: int, slices: int) -> np.ndarray:
+    """Return which of equal parts of a batch each sequence is in, [1, B, 1]."""
+    part_B = np.arange(sequences) // (sequences // slices)
+    return part_B[None, :, None]
 
 
 def _cosine(left_RP: np.ndarray, right_RP: np.ndarray) -> np.ndarray:

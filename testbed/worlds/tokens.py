@@ -20,9 +20,11 @@ from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.policies.base import Policy
+from testbed.prefixes.base import Asked, Start
 from testbed.worlds.base import World
 from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
+from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import token_task
@@ -55,6 +57,7 @@ class TokenRuns(World):
         self.passes_R = rng.keys(self.seeds, "pass@k")
         self.generation = Generation(runs, self.policy)
         self.failed: dict[str, np.ndarray] = {}
+        self.prefixes = source_of(first, self.task)
 
     def initial(self) -> Tensor:
         """Return the starting weights: equal seeds share one base model."""
@@ -84,12 +87,43 @@ class TokenRuns(World):
         Row r * slices + s of theta_XP answers part s of replica r's prompts.
         """
         purpose, first = f"prompts/{self.first.task}", self.first
-        behavior = self.generation.sliced(slices)
-        draw = lambda prompt_XNQ, uniform_XBT: behavior.sample(  # noqa: E731
-            theta_XP, prompt_XNQ, first.group, uniform_XBT, step, past_XP
+        behavior, prompt_RNQ = self.generation.sliced(slices), self._prompts(purpose, step, first.prompts)
+
+        def respond(start: Start, wave: int) -> Rollout:
+            given = start.given()
+            parts = None if given is None else cut(given, slices)
+            draw = lambda prompt_XNQ, uniform_XBT: behavior.sample(  # noqa: E731
+                theta_XP, prompt_XNQ, start.group, uniform_XBT, step, past_XP, parts
+            )
+            key_R = wave_keys(self.seeds, self.sampling_R, wave)
+            answers = self._answered(draw, start.prompt_RNQ, key_R, step, start.group, slices)
+            return answers if given is None else without_given(answers, given)
+
+        asked = Asked(
+            step,
+            first.steps,
+            prompt_RNQ,
+            first.group,
+            self.seeds,
+            self.task,
+            respond,
+            self._at_start,
+            self._stored,
+            self.failed,
         )
-        rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group, slices)
+        rollout = respond(asked.at_prompts(), 0) if self.prefixes is None else self.prefixes.rollout(asked)
         return self.generation.noted(theta_XP, rollout, slices, self.logp)
+
+    def _stored(self, purpose: str, prompts: int) -> np.ndarray:
+        return self._prompts(f"{purpose}/{self.first.task}", 0, prompts)
+
+    def _at_start(self, prompt_RNQ: np.ndarray, group: int, number: int) -> Rollout:
+        """Return responses of the policy itself, at the weights at the start; no engine, no lag."""
+        theta_RP = self.initial()
+        draw = lambda prompt_RNQ, uniform_RBT: self.policy.sample(  # noqa: E731
+            theta_RP, prompt_RNQ, group, uniform_RBT
+        )
+        return self._answered(draw, prompt_RNQ, rng.keys(self.seeds, "prefixes/attempts"), number, group)
 
     @property
     def length(self) -> int:
@@ -106,6 +140,7 @@ class TokenRuns(World):
 
         version_RBT broadcasts to [R, B, T]; cache: "kept" or "recomputed" when the weights change.
         """
+        refuse_given(self.first)
         purpose, first = f"prompts/{self.first.task}", self.first
         behavior = self.generation.sliced(1)
         draw = lambda prompt_RNQ, uniform_RBT: behavior.sample_in_flight(  # noqa: E731
@@ -163,7 +198,7 @@ class TokenRuns(World):
             self.failed[name] = self.failed.get(name, 0.0) + (rows_RM == code).sum(1).astype(np.float64)
 
     def counts(self) -> dict[str, np.ndarray]:
-        """Return how often the verifier raised or took too long since the run began, by metric name; [R]."""
+        """Return how often the verifier failed so far, and what prefixes cost, by metric name; [R]."""
         return self.failed
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
@@ -233,6 +268,7 @@ class TokenRuns(World):
             mask_RBT=mask,
             logp_mu_RBT=torch.zeros_like(rollout.logp_mu_RBT),
             reward_RB=reward_RB,
+            parent_RB=None if rollout.parent_RB is None else torch.full_like(rollout.parent_RB, -1),
         )
 
     def accuracy(self, theta_RP: Tensor) -> np.ndarray:

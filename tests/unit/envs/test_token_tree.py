@@ -263,6 +263,7 @@ def test_rounding_never_draws_an_action_without_mass():
         state_RBT,
         action_RBT,
         mask_RBT,
+        np.full((1, 1, 1), -1),
     )
     assert action_RBT[0, 0, 0] == 9
 

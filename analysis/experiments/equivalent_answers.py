@@ -1,0 +1,122 @@
+"""Answers that are equally right: what a group-equivalence preference adds to policy gradients (GEPO)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import short_of
+from analysis.experiment import Experiment, Part
+from envs.arrays import Floats
+from testbed.exact.tree import softmax
+from testbed.offline.equivalence import between_classes, class_entropy, expected_reward
+
+SOURCE = "OORL with GEPO (2025), group-equivalent preference optimization; abstract"
+CLASSES, MEMBERS = 4, 4
+BETA, MIX, RATE = 0.5, 0.5, 1.0
+
+EXPERIMENT = Experiment(
+    "equivalent-answers",
+    question="What does a preference between classes of equivalent answers add to reinforcement learning?",
+    source=SOURCE,
+    differs="a bandit of 16 answers, one class of 4 right; exact gradients; the loss is our reading",
+    margins={"steps saved": 0.9, "diversity of right answers kept": 1.1, "pull on an unseen member": 0.01},
+    systems={
+        "OORL / GEPO": Part("the preference term in a bandit with exact gradients; no code, no languages")
+    },
+)
+
+
+def start(seed: int) -> tuple[Floats, Floats]:
+    """Return logits at the start, the right class unlikely and its members unequal, and rewards; [A] each."""
+    draw = np.random.default_rng(seed)
+    logits_A = draw.normal(size=CLASSES * MEMBERS)
+    logits_A[:MEMBERS] -= 2.0
+    return logits_A, np.repeat(np.eye(1, CLASSES)[0], MEMBERS)
+
+
+def learned(seed: int, mix: float, steps: int = 4000) -> tuple[int, Floats]:
+    """Return the steps of exact ascent to success .9, the preference weighed by `mix`, and the law then."""
+    logits_A, reward_A = start(seed)
+    reference_A, class_A = softmax(logits_A), np.repeat(np.arange(CLASSES), MEMBERS)
+    for step in range(steps):
+        pi_A = softmax(logits_A)
+        if float(pi_A @ reward_A) >= 0.9:
+            return step, pi_A
+        _, pull_A = between_classes(pi_A, reference_A, class_A, reward_A, BETA)
+        logits_A = logits_A + RATE * (expected_reward(pi_A, reward_A)[1] + mix * pull_A)
+    return steps, softmax(logits_A)
+
+
+@EXPERIMENT.claim(
+    "class-preference-is-a-gradient",
+    statement="The preference's gradient is its derivative, and members of a class are pulled alike.",
+)
+def derivative() -> Evidence:
+    """Return errors against central differences, and differences within classes."""
+    gaps = []
+    for seed in range(4):
+        logits_A, reward_A = start(seed)
+        reference_A, class_A = softmax(np.zeros_like(logits_A)), np.repeat(np.arange(CLASSES), MEMBERS)
+
+        def value(
+            z_A: Floats, ref_A: Floats = reference_A, r_A: Floats = reward_A, c_A: Floats = class_A
+        ) -> float:
+            return between_classes(softmax(z_A), ref_A, c_A, r_A, BETA)[0]
+
+        _, pull_A = between_classes(softmax(logits_A), reference_A, class_A, reward_A, BETA)
+        gaps.append(np.abs(pull_A - slope(value, logits_A)).max())
+        gaps.append(np.ptp(pull_A.reshape(CLASSES, MEMBERS), axis=1).max())
+    return exact(gaps, 1e-7, "largest difference")
+
+
+def slope(value: Callable[[Floats], float], at_A: Floats) -> Floats:
+    """Return the gradient by central differences."""
+    step_AA = 1e-5 * np.eye(len(at_A))
+    return np.array([(value(at_A + step_A) - value(at_A - step_A)) / 2e-5 for step_A in step_AA])
+
+
+@EXPERIMENT.claim(
+    "class-preference-learns-sooner-and-keeps-members-apart",
+    statement=(
+        "Beside the policy gradient the preference reaches success .9 in at most 0.9 times the steps in each "
+        "of 12 bandits, with right answers more diverse in each (exponential of entropy), 1.1 times on "
+        "average."
+    ),
+)
+def sooner() -> Evidence:
+    """Return what the ratios of steps and of diversities miss."""
+    ratios, diverse = [], []
+    for seed in range(12):
+        (plain, plain_A), (mixed, mixed_A) = learned(seed, 0.0), learned(seed, MIX)
+        ratios.append(mixed / plain)
+        diverse.append(np.exp(class_entropy(mixed_A[:MEMBERS])) / np.exp(class_entropy(plain_A[:MEMBERS])))
+    gaps = [max(0.0, max(ratios) - 0.9), short_of(float(np.mean(diverse)), 1.1), 1.0 - min(diverse)]
+    note = f"misses; steps x {min(ratios):.2f} to {max(ratios):.2f}, diversity x {np.mean(diverse):.2f}"
+    return exact(gaps, 0.0, note)
+
+
+@EXPERIMENT.claim(
+    "unseen-members-learn-from-the-preference-alone",
+    statement=(
+        "A right member that is never drawn has pull 0 by the policy gradient of the drawn ones, in a "
+        "table with "
+        "their mean as baseline; the preference, which reads the whole class, raises it, in all of 12 "
+        "bandits."
+    ),
+)
+def unseen() -> Evidence:
+    """Return the policy gradient's pull on member 0 of the right class, and what the preference's misses."""
+    gaps = []
+    for seed in range(12):
+        logits_A, reward_A = start(seed)
+        pi_A, class_A = softmax(logits_A), np.repeat(np.arange(CLASSES), MEMBERS)
+        drawn_A = np.where(np.arange(len(pi_A)) == 0, 0.0, pi_A)
+        drawn_A /= drawn_A.sum()
+        advantage_A = reward_A - drawn_A @ reward_A
+        plain_A = drawn_A * advantage_A - pi_A * (drawn_A @ advantage_A)
+        _, pull_A = between_classes(pi_A, pi_A, class_A, reward_A, BETA)
+        gaps += [abs(plain_A[0]), short_of(pull_A[0], 0.01)]
+    return exact(gaps, 1e-12, "pull by the policy gradient, and misses of 0.01 by the preference")

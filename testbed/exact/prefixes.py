@@ -1,0 +1,210 @@
+"""What prefixes change, exactly: resets to states of a token tree, first errors, responses of two segments.
+
+A response of two segments keeps its first tokens from one policy and has the rest from another. `Segments`
+holds every pair of a response and the length that is kept, with its probability, so that means and
+variances of a gradient over whole responses or over suffixes alone are sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from envs.arrays import Bools, Floats, Ints
+from envs.kernels import scatter_score
+from envs.tokens.tree import TokenTree
+from testbed.errors import UserError
+from testbed.exact.tree import Leaves, check_policies, enumerate_leaves
+
+TRACE = 1e-3
+"""Share of the law before that a round of imitation leaves."""
+SUCCESS = 0.5
+"""Reward from which a response counts as right."""
+
+
+def children(tree: TokenTree) -> Ints:
+    """Return the state behind every token, -1 where the response is over; [S, A]."""
+    node_S = np.arange(tree.states) % tree.nodes
+    child_SA = np.full((tree.states, tree.actions), -1, dtype=np.int64)
+    goes_S = node_S < tree.level[tree.horizon - 1]
+    first_S = np.arange(tree.states) - node_S + node_S * tree.going.size + 1
+    child_SA[:, tree.going] = np.where(goes_S[:, None], first_S[:, None] + np.arange(tree.going.size), -1)
+    return child_SA
+
+
+def check_law(tree: TokenTree, start_S: ArrayLike) -> Floats:
+    """Return a law of starts as float64 [S]; raise UserError for another shape, or none."""
+    law_S = np.asarray(start_S, dtype=np.float64)
+    if law_S.shape != (tree.states,) or (law_S < 0).any() or not abs(law_S.sum() - 1.0) < 1e-9:
+        raise UserError(
+            f"start_S has shape {law_S.shape} and sum {law_S.sum():.6g}; expected a law over the "
+            f"{tree.states} "
+            "states of the tree."
+        )
+    return law_S
+
+
+def reset_reach(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats:
+    """Return d(s), the probability that pi, let go at a state drawn from start_S, comes by a state; [S]."""
+    (pi,) = check_policies(tree, pi=pi_SA)
+    reach_S, child_SA = check_law(tree, start_S).copy(), children(tree)
+    time_S = np.searchsorted(tree.level[1:], np.arange(tree.states) % tree.nodes, side="right")
+    for t in range(tree.horizon - 1):
+        here = np.flatnonzero(time_S == t)
+        going = child_SA[here] >= 0
+        np.add.at(reach_S, child_SA[here][going], (reach_S[here, None] * pi[here])[going])
+    return reach_S
+
+
+def reset_value(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> float:
+    """Return E V^pi(s) with s drawn from start_S: the reward of responses that begin there."""
+    (pi,) = check_policies(tree, pi=pi_SA)
+    return float(check_law(tree, start_S) @ (pi * tree.action_values(pi)).sum(-1))
+
+
+def reset_gradient(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats:
+    """Return d reset_value / d logits = d(s) pi(a|s) (Q(s, a) - V(s)), [S, A].
+
+    Source: policy gradient theorem (Sutton et al., 2000) at another start law; Kakade & Langford (2002).
+    """
+    (pi,) = check_policies(tree, pi=pi_SA)
+    q_SA = tree.action_values(pi)
+    centered_SA = q_SA - (pi * q_SA).sum(-1, keepdims=True)
+    gradient_SA: Floats = reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA
+    return gradient_SA
+
+
+def roots(tree: TokenTree) -> Floats:
+    """Return the law of starts at a uniform prompt, [S]."""
+    law_S = np.zeros(tree.states)
+    law_S[:: tree.nodes] = 1.0 / len(tree.prompt_NQ)
+    return law_S
+
+
+def alive(tree: TokenTree) -> Bools:
+    """Return after which tokens a response can still be right, [S, A]."""
+    best_SA, child_SA = np.array(tree.reward_SA), children(tree)
+    for state in range(tree.states - 1, -1, -1):
+        going = child_SA[state] >= 0
+        best_SA[state, going] = best_SA[child_SA[state, going]].max(-1)
+    return np.asarray(best_SA >= SUCCESS)
+
+
+def first_error(tree: TokenTree, leaves: Leaves) -> Ints:
+    """Return how many tokens of each response stand before the one from which on it cannot be right, [L].
+
+    T for a right response. A prompt that no response answers rightly goes wrong at its first token.
+    """
+    wrong_LT = leaves.mask_LT & ~alive(tree)[leaves.state_LT, leaves.action_LT]
+    return np.where(wrong_LT.any(-1), wrong_LT.argmax(-1), tree.horizon)
+
+
+def pivots(tree: TokenTree, pi_SA: ArrayLike) -> Floats:
+    """Return the probability that pi makes its first error in a state, [S]; their sum is the failure rate."""
+    (pi,) = check_policies(tree, pi=pi_SA)
+    leaves = enumerate_leaves(tree)
+    wrong_L, law_L = first_error(tree, leaves), leaves.probability(pi)
+    failed = np.flatnonzero(wrong_L < tree.horizon)
+    pivot_S = np.zeros(tree.states)
+    np.add.at(pivot_S, leaves.state_LT[failed, wrong_L[failed]], law_L[failed])
+    return pivot_S
+
+
+def correcting(tree: TokenTree, pi_SA: ArrayLike) -> Floats:
+    """Return pi given that no token is an error, [S, A]: a teacher who writes on rightly in pi's style.
+
+    In states where every token is one, pi itself.
+    """
+    (pi,) = check_policies(tree, pi=pi_SA)
+    kept_SA = np.where(alive(tree), pi, 0.0)
+    total_S1 = kept_SA.sum(-1, keepdims=True)
+    law_SA: Floats = np.where(total_S1 > 0, kept_SA / np.where(total_S1 > 0, total_S1, 1.0), pi)
+    return law_SA
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Responses whose first tokens are kept from one policy, every pair of response and kept length at once.
+
+    law_LK: probability of response l with k tokens kept, K = T. weight_LK, scores as in Bench: pi is the
+    policy whose gradient is taken.
+    """
+
+    tree: TokenTree
+    leaves: Leaves
+    law_LK: Floats
+    pi_SA: Floats
+
+    @property
+    def law_L(self) -> Floats:
+        """Probability of every response, [L]."""
+        whole_L: Floats = self.law_LK.sum(-1)
+        return whole_L
+
+    def trained(self, whole: bool) -> Bools:
+        """Return which tokens a loss sees, [L, K, T]: behind what is kept, or all."""
+        time_T = np.arange(self.tree.horizon)
+        suffix_KT = time_T >= np.arange(self.law_LK.shape[1])[:, None]
+        return self.leaves.mask_LT[:, None] & (np.ones_like(suffix_KT) if whole else suffix_KT)
+
+    def moments(self, signal_LK: Floats, *, whole: bool) -> tuple[Floats, float]:
+        """Return mean [S, A] and trace of the covariance of signal times the sum of the trained scores."""
+        leaves, pi = self.leaves, self.pi_SA
+        weight_LKT = np.where(self.trained(whole), signal_LK[..., None], 0.0)
+        mass_LT = (self.law_LK[..., None] * weight_LKT).sum(1)
+        mean_SA = scatter_score(leaves.state_LT[None], leaves.action_LT[None], mass_LT[None], pi[None])[0]
+        square_S = (pi**2).sum(-1)
+        chosen_LT = pi[leaves.state_LT, leaves.action_LT]
+        norm_LT = 1.0 - 2.0 * chosen_LT + square_S[leaves.state_LT]
+        second = float((self.law_LK * (weight_LKT**2 * norm_LT[:, None]).sum(-1)).sum())
+        return mean_SA, second - float((mean_SA**2).sum())
+
+
+def continued(tree: TokenTree, start_S: ArrayLike, rest_SA: ArrayLike, pi_SA: ArrayLike) -> Segments:
+    """Return responses that begin at a state drawn from start_S, its tokens kept, and go on by rest_SA.
+
+    A prefix of k tokens is kept with probability start_S of its state; rest_SA may give tokens probability 0.
+    """
+    (pi,) = check_policies(tree, pi=pi_SA)
+    leaves, law_S = enumerate_leaves(tree), check_law(tree, start_S)
+    step_LT = np.where(leaves.mask_LT, np.asarray(rest_SA)[leaves.state_LT, leaves.action_LT], 1.0)
+    ahead_LT = np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]
+    law_LK = np.where(leaves.mask_LT, law_S[leaves.state_LT] * ahead_LT, 0.0)
+    return Segments(tree, leaves, law_LK, pi)
+
+
+def spliced(tree: TokenTree, pi_SA: ArrayLike, rest_SA: ArrayLike) -> Segments:
+    """Return pi's responses with everything from their first error on written by rest_SA.
+
+    Right responses stay; they keep no tokens, all being pi's own.
+    """
+    (pi,) = check_policies(tree, pi=pi_SA)
+    pivot_S = pivots(tree, pi)
+    failed = pivot_S.sum()
+    mended = continued(tree, pivot_S / failed, rest_SA, pi)
+    own_L = np.where(first_error(tree, mended.leaves) == tree.horizon, mended.leaves.probability(pi), 0.0)
+    law_LK = failed * mended.law_LK
+    law_LK[:, 0] += own_L
+    return Segments(tree, mended.leaves, law_LK, pi)
+
+
+def imitated(tree: TokenTree, pi_SA: ArrayLike, row_S: Ints, keep_SA: ArrayLike) -> Floats:
+    """Return one round of filtered expert iteration: the law [rows, A] that fits pi's right steps best.
+
+    law(a | row) is proportional to the sum over the row's states of d(s) pi(a|s) P(success | s, a) keep(s,
+    a): the cloning of successes with infinitely many samples, where states of a row share their law. A row
+    without a step that is kept stays as it was. Source: Anthony, Tian & Barber (2017), expert iteration.
+    """
+    (pi,) = check_policies(tree, pi=pi_SA)
+    mass_SA = tree.reach(pi)[:, None] * pi * tree.action_values(pi) * np.asarray(keep_SA)
+    rows = int(row_S.max()) + 1
+    mass_XA, old_XA = np.zeros((2, rows, tree.actions))
+    np.add.at(mass_XA, row_S, mass_SA)
+    old_XA[row_S] = pi
+    total_X1 = mass_XA.sum(-1, keepdims=True)
+    # A trace of the law before: a token that was never right keeps a probability that is not 0.
+    cloned_XA = np.where(total_X1 > 0, mass_XA / np.where(total_X1 > 0, total_X1, 1.0), old_XA)
+    law_XA: Floats = (1 - TRACE) * cloned_XA + TRACE * old_XA
+    return law_XA

@@ -1,0 +1,49 @@
+"""Prefixes: where responses begin, if not at their prompts.
+
+`prefix` registers makers of sources: maker(*, …) -> PrefixSource. A source says, for every step of a run,
+which tokens each response starts with; the policy that generates goes on from there. The tokens that stand
+already are no choice of the policy: they leave the mask. Every schedule of lag, engine and recipe meets
+every source; adding one is one file here. promises: `parents`, whether sequences of a group continue one
+another (`parent_B`).
+
+>>> from testbed.prefixes import source_for
+>>> source_for(Run(task="running-sum", policy="toy", prefix="teacher", prefix_args=(("tokens", 6),))).tokens
+6
+"""
+
+from __future__ import annotations
+
+from testbed.config.argument_types import wrong_types
+from testbed.config.run import Run
+from testbed.errors import UserError, refuse
+from testbed.prefixes.base import PrefixSource
+from testbed.registry import Registry
+
+prefix = Registry("prefix", package="testbed.prefixes")
+
+
+def source_for(run: Run) -> PrefixSource | None:
+    """Return the source of a run's prefixes; None where responses begin at their prompts.
+
+    Raises UserError for an unknown source or argument, and for a value that is impossible by itself.
+    """
+    if run.prefix == "off":
+        refuse(wrong_types("prefix 'off'", prefix["off"].function, dict(run.prefix_args)))
+        prefix["off"].bind(**dict(run.prefix_args))
+        return None
+    entry, given = prefix[run.prefix], dict(run.prefix_args)
+    make = entry.bind(**given)
+    refuse(wrong_types(f"prefix '{run.prefix}'", entry.function, given))
+    made: PrefixSource = make()
+    return made
+
+
+def with_parents() -> list[str]:
+    """Return the names of the sources whose sequences continue one another, with what makes them do so."""
+    return [entry.promises["parents"] for entry in prefix.values() if entry.promises.get("parents")]
+
+
+@prefix("off", source="every response begins at its prompt")
+def off() -> None:
+    """Responses begin at their prompts."""
+    raise UserError("prefix 'off' has no source.")
