@@ -21,6 +21,8 @@ SMALL: Mapping[str, Mapping[str, int]] = {
     "copy": {"digits": 3, "modulus": 3},
     "sorted": {"digits": 3, "modulus": 3},
     "length": {"digits": 2, "modulus": 3, "limit": 4},
+    "guess": {"base": 2, "digits": 2, "turns": 3},
+    "solver-checker": {"digits": 2, "modulus": 3},
 }
 
 
@@ -51,6 +53,11 @@ class TokenTree:
         self.prompt_NQ = task.check_prompts(given)
         self.states = count * self.nodes
         self.reward_SA = self._rewards()
+
+    @property
+    def turn_T(self) -> tuple[int, ...]:
+        """The turn of every place of a response; () in a task of one turn."""
+        return self.task.turn_T
 
     def prefix(self, state: int) -> tuple[int, tuple[int, ...]]:
         """The prompt number and the tokens so far of a state."""
@@ -329,4 +336,9 @@ def tree(
 ) -> TokenTree:
     """The tree of a cataloged task over `prompts` distinct prompts drawn from `seed`; small by default."""
     given = SMALL.get(task, {}) if task_args is None else arguments(task_args)
-    return TokenTree(token_task(task, given), prompts, seed)
+    made = token_task(task, given)
+    if any(made.tool_T):
+        from envs.tokens.turn_tree import TurnTree
+
+        return TurnTree(made, prompts, seed)
+    return TokenTree(made, prompts, seed)

@@ -110,6 +110,19 @@ def _anchors() -> Rows:
     ]
 
 
+def _critics() -> Rows:
+    from testbed.critics import critic
+
+    return [
+        {
+            **row,
+            "policies": ", ".join(critic[row["name"]].promises["policies"]),
+            "arguments": ", ".join(f"{k}={v!r}" for k, v in critic[row["name"]].defaults.items()),
+        }
+        for row in _registry(critic)
+    ]
+
+
 def _sweeps() -> Rows:
     from analysis.experiment import sweeps
 
@@ -168,6 +181,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "mismatches": _mismatches,
     "schedules": _schedules,
     "anchors": _anchors,
+    "critics": _critics,
     "sweeps": _sweeps,
     "experiments": _experiments,
     "figures": _figures,

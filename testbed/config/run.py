@@ -27,6 +27,8 @@ YOUNGER = (
     "mismatch_args",
     "anchor",
     "anchor_args",
+    "critic",
+    "critic_args",
 )
 """Fields that came after RUN_VERSION 1: the id does not see them while they hold their default, so that a new
 dial renames no older result."""
@@ -69,6 +71,10 @@ class Run:
     """Whose log-probabilities are the proximal policy's: `testbed list anchors`."""
     anchor_args: Arguments = ()
     """Arguments of the anchor, as (name, value) pairs."""
+    critic: str = "none"
+    """What gives advantages the values they read: `testbed list critics`."""
+    critic_args: Arguments = ()
+    """Arguments of the critic, as (name, value) pairs."""
     seed: int = 0
     """Names every random stream of the run."""
     steps: int = 200

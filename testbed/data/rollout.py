@@ -29,6 +29,7 @@ class Rollout:
         differs from logp_mu where the engines do; only where an anchor asks for it.
     group_RB: int64, the group of every sequence where single ones have left: then every sequence comes with
         its own prompt, N = B, and `group` is 1.
+    truncated_RB: bool, the response goes on behind these tokens and its reward is not known yet; None for none.
     """
 
     prompt_RNQ: Tensor
@@ -42,6 +43,7 @@ class Rollout:
     version_RBT: Tensor | None = None
     logp_trainer_RBT: Tensor | None = None
     group_RB: Tensor | None = None
+    truncated_RB: Tensor | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Rollout:
         """Return the rollout with a function applied to every tensor, for example a slice of replicas."""

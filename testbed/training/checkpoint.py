@@ -22,6 +22,8 @@ from torch import Tensor
 from testbed.anchors import Anchor
 from testbed.config.pack import pack_id
 from testbed.config.run import Run
+from testbed.critics import Critic
+from testbed.critics.fitted import Fit
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import SamplerEngine
@@ -48,9 +50,9 @@ Tree: TypeAlias = "dict[str, Any]"
 Value: TypeAlias = Any
 """Whatever a run holds."""
 
-FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, slice, torch.device, torch.dtype)
+FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, Fit, slice, torch.device, torch.dtype)
 """What a resumed pack makes again from its cells, and no step changes."""
-LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, CellQueue)
+LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, Critic, CellQueue)
 SOURCES = (ByAgeSource, FilteredSource, InFlightSource, LatencySource, PartialSource, ReplaySource)
 """What steps change: made again, then given its attributes of then."""
 LEFT = {

@@ -25,7 +25,7 @@ from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
 from testbed.worlds.rounded import of_precision, split_precision
-from testbed.worlds.tasks import token_task
+from testbed.worlds.tasks import spread, token_task, turns_of
 
 Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """(prompt_XNQ, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
@@ -179,6 +179,17 @@ class TokenRuns(World):
     def penalty(self, theta_RP: Tensor) -> Tensor | None:
         """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
         return self.policy.penalty(theta_RP) if isinstance(self.policy, Perturbed) else None
+
+    @property
+    def width(self) -> int:
+        return self.policy.width
+
+    def features(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.features(theta_RP, rollout.prompt_RNQ, rollout.token_RBT)
+
+    def turns(self, rollout: Rollout) -> Tensor | None:
+        """Return the turn of every token, int64 [R, B, T]; None in a task of one turn."""
+        return spread(turns_of(self.task), rollout.token_RBT)
 
     def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.entropy(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
