@@ -32,11 +32,11 @@ def turn_gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tens
     inside a turn are not read.
     """
     compact, value_BT, reward_BT = in_a_row(signals, "turn_gae")
-    ends_BT, first_BT = _edges(signals, compact)
+    ends_BT, first_BT = _edges(signals, compact, "turn_gae")
     start_BT = value_BT.gather(-1, first_BT)
     # Inside a turn the value before it stands still, so that only its last token has a difference.
     after_BT = torch.where(ends_BT, gamma * next_value(start_BT), start_BT)
-    decay_BT = torch.where(ends_BT, gamma * lam, 1.0).to(value_BT.dtype)
+    decay_BT = torch.ones_like(value_BT).masked_fill(ends_BT, gamma * lam)
     total_BT = backward_sum(reward_BT + after_BT - start_BT, decay_BT)
     return compact.take(total_BT.gather(-1, first_BT))
 
@@ -56,17 +56,17 @@ def bad(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
     the same gamma discounts every token. Equal at gamma 1.
     """
     compact, value_BT, reward_BT = in_a_row(signals, "bad")
-    ends_BT, _ = _edges(signals, compact)
-    factor_BT = torch.where(ends_BT, gamma, 1.0).to(value_BT.dtype)
+    ends_BT, _ = _edges(signals, compact, "bad")
+    factor_BT = torch.ones_like(value_BT).masked_fill(ends_BT, gamma)
     delta_BT = reward_BT + factor_BT * next_value(value_BT) - value_BT
     return compact.take(backward_sum(delta_BT, factor_BT * lam))
 
 
-def _edges(signals: Signals, compact: Compact) -> tuple[Tensor, Tensor]:
+def _edges(signals: Signals, compact: Compact, method: str) -> tuple[Tensor, Tensor]:
     """Return, of compact tokens, whether each is the last of its turn, and the place of its turn's first."""
-    turn_BT = signals.require("turn_BT", "an advantage over turns")
+    turn_BT = signals.require("turn_BT", method)
     # 1 is added because what stands behind the last token is 0, which must be no turn.
-    turn_BT = compact.put((turn_BT + 1) * signals.require("mask_BT", "an advantage over turns"))
+    turn_BT = compact.put((turn_BT + 1) * compact.mask_BT)
     ends_BT = turn_BT != next_value(turn_BT)
     starts_BT = torch.cat([torch.ones_like(ends_BT[..., :1]), ends_BT[..., :-1]], -1)
     place_T = torch.arange(turn_BT.shape[-1], device=turn_BT.device)

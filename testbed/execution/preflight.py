@@ -164,7 +164,7 @@ Check = Callable[[Run], None]
 
 CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
     (TASK, _check_task),
-    ((*TASK, "policy_args", "model"), _check_policy),
+    ((*TASK, "policy_args", "model", "staleness"), _check_policy),
     ((*TASK, *SCHEDULE, "prompts", "steps", *ENGINE), _check_schedule),
     (("policy", "policy_args", *ENGINE, *SCHEDULE), _check_engine),
     (("policy", "recipe", "recipe_args", "anchor", "anchor_args", "age_limit", "too_old"), _check_recipe),

@@ -39,6 +39,7 @@ from testbed.staleness.partial import Done, PartialSource
 from testbed.staleness.replay import ReplaySource, Stored
 from testbed.staleness.too_old import FilteredSource
 from testbed.staleness.versions import VersionBuffer
+from testbed.staleness.windowed import WindowedSource
 from testbed.training.learner import Learner
 from testbed.training.recorder import Recorder
 from testbed.training.replay_buffer import ReplayBuffer
@@ -53,7 +54,7 @@ Value: TypeAlias = Any
 FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, Fit, slice, torch.device, torch.dtype)
 """What a resumed pack makes again from its cells, and no step changes."""
 LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, Critic, CellQueue)
-SOURCES = (ByAgeSource, FilteredSource, InFlightSource, LatencySource, PartialSource, ReplaySource)
+SOURCES = (ByAgeSource, FilteredSource, InFlightSource, LatencySource, PartialSource, ReplaySource, WindowedSource)
 """What steps change: made again, then given its attributes of then."""
 LEFT = {
     "Learner.last_pass",

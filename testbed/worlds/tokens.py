@@ -18,18 +18,21 @@ from testbed import rng
 from testbed.config.run import Run
 from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
-from testbed.errors import UserError
+from testbed.errors import UserError, unknown
 from testbed.policies.base import Policy
 from testbed.worlds.base import World
 from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
+from testbed.worlds.roles import ROLES, TwoRoles
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import spread, token_task, turns_of
 
 Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """(prompt_XNQ, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
 
+ACROSS_VERSIONS = ("in-flight", "partial", "windowed")
+"""Schedules that change weights inside a response."""
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
 PASS_PROMPTS = 32
@@ -303,10 +306,19 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
         if run.policy == "toy":
             from testbed.policies.toy.transformer import ToyTransformer
 
-            sigma = arguments.pop("perturb", 0)
+            sigma, roles = arguments.pop("perturb", 0), arguments.pop("roles", ROLES[0])
             toy = ToyTransformer(task, device=run.device, **arguments)
             if sigma and precision:
                 raise UserError("policy_args has perturb and precision; expected one of them.")
+            if roles not in ROLES:
+                raise unknown("roles", str(roles), ROLES)
+            if roles == "separate":
+                if sigma or precision or run.staleness in ACROSS_VERSIONS:
+                    raise UserError(
+                        "policy_args.roles 'separate' goes with neither perturb nor precision nor weights that "
+                        f"change inside a response (staleness {' or '.join(ACROSS_VERSIONS)}); take one."
+                    )
+                return task, TwoRoles(toy, task.turn_T)
             return task, Perturbed(toy, sigma) if sigma else of_precision(toy, precision)
         from testbed.policies.hf.policy import HuggingFacePolicy
         from testbed.policies.hf.text_task import task_for_model

@@ -27,6 +27,7 @@ def signals_of(s: Numbers, dtype: torch.dtype = torch.float64) -> Signals:
         real(s.reward), torch.tensor(s.group), mask, real(s.log_rho), real(s.value), real(s.token_reward),
         real(s.norm), real(s.sequence_norm), real(s.greedy), real(s.reference), real(s.history),
         torch.tensor(s.truncated), torch.tensor(s.parent),
+        torch.tensor([[int(c) for c in row] for row in s.turn]),
     )  # fmt: skip
 
 
