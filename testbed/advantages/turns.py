@@ -49,7 +49,7 @@ def turn_gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tens
     per_token=True,
     scope="sequence",
 )
-def bad(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
+def bad(signals: Signals, *, gamma: float = 0.99, lam: float = 0.95) -> Tensor:
     """A = delta_t + g_t lam A_{t+1}, delta_t = r_t + g_t V_{t+1} - V_t; g = gamma after a turn's last token.
 
     Inside a turn g = 1, so that an action of many tokens is discounted as one of a single token is. gae with
@@ -60,6 +60,30 @@ def bad(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
     factor_BT = torch.ones_like(value_BT).masked_fill(ends_BT, gamma)
     delta_BT = reward_BT + factor_BT * next_value(value_BT) - value_BT
     return compact.take(backward_sum(delta_BT, factor_BT * lam))
+
+
+@advantage(
+    "standardized",
+    source="Schulman et al. (2017), PPO; per-batch normalization as Zheng et al. (2023), arXiv:2307.04964",
+    needs=("mask_BT", "value_BT"),
+    uses=("token_reward_BT",),
+    per_token=True,
+    scope="batch",
+)
+def standardized(
+    signals: Signals, *, of: str = "gae", gamma: float = 1.0, lam: float = 0.95, eps: float = 1e-8
+) -> Tensor:
+    """A = (X - mean of X) / (std of X + eps) over the batch's tokens, X the advantage `of`, by default gae.
+
+    The std divides by the count. What X needs beside values must be there too.
+    """
+    mask_BT = signals.require("mask_BT", "standardized")
+    signals.require("value_BT", "standardized")
+    value_BT: Tensor = advantage[of].bind(gamma=gamma, lam=lam)(signals)
+    count_11 = mask_BT.sum((-2, -1), keepdim=True)
+    centered_BT = (value_BT - value_BT.sum((-2, -1), keepdim=True) / count_11) * mask_BT
+    spread_11 = (centered_BT.square().sum((-2, -1), keepdim=True) / count_11).sqrt()
+    return centered_BT / (spread_11 + eps)
 
 
 def _edges(signals: Signals, compact: Compact, method: str) -> tuple[Tensor, Tensor]:

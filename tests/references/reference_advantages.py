@@ -179,12 +179,18 @@ def turn_gae(s, b, gamma=1.0, lam=0.95):
     return s.back(b, [of_turn[k] for k, places in enumerate(found) for _ in places])
 
 
-def bad(s, b, gamma=1.0, lam=0.95):
+def bad(s, b, gamma=0.99, lam=0.95):
     value, paid = [*s.at_tokens(b, s.value), 0.0], s.paid(b)
     factor = [gamma if i == places[-1] else 1.0 for places in turns(s, b) for i in places]
     n = len(paid)
     delta = [paid[t] + factor[t] * value[t + 1] - value[t] for t in range(n)]
     return s.back(b, [sum(prod(factor[t:j]) * lam ** (j - t) * delta[j] for j in range(t, n)) for t in range(n)])
+
+
+def standardized(s, b):
+    every = [x for i in range(7) for t, x in enumerate(gae(s, i)) if s.mask[i][t] == "1"]
+    row = [(gae(s, b)[t] - np.mean(every)) / (np.std(every) + 1e-8) for t in s.places(b)]
+    return s.back(b, row)
 
 
 def v_trace(s, b):
@@ -242,6 +248,7 @@ ROWS = {
     "v_trace": v_trace,
     "turn_gae": turn_gae,
     "bad": bad,
+    "standardized": standardized,
 }
 
 
