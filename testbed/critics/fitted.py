@@ -219,7 +219,9 @@ def head(
     return Head(world, w_CK if heads > 1 else torch.zeros_like(w_CK), fit, heads, softness)
 
 
-@critic("model", source="Ouyang et al. (2022), InstructGPT, arXiv:2203.02155, Appendix C.4", policies=("toy",))
+@critic(
+    "model", source="Ouyang et al. (2022), InstructGPT, arXiv:2203.02155, Appendix C.4", policies=("toy",)
+)
 def model(
     world: World, theta_CP: Tensor, seeds: Sequence[int], *, rate: float = 0.001, lam: float = 1.0,
     gamma: float = 1.0, off_policy: bool = False, passes: int = 1, first: int = 0, clip: float = 0.0,

@@ -73,7 +73,7 @@ class Responses:
         logp, mu = (torch.from_numpy(leaves.log(law)) for law in (pi_SA, mu_SA))
         made = Batch(
             logp_mu_BT=mu,
-            adv_BT=torch.as_tensor(np.asarray(adv_LT, dtype=np.float64)).expand(mu.shape),
+            adv_BT=torch.tensor(adv_LT, dtype=torch.float64).expand(mu.shape),
             mask_BT=torch.from_numpy(leaves.mask_LT),
             reward_B=torch.from_numpy(leaves.reward_L),
             group_B=torch.arange(count),

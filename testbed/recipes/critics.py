@@ -10,7 +10,9 @@ OVER = ("gae", "egae", "turn_gae", "bad", "v_trace")
 LOSSES = ("ppo_clip", "turn_ppo", "s_ppo", "st_ppo")
 
 
-@recipe("ppo", source="Schulman et al. (2017), arXiv:1707.06347, Eq. 7; parts as Zheng et al. (2023), 2307.04964")
+@recipe(
+    "ppo", source="Schulman et al. (2017), arXiv:1707.06347, Eq. 7; parts as Zheng et al. (2023), 2307.04964"
+)
 def ppo(
     *,
     advantage: str = "gae",

@@ -51,10 +51,30 @@ Tree: TypeAlias = "dict[str, Any]"
 Value: TypeAlias = Any
 """Whatever a run holds."""
 
-FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, Fit, slice, torch.device, torch.dtype)
+FIXED = (
+    World,
+    Run,
+    SchedulePlan,
+    Recipe,
+    Replay,
+    Policy,
+    SamplerEngine,
+    Fit,
+    slice,
+    torch.device,
+    torch.dtype,
+)
 """What a resumed pack makes again from its cells, and no step changes."""
 LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, Critic, CellQueue)
-SOURCES = (ByAgeSource, FilteredSource, InFlightSource, LatencySource, PartialSource, ReplaySource, WindowedSource)
+SOURCES = (
+    ByAgeSource,
+    FilteredSource,
+    InFlightSource,
+    LatencySource,
+    PartialSource,
+    ReplaySource,
+    WindowedSource,
+)
 """What steps change: made again, then given its attributes of then."""
 LEFT = {
     "Learner.last_pass",

@@ -184,7 +184,9 @@ def bad(s, b, gamma=0.99, lam=0.95):
     factor = [gamma if i == places[-1] else 1.0 for places in turns(s, b) for i in places]
     n = len(paid)
     delta = [paid[t] + factor[t] * value[t + 1] - value[t] for t in range(n)]
-    return s.back(b, [sum(prod(factor[t:j]) * lam ** (j - t) * delta[j] for j in range(t, n)) for t in range(n)])
+    return s.back(
+        b, [sum(prod(factor[t:j]) * lam ** (j - t) * delta[j] for j in range(t, n)) for t in range(n)]
+    )
 
 
 def standardized(s, b):

@@ -268,9 +268,7 @@ class ToyTransformer(Policy):
         x, weights = self._states(theta_RP, prompt_RNQ, token_RBT)
         return log_distribution(weights, x, self.temperature)
 
-    def _states(
-        self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor
-    ) -> tuple[Tensor, Weights]:
+    def _states(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> tuple[Tensor, Weights]:
         """Last hidden states [R, M, N + N S G], behind each prompt, then behind response tokens.
 
         The last response token predicts nothing: S = T - 1. Responses' columns are ordered as in Tree.
