@@ -15,8 +15,8 @@ from testbed.exact.tree import softmax
 class Control:
     """The law of a penalty's coefficient beta, from the KL of now and its target.
 
-    beta: at the start, and for good where all gains are 0. With the error e = KL / target - 1 the coefficient
-    is beta + proportional e + integral (sum of e) + derivative (change of e), never below 0.
+    beta: at the start, and for good where all gains are 0. With the error e = KL / target - 1, cut at 1, the
+    coefficient is beta exp(proportional e + integral (sum of e) + derivative (change of e)).
     gate: share of the largest entropy below which a positive correction counts `gated` times as much; 0 never.
     """
 
@@ -59,13 +59,13 @@ def ascend(
         pi_A = softmax(logits_A)
         log_A = np.log(pi_A) + most
         kl = float(pi_A @ log_A)
-        error = kl / target - 1.0
-        total = max(0.0, total + error)  # an integral below 0 would only delay the first correction
+        error = min(kl / target - 1.0, 1.0)
+        total += error
         change = error - before if step else 0.0
         correction = control.proportional * error + control.integral * total + control.derivative * change
         if correction > 0 and most - kl < control.gate * most:
             correction *= control.gated
-        beta, before = max(0.0, control.beta + correction), error
+        beta, before = control.beta * float(np.exp(correction)), error
         found.append((kl, float(pi_A @ reward_A), beta))
         gain_A = reward_A - beta * log_A
         logits_A = logits_A + rate * pi_A * (gain_A - pi_A @ gain_A)
