@@ -109,7 +109,8 @@ def _wide(column: str) -> pd.DataFrame:
 @EXPERIMENT.claim(
     "bad-gives-tokens-what-their-action-is-worth",
     statement=(
-        "With exact critics the advantages that BAD gives to the tokens of an action add up to the action's own, "
+        "With exact critics the advantages that BAD gives to the tokens of an action add up to the "
+        "action's own, "
         "whatever the discount, and its expected gradient is that of the actions."
     ),
 )
@@ -123,7 +124,8 @@ def consistent() -> Evidence:
 @EXPERIMENT.claim(
     "discounted-tokens-miss-their-action",
     statement=(
-        "A backup that discounts every token is wrong by more than 2 % of the gradient at a discount of 0.95, "
+        "A backup that discounts every token is wrong by more than 2 % of the gradient at a discount "
+        "of 0.95, "
         "by more than 5 % at 0.8, and right without discount."
     ),
 )

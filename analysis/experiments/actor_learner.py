@@ -1,4 +1,4 @@
-"""Fin-ray: an environment that takes its time, and a learner that waits for it, overlaps with it, or does not."""
+"""Fin-ray: an environment that takes its time, and a learner that waits, overlaps or does neither."""
 
 from __future__ import annotations
 
@@ -79,10 +79,12 @@ def table() -> Table:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Does a learner that never waits for its environment reach a level first, and how old are its data?",
+    question="Does a learner that never waits for its environment reach a level first, and how old are "
+    "its data?",
     source=SOURCE,
     differs=(
-        "an event simulator with exponential waits gives seconds and the mean lag, a table learns at that lag, all "
+        "an event simulator with exponential waits gives seconds and the mean lag, a table learns at "
+        "that lag, all "
         "samples equally old; no fin, no sinusoid"
     ),
     compute=table,
@@ -109,7 +111,8 @@ def _faster(table: pd.DataFrame, mode: str) -> dict[str, np.ndarray]:
 
 @EXPERIMENT.claim(
     "decoupled-actors-are-faster-than-waiting",
-    statement="At every latency the decoupled learner reaches the level faster than the synchronous one, by 10 %.",
+    statement="At every latency the decoupled learner reaches the level faster than the synchronous "
+    "one, by 10 %.",
 )
 def than_waiting(table: pd.DataFrame) -> Evidence:
     """Return the evidence about log factors of time, in both runs."""
@@ -120,7 +123,8 @@ def than_waiting(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "decoupled-actors-are-faster-than-overlapped",
-    statement="At every latency the decoupled learner reaches the level faster than the overlapped one, by 10 %.",
+    statement="At every latency the decoupled learner reaches the level faster than the overlapped "
+    "one, by 10 %.",
 )
 def than_overlapped(table: pd.DataFrame) -> Evidence:
     """Return the evidence about log factors of time, in both runs."""
@@ -132,11 +136,14 @@ def than_overlapped(table: pd.DataFrame) -> Evidence:
 @EXPERIMENT.claim(
     "lag-is-bounded-by-the-ratio-of-latencies",
     statement=(
-        "The decoupled learner's mean lag is at most (wait + decoding) / training + 2 updates at every latency."
+        "The decoupled learner's mean lag is at most (wait + decoding) / training + 2 updates at every "
+        "latency."
     ),
 )
 def bounded(table: pd.DataFrame) -> Evidence:
     """Return the evidence about lags less the ratio, in both runs."""
     own = table[table["mode"] == "decoupled"]
-    found = {f"{w:g} s, {run}": part["beyond"].to_numpy() for (w, run), part in own.groupby(["latency", "run"])}
+    found = {
+        f"{w:g} s, {run}": part["beyond"].to_numpy() for (w, run), part in own.groupby(["latency", "run"])
+    }
     return must_stay_below(found, ROOM, "2 less what the mean lag exceeds the ratio by")

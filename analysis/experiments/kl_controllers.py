@@ -1,8 +1,9 @@
-"""SAFE: a controlled KL coefficient against a fixed one, and what the soft minimum of two critics takes away."""
+"""SAFE: a controlled KL coefficient against a fixed one, and the soft minimum of two critics."""
 
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -68,7 +69,8 @@ def table() -> Table:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Does a controlled KL coefficient hold its target where a fixed one does not, and without overshoot?",
+    question="Does a controlled KL coefficient hold its target where a fixed one does not, and without "
+    "overshoot?",
     source=SOURCE,
     differs="exact gradients on a bandit of 8 actions; gains are ours; no language model, no crashes of it",
     compute=table,
@@ -94,12 +96,13 @@ def _wide(column: str) -> pd.DataFrame:
 @EXPERIMENT.claim(
     "a-controlled-kl-holds-its-target",
     statement=(
-        "A PID coefficient ends within 10 % of the target KL at reward scales from 1/4 to 2, gated by entropy or not; "
+        "A PID coefficient ends within 10 % of the target KL at reward scales from 1/4 to 2, gated by "
+        "entropy or not; "
         "a fixed one that is right at scale 1 ends off by more than 50 % at half and at twice that scale."
     ),
 )
 def holds_target() -> Evidence:
-    """Return how far PID is from the target beyond 10 %, and what the fixed coefficient's error lacks to 50 %."""
+    """Return how far PID is from the target beyond 10 %, and what the fixed error lacks to 50 %."""
     pid, gated, fixed = (np.abs(_wide("kl")[name] - 1.0) for name in ("PID", "gated PID", "fixed"))
     held = pd.concat([x[x.index.get_level_values("scale") <= 2.0] for x in (pid, gated)])
     gaps = [*np.maximum(0.0, held - NEAR), *np.maximum(0.0, fixed.xs(TUNED, level="scale") - NEAR)]
@@ -111,8 +114,10 @@ def holds_target() -> Evidence:
 @EXPERIMENT.claim(
     "a-controlled-kl-overshoots-where-a-fixed-one-does-not",
     statement=(
-        "Under exact gradients a fixed coefficient never overshoots its own last KL by more than 5 % of the target; "
-        "PID overshoots by more than 5 % from scale 1 on, and at scales 2 and 4 by less where entropy gates it."
+        "Under exact gradients a fixed coefficient never overshoots its own last KL by more than 5 % "
+        "of the target; "
+        "PID overshoots by more than 5 % from scale 1 on, and at scales 2 and 4 by less where entropy "
+        "gates it."
     ),
 )
 def overshoots() -> Evidence:
@@ -129,7 +134,8 @@ def overshoots() -> Evidence:
 @EXPERIMENT.claim(
     "a-soft-minimum-of-two-critics-is-pessimistic",
     statement=(
-        "Of two unbiased critics with independent normal errors of deviation s, the soft minimum at softness t is "
+        "Of two unbiased critics with independent normal errors of deviation s, the soft minimum at "
+        "softness t is "
         "too low by between 0 and s / sqrt(pi), which it reaches as t vanishes, and by less the softer it is."
     ),
 )
@@ -145,6 +151,6 @@ def pessimistic() -> Evidence:
     low = [-float((law_KK * soft_minimum(pair, t).numpy()).sum()) for t in (1e-4, 0.03, 0.1, 0.3, 1.0)]
     # The kink of the minimum leaves the quadrature an error of 1e-3; the others are smooth.
     gaps = [max(0.0, abs(low[0] - 0.3 / np.sqrt(np.pi)) - 2e-3)]
-    gaps += [max(0.0, later - sooner) for sooner, later in zip(low, low[1:], strict=False)]
+    gaps += [max(0.0, later - sooner) for sooner, later in pairwise(low)]
     gaps += [max(0.0, -x) for x in low]
     return exact(gaps, 1e-9, f"largest distance or rise; pessimism {', '.join(f'{x:.3f}' for x in low)}")

@@ -1,4 +1,4 @@
-"""PPO-max: which of PPO's constraints keeps training with a critic alive when each batch is used four times?"""
+"""PPO-max: which constraint keeps PPO with a critic alive when each batch is used four times?"""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ EXPERIMENT = Experiment(
     question="Which of PPO's constraints keeps training with a critic alive?",
     source=SOURCE,
     differs=(
-        "a transformer of 4,000 weights that guesses numbers, a reward without a model, a large learning rate; "
-        "rewards are 0 and 1, so that their normalization and clipping, the value clip and a critic that learns "
+        "a transformer of 4,000 weights that guesses numbers, a reward without a model, a large "
+        "learning rate; "
+        "rewards are 0 and 1, so that their normalization and clipping, the value clip and a critic "
+        "that learns "
         "beforehand are left out"
     ),
     cells=cells,
@@ -53,7 +55,8 @@ EXPERIMENT = Experiment(
     figure=Plot("distribution", x="accuracy", y="recipe_args.eps", x_label="accuracy at the end"),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
-            "clip, KL penalty and normalized advantages; not reward and value clipping, nor ten times the steps"
+            "clip, KL penalty and normalized advantages; not reward and value clipping, nor ten times "
+            "the steps"
         )
     },
 )

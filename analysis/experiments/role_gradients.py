@@ -1,4 +1,4 @@
-"""Two roles, one policy or two: whose gradient is it, and where does it lead? A bandit that is solved exactly."""
+"""Two roles, one policy or two: whose gradient is it, and where does it lead? A bandit, solved exactly."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Multi-agent RL for LLM workflows": Part(
-            "gradient mass per role, and the peak that one softmax for both allows; not terminal cliffs of training"
+            "gradient mass per role, and the peak that one softmax for both allows; not terminal "
+            "cliffs of training"
         )
     },
 )  # fmt: skip
@@ -108,7 +109,8 @@ def mass_is_tokens() -> Evidence:
 @EXPERIMENT.claim(
     "a-shared-policy-is-captured-by-the-heavier-role",
     statement=(
-        "Where the roles want opposite tokens, one softmax for both ends at c / (c + 1) for the checker's token, "
+        "Where the roles want opposite tokens, one softmax for both ends at c / (c + 1) for the "
+        "checker's token, "
         "and succeeds with the chance that this leaves, (c/(c+1))^c / (c+1), at most 1/4."
     ),
 )
@@ -127,7 +129,8 @@ def captured() -> Evidence:
 @EXPERIMENT.claim(
     "separate-weights-succeed-whatever-the-roles-want",
     statement=(
-        "With weights of their own both roles succeed with more than 0.99, opposite wants or not; with shared ones "
+        "With weights of their own both roles succeed with more than 0.99, opposite wants or not; with "
+        "shared ones "
         "only where they want the same, and then as well."
     ),
 )

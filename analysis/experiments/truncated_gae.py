@@ -1,4 +1,4 @@
-"""T-PPO: what a window's end does to the gradient under EGAE and GAE, and what waiting for long responses costs."""
+"""T-PPO: what a window's end does to the gradient under EGAE and GAE, and what waiting costs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ EXPERIMENT = Experiment(
     question="What does training on truncated responses do to the gradient, and what does it save?",
     source=SOURCE,
     differs=(
-        "all responses of six binary tokens, exact critics or such with errors of deviation 0.2; times are those of the "
+        "all responses of six binary tokens, exact critics or such with errors of deviation 0.2; times "
+        "are those of the "
         "pipeline's length law; the paper's window and lam could not be verified"
     ),
     compute=table,
@@ -86,7 +87,8 @@ EXPERIMENT = Experiment(
     figure="critics",
     systems={
         "T-PPO (Truncated PPO)": Part(
-            "bias at windows' ends, and the time that waiting takes; accuracy at equal time in the loop stays open"
+            "bias at windows' ends, and the time that waiting takes; accuracy at equal time in the "
+            "loop stays open"
         )
     },
 )
@@ -101,7 +103,8 @@ def _errors(column: str, noise: float) -> pd.DataFrame:
 @EXPERIMENT.claim(
     "egae-is-unbiased-but-at-the-last-token",
     statement=(
-        "With an exact critic, EGAE's expected gradient at all tokens but the last of a truncated window is the "
+        "With an exact critic, EGAE's expected gradient at all tokens but the last of a truncated "
+        "window is the "
         "true one, and at the last it is 0: windows of one token learn from the end of the response alone."
     ),
 )
@@ -114,7 +117,8 @@ def unbiased_inside() -> Evidence:
 @EXPERIMENT.claim(
     "egae-cuts-less-than-gae",
     statement=(
-        "With an exact critic and windows of 2 to 5 of 6 tokens EGAE's expected gradient is nearer to the true one "
+        "With an exact critic and windows of 2 to 5 of 6 tokens EGAE's expected gradient is nearer to "
+        "the true one "
         "than that of GAE, which takes the reward of an unfinished response for 0, at every policy."
     ),
 )
@@ -131,7 +135,8 @@ def nearer() -> Evidence:
 @EXPERIMENT.claim(
     "errors-of-the-critic-eat-what-egae-gains",
     statement=(
-        "With critics whose errors deviate by 0.2 EGAE's lead over GAE falls to less than a third of what it is with "
+        "With critics whose errors deviate by 0.2 EGAE's lead over GAE falls to less than a third of "
+        "what it is with "
         "exact ones, in the mean over windows of 2 to 5 tokens and policies."
     ),
 )
@@ -155,7 +160,8 @@ def _between(noise: float) -> pd.DataFrame:
     "waiting-costs-up-to-two-and-a-half-times-from-sigma-one-half",
     source=f"{SOURCE}: up to 2.5 times the efficiency",
     statement=(
-        "A batch of 256 lognormal responses that waits for its longest keeps its slots busy for E[longest] / E[L] "
+        "A batch of 256 lognormal responses that waits for its longest keeps its slots busy for "
+        "E[longest] / E[L] "
         "as long as its tokens need: less than 2.5 times as long at sigma 0.25, more at 0.5 and beyond."
     ),
 )

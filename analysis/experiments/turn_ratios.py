@@ -1,4 +1,4 @@
-"""Ratios of tokens, turns and responses in a game of several turns: bias, variance and clipped shares, exactly."""
+"""Ratios of tokens, turns and responses in a game of several turns: bias, variance, clipped shares."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _by_drift(column: str) -> pd.DataFrame:
 @EXPERIMENT.claim(
     "turn-ratios-are-clipped-less",
     statement=(
-        "With equal clip ranges the geometric ratio of a turn is cut on fewer tokens than that of a token in the "
+        "With equal clip ranges the geometric ratio of a turn is cut on fewer tokens than that of a "
+        "token in the "
         "mean over policies at every drift, on less than half as many up to a drift of 0.5."
     ),
 )
@@ -107,7 +108,8 @@ def clipped_less() -> Evidence:
 @EXPERIMENT.claim(
     "turn-ratios-vary-less",
     statement=(
-        "In the mean over policies the gradient of Turn-PPO deviates less than that of PPO at every drift, though "
+        "In the mean over policies the gradient of Turn-PPO deviates less than that of PPO at every "
+        "drift, though "
         "not at every pair of policies."
     ),
 )
@@ -125,7 +127,8 @@ def vary_less() -> Evidence:
 @EXPERIMENT.claim(
     "no-turn-ratio-is-unbiased",
     statement=(
-        "The ratio of the whole response is unbiased, tool tokens or not; the gradients of PPO, Turn-PPO, S-PPO "
+        "The ratio of the whole response is unbiased, tool tokens or not; the gradients of PPO, "
+        "Turn-PPO, S-PPO "
         "and ST-PPO are off by more than 1 % at every pair of policies."
     ),
 )

@@ -1,4 +1,4 @@
-"""ST-PPO in training: PPO over tokens and over turns on data that are 32 steps old, with a tool and a critic."""
+"""ST-PPO in training: PPO over tokens and over turns on old data, with a tool and a critic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ EXPERIMENT = Experiment(
     question="Does PPO over turns learn from old data of several turns where PPO over tokens does not?",
     source=SOURCE,
     differs=(
-        "a transformer of 4,000 weights that guesses numbers in four turns, one lag, GAE from a linear critic on "
+        "a transformer of 4,000 weights that guesses numbers in four turns, one lag, GAE from a linear "
+        "critic on "
         "its own hidden states; the learning rate and the lag were chosen on a pilot"
     ),
     cells=cells,

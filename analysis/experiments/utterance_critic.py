@@ -1,4 +1,4 @@
-"""ArCHer: a critic of utterances against the reward alone, in variance per sample and in samples to a threshold."""
+"""ArCHer: a critic of utterances against the reward alone, in variance and in samples."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ EXPERIMENT = Experiment(
     question="Does an off-policy critic of utterances save a hundred times the samples of REINFORCE?",
     source=SOURCE,
     differs=(
-        "tables on a game of three guesses of two tokens, one learning rate for all arms; a replay of four batches "
+        "tables on a game of three guesses of two tokens, one learning rate for all arms; a replay of "
+        "four batches "
         "with V-trace in place of a large store"
     ),
     compute=table,
@@ -83,7 +84,8 @@ def _fewer(table: pd.DataFrame) -> dict[str, np.ndarray]:
 
 @EXPERIMENT.claim(
     "an-utterance-critic-saves-samples",
-    statement="The utterance critic takes fewer samples to a success of 0.8 than REINFORCE, by a factor of 1.25.",
+    statement="The utterance critic takes fewer samples to a success of 0.8 than REINFORCE, by a "
+    "factor of 1.25.",
 )
 def saves(table: pd.DataFrame) -> Evidence:
     """Return the evidence about log factors of samples, seed by seed, in both runs."""

@@ -11,7 +11,8 @@ from envs.tokens.base import TokenTask, check_counts, corruption
 
 @world("guess")
 class Guess(TokenTask):
-    """Prompt: a name of Q digits. Turn: K digits, a number; the tool answers 0 too large, 1 too small, or ends.
+    """Prompt: a name of Q digits. Turn: K digits, a number; the tool answers 0 too large, 1 too small, or
+    ends.
 
     The number to be found is a fixed function of the name without any pattern, so that a policy which has
     not seen the name finds it by the tool's answers alone; bisection always does. Reward 1 when a guess is

@@ -14,7 +14,8 @@ from envs.catalog import token_task
 class TokenEnv(gymnasium.Env[Ints, np.int64]):
     """Observation: Q prompt and T response places, [Q + T]; V where nothing is written yet. Action: a token.
 
-    `task` is a cataloged token task, the other arguments are its own. Where a tool writes, its tokens follow an
+    `task` is a cataloged token task, the other arguments are its own. Where a tool writes, its tokens follow
+    an
     action at once. The task's exact score is the
     reward of the last action; `info` of the last step holds the response's text.
     """

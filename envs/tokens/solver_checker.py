@@ -39,7 +39,8 @@ class SolverChecker(DigitTask):
         return right_NT[:, self.digits :].all(axis=1).astype(np.float64)
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """Partial sums with errors that later ones inherit, and the last of them by the checker, with its own.
+        """Partial sums with errors that later ones inherit, and the last of them by the checker, with its
+        own.
 
         Without noise it scores 1.
         """

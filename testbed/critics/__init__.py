@@ -1,6 +1,7 @@
 """Critics: the value before each token, which advantages such as gae, egae, v_trace and bad read.
 
-`critic` registers makers: maker(world, theta_CP, seeds, *, ...) -> Critic, one per arm of a pack. `Run.critic`
+`critic` registers makers: maker(world, theta_CP, seeds, *, ...) -> Critic, one per arm of a pack.
+`Run.critic`
 names one; "none" is no critic. Adding one is one file here.
 """
 

@@ -1,4 +1,4 @@
-"""Critics that are fitted to returns by gradient descent: a table, a head on the policy, a model of its own."""
+"""Critics fitted to returns by gradient descent: a table, a head on the policy, a model of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from testbed.worlds.base import World
 class Fit:
     """How a critic learns: Adam at `rate` on the squared distance from V + A.
 
-    lam, gamma: of A, by egae, so that a truncated response goes on with its last value; lam = 1 is the return.
+    lam, gamma: of A, by egae, so that a truncated response goes on with its last value; lam = 1 is the
+    return.
     off_policy: A by v_trace instead. passes: steps on each batch, `first` of them on the first one (0: as
     many). clip: values move at most so far from those before the first pass (0: freely). replay: earlier
     batches that are stepped on too, under values and ratios of now.
@@ -47,7 +48,8 @@ class Fit:
                 raise UserError(f"critic_args.{name} is {getattr(self, name)}, expected at least {least}.")
         if not self.rate > 0 or not 0 <= self.lam <= 1 or not 0 < self.gamma <= 1:
             raise UserError(
-                f"critic_args are rate {self.rate:g}, lam {self.lam:g}, gamma {self.gamma:g}; expected a rate "
+                f"critic_args are rate {self.rate:g}, lam {self.lam:g}, gamma {self.gamma:g}; expected "
+                "a rate "
                 "above 0, lam from 0 to 1 and gamma above 0 up to 1."
             )
 
@@ -81,7 +83,7 @@ class Fitted(Critic):
         return self._masked(self.joined(self.predict(self.w_CK, theta_CP, rollout)), rollout)
 
     def learn(self, theta_CP: Tensor, rollout: Rollout, signals: Signals) -> None:
-        """Step on this batch, then on the stored ones; note the error and the explained variance of before."""
+        """Step on this batch, then on stored ones; note the error and explained variance of before."""
         target_CBT, value_CBT = self.fit.target(signals), signals.tokens("value_BT", "a critic")
         self.noted = explained(value_CBT, target_CBT, rollout.mask_RBT)
         passes = (self.fit.first or self.fit.passes) if not self.lessons else self.fit.passes

@@ -29,7 +29,8 @@ class Rollout:
         differs from logp_mu where the engines do; only where an anchor asks for it.
     group_RB: int64, the group of every sequence where single ones have left: then every sequence comes with
         its own prompt, N = B, and `group` is 1.
-    truncated_RB: bool, the response goes on behind these tokens and its reward is not known yet; None for none.
+    truncated_RB: bool, the response goes on behind these tokens and its reward is not known yet; None for
+    none.
     """
 
     prompt_RNQ: Tensor

@@ -1,4 +1,4 @@
-"""Controllers of a KL penalty on a bandit, under exact gradients: fixed, proportional-integral-derivative, gated."""
+"""Controllers of a KL penalty on a bandit, under exact gradients: fixed, PID, gated by entropy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Control:
 
     beta: at the start, and for good where all gains are 0. With the error e = KL / target - 1, cut at 1, the
     coefficient is beta exp(proportional e + integral (sum of e) + derivative (change of e)).
-    gate: share of the largest entropy below which a positive correction counts `gated` times as much; 0 never.
+    gate: share of the largest entropy below which a positive correction counts `gated` times as much; 0
+    never.
     """
 
     beta: float = 0.1
@@ -36,7 +37,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Path:
-    """What ascent goes through, step by step: KL(pi, start) in nats, expected reward, coefficient; [K] each."""
+    """What ascent goes through: KL(pi, start) in nats, expected reward, coefficient; [K] each."""
 
     kl_K: Floats
     reward_K: Floats

@@ -36,12 +36,14 @@ class Windowed(SchedulePlan):
         parts = self.versions(run, longest_response(run))
         if getattr(task_for(run), "end_token", None) is not None:
             raise UserError(
-                f"staleness is 'windowed', but responses of task '{run.task}' may end in any window, and later "
+                f"staleness is 'windowed', but responses of task '{run.task}' may end in any window, "
+                "and later "
                 "ones would be empty; take a task of fixed length, as 'running-sum'."
             )
         if run.prompts % parts:
             raise UserError(
-                f"prompts is {run.prompts}, but a response takes {parts} windows of {self.tokens} tokens, each "
+                f"prompts is {run.prompts}, but a response takes {parts} windows of {self.tokens} "
+                "tokens, each "
                 f"with as many prompts; expected a multiple of {parts}."
             )
 
@@ -85,12 +87,13 @@ class WindowedSource:
         return Generated(pick_groups(grown, index_RN))
 
     def _window(self, step: int, k: int, replicas: int) -> Rollout:
-        """Return window k, the present one, of the batch begun k steps ago; what is behind it is not known."""
+        """Return window k, the present one, of the batch begun k steps ago; what is behind is not known."""
         start = step - k
         version_W = torch.arange(start, step + 1, device=self.window_T.device).clamp(min=0)
         part_T = self.window_T.clamp(max=k)
         theta_RWP = self.versions.read(version_W.expand(replicas, -1))
-        # Draws depend on the batch, the sequence and the token alone: earlier windows come out the same again.
+        # Draws depend on the batch, the sequence and the token alone: earlier windows come out the same
+        # again.
         count = start + self.parts - 1
         rollout = self.world.generate_in_flight(theta_RWP, part_T[None, None], count, self.cache)
         last = k == self.parts - 1

@@ -22,7 +22,8 @@ class TwoRoles(Policy):
     def __init__(self, policy: Policy, turn_T: tuple[int, ...]) -> None:
         if set(turn_T) != {0, 1}:
             raise UserError(
-                f"policy_args.roles is 'separate', but the task has {len(set(turn_T)) or 1} turns; expected a "
+                f"policy_args.roles is 'separate', but the task has {len(set(turn_T)) or 1} turns; "
+                "expected a "
                 "task of two turns, as 'solver-checker'."
             )
         self.policy, self.turn_T = policy, turn_T

@@ -315,7 +315,8 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
             if roles == "separate":
                 if sigma or precision or run.staleness in ACROSS_VERSIONS:
                     raise UserError(
-                        "policy_args.roles 'separate' goes with neither perturb nor precision nor weights that "
+                        "policy_args.roles 'separate' goes with neither perturb nor precision nor "
+                        "weights that "
                         f"change inside a response (staleness {' or '.join(ACROSS_VERSIONS)}); take one."
                     )
                 return task, TwoRoles(toy, task.turn_T)
