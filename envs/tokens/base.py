@@ -23,7 +23,7 @@ class TokenTask(ABC):
     included; after it tokens are 0. `difficulties` are the levels that `difficulty` grades prompts by, for a
     task that has prompts of several.
 
-    A task of several turns has `turn_T`, the turn of every place of a response, and `tool_T`, whether a tool
+    A task of `several_turns` has `turn_T`, the turn of every place of a response, and `tool_T`, whether a tool
     writes there: then `tool` says what, and `mask_NT` is False.
     """
 
@@ -35,6 +35,7 @@ class TokenTask(ABC):
     difficulties: tuple[int, ...] = ()
     failures_N: Ints | None = None
     stops: tuple[str, ...] = ()
+    several_turns: bool = False
     turn_T: tuple[int, ...] = ()
     tool_T: tuple[bool, ...] = ()
 

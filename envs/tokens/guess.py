@@ -21,6 +21,8 @@ class Guess(TokenTask):
     with probability about turns (base + 1)^-digits.
     """
 
+    several_turns = True
+
     def __init__(self, *, base: int = 3, digits: int = 2, turns: int = 4, name: int = 6) -> None:
         check_counts(base=base, digits=digits, turns=turns, name=name)
         self.base, self.digits, self.turns, self.numbers = base, digits, turns, base**digits

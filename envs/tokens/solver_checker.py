@@ -19,6 +19,8 @@ class SolverChecker(DigitTask):
     `copies` times, by which the tokens of the two roles weigh differently in a mean over tokens.
     """
 
+    several_turns = True
+
     def __init__(self, *, digits: int = 4, modulus: int = 4, copies: int = 1) -> None:
         super().__init__(digits, modulus)
         if copies < 1:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from envs.catalog import kind, worlds
+from envs.catalog import worlds
 from envs.finite_mdp import FiniteMDP
 from envs.tokens.base import TokenTask
 from envs.tokens.tree import TokenTree
@@ -84,7 +84,7 @@ def turns_of(task: Task) -> tuple[int, ...]:
 
 def tasks_with_turns() -> list[str]:
     """Return the names of the token tasks that have several turns."""
-    return [name for name, entry in tasks().items() if kind(name) == "token-task" and entry.bind()().turn_T]
+    return [name for name, entry in tasks().items() if getattr(entry.function, "several_turns", False)]
 
 
 def spread(turn_T: tuple[int, ...], token_RBT: Tensor) -> Tensor | None:

@@ -120,13 +120,13 @@ def test_cells_train_alike_stacked_or_alone_with_a_critic():
         (Run(recipe="grpo", critic="table"), "reads no values, so that nothing would change"),
         (Run(critic_args=(("rate", 0.1),)), "critic_args are given, but critic is 'none'"),
         (replace(TOY, critic="table"), "is none for policy 'toy'; expected 'head' or 'model'"),
-        (replace(GAME, critic="tabel"), "unknown critic 'tabel'. Did you mean 'table'"),
+        (replace(GAME, critic="tabel"), "Unknown critic 'tabel'. Did you mean 'table'"),
         (replace(GAME, critic_args=(("rat", 1.0),)), "has no hyperparameter 'rat'"),
         (
             replace(TOY, task_args=(), policy_args=(("roles", "separate"),)),
             "roles is 'separate', but the task has 4 turns; expected a task of two turns",
         ),
-        (replace(GAME, recipe_args=(("advantage", "gea"),)), "unknown advantage 'gea'"),
+        (replace(GAME, recipe_args=(("advantage", "gea"),)), "Unknown advantage 'gea'"),
     ],
 )
 def test_what_a_recipe_or_a_critic_lacks_is_refused_beforehand(run, says):
