@@ -23,8 +23,8 @@ class TokenTask(ABC):
     included; after it tokens are 0. `difficulties` are the levels that `difficulty` grades prompts by, for a
     task that has prompts of several.
 
-    A task of `several_turns` has `turn_T`, the turn of every place of a response, and `tool_T`, whether a tool
-    writes there: then `tool` says what, and `mask_NT` is False.
+    A task of `several_turns` has `turn_T`, the turn of every place of a response, and `tool_T`, whether a
+    tool writes there: then `tool` says what, and `mask_NT` is False.
     """
 
     symbols: tuple[str, ...]
