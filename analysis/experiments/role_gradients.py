@@ -28,7 +28,7 @@ def paths() -> pd.DataFrame:
     sum of |weight| x |score|, at the start. own: chance of its wanted token at the end, role by role.
     """
     from testbed.exact.tree import enumerate_leaves, reward_tree
-    from testbed.exact.turns import Responses, estimate
+    from testbed.exact.turns import Responses
     from testbed.inspection.effective_weights import effective_weights
 
     found = []
@@ -48,7 +48,7 @@ def paths() -> pd.DataFrame:
                 mass = np.nan
                 for step in range(STEPS):
                     pi_SA = _softmax(logits_KA)[table_S]
-                    gradient_SA = estimate(every, "reinforce", pi_SA, pi_SA, adv_LT).mean_SA
+                    gradient_SA = every.score_sum(pi_SA, every.law(pi_SA)[:, None] * adv_LT)
                     if not step:
                         logp, batch = every.batch(pi_SA, pi_SA, adv_LT)
                         size_LT = np.abs(effective_weights("reinforce", logp, batch).numpy())
