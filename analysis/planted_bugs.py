@@ -75,6 +75,9 @@ MDP, EXACT_DICE, FIXED, VALUES, EXACT_BANDIT, REPORT, GROUP = (
 LOSS_RATIOS, DIVERGENCE = "testbed/losses/ratios.py", "envs/divergence.py"
 RATIO_LAW, TOY = "testbed/mismatch/ratio_distribution.py", "testbed/policies/toy/transformer.py"
 LINEAR = "testbed/offline/linear.py"
+TURNS, KL_CONTROL = (f"testbed/exact/{name}.py" for name in ("turns", "kl_control"))
+CRITICS, BY_TURNS = (f"testbed/advantages/{name}.py" for name in ("critics", "turns"))
+TURN_PPO = "testbed/objectives/clipped/turn_ppo.py"
 OFFLINE = "testbed/offline/"
 TABULAR, OFFLINE_MODELS, PREFERENCES, OFFLINE_BANDITS, CONSTRAINED = (
     f"{OFFLINE}{name}.py" for name in ("tabular", "models", "preferences", "bandits", "constrained")
@@ -327,4 +330,23 @@ PLANTED = (
     Bug("unseen-members-learn-from-the-preference-alone", EQUIVALENCE, "share_CA[right_C] - pull_IJ.sum(0)", "share_CA[right_C] * 0.0 - pull_IJ.sum(0)"),
     Bug("thought-rewards-need-fewer-samples", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
     Bug("rewards-of-steps-nearly-point-to-the-answer", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
+    # Turns, critics, roles and controllers.
+    Bug("turn-ratios-are-clipped-less", LOSS_RATIOS, "mean = total / count.clamp(min=1)", "mean = total * count.clamp(min=1)"),
+    Bug("turn-ratios-vary-less", LOSS_RATIOS, "mean = total / count.clamp(min=1)", "mean = 2 * total * count.clamp(min=1)"),
+    Bug("no-turn-ratio-is-unbiased", TURNS, "kept.mask_LT & ~tool_LT[possible_L]", "kept.mask_LT"),
+    Bug("the-clip-bias-correction-is-small", TURN_PPO, "norm_B1.clamp(1,", "norm_B1.clamp(0.5,"),
+    Bug("bad-gives-tokens-what-their-action-is-worth", BY_TURNS, "factor_BT = torch.ones_like(value_BT).masked_fill(ends_BT, gamma)", "factor_BT = torch.full_like(value_BT, gamma)"),
+    Bug("discounted-tokens-miss-their-action", CRITICS, "reward_BT + gamma * next_value(value_BT) - value_BT\n    return", "reward_BT + 0.9 * next_value(value_BT) - value_BT\n    return"),
+    Bug("bad-varies-less-than-whole-actions", BY_TURNS, "reward_BT + factor_BT * next_value", "2 * reward_BT + factor_BT * next_value"),
+    Bug("exact-critics-divide-the-variance-by-less-than-ten", BY_TURNS, "start_BT = value_BT.gather(-1, first_BT)", "start_BT = value_BT"),
+    Bug("egae-is-unbiased-but-at-the-last-token", CRITICS, "torch.where(ends_BT, value_BT, next_value(value_BT))", "next_value(value_BT)"),
+    Bug("egae-cuts-less-than-gae", CRITICS, "place_T == length_B1 - 1", "place_T == 0"),
+    Bug("errors-of-the-critic-eat-what-egae-gains", CRITICS, "torch.where(ends_BT, value_BT, next_value(value_BT))", "next_value(value_BT)"),
+    Bug("waiting-costs-up-to-two-and-a-half-times-from-sigma-one-half", "testbed/pipeline/closed_forms.py", "(weight_Z @ cdf_ZK**s) ** groups", "(weight_Z @ cdf_ZK**s)"),
+    Bug("gradient-mass-of-a-role-is-its-share-of-tokens", "testbed/objectives/reinforce/plain.py", "return -batch.adv_BT * logp_BT", "return -batch.adv_BT * logp_BT.cumsum(-1)"),
+    Bug("a-shared-policy-is-captured-by-the-heavier-role", TURNS, "taken_SA.sum(-1, keepdims=True) * pi_SA", "1.1 * taken_SA.sum(-1, keepdims=True) * pi_SA"),
+    Bug("separate-weights-succeed-whatever-the-roles-want", TURNS, "return taken_SA - taken_SA", "return 0.0 * taken_SA - 0.0 * taken_SA"),
+    Bug("a-controlled-kl-holds-its-target", KL_CONTROL, "control.integral * total", "0.0 * total"),
+    Bug("a-controlled-kl-overshoots-where-a-fixed-one-does-not", KL_CONTROL, "error = min(kl / target - 1.0, 1.0)", "error = max(kl / target - 1.0, 0.0)"),
+    Bug("a-soft-minimum-of-two-critics-is-pessimistic", "testbed/critics/fitted.py", "return -softness * log_mean", "return softness * log_mean"),
 )  # fmt: skip

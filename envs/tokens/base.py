@@ -22,6 +22,9 @@ class TokenTask(ABC):
     separator in an answer) is simply wrong. `mask_NT` is True on generated tokens, the end token
     included; after it tokens are 0. `difficulties` are the levels that `difficulty` grades prompts by, for a
     task that has prompts of several.
+
+    A task of `several_turns` has `turn_T`, the turn of every place of a response, and `tool_T`, whether a
+    tool writes there: then `tool` says what, and `mask_NT` is False.
     """
 
     symbols: tuple[str, ...]
@@ -32,6 +35,9 @@ class TokenTask(ABC):
     difficulties: tuple[int, ...] = ()
     failures_N: Ints | None = None
     stops: tuple[str, ...] = ()
+    several_turns: bool = False
+    turn_T: tuple[int, ...] = ()
+    tool_T: tuple[bool, ...] = ()
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
@@ -66,6 +72,10 @@ class TokenTask(ABC):
         Returns response_NT and mask_NT. The noise makes a base model with real entropy out of a
         supervised start.
         """
+
+    def tool(self, prompt_NQ: Ints, response_Nt: Ints) -> Ints:
+        """The token that the tool writes behind each response so far, [N]; only at places of `tool_T`."""
+        raise NotImplementedError(f"{type(self).__name__} has no tool: `tool_T` is empty.")
 
     def difficulty(self, prompt_NQ: Ints) -> Ints:
         """The difficulty of each prompt, [N], one of `difficulties`; only where the task has any."""

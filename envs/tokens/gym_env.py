@@ -14,7 +14,9 @@ from envs.catalog import token_task
 class TokenEnv(gymnasium.Env[Ints, np.int64]):
     """Observation: Q prompt and T response places, [Q + T]; V where nothing is written yet. Action: a token.
 
-    `task` is a cataloged token task, the other arguments are its own. The task's exact score is the
+    `task` is a cataloged token task, the other arguments are its own. Where a tool writes, its tokens follow
+    an
+    action at once. The task's exact score is the
     reward of the last action; `info` of the last step holds the response's text.
     """
 
@@ -50,7 +52,7 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
             raise ValueError("the episode is over; call reset before step.")
         self._place[Q + self._written] = action
         self._written += 1
-        ended = self._written == T or action == self.task.end_token
+        ended = bool(self._written == T or action == self.task.end_token) or self._tool_ends()
         if not ended:
             return self._place.copy(), 0.0, False, False, {}
         mask_T = np.arange(T) < self._written
@@ -58,6 +60,18 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
         reward = float(self.task.score(self._place[None, :Q], response_T[None], mask_T[None])[0])
         self._written = T
         return self._place.copy(), reward, True, False, {"text": self.task.text(response_T, mask_T)}
+
+    def _tool_ends(self) -> bool:
+        """Let a tool write where the next places are its own; return whether it ended the response."""
+        Q, tool_T = self.task.prompt_length, self.task.tool_T
+        while tool_T and tool_T[self._written]:
+            so_far_1t = self._place[None, Q : Q + self._written]
+            answer = int(self.task.tool(self._place[None, :Q], so_far_1t)[0])
+            self._place[Q + self._written] = answer
+            self._written += 1
+            if answer == self.task.end_token or self._written == self.task.response_length:
+                return True
+        return False
 
     def render(self) -> str:
         """The prompt, " -> " and the response so far, as text."""

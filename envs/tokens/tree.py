@@ -21,6 +21,8 @@ SMALL: Mapping[str, Mapping[str, int]] = {
     "copy": {"digits": 3, "modulus": 3},
     "sorted": {"digits": 3, "modulus": 3},
     "length": {"digits": 2, "modulus": 3, "limit": 4},
+    "guess": {"base": 2, "digits": 2, "turns": 3},
+    "solver-checker": {"digits": 2, "modulus": 3},
 }
 
 
@@ -51,6 +53,11 @@ class TokenTree:
         self.prompt_NQ = task.check_prompts(given)
         self.states = count * self.nodes
         self.reward_SA = self._rewards()
+
+    @property
+    def turn_T(self) -> tuple[int, ...]:
+        """The turn of every place of a response; () in a task of one turn."""
+        return self.task.turn_T
 
     def prefix(self, state: int) -> tuple[int, tuple[int, ...]]:
         """The prompt number and the tokens so far of a state."""
@@ -324,6 +331,40 @@ class TokenTree:
             )
 
 
+class TurnTree(TokenTree):
+    """A TokenTree whose states at places of the tool have one possible token, whatever a policy says there.
+
+    Their masks are False in episodes, their ratios 1, their gradients 0. Moments per token count them.
+
+    tool_S: whether a tool writes in a state, [S]. answer_S: what it writes, 0 elsewhere.
+    """
+
+    def __init__(self, task: TokenTask, prompts: int | npt.ArrayLike, seed: int = 0) -> None:
+        super().__init__(task, prompts, seed)
+        self.tool_S = np.zeros(self.states, dtype=bool)
+        self.answer_S = np.zeros(self.states, dtype=np.int64)
+        tool_NS, answer_NS = (x.reshape(len(self.prompt_NQ), -1) for x in (self.tool_S, self.answer_S))
+        for t in np.flatnonzero(task.tool_T):
+            prefix_Lt = self.going[every_response(self.going.size, int(t), None)[0]]
+            tool_NS[:, self._at(int(t))] = True
+            for prompt_Q, answer_S in zip(self.prompt_NQ, answer_NS, strict=True):
+                prompt_LQ = np.broadcast_to(prompt_Q, (len(prefix_Lt), prompt_Q.size))
+                answer_S[self._at(int(t))] = task.tool(prompt_LQ, prefix_Lt)
+        self._law_XA = np.eye(self.actions)[self.answer_S[self.tool_S]]
+
+    def _policy(self, pi_xSA: Floats, name: str) -> Floats:
+        pi = super()._policy(pi_xSA, name).copy()
+        pi[..., self.tool_S, :] = self._law_XA
+        return pi
+
+    def _episodes(
+        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
+    ) -> Episodes:
+        found = super()._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step)
+        chosen_T = ~np.array(self.task.tool_T)
+        return Episodes(found.state_RBT, found.action_RBT, found.reward_RBT, found.mask_RBT & chosen_T)
+
+
 def _product(left: Floats, right: Floats) -> Floats:
     """left * right with 0 * inf = 0: what has no mass adds nothing, however large."""
     return np.where((left == 0) | (right == 0), 0.0, left * right)
@@ -352,4 +393,7 @@ def tree(
 ) -> TokenTree:
     """The tree of a cataloged task over `prompts` distinct prompts drawn from `seed`; small by default."""
     given = SMALL.get(task, {}) if task_args is None else arguments(task_args)
-    return TokenTree(token_task(task, given), prompts, seed)
+    made = token_task(task, given)
+    if any(made.tool_T):
+        return TurnTree(made, prompts, seed)
+    return TokenTree(made, prompts, seed)

@@ -30,9 +30,9 @@ def gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
 
     The value after the last token is 0, for a truncated response too. lam = 1 gives return - V.
     """
-    compact, value_BT, reward_BT = _critic(signals, "gae")
-    delta_BT = reward_BT + gamma * _next(value_BT) - value_BT
-    return compact.take(_backward_sum(delta_BT, torch.full_like(delta_BT, gamma * lam)))
+    compact, value_BT, reward_BT = in_a_row(signals, "gae")
+    delta_BT = reward_BT + gamma * next_value(value_BT) - value_BT
+    return compact.take(backward_sum(delta_BT, torch.full_like(delta_BT, gamma * lam)))
 
 
 @advantage(
@@ -51,16 +51,16 @@ def egae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
     delta up to the token before; with an exact critic these others are unbiased. lam of the paper could
     not be verified; the default is gae's.
     """
-    compact, value_BT, reward_BT = _critic(signals, "egae")
+    compact, value_BT, reward_BT = in_a_row(signals, "egae")
     cut_B1 = signals.require("truncated_B", "egae")[..., None]
     length_B1 = compact.length_B1
     place_T = torch.arange(value_BT.shape[-1], device=value_BT.device)
     ends_BT = cut_B1 & (place_T == length_B1 - 1)
     if signals.token_reward_BT is None:
         reward_BT = torch.where(ends_BT, 0.0, reward_BT)
-    next_BT = torch.where(ends_BT, value_BT, _next(value_BT))
+    next_BT = torch.where(ends_BT, value_BT, next_value(value_BT))
     delta_BT = reward_BT + gamma * next_BT - value_BT
-    return compact.take(_backward_sum(delta_BT, torch.full_like(delta_BT, gamma * lam)))
+    return compact.take(backward_sum(delta_BT, torch.full_like(delta_BT, gamma * lam)))
 
 
 @advantage(
@@ -80,28 +80,28 @@ def v_trace(
     a token. The paper's gradient also multiplies A with min(rho_bar, rho_t): that is the objective's
     part, importance_reinforce with level "token" and cap rho_bar. On-policy with lam 1: return - V.
     """
-    compact, value_BT, reward_BT = _critic(signals, "v_trace")
+    compact, value_BT, reward_BT = in_a_row(signals, "v_trace")
     log_rho_BT = compact.put(signals.tokens("log_rho_BT", "v_trace"))
-    error_BT = reward_BT + gamma * _next(value_BT) - value_BT
+    error_BT = reward_BT + gamma * next_value(value_BT) - value_BT
     delta_BT = log_rho_BT.clamp(max=math.log(rho_bar)).exp() * error_BT
     trace_BT = gamma * lam * log_rho_BT.clamp(max=math.log(c_bar)).exp()
-    correction_BT = _backward_sum(delta_BT, trace_BT)
-    return compact.take(error_BT + gamma * _next(correction_BT))
+    correction_BT = backward_sum(delta_BT, trace_BT)
+    return compact.take(error_BT + gamma * next_value(correction_BT))
 
 
-def _critic(signals: Signals, method: str) -> tuple[Compact, Tensor, Tensor]:
+def in_a_row(signals: Signals, method: str) -> tuple[Compact, Tensor, Tensor]:
     """Return compact values and rewards, 0 behind the last token."""
     compact = Compact(signals.require("mask_BT", method))
     value_BT = compact.put(signals.tokens("value_BT", method))
     return compact, value_BT, compact.put(token_rewards(signals, method))
 
 
-def _next(value_BT: Tensor) -> Tensor:
+def next_value(value_BT: Tensor) -> Tensor:
     """Return the value of the token after, 0 after the last."""
     return torch.cat([value_BT[..., 1:], torch.zeros_like(value_BT[..., :1])], dim=-1)
 
 
-def _backward_sum(delta_BT: Tensor, decay_BT: Tensor) -> Tensor:
+def backward_sum(delta_BT: Tensor, decay_BT: Tensor) -> Tensor:
     """Return x_t = delta_t + decay_t x_{t+1}.
 
     A recursion: its closed form divides by products of decays, which underflow.

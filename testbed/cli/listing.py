@@ -119,6 +119,19 @@ def _prefixes() -> Rows:
     ]
 
 
+def _critics() -> Rows:
+    from testbed.critics import critic
+
+    return [
+        {
+            **row,
+            "policies": ", ".join(critic[row["name"]].promises["policies"]),
+            "arguments": ", ".join(f"{k}={v!r}" for k, v in critic[row["name"]].defaults.items()),
+        }
+        for row in _registry(critic)
+    ]
+
+
 def _sweeps() -> Rows:
     from analysis.experiment import sweeps
 
@@ -178,6 +191,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "schedules": _schedules,
     "anchors": _anchors,
     "prefixes": _prefixes,
+    "critics": _critics,
     "sweeps": _sweeps,
     "experiments": _experiments,
     "figures": _figures,

@@ -29,6 +29,8 @@ YOUNGER = (
     "anchor_args",
     "prefix",
     "prefix_args",
+    "critic",
+    "critic_args",
 )
 """Fields that came after RUN_VERSION 1: the id does not see them while they hold their default, so that a new
 dial renames no older result."""
@@ -75,6 +77,10 @@ class Run:
     """Where responses begin, if not at their prompts: `testbed list prefixes`."""
     prefix_args: Arguments = ()
     """Arguments of the prefixes, as (name, value) pairs."""
+    critic: str = "none"
+    """What gives advantages the values they read: `testbed list critics`."""
+    critic_args: Arguments = ()
+    """Arguments of the critic, as (name, value) pairs."""
     seed: int = 0
     """Names every random stream of the run."""
     steps: int = 200

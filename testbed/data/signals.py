@@ -26,6 +26,7 @@ class Signals(OptionalFields):
     history_K: baselines of earlier batches, oldest first, NaN where there is none yet; [..., K].
     truncated_B: bool, the response was cut before it ended.
     parent_B: int64 index of the sequence whose prefix this one continues, -1 for none.
+    turn_BT: int64 turn of each token, see Batch.
 
     Raises UserError when a shape disagrees with reward_B, or with the other token fields.
     """
@@ -43,6 +44,7 @@ class Signals(OptionalFields):
     history_K: Tensor | None = None
     truncated_B: Tensor | None = None
     parent_B: Tensor | None = None
+    turn_BT: Tensor | None = None
 
     def __post_init__(self) -> None:
         expected = self.reward_B.shape

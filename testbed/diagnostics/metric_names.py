@@ -53,6 +53,9 @@ METRICS: dict[str, str] = {
     "actor/positive_share": "share of gradient mass from A > 0: sum of |effective weight| over its tokens, "
     "of all; NaN where no token has a gradient",
     "actor/learning_rate": "step size after the step-size rule",
+    "critic/vf_loss": "mean squared distance of a fitted critic's values from its targets, before it learns "
+    "from the batch",
+    "critic/vf_explained_var": "1 - that distance / variance of the targets; NaN where they do not vary",
     "diverged": "1 from the step at which the loss or gradient was not finite; the weights stay frozen",
     "rollout_corr/ess_floor": "1/N for N sequences: a sampled sequence ESS cannot read lower",
     "rollout_corr/ess_floor_token": "1/N for N tokens: a sampled token or prefix ESS cannot read lower",

@@ -133,7 +133,8 @@ def needed(pack: Pack) -> Need:
     first = pack.cells[0]
     parameters, itemsize, activations = _size(
         replace(first, seed=0, learning_rate=0.0, lag=0, recipe="grpo", recipe_args=(), staleness="exact",
-                staleness_args=(), age_limit=-1, too_old="drop", anchor="recipe", anchor_args=())
+                staleness_args=(), age_limit=-1, too_old="drop", anchor="recipe", anchor_args=(),
+                critic="none", critic_args=())
     )  # fmt: skip
     kept: dict[tuple[object, ...], tuple[int, int]] = {}
     versions = saved = 0

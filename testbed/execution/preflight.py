@@ -119,6 +119,7 @@ def _check_engine(cell: Run) -> None:
 def _check_recipe(cell: Run) -> None:
     """Raise UserError where a recipe has no use for the anchor, or mixes groups into unfit batches."""
     from testbed.anchors import build_anchor
+    from testbed.critics import parts
     from testbed.recipes import recipe
 
     entry, given = recipe[cell.recipe], dict(cell.recipe_args)
@@ -126,9 +127,25 @@ def _check_recipe(cell: Run) -> None:
     refuse(wrong_types(f"recipe '{cell.recipe}'", entry.function, given))
     made = bound()
     build_anchor(made, cell.anchor, cell.anchor_args)
-    while made is not None:
-        _check_mixing(made, cell)
-        made = made.hand_over.recipe if made.hand_over else None
+    for part in parts(made):
+        _check_mixing(part, cell)
+
+
+def _check_signals(cell: Run) -> None:
+    """Raise UserError where a recipe reads turns or values that its world or critic does not give."""
+    from testbed.critics import check_critic, parts
+    from testbed.recipes import recipe
+    from testbed.worlds.tasks import task_for, tasks_with_turns, turns_of
+
+    made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
+    turned = [part for part in parts(made) if "turn" in part.reads or "turn_BT" in part.needs]
+    if turned and not turns_of(task_for(cell)):
+        names = " or ".join(f"'{name}'" for name in tasks_with_turns())
+        raise UserError(
+            f"recipe '{cell.recipe}' reads turns, and task '{cell.task}' has only one; take task {names}, or "
+            "'tree' with task_args.task one of them."
+        )
+    check_critic(cell, made)
 
 
 def _check_prefixes(cell: Run) -> None:
@@ -184,11 +201,12 @@ Check = Callable[[Run], None]
 
 CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
     (TASK, _check_task),
-    ((*TASK, "policy_args", "model"), _check_policy),
+    ((*TASK, "policy_args", "model", "staleness"), _check_policy),
     ((*TASK, *SCHEDULE, "prompts", "steps", *ENGINE), _check_schedule),
     (("policy", "policy_args", *ENGINE, *SCHEDULE), _check_engine),
     ((*TASK, *SCHEDULE, "prompts", "group", "steps", *PREFIX), _check_prefixes),
     (("recipe", "recipe_args", "age_limit", "too_old", *PREFIX), _check_parents),
     (("policy", "recipe", "recipe_args", "anchor", "anchor_args", "age_limit", "too_old"), _check_recipe),
+    ((*TASK, "recipe", "recipe_args", "critic", "critic_args"), _check_signals),
 )
 """What is looked at, and the fields that it depends on."""

@@ -74,7 +74,8 @@ class StaleCache(Reweighted):
         """Return token_RBT, mask_RBT and logp_RBT as ToyTransformer.sample does."""
         decoder = self._decoder(theta_RP, prompt_RNQ, group, uniform_RBT.shape, "uniform_RBT")
         uniform = uniform_RBT.to(self.device, torch.float64)
-        return generate(decoder, self.toy.task.end_token, uniform, greedy, law)
+        tool = self.toy.tool(self.toy.prompts(theta_RP, prompt_RNQ, group, uniform_RBT.shape))
+        return generate(decoder, self.toy.task.end_token, uniform, greedy, law, tool)
 
     @torch.no_grad()
     def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:

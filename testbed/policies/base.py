@@ -26,6 +26,8 @@ Drawn: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """token_RBT, mask_RBT and logp_RBT."""
 Law: TypeAlias = Callable[[Tensor, int], Tensor]
 """(log-law [R, V, B], t) -> what an engine draws token t from instead."""
+Tool: TypeAlias = Callable[[Tensor, int], "Tensor | None"]
+"""(tokens so far [R, B, t], t) -> what a tool writes at place t [R, B], None where the policy writes."""
 Rounding: TypeAlias = Callable[[Tensor], Tensor]
 """Inputs [R, D, M] of a linear layer, one token per column -> what the layer is given instead."""
 
@@ -164,6 +166,15 @@ class Policy(ABC):
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
         self._lacks("the distribution of every token at once")
 
+    @property
+    def width(self) -> int:
+        """Width of `features`, M."""
+        self._lacks("hidden states that a critic could read")
+
+    def features(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+        """Return what the head reads before each token, [R, B, T, M], differentiable in theta."""
+        self._lacks("hidden states that a critic could read")
+
     def with_rounding(self, rounding: Rounding) -> Policy:
         """Return this policy with the inputs of its linear layers rounded; only with `open_layers`."""
         self._lacks("linear layers whose inputs could be rounded")
@@ -265,6 +276,13 @@ class Reweighted(Policy):
 
     def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         return self.policy.log_distribution(self.weights(theta_RP), prompt_RNQ, token_RBT)
+
+    @property
+    def width(self) -> int:
+        return self.policy.width
+
+    def features(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+        return self.policy.features(self.weights(theta_RP), prompt_RNQ, token_RBT)
 
     def with_rounding(self, rounding: Rounding) -> Policy:
         return self.around(self.policy.with_rounding(rounding))

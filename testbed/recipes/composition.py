@@ -163,6 +163,9 @@ class Recipe:
         names = tuple(advantage[self.advantage].promises.get("needs", ()))
         if self.replay and self.replay.advantage:
             names += tuple(advantage[self.replay.advantage].promises.get("needs", ()))
+        of = dict(self.advantage_args).get("of")
+        if of:
+            names += tuple(name for name in advantage[of].promises["needs"] if name not in names)
         if dict(self.advantage_args).get("norm") == "proxy":
             # The proxy is read token by token, and spares the backward passes of the true norm.
             names = tuple("score_norm_BT" if name == "score_norm_B" else name for name in names)

@@ -22,6 +22,8 @@ from torch import Tensor
 from testbed.anchors import Anchor
 from testbed.config.pack import pack_id
 from testbed.config.run import Run
+from testbed.critics import Critic
+from testbed.critics.fitted import Fit
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import SamplerEngine
@@ -37,6 +39,7 @@ from testbed.staleness.partial import Done, PartialSource
 from testbed.staleness.replay import ReplaySource, Stored
 from testbed.staleness.too_old import FilteredSource
 from testbed.staleness.versions import VersionBuffer
+from testbed.staleness.windowed import WindowedSource
 from testbed.training.learner import Learner
 from testbed.training.recorder import Recorder
 from testbed.training.replay_buffer import ReplayBuffer
@@ -48,10 +51,30 @@ Tree: TypeAlias = "dict[str, Any]"
 Value: TypeAlias = Any
 """Whatever a run holds."""
 
-FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, slice, torch.device, torch.dtype)
+FIXED = (
+    World,
+    Run,
+    SchedulePlan,
+    Recipe,
+    Replay,
+    Policy,
+    SamplerEngine,
+    Fit,
+    slice,
+    torch.device,
+    torch.dtype,
+)
 """What a resumed pack makes again from its cells, and no step changes."""
-LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, CellQueue)
-SOURCES = (ByAgeSource, FilteredSource, InFlightSource, LatencySource, PartialSource, ReplaySource)
+LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, Critic, CellQueue)
+SOURCES = (
+    ByAgeSource,
+    FilteredSource,
+    InFlightSource,
+    LatencySource,
+    PartialSource,
+    ReplaySource,
+    WindowedSource,
+)
 """What steps change: made again, then given its attributes of then."""
 LEFT = {
     "Learner.last_pass",

@@ -10,6 +10,7 @@ from torch import Tensor
 from testbed.advantages import advantage
 from testbed.anchors import AnchorInputs, build_anchor
 from testbed.config.run import Run
+from testbed.critics import build_critic
 from testbed.data.batch import EXPERT, REPLAY, Batch
 from testbed.data.groups import group_average
 from testbed.data.rollout import Rollout
@@ -46,6 +47,7 @@ class Learner:
         self.anchor_spec = (runs[0].anchor, runs[0].anchor_args)
         self.anchor = build_anchor(block.recipe, *self.anchor_spec)
         self.anchor.start(theta_CP)
+        self.critic = build_critic(runs[0], world, theta_CP, self.seeds)
         self.last_pass: tuple[Tensor, Batch, Hyper] | None = None
         self._start()
         self.baselines_CK = theta_CP.new_full((len(runs), max(block.recipe.baselines.history, 1)), torch.nan)
@@ -107,6 +109,7 @@ class Learner:
             group_B=group_CB,
             logp_ref_BT=self._reference(rollout),
             origin_B=rollout.origin_RB,
+            turn_BT=self.world.turns(rollout) if "turn" in self.recipe.reads else None,
             logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_CP, rollout, logp_CBT, step)),
         )
 
@@ -136,7 +139,7 @@ class Learner:
     def _advantage(
         self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, group_CB: Tensor, step: int
     ) -> Tensor:
-        found: dict[str, Tensor] = {}
+        found: dict[str, Tensor | None] = {}
         for name in self.recipe.needs:
             if name == "log_rho_BT":
                 log_rho_CBT = logp_CBT - rollout.logp_mu_RBT
@@ -155,12 +158,18 @@ class Learner:
                 found[name] = self.world.reference_reward(
                     self.reference_CP, rollout, self.rows, self.recipe.baselines.reference_group, step
                 )
+            elif name == "turn_BT":
+                found[name] = self.world.turns(rollout)
+        if self.critic is not None:
+            found |= critic_signals(self.critic.values(theta_CP, rollout), logp_CBT, rollout)
         signals = Signals(rollout.reward_RB, group_CB, rollout.mask_RBT, **found)
         adv_CBT = assign(self.recipe.advantage, self.recipe.advantage_args, signals)
         replay = self.recipe.replay
         if replay and replay.advantage and rollout.origin_RB is not None:
             replayed_CB1 = (rollout.origin_RB == REPLAY)[..., None]
             adv_CBT = torch.where(replayed_CB1, assign(replay.advantage, (), signals), adv_CBT)
+        if self.critic is not None:
+            self.critic.learn(theta_CP, rollout, signals)
         if self.recipe.baselines.history:
             self._remember(rollout.reward_RB, group_CB)
         return adv_CBT.to(rollout.logp_mu_RBT.dtype)
@@ -199,6 +208,17 @@ def finite_or(logp_CBT: Tensor, mu_CBT: Tensor) -> Tensor:
     """
     finite_C11 = torch.isfinite(logp_CBT.detach()).flatten(1).all(-1)[:, None, None]
     return torch.where(finite_C11, logp_CBT.detach(), mu_CBT)
+
+
+def critic_signals(value_CBT: Tensor, logp_CBT: Tensor, rollout: Rollout) -> dict[str, Tensor | None]:
+    """Return what advantages with a critic, and critics themselves, read of a batch."""
+    log_rho_CBT = logp_CBT - rollout.logp_mu_RBT
+    cut_CB = rollout.truncated_RB
+    return {
+        "value_BT": value_CBT,
+        "log_rho_BT": torch.where(rollout.mask_RBT, log_rho_CBT, torch.zeros_like(log_rho_CBT)),
+        "truncated_B": torch.zeros_like(rollout.reward_RB, dtype=torch.bool) if cut_CB is None else cut_CB,
+    }
 
 
 def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:

@@ -83,6 +83,8 @@ class Recorder:
         }
         row.update(_joined([_weight_metrics(learner, update.logp_RBT, b, step) for learner, b in blocks]))
         row.update(_joined([ratio_metrics(update.logp_RBT[learner.rows], b) for learner, b in blocks]))
+        critics = [learner.critic.noted for learner in self.learners if learner.critic is not None]
+        row.update(_joined(critics) if critics else {})
         row.update(sequence_tails(update.log_w_RB))
         row.update(world.truth(theta_RP, -update.grad_RP, step, generated.behavior))
         row.update(age_metrics(rollout, step))

@@ -103,6 +103,31 @@ class World(ABC):
         del theta_RP
         return None
 
+    def turns(self, rollout: Rollout) -> Tensor | None:
+        """Return the turn of every token, int64 [R, B, T]; None in a world of one turn."""
+        del rollout
+        return None
+
+    @property
+    def states(self) -> int:
+        """Rows of a table of states; raise UserError in a world without one."""
+        raise UserError("this world has no table of states; take a critic for its policy.")
+
+    @property
+    def width(self) -> int:
+        """Width of `features`; raise UserError in a world without hidden states."""
+        raise UserError("this world has no hidden states; take critic 'table' or 'exact'.")
+
+    def features(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        """Return what the policy's head reads before each token, [R, B, T, width], differentiable."""
+        del theta_RP, rollout
+        raise UserError("this world has no hidden states; take critic 'table' or 'exact'.")
+
+    def state_values(self, theta_RP: Tensor) -> Tensor:
+        """Return E[reward | state] of every state [R, S], where that is known; else raise UserError."""
+        del theta_RP
+        raise UserError("this world does not know its values; take critic 'head' or 'model'.")
+
     def truth(
         self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None
     ) -> dict[str, np.ndarray]:

@@ -50,6 +50,7 @@ def _refuse_arguments(run: Run, constructor: Callable[..., object]) -> None:
     given, _ = split_precision(run)
     if run.policy == "toy":
         given.pop("perturb", None)
+        given.pop("roles", None)
     refuse(wrong_arguments(f"policy '{run.policy}'", constructor, given, NOT_GIVEN[run.policy]))
 
 

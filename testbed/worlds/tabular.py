@@ -24,7 +24,7 @@ from testbed.worlds.base import BehaviorWeights, World
 from testbed.worlds.generation import Generation, whole
 from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.rounded import of_precision, split_precision
-from testbed.worlds.tasks import tabular_task
+from testbed.worlds.tasks import spread, tabular_task, turns_of
 
 
 class TabularRuns(World):
@@ -169,6 +169,24 @@ class TabularRuns(World):
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.states(), rollout.token_RBT, rollout.mask_RBT)
+
+    @property
+    def states(self) -> int:
+        """Rows of the table."""
+        return int(self.task.states)
+
+    def state_values(self, theta_RP: Tensor) -> Tensor:
+        """Return V(s) of a token tree [R, S]; raise UserError in a world whose values depend on the time."""
+        if not isinstance(self.task, TokenTree):
+            raise UserError(
+                "critic 'exact' knows the values of token trees, task 'tree', alone; take critic 'table'."
+            )
+        pi_RSA = self.policy.probabilities(theta_RP)
+        return torch.from_numpy((pi_RSA * self.task.action_values(pi_RSA)).sum(-1))
+
+    def turns(self, rollout: Rollout) -> Tensor | None:
+        """Return the turn of every token, int64 [R, B, T]; None in a task of one turn."""
+        return spread(turns_of(self.task), rollout.token_RBT)
 
     def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.entropy(theta_RP, rollout.states(), rollout.token_RBT, rollout.mask_RBT)

@@ -6,6 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
+import torch
+from torch import Tensor
+
 from envs.catalog import worlds
 from envs.finite_mdp import FiniteMDP
 from envs.tokens.base import TokenTask
@@ -69,7 +72,26 @@ def token_task(run: Run) -> TokenTask:
     task = build_task(run.task, **dict(run.task_args))
     if not isinstance(task, TokenTask):
         raise UserError(f"task '{run.task}' is a tabular world; set policy to 'tabular'.")
+    if run.policy == "hf" and any(task.tool_T):
+        raise UserError(f"task '{run.task}' has a tool, which only policies 'toy' and 'tabular' can answer.")
     return task
+
+
+def turns_of(task: Task) -> tuple[int, ...]:
+    """Return the turn of every place of a response; () in a task of one turn."""
+    return () if isinstance(task, FiniteMDP) else task.turn_T
+
+
+def tasks_with_turns() -> list[str]:
+    """Return the names of the token tasks that have several turns."""
+    return [name for name, entry in tasks().items() if getattr(entry.function, "several_turns", False)]
+
+
+def spread(turn_T: tuple[int, ...], token_RBT: Tensor) -> Tensor | None:
+    """Return the turn of every token, int64 [R, B, T]; None for ()."""
+    if not turn_T:
+        return None
+    return torch.tensor(turn_T, device=token_RBT.device).expand(token_RBT.shape)
 
 
 def pin_data(run: Run) -> Run:

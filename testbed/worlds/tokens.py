@@ -18,7 +18,7 @@ from testbed import rng
 from testbed.config.run import Run
 from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
-from testbed.errors import UserError
+from testbed.errors import UserError, unknown
 from testbed.policies.base import Policy
 from testbed.prefixes.base import Asked, Start
 from testbed.worlds.base import World
@@ -26,12 +26,15 @@ from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw
+from testbed.worlds.roles import ROLES, TwoRoles
 from testbed.worlds.rounded import of_precision, split_precision
-from testbed.worlds.tasks import token_task
+from testbed.worlds.tasks import spread, token_task, turns_of
 
 Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """(prompt_XNQ, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
 
+ACROSS_VERSIONS = ("in-flight", "partial", "windowed")
+"""Schedules that change weights inside a response."""
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
 PASS_PROMPTS = 32
@@ -215,6 +218,17 @@ class TokenRuns(World):
         """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
         return self.policy.penalty(theta_RP) if isinstance(self.policy, Perturbed) else None
 
+    @property
+    def width(self) -> int:
+        return self.policy.width
+
+    def features(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
+        return self.policy.features(theta_RP, rollout.prompt_RNQ, rollout.token_RBT)
+
+    def turns(self, rollout: Rollout) -> Tensor | None:
+        """Return the turn of every token, int64 [R, B, T]; None in a task of one turn."""
+        return spread(turns_of(self.task), rollout.token_RBT)
+
     def entropy(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.entropy(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
 
@@ -328,10 +342,20 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
         if run.policy == "toy":
             from testbed.policies.toy.transformer import ToyTransformer
 
-            sigma = arguments.pop("perturb", 0)
+            sigma, roles = arguments.pop("perturb", 0), arguments.pop("roles", ROLES[0])
             toy = ToyTransformer(task, device=run.device, **arguments)
             if sigma and precision:
                 raise UserError("policy_args has perturb and precision; expected one of them.")
+            if roles not in ROLES:
+                raise unknown("roles", str(roles), ROLES)
+            if roles == "separate":
+                if sigma or precision or run.staleness in ACROSS_VERSIONS:
+                    raise UserError(
+                        "policy_args.roles 'separate' goes with neither perturb nor precision nor "
+                        "weights that "
+                        f"change inside a response (staleness {' or '.join(ACROSS_VERSIONS)}); take one."
+                    )
+                return task, TwoRoles(toy, task.turn_T)
             return task, Perturbed(toy, sigma) if sigma else of_precision(toy, precision)
         from testbed.policies.hf.policy import HuggingFacePolicy
         from testbed.policies.hf.text_task import task_for_model

@@ -27,6 +27,7 @@ def signals_of(s: Numbers, dtype: torch.dtype = torch.float64) -> Signals:
         real(s.reward), torch.tensor(s.group), mask, real(s.log_rho), real(s.value), real(s.token_reward),
         real(s.norm), real(s.sequence_norm), real(s.greedy), real(s.reference), real(s.history),
         torch.tensor(s.truncated), torch.tensor(s.parent),
+        torch.tensor([[int(c) for c in row] for row in s.turn]),
     )  # fmt: skip
 
 
@@ -171,7 +172,7 @@ def test_it_reads_the_fields_it_promises_to_read_and_no_other(name, field):
 def test_tokens_outside_the_mask_do_not_matter(name):
     signals = signals_of(Numbers(token_reward=PAID))
     wider = {}
-    for field in ("mask_BT", "log_rho_BT", "value_BT", "token_reward_BT", "score_norm_BT"):
+    for field in ("mask_BT", "log_rho_BT", "value_BT", "token_reward_BT", "score_norm_BT", "turn_BT"):
         value = getattr(signals, field)
         column = value[:, :1] & False if field == "mask_BT" else torch.full_like(value[:, :1], 77.0)
         wider[field] = torch.cat([value[:, :2], column, value[:, 2:], column], dim=1)

@@ -44,6 +44,7 @@ class Numbers:
     history: tuple = (0.3, 0.1, 0.6, 0.2, GAP, GAP)
     truncated: tuple = (False, False, True, False, True, False, False)
     parent: tuple = (-1, -1, -1, 0, 2, 1, -1)
+    turn: tuple = ("00112", "00000", "01122", "01122", "00112", "00011", "00012")
 
     def peers(self, b):
         return [i for i, g in enumerate(self.group) if g == self.group[b]]
@@ -163,6 +164,37 @@ def gae(s, b, cut=False, decay=0.95):
     return s.back(b, [sum(decay ** (j - t) * delta[j] for j in range(t, n)) for t in range(n)])
 
 
+def turns(s, b):
+    """Places among the tokens under the mask, turn by turn."""
+    ids = [s.turn[b][t] for t in s.places(b)]
+    return [[i for i, x in enumerate(ids) if x == turn] for turn in sorted(set(ids))]
+
+
+def turn_gae(s, b, gamma=1.0, lam=0.95):
+    value, paid, found = s.at_tokens(b, s.value), s.paid(b), turns(s, b)
+    start = [value[places[0]] for places in found] + [0.0]
+    delta = [sum(paid[i] for i in p) + gamma * start[k + 1] - start[k] for k, p in enumerate(found)]
+    n = len(found)
+    of_turn = [sum((gamma * lam) ** (k - j) * delta[k] for k in range(j, n)) for j in range(n)]
+    return s.back(b, [of_turn[k] for k, places in enumerate(found) for _ in places])
+
+
+def bad(s, b, gamma=0.99, lam=0.95):
+    value, paid = [*s.at_tokens(b, s.value), 0.0], s.paid(b)
+    factor = [gamma if i == places[-1] else 1.0 for places in turns(s, b) for i in places]
+    n = len(paid)
+    delta = [paid[t] + factor[t] * value[t + 1] - value[t] for t in range(n)]
+    return s.back(
+        b, [sum(prod(factor[t:j]) * lam ** (j - t) * delta[j] for j in range(t, n)) for t in range(n)]
+    )
+
+
+def standardized(s, b):
+    every = [x for i in range(7) for t, x in enumerate(gae(s, i)) if s.mask[i][t] == "1"]
+    row = [(gae(s, b)[t] - np.mean(every)) / (np.std(every) + 1e-8) for t in s.places(b)]
+    return s.back(b, row)
+
+
 def v_trace(s, b):
     # The sum that defines v, Espeholt et al., Eq. 1.
     value, paid = [*s.at_tokens(b, s.value), 0.0], s.paid(b)
@@ -216,6 +248,9 @@ ROWS = {
     "gae": gae,
     "egae": lambda s, b: gae(s, b, cut=s.truncated[b]),
     "v_trace": v_trace,
+    "turn_gae": turn_gae,
+    "bad": bad,
+    "standardized": standardized,
 }
 
 
@@ -255,4 +290,6 @@ CASES = [
     ("optimal_baseline", {"average": "winsorized"}, above_winsorized(energy)),
     ("optimal_baseline@author", {"average": "median"}, above_median(steep)),
     ("optimal_baseline@author", {"average": "winsorized"}, above_winsorized(steep)),
+    ("turn_gae", {"gamma": 0.8, "lam": 0.6}, lambda s, b: turn_gae(s, b, 0.8, 0.6)),
+    ("bad", {"gamma": 0.8, "lam": 0.6}, lambda s, b: bad(s, b, 0.8, 0.6)),
 ]

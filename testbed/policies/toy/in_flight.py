@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from testbed.policies.base import Drawn, Law
+from testbed.policies.base import Drawn, Law, Tool
 from testbed.policies.in_flight import present
 from testbed.policies.toy.decoder import Decoder
 from testbed.policies.toy.sampler import generate
@@ -19,6 +19,7 @@ def generate_recomputed(
     end_token: int | None,
     uniform_RBT: Tensor,
     law: Law | None = None,
+    tool: Tool | None = None,
 ) -> Drawn:
     """Return token_RBT, mask_RBT and logp_RBT; token t is drawn by decoder(version_RBT[..., t]) alone.
 
@@ -31,7 +32,7 @@ def generate_recomputed(
         own_RBT, given_RBT = version_RBT == v, version_RBT < v
         tokens = 1 + int(own_RBT.flatten(0, 1).any(0).nonzero()[-1])
         forced = _forcing(token_RBT, given_RBT, law)
-        token, mask, logp = generate(decoder(v), end_token, uniform_RBT[..., :tokens], law=forced)
+        token, mask, logp = generate(decoder(v), end_token, uniform_RBT[..., :tokens], law=forced, tool=tool)
         if not logp_RBT.numel():
             logp_RBT = torch.zeros_like(uniform_RBT, dtype=logp.dtype)
         for whole_RBT, part_RBT in ((token_RBT, token), (mask_RBT, mask), (logp_RBT, logp)):

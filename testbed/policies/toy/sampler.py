@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from testbed.policies.base import Drawn, Law
+from testbed.policies.base import Drawn, Law, Tool
 from testbed.policies.toy.decoder import Decoder
 
 
@@ -29,10 +29,12 @@ def generate(
     uniform_RBT: Tensor,
     greedy: bool = False,
     law: Law | None = None,
+    tool: Tool | None = None,
 ) -> Drawn:
     """Return token_RBT, mask_RBT and logp_RBT of the decoder's responses.
 
-    law: what an engine makes of the log-law at time t, before a token is drawn from it.
+    law: what an engine makes of the log-law at time t, before a token is drawn from it. tool: what writes
+    instead of the policy at some places, whose mask is False and logp 0.
     Behind a response's end token: token 0, mask False, logp 0.
     """
     law_RVB = decoder.first()
@@ -44,9 +46,12 @@ def generate(
         if law is not None:
             law_RVB = law(law_RVB, t)
         drawn_RB = law_RVB.argmax(1) if greedy else inverse_cdf(law_RVB, uniform_RBT[..., t])
+        given_RB = None if tool is None else tool(token_RBT[..., :t], t)
+        drawn_RB = drawn_RB if given_RB is None else given_RB
         token_RBT[..., t] = drawn_RB.where(alive_RB, 0)
-        logp_RBT[..., t] = law_RVB.gather(1, drawn_RB[:, None])[:, 0].where(alive_RB, 0.0)
-        mask_RBT[..., t] = alive_RB
+        if given_RB is None:
+            logp_RBT[..., t] = law_RVB.gather(1, drawn_RB[:, None])[:, 0].where(alive_RB, 0.0)
+            mask_RBT[..., t] = alive_RB
         if end_token is not None:
             alive_RB = alive_RB & (drawn_RB != end_token)
         if t == uniform_RBT.shape[2] - 1 or not alive_RB.any():
@@ -63,7 +68,7 @@ def read(decoder: Decoder, token_RBT: Tensor, mask_RBT: Tensor, law: Law | None 
         if law is not None:
             law_RVB = law(law_RVB, t)
         logp_RBT[..., t] = law_RVB.gather(1, token_RBT[:, None, :, t])[:, 0].where(mask_RBT[..., t], 0.0)
-        if t == token_RBT.shape[2] - 1 or not mask_RBT[..., t + 1].any():
+        if t == token_RBT.shape[2] - 1 or not mask_RBT[..., t + 1 :].any():
             break
         law_RVB = decoder.after(token_RBT[..., t], t)
     return logp_RBT

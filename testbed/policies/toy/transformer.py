@@ -15,7 +15,7 @@ from torch import Tensor
 
 from testbed import rng
 from testbed.errors import UserError
-from testbed.policies.base import Drawn, Law, Layout, Policy, Rounding, TaskShape
+from testbed.policies.base import Drawn, Law, Layout, Policy, Rounding, TaskShape, Tool
 from testbed.policies.in_flight import checked_cache, checked_versions, logp_by_version, present
 from testbed.policies.toy.attention import Tree, tree_attention
 from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder
@@ -82,6 +82,10 @@ class ToyTransformer(Policy):
         return self.shape.matrices()
 
     @property
+    def width(self) -> int:
+        return self.shape.width
+
+    @property
     def positions(self) -> int:
         return self.task.response_length
 
@@ -146,7 +150,7 @@ class ToyTransformer(Policy):
         uniform = uniform_RBT.to(self.device, torch.float64)
         one_RBT = torch.zeros_like(uniform, dtype=torch.int64)
         decoder = self._decoder({0: self.weights(theta_RP)}, prompts, one_RBT)
-        return generate(decoder, self.task.end_token, uniform, greedy, law)
+        return generate(decoder, self.task.end_token, uniform, greedy, law, self.tool(prompts))
 
     @torch.no_grad()
     def sample_in_flight(
@@ -176,9 +180,15 @@ class ToyTransformer(Policy):
         version_RBT = checked_versions(version_RBT, uniform.shape, theta_RWP.shape[1])
         weights = {v: self.weights(theta_RWP[:, v]) for v in present(version_RBT)}
         if checked_cache(cache) == "kept":
-            return generate(self._decoder(weights, prompts, version_RBT), end, uniform, law=law)
+            decoder = self._decoder(weights, prompts, version_RBT)
+            return generate(decoder, end, uniform, law=law, tool=self.tool(prompts))
         return generate_recomputed(
-            lambda v: self._decoder({v: weights[v]}, prompts, version_RBT), version_RBT, end, uniform, law
+            lambda v: self._decoder({v: weights[v]}, prompts, version_RBT),
+            version_RBT,
+            end,
+            uniform,
+            law,
+            self.tool(prompts),
         )
 
     def logp_in_flight(
@@ -244,8 +254,22 @@ class ToyTransformer(Policy):
         pi_RBT = self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT).exp()
         return torch.where(mask_RBT, 1 - 2 * pi_RBT + square_RBT, torch.zeros_like(pi_RBT))
 
+    def features(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+        """Return what the head reads before each token, unit mean square, [R, B, T, M]; differentiable."""
+        x, _ = self._states(theta_RP, prompt_RNQ, token_RBT)
+        N, G = prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1]
+        x = torch.nn.functional.rms_norm(x.transpose(1, 2), x.shape[1:2])
+        start_RBM = x[:, :N].repeat_interleave(G, 1)
+        later_RBSM = x[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
+        return torch.cat([start_RBM[:, :, None], later_RBSM], 2)
+
     def _log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
-        """log pi(. | before), [R, V, N + N S G]: behind each prompt, then behind response tokens.
+        """log pi(. | before), [R, V, N + N S G]; columns as in `_states`."""
+        x, weights = self._states(theta_RP, prompt_RNQ, token_RBT)
+        return log_distribution(weights, x, self.temperature)
+
+    def _states(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> tuple[Tensor, Weights]:
+        """Last hidden states [R, M, N + N S G], behind each prompt, then behind response tokens.
 
         The last response token predicts nothing: S = T - 1. Responses' columns are ordered as in Tree.
         """
@@ -266,7 +290,22 @@ class ToyTransformer(Policy):
                 # Nothing is predicted inside the prompts: their last tokens' columns come last.
                 x, attended = x[:, :, (Q - 1) * N :], attended[:, :, (Q - 1) * N :]
             x = finish_block(x, attended, layer)
-        return log_distribution(weights, x, self.temperature)
+        return x, weights
+
+    def tool(self, prompts: Prompts) -> Tool | None:
+        """Return what writes at places of the task's tool; None where it has none."""
+        task, tool_T = self.task, getattr(self.task, "tool_T", ())
+        if not any(tool_T):
+            return None
+        prompt_MQ = prompts.token_RNQ.repeat_interleave(prompts.group, 1).flatten(0, 1).cpu().numpy()
+
+        def answer(token_RBt: Tensor, t: int) -> Tensor | None:
+            if not tool_T[t]:
+                return None
+            token_M = task.tool(prompt_MQ, token_RBt.flatten(0, 1).cpu().numpy())  # type: ignore[attr-defined]
+            return torch.from_numpy(token_M).to(token_RBt.device).view(token_RBt.shape[:2])
+
+        return answer
 
     def _decoder(self, weights: dict[int, Weights], prompts: Prompts, version_RBT: Tensor) -> Decoder:
         return VersionedDecoder(weights, self.heads, self.temperature, prompts, version_RBT)

@@ -31,7 +31,7 @@ ARGUMENTS = {
     "partial": {"tokens": 2},
     "pipeline": {"design": "batch=16 group=4 slots=16"},
 }
-LAGS = dict.fromkeys(("offline", "partial", "latency", "replay", "pipeline"), 0) | {
+LAGS = dict.fromkeys(("offline", "partial", "windowed", "latency", "replay", "pipeline"), 0) | {
     "one-step-off": 1,
     "empirical": 1,
 }

@@ -35,6 +35,7 @@ EXAMPLES = {
     "in-flight": [(1, {"tokens": 1, "cache": "recomputed"})],
     "partial": [(0, {"tokens": 1})],
     "latency": [(0, {"speed": 2, "concurrency": 6})],
+    "windowed": [(0, {"tokens": 4})],
     "replay": [(0, {"share": 0.5})],
 }
 """Lags and arguments under which every schedule must keep its word."""

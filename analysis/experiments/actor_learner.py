@@ -1,0 +1,149 @@
+"""Fin-ray: an environment that takes its time, and a learner that waits, overlaps or does neither."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.comparisons import must_exceed, must_stay_below
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import Seeds, difference, repeated
+from testbed.config.run import Run
+
+NAME = "actor-learner"
+SOURCE = "Fin-ray async parallel training, as in the table of systems; from secondary notes"
+LATENCIES, LEVEL, SEEDS = (1.0, 4.0, 16.0), 0.8, 6
+"""Mean waits for the environment in seconds; exact success to reach."""
+TRAINING, DECODING = 2.0, 2.0
+"""Seconds of the trainer per batch, and of the actor per response."""
+FASTER, ROOM = 1.1, 2.0
+"""Factor of time that counts as faster; updates that a lag may exceed the ratio of latencies by."""
+MODES = {
+    "synchronous": {"admission": "capacity", "eta": 0, "pools": "colocated", "barrier": True},
+    "overlapped": {"admission": "capacity", "eta": 1, "queue": 2.0},
+    "decoupled": {"queue_rule": "drop-oldest", "queue": 1.0},
+}
+LEARNER = Run(
+    task="tree", task_args=(("task", "guess"),), recipe="ppo", recipe_args=(("advantage", "v_trace"),),
+    critic="table", critic_args=(("off_policy", True), ("rate", 0.05)), prompts=4, group=8, steps=160,
+    learning_rate=8.0, log_every=2,
+)  # fmt: skip
+
+
+@cache
+def _steps(lag: int, seeds: Seeds) -> np.ndarray:
+    """Return the updates to the level at a lag, seed by seed; all of them where it is not reached."""
+    from testbed.training.loop import train_pack
+
+    found = train_pack(tuple(replace(LEARNER, lag=lag, seed=seed) for seed in seeds))
+    curve = pd.DataFrame({name: found[name] for name in ("seed", "step", "exact/value")})
+    there = curve[curve["exact/value"] >= LEVEL].groupby("seed")["step"].min()
+    return there.reindex(seeds).fillna(LEARNER.steps).to_numpy() + 1.0
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return seconds per batch, mean lag, and seconds to the level: updates at that lag times the period."""
+    from testbed.pipeline.design import Design
+    from testbed.pipeline.simulate import simulate
+
+    base = Design(
+        slots=64, batch=64, group=4, length="fixed", length_mean=100.0, tau_0=DECODING / 100.0,
+        train_time=TRAINING,
+    )  # fmt: skip
+    cells = [(wait, mode) for wait in LATENCIES for mode in MODES]
+    designs = [replace(base, tool_time=wait, **MODES[mode]) for wait, mode in cells]
+    frames = []
+    for (wait, mode), report in zip(
+        cells, simulate(designs, replicas=len(seeds), batches=60, seed=seeds[0]), strict=True
+    ):
+        period_R, lag_R = report.value_R["period"], report.value_R["lag_sample"]
+        seconds_R = _steps(round(report.mean("lag_sample")), seeds) * period_R
+        columns = {"period": period_R, "lag": lag_R, "seconds": seconds_R, "log_seconds": np.log(seconds_R)}
+        ratio = (wait + DECODING) / TRAINING
+        frames.append(
+            pd.DataFrame({"seed": seeds, "latency": wait, "mode": mode, **columns, "beyond": lag_R - ratio})
+        )
+    return pd.concat(frames)
+
+
+def table() -> Table:
+    """Return a row per run, seed, latency and mode."""
+    return Table.of(NAME, repeated(rows, SEEDS), {"level": LEVEL})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does a learner that never waits for its environment reach a level first, and how old are "
+    "its data?",
+    source=SOURCE,
+    differs=(
+        "an event simulator with exponential waits gives seconds and the mean lag, a table learns at "
+        "that lag, all "
+        "samples equally old; no fin, no sinusoid"
+    ),
+    compute=table,
+    keys=("run", "seed", "latency", "mode"),
+    metrics=("period", "lag", "seconds", "log_seconds", "beyond"),
+    margins={"factor of time": FASTER, "updates beyond the ratio": ROOM},
+    figure=Plot(
+        "final by dial", x="latency", y="seconds", arm=("mode",), x_label="mean wait for the environment (s)",
+        y_label="seconds to a success of 0.8", log="y",
+    ),
+    systems={"Fin-ray async parallel training": Part("time and lag; not the fin, nor a searched sinusoid")},
+)  # fmt: skip
+
+
+def _faster(table: pd.DataFrame, mode: str) -> dict[str, np.ndarray]:
+    return {
+        f"{wait:g} s, {run}": x_N
+        for wait in LATENCIES
+        for run, x_N in difference(
+            table, "log_seconds", {"mode": mode, "latency": wait}, {"mode": "decoupled", "latency": wait}
+        ).items()
+    }
+
+
+@EXPERIMENT.claim(
+    "decoupled-actors-are-faster-than-waiting",
+    statement="At every latency the decoupled learner reaches the level faster than the synchronous "
+    "one, by 10 %.",
+)
+def than_waiting(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about log factors of time, in both runs."""
+    return must_exceed(
+        _faster(table, "synchronous"), float(np.log(FASTER)), "mean log factor of time less log 1.1"
+    )
+
+
+@EXPERIMENT.claim(
+    "decoupled-actors-are-faster-than-overlapped",
+    statement="At every latency the decoupled learner reaches the level faster than the overlapped "
+    "one, by 10 %.",
+)
+def than_overlapped(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about log factors of time, in both runs."""
+    return must_exceed(
+        _faster(table, "overlapped"), float(np.log(FASTER)), "mean log factor of time less log 1.1"
+    )
+
+
+@EXPERIMENT.claim(
+    "lag-is-bounded-by-the-ratio-of-latencies",
+    statement=(
+        "The decoupled learner's mean lag is at most (wait + decoding) / training + 2 updates at every "
+        "latency."
+    ),
+)
+def bounded(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about lags less the ratio, in both runs."""
+    own = table[table["mode"] == "decoupled"]
+    found = {
+        f"{w:g} s, {run}": part["beyond"].to_numpy() for (w, run), part in own.groupby(["latency", "run"])
+    }
+    return must_stay_below(found, ROOM, "2 less what the mean lag exceeds the ratio by")

@@ -1,0 +1,143 @@
+"""ArCHer: a critic of utterances against the reward alone, in variance and in samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import must_exceed, must_stay_below
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import Seeds, difference, repeated
+from testbed.config.run import Run
+
+NAME = "utterance-critic"
+SOURCE = "Zhou et al. (2024), ArCHer, arXiv:2402.19446"
+THRESHOLD, CLAIMED, FEWER, SEEDS = 0.8, 100.0, 1.25, 6
+"""Exact success that counts as learned; the source's factor of samples; the factor asked for here."""
+GAME = Run(
+    task="tree", task_args=(("task", "guess"),), prompts=4, group=4, steps=160, learning_rate=8.0, log_every=4
+)
+CRITIC = (("off_policy", True), ("rate", 0.05), ("replay", 4))
+RAW = (("advantage", "raw"), ("aggregation", "token_mean"), ("level", "token"))
+ARMS = {
+    "REINFORCE": replace(GAME, recipe="importance_reinforce", recipe_args=RAW),
+    "token critic": replace(GAME, recipe="ppo", critic="table", critic_args=CRITIC),
+    "utterance critic": replace(
+        GAME, recipe="ppo", recipe_args=(("advantage", "turn_gae"),), critic="table", critic_args=CRITIC
+    ),
+}
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return the sequences each arm takes to the threshold, all of them where it is not reached."""
+    from testbed.training.loop import train_pack
+
+    frames = []
+    for arm, run in ARMS.items():
+        found = train_pack(tuple(replace(run, seed=seed) for seed in seeds))
+        curve = pd.DataFrame({name: found[name] for name in ("seed", "exact/value", "rollouts")})
+        there = curve[curve["exact/value"] >= THRESHOLD].groupby("seed")["rollouts"].min()
+        most = curve.groupby("seed")["rollouts"].max()
+        samples = there.reindex(most.index).fillna(most)
+        frames.append(
+            pd.DataFrame(
+                {"arm": arm, "seed": samples.index, "samples": samples, "log_samples": np.log(samples)}
+            )
+        )
+    return pd.concat(frames)
+
+
+def table() -> Table:
+    """Return a row per run, arm and seed."""
+    return Table.of(NAME, repeated(rows, SEEDS), {"steps": GAME.steps, "threshold": THRESHOLD})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does an off-policy critic of utterances save a hundred times the samples of REINFORCE?",
+    source=SOURCE,
+    differs=(
+        "tables on a game of three guesses of two tokens, one learning rate for all arms; a replay of "
+        "four batches "
+        "with V-trace in place of a large store"
+    ),
+    compute=table,
+    keys=("run", "arm", "seed"),
+    metrics=("samples", "log_samples"),
+    margins={"factor of samples": FEWER, "factor of the source": CLAIMED},
+    figure=Plot("distribution", x="samples", y="arm", x_label="sequences to a success of 0.8"),
+    systems={
+        "ArCHer": Part("samples of a table and variance of one gradient; no language model, no large store")
+    },
+)
+
+
+def _fewer(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    return difference(table, "log_samples", {"arm": "REINFORCE"}, {"arm": "utterance critic"})
+
+
+@EXPERIMENT.claim(
+    "an-utterance-critic-saves-samples",
+    statement="The utterance critic takes fewer samples to a success of 0.8 than REINFORCE, by a "
+    "factor of 1.25.",
+)
+def saves(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about log factors of samples, seed by seed, in both runs."""
+    return must_exceed(_fewer(table), float(np.log(FEWER)), "mean log factor of samples less log 1.25")
+
+
+@EXPERIMENT.claim(
+    "an-utterance-critic-saves-less-than-a-hundredfold",
+    statement="It saves less than a factor of 100 of them.",
+)
+def not_hundredfold(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about log factors of samples below log 100."""
+    return must_stay_below(
+        _fewer(table), float(np.log(CLAIMED)), "log 100 less the mean log factor of samples"
+    )
+
+
+@cache
+def factors() -> dict[str, list[float]]:
+    """Return, policy by policy, REINFORCE's variance over that of exact critics, and both their biases."""
+    from envs.tokens.tree import tree
+    from testbed.advantages import advantage
+    from testbed.exact.tree import random_policies
+    from testbed.exact.turns import distance, estimate, responses
+
+    world = tree(task="guess", prompts=2)
+    every = responses(world)
+    found: dict[str, list[float]] = {"utterance": [], "token": [], "bias": []}
+    for seed in range(8):
+        pi_SA, _ = random_policies(world, 0.0, seed)
+        value_S = (pi_SA * world.action_values(pi_SA)).sum(-1)
+        reward_LT = np.broadcast_to(every.leaves.reward_L[:, None], every.leaves.mask_LT.shape)
+        plain = estimate(every, "reinforce", pi_SA, pi_SA, reward_LT)
+        for name, which in (("utterance", "turn_gae"), ("token", "gae")):
+            adv_LT = every.advantages(advantage[which].bind(lam=0.0), value_S)
+            critic = estimate(every, "reinforce", pi_SA, pi_SA, adv_LT)
+            found[name].append(plain.variance / critic.variance)
+            found["bias"].append(distance(critic.mean_SA, world.gradient(pi_SA)))
+    return found
+
+
+@EXPERIMENT.claim(
+    "exact-critics-divide-the-variance-by-less-than-ten",
+    statement=(
+        "With exact critics of utterances or tokens the gradient stays unbiased, and its variance is that of "
+        "REINFORCE divided by a factor between 1 and 10; the token critic's factor is the larger one."
+    ),
+)
+def variance_factors() -> Evidence:
+    """Return biases, and how far factors are outside 1 to 10 or in the other order."""
+    found = factors()
+    gaps = [max(0.0, 1.0 - f, f - 10.0) for f in found["utterance"] + found["token"]]
+    gaps += [max(0.0, u - t) for u, t in zip(found["utterance"], found["token"], strict=True)]
+    means = ", ".join(f"{np.mean(found[name]):.2f} ({name})" for name in ("utterance", "token"))
+    return exact([*found["bias"], *gaps], 1e-9, f"largest bias or excess; mean factors {means}")

@@ -1,0 +1,120 @@
+"""Windowed generation: every step writes one window of each response and trains on it, finished or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
+from testbed.data.select import pick_groups
+from testbed.errors import UserError
+from testbed.policies.in_flight import checked_cache
+from testbed.staleness import schedule
+from testbed.staleness.base import Generated, SchedulePlan
+from testbed.staleness.versions import VersionBuffer
+from testbed.worlds.tasks import longest_response, task_for
+
+if TYPE_CHECKING:
+    from testbed.worlds.base import World
+
+
+@dataclass(frozen=True)
+class Windowed(SchedulePlan):
+    """A plan by which a batch holds one window of `tokens` tokens of every response in flight."""
+
+    tokens: int
+    cache: str
+    shortest: int = 0
+
+    def check(self, run: Run) -> None:
+        """Raise UserError where windows could be empty, or prompts cannot be shared among them."""
+        parts = self.versions(run, longest_response(run))
+        if getattr(task_for(run), "end_token", None) is not None:
+            raise UserError(
+                f"staleness is 'windowed', but responses of task '{run.task}' may end in any window, "
+                "and later "
+                "ones would be empty; take a task of fixed length, as 'running-sum'."
+            )
+        if run.prompts % parts:
+            raise UserError(
+                f"prompts is {run.prompts}, but a response takes {parts} windows of {self.tokens} "
+                "tokens, each "
+                f"with as many prompts; expected a multiple of {parts}."
+            )
+
+    def source(
+        self, plans: Sequence[Windowed], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+    ) -> WindowedSource:
+        """Return the source of a pack."""
+        return WindowedSource(plans[0], runs, world, theta_RP)
+
+    def versions(self, run: Run, length: int) -> int:
+        """Return the windows of the longest response: each is written by a version of its own."""
+        del run
+        return -(-length // self.tokens)
+
+
+class WindowedSource:
+    """A step's batch: of each of the last `parts` batches of prompts an equal part, in its present window.
+
+    Batches begun before step 0 are written under the weights at the start.
+    """
+
+    def __init__(self, plan: Windowed, runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
+        self.world, self.cache = world, plan.cache
+        self.parts, self.prompts = plan.versions(runs[0], world.length), runs[0].prompts
+        self.versions = VersionBuffer(theta_RP, [self.parts] * len(runs), dtype=world.version_dtype)
+        self.window_T = torch.arange(world.length, device=theta_RP.device) // plan.tokens
+
+    def batch(self, theta_RP: Tensor, step: int) -> Generated:
+        """Let every response grow by a window under the present weights, and return these windows."""
+        self.versions.write(theta_RP, step)
+        grown = [self._window(step, k, len(theta_RP)) for k in range(self.parts)]
+        share = self.prompts // self.parts
+        # A batch's prompts keep their places: those of its slot, which no other batch in flight has.
+        index_N = torch.cat(
+            [
+                k * self.prompts + (step - k) % self.parts * share + torch.arange(share)
+                for k in range(self.parts)
+            ]
+        )
+        index_RN = index_N.to(theta_RP.device).expand(len(theta_RP), -1)
+        return Generated(pick_groups(grown, index_RN))
+
+    def _window(self, step: int, k: int, replicas: int) -> Rollout:
+        """Return window k, the present one, of the batch begun k steps ago; what is behind is not known."""
+        start = step - k
+        version_W = torch.arange(start, step + 1, device=self.window_T.device).clamp(min=0)
+        part_T = self.window_T.clamp(max=k)
+        theta_RWP = self.versions.read(version_W.expand(replicas, -1))
+        # Draws depend on the batch, the sequence and the token alone: earlier windows come out the same
+        # again.
+        count = start + self.parts - 1
+        rollout = self.world.generate_in_flight(theta_RWP, part_T[None, None], count, self.cache)
+        last = k == self.parts - 1
+        return replace(
+            rollout,
+            mask_RBT=rollout.mask_RBT & (self.window_T == k),
+            version_RBT=version_W[part_T].expand(rollout.token_RBT.shape),
+            reward_RB=rollout.reward_RB if last else torch.zeros_like(rollout.reward_RB),
+            truncated_RB=torch.full_like(rollout.reward_RB, not last, dtype=torch.bool),
+        )
+
+
+@schedule("windowed", source="T-PPO (2025), arXiv:2506.15050; from secondary notes")
+def windowed(lag: int, *, tokens: int = 4, cache: str = "recomputed") -> Windowed:
+    """age = 0 for the tokens of the window that a step writes, which alone its loss reads.
+
+    A response of T tokens takes ceil(T / tokens) steps; only its last window has the reward, the others are
+    truncated, which advantage egae and the critics read. cache: see schedule partial.
+    """
+    if lag:
+        raise UserError(f"lag is {lag}, but schedule 'windowed' trains on what was just written; expected 0.")
+    if tokens < 1:
+        raise UserError(f"staleness_args.tokens is {tokens}, expected at least 1.")
+    return Windowed(tokens, checked_cache(cache))
