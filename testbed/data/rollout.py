@@ -29,13 +29,12 @@ class Rollout:
     version_RBT: int64, optimizer steps taken by the weights that produced each token.
     logp_trainer_RBT: log-probabilities of the tokens at their own version in the trainer's engine, which
         differs from logp_mu where the engines do; only where an anchor asks for it.
-    parent_RB: int64, the member of its group whose prefix a sequence continues, -1 for none; only from sources
-    sources
-        of prefixes that have such sequences.
+    parent_RB: int64, the member of its group whose prefix a sequence continues, -1 for none; only from
+        sources of prefixes that have such sequences.
     group_RB: int64, the group of every sequence where single ones have left: then every sequence comes with
         its own prompt, N = B, and `group` is 1.
     truncated_RB: bool, the response goes on behind these tokens and its reward is not known yet; None for
-    none.
+        none.
     """
 
     prompt_RNQ: Tensor
