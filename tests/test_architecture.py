@@ -30,7 +30,7 @@ LAYERS = (
     ("testbed.inspection", "testbed.staleness"),
     ("testbed.stacks", "testbed.exact"),
     ("testbed.recipes", "testbed.offline"),
-    ("testbed.anchors", "testbed.adapters"),
+    ("testbed.anchors", "testbed.adapters", "testbed.teachers"),
     ("testbed.training", "testbed.execution"),
     ("analysis",),
     ("paper_figs",),

@@ -110,6 +110,24 @@ def _anchors() -> Rows:
     ]
 
 
+def _teachers() -> Rows:
+    from testbed.teachers import teacher
+
+    return [
+        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in teacher[row["name"]].defaults.items())}
+        for row in _registry(teacher)
+    ]
+
+
+def _guides() -> Rows:
+    from testbed.teachers.guides import guide
+
+    return [
+        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in guide[row["name"]].defaults.items())}
+        for row in _registry(guide)
+    ]
+
+
 def _sweeps() -> Rows:
     from analysis.experiment import sweeps
 
@@ -168,6 +186,8 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "mismatches": _mismatches,
     "schedules": _schedules,
     "anchors": _anchors,
+    "teachers": _teachers,
+    "guides": _guides,
     "sweeps": _sweeps,
     "experiments": _experiments,
     "figures": _figures,

@@ -27,6 +27,10 @@ YOUNGER = (
     "mismatch_args",
     "anchor",
     "anchor_args",
+    "teacher",
+    "teacher_args",
+    "guide",
+    "guide_args",
 )
 """Fields that came after RUN_VERSION 1: the id does not see them while they hold their default, so that a new
 dial renames no older result."""
@@ -69,6 +73,14 @@ class Run:
     """Whose log-probabilities are the proximal policy's: `testbed list anchors`."""
     anchor_args: Arguments = ()
     """Arguments of the anchor, as (name, value) pairs."""
+    teacher: str = "start"
+    """Whose log-probabilities are the reference's, and whose answers are shown: `testbed list teachers`."""
+    teacher_args: Arguments = ()
+    """Arguments of the teacher, as (name, value) pairs."""
+    guide: str = "none"
+    """Whose answers take the place of group members, and in which groups: `testbed list guides`."""
+    guide_args: Arguments = ()
+    """Arguments of the guide, as (name, value) pairs."""
     seed: int = 0
     """Names every random stream of the run."""
     steps: int = 200

@@ -37,6 +37,7 @@ from testbed.staleness.partial import Done, PartialSource
 from testbed.staleness.replay import ReplaySource, Stored
 from testbed.staleness.too_old import FilteredSource
 from testbed.staleness.versions import VersionBuffer
+from testbed.teachers.guides import Guide, GuidedSource
 from testbed.training.learner import Learner
 from testbed.training.recorder import Recorder
 from testbed.training.replay_buffer import ReplayBuffer
@@ -50,8 +51,16 @@ Value: TypeAlias = Any
 
 FIXED = (World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, slice, torch.device, torch.dtype)
 """What a resumed pack makes again from its cells, and no step changes."""
-LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, CellQueue)
-SOURCES = (ByAgeSource, FilteredSource, InFlightSource, LatencySource, PartialSource, ReplaySource)
+LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, CellQueue, Guide)
+SOURCES = (
+    ByAgeSource,
+    FilteredSource,
+    GuidedSource,
+    InFlightSource,
+    LatencySource,
+    PartialSource,
+    ReplaySource,
+)
 """What steps change: made again, then given its attributes of then."""
 LEFT = {
     "Learner.last_pass",

@@ -86,6 +86,9 @@ class TabularRuns(World):
         episodes = self.task.simulate_versions(
             mu_RWSA, version_RBT, start_RN, self.group, self.sampling_R, step
         )
+        return self._rollout(episodes, start_RN)
+
+    def _rollout(self, episodes: Episodes, start_RN: np.ndarray) -> Rollout:
         state_RBT = torch.from_numpy(episodes.state_RBT)
         return Rollout(
             prompt_RNQ=torch.from_numpy(start_RN)[..., None],
@@ -174,6 +177,16 @@ class TabularRuns(World):
         key_R = rng.keys((0,) * len(start_RN), "greedy")
         episodes = self.task.simulate(greedy_RSA.numpy(), start_RN, 1, key_R, 0)
         return self._reward(episodes).repeat_interleave(rollout.group, dim=1)
+
+    def answers(self, theta_RP: Tensor, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Return episodes of theta from the rollout's starts, as many as it has."""
+        key_R, pi_RSA = rng.keys(self.seeds[rows], "teacher"), self.policy.probabilities(theta_RP)
+        start_RN = rollout.prompt_RNQ[..., 0].numpy()
+        found = self._rollout(self.task.simulate(pi_RSA, start_RN, rollout.group, key_R, step), start_RN)
+        found = replace(found, group=rollout.group)
+        return replace(
+            found, logp_mu_RBT=self.policy.logp(theta_RP, found.states(), found.token_RBT, found.mask_RBT)
+        )
 
     def reference_reward(
         self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
