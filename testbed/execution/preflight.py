@@ -154,8 +154,8 @@ def _check_teacher(cell: Run) -> None:
     if not own and not shown and "ref" not in made.reads and "reference_reward_BN" not in made.needs:
         raise UserError(
             f"teacher is '{cell.teacher}', but recipe '{cell.recipe}' reads no reference and nobody "
-            "shows its answers, so that nothing would change. Leave teacher at 'start', take a guide, or a recipe that "
-            "reads one, as dgrpo."
+            "shows its answers, so that nothing would change. Leave teacher at 'start', take a guide, or a "
+            "recipe that reads one, as dgrpo."
         )
 
 

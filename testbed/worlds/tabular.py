@@ -183,9 +183,13 @@ class TabularRuns(World):
         key_R, pi_RSA = rng.keys(self.seeds[rows], "teacher"), self.policy.probabilities(theta_RP)
         start_RN = rollout.prompt_RNQ[..., 0].numpy()
         found = self._rollout(self.task.simulate(pi_RSA, start_RN, rollout.group, key_R, step), start_RN)
-        found = replace(found, group=rollout.group)
         return replace(
-            found, logp_mu_RBT=self.policy.logp(theta_RP, found.states(), found.token_RBT, found.mask_RBT)
+            rollout,
+            token_RBT=found.token_RBT,
+            mask_RBT=found.mask_RBT,
+            state_RBT=found.state_RBT,
+            reward_RB=found.reward_RB,
+            logp_mu_RBT=self.policy.logp(theta_RP, found.states(), found.token_RBT, found.mask_RBT),
         )
 
     def reference_reward(
