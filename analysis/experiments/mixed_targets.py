@@ -31,7 +31,7 @@ def mixture(naive: Tensor, expert: Tensor, share: float) -> Tensor:
 
 
 def gradient(student: Tensor, target: Tensor) -> Tensor:
-    """Return the expected gradient of the project's SFT loss on the target's tokens, at every prefix alike."""
+    """Return the expected gradient of the SFT loss on the target's tokens, at every prefix alike."""
     from analysis.teaching_worlds import place_gradients
     from testbed.objectives.terms.distillation import sft
 
@@ -48,7 +48,7 @@ def gradient(student: Tensor, target: Tensor) -> Tensor:
     ),
 )
 def smaller_step() -> Evidence:
-    """Return distances over 6 students and experts and 5 shares, and how little a frozen naive one differs."""
+    """Return distances over 6 pairs and 5 shares, and how little a frozen naive one differs."""
     from analysis.teaching_worlds import AllResponses
 
     world, gaps, frozen = AllResponses(4, 3), [], []

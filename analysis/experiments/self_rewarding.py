@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     "self-rewarding",
     question="What is the fixed point of on-policy RL on the reward log(SFT/base)?",
     source="Self-Rewarding PPO (2025): reward log(pi_SFT/pi_base), on-policy",
-    differs="one prompt, 27 responses, tables: generalization to other prompts, the source's point, is not seen",
+    differs="one prompt, 27 responses, tables: other prompts, the source's point, are not seen",
     systems={
         "Self-Rewarding PPO": Part(
             "the fixed point with and without a KL penalty on the training prompt; not held-out prompts"
