@@ -81,6 +81,17 @@ TABULAR, OFFLINE_MODELS, PREFERENCES, OFFLINE_BANDITS, CONSTRAINED = (
 )
 TOPR, PAIRS = "testbed/objectives/reinforce/topr.py", "testbed/objectives/regression/opmd.py"
 
+DISTILL, SFT, REINFORCE, SHAPED, DRAFTS = (
+    f"testbed/{name}.py"
+    for name in (
+        "objectives/terms/f_distillation",
+        "objectives/terms/distillation",
+        "objectives/reinforce/plain",
+        "advantages/shaped",
+        "exact/speculative",
+    )
+)
+
 PLANTED = (
     # Anchors.
     Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "kept.py", "self.total_CP / self.weight", "self.total_CP"),
@@ -299,4 +310,22 @@ PLANTED = (
     Bug("errors-compound-quadratically-without-recovery", OFFLINE + "imitation.py", "error_x11 = np.asarray", "error_x11 = 2 * np.asarray"),
     Bug("post-hoc-users-report-the-logged-agent", TABULAR, "ratio(joint_RGSA, total_RGS1), mu_RSA[:, None])", "mu_RSA[:, None], mu_RSA[:, None])"),
     Bug("post-hoc-correction-grows-geometrically", MARGINAL, 'importance_weight_NT") * np.exp(episodes.log_rho_NT)', 'importance_weight_NT")'),
+    # Teachers, experts and own successes.
+    Bug("f-distillation-has-the-gradient-of-its-divergence", DISTILL, "(-log_r_BT).exp() * slope_BT", "slope_BT"),
+    Bug("f-distillation-has-the-gradient-of-its-divergence", DISTILL, "torch.zeros_like(log_rho_BT)).exp() * own_BT", "torch.zeros_like(log_rho_BT)).exp()"),
+    Bug("reverse-seeks-one-mode-forward-covers-both", DISTILL, "slope_BT = SLOPES[divergence]", "slope_BT = 0 * SLOPES[divergence]"),
+    Bug("off-policy-distillation-errs-faster-with-length", DISTILL, "log_r_BT = -log_token(", "log_r_BT = log_token("),
+    Bug("draft-acceptance-is-one-minus-total-variation", DRAFTS, "np.minimum(target_xV, draft_xV).sum(-1)", "np.maximum(target_xV, draft_xV).sum(-1)"),
+    Bug("draft-acceptance-is-one-minus-total-variation", DRAFTS, "np.maximum(target_xV - draft_xV, 0.0)", "np.maximum(draft_xV - target_xV, 0.0)"),
+    Bug("mixed-targets-are-a-smaller-step-per-prefix", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("mixed-targets-from-a-frozen-base-end-at-the-mixture", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("more-teachers-lower-squared-bias-to-a-floor", SFT, "return -logp_BT", "return 0 * logp_BT"),
+    Bug("private-noise-follows-its-accountant", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("self-rewarding-ends-at-the-tilted-policy", REINFORCE, "batch.adv_BT * logp_BT", "batch.adv_BT * logp_BT.square()"),
+    Bug("self-rewarding-without-kl-leaves-sft-behind", REINFORCE, "-batch.adv_BT", "0 * batch.adv_BT"),
+    Bug("like-pairs-conflict-but-cancel-exactly", REINFORCE, "-batch.adv_BT", "-batch.adv_BT.abs()"),
+    Bug("failed-groups-teach-nothing-until-a-success-is-put-in", "testbed/teachers/guides.py", ">= rollout.group - count", "> rollout.group - count"),
+    Bug("failed-groups-teach-nothing-until-a-success-is-put-in", "testbed/advantages/grouped.py", '(1 if std == "unbiased" else 0)', "0"),
+    Bug("bending-two-valued-rewards-changes-nothing", SHAPED, "return group_std(replace(signals, reward_B=bent_B), eps=eps)", "return bent_B"),
+    Bug("bending-unskews-graded-groups", SHAPED, "reward_B=bent_B", "reward_B=signals.reward_B"),
 )  # fmt: skip

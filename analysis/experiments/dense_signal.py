@@ -22,8 +22,7 @@ V, LENGTHS, SEEDS = 3, (1, 2, 3, 4, 5, 6), 6
 COEFFICIENTS = (0.0, 0.1, 1.0, np.inf)
 """Of the teacher's term beside the reward's; inf is distillation alone."""
 GROWTH, CLEARER, SAVED = 100.0, 10.0, 4.0
-"""Least growth of the sparse noise over the lengths, least ratio of it to the dense one at the last length, and
-least ratio of tokens."""
+"""Least growth of the sparse noise over the lengths, and least ratios of it to the dense one."""
 
 
 def noise(length: int, coefficient: float, seed: int) -> tuple[float, float, float]:
@@ -81,7 +80,7 @@ EXPERIMENT = Experiment(
     compute=table,
     keys=("length", "coefficient", "student"),
     metrics=("noise", "cosine", "value"),
-    margins={"ratio of noise to signal": CLEARER, "growth of the sparse noise": GROWTH, "ratio of tokens": SAVED},
+    margins={"ratio of noise": CLEARER, "growth of the sparse noise": GROWTH, "ratio of tokens": SAVED},
     figure=Plot(
         "final by dial", x="length", y="noise", arm=("coefficient",), x_label="length", log="y",
         y_label="variance / squared mean",
@@ -154,7 +153,7 @@ def clearer(table: pd.DataFrame) -> Evidence:
     kind="exact",
     statement=(
         "From length 2 on, the opinion of the student itself, tilted towards the solution by 2 nats a token, "
-        "needs at most a quarter of the tokens that one reward at the end needs for an equally clear gradient."
+        "needs at most a quarter of the tokens that one final reward needs for an equally clear gradient."
     ),
 )
 def saves(table: pd.DataFrame) -> Evidence:
