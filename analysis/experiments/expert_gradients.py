@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
     keys=("teacher", "weight"),
     metrics=("bias", "variance"),
     figure=Plot(
-        "final by dial", x="weight", y="variance", arm=("teacher",), x_label="weight of the expert's answer",
+        "curves by arm", x="weight", y="variance", arm=("teacher",), x_label="weight of the expert's answer",
         y_label="variance of the gradient",
     ),
     systems={
