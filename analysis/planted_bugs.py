@@ -85,6 +85,16 @@ TABULAR, OFFLINE_MODELS, PREFERENCES, OFFLINE_BANDITS, CONSTRAINED = (
 TOPR, PAIRS = "testbed/objectives/reinforce/topr.py", "testbed/objectives/regression/opmd.py"
 
 PREFIXES, EQUIVALENCE = "testbed/exact/prefixes.py", "testbed/offline/equivalence.py"
+DISTILL, SFT, REINFORCE, SHAPED, DRAFTS = (
+    f"testbed/{name}.py"
+    for name in (
+        "objectives/terms/f_distillation",
+        "objectives/terms/distillation",
+        "objectives/reinforce/plain",
+        "advantages/shaped",
+        "exact/speculative",
+    )
+)
 
 PLANTED = (
     # Anchors.
@@ -349,4 +359,22 @@ PLANTED = (
     Bug("a-controlled-kl-holds-its-target", KL_CONTROL, "control.integral * total", "0.0 * total"),
     Bug("a-controlled-kl-overshoots-where-a-fixed-one-does-not", KL_CONTROL, "error = min(kl / target - 1.0, 1.0)", "error = max(kl / target - 1.0, 0.0)"),
     Bug("a-soft-minimum-of-two-critics-is-pessimistic", "testbed/critics/fitted.py", "return -softness * log_mean", "return softness * log_mean"),
+    # Teachers, experts and own successes.
+    Bug("f-distillation-has-the-gradient-of-its-divergence", DISTILL, "(-log_r_BT).exp() * slope_BT", "slope_BT"),
+    Bug("f-distillation-has-the-gradient-of-its-divergence", DISTILL, "torch.zeros_like(log_rho_BT)).exp() * own_BT", "torch.zeros_like(log_rho_BT)).exp()"),
+    Bug("reverse-seeks-one-mode-forward-covers-both", DISTILL, "slope_BT = SLOPES[divergence]", "slope_BT = 0 * SLOPES[divergence]"),
+    Bug("off-policy-distillation-errs-faster-with-length", DISTILL, "log_r_BT = -log_token(", "log_r_BT = log_token("),
+    Bug("draft-acceptance-is-one-minus-total-variation", DRAFTS, "np.minimum(target_xV, draft_xV).sum(-1)", "np.maximum(target_xV, draft_xV).sum(-1)"),
+    Bug("draft-acceptance-is-one-minus-total-variation", DRAFTS, "np.maximum(target_xV - draft_xV, 0.0)", "np.maximum(draft_xV - target_xV, 0.0)"),
+    Bug("mixed-targets-are-a-smaller-step-per-prefix", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("mixed-targets-from-a-frozen-base-end-at-the-mixture", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("more-teachers-lower-squared-bias-to-a-floor", SFT, "return -logp_BT", "return 0 * logp_BT"),
+    Bug("private-noise-follows-its-accountant", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("self-rewarding-ends-at-the-tilted-policy", REINFORCE, "batch.adv_BT * logp_BT", "batch.adv_BT * logp_BT.square()"),
+    Bug("self-rewarding-without-kl-leaves-sft-behind", REINFORCE, "-batch.adv_BT", "0 * batch.adv_BT"),
+    Bug("like-pairs-conflict-but-cancel-exactly", REINFORCE, "-batch.adv_BT", "-batch.adv_BT.abs()"),
+    Bug("failed-groups-teach-nothing-until-a-success-is-put-in", "testbed/teachers/guides.py", ">= rollout.group - count", "> rollout.group - count"),
+    Bug("failed-groups-teach-nothing-until-a-success-is-put-in", "testbed/advantages/grouped.py", '(1 if std == "unbiased" else 0)', "0"),
+    Bug("bending-two-valued-rewards-changes-nothing", SHAPED, "return group_std(replace(signals, reward_B=bent_B), eps=eps)", "return bent_B"),
+    Bug("bending-unskews-graded-groups", SHAPED, "reward_B=bent_B", "reward_B=signals.reward_B"),
 )  # fmt: skip

@@ -57,6 +57,10 @@ class TokenTask(ABC):
         """n prompts to evaluate on, [N, Q]: drawn like the others, unless some are kept apart."""
         return self.prompts(rng, n)
 
+    def lessons(self, rng: np.random.Generator, n: int) -> Ints:
+        """n prompts for supervised training, [N, Q]: drawn like the others, unless some show more."""
+        return self.prompts(rng, n)
+
     def stopped(self, response_NT: Ints) -> Bools:
         """Which responses, as far as they are written, end with one of the `stops`, [N]."""
         raise NotImplementedError(f"{type(self).__name__} has stop strings but does not look for them")

@@ -132,6 +132,24 @@ def _critics() -> Rows:
     ]
 
 
+def _teachers() -> Rows:
+    from testbed.teachers import teacher
+
+    return [
+        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in teacher[row["name"]].defaults.items())}
+        for row in _registry(teacher)
+    ]
+
+
+def _guides() -> Rows:
+    from testbed.teachers.guides import guide
+
+    return [
+        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in guide[row["name"]].defaults.items())}
+        for row in _registry(guide)
+    ]
+
+
 def _sweeps() -> Rows:
     from analysis.experiment import sweeps
 
@@ -192,6 +210,8 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "anchors": _anchors,
     "prefixes": _prefixes,
     "critics": _critics,
+    "teachers": _teachers,
+    "guides": _guides,
     "sweeps": _sweeps,
     "experiments": _experiments,
     "figures": _figures,

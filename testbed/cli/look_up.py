@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from testbed.recipes.composition import Recipe
     from testbed.registry import Entry
 
-LISTED = ("tasks", "advantages", "aggregations", "mismatches", "schedules", "anchors", "sweeps", "figures",
-          "claims", "metrics")  # fmt: skip
+LISTED = ("tasks", "advantages", "aggregations", "mismatches", "schedules", "anchors", "teachers", "guides",
+          "sweeps", "figures", "claims", "metrics")  # fmt: skip
 """Kinds of which `testbed show` prints the row that `testbed list` has."""
 
 TRY = {

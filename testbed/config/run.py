@@ -31,6 +31,10 @@ YOUNGER = (
     "prefix_args",
     "critic",
     "critic_args",
+    "teacher",
+    "teacher_args",
+    "guide",
+    "guide_args",
 )
 """Fields that came after RUN_VERSION 1: the id does not see them while they hold their default, so that a new
 dial renames no older result."""
@@ -81,6 +85,14 @@ class Run:
     """What gives advantages the values they read: `testbed list critics`."""
     critic_args: Arguments = ()
     """Arguments of the critic, as (name, value) pairs."""
+    teacher: str = "start"
+    """Whose log-probabilities are the reference's, and whose answers are shown: `testbed list teachers`."""
+    teacher_args: Arguments = ()
+    """Arguments of the teacher, as (name, value) pairs."""
+    guide: str = "none"
+    """Whose answers take the place of group members, and in which groups: `testbed list guides`."""
+    guide_args: Arguments = ()
+    """Arguments of the guide, as (name, value) pairs."""
     seed: int = 0
     """Names every random stream of the run."""
     steps: int = 200

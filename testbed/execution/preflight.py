@@ -24,6 +24,7 @@ TASK = ("task", "task_args", "policy")
 SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
 ENGINE = ("mismatch", "mismatch_args")
 PREFIX = ("prefix", "prefix_args")
+TEACHER = ("teacher", "teacher_args", "guide", "guide_args")
 
 
 def prepare(
@@ -184,11 +185,39 @@ def _check_parents(cell: Run) -> None:
         )
 
 
+def _check_teacher(cell: Run) -> None:
+    """Raise UserError where a recipe lacks a teacher, or a teacher or guide has nothing to do."""
+    from testbed.recipes import recipe
+    from testbed.teachers import OWN, check_teacher, everywhere, teacher
+    from testbed.teachers.guides import guide_for
+
+    check_teacher(cell)
+    made, helper = recipe[cell.recipe].bind(**dict(cell.recipe_args))(), guide_for(cell)
+    own = cell.teacher == OWN
+    if own and made.taught:
+        raise UserError(
+            f"recipe '{cell.recipe}' learns from a teacher, but teacher is '{OWN}', the student itself; take "
+            f"one of {', '.join(name for name in teacher if name != OWN)}."
+        )
+    if own and helper is not None and helper.shows and cell.policy == "tabular":
+        raise UserError(
+            f"guide '{cell.guide}' shows the teacher's answers, and a tabular world has no solutions of its "
+            f"own; take teacher {' or '.join(everywhere())}, or a token task with policy 'toy'."
+        )
+    shown = made.demonstrations or (helper is not None and helper.shows)
+    if not own and not shown and "ref" not in made.reads and "reference_reward_BN" not in made.needs:
+        raise UserError(
+            f"teacher is '{cell.teacher}', but recipe '{cell.recipe}' reads no reference and nobody "
+            "shows its answers, so that nothing would change. Leave teacher at 'start', take a guide, or a "
+            "recipe that reads one, as dgrpo."
+        )
+
+
 def _check_mixing(made: Recipe, cell: Run) -> None:
-    if made.demonstrations and cell.policy == "tabular":
+    if made.demonstrations and cell.policy == "tabular" and cell.teacher == "start":
         raise UserError(
             f"recipe '{cell.recipe}' needs demonstrations, and a tabular world has no teacher; "
-            "take a token task with policy 'toy'."
+            "take a token task with policy 'toy', or teacher 'file'."
         )
     if (made.demonstrations or made.replay) and cell.age_limit >= 0 and cell.too_old in RAGGED:
         raise UserError(
@@ -206,7 +235,11 @@ CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
     (("policy", "policy_args", *ENGINE, *SCHEDULE), _check_engine),
     ((*TASK, *SCHEDULE, "prompts", "group", "steps", *PREFIX), _check_prefixes),
     (("recipe", "recipe_args", "age_limit", "too_old", *PREFIX), _check_parents),
-    (("policy", "recipe", "recipe_args", "anchor", "anchor_args", "age_limit", "too_old"), _check_recipe),
+    (
+        ("policy", "recipe", "recipe_args", "anchor", "anchor_args", "age_limit", "too_old", "teacher"),
+        _check_recipe,
+    ),
     ((*TASK, "recipe", "recipe_args", "critic", "critic_args"), _check_signals),
+    (("policy", "recipe", "recipe_args", *TEACHER, "task", "group"), _check_teacher),
 )
 """What is looked at, and the fields that it depends on."""

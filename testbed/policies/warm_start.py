@@ -18,7 +18,7 @@ from testbed.policies.optimizers import Adam
 class Teacher(Protocol):
     """The part of a token task that supervised training needs."""
 
-    def prompts(self, rng: np.random.Generator, n: int) -> np.ndarray: ...
+    def lessons(self, rng: np.random.Generator, n: int) -> np.ndarray: ...
 
     def teacher(
         self, prompt_NQ: np.ndarray, rng: np.random.Generator, noise: float
@@ -68,7 +68,7 @@ def _lesson(
     rows = []
     for seed in seeds:
         stream = rng.generator(seed, "warm-start", step)
-        prompt_NQ = task.prompts(stream, batch)
+        prompt_NQ = task.lessons(stream, batch)
         rows.append((prompt_NQ, *task.teacher(prompt_NQ.repeat(group, 0), stream, noise)))
     parts = (np.stack(part) for part in zip(*rows, strict=True))
     return tuple(torch.from_numpy(part).to(policy.device) for part in parts)

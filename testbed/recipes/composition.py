@@ -125,6 +125,7 @@ class Recipe:
     reposition: before the last pass theta <- start + reposition (theta - start).
     replay, demonstrations: part of the groups that come from earlier batches, from the task's teacher.
     step_rule, dual, baselines, hand_over: see StepRule, Dual, Baselines, HandOver.
+    taught: it makes no sense with the weights at the start as its teacher.
     """
 
     advantage: str
@@ -147,6 +148,7 @@ class Recipe:
     dual: Dual | None = None
     baselines: Baselines = Baselines()
     hand_over: HandOver | None = None
+    taught: bool = False
 
     def __post_init__(self) -> None:
         """Look every name up once, so that a wrong one costs no training."""

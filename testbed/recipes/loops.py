@@ -107,3 +107,10 @@ def chord(*, share: float = 0.25, peak: float = 0.9, valley: float = 0.05, decay
 def r3l(*, alpha: float = 3.0) -> Recipe:
     """Positive advantages amplified, no ratio; sequence mean. The retries and pivots are not here."""
     return Recipe("positive_amplified", "reinforce", "sequence_mean", advantage_args=pairs(alpha=alpha))
+
+
+@recipe("tempsamp", source="TempSamp-R1 (2025), arXiv:2509.18056")
+def tempsamp(*, knee: float = 0.8, above: float = 0.01, below: float = 1.0) -> Recipe:
+    """GRPO on bent rewards, for groups in which a guide has put an expert's answer; sequence mean."""
+    args = pairs(knee=knee, above=above, below=below)
+    return Recipe("shaped_std", "ppo_clip", "sequence_mean", advantage_args=args)

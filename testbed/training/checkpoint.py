@@ -40,6 +40,7 @@ from testbed.staleness.replay import ReplaySource, Stored
 from testbed.staleness.too_old import FilteredSource
 from testbed.staleness.versions import VersionBuffer
 from testbed.staleness.windowed import WindowedSource
+from testbed.teachers.guides import Guide, GuidedSource
 from testbed.training.learner import Learner
 from testbed.training.recorder import Recorder
 from testbed.training.replay_buffer import ReplayBuffer
@@ -65,10 +66,11 @@ FIXED = (
     torch.dtype,
 )
 """What a resumed pack makes again from its cells, and no step changes."""
-LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, Critic, CellQueue)
+LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, Critic, CellQueue, Guide)
 SOURCES = (
     ByAgeSource,
     FilteredSource,
+    GuidedSource,
     InFlightSource,
     LatencySource,
     PartialSource,

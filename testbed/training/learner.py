@@ -19,6 +19,7 @@ from testbed.data.signals import Signals
 from testbed.objectives import objective
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Arguments, Hyper, Recipe
+from testbed.teachers import OWN, Teacher, build_teacher
 from testbed.training.replay_buffer import ReplayBuffer
 from testbed.worlds.base import World
 
@@ -36,14 +37,22 @@ class Learner:
 
     world: what generates and gives log-probabilities. theta_CP: the block's weights at the start.
     runs: the block's cells, one per replica. last_pass: log-probabilities, batch and hyperparameters of the
-    last pass of the latest step.
+    last pass of the latest step. teacher: that of the block's cells, made here where none is given.
     """
 
-    def __init__(self, block: RecipeBlock, world: World, theta_CP: Tensor, runs: tuple[Run, ...]) -> None:
+    def __init__(
+        self,
+        block: RecipeBlock,
+        world: World,
+        theta_CP: Tensor,
+        runs: tuple[Run, ...],
+        teacher: Teacher | None = None,
+    ) -> None:
         self.recipe, self.rows, self.world = block.recipe, block.rows, world
         self.steps, self.seeds = runs[0].steps, tuple(run.seed for run in runs)
         self.optimizer = OPTIMIZERS[runs[0].optimizer](theta_CP)
-        self.reference_CP = theta_CP.detach()
+        self.teacher = teacher or replace(build_teacher(runs, world, theta_CP), first=self.rows.start)
+        self.keeps_teacher = runs[0].teacher != OWN
         self.anchor_spec = (runs[0].anchor, runs[0].anchor_args)
         self.anchor = build_anchor(block.recipe, *self.anchor_spec)
         self.anchor.start(theta_CP)
@@ -62,16 +71,17 @@ class Learner:
         later = self.recipe.hand_over
         if later is not None and step == later.step:
             self.recipe = later.recipe
-            self.reference_CP = theta_CP.detach()
+            if not self.keeps_teacher:
+                self.teacher = replace(self.teacher, theta_RP=theta_CP.detach())
             if self.anchor_spec[0] == "recipe":
                 self.anchor = build_anchor(self.recipe)
                 self.anchor.start(theta_CP)
             self._start()
 
-    def mix(self, rollout: Rollout, step: int) -> Rollout:
+    def mix(self, theta_CP: Tensor, rollout: Rollout, step: int) -> Rollout:
         """Return the arm's rollout with replayed and demonstrated groups in it."""
         if self.recipe.demonstrations:
-            shown = self.world.demonstrations(rollout, self.rows, step)
+            shown = self.teacher.answers(theta_CP, rollout, step)
             rollout = demonstrate(rollout, shown, self.recipe.demonstrations)
         return self.buffer.mix(rollout, step) if self.buffer else rollout
 
@@ -107,7 +117,7 @@ class Learner:
             mask_BT=rollout.mask_RBT,
             reward_B=rollout.reward_RB,
             group_B=group_CB,
-            logp_ref_BT=self._reference(rollout),
+            logp_ref_BT=self._reference(theta_CP, rollout),
             origin_B=rollout.origin_RB,
             turn_BT=self.world.turns(rollout) if "turn" in self.recipe.reads else None,
             logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_CP, rollout, logp_CBT, step)),
@@ -128,8 +138,10 @@ class Learner:
     def _anchor_inputs(self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, step: int) -> AnchorInputs:
         return AnchorInputs(theta_CP, step, rollout, logp_CBT, lambda other_CP: self._logp(other_CP, rollout))
 
-    def _reference(self, rollout: Rollout) -> Tensor | None:
-        return self._logp(self.reference_CP, rollout) if "ref" in self.recipe.reads else None
+    def _reference(self, theta_CP: Tensor, rollout: Rollout) -> Tensor | None:
+        if "ref" not in self.recipe.reads:
+            return None
+        return self._logp(self.teacher.weights(theta_CP), self.teacher.seen(rollout))
 
     @torch.no_grad()
     def _logp(self, theta_CP: Tensor, rollout: Rollout) -> Tensor:
@@ -156,7 +168,11 @@ class Learner:
                 found[name] = self.baselines_CK
             elif name == "reference_reward_BN":
                 found[name] = self.world.reference_reward(
-                    self.reference_CP, rollout, self.rows, self.recipe.baselines.reference_group, step
+                    self.teacher.weights(theta_CP),
+                    self.teacher.seen(rollout),
+                    self.rows,
+                    self.recipe.baselines.reference_group,
+                    step,
                 )
             elif name == "turn_BT":
                 found[name] = self.world.turns(rollout)
@@ -239,11 +255,11 @@ def sequence_score_norm(world: World, theta_CP: Tensor, rollout: Rollout) -> Ten
     return torch.stack(norms, dim=1)
 
 
-def mixed(learners: tuple[Learner, ...], rollout: Rollout, step: int) -> Rollout:
+def mixed(learners: tuple[Learner, ...], theta_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
     """Return the pack's rollout with what every arm mixes into its part; itself when none does."""
     if not any(learner.buffer or learner.recipe.demonstrations for learner in learners):
         return rollout
-    parts = [learner.mix(rollout.rows(learner.rows), step) for learner in learners]
+    parts = [learner.mix(theta_RP[learner.rows], rollout.rows(learner.rows), step) for learner in learners]
     if any(part.origin_RB is not None for part in parts):
         parts = [with_origin(part) for part in parts]
     return stack(parts)

@@ -15,6 +15,8 @@ import torch
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.staleness import build_source
+from testbed.teachers import build_teacher
+from testbed.teachers.guides import build_guided
 from testbed.training.checkpoint import Checkpoints, Held
 from testbed.training.recorder import Columns, Recorder
 from testbed.training.token_record import TokenRecord
@@ -40,8 +42,9 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     stacked = tuple(runs[i] for i in order)
     world = build_world(stacked)
     state = State.start(world.initial())
-    source = build_source(stacked, world, state.theta_RP)
-    trainer = Trainer.of(stacked, world, state.theta_RP)
+    teacher = build_teacher(stacked, world, state.theta_RP)
+    source = build_guided(build_source(stacked, world, state.theta_RP), stacked, teacher)
+    trainer = Trainer.of(stacked, world, state.theta_RP, teacher)
     recorder = Recorder(stacked, order, world, trainer.learners, state.theta_RP)
     tokens = TokenRecord.of(stacked)
 
@@ -55,7 +58,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
             recorder.add_empty(step, state, generated)
         else:
             rollout, state = mask_nonfinite_replicas(generated.rollout, state)
-            rollout = trainer.mix(rollout, step)
+            rollout = trainer.mix(state.theta_RP, rollout, step)
             update = trainer.first_pass(state.theta_RP, rollout, step)
             # Logged before the weights move, but after the gradient has shown who diverges.
             recorder.add(step, state, generated, rollout, update)

@@ -12,6 +12,7 @@ from testbed.data.batch import Batch
 from testbed.data.rollout import Rollout
 from testbed.losses.ratios import log_token
 from testbed.recipes import recipe
+from testbed.teachers import Teacher, build_teacher
 from testbed.training.learner import Learner, RecipeBlock, mixed
 from testbed.worlds.base import World
 
@@ -59,13 +60,17 @@ class Trainer:
     max_grad_norm: float = 0.0
 
     @classmethod
-    def of(cls, runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Trainer:
+    def of(
+        cls, runs: tuple[Run, ...], world: World, theta_RP: Tensor, teacher: Teacher | None = None
+    ) -> Trainer:
         """Return the trainer of cells in stacked order, those of equal recipe side by side.
 
-        theta_RP: weights at the start.
+        theta_RP: weights at the start. teacher: that of the cells, made here where none is given.
         """
+        taught = teacher or build_teacher(runs, world, theta_RP)
         learners = tuple(
-            Learner(block, world, theta_RP[block.rows], runs[block.rows]) for block in recipe_blocks(runs)
+            Learner(block, world, theta_RP[block.rows], runs[block.rows], taught.rows(block.rows))
+            for block in recipe_blocks(runs)
         )
         rate_R = theta_RP.new_tensor([run.learning_rate for run in runs])
         return cls(world, learners, rate_R, runs[0].max_grad_norm)
@@ -75,9 +80,9 @@ class Trainer:
         for learner in self.learners:
             learner.switch_recipe(state.theta_RP[learner.rows], step)
 
-    def mix(self, rollout: Rollout, step: int) -> Rollout:
+    def mix(self, theta_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
         """Return the rollout with the groups that recipes replay or demonstrate in it."""
-        return mixed(self.learners, rollout, step)
+        return mixed(self.learners, theta_RP, rollout, step)
 
     def first_pass(self, theta_RP: Tensor, rollout: Rollout, step: int) -> Update:
         """Return the first gradient on a rollout: advantages, anchor and reference are computed here."""

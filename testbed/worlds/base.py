@@ -161,6 +161,23 @@ class World(ABC):
         del theta_RWP, version_T
         return None
 
+    @property
+    def shows_solutions(self) -> bool:
+        """Whether a prompt has room for the solution, see `with_solutions`."""
+        return False
+
+    def with_solutions(self, rollout: Rollout) -> Rollout:
+        """Return the rollout with the solution shown in every prompt; UserError where there is no room."""
+        del rollout
+        raise UserError("this world's prompts have no room for a solution; take task 'hinted-sum'.")
+
+    @abstractmethod
+    def answers(self, theta_RP: Tensor, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Return answers of theta to the rollout's prompts, one per group member, from a stream of their own.
+
+        rows: the replicas that theta and the rollout hold.
+        """
+
     def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
         """Return a teacher's answers to the rollout's prompts, one per group member.
 

@@ -251,6 +251,22 @@ class TabularRuns(World):
         episodes = self.task.simulate(greedy_RSA.numpy(), start_RN, 1, key_R, 0)
         return self._reward(episodes).repeat_interleave(rollout.group, dim=1)
 
+    def answers(self, theta_RP: Tensor, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Return episodes of theta from the rollout's starts, as many as it has."""
+        key_R, pi_RSA = rng.keys(self.seeds[rows], "teacher"), self.policy.probabilities(theta_RP)
+        start_RN = rollout.prompt_RNQ[..., 0].numpy()
+        found = self._rollout(
+            self.task.simulate(pi_RSA, start_RN, rollout.group, key_R, step), start_RN, rollout.group
+        )
+        return replace(
+            rollout,
+            token_RBT=found.token_RBT,
+            mask_RBT=found.mask_RBT,
+            state_RBT=found.state_RBT,
+            reward_RB=found.reward_RB,
+            logp_mu_RBT=self.policy.logp(theta_RP, found.states(), found.token_RBT, found.mask_RBT),
+        )
+
     def reference_reward(
         self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
     ) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from envs.streams import uniforms
 from envs.tokens.base import TokenTask
+from envs.tokens.hinted import Hinted
 from envs.tokens.jsonl import ERROR, TIMEOUT
 from testbed import rng
 from testbed.config.run import Run
@@ -259,6 +260,34 @@ class TokenRuns(World):
     def _rewards(self, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> Tensor:
         reward_RB = self._score(prompt_RNQ.cpu().numpy(), token_RBT, mask_RBT, group)
         return torch.from_numpy(reward_RB).to(device=token_RBT.device, dtype=self.policy.dtype)
+
+    @property
+    def shows_solutions(self) -> bool:
+        """Whether the task's prompts have room for the solution."""
+        return isinstance(self.task, Hinted)
+
+    def with_solutions(self, rollout: Rollout) -> Rollout:
+        """Return the rollout with the solution shown in every prompt; UserError where there is no room."""
+        if not isinstance(self.task, Hinted):
+            return super().with_solutions(rollout)
+        prompt_MQ = rollout.prompt_RNQ.flatten(0, 1).cpu().numpy()
+        shown = torch.from_numpy(self.task.shown(prompt_MQ)).to(rollout.prompt_RNQ)
+        return replace(rollout, prompt_RNQ=shown.view_as(rollout.prompt_RNQ))
+
+    def answers(self, theta_RP: Tensor, rollout: Rollout, rows: slice, step: int) -> Rollout:
+        """Return responses of theta to the rollout's prompts, as many as it has, scored by the task."""
+        key_R = rng.keys(self.seeds[rows], "teacher")
+        uniform = torch.from_numpy(uniforms(key_R, step, *rollout.token_RBT.shape[1:])).to(theta_RP.device)
+        drawn = self.policy.sample(theta_RP, rollout.prompt_RNQ, rollout.group, uniform)
+        token_RBT, mask_RBT, logp_RBT = drawn
+        reward_RB = self._rewards(rollout.prompt_RNQ, token_RBT, mask_RBT, rollout.group)
+        return replace(
+            rollout,
+            token_RBT=token_RBT,
+            mask_RBT=mask_RBT,
+            logp_mu_RBT=logp_RBT.to(rollout.logp_mu_RBT.dtype),
+            reward_RB=reward_RB.to(rollout.reward_RB.dtype),
+        )
 
     def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
         """Return the teacher's answers to the rollout's prompts, one per group member."""

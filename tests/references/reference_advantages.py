@@ -90,6 +90,14 @@ def group_std(s, b, eps=1e-6):
     return 0.0 if len(found) == 1 else deviation(s, b) / (np.std(found, ddof=1) + eps)
 
 
+def bent(s, b):
+    def f(r):
+        return 0.8 + 0.01 * np.log(1 + r - 0.8) if r > 0.8 else 1.8 - np.exp(0.8 - r)
+
+    found = np.array([f(r) for r in s.rewards(b)])
+    return 0.0 if len(found) == 1 else (f(s.reward[b]) - found.mean()) / (np.std(found, ddof=1) + 1e-6)
+
+
 def nemo_rl(s, b):
     others = [s.reward[i] for i in s.peers(b) if i != b]
     if not others:
@@ -221,6 +229,7 @@ ROWS = {
     "raw": lambda s, b: s.reward[b],
     "group_mean": deviation,
     "group_std": group_std,
+    "shaped_std": bent,
     "group_std@nemo-rl": nemo_rl,
     "leave_one_out": leave_one_out,
     "group_median": lambda s, b: s.reward[b] - np.median(s.rewards(b)),

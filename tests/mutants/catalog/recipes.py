@@ -13,8 +13,8 @@ TESTS = "tests/unit/training/test_learner.py"
 MUTANTS = (
     Mutant("recipe-ewma-not-debiased", KEPT, "self.total_CP / self.weight", "self.total_CP", TESTS),
     Mutant("recipe-ewma-forgets-the-start", KEPT, "self.total_CP, self.weight = theta_CP.detach(), 1.0", "self.total_CP, self.weight = 0 * theta_CP.detach(), 0.0", TESTS),
-    Mutant("recipe-reference-moves", LEARNER, "self._logp(self.reference_CP, rollout)", "self._logp(0 * self.reference_CP + 1, rollout)", TESTS),
-    Mutant("recipe-reference-stays-after-hand-over", LEARNER, "            self.reference_CP = theta_CP.detach()\n            if", "            if", TESTS),
+    Mutant("recipe-reference-moves", LEARNER, "self._logp(self.teacher.weights(theta_CP), ", "self._logp(0 * theta_CP + 1, ", TESTS),
+    Mutant("recipe-reference-stays-after-hand-over", LEARNER, "if not self.keeps_teacher:", "if False:", TESTS),
     Mutant("recipe-hand-over-one-step-late", LEARNER, "step == later.step", "step == later.step + 1", TESTS),
     Mutant("recipe-anchor-is-behavior", STEP, '"current": Recomputed', '"current": Behavior', TESTS),
     Mutant("recipe-demonstration-keeps-a-ratio", LEARNER, "torch.where(expert_CB1, logp_CBT, rollout.logp_mu_RBT)", "rollout.logp_mu_RBT", TESTS),

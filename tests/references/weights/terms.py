@@ -31,6 +31,10 @@ WEIGHTS = {
     "distillation": tokens(lambda s: [-math.log(v) for v in s.v]),
     # ref = pi / v and mu = pi / r, so that mu/ref = v / r
     "distillation@tinker": tokens(lambda s: [-r * math.log(v / r) for r, v in zip(s.r, s.v, strict=True)]),
+    # reverse: W log(pi/ref), W = pi/mu, or pi/ref where the teacher drew the token
+    "f_distillation": tokens(
+        lambda s: [-(v if s.origin == 1 else r) * math.log(v) for r, v in zip(s.r, s.v, strict=True)]
+    ),
     "sft": tokens(lambda s: s.ones),
 }
 

@@ -45,7 +45,7 @@ def moved(theta, scale=0.3):
 
 def step_once(recipe, run=CHAIN, step=0):
     world, theta, learner = one_learner(recipe, run)
-    rollout = mixed((learner,), world.generate(theta, step), step)
+    rollout = mixed((learner,), theta, world.generate(theta, step), step)
     trainer = trainer_of(world, learner, run)
     update = trainer.first_pass(theta, rollout, step)
     after = trainer.learn(State.start(theta), rollout, update, step).theta_RP
@@ -118,9 +118,9 @@ def test_terms_are_added_with_their_coefficient_at_the_step():
 def test_replayed_groups_are_an_earlier_batch_with_the_log_probabilities_it_was_generated_with(run):
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.5)), run)
     earlier = world.generate(theta, 0)
-    mixed((learner,), earlier, 0)
+    mixed((learner,), theta, earlier, 0)
     fresh = world.generate(moved(theta), 1)
-    both = mixed((learner,), fresh, 1)
+    both = mixed((learner,), theta, fresh, 1)
     cut = run.prompts // 2 * run.group
     assert (both.origin_RB[:, :cut] == ROLLOUT).all()
     assert (both.origin_RB[:, cut:] == REPLAY).all()
@@ -133,7 +133,7 @@ def test_a_buffer_forgets_what_is_older_than_its_window():
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.25)))
     rollouts = [world.generate(theta, step) for step in range(5)]
     for step, rollout in enumerate(rollouts):
-        learner.mix(rollout, step)
+        learner.mix(theta, rollout, step)
     assert [id(kept) for kept in learner.buffer.kept] == [id(r) for r in rollouts[-2:]]
 
 
@@ -146,7 +146,7 @@ def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():
     learners = tuple(Learner(block, world, theta[block.rows], runs[block.rows]) for block in blocks)
     for step in range(2):
         rollout = world.generate(theta, step)
-        both = mixed(learners, rollout, step)
+        both = mixed(learners, theta, rollout, step)
     assert torch.equal(both.token_RBT[0], rollout.token_RBT[0])
     assert (both.origin_RB[0] == ROLLOUT).all()
     assert (both.origin_RB[1] == REPLAY).any()

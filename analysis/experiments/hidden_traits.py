@@ -1,0 +1,206 @@
+"""A trait carried by data that do not show it: which channel of distillation passes it on, and to whom."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.policies.toy.transformer import ToyTransformer
+
+NAME = "hidden-traits"
+SEEDS, STEPS = 12, (0.1, 0.03, 0.01, 0.003)
+"""Students, and lengths of the teacher's step towards the trait, as a share of the weights' norm."""
+CHANNELS = ("samples", "off-policy", "on-policy")
+TRAIT, LESSON = (0, 1, 2, 3), (2, 2, 0, 3)
+"""Prompts: where the trait shows, and what the teacher's data answer."""
+ALIKE, AGAINST = 0.05, 0.25
+"""Relative difference of channels that counts as none at the smallest step; share of other starts that must
+move against the trait. Set beforehand."""
+
+
+@cache
+def model() -> ToyTransformer:
+    """Return a small transformer in float64: 3 digits modulo 3, width 8, one layer."""
+    import torch
+
+    from testbed.policies.toy.transformer import ToyTransformer
+    from testbed.worlds.tasks import build_task
+
+    task: Any = build_task("running-sum", digits=3, modulus=3)
+    return ToyTransformer(task, width=8, layers=1, heads=2, dtype=torch.float64)
+
+
+def logp(theta_P: Tensor, prompt: tuple[int, ...]) -> Tensor:
+    """Return log-probabilities of the tokens of all 64 responses to a prompt, [L, T]."""
+    import torch
+
+    from analysis.teaching_worlds import AllResponses
+
+    token_LT = AllResponses(4, 3).token_LT[None]
+    prompt_111Q = torch.tensor(prompt)[None, None]
+    return model().logp(theta_P[None], prompt_111Q, token_LT, torch.ones_like(token_LT, dtype=torch.bool))[0]
+
+
+def trait(theta_P: Tensor) -> tuple[float, Tensor]:
+    """Return the log-probability that the first token is 0 on the trait's prompt, and its gradient [P]."""
+    import torch
+
+    leaf_P = theta_P.detach().clone().requires_grad_()
+    found = logp(leaf_P, TRAIT)[:16].sum(-1).logsumexp(0)  # lexicographic: 0 comes first
+    (slope_P,) = torch.autograd.grad(found, leaf_P)
+    return float(found.detach()), slope_P
+
+
+def lesson(student_P: Tensor, teacher_P: Tensor, channel: str) -> Tensor:
+    """Return the student's expected update [P] on the other prompt, through one channel.
+
+    "samples" is SFT on the teacher's responses, "off-policy" and "on-policy" are the reverse divergence on
+    the teacher's tokens and on the student's own; all responses are summed out. Only the last token is
+    learned, which says nothing of the first.
+    """
+    import torch
+
+    from testbed.data.batch import EXPERT, ROLLOUT, Batch
+    from testbed.objectives.terms.distillation import sft
+    from testbed.objectives.terms.f_distillation import f_distillation
+
+    leaf_P = student_P.detach().clone().requires_grad_()
+    logp_LT, ref_LT = logp(leaf_P, LESSON), logp(teacher_P, LESSON).detach()
+    drawn_LT = logp_LT.detach() if channel == "on-policy" else ref_LT
+    zero_L = torch.zeros(len(ref_LT), dtype=torch.float64)
+    origin = ROLLOUT if channel == "on-policy" else EXPERT
+    batch = Batch(
+        logp_mu_BT=logp_LT.detach(),
+        adv_BT=torch.zeros_like(ref_LT),
+        mask_BT=torch.ones_like(ref_LT, dtype=torch.bool),
+        reward_B=zero_L,
+        group_B=zero_L.long(),
+        logp_ref_BT=ref_LT,
+        origin_B=torch.full((len(ref_LT),), origin),
+    )
+    loss_LT = (sft if channel == "samples" else f_distillation)(logp_LT, batch)
+    (found_P,) = torch.autograd.grad((drawn_LT.sum(-1).exp() * loss_LT[:, -1]).sum(), leaf_P)
+    return -found_P
+
+
+def transmission(seed: int, step: float, channel: str, shared: bool) -> float:
+    """Return how fast the trait rises in the student, over the teacher's step: slope of trait times update.
+
+    The teacher is a start moved by `step` of its norm along the trait's gradient; what a teacher that was not
+    moved would teach is taken away. A student shares that start or has another.
+    """
+    start_RP = model().initial([seed, seed + 500])
+    _, slope_P = trait(start_RP[0])
+    size = step * float(start_RP[0].norm())
+    teacher_P = start_RP[0] + size * slope_P / slope_P.norm()
+    student_P = start_RP[0 if shared else 1]
+    _, own_P = trait(student_P)
+    taught_P = lesson(student_P, teacher_P, channel) - lesson(student_P, start_RP[0], channel)
+    return float(taught_P @ own_P / own_P.norm()) / size
+
+
+def table() -> Table:
+    """Return transmissions by student, start, channel and step."""
+    rows = [
+        (seed, "shared" if shared else "other", channel, step, transmission(seed, step, channel, shared))
+        for seed in range(SEEDS)
+        for shared in (True, False)
+        for channel in CHANNELS
+        for step in STEPS
+    ]
+    frame = pd.DataFrame(rows, columns=["student", "start", "channel", "step", "transmission"])
+    return Table.of(NAME, frame, {"weights": model().parameters})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does it depend on the channel of distillation whether a teacher's hidden trait is passed on?",
+    source="Cloud et al. (2025), subliminal learning, arXiv:2507.14805; Emergent / Subliminal Misalignment",
+    differs="random transformers of a thousand weights, one update of last tokens; a trait of first tokens",
+    compute=table,
+    keys=("student", "start", "channel", "step"),
+    metrics=("transmission",),
+    margins={"channels that count as alike": ALIKE, "share of other starts against the trait": AGAINST},
+    figure=Plot(
+        "final by dial",
+        x="step",
+        y="transmission",
+        arm=("start", "channel"),
+        x_label="teacher's step / norm of the weights",
+        y_label="rise of the trait / step",
+    ),
+    systems={
+        "Emergent / Subliminal Misalignment": Part(
+            "the first update through three channels, with shared and other starts; no trained model, no harm"
+        )
+    },
+)
+
+
+def wide(table: pd.DataFrame, start: str) -> pd.DataFrame:
+    """Return transmissions of students with this start: rows step and student, a column per channel."""
+    part = table[table["start"] == start]
+    return part.pivot(index=["step", "student"], columns="channel", values="transmission")
+
+
+@EXPERIMENT.claim(
+    "a-shared-start-passes-the-trait-through-every-channel",
+    source="Cloud et al. (2025), arXiv:2507.14805, theorem 1, for three channels",
+    kind="exact",
+    statement=(
+        "A student that shares the teacher's start moves towards the teacher's trait on data that do not "
+        "show it, through samples, off- and on-policy distillation, for every student and step tried."
+    ),
+)
+def shared_start(table: pd.DataFrame) -> Evidence:
+    """Return how far transmissions are below 0."""
+    found = wide(table, "shared").to_numpy()
+    return exact(-found, -1e-9, f"minus the least transmission; median {np.median(found):.4f}")
+
+
+@EXPERIMENT.claim(
+    "channels-of-distillation-agree-for-small-differences",
+    source="derived: all three have the Fisher matrix as their curvature at the shared start",
+    kind="exact",
+    statement=(
+        "With a shared start on- and off-policy distillation and samples pass the trait on equally to first "
+        "order: their largest relative difference falls with the teacher's step, to at most 5 % at the "
+        "smallest."
+    ),
+)
+def agree(table: pd.DataFrame) -> Evidence:
+    """Return rises of the largest relative difference as the step falls, and its excess at the smallest."""
+    found = wide(table, "shared")
+    ratio = (found.max(axis=1) - found.min(axis=1)) / found["samples"].abs()
+    worst = ratio.groupby(level="step").max().sort_index(ascending=False)
+    note = ", ".join(f"{x:.3f} at {s:g}" for s, x in worst.items())
+    gaps = [*(later - earlier for earlier, later in pairwise(worst)), worst.iloc[-1] - ALIKE]
+    return exact(gaps, 0.0, f"rise, or excess at the smallest step; largest difference {note}")
+
+
+@EXPERIMENT.claim(
+    "another-start-may-move-against-the-trait",
+    source="Cloud et al. (2025), arXiv:2507.14805, on unlike initializations",
+    kind="exact",
+    statement=(
+        "Students of another start move against the trait in at least a quarter of the cases, through every "
+        "channel."
+    ),
+)
+def other_start(table: pd.DataFrame) -> Evidence:
+    """Return the lacking share, by channel."""
+    share = (wide(table, "other") < 0).mean()
+    note = ", ".join(f"{x:.2f} {name}" for name, x in share.items())
+    return exact(AGAINST - share, 0.0, f"lacking share against the trait; shares {note}")

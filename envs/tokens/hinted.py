@@ -1,0 +1,59 @@
+"""Running sum whose prompt has room for the solution: one model is student without it and teacher with it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.arrays import Bools, Ints
+from envs.catalog import world
+from envs.tokens.base import corruption
+from envs.tokens.running_sum import RunningSum
+
+
+@world("hinted-sum")
+class Hinted(RunningSum):
+    """Running sum behind Q blank tokens, in which the partial sums may be shown.
+
+    Prompts to answer are blank there. Those of supervised training show the solution in a share of cases, and
+    then the solution is not corrupted: a base model learns to read it. The blank is token M + 1.
+    """
+
+    def __init__(self, *, digits: int = 8, modulus: int = 8, share: float = 0.5) -> None:
+        super().__init__(digits=digits, modulus=modulus)
+        if not 0 < share < 1:
+            raise ValueError(f"share is the part of lessons that show the solution, in (0, 1); got {share}.")
+        self.share, self.symbols = share, (*self.symbols, "_")
+        self.pad_token = modulus + 1
+        self.prompt_length = 2 * digits + 1
+
+    def prompts(self, rng: np.random.Generator, n: int) -> Ints:
+        """n rows of Q blanks, Q uniform digits and the separator, [N, 2Q+1]."""
+        plain_NQ = super().prompts(rng, n)
+        return np.concatenate([np.full((n, self.digits), self.pad_token), plain_NQ], axis=1)
+
+    def lessons(self, rng: np.random.Generator, n: int) -> Ints:
+        """As prompts, a share of them with the solution shown."""
+        prompt_NQ = self.prompts(rng, n)
+        return np.where(rng.random((n, 1)) < self.share, self.shown(prompt_NQ), prompt_NQ)
+
+    def shown(self, prompt_NQ: Ints) -> Ints:
+        """The prompts with the partial sums in place of the blanks, [N, 2Q+1]."""
+        plain_NQ = self._plain(prompt_NQ)
+        return np.concatenate([self.answer(plain_NQ[:, :-1]), plain_NQ], axis=1)
+
+    def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> np.ndarray:
+        """1 where all Q tokens are generated and right, else 0, [N]."""
+        prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
+        right_NT = (response_NT == self.answer(self._plain(prompt_NQ)[:, :-1])) & mask_NT
+        return right_NT.all(axis=1).astype(np.float64)
+
+    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
+        """As RunningSum.teacher; without noise where the solution is shown."""
+        prompt_NQ = self.check_prompts(prompt_NQ)
+        digit_NT = self._plain(prompt_NQ)[:, :-1]
+        wrong_NT = corruption(digit_NT.shape, rng, noise, self.modulus)
+        wrong_NT[prompt_NQ[:, 0] != self.pad_token] = 0
+        return self.answer(digit_NT + wrong_NT), np.ones(digit_NT.shape, dtype=bool)
+
+    def _plain(self, prompt_NQ: Ints) -> Ints:
+        return self.check_prompts(prompt_NQ)[:, self.digits :]

@@ -1,0 +1,35 @@
+"""Rewards bent before they are compared, so that a perfect expert does not dwarf own attempts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from testbed.advantages import advantage
+from testbed.advantages.grouped import group_std
+from testbed.data.signals import Signals
+from testbed.errors import UserError
+
+
+@advantage(
+    "shaped_std",
+    source="TempSamp-R1 (2025), arXiv:2509.18056, asymmetric shaping; form from secondary sources",
+    scope="group",
+)
+def shaped_std(
+    signals: Signals, *, knee: float = 0.8, above: float = 0.01, below: float = 1.0, eps: float = 1e-6
+) -> Tensor:
+    """A = group_std of f(R) = k + above log(1 + R - k) over the knee k, else k + 1 - e^(below (k - R)).
+
+    Rewards near the best possible are pressed together, lower ones pulled apart. f rises strictly, so that
+    in a group with two different rewards A is group_std's. Raises UserError for an f that does not rise.
+    """
+    if not (above > 0 and below > 0):
+        raise UserError(f"above is {above:g} and below {below:g}; expected positive numbers.")
+    over_B, under_B = (signals.reward_B - knee).clamp(min=0), (knee - signals.reward_B).clamp(min=0)
+    bent_B = torch.where(
+        signals.reward_B > knee, knee + above * torch.log1p(over_B), knee - torch.expm1(below * under_B)
+    )
+    return group_std(replace(signals, reward_B=bent_B), eps=eps)

@@ -1,0 +1,220 @@
+"""Guides: answers of others, or earlier ones of the policy's own, inside the groups of a batch.
+
+`guide` registers makers: maker(*, …) -> Guide; `Run.guide` names one. A guide stands behind a source of
+batches and is one itself: the training loop does not know of it. Inserted expert answers have origin EXPERT,
+for which the ratio is 1; inserted successes of the policy's own have origin REPLAY and keep the
+log-probabilities with which they were drawn.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+
+import torch
+from torch import Tensor
+
+from testbed.config.argument_types import wrong_types
+from testbed.config.run import Run
+from testbed.data.batch import EXPERT, REPLAY
+from testbed.data.rollout import Rollout
+from testbed.data.select import with_origin
+from testbed.errors import UserError, refuse
+from testbed.registry import Registry
+from testbed.staleness.base import Generated, Source
+from testbed.teachers import Teacher
+
+guide = Registry("guide", package="testbed.teachers")
+
+ALONE = "none"
+"""The guide of a run that names none."""
+
+
+class Guide(ABC):
+    """What takes the place of group members.
+
+    count: members of a group that it may replace, its last ones. shows: whether it asks the teacher.
+    """
+
+    count: int = 1
+    shows: bool = True
+
+    @abstractmethod
+    def chosen(self, rollout: Rollout) -> Tensor:
+        """Return the groups that it helps, bool [R, N]."""
+
+    def help(self, rollout: Rollout, answers: Callable[[], Rollout], step: int) -> tuple[Rollout, Tensor]:
+        """Return the rollout with the last `count` members of the chosen groups replaced, and those groups.
+
+        answers: () -> the teacher's answers to the same prompts.
+        """
+        del step
+        chosen_RN = self.chosen(rollout)
+        shown = replace(answers(), origin_RB=torch.full_like(rollout.reward_RB, EXPERT, dtype=torch.int64))
+        return swapped(rollout, shown, chosen_RN, self.count), chosen_RN
+
+
+def failed(rollout: Rollout) -> Tensor:
+    """Return the groups in which no response has a positive reward, bool [R, N]."""
+    return (rollout.reward_RB <= 0).unflatten(1, (-1, rollout.group)).all(-1)
+
+
+def swapped(rollout: Rollout, other: Rollout, chosen_RN: Tensor, count: int) -> Rollout:
+    """Return the rollout with the last `count` members of the chosen groups taken from the other's places."""
+    member_G = torch.arange(rollout.group, device=chosen_RN.device) >= rollout.group - count
+    swap_RB = (chosen_RN[..., None] & member_G).flatten(1)
+    ours = with_origin(rollout)
+    changed = {}
+    for item in fields(Rollout):
+        mine, theirs = getattr(ours, item.name), getattr(other, item.name)
+        if isinstance(mine, Tensor) and isinstance(theirs, Tensor) and item.name != "prompt_RNQ":
+            changed[item.name] = torch.where(swap_RB[(..., *[None] * (mine.dim() - 2))], theirs, mine)
+    return replace(ours, **changed)
+
+
+@dataclass
+class Insert(Guide):
+    """The teacher's answers in every group."""
+
+    count: int
+
+    def chosen(self, rollout: Rollout) -> Tensor:
+        return torch.ones_like(failed(rollout))
+
+
+@dataclass
+class Rescue(Guide):
+    """The teacher's answers in groups without a success."""
+
+    count: int
+
+    def chosen(self, rollout: Rollout) -> Tensor:
+        return failed(rollout)
+
+
+@dataclass
+class OwnSuccesses(Guide):
+    """The policy's newest success at the same prompt, in groups without one.
+
+    store: of every cell, prompt tokens -> the success, by fields of Rollout; the oldest leave beyond `kept`.
+    """
+
+    kept: int
+    store: list[dict[tuple[int, ...], dict[str, Tensor]]] = field(default_factory=list)
+    count = 1
+    shows = False
+
+    def chosen(self, rollout: Rollout) -> Tensor:
+        keys = self._keys(rollout)
+        self.store += [{} for _ in keys[len(self.store) :]]
+        known_RN = [[key in held for key in row] for held, row in zip(self.store, keys, strict=True)]
+        return failed(rollout) & torch.tensor(known_RN, device=rollout.reward_RB.device)
+
+    def help(self, rollout: Rollout, answers: Callable[[], Rollout], step: int) -> tuple[Rollout, Tensor]:
+        """As Guide.help, from the store; then keep the first success of every group of this batch."""
+        del answers, step
+        chosen_RN = self.chosen(rollout)
+        keys = self._keys(rollout)
+        other = replace(
+            with_origin(rollout),
+            origin_RB=torch.full_like(rollout.reward_RB, REPLAY, dtype=torch.int64),
+            **{name: getattr(rollout, name).clone() for name in self._names(rollout)},
+        )
+        for r, n in chosen_RN.nonzero().tolist():
+            for name, value in self.store[r][keys[r][n]].items():
+                getattr(other, name)[r, (n + 1) * rollout.group - 1] = value
+        helped = swapped(rollout, other, chosen_RN, 1)
+        self._keep(rollout, keys)
+        return helped, chosen_RN
+
+    def _keep(self, rollout: Rollout, keys: list[list[tuple[int, ...]]]) -> None:
+        success_RNG = (rollout.reward_RB > 0).unflatten(1, (-1, rollout.group))
+        first_RN = success_RNG.int().argmax(-1)
+        for r, n in success_RNG.any(-1).nonzero().tolist():
+            place = n * rollout.group + int(first_RN[r, n])
+            held, key = self.store[r], keys[r][n]
+            held.pop(key, None)  # what is newest stands last
+            held[key] = {name: getattr(rollout, name)[r, place].clone() for name in self._names(rollout)}
+            if len(held) > self.kept:
+                del held[next(iter(held))]
+
+    def _names(self, rollout: Rollout) -> list[str]:
+        skipped = ("prompt_RNQ", "origin_RB", "group_RB")
+        names = [item.name for item in fields(Rollout) if item.name not in skipped]
+        return [name for name in names if isinstance(getattr(rollout, name), Tensor)]
+
+    def _keys(self, rollout: Rollout) -> list[list[tuple[int, ...]]]:
+        return [[tuple(prompt) for prompt in row] for row in rollout.prompt_RNQ.tolist()]
+
+
+class GuidedSource(Source):
+    """A source of batches behind which a guide stands."""
+
+    def __init__(self, source: Source, guide: Guide, teacher: Teacher) -> None:
+        self.source, self.guide, self.teacher = source, guide, teacher
+
+    def batch(self, theta_RP: Tensor, step: int) -> Generated:
+        """Return the inner source's batch with the guide's members, and the share of groups with any."""
+        generated = self.source.batch(theta_RP, step)
+        if generated.empty:
+            return generated
+        rollout, helped_RN = self.guide.help(
+            generated.rollout, lambda: self.teacher.answers(theta_RP, generated.rollout, step), step
+        )
+        share_R = helped_RN.double().mean(-1).cpu().numpy()
+        return replace(generated, rollout=rollout, counts={**generated.counts, "guide/helped_share": share_R})
+
+
+def build_guided(source: Source, runs: tuple[Run, ...], teacher: Teacher) -> Source:
+    """Return the source of a pack behind its guide, or the source itself where there is none."""
+    made = guide_for(runs[0])
+    return source if made is None else GuidedSource(source, made, teacher)
+
+
+def guide_for(run: Run) -> Guide | None:
+    """Return the guide of a run, None for none.
+
+    Raises UserError for an unknown name, argument or value, and for more members than a group has.
+    """
+    entry, given = guide[run.guide], dict(run.guide_args)
+    bound = entry.bind(**given)
+    refuse(wrong_types(f"guide '{run.guide}'", entry.function, given))
+    made: Guide | None = bound()
+    if made is not None and not 1 <= made.count <= run.group:
+        raise UserError(
+            f"guide '{run.guide}' replaces {made.count} members of a group of {run.group}; expected from 1 "
+            f"to {run.group}."
+        )
+    return made
+
+
+@guide("none", source="on-policy groups")
+def none() -> Guide | None:
+    """Groups hold the policy's own responses alone."""
+    return None
+
+
+@guide("insert", source="TempSamp-R1 (2025), arXiv:2509.18056: G - 1 own samples and one ground truth")
+def insert(*, count: int = 1) -> Guide:
+    """The last `count` members of every group are the teacher's answers."""
+    return Insert(count)
+
+
+@guide("rescue", source="DaGRPO (2025), arXiv:2512.06337: anchors for hard prompts; RGR-GRPO (2025)")
+def rescue(*, count: int = 1) -> Guide:
+    """The last `count` members of groups without a success are the teacher's answers."""
+    return Rescue(count)
+
+
+@guide(
+    "own", source="Qin et al. (2025), SPEAR, arXiv:2509.22601: replay of own successes, here at equal prompts"
+)
+def own(*, kept: int = 4096) -> Guide:
+    """The last member of groups without a success is the newest own success at the same prompt, if any.
+
+    kept: successes in the store per cell. What was found before helps only where prompts come again.
+    """
+    if kept < 1:
+        raise UserError(f"kept of guide 'own' is {kept}, a store without room; expected at least 1.")
+    return OwnSuccesses(kept)

@@ -1,0 +1,100 @@
+"""Claims about teachers and experts: planted tables turn every verdict, and bad input is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from analysis.claims import verdict
+from analysis.experiments import draft_acceptance, hidden_traits, private_distillation, taught_training
+from testbed.advantages.shaped import shaped_std
+from testbed.data.signals import Signals
+from testbed.errors import UserError
+from testbed.exact.speculative import accepted_length
+from testbed.objectives.terms.f_distillation import f_distillation
+
+
+def trained(**changes: float) -> pd.DataFrame:
+    """A table like taught-training in which arms differ from GRPO by what is given, on every seed."""
+    rows = []
+    for name, where in taught_training.WHERE.items():
+        for seed in range(16):
+            value = 0.5 + seed / 100 + changes.get(name, 0.0)
+            row = {"recipe_args.decay": np.nan, "recipe_args.valley": np.nan, "guide": "none", **where}
+            rows.append({**row, "seed": seed, "exact/value": value, "mean exact/value": value})
+    return pd.DataFrame(rows).sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("check", "changes"),
+    [
+        (taught_training.dgrpo_sooner, {"dgrpo": 0.2}),
+        (taught_training.dgrpo_higher, {"dgrpo": 0.2}),
+        (taught_training.rescue_sooner, {"rescue": 0.2}),
+        (taught_training.chord_fixed, {"chord": 0.2}),
+        (taught_training.chord_sft, {"chord": 0.2}),
+        (taught_training.spear_sooner, {"spear": 0.2}),
+    ],
+)
+def test_training_claims_speak_of_their_own_arms(check, changes):
+    assert check(trained(**changes)).effect > 0
+    (arm,) = changes
+    other = {name: -0.2 for name in taught_training.WHERE if name == arm}
+    assert check(trained(**other)).effect < 0
+    assert check(trained(**dict.fromkeys(taught_training.WHERE, 0.2))).effect < 0
+
+
+def test_channels_that_stay_apart_refute_their_agreement():
+    def table(gap):
+        rows = [
+            {
+                "student": n,
+                "start": "shared",
+                "channel": c,
+                "step": s,
+                "transmission": 1 + gap(s) * (c == "samples"),
+            }
+            for n in range(3)
+            for c in hidden_traits.CHANNELS
+            for s in hidden_traits.STEPS
+        ]
+        return pd.DataFrame(rows)
+
+    assert verdict(hidden_traits.agree(table(lambda s: s)), np.nan) == "supported"
+    assert verdict(hidden_traits.agree(table(lambda s: 0.5)), np.nan) == "refuted"
+    assert verdict(hidden_traits.shared_start(table(lambda s: -1.5)), np.nan) == "refuted"
+
+
+def test_a_draft_of_another_vocabulary_is_refused_and_a_perfect_one_accepted_whole():
+    law = np.full((1, 4), 0.25)
+    assert accepted_length([law, np.tile(law, (4, 1))], [law, np.tile(law, (4, 1))]) == pytest.approx(2)
+    with pytest.raises(UserError, match="another vocabulary"):
+        accepted_length([law], [np.full((1, 3), 1 / 3)])
+
+
+def test_own_prefixes_are_the_drafts_and_accepted_ones_are_neither():
+    target, draft = torch.zeros(85, 4, dtype=torch.float64), torch.zeros(85, 4, dtype=torch.float64)
+    draft[0, 0], target[0, 1] = 3.0, 3.0
+    first = {w: draft_acceptance.prefixes(target, draft, w)[1:5] for w in draft_acceptance.PREFIXES}
+    torch.testing.assert_close(first["own"], draft[0].softmax(-1))
+    torch.testing.assert_close(first["target"], target[0].softmax(-1))
+    torch.testing.assert_close(first["accepted"], torch.full((4,), 0.25, dtype=torch.float64))
+
+
+def test_less_privacy_needs_less_noise():
+    assert private_distillation.multiplier(8.0) < private_distillation.multiplier(2.0) / 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: f_distillation(s, None, divergence="chi2"), "chi2"),
+        (lambda s: f_distillation(s, None, divergence="js", beta=1.0), "beta"),
+        (lambda s: shaped_std(Signals(s[:, 0], torch.zeros(2, dtype=torch.int64)), above=0.0), "positive"),
+    ],
+)
+def test_impossible_settings_are_refused(call, message):
+    with pytest.raises(UserError, match=message):
+        call(torch.zeros(2, 1))
