@@ -1,4 +1,6 @@
-"""The best step within a band of ratios (BPO): monotone, with a known gain; what BPO's and PPO's losses keep of it."""
+"""The best step within a band of ratios (BPO): monotone, with a known gain; what BPO's and PPO's losses keep
+of it.
+"""
 
 from __future__ import annotations
 
@@ -102,8 +104,14 @@ def monotone() -> Evidence:
             new_SA, spread_S = bounded_step(pi_SA, adv_SA, EPS), spread_from_median(pi_SA, adv_SA)
             values = [float(infinite_horizon.value(found, each)) for each in (pi_SA, new_SA)]
             gain = float(infinite_horizon.occupancy(found, new_SA) @ spread_S) * EPS
-            gaps += [abs(values[1] - values[0] - gain), short_of(values[1] - values[0], EPS * found.start_S @ spread_S - 1e-12)]
-            gaps += [abs(float(np.abs(new_SA / pi_SA - 1).max()) - EPS), float(np.abs(new_SA.sum(-1) - 1).max())]
+            gaps += [
+                abs(values[1] - values[0] - gain),
+                short_of(values[1] - values[0], EPS * found.start_S @ spread_S - 1e-12),
+            ]
+            gaps += [
+                abs(float(np.abs(new_SA / pi_SA - 1).max()) - EPS),
+                float(np.abs(new_SA.sum(-1) - 1).max()),
+            ]
             pi_SA = new_SA
     return exact(gaps, 1e-9, "largest distance from the gain, the bound, the band or a law")
 

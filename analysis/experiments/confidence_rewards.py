@@ -1,4 +1,6 @@
-"""A reward that likes confident answers: PPO, PPO with a calibrated reward model (PPO-M), PPO-C's moving average."""
+"""A reward that likes confident answers: PPO, PPO with a calibrated reward model (PPO-M), PPO-C's moving
+average.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ NAME = "confidence-rewards"
 SEEDS, PROMPTS, ANSWERS, BETA = 16, 12, 4, 0.1
 SAID = (0.05, 0.25, 0.5, 0.75, 0.95)
 BIAS, WEIGHT, PRICE = 0.5, 1.0, 1.0
-"""Reward per unit of confidence, PPO-C's weight, and PPO-M's reward per unit for right answers, its cost for wrong."""
+"""Reward per unit of confidence, PPO-C's weight, and PPO-M's reward per unit for right answers, its cost for
+wrong.
+"""
 ERROR, SAME = 0.05, 0.02
 """Calibration error that counts as lower, accuracy that counts as equal. Set before the table was made."""
 
@@ -38,7 +42,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     rows_, said_C = [], np.array(SAID)
     for seed in seeds:
         rng = generator(seed, NAME)
-        # The best answer to a prompt is right with any chance from 0.1 to 0.9: there is something to be unsure of.
+        # The best answer to a prompt is right with a chance up to 0.9: there is something to be unsure of.
         right_SA = rng.uniform(0.1, 0.9, (PROMPTS, 1)) * rng.random((PROMPTS, ANSWERS))
         ref_SAC = np.full((PROMPTS, ANSWERS, len(SAID)), 1 / (ANSWERS * len(SAID)))
         for learner in ("PPO", "PPO-M", "PPO-C"):
@@ -52,14 +56,22 @@ def rows(seeds: Seeds) -> pd.DataFrame:
 
 def table() -> Table:
     """Return a row per run, seed and learner."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"prompts": PROMPTS, "beta": BETA, "bias": BIAS, "weight": WEIGHT})
+    return Table.of(
+        NAME, repeated(rows, SEEDS), {"prompts": PROMPTS, "beta": BETA, "bias": BIAS, "weight": WEIGHT}
+    )
 
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Do PPO-M and PPO-C lower the calibration error that a confident reward model makes, at equal accuracy?",
+    question=(
+        "Do PPO-M and PPO-C lower the calibration error that a confident reward model makes, at equal "
+        "accuracy?"
+    ),
     source="Leng et al. (2024), Taming overconfidence in LLMs, arXiv:2410.09724",
-    differs="one answer and one of five confidences; the tilt in place of training; PPO-M's model is made, not fitted",
+    differs=(
+        "one answer and one of five confidences; the tilt in place of training; PPO-M's model is made, not "
+        "fitted"
+    ),
     compute=table,
     keys=("run", "seed", "learner"),
     metrics=("error", "accuracy", "confidence"),
@@ -73,8 +85,8 @@ EXPERIMENT = Experiment(
     "own-sample-shrinks-a-moving-average",
     source="derived here",
     statement=(
-        "With the own sample in the average of its batch PPO-C's difference shrinks to 1 - (1 - decay) / batch "
-        "of it, by enumeration of the others' mean; its level is where the policy's mean reward is."
+        "With the own sample in the average of its batch PPO-C's difference shrinks to 1 - (1 - decay) / "
+        "batch of it, by enumeration of the others' mean; its level is where the policy's mean reward is."
     ),
 )
 def shrinks() -> Evidence:
@@ -88,7 +100,10 @@ def shrinks() -> Evidence:
     for batch, decay in ((2, 0.9), (4, 0.5), (4, 0.0)):
         factor = own_sample_in_average(reward_K, chance_K, batch, decay, mean)
         for own in reward_K:
-            def statistic(count_RK: Floats, own: float = float(own), n: int = batch, keep: float = decay) -> Floats:
+
+            def statistic(
+                count_RK: Floats, own: float = float(own), n: int = batch, keep: float = decay
+            ) -> Floats:
                 return np.asarray(own - keep * mean - (1 - keep) * (own + count_RK @ reward_K) / n)
 
             found = exact_moments(batch - 1, chance_K, statistic).mean
@@ -99,7 +114,9 @@ def shrinks() -> Evidence:
     mean_SAC = right_SA[..., None] * right_C + (1 - right_SA[..., None]) * wrong_C
     pi_SAC = confident_policy(ref_SAC, right_SA, paid("PPO-C"), said_C, BETA, WEIGHT)
     rest = shaped_reward(mean_SAC, said_C, WEIGHT, float((pi_SAC * mean_SAC).sum() / 2))
-    gaps.append(float(np.abs(tilt(ref_SAC.reshape(2, -1), rest.reshape(2, -1), BETA) - pi_SAC.reshape(2, -1)).max()))
+    gaps.append(
+        float(np.abs(tilt(ref_SAC.reshape(2, -1), rest.reshape(2, -1), BETA) - pi_SAC.reshape(2, -1)).max())
+    )
     return exact(gaps, 1e-9, "largest distance of the factor, or of the policy at rest")
 
 

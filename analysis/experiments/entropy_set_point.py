@@ -26,7 +26,9 @@ CLOSE = 0.1
 
 
 def paths(reward_A: Floats, start_A: Floats) -> dict[str, Floats]:
-    """Return where the flow of the exact gradient ends, pi [A], without help, with the bonus, with a target."""
+    """Return where the flow of the exact gradient ends, pi [A], without help, with the bonus, with a
+    target.
+    """
     from testbed.exact import flows, policy_steps
 
     def plain(log_pi_A: Floats) -> Floats:
@@ -42,7 +44,9 @@ def paths(reward_A: Floats, start_A: Floats) -> dict[str, Floats]:
         return plain(log_pi_A) + WEIGHT * policy_steps.toward_target(log_pi_A, target_A)
 
     drifts = {"none": plain, "bonus": bonus, "target": target}
-    return {name: flows.flow(drift, start_A, np.array([0.0, UNTIL])).pi_TA[-1] for name, drift in drifts.items()}
+    return {
+        name: flows.flow(drift, start_A, np.array([0.0, UNTIL])).pi_TA[-1] for name, drift in drifts.items()
+    }
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
@@ -68,7 +72,9 @@ EXPERIMENT = Experiment(
     NAME,
     question="Does a target distribution hold the entropy where a bonus leaves it to the reward's scale?",
     source="DCPO (2026), distribution-centric policy optimization, abstract",
-    differs="the target is pi^k at the set-point, a form of ours; exact gradient flow on a bandit of 8 answers",
+    differs=(
+        "the target is pi^k at the set-point, a form of ours; exact gradient flow on a bandit of 8 answers"
+    ),
     compute=table,
     keys=("run", "seed", "scale", "regularizer"),
     metrics=("entropy", "value"),
@@ -89,8 +95,8 @@ EXPERIMENT = Experiment(
     "a-tempered-target-is-an-adaptive-entropy-bonus",
     source="derived here",
     statement=(
-        "The pull to pi^k / Z is (1 - k) times the entropy's gradient: a bonus below the set-point, a penalty "
-        "above it, nothing on it."
+        "The pull to pi^k / Z is (1 - k) times the entropy's gradient: a bonus below the set-point, a "
+        "penalty above it, nothing on it."
     ),
 )
 def adaptive() -> Evidence:

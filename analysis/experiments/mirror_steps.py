@@ -35,7 +35,9 @@ def world(seed: int) -> tuple[FiniteMDP, Floats]:
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return KL to the exact step after a first round, and the value after six, by inner steps and trust region."""
+    """Return KL to the exact step after a first round, and the value after six, by inner steps and trust
+    region.
+    """
     from envs import infinite_horizon
     from testbed.exact.bandit_update import inner_steps
     from testbed.exact.policy_steps import advantage, mirror_step
@@ -78,7 +80,9 @@ EXPERIMENT = Experiment(
     metrics=("distance", "value"),
     margins={"share of the possible gain": MARGIN, "KL to the mirror step that counts as there": 1e-3},
     figure=Plot("distribution", x="update", y="value", y_label="share of the possible gain, 6 rounds"),
-    systems={"MDPO": Part("its step, its limit and a trust region in tables; no sampling, no language model")},
+    systems={
+        "MDPO": Part("its step, its limit and a trust region in tables; no sampling, no language model")
+    },
 )
 
 
@@ -113,8 +117,8 @@ def minimizer() -> Evidence:
     "off-policy-mdpo-ends-where-sac-does",
     source="Tomar et al. (2020), section 4.2: SAC as the special case; Haarnoja et al. (2018)",
     statement=(
-        "With soft Q and entropy alpha the mirror step ends at pi = exp(Q / alpha) / Z for step sizes 0.5 and "
-        "5 as for infinite ones, which are SAC's; without the entropy in Q it ends elsewhere."
+        "With soft Q and entropy alpha the mirror step ends at pi = exp(Q / alpha) / Z for step sizes 0.5 "
+        "and 5 as for infinite ones, which are SAC's; without the entropy in Q it ends elsewhere."
     ),
 )
 def sac() -> Evidence:
@@ -149,7 +153,9 @@ def reach(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "mdpo-needs-no-trust-region",
-    statement="With 20 inner steps it has, after six rounds, at most 0.02 less of the gain than a trust region.",
+    statement=(
+        "With 20 inner steps it has, after six rounds, at most 0.02 less of the gain than a trust region."
+    ),
 )
 def needs_none(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""

@@ -1,4 +1,6 @@
-"""One token with an outlying ratio in a sequence of tokens on policy: what is left of the others' gradient (SAPO)."""
+"""One token with an outlying ratio in a sequence of tokens on policy: what is left of the others' gradient
+(SAPO).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def compute() -> Table:
     """Return a row per objective, length, sign of A and outlying ratio."""
     rows = [
         (label, length, int(sign), outlier, *kept(name, length, outlier, sign))
-        for (label, name), length, sign, outlier in product(OBJECTIVES.items(), LENGTHS, (1.0, -1.0), OUTLIERS)
+        for (label, name), length, sign, outlier in product(
+            OBJECTIVES.items(), LENGTHS, (1.0, -1.0), OUTLIERS
+        )
     ]
     columns = ["objective", "length", "advantage", "outlier", "others", "own"]
     return Table.of(NAME, pd.DataFrame(rows, columns=columns), {"ratios": "one token's; all others 1"})
@@ -75,7 +79,9 @@ EXPERIMENT = Experiment(
 def keeps() -> Evidence:
     """Return distances from 1, and SAPO's weights of far outliers."""
     gaps = []
-    for name, length, sign, outlier in product(("sapo", "ppo_clip"), LENGTHS, (1.0, -1.0), (1.0, 3.0, 32.0, 100.0)):
+    for name, length, sign, outlier in product(
+        ("sapo", "ppo_clip"), LENGTHS, (1.0, -1.0), (1.0, 3.0, 32.0, 100.0)
+    ):
         others, own = kept(name, length, outlier, sign)
         gaps.append(abs(others - 1))
         if name == "sapo" and outlier >= 32:
@@ -92,7 +98,11 @@ def keeps() -> Evidence:
 )
 def drops() -> Evidence:
     """Return weights for A > 0, distances from the geometric mean for A < 0."""
-    gaps = [kept("gspo", length, outlier, 1.0)[0] for length, outlier in product(LENGTHS, (1.03, 10.0, 100.0))]
+    gaps = [
+        kept("gspo", length, outlier, 1.0)[0] for length, outlier in product(LENGTHS, (1.03, 10.0, 100.0))
+    ]
     for length, outlier in product(LENGTHS, (10.0, 100.0)):
         gaps.append(abs(kept("gspo", length, outlier, -1.0)[0] - outlier ** (1 / length)))
-    return exact([*gaps, short_of(kept("gspo", 8, 100.0, -1.0)[0], 1.77)], 1e-9, "largest distance of a weight")
+    return exact(
+        [*gaps, short_of(kept("gspo", 8, 100.0, -1.0)[0], 1.77)], 1e-9, "largest distance of a weight"
+    )

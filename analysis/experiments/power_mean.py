@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 
@@ -36,7 +38,9 @@ def shares(seed: int, power: float) -> Floats:
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return the largest share of a token, and variance and bias of the gradient on a random tree, by exponent."""
+    """Return the largest share of a token, and variance and bias of the gradient on a random tree, by
+    exponent.
+    """
     from testbed.exact.report import Bench, gradient_report
     from testbed.exact.tree import random_policies, random_tree
 
@@ -48,7 +52,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             found = gradient_report(
                 "holder", bench, signal="R-b", baseline=float(tree.value(bench.mu_SA)), p=power, **OPEN
             )
-            rows_.append((seed, power, shares(seed, power).max(), found.relative_deviation, found.relative_bias))
+            rows_.append(
+                (seed, power, shares(seed, power).max(), found.relative_deviation, found.relative_bias)
+            )
     return pd.DataFrame(rows_, columns=["seed", "power", "share", "deviation", "bias"])
 
 
@@ -91,14 +97,16 @@ def even() -> Evidence:
             found_T, wanted_T = shares(seed, power), np.exp(power * log_u_T)
             gaps.append(float(np.abs(found_T - wanted_T / wanted_T.sum()).max()))
             largest[power] = float(found_T.max())
-        gaps += [max(0.0, largest[s * a] - largest[s * b]) for s in (1, -1) for a, b in ((0, 1), (1, 2), (2, 4))]
+        gaps += [
+            max(0.0, largest[s * a] - largest[s * b]) for s in (1, -1) for a, b in ((0, 1), (1, 2), (2, 4))
+        ]
     return exact(gaps, 1e-12, "largest distance of a share, or fall of the largest one")
 
 
 def _rises(table: pd.DataFrame, value: str) -> dict[str, Floats]:
     """The rise of a column from each exponent to the next one, for each run."""
     found: dict[str, Floats] = {}
-    for low, high in zip(POWERS, POWERS[1:], strict=False):
+    for low, high in pairwise(POWERS):
         steps = difference(table, value, {"power": high}, {"power": low})
         found |= {f"{low:g} to {high:g}, {run}": x_N for run, x_N in steps.items()}
     return found

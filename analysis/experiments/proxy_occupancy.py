@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ MARGIN = 0.02
 def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
     """Return a random MDP with the true reward, a proxy [S, A] and a base policy that is better than random.
 
-    "noise": the proxy has independent errors; "tampering": the state that the base visits least pays the proxy
+    "noise": independent errors of the proxy; "tampering": the state that the base visits least pays the proxy
     and costs the truth; "unseen cost": the proxy misses what one action costs; "lure": it overpays staying.
     """
     from envs.finite_mdp import FiniteMDP
@@ -44,7 +45,9 @@ def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
     if kind == "lure":
         moves_SAS[:, 0] = np.eye(STATES)
     base_SA = np.full((STATES, ACTIONS), 1 / ACTIONS)
-    plain = FiniteMDP(transition_SAS=moves_SAS, reward_SA=true_SA, start_S=made.start_S, horizon=1, discount=DISCOUNT)
+    plain = FiniteMDP(
+        transition_SAS=moves_SAS, reward_SA=true_SA, start_S=made.start_S, horizon=1, discount=DISCOUNT
+    )
     base_SA = tilt(base_SA, soft_q(plain, base_SA, 0.0), 1.0)
     proxy_SA = true_SA + (rng.normal(size=true_SA.shape) if kind == "noise" else 0.0)
     if kind == "tampering":
@@ -56,7 +59,9 @@ def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
         true_SA[:, 1] -= 1.5 * rng.random(STATES)
     if kind == "lure":
         proxy_SA[:, 0] += rng.exponential(1.0, STATES)
-    world = FiniteMDP(transition_SAS=moves_SAS, reward_SA=true_SA, start_S=made.start_S, horizon=1, discount=DISCOUNT)
+    world = FiniteMDP(
+        transition_SAS=moves_SAS, reward_SA=true_SA, start_S=made.start_S, horizon=1, discount=DISCOUNT
+    )
     return world, proxy_SA, base_SA
 
 
@@ -74,13 +79,20 @@ def rows(seeds: Seeds) -> pd.DataFrame:
                 return np.asarray((1 - DISCOUNT) * infinite_horizon.occupancy(world, pi_SA)[:, None] * pi_SA)
 
             base_X = law(base_SA)
-            scales = [np.sqrt((base_X * (r - (base_X * r).sum()) ** 2).sum()) for r in (world.reward_SA, proxy_SA)]
+            scales = [
+                np.sqrt((base_X * (r - (base_X * r).sum()) ** 2).sum()) for r in (world.reward_SA, proxy_SA)
+            ]
             for divergence in DIVERGENCES:
                 for strength, pi_SA in zip(
-                    STRENGTHS, optimized(world, proxy_SA / scales[1], base_SA, divergence, STRENGTHS), strict=True
+                    STRENGTHS,
+                    optimized(world, proxy_SA / scales[1], base_SA, divergence, STRENGTHS),
+                    strict=True,
                 ):
                     gain = law(pi_SA) - base_X
-                    true, proxy = (float((gain * r).sum() / s) for r, s in zip((world.reward_SA, proxy_SA), scales, strict=True))
+                    true, proxy = (
+                        float((gain * r).sum() / s)
+                        for r, s in zip((world.reward_SA, proxy_SA), scales, strict=True)
+                    )
                     rows_.append((seed, kind, divergence, strength, true, proxy))
     return pd.DataFrame(rows_, columns=["seed", "world", "divergence", "strength", "true", "proxy"])
 
@@ -104,7 +116,7 @@ EXPERIMENT = Experiment(
         y_label="gain of the true return",
     ),
     systems={
-        "Correlated proxies (ORPO)": Part("exact optimization in four families of tables; none of its settings")
+        "Correlated proxies (ORPO)": Part("exact optimization in four families of tables, not its own")
     },
 )  # fmt: skip
 
@@ -118,7 +130,9 @@ EXPERIMENT = Experiment(
     ),
 )
 def bound() -> Evidence:
-    """Return misses of the bound, distances of a strong penalty's optimum from the base, and falls of the proxy."""
+    """Return misses of the bound, distances of a strong penalty's optimum from the base, and falls of the
+    proxy.
+    """
     from envs import infinite_horizon
     from testbed.exact.proxy_optimization import distance, optimized
     from testbed.exact.value_learning import proxy_slack
@@ -129,12 +143,16 @@ def bound() -> Evidence:
         laws = []
         for pi_SA in (base_SA, *optimized(world, proxy_SA, base_SA, "occupancy chi2", (100.0, 1.0, 0.1))):
             laws.append(((1 - DISCOUNT) * infinite_horizon.occupancy(world, pi_SA)[:, None] * pi_SA).ravel())
-        gaps.append(distance(world, pi_SA, base_SA, "occupancy chi2") - np.sqrt((laws[-1] ** 2 / laws[0]).sum() - 1))
+        gaps.append(
+            distance(world, pi_SA, base_SA, "occupancy chi2") - np.sqrt((laws[-1] ** 2 / laws[0]).sum() - 1)
+        )
         if np.cov(proxy_SA.ravel(), world.reward_SA.ravel(), aweights=laws[0])[0, 1] > 0:
-            gaps += [-proxy_slack(laws[0], d_X, world.reward_SA.ravel(), proxy_SA.ravel()) for d_X in laws[1:]]
+            gaps += [
+                -proxy_slack(laws[0], d_X, world.reward_SA.ravel(), proxy_SA.ravel()) for d_X in laws[1:]
+            ]
         gaps.append(float(np.abs(laws[1] - laws[0]).max()) - 1e-4)
         gains = [float(d_X @ proxy_SA.ravel()) for d_X in laws]
-        gaps += [low - high - 1e-5 for low, high in zip(gains, gains[1:], strict=False)]
+        gaps += [low - high - 1e-5 for low, high in pairwise(gains)]
     return exact(gaps, 1e-8, "largest miss of the bound, or of the order")
 
 
@@ -152,7 +170,9 @@ def _ahead(table: pd.DataFrame, other: str) -> dict[str, Floats]:
 
 @EXPERIMENT.claim(
     "occupancy-chi2-beats-action-kl",
-    statement="At its best strength it gains 0.02 more true return than the KL of actions, in all 4 families.",
+    statement=(
+        "At its best strength it gains 0.02 more true return than the KL of actions, in all 4 families."
+    ),
 )
 def beats_kl(table: pd.DataFrame) -> Evidence:
     """Return the evidence for each family and run."""
@@ -161,7 +181,9 @@ def beats_kl(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "occupancy-chi2-beats-action-chi2",
-    statement="At its best strength it gains 0.02 more true return than the chi2 of actions, in all 4 families.",
+    statement=(
+        "At its best strength it gains 0.02 more true return than the chi2 of actions, in all 4 families."
+    ),
 )
 def beats_chi2(table: pd.DataFrame) -> Evidence:
     """Return the evidence for each family and run."""
@@ -170,7 +192,10 @@ def beats_chi2(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "proxies-are-hacked-at-weak-penalties",
-    statement="In every family and with every divergence the weakest penalty has 0.02 less true return than its best.",
+    statement=(
+        "In every family and with every divergence the weakest penalty has 0.02 less true return than its "
+        "best."
+    ),
 )
 def hacked(table: pd.DataFrame) -> Evidence:
     """Return the evidence for each family, divergence and run."""

@@ -1,4 +1,6 @@
-"""Four regimes of a weight, A > 0 or < 0 times ratio above or below 1: what each does to a bandit's entropy."""
+"""Four regimes of a weight, A > 0 or < 0 times ratio above or below 1: what each does to a bandit's
+entropy.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def bandit(seed: int, moved: str) -> tuple[Floats, Floats, Floats]:
 
 def rows(seeds: Seeds) -> pd.DataFrame:
     """Return the change of the entropy's rate where a regime's ratios replace 1, over the size
-    of the step at 1."""
+    of the step at 1.
+    """
     from testbed.exact.bandit_update import entropy_rate, expected_update
 
     rows_ = []
@@ -160,8 +163,9 @@ def probability_decides() -> Evidence:
     "mhpo-weight-is-bounded-and-smooth",
     source="Wang et al. (2026), arXiv:2603.16929; a bound of our own for its values",
     statement=(
-        "For log-ratios from -20 to 20 and both signs MHPO's weight and its slope are at most 0.4, and halving "
-        "the grid halves its largest step; PPO's weight still moves by 0.79 between two points of the finer."
+        "For log-ratios from -20 to 20 and both signs MHPO's weight and its slope are at most 0.4, and "
+        "halving the grid halves its largest step; PPO's weight still moves by 0.79 between two points of "
+        "the finer."
     ),
 )
 def mhpo_smooth() -> Evidence:

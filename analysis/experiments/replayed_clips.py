@@ -17,7 +17,11 @@ from testbed.rng import generator
 
 NAME = "replayed-clips"
 SEEDS, ARMS, RIGHT, ROUNDS, STEPS, RATE = 12, 16, 4, 12, 8, 1.0
-HYPER = {"fixed clip": ("ppo_clip", {}), "higher clip": ("ppo_clip", {"eps_high": 0.28}), "BAPO": ("bapo", {})}
+HYPER = {
+    "fixed clip": ("ppo_clip", {}),
+    "higher clip": ("ppo_clip", {"eps_high": 0.28}),
+    "BAPO": ("bapo", {}),
+}
 MARGIN = 0.05
 """Nats of entropy, and value. Set before the table was made."""
 
@@ -39,7 +43,10 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         for clip, (name, hyper) in HYPER.items():
             pi_A, shares = start_A, []
             for _ in range(ROUNDS):
-                mu_A, adv_A = pi_A, (right_A - pi_A @ right_A) / np.sqrt(pi_A @ right_A * (1 - pi_A @ right_A) + 1e-6)
+                mu_A, adv_A = (
+                    pi_A,
+                    (right_A - pi_A @ right_A) / np.sqrt(pi_A @ right_A * (1 - pi_A @ right_A) + 1e-6),
+                )
                 log_KA = inner_steps(name, mu_A, adv_A, steps=STEPS, rate=RATE, **hyper)
                 mass_A = mu_A * np.abs(answer_weights(name, log_KA[-2], mu_A, adv_A, **hyper))
                 shares.append(mass_A[right_A == 0].sum() / max(mass_A.sum(), 1e-12))
@@ -51,7 +58,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
 
 def table() -> Table:
     """Return a row per run, seed and clip."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"arms": ARMS, "rounds": ROUNDS, "steps": STEPS, "rate": RATE})
+    return Table.of(
+        NAME, repeated(rows, SEEDS), {"arms": ARMS, "rounds": ROUNDS, "steps": STEPS, "rate": RATE}
+    )
 
 
 EXPERIMENT = Experiment(
@@ -72,12 +81,14 @@ EXPERIMENT = Experiment(
     "entropy-clip-rule",
     source="arXiv:2510.18927, the entropy-clip rule; Cui et al. (2025), arXiv:2505.22617",
     statement=(
-        "Along the natural gradient with clipped answers left out the entropy changes by -Cov(log pi, A X), X "
-        "= 0 on clipped answers: leaving out unlikely answers with A > 0 takes away what would raise it."
+        "Along the natural gradient with clipped answers left out the entropy changes by -Cov(log pi, A X), "
+        "X = 0 on clipped answers: leaving out unlikely answers with A > 0 takes away what would raise it."
     ),
 )
 def rule() -> Evidence:
-    """Return distances of the rule from a difference of entropies over 8 bandits, and what the left out lack."""
+    """Return distances of the rule from a difference of entropies over 8 bandits, and what the left
+    out lack.
+    """
     from testbed.exact.bandit_update import clip_rule
 
     gaps = []
@@ -92,7 +103,9 @@ def rule() -> Evidence:
             rates.append(clip_rule(pi_A, gain_A))
             gaps.append(abs((ends[0] - ends[1]) / (2 * size) - rates[-1]))
         gaps.append(short_of(rates[0] - rates[1], 1e-4) if unlikely_A.any() else 0.0)
-    return exact(gaps, 1e-8, "largest distance of the rule from a central difference; unlikely answers raise it")
+    return exact(
+        gaps, 1e-8, "largest distance of the rule from a central difference; unlikely answers raise it"
+    )
 
 
 @EXPERIMENT.claim(
@@ -136,9 +149,7 @@ def keeps(table: pd.DataFrame) -> Evidence:
     return must_exceed(found, MARGIN, "gain of entropy less 0.05")
 
 
-@EXPERIMENT.claim(
-    "bapo-ends-higher", statement="BAPO ends with a value 0.05 above the fixed clip's."
-)
+@EXPERIMENT.claim("bapo-ends-higher", statement="BAPO ends with a value 0.05 above the fixed clip's.")
 def higher(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
     found = difference(table, "value", {"clip": "BAPO"}, {"clip": "fixed clip"})

@@ -1,4 +1,6 @@
-"""One reward model against ensembles: gold reward of the best of n and of RL as the proxy is pushed further."""
+"""One reward model against ensembles: gold reward of the best of n and of RL as the proxy is pushed
+further.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from testbed.rng import generator
 
 NAME = "reward-ensembles"
 SEEDS, MEMBERS, PAIRS, CONTEXTS, ANSWERS, WIDTH, SHOWN = 24, 5, 150, 4, 64, 12, 8
-"""Replications, models, comparisons of each, prompts, answers, features that pay, features a model is given."""
+"""Replications, models, comparisons of each, prompts, answers, features that pay, features a model is
+given.
+"""
 ODD, RARE, FAR = 12, 0.02, 3.0
 """Answers of a prompt that are unlike the others, their mass in the reference, and size of their features."""
 NOISE = (0.0, 0.25)
@@ -88,7 +92,10 @@ EXPERIMENT = Experiment(
     NAME,
     question="Do ensembles of reward models keep the gold reward from falling as their proxy is optimized?",
     source="Coste et al. (2023), Reward model ensembles, arXiv:2310.02743",
-    differs="linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers that pairs seldom show; exact laws",
+    differs=(
+        "linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers "
+        "that pairs seldom show; exact laws"
+    ),
     compute=table,
     keys=("run", "seed", "noise", "model", "method", "strength"),
     metrics=("kl", "gold", "proxy"),
@@ -107,7 +114,9 @@ def _drop(table: pd.DataFrame, model: str) -> dict[str, Floats]:
         for method, last in LAST.items():
             rows_ = table[(table["noise"] == noise) & (table["method"] == method) & (table["model"] == model)]
             best = rows_.groupby(["run", "seed"])["gold"].transform("max")
-            for run, x_N in level(rows_.assign(drop=best - rows_["gold"]), "drop", {"strength": last}).items():
+            for run, x_N in level(
+                rows_.assign(drop=best - rows_["gold"]), "drop", {"strength": last}
+            ).items():
                 found[f"{method}, noise {noise:g}, {run}"] = x_N
     return found
 
@@ -132,8 +141,13 @@ def agree() -> Evidence:
         for how in COMBINED:
             found_SA = combine(model_KSA, how, PENALTY)
             if how in ("worst", "uncertainty"):
-                gaps += [max(0.0, float((found_SA - mean_SA).max())), short_of(float((mean_SA - found_SA).max()), 0.1)]
-            gaps.append(float(np.abs(combine(model_KSA + shift_S1, how, PENALTY) - found_SA - shift_S1).max()))
+                gaps += [
+                    max(0.0, float((found_SA - mean_SA).max())),
+                    short_of(float((mean_SA - found_SA).max()), 0.1),
+                ]
+            gaps.append(
+                float(np.abs(combine(model_KSA + shift_S1, how, PENALTY) - found_SA - shift_S1).max())
+            )
             same_KSA = np.repeat(model_KSA[:1], MEMBERS, axis=0)
             gaps.append(float(np.abs(combine(same_KSA, how, PENALTY) - model_KSA[0]).max()))
     return exact(gaps, 1e-12, "largest excess over the mean, or distance among equals and under shifts")

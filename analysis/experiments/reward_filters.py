@@ -54,13 +54,20 @@ EXPERIMENT = Experiment(
     NAME,
     question="Does R^2 of the filtered samples tell which filter ends with the most gold reward?",
     source="Shen and Zhang (2024), PF-PPO, arXiv:2409.06957",
-    differs="a bandit of 24 answers with a made proxy; expected steps at one learning rate, without PPO's clip",
+    differs=(
+        "a bandit of 24 answers with a made proxy; expected steps at one learning rate, without PPO's clip"
+    ),
     compute=table,
     keys=("run", "seed", "kept"),
     metrics=("r2", "gold"),
     margins={"gold reward": MARGIN, "rank correlation": 0.0},
     figure=Plot("distribution", x="kept", y="gold", x_label="samples kept of five", y_label="gold reward"),
-    systems={"PF-PPO": Part("filters and R^2 on a bandit; no language model, no code")},
+    systems={
+        "PF-PPO": Part(
+            "filters and R^2 on a bandit; no language model, no code",
+            claims=("r2-ranks-the-filters", "best-and-worst-has-the-highest-r2", "best-and-worst-wins"),
+        )
+    },
 )
 
 
@@ -147,3 +154,35 @@ def something(table: pd.DataFrame) -> Evidence:
         for run, x_N in level(table, "gold", {"kept": keep}).items()
     }
     return must_exceed(found, 0.5, "gold reward less 0.5")
+
+
+@EXPERIMENT.claim(
+    "false-positives-cap-what-a-filter-reaches",
+    source="derived here",
+    statement=(
+        "Where a verifier passes wrong answers with chance f, filtering by it brings the success rate s to "
+        "s / (s + f (1 - s)) and no further; RL on the same verdicts goes to 1 as its KL penalty falls, "
+        "unless some wrong answer always passes."
+    ),
+)
+def false_positives() -> Evidence:
+    """Return distances from the rate, and of RL's success at beta = 0.01 from 1, or from the share of right
+    ones.
+    """
+    from testbed.offline.imperfect_rewards import accepted_law, lenient_verifier
+    from testbed.offline.preferences import tilt
+
+    gaps = []
+    for seed in range(4):
+        pi_SA = generator(seed, "verified").dirichlet(np.ones(6), size=1)
+        right_SA = np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]])
+        success = float((pi_SA * right_SA).sum())
+        for f in (0.0, 0.1, 0.5):
+            pass_SA = lenient_verifier(right_SA, np.full((1, 6), f))
+            found = float((accepted_law(pi_SA, pass_SA) * right_SA).sum())
+            gaps.append(abs(found - success / (success + f * (1 - success))))
+            gaps.append(1.0 - float((tilt(pi_SA, pass_SA, 0.01) * right_SA).sum()))
+        fooled_SA = lenient_verifier(right_SA, np.eye(6)[2:3])
+        share = success / (success + pi_SA[0, 2])
+        gaps.append(abs(float((tilt(pi_SA, fooled_SA, 0.01) * right_SA).sum()) - share))
+    return exact(gaps, 1e-9, "largest distance of a success rate")

@@ -39,9 +39,7 @@ def answer_weights(
         raise UserError("mu has no mass on some answer, where a ratio is infinite. Mix in the uniform law.")
     log_mu, log_pi, adv = (torch.from_numpy(x.reshape(-1, 1)) for x in (np.log(mu_xA), log_pi_xA, adv_xA))
     group_B = torch.arange(mu_xA.size) // mu_xA.shape[-1]
-    batch = Batch(
-        log_mu, adv, torch.ones_like(adv, dtype=torch.bool), adv[:, 0], group_B, logp_ref_BT=log_mu
-    )
+    batch = Batch(log_mu, adv, torch.ones_like(adv, dtype=torch.bool), adv[:, 0], group_B, logp_ref_BT=log_mu)
     found: Floats = effective_weights(name, log_pi, batch, **hyper).numpy()
     return found.reshape(mu_xA.shape)
 
@@ -74,9 +72,7 @@ def clip_rule(pi_A: ArrayLike, gain_A: ArrayLike) -> float:
 Adv = Callable[[Floats], Floats]
 
 
-def inner_steps(
-    name: str, mu_xA: Floats, adv_xA: Floats, *, steps: int, rate: float, **hyper: Any
-) -> Floats:
+def inner_steps(name: str, mu_xA: Floats, adv_xA: Floats, *, steps: int, rate: float, **hyper: Any) -> Floats:
     """log pi after 0 … `steps` expected steps from mu on data of mu, [steps + 1, (S,) A]."""
     path = [np.log(mu_xA)]
     for _ in range(steps):

@@ -1,4 +1,5 @@
-"""Improvement steps of a tabular policy in closed form: mirror descent, bounded ratios, a set-point of entropy.
+"""Improvement steps of a tabular policy in closed form: mirror descent, bounded ratios, a set-point of
+entropy.
 
 Tables are [S, A] or [A]; advantages are given, so that a bandit and an MDP are treated alike.
 """
@@ -23,8 +24,8 @@ def mirror_step(mu_xA: Floats, adv_xA: Floats, step_size: float) -> Floats:
 
 
 def soft_mirror_step(mu_xA: Floats, q_xA: Floats, step_size: float, alpha: float) -> Floats:
-    """argmax_pi E_pi Q + alpha H(pi) - KL(pi || mu) / step_size, mu^(1 / (1 + k)) exp(step_size Q / (1 + k)) / Z,
-    k = alpha step_size. An infinite step size gives SAC's exp(Q / alpha) / Z.
+    """argmax_pi E_pi Q + alpha H(pi) - KL(pi || mu) / step_size, mu^(1 / (1 + k)) exp(step_size Q / (1 + k))
+    / Z, k = alpha step_size. An infinite step size gives SAC's exp(Q / alpha) / Z.
     """
     if np.isinf(step_size):
         return np.asarray(special.softmax(q_xA / alpha, axis=-1))

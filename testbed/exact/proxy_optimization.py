@@ -42,13 +42,16 @@ def divergence(world: FiniteMDP, pi_SA: Tensor, base_SA: Tensor, kind: str) -> T
 def optimized(
     world: FiniteMDP, proxy_SA: Floats, base_SA: Floats, kind: str, strengths: Sequence[float]
 ) -> list[Floats]:
-    """argmax_pi E_d[proxy] - strength * divergence, for each strength, strongest first, each from the last one.
+    """argmax_pi E_d[proxy] - strength * divergence, for each strength, strongest first, each from the last
+    one.
 
     By L-BFGS on logits with exact gradients; the first starts at the base. Raises UserError for a base that
     leaves out an action, terminal states, or discount 1.
     """
     if not (base_SA > 0).all():
-        raise UserError("The base policy leaves out an action, where a chi2 is infinite. Mix in the uniform law.")
+        raise UserError(
+            "The base policy leaves out an action, where a chi2 is infinite. Mix in the uniform law."
+        )
     if world.tables.terminal_S.any() or world.discount >= 1:
         raise UserError("Occupancies need discount < 1 and no terminal states here.")
     proxy, base = torch.from_numpy(np.array(proxy_SA)), torch.from_numpy(np.array(base_SA))
@@ -71,4 +74,6 @@ def optimized(
 
 def distance(world: FiniteMDP, pi_SA: Floats, base_SA: Floats, kind: str) -> float:
     """`divergence` of two tables as a number."""
-    return float(divergence(world, torch.from_numpy(np.array(pi_SA)), torch.from_numpy(np.array(base_SA)), kind))
+    return float(
+        divergence(world, torch.from_numpy(np.array(pi_SA)), torch.from_numpy(np.array(base_SA)), kind)
+    )

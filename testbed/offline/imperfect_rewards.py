@@ -1,4 +1,5 @@
-"""Proxy rewards beside gold ones: ensembles of reward models, label noise, lenient verifiers, filters, confidence.
+"""Proxy rewards beside gold ones: ensembles of reward models, label noise, lenient verifiers, filters,
+confidence.
 
 Tables are [S, A]: a context's answers. What optimizes a proxy is exact: the law of the best of n
 (`testbed.offline.tabular.best_of_n`) or the tilt (`testbed.offline.preferences.tilt`).
@@ -36,7 +37,7 @@ def reward_ensemble(weight_KSAA: Floats, label_KSAA: Floats, feature_KSAF: Float
     seen_K = weight_KSAA.sum((1, 2, 3))
     if not (seen_K > 0).all():
         raise UserError(
-            f"Reward model {int(np.argmin(seen_K))} never saw a pair of answers; give each member comparisons."
+            f"Reward model {int(np.argmin(seen_K))} never saw a pair of answers; give it comparisons."
         )
     members = zip(weight_KSAA, label_KSAA, feature_KSAF, strict=True)
     fitted_KSA = np.stack([fit_reward(w[None], y[None], x, ridge)[0] for w, y, x in members])
@@ -44,8 +45,8 @@ def reward_ensemble(weight_KSAA: Floats, label_KSAA: Floats, feature_KSAF: Float
 
 
 def combine(reward_KSA: Floats, how: str, penalty: float = 0.5) -> Floats:
-    """The reward that is optimized, [S, A]: the first member, the mean, the least (worst-case optimization), or
-    the mean less penalty times the variance over members (uncertainty-weighted optimization).
+    """The reward that is optimized, [S, A]: the first member, the mean, the least (worst-case optimization),
+    or the mean less penalty times the variance over members (uncertainty-weighted optimization).
 
     Source: Coste et al. (2023), arXiv:2310.02743, section 3.
     """
@@ -60,10 +61,18 @@ def combine(reward_KSA: Floats, how: str, penalty: float = 0.5) -> Floats:
 
 
 def lenient_verifier(right_SA: Floats, false_positive_SA: Floats) -> Floats:
-    """Chance that a verifier passes an answer: 1 for right ones, its false-positive rate for others, [S, A]."""
+    """Chance that a verifier passes an answer: 1 for right ones, its false-positive rate for others,
+    [S, A].
+    """
     if (false_positive_SA < 0).any() or (false_positive_SA > 1).any():
         raise UserError("A false-positive rate is a chance; expected numbers from 0 to 1.")
     return np.asarray(right_SA + (1 - right_SA) * false_positive_SA)
+
+
+def accepted_law(pi_SA: Floats, pass_SA: Floats) -> Floats:
+    """Law of an answer that the verifier passes at one draw, pi pass / Z: rejection sampling, [S, A]."""
+    kept_SA = pi_SA * pass_SA
+    return np.asarray(kept_SA / kept_SA.sum(-1, keepdims=True))
 
 
 def filtered_law(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floats:
@@ -88,10 +97,10 @@ def reliability(law_SA: Floats, proxy_SA: Floats, gold_SA: Floats) -> float:
     return float((law_X @ (proxy_X * gold_X)) ** 2 / ((law_X @ proxy_X**2) * (law_X @ gold_X**2)))
 
 
-def climb(
-    start_SA: Floats, proxy_SA: Floats, *, group: int, keep: str, steps: int, rate: float
-) -> Floats:
-    """pi after expected policy-gradient steps on filtered samples with the advantage proxy - E_pi proxy, [S, A]."""
+def climb(start_SA: Floats, proxy_SA: Floats, *, group: int, keep: str, steps: int, rate: float) -> Floats:
+    """pi after expected policy-gradient steps on filtered samples with the advantage proxy - E_pi proxy, [S,
+    A].
+    """
     log_SA = np.log(start_SA)
     for _ in range(steps):
         pi_SA = np.exp(log_SA)
@@ -114,7 +123,7 @@ def calibration_error(pi_SAC: Floats, right_SA: Floats, confidence_C: Floats) ->
 def shaped_reward(reward_SAC: Floats, confidence_C: Floats, weight: float, level: float) -> Floats:
     """r + weight (r - level) (c - 1/2), [..., C]: PPO-C, level the moving average of rewards.
 
-    Source: Leng et al. (2024), Taming overconfidence, arXiv:2410.09724, equation 5 as read in secondary sources.
+    Source: Leng et al. (2024), Taming overconfidence, arXiv:2410.09724, equation 5, from secondary sources.
     """
     return np.asarray(reward_SAC + weight * (reward_SAC - level) * (confidence_C - 0.5))
 
@@ -129,7 +138,9 @@ def confident_policy(
     beta <= 0.
     """
     if beta <= 0:
-        raise UserError(f"beta is {beta:g}, expected more than 0: without a KL penalty the limit is a vertex.")
+        raise UserError(
+            f"beta is {beta:g}, expected more than 0: without a KL penalty the limit is a vertex."
+        )
     wrong_C, right_C = paid_2C
     mean_SAC = outcome_SA[..., None] * right_C + (1 - outcome_SA[..., None]) * wrong_C
     states = len(ref_SAC)
@@ -145,13 +156,17 @@ def confident_policy(
     return policy(float(optimize.brentq(excess, low, high, xtol=1e-12)))
 
 
-def own_sample_in_average(reward_K: Floats, chance_K: Floats, batch: int, decay: float, level: float) -> float:
-    """E[r - Delta | r] per unit of r - level: 1 - (1 - decay) / batch, for Delta = decay level + (1 - decay) mean
-    of a batch with the own sample in it; by enumeration of the others, whose mean is `level`.
+def own_sample_in_average(
+    reward_K: Floats, chance_K: Floats, batch: int, decay: float, level: float
+) -> float:
+    """E[r - Delta | r] per unit of r - level: 1 - (1 - decay) / batch, for Delta = decay level + (1 - decay)
+    mean of a batch with the own sample in it; by enumeration of the others, whose mean is `level`.
     """
     mean = float(chance_K @ reward_K)
     if abs(mean - level) > 1e-9:
-        raise UserError(f"The level is {level:g}, but rewards have mean {mean:g}; the average is at rest there.")
+        raise UserError(
+            f"The level is {level:g}, but rewards have mean {mean:g}; the average is at rest there."
+        )
     slopes = []
     for own in reward_K:
         expected = decay * level + (1 - decay) * (own + (batch - 1) * mean) / batch
