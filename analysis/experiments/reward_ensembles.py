@@ -24,7 +24,7 @@ given.
 ODD, RARE, FAR = 12, 0.02, 3.0
 """Answers of a prompt that are unlike the others, their mass in the reference, and size of their features."""
 NOISE = (0.0, 0.25)
-DRAWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+DRAWS = (1, 4, 16, 64, 256)
 BETAS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)
 PENALTY = 0.5
 MARGIN = 0.1
