@@ -332,5 +332,5 @@ PLANTED = (
     Bug("greedy-baseline-pays-within-twice-the-best", REPORT, "    curvature = bench.second_moment(unit_LT) - float((mean_SA**2).sum())", "    curvature = 0.5 * bench.second_moment(unit_LT)"),
     Bug("gspo-drops-or-swells-the-tokens-beside-an-outlier", OBJECTIVES + "clipped/gspo.py", "log_s_BT = log_geometric(logp_BT, batch, base=base)\n    length", "log_s_BT = log_token(logp_BT, batch, base=base)\n    length"),
     Bug("entropy-clip-rule", UPDATE, "(np.log(pi) * gain) - (pi @ np.log(pi)) * (pi @ gain)", "(np.log(pi) * gain)"),
-    Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(policy(level) * mean_SAC).sum() / states", "(policy(level) * mean_SAC).sum() / states / 2"),
+    Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(policy(level) * mean_SAK).sum() / states", "(policy(level) * mean_SAK).sum() / states / 2"),
 )  # fmt: skip

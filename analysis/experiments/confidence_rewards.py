@@ -28,29 +28,29 @@ ERROR, SAME = 0.05, 0.02
 
 
 def paid(learner: str) -> Floats:
-    """Return the reward of a wrong and of a right answer said with each confidence, [2, C]."""
-    said_C = np.array(SAID)
+    """Return the reward of a wrong and of a right answer said with each confidence, [2, K]."""
+    said_K = np.array(SAID)
     if learner == "PPO-M":
-        return np.stack([-PRICE * (said_C - 0.5), 1.0 + PRICE * (said_C - 0.5)])
-    return np.stack([BIAS * said_C, 1.0 + BIAS * said_C])
+        return np.stack([-PRICE * (said_K - 0.5), 1.0 + PRICE * (said_K - 0.5)])
+    return np.stack([BIAS * said_K, 1.0 + BIAS * said_K])
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
     """Return calibration error, accuracy and mean confidence where RL with a KL penalty ends, by learner."""
     from testbed.offline.imperfect_rewards import calibration_error, confident_policy
 
-    rows_, said_C = [], np.array(SAID)
+    rows_, said_K = [], np.array(SAID)
     for seed in seeds:
         rng = generator(seed, NAME)
         # The best answer to a prompt is right with a chance up to 0.9: there is something to be unsure of.
         right_SA = rng.uniform(0.1, 0.9, (PROMPTS, 1)) * rng.random((PROMPTS, ANSWERS))
-        ref_SAC = np.full((PROMPTS, ANSWERS, len(SAID)), 1 / (ANSWERS * len(SAID)))
+        ref_SAK = np.full((PROMPTS, ANSWERS, len(SAID)), 1 / (ANSWERS * len(SAID)))
         for learner in ("PPO", "PPO-M", "PPO-C"):
             weight = WEIGHT if learner == "PPO-C" else 0.0
-            pi_SAC = confident_policy(ref_SAC, right_SA, paid(learner), said_C, BETA, weight)
-            accuracy = float((pi_SAC.sum(-1) * right_SA).sum() / PROMPTS)
-            mean = float((pi_SAC * said_C).sum() / PROMPTS)
-            rows_.append((seed, learner, calibration_error(pi_SAC, right_SA, said_C), accuracy, mean))
+            pi_SAK = confident_policy(ref_SAK, right_SA, paid(learner), said_K, BETA, weight)
+            accuracy = float((pi_SAK.sum(-1) * right_SA).sum() / PROMPTS)
+            mean = float((pi_SAK * said_K).sum() / PROMPTS)
+            rows_.append((seed, learner, calibration_error(pi_SAK, right_SA, said_K), accuracy, mean))
     return pd.DataFrame(rows_, columns=["seed", "learner", "error", "accuracy", "confidence"])
 
 
@@ -109,13 +109,13 @@ def shrinks() -> Evidence:
             found = exact_moments(batch - 1, chance_K, statistic).mean
             gaps.append(abs(found - factor * (own - mean)))
         gaps.append(abs(factor - (1 - (1 - decay) / batch)))
-    said_C, right_SA = np.array(SAID), np.array([[0.2, 0.9], [0.5, 0.4]])
-    ref_SAC, (wrong_C, right_C) = np.full((2, 2, 5), 0.1), paid("PPO-C")
-    mean_SAC = right_SA[..., None] * right_C + (1 - right_SA[..., None]) * wrong_C
-    pi_SAC = confident_policy(ref_SAC, right_SA, paid("PPO-C"), said_C, BETA, WEIGHT)
-    rest = shaped_reward(mean_SAC, said_C, WEIGHT, float((pi_SAC * mean_SAC).sum() / 2))
+    said_K, right_SA = np.array(SAID), np.array([[0.2, 0.9], [0.5, 0.4]])
+    ref_SAK, (wrong_K, right_K) = np.full((2, 2, 5), 0.1), paid("PPO-C")
+    mean_SAK = right_SA[..., None] * right_K + (1 - right_SA[..., None]) * wrong_K
+    pi_SAK = confident_policy(ref_SAK, right_SA, paid("PPO-C"), said_K, BETA, WEIGHT)
+    rest = shaped_reward(mean_SAK, said_K, WEIGHT, float((pi_SAK * mean_SAK).sum() / 2))
     gaps.append(
-        float(np.abs(tilt(ref_SAC.reshape(2, -1), rest.reshape(2, -1), BETA) - pi_SAC.reshape(2, -1)).max())
+        float(np.abs(tilt(ref_SAK.reshape(2, -1), rest.reshape(2, -1), BETA) - pi_SAK.reshape(2, -1)).max())
     )
     return exact(gaps, 1e-9, "largest distance of the factor, or of the policy at rest")
 

@@ -113,27 +113,27 @@ def climb(start_SA: Floats, proxy_SA: Floats, *, group: int, keep: str, steps: i
 # Answers that state a confidence
 
 
-def calibration_error(pi_SAC: Floats, right_SA: Floats, confidence_C: Floats) -> float:
-    """sum_c P(c) |P(right | c) - c| of a law of answer and stated confidence, contexts even, [S, A, C]."""
-    said_C = pi_SAC.sum((0, 1)) / len(pi_SAC)
-    hit_C = (pi_SAC * right_SA[..., None]).sum((0, 1)) / len(pi_SAC)
-    return float(np.abs(hit_C - said_C * confidence_C).sum())
+def calibration_error(pi_SAK: Floats, right_SA: Floats, confidence_K: Floats) -> float:
+    """sum_c P(c) |P(right | c) - c| of a law of answer and stated confidence, contexts even, [S, A, K]."""
+    said_K = pi_SAK.sum((0, 1)) / len(pi_SAK)
+    hit_K = (pi_SAK * right_SA[..., None]).sum((0, 1)) / len(pi_SAK)
+    return float(np.abs(hit_K - said_K * confidence_K).sum())
 
 
-def shaped_reward(reward_SAC: Floats, confidence_C: Floats, weight: float, level: float) -> Floats:
-    """r + weight (r - level) (c - 1/2), [..., C]: PPO-C, level the moving average of rewards.
+def shaped_reward(reward_SAK: Floats, confidence_K: Floats, weight: float, level: float) -> Floats:
+    """r + weight (r - level) (c - 1/2), [..., K]: PPO-C, level the moving average of rewards.
 
     Source: Leng et al. (2024), Taming overconfidence, arXiv:2410.09724, equation 5, from secondary sources.
     """
-    return np.asarray(reward_SAC + weight * (reward_SAC - level) * (confidence_C - 0.5))
+    return np.asarray(reward_SAK + weight * (reward_SAK - level) * (confidence_K - 0.5))
 
 
 def confident_policy(
-    ref_SAC: Floats, outcome_SA: Floats, paid_2C: Floats, confidence_C: Floats, beta: float, weight: float
+    ref_SAK: Floats, outcome_SA: Floats, paid_2K: Floats, confidence_K: Floats, beta: float, weight: float
 ) -> Floats:
-    """Where RL with a KL penalty ends on PPO-C's reward, the level being its own mean reward, [S, A, C].
+    """Where RL with a KL penalty ends on PPO-C's reward, the level being its own mean reward, [S, A, K].
 
-    outcome_SA: chance that an answer is right. paid_2C: the reward of a wrong and of a right answer said with
+    outcome_SA: chance that an answer is right. paid_2K: the reward of a wrong and of a right answer said with
     each confidence. weight 0 is PPO. The level is a fixed point, found by bisection. Raises UserError for
     beta <= 0.
     """
@@ -141,18 +141,18 @@ def confident_policy(
         raise UserError(
             f"beta is {beta:g}, expected more than 0: without a KL penalty the limit is a vertex."
         )
-    wrong_C, right_C = paid_2C
-    mean_SAC = outcome_SA[..., None] * right_C + (1 - outcome_SA[..., None]) * wrong_C
-    states = len(ref_SAC)
+    wrong_K, right_K = paid_2K
+    mean_SAK = outcome_SA[..., None] * right_K + (1 - outcome_SA[..., None]) * wrong_K
+    states = len(ref_SAK)
 
     def policy(level: float) -> Floats:
-        reward_SAC = shaped_reward(mean_SAC, confidence_C, weight, level)
-        return tilt(ref_SAC.reshape(states, -1), reward_SAC.reshape(states, -1), beta).reshape(ref_SAC.shape)
+        reward_SAK = shaped_reward(mean_SAK, confidence_K, weight, level)
+        return tilt(ref_SAK.reshape(states, -1), reward_SAK.reshape(states, -1), beta).reshape(ref_SAK.shape)
 
     def excess(level: float) -> float:
-        return float((policy(level) * mean_SAC).sum() / states) - level
+        return float((policy(level) * mean_SAK).sum() / states) - level
 
-    low, high = float(mean_SAC.min()) - 1e-9, float(mean_SAC.max()) + 1e-9
+    low, high = float(mean_SAK.min()) - 1e-9, float(mean_SAK.max()) + 1e-9
     return policy(float(optimize.brentq(excess, low, high, xtol=1e-12)))
 
 
