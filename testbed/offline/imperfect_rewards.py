@@ -160,7 +160,9 @@ def own_sample_in_average(
     reward_K: Floats, chance_K: Floats, batch: int, decay: float, level: float
 ) -> float:
     """E[r - Delta | r] per unit of r - level: 1 - (1 - decay) / batch, for Delta = decay level + (1 - decay)
-    mean of a batch with the own sample in it; by enumeration of the others, whose mean is `level`.
+    mean of a batch with the own sample in it, when the others have mean `level`: PPO-C's own-sample bias.
+
+    Raises UserError for a level that is not the mean reward.
     """
     mean = float(chance_K @ reward_K)
     if abs(mean - level) > 1e-9:
