@@ -12,6 +12,5 @@ MUTANTS = (
     Mutant("imperfect-labels-half-as-noisy", REWARDS, "(1 - share) * chance_SAA + share", "(1 - share / 2) * chance_SAA + share / 2", TESTS),
     Mutant("imperfect-climb-goes-down", REWARDS, "log_SA + rate * (", "log_SA - rate * (", TESTS),
     Mutant("imperfect-penalty-forgotten", PROXY, "strength * divergence(world, pi_SA, base, kind) - gain", "-gain", TESTS),
-    Mutant("imperfect-action-chi2-forgets-the-base", PROXY, "(d_SA * pi_SA / base_SA).sum() - 1", "(d_SA * pi_SA).sum()", TESTS),
     Mutant("imperfect-set-point-of-a-tie", "testbed/exact/policy_steps.py", "if not excess(-25.0) > 0 > excess(25.0):", "if False:", TESTS),
 )  # fmt: skip
