@@ -63,7 +63,7 @@ def optimized(
             pi_SA = theta.log_softmax(-1).exp()
             gain = (_occupancy(world, pi_SA) * proxy).sum()
             value = strength * divergence(world, pi_SA, base, kind) - gain
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
             assert theta.grad is not None
             return float(value.detach()), theta.grad.numpy().ravel()
 
