@@ -83,6 +83,18 @@ TABULAR, OFFLINE_MODELS, PREFERENCES, OFFLINE_BANDITS, CONSTRAINED = (
     f"{OFFLINE}{name}.py" for name in ("tabular", "models", "preferences", "bandits", "constrained")
 )
 TOPR, PAIRS = "testbed/objectives/reinforce/topr.py", "testbed/objectives/regression/opmd.py"
+UPDATE, STEPS, POSTERIOR, STEP_RATIOS, TWO_REWARDS, PROXY = (
+    f"testbed/exact/{name}.py"
+    for name in (
+        "bandit_update",
+        "policy_steps",
+        "posterior",
+        "step_ratios",
+        "two_rewards",
+        "proxy_optimization",
+    )
+)
+IMPERFECT, OBJECTIVES = OFFLINE + "imperfect_rewards.py", "testbed/objectives/"
 
 PREFIXES, EQUIVALENCE = "testbed/exact/prefixes.py", "testbed/offline/equivalence.py"
 DISTILL, SFT, REINFORCE, SHAPED, DRAFTS = (
@@ -377,4 +389,33 @@ PLANTED = (
     Bug("failed-groups-teach-nothing-until-a-success-is-put-in", "testbed/advantages/grouped.py", '(1 if std == "unbiased" else 0)', "0"),
     Bug("bending-two-valued-rewards-changes-nothing", SHAPED, "return group_std(replace(signals, reward_B=bent_B), eps=eps)", "return bent_B"),
     Bug("bending-unskews-graded-groups", SHAPED, "reward_B=bent_B", "reward_B=signals.reward_B"),
+    # Imperfect rewards, posterior losses, regimes of weights.
+    Bug("probability-not-ratio-decides-the-entropy", UPDATE, "surprise_A = np.log(pi) - pi @ np.log(pi)", "surprise_A = np.log(pi)"),
+    Bug("mhpo-weight-is-bounded-and-smooth", OBJECTIVES + "smooth/mhpo.py", "(psi_BT - grown_BT - shrunk_BT).exp()", "(psi_BT - shrunk_BT).exp()"),
+    Bug("sapo-keeps-the-tokens-beside-an-outlier", OBJECTIVES + "smooth/sapo.py", 'log_u_BT = log_token(logp_BT, batch, base="anchor")', 'log_u_BT = log_geometric(logp_BT, batch, base="anchor").expand_as(logp_BT)'),
+    Bug("power-mean-spreads-most-evenly-at-zero", OBJECTIVES + "clipped/holder.py", "power_BT.softmax(-1).to(log_u_BT.dtype)", "(power_BT / 2).softmax(-1).to(log_u_BT.dtype)"),
+    Bug("a-tempered-target-is-an-adaptive-entropy-bonus", STEPS, "return np.asarray(-pi_A * (gap_A - pi_A @ gap_A))", "return np.asarray(-pi_A * gap_A)"),
+    Bug("the-bounded-step-is-monotone", STEPS, "1.0 + eps * (1.0 - 2.0", "1.0 + 0.5 * eps * (1.0 - 2.0"),
+    Bug("the-bounded-step-is-monotone", STEPS, "(np.cumsum(mass_SA, axis=-1) >= 0.5)", "(np.cumsum(mass_SA, axis=-1) >= 0.7)"),
+    Bug("mdpo-minimizer-is-the-mirror-step-and-improves", OBJECTIVES + "regression/mdpo.py", "(batch.adv_BT - (log_u_BT", "(2 * batch.adv_BT - (log_u_BT"),
+    Bug("off-policy-mdpo-ends-where-sac-does", STEPS, "shrink = 1.0 + alpha * step_size", "shrink = 1.0 + step_size"),
+    Bug("centered-advantages-halve-the-mass", UPDATE, "np.log(mu_xA), log_pi_xA, adv_xA", "np.log(mu_xA), log_pi_xA, np.abs(adv_xA) ** 0.5 * adv_xA"),
+    Bug("ensembles-keep-what-members-agree-on", IMPERFECT, "return np.asarray(reward_KSA.min(0))", "return np.asarray(reward_KSA.max(0))"),
+    Bug("ensembles-keep-what-members-agree-on", IMPERFECT, "reward_KSA.mean(0) - penalty * spread_SA", "reward_KSA.mean(0) + penalty * spread_SA"),
+    Bug("filtered-laws-are-those-of-a-drawn-group", IMPERFECT, "best_of_n(pi_SA[None], -score_SA[None], group)", "best_of_n(pi_SA[None], -score_SA[None], 1)"),
+    Bug("false-positives-cap-what-a-filter-reaches", IMPERFECT, "(1 - right_SA) * false_positive_SA", "false_positive_SA / 2"),
+    Bug("orpo-optimum-meets-the-proxy-bound", PROXY, "(d_SA**2 / _occupancy(world, base_SA)).sum() - 1", "(d_SA**2 / _occupancy(world, base_SA)).sum() - 0.9"),
+    Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(1 - decay) * (own + (batch - 1) * mean) / batch", "(1 - decay) * mean"),
+    Bug("averaged-ratios-rarely-meet-the-upper-clip", STEP_RATIOS, "distance_T / np.sqrt(dims)", "distance_T"),
+    Bug("averaged-ratios-rarely-meet-the-upper-clip", STEP_RATIOS, "np.zeros_like(mean_T), np.full_like", "mean_T, np.full_like"),
+    Bug("ratios-with-a-negative-log-mean-still-average-one", STEP_RATIOS, "-(distance_T**2) / 2", "-(distance_T**2)"),
+    Bug("decoupled-normalization-forgets-the-scale", TWO_REWARDS, 'if how == "joint" else reward_NRG', 'if how == "decoupled" else reward_NRG'),
+    Bug("self-normalized-posterior-bias-falls-as-one-over-n", POSTERIOR, "count_RA * (posterior_A / sampler_A)", "count_RA * posterior_A"),
+    Bug("brain-baseline-has-no-variance-at-the-posterior", POSTERIOR, "_normalized(count_RA * (pi_A / sampler_A))", "_normalized(count_RA * pi_A)"),
+    Bug("log-variance-has-none-at-the-posterior", POSTERIOR, "(gap_A - mean_R1) / (n - 1)", "gap_A / (n - 1)"),
+    Bug("p3o-does-not-see-a-prompt-constant", OBJECTIVES + "preference/p3o.py", "(size_B * reward_B - total_B)", "(size_B * reward_B - 0.5 * total_B)"),
+    Bug("greedy-baseline-pays-within-twice-the-best", REPORT, "    curvature = bench.second_moment(unit_LT) - float((mean_SA**2).sum())", "    curvature = 0.5 * bench.second_moment(unit_LT)"),
+    Bug("gspo-drops-or-swells-the-tokens-beside-an-outlier", OBJECTIVES + "clipped/gspo.py", "log_s_BT = log_geometric(logp_BT, batch, base=base)\n    length", "log_s_BT = log_token(logp_BT, batch, base=base)\n    length"),
+    Bug("entropy-clip-rule", UPDATE, "(np.log(pi) * gain) - (pi @ np.log(pi)) * (pi @ gain)", "(np.log(pi) * gain)"),
+    Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(policy(level) * mean_SAK).sum() / states", "(policy(level) * mean_SAK).sum() / states / 2"),
 )  # fmt: skip

@@ -1,0 +1,149 @@
+"""A reward that likes confident answers: PPO, PPO with a calibrated reward model (PPO-M), PPO-C's moving
+average.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import must_exceed
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import Seeds, difference, repeated
+from envs.arrays import Floats
+from testbed.rng import generator
+
+NAME = "confidence-rewards"
+SEEDS, PROMPTS, ANSWERS, BETA = 16, 12, 4, 0.1
+SAID = (0.05, 0.25, 0.5, 0.75, 0.95)
+BIAS, WEIGHT, PRICE = 0.5, 1.0, 1.0
+"""Reward per unit of confidence, PPO-C's weight, and PPO-M's reward per unit for right answers, its cost for
+wrong.
+"""
+ERROR, SAME = 0.05, 0.02
+"""Calibration error that counts as lower, accuracy that counts as equal. Set before the table was made."""
+
+
+def paid(learner: str) -> Floats:
+    """Return the reward of a wrong and of a right answer said with each confidence, [2, K]."""
+    said_K = np.array(SAID)
+    if learner == "PPO-M":
+        return np.stack([-PRICE * (said_K - 0.5), 1.0 + PRICE * (said_K - 0.5)])
+    return np.stack([BIAS * said_K, 1.0 + BIAS * said_K])
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return calibration error, accuracy and mean confidence where RL with a KL penalty ends, by learner."""
+    from testbed.offline.imperfect_rewards import calibration_error, confident_policy
+
+    rows_, said_K = [], np.array(SAID)
+    for seed in seeds:
+        rng = generator(seed, NAME)
+        # The best answer to a prompt is right with a chance up to 0.9: there is something to be unsure of.
+        right_SA = rng.uniform(0.1, 0.9, (PROMPTS, 1)) * rng.random((PROMPTS, ANSWERS))
+        ref_SAK = np.full((PROMPTS, ANSWERS, len(SAID)), 1 / (ANSWERS * len(SAID)))
+        for learner in ("PPO", "PPO-M", "PPO-C"):
+            weight = WEIGHT if learner == "PPO-C" else 0.0
+            pi_SAK = confident_policy(ref_SAK, right_SA, paid(learner), said_K, BETA, weight)
+            accuracy = float((pi_SAK.sum(-1) * right_SA).sum() / PROMPTS)
+            mean = float((pi_SAK * said_K).sum() / PROMPTS)
+            rows_.append((seed, learner, calibration_error(pi_SAK, right_SA, said_K), accuracy, mean))
+    return pd.DataFrame(rows_, columns=["seed", "learner", "error", "accuracy", "confidence"])
+
+
+def table() -> Table:
+    """Return a row per run, seed and learner."""
+    return Table.of(
+        NAME, repeated(rows, SEEDS), {"prompts": PROMPTS, "beta": BETA, "bias": BIAS, "weight": WEIGHT}
+    )
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question=(
+        "Do PPO-M and PPO-C lower the calibration error that a confident reward model makes, at equal "
+        "accuracy?"
+    ),
+    source="Leng et al. (2024), Taming overconfidence in LLMs, arXiv:2410.09724",
+    differs=(
+        "one answer and one of five confidences; the tilt in place of training; PPO-M's model is made, not "
+        "fitted"
+    ),
+    compute=table,
+    keys=("run", "seed", "learner"),
+    metrics=("error", "accuracy", "confidence"),
+    margins={"calibration error": ERROR, "accuracy": SAME},
+    figure=Plot("distribution", x="learner", y="error", y_label="calibration error"),
+    systems={"PPO-M / PPO-C": Part("where they end on a bandit with confidences; no language model")},
+)
+
+
+@EXPERIMENT.claim(
+    "own-sample-shrinks-a-moving-average",
+    source="derived here",
+    statement=(
+        "With the own sample in the average of its batch PPO-C's difference shrinks to 1 - (1 - decay) / "
+        "batch of it, by enumeration of the others' mean; its level is where the policy's mean reward is."
+    ),
+)
+def shrinks() -> Evidence:
+    """Return distances of the factor by enumeration of batches, and of the level from its fixed point."""
+    from testbed.exact.bandit import exact_moments
+    from testbed.offline.imperfect_rewards import confident_policy, own_sample_in_average, shaped_reward
+    from testbed.offline.preferences import tilt
+
+    gaps, chance_K, reward_K = [], np.array([0.5, 0.3, 0.2]), np.array([0.0, 0.4, 1.0])
+    mean = float(chance_K @ reward_K)
+    for batch, decay in ((2, 0.9), (4, 0.5), (4, 0.0)):
+        factor = own_sample_in_average(reward_K, chance_K, batch, decay, mean)
+        for own in reward_K:
+
+            def statistic(
+                count_RK: Floats, own: float = float(own), n: int = batch, keep: float = decay
+            ) -> Floats:
+                return np.asarray(own - keep * mean - (1 - keep) * (own + count_RK @ reward_K) / n)
+
+            found = exact_moments(batch - 1, chance_K, statistic).mean
+            gaps.append(abs(found - factor * (own - mean)))
+        gaps.append(abs(factor - (1 - (1 - decay) / batch)))
+    said_K, right_SA = np.array(SAID), np.array([[0.2, 0.9], [0.5, 0.4]])
+    ref_SAK, (wrong_K, right_K) = np.full((2, 2, 5), 0.1), paid("PPO-C")
+    mean_SAK = right_SA[..., None] * right_K + (1 - right_SA[..., None]) * wrong_K
+    pi_SAK = confident_policy(ref_SAK, right_SA, paid("PPO-C"), said_K, BETA, WEIGHT)
+    rest = shaped_reward(mean_SAK, said_K, WEIGHT, float((pi_SAK * mean_SAK).sum() / 2))
+    gaps.append(
+        float(np.abs(tilt(ref_SAK.reshape(2, -1), rest.reshape(2, -1), BETA) - pi_SAK.reshape(2, -1)).max())
+    )
+    return exact(gaps, 1e-9, "largest distance of the factor, or of the policy at rest")
+
+
+def _lower(table: pd.DataFrame, learner: str) -> Evidence:
+    fall = difference(table, "error", {"learner": "PPO"}, {"learner": learner})
+    return must_exceed(fall, ERROR, "fall of the calibration error less 0.05")
+
+
+@EXPERIMENT.claim("ppo-m-is-better-calibrated", statement="PPO-M's calibration error is 0.05 below PPO's.")
+def ppo_m(table: pd.DataFrame) -> Evidence:
+    """Return the evidence in both runs."""
+    return _lower(table, "PPO-M")
+
+
+@EXPERIMENT.claim("ppo-c-is-better-calibrated", statement="PPO-C's calibration error is 0.05 below PPO's.")
+def ppo_c(table: pd.DataFrame) -> Evidence:
+    """Return the evidence in both runs."""
+    return _lower(table, "PPO-C")
+
+
+@EXPERIMENT.claim(
+    "calibration-costs-no-accuracy", statement="PPO-M and PPO-C are each at most 0.02 less accurate than PPO."
+)
+def accuracy(table: pd.DataFrame) -> Evidence:
+    """Return the evidence for both, in both runs."""
+    found: dict[str, Floats] = {}
+    for learner in ("PPO-M", "PPO-C"):
+        gains = difference(table, "accuracy", {"learner": learner}, {"learner": "PPO"})
+        found |= {f"{learner}, {run}": x_N for run, x_N in gains.items()}
+    return must_exceed(found, -SAME, "accuracy less PPO's, plus 0.02")

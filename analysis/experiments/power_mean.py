@@ -1,0 +1,130 @@
+"""The exponent of HölderPO's mean: how it concentrates a sequence's gradient, and what variance it leaves."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import must_exceed
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import Seeds, difference, repeated
+from envs.arrays import Floats
+from testbed.rng import generator
+
+NAME = "power-mean"
+SEEDS, POWERS, TOKENS = 12, (-4.0, -2.0, 0.0, 2.0, 4.0), 24
+OPEN = {"eps_low": 0.999, "eps_high": 1e6}
+"""A clip that binds nowhere."""
+
+
+def shares(seed: int, power: float) -> Floats:
+    """Return each token's share of a sequence's weight; log-ratios are normal, of standard deviation 0.5."""
+    import torch
+
+    from testbed.data.batch import Batch
+    from testbed.inspection.effective_weights import effective_weights
+
+    log_u = torch.from_numpy(0.5 * generator(seed, NAME).normal(size=(1, TOKENS)))
+    mu = torch.full_like(log_u, -3.0)
+    ones = torch.ones_like(log_u)
+    batch = Batch(mu, ones, ones.bool(), ones[:, 0], torch.zeros(1, dtype=torch.int64))
+    weight = effective_weights("holder", mu + log_u, batch, p=power, **OPEN)[0].numpy()
+    return np.asarray(weight / weight.sum())
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return the largest share of a token, and variance and bias of the gradient on a random tree, by
+    exponent.
+    """
+    from testbed.exact.report import Bench, gradient_report
+    from testbed.exact.tree import random_policies, random_tree
+
+    rows_ = []
+    for seed in seeds:
+        tree = random_tree(3, 3, seed)
+        bench = Bench(tree, *random_policies(tree, 0.5, seed))
+        for power in POWERS:
+            found = gradient_report(
+                "holder", bench, signal="R-b", baseline=float(tree.value(bench.mu_SA)), p=power, **OPEN
+            )
+            rows_.append(
+                (seed, power, shares(seed, power).max(), found.relative_deviation, found.relative_bias)
+            )
+    return pd.DataFrame(rows_, columns=["seed", "power", "share", "deviation", "bias"])
+
+
+def table() -> Table:
+    """Return a row per run, seed and exponent."""
+    return Table.of(NAME, repeated(rows, SEEDS), {"tokens": TOKENS, "tree": "3 tokens, 3 of them"})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does a larger exponent concentrate the gradient, and a smaller one bound its variance?",
+    source="HölderPO (2026), arXiv:2605.12058",
+    differs="exact gradients of random trees and weights of one sequence, without clip or training",
+    compute=table,
+    keys=("run", "seed", "power"),
+    metrics=("share", "deviation", "bias"),
+    margins={"share or deviation": 0.0},
+    figure=Plot(
+        "final by dial", x="power", y="share", x_label="exponent p", y_label="largest share of a token of 24"
+    ),
+    systems={"HölderPO": Part("concentration and variance by exponent; no annealing, no training")},
+)
+
+
+@EXPERIMENT.claim(
+    "power-mean-spreads-most-evenly-at-zero",
+    source="derived here",
+    statement=(
+        "A token's share of the weight is u^p / sum u^p: even at p = 0, and the largest one is as convex in "
+        "|p| to either side. Negative exponents concentrate too, on the smallest ratios."
+    ),
+)
+def even() -> Evidence:
+    """Return distances from the shares over 6 sequences, and by how much the largest falls as |p| grows."""
+    gaps = []
+    for seed in range(6):
+        log_u_T = 0.5 * generator(seed, NAME).normal(size=TOKENS)
+        largest = {}
+        for power in (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0):
+            found_T, wanted_T = shares(seed, power), np.exp(power * log_u_T)
+            gaps.append(float(np.abs(found_T - wanted_T / wanted_T.sum()).max()))
+            largest[power] = float(found_T.max())
+        gaps += [
+            max(0.0, largest[s * a] - largest[s * b]) for s in (1, -1) for a, b in ((0, 1), (1, 2), (2, 4))
+        ]
+    return exact(gaps, 1e-12, "largest distance of a share, or fall of the largest one")
+
+
+def _rises(table: pd.DataFrame, value: str) -> dict[str, Floats]:
+    """The rise of a column from each exponent to the next one, for each run."""
+    found: dict[str, Floats] = {}
+    for low, high in pairwise(POWERS):
+        steps = difference(table, value, {"power": high}, {"power": low})
+        found |= {f"{low:g} to {high:g}, {run}": x_N for run, x_N in steps.items()}
+    return found
+
+
+@EXPERIMENT.claim(
+    "larger-exponents-concentrate-the-gradient",
+    statement="The largest share of a token rises from each exponent of -4, -2, 0, 2, 4 to the next.",
+)
+def concentrates(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about every step, in both runs."""
+    return must_exceed(_rises(table, "share"), 0.0, "rise of the largest share")
+
+
+@EXPERIMENT.claim(
+    "smaller-exponents-lower-the-variance",
+    statement="The gradient's deviation falls from each exponent of 4, 2, 0, -2, -4 to the next.",
+)
+def lowers(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about every step, in both runs."""
+    return must_exceed(_rises(table, "deviation"), 0.0, "rise of the relative deviation with the exponent")

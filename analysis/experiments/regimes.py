@@ -1,0 +1,189 @@
+"""Four regimes of a weight, A > 0 or < 0 times ratio above or below 1: what each does to a bandit's
+entropy.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from analysis.claims import Evidence, exact
+from analysis.comparisons import must_exceed, short_of
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.replication import Seeds, level, repeated
+from envs.arrays import Floats
+from testbed.rng import generator
+
+NAME = "regimes"
+SEEDS, ARMS, DRIFT = 64, 16, 0.7
+ONE = {"eps_low_pos": 0.0, "eps_high_pos": 0.0, "eps_low_neg": 0.0, "eps_high_neg": 0.0}
+"""DISPO with every ratio clipped to 1."""
+REGIMES = {
+    ("right", "above 1"): {"eps_high_pos": 1e6},
+    ("right", "below 1"): {"eps_low_pos": 1.0},
+    ("wrong", "above 1"): {"eps_high_neg": 1e6},
+    ("wrong", "below 1"): {"eps_low_neg": 1.0},
+}
+"""The one bound that is opened, so that the ratio counts in that regime alone."""
+
+
+def bandit(seed: int, moved: str) -> tuple[Floats, Floats, Floats]:
+    """Return (log pi, mu, advantages): logits of mu and the step to pi are normal, half of 16 arms are right;
+    moved "at random", or mostly "towards the reward".
+    """
+    rng = generator(seed, NAME)
+    logit_A, step_A = rng.normal(size=(2, ARMS))
+    right_A = rng.permutation(np.arange(ARMS) % 2).astype(np.float64)
+    mu_A = special.softmax(logit_A)
+    step_A = step_A if moved == "at random" else step_A / 2 + 2 * right_A - 1
+    return special.log_softmax(logit_A + DRIFT * step_A), mu_A, right_A - mu_A @ right_A
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return the change of the entropy's rate where a regime's ratios replace 1, over the size
+    of the step at 1.
+    """
+    from testbed.exact.bandit_update import entropy_rate, expected_update
+
+    rows_ = []
+    for seed, moved in product(seeds, ("at random", "towards the reward")):
+        log_pi_A, mu_A, adv_A = bandit(seed, moved)
+        pi_A = np.exp(log_pi_A)
+
+        one_A = expected_update("dispo", log_pi_A, mu_A, adv_A, **ONE)
+        for (answers, ratio), opened in REGIMES.items():
+            more_A = expected_update("dispo", log_pi_A, mu_A, adv_A, **{**ONE, **opened}) - one_A
+            change = entropy_rate(pi_A, more_A) / float(np.abs(one_A).sum())
+            rows_.append((seed, moved, answers, ratio, change, float(-(pi_A @ log_pi_A))))
+    return pd.DataFrame(rows_, columns=["seed", "moved", "answers", "ratio", "change", "entropy"])
+
+
+def table() -> Table:
+    """Return a row per run, seed, movement of pi and regime."""
+    return Table.of(NAME, repeated(rows, SEEDS), {"arms": ARMS, "drift": DRIFT, "objective": "dispo"})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Do ratios above 1 on right answers raise the entropy, and those below 1 lower it?",
+    source="Karaman et al. (2026), DISPO, arXiv:2602.00983, abstract",
+    differs="one expected step of a bandit of 16 answers; entropy of the policy, no lengths, no collapse",
+    compute=table,
+    keys=("run", "seed", "moved", "answers", "ratio"),
+    metrics=("change", "entropy"),
+    margins={"change of the entropy's rate, per unit of step": 0.0},
+    figure=NAME,
+    systems={
+        "DISPO": Part(
+            "signs of the entropy in its regimes for right answers, one step; no collapse, no training",
+            claims=("ratios-above-one-raise-entropy", "ratios-below-one-lower-entropy"),
+        ),
+        "MHPO": Part(
+            "that weight and derivative are bounded and continuous; no training",
+            claims=("mhpo-weight-is-bounded-and-smooth",),
+        ),
+    },
+)
+
+
+@EXPERIMENT.claim(
+    "ratios-above-one-raise-entropy",
+    statement="On right answers ratios above 1 in place of 1 raise the entropy, however pi has moved.",
+)
+def above(table: pd.DataFrame) -> Evidence:
+    """Return the evidence for both movements, in both runs."""
+    return must_exceed(_changes(table, "right", "above 1"), 0.0, "change of the entropy's rate")
+
+
+@EXPERIMENT.claim(
+    "ratios-below-one-lower-entropy",
+    statement="On right answers ratios below 1 in place of 1 lower the entropy, however pi has moved.",
+)
+def below(table: pd.DataFrame) -> Evidence:
+    """Return the evidence for both movements, in both runs."""
+    found = {name: -x_N for name, x_N in _changes(table, "right", "below 1").items()}
+    return must_exceed(found, 0.0, "fall of the entropy's rate")
+
+
+@EXPERIMENT.claim(
+    "small-ratios-on-wrong-answers-raise-entropy",
+    statement="On wrong answers ratios below 1 in place of 1 raise the entropy, however pi has moved.",
+)
+def wrong_below(table: pd.DataFrame) -> Evidence:
+    """Return the evidence for both movements, in both runs."""
+    return must_exceed(_changes(table, "wrong", "below 1"), 0.0, "change of the entropy's rate")
+
+
+def _changes(table: pd.DataFrame, answers: str, ratio: str) -> dict[str, Floats]:
+    return {
+        f"{moved}, {run}": x_N
+        for moved in ("at random", "towards the reward")
+        for run, x_N in level(
+            table, "change", {"moved": moved, "answers": answers, "ratio": ratio}
+        ).items()
+    }  # fmt: skip
+
+
+@EXPERIMENT.claim(
+    "probability-not-ratio-decides-the-entropy",
+    source="derived here; Cui et al. (2025), arXiv:2505.22617, for the natural gradient",
+    statement=(
+        "A step towards one answer, whatever its ratio, raises the entropy if and only if pi (log pi + H) of "
+        "it is below its mean under pi: dispo's update of one answer has this rate times its weight."
+    ),
+)
+def probability_decides() -> Evidence:
+    """Return distances of the rate of every answer alone from the formula, over 8 bandits, and what either
+    sign lacks among ratios above 1.
+    """
+    from testbed.exact.bandit_update import entropy_rate, expected_update
+
+    gaps, signs = [], []
+    for seed in range(8):
+        log_pi_A, mu_A, _ = bandit(seed, "at random")
+        pi_A = np.exp(log_pi_A)
+        tilt_A = pi_A * (log_pi_A - pi_A @ log_pi_A)
+        for a in range(ARMS):
+            update_A = expected_update(
+                "dispo", log_pi_A, mu_A, np.eye(ARMS)[a], eps_low_pos=1.0, eps_high_pos=1e6
+            )
+            wanted = pi_A[a] * (pi_A @ tilt_A - tilt_A[a])
+            gaps.append(abs(entropy_rate(pi_A, update_A) - wanted))
+            if pi_A[a] > mu_A[a]:
+                signs.append(wanted > 0)
+    gaps += [short_of(float(np.mean(signs)), 0.1), short_of(1 - float(np.mean(signs)), 0.1)]
+    return exact(gaps, 1e-12, "largest distance of an answer's rate; each sign occurs among ratios above 1")
+
+
+@EXPERIMENT.claim(
+    "mhpo-weight-is-bounded-and-smooth",
+    source="Wang et al. (2026), arXiv:2603.16929; a bound of our own for its values",
+    statement=(
+        "For log-ratios from -20 to 20 and both signs MHPO's weight and its slope are at most 0.4, and "
+        "halving the grid halves its largest step; PPO's weight still moves by 0.79 between two points of "
+        "the finer."
+    ),
+)
+def mhpo_smooth() -> Evidence:
+    """Return by how much weights, slopes and steps miss their bounds."""
+    gaps = []
+    for sign in (1.0, -1.0):
+        coarse_A, fine_A = (_curve("mhpo", sign, points) for points in (2001, 4001))
+        step = [float(np.abs(np.diff(x_A)).max()) for x_A in (coarse_A, fine_A)]
+        gaps += [max(0.0, float(np.abs(fine_A).max()) - 0.4), max(0.0, step[1] / 0.01 - 0.4)]
+        gaps.append(max(0.0, step[1] / step[0] - 0.51))
+        gaps.append(short_of(float(np.abs(np.diff(_curve("ppo_clip", sign, 4001))).max()), 0.79))
+    return exact(gaps, 0.0, "largest excess over a bound")
+
+
+def _curve(name: str, sign: float, points: int) -> Floats:
+    """Weights at log-ratios -20 … 20 and advantage +-1."""
+    from testbed.exact.bandit_update import answer_weights
+
+    log_u_A = np.linspace(-20.0, 20.0, points)
+    mu_A = np.full(points, 1.0 / points)
+    return answer_weights(name, np.log(mu_A) + log_u_A, mu_A, np.full(points, sign))

@@ -1,0 +1,45 @@
+"""Ratios of Gaussian steps, as of a sampler with noise of its own at every step: how often a clip fires.
+
+A step draws x ~ N(m, sigma^2 I) in D dimensions and the new mean is m + shift. Averaged over dimensions, as
+public code does, the log-ratio is normal with mean -shift^2 / (2 sigma^2) and standard deviation
+shift / (sigma sqrt D): its mean is negative, more so at steps with little noise. GRPO-Guard
+(arXiv:2510.22319) takes the mean away and the step's scale out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from envs.arrays import Floats
+from testbed.errors import UserError
+
+
+def log_ratio_law(
+    shift_T: Floats, sigma_T: Floats, dims: int, averaged: bool = True
+) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of the log-ratio of every step, [T]; the sum over dimensions unless
+    averaged.
+
+    Raises UserError for a noise that is not above 0.
+    """
+    if not (np.asarray(sigma_T) > 0).all():
+        raise UserError("sigma is the noise of a step, expected above 0: without noise no step has a ratio.")
+    distance_T = np.asarray(shift_T / sigma_T)
+    mean_T, std_T = -(distance_T**2) / 2, distance_T / np.sqrt(dims)
+    return (mean_T, std_T) if averaged else (dims * mean_T, dims * std_T)
+
+
+def normalized(law: tuple[Floats, Floats], scale: float) -> tuple[Floats, Floats]:
+    """The law of a log-ratio with its mean taken away and its deviation set to `scale` at every step."""
+    mean_T, std_T = law
+    return np.zeros_like(mean_T), np.full_like(std_T, scale)
+
+
+def clip_hits(law: tuple[Floats, Floats], eps: float) -> tuple[Floats, Floats]:
+    """P(ratio > 1 + eps) and P(ratio < 1 / (1 + eps)) of every step, [T] each."""
+    mean_T, std_T = law
+    bound = np.log1p(eps)
+    return np.asarray(special.ndtr((mean_T - bound) / std_T)), np.asarray(
+        special.ndtr((-bound - mean_T) / std_T)
+    )

@@ -1,0 +1,49 @@
+"""Several rewards of one answer: advantages of their sum, or of each by itself, in groups of a bandit,
+exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from envs.arrays import Floats
+from testbed.advantages import advantage
+from testbed.data.signals import Signals
+from testbed.errors import UserError, unknown
+from testbed.exact.group import multisets
+
+HOW = ("joint", "decoupled")
+
+
+def group_advantages(reward_NRG: Floats, how: str) -> Floats:
+    """Advantages of R groups of G answers with N rewards, [R, G]: standardized sum, or sum of standardized
+    ones.
+
+    Source: LightningRL (2026), per-reward normalization, and GDPO, arXiv:2601.05242. Raises UserError for an
+    unknown way.
+    """
+    if how not in HOW:
+        raise unknown("normalization of several rewards", how, HOW)
+    parts = reward_NRG.sum(0, keepdims=True) if how == "joint" else reward_NRG
+    rewards = torch.from_numpy(np.ascontiguousarray(parts))
+    groups = torch.zeros(rewards.shape, dtype=torch.int64)
+    adv: Floats = advantage["group_std"].bind(eps=0.0)(Signals(rewards, groups)).numpy()
+    return np.asarray(np.nan_to_num(adv).sum(0))
+
+
+def expected_step(pi_A: Floats, reward_NA: Floats, group: int, how: str) -> Floats:
+    """E over groups of G draws of pi of the mean of A (onehot - pi), [A], by enumeration of the groups.
+
+    Raises UserError for rewards of another number of answers.
+    """
+    if reward_NA.ndim != 2 or reward_NA.shape[-1] != len(pi_A):
+        raise UserError(
+            f"Rewards have shape {reward_NA.shape}, expected [N, A] with A = {len(pi_A)} answers."
+        )
+    index_RG, orders_R = multisets(len(pi_A), group)
+    law_R = orders_R * pi_A[index_RG].prod(-1)
+    adv_RG = group_advantages(reward_NA[:, index_RG], how)
+    pulled_A = np.zeros(len(pi_A))
+    np.add.at(pulled_A, index_RG, law_R[:, None] * adv_RG / group)
+    return np.asarray(pulled_A - pulled_A.sum() * pi_A)

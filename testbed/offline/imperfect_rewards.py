@@ -1,0 +1,176 @@
+"""Proxy rewards beside gold ones: ensembles of reward models, label noise, lenient verifiers, filters,
+confidence.
+
+Tables are [S, A]: a context's answers. What optimizes a proxy is exact: the law of the best of n
+(`testbed.offline.tabular.best_of_n`) or the tilt (`testbed.offline.preferences.tilt`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import optimize, special
+
+from envs.arrays import Floats
+from testbed.errors import UserError, unknown
+from testbed.offline.preferences import fit_reward, tilt
+from testbed.offline.tabular import best_of_n
+
+COMBINED = ("single", "mean", "worst", "uncertainty")
+KEPT = ("all", "best", "best and worst", "best and random")
+
+
+def flipped(chance_SAA: Floats, share: float) -> Floats:
+    """P(a is labeled better than b) when a share of the labels is turned over, [S, A, A].
+
+    Raises UserError for a share outside [0, 1/2].
+    """
+    if not 0 <= share <= 0.5:
+        raise UserError(f"The share of wrong labels is {share:g}, expected 0 to 0.5: beyond that they tell.")
+    return np.asarray((1 - share) * chance_SAA + share * (1 - chance_SAA))
+
+
+def reward_ensemble(weight_KSAA: Floats, label_KSAA: Floats, feature_KSAF: Floats, ridge: float) -> Floats:
+    """Bradley-Terry models, member k of its own pairs and features, centered by context, [K, S, A].
+
+    Raises UserError for a member without a pair.
+    """
+    seen_K = weight_KSAA.sum((1, 2, 3))
+    if not (seen_K > 0).all():
+        raise UserError(
+            f"Reward model {int(np.argmin(seen_K))} never saw a pair of answers; give it comparisons."
+        )
+    members = zip(weight_KSAA, label_KSAA, feature_KSAF, strict=True)
+    fitted_KSA = np.stack([fit_reward(w[None], y[None], x, ridge)[0] for w, y, x in members])
+    return np.asarray(fitted_KSA - fitted_KSA.mean(-1, keepdims=True))
+
+
+def combine(reward_KSA: Floats, how: str, penalty: float = 0.5) -> Floats:
+    """The reward that is optimized, [S, A]: the first member, the mean, the least (worst-case optimization),
+    or the mean less penalty times the variance over members (uncertainty-weighted optimization).
+
+    Source: Coste et al. (2023), arXiv:2310.02743, section 3.
+    """
+    if how not in COMBINED:
+        raise unknown("combination of reward models", how, COMBINED)
+    if how == "single":
+        return np.asarray(reward_KSA[0])
+    if how == "worst":
+        return np.asarray(reward_KSA.min(0))
+    spread_SA = reward_KSA.var(0) if how == "uncertainty" else 0.0
+    return np.asarray(reward_KSA.mean(0) - penalty * spread_SA)
+
+
+def lenient_verifier(right_SA: Floats, false_positive_SA: Floats) -> Floats:
+    """Chance that a verifier passes an answer: 1 for right ones, its false-positive rate for others,
+    [S, A].
+    """
+    if (false_positive_SA < 0).any() or (false_positive_SA > 1).any():
+        raise UserError("A false-positive rate is a chance; expected numbers from 0 to 1.")
+    return np.asarray(right_SA + (1 - right_SA) * false_positive_SA)
+
+
+def accepted_law(pi_SA: Floats, pass_SA: Floats) -> Floats:
+    """Law of an answer that the verifier passes at one draw, pi pass / Z: rejection sampling, [S, A]."""
+    kept_SA = pi_SA * pass_SA
+    return np.asarray(kept_SA / kept_SA.sum(-1, keepdims=True))
+
+
+def filtered_law(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floats:
+    """Law of an answer that is kept of a group of `group` draws of pi by its score, [S, A].
+
+    "best", "best and worst" (half each), "best and random" (half each) or "all". Source: PF-PPO, Shen and
+    Zhang (2024), arXiv:2409.06957: BoN, BW and BR.
+    """
+    if keep not in KEPT:
+        raise unknown("filter", keep, KEPT)
+    best_SA = best_of_n(pi_SA[None], score_SA[None], group)[0]
+    if keep == "best":
+        return best_SA
+    other_SA = best_of_n(pi_SA[None], -score_SA[None], group)[0] if keep == "best and worst" else pi_SA
+    return np.asarray(pi_SA if keep == "all" else (best_SA + other_SA) / 2)
+
+
+def reliability(law_SA: Floats, proxy_SA: Floats, gold_SA: Floats) -> float:
+    """R^2 of proxy and gold reward under a law of answers, contexts even."""
+    law_X, proxy_X, gold_X = (x.ravel() for x in (law_SA / len(law_SA), proxy_SA, gold_SA))
+    proxy_X, gold_X = proxy_X - law_X @ proxy_X, gold_X - law_X @ gold_X
+    return float((law_X @ (proxy_X * gold_X)) ** 2 / ((law_X @ proxy_X**2) * (law_X @ gold_X**2)))
+
+
+def climb(start_SA: Floats, proxy_SA: Floats, *, group: int, keep: str, steps: int, rate: float) -> Floats:
+    """pi after expected policy-gradient steps on filtered samples with the advantage proxy - E_pi proxy, [S,
+    A].
+    """
+    log_SA = np.log(start_SA)
+    for _ in range(steps):
+        pi_SA = np.exp(log_SA)
+        kept_SA = filtered_law(pi_SA, proxy_SA, group, keep)
+        pull_SA = kept_SA * (proxy_SA - (pi_SA * proxy_SA).sum(-1, keepdims=True))
+        log_SA = special.log_softmax(log_SA + rate * (pull_SA - pull_SA.sum(-1, keepdims=True) * pi_SA), -1)
+    return np.asarray(np.exp(log_SA))
+
+
+# Answers that state a confidence
+
+
+def calibration_error(pi_SAK: Floats, right_SA: Floats, confidence_K: Floats) -> float:
+    """sum_c P(c) |P(right | c) - c| of a law of answer and stated confidence, contexts even, [S, A, K]."""
+    said_K = pi_SAK.sum((0, 1)) / len(pi_SAK)
+    hit_K = (pi_SAK * right_SA[..., None]).sum((0, 1)) / len(pi_SAK)
+    return float(np.abs(hit_K - said_K * confidence_K).sum())
+
+
+def shaped_reward(reward_SAK: Floats, confidence_K: Floats, weight: float, level: float) -> Floats:
+    """r + weight (r - level) (c - 1/2), [..., K]: PPO-C, level the moving average of rewards.
+
+    Source: Leng et al. (2024), Taming overconfidence, arXiv:2410.09724, equation 5, from secondary sources.
+    """
+    return np.asarray(reward_SAK + weight * (reward_SAK - level) * (confidence_K - 0.5))
+
+
+def confident_policy(
+    ref_SAK: Floats, outcome_SA: Floats, paid_2K: Floats, confidence_K: Floats, beta: float, weight: float
+) -> Floats:
+    """Where RL with a KL penalty ends on PPO-C's reward, the level being its own mean reward, [S, A, K].
+
+    outcome_SA: chance that an answer is right. paid_2K: the reward of a wrong and of a right answer said with
+    each confidence. weight 0 is PPO. The level is a fixed point, found by bisection. Raises UserError for
+    beta <= 0.
+    """
+    if beta <= 0:
+        raise UserError(
+            f"beta is {beta:g}, expected more than 0: without a KL penalty the limit is a vertex."
+        )
+    wrong_K, right_K = paid_2K
+    mean_SAK = outcome_SA[..., None] * right_K + (1 - outcome_SA[..., None]) * wrong_K
+    states = len(ref_SAK)
+
+    def policy(level: float) -> Floats:
+        reward_SAK = shaped_reward(mean_SAK, confidence_K, weight, level)
+        return tilt(ref_SAK.reshape(states, -1), reward_SAK.reshape(states, -1), beta).reshape(ref_SAK.shape)
+
+    def excess(level: float) -> float:
+        return float((policy(level) * mean_SAK).sum() / states) - level
+
+    low, high = float(mean_SAK.min()) - 1e-9, float(mean_SAK.max()) + 1e-9
+    return policy(float(optimize.brentq(excess, low, high, xtol=1e-12)))
+
+
+def own_sample_in_average(
+    reward_K: Floats, chance_K: Floats, batch: int, decay: float, level: float
+) -> float:
+    """E[r - Delta | r] per unit of r - level: 1 - (1 - decay) / batch, for Delta = decay level + (1 - decay)
+    mean of a batch with the own sample in it, when the others have mean `level`: PPO-C's own-sample bias.
+
+    Raises UserError for a level that is not the mean reward.
+    """
+    mean = float(chance_K @ reward_K)
+    if abs(mean - level) > 1e-9:
+        raise UserError(
+            f"The level is {level:g}, but rewards have mean {mean:g}; the average is at rest there."
+        )
+    slopes = []
+    for own in reward_K:
+        expected = decay * level + (1 - decay) * (own + (batch - 1) * mean) / batch
+        slopes.append((own - expected) / (own - level) if abs(own - level) > 1e-12 else np.nan)
+    return float(np.nanmean(slopes))
