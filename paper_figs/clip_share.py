@@ -13,8 +13,8 @@ from paper_figs.panels import legend
 SHARE = "mean actor/clip_share"
 CAPTION = (
     "Share of tokens without a gradient for the clip, mean along the run, against final accuracy: M2PO and "
-    "GRPO on fresh data (open) and on data 256 steps old (filled), each at its own learning rate. A mark is a "
-    "seed of the toy LLM."
+    "GRPO on fresh data (open) and on data 256 steps old (filled), each at its own learning rate. Marks are "
+    "seeds of the toy LLM."
 )
 
 

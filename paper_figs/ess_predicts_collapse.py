@@ -27,8 +27,8 @@ CAPTION = (
     "Does an early sign foretell a collapse? Left: chance that a run of the phase diagram which collapses "
     "after step 200 had the more alarming mean over its first 200 steps than one which does not (AUROC); "
     "bars: 95% bootstrap over cells (recipe, lag, learning rate), whose seeds stay together; the last row "
-    "is what was known before the run. Runs that collapsed earlier are left out. Right: Kish ESS in the first "
-    "200 steps against the step of the collapse; runs that do not collapse stand above the line."
+    "is what was known before the run. Runs that collapsed earlier are left out. Right: Kish ESS in the "
+    "first 200 steps against the step of the collapse; runs that do not collapse stand above the line."
 )
 
 
