@@ -37,7 +37,7 @@ EXPERIMENT = Experiment(
     "reuse",
     question="How many rollouts do four updates on every batch save, and does it matter how they are made?",
     source="SFPO, arXiv:2510.04072; ReMix, arXiv:2507.06892; R2VPO, arXiv:2601.03320",
-    differs="a transformer of 7,000 weights, running sums of 6 digits; four passes; rates from three on 2 seeds",
+    differs="a transformer of 7,000 weights, sums of 6 digits; four passes; rates from three on 2 seeds",
     cells=cells,
     stop=Stop(cap=24),
     keys=("recipe", "recipe_args", "seed"),
