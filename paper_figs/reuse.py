@@ -22,7 +22,7 @@ NAMES = {
 CAPTION = (
     "Sequences that the toy LLM generated for training before its accuracy was 0.8, by recipe and updates "
     "per batch, each at its own learning rate. Dots: seeds; mark and bar: median and its order-statistic 95% "
-    "interval. At the right edge, behind the gap: seeds that never came there within 300 steps."
+    "interval. At the right edge, behind the gap: seeds that never came there within 200 steps."
 )
 
 

@@ -12,8 +12,8 @@ from testbed.config.run import Arguments, Run, grid
 PASSES = 4
 BASE = replace(
     LAB,
-    steps=300,
-    log_every=10,
+    steps=200,
+    log_every=4,
     task_args=(("digits", 6),),
     policy_args=(("width", 16),),
     teacher_noise=0.35,
@@ -38,7 +38,7 @@ def cells() -> tuple[Run, ...]:
     """GRPO with one pass and four, SFPO, R2VPO and ReMix with four, at three rates, 2 seeds for tuning."""
     seeds = list(tuning_seeds(2))
     return tuple(
-        cell for run in arm_cells() for cell in grid(run, learning_rate=[3e-4, 1e-3, 3e-3], seed=seeds)
+        cell for run in arm_cells() for cell in grid(run, learning_rate=[1e-3, 3e-3, 1e-2], seed=seeds)
     )
 
 
