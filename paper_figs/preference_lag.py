@@ -15,7 +15,6 @@ NAMES = {
     ("rloo", "default"): "RLOO, width 32",
     ("grpo", "default"): "GRPO, width 32",
     ("online_dpo", "width=16"): "online DPO, width 16",
-    ("online_dpo", "width=64"): "online DPO, width 64",
 }
 CAPTION = (
     "Final accuracy of the toy LLM on fresh data less that on data 64 optimizer steps old, paired by seed, "
