@@ -11,10 +11,10 @@ from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 
 NAMES = {
-    ("online_dpo", "default"): "online DPO, width 32",
-    ("rloo", "default"): "RLOO, width 32",
-    ("grpo", "default"): "GRPO, width 32",
     ("online_dpo", "width=16"): "online DPO, width 16",
+    ("online_dpo", "width=32"): "online DPO, width 32",
+    ("rloo", "width=16"): "RLOO, width 16",
+    ("grpo", "width=16"): "GRPO, width 16",
 }
 CAPTION = (
     "Final accuracy of the toy LLM on fresh data less that on data 64 optimizer steps old, paired by seed, "

@@ -11,8 +11,8 @@ from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 
 CAPTION = (
-    "Final accuracy of the toy LLM (mean over its last three evaluations) after 600 steps, each recipe at "
-    "the learning rate that the phase diagram chose for it at this lag on other seeds. Dots: seeds; mark and "
+    "Final accuracy of the toy LLM (mean over its last three evaluations) after 400 steps, each recipe at "
+    "the learning rate that was chosen for it at this lag on other seeds. Dots: seeds; mark and "
     "bar: median and its order-statistic 95% interval. Blue: fresh data; red: data 256 optimizer steps old."
 )
 

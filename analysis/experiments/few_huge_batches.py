@@ -9,17 +9,15 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
+from analysis.experiments.small_rates import KEYS, NAME, OLD, SMALL
 from analysis.lab_rates import tuned
 from analysis.plot import Plot
 from analysis.sequential import median_exceeds, median_within
-from analysis.starting_runs import LAB
 from testbed.config.run import Run
 
 SOURCE = "KARL (2026), arXiv:2603.05218, section 4.2: OAPL on a few large batches"
-PERIOD = 150
-"""Batches that are made at once; 600 steps see 4 refreshes, and a mean age of 75."""
-NEAREST = 64
-"""Lag of the phase diagram whose rate is taken for that mean age."""
+PERIOD = 100
+"""Batches that are made at once; 400 steps see 4 refreshes, and a mean age of 50."""
 NOISE = 0.05
 """Of every matrix's root mean square: about the error of e4m3 weights and inputs."""
 MARGIN = 0.05
@@ -33,8 +31,8 @@ ARMS: dict[str, Arm] = {
 
 
 def cells() -> tuple[Run, ...]:
-    """OAPL on four batches and GRPO on fresh data, with the trainer's own engine and a noisy one."""
-    oapl, grpo = tuned([replace(LAB, recipe="oapl", lag=NEAREST), replace(LAB, recipe="grpo")])
+    """OAPL on four batches at the rate of lag 64, GRPO on fresh data; their own engine and a noisy one."""
+    oapl, grpo = tuned([replace(SMALL, recipe="oapl", lag=OLD), replace(SMALL, recipe="grpo")], NAME, KEYS)
     few = replace(oapl, lag=0, staleness="periodic", staleness_args=(("period", PERIOD),))
     return tuple(
         replace(run, mismatch=engine, mismatch_args=args, seed=0)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pandas as pd
 
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, paired
 from analysis.experiment import Experiment, Part, Stop
-from analysis.experiments.preference_rates import KEYS, OLD, arm_cells
+from analysis.experiments.small_rates import KEYS, NAME, OLD, pairs
 from analysis.lab_rates import tuned
 from analysis.sequential import median_exceeds
 from testbed.config.run import Run
@@ -18,8 +16,8 @@ SOURCE = "Noukhovitch et al. (2024), Asynchronous RLHF, arXiv:2410.18252"
 
 
 def cells() -> tuple[Run, ...]:
-    """The arms of `preference-rates`, each at its best rate there."""
-    return tuple(replace(cell, seed=0) for cell in tuned(arm_cells(), "preference-rates", KEYS))
+    """Online DPO, RLOO and GRPO, on-policy and at lag 64, each at its best rate of `small-rates`."""
+    return tuned(pairs(), NAME, KEYS)
 
 
 EXPERIMENT = Experiment(
@@ -39,9 +37,9 @@ EXPERIMENT = Experiment(
 )
 
 
-def lost(table: pd.DataFrame, recipe: str, width: str = "default") -> pd.Series:
+def lost(table: pd.DataFrame, recipe: str, width: int = 16) -> pd.Series:
     """Return the final accuracy lost to the lag, per seed, of a recipe at a width."""
-    arm: Arm = {"recipe": recipe, "policy_args": width}
+    arm: Arm = {"recipe": recipe, "policy_args": f"width={width}"}
     return pd.Series(paired(table, "accuracy", {**arm, "lag": 0}, {**arm, "lag": OLD}))
 
 
@@ -76,7 +74,7 @@ def less_than_grpo(table: pd.DataFrame) -> Evidence:
 )
 def wider_loses_less(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the difference of losses, paired by seed."""
-    narrow, wide = (lost(table, "online_dpo", width) for width in ("width=16", "default"))
+    narrow, wide = (lost(table, "online_dpo", width) for width in (16, 32))
     middle = f"width 16 loses {narrow.median():.3f}, width 32 {wide.median():.3f}"
     note = f"accuracy lost less in the median; {middle}"
     return median_exceeds((narrow - wide).dropna(), 0.0, note)

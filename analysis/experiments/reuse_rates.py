@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.experiment import Experiment
-from analysis.starting_runs import LAB
+from analysis.experiments.small_rates import SMALL
 from analysis.tuning import tuning_seeds
 from testbed.config.run import Arguments, Run, grid
 
 PASSES = 4
-BASE = replace(
-    LAB,
-    steps=200,
-    log_every=4,
-    task_args=(("digits", 6),),
-    policy_args=(("width", 16),),
-    teacher_noise=0.35,
-)
-"""Six digits and width 16, lest passes be dear; noise that leaves the base model as seldom right as LAB's."""
+BASE = replace(SMALL, steps=200, log_every=4)
 ARMS: dict[str, tuple[str, Arguments]] = {
     "GRPO": ("grpo", ()),
     "GRPO x4": ("sfpo", (("alpha", 1.0), ("fast", PASSES - 1))),

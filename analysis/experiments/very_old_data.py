@@ -7,34 +7,31 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
+from analysis.experiments.small_rates import KEYS, NAME, very_old
+from analysis.experiments.small_rates import VERY_OLD as OLD
 from analysis.lab_rates import tuned
 from analysis.sequential import median_exceeds, median_stays_below, median_within
-from analysis.starting_runs import LAB
-from testbed.config.run import Run, grid
+from testbed.config.run import Run
 
 M2PO = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161"
 OAPL = "Ritter et al. (2026), arXiv:2602.19362"
-OLD = 256
 MARGIN = 0.05
 """Accuracy. Set before the sweep was run."""
 SHARE = 0.1
 """Of GRPO's clip share; the source has 1.22 % against 0.06 %."""
-ON_POLICY = ("grpo", "m2po", "oapl")
-RECIPES = (*ON_POLICY, "vcpo", "topr", "asymre")
 CLIPPED = "mean actor/clip_share"
 
 
 def cells() -> tuple[Run, ...]:
-    """Six recipes at lag 256, three of them on-policy too, at rates that the phase diagram chose."""
-    fresh = grid(LAB, recipe=ON_POLICY, lag=[0], seed=[0])
-    return tuned((*fresh, *grid(LAB, recipe=RECIPES, lag=[OLD], seed=[0])))
+    """Six recipes at lag 256, three of them on-policy too, each at its best rate of `small-rates`."""
+    return tuned(very_old(), NAME, KEYS)
 
 
 EXPERIMENT = Experiment(
     "very-old-data",
     question="What can be learned from data that are 256 optimizer steps old, at a rate of one's own?",
     source=f"{M2PO}; {OAPL}; VCPO (2026), arXiv:2602.17616",
-    differs="a transformer of 26,000 weights on running sums; 600 steps; rates chosen from three on 4 seeds",
+    differs="a transformer of 7,000 weights on running sums; 400 steps; rates chosen from four on 2 seeds",
     cells=cells,
     stop=Stop(cap=24),
     keys=("recipe", "lag", "seed"),

@@ -17,7 +17,7 @@ from testbed.config.run import Run, grid
 SOURCE = "ReMix (2025), arXiv:2507.06892: the whipping effect, off-policy drift prefers shorter responses"
 OLD = 64
 LENGTH = "val/response_length"
-BASE = replace(LAB, task="length", steps=300, log_every=10, learning_rate=1e-3)
+BASE = replace(LAB, task="length", policy_args=(("width", 16),), steps=300, learning_rate=3e-3)
 
 
 def cells() -> tuple[Run, ...]:
