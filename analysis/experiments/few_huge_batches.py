@@ -47,7 +47,7 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     differs="one task, not a mix; the same number of samples; no tools, no documents",
     cells=cells,
-    stop=Stop(cap=24),
+    stop=Stop(cap=16),
     keys=("recipe", "mismatch", "seed"),
     metrics=("accuracy", "best", "start", "area", "collapsed", "rollout_corr/log_rho_token_p999"),
     margins={"accuracy that counts as equal": MARGIN},

@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
         "exact lag; widths 16 and 32; rates from three on 2 seeds"
     ),
     cells=cells,
-    stop=Stop(cap=24),
+    stop=Stop(cap=16),
     keys=(*KEYS, "seed"),
     metrics=("accuracy", "best", "start", "area", "collapsed", "val/kl_start_k3"),
     figure="preference-lag",

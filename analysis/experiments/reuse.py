@@ -39,7 +39,7 @@ EXPERIMENT = Experiment(
     source="SFPO, arXiv:2510.04072; ReMix, arXiv:2507.06892; R2VPO, arXiv:2601.03320",
     differs="a transformer of 7,000 weights, sums of 6 digits; four passes; rates from three on 2 seeds",
     cells=cells,
-    stop=Stop(cap=24),
+    stop=Stop(cap=16),
     keys=("recipe", "recipe_args", "seed"),
     metrics=(
         "accuracy",

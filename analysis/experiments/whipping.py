@@ -34,7 +34,7 @@ EXPERIMENT = Experiment(
         "learning rate; lag in place of replay"
     ),
     cells=cells,
-    stop=Stop(cap=24),
+    stop=Stop(cap=16),
     keys=("recipe", "lag", "seed"),
     metrics=(
         "accuracy",
