@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.experiment import Experiment
-from analysis.experiments.small_rates import SMALL
+from analysis.starting_runs import SMALL
 from analysis.tuning import tuning_seeds
 from testbed.config.run import Arguments, Run, grid
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.experiment import Experiment
-from analysis.starting_runs import LAB
+from analysis.starting_runs import SMALL
 from analysis.tuning import tuning_seeds
 from testbed.config.run import Run, grid
 
@@ -14,11 +14,7 @@ OLD, VERY_OLD = 64, 256
 ON_POLICY = ("grpo", "m2po", "oapl")
 PAIRS = ("online_dpo", "rloo", "grpo")
 KEYS = ("recipe", "policy_args", "lag")
-NARROW, WIDE = (("width", 16),), (("width", 32),)
-SMALL = replace(
-    LAB, steps=400, task_args=(("digits", 6),), policy_args=NARROW, teacher_noise=0.35, learning_rate=3e-3
-)
-"""Six digits and width 16, a fifth of LAB's cost; noise that leaves the base model as seldom right."""
+WIDE = (("width", 32),)
 
 
 def very_old() -> tuple[Run, ...]:
