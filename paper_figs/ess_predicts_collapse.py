@@ -76,7 +76,6 @@ def _when(ax: Axes, frame: pd.DataFrame) -> None:
     )
     ax.plot(kept, place, ".", color=BLUE, markersize=3, alpha=0.4)
     ax.axhline(last * 1.05, color=RULE, linewidth=0.6)
-    ax.text(ax.get_xlim()[0], last * 1.07, " did not collapse", fontsize=7, color=BLUE)
     ax.set_yticks([step for step in ax.get_yticks() if 0 < step <= last + 1])
     ax.set_xlabel("log10 Kish ESS share, first 200 steps")
     ax.set_ylabel("step of the collapse")
