@@ -325,6 +325,11 @@ PLANTED = (
     Bug("dpo-and-the-tilt-agree-with-equal-features", PREFERENCES, "reward_xA / beta", "reward_xA * beta"),
     Bug("errors-compound-quadratically-without-recovery", OFFLINE + "imitation.py", "error_x11 = np.asarray", "error_x11 = 2 * np.asarray"),
     Bug("post-hoc-users-report-the-logged-agent", TABULAR, "ratio(joint_RGSA, total_RGS1), mu_RSA[:, None])", "mu_RSA[:, None], mu_RSA[:, None])"),
+    Bug("m2po-drops-as-few-tokens-as-its-budget-allows", "testbed/objectives/clipped/m2po.py", "ordered_K.cumsum(-1) / rank_K <= tau", "ordered_K <= tau"),
+    Bug("remix-is-unbiased-on-replayed-data-at-its-first-pass", "testbed/objectives/mixture/remix.py", "rho_BT > center_BT + eps", "rho_BT > 1 + eps"),
+    Bug("sfpo-without-its-fast-steps-is-grpo-under-plain-gradient-descent-alone", "testbed/training/update.py", "torch.lerp(start_RP[rows], theta_RP[rows], learner.recipe.reposition)", "torch.lerp(theta_RP[rows], start_RP[rows], learner.recipe.reposition)"),
+    Bug("dpo-has-one-optimum-on-pairs-of-any-age", "testbed/objectives/preference/dpo.py", "-logsigmoid(beta * margin_BB)", "-logsigmoid(2 * beta * margin_BB)"),
+    Bug("r2vpo-has-a-gradient-wherever-the-clip-has-none", "testbed/objectives/smooth/r2vpo.py", "(brake_BT - 2)", "(brake_BT - 1)"),
     Bug("post-hoc-correction-grows-geometrically", MARGINAL, 'importance_weight_NT") * np.exp(episodes.log_rho_NT)', 'importance_weight_NT")'),
     # Prefixes, retries, steps, classes of answers.
     Bug("masked-prefixes-leave-an-on-policy-gradient", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),

@@ -23,6 +23,16 @@ TOY = Run(
 LAB = replace(TOY, steps=600, log_every=20)
 """The toy LLM of the laboratory: long enough for slow learning rates to finish what they begin."""
 
+SMALL = replace(
+    LAB,
+    steps=400,
+    task_args=(("digits", 6),),
+    policy_args=(("width", 16),),
+    teacher_noise=0.35,
+    learning_rate=3e-3,
+)
+"""Six digits and width 16, a fifth of LAB's cost; noise that leaves the base model as seldom right."""
+
 CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, learning_rate=0.1)
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
 

@@ -24,7 +24,7 @@ SIGNS = {
 """Early signs: a logged metric, and the scale on which it is averaged over the early rows."""
 
 
-def early_signs(rows: pd.DataFrame) -> Table:
+def early_signs(rows: pd.DataFrame, name: str = "ess-predicts-collapse") -> Table:
     """Return the mean of every sign over steps 1 to EARLY, and whether the run collapsed afterwards."""
     found = []
     for key, run in rows.groupby(list(KEYS), sort=True):
@@ -32,10 +32,10 @@ def early_signs(rows: pd.DataFrame) -> Table:
         if became["collapse_step"] <= EARLY:
             continue
         early = run[(run["step"] > 0) & (run["step"] <= EARLY)]
-        signs = {name: _mean(early[metric], scale) for name, (metric, scale) in SIGNS.items()}
-        event = {name: became[name] for name in ("collapsed", "collapse_step", "diverged")}
+        signs = {sign: _mean(early[metric], scale) for sign, (metric, scale) in SIGNS.items()}
+        event = {each: became[each] for each in ("collapsed", "collapse_step", "diverged")}
         found.append(dict(zip(KEYS, key, strict=True)) | signs | event)
-    return Table.of("ess-predicts-collapse", pd.DataFrame(found), {"early": EARLY})
+    return Table.of(name, pd.DataFrame(found), {"early": EARLY})
 
 
 def _mean(value: pd.Series, scale: np.ufunc | None) -> float:
@@ -54,4 +54,5 @@ EXPERIMENT = Experiment(
     from_rows=early_signs,
     keys=KEYS,
     metrics=(*SIGNS, "collapsed", "collapse_step", "diverged"),
+    figure="ess-predicts-collapse",
 )

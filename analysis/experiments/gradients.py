@@ -27,6 +27,10 @@ EXPERIMENT = Experiment(
             "that the token ratio is biased, and that the minimum over prefixes is so too; no training",
             claims=("gradient-only-three-ratio-signal-pairs-unbiased", "gradient-of-ratios-two-token-tree"),
         ),
+        "VCPO (Stable Asynchrony)": Part(
+            "the off-policy baseline that its plug-in estimates, exactly; no training",
+            claims=("optimal-baseline-excess-variance",),
+        ),
         "CTPO (cumulative token)": Part(
             "bias and variance of the prefix ratio; neither the clip by position nor training",
             claims=("gradient-only-three-ratio-signal-pairs-unbiased", "prefix-ratio-variance"),

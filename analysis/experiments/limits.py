@@ -18,6 +18,13 @@ EXPERIMENT = Experiment(
     question="Where does training on a fixed mu end?",
     source="papers of the objectives, with each claim",
     systems={
+        "OAPL": Part(
+            "where it ends on a fixed mu and by which path, exactly; no generations saved",
+            claims=(
+                "oapl-minimizer-is-the-tilt-iff-temperatures-agree",
+                "oapl-passes-through-collapse-at-small-beta2",
+            ),
+        ),
         "TOPR": Part(
             "where it ends offline without KL, and when it collapses, exactly; not the baseline",
             claims=("topr-limit-and-collapse",),

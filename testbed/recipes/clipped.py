@@ -64,13 +64,15 @@ def mhpo() -> Recipe:
 
 
 @recipe("r2vpo", source="R2VPO (2026), arXiv:2601.03320")
-def r2vpo(*, lam: float = 0.04, dual_rate: float = 0.01, budget: float = 0.01) -> Recipe:
+def r2vpo(*, lam: float = 0.04, dual_rate: float = 0.01, budget: float = 0.01, passes: int = 1) -> Recipe:
     """Group-standardized advantage, variance of the ratio held to a budget by a dual variable, token mean.
 
-    The dual step size, the budget and the starting value could not be verified; these are ours.
+    The dual step size, the budget and the starting value could not be verified; these are ours. passes:
+    updates per batch, the paper's reuse; the dual variable moves once, after the last.
     """
     dual = Dual(dual_rate, budget)
-    return Recipe("group_std", "r2vpo", "token_mean", objective_args=pairs(lam=lam), dual=dual)
+    args = pairs(lam=lam)
+    return Recipe("group_std", "r2vpo", "token_mean", objective_args=args, dual=dual, passes=passes)
 
 
 @recipe("gbpo", source="Bounded ratio RL (2026), arXiv:2604.18578")

@@ -1,0 +1,29 @@
+"""AUROC: a share of pairs, with whole clusters resampled."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.auroc import auroc, clustered_auroc
+
+
+def test_auroc_is_the_share_of_pairs_that_are_in_order_with_ties_half():
+    rng = np.random.default_rng(0)
+    score, event = rng.integers(0, 5, 30).astype(float), rng.random(30) < 0.4
+    pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a in score[event] for b in score[~event]]
+    assert auroc(score, event) == pytest.approx(np.mean(pairs))
+
+
+def test_auroc_leaves_unknown_scores_out_and_needs_both_kinds():
+    assert auroc([np.nan, 1.0, 0.0], [1, 1, 0]) == 1.0
+    assert np.isnan(auroc([1.0, 2.0], [1, 1]))
+
+
+def test_rows_that_repeat_their_cluster_do_not_narrow_the_interval():
+    rng = np.random.default_rng(1)
+    once = pd.DataFrame({"cell": range(20), "score": rng.normal(size=20), "event": rng.random(20) < 0.5})
+    often = pd.concat([once] * 9)
+    a, b = (clustered_auroc(frame, "score", "event", ["cell"]) for frame in (once, often))
+    assert (a.low, a.center, a.high) == pytest.approx((b.low, b.center, b.high))
+    assert a.low < a.center < a.high
+    assert a.n == 20

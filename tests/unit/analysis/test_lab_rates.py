@@ -1,0 +1,38 @@
+"""Cells take the rate that a committed table chose for their arm, arguments included."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from analysis import lab_rates, load
+from testbed.config.run import Run
+from testbed.errors import UserError
+
+TABLE = pd.DataFrame(
+    [
+        {"recipe": "sfpo", "recipe_args": args, "learning_rate": rate, "seed": 10_000, "area": area}
+        for args, rate, area in (
+            *(("alpha=1,fast=3", 1e-3, 0.2), ("alpha=1,fast=3", 3e-3, 0.9)),
+            *(("alpha=0.8,fast=3", 1e-3, 0.8), ("alpha=0.8,fast=3", 3e-3, 0.1)),
+        )
+    ]
+)
+
+
+@pytest.fixture(autouse=True)
+def committed(monkeypatch):
+    monkeypatch.setattr(load, "load_committed", lambda names: {names[0]: load.Table.of(names[0], TABLE)})
+
+
+def test_arms_that_differ_in_arguments_alone_get_rates_of_their_own():
+    run = Run(recipe="sfpo")
+    cells = [replace(run, recipe_args=(("alpha", alpha), ("fast", 3))) for alpha in (0.8, 1.0)]
+    found = lab_rates.tuned(cells, "any", ("recipe", "recipe_args"), "area")
+    assert [cell.learning_rate for cell in found] == [1e-3, 3e-3]
+    assert [cell.recipe_args for cell in found] == [cell.recipe_args for cell in cells]
+
+
+def test_an_arm_that_was_not_tuned_is_refused():
+    with pytest.raises(UserError, match="No rate was chosen"):
+        lab_rates.tuned([Run(recipe="grpo")], "any", ("recipe", "recipe_args"), "area")
