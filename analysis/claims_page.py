@@ -20,7 +20,7 @@ statistical claim is decided by a two-sided test on a committed table, Holm-adju
 claims at 5% together; its effect is positive when the data say so too, with its 95% interval. n counts
 independent units, which are seeds or replications, in the smallest arm, or the relations of an exact claim;
 arms are tested one by one, and cells are the values in all of them. "refuted" and "inconclusive" are results.
-An exact claim is about the functions named: a test plants a bug in each (`analysis/planted_bugs.py`), and the
+An exact claim is about the functions named: a test plants a bug in each (`analysis/planted_bugs/`), and the
 claim must then be refuted.
 
 "pre-set": question, cells, margins, stopping rule and statement were written down before the first run, and

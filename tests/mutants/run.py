@@ -3,7 +3,7 @@
 A mutant is one replacement in one file and the tests that should notice. The tree is copied once; the
 working copy is never touched.
 
-Bugs that exact claims must notice are in analysis/planted_bugs.py instead: the suite itself plants those.
+Bugs that exact claims must notice are in analysis/planted_bugs/ instead: the suite itself plants those.
 """
 
 from __future__ import annotations

@@ -1,0 +1,190 @@
+"""Bugs under the claims that judge systems of the literature."""
+
+from __future__ import annotations
+
+from analysis.planted_bugs.bug import Bug
+
+PLAIN, DR, MAGIC, CHAIN, MARGINAL = (
+    f"testbed/estimators/{name}.py"
+    for name in ("trajectory", "doubly_robust_trajectory", "magic", "abstraction", "marginal")
+)
+MDP, EXACT_DICE, FIXED, VALUES, EXACT_BANDIT, REPORT, GROUP = (
+    f"testbed/exact/{name}.py"
+    for name in ("mdp", "ratios_dice", "fixed_points", "value_learning", "bandit", "report", "group")
+)
+LOSS_RATIOS, DIVERGENCE = "testbed/losses/ratios.py", "envs/divergence.py"
+LINEAR = "testbed/offline/linear.py"
+TURNS, KL_CONTROL = (f"testbed/exact/{name}.py" for name in ("turns", "kl_control"))
+CRITICS, BY_TURNS = (f"testbed/advantages/{name}.py" for name in ("critics", "turns"))
+TURN_PPO = "testbed/objectives/clipped/turn_ppo.py"
+OFFLINE = "testbed/offline/"
+TABULAR, OFFLINE_MODELS, PREFERENCES, OFFLINE_BANDITS, CONSTRAINED = (
+    f"{OFFLINE}{name}.py" for name in ("tabular", "models", "preferences", "bandits", "constrained")
+)
+UPDATE, STEPS, POSTERIOR, STEP_RATIOS, TWO_REWARDS, PROXY = (
+    f"testbed/exact/{name}.py"
+    for name in (
+        "bandit_update",
+        "policy_steps",
+        "posterior",
+        "step_ratios",
+        "two_rewards",
+        "proxy_optimization",
+    )
+)
+IMPERFECT, OBJECTIVES = OFFLINE + "imperfect_rewards.py", "testbed/objectives/"
+PREFIXES, EQUIVALENCE = "testbed/exact/prefixes.py", "testbed/offline/equivalence.py"
+DISTILL, SFT, REINFORCE, SHAPED, DRAFTS = (
+    f"testbed/{name}.py"
+    for name in (
+        "objectives/terms/f_distillation",
+        "objectives/terms/distillation",
+        "objectives/reinforce/plain",
+        "advantages/shaped",
+        "exact/speculative",
+    )
+)
+
+PLANTED = (
+    # Replay control, linear TD, continuous actions.
+    Bug("a-post-decision-baseline-takes-out-the-demand", "testbed/offline/improvement.py", "world.tables.bonus_S + world.discount * infinite_horizon", "world.tables.bonus_S + infinite_horizon"),
+    Bug("rare-switching-is-logarithmic", "testbed/offline/optimism.py", "np.maximum(switch * known_RSA, known_RSA + 1)", "known_RSA + 1"),
+    Bug("layer-norm-bounds-the-l2-that-stabilizes-td", LINEAR, "np.sqrt((centered_xK**2).mean(-1, keepdims=True) + epsilon))", "((centered_xK**2).mean(-1, keepdims=True) + epsilon))"),
+    Bug("layer-norm-bounds-the-l2-that-stabilizes-td", LINEAR, "return max(0.0, td.td_abscissa())", "return 0.8 * max(0.0, td.td_abscissa())"),
+    Bug("layer-norm-alone-does-not-remove-divergence", LINEAR, "np.sqrt((centered_xK**2).mean(-1, keepdims=True) + epsilon))", "np.sqrt((centered_xK**2).sum(-1, keepdims=True) + epsilon))"),
+    Bug("realizable-td-is-exact-without-noise-though-incomplete", LINEAR, "feature_RSAF - discount * ahead_RSAF)", "feature_RSAF - ahead_RSAF)"),
+    Bug("sampled-refreshes-are-powers-of-the-radius", LINEAR, "(step % inner_R == 0)[:, None]", "(step % inner_R == inner_R - 1)[:, None]"),
+    Bug("a-wide-network-is-stabilized-by-a-long-period", VALUES, "return _radius(np.asarray(np.linalg.solve(self.covariance_FF, self.bootstrap_FF)", "return _radius(np.asarray(np.linalg.solve(self.covariance_FF, 0.99 * self.bootstrap_FF)"),
+    Bug("density-scores-ascend", "testbed/offline/continuous.py", "(kernel_RSN * away_RSN).sum(-1) / h_a**2", "(kernel_RSN * away_RSN).sum(-1) * 3 / h_a**2"),
+    Bug("velocity-ratios-do-not-average-to-one", "testbed/offline/continuous.py", "/ 2 - np.log(std) for mean, std in (new, old)]", "/ 2 for mean, std in (new, old)]"),
+    # Offline tables, constrained worlds, logged bandits, preference sets, compounding errors.
+    Bug("iql-runs-from-mu-to-the-best-supported-value", TABULAR, "tau_R1 = np.broadcast_to(np.asarray(tau, np.float64)", "tau_R1 = np.broadcast_to(0.5 * np.asarray(tau, np.float64)"),
+    Bug("iql-runs-from-mu-to-the-best-supported-value", TABULAR, "    tau_R1 = np.broadcast_to(", "    mu_RSA = np.maximum(mu_RSA, 0.01)\n    tau_R1 = np.broadcast_to("),
+    Bug("iql-policy-takes-logged-actions-alone", TABULAR, "logit_RSA = np.log(mu_RSA) +", "logit_RSA = np.log(np.maximum(mu_RSA, 1e-3)) +"),
+    Bug("filtered-cloning-never-loses", TABULAR, "np.where(best_RSA, mu_RSA, 0.0)", "np.where(best_RSA, 0.0, mu_RSA)"),
+    Bug("per-state-budgets-bound-the-value-from-above", TABULAR, "middle_RS), mu_RSA) <= budget_RS", "middle_RS), mu_RSA) <= 2 * budget_RS"),
+    Bug("best-of-n-improves-within-its-kl", TABULAR, "1.0) ** n_R11", "1.0) ** (2 * n_R11)"),
+    Bug("nested-fitted-q-lies-between-separate-and-pooled", OFFLINE_MODELS, "ratio(n_1, n_1 + ridge_R11)", "ratio(ridge_R11, n_1 + ridge_R11)"),
+    Bug("value-consistency-gradient-is-the-derivative", OFFLINE_MODELS, "np.swapaxes(resolvent_RSS, -1, -2), pull_RS", "resolvent_RSS, pull_RS"),
+    Bug("choices-identify-rewards", OFFLINE_MODELS, "return log_RSA + value_RS1 - discount", "return log_RSA + value_RS1 + discount"),
+    Bug("one-reward-cloning-is-a-mixture-of-two-reward-targets", TABULAR, "np.moveaxis(mu_RSA[..., None] * outcome_RSAG", "np.moveaxis(outcome_RSAG"),
+    Bug("gate-sums-the-gain-of-an-update", OFFLINE + "gated.py", "np.cumsum(ratio_RBT, axis=-1)", "ratio_RBT"),
+    Bug("hindsight-contexts-are-a-fixed-point", OFFLINE + "hindsight.py", "share_RBZ.mean(1, keepdims=True)", "share_RBZ.max(1, keepdims=True)"),
+    Bug("confounding-averages-out-to-the-world", "envs/offline.py", "+ hidden * u_X[:, None] * pull_A[::-1]", "+ hidden * u_X[:, None] * (1 + z_X[:, None]) * pull_A[::-1]"),
+    Bug("constrained-optimum-mixes-at-most-one-state", CONSTRAINED, "- discount * moves_SAS.reshape", "- 0.9 * discount * moves_SAS.reshape"),
+    Bug("trajectory-guardian-is-the-zero-budget-optimum", CONSTRAINED, "dead_RS = bad_S |", "dead_RS = np.roll(bad_S, 1) | bad_S |"),
+    Bug("clipping-loses-from-a-sample-size-on", EXACT_BANDIT, "self.bias**2 + self.n_variance / n", "abs(self.bias) + self.n_variance / n"),
+    Bug("score-tables-have-the-smoothed-bias", OFFLINE_BANDITS, "np.maximum(data.propensity_RN, floor) ** alpha", "np.maximum(data.propensity_RN, floor)"),
+    Bug("softmax-policies-climb-to-the-best-table", OFFLINE_BANDITS, "theta_RF + rate *", "theta_RF - rate *"),
+    Bug("delay-splits-generations-into-chains", OFFLINE_BANDITS, ": max(0, g - delay)]", ": g]"),
+    Bug("delay-splits-generations-into-chains", OFFLINE_BANDITS, ".mean((0, -1)) / 2", ".mean((0, -1))"),
+    Bug("sharpe-separates-estimators-of-equal-accuracy", "testbed/estimators/selection.py", "chosen_K.max(-1) - baseline", "chosen_K.mean(-1) - baseline"),
+    Bug("vote-share-is-stationary-at-its-log-odds", PREFERENCES, "(special.expit(m_RSAA) - label_RSAA)", "(special.expit(m_RSAA) - (label_RSAA > 0.5))"),
+    Bug("vote-share-is-stationary-at-its-log-odds", PREFERENCES, "(voted_K + prior) / (votes + 2 * prior)", "(voted_K + prior) / (votes + prior)"),
+    Bug("margin-selection-keeps-its-share-of-the-largest", PREFERENCES, "np.argsort(-key_RX", "np.argsort(key_RX"),
+    Bug("dpo-gradient-vanishes-with-its-winner", PREFERENCES, "slope_RSAA = beta_R111 * (special.expit", "slope_RSAA = 1.0 * (special.expit"),
+    Bug("self-made-losers-stop-at-the-winners", PREFERENCES, "pull_RSAA.sum(-1) - pull_RSAA.sum(-2)", "pull_RSAA.sum(-1)"),
+    Bug("ranking-gradient-is-a-difference-of-feature-means", PREFERENCES, "second_RSA[..., None, :])", "first_RSA[..., None, :])"),
+    Bug("look-ahead-shrinks-the-bias-of-early-step-scores", TABULAR, "@ value_RS[..., None]\n    return flat_RX1", "@ np.abs(value_RS)[..., None]\n    return flat_RX1"),
+    Bug("dpo-and-the-tilt-agree-with-equal-features", PREFERENCES, "reward_xA / beta", "reward_xA * beta"),
+    Bug("errors-compound-quadratically-without-recovery", OFFLINE + "imitation.py", "error_x11 = np.asarray", "error_x11 = 2 * np.asarray"),
+    Bug("post-hoc-users-report-the-logged-agent", TABULAR, "ratio(joint_RGSA, total_RGS1), mu_RSA[:, None])", "mu_RSA[:, None], mu_RSA[:, None])"),
+    Bug("m2po-drops-as-few-tokens-as-its-budget-allows", "testbed/objectives/clipped/m2po.py", "ordered_K.cumsum(-1) / rank_K <= tau", "ordered_K <= tau"),
+    Bug("remix-is-unbiased-on-replayed-data-at-its-first-pass", "testbed/objectives/mixture/remix.py", "rho_BT > center_BT + eps", "rho_BT > 1 + eps"),
+    Bug("sfpo-without-its-fast-steps-is-grpo-under-plain-gradient-descent-alone", "testbed/training/update.py", "torch.lerp(start_RP[rows], theta_RP[rows], learner.recipe.reposition)", "torch.lerp(theta_RP[rows], start_RP[rows], learner.recipe.reposition)"),
+    Bug("dpo-has-one-optimum-on-pairs-of-any-age", "testbed/objectives/preference/dpo.py", "-logsigmoid(beta * margin_BB)", "-logsigmoid(2 * beta * margin_BB)"),
+    Bug("r2vpo-has-a-gradient-wherever-the-clip-has-none", "testbed/objectives/smooth/r2vpo.py", "(brake_BT - 2)", "(brake_BT - 1)"),
+    Bug("post-hoc-correction-grows-geometrically", MARGINAL, 'importance_weight_NT") * np.exp(episodes.log_rho_NT)', 'importance_weight_NT")'),
+    # Prefixes, retries, steps, classes of answers.
+    Bug("masked-prefixes-leave-an-on-policy-gradient", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
+    Bug("masked-prefixes-leave-an-on-policy-gradient", PREFIXES, "(reach_S[here, None] * pi[here])[going]", "pi[here][going]"),
+    Bug("resets-keep-the-optimum", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
+    Bug("resets-open-a-lock", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
+    Bug("a-prefix-brings-signal-and-too-long-a-one-takes-it", "testbed/advantages/grouped.py", "return signals.reward_B - group_average(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5 * group_average(signals.reward_B, signals.group_B)"),
+    Bug("clips-and-pass-at-k-bring-no-signal", "testbed/advantages/grouped.py", "return signals.reward_B - group_average(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5"),
+    Bug("an-easy-prompt-interferes-less-with-prefixes", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
+    Bug("tree-order-adds-nothing-to-the-mean", "testbed/advantages/tree_opo.py", "broken_BB = pair_BB & (gap_BB < delta)", "broken_BB = pair_BB & (gap_BB < 2)\n    delta = 2.0"),
+    Bug("a-stage-has-its-own-value", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
+    Bug("staged-groups-saturate", "testbed/advantages/grouped.py", "return signals.reward_B - group_average(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5"),
+    Bug("retries-are-on-policy-behind-their-pivot", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
+    Bug("amplified-successes-scale-the-gradient", "testbed/advantages/grouped.py", "torch.full_like(plain_B, top)", "top * plain_B"),
+    Bug("corrections-jump-less-and-keep-diversity", PREFIXES, "wrong_LT.argmax(-1), tree.horizon)", "0 * wrong_LT.argmax(-1), tree.horizon)"),
+    Bug("corrections-weighted-one-are-biased", PREFIXES, "kept_SA = np.where(alive(tree), pi, 0.0)", "kept_SA = pi"),
+    Bug("foreign-suffixes-need-their-own-ratio-alone", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
+    Bug("foreign-suffixes-pay-where-success-is-rare", PREFIXES, "kept_SA = np.where(alive(tree), pi, 0.0)", "kept_SA = pi"),
+    Bug("distillation-is-the-nearest-within-a-trust-region", "testbed/offline/distillation.py", "(1 - share) * np.log(base_xA) + share * np.log(far_xA)", "np.log((1 - share) * base_xA + share * far_xA)"),
+    Bug("updates-on-one-batch-gain-then-collapse", "testbed/exact/tree.py", "power = np.exp(shifted - shifted.max(-1, keepdims=True))", "power = np.exp(0.05 * (shifted - shifted.max(-1, keepdims=True)))"),
+    Bug("expert-iteration-forgets-the-rare-skill", PREFIXES, "* pi * tree.action_values(pi) * np.asarray(keep_SA)", "* pi * np.asarray(keep_SA)"),
+    Bug("a-filter-of-easy-steps-raises-the-plateau", PREFIXES, "tree.action_values(pi) * np.asarray(keep_SA)", "tree.action_values(pi)"),
+    Bug("class-preference-is-a-gradient", EQUIVALENCE, "special.expit(-margin_IJ)", "special.expit(margin_IJ)"),
+    Bug("class-preference-learns-sooner-and-keeps-members-apart", EQUIVALENCE, "- pull_IJ.sum(0) @ share_CA[~right_C]", "- 9 * pull_IJ.sum(0) @ share_CA[~right_C] * pi_A"),
+    Bug("unseen-members-learn-from-the-preference-alone", EQUIVALENCE, "share_CA[right_C] - pull_IJ.sum(0)", "share_CA[right_C] * 0.0 - pull_IJ.sum(0)"),
+    Bug("thought-rewards-need-fewer-samples", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
+    Bug("rewards-of-steps-nearly-point-to-the-answer", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
+    # Turns, critics, roles and controllers.
+    Bug("turn-ratios-are-clipped-less", LOSS_RATIOS, "mean = total / count.clamp(min=1)", "mean = total * count.clamp(min=1)"),
+    Bug("turn-ratios-vary-less", LOSS_RATIOS, "mean = total / count.clamp(min=1)", "mean = 2 * total * count.clamp(min=1)"),
+    Bug("no-turn-ratio-is-unbiased", TURNS, "kept.mask_LT & ~tool_LT[possible_L]", "kept.mask_LT"),
+    Bug("the-clip-bias-correction-is-small", TURN_PPO, "norm_B1.clamp(1,", "norm_B1.clamp(0.5,"),
+    Bug("bad-gives-tokens-what-their-action-is-worth", BY_TURNS, "factor_BT = torch.ones_like(value_BT).masked_fill(ends_BT, gamma)", "factor_BT = torch.full_like(value_BT, gamma)"),
+    Bug("discounted-tokens-miss-their-action", CRITICS, "reward_BT + gamma * next_value(value_BT) - value_BT\n    return", "reward_BT + 0.9 * next_value(value_BT) - value_BT\n    return"),
+    Bug("bad-varies-less-than-whole-actions", BY_TURNS, "reward_BT + factor_BT * next_value", "2 * reward_BT + factor_BT * next_value"),
+    Bug("exact-critics-divide-the-variance-by-less-than-ten", BY_TURNS, "start_BT = value_BT.gather(-1, first_BT)", "start_BT = value_BT"),
+    Bug("egae-is-unbiased-but-at-the-last-token", CRITICS, "torch.where(ends_BT, value_BT, next_value(value_BT))", "next_value(value_BT)"),
+    Bug("egae-cuts-less-than-gae", CRITICS, "place_T == length_B1 - 1", "place_T == 0"),
+    Bug("errors-of-the-critic-eat-what-egae-gains", CRITICS, "torch.where(ends_BT, value_BT, next_value(value_BT))", "next_value(value_BT)"),
+    Bug("waiting-costs-up-to-two-and-a-half-times-from-sigma-one-half", "testbed/pipeline/closed_forms.py", "(weight_Z @ cdf_ZK**s) ** groups", "(weight_Z @ cdf_ZK**s)"),
+    Bug("gradient-mass-of-a-role-is-its-share-of-tokens", "testbed/objectives/reinforce/plain.py", "return -batch.adv_BT * logp_BT", "return -batch.adv_BT * logp_BT.cumsum(-1)"),
+    Bug("a-shared-policy-is-captured-by-the-heavier-role", TURNS, "taken_SA.sum(-1, keepdims=True) * pi_SA", "1.1 * taken_SA.sum(-1, keepdims=True) * pi_SA"),
+    Bug("separate-weights-succeed-whatever-the-roles-want", TURNS, "return taken_SA - taken_SA", "return 0.0 * taken_SA - 0.0 * taken_SA"),
+    Bug("a-controlled-kl-holds-its-target", KL_CONTROL, "control.integral * total", "0.0 * total"),
+    Bug("a-controlled-kl-overshoots-where-a-fixed-one-does-not", KL_CONTROL, "error = min(kl / target - 1.0, 1.0)", "error = max(kl / target - 1.0, 0.0)"),
+    Bug("a-soft-minimum-of-two-critics-is-pessimistic", "testbed/critics/fitted.py", "return -softness * log_mean", "return softness * log_mean"),
+    # Teachers, experts and own successes.
+    Bug("f-distillation-has-the-gradient-of-its-divergence", DISTILL, "(-log_r_BT).exp() * slope_BT", "slope_BT"),
+    Bug("f-distillation-has-the-gradient-of-its-divergence", DISTILL, "torch.zeros_like(log_rho_BT)).exp() * own_BT", "torch.zeros_like(log_rho_BT)).exp()"),
+    Bug("reverse-seeks-one-mode-forward-covers-both", DISTILL, "slope_BT = SLOPES[divergence]", "slope_BT = 0 * SLOPES[divergence]"),
+    Bug("off-policy-distillation-errs-faster-with-length", DISTILL, "log_r_BT = -log_token(", "log_r_BT = log_token("),
+    Bug("draft-acceptance-is-one-minus-total-variation", DRAFTS, "np.minimum(target_xV, draft_xV).sum(-1)", "np.maximum(target_xV, draft_xV).sum(-1)"),
+    Bug("draft-acceptance-is-one-minus-total-variation", DRAFTS, "np.maximum(target_xV - draft_xV, 0.0)", "np.maximum(draft_xV - target_xV, 0.0)"),
+    Bug("mixed-targets-are-a-smaller-step-per-prefix", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("mixed-targets-from-a-frozen-base-end-at-the-mixture", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("more-teachers-lower-squared-bias-to-a-floor", SFT, "return -logp_BT", "return 0 * logp_BT"),
+    Bug("private-noise-follows-its-accountant", SFT, "return -logp_BT", "return logp_BT.square()"),
+    Bug("self-rewarding-ends-at-the-tilted-policy", REINFORCE, "batch.adv_BT * logp_BT", "batch.adv_BT * logp_BT.square()"),
+    Bug("self-rewarding-without-kl-leaves-sft-behind", REINFORCE, "-batch.adv_BT", "0 * batch.adv_BT"),
+    Bug("like-pairs-conflict-but-cancel-exactly", REINFORCE, "-batch.adv_BT", "-batch.adv_BT.abs()"),
+    Bug("failed-groups-teach-nothing-until-a-success-is-put-in", "testbed/teachers/guides.py", ">= rollout.group - count", "> rollout.group - count"),
+    Bug("failed-groups-teach-nothing-until-a-success-is-put-in", "testbed/advantages/grouped.py", '(1 if std == "unbiased" else 0)', "0"),
+    Bug("bending-two-valued-rewards-changes-nothing", SHAPED, "return group_std(replace(signals, reward_B=bent_B), eps=eps)", "return bent_B"),
+    Bug("bending-unskews-graded-groups", SHAPED, "reward_B=bent_B", "reward_B=signals.reward_B"),
+    # Imperfect rewards, posterior losses, regimes of weights.
+    Bug("probability-not-ratio-decides-the-entropy", UPDATE, "surprise_A = np.log(pi) - pi @ np.log(pi)", "surprise_A = np.log(pi)"),
+    Bug("mhpo-weight-is-bounded-and-smooth", OBJECTIVES + "smooth/mhpo.py", "(psi_BT - grown_BT - shrunk_BT).exp()", "(psi_BT - shrunk_BT).exp()"),
+    Bug("sapo-keeps-the-tokens-beside-an-outlier", OBJECTIVES + "smooth/sapo.py", 'log_u_BT = log_token(logp_BT, batch, base="anchor")', 'log_u_BT = log_geometric(logp_BT, batch, base="anchor").expand_as(logp_BT)'),
+    Bug("power-mean-spreads-most-evenly-at-zero", OBJECTIVES + "clipped/holder.py", "power_BT.softmax(-1).to(log_u_BT.dtype)", "(power_BT / 2).softmax(-1).to(log_u_BT.dtype)"),
+    Bug("a-tempered-target-is-an-adaptive-entropy-bonus", STEPS, "return np.asarray(-pi_A * (gap_A - pi_A @ gap_A))", "return np.asarray(-pi_A * gap_A)"),
+    Bug("the-bounded-step-is-monotone", STEPS, "1.0 + eps * (1.0 - 2.0", "1.0 + 0.5 * eps * (1.0 - 2.0"),
+    Bug("the-bounded-step-is-monotone", STEPS, "(np.cumsum(mass_SA, axis=-1) >= 0.5)", "(np.cumsum(mass_SA, axis=-1) >= 0.7)"),
+    Bug("mdpo-minimizer-is-the-mirror-step-and-improves", OBJECTIVES + "regression/mdpo.py", "(batch.adv_BT - (log_u_BT", "(2 * batch.adv_BT - (log_u_BT"),
+    Bug("off-policy-mdpo-ends-where-sac-does", STEPS, "shrink = 1.0 + alpha * step_size", "shrink = 1.0 + step_size"),
+    Bug("centered-advantages-halve-the-mass", UPDATE, "np.log(mu_xA), log_pi_xA, adv_xA", "np.log(mu_xA), log_pi_xA, np.abs(adv_xA) ** 0.5 * adv_xA"),
+    Bug("ensembles-keep-what-members-agree-on", IMPERFECT, "return np.asarray(reward_KSA.min(0))", "return np.asarray(reward_KSA.max(0))"),
+    Bug("ensembles-keep-what-members-agree-on", IMPERFECT, "reward_KSA.mean(0) - penalty * spread_SA", "reward_KSA.mean(0) + penalty * spread_SA"),
+    Bug("filtered-laws-are-those-of-a-drawn-group", IMPERFECT, "best_of_n(pi_SA[None], -score_SA[None], group)", "best_of_n(pi_SA[None], -score_SA[None], 1)"),
+    Bug("false-positives-cap-what-a-filter-reaches", IMPERFECT, "(1 - right_SA) * false_positive_SA", "false_positive_SA / 2"),
+    Bug("orpo-optimum-meets-the-proxy-bound", PROXY, "(d_SA**2 / _occupancy(world, base_SA)).sum() - 1", "(d_SA**2 / _occupancy(world, base_SA)).sum() - 0.9"),
+    Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(1 - decay) * (own + (batch - 1) * mean) / batch", "(1 - decay) * mean"),
+    Bug("averaged-ratios-rarely-meet-the-upper-clip", STEP_RATIOS, "distance_T / np.sqrt(dims)", "distance_T"),
+    Bug("averaged-ratios-rarely-meet-the-upper-clip", STEP_RATIOS, "np.zeros_like(mean_T), np.full_like", "mean_T, np.full_like"),
+    Bug("ratios-with-a-negative-log-mean-still-average-one", STEP_RATIOS, "-(distance_T**2) / 2", "-(distance_T**2)"),
+    Bug("decoupled-normalization-forgets-the-scale", TWO_REWARDS, 'if how == "joint" else reward_NRG', 'if how == "decoupled" else reward_NRG'),
+    Bug("self-normalized-posterior-bias-falls-as-one-over-n", POSTERIOR, "count_RA * (posterior_A / sampler_A)", "count_RA * posterior_A"),
+    Bug("brain-baseline-has-no-variance-at-the-posterior", POSTERIOR, "_normalized(count_RA * (pi_A / sampler_A))", "_normalized(count_RA * pi_A)"),
+    Bug("log-variance-has-none-at-the-posterior", POSTERIOR, "(gap_A - mean_R1) / (n - 1)", "gap_A / (n - 1)"),
+    Bug("p3o-does-not-see-a-prompt-constant", OBJECTIVES + "preference/p3o.py", "(size_B * reward_B - total_B)", "(size_B * reward_B - 0.5 * total_B)"),
+    Bug("greedy-baseline-pays-within-twice-the-best", REPORT, "    curvature = bench.second_moment(unit_LT) - float((mean_SA**2).sum())", "    curvature = 0.5 * bench.second_moment(unit_LT)"),
+    Bug("gspo-drops-or-swells-the-tokens-beside-an-outlier", OBJECTIVES + "clipped/gspo.py", "log_s_BT = log_geometric(logp_BT, batch, base=base)\n    length", "log_s_BT = log_token(logp_BT, batch, base=base)\n    length"),
+    Bug("entropy-clip-rule", UPDATE, "(np.log(pi) * gain) - (pi @ np.log(pi)) * (pi @ gain)", "(np.log(pi) * gain)"),
+    Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(policy(level) * mean_SAK).sum() / states", "(policy(level) * mean_SAK).sum() / states / 2"),
+)  # fmt: skip
