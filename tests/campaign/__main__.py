@@ -31,7 +31,7 @@ def main() -> int:
     if page := given.page or (PAGE if whole else None):
         os.environ["CAMPAIGN_PAGE"] = str(page)
     spread = ["-n", str(given.workers), "--maxschedchunk", "1"] if given.workers > 1 else []
-    options = ["-v", "-o", "timeout=1500", "--durations", "10", *spread]
+    options = ["-v", "-o", "timeout=5000", "--durations", "10", *spread]
     return int(pytest.main([*options, *chosen]))
 
 

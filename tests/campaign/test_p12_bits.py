@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.runners import HERE, hashes
+from support.runners import HERE, hashes, patience
 from support.small_runs import LENGTHS, SMALL, TOY
 from support.sweep_process import cells
 
@@ -165,7 +165,9 @@ print(json.dumps(found))
 @pytest.mark.slow
 def test_a_local_ray_gives_the_same_bytes_and_the_same_blame(tmp_path: Path, campaign) -> None:
     command = [sys.executable, "-c", SCRIPT, tmp_path]
-    ended = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=240)
+    ended = subprocess.run(
+        command, cwd=HERE, capture_output=True, text=True, check=False, timeout=patience(240)
+    )
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout.splitlines()[-1])
 

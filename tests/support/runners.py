@@ -19,8 +19,20 @@ MORTAL = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\n"
 
 
 def patience(seconds: float) -> float:
-    """Return how long what is quick on an idle machine may take here: so much for each waiting process."""
-    return seconds * max(1.0, os.getloadavg()[0] / cores())
+    """Return how long what is quick on an idle machine may take here.
+
+    So much for each waiting process, or for each second of the clock that a second of computing takes just
+    now, whichever is more: the load is a mean over a minute, and says nothing of priorities.
+    """
+    return seconds * max(1.0, os.getloadavg()[0] / cores(), seconds_per_second())
+
+
+def seconds_per_second() -> float:
+    """Return the seconds of the clock that this process needs for one second of computing; 1 if idle."""
+    start, spent = time.monotonic(), time.process_time()
+    while time.process_time() - spent < 0.1:
+        pass
+    return (time.monotonic() - start) / (time.process_time() - spent)
 
 
 def hashes(folder: Path) -> dict[str, str]:
