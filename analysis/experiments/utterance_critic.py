@@ -71,7 +71,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("samples", "log_samples"),
     margins={"factor of samples": FEWER, "factor of the source": CLAIMED},
-    figure=Plot("distribution", x="samples", y="arm", x_label="sequences to a success of 0.8"),
+    figure=Plot("distribution", x="arm", y="samples", x_label="", y_label="sequences to a success of 0.8"),
     systems={
         "ArCHer": Part("samples of a table and variance of one gradient; no language model, no large store")
     },
