@@ -9,8 +9,22 @@ TEST_AREA, TEST_RATES = "tests/unit/analysis/test_auroc.py", "tests/unit/analysi
 FIGURES = "tests/experiments/test_lab_figures.py"
 
 MUTANTS = (
-    Mutant("auroc-ties-in-order-of-rows", AREA, "rankdata(score)", "rankdata(score, method='ordinal')", TEST_AREA),
-    Mutant("auroc-resamples-rows", AREA, "frame.groupby(cluster)", "frame.groupby(np.arange(len(frame)))", TEST_AREA),
+    Mutant(
+        "auroc-ties-in-order-of-rows", AREA, "rankdata(score)", "rankdata(score, method='ordinal')", TEST_AREA
+    ),
+    Mutant(
+        "auroc-resamples-rows",
+        AREA,
+        "frame.groupby(cluster)",
+        "frame.groupby(np.arange(len(frame)))",
+        TEST_AREA,
+    ),
     Mutant("lab-rates-without-arguments", RATES, "best[best[ARGS] == words]", "best.tail(1)", TEST_RATES),
-    Mutant("strips-leave-the-late-out", "paper_figs/strips.py", "np.where(np.isfinite(x_N), x_N, best)", "x_N[np.isfinite(x_N)]", FIGURES),
+    Mutant(
+        "strips-leave-the-late-out",
+        "paper_figs/strips.py",
+        "np.where(np.isfinite(x_N), x_N, best)",
+        "x_N[np.isfinite(x_N)]",
+        FIGURES,
+    ),
 )
