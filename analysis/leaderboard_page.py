@@ -82,7 +82,7 @@ def _missing(trained: pd.DataFrame | None) -> str:
 
 
 def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
-    exact = tables[EXACT].loc[name]
+    exact = tables[EXACT].loc[[name]].iloc[0]
     moving = "" if exact["settled"] else "*"
     row = {"objective": f"`{name}`", "family": str(exact["family"])}
     for fact, title in (("bias", "bias"), ("noise", "noise"), ("ess", "ESS")):
@@ -90,7 +90,7 @@ def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
     row["top tenth"] = _brief(exact["concentration 0.5"])
     row["gain"] = _brief(exact["gain"]) + moving
     cost = tables.get(COST)
-    row["time"] = _brief(cost.loc[name, "both"]) if cost is not None and name in cost.index else "–"
+    row["time"] = _brief(cost["both"][name]) if cost is not None and name in cost.index else "–"
     trained = tables.get(TRAINING)
     for arm in arms(trained):
         row[arm] = _interval(trained, name, f"accuracy {arm}")
@@ -98,9 +98,9 @@ def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
 
 
 def _interval(trained: pd.DataFrame | None, name: str, column: str) -> str:
-    if trained is None or name not in trained.index or np.isnan(trained.loc[name, column]):
+    if trained is None or name not in trained.index or np.isnan(trained[column][name]):
         return "–"
-    value, low, high = (float(trained.loc[name, f"{column}{end}"]) for end in ("", " low", " high"))
+    value, low, high = (float(trained[f"{column}{end}"][name]) for end in ("", " low", " high"))
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 

@@ -263,7 +263,7 @@ def _training(
 ) -> Mapping[str, float]:
     known = committed().get(TRAINING, pd.DataFrame())
     if name in known.index:
-        return {str(key): value for key, value in known.loc[name].items()}
+        return {str(key): value for key, value in known.loc[[name]].iloc[0].items()}
     if train is None:
         left_out.append("part 3: training was not asked for")
         return {}

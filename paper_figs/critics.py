@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -34,7 +35,8 @@ def draw(table: pd.DataFrame) -> Figure:
     need(table, ["window", "seed", "noise", "advantage", "error"])
     fig = Figure(figsize=(COLUMN, 3.6))
     panels = fig.subplots(2, 1, sharex=True, sharey=True)
-    for ax, (noise, part) in zip(panels, table.groupby("noise"), strict=True):
+    for ax, noise in zip(panels, np.unique(table["noise"]), strict=True):
+        part = table[table["noise"] == noise]
         for name, look in LOOKS.items():
             own = part[part["advantage"] == name]
             mean = own.groupby("window")["error"].mean()

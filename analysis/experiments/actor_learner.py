@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ TRAINING, DECODING = 2.0, 2.0
 """Seconds of the trainer per batch, and of the actor per response."""
 FASTER, ROOM = 1.1, 2.0
 """Factor of time that counts as faster; updates that a lag may exceed the ratio of latencies by."""
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "synchronous": {"admission": "capacity", "eta": 0, "pools": "colocated", "barrier": True},
     "overlapped": {"admission": "capacity", "eta": 1, "queue": 2.0},
     "decoupled": {"queue_rule": "drop-oldest", "queue": 1.0},

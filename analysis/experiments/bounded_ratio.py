@@ -106,7 +106,7 @@ def monotone() -> Evidence:
             gain = float(infinite_horizon.occupancy(found, new_SA) @ spread_S) * EPS
             gaps += [
                 abs(values[1] - values[0] - gain),
-                short_of(values[1] - values[0], EPS * found.start_S @ spread_S - 1e-12),
+                short_of(values[1] - values[0], float(EPS * found.start_S @ spread_S) - 1e-12),
             ]
             gaps += [
                 abs(float(np.abs(new_SA / pi_SA - 1).max()) - EPS),

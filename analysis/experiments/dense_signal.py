@@ -103,7 +103,7 @@ EXPERIMENT = Experiment(
 def means(table: pd.DataFrame) -> pd.DataFrame:
     """Return the geometric mean over students of noise to signal: by length and coefficient."""
     logs = table.assign(noise=np.log(table["noise"]))
-    return np.exp(logs.pivot_table(index="length", columns="coefficient", values="noise"))
+    return pd.DataFrame(np.exp(logs.pivot_table(index="length", columns="coefficient", values="noise")))
 
 
 @EXPERIMENT.claim(

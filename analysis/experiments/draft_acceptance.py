@@ -122,9 +122,9 @@ def one_minus_tv() -> Evidence:
     for seed in range(16):
         target, draft = place.random(seed), place.random(seed + 100).requires_grad_()
         p, q = target.softmax(-1), draft.softmax(-1)
-        chance = 1 - (p - q).abs().sum() / 2
-        (slope,) = torch.autograd.grad(chance, draft)
-        chance = float(chance.detach())
+        overlap = 1 - (p - q).abs().sum() / 2
+        (slope,) = torch.autograd.grad(overlap, draft)
+        chance = float(overlap.detach())
         p_1V, q_1V = p.numpy(), q.detach().numpy()
         loss: Any = partial(f_distillation, divergence="tv")
         batch = place.batch(draft.detach(), target)

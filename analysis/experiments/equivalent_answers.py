@@ -9,7 +9,7 @@ import numpy as np
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from envs.arrays import Floats
+from envs.arrays import Floats, Ints
 from testbed.exact.tree import softmax
 from testbed.offline.equivalence import between_classes, class_entropy, expected_reward
 
@@ -62,7 +62,7 @@ def derivative() -> Evidence:
         reference_A, class_A = softmax(np.zeros_like(logits_A)), np.repeat(np.arange(CLASSES), MEMBERS)
 
         def value(
-            z_A: Floats, ref_A: Floats = reference_A, r_A: Floats = reward_A, c_A: Floats = class_A
+            z_A: Floats, ref_A: Floats = reference_A, r_A: Floats = reward_A, c_A: Ints = class_A
         ) -> float:
             return between_classes(softmax(z_A), ref_A, c_A, r_A, BETA)[0]
 

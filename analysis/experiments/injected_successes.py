@@ -271,7 +271,8 @@ def conflict() -> Evidence:
     from analysis.teaching_worlds import AllResponses, single_gradients
     from testbed.objectives.reinforce.plain import reinforce
 
-    world, gaps, cosines = AllResponses(3, 4), [], {shared: [] for shared in range(4)}
+    world, gaps = AllResponses(3, 4), []
+    cosines: dict[int, list[float]] = {shared: [] for shared in range(4)}
     for seed in range(4):
         pi = world.random(seed, 0.5)
         up, down = (

@@ -60,7 +60,8 @@ def drops_few() -> Evidence:
     """Return the kept tokens short of the largest subset, and the excess of their moment over tau."""
     from testbed.objectives.clipped.m2po import harmful, trust_region_keep
 
-    rng, gaps, dropped = np.random.default_rng(0), [], 0
+    gaps: list[float] = []
+    rng, dropped = np.random.default_rng(0), 0
     for _ in range(BATCHES):
         log_rho_N, adv_N = rng.normal(0, 0.3, TOKENS), rng.choice([-1.0, 1.0], TOKENS)
         batch, logp = _batch(log_rho_N, adv_N)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from testbed.rng import generator
 
 NAME = "power-mean"
 SEEDS, POWERS, TOKENS = 12, (-4.0, -2.0, 0.0, 2.0, 4.0), 24
-OPEN = {"eps_low": 0.999, "eps_high": 1e6}
+OPEN: dict[str, Any] = {"eps_low": 0.999, "eps_high": 1e6}
 """A clip that binds nowhere."""
 
 

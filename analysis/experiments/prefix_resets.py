@@ -112,7 +112,7 @@ def masked() -> Evidence:
         masked_SA, whole_SA = (segments.moments(signal_LK, whole=whole)[0] for whole in (False, True))
         norm = np.linalg.norm(true_SA)
         off = float(np.linalg.norm(whole_SA - true_SA) / norm)
-        gaps += [np.linalg.norm(masked_SA - true_SA) / norm, short_of(off, 0.1)]
+        gaps += [float(np.linalg.norm(masked_SA - true_SA) / norm), short_of(off, 0.1)]
     return exact(gaps, 1e-12, "error of the masked mean, and by how much the unmasked one's misses 0.1")
 
 

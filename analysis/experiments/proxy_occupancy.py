@@ -165,7 +165,7 @@ def _best(table: pd.DataFrame) -> pd.DataFrame:
 def _ahead(table: pd.DataFrame, other: str) -> dict[str, Floats]:
     best = _best(table)
     gain = (best["occupancy chi2"] - best[other]).unstack("world")
-    return {f"{kind}, {run}": gain.loc[run, kind].to_numpy(dtype=float) for run in RUNS for kind in WORLDS}
+    return {f"{kind}, {run}": gain[kind].loc[run].to_numpy(dtype=float) for run in RUNS for kind in WORLDS}
 
 
 @EXPERIMENT.claim(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -52,7 +53,8 @@ def _values(run: Run) -> Floats:
 def between() -> Evidence:
     """Return distances of values from GRPO's: 0 where it must be GRPO, the shortfall of 1e-3 elsewhere."""
     gaps, notes = [], []
-    for optimizer, alpha in (("sgd", 0.0), ("sgd", 1.0), ("adam", 0.0)):
+    arms: tuple[tuple[Literal["sgd", "adam"], float], ...] = (("sgd", 0.0), ("sgd", 1.0), ("adam", 0.0))
+    for optimizer, alpha in arms:
         run = replace(BANDIT, optimizer=optimizer, learning_rate=1.0 if optimizer == "sgd" else 0.1)
         ours = _values(replace(run, recipe_args=(("alpha", alpha), ("fast", 3))))
         apart = float(np.abs(ours - _values(replace(run, recipe="grpo"))).max())

@@ -72,7 +72,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             model_KSA = models(seed, noise)
             for how in COMBINED:
                 proxy_SA = combine(model_KSA, how, PENALTY)
-                laws = {("best of n", n): best_of_n(ref_SA[None], proxy_SA[None], n)[0] for n in DRAWS}
+                laws: dict[tuple[str, float], Floats] = {
+                    ("best of n", n): best_of_n(ref_SA[None], proxy_SA[None], n)[0] for n in DRAWS
+                }
                 laws |= {("RL", beta): tilt(ref_SA, proxy_SA, beta) for beta in BETAS}
                 for (method, strength), pi_SA in laws.items():
                     gold, proxy = (float((pi_SA * x_SA).sum(-1).mean()) for x_SA in (gold_SA, proxy_SA))

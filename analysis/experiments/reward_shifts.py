@@ -5,6 +5,7 @@ about it.
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -124,7 +125,7 @@ def invariant() -> Evidence:
     return exact(gaps, 1e-11, "largest change of P3O's mean or variance; what PPO's change lacks")
 
 
-def _group(drift: float, shift: float, objective: str, hyper: dict[str, str]) -> tuple[Floats, float]:
+def _group(drift: float, shift: float, objective: str, hyper: dict[str, Any]) -> tuple[Floats, float]:
     """Mean and variance of the gradient of two responses on a tree whose rewards are shifted."""
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench

@@ -139,7 +139,7 @@ def stage_value() -> Evidence:
         target_X, named = found.target_SA.ravel(), advantages(found)
         for name, share in {"leave_one_out": 1.0, "stage": 1.0, "group_mean": 0.75}.items():
             mean_X, variance = moments(found, named[name])
-            gaps.append(np.linalg.norm(mean_X - share * target_X) / np.linalg.norm(target_X))
+            gaps.append(float(np.linalg.norm(mean_X - share * target_X) / np.linalg.norm(target_X)))
             if name in spent:
                 spent[name] += variance
     ratio = spent["stage"] / spent["leave_one_out"]

@@ -358,9 +358,16 @@ class TurnTree(TokenTree):
         return pi
 
     def _episodes(
-        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
+        self,
+        pi_RWSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: npt.ArrayLike,
+        step: int,
+        given_RBT: Ints | None = None,
     ) -> Episodes:
-        found = super()._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step)
+        found = super()._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step, given_RBT)
         chosen_T = ~np.array(self.task.tool_T)
         return Episodes(found.state_RBT, found.action_RBT, found.reward_RBT, found.mask_RBT & chosen_T)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -84,17 +85,19 @@ def with_other(batch: Batch, field: str, size: float = 1.0) -> Batch:
     """Return the batch with different numbers in one of READS."""
     shift = torch.linspace(-0.31, 0.29, batch.mask_BT.numel(), dtype=torch.float64) * size
     shift = shift.reshape(batch.mask_BT.shape)
-    assert batch.turn_BT is not None
-    assert batch.origin_B is not None
+    ref_BT, turn_BT, origin_B = batch.logp_ref_BT, batch.turn_BT, batch.origin_B
+    assert ref_BT is not None
+    assert turn_BT is not None
+    assert origin_B is not None
     new: dict[str, Callable[[], dict[str, Any]]] = {
         "mu": lambda: {"logp_mu_BT": batch.logp_mu_BT + shift},
         "anchor": lambda: {"logp_anchor_BT": batch.logp_anchor_BT + shift},
-        "ref": lambda: {"logp_ref_BT": batch.logp_ref_BT + shift},
+        "ref": lambda: {"logp_ref_BT": ref_BT + shift},
         "adv": lambda: {"adv_BT": -batch.adv_BT * (1 + shift)},
         "reward": lambda: {"reward_B": 1.3 - batch.reward_B * (1 + shift[:, 0])},
         "group": lambda: {"group_B": torch.tensor([0, 1, 0, 1, 2, 2, 2, 2])},
-        "turn": lambda: {"turn_BT": torch.zeros_like(batch.turn_BT)},
-        "origin": lambda: {"origin_B": batch.origin_B.flip(0)},
+        "turn": lambda: {"turn_BT": torch.zeros_like(turn_BT)},
+        "origin": lambda: {"origin_B": origin_B.flip(0)},
     }
     return replace(batch, **new[field]())
 
@@ -261,7 +264,7 @@ def micro_batches_agree(name: str) -> str:
     """Parts that hold whole groups give the weights of the whole; a batch statistic is pooled over them."""
     logp, batch = batch_of()
     rows = [torch.tensor([0, 1, 2, 3]), torch.tensor([4, 5, 6, 7])]
-    parts = [(logp[r], batch.map(lambda x, r=r: x[r])) for r in rows]
+    parts = [(logp[r], batch.map(itemgetter(r))) for r in rows]
     parts[1] = (parts[1][0], replace(parts[1][1], group_B=parts[1][1].group_B - 1))
     if objective[name].promises.get("scope") == "batch":
         shared = shared_statistic(name, parts)

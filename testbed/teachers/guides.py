@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,7 +66,7 @@ def swapped(rollout: Rollout, other: Rollout, chosen_RN: Tensor, count: int) -> 
     member_G = torch.arange(rollout.group, device=chosen_RN.device) >= rollout.group - count
     swap_RB = (chosen_RN[..., None] & member_G).flatten(1)
     ours = with_origin(rollout)
-    changed = {}
+    changed: dict[str, Any] = {}
     for item in fields(Rollout):
         mine, theirs = getattr(ours, item.name), getattr(other, item.name)
         if isinstance(mine, Tensor) and isinstance(theirs, Tensor) and item.name != "prompt_RNQ":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from operator import is_not
@@ -214,7 +214,7 @@ def _weight_metrics(learner: Learner, logp_RBT: Tensor, batch: Batch, step: int)
     return {"actor/clip_share": clip_share(weight_CBT, batch), **sign_shares(weight_CBT, batch)}
 
 
-def _joined(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 

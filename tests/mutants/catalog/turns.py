@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant("sampler-tool-is-the-policy", SAMPLER, "drawn_RB = drawn_RB if given_RB is None else given_RB", "given_RB = None", POLICIES),
     Mutant("roles-swapped", ROLES, "torch.where(self._roles() == 0, first_RBT, second_RBT)", "torch.where(self._roles() == 1, first_RBT, second_RBT)", POLICIES),
     Mutant("critic-clip-ignored", FITTED, "if self.fit.clip:", "if False:", CRITICS),
-    Mutant("critic-truncation-ignored", FITTED, '"v_trace" if self.fit.off_policy else "egae"', '"v_trace" if self.fit.off_policy else "gae"', CRITICS),
+    Mutant("critic-truncation-ignored", FITTED, '"v_trace" if self.off_policy else "egae"', '"v_trace" if self.off_policy else "gae"', CRITICS),
     Mutant("critic-soft-maximum", FITTED, "torch.logsumexp(-value_HCBT / softness, 0)", "-torch.logsumexp(value_HCBT / softness, 0)", CRITICS),
     Mutant("critic-never-learns", LEARNER, "self.critic.learn(theta_CP, rollout, signals)", "pass", CRITICS),
     Mutant("windows-keep-all-tokens", WINDOWED, "rollout.mask_RBT & (self.window_T == k)", "rollout.mask_RBT", WINDOWS),
