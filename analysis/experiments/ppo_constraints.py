@@ -52,7 +52,14 @@ EXPERIMENT = Experiment(
     keys=(*KEYS, "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "val/kl_start_k3"),
     margins={"accuracy that counts as lost": LESS},
-    figure=Plot("distribution", x="accuracy", y="recipe_args.eps", x_label="accuracy at the end"),
+    figure=Plot(
+        "distribution",
+        x="recipe_args.eps",
+        y="accuracy",
+        arm=("recipe_args.kl", "recipe_args.normalize"),
+        x_label="clip range",
+        y_label="final accuracy",
+    ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
             "clip, KL penalty and normalized advantages; not reward and value clipping, nor ten times "

@@ -68,7 +68,7 @@ EXPERIMENT = Experiment(
     metrics=("exact/value", "mean exact/value", "actor/entropy"),
     margins={"mean value over training": SOONER, "final value": HIGHER},
     figure=Plot(
-        "final by dial",
+        "distribution",
         x="recipe",
         y="mean exact/value",
         arm=("guide",),
