@@ -7,7 +7,8 @@ import pytest
 from support.planting import planted
 
 from analysis.claims import CLAIMS, verdict
-from analysis.planted_bugs import PLANTED, Bug
+from analysis.planted_bug import Bug
+from analysis.planted_bugs import PLANTED
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
 PLANTS = [pytest.param(bug, id=f"{bug.claim}-{index}") for index, bug in enumerate(PLANTED)]

@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant("inflight-stops-one-token-early", IN_FLIGHT, "tokens = 1 + int(", "tokens = 0 + int(", TESTS),
     Mutant("inflight-engine-law-forgotten", IN_FLIGHT, "law_RVB = law(law_RVB, t)", "law(law_RVB, t)", TESTS),
     Mutant("inflight-read-off-by-one", SAMPLER, "decoder.after(token_RBT[..., t], t)", "decoder.after(token_RBT[..., t - 1], t)", TESTS),
-    Mutant("inflight-read-stops-with-the-first-response", SAMPLER, "not mask_RBT[..., t + 1].any()", "not mask_RBT[..., t + 1].all()", TESTS),
+    Mutant("inflight-read-stops-with-the-first-response", SAMPLER, "not mask_RBT[..., t + 1 :].any()", "not mask_RBT[..., t + 1 :].all()", TESTS),
     Mutant("inflight-read-behind-the-end", SAMPLER, "[:, 0].where(mask_RBT[..., t], 0.0)", "[:, 0]", TESTS),
     Mutant("inflight-logp-of-the-first-version", VERSIONS, "logp(theta_RWP[:, v]), value_RBT)", "logp(theta_RWP[:, versions[0]]), value_RBT)", TESTS),
     Mutant("inflight-versions-may-fall", VERSIONS, "if bool(falls_RBT.any()):", "if False:", TESTS),

@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant("preflight-repeats-itself", ERRORS, "told = list(dict.fromkeys(found))", "told = list(found)", CHECKED),
     Mutant("preflight-not-cut", ERRORS, "if len(told) > PROBLEMS:", "if False:", CHECKED),
     Mutant("preflight-looks-at-every-cell", PREFLIGHT, "return {values(cell): cell for cell in cells}.values()", "return [cell for cell in cells if values]", CHECKED),
-    Mutant("preflight-policies-not-checked", PREFLIGHT, '    ((*TASK, "policy_args", "model"), _check_policy),\n', "", CHECKED),
+    Mutant("preflight-policies-not-checked", PREFLIGHT, '    ((*TASK, "policy_args", "model", "staleness"), _check_policy),\n', "", CHECKED),
     Mutant("preflight-memory-not-asked", PREFLIGHT, "    if trains and here:\n", "    if False:\n", CHECKED),
     Mutant("preflight-asks-other-functions", PREFLIGHT, "problems(sound) if trains else ()", "problems(sound)", CHECKED),
     Mutant("preflight-memory-of-other-machines", PREFLIGHT, "    if trains and here:\n", "    if trains:\n", CHECKED),

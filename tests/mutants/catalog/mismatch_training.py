@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant("mismatchrun-exact-law-of-the-policy", TABULAR, "engine.probabilities(behavior.weights_XP, step, behavior.past_XP)", "self.policy.probabilities(behavior.weights_XP)", TESTS),
     Mutant("mismatchrun-exact-law-of-another-batch", TABULAR, "probabilities(behavior.weights_XP, step, behavior.past_XP)", "probabilities(behavior.weights_XP, step + 1, behavior.past_XP)", TESTS),
     Mutant("mismatchrun-generates-without-the-step", TABULAR, "behavior.probabilities(theta_XP, step, past_XP).reshape", "behavior.probabilities(theta_XP, 0, past_XP).reshape", TESTS),
-    Mutant("mismatchrun-tokens-without-the-step", TOKENS, "first.group, uniform_XBT, step, past_XP", "first.group, uniform_XBT, 0, past_XP", TESTS),
+    Mutant("mismatchrun-tokens-without-the-step", TOKENS, "start.group, uniform_XBT, step, past_XP", "start.group, uniform_XBT, 0, past_XP", TESTS),
     Mutant("mismatchrun-parts-draw-the-same-noise", ENGINES, "(1, self.slices) if not self.shared", "(self.slices, 1) if not self.shared", TESTS),
     Mutant("mismatchrun-parts-draw-their-own-tables", ENGINES, "else (self.slices, 1)", "else (1, self.slices)", TESTS),
     Mutant("mismatchrun-noise-by-place-in-the-pack", ENGINES, "key_R = rng.keys(self.seeds,", "key_R = rng.keys(tuple(range(len(self.seeds))),", TESTS),
