@@ -11,10 +11,10 @@ from envs.tokens.base import TokenTask, check_counts, corruption
 
 @world("guess")
 class Guess(TokenTask):
-    """Prompt: a name of Q digits. Turn: K digits, a number; the tool answers 0 too large, 1 too small, or
-    ends.
+    """A name of Q digits stands for a number of K; a tool says of every guess 0 too large, 1 too small.
 
-    The number to be found is a fixed function of the name without any pattern, so that a policy which has
+    Prompt: the name. Turn: a guess and the tool's answer, which is the end token after a right guess. The
+    number to be found is a fixed function of the name without any pattern, so that a policy which has
     not seen the name finds it by the tool's answers alone; bisection always does. Reward 1 when a guess is
     right, which the tool says by the end token. Whoever writes the end token gives up. M = base^digits
     numbers, responses of turns (K + 1) - 1 tokens: nobody answers the last guess. A uniform policy succeeds

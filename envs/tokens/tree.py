@@ -38,6 +38,7 @@ class TokenTree:
     def __init__(self, task: TokenTask, prompts: int | npt.ArrayLike, seed: int = 0) -> None:
         self.task = task
         self.actions, self.horizon, self.end_token = task.vocabulary, task.response_length, task.end_token
+        self.chosen_T = ~np.array(task.tool_T or (False,) * self.horizon)
         self.going = np.array([a for a in range(self.actions) if a != self.end_token], dtype=np.int64)
         widths = [self.going.size**t for t in range(self.horizon)]
         self.nodes = sum(widths)
@@ -161,7 +162,7 @@ class TokenTree:
         )
         walk(policies, version_RBT, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT, given_RBT)
         reward_RBT = np.where(mask_RBT, self.reward_SA[state_RBT, action_RBT], 0.0)
-        return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT)
+        return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT & self.chosen_T)
 
     def value(self, pi_xSA: Floats) -> Floats:
         """J = E[reward] under a uniform prompt, exact, [x]."""
@@ -356,20 +357,6 @@ class TurnTree(TokenTree):
         pi = super()._policy(pi_xSA, name).copy()
         pi[..., self.tool_S, :] = self._law_XA
         return pi
-
-    def _episodes(
-        self,
-        pi_RWSA: Floats,
-        version_RBT: Ints,
-        start_RN: Ints,
-        group: int,
-        key_R: npt.ArrayLike,
-        step: int,
-        given_RBT: Ints | None = None,
-    ) -> Episodes:
-        found = super()._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step, given_RBT)
-        chosen_T = ~np.array(self.task.tool_T)
-        return Episodes(found.state_RBT, found.action_RBT, found.reward_RBT, found.mask_RBT & chosen_T)
 
 
 def _product(left: Floats, right: Floats) -> Floats:

@@ -50,6 +50,11 @@ class TaskShape(Protocol):
     @property
     def pad_token(self) -> int | None: ...
 
+    @property
+    def tool_T(self) -> tuple[bool, ...]: ...
+
+    def tool(self, prompt_NQ: np.ndarray, response_Nt: np.ndarray, /) -> np.ndarray: ...
+
 
 class Policy(ABC):
     """A softmax policy whose weights carry a leading replica axis.

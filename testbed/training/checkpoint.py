@@ -40,6 +40,7 @@ from testbed.staleness.replay import ReplaySource, Stored
 from testbed.staleness.too_old import FilteredSource
 from testbed.staleness.versions import VersionBuffer
 from testbed.staleness.windowed import WindowedSource
+from testbed.teachers import Teacher
 from testbed.teachers.guides import Guide, GuidedSource
 from testbed.training.learner import Learner
 from testbed.training.recorder import Recorder
@@ -66,7 +67,19 @@ FIXED = (
     torch.dtype,
 )
 """What a resumed pack makes again from its cells, and no step changes."""
-LIVE = (Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, Critic, CellQueue, Guide)
+LIVE = (
+    Learner,
+    Recorder,
+    VersionBuffer,
+    ReplayBuffer,
+    SGD,
+    Adam,
+    Anchor,
+    Critic,
+    CellQueue,
+    Guide,
+    Teacher,
+)
 SOURCES = (
     ByAgeSource,
     FilteredSource,
@@ -156,6 +169,7 @@ class _Writer:
         self.tensors: dict[str, Tensor] = {}
         self._keys: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
+        self._held: set[int] = set()
 
     def value(self, value: Value) -> Tree:
         """Return the JSON of a value; TypeError for a kind that nobody has decided about."""
@@ -194,7 +208,9 @@ class _Writer:
         return self._keys[id(value)]
 
     def _add(self, value: Tensor) -> str:
-        whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+        held = value.untyped_storage()
+        whole = held.nbytes() == value.numel() * value.element_size() and held.data_ptr() not in self._held
+        self._held.add(held.data_ptr())  # a file holds no memory twice
         key = f"t{len(self.tensors)}"
         self.tensors[key] = value.cpu().contiguous() if whole else value.cpu().contiguous().clone()
         return key

@@ -84,7 +84,12 @@ def turns_of(task: Task) -> tuple[int, ...]:
 
 def tasks_with_turns() -> list[str]:
     """Return the names of the token tasks that have several turns."""
-    return [name for name, entry in tasks().items() if getattr(entry.function, "several_turns", False)]
+    makers = {name: entry.function for name, entry in tasks().items()}
+    return [
+        name
+        for name, made in makers.items()
+        if isinstance(made, type) and issubclass(made, TokenTask) and made.several_turns
+    ]
 
 
 def spread(turn_T: tuple[int, ...], token_RBT: Tensor) -> Tensor | None:

@@ -294,7 +294,7 @@ class ToyTransformer(Policy):
 
     def tool(self, prompts: Prompts) -> Tool | None:
         """Return what writes at places of the task's tool; None where it has none."""
-        task, tool_T = self.task, getattr(self.task, "tool_T", ())
+        task, tool_T = self.task, self.task.tool_T
         if not any(tool_T):
             return None
         prompt_MQ = prompts.token_RNQ.repeat_interleave(prompts.group, 1).flatten(0, 1).cpu().numpy()
@@ -302,7 +302,7 @@ class ToyTransformer(Policy):
         def answer(token_RBt: Tensor, t: int) -> Tensor | None:
             if not tool_T[t]:
                 return None
-            token_M = task.tool(prompt_MQ, token_RBt.flatten(0, 1).cpu().numpy())  # type: ignore[attr-defined]
+            token_M = task.tool(prompt_MQ, token_RBt.flatten(0, 1).cpu().numpy())
             return torch.from_numpy(token_M).to(token_RBt.device).view(token_RBt.shape[:2])
 
         return answer

@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant("guess-half-a-number-counts", GUESS, "(response_NT[:, place] < self.base)).all(1)", "(response_NT[:, place] < self.base)).any(1)", TASKS),
     Mutant("guess-teacher-forgets", GUESS, "np.maximum(low_N, guess_N + 1)", "low_N", TASKS),
     Mutant("turn-tree-asks-the-policy", TREE, "pi[..., self.tool_S, :] = self._law_XA", "pass", TASKS),
-    Mutant("turn-tree-unmasked", TREE, "found.mask_RBT & chosen_T", "found.mask_RBT", TASKS),
+    Mutant("turn-tree-unmasked", TREE, "mask_RBT & self.chosen_T", "mask_RBT", TASKS),
     Mutant("gym-tool-silent", GYM, "or self._tool_ends()", "", TASKS),
     Mutant("sampler-tool-is-the-policy", SAMPLER, "drawn_RB = drawn_RB if given_RB is None else given_RB", "given_RB = None", POLICIES),
     Mutant("roles-swapped", ROLES, "torch.where(self._roles() == 0, first_RBT, second_RBT)", "torch.where(self._roles() == 1, first_RBT, second_RBT)", POLICIES),

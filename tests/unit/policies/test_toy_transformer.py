@@ -32,6 +32,7 @@ class Sizes:
     response_length: int = 5
     end_token: int | None = None
     pad_token: int | None = None
+    tool_T: tuple[bool, ...] = ()
 
 
 PADDED = Sizes(pad_token=PAD, end_token=0)

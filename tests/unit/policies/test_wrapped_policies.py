@@ -29,7 +29,7 @@ SCHEDULES = {
     "geometric": {"slices": 2},
 }
 LAGS = {"one-step-off": 1, "offline": 0, "in-flight": 1, "empirical": 1}
-NO_MEAN = ("latency", "partial", "replay", "pipeline", "trace")
+NO_MEAN = ("latency", "partial", "replay", "pipeline", "trace", "windowed")
 WRAPPED = {
     "table-int8": (TABLE, {"precision": "int8 matrices=all"}),
     "toy-fp8": (TRANSFORMER, {"precision": "fp8-tensor matrices=all"}),
@@ -41,6 +41,10 @@ WRAPPED = {
 def under(run, name, tmp_path, **policy_args):
     """Return the run under a schedule, with arguments of the policy added."""
     arguments = SCHEDULES.get(name, {})
+    if name == "windowed":  # which wants responses of a fixed length
+        tree, plain = (("task", "running-sum"),), (("digits", 4), ("modulus", 3))
+        given = ("tree", tree) if run.policy == "tabular" else ("running-sum", plain)
+        run = dataclasses.replace(run, task=given[0], task_args=given[1])
     if name == "trace":
         path = tmp_path / "lags.parquet"
         trace.write(trace.record(from_words(SCHEDULES["pipeline"]["design"].split()), 8), path)

@@ -25,6 +25,22 @@ ARGUMENTS = {
     "partial": {"tokens": 2},
 }
 
+BESIDE = {
+    "critic": {"recipe": "ppo", "critic": "table", "critic_args": (("replay", 2),)},
+    "teacher": {"recipe": "opd", "teacher": "noisy"},
+    "guide": {"guide": "own"},
+    "prefixes": {
+        "prefix": "stored",
+        "prefix_args": (("ask", 16), ("attempts", 4), ("tokens", 2)),
+        "learning_rate": 9.0,
+    },
+}
+"""What stands beside the policy and remembers earlier steps, by name."""
+
+
+FIXED = dataclasses.replace(LENGTHS, task_args=(("task", "running-sum"),))
+"""Responses of fixed length."""
+
 
 class Stop(Exception):
     pass
@@ -64,6 +80,12 @@ def settings() -> dict[str, Run]:
     }
     for name in ("latency", "replay", "in-flight", "partial"):
         found[name] = with_schedule(dataclasses.replace(LENGTHS, steps=7), name, **ARGUMENTS[name])
+    for name, fields in BESIDE.items():
+        found[name] = dataclasses.replace(LENGTHS, steps=7, **fields)
+    found["critic with heads"] = dataclasses.replace(
+        TOY, steps=7, recipe="ppo", critic="head", critic_args=(("heads", 2), ("softness", 1.0))
+    )
+    found["windowed"] = with_schedule(dataclasses.replace(FIXED, steps=7), "windowed", tokens=2)
     return found
 
 

@@ -154,7 +154,7 @@ def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():
 
 def test_demonstrations_are_right_answers_and_their_ratio_is_one():
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.5), TOY)
-    rollout = mixed((learner,), world.generate(theta, 0), 0)
+    rollout = mixed((learner,), theta, world.generate(theta, 0), 0)
     expert = rollout.origin_RB[0] == EXPERT
     assert int(expert.sum()) == 2 * TOY.group
     assert (rollout.reward_RB[0, expert] == 1).all()
@@ -166,7 +166,7 @@ def test_demonstrations_are_right_answers_and_their_ratio_is_one():
 def test_shares_that_make_no_group_and_impossible_buffers_are_refused():
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.1), TOY)
     with pytest.raises(UserError, match="no group at all; raise `prompts`"):
-        learner.mix(world.generate(theta, 0), 0)
+        learner.mix(theta, world.generate(theta, 0), 0)
     with pytest.raises(UserError, match="window of 0|window 0"):
         one_learner(dataclasses.replace(PLAIN, replay=Replay(0, 0.5)))
     rollout = world.generate(theta, 0)
