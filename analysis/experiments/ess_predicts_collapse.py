@@ -55,4 +55,5 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*SIGNS, "collapsed", "collapse_step", "diverged"),
     figure="ess-predicts-collapse",
+    see=("ess-ranks-collapses-at-one-lag-and-rate", "entropy-warns-better-than-ess-at-one-lag-and-rate"),
 )

@@ -13,4 +13,5 @@ MUTANTS = (
     Mutant("auroc-resamples-rows", AREA, "frame.groupby(cluster)", "frame.groupby(np.arange(len(frame)))", TEST_AREA),
     Mutant("lab-rates-without-arguments", RATES, "best[best[ARGS] == words]", "best.tail(1)", TEST_RATES),
     Mutant("strips-leave-the-late-out", "paper_figs/strips.py", "np.where(np.isfinite(x_N), x_N, best)", "x_N[np.isfinite(x_N)]", FIGURES),
+    Mutant("old-data-in-any-order", "paper_figs/very_old_data.py", "key=lambda key: (key[1], -found[key].median())", "key=str", FIGURES),
 )
