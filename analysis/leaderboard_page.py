@@ -38,8 +38,8 @@ WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of t
   {missing}"""
 
 TRAINED = """- **{arms}** (median of {seeds} seeds, their range in brackets): final accuracy of the toy LLM
-  (26,000 weights) on running sums after {steps} steps at learning rate {slow:g}, or {fast:g} where it says
-  fast. The range of n seeds covers the median with chance 1 - 2^(1-n), of four 88%."""
+  (26,000 weights) on running sums after {steps} steps at learning rate {rate:g}.
+  The range of n seeds covers the median with chance 1 - 2^(1-n), of four 88%."""
 
 
 def page() -> str:
@@ -65,7 +65,7 @@ def _training(trained: pd.DataFrame | None) -> str:
     base = card_training.BASE
     return TRAINED.format(
         arms=", ".join(arms(trained)), seeds=len(card_training.SEEDS), steps=base.steps,
-        slow=card_training.SLOW, fast=card_training.FAST,
+        rate=card_training.RATE,
     )  # fmt: skip
 
 

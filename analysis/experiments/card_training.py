@@ -1,4 +1,4 @@
-"""Part 3 of a report card: every objective on the toy LLM, on fresh, old, reused and frozen data."""
+"""Part 3 of a report card: every objective on the toy LLM, on fresh, old and frozen data."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from analysis.starting_runs import TOY
 from testbed.config.run import Run, grid
 
 NAME = "card-training"
-SLOW, FAST = 1e-3, 3e-3
-"""The common learning rate, and the stress test's."""
+RATE = 1e-3
+"""The common learning rate."""
 SEEDS = range(4)
 
 BASE = replace(TOY, log_every=20)
 
 ARMS: dict[str, Run] = {
-    "on-policy": replace(BASE, lag=0, learning_rate=SLOW),
-    "lag 64": replace(BASE, lag=64, learning_rate=SLOW),
-    "offline": replace(BASE, lag=BASE.steps, learning_rate=SLOW),
-    "lag 16, fast": replace(BASE, lag=16, learning_rate=FAST),
-    "reuse x8, fast": replace(
-        BASE, staleness="periodic", staleness_args=(("period", 8),), lag=4, learning_rate=FAST
-    ),
+    "on-policy": replace(BASE, lag=0, learning_rate=RATE),
+    "lag 64": replace(BASE, lag=64, learning_rate=RATE),
+    "offline": replace(BASE, lag=BASE.steps, learning_rate=RATE),
 }
 """What an objective is trained on; its recipe and the seed are filled in. Offline: all data come from the
-first weights. Reuse: eight batches are generated at once and used one after the other."""
+first weights."""
 
 KEYS = ("recipe", "staleness", "lag", "learning_rate", "seed")
 METRICS = ("accuracy", "best", "start", "area", "collapsed", "steps_to 0.5")
@@ -50,13 +46,13 @@ def cells_of(names: tuple[str, ...]) -> tuple[Run, ...]:
 
 
 def cells() -> tuple[Run, ...]:
-    """Every objective of the registry that is a loss by itself, five arms, 4 seeds, 260 steps."""
+    """Every objective of the registry that is a loss by itself, three arms, 4 seeds, 260 steps."""
     return cells_of(judged())
 
 
 EXPERIMENT = Experiment(
     NAME,
-    question="How does every objective train on fresh, old, reused and frozen data, at one learning rate?",
+    question="How does every objective train on fresh, old and frozen data, at one learning rate?",
     source="papers of the objectives, in docs/objectives.md; the comparison is this project's",
     differs="a transformer of 26,000 weights on running sums; few seeds, so that whole rows are compared",
     cells=cells,

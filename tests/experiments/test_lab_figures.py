@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from analysis.palette import INK
-from paper_figs import base, reuse, run
+from paper_figs import base, clip_share, preference_lag, reuse, run
 
 
 def frame(keys, **columns):
@@ -24,6 +24,18 @@ def medians(ax):
     ]
 
 
+def test_old_data_stand_below_fresh_ones_each_with_its_median():
+    keys = {"recipe": ["grpo", "oapl"], "lag": [0, 256], "seed": range(9)}
+    table = frame(
+        keys, accuracy=lambda t: 0.9 - t["lag"] / 512 - 0.1 * (t["recipe"] == "grpo") + t["seed"] / 1e4
+    )
+    with run.style():
+        (ax,) = base.draw("very-old-data", table).axes
+    labels = [text.get_text() for text in ax.get_yticklabels()]
+    assert labels == ["oapl, lag 0", "grpo, lag 0", "oapl, lag 256", "grpo, lag 256"]
+    assert medians(ax) == pytest.approx([0.9004, 0.8004, 0.4004, 0.3004])
+
+
 def test_seeds_that_never_reach_the_level_stand_at_the_right_edge():
     args = {"grpo": "default", "remix": "passes=4"}
     table = frame({"recipe": list(args), "seed": range(9)}, **{reuse.LEVEL: lambda t: 1000.0 + t["seed"]})
@@ -32,6 +44,30 @@ def test_seeds_that_never_reach_the_level_stand_at_the_right_edge():
     with run.style():
         (ax,) = base.draw("reuse", table).axes
     assert medians(ax) == pytest.approx([1004, 1.15 * 1008])
+
+
+def test_lost_accuracy_is_paired_by_seed():
+    keys = {"recipe": ["online_dpo", "rloo"], "policy_args": ["width=16"], "lag": [0, 64], "seed": range(9)}
+    table = frame(
+        keys, accuracy=lambda t: t["seed"] / 10 - (t["lag"] > 0) * np.where(t["recipe"] == "rloo", 0.5, 0.1)
+    )
+    with run.style():
+        (ax,) = base.draw("preference-lag", table).axes
+    assert [text.get_text() for text in ax.get_yticklabels()] == list(preference_lag.NAMES.values())[::2]
+    assert medians(ax) == pytest.approx([0.1, 0.5])
+
+
+def test_clip_shares_are_drawn_of_grpo_and_m2po_alone():
+    keys = {"recipe": ["grpo", "m2po", "oapl"], "lag": [0, 256], "seed": range(3)}
+    table = frame(keys, accuracy=lambda t: 0.5, **{clip_share.SHARE: lambda t: 0.01 * (t["lag"] > 0)})
+    with run.style():
+        (ax,) = base.draw("clip-share", table).axes
+    assert [line.get_label() for line in ax.lines] == [
+        "grpo, lag 0",
+        "grpo, lag 256",
+        "m2po, lag 0",
+        "m2po, lag 256",
+    ]
 
 
 def test_a_sign_that_ranks_all_collapses_has_an_area_of_one():

@@ -27,4 +27,11 @@ MUTANTS = (
         "x_N[np.isfinite(x_N)]",
         FIGURES,
     ),
+    Mutant(
+        "old-data-in-any-order",
+        "paper_figs/very_old_data.py",
+        "key=lambda key: (key[1], -found[key].median())",
+        "key=str",
+        FIGURES,
+    ),
 )
