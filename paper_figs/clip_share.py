@@ -31,7 +31,7 @@ def draw(table: pd.DataFrame) -> Figure:
     ax = fig.subplots()
     lines = []
     for (recipe, lag), rows in table[table["recipe"].isin(["grpo", "m2po"])].groupby(["recipe", "lag"]):
-        style = look(recipe)
+        style = look(str(recipe))
         lines += ax.plot(
             rows[SHARE],
             rows[ACCURACY],

@@ -37,7 +37,7 @@ def draw(table: pd.DataFrame) -> Figure:
     rows = {
         name: Row(lost.loc[key], BLUE if key[0] == "online_dpo" else ORANGE)
         for key, name in NAMES.items()
-        if key in lost.index.droplevel("seed")
+        if key in lost.groupby(level=[0, 1]).groups
     }
     fig = Figure(figsize=(COLUMN, 0.6 + 0.28 * len(rows)))
     ax = fig.subplots()
