@@ -52,7 +52,7 @@ def _fields(ax: Axes, value: pd.DataFrame, title: str, colors: str) -> None:
     for (row, column), number in np.ndenumerate(shown):
         color = "white" if dark(number) else INK
         text = f"{number:.2f}".replace("0.", ".", 1)
-        ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=color, fontsize=6.5)
+        ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=color, fontsize=7)
     ax.set_xticks(np.arange(shown.shape[1]) + 0.5, [str(lag) for lag in value.columns])
     ax.set_xlabel("lag (optimizer steps)")
     ax.set_title(title, fontsize=8)

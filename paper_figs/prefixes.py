@@ -85,7 +85,7 @@ def _panel(
                 markersize=4.5,
                 capsize=2,
             )
-    ax.set_xticks(range(len(arms)), [label for *_, label, _, _ in arms], fontsize="small")
+    ax.set_xticks(range(len(arms)), [label for *_, label, _, _ in arms], fontsize=7)
     ax.set_xlim(-0.55, len(arms) - 0.45)
     ax.tick_params(axis="x", length=0)
     ax.grid(visible=False, axis="x")

@@ -5,6 +5,7 @@ What a kind draws is in `analysis.plot.KINDS`; every experiment with a `Plot` ha
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -152,7 +153,7 @@ def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
             ax.plot([place, place], [low, high], color=style.color, lw=2.5, solid_capstyle="butt")
             ax.plot([place], [middle], marker=style.marker, color=style.color, mec="white", ms=4.5)
         ax.plot([], [], color=style.color, marker=style.marker, ls="", label=label)
-    ax.set_xticks(range(len(places)), [place.replace("+", "+\n") for place in places])
+    ax.set_xticks(range(len(places)), [textwrap.fill(place.replace("+", "+ "), 12) for place in places])
     _log(ax, plot.log.replace("x", ""))
 
 

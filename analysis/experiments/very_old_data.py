@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
         "mean actor/learning_rate",
     ),
     margins={"accuracy that counts as equal": MARGIN, "clip share, of GRPO's": SHARE},
-    figure="very-old-data",
+    figure="very-old-data*",
     systems={
         "M2PO (Prosperity before Collapse)": Part(
             claims=("m2po-at-lag-256-is-as-good-as-on-policy", "m2po-clips-a-tenth-of-what-grpo-clips")

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from envs.arrays import Bools, Floats, Ints
-from envs.kernels import scatter_score
 from envs.tokens.tree import TokenTree
 from testbed.errors import UserError
 from testbed.exact.tree import Leaves, check_policies, enumerate_leaves
@@ -151,6 +150,8 @@ class Segments:
 
     def moments(self, signal_LK: Floats, *, whole: bool) -> tuple[Floats, float]:
         """Return mean [S, A] and trace of the covariance of signal times the sum of the trained scores."""
+        from envs.kernels import scatter_score  # compiled: figures load no compiler
+
         leaves, pi = self.leaves, self.pi_SA
         weight_LKT = np.where(self.trained(whole), signal_LK[..., None], 0.0)
         mass_LT = (self.law_LK[..., None] * weight_LKT).sum(1)

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from analysis.palette import INK
-from paper_figs import base, clip_share, preference_lag, reuse, run
+from paper_figs import base, preference_lag, reuse, run, very_old_data_clip_share
 
 
 def frame(keys, **columns):
@@ -59,9 +59,11 @@ def test_lost_accuracy_is_paired_by_seed():
 
 def test_clip_shares_are_drawn_of_grpo_and_m2po_alone():
     keys = {"recipe": ["grpo", "m2po", "oapl"], "lag": [0, 256], "seed": range(3)}
-    table = frame(keys, accuracy=lambda t: 0.5, **{clip_share.SHARE: lambda t: 0.01 * (t["lag"] > 0)})
+    table = frame(
+        keys, accuracy=lambda t: 0.5, **{very_old_data_clip_share.SHARE: lambda t: 0.01 * (t["lag"] > 0)}
+    )
     with run.style():
-        (ax,) = base.draw("clip-share", table).axes
+        (ax,) = base.draw("very-old-data-clip-share", table).axes
     assert [line.get_label() for line in ax.lines] == [
         "grpo, lag 0",
         "grpo, lag 256",

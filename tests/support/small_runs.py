@@ -100,3 +100,15 @@ def misremembered(run: Run, weights: list[torch.Tensor], rollout) -> float:
         here_RBT = rollout.mask_RBT & (rollout.version_RBT == version)
         worst = max(worst, float((found_RBT - rollout.logp_mu_RBT)[here_RBT].abs().max()))
     return worst
+
+
+def with_what_it_reads(run: Run, name: str) -> Run:
+    """Return a run of the recipe with the critic, the teacher or the prefixes that it cannot do without."""
+    run = dataclasses.replace(run, recipe=name)
+    if name == "ppo":
+        return dataclasses.replace(run, critic="table" if run.policy == "tabular" else "head")
+    if name == "opd":
+        return dataclasses.replace(run, teacher="noisy")
+    if name == "tree_opo":
+        return dataclasses.replace(run, prefix="teacher", prefix_args=(("law", "staged"), ("tokens", 1)))
+    return run

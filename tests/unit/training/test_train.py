@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from support.small_runs import with_what_it_reads
 
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
@@ -73,22 +74,10 @@ def same(left, right):
     return np.array_equal(left, right, equal_nan=np.issubdtype(left.dtype, np.floating))
 
 
-def with_what_it_reads(run: Run, name: str) -> Run:
-    """Return a run of the recipe with the critic, the teacher or the prefixes that it cannot do without."""
-    run = dataclasses.replace(run, recipe=name, lag=2)
-    if name == "ppo":
-        return dataclasses.replace(run, critic="table" if run.policy == "tabular" else "head")
-    if name == "opd":
-        return dataclasses.replace(run, teacher="noisy")
-    if name == "tree_opo":
-        return dataclasses.replace(run, prefix="teacher", prefix_args=(("law", "staged"), ("tokens", 1)))
-    return run
-
-
 @every_world
 @pytest.mark.parametrize("name", sorted(recipe))
 def test_every_recipe_learns_in_every_world_without_a_non_finite_number(run, name):
-    run = with_what_it_reads(run, name)
+    run = with_what_it_reads(dataclasses.replace(run, lag=2), name)
     if run.prefix != "off" and run.task in ("bandit", "chain"):
         with pytest.raises(UserError, match="continues responses of tokens"):
             train(run)

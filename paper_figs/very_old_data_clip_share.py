@@ -19,7 +19,7 @@ CAPTION = (
 
 
 @figure(
-    "clip-share",
+    "very-old-data-clip-share",
     data="very-old-data",
     caption=CAPTION,
     supports=("m2po-clips-a-tenth-of-what-grpo-clips",),
