@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.comparisons import Arm, paired
+from analysis.comparisons import Arm, arm
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.small_rates import KEYS, NAME, OLD, pairs
 from analysis.lab_rates import tuned
@@ -39,15 +39,16 @@ EXPERIMENT = Experiment(
 
 def lost(table: pd.DataFrame, recipe: str, width: int = 16) -> pd.Series:
     """Return the final accuracy lost to the lag, per seed, of a recipe at a width."""
-    arm: Arm = {"recipe": recipe, "policy_args": f"width={width}"}
-    return pd.Series(paired(table, "accuracy", {**arm, "lag": 0}, {**arm, "lag": OLD}))
+    fields: Arm = {"recipe": recipe, "policy_args": f"width={width}"}
+    fresh, old = (arm(table, "accuracy", {**fields, "lag": lag}) for lag in (0, OLD))
+    return fresh - old
 
 
 def _loses_less(table: pd.DataFrame, rival: str) -> Evidence:
     ours, theirs = lost(table, "online_dpo"), lost(table, rival)
     middle = f"online DPO loses {ours.median():.3f}, {rival} {theirs.median():.3f}"
     note = f"accuracy lost less in the median; {middle}"
-    return median_exceeds((theirs - ours).dropna(), 0.0, note)
+    return median_exceeds(theirs - ours, 0.0, note)
 
 
 @EXPERIMENT.claim(
@@ -77,4 +78,4 @@ def wider_loses_less(table: pd.DataFrame) -> Evidence:
     narrow, wide = (lost(table, "online_dpo", width) for width in (16, 32))
     middle = f"width 16 loses {narrow.median():.3f}, width 32 {wide.median():.3f}"
     note = f"accuracy lost less in the median; {middle}"
-    return median_exceeds((narrow - wide).dropna(), 0.0, note)
+    return median_exceeds(narrow - wide, 0.0, note)

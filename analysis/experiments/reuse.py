@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -69,11 +70,12 @@ EXPERIMENT = Experiment(
 )
 
 
-def _saves(table: pd.DataFrame, name: str, rival: str, times: float = 1.0) -> Evidence:
+def _saves(table: pd.DataFrame, rivals: tuple[str, str], times: float) -> Evidence:
     """Return the evidence that an arm needs fewer rollouts than a rival's / times on most seeds.
 
     A run that never has the accuracy needs infinitely many; two of them are no saving.
     """
+    name, rival = rivals
     need = {each: arm(table, LEVEL, _table_arm(each)).fillna(np.inf) for each in (name, rival)}
     both = pd.DataFrame(need).dropna()
     event = both[name] * times < both[rival]
@@ -84,26 +86,6 @@ def _saves(table: pd.DataFrame, name: str, rival: str, times: float = 1.0) -> Ev
         f"{ratio:.2f}; never at 0.8: {name} {never[name]}, {rival} {never[rival]} of {len(both)}"
     )
     return happens_mostly(event, note)
-
-
-@EXPERIMENT.claim(
-    "sfpo-saves-rollouts",
-    source="SFPO, arXiv:2510.04072: up to 4.93 times fewer",
-    statement="SFPO has accuracy 0.8 after fewer rollouts than GRPO with one pass, on most seeds.",
-)
-def sfpo_saves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
-    return _saves(table, "SFPO", "GRPO")
-
-
-@EXPERIMENT.claim(
-    "sfpo-saves-rollouts-over-plain-reuse",
-    source="SFPO, arXiv:2510.04072: the pull back is what stabilizes reuse",
-    statement="SFPO has accuracy 0.8 after fewer rollouts than GRPO with as many passes, on most seeds.",
-)
-def sfpo_beats_reuse(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
-    return _saves(table, "SFPO", "GRPO x4")
 
 
 @EXPERIMENT.claim(
@@ -119,31 +101,44 @@ def sfpo_drifts_less(table: pd.DataFrame) -> Evidence:
     return median_stays_below(found["SFPO"] - found["GRPO x4"], 0.0, note)
 
 
-@EXPERIMENT.claim(
-    "r2vpo-halves-the-rollouts",
-    source="R2VPO, arXiv:2601.03320: about half the rollouts",
-    statement="R2VPO with four passes has accuracy 0.8 after under half of GRPO's rollouts, on most seeds.",
-)
-def r2vpo_halves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
-    return _saves(table, "R2VPO x4", "GRPO", HALF)
-
-
-@EXPERIMENT.claim(
-    "r2vpo-saves-rollouts-over-plain-reuse",
-    source="R2VPO, arXiv:2601.03320",
-    statement="R2VPO has accuracy 0.8 after fewer rollouts than GRPO, both with four passes, on most seeds.",
-)
-def r2vpo_beats_reuse(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
-    return _saves(table, "R2VPO x4", "GRPO x4")
-
-
-@EXPERIMENT.claim(
-    "remix-needs-a-third-of-the-rollouts",
-    source="ReMix, arXiv:2507.06892: 30 to 450 times fewer",
-    statement="ReMix with four passes has accuracy 0.8 in under a third of GRPO's rollouts, on most seeds.",
-)
-def remix_saves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
-    return _saves(table, "ReMix x4", "GRPO", THIRD)
+REMIX, R2VPO, SFPO = "ReMix, arXiv:2507.06892", "R2VPO, arXiv:2601.03320", "SFPO, arXiv:2510.04072"
+for _name, _rivals, _times, _source, _statement in (
+    (
+        "sfpo-saves-rollouts",
+        ("SFPO", "GRPO"),
+        1.0,
+        f"{SFPO}: up to 4.93 times fewer",
+        "SFPO has accuracy 0.8 after fewer rollouts than GRPO with one pass, on most seeds.",
+    ),
+    (
+        "sfpo-saves-rollouts-over-plain-reuse",
+        ("SFPO", "GRPO x4"),
+        1.0,
+        f"{SFPO}: the pull back is what stabilizes reuse",
+        "SFPO has accuracy 0.8 after fewer rollouts than GRPO with as many passes, on most seeds.",
+    ),
+    (
+        "r2vpo-halves-the-rollouts",
+        ("R2VPO x4", "GRPO"),
+        HALF,
+        f"{R2VPO}: about half the rollouts",
+        "R2VPO with four passes has accuracy 0.8 after under half of GRPO's rollouts, on most seeds.",
+    ),
+    (
+        "r2vpo-saves-rollouts-over-plain-reuse",
+        ("R2VPO x4", "GRPO x4"),
+        1.0,
+        R2VPO,
+        "R2VPO has accuracy 0.8 after fewer rollouts than GRPO, both with four passes, on most seeds.",
+    ),
+    (
+        "remix-needs-a-third-of-the-rollouts",
+        ("ReMix x4", "GRPO"),
+        THIRD,
+        f"{REMIX}: 30 to 450 times fewer",
+        "ReMix with four passes has accuracy 0.8 in under a third of GRPO's rollouts, on most seeds.",
+    ),
+):
+    EXPERIMENT.claim(_name, source=_source, statement=_statement)(
+        partial(_saves, rivals=_rivals, times=_times)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 
@@ -102,78 +103,61 @@ EXPERIMENT = Experiment(
 )
 
 
-def _gain(table: pd.DataFrame, value: str, first: str, second: str, margin: float) -> Evidence:
-    """Return the evidence that one arm exceeds another by a margin in the median over seeds."""
+def _gain(table: pd.DataFrame, pair: tuple[str, str], of: tuple[str, float]) -> Evidence:
+    """Return the evidence that one arm exceeds another in a value by a margin, in the median over seeds."""
+    (first, second), (value, margin) = pair, of
     found_N = paired(table, value, WHERE[first], WHERE[second])
     return median_exceeds(
         found_N, margin, f"median over seeds of {value}, {first} less {second}, less {margin:g}"
     )
 
 
-@EXPERIMENT.claim(
-    "dgrpo-learns-sooner-than-grpo",
-    source="dGRPO (2026), arXiv:2605.12227 (abstract)",
-    statement="With a teacher's term GRPO has a mean value over training higher by 0.1 on most seeds.",
-)
-def dgrpo_sooner(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds."""
-    return _gain(table, "mean exact/value", "dgrpo", "grpo", SOONER)
-
-
-@EXPERIMENT.claim(
-    "dgrpo-ends-above-grpo",
-    source="dGRPO (2026), arXiv:2605.12227 (abstract)",
-    statement="With a constant teacher's term GRPO's final value is higher by 0.02 on most seeds.",
-)
-def dgrpo_higher(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds."""
-    return _gain(table, "exact/value", "dgrpo", "grpo", HIGHER)
-
-
-@EXPERIMENT.claim(
-    "rescue-learns-sooner-than-grpo",
-    source="RGR-GRPO (2025); DaGRPO (2025), arXiv:2512.06337; TempSamp-R1 (2025), arXiv:2509.18056",
-    statement=(
+SOON, LAST = "mean exact/value", "exact/value"
+for _name, _pair, _of, _source, _statement in (
+    (
+        "dgrpo-learns-sooner-than-grpo",
+        ("dgrpo", "grpo"),
+        (SOON, SOONER),
+        "dGRPO (2026), arXiv:2605.12227 (abstract)",
+        "With a teacher's term GRPO has a mean value over training higher by 0.1 on most seeds.",
+    ),
+    (
+        "dgrpo-ends-above-grpo",
+        ("dgrpo", "grpo"),
+        (LAST, HIGHER),
+        "dGRPO (2026), arXiv:2605.12227 (abstract)",
+        "With a constant teacher's term GRPO's final value is higher by 0.02 on most seeds.",
+    ),
+    (
+        "rescue-learns-sooner-than-grpo",
+        ("rescue", "grpo"),
+        (SOON, SOONER),
+        "RGR-GRPO (2025); DaGRPO (2025), arXiv:2512.06337; TempSamp-R1 (2025), arXiv:2509.18056",
         "One answer of the teacher in failed groups raises GRPO's mean value over training by 0.1 on most "
-        "seeds."
+        "seeds.",
     ),
-)
-def rescue_sooner(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds."""
-    return _gain(table, "mean exact/value", "rescue", "grpo", SOONER)
-
-
-@EXPERIMENT.claim(
-    "chord-ends-above-a-fixed-mixture",
-    source="CHORD (2025), arXiv:2508.11408",
-    statement=(
+    (
+        "chord-ends-above-a-fixed-mixture",
+        ("chord", "fixed"),
+        (LAST, HIGHER),
+        "CHORD (2025), arXiv:2508.11408",
         "CHORD's falling weight ends with a value higher by 0.02 than a constant weight of 0.5, on most "
-        "seeds."
+        "seeds.",
     ),
-)
-def chord_fixed(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds."""
-    return _gain(table, "exact/value", "chord", "fixed", HIGHER)
-
-
-@EXPERIMENT.claim(
-    "chord-ends-above-imitation",
-    source="CHORD (2025), arXiv:2508.11408",
-    statement=(
+    (
+        "chord-ends-above-imitation",
+        ("chord", "sft"),
+        (LAST, HIGHER),
+        "CHORD (2025), arXiv:2508.11408",
         "CHORD ends with a value higher by 0.02 than supervised learning on the teacher's answers, on "
-        "most seeds."
+        "most seeds.",
     ),
-)
-def chord_sft(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds."""
-    return _gain(table, "exact/value", "chord", "sft", HIGHER)
-
-
-@EXPERIMENT.claim(
-    "self-imitation-learns-sooner-than-grpo",
-    source="Qin et al. (2025), SPEAR, arXiv:2509.22601",
-    statement="Self-imitation raises the mean value over training by 0.02 over GRPO's, on most seeds.",
-)
-def spear_sooner(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds."""
-    return _gain(table, "mean exact/value", "spear", "grpo", HIGHER)
+    (
+        "self-imitation-learns-sooner-than-grpo",
+        ("spear", "grpo"),
+        (SOON, HIGHER),
+        "Qin et al. (2025), SPEAR, arXiv:2509.22601",
+        "Self-imitation raises the mean value over training by 0.02 over GRPO's, on most seeds.",
+    ),
+):
+    EXPERIMENT.claim(_name, source=_source, statement=_statement)(partial(_gain, pair=_pair, of=_of))
