@@ -1,10 +1,13 @@
-"""How many threads a worker may use: set in its environment before it starts, because later is too late."""
+"""What stands in a process's environment before it starts: later is too late for threads and caches."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from testbed.results import user_cache
+
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 BLAS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -25,18 +28,22 @@ def cores() -> int:
 
 
 def environment(workers: int, threads: int = 1) -> dict[str, str]:
-    """Return the variables that limit a worker's threads.
+    """Return the variables that limit a worker's threads and keep what torch compiles private.
 
     torch and BLAS get `threads`, because the last bits of their sums depend on the number of threads, and a
     result must not depend on the number of workers. The kernels of `envs` promise the same bits for any
-    number of threads, so Numba gets the cores that are left.
+    number of threads, so Numba gets the cores that are left. Loading transformers makes torch create its
+    compiler's folder, by default a readable one below the temporary files; here it is private, unless
+    TORCHINDUCTOR_CACHE_DIR says where.
     """
     numba = max(threads, cores() // max(workers, 1))
-    return dict.fromkeys(BLAS, str(threads)) | {
+    kept = None if COMPILED in os.environ else user_cache.private("compiled")
+    limits = dict.fromkeys(BLAS, str(threads)) | {
         "NUMBA_NUM_THREADS": str(numba),
         "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin while they wait take the core from those that work
         "TOKENIZERS_PARALLELISM": "false",
     }
+    return limits if kept is None else limits | {COMPILED: str(kept)}
 
 
 def advice(workers: int, threads: int) -> str:

@@ -29,7 +29,7 @@ from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.policies.toy.layers import unrounded
 from testbed.policies.toy.transformer import ToyTransformer
-from testbed.results import atomic_files
+from testbed.results import atomic_files, user_cache
 
 FOLDER = "TESTBED_BASE_MODELS"
 """Environment variable that names the folder; "off" trains every base model in place."""
@@ -45,9 +45,7 @@ def folder() -> Path | None:
     given = os.environ.get(FOLDER, "")
     if given:
         return None if given == "off" else Path(given)
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    place = Path(caches).expanduser()
-    return place / "off-policy-testbed" / "base-models" if place.is_absolute() else None
+    return user_cache.place("base-models")
 
 
 def shared(

@@ -73,6 +73,18 @@ def test_numba_gets_the_cores_that_are_left_and_blas_one(monkeypatch: pytest.Mon
     assert threads.environment(workers=100)["NUMBA_NUM_THREADS"] == "1"
 
 
+def test_what_torch_compiles_lies_in_a_folder_of_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(threads.COMPILED, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place = Path(threads.environment(workers=1)[threads.COMPILED])
+    assert place.is_relative_to(tmp_path)
+    assert place.stat().st_mode & 0o077 == 0
+    monkeypatch.setenv(threads.COMPILED, "elsewhere")
+    assert threads.COMPILED not in threads.environment(workers=1)
+
+
 def test_more_threads_than_cores_are_warned_of_with_the_measured_factor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
