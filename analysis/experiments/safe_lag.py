@@ -27,7 +27,7 @@ EACH = tuple(replace(world, learning_rate=rate) for world in WORLDS for rate in 
 
 
 def cells() -> tuple[Run, ...]:
-    """Six recipes at lags 0 to 128: sorted digits, and running sums at width 32, each at two learning rates."""
+    """Six recipes at lags 0 to 128: sorted digits, running sums at width 32, two learning rates each."""
     return tuple(cell for base in EACH for cell in arms(base))
 
 
