@@ -33,6 +33,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -104,6 +105,7 @@ class Experiment:
     question: one sentence that ends in "?".
     source: paper or page whose question it is.
     differs: what is other here than in the source; "" for a question of this project.
+    prepare: () -> None, makes what the runs need and is not there yet; called before they start.
     cells: () -> the runs behind the table; `testbed run NAME` runs them.
     seeds: those of the table, where `cells` has fewer, for a first look.
     stop: the rule by which seeds are added in place of that, and run again on fresh ones.
@@ -126,6 +128,7 @@ class Experiment:
     question: str
     source: str
     differs: str = ""
+    prepare: Callable[[], None] | None = None
     cells: Cells | None = None
     seeds: range | None = None
     stop: Stop | None = None
@@ -208,6 +211,14 @@ class Experiment:
         return {
             system: replace(part, claims=part.claims or tuple(self.claims)) for system, part in given.items()
         }
+
+    def make_ready(self, *, quiet: bool = False) -> None:
+        """Make what the runs need and is not there yet."""
+        if self.prepare is None:
+            return
+        if not quiet:
+            print(f"Making ready what {self.name} needs", file=sys.stderr, flush=True)
+        self.prepare()
 
     def table_cells(self) -> tuple[Run, ...]:
         """Return the cells of the committed table, or of its largest first run; () for a computed one."""
