@@ -107,6 +107,7 @@ class Experiment:
     differs: what is other here than in the source; "" for a question of this project.
     prepare: () -> None, makes what the runs need and is not there yet; called before they start.
     cells: () -> the runs behind the table; `testbed run NAME` runs them.
+    drawn: which cells a seed has, where it has not all of them: those of a task drawn by the seed, say.
     seeds: those of the table, where `cells` has fewer, for a first look.
     stop: the rule by which seeds are added in place of that, and run again on fresh ones.
     runs: name of the experiment whose runs this one reads in place of cells of its own.
@@ -130,6 +131,7 @@ class Experiment:
     differs: str = ""
     prepare: Callable[[], None] | None = None
     cells: Cells | None = None
+    drawn: Callable[[Run], bool] | None = None
     seeds: range | None = None
     stop: Stop | None = None
     runs: str = ""
@@ -232,7 +234,8 @@ class Experiment:
         """Return the cells with these seeds in place of their own."""
         assert self.cells is not None
         first = dict.fromkeys(replace(cell, seed=0) for cell in self.cells())
-        return tuple(replace(cell, seed=seed) for cell in first for seed in seeds)
+        found = tuple(replace(cell, seed=seed) for cell in first for seed in seeds)
+        return found if self.drawn is None else tuple(filter(self.drawn, found))
 
 
 class Experiments(Mapping[str, Experiment]):
