@@ -1,6 +1,6 @@
 """The toy LLM on the tasks, recipes and lags of the study on real models: what it foretells of them.
 
-Its seeds are tuning seeds: medians over them are a prediction, which real models on other seeds are judged by.
+Its seeds are tuning seeds: medians over them are a prediction, judged on real models with other seeds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def arms(run: Run) -> tuple[Run, ...]:
 
 
 def cells() -> tuple[Run, ...]:
-    """The arms on three tasks, 16 tuning seeds; a base model of its own per seed, taught by the same noise."""
+    """The arms on three tasks, 16 tuning seeds; a base model per seed, taught by the same noise."""
     found = []
     for model in MODELS:
         toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)

@@ -1,7 +1,7 @@
 """Does the toy LLM foretell which recipe loses what to stale data on Hugging Face models?
 
-The models are trained here first, about 70,000 weights each, three architectures on three tasks. A seed is of one
-task, drawn by its number, so that seeds are like each other and a median over them is one over tasks as well.
+The models are trained here first, about 70,000 weights each, three architectures on three tasks. A seed has
+one task, drawn by its number, so that seeds are like each other and a median over them is one over tasks too.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ RATE = 1e-3
 EARLY = 50
 """Steps whose ESS is read as a sign of a later collapse."""
 ESS, SIGN = "rollout_corr/ess_kish_sequence_raw", "log10 early ess"
+TOY = "toy accuracy"
 ARM = ["recipe", "lag"]
 
 
@@ -46,11 +47,17 @@ def drawn(run: Run) -> bool:
 
 
 def from_rows(rows: pd.DataFrame) -> Table:
-    """Return one row per cell, with the mean of log10 ESS over the first 50 steps beside the outcomes."""
+    """Return one row per cell: its outcomes, the mean of log10 ESS over the first 50 steps, and the toy's median.
+
+    The toy's final accuracy is of the same task, recipe and lag, on the seeds of `toy-for-real`.
+    """
     table = cell_table("toy-vs-real", rows, KEYS, METRICS)
     early = rows[(rows["step"] > 0) & (rows["step"] <= EARLY)]
     sign = np.log10(early[ESS]).groupby([early[key] for key in KEYS]).mean().rename(SIGN)
-    return Table.of(table.name, table.frame.join(sign, on=list(KEYS)), table.about)
+    toy = load_committed(["toy-for-real"])["toy-for-real"].frame
+    foretold = toy.groupby(["task", *ARM])["accuracy"].median().rename(TOY)
+    joined = table.frame.join(sign, on=list(KEYS)).join(foretold, on=["task", *ARM])
+    return Table.of(table.name, joined, table.about)
 
 
 EXPERIMENT = Experiment(
@@ -64,7 +71,7 @@ EXPERIMENT = Experiment(
     from_rows=from_rows,
     stop=Stop(block=16, cap=16),
     keys=KEYS,
-    metrics=(*METRICS, SIGN),
+    metrics=(*METRICS, SIGN, TOY),
     margins={"tau and AUROC that count as foretelling": GOAL},
     figure="toy-vs-real",
     systems={
@@ -75,12 +82,6 @@ EXPERIMENT = Experiment(
         "TOPR": Part("on Hugging Face models at lag 64", claims=("topr-ends-above-grpo-on-real-models",)),
     },
 )
-
-
-def predicted() -> pd.Series:
-    """Return the toy's median final accuracy by task, recipe and lag; it ran on other seeds."""
-    toy = load_committed(["toy-for-real"])["toy-for-real"].frame
-    return toy.groupby(["task", *ARM])["accuracy"].median()
 
 
 def taus(table: pd.DataFrame, score: Callable[[pd.DataFrame], pd.Series], lags: tuple[int, ...]) -> pd.Series:
@@ -95,7 +96,7 @@ def taus(table: pd.DataFrame, score: Callable[[pd.DataFrame], pd.Series], lags: 
 
 
 def _toy(rows: pd.DataFrame) -> pd.Series:
-    return predicted().loc[pd.MultiIndex.from_frame(rows[["task", *ARM]])]
+    return rows[TOY]
 
 
 def _fresh(rows: pd.DataFrame) -> pd.Series:
