@@ -47,7 +47,7 @@ def drawn(run: Run) -> bool:
 
 
 def from_rows(rows: pd.DataFrame) -> Table:
-    """Return one row per cell: its outcomes, the mean of log10 ESS over the first 50 steps, and the toy's median.
+    """Return one row per cell: outcomes, the mean of log10 ESS over the first 50 steps, and the toy's median.
 
     The toy's final accuracy is of the same task, recipe and lag, on the seeds of `toy-for-real`.
     """
