@@ -16,10 +16,10 @@ FORECASTS = {
     "the recipe's\nmedian": ("foretold by the recipe", VERMILION),
 }
 CAPTION = (
-    "How many octaves (log2 of 1 + lag) a forecast of the largest safe lag is off, mean over six recipes, on a "
-    "task and a width that nothing was fitted on. Blue: ridge regression on what is logged in the first 50 "
-    "steps at lag 16; red: the recipe's median safe lag where it was fitted. Dots: seeds; mark and bar: median "
-    "and its order-statistic 95% interval."
+    "How many octaves (log2 of 1 + lag) a forecast of the largest safe lag is off, mean over six recipes, on "
+    "a task and a width that nothing was fitted on. Blue: ridge regression on what is logged in the first 50 "
+    "steps at lag 16; red: the recipe's median safe lag where it was fitted. Dots: seeds; mark and bar: "
+    "median and its order-statistic 95% interval."
 )
 
 
