@@ -33,6 +33,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -104,7 +105,9 @@ class Experiment:
     question: one sentence that ends in "?".
     source: paper or page whose question it is.
     differs: what is other here than in the source; "" for a question of this project.
+    prepare: () -> None, makes what the runs need and is not there yet; called before they start.
     cells: () -> the runs behind the table; `testbed run NAME` runs them.
+    drawn: which cells a seed has, where it has not all of them: those of a task drawn by the seed, say.
     seeds: those of the table, where `cells` has fewer, for a first look.
     stop: the rule by which seeds are added in place of that, and run again on fresh ones.
     runs: name of the experiment whose runs this one reads in place of cells of its own.
@@ -126,7 +129,9 @@ class Experiment:
     question: str
     source: str
     differs: str = ""
+    prepare: Callable[[], None] | None = None
     cells: Cells | None = None
+    drawn: Callable[[Run], bool] | None = None
     seeds: range | None = None
     stop: Stop | None = None
     runs: str = ""
@@ -209,6 +214,14 @@ class Experiment:
             system: replace(part, claims=part.claims or tuple(self.claims)) for system, part in given.items()
         }
 
+    def make_ready(self, *, quiet: bool = False) -> None:
+        """Make what the runs need and is not there yet."""
+        if self.prepare is None:
+            return
+        if not quiet:
+            print(f"Making ready what {self.name} needs", file=sys.stderr, flush=True)
+        self.prepare()
+
     def table_cells(self) -> tuple[Run, ...]:
         """Return the cells of the committed table, or of its largest first run; () for a computed one."""
         if self.cells is None:
@@ -221,7 +234,8 @@ class Experiment:
         """Return the cells with these seeds in place of their own."""
         assert self.cells is not None
         first = dict.fromkeys(replace(cell, seed=0) for cell in self.cells())
-        return tuple(replace(cell, seed=seed) for cell in first for seed in seeds)
+        found = tuple(replace(cell, seed=seed) for cell in first for seed in seeds)
+        return found if self.drawn is None else tuple(filter(self.drawn, found))
 
 
 class Experiments(Mapping[str, Experiment]):

@@ -102,6 +102,7 @@ def run(
     from testbed.results.store import folder_for
 
     preset.commit(experiment, root)
+    experiment.make_ready(quiet=True)
     folder = folder_for(root, experiment.name)
     if experiment.stop is None:
         _run(experiment.table_cells(), folder, workers, progress)

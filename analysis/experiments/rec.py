@@ -122,7 +122,7 @@ def weights_change_nothing(table: pd.DataFrame) -> Evidence:
 )
 def clip_prevents_collapse(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds at the largest lag, which share their random numbers."""
-    opened, clipped = _lost_offline(table)
+    opened, clipped = lost_offline(table)
     both = pd.DataFrame({"open": opened, "clipped": clipped}).dropna() > 0.5
     note = (
         f"collapsed without the clip on {int(both['open'].sum())}, with it on "
@@ -143,14 +143,14 @@ def clip_prevents_collapse(table: pd.DataFrame) -> Evidence:
 )
 def clip_prevents_most_collapses(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds at the largest lag."""
-    opened, clipped = _lost_offline(table)
+    opened, clipped = lost_offline(table)
     both = pd.DataFrame({"open": opened, "clipped": clipped}).dropna() > 0.5
     note = "share of seeds that collapsed without the clip alone, less 1/2"
     return happens_mostly(both["open"] & ~both["clipped"], note)
 
 
-def _lost_offline(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Whether a seed collapsed at the largest lag, without the clip and with it."""
+def lost_offline(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Return whether a seed collapsed at the largest lag, without the clip and with it."""
     offline = table[table["lag"] == table["lag"].max()]
     opened, clipped = (of_arm(offline, "collapsed", recipe, "none") for recipe in ("rec_oneside", "rec"))
     return opened, clipped

@@ -67,6 +67,7 @@ def agree_on_experiment(
     source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment
     if source.cells is None:
         return
+    source.make_ready(quiet=quiet)
     folder = folder_for(root, source.name)
     parts = [(source.table_cells(), folder)]
     if source.stop is not None:

@@ -1,0 +1,60 @@
+"""Final accuracy that the toy LLM foretells, and that Hugging Face models have, for every stale arm."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.collapse import ACCURACY, need
+from analysis.palette import RULE, look
+from paper_figs.base import PAGE, figure
+from paper_figs.panels import legend
+
+TOY = "toy accuracy"
+TITLES = {
+    "running-sum": "Qwen2, running sums",
+    "reasoning-gym": "GPT-NeoX, one-digit sums",
+    "length": "Llama, length",
+}
+CAPTION = (
+    "Final accuracy of Hugging Face models of 70,000 weights on data that are 16 (open) and 64 (filled) "
+    "optimizer steps old, against the toy LLM's on the same task: medians over seeds, the toy's over tuning "
+    "seeds. Star: GRPO on fresh data; line: equality. One learning rate for all recipes, 150 steps. Arms "
+    "near the bottom edge collapsed."
+)
+
+
+@figure(
+    "toy-vs-real",
+    data="toy-vs-real",
+    caption=CAPTION,
+    supports=("toy-ranks-real-arms-at-tau-0.8", "toy-ranks-real-recipes-at-lag-64"),
+)
+def draw(table: pd.DataFrame) -> Figure:
+    """Return the page-wide figure; columns task, recipe, lag, seed, accuracy, toy accuracy."""
+    need(table, ["task", "recipe", "lag", "seed", ACCURACY, TOY])
+    middle = table.groupby(["task", "recipe", "lag"])[[ACCURACY, TOY]].median().reset_index()
+    fig = Figure(figsize=(PAGE, 2.7))
+    axes = fig.subplots(1, len(TITLES))
+    for ax, (task, title) in zip(axes, TITLES.items(), strict=True):
+        ax.axline((0, 0), slope=1, color=RULE, linewidth=0.8)
+        for _, arm in middle[middle["task"] == task].iterrows():
+            style = look(arm["recipe"])
+            fill = style.color if arm["lag"] != 16 else "white"
+            marker, size = (style.marker, 5) if arm["lag"] else ("*", 9)
+            ax.plot(arm[TOY], arm[ACCURACY], marker, color=style.color, markerfacecolor=fill, markersize=size)
+        top = 0.05 + middle.loc[middle["task"] == task, [ACCURACY, TOY]].to_numpy().max()
+        ax.set(xlim=(-0.03 * top, top), ylim=(-0.03 * top, top), xlabel="toy LLM")
+        ax.set_title(f"{title}, {table[table['task'] == task]['seed'].nunique()} seeds", fontsize=8)
+    axes[0].set_ylabel("Hugging Face model")
+    shown = {name: look(name) for name in middle["recipe"].unique()}
+    legend(
+        fig,
+        [
+            Line2D([], [], color=x.color, marker=x.marker, linestyle="", label=name)
+            for name, x in shown.items()
+        ],
+        ncols=len(shown),
+    )
+    return fig
