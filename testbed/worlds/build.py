@@ -51,6 +51,10 @@ def _refuse_arguments(run: Run, constructor: Callable[..., object]) -> None:
     if run.policy == "toy":
         given.pop("perturb", None)
         given.pop("roles", None)
+    elif "ranks" in given:
+        from testbed.policies.hf.ranks import checked_ranks
+
+        checked_ranks(given.pop("ranks"))
     refuse(wrong_arguments(f"policy '{run.policy}'", constructor, given, NOT_GIVEN[run.policy]))
 
 

@@ -188,7 +188,10 @@ class TokenRuns(World):
         prompt_MQ = prompt_RNQ.repeat(group, axis=1).reshape(-1, prompt_RNQ.shape[-1])
         token_MT = token_RBT.flatten(0, 1).cpu().numpy()
         mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
-        score: np.ndarray = self.task.score(prompt_MQ, token_MT, mask_MT)
+        judge = lambda: self.task.score(prompt_MQ, token_MT, mask_MT)  # noqa: E731
+        # A verifier with a time limit need not say the same in every process.
+        ranks = self.policy.ranks
+        score: np.ndarray = judge() if ranks is None else ranks.of_first(judge, len(prompt_MQ))
         self._count_failures(token_RBT.shape[:2])
         return score.reshape(token_RBT.shape[:2])
 
@@ -386,11 +389,9 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
                     )
                 return task, TwoRoles(toy, task.turn_T)
             return task, Perturbed(toy, sigma) if sigma else of_precision(toy, precision)
-        from testbed.policies.hf.policy import HuggingFacePolicy
-        from testbed.policies.hf.text_task import task_for_model
+        from testbed.policies.hf.build import build_hf
 
-        task = task_for_model(task, run.model)
-        hf = HuggingFacePolicy(run.model, task, device=run.device, **arguments)
+        task, hf = build_hf(task, run.model, run.device, arguments)
         return task, of_precision(hf, precision)
     except TypeError as error:
         raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error
