@@ -68,6 +68,8 @@ class CausalModel:
         self._frozen = {n: p for n, p in self._module.named_parameters() if not p.requires_grad}
         self._head_names = self._find_head()
         self._features = _Features(self._module, plain_head=self._head_names is not None)
+        self._bound: dict[str, Tensor] | None = None
+        self._own: dict[str, Tensor] = {}
         called = self._module if self._head_names is None else self._module.base_model
         accepted = inspect.signature(called.forward).parameters
         self._takes_positions = "position_ids" in accepted
@@ -107,6 +109,21 @@ class CausalModel:
         if not self.lora:
             raise UserError("This policy has no adapters; give policy_args.lora, or save the whole model.")
         save_adapter(self._module, self.weights(theta_P.detach()), folder)
+
+    def bind(self, weights: dict[str, Tensor]) -> None:
+        """Put weights into the module itself: passes under them without gradient then cost no swap each."""
+        own = dict(self._module.named_parameters())
+        self._own = self._own or {name: own[name].data for name in weights}
+        for name, value in weights.items():
+            own[name].data = value
+        self._bound = weights
+
+    def unbind(self) -> None:
+        """Give the module its own weights back."""
+        own = dict(self._module.named_parameters())
+        for name, value in self._own.items():
+            own[name].data = value
+        self._bound, self._own = None, {}
 
     def head(self, weights: dict[str, Tensor], vocabulary: int) -> Head:
         """Return the head's rows for the tokens 0 .. vocabulary-1."""
@@ -165,6 +182,9 @@ class CausalModel:
         }
         if self._takes_positions:
             inputs["position_ids"] = position_BT
+        if weights is self._bound and not torch.is_grad_enabled():
+            bound_BTH: Tensor = self._features(**inputs)
+            return bound_BTH
         named = {f"model.{name}": weight for name, weight in weights.items()}
         feature_BTH: Tensor = functional_call(self._features, named, (), inputs)
         return feature_BTH
