@@ -62,7 +62,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
             rollout, state = mask_nonfinite_replicas(generated.rollout, state)
             live.count(rollout)
             rollout = trainer.mix(state.theta_RP, rollout, step)
-            update = trainer.first_pass(state.theta_RP, rollout, step)
+            update = trainer.first_pass(state.theta_RP, rollout, step, entropy=recorder.due(step))
             # Logged before the weights move, but after the gradient has shown who diverges.
             recorder.add(step, state, generated, rollout, update)
             if recorder.due(step):

@@ -199,6 +199,11 @@ def likeliest(logits_BV: Tensor) -> tuple[Tensor, Tensor]:
     return token_B, logits_logp(logits_BV, token_B)
 
 
+def greedily(logits_MV: Tensor, _row_M: Tensor, _t: int) -> tuple[Tensor, Tensor]:
+    """Choose the likeliest token."""
+    return likeliest(logits_MV)
+
+
 def inverse_cdf(logits_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
     """Return the first token whose cumulative probability exceeds the uniform, and its log-probability, [B].
 
