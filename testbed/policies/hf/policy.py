@@ -161,7 +161,7 @@ class HuggingFacePolicy(Policy):
                 self._lacks("a law of its own beside that of an outside engine")
             each = zip(theta_RP, prompt_RNQ, uniform_RBT, strict=True)
             drawn = [self._ask(self.engine, th, prompt, group, uniform) for th, prompt, uniform in each]
-            token_RBT, mask_RBT, logp_RBT = (torch.stack(parts) for parts in zip(*drawn, strict=True))
+            token_RBT, mask_RBT, logp_RBT = (torch.stack(p).to(self.device) for p in zip(*drawn, strict=True))
             return token_RBT, mask_RBT, logp_RBT
         path_T = [0] * uniform_RBT.shape[2]
         orders = [
@@ -258,9 +258,7 @@ class HuggingFacePolicy(Policy):
         order = Sampling(self.temperature, uniform_BT.shape[1], *ends)
         prompts = [row[real].tolist() for row, real in zip(prompt_NQ, self._real(prompt_NQ), strict=True)]
         found = engine.generate(prompts, group, order, seed_of(uniform_BT))
-        drawn = written(found, *uniform_BT.shape, self.task.vocabulary, self.loaded)
-        token_BT, mask_BT, logp_BT = (part.to(self.device) for part in drawn)
-        return token_BT, mask_BT, logp_BT
+        return written(found, *uniform_BT.shape, self.task.vocabulary, self.loaded)
 
     def _write(
         self,
@@ -362,8 +360,7 @@ class HuggingFacePolicy(Policy):
         if longest > 1:
             later = self._model.run_tokens(weights, prefix, token_BT[:, : longest - 1], new=longest - 1)
             feature_BTH = torch.cat([feature_BTH, later], dim=1)
-        use_BT = mask_BT[:, :longest]
-        head = self._model.head(weights, self.task.vocabulary)
+        use_BT, head = mask_BT[:, :longest], self._model.head(weights, self.task.vocabulary)
         value_N = rows(feature_BTH[use_BT], head, token_BT[:, :longest][use_BT])
         value_BT = value_N.new_zeros((*mask_BT.shape, *value_N.shape[1:]))
         return value_BT.masked_scatter(mask_BT if value_N.dim() == 1 else mask_BT[..., None], value_N)
