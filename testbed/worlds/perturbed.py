@@ -80,7 +80,8 @@ class Perturbed(Reweighted):
 
         def of_real_model(layer: int, x_MTH: Tensor, again: int) -> Tensor:
             purpose = "alp" if again == 0 else "alp/responses"
-            eps_RMH = draw.normal(purpose, layer, x_MTH.detach().flatten(0, 1)[None].float())
+            wide_RMH = x_MTH.detach().flatten(0, 1)[None].to(log_sigma_RK.dtype)
+            eps_RMH = draw.normal(purpose, layer, wide_RMH)
             return x_MTH + (log_sigma_RK[0, layer].exp() * eps_RMH.view_as(x_MTH)).to(x_MTH.dtype)
 
         inside = self.inside

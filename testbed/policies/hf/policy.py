@@ -258,7 +258,7 @@ class HuggingFacePolicy(Policy):
         order = Sampling(self.temperature, uniform_BT.shape[1], *ends)
         prompts = [row[real].tolist() for row, real in zip(prompt_NQ, self._real(prompt_NQ), strict=True)]
         found = engine.generate(prompts, group, order, seed_of(uniform_BT))
-        return written(found, *uniform_BT.shape, self.task.vocabulary, self.loaded)
+        return written(found, len(uniform_BT), uniform_BT.shape[1], self.task.vocabulary, self.loaded)
 
     def _write(
         self,

@@ -18,7 +18,7 @@ IN_POINT = "tests/unit/training/test_checkpoint.py -m not(slow)"
 ENGINES, IN_ENGINES = "testbed/policies/hf/engines.py", "tests/unit/policies/test_engines.py"
 NARROW = "tests/unit/staleness/test_narrow_versions.py"
 
-RANKS, IN_RANKS = "testbed/policies/hf/ranks.py", "tests/unit/policies/test_ranks.py -k not(dies)"
+RANKS, IN_RANKS = "testbed/policies/hf/ranks.py", "tests/unit/policies/test_ranks.py -m not(slow)"
 LIVE, IN_LIVE = "testbed/training/live.py", "tests/unit/training/test_live.py"
 CAUSAL, CHUNKED = "testbed/policies/hf/causal_model.py", "testbed/policies/hf/chunked_logp.py"
 IN_CHUNKED, IN_ALP = "tests/unit/policies/test_chunked_logp.py", "tests/unit/worlds/test_perturbed.py -k real"
