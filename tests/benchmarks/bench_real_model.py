@@ -17,7 +17,6 @@ import importlib.util
 import json
 import logging
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -32,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
 import transformers
+from bench_chunked_logp import high_water
 from bench_toy_llm import GROUP, PROMPTS, TASK, TOKENS, peer_trainer
 
 from testbed.config.run import Run
@@ -91,6 +91,30 @@ class Ours:
         return float(rollout.reward_RB.mean())
 
 
+class Limit:
+    """The matrix products of one step of ours, into memory that is there: what no shorter code could save."""
+
+    def __init__(self, size: str) -> None:
+        width, layers, _ = SHAPES[size]
+        inner, answers = round(8 / 3 * width), PROMPTS * GROUP
+        maps = [(width, width)] * 4 + [(width, inner)] * 2 + [(inner, width)]
+        weights = [torch.randn(i, o) for i, o in maps * layers]
+        columns = PROMPTS * TASK.prompt_length
+        # Prompts and one token at a time when sampling; both at once, three times over, when learning.
+        passes = [columns] + [answers] * (TASK.response_length - 1)
+        passes += [columns + answers * (TASK.response_length - 1)] * 3
+        self.products = [
+            (torch.randn(rows, w.shape[0]), w, torch.empty(rows, w.shape[1]))
+            for rows in passes
+            for w in weights
+        ]
+
+    def step(self) -> None:
+        """Multiply."""
+        for x, w, out in self.products:
+            torch.mm(x, w, out=out)
+
+
 def saved(size: str, folder: str) -> str:
     """Write the model and return its folder."""
     with quiet_transformers():
@@ -99,10 +123,11 @@ def saved(size: str, folder: str) -> str:
 
 
 def interleaved(size: str, rounds: int) -> dict[str, list[float]]:
-    """Return seconds of CPU time of every step of TRL and of ours, taking turns, and both rewards."""
+    """Return seconds of CPU time of every step of TRL, of ours and of the limit, taking turns."""
     from transformers import TrainerCallback
 
-    found: dict[str, list[float]] = {"peer": [], "ours": []}
+    found: dict[str, list[float]] = {"peer": [], "ours": [], "limit": []}
+    limit = Limit(size)
 
     class TakeTurns(TrainerCallback):
         def on_step_begin(self, *_: object, **__: object) -> None:
@@ -113,6 +138,9 @@ def interleaved(size: str, rounds: int) -> dict[str, list[float]]:
             found["peer"].append(now - self.start)
             ours.step()
             found["ours"].append(time.process_time() - now)
+            now = time.process_time()
+            limit.step()
+            found["limit"].append(time.process_time() - now)
 
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(saved(size, f"{folder}/model"))
@@ -123,19 +151,15 @@ def interleaved(size: str, rounds: int) -> dict[str, list[float]]:
 
 
 def alone(who: str, size: str) -> int:
-    """Return the peak memory of three steps in this process, in bytes above what loading takes."""
+    """Return the peak memory of three steps in this process, in bytes; what is loaded is in it."""
     with tempfile.TemporaryDirectory() as folder:
         if who == "ours":
             ours = Ours(saved(size, f"{folder}/model"))
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             for _ in range(3):
                 ours.step()
         else:
-            trainer = peer_trainer(3, f"{folder}/peer", llama(size))
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            trainer.train()
-    del before
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            peer_trainer(3, f"{folder}/peer", llama(size)).train()
+    return high_water()
 
 
 def peak(who: str, size: str) -> int:
@@ -193,6 +217,7 @@ def main() -> int:
             "ours_tokens_per_cpu_s": TOKENS / found["ours"],
             "peer_tokens_per_cpu_s": TOKENS / found["peer"],
             "ratio": found["peer"] / found["ours"],
+            "ratio_of_limit": found["peer"] / found["limit"],
             "ours_peak_mib": memory["ours"],
             "peer_peak_mib": memory["peer"],
         }
@@ -201,7 +226,8 @@ def main() -> int:
     for size, row in report.items() if not options.json else ():
         print(f"{size}: " + ", ".join(f"{name} {value:,.1f}" for name, value in row.items()))
         if row["ratio"] < LEAST_RATIO[size]:
-            print(f"{size}: ratio {row['ratio']:.2f}, target {LEAST_RATIO[size]}")
+            most = f"{row['ratio_of_limit']:.2f} for the matrix products alone"
+            print(f"{size}: ratio {row['ratio']:.2f}, target {LEAST_RATIO[size]}; {most}")
     return int(any(row["ratio"] < LEAST_RATIO[size] for size, row in report.items()))
 
 
