@@ -184,7 +184,7 @@ def test_ranks_that_are_no_count_are_refused(given):
 
 def test_a_process_alone_is_told_how_to_start_the_others(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with pytest.raises(UserError, match="ranks is 2, but one process was started.*accelerate launch"):
+    with pytest.raises(UserError, match="ranks is 2, but one process was started.*torchrun --nproc"):
         Ranks(2, torch.device("cpu"))
 
 
