@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import IO, Any, Protocol
 
 from testbed.config.pack import Pack
@@ -45,6 +45,9 @@ class Feed(Protocol):
 
     def steps(self, pack: str, done: int, total: int) -> None:
         """Hear how far a pack is."""
+
+    def line(self, text: str) -> None:
+        """Hear a line about a pack that runs."""
 
 
 class Executor(ABC):
@@ -131,10 +134,25 @@ class Inline(Executor):
     def wait(self, feed: Feed) -> Iterator[Receipt]:
         pack, self._next = self._next, None
         if pack is not None:
-            yield execute(order(pack, self.function), lambda done, total: feed.steps(pack.id, done, total))
+            yield execute(order(pack, self.function), _Reporter(feed, pack.id))
 
     def close(self) -> None:
         self._next = None
+
+
+@dataclass(frozen=True)
+class _Reporter:
+    """Tells a feed of a pack in this process."""
+
+    feed: Feed
+    pack: str
+
+    def __call__(self, done: int, total: int) -> None:
+        self.feed.steps(self.pack, done, total)
+
+    def line(self, text: str) -> None:
+        """Pass a line on."""
+        self.feed.line(text)
 
 
 class Local(Executor):
@@ -193,6 +211,8 @@ class Local(Executor):
                 worker.begin()
             elif fields["kind"] == "steps" and worker.pack:
                 feed.steps(worker.pack.id, fields["done"], fields["total"])
+            elif fields["kind"] == "line":
+                feed.line(fields["text"])
             elif fields["kind"] != "steps":
                 worker.pack = None
                 yield Receipt(**fields | {"content": content})

@@ -16,6 +16,7 @@ from pathlib import Path
 from testbed.config.pack import Pack
 from testbed.config.run import Run, cell_id
 from testbed.errors import UserError
+from testbed.execution.ranks import ranks_of
 
 COPIES = 4
 """Weights that a step holds at once: theta, its gradient, the moved weights and the reference."""
@@ -146,8 +147,17 @@ def needed(pack: Pack) -> Need:
         versions += sum(kept[key])
         saved += kept[key][0] * parameters * (itemsize - (narrow or itemsize))
     moments = 2 if first.optimizer == "adam" else 0
+    # Each of several processes holds weights and versions; on GPUs, each on one of its own.
+    copies = ranks_of(pack.cells) if first.device == "cpu" else 1
+    replicas = len(pack.cells)
     return Need(
-        parameters, itemsize, len(pack.cells), versions, moments, len(pack.cells) * activations, saved
+        parameters,
+        itemsize,
+        replicas * copies,
+        versions * copies,
+        moments,
+        replicas * activations,
+        saved * copies,
     )
 
 

@@ -68,6 +68,10 @@ class Progress:
     def note(self, text: str) -> None:
         """Hear a sentence for the user."""
 
+    def line(self, text: str) -> None:
+        """Hear a line about a pack that runs."""
+        self.note(text)
+
     def stopping(self) -> None:
         """Say what happens after the first Ctrl-C, and how long that may take."""
         left = self.left_of_running

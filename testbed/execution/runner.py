@@ -17,6 +17,7 @@ from testbed.errors import UserError
 from testbed.execution.executors import Executor, Inline, Local
 from testbed.execution.preflight import prepare
 from testbed.execution.progress import Progress
+from testbed.execution.ranks import ranks_of
 from testbed.execution.threads import advice, cores
 from testbed.execution.worker import TRAIN, Receipt
 from testbed.results.checkpoint_files import forget
@@ -120,8 +121,9 @@ def _default_executor(
     if workers == 0:
         return Inline(function)
     on_gpu = any(cell.device == "cuda" for pack in packs for cell in pack.cells)
-    workers = max(1, min(workers or (1 if on_gpu else cores()), len(packs)))
-    if warning := advice(workers, threads):
+    ranks = max((ranks_of(pack.cells) for pack in packs), default=1)
+    workers = max(1, min(workers or (1 if on_gpu else cores() // ranks), len(packs)))
+    if warning := advice(workers * ranks, threads):
         display.note(warning)
     return Local(workers, threads, timeout, function)
 
@@ -156,6 +158,9 @@ class _Feed:
 
     def steps(self, pack: str, done: int, total: int) -> None:
         self._display.steps(pack, len(self._packs[pack].cells), done / max(total, 1))
+
+    def line(self, text: str) -> None:
+        self._display.line(text)
 
     def settle(self, receipt: Receipt) -> None:
         """Keep what became of a pack, and give back the claim on it."""

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 from testbed.config.pack import Pack, restore
 from testbed.errors import UserError
+from testbed.execution.ranks import gathered, leave, ranks_of
 from testbed.results.fingerprint import difference, fingerprint
 
 TRAIN = "testbed.training.loop:train_pack"
@@ -95,7 +96,8 @@ def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
         raise UserError(f"The worker has other code than the sweep: {changed}. Install the same versions.")
     train = imported(data["function"])
     pack = Pack(data["pack"], data["index"], tuple(map(restore, data["cells"])))
-    columns = train(pack.cells, report)
+    with gathered(data, ranks_of(pack.cells)):
+        columns = train(pack.cells, report)
     from testbed.results.parquet import encode  # pyarrow is not needed to write an order
 
     return encode(columns, pack)
@@ -167,9 +169,19 @@ def main(function: str) -> None:
     prepare(function)
     _send(sink, {"kind": "ready"})
     for text in inbox:
-        receipt = execute(text, _reporter(sink))
+        receipt = execute(text, _Reporter(sink))
         fields = vars(receipt) | {"content": len(receipt.content)}
         _send(sink, fields, receipt.content)
+
+
+def follow() -> None:
+    """Run the order on standard input as one of several; say on standard error what went wrong."""
+    _die_with_parent()
+    receipt = execute(sys.stdin.read())
+    leave()
+    if receipt.kind != "done":
+        print(receipt.message.replace("\n", " "), file=sys.stderr, flush=True)
+        os._exit(1)  # whoever waits for this process hears of it at once
 
 
 def _die_with_parent() -> None:
@@ -203,16 +215,20 @@ def _inbox(source: BinaryIO) -> Iterator[str]:
         yield lines.get()
 
 
-def _reporter(sink: BinaryIO) -> Report:
-    last = 0.0
+class _Reporter:
+    """Tells the parent how many steps are done, now and then, and every line about a row."""
 
-    def report(done: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() - last > REPORT_EVERY:
-            last = time.monotonic()
-            _send(sink, {"kind": "steps", "done": done, "total": total})
+    def __init__(self, sink: BinaryIO) -> None:
+        self.sink, self.last = sink, 0.0
 
-    return report
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() - self.last > REPORT_EVERY:
+            self.last = time.monotonic()
+            _send(self.sink, {"kind": "steps", "done": done, "total": total})
+
+    def line(self, text: str) -> None:
+        """Pass a line on."""
+        _send(self.sink, {"kind": "line", "text": text})
 
 
 def _send(sink: BinaryIO, fields: Mapping[str, Any], content: bytes = b"") -> None:

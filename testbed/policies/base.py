@@ -56,6 +56,13 @@ class TaskShape(Protocol):
     def tool(self, prompt_NQ: np.ndarray, response_Nt: np.ndarray, /) -> np.ndarray: ...
 
 
+class Ranks(Protocol):
+    """Processes that train the same pack together, as a world needs to know them."""
+
+    def of_first(self, compute: Callable[[], np.ndarray], size: int) -> np.ndarray:
+        """Return what the first of them computes, float64 [size]; the others wait for it."""
+
+
 class Policy(ABC):
     """A softmax policy whose weights carry a leading replica axis.
 
@@ -65,11 +72,13 @@ class Policy(ABC):
     tabular: it has `logits` and `probabilities`, and `where` are states; else it samples, given prompts.
     open_layers: its forward pass can be changed, by `with_rounding` or by an engine of its own.
 
-    parameters: P. dtype, device: of theta and of what is computed.
+    parameters: P. dtype, device: of theta and of what is computed. ranks: the processes that share its
+    batches, None for one alone; only Hugging Face models can have several.
     """
 
     tabular: bool = False
     open_layers: bool = False
+    ranks: Ranks | None = None
     parameters: int
     dtype: torch.dtype
     device: torch.device
@@ -199,6 +208,7 @@ class Reweighted(Policy):
         self.policy = policy
         self.tabular, self.open_layers = policy.tabular, policy.open_layers
         self.parameters, self.dtype, self.device = policy.parameters, policy.dtype, policy.device
+        self.ranks = policy.ranks
 
     def weights(self, theta_RP: Tensor) -> Tensor:
         """Return theta as the policy inside reads it, [R, P']; differentiable."""

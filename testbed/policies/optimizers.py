@@ -43,9 +43,10 @@ class Adam:
         self.first_RP.lerp_(grad_RP, 1 - self.beta1)
         self.second_RP.mul_(self.beta2).addcmul_(grad_RP, grad_RP, value=1 - self.beta2)
         scale = (1 - self.beta2**self.count) ** 0.5
-        denominator_RP = self.second_RP.sqrt().div_(scale).add_(self.eps)
+        room_RP = self.second_RP.sqrt().div_(scale).add_(self.eps)  # fresh memory is dear at this size
         rate_R1 = learning_rate_R[:, None] / (1 - self.beta1**self.count)
-        return theta_RP - rate_R1 * (self.first_RP / denominator_RP)
+        torch.div(self.first_RP, room_RP, out=room_RP).mul_(rate_R1)
+        return torch.sub(theta_RP, room_RP, out=room_RP)
 
 
 OPTIMIZERS = {"sgd": SGD, "adam": Adam}

@@ -139,8 +139,8 @@ class Checkpoints:
 
     def save(self, state: State, held: Held, step: int) -> None:
         """Write the checkpoint after `step` steps, when it is due."""
-        if self.path is None or step % self.every:
-            return
+        if self.path is None or step % self.every or os.environ.get("RANK", "0") != "0":
+            return  # of several processes that share a pack the first one writes for all
         writer = _Writer()
         tree = {"step": step, "state": writer.value(state), "live": writer.value(held.live)}
         tree["counts"] = writer.value(held.world.counts())

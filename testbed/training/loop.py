@@ -18,6 +18,7 @@ from testbed.staleness import build_source
 from testbed.teachers import build_teacher
 from testbed.teachers.guides import build_guided
 from testbed.training.checkpoint import Checkpoints, Held
+from testbed.training.live import LiveRows
 from testbed.training.recorder import Columns, Recorder
 from testbed.training.token_record import TokenRecord
 from testbed.training.update import State, Trainer
@@ -36,7 +37,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
 
     Args:
         runs: cells that differ in the fields of packs.STACKED only.
-        report: called with (steps done, steps in all) as the pack advances.
+        report: called with (steps done, steps in all) as the pack advances; see LiveRows for its `line`.
     """
     order = sorted(range(len(runs)), key=lambda i: (runs[i].recipe, runs[i].recipe_args, i))
     stacked = tuple(runs[i] for i in order)
@@ -47,6 +48,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     trainer = Trainer.of(stacked, world, state.theta_RP, teacher)
     recorder = Recorder(stacked, order, world, trainer.learners, state.theta_RP)
     tokens = TokenRecord.of(stacked)
+    live = LiveRows.of(stacked, report)
 
     held = Held(world, trainer, source, recorder)
     checkpoints = Checkpoints.of(runs)
@@ -58,17 +60,21 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
             recorder.add_empty(step, state, generated)
         else:
             rollout, state = mask_nonfinite_replicas(generated.rollout, state)
+            live.count(rollout)
             rollout = trainer.mix(state.theta_RP, rollout, step)
-            update = trainer.first_pass(state.theta_RP, rollout, step)
+            update = trainer.first_pass(state.theta_RP, rollout, step, entropy=recorder.due(step))
             # Logged before the weights move, but after the gradient has shown who diverges.
             recorder.add(step, state, generated, rollout, update)
             if recorder.due(step):
                 tokens.add(step, rollout, update, trainer.learners, state.alive_R)
             state = trainer.learn(state, rollout, update, step)
             recorder.add_last_pass(step)
+            if recorder.due(step):
+                live.add(step, recorder.rows[-1])
         checkpoints.save(state, held, step + 1)
         if report:
             report(step + 1, stacked[0].steps)
+    live.close()
     return recorder.columns()
 
 

@@ -73,9 +73,12 @@ class Recorder:
             return
         world, theta_RP = self.world, state.theta_RP
         blocks = list(zip(self.learners, update.batches, strict=True))
+        entropy_RBT = update.entropy_RBT
+        if entropy_RBT is None:
+            entropy_RBT = world.entropy(theta_RP, rollout)
         row: dict[str, Tensor | np.ndarray] = {
             "reward/mean": rollout.reward_RB.mean(-1),
-            "actor/entropy": masked_mean(world.entropy(theta_RP, rollout), rollout.mask_RBT),
+            "actor/entropy": masked_mean(entropy_RBT, rollout.mask_RBT),
             "actor/grad_norm": update.grad_RP.norm(dim=-1),
             "actor/learning_rate": update.rate_R,
             "response_length/mean": rollout.mask_RBT.sum(-1).double().mean(-1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -36,7 +37,8 @@ class Update:
 
     logp_RBT: log-probabilities that the loss read. batches: one per learner. log_w_RB: log-ratios of whole
     sequences. grad_RP: gradient of the loss. finite_R: whether loss and gradient are. rate_R: step size,
-    after what the recipe makes of the ratios.
+    after what the recipe makes of the ratios. entropy_RBT: that of every token's law, where it was asked for
+    and came with the log-probabilities.
     """
 
     logp_RBT: Tensor
@@ -45,6 +47,7 @@ class Update:
     grad_RP: Tensor
     finite_R: Tensor
     rate_R: Tensor
+    entropy_RBT: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -84,15 +87,21 @@ class Trainer:
         """Return the rollout with the groups that recipes replay or demonstrate in it."""
         return mixed(self.learners, theta_RP, rollout, step)
 
-    def first_pass(self, theta_RP: Tensor, rollout: Rollout, step: int) -> Update:
-        """Return the first gradient on a rollout: advantages, anchor and reference are computed here."""
-        leaf_RP = theta_RP.detach().requires_grad_()
-        logp_RBT = self.world.loss_logp(leaf_RP, rollout, step, pass_index=0)
+    def first_pass(self, theta_RP: Tensor, rollout: Rollout, step: int, entropy: bool = False) -> Update:
+        """Return the first gradient on a rollout: advantages, anchor and reference are computed here.
+
+        entropy: whether the entropies are wanted as well.
+        """
+        leaf_RP, entropy_RBT = theta_RP.detach().requires_grad_(), None
+        if entropy:
+            logp_RBT, entropy_RBT = self.world.loss_logp_entropy(leaf_RP, rollout, step, pass_index=0)
+        else:
+            logp_RBT = self.world.loss_logp(leaf_RP, rollout, step, pass_index=0)
         batches = tuple(
             learner.batch(theta_RP[learner.rows], rollout.rows(learner.rows), logp_RBT[learner.rows], step)
             for learner in self.learners
         )
-        return self.gradient(leaf_RP, logp_RBT, batches, step)
+        return replace(self.gradient(leaf_RP, logp_RBT, batches, step), entropy_RBT=entropy_RBT)
 
     def later_pass(
         self, theta_RP: Tensor, rollout: Rollout, batches: tuple[Batch, ...], step: int, pass_index: int
@@ -125,7 +134,7 @@ class Trainer:
             batches=batches,
             log_w_RB=torch.cat([log_token(logp, batch).sum(-1) for _, logp, batch in blocks]),
             grad_RP=grad_RP,
-            finite_R=torch.isfinite(loss_R.detach()) & torch.isfinite(grad_RP).all(-1),
+            finite_R=torch.isfinite(loss_R.detach()) & finite_rows(grad_RP),
             rate_R=self.learning_rate_R * factor_R.to(leaf_RP.dtype),
         )
 
@@ -152,17 +161,23 @@ class Trainer:
         A replica whose loss, gradient or weights are not finite stays at its last weights for good.
         """
         alive_R = state.alive_R & update.finite_R
-        grad_RP = torch.where(alive_R[:, None], update.grad_RP, torch.zeros_like(update.grad_RP))
+        grad_RP = chosen(alive_R, update.grad_RP, torch.zeros_like)
         grad_RP = clip_norm(grad_RP, self.max_grad_norm)
-        moved_RP = state.theta_RP.clone()
-        for learner in self.learners:
-            if pass_index < learner.recipe.passes:
-                rows = learner.rows
-                moved_RP[rows] = learner.optimizer.step(
-                    state.theta_RP[rows], grad_RP[rows], update.rate_R[rows]
-                )
-        alive_R = alive_R & torch.isfinite(moved_RP).all(-1)
-        return State(torch.where(alive_R[:, None], moved_RP, state.theta_RP), alive_R)
+        moving = [learner for learner in self.learners if pass_index < learner.recipe.passes]
+        parts = [
+            learner.optimizer.step(
+                state.theta_RP[learner.rows], grad_RP[learner.rows], update.rate_R[learner.rows]
+            )
+            for learner in moving
+        ]
+        if len(self.learners) == len(moving) == 1:
+            moved_RP = parts[0]
+        else:
+            moved_RP = state.theta_RP.clone()
+            for learner, part_CP in zip(moving, parts, strict=True):
+                moved_RP[learner.rows] = part_CP
+        alive_R = alive_R & finite_rows(moved_RP)
+        return State(chosen(alive_R, moved_RP, lambda _: state.theta_RP), alive_R)
 
     def pulled_back(self, start_RP: Tensor, theta_RP: Tensor, pass_index: int) -> Tensor:
         """Return the weights with every learner before its last pass pulled back towards the step's start."""
@@ -185,9 +200,23 @@ def recipe_blocks(runs: tuple[Run, ...]) -> tuple[RecipeBlock, ...]:
     )
 
 
+def finite_rows(value_RP: Tensor) -> Tensor:
+    """Return which rows hold finite numbers only, [R]; in one pass and without memory of their size."""
+    low_R, high_R = value_RP.aminmax(dim=-1)  # NaN is both
+    return torch.isfinite(low_R) & torch.isfinite(high_R)
+
+
+def chosen(keep_R: Tensor, value_RP: Tensor, other: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the rows to keep, those of other(value) elsewhere; the value itself where all are kept."""
+    if bool(keep_R.all()):
+        return value_RP
+    return torch.where(keep_R[:, None], value_RP, other(value_RP))
+
+
 def clip_norm(grad_RP: Tensor, limit: float) -> Tensor:
     """Scale each replica's gradient down to a norm of at most limit; 0 switches it off."""
     if limit <= 0:
         return grad_RP
     norm_R1 = grad_RP.norm(dim=-1, keepdim=True)
-    return grad_RP * (limit / norm_R1.clamp(min=limit))
+    factor_R1 = limit / norm_R1.clamp(min=limit)
+    return grad_RP if bool((factor_R1 == 1).all()) else grad_RP * factor_R1

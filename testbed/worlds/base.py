@@ -98,6 +98,12 @@ class World(ABC):
         del step, pass_index
         return self.logp(theta_RP, rollout)
 
+    def loss_logp_entropy(
+        self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return `loss_logp`, and `entropy` where it comes with it at no further pass; else None."""
+        return self.loss_logp(theta_RP, rollout, step, pass_index), None
+
     def penalty(self, theta_RP: Tensor) -> Tensor | None:
         """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
         del theta_RP

@@ -30,8 +30,8 @@ def check_policy(run: Run) -> None:
     if run.policy != "hf":
         _policy(run)
         return
-    from testbed.policies.hf.model_folder import check_model_folder
-    from testbed.policies.hf.policy import DTYPES, HuggingFacePolicy
+    from testbed.policies.hf.model_folder import DTYPES, check_model_folder
+    from testbed.policies.hf.policy import HuggingFacePolicy
 
     check_model_folder(run.model)
     given, precision = split_precision(run)
@@ -49,8 +49,12 @@ def _refuse_arguments(run: Run, constructor: Callable[..., object]) -> None:
     """Raise UserError for policy_args that the constructor does not take, or not with this type."""
     given, _ = split_precision(run)
     if run.policy == "toy":
-        given.pop("perturb", None)
         given.pop("roles", None)
+    elif "ranks" in given:
+        from testbed.policies.hf.ranks import checked_ranks
+
+        checked_ranks(given.pop("ranks"))
+    given.pop("perturb", None)
     refuse(wrong_arguments(f"policy '{run.policy}'", constructor, given, NOT_GIVEN[run.policy]))
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from testbed.errors import UserError
 from testbed.mismatch import Draw
-from testbed.policies.base import Layout, Reweighted
+from testbed.policies.base import Layout, Policy, Reweighted
 from testbed.policies.toy.transformer import ToyTransformer
+
+if TYPE_CHECKING:
+    from testbed.policies.hf.policy import HuggingFacePolicy
 
 ALPHA = BETA = 0.001
 """Weights of the regularizer in the authors' code."""
@@ -19,13 +23,13 @@ MOST_PASSES = 64
 
 
 class Perturbed(Reweighted):
-    """A toy transformer and K more weights: theta = (its weights, log sigma_1, …, log sigma_K).
+    """A transformer of K layers and K more weights: theta = (its weights, log sigma_1, …, log sigma_K).
 
     Everything but `loss_logp` is the transformer's own, without noise: it samples, and mu, anchors and
     diagnostics of the policy are its log-probabilities.
 
     Args:
-        policy: the transformer.
+        policy: the toy transformer, or a Hugging Face model that takes its batch at once.
         sigma: size of the noise at the start, in every layer.
 
     Raises UserError for a size that is not positive.
@@ -33,11 +37,12 @@ class Perturbed(Reweighted):
     Source: ALP (2026), arXiv:2603.19470; the authors' code.
     """
 
-    def __init__(self, policy: ToyTransformer, sigma: float) -> None:
+    def __init__(self, policy: ToyTransformer | HuggingFacePolicy, sigma: float) -> None:
         if not sigma > 0:
             raise UserError(f"perturb is {sigma}, the size of the noise at the start; expected above 0.")
         super().__init__(policy)
-        self.toy, self.sigma, self.layers = policy, sigma, policy.shape.layers
+        self.inside, self.sigma = policy, sigma
+        self.layers = policy.shape.layers if isinstance(policy, ToyTransformer) else policy.layers
         self.parameters = policy.parameters + self.layers
 
     @property
@@ -67,18 +72,41 @@ class Perturbed(Reweighted):
         Differentiable in all of theta: sigma learns through the noise (reparameterized). eps ~ N(0, 1)
         depends on the draw's seed and step and on the place alone.
         """
-        own_RP, log_sigma_RK = theta_RP.split([self.toy.parameters, self.layers], -1)
+        own_RP, log_sigma_RK = theta_RP.split([self.inside.parameters, self.layers], -1)
 
         def noisy(layer: int, x_RDM: Tensor) -> Tensor:
             eps_RDM = draw.normal("alp", layer, x_RDM.detach().transpose(1, 2)).transpose(1, 2)
             return x_RDM + log_sigma_RK[:, layer, None, None].exp() * eps_RDM
 
-        return self.toy.with_hidden(noisy).logp(own_RP, prompt_RNQ, token_RBT, mask_RBT)
+        def of_real_model(layer: int, x_MTH: Tensor, again: int) -> Tensor:
+            purpose = "alp" if again == 0 else "alp/responses"
+            wide_RMH = x_MTH.detach().flatten(0, 1)[None].to(log_sigma_RK.dtype)
+            eps_RMH = draw.normal(purpose, layer, wide_RMH)
+            return x_MTH + (log_sigma_RK[0, layer].exp() * eps_RMH.view_as(x_MTH)).to(x_MTH.dtype)
+
+        inside = self.inside
+        change = (
+            inside.with_hidden(noisy)
+            if isinstance(inside, ToyTransformer)
+            else inside.with_hidden(of_real_model)
+        )
+        return change.logp(own_RP, prompt_RNQ, token_RBT, mask_RBT)
 
     def penalty(self, theta_RP: Tensor) -> Tensor:
         """Return sum_l ALPHA sigma_l^2 - BETA log sigma_l^2, [R]: stationary at sigma^2 = BETA / ALPHA."""
-        log_sigma_RK = theta_RP[:, self.toy.parameters :]
+        log_sigma_RK = theta_RP[:, self.inside.parameters :]
         return (ALPHA * (2 * log_sigma_RK).exp() - 2 * BETA * log_sigma_RK).sum(-1)
+
+
+def perturbable(policy: Policy, precision: str) -> Any:
+    """Return the policy; UserError where it rounds, or several processes share its batches."""
+    if precision:
+        raise UserError("policy_args has perturb and precision; expected one of them.")
+    if policy.ranks is not None:
+        raise UserError(
+            "policy_args has perturb and ranks; noise per place needs the whole batch, so take one."
+        )
+    return policy
 
 
 def loss_noise_draw(seeds: tuple[int, ...], layers: int, step: int, pass_index: int) -> Draw:

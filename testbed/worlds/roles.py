@@ -11,6 +11,18 @@ from testbed.errors import UserError
 from testbed.policies.base import Drawn, Law, Layout, Policy
 
 ROLES = ("shared", "separate")
+ACROSS_VERSIONS = ("in-flight", "partial", "windowed")
+"""Schedules that change weights inside a response."""
+
+
+def separated(policy: Policy, turn_T: tuple[int, ...], changed: bool, staleness: str) -> TwoRoles:
+    """Return the policy once per role; UserError where its layers are changed, or weights in a response."""
+    if changed or staleness in ACROSS_VERSIONS:
+        raise UserError(
+            "policy_args.roles 'separate' goes with neither perturb nor precision nor weights that change "
+            f"inside a response (staleness {' or '.join(ACROSS_VERSIONS)}); take one."
+        )
+    return TwoRoles(policy, turn_T)
 
 
 class TwoRoles(Policy):

@@ -26,16 +26,14 @@ from testbed.worlds.base import World
 from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
-from testbed.worlds.perturbed import Perturbed, loss_noise_draw
-from testbed.worlds.roles import ROLES, TwoRoles
+from testbed.worlds.perturbed import Perturbed, loss_noise_draw, perturbable
+from testbed.worlds.roles import ROLES, separated
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import spread, token_task, turns_of
 
 Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """(prompt_XNQ, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
 
-ACROSS_VERSIONS = ("in-flight", "partial", "windowed")
-"""Schedules that change weights inside a response."""
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
 PASS_PROMPTS = 32
@@ -188,7 +186,10 @@ class TokenRuns(World):
         prompt_MQ = prompt_RNQ.repeat(group, axis=1).reshape(-1, prompt_RNQ.shape[-1])
         token_MT = token_RBT.flatten(0, 1).cpu().numpy()
         mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
-        score: np.ndarray = self.task.score(prompt_MQ, token_MT, mask_MT)
+        judge = lambda: self.task.score(prompt_MQ, token_MT, mask_MT)  # noqa: E731
+        # A verifier with a time limit need not say the same in every process.
+        ranks = self.policy.ranks
+        score: np.ndarray = judge() if ranks is None else ranks.of_first(judge, len(prompt_MQ))
         self._count_failures(token_RBT.shape[:2])
         return score.reshape(token_RBT.shape[:2])
 
@@ -214,6 +215,15 @@ class TokenRuns(World):
             return self.logp(theta_RP, rollout)
         draw = loss_noise_draw(self.seeds, self.policy.layers, step, pass_index)
         return self.policy.loss_logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT, draw)
+
+    def loss_logp_entropy(
+        self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int
+    ) -> tuple[Tensor, Tensor | None]:
+        both = getattr(self.policy, "logp_entropy", None)  # only real models have it
+        if both is None:
+            return super().loss_logp_entropy(theta_RP, rollout, step, pass_index)
+        found: tuple[Tensor, Tensor] = both(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
+        return found
 
     def penalty(self, theta_RP: Tensor) -> Tensor | None:
         """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
@@ -373,24 +383,18 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
 
             sigma, roles = arguments.pop("perturb", 0), arguments.pop("roles", ROLES[0])
             toy = ToyTransformer(task, device=run.device, **arguments)
-            if sigma and precision:
-                raise UserError("policy_args has perturb and precision; expected one of them.")
+            perturbable(toy, precision if sigma else "")
             if roles not in ROLES:
                 raise unknown("roles", str(roles), ROLES)
             if roles == "separate":
-                if sigma or precision or run.staleness in ACROSS_VERSIONS:
-                    raise UserError(
-                        "policy_args.roles 'separate' goes with neither perturb nor precision nor "
-                        "weights that "
-                        f"change inside a response (staleness {' or '.join(ACROSS_VERSIONS)}); take one."
-                    )
-                return task, TwoRoles(toy, task.turn_T)
+                return task, separated(toy, task.turn_T, bool(sigma or precision), run.staleness)
             return task, Perturbed(toy, sigma) if sigma else of_precision(toy, precision)
-        from testbed.policies.hf.policy import HuggingFacePolicy
-        from testbed.policies.hf.text_task import task_for_model
+        from testbed.policies.hf.build import build_hf
 
-        task = task_for_model(task, run.model)
-        hf = HuggingFacePolicy(run.model, task, device=run.device, **arguments)
+        sigma = arguments.pop("perturb", 0)
+        task, hf = build_hf(task, run.model, run.device, arguments)
+        if sigma:
+            return task, Perturbed(perturbable(hf, precision), sigma)
         return task, of_precision(hf, precision)
     except TypeError as error:
         raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error

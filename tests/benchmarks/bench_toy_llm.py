@@ -112,8 +112,11 @@ class Stacked:
         return self.tokens / (time.perf_counter() - start)
 
 
-def peer_trainer(rounds: int, folder: str) -> Any:
-    """GRPOTrainer on a Llama with our width, layers, heads and vocabulary; every response has 12 tokens."""
+def peer_trainer(rounds: int, folder: str, model: Any = None) -> Any:
+    """GRPOTrainer on a model; every response has 12 tokens.
+
+    By default a Llama with our width, layers, heads and vocabulary.
+    """
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, PrinterCallback
@@ -164,7 +167,7 @@ def peer_trainer(rounds: int, folder: str) -> Any:
         disable_tqdm=True,
     )
     trainer = GRPOTrainer(
-        model=LlamaForCausalLM(llama),
+        model=model or LlamaForCausalLM(llama),
         reward_funcs=reward,
         args=config,
         train_dataset=Dataset.from_dict({"prompt": prompts}),

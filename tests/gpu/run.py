@@ -25,10 +25,12 @@ from support.fixtures import batch_of  # noqa: E402
 from support.small_runs import SMALL, TOY  # noqa: E402
 
 from envs.tokens.base import TokenTask  # noqa: E402
+from envs.tokens.running_sum import RunningSum  # noqa: E402
 from testbed.losses.aggregate import aggregate  # noqa: E402
 from testbed.objectives import objective  # noqa: E402
 from testbed.policies.hf.model_folder import quiet_transformers  # noqa: E402
 from testbed.policies.hf.policy import HuggingFacePolicy  # noqa: E402
+from testbed.policies.toy.transformer import ToyTransformer  # noqa: E402
 from testbed.training.loop import train  # noqa: E402
 
 LIMIT = 460.0
@@ -144,11 +146,42 @@ def measures(device: str, folder: Path, models: dict, batch: tuple[int, int, int
             made.save_pretrained(str(path))
         task = Tokens(vocabulary, prompt, response)
         for how, arguments in (("all weights", {}), ("LoRA 16", {"lora": 16})):
-            for what in ("sample", "learn", "learn, full logits"):
-                if what == "learn, full logits" and arguments:
-                    continue
+            for what in ("sample", "learn", *(() if arguments else PEERS)):
                 given = (path, task, device, arguments, (prompts, group), what)
                 yield f"{name}, {how}: {what}", lambda given=given: measured(*given)
+    for replicas in TOYS if device == "cuda" else TOYS[:1]:
+        yield f"toy LLM x {replicas}: steps of all", lambda replicas=replicas: toy_steps(device, replicas)
+
+
+def timed(device: str, once: Callable[[], None]) -> tuple[float, int]:
+    """Return seconds and peak memory of what is done, the second time."""
+    once()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    once()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - began
+    return seconds, torch.cuda.max_memory_allocated() if device == "cuda" else 0
+
+
+def toy_steps(device: str, replicas: int) -> tuple[float, int]:
+    """Return replicas times steps per second of the toy LLM: one batch sampled and one gradient each."""
+    task, rng = RunningSum(), np.random.default_rng(0)
+    policy = ToyTransformer(task, device=device)
+    theta_RP = policy.initial(tuple(range(replicas))).to(device)
+    prompt_RNQ = torch.as_tensor(np.stack([task.prompts(rng, 8)] * replicas), device=device)
+    uniform_RBT = torch.as_tensor(rng.random((replicas, 64, task.response_length)), device=device)
+
+    def once() -> None:
+        token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, 8, uniform_RBT)
+        leaf_RP = theta_RP.clone().requires_grad_()
+        torch.autograd.grad(policy.logp(leaf_RP, prompt_RNQ, token_RBT, mask_RBT).sum(), leaf_RP)
+
+    seconds, peak = timed(device, once)
+    return replicas / seconds, peak
 
 
 def measured(path, task, device, arguments, batch, what) -> tuple[float, int]:
@@ -169,29 +202,51 @@ def measured(path, task, device, arguments, batch, what) -> tuple[float, int]:
         leaf_RP = theta_RP.clone().requires_grad_()
         if what == "learn":
             logp = policy.logp(leaf_RP, prompt_RNQ, token_RBT, mask_RBT)
-        else:  # what a trainer does that keeps all logits of the batch
-            model = policy._model
-            weights = {f"model.{n}": w for n, w in model.weights(leaf_RP[0]).items()}
-            row_BQ = torch.cat([prompt_RNQ[0].repeat_interleave(group, 0), token_RBT[0]], 1)
-            whole = torch.nn.Module()
-            whole.model = model._module
-            whole.forward = lambda **given: whole.model(**given).logits
-            logits = torch.func.functional_call(whole, weights, (), {"input_ids": row_BQ[:, :-1]})
-            logits = logits[:, task.prompt_length - 1 :].float()
-            logp = logits.log_softmax(-1).gather(-1, token_RBT[0][..., None])
+        else:
+            logp = PEERS[what](policy._model, leaf_RP[0], prompt_RNQ[0], token_RBT[0], group)
         torch.autograd.grad(logp.sum(), leaf_RP)
 
-    once()
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-    began = time.perf_counter()
-    once()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - began
-    peak = torch.cuda.max_memory_allocated() if device == "cuda" else 0
+    seconds, peak = timed(device, once)
     return token_RBT.numel() / seconds, peak
+
+
+def peer_features(model, theta_P, prompt_NQ, token_BT, group, logits: bool) -> torch.Tensor:
+    """Return what a trainer without a shared prompt computes before each response token: whole rows."""
+    weights = {f"model.{n}": w for n, w in model.weights(theta_P).items()}
+    row_BQ = torch.cat([prompt_NQ.repeat_interleave(group, 0), token_BT], 1)
+    whole = torch.nn.Module()
+    whole.model = model._module
+    inner = (lambda **g: whole.model(**g).logits) if logits else (
+        lambda **g: whole.model.base_model(**g).last_hidden_state
+    )  # fmt: skip
+    whole.forward = inner
+    given = {"input_ids": row_BQ[:, :-1], "use_cache": False}
+    return torch.func.functional_call(whole, weights, (), given)[:, prompt_NQ.shape[1] - 1 :]
+
+
+def with_full_logits(model, theta_P, prompt_NQ, token_BT, group) -> torch.Tensor:
+    """Return log-probabilities as TRL takes them by default: of all logits at once."""
+    from trl.trainer.utils import selective_log_softmax
+
+    logits_BTV = peer_features(model, theta_P, prompt_NQ, token_BT, group, logits=True)
+    return selective_log_softmax(logits_BTV.float(), token_BT)
+
+
+def with_liger(model, theta_P, prompt_NQ, token_BT, group) -> torch.Tensor:
+    """Return log-probabilities as the loss of Liger takes them: in chunks of rows and of the vocabulary."""
+    from liger_kernel.chunked_loss import fused_linear_ppo
+
+    feature_BTH = peer_features(model, theta_P, prompt_NQ, token_BT, group, logits=False)
+    weight_VH = model.head(model.weights(theta_P), model.rows).weight_VH
+    found = fused_linear_ppo._ChunkedSelectiveLogProbFunction.apply(
+        feature_BTH.flatten(0, 1), weight_VH, token_BT.flatten(), None, 1.0, 4096
+    )
+    return found[0] if isinstance(found, tuple) else found
+
+
+PEERS = {"learn, TRL's full logits": with_full_logits, "learn, Liger's chunks": with_liger}
+TOYS = (32, 256, 2048)
+"""Replicas of the toy LLM."""
 
 
 def attempted(ask: Callable[[], object], left: float) -> object:
@@ -223,7 +278,13 @@ def page(device: str, agreed: list, speeds: list, seconds: float) -> str:
     for what, gap, most in agreed:
         shown = f"{gap:.2g}" if isinstance(gap, float) else gap
         lines.append(f"| {what} | {shown} | {most:g} | {'' if (what, gap, most) not in bad else 'fails'} |")
-    lines += ["", "## Speed and memory", "", "| what | tokens/s | peak memory |", "|---|---|---|"]
+    lines += [
+        "",
+        "## Speed and memory",
+        "",
+        "| what | tokens/s (toy: replicas x steps/s) | peak memory |",
+        "|---|---|---|",
+    ]
     for what, found in speeds:
         if isinstance(found, tuple):
             lines.append(f"| {what} | {found[0]:,.0f} | {found[1] / 2**30:.2f} GiB |")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
+import numpy as np
 import pytest
 import torch
 from gpu import run
+from support import tiny_models
 
 
 @pytest.mark.slow
@@ -14,7 +19,37 @@ def test_the_rehearsal_asks_everything_and_nothing_fails(tmp_path):
     for part in ("objective m2po", "model llama", "policy toy", "schedule in-flight", "engine top-p"):
         assert f"| {part} | 0 |" in text
     assert "tiny, LoRA 16: learn" in text
-    assert "Error" not in text
+    assert "| toy LLM x 32: steps of all |" in text
+    errors = [line for line in text.splitlines() if "Error" in line]
+    assert all("No module named 'liger_kernel'" in line or "No module named 'trl'" in line for line in errors)
+    assert len(errors) <= 2
+
+
+@pytest.mark.slow
+def test_what_peers_compute_is_what_is_learned_here(tmp_path, monkeypatch):
+    """The stand-in for Liger takes the same features, head and tokens, and answers by full logits."""
+
+    class Chunked:
+        @staticmethod
+        def apply(hidden, weight, token, bias, temperature, chunk):
+            logits = torch.nn.functional.linear(hidden, weight, bias).float() / temperature
+            return logits.log_softmax(-1).gather(1, token[:, None])[:, 0]
+
+    inside = types.SimpleNamespace(_ChunkedSelectiveLogProbFunction=Chunked)
+    chunked = types.SimpleNamespace(fused_linear_ppo=inside)
+    monkeypatch.setitem(sys.modules, "liger_kernel", types.SimpleNamespace(chunked_loss=chunked))
+    monkeypatch.setitem(sys.modules, "liger_kernel.chunked_loss", chunked)
+    folder = tiny_models.write_model(tmp_path / "m", tiny_models.CONFIGS["qwen3, tied"]())
+    task = run.Tokens(tiny_models.ROWS, 4, 5)
+    policy = run.HuggingFacePolicy(folder, task)
+    rng = np.random.default_rng(0)
+    prompt_RNQ, token_RBT = (torch.as_tensor(rng.integers(0, 16, (1, n, k))) for n, k in ((2, 4), (6, 5)))
+    theta_RP = policy.initial([0])
+    own_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, torch.ones_like(token_RBT, dtype=torch.bool))
+    pytest.importorskip("trl")
+    for peer in run.PEERS.values():
+        found = peer(policy._model, theta_RP[0], prompt_RNQ[0], token_RBT[0], 3).view(own_RBT.shape)
+        torch.testing.assert_close(found, own_RBT, rtol=0, atol=1e-4)
 
 
 def test_failures_and_what_time_does_not_reach_are_written_down():

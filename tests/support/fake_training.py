@@ -135,3 +135,9 @@ def half(runs: tuple[Run, ...], report: Report = None) -> Columns:
     if runs[0].seed % 2:
         raise ArithmeticError("odd")
     return slow(runs, report)
+
+
+def talking(runs: tuple[Run, ...], report: Report = None) -> Columns:
+    """Say a line."""
+    report.line("half of it")
+    return train(runs, report)

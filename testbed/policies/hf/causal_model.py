@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,8 @@ from testbed.policies.hf.lora import Lora, add_adapters, merged, save_adapter
 from testbed.policies.hf.model_folder import quiet_transformers
 
 NONE = Lora()
+Hidden: TypeAlias = Callable[[int, Tensor, int], Tensor]
+"""(layer, what it reads [M, T, H], 0 for prompts and 1 for responses) -> what it is given instead."""
 
 
 class Head(NamedTuple):
@@ -68,6 +72,9 @@ class CausalModel:
         self._frozen = {n: p for n, p in self._module.named_parameters() if not p.requires_grad}
         self._head_names = self._find_head()
         self._features = _Features(self._module, plain_head=self._head_names is not None)
+        self._bound: dict[str, Tensor] | None = None
+        self._own: dict[str, Tensor] = {}
+        self._change: Hidden | None = None
         called = self._module if self._head_names is None else self._module.base_model
         accepted = inspect.signature(called.forward).parameters
         self._takes_positions = "position_ids" in accepted
@@ -82,6 +89,42 @@ class CausalModel:
     def rows(self) -> int:
         """Number of tokens the model has embeddings for."""
         return int(self._module.get_input_embeddings().weight.shape[0])
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        """The model's layers, first to last; UserError for a model that does not keep them in one list."""
+        count = self._module.config.num_hidden_layers
+        lists = (m for m in self._module.modules() if isinstance(m, nn.ModuleList))
+        found = next((each for each in lists if len(each) == count), None)
+        if found is None:
+            raise UserError(f"{type(self._module).__name__} has no list of its {count} layers.")
+        return list(found)
+
+    def with_hidden(self, change: Hidden) -> CausalModel:
+        """Return this model with what each layer reads changed; the module is the same one."""
+        changed = copy(self)
+        changed._change = change
+        return changed
+
+    @contextmanager
+    def _changed(self, again: int) -> Iterator[None]:
+        """Inside, layers read what `with_hidden` says."""
+        handles = []
+        if (change := self._change) is not None:
+
+            def hook(layer: int, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
+                if given:
+                    return (change(layer, given[0], again), *given[1:]), named
+                return given, {**named, "hidden_states": change(layer, named["hidden_states"], again)}
+
+            for layer, block in enumerate(self.blocks):
+                read = lambda _, given, named, layer=layer: hook(layer, given, named)  # noqa: E731
+                handles.append(block.register_forward_pre_hook(read, with_kwargs=True))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def initial(self) -> Tensor:
         """Return the weights as they were loaded, [P], float32 or better."""
@@ -108,6 +151,21 @@ class CausalModel:
             raise UserError("This policy has no adapters; give policy_args.lora, or save the whole model.")
         save_adapter(self._module, self.weights(theta_P.detach()), folder)
 
+    def bind(self, weights: dict[str, Tensor]) -> None:
+        """Put weights into the module itself: passes under them without gradient then cost no swap each."""
+        own = dict(self._module.named_parameters())
+        self._own = self._own or {name: own[name].data for name in weights}
+        for name, value in weights.items():
+            own[name].data = value
+        self._bound = weights
+
+    def unbind(self) -> None:
+        """Give the module its own weights back."""
+        own = dict(self._module.named_parameters())
+        for name, value in self._own.items():
+            own[name].data = value
+        self._bound, self._own = None, {}
+
     def head(self, weights: dict[str, Tensor], vocabulary: int) -> Head:
         """Return the head's rows for the tokens 0 .. vocabulary-1."""
         if self._head_names is None:
@@ -130,7 +188,8 @@ class CausalModel:
         prompt_NQ, real_NQ = prompt_NQ[:, first:], real_NQ[:, first:]
         cache = self._empty_cache()
         position_NQ = (real_NQ.cumsum(1) - 1).clamp(min=0)
-        feature_NH = self._call(weights, prompt_NQ, real_NQ, position_NQ, cache)[:, -1]
+        with self._changed(0):
+            feature_NH = self._call(weights, prompt_NQ, real_NQ, position_NQ, cache)[:, -1]
         cache.batch_repeat_interleave(group)
         return Prefix(feature_NH.repeat_interleave(group, 0), cache, real_NQ.repeat_interleave(group, 0))
 
@@ -142,7 +201,8 @@ class CausalModel:
         real_BQ = prefix.real_BQ
         seen_BQ = torch.cat([real_BQ, real_BQ.new_ones(token_BT.shape)], dim=1)
         position_BT = seen_BQ.cumsum(1)[:, -new:] - 1
-        return self._call(weights, token_BT[:, -new:], seen_BQ, position_BT, prefix.cache)
+        with self._changed(1):
+            return self._call(weights, token_BT[:, -new:], seen_BQ, position_BT, prefix.cache)
 
     def _empty_cache(self) -> Any:
         from transformers import DynamicCache
@@ -165,6 +225,9 @@ class CausalModel:
         }
         if self._takes_positions:
             inputs["position_ids"] = position_BT
+        if weights is self._bound and not torch.is_grad_enabled():
+            bound_BTH: Tensor = self._features(**inputs)
+            return bound_BTH
         named = {f"model.{name}": weight for name, weight in weights.items()}
         feature_BTH: Tensor = functional_call(self._features, named, (), inputs)
         return feature_BTH

@@ -41,27 +41,45 @@ def logits_entropy(logits_NV: Tensor) -> Tensor:
     return torch.special.entr(logits_NV.softmax(-1)).sum(-1)
 
 
+def logits_score_norm(logits_NV: Tensor, token_N: Tensor) -> Tensor:
+    """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [N]."""
+    pi_NV = logits_NV.softmax(-1)
+    return 1 - 2 * pi_NV.gather(-1, token_N[:, None])[:, 0] + pi_NV.square().sum(-1)
+
+
 class _ChunkedLogp(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, token_N: Tensor, scale: float
-    ) -> Tensor:
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor | None,
+        token_N: Tensor,
+        scale: float,
+        entropy: bool,
+    ) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(hidden_NH.dtype, torch.float32)
         logp_N = torch.empty(len(token_N), dtype=wide, device=hidden_NH.device)
         normalizer_N = torch.empty_like(logp_N)
+        entropy_N = torch.empty_like(logp_N) if entropy else logp_N.new_empty(0)
         rows = chunk_rows(len(weight_VH), hidden_NH.device)
         for i in range(0, len(token_N), rows):
             s = slice(i, i + rows)
             logits_MV = head_logits(hidden_NH[s], weight_VH, bias_V, scale)
             normalizer_N[s] = logits_MV.logsumexp(-1)
             logp_N[s] = logits_MV.gather(1, token_N[s, None])[:, 0] - normalizer_N[s]
+            if entropy:
+                entropy_N[s] = logits_entropy(logits_MV)
+        ctx.mark_non_differentiable(entropy_N)
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, token_N, normalizer_N)
         ctx.scale = scale
-        return logp_N
+        return logp_N, entropy_N
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
+    def backward(
+        ctx: Any, grad_N: Tensor, _: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, None, None, None]:
         """dL/dlogits = g (onehot(token) - softmax(logits)); the chunk's logits are reused as its gradient."""
         hidden_NH, weight_VH, bias_V, token_N, normalizer_N = ctx.saved_tensors
         rows = chunk_rows(len(weight_VH), hidden_NH.device)
@@ -89,7 +107,7 @@ class _ChunkedLogp(torch.autograd.Function):
                 _add_product(grad_weight_VH, narrow_MV, hidden_NH[s])
         grad_bias = None if grad_bias_V is None or bias_V is None else grad_bias_V.to(bias_V.dtype)
         grad_weight = None if grad_weight_VH is None else grad_weight_VH.to(weight_VH.dtype)
-        return grad_hidden_NH, grad_weight, grad_bias, None, None
+        return grad_hidden_NH, grad_weight, grad_bias, None, None, None
 
 
 def _add_product(total_VH: Tensor, left_MV: Tensor, right_MH: Tensor) -> None:
@@ -107,8 +125,19 @@ def chunked_logp(
 
     hidden_NH and weight_VH share one dtype; the result is float32, or float64 for float64 weights.
     """
-    logp_N: Tensor = _ChunkedLogp.apply(hidden_NH, weight_VH, bias_V, token_N, scale)
+    logp_N: Tensor = _ChunkedLogp.apply(hidden_NH, weight_VH, bias_V, token_N, scale, False)[0]
     return logp_N
+
+
+def chunked_logp_entropy(
+    hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, token_N: Tensor, scale: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Return what `chunked_logp` does, and the law's entropy in nats [N], in one pass over the logits.
+
+    The entropy has no gradient.
+    """
+    found: tuple[Tensor, Tensor] = _ChunkedLogp.apply(hidden_NH, weight_VH, bias_V, token_N, scale, True)
+    return found
 
 
 @torch.no_grad()

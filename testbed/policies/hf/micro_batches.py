@@ -9,6 +9,7 @@ parts add up in the precision of theta.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -33,6 +34,12 @@ class Part:
     prompts: slice
     rows: slice
     group: int
+
+
+def lengths(mask_BT: Tensor) -> Tensor:
+    """Return the place behind the last token that counts, [B]."""
+    place_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
+    return (mask_BT * place_T).amax(1)
 
 
 def parts(prompt_N: Sequence[int], response_B: Sequence[int], most: int) -> list[Part]:
@@ -101,8 +108,17 @@ def recomputed(theta_P: Tensor, values: Values, refused: Refused = nullcontext) 
     return result
 
 
+MICRO = "TESTBED_MICRO_TOKENS"
+"""Environment variable: most tokens of a micro-batch on this machine, whatever the cell says. The cell stays
+the same one, so that a run which met the end of memory goes on from its checkpoint; last bits may differ."""
+
+
 def checked_micro_tokens(micro_tokens: int) -> int:
     """Return the most tokens of a micro-batch, 0 for no limit; UserError unless it is a whole number."""
+    if here := os.environ.get(MICRO, ""):
+        if not here.isdigit() or not int(here):
+            raise UserError(f"{MICRO} is '{here}', expected a number of tokens, as 8192.")
+        return int(here)
     if isinstance(micro_tokens, bool) or not isinstance(micro_tokens, int) or micro_tokens < 0:
         raise UserError(
             f"micro_tokens is {micro_tokens!r}, expected the most tokens that one forward and backward pass "
@@ -131,7 +147,8 @@ def refusing(tokens: int, attempt: Callable[[int], None]) -> Iterator[None]:
             raise
         fits = _largest_that_fits(attempt, tokens)
         advice = (
-            f"{fits} fit just now: set policy_args.micro_tokens={fits} or less"
+            f"{fits} fit just now: set policy_args.micro_tokens={fits} or less, or {MICRO}={fits} and give "
+            "the same command again to go on from a checkpoint"
             if fits
             else "not even one sequence fits: take shorter responses, LoRA, or a smaller model"
         )

@@ -15,6 +15,12 @@ from testbed.errors import UserError
 
 NOT_ADAPTED = ("embed", "wte", "wpe", "lm_head")
 """Parts of the names of matrices that are no linear layer, or the head, which LoRA leaves alone."""
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 

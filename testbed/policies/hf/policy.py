@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,25 +16,28 @@ from torch import Tensor
 from envs.tokens.base import TokenTask
 from testbed.errors import UserError, unknown
 from testbed.policies.base import Drawn, Law, Policy
-from testbed.policies.hf.causal_model import CausalModel, Head
+from testbed.policies.hf.causal_model import CausalModel, Head, Hidden
 from testbed.policies.hf.chunked_logp import (
     chunk_rows,
     chunked_entropy,
     chunked_logp,
+    chunked_logp_entropy,
     head_logits,
     logits_entropy,
     logits_logp,
+    logits_score_norm,
 )
 from testbed.policies.hf.engines import Sampling, TokenEngine, open_engine, seed_of, written
 from testbed.policies.hf.lora import ALL, Lora
 from testbed.policies.hf.micro_batches import (
     Refused,
     checked_micro_tokens,
+    lengths,
     parts,
     recomputed,
     refusing,
 )
-from testbed.policies.hf.model_folder import load_model
+from testbed.policies.hf.model_folder import DTYPES, load_model
 from testbed.policies.hf.sampler import (
     Choose,
     Ended,
@@ -43,18 +47,11 @@ from testbed.policies.hf.sampler import (
     drawing,
     ended_by,
     ended_with,
-    likeliest,
+    greedily,
     reading,
     write,
 )
 from testbed.policies.in_flight import checked_cache, checked_versions
-
-DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float64": torch.float64,
-}
 
 LOGP_TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.float16: 0.02, torch.bfloat16: 0.1}
 """Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights.
@@ -113,8 +110,7 @@ class HuggingFacePolicy(Policy):
                 f"The model in '{model_path}' knows {self._model.rows} tokens, but the task uses "
                 f"{task.vocabulary}; give a model with a larger vocabulary or one trained for this task."
             )
-        self.parameters = self._model.flat.total
-        self.temperature, self.loaded = temperature, 0
+        self.parameters, self.temperature, self.loaded = self._model.flat.total, temperature, 0
         self.engine: TokenEngine | None = open_engine(engine, model_path) if engine else None
 
     @property
@@ -161,13 +157,18 @@ class HuggingFacePolicy(Policy):
         """
         uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
         if self.engine is not None and not greedy:
-            return self._ask(self.engine, theta_RP, prompt_RNQ, group, uniform_RBT, law)
+            if law is not None:
+                self._lacks("a law of its own beside that of an outside engine")
+            each = zip(theta_RP, prompt_RNQ, uniform_RBT, strict=True)
+            drawn = [self._ask(self.engine, th, prompt, group, uniform) for th, prompt, uniform in each]
+            token_RBT, mask_RBT, logp_RBT = (torch.stack(p).to(self.device) for p in zip(*drawn, strict=True))
+            return token_RBT, mask_RBT, logp_RBT
         path_T = [0] * uniform_RBT.shape[2]
         orders = [
             [self._order([theta_P], path_T, prompt_NQ, group)]
             for theta_P, prompt_NQ in zip(theta_RP, prompt_RNQ, strict=True)
         ]
-        choose = [_likeliest if greedy else drawing(uniform_BT) for uniform_BT in uniform_RBT]
+        choose = [greedily if greedy else drawing(uniform_BT) for uniform_BT in uniform_RBT]
         return self._write(orders, choose, [ended_by(self.task)] * len(orders), uniform_RBT.shape, law)
 
     @torch.no_grad()
@@ -215,6 +216,15 @@ class HuggingFacePolicy(Policy):
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
         return self._each(self._logp_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
 
+    def logp_entropy(
+        self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return `logp` and `entropy` of one pass; the entropy has no gradient."""
+        logp_RBT, entropy_RBT = self._each(self._both_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT).unbind(
+            -1
+        )
+        return logp_RBT, entropy_RBT.detach()
+
     @torch.no_grad()
     def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return the entropy of each token's law in nats, [R, B, T]; 0 where mask is False."""
@@ -225,32 +235,30 @@ class HuggingFacePolicy(Policy):
         """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
         return self._each(self._score_norm_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
 
+    @property
+    def layers(self) -> int:
+        """How many layers `with_hidden` changes."""
+        return len(self._model.blocks)
+
+    def with_hidden(self, change: Hidden) -> HuggingFacePolicy:
+        """Return this policy with what its layers read changed; UserError where it takes micro-batches."""
+        if self.micro_tokens:
+            self._lacks("noise in its layers together with micro_tokens")
+        changed = copy(self)
+        changed._model = self._model.with_hidden(change)
+        return changed
+
     def _ask(
-        self,
-        engine: TokenEngine,
-        theta_RP: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        uniform_RBT: Tensor,
-        law: Law | None,
+        self, engine: TokenEngine, theta_P: Tensor, prompt_NQ: Tensor, group: int, uniform_BT: Tensor
     ) -> Drawn:
         """Return what an outside engine writes; its log-probabilities are the behavior policy's."""
-        if law is not None:
-            self._lacks("a law of its own beside that of an outside engine")
-        sampling = Sampling(
-            self.temperature, uniform_RBT.shape[2], tuple(self.task.end_tokens), tuple(self.task.stops)
-        )
-        replicas = []
-        for theta_P, prompt_NQ, uniform_BT in zip(theta_RP, prompt_RNQ, uniform_RBT, strict=True):
-            self.loaded += 1
-            engine.load(self._model.plain(theta_P), self.loaded)
-            prompts = [row[real].tolist() for row, real in zip(prompt_NQ, self._real(prompt_NQ), strict=True)]
-            found = engine.generate(prompts, group, sampling, seed_of(uniform_BT))
-            B, T = uniform_BT.shape
-            drawn = written(found, B, T, self.task.vocabulary, self.loaded)
-            replicas.append([part.to(self.device) for part in drawn])
-        token_RBT, mask_RBT, logp_RBT = (torch.stack(parts) for parts in zip(*replicas, strict=True))
-        return token_RBT, mask_RBT, logp_RBT
+        self.loaded += 1
+        engine.load(self._model.plain(theta_P), self.loaded)
+        ends = tuple(self.task.end_tokens), tuple(self.task.stops)
+        order = Sampling(self.temperature, uniform_BT.shape[1], *ends)
+        prompts = [row[real].tolist() for row, real in zip(prompt_NQ, self._real(prompt_NQ), strict=True)]
+        found = engine.generate(prompts, group, order, seed_of(uniform_BT))
+        return written(found, len(uniform_BT), uniform_BT.shape[1], self.task.vocabulary, self.loaded)
 
     def _write(
         self,
@@ -313,10 +321,10 @@ class HuggingFacePolicy(Policy):
         self, rows: Rows, theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor
     ) -> Tensor:
         """Apply `rows` to the features of the tokens that count, micro-batch by micro-batch."""
-        lengths = (self._real(prompt_NQ).sum(1).tolist(), _length(mask_BT).tolist())
+        long = (self._real(prompt_NQ).sum(1).tolist(), lengths(mask_BT).tolist())
 
         def run(theta_P: Tensor, most: int, refused: Refused = nullcontext) -> Tensor:
-            planned = parts(*lengths, most)
+            planned = parts(*long, most)
             if len(planned) == 1:
                 return self._part(rows, theta_P, prompt_NQ, token_BT, mask_BT, planned[0].group)
             each = [
@@ -347,21 +355,28 @@ class HuggingFacePolicy(Policy):
         real_NQ = self._real(prompt_NQ)
         prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), real_NQ, group)
         # Nothing counts behind the longest response, and attention is causal: leave those columns out.
-        longest = max(int(_length(mask_BT).max()), 1)
+        longest = max(int(lengths(mask_BT).max()), 1)
         feature_BTH = prefix.feature_BH[:, None]
         if longest > 1:
             later = self._model.run_tokens(weights, prefix, token_BT[:, : longest - 1], new=longest - 1)
             feature_BTH = torch.cat([feature_BTH, later], dim=1)
-        use_BT = mask_BT[:, :longest]
-        head = self._model.head(weights, self.task.vocabulary)
+        use_BT, head = mask_BT[:, :longest], self._model.head(weights, self.task.vocabulary)
         value_N = rows(feature_BTH[use_BT], head, token_BT[:, :longest][use_BT])
-        value_BT = torch.zeros(mask_BT.shape, dtype=value_N.dtype, device=self.device)
-        return value_BT.masked_scatter(mask_BT, value_N)
+        value_BT = value_N.new_zeros((*mask_BT.shape, *value_N.shape[1:]))
+        return value_BT.masked_scatter(mask_BT if value_N.dim() == 1 else mask_BT[..., None], value_N)
 
     def _logp_rows(self, feature_NH: Tensor, head: Head, token_N: Tensor) -> Tensor:
         if head.weight_VH is None:
             return logits_logp(self._logits(feature_NH, head), token_N)
         return chunked_logp(feature_NH, head.weight_VH, head.bias_V, token_N, self._scale)
+
+    def _both_rows(self, feature_NH: Tensor, head: Head, token_N: Tensor) -> Tensor:
+        if head.weight_VH is None:
+            logits_NV = self._logits(feature_NH, head)
+            both = logits_logp(logits_NV, token_N), logits_entropy(logits_NV.detach())
+        else:
+            both = chunked_logp_entropy(feature_NH, head.weight_VH, head.bias_V, token_N, self._scale)
+        return torch.stack(both, -1)
 
     def _entropy_rows(self, feature_NH: Tensor, head: Head, _token_N: Tensor) -> Tensor:
         if head.weight_VH is None:
@@ -369,14 +384,9 @@ class HuggingFacePolicy(Policy):
         return chunked_entropy(feature_NH, head.weight_VH, head.bias_V, self._scale)
 
     def _score_norm_rows(self, feature_NH: Tensor, head: Head, token_N: Tensor) -> Tensor:
-        parts = feature_NH.split(chunk_rows(self.task.vocabulary, self.device))
-        pi = (self._logits(part, head).softmax(-1) for part in parts)
-        tokens = token_N.split(chunk_rows(self.task.vocabulary, self.device))
-        norms = [
-            1 - 2 * p.gather(-1, t[:, None])[:, 0] + p.square().sum(-1)
-            for p, t in zip(pi, tokens, strict=True)
-        ]
-        return torch.cat(norms)
+        rows = chunk_rows(self.task.vocabulary, self.device)
+        each = zip(feature_NH.split(rows), token_N.split(rows), strict=True)
+        return torch.cat([logits_score_norm(self._logits(part, head), token) for part, token in each])
 
     def _logits(self, feature_NH: Tensor, head: Head) -> Tensor:
         """Return logits / temperature over the task's vocabulary, [N, V], float32 or better."""
@@ -386,15 +396,5 @@ class HuggingFacePolicy(Policy):
         return head_logits(feature_NH, head.weight_VH, head.bias_V, self._scale)
 
 
-def _likeliest(logits_MV: Tensor, _row_M: Tensor, _t: int) -> tuple[Tensor, Tensor]:
-    return likeliest(logits_MV)
-
-
 Rows = Callable[[Tensor, Head, Tensor], Tensor]
-"""(features [N, H], head, tokens [N]) -> one number per token [N]."""
-
-
-def _length(mask_BT: Tensor) -> Tensor:
-    """Return the place behind the last token that counts, [B]."""
-    place_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
-    return (mask_BT * place_T).amax(1)
+"""(features [N, H], head, tokens [N]) -> one number per token [N], or several [N, X]."""

@@ -130,6 +130,7 @@ class Writer:
 
     def _use(self, version: int) -> None:
         self.weights = self.order.weights(version)
+        self.reader.model.bind(self.weights)
         self.head = self.reader.model.head(self.weights, self.reader.task.vocabulary)
 
     def _prompts(self) -> Prefix:
@@ -158,11 +159,14 @@ def write(
     """
     numbered = [(r, order) for r, some in enumerate(orders) for order in some]
     start = lambda r, order: (r, Writer(reader, order, (out[0][r], out[1][r], out[2][r]), ended[r]))  # noqa: E731
-    if law is None:
-        for r, order in numbered:
-            _run([start(r, order)], choose, out)
-    else:
-        _run([start(r, order) for r, order in numbered], choose, out, law)
+    try:
+        if law is None:
+            for r, order in numbered:
+                _run([start(r, order)], choose, out)
+        else:
+            _run([start(r, order) for r, order in numbered], choose, out, law)
+    finally:
+        reader.model.unbind()
 
 
 def _run(
@@ -193,6 +197,11 @@ def likeliest(logits_BV: Tensor) -> tuple[Tensor, Tensor]:
     """Return each row's likeliest token and its log-probability, [B]."""
     token_B = logits_BV.argmax(-1)
     return token_B, logits_logp(logits_BV, token_B)
+
+
+def greedily(logits_MV: Tensor, _row_M: Tensor, _t: int) -> tuple[Tensor, Tensor]:
+    """Choose the likeliest token."""
+    return likeliest(logits_MV)
 
 
 def inverse_cdf(logits_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:

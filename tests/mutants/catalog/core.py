@@ -54,7 +54,7 @@ REST = (
     Mutant("batch-accepts-nan", "testbed/data/batch.py", "bad = mask_BT & ~torch.isfinite(value)", "bad = mask_BT & torch.isnan(value) & False", "tests/unit/data/test_batch.py"),
     Mutant("loop-ignores-lag", "testbed/training/loop.py", "mask_nonfinite_replicas(generated.rollout, state)", "mask_nonfinite_replicas(world.generate(state.theta_RP, step), state)", "tests/unit/training/test_train.py -k bandit"),
     Mutant("vcpo-linear", "testbed/recipes/step_size.py", "factor.sqrt() if rule == \"sqrt\" else factor", "factor", "tests/unit/training/test_train.py -k vcpo"),
-    Mutant("divergence-spreads", "testbed/training/update.py", "torch.where(alive_R[:, None], moved_RP, state.theta_RP)", "moved_RP * alive_R.all()", "tests/unit/training/test_train.py -k diverges"),
+    Mutant("divergence-spreads", "testbed/training/update.py", "chosen(alive_R, moved_RP, lambda _: state.theta_RP)", "moved_RP * alive_R.all()", "tests/unit/training/test_train.py -k diverges"),
     Mutant("minus-zero-is-another-run", "testbed/config/run.py", "float(value) if value else 0.0", "float(value)", "tests/unit/config/test_run_identity.py"),
     Mutant("order-of-arguments-matters", "testbed/config/run.py", "tuple(sorted((k, _whole(v)) for k, v in value))", "tuple((k, _whole(v)) for k, v in value)", "tests/unit/config/test_run_identity.py"),
     Mutant("one-is-not-one-point-zero", "testbed/config/run.py", "return int(value) if isinstance(value, float) and value.is_integer() else value", "return value", "tests/unit/config/test_run_identity.py"),

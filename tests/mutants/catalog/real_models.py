@@ -18,6 +18,11 @@ IN_POINT = "tests/unit/training/test_checkpoint.py -m not(slow)"
 ENGINES, IN_ENGINES = "testbed/policies/hf/engines.py", "tests/unit/policies/test_engines.py"
 NARROW = "tests/unit/staleness/test_narrow_versions.py"
 
+RANKS, IN_RANKS = "testbed/policies/hf/ranks.py", "tests/unit/policies/test_ranks.py -m not(slow)"
+LIVE, IN_LIVE = "testbed/training/live.py", "tests/unit/training/test_live.py"
+CAUSAL, CHUNKED = "testbed/policies/hf/causal_model.py", "testbed/policies/hf/chunked_logp.py"
+IN_CHUNKED, IN_ALP = "tests/unit/policies/test_chunked_logp.py", "tests/unit/worlds/test_perturbed.py -k real"
+
 MUTANTS = (
     Mutant("micro-parts-overfull", MICRO, "start, stop + 1) <= most:", "start, stop) <= most:", IN_MICRO),
     Mutant("micro-parts-overlap", MICRO, "        start = stop\n", "        start += 1\n", IN_MICRO),
@@ -68,4 +73,21 @@ MUTANTS = (
     Mutant("versions-read-narrow", "testbed/staleness/versions.py", "weights_RWP.to(self.device, self.dtype)", "weights_RWP.to(self.device)", NARROW),
     Mutant("versions-narrow-under-engine", GENERATION, "return None if engine_of(run).weights is not None else NARROW[name]", "return NARROW[name]", NARROW),
     Mutant("versions-gpu-only", "testbed/staleness/storage.py", 'if size > most and device.type != "cpu":', "if False:", NARROW),
+    Mutant("ranks-share-overlaps", RANKS, "(self.rank + 1) // self.ranks)", "(self.rank + 1) // self.ranks + 1)", IN_RANKS),
+    Mutant("ranks-own-gradient-alone", RANKS, "return ctx.ranks.total(grad_RP), None, None", "return grad_RP, None, None", IN_RANKS),
+    Mutant("ranks-own-values-alone", RANKS, "return ranks.total(ctx.own.detach())", "return ctx.own.detach()", IN_RANKS),
+    Mutant("ranks-versions-of-the-first", RANKS, "theta_RWP, version_RBT[:, b], prompt_RNQ", "theta_RWP, version_RBT[:, b] * 0, prompt_RNQ", IN_RANKS),
+    Mutant("ranks-judge-everywhere", RANKS, "if self.rank == 0:", "if True:", IN_RANKS),
+    Mutant("ranks-all-write-checkpoints", POINT, 'or os.environ.get("RANK", "0") != "0":', "or False:", IN_RANKS),
+    Mutant("ranks-memory-of-one", "testbed/execution/memory.py", 'ranks_of(pack.cells) if first.device == "cpu" else 1', "1", IN_RANKS),
+    Mutant("live-tokens-never-reset", LIVE, "self.tokens, self.began = 0, now", "self.began = now", IN_LIVE),
+    Mutant("live-all-ranks-speak", LIVE, 'os.environ.get("RANK", "0") != "0"', "False", IN_LIVE),
+    Mutant("live-toys-speak", LIVE, 'if runs[0].policy == "hf" and not shared else None', "if not shared else None", IN_LIVE),
+    Mutant("live-lines-swallowed", "testbed/execution/executors.py", "        self.feed.line(text)\n", "        pass\n", IN_LIVE),
+    Mutant("sampler-weights-left-behind", SAMPLER, "        reader.model.unbind()\n", "        pass\n", IN_SAMPLER),
+    Mutant("micro-tokens-here-unread", MICRO, "        return int(here)\n", "        pass\n", IN_MICRO),
+    Mutant("alp-hooks-stay", CAUSAL, "                handle.remove()\n", "                pass\n", IN_ALP),
+    Mutant("alp-one-stream-for-all-layers", "testbed/worlds/perturbed.py", "draw.normal(purpose, layer, wide_RMH)", "draw.normal(purpose, 0, wide_RMH)", IN_ALP),
+    Mutant("alp-size-of-the-first-layer", "testbed/worlds/perturbed.py", "log_sigma_RK[0, layer].exp()", "log_sigma_RK[0, 0].exp()", IN_ALP),
+    Mutant("entropy-of-unscaled-logits", CHUNKED, "entropy_N[s] = logits_entropy(logits_MV)", "entropy_N[s] = logits_entropy(logits_MV / scale)", IN_CHUNKED),
 )  # fmt: skip

@@ -66,6 +66,20 @@ def test_entropy_is_that_of_the_softmax():
     torch.testing.assert_close(chunked.chunked_entropy(hidden, weight, bias_V, 0.4), expected)
 
 
+@pytest.mark.usefixtures("rows")
+def test_one_pass_gives_both_without_another_bit():
+    hidden, weight, bias_V, token = inputs()
+    logp, entropy = chunked.chunked_logp_entropy(hidden, weight, bias_V, token, 0.4)
+    alone = chunked.chunked_logp(hidden, weight, bias_V, token, 0.4)
+    assert torch.equal(logp, alone)
+    assert torch.equal(entropy, chunked.chunked_entropy(hidden, weight, bias_V, 0.4))
+    assert not entropy.requires_grad
+    for found, expected in zip(
+        *(torch.autograd.grad(x.sum(), (hidden, weight, bias_V)) for x in (logp, alone)), strict=True
+    ):
+        assert torch.equal(found, expected)
+
+
 def test_half_precision_weights_give_float32_log_probabilities():
     hidden, weight, bias_V, token = inputs(torch.bfloat16)
     ours = chunked.chunked_logp(hidden, weight, bias_V, token)

@@ -15,6 +15,7 @@ from support import tiny_models
 from testbed.errors import UserError
 from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy
 from testbed.policies.hf.sampler import inverse_cdf
+from testbed.policies.optimizers import Adam
 
 TASK = tiny_models.Echo()
 PROMPTS, GROUP = 5, 4
@@ -139,6 +140,22 @@ def test_temperature_and_entropy_belong_to_the_policy(folders, name):
     assert (entropy_RBT[~mask_RBT] == 0).all()
 
 
+@pytest.mark.parametrize("name", ["llama", "gemma2, capped logits"])
+@pytest.mark.parametrize("micro_tokens", [0, 30])
+def test_one_pass_gives_log_probabilities_gradient_and_entropy_bit_for_bit(folders, name, micro_tokens):
+    policy = HuggingFacePolicy(folders[name], TASK, temperature=3.0, micro_tokens=micro_tokens)
+    leaf_RP, prompt_RNQ = policy.initial([0]).requires_grad_(), prompts()
+    token_RBT, mask_RBT, _ = policy.sample(leaf_RP, prompt_RNQ, GROUP, uniforms())
+    given = (leaf_RP, prompt_RNQ, token_RBT, mask_RBT)
+    logp_RBT, entropy_RBT = policy.logp_entropy(*given)
+    alone_RBT = policy.logp(*given)
+    assert torch.equal(logp_RBT, alone_RBT)
+    assert torch.equal(entropy_RBT, policy.entropy(*given))
+    assert not entropy_RBT.requires_grad
+    grads = [torch.autograd.grad(value.square().sum(), leaf_RP)[0] for value in (logp_RBT, alone_RBT)]
+    assert torch.equal(*grads)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "phi, biased head"])
 def test_gradient_in_float64_is_the_slope_along_random_directions(folders, name):
     # The others compute their norms in float32 whatever the dtype, too coarse for differences.
@@ -236,6 +253,31 @@ def test_bfloat16_keeps_float32_weights_and_stays_within_its_tolerance(folders):
     assert torch.cosine_similarity(grad_RP[0], exact_RP[0], dim=0) > 0.99
 
 
+@pytest.mark.slow
+def test_bfloat16_trains_by_steps_that_bfloat16_weights_alone_would_lose(folders):
+    """Adam's steps of 5e-5 are below half the spacing of most of these weights in bfloat16."""
+    rng = np.random.default_rng(5)
+    prompt_NQ = TASK.prompts(rng, 32)
+    prompt_RNQ, *answer = (torch.as_tensor(x)[None] for x in (prompt_NQ, *TASK.teacher(prompt_NQ, rng, 0.0)))
+
+    def fall(dtype, kept=torch.float32):
+        policy = HuggingFacePolicy(folders["llama"], TASK, dtype=dtype)
+        theta_RP, losses = policy.initial([0]), []
+        adam = Adam(theta_RP)
+        for _ in range(40):
+            leaf_RP = theta_RP.requires_grad_()
+            loss = -policy.logp(leaf_RP, prompt_RNQ, *answer).sum() / answer[1].sum()
+            (grad_RP,) = torch.autograd.grad(loss, leaf_RP)
+            theta_RP = adam.step(leaf_RP.detach(), grad_RP, torch.tensor([5e-5])).to(kept).float()
+            losses.append(float(loss.detach()))
+        return losses[0] - losses[-1]
+
+    full, mixed, lost = fall("float32"), fall("bfloat16"), fall("bfloat16", torch.bfloat16)
+    assert full > 0.1
+    assert mixed > 0.8 * full
+    assert lost < 0.5 * full
+
+
 def test_saved_weights_come_back(folder, tmp_path):
     policy = HuggingFacePolicy(folder, TASK)
     theta_RP = policy.initial([0]) * 2.0
@@ -297,8 +339,11 @@ def test_prompts_that_cannot_be_run_are_refused_with_one_message(folders):
             vocab_size=16, hidden_size=32, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4
         ),
         transformers.Lfm2Config(**{**tiny_models.SHAPE, "num_hidden_layers": 3}, full_attn_idxs=[1]),
+        transformers.BertConfig(
+            vocab_size=16, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
+        ),
     ],
-    ids=["recurrent", "convolution"],
+    ids=["recurrent", "convolution", "encoder"],
 )
 def test_a_model_that_does_not_continue_from_a_cache_is_refused(tmp_path, config):
     tiny_models.write_model(tmp_path / "recurrent", config)

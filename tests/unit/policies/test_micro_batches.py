@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
 from support import tiny_models
 
+from testbed.config.run import Run
 from testbed.data.batch import Batch
 from testbed.errors import UserError
 from testbed.losses.aggregate import AGGREGATIONS, aggregate
@@ -14,6 +17,7 @@ from testbed.objectives import objective
 from testbed.policies.hf import causal_model
 from testbed.policies.hf.micro_batches import parts
 from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.training.loop import train
 
 TASK = tiny_models.Echo()
 N, GROUP = 6, 4
@@ -151,7 +155,8 @@ def test_running_out_of_memory_names_the_largest_micro_batch_that_fits(folder, r
     policy = HuggingFacePolicy(folder, TASK, micro_tokens=80)
     monkeypatch.setattr(HuggingFacePolicy, "_part", narrow)
     with pytest.raises(
-        UserError, match="ran out at 80 tokens in one pass; 20 fit just now.*micro_tokens=20 "
+        UserError,
+        match="ran out at 80 tokens in one pass; 20 fit just now.*micro_tokens=20 .*TESTBED_MICRO_TOKENS=20 ",
     ):
         gradient(policy, (rollout[0].float(), *rollout[1:]), lambda logp_RBT, batch: logp_RBT)
 
@@ -160,3 +165,46 @@ def test_running_out_of_memory_names_the_largest_micro_batch_that_fits(folder, r
 def test_micro_tokens_that_are_no_count_are_refused(folder, given):
     with pytest.raises(UserError, match="micro_tokens is"):
         HuggingFacePolicy(folder, TASK, micro_tokens=given)
+
+
+def test_a_run_that_met_the_end_of_memory_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    """The same command, with smaller micro-batches on this machine, ends as it would have."""
+    folder = tiny_models.write_model(tmp_path / "m", tiny_models.CONFIGS["llama"]())
+    run = Run(
+        task="running-sum",
+        task_args=(("digits", 2), ("modulus", 2)),
+        policy="hf",
+        model=str(folder),
+        prompts=4,
+        group=4,
+        steps=6,
+        learning_rate=1e-3,
+        log_every=1,
+        evaluation_prompts=4,
+        optimizer="adam",
+    )
+    expected = train(run)
+    monkeypatch.setenv("TESTBED_CHECKPOINT", str(tmp_path / "kept"))
+    monkeypatch.setenv("TESTBED_CHECKPOINT_EVERY", "2")
+    part, steps = HuggingFacePolicy._part, []
+
+    def narrow(self, rows, theta_P, prompt_NQ, token_BT, mask_BT, group):
+        if len(steps) >= 5 and token_BT.numel() > 16:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return part(self, rows, theta_P, prompt_NQ, token_BT, mask_BT, group)
+
+    monkeypatch.setattr(HuggingFacePolicy, "_part", narrow)
+    with pytest.raises(
+        UserError, match=r"Memory ran out.*TESTBED_MICRO_TOKENS=(\d+) and give the same"
+    ) as told:
+        train(run, lambda done, _total: steps.append(done))
+    assert len(steps) == 5
+    monkeypatch.setenv("TESTBED_MICRO_TOKENS", re.search(r"TOKENS=(\d+)", str(told.value))[1])
+    resumed = []
+    found = train(run, lambda done, _total: resumed.append(done))
+    assert resumed[0] == 5
+    np.testing.assert_allclose(found["actor/grad_norm"], expected["actor/grad_norm"], rtol=1e-4)
+    assert found["reward/mean"].tolist() == expected["reward/mean"].tolist()
+    monkeypatch.setenv("TESTBED_MICRO_TOKENS", "many")
+    with pytest.raises(UserError, match="TESTBED_MICRO_TOKENS is 'many', expected a number of tokens"):
+        train(run)

@@ -70,8 +70,9 @@ def test_a_broken_configuration_is_refused(folder, text, message):
     assert message in refusal(folder)
 
 
-def test_an_unknown_architecture_is_refused(folder):
-    edit(folder, model_type="gpt-17", architectures=["GPT17"])
+@pytest.mark.parametrize(("kind", "name"), [("gpt-17", "GPT17"), ("t5", "T5ForConditionalGeneration")])
+def test_an_unknown_architecture_and_one_of_another_kind_are_refused(folder, kind, name):
+    edit(folder, model_type=kind, architectures=[name])
     assert "Cannot load the model" in refusal(folder)
 
 

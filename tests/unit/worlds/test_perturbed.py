@@ -7,17 +7,19 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from support import tiny_models
 from support.small_runs import TOY, cell_rows, differing
 
 from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.mismatch import Draw
+from testbed.policies.hf.policy import HuggingFacePolicy
 from testbed.policies.toy.transformer import ToyTransformer
 from testbed.training.loop import train, train_pack
 from testbed.training.update import Trainer
 from testbed.worlds.build import build_world
-from testbed.worlds.perturbed import MOST_PASSES, Perturbed, loss_noise_draw
+from testbed.worlds.perturbed import MOST_PASSES, Perturbed, loss_noise_draw, perturbable
 from testbed.worlds.tasks import build_task
 
 ALP = dataclasses.replace(TOY, recipe="alp", policy_args=(*TOY.policy_args, ("perturb", 0.1)))
@@ -182,3 +184,68 @@ def test_engines_go_with_it_where_they_can():
         build_world((twice,))
     with pytest.raises(UserError, match="perturb is -1"):
         build_world((dataclasses.replace(ALP, policy_args=(*TOY.policy_args, ("perturb", -1))),))
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """A perturbed GPT-2 of two layers in float64, its weights, and a batch it sampled."""
+    folder = tmp_path_factory.mktemp("m") / "gpt2"
+    tiny_models.write_model(folder, tiny_models.CONFIGS["gpt2"]())
+    task = tiny_models.Echo()
+    policy = Perturbed(HuggingFacePolicy(folder, task, dtype="float64"), 0.5)
+    theta = policy.initial([0])
+    prompt = torch.from_numpy(task.prompts(np.random.default_rng(0), 3))[None]
+    token, mask, logp = policy.sample(theta, prompt, 4, np.random.default_rng(1).random((1, 12, 5)))
+    return folder, policy, theta, (prompt, token, mask), logp
+
+
+def test_a_real_model_reads_noise_in_every_layer_and_samples_without(real):
+    _, policy, theta, batch, logp = real
+    assert policy.layers == 2
+    torch.testing.assert_close(policy.logp(theta, *batch), logp, rtol=0, atol=1e-9)
+    draw, silent = Draw((0,), 3, 2), theta.clone()
+    silent[:, -2:] = -60
+    torch.testing.assert_close(policy.loss_logp(silent, *batch, draw), logp, rtol=0, atol=1e-9)
+    one, two = silent.clone(), silent.clone()
+    one[:, -2], two[:, -1] = -1.0, -1.0
+    noisy = [policy.loss_logp(each, *batch, draw) for each in (one, two, one)]
+    assert (noisy[0] - logp).abs()[batch[2]].min() > 1e-6
+    assert (noisy[0] - noisy[1]).abs().max() > 0.01
+    assert torch.equal(noisy[0], noisy[2])
+    other = policy.loss_logp(one, *batch, Draw((0,), 4, 2))
+    assert (noisy[0] - other).abs().max() > 0.01
+    assert torch.equal(policy.logp(theta, *batch), policy.logp(theta, *batch)), "a hook was left behind"
+
+
+def test_a_real_model_learns_weights_and_sizes_of_noise_by_their_slopes(real):
+    _, policy, theta, batch, _ = real
+    draw, leaf = Draw((0,), 3, 2), theta.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(policy.loss_logp(leaf, *batch, draw).sum(), leaf)
+    generator = torch.Generator().manual_seed(2)
+    for part in (slice(0, -2), slice(-2, None)):
+        step = torch.zeros_like(theta)
+        step[:, part] = torch.randn(step[:, part].shape, generator=generator, dtype=theta.dtype)
+        step *= 1e-6 / step.norm()
+        ends = [policy.loss_logp(theta + sign * step, *batch, draw).sum() for sign in (1, -1)]
+        torch.testing.assert_close((ends[0] - ends[1]) / 2, (grad * step).sum(), rtol=1e-5, atol=1e-12)
+
+
+def test_alp_trains_a_real_model_and_refuses_what_has_no_places(real):
+    folder = real[0]
+    run = dataclasses.replace(
+        ALP, task="running-sum", task_args=(("digits", 2), ("modulus", 2)), policy="hf", model=str(folder)
+    )
+    run = dataclasses.replace(run, policy_args=(("perturb", 0.1),), steps=2)
+    table = train(run)
+    assert np.isfinite(table["actor/grad_norm"]).all()
+    assert differing(table, train(run)) == []
+    assert not check_arguments([run])
+    for more, says in [
+        ({"micro_tokens": 8}, "noise in its layers together with micro_tokens"),
+        ({"precision": "bf16"}, "has perturb and precision"),
+    ]:
+        with pytest.raises(UserError, match=says):
+            train(dataclasses.replace(run, policy_args=(*run.policy_args, *more.items())))
+    shared = type("Shared", (), {"ranks": object()})()
+    with pytest.raises(UserError, match="has perturb and ranks"):
+        perturbable(shared, "")

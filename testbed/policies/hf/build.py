@@ -1,0 +1,28 @@
+"""A Hugging Face model as the policy of a cell, with the task in its tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envs.tokens.base import TokenTask
+from testbed.policies.base import Policy
+from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.policies.hf.ranks import InRanks, Ranks, checked_ranks
+from testbed.policies.hf.text_task import task_for_model
+
+
+def build_hf(task: TokenTask, model: str, device: str, arguments: dict[str, Any]) -> tuple[TokenTask, Policy]:
+    """Return the task as the model reads it, and the policy; UserError for what it refuses.
+
+    arguments: the policy's, and `ranks`, how many processes share every batch.
+    """
+    given = dict(arguments)
+    ranks = checked_ranks(given.pop("ranks", 1))
+    met = None
+    if ranks > 1:
+        import torch
+
+        met = Ranks(ranks, torch.device(device))  # before the model: it decides which GPU is this process's
+    task = task_for_model(task, model)
+    policy = HuggingFacePolicy(model, task, device=device, **given)
+    return task, policy if met is None else InRanks(policy, met)

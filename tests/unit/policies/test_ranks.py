@@ -1,0 +1,272 @@
+"""Several processes with one batch: each runs its share, and all see what one process alone would see."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from support import tiny_models
+
+from testbed.config.pack import Pack
+from testbed.config.run import Run
+from testbed.data.batch import Batch
+from testbed.diagnostics.ratios import ratio_metrics
+from testbed.errors import UserError
+from testbed.execution.memory import needed
+from testbed.execution.runner import run_sweep
+from testbed.losses.aggregate import aggregate
+from testbed.objectives import objective
+from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy
+from testbed.policies.hf.ranks import WEIGHT_TOLERANCE, InRanks, Ranks, checked_ranks
+from testbed.results.store import read
+from testbed.training.checkpoint import Checkpoints
+from testbed.training.loop import train
+
+TASK = tiny_models.Echo()
+N, GROUP = 5, 4
+B, T = N * GROUP, TASK.response_length
+BATCH_WIDE = sorted(name for name in objective if objective[name].promises["scope"] in ("batch", "group"))
+
+
+class Threads:
+    """Ranks that are threads of this process: `total` adds up what all of them bring."""
+
+    def __init__(self, ranks):
+        self.ranks, self.barrier = ranks, threading.Barrier(ranks, timeout=60)
+        self.brought = [None] * ranks
+
+    def one(self, rank):
+        made = object.__new__(Ranks)
+        made.rank, made.ranks, made.device = rank, self.ranks, torch.device("cpu")
+
+        def total(value):
+            self.brought[rank] = value.long() if value.dtype == torch.bool else value
+            self.barrier.wait()
+            whole = sum(self.brought[1:], start=self.brought[0])
+            self.barrier.wait()
+            return whole.to(value.dtype)
+
+        made.total = total
+        return made
+
+    def run(self, policy, function):
+        """Return function(policy in ranks) of every rank; a module serves one thread at a time."""
+        found, policies = [None] * self.ranks, [deepcopy(policy) for _ in range(self.ranks)]
+
+        def work(rank):
+            try:
+                found[rank] = function(InRanks(policies[rank], self.one(rank)))
+            except BaseException:
+                self.barrier.abort()
+                raise
+
+        workers = [threading.Thread(target=work, args=(rank,)) for rank in range(self.ranks)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_models.write_model(tmp_path_factory.mktemp("m") / "gpt2", tiny_models.CONFIGS["gpt2"]())
+
+
+@pytest.fixture(scope="module")
+def policy(folder):
+    return HuggingFacePolicy(folder, TASK, dtype="float64", micro_tokens=40)
+
+
+@pytest.fixture(scope="module")
+def rollout(policy):
+    rng = np.random.default_rng(0)
+    theta_RP = policy.initial([0])
+    prompt_RNQ = torch.as_tensor(TASK.prompts(rng, N))[None]
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, GROUP, rng.random((1, B, T)))
+    moved_RP = theta_RP + 0.02 * torch.randn(theta_RP.shape, generator=torch.Generator().manual_seed(1))
+    reward_RB = torch.as_tensor(rng.random((1, B)).round(1))
+    batch = Batch(
+        logp_mu_BT=logp_RBT,
+        adv_BT=(reward_RB - 0.5)[..., None].expand(logp_RBT.shape).contiguous(),
+        mask_BT=mask_RBT,
+        reward_B=reward_RB,
+        group_B=torch.arange(B)[None] // GROUP,
+        logp_ref_BT=logp_RBT - 0.1,
+        turn_BT=torch.zeros_like(token_RBT),
+        origin_B=(torch.arange(B)[None] % 7 == 0).long(),
+    )
+    return moved_RP, prompt_RNQ, token_RBT, batch
+
+
+def gradients(policy, rollout, names):
+    """The gradient of every objective, and the metrics of the ratios."""
+    theta_RP, prompt_RNQ, token_RBT, batch = rollout
+    found = {}
+    for name in names:
+        leaf_RP = theta_RP.clone().requires_grad_()
+        logp_RBT = policy.logp(leaf_RP, prompt_RNQ, token_RBT, batch.mask_BT)
+        loss = aggregate(objective[name].function(logp_RBT, batch), batch.mask_BT, "token_mean")
+        found[name] = torch.autograd.grad(loss.sum(), leaf_RP)[0]
+    return found, ratio_metrics(logp_RBT.detach(), batch)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "names"), [(2, ["m2po", "bapo"]), pytest.param(7, BATCH_WIDE, marks=pytest.mark.slow)]
+)
+def test_every_objective_and_statistic_of_the_batch_is_that_of_one_process(policy, rollout, ranks, names):
+    expected, statistics = gradients(policy, rollout, names)
+    found = Threads(ranks).run(policy, lambda shared: gradients(shared, rollout, names))
+    for grads, metrics in found:
+        for name in names:
+            most = WEIGHT_TOLERANCE[torch.float64] * float(expected[name].abs().max())
+            torch.testing.assert_close(grads[name], expected[name], rtol=0, atol=most)
+            assert torch.equal(grads[name], found[0][0][name]), "ranks drift apart"
+        for name, value in metrics.items():
+            torch.testing.assert_close(value, statistics[name], rtol=1e-9, atol=1e-12)
+    assert max(float(grad.abs().max()) for grad in expected.values()) > 1e-4
+
+
+@pytest.mark.parametrize("ranks", [2, 7])
+def test_what_ranks_write_and_read_is_what_one_process_does(policy, rollout, ranks):
+    theta_RP, prompt_RNQ, token_RBT, batch = rollout
+    uniform_RBT = np.random.default_rng(3).random((1, B, T))
+    versions_RWP = torch.stack([theta_RP, theta_RP + 0.05], dim=1)
+    version_RBT = (torch.arange(T) >= 1).long().expand(1, 1, T)
+
+    def ask(policy):
+        drawn = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT)
+        flying = policy.sample_in_flight(versions_RWP, version_RBT, prompt_RNQ, GROUP, uniform_RBT)
+        read = policy.logp_in_flight(versions_RWP, version_RBT, prompt_RNQ, *flying[:2])
+        told = [
+            f(theta_RP, prompt_RNQ, token_RBT, batch.mask_BT) for f in (policy.entropy, policy.score_norm)
+        ]
+        law = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT, law=lambda law, t: law)
+        return [*drawn, *flying, read, *told, *law]
+
+    expected = ask(policy)
+    for answers in Threads(ranks).run(policy, ask):
+        for value, wanted in zip(answers, expected, strict=True):
+            torch.testing.assert_close(value, wanted, rtol=0, atol=LOGP_TOLERANCE[torch.float64])
+
+
+def test_each_rank_computes_its_share_alone(policy, rollout, monkeypatch):
+    theta_RP, prompt_RNQ, token_RBT, batch = rollout
+    seen, part = [], HuggingFacePolicy._part
+
+    def spy(self, rows, theta_P, prompt_NQ, token_BT, *rest):
+        seen.append(len(token_BT))
+        return part(self, rows, theta_P, prompt_NQ, token_BT, *rest)
+
+    monkeypatch.setattr(HuggingFacePolicy, "_part", spy)
+    Threads(2).run(policy, lambda shared: shared.logp(theta_RP, prompt_RNQ, token_RBT, batch.mask_BT))
+    assert sum(seen) == B
+
+
+def test_a_judge_is_asked_once_and_all_ranks_hear_the_same(policy):
+    asked = []
+    judge = lambda: asked.append(1) or [0.1, 1.0, 0.0]  # noqa: E731
+    found = Threads(3).run(policy, lambda shared: shared.ranks.of_first(judge, 3).tolist())
+    assert found == [[0.1, 1.0, 0.0]] * 3
+    assert asked == [1]
+
+
+@pytest.mark.parametrize("given", [0, 2.0, True, "2"])
+def test_ranks_that_are_no_count_are_refused(given):
+    with pytest.raises(UserError, match="ranks is .*, expected how many processes"):
+        checked_ranks(given)
+
+
+def test_a_process_alone_is_told_how_to_start_the_others(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(UserError, match="ranks is 2, but one process was started.*torchrun --nproc"):
+        Ranks(2, torch.device("cpu"))
+
+
+def test_the_first_process_writes_the_checkpoints_of_all(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    Checkpoints(tmp_path / "c.safetensors", 1).save(None, None, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_process_of_a_pack_on_cpus_needs_its_memory(folder):
+    def need(**given):
+        run = dataclasses.replace(CELL, model=str(folder), policy_args=tuple(given.items()))
+        return needed(Pack("p", 0, (run,)))
+
+    one, three = need(), need(ranks=3)
+    assert (three.kept, three.replicas) == (3 * one.kept, 3 * one.replicas)
+    assert three.activations == one.activations
+
+
+CELL = Run(
+    task="running-sum",
+    task_args=(("digits", 2), ("modulus", 2)),
+    policy="hf",
+    prompts=5,
+    group=4,
+    steps=3,
+    learning_rate=1e-3,
+    optimizer="adam",
+    log_every=1,
+    evaluation_prompts=4,
+    lag=1,
+)
+SAME = ("actor/grad_norm", "rollout_corr/ess_kish_sequence_raw", "reward/mean", "accuracy")
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory):
+    from testbed.policies.hf.tiny_model import Lesson, train_base
+    from testbed.worlds.tasks import build_task
+
+    task = build_task("running-sum", digits=2, modulus=2)
+    folder = tmp_path_factory.mktemp("real") / "m"
+    lesson = Lesson(steps=30)
+    return dataclasses.replace(CELL, model=str(train_base(folder, task, width=16, layers=1, lesson=lesson)))
+
+
+def in_ranks(cell, folder):
+    """The table of a cell whose first rank is this process."""
+    status = run_sweep([cell], folder, workers=0)
+    assert status.done == 1, status.failures[0].message
+    return read(folder)
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_does(cell, tmp_path, monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    float64 = (("dtype", "float64"),)
+    m2po = dataclasses.replace(cell, recipe="m2po", policy_args=float64)
+    alone = train(m2po)
+    shared = in_ranks(dataclasses.replace(m2po, policy_args=(*float64, ("ranks", 2))), tmp_path / "s")
+    for name in SAME:
+        np.testing.assert_allclose(shared[name].to_numpy(), alone[name], rtol=1e-8, atol=1e-12)
+    assert np.min(alone["actor/grad_norm"]) > 1e-4
+    assert shared["actor/grad_norm"].to_numpy().tolist() != list(alone["actor/grad_norm"]), "one did it all"
+    assert "RANK" not in os.environ
+
+
+TROUBLE = """
+import os
+from envs.tokens.running_sum import RunningSum
+
+class Mine(RunningSum):
+    def prompts(self, rng, n):
+        if os.environ.get("RANK") == "1":
+            raise ValueError("this disk has fallen off the bus")
+        return super().prompts(rng, n)
+"""
+
+
+@pytest.mark.slow
+def test_what_another_process_dies_of_is_told(cell, tmp_path):
+    (tmp_path / "mine.py").write_text(TROUBLE)
+    task = f"{tmp_path / 'mine.py'}:Mine"
+    with pytest.raises(AssertionError, match="A process that shared this pack ended. rank 1: .*off the bus"):
+        in_ranks(dataclasses.replace(cell, task=task, policy_args=(("ranks", 2),)), tmp_path / "s")
