@@ -15,7 +15,7 @@ LOGS, KERNELS = "envs/offline.py", "testbed/offline"
 TWICE, REPLICATION = "analysis/replication.py", "tests/experiments/test_replication.py"
 
 MUTANTS = (
-    Mutant("offline-next-is-here", LOGS, "played.state_RBT[..., 1:], 0)", "played.state_RBT[..., :-1], 0)", DATA),
+    Mutant("offline-next-is-here", LOGS, "next_RBT=played.state_RBT[..., 1:]", "next_RBT=played.state_RBT[..., :-1]", DATA),
     Mutant("offline-last-step-leads-nowhere", LOGS, "played.mask_RBT[..., 1:]", "played.mask_RBT[..., 1:] & played.mask_RBT[..., :1] & (np.arange(world.horizon) < world.horizon - 1)", DATA),
     Mutant("offline-quota-by-floor", LOGS, "(np.arange(episodes) + 0.5) / episodes", "np.arange(episodes) / (2 * episodes)", DATA),
     Mutant("offline-returns-undiscounted", LOGS, "+ discount * later_RB", "+ later_RB", DATA),
