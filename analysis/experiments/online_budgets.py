@@ -106,7 +106,7 @@ def gains(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "budgets-learned-online-come-near-the-bound",
-    statement="After 3000 online steps the chosen budgets per state lack less than 0.05 of the best ones' score.",
+    statement="After 3000 online steps the chosen budgets per state lack less than 0.05 of the best score.",
 )
 def near(table: pd.DataFrame) -> Evidence:
     """Return the evidence about what is lacking, in both runs."""

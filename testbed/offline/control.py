@@ -225,7 +225,7 @@ class _Run:
         ]
 
     def aims(self, reward_RN: Floats, next_RND: Floats, noise_RNU: Floats) -> Floats:
-        """y = r + discount (min_i Q_i'(x', u') - temperature log pi(u'|x')), [R, N], u' made with the noise."""
+        """y = r + discount (min_i Q_i'(x', u') - temperature log pi(u'|x')), [R, N]; noise_RNU makes u'."""
         soft_R11, std_R11 = self.soft_R[:, None, None], self.deviation_R[:, None, None]
         smooth_RNU = np.clip(
             self.set.smoothing * noise_RNU, -self.set.smoothing_clip, self.set.smoothing_clip
