@@ -23,7 +23,7 @@ Words = NDArray[np.uint64]
 
 
 def demonstrations(key_R: Words) -> Floats:
-    """Shares of the answers among the demonstrations of every prompt, [R, S, A]; answer 0 is the right one."""
+    """Shares of the answers among the demonstrations of every prompt, [R, S, A]; answer 0 is right."""
     from envs.kernels import uniforms
 
     shape = (len(key_R), PROMPTS, SHOWN)

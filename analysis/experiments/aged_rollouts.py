@@ -41,7 +41,9 @@ def table() -> Table:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Does an off-policy phase behind a cold start lose with the age of its data, and beat the start?",
+    question=(
+        "Does an off-policy phase behind a cold start lose with the age of its data, and beat the start?"
+    ),
     source="ChartSketcher: a cold start, then off-policy RL on sketches",
     differs="tables of 12 prompts with 16 answers, 10 steps of cloning; no charts, no sketches, no model",
     compute=table,

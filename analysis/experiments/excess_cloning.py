@@ -22,7 +22,7 @@ MARGIN = 0.05
 
 
 def make(key_R: cold_starts.Words) -> pd.DataFrame:
-    """Return exact accuracies after training from every length of cloning; DPO's pairs are the start's own."""
+    """Return exact accuracies after training from every length of cloning; DPO's pairs are the start's."""
     shown_RSA, frames = demonstrations(key_R), []
     for steps in CLONED:
         start_RSA = cloned(shown_RSA, steps)
@@ -48,8 +48,8 @@ EXPERIMENT = Experiment(
     question="Does cloning for longer leave less for RL to explore?",
     source="SFT to RL for vulnerability detection: a study of SFT, preferences and GRPO in one pipeline",
     differs=(
-        "tables of 12 prompts with 16 answers, 3 demonstrations each of which 3 in 10 are right; 200 updates; "
-        "DPO on the start's own pairs; no ORPO"
+        "tables of 12 prompts with 16 answers, 3 demonstrations each of which 3 in 10 are right; 200 "
+        "updates; DPO on the start's own pairs; no ORPO"
     ),
     compute=table,
     keys=("run", "seed", "cloned", "arm"),

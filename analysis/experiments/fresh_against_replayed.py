@@ -84,8 +84,8 @@ EXPERIMENT = Experiment(
     question="Does PPO on fresh episodes hold its best where Q-learning from a replay buffer does not?",
     source="Sun (2023), RL in the era of LLMs, takeaway 5",
     differs=(
-        "a rope of 8 contexts and 16 steps, 9,600 steps each; PPO is a table with returns, Q-learning a table "
-        "or 32 random features of 64 pairs; no language model"
+        "a rope of 8 contexts and 16 steps, 9,600 steps each; PPO is a table with returns, Q-learning a "
+        "table or 32 random features of 64 pairs; no language model"
     ),
     compute=table,
     keys=("run", "seed", "learner", "updates"),
