@@ -1,5 +1,6 @@
 """Compiled loops of replay control: one cell plays, stores and learns in one thread.
 
+Fields of tables are read once, before the loops: inside, every reading costs a counted reference.
 Random numbers are a function of the cell's key and of how many it has used, so a cell does not depend on its
 neighbors. Dials come as a row of numbers per cell, in the order of Q_DIALS and ACTOR_DIALS.
 """
@@ -212,20 +213,14 @@ def _play_q(
     earned_K: Floats,
 ) -> None:  # fmt: skip
     """One cell of `q_loop`; writes weights and rewards earned."""
-    next_XK, cumulative_XK, start_S, terminal_S = (
-        tables.next_XK, tables.cumulative_XK, tables.start_S, tables.terminal_S
-    )  # fmt: skip
-    reward_X, bonus_S, noise, noise_std_X = tables.reward_X, tables.bonus_S, tables.noise, tables.noise_std_X
-    horizon, discount = tables.horizon, tables.discount
+    next_XK, cumulative_XK, start_S = tables.next_XK, tables.cumulative_XK, tables.start_S
+    terminal_S, bonus_S, reward_X = tables.terminal_S, tables.bonus_S, tables.reward_X
+    noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
     actions, ended = index_XM.shape[0] // bonus_S.shape[0], model_XK.shape[1] - 1
     state_2 = np.array([_mix(key), np.uint64(0)])
     spread_X, target_F = np.ones(index_XM.shape[0]), weight_F.copy() if dial_K[_TARGET] >= 1.0 else weight_F
-    row_N, error_N, q_A, law_A = (
-        np.zeros(batch, np.int64),
-        np.zeros(batch),
-        np.zeros(actions),
-        np.zeros(actions),
-    )
+    row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
+    q_A, law_A = np.zeros(actions), np.zeros(actions)
     s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
     for step in range(steps):
         _look(weight_F, index_XM, feature_XM, s, q_A)
@@ -234,8 +229,7 @@ def _play_q(
         following, reward, k = _step(
             next_XK, cumulative_XK, reward_X, bonus_S, noise, noise_std_X, state_2, row
         )
-        going = not terminal_S[following]
-        time += 1
+        going, time = not terminal_S[following], time + 1
         last = not going or time == horizon
         place = _wrapped(filled, pair_K.shape[0])
         pair_K[place], reward_K[place], next_K[place] = row, reward, following
@@ -282,11 +276,10 @@ def _play_actor(
     found_KSA: Floats, found_KS: Floats,
 ) -> None:  # fmt: skip
     """One cell of `actor_loop`; writes logits and values."""
-    next_XK, cumulative_XK, start_S, terminal_S = (
-        tables.next_XK, tables.cumulative_XK, tables.start_S, tables.terminal_S
-    )  # fmt: skip
-    reward_X, bonus_S, noise, noise_std_X = tables.reward_X, tables.bonus_S, tables.noise, tables.noise_std_X
-    horizon, discount = tables.horizon, tables.discount
+    # Read once: a field that is read inside the loop costs a counted reference, every time.
+    next_XK, cumulative_XK, start_S = tables.next_XK, tables.cumulative_XK, tables.start_S
+    terminal_S, bonus_S, reward_X = tables.terminal_S, tables.bonus_S, tables.reward_X
+    noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
     critic_rate, actor_rate, replays, repel, reach = dial_K
     actions = logits_SA.shape[1]
     law_A, state_2 = np.zeros(actions), np.array([_mix(key), np.uint64(0)])
