@@ -105,7 +105,6 @@ def _noisy_reward(tables: Tables, row: int, t: int, b: int, step: int, key: int)
     return mean + tables.noise_std_X[row] * radius * math.cos(2.0 * math.pi * second)
 
 
-@njit(cache=True, parallel=True)
 def simulate(
     tables: Tables,
     cumulative_XA: NDArray[np.float64],
@@ -120,18 +119,38 @@ def simulate(
     Row (r * V + v) * S + s of `cumulative_XA` holds the running sums of replica r's policy of version v in
     state s; version_RBT says which version picks the action of each step.
     """
+    shape = (start_RN.shape[0], start_RN.shape[1] * group, tables.horizon)
+    # Numpy takes zeros from the system, in large pages: episodes that end early cost no writes.
+    state_RBT, action_RBT = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    reward_RBT, mask_RBT = np.zeros(shape, np.float64), np.zeros(shape, np.bool_)
+    _simulate(
+        tables, cumulative_XA, start_RN, group, key_R, step, version_RBT,
+        state_RBT, action_RBT, reward_RBT, mask_RBT,
+    )  # fmt: skip
+    return state_RBT, action_RBT, reward_RBT, mask_RBT
+
+
+@njit(cache=True, parallel=True)
+def _simulate(
+    tables: Tables,
+    cumulative_XA: NDArray[np.float64],
+    start_RN: NDArray[np.int64],
+    group: int,
+    key_R: NDArray[np.uint64],
+    step: int,
+    version_RBT: NDArray[np.int64],
+    state_RBT: NDArray[np.int64],
+    action_RBT: NDArray[np.int64],
+    reward_RBT: NDArray[np.float64],
+    mask_RBT: NDArray[np.bool_],
+) -> None:
+    """Write the episodes of `simulate` to arrays of zeros."""
     states, actions = tables.bonus_S.shape[0], cumulative_XA.shape[1]
-    replicas, sequences = start_RN.shape[0], start_RN.shape[1] * group
+    replicas, sequences = state_RBT.shape[0], state_RBT.shape[1]
     versions = cumulative_XA.shape[0] // (replicas * states)
-    shape = (replicas, sequences, tables.horizon)
-    state_RBT = np.empty(shape, np.int64)
-    action_RBT = np.empty(shape, np.int64)
-    reward_RBT = np.empty(shape, np.float64)
-    mask_RBT = np.empty(shape, np.bool_)
     for i in prange(replicas * sequences):
         r, b = i // sequences, i % sequences
         s = start_RN[r, b // group]
-        length = tables.horizon
         for t in range(tables.horizon):
             first, second = _pair(t, b, step, _ACTION_AND_TRANSITION, key_R[r])
             policy = r * versions + version_RBT[r, b, t]
@@ -142,13 +161,8 @@ def simulate(
             reward_RBT[r, b, t] = _noisy_reward(tables, row, t, b, step, key_R[r]) + tables.bonus_S[following]
             mask_RBT[r, b, t] = True
             if tables.terminal_S[following]:
-                length = t + 1
                 break
             s = following
-        for t in range(length, tables.horizon):
-            state_RBT[r, b, t], action_RBT[r, b, t], reward_RBT[r, b, t] = 0, 0, 0.0
-            mask_RBT[r, b, t] = False
-    return state_RBT, action_RBT, reward_RBT, mask_RBT
 
 
 @njit(cache=True, parallel=True)

@@ -176,7 +176,7 @@ def collect(
         state_RBT=played.state_RBT[..., :-1],
         action_RBT=played.action_RBT[..., :-1],
         reward_RBT=played.reward_RBT[..., :-1],
-        next_RBT=np.where(going_RBT, played.state_RBT[..., 1:], 0),
+        next_RBT=played.state_RBT[..., 1:],  # 0 where the episode has ended
         going_RBT=going_RBT,
         mask_RBT=mask_RBT,
         source_RB=np.broadcast_to(source_B, mask_RBT.shape[:2]),

@@ -66,7 +66,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "RL in the Era of LLMs (perspective)": Part(
-            what="cloning against on-policy correction; PPO against replayed Q-learning stays open"
+            what="cloning against on-policy correction; no PPO, no Q-learning"
         ),
     },
 )

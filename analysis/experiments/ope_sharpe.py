@@ -86,7 +86,7 @@ EXPERIMENT = Experiment(
     figure=Plot("curves by arm", x="k", y="sharpe", arm=("estimator",), y_label="SharpeRatio@k"),
     systems={
         "SharpeRatio@k / SCOPE-RL": Part(
-            what="portfolios on logged bandits by IPS, smoothed IPS, SNIPS, DM and DR; episodes stay open"
+            what="portfolios on logged bandits by IPS, smoothed IPS, SNIPS, DM and DR; no episodes, no DICE"
         ),
     },
 )

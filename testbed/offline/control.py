@@ -224,9 +224,8 @@ class _Run:
             for old, new in zip(logged, found, strict=True)
         ]
 
-    def learn(self) -> None:
-        x_RND, u_RNU, reward_RN1, next_RND = self._batch()
-        noise_RNU = self._normals(self.set.batch, u_RNU.shape[-1])
+    def aims(self, reward_RN: Floats, next_RND: Floats, noise_RNU: Floats) -> Floats:
+        """y = r + discount (min_i Q_i'(x', u') - temperature log pi(u'|x')), [R, N]; noise_RNU makes u'."""
         soft_R11, std_R11 = self.soft_R[:, None, None], self.deviation_R[:, None, None]
         smooth_RNU = np.clip(
             self.set.smoothing * noise_RNU, -self.set.smoothing_clip, self.set.smoothing_clip
@@ -234,11 +233,18 @@ class _Run:
         soft_RNU = self._mean(self.gain_RUD, next_RND) + std_R11 * noise_RNU
         then_RNU = np.where(soft_R11 > 0, soft_RNU, self._mean(self.slow_RUD, next_RND) + smooth_RNU)
         ahead_RN2 = quadratic_features(next_RND, then_RNU) @ np.swapaxes(self.target_R2F, -1, -2)
-        log_pi_RN = -0.5 * (noise_RNU**2 + np.log(2 * np.pi)).sum(-1) - u_RNU.shape[-1] * np.log(
+        log_pi_RN = -0.5 * (noise_RNU**2 + np.log(2 * np.pi)).sum(-1) - noise_RNU.shape[-1] * np.log(
             std_R11[..., 0]
         )
         worth_RN = ahead_RN2.min(-1) if self.set.twin else ahead_RN2[..., 0]
-        aim_RN = reward_RN1[..., 0] + self.world.discount * (worth_RN - self.soft_R[:, None] * log_pi_RN)
+        return np.asarray(
+            reward_RN + self.world.discount * (worth_RN - self.soft_R[:, None] * log_pi_RN)
+        )
+
+    def learn(self) -> None:
+        x_RND, u_RNU, reward_RN1, next_RND = self._batch()
+        noise_RNU = self._normals(self.set.batch, u_RNU.shape[-1])
+        aim_RN = self.aims(reward_RN1[..., 0], next_RND, noise_RNU)
         phi_RNF = quadratic_features(x_RND, u_RNU)
         error_RN2 = phi_RNF @ np.swapaxes(self.critic_R2F, -1, -2) - aim_RN[..., None]
         slope_R2F = np.swapaxes(error_RN2, -1, -2) @ phi_RNF / self.set.batch

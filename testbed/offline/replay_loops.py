@@ -1,5 +1,6 @@
 """Compiled loops of replay control: one cell plays, stores and learns in one thread.
 
+Fields of tables are read once, before the loops: inside, every reading costs a counted reference.
 Random numbers are a function of the cell's key and of how many it has used, so a cell does not depend on its
 neighbors. Dials come as a row of numbers per cell, in the order of Q_DIALS and ACTOR_DIALS.
 """
@@ -33,14 +34,14 @@ _STEP, _UPDATES, _EPSILON, _TEMPERATURE, _TARGET, _CHUNK, _MODEL, _ON_POLICY = r
 _WEIGHT_BOUND, _ERROR_BOUND, _SPREAD_RATE, _SPREAD_FLOOR = range(8, 12)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _mix(word: np.uint64) -> np.uint64:
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _uniform(state_2: Words) -> float:
     """The next double in [0, 1) of a cell: SplitMix64 of (mixed key, count) (Steele, Lea & Flood 2014)."""
     state_2[1] += np.uint64(1)
@@ -48,23 +49,26 @@ def _uniform(state_2: Words) -> float:
     return np.float64(mixed >> np.uint64(11)) * 2.0**-53
 
 
-@njit(cache=True, error_model="numpy")
-def _step(tables: Tables, state_2: Words, row: int) -> tuple[int, float, int]:
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _step(
+    next_XK: Ints, cumulative_XK: Floats, reward_X: Floats, bonus_S: Floats, noise: int, noise_std_X: Floats,
+    state_2: Words, row: int,
+) -> tuple[int, float, int]:  # fmt: skip
     """(next state, reward with noise and bonus, place among the successors) of a pair."""
     uniform, k = _uniform(state_2), 0
-    while uniform >= tables.cumulative_XK[row, k]:
+    while uniform >= cumulative_XK[row, k]:
         k += 1
-    following = tables.next_XK[row, k]
-    reward = tables.reward_X[row]
-    if tables.noise == 1:
+    following = next_XK[row, k]
+    reward = reward_X[row]
+    if noise == 1:
         reward = 1.0 if _uniform(state_2) < reward else 0.0
-    elif tables.noise == 2:
+    elif noise == 2:
         radius = math.sqrt(-2.0 * math.log(1.0 - _uniform(state_2)))
-        reward += tables.noise_std_X[row] * radius * math.cos(2.0 * math.pi * _uniform(state_2))
-    return following, reward + tables.bonus_S[following], k
+        reward += noise_std_X[row] * radius * math.cos(2.0 * math.pi * _uniform(state_2))
+    return following, reward + bonus_S[following], k
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _index(law_A: Floats, uniform: float) -> int:
     for a in range(law_A.shape[0] - 1):
         uniform -= law_A[a]
@@ -73,7 +77,7 @@ def _index(law_A: Floats, uniform: float) -> int:
     return law_A.shape[0] - 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _look(weight_F: Floats, index_XM: Ints, feature_XM: Floats, s: int, q_A: Floats) -> None:
     """Write Q(s, .) = phi(s, .) w to q_A."""
     for a in range(q_A.shape[0]):
@@ -83,7 +87,7 @@ def _look(weight_F: Floats, index_XM: Ints, feature_XM: Floats, s: int, q_A: Flo
         q_A[a] = total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _worth(q_A: Floats, temperature: float) -> float:
     """max Q, or temperature logsumexp(Q / temperature) above 0."""
     best = q_A[0]
@@ -97,7 +101,7 @@ def _worth(q_A: Floats, temperature: float) -> float:
     return best + temperature * math.log(total)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> None:
     """Write the behavior's law of actions to law_A: epsilon-greedy, or softmax(Q / temperature)."""
     best = 0
@@ -117,7 +121,7 @@ def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> 
         law_A[a] /= total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _pick(
     pair_K: Ints, filled: int, state_2: Words, dial_K: Floats, weight_F: Floats,
     index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats,
@@ -137,13 +141,13 @@ def _pick(
     return place
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _wrapped(place: int, size: int) -> int:
     """Place % size, without the division where there is nothing to wrap."""
     return place if place < size else place % size
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _chunk_return(
     reward_K: Floats, last_K: Bools, filled: int, place: int, chunk: int, discount: float
 ) -> tuple[float, float, int]:
@@ -169,7 +173,7 @@ def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: 
     return (next_XK[guess, k] if going else 0), going
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _bounded(error: float, row: int, spread_X: Floats, dial_K: Floats) -> float:
     """The TD error as the critic uses it: clipped, and divided by the running variance of the target."""
     if dial_K[_ERROR_BOUND] > 0.0:
@@ -180,7 +184,7 @@ def _bounded(error: float, row: int, spread_X: Floats, dial_K: Floats) -> float:
     return error
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _descend(
     weight_F: Floats,
     row_N: Ints,
@@ -209,24 +213,24 @@ def _play_q(
     earned_K: Floats,
 ) -> None:  # fmt: skip
     """One cell of `q_loop`; writes weights and rewards earned."""
-    actions, ended = index_XM.shape[0] // tables.bonus_S.shape[0], model_XK.shape[1] - 1
+    next_XK, cumulative_XK, start_S = tables.next_XK, tables.cumulative_XK, tables.start_S
+    terminal_S, bonus_S, reward_X = tables.terminal_S, tables.bonus_S, tables.reward_X
+    noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
+    actions, ended = index_XM.shape[0] // bonus_S.shape[0], model_XK.shape[1] - 1
     state_2 = np.array([_mix(key), np.uint64(0)])
     spread_X, target_F = np.ones(index_XM.shape[0]), weight_F.copy() if dial_K[_TARGET] >= 1.0 else weight_F
-    row_N, error_N, q_A, law_A = (
-        np.zeros(batch, np.int64),
-        np.zeros(batch),
-        np.zeros(actions),
-        np.zeros(actions),
-    )
-    s, time, credit, done = _index(tables.start_S, _uniform(state_2)), 0, 0.0, 0
+    row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
+    q_A, law_A = np.zeros(actions), np.zeros(actions)
+    s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
     for step in range(steps):
         _look(weight_F, index_XM, feature_XM, s, q_A)
         _act_law(q_A, dial_K[_EPSILON], dial_K[_TEMPERATURE], law_A)
         row = s * actions + _index(law_A, _uniform(state_2))
-        following, reward, k = _step(tables, state_2, row)
-        going = not tables.terminal_S[following]
-        time += 1
-        last = not going or time == tables.horizon
+        following, reward, k = _step(
+            next_XK, cumulative_XK, reward_X, bonus_S, noise, noise_std_X, state_2, row
+        )
+        going, time = not terminal_S[following], time + 1
+        last = not going or time == horizon
         place = _wrapped(filled, pair_K.shape[0])
         pair_K[place], reward_K[place], next_K[place] = row, reward, following
         going_K[place], last_K[place] = going, last
@@ -234,7 +238,7 @@ def _play_q(
         model_XK[row, k if going else ended] += 1
         model_reward_X[row] += reward
         earned_K[min(step // every, earned_K.shape[0] - 1)] += reward
-        s, time = (_index(tables.start_S, _uniform(state_2)), 0) if last else (following, time)
+        s, time = (_index(start_S, _uniform(state_2)), 0) if last else (following, time)
         credit += dial_K[_UPDATES]
         while credit >= 1.0:
             if dial_K[_TARGET] >= 1.0 and done % int(dial_K[_TARGET]) == 0:
@@ -244,7 +248,7 @@ def _play_q(
                 place = _pick(pair_K, filled, state_2, dial_K, weight_F, index_XM, feature_XM, q_A, law_A)
                 row = pair_K[_wrapped(place, pair_K.shape[0])]
                 gain, factor, at = _chunk_return(
-                    reward_K, last_K, filled, place, int(dial_K[_CHUNK]), tables.discount
+                    reward_K, last_K, filled, place, int(dial_K[_CHUNK]), discount
                 )
                 then, going = next_K[at], going_K[at]
                 if dial_K[_MODEL] > 0.0 and _uniform(state_2) < dial_K[_MODEL]:
@@ -253,8 +257,8 @@ def _play_q(
                     guess = row // actions * actions + _index(law_A, _uniform(state_2))
                     visits = model_XK[guess].sum()
                     if visits > 0:
-                        row, gain, factor = guess, model_reward_X[guess] / visits, tables.discount
-                        then, going = _imagined(model_XK, guess, visits, state_2, tables.next_XK)
+                        row, gain, factor = guess, model_reward_X[guess] / visits, discount
+                        then, going = _imagined(model_XK, guess, visits, state_2, next_XK)
                 if going:
                     _look(target_F, index_XM, feature_XM, then, q_A)
                     gain += factor * _worth(q_A, dial_K[_TEMPERATURE])
@@ -272,21 +276,27 @@ def _play_actor(
     found_KSA: Floats, found_KS: Floats,
 ) -> None:  # fmt: skip
     """One cell of `actor_loop`; writes logits and values."""
+    # Read once: a field that is read inside the loop costs a counted reference, every time.
+    next_XK, cumulative_XK, start_S = tables.next_XK, tables.cumulative_XK, tables.start_S
+    terminal_S, bonus_S, reward_X = tables.terminal_S, tables.bonus_S, tables.reward_X
+    noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
     critic_rate, actor_rate, replays, repel, reach = dial_K
     actions = logits_SA.shape[1]
     law_A, state_2 = np.zeros(actions), np.array([_mix(key), np.uint64(0)])
-    s, time, credit = _index(tables.start_S, _uniform(state_2)), 0, 0.0
+    s, time, credit = _index(start_S, _uniform(state_2)), 0, 0.0
     for step in range(steps):
         _act_law(logits_SA[s], 0.0, 1.0, law_A)
         row = s * actions + _index(law_A, _uniform(state_2))
-        following, reward, _ = _step(tables, state_2, row)
+        following, reward, _ = _step(
+            next_XK, cumulative_XK, reward_X, bonus_S, noise, noise_std_X, state_2, row
+        )
         place, size = step % pair_K.shape[0], min(step + 1, pair_K.shape[0])
         pair_K[place], reward_K[place], next_K[place] = row, reward, following
-        going_K[place] = not tables.terminal_S[following]
+        going_K[place] = not terminal_S[following]
         time += 1
         s = following
-        if not going_K[place] or time == tables.horizon:
-            s, time = _index(tables.start_S, _uniform(state_2)), 0
+        if not going_K[place] or time == horizon:
+            s, time = _index(start_S, _uniform(state_2)), 0
         credit += replays
         fresh = True
         while fresh or credit >= 1.0:
@@ -297,7 +307,7 @@ def _play_actor(
             _act_law(logits_SA[here], 0.0, 1.0, law_A)
             if fresh or law_A[taken] >= reach:
                 ahead = value_S[next_K[place]] if going_K[place] else 0.0
-                error = reward_K[place] + tables.discount * ahead - value_S[here]
+                error = reward_K[place] + discount * ahead - value_S[here]
                 value_S[here] += critic_rate * error
                 push = actor_rate * error * (1.0 if fresh or error > 0.0 else repel)
                 for a in range(actions):

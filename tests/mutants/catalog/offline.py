@@ -11,11 +11,12 @@ CONTINUOUS, BANDITS = (
     "tests/unit/offline/test_offline_continuous.py",
     "tests/unit/offline/test_offline_bandits.py",
 )
+COLD = "tests/unit/analysis/test_cold_starts.py"
 LOGS, KERNELS = "envs/offline.py", "testbed/offline"
 TWICE, REPLICATION = "analysis/replication.py", "tests/experiments/test_replication.py"
 
 MUTANTS = (
-    Mutant("offline-next-is-here", LOGS, "played.state_RBT[..., 1:], 0)", "played.state_RBT[..., :-1], 0)", DATA),
+    Mutant("offline-next-is-here", LOGS, "next_RBT=played.state_RBT[..., 1:]", "next_RBT=played.state_RBT[..., :-1]", DATA),
     Mutant("offline-last-step-leads-nowhere", LOGS, "played.mask_RBT[..., 1:]", "played.mask_RBT[..., 1:] & played.mask_RBT[..., :1] & (np.arange(world.horizon) < world.horizon - 1)", DATA),
     Mutant("offline-quota-by-floor", LOGS, "(np.arange(episodes) + 0.5) / episodes", "np.arange(episodes) / (2 * episodes)", DATA),
     Mutant("offline-returns-undiscounted", LOGS, "+ discount * later_RB", "+ later_RB", DATA),
@@ -98,4 +99,9 @@ MUTANTS = (
     Mutant("hindsight-contexts-blind-to-actions", f"{KERNELS}/hindsight.py", "score_RBZ = feature_RBX @", "score_RBZ = 0 * feature_RBX @", BANDITS),
     Mutant("replication-runs-share-keys", "analysis/replication.py", 'f"{name}/{run}"', 'f"{name}"', "tests/unit/analysis/test_replication.py"),
     Mutant("replication-a-missing-run-agrees", "analysis/claims.py", "worst, p = missing[0], 1.0", "worst = missing[0]", "tests/unit/analysis/test_replication.py"),
+    Mutant("cold-start-draws-from-the-newest", "analysis/cold_starts.py", "past[max(0, step - age)]", "past[-1]", COLD),
+    Mutant("cold-start-answers-shifted", "analysis/cold_starts.py", "cumsum(-1)\n", "cumsum(-1) + 0.2\n", COLD),
+    Mutant("cold-start-cloning-climbs-away", "analysis/cold_starts.py", "(shown_RSA - law(logits_RSA))", "(law(logits_RSA) - shown_RSA)", COLD),
+    Mutant("control-aims-at-the-largest", f"{KERNELS}/control.py", "ahead_RN2.min(-1) if", "ahead_RN2.max(-1) if", CONTINUOUS),
+    Mutant("pendulum-gravity-halved", "envs/continuous.py", "a_DD=np.array([[1.0 + 15.0 * 0.05**2, 0.05], [0.75, 1.0]])", "a_DD=np.array([[1.0 + 7.5 * 0.05**2, 0.05], [0.375, 1.0]])", CONTINUOUS),
 )  # fmt: skip

@@ -76,6 +76,31 @@ def test_the_pendulum_is_gymnasiums_and_falls_without_the_gain_of_its_linearizat
         assert (np.abs(angle[0]) < 0.01) == stays
 
 
+def test_gains_from_steps_of_gymnasiums_pendulum_are_riccatis_and_earn_the_exact_value_there():
+    env = pytest.importorskip("gymnasium").make("Pendulum-v1").unwrapped
+    env.reset(seed=0)
+    rng, line = np.random.default_rng(0), upright_pendulum()
+    x, u = rng.normal(size=(400, 2)) * [0.05, 0.2], rng.uniform(-1, 1, (400, 1))
+    following, reward = np.empty_like(x), np.empty(400)
+    for i in range(400):
+        env.state = x[i].copy()
+        reward[i] = env.step(u[i])[1]
+        following[i] = env.state
+    gain = np.array([[[8.0, 1.0]]])
+    for _ in range(15):
+        weight = control.lstdq(x[None], u[None], reward[None], following[None], gain, line.discount)
+        gain = control.greedy_gain(weight, 2, 1)
+    np.testing.assert_allclose(gain[0], line.optimal_gain(), rtol=5e-3)
+    # The actor-critic kernel learns on the linear world and is played on gymnasium's.
+    run = control.Settings(steps=200, every=200, exploration=0.3, limit=1.0)
+    learned = control.actor_critic(line, KEYS[:1], run, base_RUD=np.array([[6.0, 1.0]]))[0][-1, 0]
+    for each in (gain[0], learned):
+        env.state, played = np.array([0.1, 0.0]), 0.0
+        for t in range(300):
+            played += line.discount**t * env.step(-each @ env.state)[1]
+        assert played == pytest.approx(-0.01 * line.cost_matrix(each)[0, 0], rel=0.05)
+
+
 def test_rewards_of_bumps_under_gaussian_policies_are_integrals():
     for std in (0.2, 1.0):
         wanted = integrate.quad(
@@ -148,6 +173,13 @@ def test_a_residual_starts_at_its_base_and_cells_do_not_depend_on_each_other():
     assert (gains[-1] != gains[0]).any()
     alone, _ = control.actor_critic(MASS, KEYS[2:], run, base_RUD=base)
     np.testing.assert_allclose(alone[:, 0], gains[:, 2], rtol=1e-12)
+
+
+def test_the_smaller_of_two_critics_is_the_target():
+    run = control._Run(MASS, KEYS, control.Settings(), None, np.zeros(()), None)
+    run.target_R2F[:, 0, -1], run.target_R2F[:, 1, -1] = 2.0, -3.0
+    aims = run.aims(np.ones((3, 4)), np.zeros((3, 4, 2)), np.zeros((3, 4, 1)))
+    np.testing.assert_allclose(aims, 1.0 - 3.0 * MASS.discount)
 
 
 def test_half_of_a_batch_comes_from_the_log():

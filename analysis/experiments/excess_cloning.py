@@ -1,0 +1,103 @@
+"""How long to clone before RL: what later training can still reach, by reward and by recipe."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis import cold_starts
+from analysis.claims import Evidence
+from analysis.cold_starts import accuracy, cloned, demonstrations, trained
+from analysis.comparisons import must_exceed
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import difference, made_twice
+
+NAME = "excess-cloning"
+SEEDS, STEPS = 24, 200
+CLONED = (0, 10, 100, 1000)
+ARMS = ("cloning alone", "GRPO", "GRPO, fine rewards", "DPO")
+MARGIN = 0.05
+"""Accuracy. Set before the table was made."""
+
+
+def make(key_R: cold_starts.Words) -> pd.DataFrame:
+    """Return exact accuracies after training from every length of cloning; DPO's pairs are the start's."""
+    shown_RSA, frames = demonstrations(key_R), []
+    for steps in CLONED:
+        start_RSA = cloned(shown_RSA, steps)
+        ends = (
+            start_RSA,
+            trained(start_RSA, key_R, "grpo", steps=STEPS, rate=0.3),
+            trained(start_RSA, key_R, "grpo", steps=STEPS, rate=0.3, reward_A=cold_starts.fine()),
+            trained(start_RSA, key_R, "dpo", steps=STEPS, rate=1.0, age=STEPS),
+        )
+        for name, end_RSA in zip(ARMS, ends, strict=True):
+            found = {"seed": range(len(key_R)), "cloned": steps, "arm": name, "accuracy": accuracy(end_RSA)}
+            frames.append(pd.DataFrame(found))
+    return pd.concat(frames)
+
+
+def table() -> Table:
+    """Return a row per run, seed, length of cloning and arm."""
+    return made_twice(NAME, make, SEEDS, {"steps": STEPS})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does cloning for longer leave less for RL to explore?",
+    source="SFT to RL for vulnerability detection: a study of SFT, preferences and GRPO in one pipeline",
+    differs=(
+        "tables of 12 prompts with 16 answers, 3 demonstrations each of which 3 in 10 are right; 200 "
+        "updates; DPO on the start's own pairs; no ORPO"
+    ),
+    compute=table,
+    keys=("run", "seed", "cloned", "arm"),
+    metrics=("accuracy",),
+    margins={"accuracy": MARGIN},
+    figure=Plot("final by dial", x="cloned", y="accuracy", arm=("arm",), x_label="steps of cloning"),
+    systems={"SFT→RL for vulnerability detection": Part()},
+)
+
+
+def _more(table: pd.DataFrame, first: tuple[str, int], second: tuple[str, int], note: str) -> Evidence:
+    """Return the evidence that one (arm, cloned) ends above another by the margin, in both runs."""
+    sides = [{"arm": arm, "cloned": steps} for arm, steps in (first, second)]
+    return must_exceed(difference(table, "accuracy", *sides), MARGIN, f"{note} less 0.05")
+
+
+@EXPERIMENT.claim(
+    "excess-cloning-lowers-what-grpo-reaches",
+    statement="After 1000 steps of cloning GRPO ends 0.05 lower than after 10.",
+)
+def ceiling(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about 10 less 1000 steps."""
+    return _more(table, ("GRPO", 10), ("GRPO", 1000), "accuracy lost to excess cloning")
+
+
+@EXPERIMENT.claim(
+    "grpo-ends-above-offline-dpo-behind-little-cloning",
+    statement="After 10 steps of cloning GRPO ends 0.05 above DPO on the cloned policy's own pairs.",
+)
+def above(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about GRPO less DPO."""
+    return _more(table, ("GRPO", 10), ("DPO", 10), "gain over DPO")
+
+
+@EXPERIMENT.claim(
+    "dpo-rises-with-a-little-cloning",
+    statement="DPO on the start's own pairs ends 0.05 higher after 10 steps of cloning than after none.",
+)
+def rises(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about 10 less 0 steps."""
+    return _more(table, ("DPO", 10), ("DPO", 0), "gain from cloning")
+
+
+@EXPERIMENT.claim(
+    "fine-rewards-do-not-undo-excess-cloning",
+    statement="With graded rewards too GRPO ends 0.05 lower after 1000 steps of cloning than after 10.",
+)
+def graded(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about 10 less 1000 steps, with graded rewards."""
+    arm = "GRPO, fine rewards"
+    return _more(table, (arm, 10), (arm, 1000), "accuracy lost to excess cloning")

@@ -1,0 +1,152 @@
+"""SharpeRatio@k on logged episodes: IS, PDIS, WIS, fitted Q, doubly robust and DICE pick portfolios."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.comparisons import must_exceed
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import RUNS, Seeds, columns, repeated
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import chain, garnet
+from envs.offline import collect, exact_model, skilled
+from testbed.estimators.dice import dice
+from testbed.estimators.doubly_robust_trajectory import trajectory_dr
+from testbed.estimators.fqe import fitted_q_steps, fqe_finite
+from testbed.estimators.selection import mean_squared_error, rank_correlation, sharpe_ratio_at_k
+from testbed.estimators.trajectory import pdis, trajectory_is, trajectory_wis
+from testbed.estimators.trajectory_weights import LoggedEpisodes
+from testbed.offline.tabular import fitted_q, greedy
+from testbed.rng import generator, keys
+
+NAME = "ope-sharpe-episodes"
+SEEDS, EPISODES, POLICIES, DISCOUNT = 32, 100, 12, 0.95
+KS = (2, 3, 4, 6, 10)
+NEAR, APART = 1.25, 1.25
+"""Largest quotient of errors that count as alike, least quotient of Sharpe ratios that tell apart."""
+ESTIMATORS = {
+    "IS": trajectory_is,
+    "PDIS": pdis,
+    "WIS": trajectory_wis,
+    "fitted Q": fqe_finite,
+    "DR": lambda found: trajectory_dr(found.with_model(fitted_q_steps(found))),
+    "DICE": dice,
+}
+
+
+def worlds(seed: int) -> dict[str, FiniteMDP]:
+    """A corridor and a random world, 10 steps each."""
+    return {
+        "chain": chain(length=6, horizon=10, discount=DISCOUNT),
+        "garnet": garnet(
+            states=8, actions=3, branching=3, seed=seed, horizon=10, discount=DISCOUNT, noise_std=0.5
+        ),
+    }
+
+
+def rows_of(name: str, world: FiniteMDP, seed: int) -> list[pd.DataFrame]:
+    """Return accuracy and SharpeRatio@k of every estimator on one log of a policy of quality 0.3."""
+    moves_SAS, reward_SA = exact_model(world)
+    best_SA = greedy(fitted_q(moves_SAS[None], reward_SA[None], DISCOUNT))[0]
+    mu_SA, rng = skilled(best_SA, 0.3), generator(seed, f"candidates of {name}")
+    mix_W11 = rng.uniform(0.2, 1.0, size=(POLICIES, 1, 1))
+    other_WSA = rng.dirichlet(np.ones(world.actions), size=(POLICIES, world.states))
+    pi_WSA = mix_W11 * skilled(best_SA, rng.uniform(0.0, 0.9, POLICIES)) + (1 - mix_W11) * other_WSA
+    true_W, logged = world.value(pi_WSA), float(world.value(mu_SA))
+    log = collect(world, mu_SA[None, None], EPISODES, keys((seed,), f"{NAME} {name}"))
+    given = {"state_NT": log.state_RBT[0], "action_NT": log.action_RBT[0], "mask_NT": log.mask_RBT[0]}
+    found = [
+        LoggedEpisodes.tabular(**given, reward_NT=log.reward_RBT[0], pi_SA=pi_SA, mu_SA=mu_SA, gamma=DISCOUNT)
+        for pi_SA in pi_WSA
+    ]
+    frames = []
+    for each, estimate in ESTIMATORS.items():
+        value_W = np.array([float(estimate(episodes).value) for episodes in found])
+        accuracy = {
+            "log_mse": float(np.log(mean_squared_error(value_W, true_W))),
+            "rank": float(rank_correlation(value_W, true_W)),
+        }
+        for k in KS:
+            sharpe = float(sharpe_ratio_at_k(value_W, true_W, k=k, baseline=logged))
+            frames.append(columns((seed,), world=name, estimator=each, k=k, sharpe=sharpe, **accuracy))
+    return frames
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return those of both worlds for every seed."""
+    return pd.concat(
+        [f for seed in seeds for name, world in worlds(seed).items() for f in rows_of(name, world, seed)]
+    )
+
+
+def table() -> Table:
+    """Return a row per run, seed, world, estimator and size of the portfolio."""
+    return Table.of(NAME, repeated(rows, SEEDS), {"episodes": EPISODES, "policies": POLICIES})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does SharpeRatio@k tell estimators of episodes apart whose errors are alike?",
+    source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
+    differs="two worlds of 10 steps, 12 random candidates, 100 episodes; DICE ignores the horizon",
+    compute=table,
+    keys=("run", "seed", "world", "estimator", "k"),
+    metrics=("log_mse", "rank", "sharpe"),
+    margins={"quotient of errors that are alike": NEAR, "quotient of Sharpe ratios": APART},
+    figure=Plot("curves by arm", x="k", y="sharpe", arm=("estimator",), y_label="SharpeRatio@k"),
+    systems={"SharpeRatio@k / SCOPE-RL": Part()},
+)
+
+
+def logs(table: pd.DataFrame, run: str) -> list[pd.DataFrame]:
+    """Return the estimators' rows at k = 4, a frame per log."""
+    chosen = table[(table["run"] == run) & (table["k"] == 4)]
+    return [log for _, log in chosen.groupby(["world", "seed"])]
+
+
+def told_apart(log: pd.DataFrame) -> list[bool]:
+    """Return, for every pair of estimators with like errors, whether SharpeRatio@4 tells it apart."""
+    found = []
+    for a, b in itertools.combinations(log[["log_mse", "sharpe"]].to_numpy(dtype=np.float64), 2):
+        if abs(a[0] - b[0]) <= np.log(NEAR):
+            low, high = sorted((float(a[1]), float(b[1])))
+            found.append(high > (APART * low if low > 0 else low))
+    return found
+
+
+@EXPERIMENT.claim(
+    "sharpe-tells-like-estimators-of-episodes-apart",
+    statement=(
+        "Of pairs of estimators whose squared errors on a log differ by at most a quarter, most have "
+        "SharpeRatio@4 that differ by more than a quarter."
+    ),
+)
+def apart(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about the mean share of pairs over the logs that have some, in both runs."""
+    found = {
+        run: np.array([np.mean(pairs) - 0.5 for log in logs(table, run) if (pairs := told_apart(log))])
+        for run in RUNS
+    }
+    return must_exceed(found, 0.0, "share of pairs less 1/2")
+
+
+@EXPERIMENT.claim(
+    "sharpe-picks-another-estimator-of-episodes-than-error",
+    statement=(
+        "In most logs of episodes the estimator with the least squared error does not have the best "
+        "SharpeRatio@4."
+    ),
+)
+def picks_another(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about the share of logs, in both runs; a tie in Sharpe counts as agreement."""
+    found = {}
+    for run in RUNS:
+        sharpe = [log.set_index("log_mse")["sharpe"].sort_index() for log in logs(table, run)]
+        found[run] = np.array([x.max() > x.iloc[0] + 1e-9 for x in sharpe]) - 0.5
+    return must_exceed(found, 0.0, "share of logs less 1/2")
