@@ -35,7 +35,7 @@ def cells() -> tuple[Run, ...]:
 EXPERIMENT = Experiment(
     "role-training",
     question="Do roles with weights of their own peak higher and fall deeper than roles that share them?",
-    source="Multi-agent RL for LLM workflows (2026): isolated roles peak higher and have more terminal cliffs",
+    source="Multi-agent RL for LLM workflows (2026): isolated roles peak higher, with more terminal cliffs",
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy; two rates",
     cells=cells,
     stop=Stop(cap=24),
@@ -52,13 +52,18 @@ EXPERIMENT = Experiment(
 
 @EXPERIMENT.claim(
     "separate-roles-peak-higher",
-    statement="At both rates separate weights reach a best accuracy higher by 0.02, in the median over seeds.",
+    statement=(
+        "At both rates separate weights reach a best accuracy higher by 0.02, in the median over seeds."
+    ),
 )
 def peak(table: pd.DataFrame) -> Evidence:
     """Return the evidence about best accuracies, paired by seed, a group per rate."""
     gains = {
         rate: paired(
-            table, "best", {ROLES: "separate", "learning_rate": rate}, {ROLES: "shared", "learning_rate": rate}
+            table,
+            "best",
+            {ROLES: "separate", "learning_rate": rate},
+            {ROLES: "shared", "learning_rate": rate},
         )
         for rate in (SLOW, FAST)
     }

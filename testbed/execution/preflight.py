@@ -24,6 +24,7 @@ TASK = ("task", "task_args", "policy")
 SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
 ENGINE = ("mismatch", "mismatch_args")
 PREFIX = ("prefix", "prefix_args")
+VERIFIER = ("verifier", "verifier_args")
 TEACHER = ("teacher", "teacher_args", "guide", "guide_args")
 
 
@@ -213,6 +214,21 @@ def _check_teacher(cell: Run) -> None:
         )
 
 
+def _check_verifier(cell: Run) -> None:
+    """Raise UserError where a run cannot have its verifier, or its recipe cannot ask it."""
+    from testbed.recipes import recipe
+    from testbed.worlds.verifiers import verifier_of
+
+    made = verifier_of(cell)
+    if made is None or not made.by_seed:
+        return
+    if "greedy_reward_B" in recipe[cell.recipe].bind(**dict(cell.recipe_args))().needs:
+        raise UserError(
+            f"recipe '{cell.recipe}' reads the reward of greedy responses, which verifier '{cell.verifier}', "
+            "fitted anew for every seed, does not give; take another recipe, or verifier lenient."
+        )
+
+
 def _check_mixing(made: Recipe, cell: Run) -> None:
     if made.demonstrations and cell.policy == "tabular" and cell.teacher == "start":
         raise UserError(
@@ -241,5 +257,6 @@ CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
     ),
     ((*TASK, "recipe", "recipe_args", "critic", "critic_args"), _check_signals),
     (("policy", "recipe", "recipe_args", *TEACHER, "task", "group"), _check_teacher),
+    ((*TASK, "recipe", "recipe_args", *VERIFIER), _check_verifier),
 )
 """What is looked at, and the fields that it depends on."""
