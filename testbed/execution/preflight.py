@@ -205,6 +205,8 @@ def _check_teacher(cell: Run) -> None:
             f"guide '{cell.guide}' shows the teacher's answers, and a tabular world has no solutions of its "
             f"own; take teacher {' or '.join(everywhere())}, or a token task with policy 'toy'."
         )
+    if helper is not None and helper.mends:
+        _check_mended(cell)
     shown = made.demonstrations or (helper is not None and helper.shows)
     if not own and not shown and "ref" not in made.reads and "reference_reward_BN" not in made.needs:
         raise UserError(
@@ -212,6 +214,17 @@ def _check_teacher(cell: Run) -> None:
             "shows its answers, so that nothing would change. Leave teacher at 'start', take a guide, or a "
             "recipe that reads one, as dgrpo."
         )
+
+
+def _check_mended(cell: Run) -> None:
+    """Raise UserError where nobody can mend a response from its first error on."""
+    from envs.tokens.base import TokenTask
+    from testbed.worlds.base import CORRECTIONS
+    from testbed.worlds.tasks import task_for
+
+    task = task_for(cell)
+    if cell.policy != "toy" or type(task).correction is TokenTask.correction:
+        raise UserError(f"guide '{cell.guide}' on task '{cell.task}': {CORRECTIONS}")
 
 
 def _check_verifier(cell: Run) -> None:
@@ -256,7 +269,7 @@ CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
         _check_recipe,
     ),
     ((*TASK, "recipe", "recipe_args", "critic", "critic_args"), _check_signals),
-    (("policy", "recipe", "recipe_args", *TEACHER, "task", "group"), _check_teacher),
+    ((*TASK, "recipe", "recipe_args", *TEACHER, "group"), _check_teacher),
     ((*TASK, "recipe", "recipe_args", *VERIFIER), _check_verifier),
 )
 """What is looked at, and the fields that it depends on."""

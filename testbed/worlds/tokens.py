@@ -286,24 +286,32 @@ class TokenRuns(World):
         """Return the teacher's answers to the rollout's prompts, one per group member."""
         prompt_RNQ = rollout.prompt_RNQ
         answers = [
-            self.task.teacher(
+            self.task.expert(
                 np.repeat(prompt_NQ.cpu().numpy(), rollout.group, axis=0),
                 rng.generator(seed, "demonstrations", step),
-                0.0,
             )
             for seed, prompt_NQ in zip(self.seeds[rows], prompt_RNQ, strict=True)
         ]
-        token, mask = (
-            torch.from_numpy(np.stack(part)).to(prompt_RNQ.device) for part in zip(*answers, strict=True)
-        )
-        reward_RB = self._rewards(prompt_RNQ, token, mask, rollout.group, rows).to(rollout.reward_RB.dtype)
+        return self._shown(rollout, answers, rows)
+
+    def corrections(self, rollout: Rollout, rows: slice) -> Rollout:
+        """Return the rollout's responses with all from their first error on written rightly."""
+        prompt_RNQ = rollout.prompt_RNQ.cpu().numpy().repeat(rollout.group, axis=1)
+        given = zip(prompt_RNQ, rollout.token_RBT.cpu().numpy(), rollout.mask_RBT.cpu().numpy(), strict=True)
+        return self._shown(rollout, [self.task.correction(*each) for each in given], rows)
+
+    def _shown(self, rollout: Rollout, answers: list[tuple[np.ndarray, np.ndarray]], rows: slice) -> Rollout:
+        """Return the rollout with others' answers in place of its own."""
+        parts = zip(*answers, strict=True)
+        token, mask = (torch.from_numpy(np.stack(part)).to(self.policy.device) for part in parts)
+        reward_RB = self._rewards(rollout.prompt_RNQ, token, mask, rollout.group, rows)
         # A demonstration has no behavior policy and no version: what stands there is never read.
         return replace(
             rollout,
             token_RBT=token,
             mask_RBT=mask,
             logp_mu_RBT=torch.zeros_like(rollout.logp_mu_RBT),
-            reward_RB=reward_RB,
+            reward_RB=reward_RB.to(rollout.reward_RB.dtype),
             parent_RB=None if rollout.parent_RB is None else torch.full_like(rollout.parent_RB, -1),
         )
 
