@@ -59,7 +59,7 @@ def cells() -> tuple[Run, ...]:
     """Hard prompts alone and with easy ones, under every remedy."""
     start = replace(
         SMALL, task="graded-sum", task_args=ALONE, policy_args=SHAPE, steps=200, log_every=20,
-        teacher_noise=0.55, seed=0,
+        teacher_noise=0.5, seed=0,
     )  # fmt: skip
     return tuple(replace(start, **fields) for fields in ARMS.values())
 
@@ -69,8 +69,8 @@ EXPERIMENT = Experiment(
     question="What teaches a toy LLM prompts that it hardly ever gets right, and do easy ones interfere?",
     source="Qu et al. (2026), POPE, arXiv:2601.18779; and the sources of the other arms, as each claim says",
     differs=(
-        "a transformer of 4,000 weights; running sums of six digits, easy ones of three; retries begin at the "
-        "checker's first error; all arms have the same number of rollouts, 64 a step"
+        "a transformer of 4,000 weights; running sums of six digits, easy ones of three; retries begin at "
+        "the checker's first error; all arms have the same number of rollouts, 64 a step"
     ),
     cells=cells,
     stop=Stop(cap=16),
@@ -151,7 +151,7 @@ def interference(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "prefixes-lift-interference",
-    statement="In that mix prefixes end 0.1 more accurate on hard prompts than none, in the median over seeds.",
+    statement="In that mix prefixes end 0.1 more accurate on hard prompts than none, in the median.",
 )
 def lifted(table: pd.DataFrame) -> Evidence:
     """Return the evidence about final accuracies on hard prompts, paired by seed."""
@@ -199,8 +199,8 @@ def tree(table: pd.DataFrame) -> Evidence:
     "staged-training-saturates",
     source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284",
     statement=(
-        "From staged prefixes the reward of the batch ends above 0.8, so that most groups have little left to "
-        "tell, while hard prompts without a prefix stay below 0.5, on most seeds."
+        "From staged prefixes the reward of the batch ends above 0.8, so that most groups have little left "
+        "to tell, while hard prompts without a prefix stay below 0.5, on most seeds."
     ),
 )
 def saturates(table: pd.DataFrame) -> Evidence:
