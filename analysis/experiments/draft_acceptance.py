@@ -181,7 +181,7 @@ FASTER = 0.095
     kind="exact",
     statement=(
         "Where a drafted token costs a twentieth of a call of the target, drafts trained on their own "
-        "prefixes decode 9.5 % faster than drafts trained on the target's, in the mean over 12 targets and for "
+        "prefixes decode 9.5 % faster than drafts trained on the target's, in the mean over 12 targets for "
         "each divergence."
     ),
 )

@@ -106,7 +106,7 @@ EXPERIMENT = Experiment(
     NAME,
     question="Does a chi2 of occupancies keep more of the true return than one of actions, or a KL?",
     source="Laidlaw et al. (2024), Correlated proxies, arXiv:2403.03185",
-    differs="four families of random MDPs of 8 states, not its own, with exact optimization; each takes its best strength",
+    differs="four families of random MDPs of 8 states, not its own; exact optima, each at its best strength",
     compute=table,
     keys=("run", "seed", "world", "divergence", "strength"),
     metrics=("true", "proxy"),
