@@ -9,7 +9,9 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import arm, paired
 from analysis.experiment import Experiment, Part, Stop
-from analysis.experiments.few_huge_batches import ENGINES, KEYS, MARGIN, OLD, SOURCE
+from analysis.experiments.few_huge_batches import ENGINES, MARGIN, SOURCE
+from analysis.experiments.small_rates import KEYS, NAME, OLD
+from analysis.lab_rates import tuned
 from analysis.plot import Plot
 from analysis.sequential import median_exceeds
 from analysis.starting_runs import SMALL
