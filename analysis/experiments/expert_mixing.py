@@ -29,9 +29,9 @@ ARMS: Mapping[str, dict[str, Any]] = {
     "sft": {"recipe": "sft"},
     "sft, then grpo": {"recipe": "sft_then_grpo"},
     "fixed": {"recipe": "chord", "recipe_args": (("peak", 0.5), ("valley", 0.5))},
-    "chord-mu": {"recipe": "chord", "recipe_args": (("decay", 100), ("peak", 0.9), ("valley", 0.05))},
+    "chord-mu": {"recipe": "chord", "recipe_args": (("decay", 60), ("peak", 0.9), ("valley", 0.05))},
     "chord-phi": {"recipe": "chord", "recipe_args": (("peak", 0.1), ("phi", "on"), ("valley", 0.1))},
-    "spear": {"recipe": "spear", "recipe_args": (("warm_up", 60),)},
+    "spear": {"recipe": "spear", "recipe_args": (("warm_up", 40),)},
     "anchor": {"recipe": "grpo", "guide": "rescue"},
     "splice": {"recipe": "grpo", "guide": "splice"},
     "steps": {"recipe": "grpo", "verifier": "steps"},
@@ -60,7 +60,7 @@ WHERE: Mapping[str, Arm] = {
 def cells() -> tuple[Run, ...]:
     """GRPO alone, and with an expert of another style in every way that the family knows."""
     start = replace(
-        SMALL, task="styled-sum", policy_args=SHAPE, steps=200, log_every=20, teacher_noise=0.35, seed=0
+        SMALL, task="styled-sum", policy_args=SHAPE, steps=120, log_every=12, teacher_noise=0.35, seed=0
     )
     return tuple(replace(start, **fields) for fields in ARMS.values())
 

@@ -58,7 +58,7 @@ WHERE: Mapping[str, Arm] = {
 def cells() -> tuple[Run, ...]:
     """Hard prompts alone and with easy ones, under every remedy."""
     start = replace(
-        SMALL, task="graded-sum", task_args=ALONE, policy_args=SHAPE, steps=200, log_every=20,
+        SMALL, task="graded-sum", task_args=ALONE, policy_args=SHAPE, steps=120, log_every=12,
         teacher_noise=0.5, seed=0,
     )  # fmt: skip
     return tuple(replace(start, **fields) for fields in ARMS.values())

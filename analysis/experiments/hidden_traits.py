@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment, Part
+from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
 
@@ -127,8 +127,8 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Does it depend on the channel of distillation whether a teacher's hidden trait is passed on?",
-    source="Cloud et al. (2025), subliminal learning, arXiv:2507.14805; Emergent / Subliminal Misalignment",
-    differs="random transformers of a thousand weights, one update of last tokens; a trait of first tokens",
+    source="Cloud et al. (2025), arXiv:2507.14805; Emergent / Subliminal Misalignment",
+    differs="random transformers of a thousand weights, updates of last tokens; a trait of first tokens, no harm",
     compute=table,
     keys=("student", "start", "channel", "step"),
     metrics=("transmission",),
@@ -141,11 +141,7 @@ EXPERIMENT = Experiment(
         x_label="teacher's step / norm of the weights",
         y_label="rise of the trait / step",
     ),
-    systems={
-        "Emergent / Subliminal Misalignment": Part(
-            "the first update through three channels, with shared and other starts; no trained model, no harm"
-        )
-    },
+    systems=("Emergent / Subliminal Misalignment",),
 )
 
 
@@ -204,3 +200,61 @@ def other_start(table: pd.DataFrame) -> Evidence:
     share = (wide(table, "other") < 0).mean()
     note = ", ".join(f"{x:.2f} {name}" for name, x in share.items())
     return exact(AGAINST - share, 0.0, f"lacking share against the trait; shares {note}")
+
+
+UPDATES, RATE, TWICE, DIFFERENT = 10, 0.5, 2.0, 0.1
+"""Updates of a trained student and their length; factor over another start, and relative difference of
+channels, that count."""
+
+
+@cache
+def carried(seed: int, channel: str, shared: bool) -> float:
+    """Return how far the trait has risen in a trained student, less that of a teacher that was not moved.
+
+    The teacher's step is a tenth of the norm of its weights.
+    """
+    start_RP = model().initial([seed, seed + 500])
+    _, slope_P = trait(start_RP[0])
+    moved_P = start_RP[0] + STEPS[0] * float(start_RP[0].norm()) * slope_P / slope_P.norm()
+    ends = []
+    for teacher_P in (moved_P, start_RP[0]):
+        student_P = start_RP[0 if shared else 1].clone()
+        for _ in range(UPDATES):
+            student_P = student_P + RATE * lesson(student_P, teacher_P, channel)
+        ends.append(trait(student_P)[0])
+    return ends[0] - ends[1]
+
+
+@EXPERIMENT.claim(
+    "a-trained-student-needs-the-shared-start",
+    source="Cloud et al. (2025), arXiv:2507.14805, on unlike initializations",
+    statement=(
+        "After 10 updates the trait has risen twice as much in students who share the teacher's start as in "
+        "students of another one, in the mean of 8, through every channel."
+    ),
+)
+def needs_start() -> Evidence:
+    """Return what the ratios of mean rises lack."""
+    mean = {
+        (channel, shared): np.mean([carried(seed, channel, shared) for seed in range(8)])
+        for channel in CHANNELS
+        for shared in (True, False)
+    }
+    ratio = {channel: float(mean[channel, True] / mean[channel, False]) for channel in CHANNELS}
+    note = ", ".join(f"{x:.2f} {name}" for name, x in ratio.items())
+    return exact([TWICE - x for x in ratio.values()], 0.0, f"2 less the ratio; ratios {note}")
+
+
+@EXPERIMENT.claim(
+    "channels-differ-in-a-trained-student",
+    source="Emergent / Subliminal Misalignment: on- and off-policy channels transmit differently",
+    statement=(
+        "After 10 updates the rises through samples, off- and on-policy distillation differ by at least a "
+        "tenth, in the mean of 8 students who share the start."
+    ),
+)
+def channels_differ() -> Evidence:
+    """Return what the mean relative difference lacks."""
+    found_CN = np.array([[carried(seed, channel, True) for seed in range(8)] for channel in CHANNELS])
+    gap = float(np.mean(np.ptp(found_CN, axis=0) / found_CN.mean(0)))
+    return exact([DIFFERENT - gap], 0.0, f"0.1 less the mean relative difference, which is {gap:.3f}")

@@ -26,7 +26,7 @@ FAST, SLOW = 1e-2, 3e-3
 def cells() -> tuple[Run, ...]:
     """GRPO with shared and separate weights at a usual rate and at three times that."""
     start = replace(
-        SMALL, task="solver-checker", task_args=(("digits", 5), ("modulus", 6)), steps=240, log_every=15
+        SMALL, task="solver-checker", task_args=(("digits", 5), ("modulus", 6)), steps=160, log_every=16
     )
     shapes = [(*SHAPE, ("roles", roles)) for roles in ("shared", "separate")]
     return grid(start, policy_args=shapes, learning_rate=[SLOW, FAST], seed=[0])
@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
     source="Multi-agent RL for LLM workflows (2026): isolated roles peak higher, with more terminal cliffs",
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy; two rates",
     cells=cells,
-    stop=Stop(cap=24),
+    stop=Stop(cap=16),
     keys=(ROLES, "learning_rate", "seed"),
     metrics=("accuracy", "best", "start", "collapsed"),
     margins={"accuracy from peak to end": CLIFF, "accuracy of a peak": SAME},
