@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
     NAME,
     question="Does it depend on the channel of distillation whether a teacher's hidden trait is passed on?",
     source="Cloud et al. (2025), arXiv:2507.14805; Emergent / Subliminal Misalignment",
-    differs="random transformers of a thousand weights, updates of last tokens; a trait of first tokens, no harm",
+    differs="random transformers of a thousand weights, updates of last tokens; a trait without harm",
     compute=table,
     keys=("student", "start", "channel", "step"),
     metrics=("transmission",),
