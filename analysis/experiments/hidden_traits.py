@@ -202,9 +202,9 @@ def other_start(table: pd.DataFrame) -> Evidence:
     return exact(AGAINST - share, 0.0, f"lacking share against the trait; shares {note}")
 
 
-UPDATES, RATE, TWICE, DIFFERENT = 10, 0.5, 2.0, 0.1
-"""Updates of a trained student and their length; factor over another start, and relative difference of
-channels, that count."""
+UPDATES, RATE, SHARE, ALL_BUT = 10, 0.5, 1 / 3, 0.1
+"""Updates of a trained student and their length; share of the trait that another start carries, and relative
+difference of channels."""
 
 
 @cache
@@ -226,35 +226,37 @@ def carried(seed: int, channel: str, shared: bool) -> float:
 
 
 @EXPERIMENT.claim(
-    "a-trained-student-needs-the-shared-start",
-    source="Cloud et al. (2025), arXiv:2507.14805, on unlike initializations",
+    "another-start-carries-the-trait-when-trained",
+    source="derived here; Cloud et al. (2025), arXiv:2507.14805, say that a shared start is needed",
     statement=(
-        "After 10 updates the trait has risen twice as much in students who share the teacher's start as in "
-        "students of another one, in the mean of 8, through every channel."
+        "After 10 updates on data that do not show it the trait has risen in students of another start by "
+        "more than a third of what it has in those who share the teacher's, in the mean of 8, through every "
+        "channel: in networks this small the shared start is not needed."
     ),
 )
-def needs_start() -> Evidence:
+def other_carries() -> Evidence:
     """Return what the ratios of mean rises lack."""
     mean = {
         (channel, shared): np.mean([carried(seed, channel, shared) for seed in range(8)])
         for channel in CHANNELS
         for shared in (True, False)
     }
-    ratio = {channel: float(mean[channel, True] / mean[channel, False]) for channel in CHANNELS}
+    ratio = {channel: float(mean[channel, False] / mean[channel, True]) for channel in CHANNELS}
     note = ", ".join(f"{x:.2f} {name}" for name, x in ratio.items())
-    return exact([TWICE - x for x in ratio.values()], 0.0, f"2 less the ratio; ratios {note}")
+    gaps = [SHARE - x for x in ratio.values()] + [-float(mean[channel, True]) for channel in CHANNELS]
+    return exact(gaps, 0.0, f"1/3 less the ratio, or lack of a rise; ratios {note}")
 
 
 @EXPERIMENT.claim(
-    "channels-differ-in-a-trained-student",
-    source="Emergent / Subliminal Misalignment: on- and off-policy channels transmit differently",
+    "channels-agree-in-a-trained-student",
+    source="derived here; the source finds that on- and off-policy channels transmit differently",
     statement=(
-        "After 10 updates the rises through samples, off- and on-policy distillation differ by at least a "
+        "After 10 updates the rises through samples, off- and on-policy distillation differ by less than a "
         "tenth, in the mean of 8 students who share the start."
     ),
 )
-def channels_differ() -> Evidence:
-    """Return what the mean relative difference lacks."""
+def channels_trained() -> Evidence:
+    """Return the excess of the mean relative difference."""
     found_CN = np.array([[carried(seed, channel, True) for seed in range(8)] for channel in CHANNELS])
     gap = float(np.mean(np.ptp(found_CN, axis=0) / found_CN.mean(0)))
-    return exact([DIFFERENT - gap], 0.0, f"0.1 less the mean relative difference, which is {gap:.3f}")
+    return exact([gap - ALL_BUT], 0.0, f"mean relative difference less 0.1; it is {gap:.3f}")
