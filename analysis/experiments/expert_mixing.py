@@ -11,7 +11,6 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms, paired
 from analysis.experiment import Experiment, Part, Stop
-from analysis.plot import Plot
 from analysis.sequential import median_exceeds
 from analysis.starting_runs import SMALL
 from testbed.config.run import Arguments, Run
@@ -79,10 +78,7 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", FREE, BASE, f"first {BASE}", "best", "start", "area", PASS, ENTROPY,
              "val/kl_start_k3", "collapsed", "max actor/grad_norm"),
     margins={"accuracy, pass@4 or area that counts as more": ABOVE, "accuracy that counts as kept": KEPT},
-    figure=Plot(
-        "distribution", x="recipe", y=FREE, arm=("guide", VERIFIER), x_label="recipe",
-        y_label="final accuracy, either style",
-    ),
+    figure="expert-mixing",
     systems={
         "CHORD": Part(
             claims=("chord-ends-above-other-mixtures-of-style", "chord-keeps-the-base-style-and-its-entropy")

@@ -11,7 +11,6 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arm, paired
 from analysis.experiment import Experiment, Part, Stop
-from analysis.plot import Plot
 from analysis.sequential import happens_mostly, median_exceeds, median_stays_below
 from analysis.starting_runs import SMALL
 from testbed.config.run import Arguments, Run
@@ -78,10 +77,7 @@ EXPERIMENT = Experiment(
     metrics=(HARD, EASY, f"first {HARD}", PASS, "accuracy", "start", "rollouts", "mean actor/grad_norm",
              "first reward/mean", "reward/mean"),
     margins={"accuracy on hard prompts": MARGIN},
-    figure=Plot(
-        "distribution", x="prefix", y=HARD, arm=("recipe", "recipe_args", "task_args.share"),
-        x_label="prefix", y_label="final accuracy, hard",
-    ),
+    figure="hard-prompts",
     systems={
         "POPE": Part(
             claims=(

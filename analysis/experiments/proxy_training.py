@@ -11,7 +11,6 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms, paired
 from analysis.experiment import Experiment, Part, Stop
-from analysis.plot import Plot
 from analysis.sequential import happens_mostly, median_exceeds
 from analysis.starting_runs import SMALL
 from testbed.config.run import Arguments, Run
@@ -64,10 +63,7 @@ EXPERIMENT = Experiment(
     keys=("recipe", "prefix", "verifier", "verifier_args.combine", PAIRS, "seed"),
     metrics=("accuracy", "best", "start", "val/proxy", KL, "last val/pass@4"),
     margins={"gold accuracy lost": LOST, "gold accuracy gained": GAINED},
-    figure=Plot(
-        "frontier", x=KL, y="accuracy", arm=("recipe", "prefix", "verifier", "verifier_args.combine"),
-        x_label="KL to the start (nats per token)", y_label="gold accuracy",
-    ),
+    figure="proxy-training",
     systems={
         "Reward-model ensembles": Part(
             claims=(

@@ -12,7 +12,6 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arm, paired
 from analysis.experiment import Experiment, Part, Stop
-from analysis.plot import Plot
 from analysis.sequential import happens_mostly, median_exceeds
 from analysis.starting_runs import SMALL
 from testbed.config.run import Arguments, Run
@@ -68,10 +67,7 @@ EXPERIMENT = Experiment(
     keys=("task", "recipe", "teacher_args", "seed"),
     metrics=("accuracy", "best", "start", "area", ROLLOUTS, "mean actor/grad_norm"),
     margins={"accuracy to be reached": LEVEL, "factor of rollouts": FEWER, "accuracy that counts": HIGHER},
-    figure=Plot(
-        "distribution", x="recipe", y="accuracy", arm=("task", "teacher_args"), x_label="recipe",
-        y_label="final accuracy",
-    ),
+    figure="teacher-training",
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(
             claims=(

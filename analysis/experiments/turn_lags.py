@@ -10,7 +10,6 @@ from analysis.claims import Evidence
 from analysis.comparisons import arm, arms, paired
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.turn_training import GAME, LOSS, SOURCE
-from analysis.plot import Plot
 from analysis.sequential import happens_mostly, median_exceeds
 from testbed.config.run import Run, grid
 
@@ -40,11 +39,7 @@ EXPERIMENT = Experiment(
     keys=("lag", LOSS, "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "mean actor/clip_share"),
     margins={"share of clipped tokens": CLIP},
-    figure=Plot(
-        "distribution", x="lag", y="accuracy", arm=(LOSS,), x_label="lag (steps)", y_label="final accuracy",
-        names={"ppo_clip": "PPO", "s_ppo": "S-PPO", "turn_ppo": "Turn-PPO", "st_ppo": "ST-PPO",
-               "gspo_token": "sequence"},
-    ),
+    figure="turn-lags",
     systems={"ST-PPO": Part()},
 )  # fmt: skip
 
