@@ -18,11 +18,12 @@ from envs.tokens.base import TokenTask
 from testbed import rng
 from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run
-from testbed.errors import UserError, refuse
-from testbed.offline.imperfect_rewards import COMBINED, combine
+from testbed.errors import UserError, refuse, unknown
 from testbed.registry import Registry
 
 verifier = Registry("verifier")
+
+COMBINED = ("single", "mean", "worst", "uncertainty")
 
 GOLD = "task"
 """The verifier of a run that names none."""
@@ -163,6 +164,22 @@ def last(task: TokenTask) -> Verifier:
     return Last(task)
 
 
+def combine(reward_KSA: Floats, how: str, penalty: float = 0.5) -> Floats:
+    """The reward that is optimized, [S, A]: the first member, the mean, the least (worst-case optimization),
+    or the mean less penalty times the variance over members (uncertainty-weighted optimization).
+
+    Source: Coste et al. (2023), arXiv:2310.02743, section 3.
+    """
+    if how not in COMBINED:
+        raise unknown("combination of reward models", how, COMBINED)
+    if how == "single":
+        return np.asarray(reward_KSA[0])
+    if how == "worst":
+        return np.asarray(reward_KSA.min(0))
+    spread_SA = reward_KSA.var(0) if how == "uncertainty" else 0.0
+    return np.asarray(reward_KSA.mean(0) - penalty * spread_SA)
+
+
 @dataclass(frozen=True)
 class Compared(Verifier):
     """Linear Bradley-Terry models of what a pair's better response has: one ensemble per seed.
@@ -253,7 +270,7 @@ def comparisons(
             "pair rewards nothing. Expected at least 1 of both."
         )
     if combine not in COMBINED:
-        raise UserError(f"combine is '{combine}', expected one of {', '.join(COMBINED)}.")
+        raise unknown("combination of reward models", combine, COMBINED)
     if not 0 <= wrong <= 0.5 or not 0 <= blind < 1 or not 0 <= noise <= 1:
         raise UserError(
             f"verifier 'comparisons' has wrong {wrong:g}, blind {blind:g} and noise {noise:g}; expected "
