@@ -143,7 +143,7 @@ def teachers(table: pd.DataFrame) -> Figure:
     "proxy-training",
     data="proxy-training",
     caption=(
-        "The toy LLM trained on proxies for 160 steps: gold accuracy at its best (above) and at the end "
+        "The toy LLM trained on proxies for 120 steps: gold accuracy at its best (above) and at the end "
         "(below). Loophole: a verifier that also passes what begins with a zero. Models: linear in right "
         "places and counts of tokens, of 256 comparisons and blind to two of six places, or of 512 and "
         f"blind to none; a quarter of all labels is wrong. {MARKS}"

@@ -46,7 +46,7 @@ WHERE: Mapping[str, Arm] = {
 
 def cells() -> tuple[Run, ...]:
     """GRPO on proxies of several kinds, and other recipes and starts on a better one."""
-    start = replace(SMALL, policy_args=SHAPE, steps=160, log_every=16, teacher_noise=0.4, seed=0)
+    start = replace(SMALL, policy_args=SHAPE, steps=120, log_every=12, teacher_noise=0.4, seed=0)
     return tuple(replace(start, **{"verifier": "comparisons", **fields}) for fields in ARMS.values())
 
 
@@ -59,7 +59,7 @@ EXPERIMENT = Experiment(
         "counts of tokens; resets go to prefixes of right answers; P3O, PPO and DPO without a KL term"
     ),
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=8),
     keys=("recipe", "prefix", "verifier", "verifier_args.combine", PAIRS, "seed"),
     metrics=("accuracy", "best", "start", "val/proxy", KL, "last val/pass@4"),
     margins={"gold accuracy lost": LOST, "gold accuracy gained": GAINED},
