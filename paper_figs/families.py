@@ -64,7 +64,7 @@ def _panels(panels: Mapping[str, dict[str, Row]]) -> Figure:
     "expert-mixing",
     data="expert-mixing",
     caption=(
-        "The toy LLM beside an expert who writes sums as complements, 120 steps from a base model that "
+        "The toy LLM beside an expert who writes sums as complements, 100 steps from a base model that "
         "writes sums. Above: final accuracy where either style is right; below: where the base model's own "
         f"is demanded. {MARKS}"
     ),
@@ -89,7 +89,7 @@ def experts(table: pd.DataFrame) -> Figure:
     "hard-prompts",
     data="hard-prompts",
     caption=(
-        "Prompts that the base model of a toy LLM hardly ever gets right, after 120 steps of 64 rollouts: "
+        "Prompts that the base model of a toy LLM hardly ever gets right, after 100 steps of 64 rollouts: "
         "final accuracy (above) and pass@4 over easy and hard prompts (below), always without a prefix. "
         f"{MARKS}"
     ),

@@ -59,7 +59,7 @@ WHERE: Mapping[str, Arm] = {
 def cells() -> tuple[Run, ...]:
     """GRPO alone, and with an expert of another style in every way that the family knows."""
     start = replace(
-        SMALL, task="styled-sum", policy_args=SHAPE, steps=120, log_every=12, teacher_noise=0.35, seed=0
+        SMALL, task="styled-sum", policy_args=SHAPE, steps=100, log_every=10, teacher_noise=0.35, seed=0
     )
     return tuple(replace(start, **fields) for fields in ARMS.values())
 
@@ -73,7 +73,7 @@ EXPERIMENT = Experiment(
         "are right steps; the expert never errs"
     ),
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=8),
     keys=("recipe", PEAK, "guide", VERIFIER, "seed"),
     metrics=("accuracy", FREE, BASE, f"first {BASE}", "best", "start", "area", PASS, ENTROPY,
              "val/kl_start_k3", "collapsed", "max actor/grad_norm"),

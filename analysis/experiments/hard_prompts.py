@@ -57,7 +57,7 @@ WHERE: Mapping[str, Arm] = {
 def cells() -> tuple[Run, ...]:
     """Hard prompts alone and with easy ones, under every remedy."""
     start = replace(
-        SMALL, task="graded-sum", task_args=ALONE, policy_args=SHAPE, steps=120, log_every=12,
+        SMALL, task="graded-sum", task_args=ALONE, policy_args=SHAPE, steps=100, log_every=10,
         teacher_noise=0.5, seed=0,
     )  # fmt: skip
     return tuple(replace(start, **fields) for fields in ARMS.values())
@@ -72,7 +72,7 @@ EXPERIMENT = Experiment(
         "the checker's first error; all arms have the same number of rollouts, 64 a step"
     ),
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=8),
     keys=("task_args.share", "recipe", "recipe_args", "prefix", "prefix_args", "seed"),
     metrics=(HARD, EASY, f"first {HARD}", PASS, "accuracy", "start", "rollouts", "mean actor/grad_norm",
              "first reward/mean", "reward/mean"),
