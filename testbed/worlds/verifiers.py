@@ -283,5 +283,6 @@ def judged(
     made: Verifier, seeds: Sequence[int], prompt_MQ: Ints, token_MT: Ints, mask_MT: Bools, gold_M: Floats
 ) -> Floats:
     """Return the verifier's rewards [M] of stacked cells, those of a cell side by side."""
-    parts = zip(*(np.split(x, len(seeds)) for x in (prompt_MQ, token_MT, mask_MT, gold_M)), strict=True)
-    return np.concatenate([made.score(*part, seed) for part, seed in zip(parts, seeds, strict=True)])
+    prompt, token, mask, gold = (np.split(x, len(seeds)) for x in (prompt_MQ, token_MT, mask_MT, gold_M))
+    rewards = [made.score(prompt[k], token[k], mask[k], gold[k], seed) for k, seed in enumerate(seeds)]
+    return np.concatenate(rewards)
