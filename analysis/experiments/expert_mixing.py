@@ -73,7 +73,7 @@ EXPERIMENT = Experiment(
         "are right steps; the expert never errs"
     ),
     cells=cells,
-    stop=Stop(cap=8),
+    stop=Stop(cap=16),
     keys=("recipe", PEAK, "guide", VERIFIER, "seed"),
     metrics=("accuracy", FREE, BASE, f"first {BASE}", "best", "start", "area", PASS, ENTROPY,
              "val/kl_start_k3", "collapsed", "max actor/grad_norm"),

@@ -72,7 +72,7 @@ EXPERIMENT = Experiment(
         "the checker's first error; all arms have the same number of rollouts, 64 a step"
     ),
     cells=cells,
-    stop=Stop(cap=8),
+    stop=Stop(cap=16),
     keys=("task_args.share", "recipe", "recipe_args", "prefix", "prefix_args", "seed"),
     metrics=(HARD, EASY, f"first {HARD}", PASS, "accuracy", "start", "rollouts", "mean actor/grad_norm",
              "first reward/mean", "reward/mean"),

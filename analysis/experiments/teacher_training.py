@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
         "sums modulo 2 with a teacher of the same shape that saw fewer errors"
     ),
     cells=cells,
-    stop=Stop(cap=8),
+    stop=Stop(cap=16),
     keys=("task", "recipe", "teacher_args", "seed"),
     metrics=("accuracy", "best", "start", "area", ROLLOUTS, "mean actor/grad_norm"),
     margins={"accuracy to be reached": LEVEL, "factor of rollouts": FEWER, "accuracy that counts": HIGHER},
