@@ -229,7 +229,7 @@ class Compared(Verifier):
             better_N = side[0][:, :T].sum(1) - side[1][:, :T].sum(1)
             label_N = np.where(better_N == 0, stream.random(self.pairs) < 0.5, better_N > 0)
             label_N = label_N ^ (stream.random(self.pairs) < self.wrong)
-            weight_F = bradley_terry((side[0] - side[1]) * seen_F, label_N) * seen_F
+            weight_F = bradley_terry((side[0] - side[1]) * seen_F, label_N)
             reward_N = np.concatenate(side) @ weight_F
             weight_KF.append(weight_F)
             mean_K.append(reward_N.mean())
@@ -283,6 +283,9 @@ def judged(
     made: Verifier, seeds: Sequence[int], prompt_MQ: Ints, token_MT: Ints, mask_MT: Bools, gold_M: Floats
 ) -> Floats:
     """Return the verifier's rewards [M] of stacked cells, those of a cell side by side."""
-    prompt, token, mask, gold = (np.split(x, len(seeds)) for x in (prompt_MQ, token_MT, mask_MT, gold_M))
-    rewards = [made.score(prompt[k], token[k], mask[k], gold[k], seed) for k, seed in enumerate(seeds)]
+    each = len(gold_M) // len(seeds)
+    rewards = []
+    for k, seed in enumerate(seeds):
+        own = slice(k * each, (k + 1) * each)
+        rewards.append(made.score(prompt_MQ[own], token_MT[own], mask_MT[own], gold_M[own], seed))
     return np.concatenate(rewards)
