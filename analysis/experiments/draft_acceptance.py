@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
     NAME,
     question="Does a draft trained on its own prefixes have more tokens accepted?",
     source="Mixture of Attentions for Speculative Decoding (2024), arXiv:2410.03804; arXiv:2211.17192",
-    differs="random targets of 4 tokens and places, drafts that see the last token alone; sums, no samples",
+    differs="random targets of 4 tokens and places, drafts that see the last token; no attention",
     compute=table,
     keys=("target", "divergence", "prefixes"),
     metrics=("accepted",),
@@ -94,9 +94,7 @@ EXPERIMENT = Experiment(
         y_label="accepted tokens of 4",
     ),
     systems={
-        "Mixture of Attentions for Speculative Decoding": Part(
-            "on-policy training of the draft and its accepted length; not its attention, nor its speed"
-        )
+        "Mixture of Attentions for Speculative Decoding": Part()
     },
 )  # fmt: skip
 
@@ -169,6 +167,29 @@ def accepted_prefixes(table: pd.DataFrame) -> Evidence:
     found = {whose: float(gains(table, "tv", whose).mean()) for whose in ("accepted", "own")}
     gap = [-found["accepted"], found["own"] - found["accepted"]]
     return exact(gap, -1e-6, f"lacking gain; gains over the target's prefixes {said(found)}")
+
+
+COST = 0.05
+"""Time of one drafted token, in calls of the target."""
+FASTER = 0.095
+"""The source's gain in speed."""
+
+
+@EXPERIMENT.claim(
+    "on-policy-drafts-decode-faster",
+    source="Leviathan et al. (2023), arXiv:2211.17192: (accepted + 1) / (1 + cost * drafted) is the speed",
+    kind="exact",
+    statement=(
+        "Where a drafted token costs a twentieth of a call of the target, drafts trained on their own "
+        "prefixes decode 9.5 % faster than drafts trained on the target's, in the mean over 12 targets for "
+        "each divergence."
+    ),
+)
+def faster(table: pd.DataFrame) -> Evidence:
+    """Return what mean relative gains in speed lack."""
+    speed = table.assign(accepted=(table["accepted"] + 1) / (1 + COST * T))
+    found = {kind: float(gains(speed, kind, "own").mean()) for kind in KINDS}
+    return exact([FASTER - x for x in found.values()], 0.0, f"9.5 % less the mean gain; gains {said(found)}")
 
 
 def said(found: dict[str, float]) -> str:

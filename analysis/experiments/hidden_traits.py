@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment, Part
+from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
 
@@ -127,8 +127,8 @@ def table() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="Does it depend on the channel of distillation whether a teacher's hidden trait is passed on?",
-    source="Cloud et al. (2025), subliminal learning, arXiv:2507.14805; Emergent / Subliminal Misalignment",
-    differs="random transformers of a thousand weights, one update of last tokens; a trait of first tokens",
+    source="Cloud et al. (2025), arXiv:2507.14805; Emergent / Subliminal Misalignment",
+    differs="random transformers of a thousand weights, updates of last tokens; a trait without harm",
     compute=table,
     keys=("student", "start", "channel", "step"),
     metrics=("transmission",),
@@ -141,11 +141,7 @@ EXPERIMENT = Experiment(
         x_label="teacher's step / norm of the weights",
         y_label="rise of the trait / step",
     ),
-    systems={
-        "Emergent / Subliminal Misalignment": Part(
-            "the first update through three channels, with shared and other starts; no trained model, no harm"
-        )
-    },
+    systems=("Emergent / Subliminal Misalignment",),
 )
 
 
@@ -204,3 +200,63 @@ def other_start(table: pd.DataFrame) -> Evidence:
     share = (wide(table, "other") < 0).mean()
     note = ", ".join(f"{x:.2f} {name}" for name, x in share.items())
     return exact(AGAINST - share, 0.0, f"lacking share against the trait; shares {note}")
+
+
+UPDATES, RATE, SHARE, ALL_BUT = 10, 0.5, 1 / 3, 0.1
+"""Updates of a trained student and their length; share of the trait that another start carries, and relative
+difference of channels."""
+
+
+@cache
+def carried(seed: int, channel: str, shared: bool) -> float:
+    """Return how far the trait has risen in a trained student, less that of a teacher that was not moved.
+
+    The teacher's step is a tenth of the norm of its weights.
+    """
+    start_RP = model().initial([seed, seed + 500])
+    _, slope_P = trait(start_RP[0])
+    moved_P = start_RP[0] + STEPS[0] * float(start_RP[0].norm()) * slope_P / slope_P.norm()
+    ends = []
+    for teacher_P in (moved_P, start_RP[0]):
+        student_P = start_RP[0 if shared else 1].clone()
+        for _ in range(UPDATES):
+            student_P = student_P + RATE * lesson(student_P, teacher_P, channel)
+        ends.append(trait(student_P)[0])
+    return ends[0] - ends[1]
+
+
+@EXPERIMENT.claim(
+    "another-start-carries-the-trait-when-trained",
+    source="derived here; Cloud et al. (2025), arXiv:2507.14805, say that a shared start is needed",
+    statement=(
+        "After 10 updates on data that do not show it the trait has risen in students of another start by "
+        "more than a third of what it has in those who share the teacher's, in the mean of 8, through every "
+        "channel: in networks this small the shared start is not needed."
+    ),
+)
+def other_carries() -> Evidence:
+    """Return what the ratios of mean rises lack."""
+    mean = {
+        (channel, shared): np.mean([carried(seed, channel, shared) for seed in range(8)])
+        for channel in CHANNELS
+        for shared in (True, False)
+    }
+    ratio = {channel: float(mean[channel, False] / mean[channel, True]) for channel in CHANNELS}
+    note = ", ".join(f"{x:.2f} {name}" for name, x in ratio.items())
+    gaps = [SHARE - x for x in ratio.values()] + [-float(mean[channel, True]) for channel in CHANNELS]
+    return exact(gaps, 0.0, f"1/3 less the ratio, or lack of a rise; ratios {note}")
+
+
+@EXPERIMENT.claim(
+    "channels-agree-in-a-trained-student",
+    source="derived here; the source finds that on- and off-policy channels transmit differently",
+    statement=(
+        "After 10 updates the rises through samples, off- and on-policy distillation differ by less than a "
+        "tenth, in the mean of 8 students who share the start."
+    ),
+)
+def channels_trained() -> Evidence:
+    """Return the excess of the mean relative difference."""
+    found_CN = np.array([[carried(seed, channel, True) for seed in range(8)] for channel in CHANNELS])
+    gap = float(np.mean(np.ptp(found_CN, axis=0) / found_CN.mean(0)))
+    return exact([gap - ALL_BUT], 0.0, f"mean relative difference less 0.1; it is {gap:.3f}")

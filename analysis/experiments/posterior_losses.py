@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 from scipy import special
@@ -14,6 +16,9 @@ from analysis.plot import Plot
 from analysis.replication import Seeds, difference, repeated
 from envs.arrays import Floats
 from testbed.rng import generator
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NAME = "posterior-losses"
 SEEDS, ANSWERS, BETA, TIME = 24, 12, 0.2, 30.0
@@ -64,7 +69,8 @@ EXPERIMENT = Experiment(
     question="What do losses that fit a posterior lose or gain by samples that are not the policy's own?",
     source="Pandey et al. (2024), BRAIn, arXiv:2402.02479; TPS-DPS (2024), arXiv:2405.19961",
     differs=(
-        "laws over 4 to 12 answers, enumerated samples and exact flows; no paths, no control variate to learn"
+        "laws over 4 to 12 answers and 27 paths, enumerated samples and exact flows; no molecules, no "
+        "control variate to learn"
     ),
     compute=table,
     keys=("run", "seed", "samples"),
@@ -73,8 +79,11 @@ EXPERIMENT = Experiment(
     figure=Plot("distribution", x="samples", y="kl", y_label="KL to the posterior, nats"),
     systems={
         "TPS-DPS": Part(
-            "variance at the optimum and modes found with and without replay; no paths, no control variate",
-            claims=("log-variance-has-none-at-the-posterior", "replayed-samples-find-more-modes"),
+            claims=(
+                "log-variance-has-none-at-the-posterior",
+                "log-variance-of-paths-has-none-at-the-posterior",
+                "replayed-samples-find-more-modes",
+            ),
         ),
         "BRAIn": Part(
             "bias and variance of its self-normalized weights; no language model, no comparison with DPO",
@@ -195,3 +204,71 @@ def more_modes(table: pd.DataFrame) -> Evidence:
     """Return the evidence in both runs."""
     found = difference(table, "modes", {"samples": "replay"}, {"samples": "on policy"})
     return must_exceed(found, MARGIN, "modes found more, less a half")
+
+
+@EXPERIMENT.claim(
+    "log-variance-of-paths-has-none-at-the-posterior",
+    source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961",
+    statement=(
+        "On a tree of 27 paths of three steps, with the project's trajectory-balance loss on pairs, the step "
+        "of every pair is zero at the posterior, whoever walks; elsewhere steps of own pairs scatter around "
+        "twice the gradient of KL(pi, posterior), and those of another walker's have another mean."
+    ),
+)
+def paths() -> Evidence:
+    """Return steps at the posterior, distances of own means, and what scatter and others' distance lack."""
+    import torch
+
+    from analysis.teaching_worlds import AllResponses
+
+    world, beta, gaps = AllResponses(3, 3), 0.5, []
+    for seed in range(3):
+        ref, pi, other = (world.random(10 * seed + k) for k in range(3))
+        reward_L = torch.from_numpy(generator(seed, "posterior paths").random(27))
+        posterior = world.of_law(world.law(ref) * (reward_L / beta).exp())
+        gaps.append(float(_pairs(posterior, ref, reward_L, beta).abs().max()))
+        step_LLP = _pairs(pi, ref, reward_L, beta)
+        leaf = pi.clone().requires_grad_()
+        logp_L = world.logp(leaf).sum(-1)
+        gap_L = logp_L - world.logp(ref).sum(-1) - reward_L / beta
+        (kl_P,) = torch.autograd.grad((logp_L.exp() * gap_L).sum(), leaf)
+        mean = {
+            name: torch.einsum("l,k,lkp->p", world.law(who), world.law(who), step_LLP)
+            for name, who in (("own", pi), ("other", other))
+        }
+        gaps.append(float((mean["own"] - kl_P.flatten()).abs().max()))
+        gaps.append(short_of(float(step_LLP.std(dim=(0, 1)).max()), 1e-2))
+        gaps.append(short_of(float((mean["other"] - kl_P.flatten()).norm()), 1e-2))
+    return exact(gaps, 1e-12, "largest step at the posterior, distance of a mean, or lack of a difference")
+
+
+def _pairs(pi: Tensor, ref: Tensor, reward_L: Tensor, beta: float) -> Tensor:
+    """Return the loss's gradient [L, L, P] of every pair of paths as a group, halved."""
+    import torch
+
+    from analysis.teaching_worlds import AllResponses
+    from testbed.data.batch import Batch
+    from testbed.objectives.regression.tba import tba
+
+    world = AllResponses(3, 3)
+    left, right = torch.cartesian_prod(torch.arange(27), torch.arange(27)).T
+    row_B = torch.stack([left, right], dim=1).flatten()
+    logp_LT = world.logp(pi).requires_grad_()
+    batch = Batch(
+        logp_mu_BT=logp_LT.detach()[row_B],
+        adv_BT=torch.zeros(len(row_B), 3, dtype=torch.float64),
+        mask_BT=torch.ones(len(row_B), 3, dtype=torch.bool),
+        reward_B=reward_L[row_B],
+        group_B=torch.arange(len(row_B)) // 2,
+        logp_ref_BT=world.logp(ref)[row_B],
+    )
+    logp_BT = logp_LT.detach()[row_B].requires_grad_()
+    (slope_BT,) = torch.autograd.grad(tba(logp_BT, batch, beta=beta).sum(), logp_BT)
+    score_LTP = torch.zeros(27, 3, world.states, 3, dtype=torch.float64)
+    law_SV = pi.softmax(-1)
+    for t in range(3):
+        state_L, token_L = world.state_LT[:, t], world.token_LT[:, t]
+        score_LTP[torch.arange(27), t, state_L] = -law_SV[state_L]
+        score_LTP[torch.arange(27), t, state_L, token_L] += 1
+    each_BP = torch.einsum("bt,btp->bp", slope_BT, score_LTP.flatten(2)[row_B])
+    return each_BP.unflatten(0, (-1, 2)).sum(1).unflatten(0, (27, 27)) / 2

@@ -61,9 +61,9 @@ def models(seed: int, noise: float) -> Floats:
 
 def rows(seeds: Seeds) -> pd.DataFrame:
     """Return gold and proxy reward and KL to the reference, by noise, combination, method and strength."""
-    from testbed.offline.imperfect_rewards import COMBINED, combine
     from testbed.offline.preferences import tilt
     from testbed.offline.tabular import best_of_n, kl
+    from testbed.worlds.verifiers import COMBINED, combine
 
     rows_ = []
     for seed in seeds:
@@ -133,7 +133,7 @@ def _drop(table: pd.DataFrame, model: str) -> dict[str, Floats]:
 )
 def agree() -> Evidence:
     """Return by how much they exceed the mean, and distances among equal members and under shifts."""
-    from testbed.offline.imperfect_rewards import COMBINED, combine
+    from testbed.worlds.verifiers import COMBINED, combine
 
     gaps = []
     for seed in range(3):

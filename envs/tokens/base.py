@@ -77,6 +77,17 @@ class TokenTask(ABC):
         supervised start.
         """
 
+    def expert(self, prompt_NQ: Ints, rng: np.random.Generator) -> tuple[Ints, Bools]:
+        """A right response to show for each prompt, as `teacher` without noise unless said."""
+        return self.teacher(prompt_NQ, rng, 0.0)
+
+    def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
+        """A right response that keeps what each response has before its first error, response and mask.
+
+        Only of tasks that check steps; where a single response is right, that one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not check steps: it judges whole responses.")
+
     def tool(self, prompt_NQ: Ints, response_Nt: Ints) -> Ints:
         """The token that the tool writes behind each response so far, [N]; only at places of `tool_T`."""
         raise NotImplementedError(f"{type(self).__name__} has no tool: `tool_T` is empty.")

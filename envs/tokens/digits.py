@@ -46,6 +46,12 @@ class DigitTask(TokenTask):
         wrong_NT = (response_NT != self.answer(prompt_NQ[:, :-1])) | ~mask_NT
         return np.where(wrong_NT.any(1), wrong_NT.argmax(1), self.response_length)
 
+    def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
+        """The only right response, [N, T], whatever was written."""
+        del response_NT, mask_NT
+        answer_NT = self.answer(self.check_prompts(prompt_NQ)[:, :-1])
+        return answer_NT, np.ones(answer_NT.shape, dtype=bool)
+
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """The answer with each digit replaced by another one with probability `noise`: scores (1-noise)^Q."""
         answer_NT = self.answer(self.check_prompts(prompt_NQ)[:, :-1])

@@ -150,6 +150,15 @@ def _guides() -> Rows:
     ]
 
 
+def _verifiers() -> Rows:
+    from testbed.worlds.verifiers import verifier
+
+    return [
+        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in verifier[row["name"]].defaults.items())}
+        for row in _registry(verifier)
+    ]
+
+
 def _sweeps() -> Rows:
     from analysis.experiment import sweeps
 
@@ -212,6 +221,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "critics": _critics,
     "teachers": _teachers,
     "guides": _guides,
+    "verifiers": _verifiers,
     "sweeps": _sweeps,
     "experiments": _experiments,
     "figures": _figures,

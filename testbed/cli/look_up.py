@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from testbed.registry import Entry
 
 LISTED = ("tasks", "advantages", "aggregations", "mismatches", "schedules", "anchors", "teachers", "guides",
-          "sweeps", "figures", "claims", "metrics")  # fmt: skip
+          "verifiers", "sweeps", "figures", "claims", "metrics")  # fmt: skip
 """Kinds of which `testbed show` prints the row that `testbed list` has."""
 
 TRY = {

@@ -35,6 +35,8 @@ YOUNGER = (
     "teacher_args",
     "guide",
     "guide_args",
+    "verifier",
+    "verifier_args",
 )
 """Fields that came after RUN_VERSION 1: the id does not see them while they hold their default, so that a new
 dial renames no older result."""
@@ -93,6 +95,10 @@ class Run:
     """Whose answers take the place of group members, and in which groups: `testbed list guides`."""
     guide_args: Arguments = ()
     """Arguments of the guide, as (name, value) pairs."""
+    verifier: str = "task"
+    """Who rewards responses in training; `accuracy` stays the task's own: `testbed list verifiers`."""
+    verifier_args: Arguments = ()
+    """Arguments of the verifier, as (name, value) pairs."""
     seed: int = 0
     """Names every random stream of the run."""
     steps: int = 200

@@ -20,7 +20,8 @@ PASS_KS = (1, 2, 4, 8)
 """The k of pass@k and max@k."""
 
 METRICS: dict[str, str] = {
-    "accuracy": "mean reward of fresh samples of the current policy on held-out prompts",
+    "accuracy": "mean reward of fresh samples of the current policy on held-out prompts, by the task itself",
+    "val/proxy": "mean reward of the same samples by the run's verifier, where it has one",
     "val/response_length": "mean length of the samples behind `accuracy`, tokens",
     "val/entropy": "mean of -log pi over the tokens of the samples behind `accuracy`, nats per token",
     "val/kl_start_k1": "mean of log pi - log start over tokens of pi on the first held-out prompts: "
@@ -43,6 +44,7 @@ METRICS: dict[str, str] = {
     "prefix/attempts": "responses of the start weights that filled the store of traces, failures included",
     "prefix/traces": "prompts in the store of traces: those that had a success",
     "response_length/mean": "mean length of the batch's sequences under the mask, tokens",
+    "reward/gold": "mean reward by the task itself of what was generated last, where a verifier rewards it",
     "reward/mean": "mean reward of the generated batch, that is of the behavior policy",
     "actor/entropy": "mean entropy of the target policy's next-token law on the batch, nats",
     "actor/grad_norm": "Euclidean norm of the sampled gradient before clipping",

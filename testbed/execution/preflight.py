@@ -24,6 +24,7 @@ TASK = ("task", "task_args", "policy")
 SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
 ENGINE = ("mismatch", "mismatch_args")
 PREFIX = ("prefix", "prefix_args")
+VERIFIER = ("verifier", "verifier_args")
 TEACHER = ("teacher", "teacher_args", "guide", "guide_args")
 
 
@@ -204,12 +205,41 @@ def _check_teacher(cell: Run) -> None:
             f"guide '{cell.guide}' shows the teacher's answers, and a tabular world has no solutions of its "
             f"own; take teacher {' or '.join(everywhere())}, or a token task with policy 'toy'."
         )
+    if helper is not None and helper.mends:
+        _check_mended(cell)
     shown = made.demonstrations or (helper is not None and helper.shows)
     if not own and not shown and "ref" not in made.reads and "reference_reward_BN" not in made.needs:
         raise UserError(
             f"teacher is '{cell.teacher}', but recipe '{cell.recipe}' reads no reference and nobody "
             "shows its answers, so that nothing would change. Leave teacher at 'start', take a guide, or a "
             "recipe that reads one, as dgrpo."
+        )
+
+
+def _check_mended(cell: Run) -> None:
+    """Raise UserError where nobody can mend a response from its first error on."""
+    from envs.tokens.base import TokenTask
+    from testbed.worlds.base import CORRECTIONS
+    from testbed.worlds.tasks import task_for
+
+    task = task_for(cell)
+    mute = not isinstance(task, TokenTask) or type(task).correction is TokenTask.correction
+    if cell.policy != "toy" or mute:
+        raise UserError(f"guide '{cell.guide}' on task '{cell.task}': {CORRECTIONS}")
+
+
+def _check_verifier(cell: Run) -> None:
+    """Raise UserError where a run cannot have its verifier, or its recipe cannot ask it."""
+    from testbed.recipes import recipe
+    from testbed.worlds.verifiers import verifier_of
+
+    made = verifier_of(cell)
+    if made is None or not made.by_seed:
+        return
+    if "greedy_reward_B" in recipe[cell.recipe].bind(**dict(cell.recipe_args))().needs:
+        raise UserError(
+            f"recipe '{cell.recipe}' reads the reward of greedy responses, which verifier '{cell.verifier}', "
+            "fitted anew for every seed, does not give; take another recipe, or verifier lenient."
         )
 
 
@@ -240,6 +270,7 @@ CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
         _check_recipe,
     ),
     ((*TASK, "recipe", "recipe_args", "critic", "critic_args"), _check_signals),
-    (("policy", "recipe", "recipe_args", *TEACHER, "task", "group"), _check_teacher),
+    ((*TASK, "recipe", "recipe_args", *TEACHER, "group"), _check_teacher),
+    ((*TASK, "recipe", "recipe_args", *VERIFIER), _check_verifier),
 )
 """What is looked at, and the fields that it depends on."""

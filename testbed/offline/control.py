@@ -237,9 +237,7 @@ class _Run:
             std_R11[..., 0]
         )
         worth_RN = ahead_RN2.min(-1) if self.set.twin else ahead_RN2[..., 0]
-        return np.asarray(
-            reward_RN + self.world.discount * (worth_RN - self.soft_R[:, None] * log_pi_RN)
-        )
+        return np.asarray(reward_RN + self.world.discount * (worth_RN - self.soft_R[:, None] * log_pi_RN))
 
     def learn(self) -> None:
         x_RND, u_RNU, reward_RN1, next_RND = self._batch()

@@ -15,7 +15,6 @@ from testbed.errors import UserError, unknown
 from testbed.offline.preferences import fit_reward, tilt
 from testbed.offline.tabular import best_of_n
 
-COMBINED = ("single", "mean", "worst", "uncertainty")
 KEPT = ("all", "best", "best and worst", "best and random")
 
 
@@ -42,22 +41,6 @@ def reward_ensemble(weight_KSAA: Floats, label_KSAA: Floats, feature_KSAF: Float
     members = zip(weight_KSAA, label_KSAA, feature_KSAF, strict=True)
     fitted_KSA = np.stack([fit_reward(w[None], y[None], x, ridge)[0] for w, y, x in members])
     return np.asarray(fitted_KSA - fitted_KSA.mean(-1, keepdims=True))
-
-
-def combine(reward_KSA: Floats, how: str, penalty: float = 0.5) -> Floats:
-    """The reward that is optimized, [S, A]: the first member, the mean, the least (worst-case optimization),
-    or the mean less penalty times the variance over members (uncertainty-weighted optimization).
-
-    Source: Coste et al. (2023), arXiv:2310.02743, section 3.
-    """
-    if how not in COMBINED:
-        raise unknown("combination of reward models", how, COMBINED)
-    if how == "single":
-        return np.asarray(reward_KSA[0])
-    if how == "worst":
-        return np.asarray(reward_KSA.min(0))
-    spread_SA = reward_KSA.var(0) if how == "uncertainty" else 0.0
-    return np.asarray(reward_KSA.mean(0) - penalty * spread_SA)
 
 
 def lenient_verifier(right_SA: Floats, false_positive_SA: Floats) -> Floats:

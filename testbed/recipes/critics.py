@@ -7,7 +7,7 @@ from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, Term, pairs
 
 OVER = ("gae", "egae", "turn_gae", "bad", "v_trace")
-LOSSES = ("ppo_clip", "turn_ppo", "s_ppo", "st_ppo")
+LOSSES = ("ppo_clip", "turn_ppo", "s_ppo", "st_ppo", "gspo_token")
 
 
 @recipe(
@@ -27,8 +27,8 @@ def ppo(
     """A critic's advantage, PPO's clip at 1 - eps and 1 + eps, mean over tokens.
 
     advantage: gae, egae, turn_gae, bad or v_trace, with gamma and lam. normalize: standardized over the
-    tokens of the batch. loss: ppo_clip, or by turns turn_ppo, s_ppo, st_ppo. kl: coefficient of the k2
-    estimate of KL(pi, start weights). passes: updates per batch.
+    tokens of the batch. loss: ppo_clip, by turns turn_ppo, s_ppo or st_ppo, or gspo_token of the whole
+    response. kl: coefficient of the k2 estimate of KL(pi, start weights). passes: updates per batch.
     """
     if advantage not in OVER:
         raise unknown("advantage", advantage, OVER)

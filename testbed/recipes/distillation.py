@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from testbed.recipes import recipe
-from testbed.recipes.composition import Recipe, Term, pairs
+from testbed.recipes.composition import HandOver, Recipe, Term, pairs
 
 
 @recipe("sft", source="behavior cloning: Pomerleau (1991); sequence-level distillation: Kim & Rush (2016)")
 def sft() -> Recipe:
     """Cross entropy of the teacher's answers alone, which take all groups; mean over tokens."""
     return Recipe("raw", "sft", "token_mean", demonstrations=1.0)
+
+
+@recipe("sft_then_grpo", source="SFT before RL: Ouyang et al. (2022), arXiv:2203.02155")
+def sft_then_grpo(*, step: int = 50) -> Recipe:
+    """Cross entropy of the teacher's answers until `step`, then GRPO."""
+    later = Recipe("group_std", "ppo_clip", "sequence_mean")
+    return Recipe("raw", "sft", "token_mean", demonstrations=1.0, hand_over=HandOver(step, later))
 
 
 @recipe(

@@ -87,8 +87,13 @@ def spear(*, window: int = 10, share: float = 0.25, warm_up: int = 200) -> Recip
 
 
 @recipe("chord", source="CHORD (2025), arXiv:2508.11408")
-def chord(*, share: float = 0.25, peak: float = 0.9, valley: float = 0.05, decay: int = 200) -> Recipe:
-    """GRPO and supervised learning on the teacher's answers, mixed by a falling weight; mean over tokens."""
+def chord(
+    *, share: float = 0.25, peak: float = 0.9, valley: float = 0.05, decay: int = 200, phi: str = "off"
+) -> Recipe:
+    """GRPO and supervised learning on the teacher's answers, mixed by a falling weight; mean over tokens.
+
+    phi "on" weighs an expert's token by p (1 - p): CHORD-phi, for which peak and valley are both 0.1.
+    """
 
     def mu(step: int, _steps: int) -> float:
         return mu_schedule(step, warmup=0, decay=decay, peak=peak, valley=valley)
@@ -97,7 +102,7 @@ def chord(*, share: float = 0.25, peak: float = 0.9, valley: float = 0.05, decay
         "group_std",
         "chord",
         "token_mean",
-        objective_args=pairs(phi="off"),
+        objective_args=pairs(phi=phi),
         demonstrations=share,
         schedules=(("mu", mu),),
     )

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from testbed.recipes import recipe
-from testbed.recipes.composition import Recipe, StepRule, pairs
+from testbed.recipes.composition import Recipe, StepRule, Term, pairs
 
 
 @recipe("reinforce", source="Williams (1992); group-mean baseline as in Dr. GRPO, arXiv:2503.20783")
@@ -16,14 +16,21 @@ def reinforce() -> Recipe:
 
 
 @recipe("grpo", source="Shao et al. (2024), arXiv:2402.03300, Eq. 3 (without the KL term)")
-def grpo(*, eps_low: float = 0.2, eps_high: float = 0.2, kl_limit: float = 0.0) -> Recipe:
+def grpo(
+    *, eps_low: float = 0.2, eps_high: float = 0.2, kl_limit: float = 0.0, entropy: float = 0.0
+) -> Recipe:
     """Group-standardized advantage, PPO's clip, mean over tokens then over sequences.
 
-    kl_limit: nats per token of KL(mu, pi) above which a step is skipped; 0 skips none.
+    kl_limit: nats per token of KL(mu, pi) above which a step is skipped; 0 skips none. entropy: coefficient
+    of an entropy bonus.
     """
-    args = pairs(eps_low=eps_low, eps_high=eps_high)
     return Recipe(
-        "group_std", "ppo_clip", "sequence_mean", objective_args=args, step_rule=StepRule(kl_limit=kl_limit)
+        "group_std",
+        "ppo_clip",
+        "sequence_mean",
+        objective_args=pairs(eps_low=eps_low, eps_high=eps_high),
+        step_rule=StepRule(kl_limit=kl_limit),
+        terms=(Term("entropy_bonus", entropy),) if entropy else (),
     )
 
 

@@ -81,6 +81,10 @@ class Teacher:
         drawn = self.world.answers(theta_RP, self.seen(rollout), rows, step)
         return replace(drawn, prompt_RNQ=rollout.prompt_RNQ)
 
+    def corrections(self, rollout: Rollout) -> Rollout:
+        """Return the rollout's responses, mended from their first error on by the task's own checker."""
+        return self.world.corrections(rollout, slice(self.first, self.first + len(rollout.reward_RB)))
+
 
 class Own(Teacher):
     """The weights at the start; its answers are the task's own solutions, which no weights wrote."""

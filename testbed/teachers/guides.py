@@ -36,10 +36,12 @@ class Guide(ABC):
     """What takes the place of group members.
 
     count: members of a group that it may replace, its last ones. shows: whether it asks the teacher.
+    mends: whether that is for corrections of what was written, instead of answers.
     """
 
     count: int = 1
     shows: bool = True
+    mends: bool = False
 
     @abstractmethod
     def chosen(self, rollout: Rollout) -> Tensor:
@@ -56,9 +58,9 @@ class Guide(ABC):
         return swapped(rollout, shown, chosen_RN, self.count), chosen_RN
 
 
-def failed(rollout: Rollout) -> Tensor:
-    """Return the groups in which no response has a positive reward, bool [R, N]."""
-    return (rollout.reward_RB <= 0).unflatten(1, (-1, rollout.group)).all(-1)
+def failed(rollout: Rollout, most: float = 0.0) -> Tensor:
+    """Return the groups in which no response has a reward above `most`, bool [R, N]."""
+    return (rollout.reward_RB <= most).unflatten(1, (-1, rollout.group)).all(-1)
 
 
 def swapped(rollout: Rollout, other: Rollout, chosen_RN: Tensor, count: int) -> Rollout:
@@ -86,12 +88,20 @@ class Insert(Guide):
 
 @dataclass
 class Rescue(Guide):
-    """The teacher's answers in groups without a success."""
+    """The teacher's answers in groups without a reward above `most`."""
 
     count: int
+    most: float = 0.0
 
     def chosen(self, rollout: Rollout) -> Tensor:
-        return failed(rollout)
+        return failed(rollout, self.most)
+
+
+@dataclass
+class Splice(Rescue):
+    """In these groups the members' own answers, mended from their first error on."""
+
+    mends = True
 
 
 @dataclass
@@ -160,9 +170,13 @@ class GuidedSource(Source):
         generated = self.source.batch(theta_RP, step)
         if generated.empty:
             return generated
-        rollout, helped_RN = self.guide.help(
-            generated.rollout, lambda: self.teacher.answers(theta_RP, generated.rollout, step), step
+        rollout = generated.rollout
+        ask = (
+            (lambda: self.teacher.corrections(generated.rollout))
+            if self.guide.mends
+            else (lambda: self.teacher.answers(theta_RP, generated.rollout, step))
         )
+        rollout, helped_RN = self.guide.help(rollout, ask, step)
         share_R = helped_RN.double().mean(-1).cpu().numpy()
         return replace(generated, rollout=rollout, counts={**generated.counts, "guide/helped_share": share_R})
 
@@ -203,9 +217,18 @@ def insert(*, count: int = 1) -> Guide:
 
 
 @guide("rescue", source="DaGRPO (2025), arXiv:2512.06337: anchors for hard prompts; RGR-GRPO (2025)")
-def rescue(*, count: int = 1) -> Guide:
-    """The last `count` members of groups without a success are the teacher's answers."""
-    return Rescue(count)
+def rescue(*, count: int = 1, most: float = 0.0) -> Guide:
+    """The last `count` members of groups without a success are the teacher's answers.
+
+    most: the reward up to which none is a success; for graded rewards.
+    """
+    return Rescue(count, most)
+
+
+@guide("splice", source="SCOPE (2026), Recycling Failures; SOPHIA (2025): own prefix, another's suffix")
+def splice(*, count: int = 1, most: float = 0.0) -> Guide:
+    """The last `count` members of groups without a success are mended from their first error on."""
+    return Splice(count, most)
 
 
 @guide(

@@ -17,6 +17,11 @@ from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 
+CORRECTIONS = (
+    "only tasks that check steps correct a response from its first error on; take running-sum, styled-sum, "
+    "copy or sorted with policy 'toy'."
+)
+
 
 @dataclass(frozen=True)
 class BehaviorWeights:
@@ -183,6 +188,14 @@ class World(ABC):
 
         rows: the replicas that theta and the rollout hold.
         """
+
+    def corrections(self, rollout: Rollout, rows: slice) -> Rollout:
+        """Return the rollout's responses with all from their first error on written rightly.
+
+        Raises UserError where nothing checks steps.
+        """
+        del rollout, rows
+        raise UserError(CORRECTIONS)
 
     def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
         """Return a teacher's answers to the rollout's prompts, one per group member.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -14,7 +13,6 @@ from torch import Tensor
 from envs.streams import uniforms
 from envs.tokens.base import TokenTask
 from envs.tokens.hinted import Hinted
-from envs.tokens.jsonl import ERROR, TIMEOUT
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.held_out import HeldOut
@@ -27,6 +25,7 @@ from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.perturbed import Perturbed, loss_noise_draw, perturbable
+from testbed.worlds.rewards import Rewards
 from testbed.worlds.roles import ROLES, separated
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import spread, token_task, turns_of
@@ -58,8 +57,8 @@ class TokenRuns(World):
         self.evaluation_R = rng.keys(self.seeds, "evaluation")
         self.passes_R = rng.keys(self.seeds, "pass@k")
         self.generation = Generation(runs, self.policy)
-        self.failed: dict[str, np.ndarray] = {}
         self.prefixes = source_of(first, self.task)
+        self.rewards = Rewards(first, self.task, self.seeds, self.policy.ranks)
 
     def initial(self) -> Tensor:
         """Return the starting weights: equal seeds share one base model."""
@@ -111,7 +110,7 @@ class TokenRuns(World):
             respond,
             self._at_start,
             self._stored,
-            self.failed,
+            self.rewards.counts,
         )
         rollout = respond(asked.at_prompts(), 0) if self.prefixes is None else self.prefixes.rollout(asked)
         return self.generation.noted(theta_XP, rollout, slices, self.logp)
@@ -170,7 +169,14 @@ class TokenRuns(World):
         return np.stack([drawn[seed] for seed in self.seeds])
 
     def _answered(
-        self, draw: Draw, prompt_RNQ: np.ndarray, key_R: np.ndarray, step: int, group: int, slices: int = 1
+        self,
+        draw: Draw,
+        prompt_RNQ: np.ndarray,
+        key_R: np.ndarray,
+        step: int,
+        group: int,
+        slices: int = 1,
+        judge: Callable[..., np.ndarray] | None = None,
     ) -> Rollout:
         uniform_RBT = uniforms(key_R, step, prompt_RNQ.shape[1] * group, self.task.response_length)
         device = self.policy.device
@@ -178,33 +184,13 @@ class TokenRuns(World):
         uniform = torch.from_numpy(uniform_RBT).to(device)
         parts = draw(cut(prompt, slices), cut(uniform, slices))
         token_RBT, mask_RBT, logp_RBT = (whole(part, slices) for part in parts)
-        reward_RB = self._score(prompt_RNQ, token_RBT, mask_RBT, group)
+        reward_RB = (judge or self.rewards.batch)(prompt_RNQ, token_RBT, mask_RBT, group)
         reward = torch.from_numpy(reward_RB).to(device=device, dtype=logp_RBT.dtype)
         return Rollout(prompt, token_RBT, mask_RBT, logp_RBT, reward, group)
 
-    def _score(self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
-        prompt_MQ = prompt_RNQ.repeat(group, axis=1).reshape(-1, prompt_RNQ.shape[-1])
-        token_MT = token_RBT.flatten(0, 1).cpu().numpy()
-        mask_MT = mask_RBT.flatten(0, 1).cpu().numpy()
-        judge = lambda: self.task.score(prompt_MQ, token_MT, mask_MT)  # noqa: E731
-        # A verifier with a time limit need not say the same in every process.
-        ranks = self.policy.ranks
-        score: np.ndarray = judge() if ranks is None else ranks.of_first(judge, len(prompt_MQ))
-        self._count_failures(token_RBT.shape[:2])
-        return score.reshape(token_RBT.shape[:2])
-
-    def _count_failures(self, shape: Sequence[int]) -> None:
-        """Add how often a task's verifier failed at what was just scored, where it can fail."""
-        failures_N = self.task.failures_N
-        if failures_N is None or math.prod(shape) % len(self.seeds):
-            return
-        rows_RM = failures_N.reshape(len(self.seeds), -1)
-        for name, code in (("verifier/errors", ERROR), ("verifier/timeouts", TIMEOUT)):
-            self.failed[name] = self.failed.get(name, 0.0) + (rows_RM == code).sum(1).astype(np.float64)
-
     def counts(self) -> dict[str, np.ndarray]:
         """Return how often the verifier failed so far, and what prefixes cost, by metric name; [R]."""
-        return self.failed
+        return self.rewards.counts
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
         return self.policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
@@ -252,7 +238,9 @@ class TokenRuns(World):
         R, N = rollout.prompt_RNQ.shape[:2]
         any_RNT = torch.zeros(R, N, self.task.response_length, dtype=torch.float64)
         drawn = self.policy.sample(theta_RP.detach(), rollout.prompt_RNQ, 1, any_RNT, greedy=True)
-        return self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], 1).repeat_interleave(
+        # A verifier of every seed's own is refused beside this baseline: whose rows these are is not known.
+        rows = slice(0, len(rollout.prompt_RNQ))
+        return self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], 1, rows).repeat_interleave(
             rollout.group, dim=1
         )
 
@@ -264,11 +252,13 @@ class TokenRuns(World):
         key_R = rng.keys(self.seeds[rows], "reference")
         uniform = torch.from_numpy(uniforms(key_R, step, N * group, self.task.response_length))
         drawn = self.policy.sample(theta_RP, rollout.prompt_RNQ, group, uniform.to(theta_RP.device))
-        reward_RB = self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], group)
+        reward_RB = self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], group, rows)
         return reward_RB.unflatten(1, (N, group)).repeat_interleave(rollout.group, dim=1)
 
-    def _rewards(self, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> Tensor:
-        reward_RB = self._score(prompt_RNQ.cpu().numpy(), token_RBT, mask_RBT, group)
+    def _rewards(
+        self, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor, group: int, rows: slice
+    ) -> Tensor:
+        reward_RB = self.rewards.train(prompt_RNQ.cpu().numpy(), token_RBT, mask_RBT, group, rows)
         return torch.from_numpy(reward_RB).to(device=token_RBT.device, dtype=self.policy.dtype)
 
     @property
@@ -290,7 +280,7 @@ class TokenRuns(World):
         uniform = torch.from_numpy(uniforms(key_R, step, *rollout.token_RBT.shape[1:])).to(theta_RP.device)
         drawn = self.policy.sample(theta_RP, rollout.prompt_RNQ, rollout.group, uniform)
         token_RBT, mask_RBT, logp_RBT = drawn
-        reward_RB = self._rewards(rollout.prompt_RNQ, token_RBT, mask_RBT, rollout.group)
+        reward_RB = self._rewards(rollout.prompt_RNQ, token_RBT, mask_RBT, rollout.group, rows)
         return replace(
             rollout,
             token_RBT=token_RBT,
@@ -303,24 +293,32 @@ class TokenRuns(World):
         """Return the teacher's answers to the rollout's prompts, one per group member."""
         prompt_RNQ = rollout.prompt_RNQ
         answers = [
-            self.task.teacher(
+            self.task.expert(
                 np.repeat(prompt_NQ.cpu().numpy(), rollout.group, axis=0),
                 rng.generator(seed, "demonstrations", step),
-                0.0,
             )
             for seed, prompt_NQ in zip(self.seeds[rows], prompt_RNQ, strict=True)
         ]
-        token, mask = (
-            torch.from_numpy(np.stack(part)).to(prompt_RNQ.device) for part in zip(*answers, strict=True)
-        )
-        reward_RB = self._rewards(prompt_RNQ, token, mask, rollout.group).to(rollout.reward_RB.dtype)
+        return self._shown(rollout, answers, rows)
+
+    def corrections(self, rollout: Rollout, rows: slice) -> Rollout:
+        """Return the rollout's responses with all from their first error on written rightly."""
+        prompt_RNQ = rollout.prompt_RNQ.cpu().numpy().repeat(rollout.group, axis=1)
+        given = zip(prompt_RNQ, rollout.token_RBT.cpu().numpy(), rollout.mask_RBT.cpu().numpy(), strict=True)
+        return self._shown(rollout, [self.task.correction(*each) for each in given], rows)
+
+    def _shown(self, rollout: Rollout, answers: list[tuple[np.ndarray, np.ndarray]], rows: slice) -> Rollout:
+        """Return the rollout with others' answers in place of its own."""
+        parts = zip(*answers, strict=True)
+        token, mask = (torch.from_numpy(np.stack(part)).to(self.policy.device) for part in parts)
+        reward_RB = self._rewards(rollout.prompt_RNQ, token, mask, rollout.group, rows)
         # A demonstration has no behavior policy and no version: what stands there is never read.
         return replace(
             rollout,
             token_RBT=token,
             mask_RBT=mask,
             logp_mu_RBT=torch.zeros_like(rollout.logp_mu_RBT),
-            reward_RB=reward_RB,
+            reward_RB=reward_RB.to(rollout.reward_RB.dtype),
             parent_RB=None if rollout.parent_RB is None else torch.full_like(rollout.parent_RB, -1),
         )
 
@@ -350,7 +348,9 @@ class TokenRuns(World):
             more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)
         if self.task.difficulties:
             level_RN = np.stack([self.task.difficulty(prompt_NQ) for prompt_NQ in prompt_RNQ])
-        return HeldOut({}, answers, logp_start_RBT, more, level_RN, self.task.difficulties)
+        return HeldOut(
+            self.rewards.proxy(answers), answers, logp_start_RBT, more, level_RN, self.task.difficulties
+        )
 
     def _held_out_prompts(self) -> np.ndarray:
         return self._prompts(f"held-out/{self.first.task}", 0, self.first.evaluation_prompts)
@@ -367,7 +367,7 @@ class TokenRuns(World):
             theta_RP, prompt_RNQ, group, uniform_RBT
         )
         key_R = self.evaluation_R if key_R is None else key_R
-        return self._answered(draw, prompt_RNQ, key_R, 0, group)
+        return self._answered(draw, prompt_RNQ, key_R, 0, group, judge=self.rewards.gold)
 
 
 def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:

@@ -147,7 +147,10 @@ def main(pattern: str = "*") -> int:
             failed, limit = healthy(mutant.tests)
             if failed:
                 killers[mutant.name] = ""
-                print(f"{index:3}/{len(chosen)} NO VERDICT, without it {failed} fails: {mutant.name}", flush=True)
+                print(
+                    f"{index:3}/{len(chosen)} NO VERDICT, without it {failed} fails: {mutant.name}",
+                    flush=True,
+                )
                 continue
             test = killers[mutant.name] = killer(mutant, Path(folder), limit) or ""
             word = "killed  " if test else "SURVIVED"

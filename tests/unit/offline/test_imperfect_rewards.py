@@ -7,6 +7,7 @@ from envs.mdps import garnet
 from testbed.errors import UserError
 from testbed.exact import bandit_update, policy_steps, posterior, proxy_optimization, step_ratios, two_rewards
 from testbed.offline import imperfect_rewards
+from testbed.worlds import verifiers
 
 EVEN = np.full((1, 4), 0.25)
 BASE = np.full((4, 2), 0.5)
@@ -17,7 +18,7 @@ REFUSED = {
     "Reward model 1 never saw a pair": lambda: imperfect_rewards.reward_ensemble(
         PAIRS * np.array([1.0, 0.0])[:, None, None, None], PAIRS, np.zeros((2, 1, 4, 3)), 1.0
     ),
-    "Unknown combination of reward models 'best'": lambda: imperfect_rewards.combine(PAIRS[0], "best"),
+    "Unknown combination of reward models 'best'": lambda: verifiers.combine(PAIRS[0], "best"),
     "Unknown filter 'worst'": lambda: imperfect_rewards.filtered_law(EVEN, EVEN, 2, "worst"),
     "The share of wrong labels is 0.6": lambda: imperfect_rewards.flipped(PAIRS[0], 0.6),
     "A false-positive rate is a chance": lambda: imperfect_rewards.lenient_verifier(EVEN, 5 * EVEN),

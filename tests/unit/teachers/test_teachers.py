@@ -156,3 +156,35 @@ def test_what_cannot_be_taught_is_refused_beforehand(fields, message):
 def test_a_task_without_room_for_a_solution_says_which_has_it():
     with pytest.raises(UserError, match="hinted-sum"):
         placed(changed(HINTED, task="running-sum", teacher="solution", recipe="opd"))
+
+
+STYLED = Run(
+    task="styled-sum", task_args=(("digits", 3), ("modulus", 4)), policy="toy", prompts=4, group=4,
+    policy_args=(("heads", 1), ("layers", 1), ("width", 8)), guide="splice",
+)  # fmt: skip
+
+
+def test_a_spliced_member_keeps_its_own_tokens_up_to_its_first_error():
+    world, theta_RP, teacher = placed(STYLED)
+    rollout = world.generate(theta_RP, 0)
+    helped, helped_RN = guide_for(STYLED).help(rollout, lambda: teacher.corrections(rollout), 0)
+    last_RN = torch.arange(4) * 4 + 3
+    before, after = rollout.token_RBT[0, last_RN], helped.token_RBT[0, last_RN]
+    prompt, mask = rollout.prompt_RNQ[0].numpy(), rollout.mask_RBT[0, last_RN].numpy()
+    kept = world.task.first_error(prompt, before.numpy(), mask)
+    assert helped_RN.any()
+    for n in helped_RN[0].nonzero().ravel().tolist():
+        assert (before[n, : kept[n]] == after[n, : kept[n]]).all()
+    assert (helped.reward_RB[0, last_RN][helped_RN[0]] == 1).all()
+
+
+def test_graded_rewards_fail_below_what_counts_as_a_success():
+    world, theta_RP, _ = placed(changed(STYLED, verifier="steps"))
+    rollout = world.generate(theta_RP, 0)
+    loose, strict = (guide_for(changed(STYLED, guide_args=given)) for given in ({}, {"most": 0.99}))
+    assert strict.chosen(rollout).sum() > loose.chosen(rollout).sum()
+
+
+def test_a_task_that_cannot_mend_answers_says_which_can():
+    with pytest.raises(UserError, match="styled-sum"):
+        check_arguments([changed(STYLED, task="guess", task_args={})])

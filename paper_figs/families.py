@@ -1,0 +1,88 @@
+"""Families of sources, one column each: proxies and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.collapse import need
+from analysis.comparisons import Arm, arm
+from analysis.experiments import proxy_training
+from analysis.experiments.turn_training import LOSS
+from analysis.palette import BLUE, GREEN, ORANGE, VERMILION
+from paper_figs.base import COLUMN, figure
+from paper_figs.strips import Row, strips
+
+MARKS = "Dots: seeds; mark and bar: median and its order-statistic 95% interval."
+PROXY_NAMES = {
+    "loophole": "loophole", "single": "one model", "worst": "worst of five", "uncertainty": "mean - var/2",
+    "root": "good model, GRPO", "p3o": "same, P3O", "ppo": "same, PPO", "dpo": "same, DPO",
+    "reset": "same, resets",
+}  # fmt: skip
+TURN_NAMES = {
+    "ppo_clip": "tokens", "s_ppo": "tokens, S-PPO", "turn_ppo": "turns", "st_ppo": "turns, ST-PPO",
+    "gspo_token": "sequence",
+}  # fmt: skip
+
+
+def _rows(
+    table: pd.DataFrame, value: str, where: Mapping[str, Arm], names: Mapping[str, str], color: str
+) -> dict[str, Row]:
+    """Return a row per arm that has seeds."""
+    found = {name: arm(table, value, where[key]).dropna() for key, name in names.items()}
+    return {name: Row(x_N, color) for name, x_N in found.items() if len(x_N)}
+
+
+def _panels(panels: Mapping[str, dict[str, Row]]) -> Figure:
+    """Return panels below one another, rows of equal height; x label: rows."""
+    heights = [len(rows) + 1.6 for rows in panels.values()]
+    fig = Figure(figsize=(COLUMN, 0.25 + 0.21 * sum(heights)))
+    axes = fig.subplots(len(panels), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for ax, (label, rows) in zip(axes, panels.items(), strict=True):
+        strips(ax, rows, label)
+    return fig
+
+
+@figure(
+    "proxy-training",
+    data="proxy-training",
+    caption=(
+        "The toy LLM trained on proxies for 120 steps: gold accuracy at its best (above) and at the end "
+        "(below). Loophole: a verifier that also passes what begins with a zero. Models: linear in right "
+        "places and counts of tokens, of 256 comparisons and blind to two of six places, or of 512 and "
+        f"blind to none; a quarter of all labels is wrong. {MARKS}"
+    ),
+    supports=("one-reward-model-loses-gold-in-training", "ensembles-end-above-one-reward-model"),
+)
+def proxies(table: pd.DataFrame) -> Figure:
+    """Return the column-wide figure; columns as in the table proxy-training."""
+    need(table, ["recipe", "prefix", "verifier", "verifier_args.combine", "accuracy", "best"])
+    return _panels(
+        {
+            "gold accuracy, best": _rows(table, "best", proxy_training.WHERE, PROXY_NAMES, GREEN),
+            "gold accuracy, end": _rows(table, "accuracy", proxy_training.WHERE, PROXY_NAMES, VERMILION),
+        }
+    )
+
+
+@figure(
+    "turn-lags",
+    data="turn-lags",
+    caption=(
+        "PPO with a critic on guesses of four turns, after 120 steps on data 64 steps old: final accuracy "
+        f"(above) and share of tokens that the clip cuts (below), by the ratio that it looks at. {MARKS}"
+    ),
+    supports=("token-ppo-collapses-at-lag-64", "old-turns-are-clipped-less-than-old-tokens"),
+)
+def turns(table: pd.DataFrame) -> Figure:
+    """Return the column-wide figure; columns as in the table turn-lags."""
+    need(table, ["lag", LOSS, "accuracy", "mean actor/clip_share"])
+    where: dict[str, Arm] = {loss: {"lag": 64, LOSS: loss} for loss in TURN_NAMES}
+    return _panels(
+        {
+            "accuracy at lag 64": _rows(table, "accuracy", where, TURN_NAMES, BLUE),
+            "share of cut tokens": _rows(table, "mean actor/clip_share", where, TURN_NAMES, ORANGE),
+        }
+    )

@@ -1,0 +1,92 @@
+"""Who scores what a token world generates: the task, or a run's verifier with the task's gold beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+from envs.tokens.base import TokenTask
+from envs.tokens.jsonl import ERROR, TIMEOUT
+from testbed.config.run import Run
+from testbed.data.rollout import Rollout
+from testbed.worlds.verifiers import judged, verifier_of
+
+if TYPE_CHECKING:
+    from testbed.policies.hf.ranks import Ranks
+
+
+class Rewards:
+    """The scores of a pack. counts: what was counted on the way, by metric name, each [R].
+
+    ranks: of a policy that several processes share; a verifier with a time limit need not say the same in
+    each, so that the first one's task judges for all.
+    """
+
+    def __init__(self, run: Run, task: TokenTask, seeds: tuple[int, ...], ranks: Ranks | None = None) -> None:
+        self.task, self.seeds, self.ranks, self.verifier = task, seeds, ranks, verifier_of(run)
+        self.counts: dict[str, np.ndarray] = {}
+
+    def gold(self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
+        """Return the task's own scores [R, B]."""
+        score = self._scores(flat(prompt_RNQ, token_RBT, mask_RBT, group))
+        self._count_failures(token_RBT.shape[:2])
+        return score.reshape(token_RBT.shape[:2])
+
+    def train(
+        self,
+        prompt_RNQ: np.ndarray,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
+        group: int,
+        rows: slice = slice(None),
+    ) -> np.ndarray:
+        """Return the rewards [R, B] of the cells `rows`: the verifier's, where there is one."""
+        gold_RB = self.gold(prompt_RNQ, token_RBT, mask_RBT, group)
+        if self.verifier is None:
+            return gold_RB
+        parts = flat(prompt_RNQ, token_RBT, mask_RBT, group)
+        found_M = judged(self.verifier, self.seeds[rows], *parts, gold_RB.ravel())
+        return found_M.reshape(gold_RB.shape)
+
+    def batch(self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
+        """Return `train` of a generated batch, and note its gold where a verifier rewards it."""
+        if self.verifier is not None:
+            gold_M = self._scores(flat(prompt_RNQ, token_RBT, mask_RBT, group))
+            self.counts["reward/gold"] = gold_M.reshape(len(self.seeds), -1).mean(-1)
+        return self.train(prompt_RNQ, token_RBT, mask_RBT, group)
+
+    def proxy(self, answers: Rollout) -> dict[str, np.ndarray]:
+        """Return what the verifier makes of held-out answers, by metric name, each [R]; {} without one."""
+        if self.verifier is None:
+            return {}
+        given = (answers.prompt_RNQ.cpu().numpy(), answers.token_RBT, answers.mask_RBT, answers.group)
+        gold_M = answers.reward_RB.double().cpu().numpy().ravel()
+        found_M = judged(self.verifier, self.seeds, *flat(*given), gold_M)
+        return {"val/proxy": found_M.reshape(len(self.seeds), -1).mean(-1)}
+
+    def _scores(self, parts: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+        """Return the task's scores of flat responses, [M]."""
+        judge = lambda: self.task.score(*parts)  # noqa: E731
+        score: np.ndarray = judge() if self.ranks is None else self.ranks.of_first(judge, len(parts[0]))
+        return score
+
+    def _count_failures(self, shape: Sequence[int]) -> None:
+        """Add how often a task's own verifier failed at what was just scored, where it can fail."""
+        failures_N = self.task.failures_N
+        if failures_N is None or math.prod(shape) % len(self.seeds):
+            return
+        rows_RM = failures_N.reshape(len(self.seeds), -1)
+        for name, code in (("verifier/errors", ERROR), ("verifier/timeouts", TIMEOUT)):
+            self.counts[name] = self.counts.get(name, 0.0) + (rows_RM == code).sum(1).astype(np.float64)
+
+
+def flat(
+    prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return prompts, tokens and masks of all responses, one row each."""
+    prompt_MQ = prompt_RNQ.repeat(group, axis=1).reshape(-1, prompt_RNQ.shape[-1])
+    return prompt_MQ, token_RBT.flatten(0, 1).cpu().numpy(), mask_RBT.flatten(0, 1).cpu().numpy()
