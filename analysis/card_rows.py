@@ -67,7 +67,7 @@ def tuned(accuracy: Mapping[str, pd.Series]) -> pd.Series:
     """
     rates = {RATE: f"lag {TUNED_AT}"} | {rate: f"rate {rate:g}" for rate in OTHER_RATES}
     known = pd.DataFrame({rate: accuracy[arm] for rate, arm in rates.items() if arm in accuracy}).dropna()
-    others = known.sum() - known
+    others = (known.sum() - known).round(9)  # sums of equal numbers are equal
     return pd.Series({seed: known.at[seed, others.loc[seed].idxmax()] for seed in known.index})
 
 

@@ -89,7 +89,9 @@ def _missing(trained: pd.DataFrame | None) -> str:
     }
     left = "; ".join(f"{arm}, {number} of {len(wanted[arm])}" for arm, number in lacking.items() if number)
     own = len(names) - len(wanted[card_training.OWN_ADVANTAGE])
-    said = f"Without {card_training.OWN_ADVANTAGE}: {own} objectives that read rewards in place of advantages."
+    said = (
+        f"Without {card_training.OWN_ADVANTAGE}: {own} objectives that read rewards in place of advantages."
+    )
     return f"Not yet run: {left}. {said}" if left else said
 
 

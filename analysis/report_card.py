@@ -193,7 +193,9 @@ def open_arms(name: str, cells: pd.DataFrame) -> list[str]:
     """
     known = {arm: _others(name, TRAINING, f"accuracy {arm}") for arm in SHOWN if arm in set(cells["arm"])}
     left = [
-        arm for arm, others in known.items() if others.empty or not side(_accuracy(cells, arm), others.median())
+        arm
+        for arm, others in known.items()
+        if others.empty or not side(_accuracy(cells, arm), others.median())
     ]
     rates = [arm for arm in card_training.ARMS if arm not in SHOWN]
     return left + (rates if f"lag {card_training.TUNED_AT}" in left else [])
@@ -215,9 +217,7 @@ def axes_of(lines: Iterable[Line]) -> dict[str, float]:
     return {axis: float(np.mean(each)) for axis, each in found.items()}
 
 
-def make_card(
-    name: str, *, quick: bool, train: Train | None, said: Callable[[str], None]
-) -> Card:
+def make_card(name: str, *, quick: bool, train: Train | None, said: Callable[[str], None]) -> Card:
     """Return the card of an objective: a registered name, or path/to/file.py:function.
 
     quick: without training and relatives. train: runs cells of card-training and returns all that the

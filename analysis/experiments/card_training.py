@@ -107,7 +107,9 @@ def by_arm(rows: pd.DataFrame) -> Table:
 
 def _place(run: Run) -> tuple[object, ...]:
     """Return what tells the arms apart, as the columns of a table have it."""
-    texts = (",".join(f"{k}={v}" for k, v in pairs) or "default" for pairs in (run.recipe_args, run.task_args))
+    texts = (
+        ",".join(f"{k}={v}" for k, v in pairs) or "default" for pairs in (run.recipe_args, run.task_args)
+    )
     return (*texts, run.mismatch, run.staleness, run.lag, f"{run.learning_rate:.6g}")
 
 

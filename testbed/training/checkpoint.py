@@ -121,7 +121,9 @@ class Checkpoints:
         if text.endswith("s") and text[:-1].isdigit():
             return cls(path, seconds=float(text[:-1]))
         if not text.isdigit() or not int(text):
-            raise UserError(f"{EVERY} is '{text}', expected a number of steps, at least 1, or seconds as 60s.")
+            raise UserError(
+                f"{EVERY} is '{text}', expected a number of steps, at least 1, or seconds as 60s."
+            )
         return cls(path, int(text))
 
     def resume(self, state: State, held: Held) -> tuple[State, int]:

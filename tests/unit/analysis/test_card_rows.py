@@ -17,7 +17,14 @@ from analysis.experiments.card_training import ARMS, arms_of, by_arm
 def cells(arms, steps=np.nan, collapsed=0.0):
     parts = [
         pd.DataFrame(
-            {"recipe": "mine", "arm": arm, "seed": range(len(x)), "accuracy": x, "collapsed": collapsed, "steps_to 0.5": steps}
+            {
+                "recipe": "mine",
+                "arm": arm,
+                "seed": range(len(x)),
+                "accuracy": x,
+                "collapsed": collapsed,
+                "steps_to 0.5": steps,
+            }
         )
         for arm, x in arms.items()
     ]
@@ -29,7 +36,9 @@ def series(*values):
 
 
 def test_training_is_summed_up_by_medians_with_the_range_of_few_seeds():
-    found = cells({"on-policy": [0.1, 0.9, 0.7, 0.8]}, steps=[100.0, np.nan, np.nan, np.nan], collapsed=[0, 0, 0, 1.0])
+    found = cells(
+        {"on-policy": [0.1, 0.9, 0.7, 0.8]}, steps=[100.0, np.nan, np.nan, np.nan], collapsed=[0, 0, 0, 1.0]
+    )
     row = training_rows(found).loc["mine"]
     assert [row[f"accuracy on-policy{end}"] for end in ("", " low", " high")] == [0.75, 0.1, 0.9]
     assert (row["collapsed"], row["seeds on-policy"]) == (0.25, 4)
@@ -44,7 +53,9 @@ def test_collapses_at_a_rate_that_is_only_tried_do_not_count():
 
 
 def test_a_seed_is_judged_at_the_rate_that_the_other_seeds_choose():
-    found = tuned({"lag 64": series(0.5, 0.5, 0.9), "rate 0.001": series(0.6, 0.6, 0.1), "rate 0.01": series(0, 0, 0)})
+    found = tuned(
+        {"lag 64": series(0.5, 0.5, 0.9), "rate 0.001": series(0.6, 0.6, 0.1), "rate 0.01": series(0, 0, 0)}
+    )
     # Seeds 0 and 1 see 1.4 against .7; seed 2 sees 1.0 against 1.2, and loses by it.
     assert list(found) == [0.5, 0.5, 0.1]
 
@@ -103,7 +114,9 @@ def test_runs_of_every_arm_become_a_row_each(tmp_path):
     from testbed.execution.runner import run_sweep
 
     # Two steps are too few for a lag to be told from the others by its data, not by its name.
-    tiny = [replace(run, steps=2, prompts=8, group=2, warm_start_steps=2) for run in arms_of("cispo").values()]
+    tiny = [
+        replace(run, steps=2, prompts=8, group=2, warm_start_steps=2) for run in arms_of("cispo").values()
+    ]
     run_sweep(tiny, tmp_path / "r", workers=0)
     table = by_arm(load_results(tmp_path / "r"))
     assert list(table.frame["arm"]) == list(ARMS)

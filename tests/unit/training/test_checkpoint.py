@@ -240,7 +240,8 @@ def test_a_sweep_stopped_at_once_goes_on_inside_its_pack_and_ends_with_the_same_
     assert again.heard == [7 / 8, 1.0]
     run_sweep([run], tmp_path / "b", workers=0)
     assert [file.name for file in (tmp_path / "a" / "packs").iterdir()] == [
-        file.name for file in (tmp_path / "b" / "packs").iterdir()  # names hold the digest
+        file.name
+        for file in (tmp_path / "b" / "packs").iterdir()  # names hold the digest
     ]
     assert not (tmp_path / "a" / "checkpoints").exists()
     assert CHECKPOINT not in os.environ
