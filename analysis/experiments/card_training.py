@@ -48,7 +48,8 @@ ARMS: dict[str, Run] = {
 }
 """What an objective is trained on; its recipe and the seed are filled in. Offline: all data come from the
 first weights. Reuse: one group of eight is new. Mismatch: the sampler's logits have noise of deviation 1.
-Length: half the steps, as each has four times the tokens. Negatives only: advantage -1 for a wrong answer, 0 for a right one, at lag 4."""
+Length: half the steps, as each has four times the tokens. Negatives only: advantage -1 for a wrong answer, 0
+for a right one, at lag 4."""
 OWN_ADVANTAGE = "negatives only"
 """The arm of which an objective that reads no advantage, but rewards, would know nothing."""
 

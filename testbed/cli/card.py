@@ -93,7 +93,7 @@ def file_name(title: str) -> str:
 
 
 def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -> pd.DataFrame:
-    """Run those cells of one objective that are not done; return all that it has, as card-training says it."""
+    """Run those cells of one objective that are not done; return the rows of card-training that it has."""
     from analysis.experiments.card_training import by_arm
     from analysis.load import load_results
     from testbed.cli.consent import agree, cost_of

@@ -125,7 +125,7 @@ class Ending:
 
 
 def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) -> Ending:
-    """Follow the exact gradient of an objective in the logits of two bandits, from pi = mu, at RATE, per rounding.
+    """Follow an objective's exact gradient in the logits of two bandits, from pi = mu, at RATE, per rounding.
 
     Five actions with rewards 0, .2, .5, .8, 1; mu = anchor = ref is (.3, .25, .2, .15, .1) and its reverse.
     The batch is one group that holds each action 20 mu times, A = R - mean R, losses averaged over it: its

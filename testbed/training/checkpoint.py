@@ -1,9 +1,10 @@
 """Checkpoints: a pack that was killed at any step goes on from its last one, and ends with the same bits.
 
 Where TESTBED_CHECKPOINT names a folder, a pack writes a file there after every TESTBED_CHECKPOINT_EVERY steps
-(10 by default), or so many seconds ("60s", as `testbed run` asks by itself): weights, optimizer, versions, what is stored or in flight, recipes' memory and the rows so
-far. Random numbers need no room in it, because every draw is named by seed, purpose and step. A file is whole
-or absent; it holds tensors and plain JSON, and reading it runs no code.
+(10 by default), or so many seconds ("60s", as `testbed run` asks by itself): weights, optimizer, versions,
+what is stored or in flight, recipes' memory and the rows so far. Random numbers need no room in it, because
+every draw is named by seed, purpose and step. A file is whole or absent; it holds tensors and plain JSON, and
+reading it runs no code.
 """
 
 from __future__ import annotations
@@ -105,7 +106,10 @@ RECORDS: dict[str, Callable[..., Value]] = {
 
 @dataclass
 class Checkpoints:
-    """The checkpoint of one pack; `path` is None where none is asked for, every: steps, or seconds instead."""
+    """The checkpoint of one pack; `path` is None where none is asked for.
+
+    every: steps between two of them; seconds: or the time instead.
+    """
 
     path: Path | None
     every: int = 10
