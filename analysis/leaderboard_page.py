@@ -40,9 +40,9 @@ WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of t
 - **–**: not defined (a mean gradient of 0), or not trained: variants, added terms, objectives of turns.
   {missing}"""
 
-TRAINED = """- **{arms}** (medians of {seeds} seeds, each with its interval): final accuracy of a toy LLM (4,000
-  weights) on running sums of four digits after {steps} steps at learning rate {rate:g}: on fresh data, on
-  data so many steps old, on data of the first weights alone; with every group used eight times; with noise on
+TRAINED = """- **{arms}**
+  (medians of {seeds} seeds, each with its interval): final accuracy of a toy LLM (4,000 weights) on running
+  sums of four digits after {steps} steps at learning rate {rate:g}: on fresh data, on data so many steps old, on data of the first weights alone; with every group used eight times; with noise on
   the sampler's logits; with answers four times as long, at lag {lag}; and from wrong answers alone, at lag 4.
   {interval}
 - **tuned**: at lag {lag} at the rate, of three, that is best on the other seeds.
@@ -83,16 +83,13 @@ def _training(trained: pd.DataFrame | None) -> str:
 def _missing(trained: pd.DataFrame | None) -> str:
     """Return what the committed table lacks of its experiment."""
     names = card_training.judged()
-    wanted = {arm: [name for name in names if arm in card_training.arms_of(name)] for arm in SHOWN}
-    lacking = {
-        arm: sum(trained is None or name not in trained.index for name in wanted[arm]) for arm in wanted
-    }
-    left = "; ".join(f"{arm}, {number} of {len(wanted[arm])}" for arm, number in lacking.items() if number)
-    own = len(names) - len(wanted[card_training.OWN_ADVANTAGE])
-    said = (
-        f"Without {card_training.OWN_ADVANTAGE}: {own} objectives that read rewards in place of advantages."
+    done = sum(trained is not None and name in trained.index for name in names)
+    own = sum(card_training.OWN_ADVANTAGE not in card_training.arms_of(name) for name in names)
+    return (
+        f"Trained are {done} of the {len(names)} others, among which the percentiles of a card are;\n  "
+        f"{own} of those {len(names)} read rewards in place of advantages and know nothing of "
+        f"{card_training.OWN_ADVANTAGE}."
     )
-    return f"Not yet run: {left}. {said}" if left else said
 
 
 def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:

@@ -85,7 +85,8 @@ class Line:
 
     low, high: its interval, None where it is exact. percentile: share of the others that it is better than,
     ties by half, 0 to 100; None without others or a better end. typical: their median; among: how many.
-    side: "above" or "below" that median where seeds decide it, see card_rows.side.
+    side: "above" or "below" that median where seeds decide it, see card_rows.side, else "open"; "" where
+    nothing is asked of seeds.
     """
 
     part: int
@@ -168,7 +169,7 @@ def _line(name: str, kind: Kind, row: Mapping[str, float], cells: pd.DataFrame |
         ends = [None, None]  # its range is that of the last digits, where it hangs on them
     found = ""
     if cells is not None and typical is not None and kind.column.removeprefix("accuracy ") in SHOWN:
-        found = side(_accuracy(cells, kind.column.removeprefix("accuracy ")), typical)
+        found = side(_accuracy(cells, kind.column.removeprefix("accuracy ")), typical) or "open"
     return Line(
         PART[kind.table], kind.title, value, ends[0], ends[1], kind.better, kind.axis,
         percentile(value, others, kind.better), typical, len(others), found,

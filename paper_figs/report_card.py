@@ -60,7 +60,7 @@ def command(card: Card) -> str:
 def in_words(line: Line) -> dict[str, str]:
     """Return a line as a table shows it."""
     better = {1: "more", -1: "less", 0: ""}[line.better]
-    exact = "stopwatch" if line.part == 4 else "exact"
+    exact = {2: "exact", 4: "stopwatch"}.get(line.part, "–")
     return {
         "number": line.title,
         "value": ("yes" if line.value else "no") if line.title in YES_NO else brief(line.value),
@@ -68,7 +68,7 @@ def in_words(line: Line) -> dict[str, str]:
         "better": better,
         "percentile": "–" if line.percentile is None else f"{line.percentile:.0f}",
         "median of all": f"{brief(line.typical)} ({line.among})" if line.among else "–",
-        "side": line.side or ("open" if line.part == 3 and line.title.startswith("accuracy") else "–"),
+        "side": line.side or "–",
     }
 
 
