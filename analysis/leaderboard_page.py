@@ -42,8 +42,9 @@ WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of t
 
 TRAINED = """- **{arms}**
   (medians of {seeds} seeds, each with its interval): final accuracy of a toy LLM (4,000 weights) on running
-  sums of four digits after {steps} steps at learning rate {rate:g}: on fresh data, on data so many steps old, on data of the first weights alone; with every group used eight times; with noise on
-  the sampler's logits; with answers four times as long, at lag {lag}; and from wrong answers alone, at lag 4.
+  sums of four digits after {steps} steps at learning rate {rate:g}: on fresh data, on data so many steps old,
+  on data of the first weights alone; with every group used eight times; with noise on the sampler's logits;
+  with answers four times as long, at lag {lag}; and from wrong answers alone, at lag 4.
   {interval}
 - **tuned**: at lag {lag} at the rate, of three, that is best on the other seeds.
 - **safe lag**: the largest of 16, 64, 128, 256 up to which the median seed loses at most .1 of its accuracy

@@ -1,4 +1,4 @@
-"""What a report card says of training: medians, a tuned rate, the largest safe lag, sides and their chance."""
+"""What a report card says of training: a tuned rate, the largest safe lag, sides with their chance."""
 
 from __future__ import annotations
 

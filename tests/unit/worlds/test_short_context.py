@@ -1,4 +1,4 @@
-"""A model whose context is too short for a task is refused before the start, by an estimate that a run bears out."""
+"""A model whose context is too short for a task is refused before the start; a run bears the estimate out."""
 
 from __future__ import annotations
 
