@@ -118,7 +118,7 @@ def radar(axes: Mapping[str, float]) -> Figure:
     names, values = list(axes), list(axes.values())
     angle_K = np.linspace(0, 2 * np.pi, len(names), endpoint=False)
     around_K = np.append(angle_K, angle_K[0])
-    fig = Figure(figsize=(4.6, 3.9))
+    fig = Figure(figsize=(5.6, 3.9))  # a circle as high as the page, with room for words beside it
     ax = fig.add_subplot(projection="polar")
     assert isinstance(ax, PolarAxes)
     ax.set_theta_offset(np.pi / 2)
