@@ -14,7 +14,7 @@ from analysis import leaderboard_page, report_card
 from analysis.experiments import card_cost, card_exact
 from analysis.load import load_committed
 from analysis.report_card import EXACT, committed, make_card, percentile
-from paper_figs.report_card import page
+from paper_figs.report_card import page, radar
 from testbed.cli import main
 from testbed.objectives import objective
 
@@ -181,3 +181,14 @@ def test_the_page_lies_where_it_was_asked_for(own, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["card", "--page", "x/board.md"])
     assert (tmp_path / "x" / "board.md").read_text() == leaderboard_page.page()
+
+
+def test_the_words_around_the_radar_are_whole():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    fig = radar({kind.axis: 50.0 for kind in report_card.kinds() if kind.axis})
+    FigureCanvasAgg(fig).draw()
+    for label in fig.axes[0].get_xticklabels():
+        box = label.get_window_extent()
+        assert fig.bbox.x0 <= box.x0 < box.x1 <= fig.bbox.x1, label.get_text()
+        assert fig.bbox.y0 <= box.y0 < box.y1 <= fig.bbox.y1, label.get_text()
