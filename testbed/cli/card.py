@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +12,6 @@ from testbed.cli.consent import Yes
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from analysis.report_card import Card
     from testbed.config.run import Run
 
@@ -92,8 +90,8 @@ def file_name(title: str) -> str:
     return "".join(c if c.isalnum() or c in "-_@." else "-" for c in title)
 
 
-def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -> pd.DataFrame:
-    """Run those cells of one objective that are not done; return the rows of card-training that it has."""
+def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -> Any:
+    """Run those cells of one objective that are not done; return its rows of card-training, a DataFrame."""
     from analysis.experiments.card_training import by_arm
     from analysis.load import load_results
     from testbed.cli.consent import agree, cost_of
