@@ -107,7 +107,7 @@ def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
     trained = tables.get(TRAINING)
     for arm in arms(trained):
         row[arm] = _interval(trained, name, f"accuracy {arm}")
-    if arms(trained):
+    if trained is not None and arms(trained):
         row["tuned"] = _interval(trained, name, f"accuracy {TUNED}")
         row["safe lag"] = _interval(trained, name, "safe lag", "g")
         row["collapsed"] = _brief(trained["collapsed"].get(name, np.nan))

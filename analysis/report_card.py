@@ -249,7 +249,7 @@ def make_card(name: str, *, quick: bool, train: Train | None, said: Callable[[st
             if cells is None:
                 left_out.append("part 3: training was not asked for")
             else:
-                numbers[TRAINING] = training_rows(cells).iloc[0].to_dict()
+                numbers[TRAINING] = {str(key): float(x) for key, x in training_rows(cells).iloc[0].items()}
             said("5 relatives: effective weights of all registered objectives")
             relatives = _relatives(pinned)
     else:
