@@ -12,7 +12,7 @@ CONTEXT = "tests/unit/worlds/test_short_context.py"
 MUTANTS = (
     Mutant("card-percentile-upside-down", "analysis/report_card.py", "other_N < value) if better > 0", "other_N > value) if better > 0", CARD),
     Mutant("card-ties-lose", "analysis/report_card.py", "0.5 * np.sum(other_N == value)", "0.0 * np.sum(other_N == value)", CARD),
-    Mutant("card-among-itself", "analysis/report_card.py", 'table.drop(index=name, errors="ignore")', "table", CARD),
+    Mutant("card-among-itself", "analysis/report_card.py", 'pd.DataFrame()).drop(index=name, errors="ignore")', "pd.DataFrame())", CARD),
     Mutant("card-slow-seeds-dropped", ROWS, '["steps_to 0.5"].fillna(np.inf)', '["steps_to 0.5"].dropna()', TRAINED),
     Mutant("card-traceback-of-own-code", "analysis/card_promises.py", "    except Exception as error:  # the user's own code: a message, not our traceback", "    except OSError as error:", CARD),
     Mutant("card-a-mean-is-a-loss", "analysis/card_promises.py", "loss.shape != logp.shape", "False", CARD),
