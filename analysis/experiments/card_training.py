@@ -26,7 +26,7 @@ REFERENCES = (
     *("dispo", "dpo", "gmpo", "gspo", "icepop", "m2po", "minpro", "oapl", "ppo_clip", "reinforce", "rloo"),
     *("sapo", "tis", "topr"),
 )
-"""Objectives whose runs are committed; the others of `judged` are for want of computing time not among them."""
+"""Objectives whose runs are committed; others of `judged` cost more time than there was."""
 BLOCKS = (5, 3)
 """Seeds of one more objective: the first block always, the second where the first leaves something open."""
 
@@ -129,7 +129,7 @@ EXPERIMENT = Experiment(
     NAME,
     question="How do objectives train on fresh, stale, frozen and otherwise odd data?",
     source="papers of the objectives, in docs/objectives.md; the comparison is this project's",
-    differs="a transformer of 4,000 weights on running sums of four digits; few seeds, so that whole rows are compared",
+    differs="a transformer of 4,000 weights on running sums of four digits; rows of few seeds",
     cells=cells,
     from_rows=by_arm,
     keys=("recipe", "arm", "seed"),
