@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analysis.card_rows import SHOWN, TUNED
 from analysis.experiments import card_training
+from analysis.intervals import median_interval
 from analysis.report_card import COST, EXACT, TRAINING, committed
 
 HEAD = """# Leaderboard of objectives
@@ -31,15 +33,23 @@ WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of t
   sqrt(tr Cov g) / |E g|; ESS that of the effective weights; top tenth: share of E|g|² in the tenth of batches
   with the largest gradients, at drift .5.
 - **gain** (exact): where the exact gradient on frozen data of two five-armed bandits ends, as a share of the
-  way from J(mu) to the best action; * marks one that still moves after 1,000 updates.
+  way from J(mu) to the best action; * marks one that still moves after 1,000 updates, and "open" one that
+  moves by more than .001 when the last digits of mu do, with its range: steps that switch hang on them.
 - **time** (stopwatch): loss and gradient, ppo_clip = 1.
 {training}
 - **–**: not defined (a mean gradient of 0), or not trained: variants, added terms, objectives of turns.
   {missing}"""
 
-TRAINED = """- **{arms}** (median of {seeds} seeds, their range in brackets): final accuracy of the toy LLM
-  (26,000 weights) on running sums after {steps} steps at learning rate {rate:g}.
-  The range of n seeds covers the median with chance 1 - 2^(1-n), of four 88%."""
+TRAINED = """- **{arms}**
+  (medians of {seeds} seeds, each with its interval): final accuracy of a toy LLM (4,000 weights) on running
+  sums of four digits after {steps} steps at learning rate {rate:g}: on fresh data, on data so many steps old,
+  on data of the first weights alone; with every group used eight times; with noise on the sampler's logits;
+  with answers four times as long, at lag {lag}; and from wrong answers alone, at lag 4.
+  {interval}
+- **tuned**: at lag {lag} at the rate, of three, that is best on the other seeds.
+- **safe lag**: the largest of 16, 64, 128, 256 up to which the median seed loses at most .1 of its accuracy
+  on fresh data; of its interval, both ends are such lags as well.
+- **collapsed**: share of all these runs that collapsed."""
 
 
 def page() -> str:
@@ -56,29 +66,31 @@ def page() -> str:
 
 def arms(trained: pd.DataFrame | None) -> list[str]:
     """Return the arms that were trained, in the order of the experiment."""
-    return [] if trained is None else [arm for arm in card_training.ARMS if f"accuracy {arm}" in trained]
+    return [] if trained is None else [arm for arm in SHOWN if f"accuracy {arm}" in trained]
 
 
 def _training(trained: pd.DataFrame | None) -> str:
-    if not arms(trained):
+    if trained is None or not arms(trained):
         return "- Nothing was trained for this page yet."
-    base = card_training.BASE
+    seeds = int(trained["seeds on-policy"].min())
+    found = median_interval(range(seeds))
     return TRAINED.format(
-        arms=", ".join(arms(trained)), seeds=len(card_training.SEEDS), steps=base.steps,
-        rate=card_training.RATE,
+        arms=", ".join(arms(trained)), seeds=seeds, steps=card_training.BASE.steps, rate=card_training.RATE,
+        lag=card_training.TUNED_AT,
+        interval=f"Interval: {found.method}, which covers the law's median with chance {found.level:.0%}.",
     )  # fmt: skip
 
 
 def _missing(trained: pd.DataFrame | None) -> str:
     """Return what the committed table lacks of its experiment."""
-    wanted = len(card_training.judged())
-    lacking = {
-        arm: wanted - (int(trained[f"accuracy {arm}"].notna().sum()) if arm in arms(trained) else 0)
-        for arm in card_training.ARMS
-        if trained is not None
-    }
-    left = "; ".join(f"{arm}, {number} of {wanted}" for arm, number in lacking.items() if number)
-    return f"Not yet run: {left}." if left else "All others were."
+    names = card_training.judged()
+    done = sum(trained is not None and name in trained.index for name in names)
+    own = sum(card_training.OWN_ADVANTAGE not in card_training.arms_of(name) for name in names)
+    return (
+        f"Trained are {done} of the {len(names)} others, among which the percentiles of a card are;\n  "
+        f"{own} of those {len(names)} read rewards in place of advantages and know nothing of "
+        f"{card_training.OWN_ADVANTAGE}."
+    )
 
 
 def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
@@ -88,20 +100,25 @@ def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
     for fact, title in (("bias", "bias"), ("noise", "noise"), ("ess", "ESS")):
         row |= {f"{title} {drift}": _brief(exact[f"{fact} {drift}"]) for drift in ("0.1", "0.5", "1")}
     row["top tenth"] = _brief(exact["concentration 0.5"])
-    row["gain"] = _brief(exact["gain"]) + moving
+    open_end = f"open [{_brief(exact['gain low'])}, {_brief(exact['gain high'])}]"
+    row["gain"] = (open_end if np.isnan(exact["gain"]) else _brief(exact["gain"])) + moving
     cost = tables.get(COST)
     row["time"] = _brief(cost["both"][name]) if cost is not None and name in cost.index else "–"
     trained = tables.get(TRAINING)
     for arm in arms(trained):
         row[arm] = _interval(trained, name, f"accuracy {arm}")
+    if trained is not None and arms(trained):
+        row["tuned"] = _interval(trained, name, f"accuracy {TUNED}")
+        row["safe lag"] = _interval(trained, name, "safe lag", "g")
+        row["collapsed"] = _brief(trained["collapsed"].get(name, np.nan))
     return row
 
 
-def _interval(trained: pd.DataFrame | None, name: str, column: str) -> str:
+def _interval(trained: pd.DataFrame | None, name: str, column: str, form: str = ".2f") -> str:
     if trained is None or name not in trained.index or np.isnan(trained[column][name]):
         return "–"
     value, low, high = (float(trained[f"{column}{end}"][name]) for end in ("", " low", " high"))
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def _brief(value: float) -> str:

@@ -7,26 +7,29 @@ card-exact, card-training and card-cost; a card runs the code that made them, fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from analysis.card_promises import Check, checks, refuse_broken, title_of
-from analysis.cell_table import cell_table
+from analysis.card_rows import SHOWN, TUNED, side, training_rows
 from analysis.experiments import card_cost, card_exact, card_training
-from analysis.intervals import median_interval
-from analysis.load import COMMITTED, load_committed, load_results
+from analysis.load import COMMITTED, load_committed
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
+    from testbed.config.run import Run
     from testbed.inspection.relatives import Relative
 
+Train: TypeAlias = "Callable[[tuple[Run, ...]], pd.DataFrame]"
 EXACT, TRAINING, COST = card_exact.NAME, card_training.NAME, card_cost.NAME
 PART = {EXACT: 2, TRAINING: 3, COST: 4}
+AXES = {f"lag {lag}": "stale" for lag in card_training.LAGS}
+"""Arms of training that share an axis of the radar; another one is an axis by itself."""
 ADDED = ("terms",)
 """Families that are added to a loss and no objective by themselves: nobody's percentile counts them."""
 
@@ -66,10 +69,13 @@ def kinds() -> tuple[Kind, ...]:
         Kind(EXACT, "gain", "gain on frozen data", 1, "frozen data"),
         Kind(EXACT, "settled", "settled there", 0),
     ]
-    for arm in card_training.ARMS:
-        found.append(Kind(TRAINING, f"accuracy {arm}", f"accuracy, {arm}", 1, arm))
-        found.append(Kind(TRAINING, f"collapsed {arm}", f"collapsed, {arm}", -1))
-    found.append(Kind(TRAINING, "steps on-policy", "steps to accuracy .5, on-policy", -1))
+    found += [Kind(TRAINING, f"accuracy {arm}", f"accuracy, {arm}", 1, AXES.get(arm, arm)) for arm in SHOWN]
+    found += [
+        Kind(TRAINING, f"accuracy {TUNED}", f"accuracy, {TUNED}", 1),
+        Kind(TRAINING, "safe lag", "largest safe lag", 1),
+        Kind(TRAINING, "steps on-policy", "steps to accuracy .5, on-policy", -1),
+        Kind(TRAINING, "collapsed", "collapsed, share of all runs", -1),
+    ]
     return (*found, Kind(COST, "both", "time of loss and gradient, ppo_clip = 1", -1, "speed"))
 
 
@@ -79,6 +85,8 @@ class Line:
 
     low, high: its interval, None where it is exact. percentile: share of the others that it is better than,
     ties by half, 0 to 100; None without others or a better end. typical: their median; among: how many.
+    side: "above" or "below" that median where seeds decide it, see card_rows.side, else "open"; "" where
+    nothing is asked of seeds.
     """
 
     part: int
@@ -91,6 +99,7 @@ class Line:
     percentile: float | None
     typical: float | None
     among: int
+    side: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,39 +137,6 @@ def committed(folder: Path = COMMITTED) -> dict[str, pd.DataFrame]:
     return found
 
 
-def trained_cells(folder: Path) -> pd.DataFrame:
-    """Return a row per finished cell of card-training in a folder of results."""
-    known = card_training
-    return cell_table(known.NAME, load_results(folder), known.KEYS, known.METRICS).frame
-
-
-def training_rows(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per recipe of the cells of card-training: medians over seeds with the range of the seeds.
-
-    Columns, by arm: "accuracy ARM" with " low" and " high" (n seeds' range covers the median with chance 1 -
-    2^(1-n); from six seeds on the order-statistic interval), "collapsed ARM" (share), "seeds ARM"; and
-    "steps on-policy" to accuracy .5, infinite where the median seed never gets there.
-    """
-    rows: dict[str, dict[str, float]] = {}
-    for arm, run in card_training.ARMS.items():
-        same = (
-            (cells["staleness"] == run.staleness)
-            & (cells["lag"] == run.lag)
-            & np.isclose(cells["learning_rate"], run.learning_rate)
-        )
-        for recipe, part in cells[same].groupby("recipe"):
-            row = rows.setdefault(str(recipe), {})
-            found = median_interval(part["accuracy"])
-            row |= {f"accuracy {arm}": found.center, f"accuracy {arm} low": found.low}
-            row |= {f"accuracy {arm} high": found.high, f"seeds {arm}": len(part)}
-            row[f"collapsed {arm}"] = float(part["collapsed"].mean())
-            if arm == "on-policy":
-                steps = part["steps_to 0.5"].fillna(np.inf)
-                row |= {"steps on-policy": float(np.median(steps))}
-                row |= {"steps on-policy low": float(steps.min()), "steps on-policy high": float(steps.max())}
-    return pd.DataFrame.from_dict(rows, orient="index")
-
-
 def percentile(value: float, others: Iterable[float], better: int) -> float | None:
     """Return the share of the others that the value is better than, ties by half, in percent.
 
@@ -173,25 +149,57 @@ def percentile(value: float, others: Iterable[float], better: int) -> float | No
     return float(100 * (worse + 0.5 * np.sum(other_N == value)) / other_N.size)
 
 
-def lines_of(name: str, numbers: Mapping[str, Mapping[str, float]]) -> tuple[Line, ...]:
-    """Return the lines of a card; numbers: by table, then by column."""
+def lines_of(
+    name: str, numbers: Mapping[str, Mapping[str, float]], cells: pd.DataFrame | None = None
+) -> tuple[Line, ...]:
+    """Return the lines of a card; numbers: by table, then by column; cells: its runs of card-training."""
     return tuple(
-        _line(name, kind, numbers[kind.table])
+        _line(name, kind, numbers[kind.table], cells)
         for kind in kinds()
         if kind.column in numbers.get(kind.table, {})
     )
 
 
-def _line(name: str, kind: Kind, row: Mapping[str, float]) -> Line:
-    table = committed().get(kind.table, pd.DataFrame())
-    others = table.drop(index=name, errors="ignore").get(kind.column, pd.Series(dtype=float))
-    others = others[[_counts(str(other)) for other in others.index]].dropna()
+def _line(name: str, kind: Kind, row: Mapping[str, float], cells: pd.DataFrame | None) -> Line:
+    others = _others(name, kind.table, kind.column)
+    typical = float(others.median()) if len(others) else None
     value = float(row[kind.column])
     ends = [row.get(f"{kind.column} {end}") for end in ("low", "high")]
+    if kind.column == "gain" and not np.isnan(value):
+        ends = [None, None]  # its range is that of the last digits, where it hangs on them
+    found = ""
+    if cells is not None and typical is not None and kind.column.removeprefix("accuracy ") in SHOWN:
+        found = side(_accuracy(cells, kind.column.removeprefix("accuracy ")), typical) or "open"
     return Line(
         PART[kind.table], kind.title, value, ends[0], ends[1], kind.better, kind.axis,
-        percentile(value, others, kind.better), float(others.median()) if len(others) else None, len(others),
+        percentile(value, others, kind.better), typical, len(others), found,
     )  # fmt: skip
+
+
+def _others(name: str, table: str, column: str) -> pd.Series:
+    """Return a committed column of every other objective that counts and has a number."""
+    known = committed().get(table, pd.DataFrame()).drop(index=name, errors="ignore")
+    others = known.get(column, pd.Series(dtype=float))
+    return others[[_counts(str(other)) for other in others.index]].dropna()
+
+
+def _accuracy(cells: pd.DataFrame, arm: str) -> pd.Series:
+    return cells[cells["arm"] == arm].set_index("seed")["accuracy"]
+
+
+def open_arms(name: str, cells: pd.DataFrame) -> list[str]:
+    """Return the arms in which the seeds leave open on which side of the others' median an objective lies.
+
+    The rates that a tuned objective may choose go with the lag at which it does.
+    """
+    known = {arm: _others(name, TRAINING, f"accuracy {arm}") for arm in SHOWN if arm in set(cells["arm"])}
+    left = [
+        arm
+        for arm, others in known.items()
+        if others.empty or not side(_accuracy(cells, arm), others.median())
+    ]
+    rates = [arm for arm in card_training.ARMS if arm not in SHOWN]
+    return left + (rates if f"lag {card_training.TUNED_AT}" in left else [])
 
 
 @cache
@@ -210,13 +218,11 @@ def axes_of(lines: Iterable[Line]) -> dict[str, float]:
     return {axis: float(np.mean(each)) for axis, each in found.items()}
 
 
-def make_card(
-    name: str, *, quick: bool, train: Callable[[str], pd.DataFrame] | None, said: Callable[[str], None]
-) -> Card:
+def make_card(name: str, *, quick: bool, train: Train | None, said: Callable[[str], None]) -> Card:
     """Return the card of an objective: a registered name, or path/to/file.py:function.
 
-    quick: without training and relatives. train: recipe -> finished cells of card-training, for an objective
-    whose cells are not committed. said: told what is being done.
+    quick: without training and relatives. train: runs cells of card-training and returns all that the
+    objective has, for one whose cells are not committed. said: told what is being done.
 
     Raises UserError, with file and line, where the objective cannot be called at all.
     """
@@ -230,6 +236,7 @@ def make_card(
     numbers: dict[str, Mapping[str, float]] = {}
     left_out: list[str] = []
     relatives: tuple[Relative, ...] = ()
+    cells: pd.DataFrame | None = None
     if sound:
         said(
             f"2 exact: gradients on {card_exact.TREES} trees at {len(card_exact.DRIFTS)} drifts, two bandits"
@@ -238,12 +245,16 @@ def make_card(
         said("4 cost: stopwatch against ppo_clip")
         numbers[COST] = card_cost.cost_row(pinned)
         if not quick:
-            numbers[TRAINING] = _training(name, pinned, train, left_out)
+            cells = trained(name, pinned, train)
+            if cells is None:
+                left_out.append("part 3: training was not asked for")
+            else:
+                numbers[TRAINING] = {str(key): float(x) for key, x in training_rows(cells).iloc[0].items()}
             said("5 relatives: effective weights of all registered objectives")
             relatives = _relatives(pinned)
     else:
         left_out.append("parts 2 to 5: they stack batches, which this objective does not take yet (part 1)")
-    lines = lines_of(name, numbers)
+    lines = lines_of(name, numbers, cells)
     entry = objective[pinned]
     return Card(
         name, title_of(name), entry.formula, quick, found, lines, relatives, axes_of(lines), tuple(left_out)
@@ -258,16 +269,26 @@ def _exact(name: str, left_out: list[str]) -> Mapping[str, float]:
         return {}
 
 
-def _training(
-    name: str, pinned: str, train: Callable[[str], pd.DataFrame] | None, left_out: list[str]
-) -> Mapping[str, float]:
-    known = committed().get(TRAINING, pd.DataFrame())
-    if name in known.index:
-        return {str(key): value for key, value in known.loc[[name]].iloc[0].items()}
+def trained(name: str, pinned: str, train: Train | None) -> pd.DataFrame | None:
+    """Return the runs of an objective: the committed ones, or those of `train`, by blocks of seeds.
+
+    The second block has the arms that the first leaves open, see `open_arms`.
+    """
+    known = load_committed([TRAINING])[TRAINING].frame if TRAINING in committed() else pd.DataFrame()
+    if len(known) and (mine := known[known["recipe"] == name]).size:
+        return mine
     if train is None:
-        left_out.append("part 3: training was not asked for")
-        return {}
-    return {str(key): value for key, value in training_rows(train(pinned)).iloc[0].items()}
+        return None
+    first, second = card_training.BLOCKS
+    arms = card_training.arms_of(pinned)
+    cells = train(_cells(arms, arms, range(first)))
+    if left := open_arms(name, cells):
+        cells = train(_cells(arms, left, range(first, first + second)))
+    return cells
+
+
+def _cells(arms: Mapping[str, Run], names: Iterable[str], seeds: range) -> tuple[Run, ...]:
+    return tuple(replace(arms[arm], seed=seed) for arm in names for seed in seeds)
 
 
 def _relatives(name: str) -> tuple[Relative, ...]:

@@ -60,7 +60,14 @@ def _drawn(table: pd.DataFrame) -> Figure:
     y = np.arange(len(table))[::-1]
     _stack(left, table, y)
     left.plot(
-        table["relative_bias"], y, "D", color=INK, markersize=3.5, linestyle="none", label="relative bias"
+        table["relative_bias"],
+        y,
+        "D",
+        color=INK,
+        markersize=3.5,
+        linestyle="none",
+        label="relative bias",
+        clip_on=False,
     )
     right.barh(y, table["relative_deviation"], height=0.66, color=RULE)
     left.set_yticks(y, list(table["objective"]))

@@ -21,7 +21,7 @@ DRIFTS = (0.1, 0.5, 1.0)
 """Standard deviation of the step from mu's to pi's logits; mu's own are standard normal."""
 FACTS = ("bias", "bias_state", "bias_suffix", "bias_clipping", "noise", "ess", "concentration")
 COLUMNS = tuple(f"{fact} {drift:g}" for drift in DRIFTS for fact in FACTS)
-ENDS = ("gain", "settled")
+ENDS = ("gain", "gain low", "gain high", "settled")
 
 
 @cache
@@ -36,7 +36,8 @@ def _benches(drift: float) -> tuple[Bench, ...]:
 def exact_row(name: str) -> dict[str, float]:
     """Return the numbers of one objective: means over the trees at every drift, and its ending.
 
-    A number that some tree does not define (the noise of a mean that is 0) is NaN.
+    A number that some tree does not define (the noise of a mean that is 0) is NaN, and so is a gain that
+    hangs on the last digits of mu, whose low and high are known even so, see objective_facts.Ending.
     """
     from testbed.exact.objective_facts import ending, gradient_facts
 
@@ -47,7 +48,8 @@ def exact_row(name: str) -> dict[str, float]:
             mean = float(np.mean([each[fact] for each in found]))
             row[f"{fact} {drift:g}"] = 0.0 if abs(mean) < 1e-12 else mean
     end = ending(name)
-    return {**row, "gain": end.gain, "settled": int(end.settled)}
+    ends = {"gain": end.gain, "gain low": end.low, "gain high": end.high}
+    return {**row, **ends, "settled": int(end.settled)}
 
 
 def exact_table(names: Iterable[str] | None = None, said: Callable[[str], None] = lambda _: None) -> Table:

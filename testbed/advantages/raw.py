@@ -1,7 +1,8 @@
-"""The reward itself, shifted and scaled by constants."""
+"""The reward itself, shifted and scaled by constants, or what it says of failures alone."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
@@ -12,3 +13,12 @@ from testbed.data.signals import Signals
 def raw(signals: Signals, *, baseline: float = 0.0, scale: float = 1.0) -> Tensor:
     """A = scale (R - baseline); baseline 0.5 and scale 2 turn rewards 0 and 1 into -1 and +1."""
     return scale * (signals.reward_B - baseline)
+
+
+@advantage("nsr", source="Zhu et al. (2025), NSR, arXiv:2506.01347, Section 2.2", scope="sequence")
+def nsr(signals: Signals, *, best: float = 1.0) -> Tensor:
+    """A = -1 where R < best, else 0: successes are not learned from.
+
+    best: the largest reward there is. The paper's reward is +1 or -1, of which it keeps the latter.
+    """
+    return torch.where(signals.reward_B < best, -1.0, 0.0).to(signals.reward_B.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.report_card import Card
+    from testbed.config.run import Run
 
 
 def card(
@@ -46,7 +47,7 @@ def card(
     if not name:
         raise UserError("No objective was given; expected path/to/file.py:function or a registered name.")
     _refuse_recipes(name)
-    from analysis.report_card import make_card, trained_cells
+    from analysis.report_card import make_card
     from paper_figs import report_card
     from paper_figs.run import write_file
     from testbed.cli import show
@@ -58,7 +59,7 @@ def card(
     found = make_card(
         name,
         quick=quick,
-        train=None if quick else lambda pinned: trained_cells(train(pinned, workers, yes, quiet)),
+        train=None if quick else lambda cells: train(cells, workers, yes, quiet),
         said=said,
     )
     path = html or Path("out") / f"card-{file_name(found.title)}.html"
@@ -89,23 +90,24 @@ def file_name(title: str) -> str:
     return "".join(c if c.isalnum() or c in "-_@." else "-" for c in title)
 
 
-def train(name: str, workers: int | None, yes: bool, quiet: bool) -> Path:
-    """Run the cells of card-training for one recipe, where they are not done; return their folder."""
-    from analysis.experiments.card_training import cells_of
+def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -> Any:
+    """Run those cells of one objective that are not done; return its rows of card-training, a DataFrame."""
+    from analysis.experiments.card_training import by_arm
+    from analysis.load import load_results
     from testbed.cli.consent import agree, cost_of
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
     from testbed.results.store import folder_for
 
-    cells = cells_of((name,))
-    folder = folder_for("results", f"card-{file_name(name.rpartition('/')[2])}")
+    name = cells[0].recipe
+    folder = folder_for("results", f"card-training-{file_name(name.rpartition('/')[2])}")
     if not quiet:
         print(f"3 training: {len(cells)} runs of the toy LLM, kept in {folder}", file=sys.stderr, flush=True)
-    agree(cost_of([(cells, folder)], workers), yes=yes, quiet=quiet)
-    status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
+    agree(cost_of([(cells, folder)], workers, extend=True), yes=yes, quiet=quiet)
+    status = run_sweep(cells, folder, workers=workers, extend=True, progress=choose(quiet))
     if status.done < status.planned:
         raise UserError(f"{status.planned - status.done} runs have no result. Why: testbed status {folder}")
-    return folder
+    return by_arm(load_results(folder)).frame
 
 
 def report(found: Card) -> None:

@@ -32,6 +32,10 @@ BANDIT_COPIES = (6, 5, 4, 3, 2)
 """mu of the bandit, in twentieths: one batch that holds each action so often is the expectation itself."""
 BANDIT_REWARD = (0.0, 0.2, 0.5, 0.8, 1.0)
 RATE, UPDATES = 2.0, 1000
+ROUNDINGS = (None, 12, 11, 10, 9)
+"""Decimals that the logarithm of mu is rounded to; an end that is not the same hangs on the last digits."""
+SAME = 1e-3
+"""Largest distance of the gains at the roundings that counts as the same."""
 SETTLED = 0.01
 """Largest change of a probability over the second half of the updates that counts as having settled."""
 
@@ -107,17 +111,21 @@ def _concentration(law_R: Floats, square_R: Floats, top: float = TOP) -> float:
 class Ending:
     """Where an objective ends on data that never change: per bandit, the best action rare and common.
 
-    gain: mean of (J - J(mu)) / (best reward - J(mu)) at the end. settled: whether no probability moved by
-    more than SETTLED in the second half. path: J after every update, [bandits, UPDATES + 1].
+    gain: mean of (J - J(mu)) / (best reward - J(mu)) at the end; NaN where it hangs on the last digits of mu,
+    as that of a step which switches does. low, high: its range over ROUNDINGS of mu, equal up to SAME where
+    the gain is decided. settled: whether no probability moved by more than SETTLED in the second half. path:
+    J after every update without rounding, [bandits, UPDATES + 1].
     """
 
     gain: float
+    low: float
+    high: float
     settled: bool
     path_XU: Floats
 
 
 def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) -> Ending:
-    """Follow the exact gradient of an objective in the logits of two bandits, from pi = mu, at RATE.
+    """Follow an objective's exact gradient in the logits of two bandits, from pi = mu, at RATE, per rounding.
 
     Five actions with rewards 0, .2, .5, .8, 1; mu = anchor = ref is (.3, .25, .2, .15, .1) and its reverse.
     The batch is one group that holds each action 20 mu times, A = R - mean R, losses averaged over it: its
@@ -126,7 +134,9 @@ def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) 
     named = objective[function].function if isinstance(function, str) else function
     copies = torch.tensor([BANDIT_COPIES, BANDIT_COPIES[::-1]])
     action = torch.stack([torch.repeat_interleave(torch.arange(5), row) for row in copies])
-    logits = (copies.double() / copies.sum(-1, keepdim=True)).log()
+    action = action.expand(len(ROUNDINGS), *action.shape)
+    exact = (copies.double() / copies.sum(-1, keepdim=True)).log()
+    logits = torch.stack([exact if digits is None else exact.round(decimals=digits) for digits in ROUNDINGS])
     mu = logits.exp()
     reward = torch.tensor(BANDIT_REWARD, dtype=torch.float64)
     start = torch.take_along_dim(logits, action, -1)[..., None]
@@ -147,8 +157,10 @@ def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) 
         values.append(pi @ reward)
         logp = torch.take_along_dim(torch.log_softmax(logits, -1), action, -1)[..., None]
         weight = effective_weights(named, logp, batch)
-        logits = logits + RATE * (weight * (onehot - pi[:, None])).mean(-2)
+        logits = logits + RATE * (weight * (onehot - pi[..., None, :])).mean(-2)
     path = torch.stack(values, -1)
-    gain = (path[:, -1] - base[:, 0]) / (reward.max() - base[:, 0])
+    gain_K = ((path[..., -1] - base[..., 0]) / (reward.max() - base[..., 0])).mean(-1)
+    low, high = float(gain_K.min()), float(gain_K.max())
     moved = float((pi - half).abs().max())
-    return Ending(float(gain.mean()), moved <= SETTLED, path.numpy())
+    gain = float(gain_K[0]) if high - low <= SAME else float("nan")
+    return Ending(gain, low, high, moved <= SETTLED, path[0].numpy())

@@ -80,7 +80,7 @@ class Progress:
         when = f", in about {_clock(left)}" if left is not None else ""
         self.note(
             f"Stopping {what}{when}; what is finished is kept. Press Ctrl-C again to stop at once: what is "
-            "running is then lost and runs again from its start."
+            "running then goes on from its last checkpoint; there is one a minute."
         )
 
     def show(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections import deque
@@ -20,9 +21,11 @@ from testbed.execution.progress import Progress
 from testbed.execution.ranks import ranks_of
 from testbed.execution.threads import advice, cores
 from testbed.execution.worker import TRAIN, Receipt
-from testbed.results.checkpoint_files import forget
+from testbed.results.checkpoint_files import CHECKPOINT, EVERY, forget
 from testbed.results.store import Failure, Kind, Status, Store
 
+PERIOD = "60s"
+"""Time between the checkpoints of a running pack: what a second Ctrl-C may cost."""
 AT_ONCE = 64
 """How many packs that other runners hold are looked at before the executor gets its turn."""
 
@@ -57,10 +60,11 @@ def run_sweep(
 
     Raises UserError for bad cells, a folder that is not this sweep's, a full or read-only disk;
     KeyboardInterrupt after Ctrl-C, when the running packs have ended; a second Ctrl-C does not wait.
-    Whatever ends a run, the results so far are kept and the same call goes on from there.
+    Whatever ends a run, the results so far are kept and the same call goes on from there: packs that lasted
+    above a minute from their checkpoint in FOLDER/checkpoints, unless TESTBED_CHECKPOINT names a folder.
     """
     display = progress or Progress()
-    with contextlib.closing(display):
+    with contextlib.closing(display), _checkpoints_in(Path(folder) / "checkpoints"):
         check_limits(workers, threads, timeout)
         function = executor.function if executor else function
         here = executor is None or executor.here
@@ -88,6 +92,24 @@ def run_sweep(
             f"Stopped with {status.done} of {status.planned} cells done. Run the same command again to go on."
         )
     return status
+
+
+@contextlib.contextmanager
+def _checkpoints_in(folder: Path) -> Iterator[None]:
+    """Let packs that run on this machine leave checkpoints in a folder, where nobody has named another."""
+    if os.environ.get(CHECKPOINT):
+        yield
+        return
+    before = os.environ.get(EVERY)
+    os.environ |= {CHECKPOINT: str(folder), EVERY: before or PERIOD}
+    try:
+        yield
+    finally:
+        del os.environ[CHECKPOINT], os.environ[EVERY]
+        if before is not None:
+            os.environ[EVERY] = before
+        with contextlib.suppress(OSError):  # not there, or somebody's checkpoints are left in it
+            folder.rmdir()
 
 
 def check_limits(workers: int | None, threads: int, timeout: float | None) -> None:

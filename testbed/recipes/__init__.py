@@ -6,7 +6,7 @@ Every objective is a recipe too, in a default composition, and so is `path/to/fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,6 +20,28 @@ from testbed.user_files import in_a_file
 DIALS = ("advantage", "aggregation")
 RULES = tuple(item.name for item in fields(StepRule))
 """What `recipe_args` sets of the composition around an objective: parts, and fields of the step rule."""
+
+
+@dataclass(frozen=True)
+class Registered(Entry):
+    """A recipe of the registry, whose advantage and aggregation can be replaced as well."""
+
+    def bind(self, **hyper: Any) -> Callable[[], Recipe]:
+        """Return a function that makes the recipe; an unknown hyperparameter raises UserError."""
+        dials = {name: str(hyper[name]) for name in DIALS if name in hyper and name not in self.defaults}
+        make = super().bind(**{name: value for name, value in hyper.items() if name not in dials})
+        return lambda: replace(make(), **_dialed(dials)) if dials else make()
+
+
+def _dialed(dials: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a recipe that change with its advantage and aggregation."""
+    changed: dict[str, Any] = {}
+    if "advantage" in dials:
+        changed |= {"advantage": dials["advantage"], "advantage_args": ()}
+    if "aggregation" in dials:
+        changed |= {"aggregation": dials["aggregation"]}
+        changed |= {"length": 1.0 if dials["aggregation"] == "constant" else 0.0}
+    return changed
 
 
 @dataclass(frozen=True)
@@ -52,11 +74,7 @@ class Composed(Entry):
         if set(own) - set(known):
             Entry.bind(self, **own)  # says what there is, dials included
         changed: dict[str, Any] = {"objective_args": pairs(**own)}
-        if "advantage" in dials:
-            changed |= {"advantage": str(dials["advantage"]), "advantage_args": ()}
-        if "aggregation" in dials:
-            changed |= {"aggregation": str(dials["aggregation"])}
-            changed |= {"length": 1.0 if dials["aggregation"] == "constant" else 0.0}
+        changed |= _dialed({name: str(dials[name]) for name in DIALS if name in dials})
         rules = {name: dials[name] for name in RULES if name in dials}
         refuse(wrong_types(f"recipe '{self.name}'", StepRule, rules))
         made = self._made()
@@ -74,7 +92,8 @@ class Recipes(Registry):
 
     def __getitem__(self, name: str) -> Entry:
         if name in self._load():
-            return super().__getitem__(name)
+            entry = super().__getitem__(name)
+            return Registered(name, entry.function, entry.source, entry.promises)
         if in_a_file(name) or name in objective:
             entry = objective[name]
             return Composed(name, entry.function, entry.source, entry.promises)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CHECKPOINT = "TESTBED_CHECKPOINT"
 """Environment variable: folder for the checkpoints of packs that are under way."""
 EVERY = "TESTBED_CHECKPOINT_EVERY"
-"""Environment variable: steps between two of them."""
+"""Environment variable: steps between two of them, or the time as "60s"."""
 
 
 def checkpoint_path(pack: str) -> Path | None:
@@ -57,6 +57,7 @@ def write_checkpoint(path: Path, tree: dict[str, Any], tensors: dict[str, Tensor
     text = json.dumps({**tree, "fingerprint": dict(fingerprint())})
     aside = path.parent / f".tmp-{secrets.token_hex(8)}"
     with mended(path):
+        path.parent.mkdir(parents=True, exist_ok=True)  # another run on the folder may have tidied up
         try:
             save_file(tensors, aside, metadata={"tree": text, "digest": _digest(text, tensors)})
             with open(aside, "rb+") as file:

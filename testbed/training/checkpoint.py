@@ -1,17 +1,19 @@
 """Checkpoints: a pack that was killed at any step goes on from its last one, and ends with the same bits.
 
 Where TESTBED_CHECKPOINT names a folder, a pack writes a file there after every TESTBED_CHECKPOINT_EVERY steps
-(10 by default): weights, optimizer, versions, what is stored or in flight, recipes' memory and the rows so
-far. Random numbers need no room in it, because every draw is named by seed, purpose and step. A file is whole
-or absent; it holds tensors and plain JSON, and reading it runs no code.
+(10 by default), or so many seconds ("60s", as `testbed run` asks by itself): weights, optimizer, versions,
+what is stored or in flight, recipes' memory and the rows so far. Random numbers need no room in it, because
+every draw is named by seed, purpose and step. A file is whole or absent; it holds tensors and plain JSON, and
+reading it runs no code.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -102,12 +104,17 @@ RECORDS: dict[str, Callable[..., Value]] = {
 """What is rebuilt from its fields."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checkpoints:
-    """The checkpoint of one pack; `path` is None where none is asked for."""
+    """The checkpoint of one pack; `path` is None where none is asked for.
+
+    every: steps between two of them; seconds: or the time instead.
+    """
 
     path: Path | None
     every: int = 10
+    seconds: float | None = None
+    last: float = field(default_factory=time.monotonic)
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Checkpoints:
@@ -115,8 +122,12 @@ class Checkpoints:
         path, text = checkpoint_path(pack_id(runs)), os.environ.get(EVERY, "10")
         if path is None:
             return cls(None)
+        if text.endswith("s") and text[:-1].isdigit():
+            return cls(path, seconds=float(text[:-1]))
         if not text.isdigit() or not int(text):
-            raise UserError(f"{EVERY} is '{text}', expected a number of steps, at least 1.")
+            raise UserError(
+                f"{EVERY} is '{text}', expected a number of steps, at least 1, or seconds as 60s."
+            )
         return cls(path, int(text))
 
     def resume(self, state: State, held: Held) -> tuple[State, int]:
@@ -139,12 +150,24 @@ class Checkpoints:
 
     def save(self, state: State, held: Held, step: int) -> None:
         """Write the checkpoint after `step` steps, when it is due."""
-        if self.path is None or step % self.every or os.environ.get("RANK", "0") != "0":
+        if self.path is None or not self._due(step) or os.environ.get("RANK", "0") != "0":
             return  # of several processes that share a pack the first one writes for all
         writer = _Writer()
-        tree = {"step": step, "state": writer.value(state), "live": writer.value(held.live)}
-        tree["counts"] = writer.value(held.world.counts())
+        try:
+            tree = {"step": step, "state": writer.value(state), "live": writer.value(held.live)}
+            tree["counts"] = writer.value(held.world.counts())
+        except TypeError:
+            if self.seconds is None:
+                raise
+            self.path = None  # nobody asked for it: what cannot be resumed, a user's own schedule, still runs
+            return
         write_checkpoint(self.path, tree, writer.tensors)
+        self.last = time.monotonic()
+
+    def _due(self, step: int) -> bool:
+        if self.seconds is None:
+            return step % self.every == 0
+        return time.monotonic() - self.last >= self.seconds
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from testbed.config.argument_types import wrong_arguments
 from testbed.config.run import Run
-from testbed.errors import refuse, unknown
+from testbed.errors import UserError, refuse, unknown
 from testbed.policies.base import Policy, Reweighted
 from testbed.policies.toy.transformer import ToyTransformer
 from testbed.worlds.base import World
@@ -39,6 +41,29 @@ def check_policy(run: Run) -> None:
     _refuse_arguments(run, HuggingFacePolicy)
     if "dtype" in given and given["dtype"] not in DTYPES:
         raise unknown("dtype", str(given["dtype"]), DTYPES)
+    _refuse_short_context(run)
+
+
+def _refuse_short_context(run: Run) -> None:
+    """Raise UserError where a survey of prompts and the longest response exceed what the model can read."""
+    from testbed.policies.hf.model_folder import check_model_folder, read_json
+    from testbed.policies.hf.text_task import SURVEY, task_for_model
+
+    config = read_json(check_model_folder(run.model) / "config.json")
+    most = config.get("max_position_embeddings", config.get("n_positions"))
+    if not isinstance(most, int):
+        return
+    task = task_for_model(token_task(run), run.model)
+    draw = np.random.Generator(np.random.Philox(key=0))
+    prompt_NQ = np.concatenate([task.prompts(draw, SURVEY), task.held_out_prompts(draw, SURVEY)])
+    longest = prompt_NQ.shape[1] - int((prompt_NQ != task.pad_token).any(0).argmax())
+    needed = longest + task.response_length - 1  # the last token is written, not read
+    if needed > most:
+        raise UserError(
+            f"task '{run.task}' needs {needed} positions, prompts of up to {longest} tokens and responses of "
+            f"up to {task.response_length}; the model in '{run.model}' has {most}. Take shorter prompts or "
+            "responses (task_args), or a model with a longer context."
+        )
 
 
 NOT_GIVEN = {"toy": ("task", "device", "dtype"), "hf": ("model_path", "task", "device")}

@@ -227,6 +227,7 @@ def optimal_token_baseline(s, b):
 
 ROWS = {
     "raw": lambda s, b: s.reward[b],
+    "nsr": lambda s, b: -1.0 if s.reward[b] < 1.0 else 0.0,
     "group_mean": deviation,
     "group_std": group_std,
     "shaped_std": bent,

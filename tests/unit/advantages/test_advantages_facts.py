@@ -207,3 +207,9 @@ def test_the_longest_response_has_no_baseline_alone_where_that_is_asked_for():
     np.testing.assert_allclose(own, [[0.5, 0, 0], [-0.5, 0, 0], [0.4, 0.4, 0]], atol=1e-12)
     tail = advantage["optimal_token_baseline"].bind(zero_tail=True)(signals)
     np.testing.assert_allclose(tail, [[0.5, 1, 1], [-0.5, 0, 0], [0.4, 0.4, 0]], atol=1e-12)
+
+
+def test_negative_samples_alone_are_those_short_of_the_best_reward():
+    reward = torch.tensor([0.0, 1.0, 0.5])
+    found = advantage["nsr"].function(Signals(reward, torch.zeros(3, dtype=torch.int64)))
+    assert found.tolist() == [-1.0, 0.0, -1.0]

@@ -11,10 +11,10 @@ import pytest
 from support.import_graph import ROOT
 
 from analysis import leaderboard_page, report_card
-from analysis.experiments import card_cost, card_exact, card_training
+from analysis.experiments import card_cost, card_exact
 from analysis.load import load_committed
-from analysis.report_card import EXACT, committed, make_card, percentile, training_rows
-from paper_figs.report_card import page
+from analysis.report_card import EXACT, committed, make_card, percentile
+from paper_figs.report_card import page, radar
 from testbed.cli import main
 from testbed.objectives import objective
 
@@ -62,20 +62,9 @@ def test_percentiles_count_ties_by_half_and_leave_out_what_is_not_known():
     assert percentile(2.0, [], 1) is None
 
 
-def cells(accuracy, steps):
-    arm = card_training.ARMS["on-policy"]
-    rows = {"recipe": "mine", "staleness": arm.staleness, "lag": arm.lag, "learning_rate": arm.learning_rate}
-    return pd.DataFrame(
-        {**rows, "seed": range(4), "accuracy": accuracy, "collapsed": [0, 0, 0, 1.0], "steps_to 0.5": steps}
-    )
-
-
-def test_training_is_summed_up_by_medians_with_the_range_of_few_seeds():
-    row = training_rows(cells([0.1, 0.9, 0.7, 0.8], [100.0, np.nan, np.nan, np.nan])).loc["mine"]
-    assert [row[f"accuracy on-policy{end}"] for end in ("", " low", " high")] == [0.75, 0.1, 0.9]
-    assert (row["collapsed on-policy"], row["seeds on-policy"]) == (0.25, 4)
-    assert np.isinf(row["steps on-policy"])
-    assert row["steps on-policy low"] == 100
+def cells(accuracy, steps, arm="on-policy", recipe="mine"):
+    there = {"recipe": recipe, "arm": arm, "seed": range(len(accuracy))}
+    return pd.DataFrame({**there, "accuracy": accuracy, "collapsed": 0.0, "steps_to 0.5": steps})
 
 
 @pytest.mark.slow
@@ -123,11 +112,16 @@ def test_a_card_has_every_part_and_a_registered_one_its_committed_numbers(own):
 
 @pytest.mark.slow
 def test_a_trained_card_has_intervals_and_relatives(own):
-    card = make_card(
-        own, quick=False, train=lambda _: cells([0.1, 0.9, 0.7, 0.8], [9.0] * 4), said=lambda _: None
-    )
-    trained = {line.title: line for line in card.lines if line.part == 3}
-    assert (trained["accuracy, on-policy"].low, trained["accuracy, on-policy"].high) == (0.1, 0.9)
+    ran = []
+
+    def train(asked):
+        ran.append(sorted({run.seed for run in asked}))
+        return cells([0.1, 0.9, 0.7, 0.8, 0.75], [9.0] * 5)
+
+    card = make_card(own, quick=False, train=train, said=lambda _: None)
+    assert ran[0] == [0, 1, 2, 3, 4]
+    line = {line.title: line for line in card.lines if line.part == 3}["accuracy, on-policy"]
+    assert (line.low, line.high) == (0.1, 0.9)
     assert card.relatives[0].likeness > 0.99
     text = page(card)
     assert "0.75</td><td>0.1 to 0.9" in text
@@ -137,6 +131,15 @@ def test_a_trained_card_has_intervals_and_relatives(own):
     assert "<script" not in text
     assert not re.search(r'(src|href)="(?!#|data:)', text)
     assert "testbed card own.py:mine</pre>" in text
+
+
+def test_seeds_are_added_only_where_the_first_ones_leave_a_side_open(monkeypatch):
+    known = {f"accuracy {arm}": 0.5 for arm in ("on-policy", "lag 64", "offline")}
+    table = pd.DataFrame([known], index=["cispo"])
+    monkeypatch.setattr(report_card, "committed", lambda: {report_card.TRAINING: table})
+    sides = {"on-policy": [0.6] * 5, "lag 64": [0.6] * 4 + [0.4], "offline": [0.5] * 5}
+    found = pd.concat([cells(values, [9.0] * 5, arm) for arm, values in sides.items()])
+    assert report_card.open_arms("mine", found) == ["lag 64", "offline", "rate 0.001", "rate 0.01"]
 
 
 @pytest.mark.parametrize(
@@ -178,3 +181,14 @@ def test_the_page_lies_where_it_was_asked_for(own, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["card", "--page", "x/board.md"])
     assert (tmp_path / "x" / "board.md").read_text() == leaderboard_page.page()
+
+
+def test_the_words_around_the_radar_are_whole():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    fig = radar({kind.axis: 50.0 for kind in report_card.kinds() if kind.axis})
+    FigureCanvasAgg(fig).draw()
+    for label in fig.axes[0].get_xticklabels():
+        box = label.get_window_extent()
+        assert fig.bbox.x0 <= box.x0 < box.x1 <= fig.bbox.x1, label.get_text()
+        assert fig.bbox.y0 <= box.y0 < box.y1 <= fig.bbox.y1, label.get_text()

@@ -92,6 +92,17 @@ def test_advantage_aggregation_and_step_rule_of_an_own_objective_are_dials(own):
     assert (made.step_rule.ess_reference, made.step_rule.kl_limit) == (0.5, 0.1)
 
 
+def test_a_registered_recipe_takes_another_advantage_and_keeps_the_rest():
+    from testbed.errors import UserError
+    from testbed.recipes import recipe
+
+    plain, other = recipe["topr"].bind()(), recipe["topr"].bind(advantage="nsr")()
+    assert (other.advantage, other.advantage_args) == ("nsr", ())
+    assert other.aggregation == plain.aggregation
+    with pytest.raises(UserError, match="no hyperparameter 'advantages'"):
+        recipe["topr"].bind(advantages="nsr")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -45,6 +45,17 @@ def test_bisection_always_finds_the_number_and_noise_costs_it():
     assert scores[0] > scores[1] > scores[2]
 
 
+def test_a_right_number_of_which_half_was_written_is_no_guess():
+    task, prompt_NQ, secret_N = game()
+    response_NT = np.full((200, task.response_length), task.end_token)
+    response_NT[:, 0], response_NT[:, 1] = secret_N // 2, secret_N % 2
+    mask_NT = np.zeros(response_NT.shape, dtype=bool)
+    mask_NT[:, 0] = True
+    assert task.score(prompt_NQ, response_NT, mask_NT).sum() == 0
+    mask_NT[:, 1] = True
+    assert task.score(prompt_NQ, response_NT, mask_NT).sum() == 200
+
+
 def test_the_teacher_writes_what_the_tool_answers_outside_its_mask():
     task, prompt_NQ, _ = game()
     response_NT, mask_NT = task.teacher(prompt_NQ, np.random.default_rng(3), 0.5)

@@ -83,3 +83,14 @@ def test_what_has_no_gradient_stays_at_mu():
     found = ending(lambda logp_BT, batch: torch.zeros_like(logp_BT) * logp_BT, updates=3)
     assert found.gain == pytest.approx(0.0, abs=1e-12)
     assert found.settled
+
+
+@pytest.mark.slow
+def test_an_end_that_hangs_on_the_last_digits_of_mu_is_open_and_another_is_not():
+    """RED drops negatives by a key of their log mu: other digits, other negatives."""
+    found = ending("red_drop", updates=400)
+    assert np.isnan(found.gain)
+    assert found.high - found.low > 0.01
+    sound = ending("cispo", updates=100)
+    assert sound.low == pytest.approx(sound.gain, abs=1e-6)
+    assert sound.high == pytest.approx(sound.gain, abs=1e-6)

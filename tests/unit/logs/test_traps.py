@@ -133,8 +133,9 @@ def test_mixed_versions_are_counted_and_their_ages_kept_apart():
     assert [(row["age"], row["tokens"]) for row in rows] == [(1.0, 3.0), (3.0, 3.0)]
     assert rows[0]["kl_mu_pi_k2"] == 0
     assert rows[1]["kl_mu_pi_k2"] == pytest.approx(0.125)
-    unknown = replace(log, sequences=(replace(log.sequences[0], trainer_version=None),))
-    assert ages(unknown)[0].tolist() == [0, 0, 0, 2, 2, 2]
+    mixed = replace(log.sequences[0], trainer_version=None)
+    unknown = replace(log, sequences=(mixed, replace(mixed, version=np.full(6, 2))))
+    assert [each.tolist() for each in ages(unknown)] == [[0, 0, 0, 2, 2, 2], [1] * 6]
     assert "lower bounds" in " ".join(doubts(unknown))
 
 

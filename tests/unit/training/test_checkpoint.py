@@ -13,6 +13,9 @@ from support.small_runs import CHAIN, LENGTHS, SMALL, TOY, differing, with_sched
 
 from testbed.config.run import Run
 from testbed.errors import UserError
+from testbed.execution import runner
+from testbed.execution.progress import Progress
+from testbed.execution.runner import run_sweep
 from testbed.results.checkpoint_files import CHECKPOINT, EVERY, checkpoint_path, forget
 from testbed.training import checkpoint
 from testbed.training.checkpoint import Checkpoints
@@ -210,3 +213,51 @@ def test_no_folder_means_no_checkpoint_and_bad_intervals_are_refused(folder, mon
 def test_a_kind_that_nobody_has_decided_about_is_not_left_out_silently():
     with pytest.raises(TypeError, match="no rule for complex"):
         checkpoint._Writer().value([torch.ones(1), np.ones(1), 1j])
+
+
+class Impatient(Progress):
+    """Presses Ctrl-C a second time when a pack has come so far; counts the shares that it hears of."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__()
+        self.at, self.heard = at, []
+
+    def steps(self, pack: str, cells: int, share: float) -> None:
+        self.heard.append(share)
+        if share >= self.at:
+            raise KeyboardInterrupt
+
+
+def test_a_sweep_stopped_at_once_goes_on_inside_its_pack_and_ends_with_the_same_bits(tmp_path, monkeypatch):
+    monkeypatch.delenv(CHECKPOINT, raising=False)
+    monkeypatch.setattr(runner, "PERIOD", "0s")
+    run = dataclasses.replace(CHAIN, steps=8)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep([run], tmp_path / "a", workers=0, progress=Impatient(at=0.75))
+    assert len(list((tmp_path / "a" / "checkpoints").iterdir())) == 1
+    again = Impatient(at=2.0)
+    assert run_sweep([run], tmp_path / "a", workers=0, progress=again).done == 1
+    assert again.heard == [7 / 8, 1.0]
+    run_sweep([run], tmp_path / "b", workers=0)
+    assert [file.name for file in (tmp_path / "a" / "packs").iterdir()] == [
+        file.name
+        for file in (tmp_path / "b" / "packs").iterdir()  # names hold the digest
+    ]
+    assert not (tmp_path / "a" / "checkpoints").exists()
+    assert CHECKPOINT not in os.environ
+
+
+def test_short_packs_leave_no_checkpoint_where_they_are_written_by_the_minute(tmp_path, monkeypatch):
+    monkeypatch.delenv(CHECKPOINT, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep([CHAIN], tmp_path / "a", workers=0, progress=Impatient(at=0.5))
+    assert not (tmp_path / "a" / "checkpoints").exists()
+
+
+def test_what_cannot_be_resumed_runs_without_checkpoints_unless_they_were_asked_for(folder, monkeypatch):
+    monkeypatch.setattr(checkpoint, "FIXED", ())
+    with pytest.raises(TypeError, match="no rule for"):
+        train(CHAIN)
+    monkeypatch.setenv(EVERY, "0s")
+    assert len(train(CHAIN)["step"])
+    assert not list(folder.iterdir())
