@@ -50,5 +50,5 @@ def make(models: Iterable[Made]) -> None:
 
         lesson = Lesson(model.steps, model.noise)
         task = token_task(model.run())
-        shape = {"width": model.width, "layers": model.layers}
-        train_base(model.folder, task, model.architecture, lesson=lesson, **shape)
+        shape = (model.width, model.layers)
+        train_base(model.folder, task, model.architecture, "char", 0, *shape, lesson=lesson)

@@ -24,7 +24,7 @@ def cells() -> tuple[Run, ...]:
     """REC with and without importance weights at lag 64 and offline, and offline without its clip."""
     base = MODEL.run(steps=STEPS, prompts=PROMPTS, log_every=LOG_EVERY, learning_rate=RATE)
     clipped, weighted, opened, _, _ = ARMS
-    found = []
+    found: list[Run] = []
     for (recipe, arguments), lags in ((clipped, LAGS), (weighted, LAGS), (opened, LAGS[1:])):
         found += grid(base, recipe=[recipe], recipe_args=[arguments], lag=list(lags))
     return tuple(found)

@@ -40,10 +40,10 @@ def drawn(run: Run) -> bool:
 def from_rows(rows: pd.DataFrame) -> Table:
     """Return the safe lags with two forecasts: from the pilot's signs, and the recipe's median in the fit."""
     found = safe_lags(rows, "safe-lag")
-    known, new = load_committed(["safe-lag-fit"])["safe-lag-fit"].frame, found.frame
+    known, new = load_committed(["safe-lag-fit"])["safe-lag-fit"].frame, found.frame.copy()
     usual = known.groupby("recipe")[SAFE].median()
-    both = {FORETOLD: fitted(known, new), BY_RECIPE: new["recipe"].map(usual)}
-    return Table.of(found.name, new.assign(**both), found.about)
+    new[FORETOLD], new[BY_RECIPE] = fitted(known, new), new["recipe"].map(usual)
+    return Table.of(found.name, new, found.about)
 
 
 EXPERIMENT = Experiment(

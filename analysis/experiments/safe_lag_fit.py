@@ -59,7 +59,7 @@ def safe_lags(rows: pd.DataFrame, name: str = "safe-lag-fit") -> Table:
     """
     found = []
     for key, runs in rows.groupby(list(KEYS), sort=True):
-        by_lag = {int(lag): run.sort_values("step") for lag, run in runs.groupby("lag")}
+        by_lag = {lag: runs[runs["lag"] == lag].sort_values("step") for lag in LAGS}
         final = {lag: value_of(run, ACCURACY) for lag, run in by_lag.items()}
         if final[0] < LEARNED:
             continue

@@ -16,7 +16,7 @@ from testbed.data.rollout import Rollout
 from testbed.worlds.verifiers import judged, verifier_of
 
 if TYPE_CHECKING:
-    from testbed.policies.hf.ranks import Ranks
+    from testbed.policies.base import Ranks
 
 
 class Rewards:
