@@ -1,4 +1,4 @@
-"""Families of sources, one column each: proxies and turns."""
+"""Families of sources, one column each: experts, hard prompts, teachers, proxies, turns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ from matplotlib.figure import Figure
 
 from analysis.collapse import need
 from analysis.comparisons import Arm, arm
-from analysis.experiments import proxy_training
+from analysis.experiments import expert_mixing, hard_prompts, proxy_training, teacher_training
 from analysis.experiments.turn_training import LOSS
 from analysis.palette import BLUE, GREEN, ORANGE, VERMILION
 from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 
 MARKS = "Dots: seeds; mark and bar: median and its order-statistic 95% interval."
+EXPERT_NAMES = {
+    "grpo": "GRPO", "sft": "SFT", "sft, then grpo": "SFT, then GRPO", "fixed": "half and half",
+    "chord-mu": "CHORD-µ", "chord-phi": "CHORD-φ", "spear": "SPEAR", "anchor": "anchor", "splice": "splice",
+    "steps": "rubric", "rubric": "rubric, anchor", "shown": "rubric, shown", "bent": "rubric, shown, bent",
+}  # fmt: skip
+HARD_NAMES = {
+    "alone": "hard alone", "mixed": "easy and hard", "entropy": "entropy bonus", "wide": "wide clip",
+    "pass@k": "pass@4 objective", "guided": "prefixes", "guided mixed": "prefixes, mixed",
+    "stages": "stages, mean", "tree": "stages, tree", "retry": "retries", "amplified": "retries, ×3",
+    "amplified, whole": "retries, ×3, whole",
+}  # fmt: skip
+TEACHER_NAMES = {
+    "grpo": "GRPO", "opsd": "own tokens", "off-policy": "teacher's tokens", "long grpo": "GRPO",
+    "long dgrpo": "dGRPO", "long opd": "distillation", "long sft": "SFT",
+}  # fmt: skip
 PROXY_NAMES = {
     "loophole": "loophole", "single": "one model", "worst": "worst of five", "uncertainty": "mean - var/2",
     "root": "good model, GRPO", "p3o": "same, P3O", "ppo": "same, PPO", "dpo": "same, DPO",
@@ -43,6 +58,85 @@ def _panels(panels: Mapping[str, dict[str, Row]]) -> Figure:
     for ax, (label, rows) in zip(axes, panels.items(), strict=True):
         strips(ax, rows, label)
     return fig
+
+
+@figure(
+    "expert-mixing",
+    data="expert-mixing",
+    caption=(
+        "The toy LLM beside an expert who writes sums as complements, 100 steps from a base model that "
+        "writes sums. Above: final accuracy where either style is right; below: where the base model's own "
+        f"is demanded. {MARKS}"
+    ),
+    supports=("chord-ends-above-other-mixtures-of-style", "splices-end-above-whole-answers"),
+)
+def experts(table: pd.DataFrame) -> Figure:
+    """Return the column-wide figure; columns as in the table expert-mixing."""
+    need(table, ["recipe", expert_mixing.PEAK, "guide", "verifier", expert_mixing.FREE, expert_mixing.BASE])
+    return _panels(
+        {
+            "accuracy, either style": _rows(
+                table, expert_mixing.FREE, expert_mixing.WHERE, EXPERT_NAMES, BLUE
+            ),
+            "accuracy, base style": _rows(
+                table, expert_mixing.BASE, expert_mixing.WHERE, EXPERT_NAMES, ORANGE
+            ),
+        }
+    )
+
+
+@figure(
+    "hard-prompts",
+    data="hard-prompts",
+    caption=(
+        "Prompts that the base model of a toy LLM hardly ever gets right, after 100 steps of 64 rollouts: "
+        "final accuracy (above) and pass@4 over easy and hard prompts (below), always without a prefix. "
+        f"{MARKS}"
+    ),
+    supports=("oracle-prefixes-solve-hard-prompts", "easy-prompts-interfere-with-hard-ones"),
+)
+def hard(table: pd.DataFrame) -> Figure:
+    """Return the column-wide figure; columns as in the table hard-prompts."""
+    need(table, ["recipe", "recipe_args", "prefix", "prefix_args", hard_prompts.HARD, hard_prompts.PASS])
+    return _panels(
+        {
+            "accuracy, hard prompts": _rows(
+                table, hard_prompts.HARD, hard_prompts.WHERE, HARD_NAMES, VERMILION
+            ),
+            "pass@4, all prompts": _rows(table, hard_prompts.PASS, hard_prompts.WHERE, HARD_NAMES, GREEN),
+        }
+    )
+
+
+@figure(
+    "teacher-training",
+    data="teacher-training",
+    caption=(
+        "Final accuracy of the toy LLM with a teacher. Above: sums with room for the solution, which the "
+        "teacher, the student itself or its start, sees. Below: chains of 24 steps with a better trained "
+        f"model. {MARKS}"
+    ),
+    supports=(
+        "self-distillation-needs-a-quarter-of-the-tokens",
+        "a-teachers-term-ends-above-grpo-on-long-chains",
+    ),
+)
+def teachers(table: pd.DataFrame) -> Figure:
+    """Return the column-wide figure; columns as in the table teacher-training."""
+    need(table, ["task", "recipe", "teacher_args", "accuracy"])
+    split = {"accuracy, hinted sums": False, "accuracy, 24 steps": True}
+    return _panels(
+        {
+            label: _rows(
+                table,
+                "accuracy",
+                teacher_training.WHERE,
+                {key: name for key, name in TEACHER_NAMES.items() if key.startswith("long") == long},
+                GREEN if long else BLUE,
+            )
+            for label, long in split.items()
+        }
+    )
 
 
 @figure(

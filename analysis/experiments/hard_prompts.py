@@ -1,0 +1,206 @@
+"""Easy and hard prompts in one toy LLM: exploration, guidance, retries and stages, and what mixing costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.comparisons import Arm, arm, paired
+from analysis.experiment import Experiment, Part, Stop
+from analysis.sequential import happens_mostly, median_exceeds, median_stays_below
+from analysis.starting_runs import SMALL
+from testbed.config.run import Arguments, Run
+
+SHAPE: Arguments = (("heads", 2), ("layers", 1), ("width", 16))
+MARGIN = 0.1
+"""Accuracy on hard prompts without a prefix that counts. Set before the table was made."""
+HARD, EASY, PASS = "val/accuracy_difficulty_6", "val/accuracy_difficulty_3", "last val/pass@4"
+ALONE, MIXED = (("digits", 6), ("easy", 3), ("share", 0)), (("digits", 6), ("easy", 3), ("share", 0.5))
+GUIDED: dict[str, Any] = {"prefix": "teacher", "prefix_args": (("share", 0.5), ("tokens", 5))}
+STAGED: dict[str, Any] = {"prefix": "teacher", "prefix_args": (("law", "staged"), ("tokens", 5))}
+ARMS: Mapping[str, dict[str, Any]] = {
+    "alone": {},
+    "mixed": {"task_args": MIXED},
+    "entropy": {"recipe_args": (("entropy", 0.01),)},
+    "wide": {"recipe_args": (("eps_high", 0.9),)},
+    "pass@k": {"recipe": "max_at_k", "recipe_args": (("k", 4),)},
+    "guided": GUIDED,
+    "guided mixed": {"task_args": MIXED, **GUIDED},
+    "stages": {"recipe": "grpo", **STAGED},
+    "tree": {"recipe": "tree_opo", **STAGED},
+    "retry": {"prefix": "retry"},
+    "amplified": {"prefix": "retry", "recipe": "r3l"},
+    "amplified, whole": {"prefix": "retry", "prefix_args": (("credit", "whole"),), "recipe": "r3l"},
+}
+SHARE, LAW, CREDIT = "task_args.share", "prefix_args.law", "prefix_args.credit"
+PLAIN = {"recipe": "grpo", "prefix": "off", "recipe_args": "default"}
+WHERE: Mapping[str, Arm] = {
+    "alone": {**PLAIN, SHARE: 0},
+    "mixed": {**PLAIN, SHARE: 0.5},
+    "entropy": {"recipe_args": "entropy=0.01"},
+    "wide": {"recipe_args": "eps_high=0.9"},
+    "pass@k": {"recipe": "max_at_k"},
+    "guided": {"prefix": "teacher", "prefix_args": "share=0.5,tokens=5", SHARE: 0},
+    "guided mixed": {"prefix": "teacher", SHARE: 0.5},
+    "stages": {"recipe": "grpo", "prefix_args": "law=staged,tokens=5"},
+    "tree": {"recipe": "tree_opo"},
+    "retry": {"recipe": "grpo", "prefix": "retry"},
+    "amplified": {"recipe": "r3l", "prefix_args": "default"},
+    "amplified, whole": {"recipe": "r3l", "prefix_args": "credit=whole"},
+}
+
+
+def cells() -> tuple[Run, ...]:
+    """Hard prompts alone and with easy ones, under every remedy."""
+    start = replace(
+        SMALL, task="graded-sum", task_args=ALONE, policy_args=SHAPE, steps=100, log_every=10,
+        teacher_noise=0.5, seed=0,
+    )  # fmt: skip
+    return tuple(replace(start, **fields) for fields in ARMS.values())
+
+
+EXPERIMENT = Experiment(
+    "hard-prompts",
+    question="What teaches a toy LLM prompts that it hardly ever gets right, and do easy ones interfere?",
+    source="Qu et al. (2026), POPE, arXiv:2601.18779; and the sources of the other arms, as each claim says",
+    differs=(
+        "a transformer of 4,000 weights; running sums of six digits, easy ones of three; retries begin at "
+        "the checker's first error; all arms have the same number of rollouts, 64 a step"
+    ),
+    cells=cells,
+    stop=Stop(cap=16),
+    keys=("task_args.share", "recipe", "recipe_args", "prefix", "prefix_args", "seed"),
+    metrics=(HARD, EASY, f"first {HARD}", PASS, "accuracy", "start", "rollouts", "mean actor/grad_norm",
+             "first reward/mean", "reward/mean"),
+    margins={"accuracy on hard prompts": MARGIN},
+    figure="hard-prompts",
+    systems={
+        "POPE": Part(
+            claims=(
+                "exploration-does-not-solve-hard-prompts",
+                "oracle-prefixes-solve-hard-prompts",
+                "easy-prompts-interfere-with-hard-ones",
+                "prefixes-lift-interference",
+            )
+        ),
+        "R³L": Part(claims=("amplified-retries-end-above-grpo", "suffix-credit-is-calmer-than-whole")),
+        "Tree-OPO": Part(
+            "stages in a toy LLM, against the mean of the group; the sibling constraints are not known to us",
+            ("tree-baseline-ends-above-the-mean", "staged-training-saturates"),
+        ),
+    },
+)  # fmt: skip
+
+
+def _over(table: pd.DataFrame, value: str, first: str, others: tuple[str, ...], margin: float) -> Evidence:
+    """Return the evidence that an arm exceeds each of the others by a margin, in the median over seeds."""
+    gains = {name: paired(table, value, WHERE[first], WHERE[name]) for name in others}
+    middle = arm(table, value, WHERE[first]).median()
+    note = f"median over seeds of the gain in {value} of {first} ({middle:.3f}), less {margin:g}"
+    return median_exceeds(gains, margin, note)
+
+
+@EXPERIMENT.claim(
+    "exploration-does-not-solve-hard-prompts",
+    statement=(
+        "An entropy bonus, an upper clip of 0.9 and pass@4 as the objective each end less than 0.1 above "
+        "GRPO on hard prompts, in the median over seeds."
+    ),
+)
+def exploration(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about final accuracies on hard prompts, paired by seed, a group per remedy."""
+    gains = {name: paired(table, HARD, WHERE[name], WHERE["alone"]) for name in ("entropy", "wide", "pass@k")}
+    return median_stays_below(gains, MARGIN, "0.1 less the median over seeds of the accuracy gained")
+
+
+@EXPERIMENT.claim(
+    "oracle-prefixes-solve-hard-prompts",
+    statement=(
+        "With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate on hard prompts "
+        "without a prefix than GRPO alone, and with a higher pass@4, in the median over seeds."
+    ),
+)
+def guidance(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about accuracy on hard prompts and pass@4, paired by seed."""
+    groups = {
+        "hard": paired(table, HARD, WHERE["guided"], WHERE["alone"]) - MARGIN,
+        "pass@4": paired(table, PASS, WHERE["guided"], WHERE["alone"]),
+    }
+    return median_exceeds(groups, 0.0, "median over seeds of the accuracy gained less 0.1, of pass@4 gained")
+
+
+@EXPERIMENT.claim(
+    "easy-prompts-interfere-with-hard-ones",
+    statement=(
+        "With every second prompt easy GRPO ends 0.1 less accurate on hard prompts than on hard ones alone, "
+        "at equal numbers of rollouts, in the median over seeds."
+    ),
+)
+def interference(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about final accuracies on hard prompts, paired by seed."""
+    return _over(table, HARD, "alone", ("mixed",), MARGIN)
+
+
+@EXPERIMENT.claim(
+    "prefixes-lift-interference",
+    statement="In that mix prefixes end 0.1 more accurate on hard prompts than none, in the median.",
+)
+def lifted(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about final accuracies on hard prompts, paired by seed."""
+    return _over(table, HARD, "guided mixed", ("mixed",), MARGIN)
+
+
+@EXPERIMENT.claim(
+    "amplified-retries-end-above-grpo",
+    source="R3L; shiweijiezero/R3L d503f6c, docs",
+    statement=(
+        "Retries from the first error with amplified successes end 5 % more accurate on hard prompts than "
+        "GRPO, in the median over seeds."
+    ),
+)
+def amplified(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about final accuracies on hard prompts, paired by seed."""
+    gain_N = arm(table, HARD, WHERE["amplified"]) - 1.05 * arm(table, HARD, WHERE["alone"])
+    return median_exceeds(gain_N.dropna(), 0.0, "median over seeds of the accuracy less 1.05 times GRPO's")
+
+
+@EXPERIMENT.claim(
+    "suffix-credit-is-calmer-than-whole",
+    source="R3L; shiweijiezero/R3L d503f6c, docs",
+    statement="Amplified retries have smaller gradients where what they kept is left out, on most seeds.",
+)
+def calmer(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about mean gradient norms, paired by seed."""
+    return _over(table, "mean actor/grad_norm", "amplified, whole", ("amplified",), 0.0)
+
+
+@EXPERIMENT.claim(
+    "tree-baseline-ends-above-the-mean",
+    source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284",
+    statement=(
+        "From staged prefixes the tree's advantages end more accurate on hard prompts than the mean of the "
+        "group, in the median over seeds."
+    ),
+)
+def tree(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about final accuracies on hard prompts, paired by seed."""
+    return _over(table, HARD, "tree", ("stages",), 0.0)
+
+
+@EXPERIMENT.claim(
+    "staged-training-saturates",
+    source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284",
+    statement=(
+        "From staged prefixes the reward of the batch ends above 0.8, so that most groups have little left "
+        "to tell, while hard prompts without a prefix stay below 0.5, on most seeds."
+    ),
+)
+def saturates(table: pd.DataFrame) -> Evidence:
+    """Return the evidence of seeds."""
+    reward, hard = (arm(table, value, WHERE["tree"]) for value in ("reward/mean", HARD))
+    note = f"share of seeds, less 1/2; medians {reward.median():.3f} and {hard.median():.3f}"
+    return happens_mostly((reward > 0.8) & (hard < 0.5), note)
