@@ -141,12 +141,14 @@ def heat_map(
 
 def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     """Draw a dot per row, and median and quartiles, of y; places are x, arms stand beside each other."""
-    places = sorted(set(table[plot.x].astype(str)))
+    place_N = table[plot.x].astype(object).where(table[plot.x].notna(), "none").astype(str)
+    table = table.assign(**{plot.x: place_N})
+    places = sorted(set(table[plot.x]))
     groups = arms(table, plot)
     for index, (label, rows) in enumerate(groups.items()):
         style, _ = _look(index)
         shift = 0.7 * ((index + 0.5) / len(groups) - 0.5)
-        for x, part in rows.groupby(rows[plot.x].astype(str)):
+        for x, part in rows.groupby(plot.x):
             place = places.index(x) + shift
             low, middle, high = np.quantile(part[plot.y], (0.25, 0.5, 0.75))
             ax.plot([place] * len(part), part[plot.y], ".", color=style.color, alpha=0.4, ms=3)

@@ -35,7 +35,7 @@ def early_signs(rows: pd.DataFrame, name: str = "ess-predicts-collapse") -> Tabl
         signs = {sign: _mean(early[metric], scale) for sign, (metric, scale) in SIGNS.items()}
         event = {each: became[each] for each in ("collapsed", "collapse_step", "diverged")}
         found.append(dict(zip(KEYS, key, strict=True)) | signs | event)
-    return Table.of(name, pd.DataFrame(found), {"early": EARLY})
+    return Table.of(name, pd.DataFrame(found), {"early": EARLY, "cells": rows.groupby(list(KEYS)).ngroups})
 
 
 def _mean(value: pd.Series, scale: np.ufunc | None) -> float:

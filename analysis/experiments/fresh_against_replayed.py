@@ -16,7 +16,6 @@ from analysis.replication import difference, level, made_twice
 from envs.arrays import Floats
 from envs.mechanisms import tightrope
 from testbed.offline.improvement import outer_loop
-from testbed.offline.replay import replay_q
 from testbed.offline.tabular import greedy
 
 NAME = "fresh-against-replayed"
@@ -35,6 +34,8 @@ def fallen(score_KR: Floats) -> tuple[Floats, Floats]:
 
 def make(key_R: np.ndarray) -> pd.DataFrame:
     """Return last score and fall of PPO and of replayed Q-learning with a table and with features."""
+    from testbed.offline.replay import replay_q
+
     rope, expert_SA = tightrope(contexts=CONTEXTS, horizon=HORIZON)
     world = replace(rope, discount=0.9)
     best, low = (

@@ -65,7 +65,9 @@ def safe_lags(rows: pd.DataFrame, name: str = "safe-lag-fit") -> Table:
             continue
         safe = largest_safe(final)
         found.append(dict(zip(KEYS, key, strict=True)) | signs(by_lag[PILOT]) | {SAFE: np.log2(1 + safe)})
-    return Table.of(name, pd.DataFrame(found), {"lags": list(LAGS), "pilot": PILOT, "early": EARLY})
+    cells = rows.groupby([*KEYS, "lag"]).ngroups
+    about = {"lags": list(LAGS), "pilot": PILOT, "early": EARLY, "cells": cells}
+    return Table.of(name, pd.DataFrame(found), about)
 
 
 def largest_safe(final: dict[int, float]) -> int:

@@ -15,6 +15,7 @@ import pandas as pd
 from analysis.auroc import auroc
 from analysis.cell_table import cell_table
 from analysis.claims import Evidence
+from analysis.collapse import DIVERGED
 from analysis.comparisons import arms as columns
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.toy_for_real import KEYS, LAGS, LOG_EVERY, METRICS, MODELS, PROMPTS, STEPS, arms
@@ -56,7 +57,7 @@ def from_rows(rows: pd.DataFrame) -> Table:
     sign = np.log10(early[ESS]).groupby([early[key] for key in KEYS]).mean().rename(SIGN)
     toy = load_committed(["toy-for-real"])["toy-for-real"].frame
     foretold = toy.groupby(["task", *ARM])["accuracy"].median().rename(TOY)
-    joined = table.frame.join(sign, on=list(KEYS)).join(foretold, on=["task", *ARM])
+    joined = table.frame.drop(columns=DIVERGED).join(sign, on=list(KEYS)).join(foretold, on=["task", *ARM])
     return Table.of(table.name, joined, table.about)
 
 

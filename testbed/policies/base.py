@@ -106,6 +106,12 @@ class Policy(ABC):
     def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before) in nats, [R, B, T], differentiable in theta; 0 outside the mask."""
 
+    def logp_entropy(
+        self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        """Return `logp` and `entropy` of one pass, or None where each takes a pass of its own."""
+        return None
+
     @abstractmethod
     def entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return the entropy of each token's distribution in nats, [R, B, T]; 0 outside the mask."""
@@ -238,6 +244,11 @@ class Reweighted(Policy):
 
     def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         return self.policy.logp(self.weights(theta_RP), where, token_RBT, mask_RBT)
+
+    def logp_entropy(
+        self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        return self.policy.logp_entropy(self.weights(theta_RP), where, token_RBT, mask_RBT)
 
     def entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         return self.policy.entropy(self.weights(theta_RP), where, token_RBT, mask_RBT)

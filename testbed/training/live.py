@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from types import ModuleType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -44,6 +45,13 @@ class Logger(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Told(Protocol):
+    """A report that hears lines as well."""
+
+    def line(self, text: str, /) -> None: ...
+
+
 class LiveRows:
     """The rows of a pack as they come. say: hears a line per row; None for a pack that shows none."""
 
@@ -59,7 +67,8 @@ class LiveRows:
         Raises UserError where a logger is asked for that is not installed.
         """
         shared = os.environ.get("RANK", "0") != "0"  # the first of several processes speaks for all
-        say = getattr(report, "line", None) if runs[0].policy == "hf" and not shared else None
+        heard = isinstance(report, Told) and runs[0].policy == "hf" and not shared
+        say = report.line if heard and isinstance(report, Told) else None
         return cls(runs, say, [] if shared else [list(_loggers(run)) for run in runs])
 
     @property
@@ -164,7 +173,7 @@ def _loggers(run: Run) -> list[Logger]:
     return [make(run, given) for name, make in LOGGERS.items() if (given := os.environ.get(name, ""))]
 
 
-def _imported(module: str, variable: str, package: str) -> Any:
+def _imported(module: str, variable: str, package: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -98,15 +98,14 @@ class Perturbed(Reweighted):
         return (ALPHA * (2 * log_sigma_RK).exp() - 2 * BETA * log_sigma_RK).sum(-1)
 
 
-def perturbable(policy: Policy, precision: str) -> Any:
-    """Return the policy; UserError where it rounds, or several processes share its batches."""
+def check_perturbable(policy: Policy, precision: str) -> None:
+    """Raise UserError for a policy that rounds, or whose batches several processes share."""
     if precision:
         raise UserError("policy_args has perturb and precision; expected one of them.")
     if policy.ranks is not None:
         raise UserError(
             "policy_args has perturb and ranks; noise per place needs the whole batch, so take one."
         )
-    return policy
 
 
 def loss_noise_draw(seeds: tuple[int, ...], layers: int, step: int, pass_index: int) -> Draw:

@@ -24,7 +24,7 @@ from testbed.worlds.base import World
 from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
-from testbed.worlds.perturbed import Perturbed, loss_noise_draw, perturbable
+from testbed.worlds.perturbed import Perturbed, check_perturbable, loss_noise_draw
 from testbed.worlds.rewards import Rewards
 from testbed.worlds.roles import ROLES, separated
 from testbed.worlds.rounded import of_precision, split_precision
@@ -205,11 +205,9 @@ class TokenRuns(World):
     def loss_logp_entropy(
         self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int
     ) -> tuple[Tensor, Tensor | None]:
-        both = getattr(self.policy, "logp_entropy", None)  # only real models have it
-        if both is None:
-            return super().loss_logp_entropy(theta_RP, rollout, step, pass_index)
-        found: tuple[Tensor, Tensor] = both(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
-        return found
+        where = (rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
+        both = None if isinstance(self.policy, Perturbed) else self.policy.logp_entropy(theta_RP, *where)
+        return both or super().loss_logp_entropy(theta_RP, rollout, step, pass_index)
 
     def penalty(self, theta_RP: Tensor) -> Tensor | None:
         """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
@@ -383,18 +381,20 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
 
             sigma, roles = arguments.pop("perturb", 0), arguments.pop("roles", ROLES[0])
             toy = ToyTransformer(task, device=run.device, **arguments)
-            perturbable(toy, precision if sigma else "")
+            check_perturbable(toy, precision if sigma else "")
             if roles not in ROLES:
                 raise unknown("roles", str(roles), ROLES)
             if roles == "separate":
                 return task, separated(toy, task.turn_T, bool(sigma or precision), run.staleness)
             return task, Perturbed(toy, sigma) if sigma else of_precision(toy, precision)
-        from testbed.policies.hf.build import build_hf
+        from testbed.policies.hf.build import HuggingFacePolicy, build_hf
 
         sigma = arguments.pop("perturb", 0)
         task, hf = build_hf(task, run.model, run.device, arguments)
         if sigma:
-            return task, Perturbed(perturbable(hf, precision), sigma)
+            check_perturbable(hf, precision)
+            assert isinstance(hf, HuggingFacePolicy)
+            return task, Perturbed(hf, sigma)
         return task, of_precision(hf, precision)
     except TypeError as error:
         raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error

@@ -15,6 +15,8 @@ from testbed.errors import UserError
 from testbed.exact.speculative import accepted_length
 from testbed.objectives.terms.f_distillation import f_distillation
 
+CLAIMS = taught_training.EXPERIMENT.claims
+
 
 def trained(**changes: float) -> pd.DataFrame:
     """A table like taught-training in which arms differ from GRPO by what is given, on every seed."""
@@ -28,17 +30,18 @@ def trained(**changes: float) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("check", "changes"),
+    ("claim", "changes"),
     [
-        (taught_training.dgrpo_sooner, {"dgrpo": 0.2}),
-        (taught_training.dgrpo_higher, {"dgrpo": 0.2}),
-        (taught_training.rescue_sooner, {"rescue": 0.2}),
-        (taught_training.chord_fixed, {"chord": 0.2}),
-        (taught_training.chord_sft, {"chord": 0.2}),
-        (taught_training.spear_sooner, {"spear": 0.2}),
+        (CLAIMS["dgrpo-learns-sooner-than-grpo"], {"dgrpo": 0.2}),
+        (CLAIMS["dgrpo-ends-above-grpo"], {"dgrpo": 0.2}),
+        (CLAIMS["rescue-learns-sooner-than-grpo"], {"rescue": 0.2}),
+        (CLAIMS["chord-ends-above-a-fixed-mixture"], {"chord": 0.2}),
+        (CLAIMS["chord-ends-above-imitation"], {"chord": 0.2}),
+        (CLAIMS["self-imitation-learns-sooner-than-grpo"], {"spear": 0.2}),
     ],
 )
-def test_training_claims_speak_of_their_own_arms(check, changes):
+def test_training_claims_speak_of_their_own_arms(claim, changes):
+    check = claim.function
     assert check(trained(**changes)).effect > 0
     (arm,) = changes
     other = {name: -0.2 for name in taught_training.WHERE if name == arm}

@@ -119,6 +119,9 @@ class InRanks(Reweighted):
     def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         return self._together(self.policy.logp, theta_RP, where, token_RBT, mask_RBT)
 
+    def logp_entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> None:
+        """Return None: what ranks put together has one kind of number at a time."""
+
     def entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         return self._together(self.policy.entropy, theta_RP.detach(), where, token_RBT, mask_RBT)
 

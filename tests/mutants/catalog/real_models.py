@@ -19,7 +19,7 @@ ENGINES, IN_ENGINES = "testbed/policies/hf/engines.py", "tests/unit/policies/tes
 NARROW = "tests/unit/staleness/test_narrow_versions.py"
 
 RANKS, IN_RANKS = "testbed/policies/hf/ranks.py", "tests/unit/policies/test_ranks.py -m not(slow)"
-LIVE, IN_LIVE = "testbed/training/live.py", "tests/unit/training/test_live.py"
+LIVE, IN_LIVE = "testbed/training/live.py", "tests/unit/training/test_live_rows.py"
 CAUSAL, CHUNKED = "testbed/policies/hf/causal_model.py", "testbed/policies/hf/chunked_logp.py"
 IN_CHUNKED, IN_ALP = "tests/unit/policies/test_chunked_logp.py", "tests/unit/worlds/test_perturbed.py -k real"
 

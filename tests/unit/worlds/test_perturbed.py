@@ -19,7 +19,7 @@ from testbed.policies.toy.transformer import ToyTransformer
 from testbed.training.loop import train, train_pack
 from testbed.training.update import Trainer
 from testbed.worlds.build import build_world
-from testbed.worlds.perturbed import MOST_PASSES, Perturbed, loss_noise_draw, perturbable
+from testbed.worlds.perturbed import MOST_PASSES, Perturbed, check_perturbable, loss_noise_draw
 from testbed.worlds.tasks import build_task
 
 ALP = dataclasses.replace(TOY, recipe="alp", policy_args=(*TOY.policy_args, ("perturb", 0.1)))
@@ -248,4 +248,4 @@ def test_alp_trains_a_real_model_and_refuses_what_has_no_places(real):
             train(dataclasses.replace(run, policy_args=(*run.policy_args, *more.items())))
     shared = type("Shared", (), {"ranks": object()})()
     with pytest.raises(UserError, match="has perturb and ranks"):
-        perturbable(shared, "")
+        check_perturbable(shared, "")
