@@ -67,8 +67,7 @@ class LiveRows:
         Raises UserError where a logger is asked for that is not installed.
         """
         shared = os.environ.get("RANK", "0") != "0"  # the first of several processes speaks for all
-        heard = isinstance(report, Told) and runs[0].policy == "hf" and not shared
-        say = report.line if heard and isinstance(report, Told) else None
+        say = report.line if isinstance(report, Told) and runs[0].policy == "hf" and not shared else None
         return cls(runs, say, [] if shared else [list(_loggers(run)) for run in runs])
 
     @property

@@ -45,19 +45,14 @@ class Rewards:
         rows: slice = slice(None),
     ) -> np.ndarray:
         """Return the rewards [R, B] of the cells `rows`: the verifier's, where there is one."""
-        gold_RB = self.gold(prompt_RNQ, token_RBT, mask_RBT, group)
-        if self.verifier is None:
-            return gold_RB
-        parts = flat(prompt_RNQ, token_RBT, mask_RBT, group)
-        found_M = judged(self.verifier, self.seeds[rows], *parts, gold_RB.ravel())
-        return found_M.reshape(gold_RB.shape)
+        return self._both(prompt_RNQ, token_RBT, mask_RBT, group, rows)[1]
 
     def batch(self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
         """Return `train` of a generated batch, and note its gold where a verifier rewards it."""
+        gold_RB, reward_RB = self._both(prompt_RNQ, token_RBT, mask_RBT, group, slice(None))
         if self.verifier is not None:
-            gold_M = self._scores(flat(prompt_RNQ, token_RBT, mask_RBT, group))
-            self.counts["reward/gold"] = gold_M.reshape(len(self.seeds), -1).mean(-1)
-        return self.train(prompt_RNQ, token_RBT, mask_RBT, group)
+            self.counts["reward/gold"] = gold_RB.reshape(len(self.seeds), -1).mean(-1)
+        return reward_RB
 
     def proxy(self, answers: Rollout) -> dict[str, np.ndarray]:
         """Return what the verifier makes of held-out answers, by metric name, each [R]; {} without one."""
@@ -67,6 +62,17 @@ class Rewards:
         gold_M = answers.reward_RB.double().cpu().numpy().ravel()
         found_M = judged(self.verifier, self.seeds, *flat(*given), gold_M)
         return {"val/proxy": found_M.reshape(len(self.seeds), -1).mean(-1)}
+
+    def _both(
+        self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int, rows: slice
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return gold and rewards [R, B] of the cells `rows`; the gold is scored once."""
+        gold_RB = self.gold(prompt_RNQ, token_RBT, mask_RBT, group)
+        if self.verifier is None:
+            return gold_RB, gold_RB
+        parts = flat(prompt_RNQ, token_RBT, mask_RBT, group)
+        found_M = judged(self.verifier, self.seeds[rows], *parts, gold_RB.ravel())
+        return gold_RB, found_M.reshape(gold_RB.shape)
 
     def _scores(self, parts: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         """Return the task's scores of flat responses, [M]."""

@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant("ranks-memory-of-one", "testbed/execution/memory.py", 'ranks_of(pack.cells) if first.device == "cpu" else 1', "1", IN_RANKS),
     Mutant("live-tokens-never-reset", LIVE, "self.tokens, self.began = 0, now", "self.began = now", IN_LIVE),
     Mutant("live-all-ranks-speak", LIVE, 'os.environ.get("RANK", "0") != "0"', "False", IN_LIVE),
-    Mutant("live-toys-speak", LIVE, ' and runs[0].policy == "hf" and not shared', ' and not shared', IN_LIVE),
+    Mutant("live-toys-speak", LIVE, ' and runs[0].policy == "hf" and not shared else None', ' and not shared else None', IN_LIVE),
     Mutant("live-lines-swallowed", "testbed/execution/executors.py", "        self.feed.line(text)\n", "        pass\n", IN_LIVE),
     Mutant("sampler-weights-left-behind", SAMPLER, "        reader.model.unbind()\n", "        pass\n", IN_SAMPLER),
     Mutant("micro-tokens-here-unread", MICRO, "        return int(here)\n", "        pass\n", IN_MICRO),

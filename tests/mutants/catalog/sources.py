@@ -11,7 +11,7 @@ VERIFYING, TEACHING = "tests/unit/worlds/test_verifiers.py", "tests/unit/teacher
 
 MUTANTS = (
     Mutant("proxy-held-out-by-verifier", "testbed/worlds/tokens.py", "judge=self.rewards.gold", "judge=None", VERIFYING),
-    Mutant("proxy-gold-is-proxy", REWARDS, "return found_M.reshape(gold_RB.shape)", "return gold_RB", VERIFYING),
+    Mutant("proxy-gold-is-proxy", REWARDS, "return gold_RB, found_M.reshape(gold_RB.shape)", "return gold_RB, gold_RB", VERIFYING),
     Mutant("proxy-model-of-the-first-seed", VERIFIERS, "gold_M[own], seed)", "gold_M[own], seeds[0])", VERIFYING),
     Mutant("proxy-blind-place-weighs", VERIFIERS, "(side[0] - side[1]) * seen_F, label_N", "side[0] - side[1], label_N", VERIFYING),
     Mutant("proxy-loophole-at-the-end", VERIFIERS, "response_NT[:, : self.places] == 0", "response_NT[:, -self.places :] == 0", VERIFYING),
