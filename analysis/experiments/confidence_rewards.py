@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
 from analysis.replication import Seeds, difference, repeated
@@ -77,7 +77,7 @@ EXPERIMENT = Experiment(
     metrics=("error", "accuracy", "confidence"),
     margins={"calibration error": ERROR, "accuracy": SAME},
     figure=Plot("distribution", x="learner", y="error", y_label="calibration error"),
-    systems=("PPO-M / PPO-C",),
+    systems={"PPO-M / PPO-C": Part("where they end on a bandit with confidences; no language model")},
 )
 
 

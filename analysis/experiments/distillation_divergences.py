@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
 
@@ -93,7 +93,12 @@ EXPERIMENT = Experiment(
     metrics=("mass",),
     margins={"mass that counts as kept": COVERED, "mass that counts as lost": MISSED},
     figure=Plot("curves by arm", x="place", y="mass", arm=("law",), x_label="token", y_label="probability"),
-    systems=("On-policy distillation survey",),
+    systems={
+        "On-policy distillation survey": Part(
+            "the f-divergences as gradients on three kinds of samples, mode coverage of one limited student, "
+            "growth of the error with length on two prefixes; no language model"
+        )
+    },
 )
 
 

@@ -94,7 +94,9 @@ EXPERIMENT = Experiment(
         y_label="accepted tokens of 4",
     ),
     systems={
-        "Mixture of Attentions for Speculative Decoding": Part()
+        "Mixture of Attentions for Speculative Decoding": Part(
+            "on-policy training of the draft, its accepted length and speed; not its attention"
+        )
     },
 )  # fmt: skip
 

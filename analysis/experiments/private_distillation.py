@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import Arm, must_exceed, paired
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
 from analysis.replication import Seeds, repeated
@@ -115,7 +115,7 @@ EXPERIMENT = Experiment(
         "final by dial", x="epsilon", y="log_perplexity", arm=("learner",), x_label="epsilon", log="x",
         y_label="log-perplexity per token",
     ),
-    systems=("DP-OPD",),
+    systems={"DP-OPD": Part("own, teacher's and data's sequences under clipping and noise; tables")},
 )  # fmt: skip
 
 
