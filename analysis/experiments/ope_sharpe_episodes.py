@@ -10,9 +10,8 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, columns, repeated
+from analysis.replication import RUNS, Seeds, columns, of_seeds
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import chain, garnet
 from envs.offline import collect, exact_model, skilled
@@ -85,17 +84,12 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     )
 
 
-def table() -> Table:
-    """Return a row per run, seed, world, estimator and size of the portfolio."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"episodes": EPISODES, "policies": POLICIES})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does SharpeRatio@k tell estimators of episodes apart whose errors are alike?",
     source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
     differs="two worlds of 10 steps, 12 random candidates, 100 episodes; DICE ignores the horizon",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES}),
     keys=("run", "seed", "world", "estimator", "k"),
     metrics=("log_mse", "rank", "sharpe"),
     margins={"quotient of errors that are alike": NEAR, "quotient of Sharpe ratios": APART},

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, tabular_world
-from analysis.replication import Seeds, difference, repeated, slopes
+from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes, stays_below
 from envs.arrays import Floats
 from testbed.offline.preferences import (
     draw_pairs,
@@ -66,9 +66,8 @@ def aligned(found: PairWorld, seed: int, pairs: int) -> tuple[Floats, Floats, Fl
     )
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regrets after 60 steps, by how far winners are from the reference and which pairs are used."""
-    rows_ = []
     for seed in seeds:
         for nats in NATS:
             found = world(seed, nats)
@@ -82,13 +81,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
                 _, history = train_on_pairs(
                     found.feature_SAF, ref_SA, once, cells=1, steps=STEPS, rate=10.0, beta=BETA
                 )
-                rows_.append((seed, nats, name, found.regret(history[-1])))
-    return pd.DataFrame(rows_, columns=["seed", "nats", "pairs", "regret"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, distance of the winners and kind of pairs."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"pairs": PAIRS, "steps": STEPS, "beta": BETA})
+                yield columns((seed,), nats=nats, pairs=name, regret=found.regret(history[-1]))
 
 
 EXPERIMENT = Experiment(
@@ -98,16 +91,12 @@ EXPERIMENT = Experiment(
     ),
     source="Yang et al. (2025), On-policy data hold the key (OPA-DPO)",
     differs="a table over 36 pairs of context and action; alignment is cloning, half on expert actions",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"pairs": PAIRS, "steps": STEPS, "beta": BETA}),
     keys=("run", "seed", "nats", "pairs"),
     metrics=("regret",),
     margins={"rise of regret per nat": RISE, "regret": MARGIN},
     figure=Plot(
-        "final by dial",
-        x="nats",
-        y="regret",
-        arm=("pairs",),
-        x_label="nats from the reference to winners",
+        "final by dial", x="nats", y="regret", arm=("pairs",), x_label="nats from the reference to winners"
     ),
     systems=("OPA-DPO",),
 )
@@ -143,30 +132,19 @@ def vanishes() -> Evidence:
     )
 
 
-@EXPERIMENT.claim("dpo-regret-rises-with-the-distance-of-winners", statement="By 0.02 per nat or more.")
-def rises_with(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the slope within each seed, in both runs."""
-    return must_exceed(slopes(table, "nats", "regret", {"pairs": "expert"}), RISE, "rise per nat less 0.02")
+EXPERIMENT.claim("dpo-regret-rises-with-the-distance-of-winners", statement="By 0.02 per nat or more.")(
+    all_exceed(RISE, "rise per nat less 0.02", slopes, "nats", "regret", {"pairs": "expert"})
+)
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "on-policy-alignment-lowers-regret",
     statement=(
         "With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes the "
         "pairs."
     ),
-)
-def lowers(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    first, second = ({"nats": NATS[-1], "pairs": name} for name in ("expert", "aligned"))
-    return must_exceed(difference(table, "regret", first, second), MARGIN, "fall of regret less 0.05")
+)(exceeds(MARGIN, "regret", {"pairs": "expert"}, {"pairs": "aligned"}, nats=NATS[-1]))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-third-of-aligned-pairs-is-enough",
     statement="With winners 8 nats away a third of the aligned pairs has less regret than all expert pairs.",
-)
-def a_third(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    first, second = ({"nats": NATS[-1], "pairs": name} for name in ("aligned, a third", "expert"))
-    return must_stay_below(difference(table, "regret", first, second), 0.0, "fall of regret")
+)(stays_below(0.0, "regret", {"pairs": "aligned, a third"}, {"pairs": "expert"}, nats=NATS[-1]))
