@@ -62,7 +62,6 @@ EXPERIMENT = Experiment(
     systems=("FastTD3",),
 )  # fmt: skip
 
-
 EXPERIMENT.claim(
     "larger-batches-need-fewer-updates",
     statement=(

@@ -15,9 +15,9 @@ from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
-from envs.offline import Log, collect, exact_model, skilled
+from envs.offline import Log, collect, skilled
 from testbed.offline.hindsight import context_mixture, episode_features, fit_neighbors, neighbor_labels
-from testbed.offline.tabular import fitted_q, greedy
+from testbed.offline.tabular import fitted_q, greedy, optimal_q
 from testbed.rng import keys
 
 NAME = "offline-oppo"
@@ -37,8 +37,7 @@ def worlds(seeds: Seeds) -> list[FiniteMDP]:
 
 def optimum(world: FiniteMDP) -> Floats:
     """A policy that is best without a horizon, [S, A]."""
-    moves_SAS, reward_SA = exact_model(world)
-    return greedy(fitted_q(moves_SAS[None], reward_SA[None], world.discount))[0]
+    return greedy(optimal_q(world))[0]
 
 
 def mixed_log(world: FiniteMDP, seed: int, episodes: int) -> tuple[Log, Floats]:

@@ -16,10 +16,10 @@ from analysis.trajectory_worlds import noisy_world
 from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
-from envs.offline import Log, collect, exact_model, skilled
+from envs.offline import Log, collect, skilled
 from testbed.exact import mdp
 from testbed.offline.gated import accepts, gain_terms, log_weights, share_of_episodes
-from testbed.offline.tabular import advantage, awr, fitted_q, greedy, policy_q
+from testbed.offline.tabular import advantage, awr, greedy, optimal_q, policy_q
 from testbed.rng import generator, keys
 
 NAME = "offline-rl100"
@@ -41,9 +41,8 @@ def updates(found: FiniteMDP, seeds: Seeds, episodes: int, gated: bool) -> dict[
 
     Returned per replication: harmful updates proposed and taken, values lost on the way, final value, ESS.
     """
-    moves_SAS, reward_SA = exact_model(found)
     size = len(seeds)
-    best_SA = greedy(fitted_q(moves_SAS[None], reward_SA[None], 0.9))[0]
+    best_SA = greedy(optimal_q(found))[0]
     mu_RWSA = np.broadcast_to(skilled(best_SA, 0.2), (size, 1, 6, 3))
     critic = collect(found, mu_RWSA, 6, keys(seeds, "critic")).counts(6, 3)
     gate = collect(found, mu_RWSA, episodes, keys(seeds, "gate"))

@@ -14,14 +14,14 @@ from analysis.plot import Plot
 from analysis.replication import RUNS, Seeds, columns, of_seeds
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import chain, garnet
-from envs.offline import collect, exact_model, skilled
+from envs.offline import collect, skilled
 from testbed.estimators.dice import dice
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
 from testbed.estimators.fqe import fitted_q_steps, fqe_finite
 from testbed.estimators.selection import mean_squared_error, rank_correlation, sharpe_ratio_at_k
 from testbed.estimators.trajectory import pdis, trajectory_is, trajectory_wis
 from testbed.estimators.trajectory_weights import LoggedEpisodes
-from testbed.offline.tabular import fitted_q, greedy
+from testbed.offline.tabular import greedy, optimal_q
 from testbed.rng import generator, keys
 
 NAME = "ope-sharpe-episodes"
@@ -51,8 +51,7 @@ def worlds(seed: int) -> dict[str, FiniteMDP]:
 
 def rows_of(name: str, world: FiniteMDP, seed: int) -> list[pd.DataFrame]:
     """Return accuracy and SharpeRatio@k of every estimator on one log of a policy of quality 0.3."""
-    moves_SAS, reward_SA = exact_model(world)
-    best_SA = greedy(fitted_q(moves_SAS[None], reward_SA[None], DISCOUNT))[0]
+    best_SA = greedy(optimal_q(world))[0]
     mu_SA, rng = skilled(best_SA, 0.3), generator(seed, f"candidates of {name}")
     mix_W11 = rng.uniform(0.2, 1.0, size=(POLICIES, 1, 1))
     other_WSA = rng.dirichlet(np.ones(world.actions), size=(POLICIES, world.states))

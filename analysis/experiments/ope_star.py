@@ -17,13 +17,13 @@ from analysis.replication import RUNS
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import chain, garnet, grid_world
-from envs.offline import collect, exact_model, skilled
+from envs.offline import collect, skilled
 from testbed.estimators.abstraction import star
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
 from testbed.estimators.fqe import fitted_q_steps, fqe_finite
 from testbed.estimators.trajectory import cwpdis, pdis, trajectory_is, trajectory_wis
 from testbed.estimators.trajectory_weights import LoggedEpisodes
-from testbed.offline.tabular import fitted_q, greedy
+from testbed.offline.tabular import greedy, optimal_q
 from testbed.rng import keys
 
 NAME = "ope-star"
@@ -54,8 +54,7 @@ def settings() -> Iterator[tuple[str, FiniteMDP, int, float]]:
 
 def logged(world: FiniteMDP, episodes: int, apart: float, first: int) -> tuple[LoggedEpisodes, float]:
     """60 logs of a policy of quality 0.2, and the value of one that is better by `apart`."""
-    moves_SAS, reward_SA = exact_model(world)
-    best_SA = greedy(fitted_q(moves_SAS[None], reward_SA[None], DISCOUNT))[0]
+    best_SA = greedy(optimal_q(world))[0]
     mu_SA, pi_SA = skilled(best_SA, 0.2), skilled(best_SA, 0.2 + apart)
     seeds = tuple(range(first, first + REPLICATIONS))
     given = np.broadcast_to(mu_SA, (REPLICATIONS, 1, *mu_SA.shape))

@@ -15,7 +15,7 @@ from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, linear_world
 from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
-from testbed.offline.preferences import log_policy, pair_gradient, pair_law, tilt, train_on_pairs
+from testbed.offline.preferences import log_policy, pair_gradient, pair_law, tilt
 from testbed.rng import generator
 
 NAME = "pairs-dro"
@@ -51,9 +51,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         logged_SA = generator(seed, "logged losers").dirichlet(np.full(8, 0.5), size=24)
         for name, lose_SA in (("policy", None), ("logged", logged_SA)):
             sets = partial(draw, win_SA=win_SA, lose_SA=lose_SA)
-            _, history = train_on_pairs(
-                found.feature_SAF, found.ref_SA, sets, cells=1, steps=STEPS, rate=2.0, beta=BETA
-            )
+            _, history = found.train(sets, steps=STEPS, rate=2.0, beta=BETA)
             lost_S = found.reward_SA.max(-1) - (np.exp(history[-1][0]) * found.reward_SA).sum(-1)
             yield columns((seed,), losers=name, seen=lost_S[:SEEN].mean(), unseen=lost_S[SEEN:].mean())
 

@@ -19,7 +19,6 @@ from testbed.offline.preferences import (
     pair_gradient,
     pair_law,
     train_on_pairs,
-    vote_labels,
 )
 from testbed.offline.tabular import clone
 from testbed.rng import generator
@@ -48,22 +47,16 @@ def expert_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
     expert_RSA = np.eye(6)[[0] * 6][None]
     law_RSAA = pair_law(found.context_S, expert_RSA, found.ref_SA[None])
     weight_RSAA = draw_pairs(law_RSAA, PAIRS, generator(seed, "expert pairs"))
-    return weight_RSAA, vote_labels(
-        weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "expert labels")
-    )
+    return found.judged(weight_RSAA, generator(seed, "expert labels"))
 
 
-def aligned(found: PairWorld, seed: int, pairs: int) -> tuple[Floats, Floats, Floats]:
+def aligned(found: PairWorld, seed: int, pairs: int) -> tuple[Floats, tuple[Floats, Floats]]:
     """The reference cloned half on expert actions, and pairs that it makes itself, judged anew."""
     data = generator(seed, "cloning").multinomial(pairs, np.full(6, 1 / 6))
     ref_SA = clone(0.5 * data[:, None] * np.eye(6)[[0] * 6] + (0.5 * data + 1e-9)[:, None] * found.ref_SA)
     law_RSAA = pair_law(found.context_S, ref_SA[None], ref_SA[None])
     weight_RSAA = draw_pairs(law_RSAA, pairs, generator(seed, "own pairs"))
-    return (
-        ref_SA,
-        weight_RSAA,
-        vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "own labels")),
-    )
+    return ref_SA, found.judged(weight_RSAA, generator(seed, "own labels"))
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -71,15 +64,12 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     for seed in seeds:
         for nats in NATS:
             found = world(seed, nats)
-            refs = {"expert": (found.ref_SA, *expert_pairs(found, seed))}
-            refs |= {
-                "aligned": aligned(found, seed, PAIRS),
-                "aligned, a third": aligned(found, seed, PAIRS // 3),
-            }
-            for name, (ref_SA, *given) in refs.items():
-                once = lambda step, _, given=tuple(given): given if step == 0 else None  # noqa: E731
+            refs = {"expert": (found.ref_SA, expert_pairs(found, seed))}
+            refs |= {"aligned": aligned(found, seed, PAIRS)}
+            refs |= {"aligned, a third": aligned(found, seed, PAIRS // 3)}
+            for name, (ref_SA, given) in refs.items():
                 _, history = train_on_pairs(
-                    found.feature_SAF, ref_SA, once, cells=1, steps=STEPS, rate=10.0, beta=BETA
+                    found.feature_SAF, ref_SA, given, steps=STEPS, rate=10.0, beta=BETA
                 )
                 yield columns((seed,), nats=nats, pairs=name, regret=found.regret(history[-1]))
 

@@ -16,7 +16,7 @@ from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, tabular_world
 from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
 from envs.arrays import Floats
-from testbed.offline.preferences import draw_pairs, pair_law, train_on_pairs, vote_labels
+from testbed.offline.preferences import draw_pairs, pair_law
 from testbed.offline.tabular import ahead, fitted_q
 from testbed.rng import generator
 
@@ -36,7 +36,7 @@ def draw(
     pi_RSA = np.exp(history[-1])
     pairs, rng = LABELS * interval // STEPS, generator(seed, "iterated", step)
     weight_RSAA = draw_pairs(pair_law(found.context_S, pi_RSA, pi_RSA), pairs, rng)
-    return weight_RSAA, vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", rng)
+    return found.judged(weight_RSAA, rng)
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -45,12 +45,9 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         found = tabular_world(seed, spread_S=2.0)
         for interval in INTERVALS:
             sets = partial(draw, found=found, seed=seed, interval=interval)
-            _, history = train_on_pairs(
-                found.feature_SAF, found.ref_SA, sets, cells=1, steps=STEPS, rate=10.0, beta=BETA
-            )
-            yield columns(
-                (seed,), interval=interval, doublings=np.log2(interval), regret=found.regret(history[-1])
-            )
+            _, history = found.train(sets, steps=STEPS, rate=10.0, beta=BETA)
+            measured = {"doublings": np.log2(interval), "regret": found.regret(history[-1])}
+            yield columns((seed,), interval=interval, **measured)
 
 
 EXPERIMENT = Experiment(

@@ -18,8 +18,6 @@ from testbed.offline.preferences import (
     draw_pairs,
     pair_law,
     select_by_margin,
-    train_on_pairs,
-    vote_labels,
 )
 from testbed.rng import generator
 
@@ -48,7 +46,7 @@ def logged_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
     weight_RSAA = draw_pairs(
         pair_law(found.context_S, logger_RSA, logger_RSA), PAIRS, generator(seed, "pairs")
     )
-    return weight_RSAA, vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "labels"))
+    return found.judged(weight_RSAA, generator(seed, "labels"))
 
 
 def sets(found: PairWorld, seed: int, arm: str) -> Draw:
@@ -81,15 +79,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     for seed in seeds:
         found = world(seed)
         for arm in ("frozen", "selected", "bootstrapped"):
-            theta_RF, history = train_on_pairs(
-                found.feature_SAF,
-                found.ref_SA,
-                sets(found, seed, arm),
-                cells=1,
-                steps=STEPS,
-                rate=2.0,
-                beta=BETA,
-            )
+            theta_RF, history = found.train(sets(found, seed, arm), steps=STEPS, rate=2.0, beta=BETA)
             share = float(np.abs(theta_RF[0, 3]) / np.abs(theta_RF[0]).sum())
             yield columns((seed,), pairs=arm, regret=found.regret(history[-1]), spurious=share)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -37,16 +36,9 @@ def judged_pairs(found: PairWorld, seed: int, wrong: float) -> tuple[Floats, Flo
     return weight_RSAA, vote_labels(weight_RSAA, chance_SAA, 1, "hard", generator(seed, "labels"))
 
 
-def once(step: int, _: list[Floats], given: tuple[Floats, Floats]) -> tuple[Floats, Floats] | None:
-    """The same set at every step."""
-    return given if step == 0 else None
-
-
 def dpo(found: PairWorld, given: tuple[Floats, Floats], feature_SAF: Floats) -> Floats:
     """The policy of 120 steps of DPO, [S, A]."""
-    _, history = train_on_pairs(
-        feature_SAF, found.ref_SA, partial(once, given=given), cells=1, steps=STEPS, rate=12.0, beta=BETA
-    )
+    _, history = train_on_pairs(feature_SAF, found.ref_SA, given, steps=STEPS, rate=12.0, beta=BETA)
     return np.exp(history[-1][0])
 
 
@@ -109,28 +101,13 @@ def agree() -> Evidence:
         found = linear_world(seed, contexts=3, actions=4, width=2)
         even_RSA = np.full((1, 3, 4), 0.25)
         given = pair_law(found.context_S, even_RSA, even_RSA), found.chance_SAA[None]
-        _, history = train_on_pairs(
-            found.feature_SAF,
-            found.ref_SA,
-            partial(once, given=given),
-            cells=1,
-            steps=250,
-            rate=40.0,
-            beta=BETA,
-        )
+        _, history = found.train(given, steps=250, rate=40.0, beta=BETA)
         tilted_SA = tilt(found.ref_SA, fit_reward(*given, found.feature_SAF, 1e-9)[0], BETA)
         gaps.append(np.abs(np.exp(history[-1][0]) - tilted_SA).max())
         gaps.append(np.abs(tilted_SA - tilt(found.ref_SA, found.reward_SA, BETA)).max())
         one = given[0] * (np.arange(3) == 0)[:, None, None], given[1]
-        _, history = train_on_pairs(
-            np.eye(12).reshape(3, 4, 12),
-            found.ref_SA,
-            partial(once, given=one),
-            cells=1,
-            steps=10,
-            rate=5.0,
-            beta=BETA,
-        )
+        table_SAF = np.eye(12).reshape(3, 4, 12)
+        _, history = train_on_pairs(table_SAF, found.ref_SA, one, steps=10, rate=5.0, beta=BETA)
         gaps.append(np.abs(np.exp(history[-1][0, 1:]) - found.ref_SA[1:]).max())
     return exact(gaps, 1e-6, "largest distance of a probability")
 

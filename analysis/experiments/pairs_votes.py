@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.preference_worlds import tabular_world
 from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
-from envs.arrays import Floats
 from testbed.offline.preferences import draw_pairs, pair_gradient, pair_law, train_on_pairs, vote_labels
 from testbed.rng import generator
 
@@ -26,10 +24,6 @@ SPREADS = np.repeat([0.3, 3.0], 3)
 """Spread of rewards: three contexts are controversial, three clear."""
 MARGIN = 0.02
 """Value with the KL penalty. Set before the table was made."""
-
-
-def _once(step: int, _: list[Floats], given: tuple[Floats, Floats]) -> tuple[Floats, Floats] | None:
-    return given if step == 0 else None
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -45,28 +39,16 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
                 for v, rule in arms
             ]
         )
-        once = partial(_once, given=(np.repeat(weight_RSAA, len(arms), 0), label_RSAA))
+        given = np.repeat(weight_RSAA, len(arms), 0), label_RSAA
         for kind, rate in (("dpo", 20.0), ("ipo", 5.0)):
             _, history = train_on_pairs(
-                world.feature_SAF,
-                world.ref_SA,
-                once,
-                cells=len(arms),
-                steps=STEPS,
-                rate=rate,
-                beta=BETA,
+                world.feature_SAF, world.ref_SA, given, cells=len(arms), steps=STEPS, rate=rate, beta=BETA,
                 kind=kind,
-            )
+            )  # fmt: skip
             for index, (votes, rule) in enumerate(arms):
                 lacks_S = world.tilted_gap(history[-1][index : index + 1], BETA)
-                yield columns(
-                    (seed,),
-                    votes=votes,
-                    loss=kind,
-                    labels=rule,
-                    controversial=lacks_S[:3].mean(),
-                    clear=lacks_S[3:].mean(),
-                )
+                lacks = {"controversial": lacks_S[:3].mean(), "clear": lacks_S[3:].mean()}
+                yield columns((seed,), votes=votes, loss=kind, labels=rule, **lacks)
 
 
 EXPERIMENT = Experiment(

@@ -124,9 +124,9 @@ def pair_gradient(
 def train_on_pairs(
     feature_SAF: Floats,
     ref_SA: Floats,
-    draw: Draw,
+    draw: Draw | tuple[Floats, Floats],
     *,
-    cells: int,
+    cells: int = 1,
     steps: int,
     rate: ArrayLike,
     beta: ArrayLike,
@@ -135,16 +135,17 @@ def train_on_pairs(
     """theta [R, F] after `steps` gradient steps from the reference, and the log-policy before each and at the
     end.
 
-    draw(step, log-policies so far) hands over a new set or None: frozen pairs, a refresh interval, losers
-    from a checkpoint `lag` steps back, pairs selected by margin and bootstrapped sets differ in this function
-    alone.
+    draw: one set for all steps; or draw(step, log-policies so far) that hands over a new set or None. Refresh
+    intervals, losers from a checkpoint `lag` steps back, pairs selected by margin and bootstrapped sets
+    differ in it alone.
     """
     theta_RF = np.zeros((cells, feature_SAF.shape[-1]))
     rate_R1 = np.broadcast_to(np.asarray(rate, np.float64).reshape(-1, 1), (cells, 1))
     history = [log_policy(theta_RF, feature_SAF, ref_SA)]
-    current = None
+    current = draw if isinstance(draw, tuple) else None
     for step in range(steps):
-        current = draw(step, history) or current
+        if not isinstance(draw, tuple):
+            current = draw(step, history) or current
         if current is None:
             raise UserError("draw returned None at step 0; it has to hand over a first set of pairs.")
         _, slope_RF = pair_gradient(theta_RF, feature_SAF, *current, beta=beta, kind=kind)
