@@ -19,6 +19,7 @@ SEEDS, CLONED, STEPS = 24, 10, 400
 AGES = (0, 50, 200)
 RECIPES = {"grpo": 0.3, "dpo": 1.0}
 """Name: learning rate."""
+TITLES = {recipe: recipe.upper() for recipe in RECIPES}
 MARGIN = 0.02
 """Accuracy. Set before the table was made."""
 
@@ -44,7 +45,9 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "recipe", "age"),
     metrics=("accuracy", "start"),
     margins={"accuracy": MARGIN},
-    figure=Plot("final by dial", x="age", y="accuracy", arm=("recipe",), x_label="age (updates)"),
+    figure=Plot(
+        "final by dial", x="age", y="accuracy", arm=("recipe",), x_label="age (updates)", names=TITLES
+    ),
     systems={"ChartSketcher": Part()},
 )
 
@@ -62,11 +65,8 @@ def beats(table: pd.DataFrame) -> Evidence:
     )
 
 
-for _recipe in RECIPES:
+for _recipe, _title in TITLES.items():
     EXPERIMENT.claim(
         f"{_recipe}-loses-with-the-age-of-its-data-behind-a-cold-start",
-        statement=(
-            f"Behind a cold start {_recipe.upper()} ends 0.02 lower on data 200 updates old than on "
-            "fresh ones."
-        ),
+        statement=f"Behind a cold start {_title} ends 0.02 lower on data 200 updates old than on fresh ones.",
     )(exceeds(MARGIN, "accuracy", {"age": AGES[0]}, {"age": AGES[-1]}, recipe=_recipe))

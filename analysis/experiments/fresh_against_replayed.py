@@ -86,7 +86,7 @@ EXPERIMENT = Experiment(
     margins={"mean fall from the best so far": MARGIN},
     figure=Plot(
         "final by dial", x="updates", y="fall", arm=("learner",), x_label="updates per step",
-        y_label="mean fall from the best so far",
+        y_label="mean fall from the best so far", names={"features": "Q, features", "table": "Q, table"},
     ),
     systems={"RL in the Era of LLMs (perspective)": Part()},
 )  # fmt: skip

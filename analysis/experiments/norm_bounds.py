@@ -65,7 +65,7 @@ EXPERIMENT = Experiment(
     },
     figure=Plot(
         "curves by arm", x="updates", y="final", arm=("critic",), x_label="updates per step",
-        y_label="log10 of largest |Q| at the end", log="x",
+        y_label="log10 of largest |Q| at the end", log="xy",
     ),
     systems=("FlashSAC",),
 )  # fmt: skip

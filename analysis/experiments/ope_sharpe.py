@@ -72,7 +72,15 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, SEEDS, {"rounds": ROUNDS, "policies": POLICIES}),
     keys=("run", "seed", "estimator", "k"),
     metrics=("log_mse", "rank", "regret", "sharpe"),
-    figure=Plot("curves by arm", x="k", y="sharpe", arm=("estimator",), y_label="SharpeRatio@k"),
+    figure=Plot(
+        "frontier",
+        x="log_mse",
+        y="sharpe",
+        arm=("estimator",),
+        where={"k": 4},
+        x_label="log mean squared error",
+        y_label="SharpeRatio@4",
+    ),
     systems={
         "SharpeRatio@k / SCOPE-RL": Part(
             what="portfolios on logged bandits by IPS, smoothed IPS, SNIPS, DM and DR; no episodes, no DICE"

@@ -92,7 +92,15 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "world", "estimator", "k"),
     metrics=("log_mse", "rank", "sharpe"),
     margins={"quotient of errors that are alike": NEAR, "quotient of Sharpe ratios": APART},
-    figure=Plot("curves by arm", x="k", y="sharpe", arm=("estimator",), y_label="SharpeRatio@k"),
+    figure=Plot(
+        "frontier",
+        x="log_mse",
+        y="sharpe",
+        arm=("estimator",),
+        where={"k": 4},
+        x_label="log mean squared error",
+        y_label="SharpeRatio@4",
+    ),
     systems={"SharpeRatio@k / SCOPE-RL": Part()},
 )
 

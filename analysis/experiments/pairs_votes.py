@@ -70,6 +70,7 @@ EXPERIMENT = Experiment(
         x_label="votes per pair",
         y_label="lacked value, controversial pairs",
         log="y",
+        names={"dpo": "DPO", "ipo": "IPO", "hard": "majority", "mmse": "soft"},
     ),
     systems=("VPO → VDPO / VIPO (votes)",),
 )
