@@ -143,13 +143,9 @@ CHANCE = preferences.bradley_terry(REWARD)
 EVEN = preferences.pair_law(CONTEXT, np.full((1, 2, 3), 1 / 3), np.full((1, 2, 3), 1 / 3))
 
 
-def frozen(weight, label):
-    return lambda step, _: (weight, label) if step == 0 else None
-
-
 def test_with_every_pair_dpo_ends_at_the_tilt_of_the_true_reward():
     theta, history = preferences.train_on_pairs(
-        TABLE, REF, frozen(EVEN, CHANCE[None]), cells=1, steps=600, rate=50.0, beta=0.5
+        TABLE, REF, (EVEN, CHANCE[None]), cells=1, steps=600, rate=50.0, beta=0.5
     )
     np.testing.assert_allclose(np.exp(history[-1])[0], preferences.tilt(REF, REWARD, 0.5), atol=1e-6)
     np.testing.assert_allclose(preferences.log_policy(theta, TABLE, REF), history[-1])
