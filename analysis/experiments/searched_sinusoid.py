@@ -22,8 +22,10 @@ SEEDS, STEPS, EVERY, PLAYERS, UPDATES = 16, 640, 80, 8, 2.0
 TURN, STEP = 0.4, 0.2
 """Radians that the wake turns in a step; seconds of a step."""
 FREQUENCIES, AMPLITUDES, PHASES = (0.2, 0.3, 0.4, 0.5, 0.6), np.linspace(0, 4, 21), 32
-MARGIN = 0.2
-"""Share of the way from no force to the optimal gain. Set before the table was made."""
+MARGIN, WORST = 0.2, -1.0
+"""Share of the way from no force to the optimal gain, set before the table was made; what is below the worst
+counts as that.
+"""
 
 
 def turned(angle: float) -> Floats:
@@ -85,7 +87,8 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     for name, value_ER in (("learned", world.value(gains)), ("best sinusoid", blind_ER)):
         played = PLAYERS * EVERY * (1 + np.arange(len(gains)))
         frame, _ = combinations(key_R, controller=[name], steps=played)
-        yield frame.assign(share=((value_ER - idle) / (best - idle)).ravel())
+        share_ER = np.maximum((value_ER - idle) / (best - idle), WORST)
+        yield frame.assign(share=share_ER.ravel())
 
 
 EXPERIMENT = Experiment(

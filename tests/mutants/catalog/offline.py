@@ -102,6 +102,8 @@ MUTANTS = (
     Mutant("hindsight-contexts-blind-to-actions", f"{KERNELS}/hindsight.py", "score_RBZ = feature_RBX @", "score_RBZ = 0 * feature_RBX @", BANDITS),
     Mutant("replication-runs-share-keys", "analysis/replication.py", 'f"{name}/{run}"', 'f"{name}"', "tests/unit/analysis/test_made_twice.py"),
     Mutant("replication-a-missing-run-agrees", "analysis/claims.py", "worst, p = missing[0], 1.0", "worst = missing[0]", "tests/unit/analysis/test_made_twice.py"),
+    Mutant("sinusoid-sees-the-wake", "analysis/experiments/searched_sinusoid.py", "moves_DD[4:, 4:] = turned(frequency)", "moves_DD[4:, :4] = world.a_DD[2:]", "tests/experiments/test_searched_sinusoid.py"),
+    Mutant("sinusoid-without-noise", "analysis/experiments/searched_sinusoid.py", "[world.noise_std**2] * 4", "[0.0] * 4", "tests/experiments/test_searched_sinusoid.py"),
     Mutant("cold-start-draws-from-the-newest", "analysis/cold_starts.py", "past[max(0, step - age)]", "past[-1]", COLD),
     Mutant("cold-start-answers-shifted", "analysis/cold_starts.py", "cumsum(-1)\n", "cumsum(-1) + 0.2\n", COLD),
     Mutant("cold-start-cloning-climbs-away", "analysis/cold_starts.py", "(shown_RSA - law(logits_RSA))", "(law(logits_RSA) - shown_RSA)", COLD),

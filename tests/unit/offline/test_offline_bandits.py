@@ -239,6 +239,8 @@ def test_a_learner_sees_the_policies_it_has_been_and_can_refresh_its_pairs():
     assert len(history) == 8
     lost = [preferences.regret(CONTEXT, REWARD, np.exp(h))[0] for h in history]
     assert (np.diff(lost) < 0).all()
+    _, fixed = preferences.train_on_pairs(TABLE, REF, (EVEN, CHANCE[None]), steps=7, rate=1.0, beta=1.0)
+    np.testing.assert_array_equal(fixed[-1], history[-1])
     with pytest.raises(UserError, match="first set"):
         preferences.train_on_pairs(TABLE, REF, lambda *_: None, cells=1, steps=1, rate=1.0, beta=1.0)
 
