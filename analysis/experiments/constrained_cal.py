@@ -11,9 +11,8 @@ import pandas as pd
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, repeated, stays_below
+from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
@@ -78,18 +77,17 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         yield columns(seeds, learner=name, **found_by)
 
 
-def table() -> Table:
-    """Return a row per run, seed and learner."""
-    about = {"iterations": ITERATIONS, "episodes": EPISODES, "violation": "cost above 1.02 budgets"}
-    return Table.of(NAME, repeated(rows, SEEDS), about)
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Is an off-policy cost critic too low, and do conservatism and convexification keep the budget?",
     source="Wu et al. (2024), Off-policy primal-dual safe reinforcement learning (CAL)",
     differs="one random world, tables; a bootstrap ensemble of replayed counts is the cost critic",
-    compute=table,
+    compute=of_seeds(
+        NAME,
+        rows,
+        SEEDS,
+        {"iterations": ITERATIONS, "episodes": EPISODES, "violation": "cost above 1.02 budgets"},
+    ),
     keys=("run", "seed", "learner"),
     metrics=("bias", "violations", "return"),
     margins={

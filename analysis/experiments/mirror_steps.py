@@ -11,9 +11,8 @@ import pandas as pd
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, repeated, stays_below
+from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -65,18 +64,14 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
             )
 
 
-def table() -> Table:
-    """Return a row per run, seed and update."""
-    about = {"step size": STEP, "rate": RATE, "rounds": ROUNDS, "trust region": BUDGET}
-    return Table.of(NAME, repeated(rows, SEEDS), about)
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="How many inner steps bring MDPO to the mirror step, and does it need a trust region?",
     source="Tomar et al. (2020), MDPO, arXiv:2005.09814",
     differs="random MDPs with exact advantages; the loss's expectation is followed, state by state",
-    compute=table,
+    compute=of_seeds(
+        NAME, rows, SEEDS, {"step size": STEP, "rate": RATE, "rounds": ROUNDS, "trust region": BUDGET}
+    ),
     keys=("run", "seed", "update"),
     metrics=("distance", "value"),
     margins={"share of the possible gain": MARGIN, "KL to the mirror step that counts as there": 1e-3},

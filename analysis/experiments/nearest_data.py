@@ -33,7 +33,7 @@ HIGHER = 0.05
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     """Return the exact value of every logger and penalty, at the weight that is best for its mean value."""
-    table = at_weights(key_R)
+    table = pd.concat(at_weights(key_R), ignore_index=True)
     mean = table.groupby(["logger", "penalty", "weight"])["value"].mean()
     best = {index[:2]: index[2] for index in mean.groupby(["logger", "penalty"]).idxmax()}
     chosen = [best[pair] for pair in zip(table["logger"], table["penalty"], strict=True)]

@@ -10,10 +10,9 @@ import pandas as pd
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_stay_below, short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.offline_worlds import DISCOUNT, random_policies, random_worlds
 from analysis.plot import Plot
-from analysis.replication import Groups, Seeds, all_exceed, columns, difference, repeated
+from analysis.replication import Groups, Seeds, all_exceed, columns, difference, of_seeds
 from envs.arrays import Floats
 from envs.offline import skilled
 from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic
@@ -83,10 +82,10 @@ def _at(table_RS: Floats, context_RN: Floats) -> Floats:
     return np.take_along_axis(table_RS, index_RN, -1)
 
 
-def table() -> Table:
-    """Return a row per run, seed, world, strength of the constraint and what it pulls toward."""
-    both = repeated(lambda seeds: pd.concat([tabular_rows(seeds), continuous_rows(seeds)]), SEEDS)
-    return Table.of(NAME, both, {"steps": STEPS})
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+    """Return the scores of both worlds."""
+    yield from tabular_rows(seeds)
+    yield from continuous_rows(seeds)
 
 
 EXPERIMENT = Experiment(
@@ -94,7 +93,7 @@ EXPERIMENT = Experiment(
     question="Does a constraint toward the better logged actions beat one toward all of them?",
     source="Liu et al. (2024), Adaptive advantage-guided policy regularization for offline RL (A2PR)",
     differs="tables and a polynomial critic; logged actions are filtered, where A2PR also generates some",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS}),
     keys=("run", "seed", "world", "strength", "toward"),
     metrics=("score", "far"),
     margins={"score": MARGIN, "share of actions far from the log": FAR},

@@ -10,9 +10,8 @@ import pandas as pd
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.preference_worlds import linear_world
-from analysis.replication import Seeds, all_exceed, all_stay_below, difference, level, repeated
+from analysis.replication import Seeds, all_exceed, all_stay_below, difference, level, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -84,12 +83,6 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     return pd.DataFrame(rows_, columns=columns)
 
 
-def table() -> Table:
-    """Return a row per run, seed, noise, combination, method and strength."""
-    about = {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY}
-    return Table.of(NAME, repeated(rows, SEEDS), about)
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Do ensembles of reward models keep the gold reward from falling as their proxy is optimized?",
@@ -98,7 +91,12 @@ EXPERIMENT = Experiment(
         "linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers "
         "that pairs seldom show; exact laws"
     ),
-    compute=table,
+    compute=of_seeds(
+        NAME,
+        rows,
+        SEEDS,
+        {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY},
+    ),
     keys=("run", "seed", "noise", "model", "method", "strength"),
     metrics=("kl", "gold", "proxy"),
     margins={"gold reward": MARGIN},
