@@ -133,11 +133,11 @@ def slopes(table: pd.DataFrame, x: str, y: str, where: Arm) -> Groups:
     return found
 
 
-def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame, list[Arm]]]:
+def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame, list[dict[str, Any]]]]:
     """Yield "column level, run", the run's rows and the arms, for every combination of levels and run."""
     several = [(i, name) for i, each in enumerate(arms) for name, x in each.items() if _is_several(x)]
     for levels in itertools.product(*(arms[i][name] for i, name in several)):
-        chosen = [dict(each) for each in arms]
+        chosen: list[dict[str, Any]] = [dict(each) for each in arms]
         for (i, name), x in zip(several, levels, strict=True):
             chosen[i][name] = x
         words = [f"{name} {x}" for (_, name), x in zip(several, levels, strict=True)]
