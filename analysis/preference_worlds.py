@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from envs.arrays import Floats
-from testbed.offline.preferences import bradley_terry, regret, tilt
+from testbed.offline.preferences import Draw, bradley_terry, regret, tilt, train_on_pairs, vote_labels
 from testbed.rng import generator
 
 
@@ -32,6 +32,16 @@ class PairWorld:
     def regret(self, log_pi_RSA: Floats) -> float:
         """E [max r - E_pi r] of the one cell, in rewards."""
         return float(regret(self.context_S, self.reward_SA, np.exp(log_pi_RSA))[0])
+
+    def judged(self, weight_RSAA: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """The pairs with one judge's verdict on each."""
+        return weight_RSAA, vote_labels(weight_RSAA, self.chance_SAA, 1, "hard", rng)
+
+    def train(
+        self, pairs: Draw | tuple[Floats, Floats], *, steps: int, rate: float, beta: float
+    ) -> tuple[Floats, list[Floats]]:
+        """`train_on_pairs` from the reference with the world's features, one cell."""
+        return train_on_pairs(self.feature_SAF, self.ref_SA, pairs, steps=steps, rate=rate, beta=beta)
 
     def tilted_gap(self, log_pi_RSA: Floats, beta: float) -> Floats:
         """beta KL(pi || ref exp(r / beta) / Z), [S]: what pi lacks of the best value with a KL penalty of

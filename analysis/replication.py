@@ -1,20 +1,26 @@
 """Computed tables whose rows are replications: every arm meets the same seeds, and all is repeated on fresh
 ones.
 
-A claim on such a table looks at both runs and holds when it holds in each of them.
+A claim on such a table looks at both runs and holds when it holds in each of them:
+
+EXPERIMENT.claim("my-claim", statement="At lags 4 and 8 GRPO gains 0.05 over REINFORCE.")(
+    exceeds(0.05, "value", {"arm": "grpo"}, {"arm": "reinforce"}, lag=(4, 8))
+)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.comparisons import Arm, arm, paired
+from analysis.claims import Evidence
+from analysis.comparisons import Arm, arm, must_exceed, must_stay_below, paired
 from analysis.load import Table
 from envs.arrays import Floats
 from testbed.rng import keys
@@ -22,34 +28,50 @@ from testbed.rng import keys
 RUNS: Mapping[str, int] = MappingProxyType({"first": 0, "replication": 1_000_000})
 """Name of a run: its first seed."""
 Seeds = tuple[int, ...]
+Frames: TypeAlias = pd.DataFrame | Iterable[pd.DataFrame]
+Groups: TypeAlias = dict[str, Floats]
+"""Units, mostly differences of pairs, by the group that they are of."""
+Check: TypeAlias = Callable[[pd.DataFrame], Evidence]
 
 
-def repeated(rows: Callable[[Seeds], pd.DataFrame], seeds: int) -> pd.DataFrame:
+def repeated(rows: Callable[[Seeds], Frames], seeds: int) -> pd.DataFrame:
     """Return rows(seeds) of both runs, with a column `run` in front; rows have a column `seed`."""
-    frames = []
-    for run, start in RUNS.items():
-        frame = rows(tuple(range(start, start + seeds)))
-        frame.insert(0, "run", run)
-        frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+    return _both({run: rows(tuple(range(start, start + seeds))) for run, start in RUNS.items()})
 
 
-def made_twice(
+def of_seeds(
+    name: str, rows: Callable[[Seeds], Frames], seeds: int, about: Mapping[str, Any] | None = None
+) -> Callable[[], Table]:
+    """Return what computes the table of `repeated`."""
+    return lambda: Table.of(name, repeated(rows, seeds), about or {})
+
+
+def of_keys(
     name: str,
-    make: Callable[[NDArray[np.uint64]], pd.DataFrame],
+    make: Callable[[NDArray[np.uint64]], Frames],
     seeds: int,
     about: Mapping[str, Any] | None = None,
-) -> Table:
-    """Return the rows of make(key_R) for both runs: `seeds` keys that no other run or experiment has.
+) -> Callable[[], Table]:
+    """Return what computes make(key_R) for both runs: `seeds` keys that no other run or experiment has.
 
     Settings and margins may be chosen on other keys, a pilot's, that are in no table.
     """
+
+    def compute() -> Table:
+        frame = _both({run: make(keys(tuple(range(seeds)), f"{name}/{run}")) for run in RUNS})
+        return Table.of(name, frame, {"seeds": seeds, **(about or {})})
+
+    return compute
+
+
+def _both(found: Mapping[str, Frames]) -> pd.DataFrame:
+    """Return the rows of both runs, with a column `run` in front."""
     frames = []
-    for run in RUNS:
-        frame = make(keys(tuple(range(seeds)), f"{name}/{run}"))
+    for run, given in found.items():
+        frame = given if isinstance(given, pd.DataFrame) else pd.concat(given)
         frame.insert(0, "run", run)
         frames.append(frame)
-    return Table.of(name, pd.concat(frames, ignore_index=True), {"seeds": seeds, **(about or {})})
+    return pd.concat(frames, ignore_index=True)
 
 
 def combinations(
@@ -69,35 +91,103 @@ def columns(seeds: Seeds, **values: object) -> pd.DataFrame:
     return pd.DataFrame({"seed": seeds, **values})
 
 
-def difference(table: pd.DataFrame, value: str, first: Arm, second: Arm) -> dict[str, Floats]:
-    """Return a column of the first arm less that of the second, seed by seed, for each run."""
-    return {run: paired(table[table["run"] == run], value, first, second) for run in RUNS}
+def difference(
+    table: pd.DataFrame, value: str, first: Arm, second: Arm, *, log: bool = False, **each: Any
+) -> Groups:
+    """Return a column of the first arm less that of the second, seed by seed, for each run.
+
+    Where an arm has several values of a column, every combination of them is a group, named by what varies
+    and the run. each: further columns, which both arms share. log: of the column's logarithms.
+    """
+    if log:
+        table = table.assign(**{value: np.log(table[value])})
+    return {
+        name: paired(rows, value, {**one, **here}, {**other, **here})
+        for name, rows, (here, one, other) in _groups(table, each, first, second)
+    }
 
 
-def differences(
-    table: pd.DataFrame, value: str, first: Arm, second: Arm, dial: str, levels: Sequence[object] = ()
-) -> dict[str, Floats]:
-    """Return `difference` at every level of a column, or at the given ones, for each run."""
-    found: dict[str, Floats] = {}
-    for level in levels or sorted(set(table[dial])):
-        here = difference(table, value, {**first, dial: level}, {**second, dial: level})
-        found |= {f"{dial} {level}, {run}": x_N for run, x_N in here.items()}
-    return found
+def level(table: pd.DataFrame, value: str, where: Arm) -> Groups:
+    """Return a column of an arm, seed by seed, for each run and combination, as in `difference`."""
+    return {
+        name: arm(rows, value, here).to_numpy(dtype=float) for name, rows, (here,) in _groups(table, where)
+    }
 
 
-def level(table: pd.DataFrame, value: str, where: Arm) -> dict[str, Floats]:
-    """Return a column of one arm, seed by seed, for each run."""
-    return {run: arm(table[table["run"] == run], value, where).to_numpy(dtype=float) for run in RUNS}
-
-
-def slopes(table: pd.DataFrame, x: str, y: str, where: Arm) -> dict[str, Floats]:
-    """Return the least-squares slope of y over x within each seed of an arm, for each run."""
-    for column, wanted in where.items():
-        table = table[table[column] == wanted]
+def slopes(table: pd.DataFrame, x: str, y: str, where: Arm) -> Groups:
+    """Return the least-squares slope of y over x within each seed of an arm, for each run and combination."""
     found = {}
-    for run in RUNS:
-        wide = table[table["run"] == run].pivot(index="seed", columns=x, values=y)
+    for name, rows, (here,) in _groups(table, where):
+        for column, wanted in here.items():
+            rows = rows[rows[column] == wanted]
+        wide = rows.pivot(index="seed", columns=x, values=y)
         place_K = wide.columns.to_numpy(dtype=float)
         centered_K = place_K - place_K.mean()
-        found[run] = wide.to_numpy(dtype=float) @ centered_K / (centered_K @ centered_K)
+        found[name] = wide.to_numpy(dtype=float) @ centered_K / (centered_K @ centered_K)
     return found
+
+
+def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame, list[Arm]]]:
+    """Yield "column level, run", the run's rows and the arms, for every combination of levels and run."""
+    several = [(i, name) for i, each in enumerate(arms) for name, x in each.items() if _is_several(x)]
+    for levels in itertools.product(*(arms[i][name] for i, name in several)):
+        chosen = [dict(each) for each in arms]
+        for (i, name), x in zip(several, levels, strict=True):
+            chosen[i][name] = x
+        words = [f"{name} {x}" for (_, name), x in zip(several, levels, strict=True)]
+        for run in RUNS:
+            yield ", ".join([*words, run]), table[table["run"] == run], chosen
+
+
+def _is_several(x: object) -> bool:
+    return isinstance(x, Iterable) and not isinstance(x, str)
+
+
+def merged(**groups: Groups) -> Groups:
+    """Return all groups, each under the name of its part and its own."""
+    return {f"{part}, {name}": x_N for part, found in groups.items() for name, x_N in found.items()}
+
+
+def exceeds(margin: float, value: str, first: Arm, second: Arm | None = None, **more: Any) -> Check:
+    """Return the check that every group of `difference`, or of `level` without a second arm, has a mean above
+    the margin. more: as in `difference`.
+    """
+    what, found = _asked(value, first, second, more)
+    less = f", {'less' if margin > 0 else 'plus'} {abs(margin):.4g}" if margin else ""
+    return lambda table: must_exceed(found(table), margin, what + less)
+
+
+def stays_below(margin: float, value: str, first: Arm, second: Arm | None = None, **more: Any) -> Check:
+    """Return the check that every group has a mean below the margin, as in `exceeds`."""
+    what, found = _asked(value, first, second, more)
+    return lambda table: must_stay_below(found(table), margin, f"{margin:.4g} less: {what}")
+
+
+def _asked(
+    value: str, first: Arm, second: Arm | None, more: Mapping[str, Any]
+) -> tuple[str, Callable[[pd.DataFrame], Groups]]:
+    """Return in words what is compared, and the groups."""
+    if second is None:
+        where = {**first, **more}
+        return f"{value} at {_said(where)}", lambda table: level(table, value, where)
+    shared = _said({name: x for name, x in more.items() if name != "log"})
+    logs = "log " if more.get("log") else ""
+    words = f"{logs}{value} at {_said(first)}, less at {_said(second)}" + (
+        f", all at {shared}" if shared else ""
+    )
+    return words, lambda table: difference(table, value, first, second, **more)
+
+
+def _said(where: Arm) -> str:
+    """Return the arm in words, "learner IQL, steps 600"; the names of groups say what has several values."""
+    return ", ".join(f"{name} {x}" for name, x in where.items() if not _is_several(x))
+
+
+def all_exceed(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:
+    """Return the check that every group of found(table, ...) has a mean above the margin."""
+    return lambda table: must_exceed(found(table, *given), margin, note)
+
+
+def all_stay_below(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:
+    """Return the check that every group of found(table, ...) has a mean below the margin."""
+    return lambda table: must_stay_below(found(table, *given), margin, note)

@@ -31,7 +31,8 @@ class LQR:
     """x' = A x + B u + noise_std w, reward -(x.Q x + u.R u), discounted; x_0 ~ N(0, start_DD).
 
     Policies are u = -K x + N(0, std^2 I) with gains K [..., U, D]. Raises ValueError for shapes that
-    disagree, an R that is not positive definite and a discount outside [0, 1).
+    disagree, an R that is not positive definite and a discount outside [0, 1). Source: Anderson &
+    Moore (1990), Optimal control: linear quadratic methods.
     """
 
     a_DD: Floats
@@ -131,7 +132,7 @@ class BumpBandit:
     width_k^2)).
 
     reward_std: standard deviation of normal noise. Every expectation under a Gaussian policy has a closed
-    form.
+    form. Own design.
     """
 
     center_K: Floats
@@ -179,7 +180,7 @@ def pendulum_step(angle_x: Floats, speed_x: Floats, torque_x: Floats) -> tuple[F
     [x].
 
     g = 10, m = l = 1, torque within [-2, 2], speed within [-8, 8]; the reward is of the state before the
-    step.
+    step. Source: gymnasium, classic_control/pendulum.py.
     """
     torque_x = np.clip(torque_x, -2.0, 2.0)
     wrapped_x = (angle_x + np.pi) % (2 * np.pi) - np.pi

@@ -82,6 +82,7 @@ def logged_bandit(
     """A contextual bandit with data logged by a softmax policy that knows the mean rewards only roughly.
 
     The logging policy is softmax(score / temperature), score = skill * mean reward + (1 - skill) * uniform.
+    Own design.
     """
     if temperature <= 0:
         raise ValueError(

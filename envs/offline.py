@@ -184,7 +184,10 @@ def collect(
 
 
 def skilled(best_SA: Floats, quality: ArrayLike) -> Floats:
-    """quality * best + (1 - quality) * uniform, [*quality, S, A]: from a random to an expert logger."""
+    """quality * best + (1 - quality) * uniform, [*quality, S, A]: from a random to an expert logger.
+
+    Own design, after the mixed data sets of D4RL (Fu et al. 2020).
+    """
     quality_x11 = np.asarray(quality, dtype=np.float64)[..., None, None]
     return quality_x11 * best_SA + (1.0 - quality_x11) / best_SA.shape[-1]
 
@@ -200,7 +203,10 @@ def covering(mu_xSA: Floats, allowed_xSA: Bools) -> Floats:
 
 
 def two_groups(world: FiniteMDP, *, gap: float, share: float, seed: int) -> tuple[FiniteMDP, FiniteMDP]:
-    """The world, and a relative whose rewards differ by normal(0, gap) in a `share` of the pairs."""
+    """The world, and a relative whose rewards differ by normal(0, gap) in a `share` of the pairs.
+
+    Own design, after the nested data of NFQI (Mandyam et al. 2021).
+    """
     rng = np.random.default_rng(seed)
     differs_SA = rng.random(world.reward_SA.shape) < share
     other_SA = world.reward_SA + gap * differs_SA * rng.normal(size=world.reward_SA.shape)
@@ -235,7 +241,7 @@ def confounded(
     g = 2 (e_0 - 1/A) / (A - 1). u shifts the reward by +-`reward`, and a share `moves` of the possible mass
     from the last to the first successor. As z and u add up, the instrument identifies P(.|s, do(a)), which is
     the world's. Raises ValueError unless instrument + hidden <= 1, 0 <= moves <= 1, and rewards are not
-    Bernoulli.
+    Bernoulli. Own design.
     """
     if min(instrument, hidden) < 0 or instrument + hidden > 1 or not 0 <= moves <= 1:
         raise ValueError(

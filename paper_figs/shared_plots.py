@@ -91,10 +91,12 @@ def final_by_dial(
     """Draw the mean of y at every x with its t interval, or another; arms stand beside each other."""
     dials = sorted(set(table[plot.x]))
     groups = arms(table, plot)
+    # Of the axis, not of the step between dials: beside each other, and still clearly at their dial.
+    room = min(0.5, 0.1 * len(dials))
     for index, (label, rows) in enumerate(groups.items()):
         style, width = _look(index)
         found = {x: interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}
-        shift = 0.5 * ((index + 0.5) / len(groups) - 0.5)
+        shift = room * ((index + 0.5) / len(groups) - 0.5)
         center_N = np.array([i.center for i in found.values()])
         reach_2N = np.array(
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -9,12 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, exceeds, of_seeds, stays_below
 from testbed.config.run import Run
 
 NAME = "actor-learner"
@@ -48,7 +46,7 @@ def _steps(lag: int, seeds: Seeds) -> np.ndarray:
     return there.reindex(seeds).fillna(LEARNER.steps).to_numpy() + 1.0
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return seconds per batch, mean lag, and seconds to the level: updates at that lag times the period."""
     from testbed.pipeline.design import Design
     from testbed.pipeline.simulate import simulate
@@ -59,7 +57,6 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     )  # fmt: skip
     cells = [(wait, mode) for wait in LATENCIES for mode in MODES]
     designs = [replace(base, tool_time=wait, **MODES[mode]) for wait, mode in cells]
-    frames = []
     for (wait, mode), report in zip(
         cells, simulate(designs, replicas=len(seeds), batches=60, seed=seeds[0]), strict=True
     ):
@@ -67,15 +64,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         seconds_R = _steps(round(report.mean("lag_sample")), seeds) * period_R
         columns = {"period": period_R, "lag": lag_R, "seconds": seconds_R, "log_seconds": np.log(seconds_R)}
         ratio = (wait + DECODING) / TRAINING
-        frames.append(
-            pd.DataFrame({"seed": seeds, "latency": wait, "mode": mode, **columns, "beyond": lag_R - ratio})
-        )
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed, latency and mode."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"level": LEVEL})
+        yield pd.DataFrame({"seed": seeds, "latency": wait, "mode": mode, **columns, "beyond": lag_R - ratio})
 
 
 EXPERIMENT = Experiment(
@@ -88,7 +77,7 @@ EXPERIMENT = Experiment(
         "that lag, all "
         "samples equally old; no fin, no sinusoid"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"level": LEVEL}),
     keys=("run", "seed", "latency", "mode"),
     metrics=("period", "lag", "seconds", "log_seconds", "beyond"),
     margins={"factor of time": FASTER, "updates beyond the ratio": ROOM},
@@ -100,51 +89,22 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def _faster(table: pd.DataFrame, mode: str) -> dict[str, np.ndarray]:
-    return {
-        f"{wait:g} s, {run}": x_N
-        for wait in LATENCIES
-        for run, x_N in difference(
-            table, "log_seconds", {"mode": mode, "latency": wait}, {"mode": "decoupled", "latency": wait}
-        ).items()
-    }
-
-
-@EXPERIMENT.claim(
-    "decoupled-actors-are-faster-than-waiting",
-    statement="At every latency the decoupled learner reaches the level faster than the synchronous "
-    "one, by 10 %.",
-)
-def than_waiting(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about log factors of time, in both runs."""
-    return must_exceed(
-        _faster(table, "synchronous"), float(np.log(FASTER)), "mean log factor of time less log 1.1"
+for _mode, _word in (("synchronous", "waiting"), ("overlapped", "overlapped")):
+    EXPERIMENT.claim(
+        f"decoupled-actors-are-faster-than-{_word}",
+        statement=(
+            f"At every latency the decoupled learner reaches the level faster than the {_mode} one, by 10 %."
+        ),
+    )(
+        exceeds(
+            float(np.log(FASTER)), "log_seconds", {"mode": _mode}, {"mode": "decoupled"}, latency=LATENCIES
+        )
     )
 
-
-@EXPERIMENT.claim(
-    "decoupled-actors-are-faster-than-overlapped",
-    statement="At every latency the decoupled learner reaches the level faster than the overlapped "
-    "one, by 10 %.",
-)
-def than_overlapped(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about log factors of time, in both runs."""
-    return must_exceed(
-        _faster(table, "overlapped"), float(np.log(FASTER)), "mean log factor of time less log 1.1"
-    )
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "lag-is-bounded-by-the-ratio-of-latencies",
     statement=(
         "The decoupled learner's mean lag is at most (wait + decoding) / training + 2 updates at every "
         "latency."
     ),
-)
-def bounded(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about lags less the ratio, in both runs."""
-    own = table[table["mode"] == "decoupled"]
-    found = {
-        f"{w:g} s, {run}": part["beyond"].to_numpy() for (w, run), part in own.groupby(["latency", "run"])
-    }
-    return must_stay_below(found, ROOM, "2 less what the mean lag exceeds the ratio by")
+)(stays_below(ROOM, "beyond", {"mode": "decoupled", "latency": LATENCIES}))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below
+from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, difference, exceeds, of_keys, stays_below
 
 NAME = "adaptive-sampling"
 SEEDS, LEVELS, ACTIONS, UPDATES, BATCH, RATE = 80, (64, 256, 1024), 8, 30, 16, 3.0
@@ -21,7 +22,7 @@ FACTOR, RATES = 0.9, (-0.8, -0.6)
 """Ratio of sampling errors; exponents of the sample size."""
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the sampling error by world and size, and the value of a bandit learner fed such batches."""
     from envs.mdps import garnet
     from testbed.offline.improvement import softmax
@@ -31,7 +32,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
         "bandit": garnet(states=1, actions=ACTIONS, branching=1, horizon=1, seed=0),
         "random MDP": garnet(discount=0.9, seed=0, horizon=16),
     }
-    frames = []
     for name, world in worlds.items():
         rng = np.random.default_rng(0)
         pi_RSA = np.repeat(softmax(rng.normal(size=(1, world.states, world.actions))), len(key_R), axis=0)
@@ -45,8 +45,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
             if name == "bandit":
                 last = frame["samples"] == LEVELS[-1]
                 frame.loc[last, "value"] = _learned(world.mean_reward_SA[0], step, key_R)
-            frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+            yield frame
 
 
 def _learned(reward_A: NDArray[np.float64], step: float, key_R: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -69,17 +68,12 @@ def _learned(reward_A: NDArray[np.float64], step: float, key_R: NDArray[np.uint6
     return np.mean(values, axis=0)
 
 
-def compute() -> Table:
-    """Return a row per run, world, sampling, size and seed; value on the bandit alone."""
-    return made_twice(NAME, make, SEEDS, {"batch": BATCH, "updates": UPDATES})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does adaptive sampling look more on-policy than sampling on policy?",
     source="Corrado & Hanna (2023), PROPS; Zhong et al. (2022), ROS",
     differs="tables; the behavior's step is bounded by KL where PROPS clips a ratio",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"batch": BATCH, "updates": UPDATES}),
     keys=("run", "world", "sampling", "samples", "seed"),
     metrics=("error", "value"),
     margins={
@@ -94,27 +88,18 @@ EXPERIMENT = Experiment(
     systems=("PROPS",),
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "adaptive-sampling-has-less-sampling-error",
     statement=(
         "At 64, 256 and 1024 samples the data's total variation from on-policy is at most 0.9 of that of "
         "independent draws, on a bandit and a random MDP, in the first run and the replication."
     ),
-)
-def less_error(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about log ratios of sampling errors, for each world, size and run."""
-    logs = table.assign(error=np.log(np.maximum(table["error"], 1e-6)))
-    groups = {
-        f"{run} {world} {samples}": x_N
-        for world in ("bandit", "random MDP")
-        for samples in LEVELS
-        for run, x_N in difference(
-            logs, "error", {"world": world, "samples": samples, "sampling": "adaptive"},
-            {"world": world, "samples": samples, "sampling": "independent"},
-        ).items()
-    }  # fmt: skip
-    return must_stay_below(groups, float(np.log(FACTOR)), "log 0.9 less the log ratio of errors")
+)(
+    stays_below(
+        float(np.log(FACTOR)), "error", {"sampling": "adaptive"}, {"sampling": "independent"},
+        world=("bandit", "random MDP"), samples=LEVELS, log=True,
+    )
+)  # fmt: skip
 
 
 @EXPERIMENT.claim(
@@ -127,24 +112,27 @@ def less_error(table: pd.DataFrame) -> Evidence:
 )
 def rates(table: pd.DataFrame) -> Evidence:
     """Return the evidence about both exponents, seed by seed, for each run."""
-    logs = table.assign(error=np.log(np.maximum(table["error"], 1e-6)))
     groups = {}
     for sampling, limit, sign in (("adaptive", RATES[0], -1.0), ("independent", RATES[1], 1.0)):
-        last, first = ({"world": "bandit", "sampling": sampling, "samples": n} for n in (1024, 64))
-        for run, x_N in difference(logs, "error", last, first).items():
-            groups[f"{run} {sampling}"] = sign * (x_N / np.log(16.0) - limit)
+        fixed = {"world": "bandit", "sampling": sampling}
+        found = difference(table, "error", {"samples": 1024}, {"samples": 64}, **fixed, log=True)
+        groups |= {f"{sampling}, {run}": sign * (x_N / np.log(16.0) - limit) for run, x_N in found.items()}
     return must_exceed(groups, 0.0, "exponent beyond its limit")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "adaptive-sampling-learns-faster",
     statement=(
         "Gradient steps on adaptive batches of 16 pulls have a mean value over training that is higher than "
         "on independent ones, in the first run and the replication."
     ),
+)(
+    exceeds(
+        0.0,
+        "value",
+        {"sampling": "adaptive"},
+        {"sampling": "independent"},
+        world="bandit",
+        samples=LEVELS[-1],
+    )
 )
-def learns_faster(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the mean value gained, paired by seed, for each run."""
-    first, second = ({"world": "bandit", "samples": LEVELS[-1], "sampling": each} for each in
-                     ("adaptive", "independent"))  # fmt: skip
-    return must_exceed(difference(table, "value", first, second), 0.0, "mean value gained")

@@ -6,12 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, exceeds, of_keys, stays_below
 
 NAME = "boosted-imitation"
 SEEDS, ROUNDS = 30, 20
@@ -45,17 +42,12 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     return frame.assign(distance=distance_IR[5:].mean(0), final=distance_IR[-1])
 
 
-def compute() -> Table:
-    """Return a row per run, number of trajectories, replay and seed."""
-    return made_twice(NAME, make, SEEDS, {"rounds": ROUNDS})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does replay that is weighted like the ensemble match an expert better?",
     source="Chang et al. (2024), AILBoost",
     differs="a table with exact discriminators and soft optimal policies; a random MDP of 16 states",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"rounds": ROUNDS}),
     keys=("run", "trajectories", "replay", "seed"),
     metrics=("distance", "final"),
     margins={
@@ -69,36 +61,22 @@ EXPERIMENT = Experiment(
     systems=("AILBoost",),
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "boosted-replay-matches-an-expert-better",
     statement=(
         "Averaged over rounds 6 to 20 the boosted ensemble is closer to the expert by 0.01 than with uniform "
         "and than with on-policy replay, from 1 and 10 trajectories, in the first run and the replication."
     ),
+)(
+    exceeds(
+        LOWER, "distance", {"replay": ("uniform", "on policy")}, {"replay": "boosted"}, trajectories=(1, 10)
+    )
 )
-def better(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the distance saved, paired by seed, for each comparison and run."""
-    groups = {
-        f"{run} {other} {n}": x_N
-        for other in ("uniform", "on policy")
-        for n in (1, 10)
-        for run, x_N in difference(
-            table, "distance", {"replay": other, "trajectories": n}, {"replay": "boosted", "trajectories": n}
-        ).items()
-    }
-    return must_exceed(groups, LOWER, "distance saved, less 0.01")
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "one-expert-trajectory-is-nearly-enough",
     statement=(
         "From one trajectory the boosted ensemble ends at most 0.15 further from what it was given than from "
         "ten, in the first run and the replication."
     ),
-)
-def one_trajectory(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the distance in excess, paired by seed, for each run."""
-    first, second = ({"replay": "boosted", "trajectories": n} for n in (1, 10))
-    excess = difference(table, "final", first, second)
-    return must_stay_below(excess, COMPETITIVE, "0.15 less the distance in excess")
+)(stays_below(COMPETITIVE, "final", {"trajectories": 1}, {"trajectories": 10}, replay="boosted"))

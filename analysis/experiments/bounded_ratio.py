@@ -4,17 +4,17 @@ of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, level, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -57,16 +57,12 @@ def trained(name: str, seed: int) -> tuple[float, float]:
     return excess, float(infinite_horizon.value(found, pi_SA))
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return excess and value by step."""
-    names = ("exact step", "bpo", "ppo_clip")
-    rows_ = [(seed, name, *trained(name, seed)) for seed in seeds for name in names]
-    return pd.DataFrame(rows_, columns=["seed", "step", "excess", "value"])
-
-
-def table() -> Table:
-    """Return a row per run, seed and kind of step."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"eps": EPS, "rounds": ROUNDS, "steps": STEPS, "rate": RATE})
+    for seed in seeds:
+        for name in ("exact step", "bpo", "ppo_clip"):
+            excess, value = trained(name, seed)
+            yield columns((seed,), step=name, excess=excess, value=value)
 
 
 EXPERIMENT = Experiment(
@@ -74,7 +70,7 @@ EXPERIMENT = Experiment(
     question="Is the best step within a band of ratios monotone, and do losses keep to the band?",
     source="Bounded ratio RL (2026), BPO, arXiv:2604.18578",
     differs="random MDPs with exact advantages; the losses' expectation is followed, without sampling",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"eps": EPS, "rounds": ROUNDS, "steps": STEPS, "rate": RATE}),
     keys=("run", "seed", "step"),
     metrics=("excess", "value"),
     margins={"ratio beyond the band, or value": EXCESS},
@@ -116,30 +112,15 @@ def monotone() -> Evidence:
     return exact(gaps, 1e-9, "largest distance from the gain, the bound, the band or a law")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "bpo-keeps-to-the-band",
     statement="After 100 steps on one batch BPO's ratios are beyond the band by less than 0.02.",
-)
-def keeps(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return must_stay_below(level(table, "excess", {"step": "bpo"}), EXCESS, "0.02 less the excess")
+)(stays_below(EXCESS, "excess", {"step": "bpo"}))
 
+EXPERIMENT.claim(
+    "ppo-leaves-the-band-further-than-bpo", statement="PPO's ratios leave the band by 0.02 more than BPO's."
+)(exceeds(EXCESS, "excess", {"step": "ppo_clip"}, {"step": "bpo"}))
 
-@EXPERIMENT.claim(
-    "ppo-leaves-the-band-further-than-bpo",
-    statement="PPO's ratios leave the band by 0.02 more than BPO's.",
-)
-def leaves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    found = difference(table, "excess", {"step": "ppo_clip"}, {"step": "bpo"})
-    return must_exceed(found, EXCESS, "difference of the excess less 0.02")
-
-
-@EXPERIMENT.claim(
-    "bpo-is-no-worse-than-ppo",
-    statement="After three rounds BPO's value is at most 0.02 below PPO's.",
-)
-def no_worse(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    found = difference(table, "value", {"step": "bpo"}, {"step": "ppo_clip"})
-    return must_exceed(found, -EXCESS, "BPO's value less PPO's, plus 0.02")
+EXPERIMENT.claim(
+    "bpo-is-no-worse-than-ppo", statement="After three rounds BPO's value is at most 0.02 below PPO's."
+)(exceeds(-EXCESS, "value", {"step": "bpo"}, {"step": "ppo_clip"}))

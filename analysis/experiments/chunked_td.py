@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from analysis.claims import Evidence
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, difference, exceeds, merged, of_keys
 
 NAME = "chunked-td"
 SEEDS, STEPS, LENGTH, QUALITY, EPISODES = 140, 1500, 16, 0.5, 20
@@ -50,17 +49,12 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     )
 
 
-def compute() -> Table:
-    """Return a row per run, chunk and seed."""
-    return made_twice(NAME, make, SEEDS, {"steps": STEPS, "length": LENGTH, "quality": QUALITY})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Which length of uncorrected chunks learns fastest off policy?",
     source="ALOE, of which a summary alone was read: action-chunked temporal differences off policy",
     differs="a corridor and a table in place of a robot's policy; chunks are runs of single actions",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "length": LENGTH, "quality": QUALITY}),
     keys=("run", "chunk", "seed"),
     metrics=("mean value", "early bias", "final bias"),
     margins={"share of the best value that counts as faster": FASTER},
@@ -71,22 +65,13 @@ EXPERIMENT = Experiment(
     systems=("ALOE",),
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "an-interior-chunk-learns-fastest",
     statement=(
         "On a corridor of 16 states chunks of 4 steps have a higher mean value over training, by 0.02 of the "
         "best, than 1 step and than 16, in the first run and the replication."
     ),
-)
-def interior(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the mean value gained, paired by seed, for each end and run."""
-    groups = {
-        f"{run} {end}": x_N
-        for end in (1, 16)
-        for run, x_N in difference(table, "mean value", {"chunk": 4}, {"chunk": end}).items()
-    }
-    return must_exceed(groups, FASTER, "mean value of chunk 4 less that of another, less 0.02")
+)(exceeds(FASTER, "mean value", {"chunk": 4}, {"chunk": (1, 16)}))
 
 
 @EXPERIMENT.claim(
@@ -100,6 +85,5 @@ def bias(table: pd.DataFrame) -> Evidence:
     """Return the evidence about mean errors of Q in the two orders, paired by seed, for each run."""
     early = difference(table, "early bias", {"chunk": 16}, {"chunk": 4})
     late = difference(table, "final bias", {"chunk": 4}, {"chunk": 16})
-    groups = {f"{run}, early": x_N for run, x_N in early.items()}
-    groups |= {f"{run}, late": x_N for run, x_N in late.items()}
-    return must_exceed(groups, 0.0, "under-estimation in excess: of chunk 4 early, of chunk 16 late")
+    note = "under-estimation in excess: of chunk 4 early, of chunk 16 late"
+    return must_exceed(merged(early=early, late=late), 0.0, note)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, difference, repeated, slopes
+from analysis.replication import Seeds, columns, exceeds, of_seeds, slopes
 from envs.mechanisms import tightrope
 from testbed.offline.imitation import corrected, erring
 from testbed.rng import keys
@@ -22,11 +23,10 @@ MARGIN = 0.02
 """Shortfall per step of the horizon. Set before the table was made."""
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the exact shortfall after 4 rounds of labeled episodes, 128 steps in all, in whole and per
     step.
     """
-    frames = []
     for horizon in HORIZONS:
         world, expert_SA = tightrope(contexts=CONTEXTS, horizon=horizon)
         both = corrected(
@@ -34,13 +34,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         )
         for name, short_IR in zip(("cloning", "correction"), both, strict=True):
             found = {"shortfall": short_IR[-1], "share": short_IR[-1] / horizon}
-            frames.append(columns(seeds, horizon=horizon, learner=name, **found))
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed, horizon and learner."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"rounds": ROUNDS, "labels": LABELS})
+            yield columns(seeds, horizon=horizon, learner=name, **found)
 
 
 EXPERIMENT = Experiment(
@@ -51,7 +45,7 @@ EXPERIMENT = Experiment(
         "a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against replayed "
         "Q-learning is left out"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"rounds": ROUNDS, "labels": LABELS}),
     keys=("run", "seed", "horizon", "learner"),
     metrics=("shortfall", "share"),
     margins={"shortfall per step": MARGIN},
@@ -67,7 +61,7 @@ EXPERIMENT = Experiment(
     systems={
         "RL in the Era of LLMs (perspective)": Part(
             what="cloning against on-policy correction; no PPO, no Q-learning"
-        ),
+        )
     },
 )
 
@@ -100,22 +94,12 @@ def quadratic() -> Evidence:
     return exact(gaps, 1e-9, "largest distance from a closed form or a power")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "on-policy-correction-falls-short-by-less",
     statement=(
         "From horizon 8 on, correction falls short by 0.02 a step less than cloning from as many labels."
     ),
-)
-def by_less(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at three horizons, in both runs."""
-    found = {
-        f"horizon {t}, {run}": x_N
-        for t in HORIZONS[1:]
-        for run, x_N in difference(
-            table, "share", {"horizon": t, "learner": "cloning"}, {"horizon": t, "learner": "correction"}
-        ).items()
-    }
-    return must_exceed(found, MARGIN, "fall of the shortfall per step less 0.02")
+)(exceeds(MARGIN, "share", {"learner": "cloning"}, {"learner": "correction"}, horizon=HORIZONS[1:]))
 
 
 @EXPERIMENT.claim(
@@ -124,9 +108,7 @@ def by_less(table: pd.DataFrame) -> Evidence:
 )
 def faster(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the difference of slopes within each seed, in both runs."""
-    cloning, correction = (
-        slopes(table, "horizon", "shortfall", {"learner": n}) for n in ("cloning", "correction")
-    )
+    cloning, own = (slopes(table, "horizon", "shortfall", {"learner": n}) for n in ("cloning", "correction"))
     return must_exceed(
-        {run: cloning[run] - correction[run] for run in cloning}, MARGIN, "difference of slopes less 0.02"
+        {run: cloning[run] - own[run] for run in own}, MARGIN, "difference of slopes less 0.02"
     )

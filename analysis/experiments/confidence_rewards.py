@@ -4,15 +4,15 @@ average.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -35,11 +35,11 @@ def paid(learner: str) -> Floats:
     return np.stack([BIAS * said_K, 1.0 + BIAS * said_K])
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return calibration error, accuracy and mean confidence where RL with a KL penalty ends, by learner."""
     from testbed.offline.imperfect_rewards import calibration_error, confident_policy
 
-    rows_, said_K = [], np.array(SAID)
+    said_K = np.array(SAID)
     for seed in seeds:
         rng = generator(seed, NAME)
         # The best answer to a prompt is right with a chance up to 0.9: there is something to be unsure of.
@@ -50,15 +50,13 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             pi_SAK = confident_policy(ref_SAK, right_SA, paid(learner), said_K, BETA, weight)
             accuracy = float((pi_SAK.sum(-1) * right_SA).sum() / PROMPTS)
             mean = float((pi_SAK * said_K).sum() / PROMPTS)
-            rows_.append((seed, learner, calibration_error(pi_SAK, right_SA, said_K), accuracy, mean))
-    return pd.DataFrame(rows_, columns=["seed", "learner", "error", "accuracy", "confidence"])
-
-
-def table() -> Table:
-    """Return a row per run, seed and learner."""
-    return Table.of(
-        NAME, repeated(rows, SEEDS), {"prompts": PROMPTS, "beta": BETA, "bias": BIAS, "weight": WEIGHT}
-    )
+            yield columns(
+                (seed,),
+                learner=learner,
+                error=calibration_error(pi_SAK, right_SA, said_K),
+                accuracy=accuracy,
+                confidence=mean,
+            )
 
 
 EXPERIMENT = Experiment(
@@ -72,7 +70,7 @@ EXPERIMENT = Experiment(
         "one answer and one of five confidences; the tilt in place of training; PPO-M's model is made, not "
         "fitted"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"prompts": PROMPTS, "beta": BETA, "bias": BIAS, "weight": WEIGHT}),
     keys=("run", "seed", "learner"),
     metrics=("error", "accuracy", "confidence"),
     margins={"calibration error": ERROR, "accuracy": SAME},
@@ -120,30 +118,12 @@ def shrinks() -> Evidence:
     return exact(gaps, 1e-9, "largest distance of the factor, or of the policy at rest")
 
 
-def _lower(table: pd.DataFrame, learner: str) -> Evidence:
-    fall = difference(table, "error", {"learner": "PPO"}, {"learner": learner})
-    return must_exceed(fall, ERROR, "fall of the calibration error less 0.05")
+for _learner in ("PPO-M", "PPO-C"):
+    EXPERIMENT.claim(
+        f"{_learner.lower()}-is-better-calibrated",
+        statement=f"{_learner}'s calibration error is 0.05 below PPO's.",
+    )(exceeds(ERROR, "error", {"learner": "PPO"}, {"learner": _learner}))
 
-
-@EXPERIMENT.claim("ppo-m-is-better-calibrated", statement="PPO-M's calibration error is 0.05 below PPO's.")
-def ppo_m(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return _lower(table, "PPO-M")
-
-
-@EXPERIMENT.claim("ppo-c-is-better-calibrated", statement="PPO-C's calibration error is 0.05 below PPO's.")
-def ppo_c(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return _lower(table, "PPO-C")
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "calibration-costs-no-accuracy", statement="PPO-M and PPO-C are each at most 0.02 less accurate than PPO."
-)
-def accuracy(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both, in both runs."""
-    found: dict[str, Floats] = {}
-    for learner in ("PPO-M", "PPO-C"):
-        gains = difference(table, "accuracy", {"learner": learner}, {"learner": "PPO"})
-        found |= {f"{learner}, {run}": x_N for run, x_N in gains.items()}
-    return must_exceed(found, -SAME, "accuracy less PPO's, plus 0.02")
+)(exceeds(-SAME, "accuracy", {"learner": ("PPO-M", "PPO-C")}, {"learner": "PPO"}))

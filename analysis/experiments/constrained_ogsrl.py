@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, difference, level, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from envs.arrays import Bools, Floats
 from envs.offline import covering
 from testbed.offline.constrained import action_support, constrained_optimum, trajectory_support
@@ -52,10 +52,10 @@ def unsafe_share(worlds: Worlds, pi_RSA: Floats) -> Floats:
     return np.asarray(worlds.state_law(pi_RSA)[:, :2].sum(-1))
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return unsafe shares and values of plans under three guardians, by logged steps."""
     worlds, logged_RSA, safe_RSA = hazards(seeds)
-    solvable_R, frames = safe_RSA.any((1, 2)), []
+    solvable_R = safe_RSA.any((1, 2))
     unsafe_S = np.arange(STATES) < 2
     mu_RSA = covering(np.full(logged_RSA.shape, 1 / ACTIONS), logged_RSA)
     best_R = worlds.value(
@@ -70,13 +70,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             q_RSA = fitted_q(counts.moves_RSAS, guessed_RSA, DISCOUNT, allowed_RSA)
             pi_RSA = greedy(q_RSA, np.where(allowed_RSA.any(-1, keepdims=True), allowed_RSA, seen_RSA))
             found = {"unsafe": unsafe_share(worlds, pi_RSA), "lost": best_R - worlds.value(pi_RSA)}
-            frames.append(columns(seeds, steps=steps, guardian=name, **found)[solvable_R])
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed with a safe policy, size of the log and guardian."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"lure": LURE})
+            yield columns(seeds, steps=steps, guardian=name, **found)[solvable_R]
 
 
 EXPERIMENT = Experiment(
@@ -87,7 +81,7 @@ EXPERIMENT = Experiment(
         "random worlds, tables; without a guardian Q of an unseen pair is a guess; `lost` is the value "
         "short of the best policy that can stay safe within the log"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"lure": LURE}),
     keys=("run", "seed", "steps", "guardian"),
     metrics=("unsafe", "lost"),
     margins={"share of steps in unsafe states": MARGIN},
@@ -132,36 +126,20 @@ def zero_budget() -> Evidence:
     return exact([*gaps, short_of(unsafe, 0.02), short_of(solvable_R.mean(), 0.5)], 1e-7, "largest distance")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "trajectory-guardian-keeps-sampled-plans-safe",
     statement=(
         "From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their "
         "steps."
     ),
-)
-def keeps_safe(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    found = level(table, "unsafe", {"guardian": "trajectories", "steps": SIZES[-1]})
-    return must_stay_below(found, MARGIN, "0.01 less the share of unsafe steps")
+)(stays_below(MARGIN, "unsafe", {"guardian": "trajectories", "steps": SIZES[-1]}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "action-guardian-is-not-enough",
     statement="Plans within the action guardian are unsafe in 0.1 more of their steps.",
-)
-def not_enough(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at 3000 steps, in both runs."""
-    first, second = ({"guardian": name, "steps": SIZES[-1]} for name in ("actions", "trajectories"))
-    return must_exceed(
-        difference(table, "unsafe", first, second), 0.1, "added share of unsafe steps, less 0.1"
-    )
+)(exceeds(0.1, "unsafe", {"guardian": "actions"}, {"guardian": "trajectories"}, steps=SIZES[-1]))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "trajectory-guardian-comes-near-the-safe-optimum",
     statement="From 3000 logged steps its plans are within 0.3 of the best policy that can stay safe.",
-)
-def near_optimum(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the lost value, in both runs; values span several units."""
-    found = level(table, "lost", {"guardian": "trajectories", "steps": SIZES[-1]})
-    return must_stay_below(found, 0.3, "0.3 less the lost value")
+)(stays_below(0.3, "lost", {"guardian": "trajectories", "steps": SIZES[-1]}))

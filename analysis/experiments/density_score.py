@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below
+from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.experiments.nearest_data import DEGREE, LOGGERS, setting
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, difference, merged, of_keys, stays_below
 
 NAME = "density-score"
 SEEDS, LOGGED, WIDTH, RARE = 40, 200, (0.2, 0.2), 0.02
@@ -21,13 +23,12 @@ FEWER, SAME = 0.2, 0.05
 """Share of actions whose density is below 0.02; share of the best value."""
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the share of actions outside the data and the share of the best value, by correction."""
-    from analysis.experiments.nearest_data import DEGREE, LOGGERS, setting
     from testbed.offline import continuous
 
     bandit, grid_S, grid_A = setting()
-    best, frames = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean()), []
+    best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
     for logger, law in LOGGERS.items():
         x_RN, a_RN, r_RN = bandit.log(key_R, LOGGED, **law)
         q_RSA = continuous.polynomial_critic(x_RN, a_RN, r_RN, grid_S, grid_A, DEGREE, 1e-3)
@@ -46,13 +47,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
             frame, _ = combinations(key_R, logger=[logger], correction=[arm])
             frame["outside"] = (log_density_RS < np.log(RARE)).mean(-1)
             frame["value"] = bandit.mean_reward(grid_S, taken_RS).mean(-1) / best
-            frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
-
-
-def compute() -> Table:
-    """Return a row per run, logger, correction and seed."""
-    return made_twice(NAME, make, SEEDS, {"logged": LOGGED})
+            yield frame
 
 
 EXPERIMENT = Experiment(
@@ -60,7 +55,7 @@ EXPERIMENT = Experiment(
     question="Does the score of the data's density repair the actions of a finished policy?",
     source="Liu et al. (2024), CDSA",
     differs="a continuous bandit; the score is that of a kernel density in place of a denoising network",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"logged": LOGGED}),
     keys=("run", "logger", "correction", "seed"),
     metrics=("outside", "value"),
     margins={"share of actions outside that counts as fewer": FEWER, "value that counts as equal": SAME},
@@ -72,18 +67,6 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def _between(table: pd.DataFrame, value: str, first: str, second: str) -> dict[str, NDArray[np.float64]]:
-    from analysis.experiments.nearest_data import LOGGERS
-
-    return {
-        f"{run} {logger}": x_N
-        for logger in LOGGERS
-        for run, x_N in difference(
-            table, value, {"logger": logger, "correction": first}, {"logger": logger, "correction": second}
-        ).items()
-    }
-
-
 @EXPERIMENT.claim(
     "density-scores-bring-actions-back-and-raise-the-value",
     statement=(
@@ -93,24 +76,23 @@ def _between(table: pd.DataFrame, value: str, first: str, second: str) -> dict[s
 )
 def back(table: pd.DataFrame) -> Evidence:
     """Return the evidence about both, less their margins, paired by seed, for each logger and run."""
-    fewer = _between(table, "outside", "none", "score 20")
-    more = _between(table, "value", "score 20", "none")
-    groups = {f"{name}, outside": x_N - FEWER for name, x_N in fewer.items()}
-    groups |= {f"{name}, value": x_N - SAME for name, x_N in more.items()}
+    none, score = ({"correction": each} for each in ("none", "score 20"))
+    fewer = difference(table, "outside", none, score, logger=LOGGERS)
+    more = difference(table, "value", score, none, logger=LOGGERS)
+    groups = merged(
+        outside={name: x_N - FEWER for name, x_N in fewer.items()},
+        value={name: x_N - SAME for name, x_N in more.items()},
+    )
     return must_exceed(groups, 0.0, "fewer outside less 0.2, value gained less 0.05")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "density-scores-match-a-penalty-in-training",
     statement=(
         "After twenty steps the value is at most 0.05 of the best below that of a policy trained with the "
         "penalty of weight 100, with poor, mixed and narrow logs, in the first run and the replication."
     ),
-)
-def match(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the shortfall, paired by seed, for each logger and run."""
-    short = _between(table, "value", "penalty 100", "score 20")
-    return must_stay_below(short, SAME, "0.05 less the shortfall")
+)(stays_below(SAME, "value", {"correction": "penalty 100"}, {"correction": "score 20"}, logger=LOGGERS))
 
 
 @EXPERIMENT.claim(
@@ -123,7 +105,6 @@ def match(table: pd.DataFrame) -> Evidence:
 )
 def ascend() -> Evidence:
     """Return falls of the log density along corrections that start far from the data."""
-    from analysis.experiments.nearest_data import LOGGERS, setting
     from testbed.offline.continuous import density_score, score_corrected
 
     bandit, grid_S, _ = setting()

@@ -8,12 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, exceeds, of_keys, stays_below
 
 NAME = "distributional-critic"
 SEEDS, STEPS, STD, TEMPERATURE, RATE = 40, 2000, 3.0, 0.05, 0.1
@@ -54,17 +51,12 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     return frame
 
 
-def compute() -> Table:
-    """Return a row per run, critic, ratio of updates and seed."""
-    return made_twice(NAME, make, SEEDS, {"steps": STEPS, "noise": STD})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does a critic that knows the variance of its target over-estimate less?",
     source="Duan et al. (2021), Distributional soft actor-critic",
     differs="a table; ten actions with noise of standard deviation 3 in place of MuJoCo",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "noise": STD}),
     keys=("run", "critic", "updates", "seed"),
     metrics=("over-estimation",),
     margins={"over-estimation that counts as less": LESS, "over-estimation that counts as more": MORE},
@@ -75,31 +67,19 @@ EXPERIMENT = Experiment(
     systems=("DSAC",),
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-distributional-critic-over-estimates-less",
     statement=(
         "At one update per step, steps divided by the target's running variance lower the over-estimation of "
         "the noisy branch by more than 0.1, in the first run and the replication."
     ),
-)
-def less(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about over-estimation saved, paired by seed, for each run."""
-    saved = difference(table, "over-estimation", {"critic": "scalar", "updates": 1.0},
-                    {"critic": "distributional", "updates": 1.0})  # fmt: skip
-    return must_exceed(saved, LESS, "over-estimation saved, less 0.1")
+)(exceeds(LESS, "over-estimation", {"critic": "scalar"}, {"critic": "distributional"}, updates=1.0))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-distributional-critic-is-a-smaller-step",
     source="this project",
     statement=(
         "A scalar critic whose step size is divided by the reward's variance over-estimates no more than the "
         "distributional one, by 0.05, in the first run and the replication."
     ),
-)
-def small_steps(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about over-estimation in excess, paired by seed, for each run."""
-    excess = difference(table, "over-estimation", {"critic": "small steps", "updates": 1.0},
-                     {"critic": "distributional", "updates": 1.0})  # fmt: skip
-    return must_stay_below(excess, MORE, "0.05 less the excess of over-estimation")
+)(stays_below(MORE, "over-estimation", {"critic": "small steps"}, {"critic": "distributional"}, updates=1.0))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from scipy import special
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below
+from analysis.comparisons import must_stay_below
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, differences, level, repeated
+from analysis.replication import Seeds, columns, exceeds, level, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -49,23 +50,22 @@ def paths(reward_A: Floats, start_A: Floats) -> dict[str, Floats]:
     }
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return entropy and value at the end, by reward's scale and regularizer."""
     from testbed.exact.policy_steps import entropy
 
-    rows_ = []
     for seed in seeds:
         rng = generator(seed, NAME)
         reward_A, start_A = rng.random(ARMS), special.softmax(0.5 * rng.normal(size=ARMS))
         for scale in SCALES:
             for name, pi_A in paths(scale * reward_A, start_A).items():
-                rows_.append((seed, scale, name, float(entropy(pi_A)), float(pi_A @ reward_A)))
-    return pd.DataFrame(rows_, columns=["seed", "scale", "regularizer", "entropy", "value"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, scale and regularizer."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"arms": ARMS, "set point": SET_POINT, "time": UNTIL})
+                yield columns(
+                    (seed,),
+                    scale=scale,
+                    regularizer=name,
+                    entropy=float(entropy(pi_A)),
+                    value=float(pi_A @ reward_A),
+                )
 
 
 EXPERIMENT = Experiment(
@@ -75,7 +75,7 @@ EXPERIMENT = Experiment(
     differs=(
         "the target is pi^k at the set-point, a form of ours; exact gradient flow on a bandit of 8 answers"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"arms": ARMS, "set point": SET_POINT, "time": UNTIL}),
     keys=("run", "seed", "scale", "regularizer"),
     metrics=("entropy", "value"),
     margins={"nats from the set-point that count as held": CLOSE, "value": 0.02},
@@ -131,23 +131,12 @@ def held(table: pd.DataFrame) -> Evidence:
     return must_stay_below(found, CLOSE, "0.1 less the distance from the set-point")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-bonus-moves-with-the-reward-scale",
     statement="With a bonus it ends 0.5 lower at four times the reward than at a quarter of it.",
-)
-def moves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    small, large = ({"scale": scale, "regularizer": "bonus"} for scale in (0.25, 4.0))
-    return must_exceed(difference(table, "entropy", small, large), 0.5, "fall of the entropy less 0.5")
+)(exceeds(0.5, "entropy", {"scale": 0.25}, {"scale": 4.0}, regularizer="bonus"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-set-point-costs-value",
     statement="At the largest scale the target ends with 0.02 less of the value than no regularizer.",
-)
-def costs(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    found = differences(
-        table, "value", {"regularizer": "none"}, {"regularizer": "target"}, "scale", (SCALES[-1],)
-    )
-    return must_exceed(found, 0.02, "loss of value less 0.02")
+)(exceeds(0.02, "value", {"regularizer": "none"}, {"regularizer": "target"}, scale=(SCALES[-1],)))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from analysis import cold_starts
-from analysis.claims import Evidence
 from analysis.cold_starts import accuracy, cloned, demonstrations, trained
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import difference, made_twice
+from analysis.replication import exceeds, of_keys
 
 NAME = "excess-cloning"
 SEEDS, STEPS = 24, 200
@@ -21,9 +20,9 @@ MARGIN = 0.05
 """Accuracy. Set before the table was made."""
 
 
-def make(key_R: cold_starts.Words) -> pd.DataFrame:
+def make(key_R: cold_starts.Words) -> Iterator[pd.DataFrame]:
     """Return exact accuracies after training from every length of cloning; DPO's pairs are the start's."""
-    shown_RSA, frames = demonstrations(key_R), []
+    shown_RSA = demonstrations(key_R)
     for steps in CLONED:
         start_RSA = cloned(shown_RSA, steps)
         ends = (
@@ -34,13 +33,7 @@ def make(key_R: cold_starts.Words) -> pd.DataFrame:
         )
         for name, end_RSA in zip(ARMS, ends, strict=True):
             found = {"seed": range(len(key_R)), "cloned": steps, "arm": name, "accuracy": accuracy(end_RSA)}
-            frames.append(pd.DataFrame(found))
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed, length of cloning and arm."""
-    return made_twice(NAME, make, SEEDS, {"steps": STEPS})
+            yield pd.DataFrame(found)
 
 
 EXPERIMENT = Experiment(
@@ -51,7 +44,7 @@ EXPERIMENT = Experiment(
         "tables of 12 prompts with 16 answers, 3 demonstrations each of which 3 in 10 are right; 200 "
         "updates; DPO on the start's own pairs; no ORPO"
     ),
-    compute=table,
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS}),
     keys=("run", "seed", "cloned", "arm"),
     metrics=("accuracy",),
     margins={"accuracy": MARGIN},
@@ -59,45 +52,22 @@ EXPERIMENT = Experiment(
     systems={"SFT→RL for vulnerability detection": Part()},
 )
 
-
-def _more(table: pd.DataFrame, first: tuple[str, int], second: tuple[str, int], note: str) -> Evidence:
-    """Return the evidence that one (arm, cloned) ends above another by the margin, in both runs."""
-    sides = [{"arm": arm, "cloned": steps} for arm, steps in (first, second)]
-    return must_exceed(difference(table, "accuracy", *sides), MARGIN, f"{note} less 0.05")
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "excess-cloning-lowers-what-grpo-reaches",
     statement="After 1000 steps of cloning GRPO ends 0.05 lower than after 10.",
-)
-def ceiling(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about 10 less 1000 steps."""
-    return _more(table, ("GRPO", 10), ("GRPO", 1000), "accuracy lost to excess cloning")
+)(exceeds(MARGIN, "accuracy", {"cloned": 10}, {"cloned": 1000}, arm="GRPO"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "grpo-ends-above-offline-dpo-behind-little-cloning",
     statement="After 10 steps of cloning GRPO ends 0.05 above DPO on the cloned policy's own pairs.",
-)
-def above(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about GRPO less DPO."""
-    return _more(table, ("GRPO", 10), ("DPO", 10), "gain over DPO")
+)(exceeds(MARGIN, "accuracy", {"arm": "GRPO"}, {"arm": "DPO"}, cloned=10))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "dpo-rises-with-a-little-cloning",
     statement="DPO on the start's own pairs ends 0.05 higher after 10 steps of cloning than after none.",
-)
-def rises(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about 10 less 0 steps."""
-    return _more(table, ("DPO", 10), ("DPO", 0), "gain from cloning")
+)(exceeds(MARGIN, "accuracy", {"cloned": 10}, {"cloned": 0}, arm="DPO"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "fine-rewards-do-not-undo-excess-cloning",
     statement="With graded rewards too GRPO ends 0.05 lower after 1000 steps of cloning than after 10.",
-)
-def graded(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about 10 less 1000 steps, with graded rewards."""
-    arm = "GRPO, fine rewards"
-    return _more(table, (arm, 10), (arm, 1000), "accuracy lost to excess cloning")
+)(exceeds(MARGIN, "accuracy", {"cloned": 10}, {"cloned": 1000}, arm="GRPO, fine rewards"))

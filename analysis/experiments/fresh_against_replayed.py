@@ -7,12 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import difference, level, made_twice
+from analysis.replication import exceeds, of_keys, stays_below
 from envs.arrays import Floats
 from envs.mechanisms import tightrope
 from testbed.offline.improvement import outer_loop
@@ -75,11 +72,6 @@ def features(draw: int, states: int, actions: int) -> Floats:
     return np.asarray(feature_SAF / np.linalg.norm(feature_SAF, axis=-1, keepdims=True))
 
 
-def table() -> Table:
-    """Return a row per run, seed, learner and update ratio."""
-    return made_twice(NAME, make, SEEDS, {"points": POINTS, "features": FEATURES})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does PPO on fresh episodes hold its best where Q-learning from a replay buffer does not?",
@@ -88,45 +80,29 @@ EXPERIMENT = Experiment(
         "a rope of 8 contexts and 16 steps, 9,600 steps each; PPO is a table with returns, Q-learning a "
         "table or 32 random features of 64 pairs; no language model"
     ),
-    compute=table,
+    compute=of_keys(NAME, make, SEEDS, {"points": POINTS, "features": FEATURES}),
     keys=("run", "seed", "learner", "updates"),
     metrics=("score", "fall"),
     margins={"mean fall from the best so far": MARGIN},
     figure=Plot(
         "final by dial", x="updates", y="fall", arm=("learner",), x_label="updates per step",
-        y_label="mean fall from the best so far",
+        y_label="mean fall from the best so far", names={"features": "Q, features", "table": "Q, table"},
     ),
     systems={"RL in the Era of LLMs (perspective)": Part()},
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "replayed-q-with-features-falls-where-ppo-holds",
     statement=(
         "At 8 updates a step, Q-learning with features from replay is on average further below its best so "
         "far than PPO on fresh episodes, by 0.05 of what there is to gain."
     ),
-)
-def falls(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the difference of falls, in both runs."""
-    found = difference(
-        table, "fall", {"learner": "features", "updates": 8.0}, {"learner": "PPO", "updates": 8.0}
-    )
-    return must_exceed(found, MARGIN, "difference of falls less 0.05")
+)(exceeds(MARGIN, "fall", {"learner": "features"}, {"learner": "PPO"}, updates=8.0))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "replay-alone-does-not-make-q-learning-fall",
     statement=(
         "With a table, Q-learning from replay is at 1 and at 8 updates a step less than 0.05 below its best "
         "so far, on average: what falls is the approximation."
     ),
-)
-def holds(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the falls, in both runs."""
-    found = {
-        f"{updates:g} updates, {run}": MARGIN - x_R
-        for updates in UPDATES
-        for run, x_R in level(table, "fall", {"learner": "table", "updates": updates}).items()
-    }
-    return must_exceed(found, 0.0, "0.05 less the fall")
+)(stays_below(MARGIN, "fall", {"learner": "table", "updates": UPDATES}))

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, exceeds, of_keys, stays_below
 
 NAME = "large-batch-control"
 SEEDS, STEPS, EVERY, SOLVED = 24, 320, 10, 0.1
 BATCHES, TEMPERATURES = (8, 32, 128, 512), {"TD3": 0.0, "SAC": 0.05}
+EACH: dict[str, Any] = {"learner": tuple(TEMPERATURES), "log": True}
 LEAST, FACTOR = 1.1, 1.2
 """Of updates to a loss of a tenth; the loss is the share of the way from a weak gain to Riccati's."""
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return updates until the mean action's exact loss is below 0.1, and steps drawn for them.
 
     One update per step of 4 or 64 parallel worlds; those that do not get there count with one reading more
@@ -31,7 +32,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     world = point_mass(noise_std=0.1)
     best, weak = world.value(world.optimal_gain()), world.value(np.array([[0.3, 0.3]]))
-    frames = []
     for players in (4, 64):
         for batch in BATCHES:
             frame, key_N = combinations(key_R, players=[players], batch=[batch], learner=TEMPERATURES)
@@ -43,13 +43,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
             first_N = np.where(there_EN.any(0), there_EN.argmax(0), len(there_EN))
             frame["updates"] = EVERY * (1 + first_N)
             frame["drawn"] = frame["updates"] * batch
-            frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
-
-
-def compute() -> Table:
-    """Return a row per run, number of worlds, batch, learner and seed."""
-    return made_twice(NAME, make, SEEDS, {"steps": STEPS})
+            yield frame
 
 
 EXPERIMENT = Experiment(
@@ -57,7 +51,7 @@ EXPERIMENT = Experiment(
     question="Do larger batches from replay reach a good controller in fewer updates, until they do not?",
     source="FastTD3, of which a summary alone was read: parallel simulation and large batches",
     differs="linear-quadratic control; updates in place of seconds; no distributional critic",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS}),
     keys=("run", "players", "batch", "learner", "seed"),
     metrics=("updates", "drawn"),
     margins={"factor of updates that counts as fewer": LEAST, "factor that counts as much": FACTOR},
@@ -68,63 +62,26 @@ EXPERIMENT = Experiment(
     systems=("FastTD3",),
 )  # fmt: skip
 
-
-def _saved(table: pd.DataFrame, small: int, large: int) -> dict[str, NDArray[np.float64]]:
-    """Return logs of the factor of updates saved, for each learner, number of worlds and run."""
-    logs = table.assign(updates=np.log(table["updates"]))
-    return {
-        f"{run} {learner} {players}": x_N
-        for learner in TEMPERATURES
-        for players in (4, 64)
-        for run, x_N in difference(
-            logs, "updates", {"learner": learner, "players": players, "batch": small},
-            {"learner": learner, "players": players, "batch": large},
-        ).items()
-    }  # fmt: skip
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "larger-batches-need-fewer-updates",
     statement=(
         "From a batch of 8 to one of 128 the updates to a loss of 0.1 fall by a factor of 1.1, for TD3 and "
         "SAC in 4 and 64 worlds, in the first run and the replication."
     ),
-)
-def fewer(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the log of the factor, paired by seed, for each learner, worlds and run."""
-    return must_exceed(_saved(table, 8, 128), float(np.log(LEAST)), "log of the factor, less log 1.1")
+)(exceeds(float(np.log(LEAST)), "updates", {"batch": 8}, {"batch": 128}, players=(4, 64), **EACH))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "beyond-a-batch-of-128-little-is-saved",
     statement=(
         "From a batch of 128 to one of 512 the updates fall by less than a factor of 1.2, for TD3 and SAC in "
         "4 and 64 worlds, in the first run and the replication: four times the work for little."
     ),
-)
-def little(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the log of the factor, paired by seed, for each learner, worlds and run."""
-    return must_stay_below(
-        _saved(table, 128, 512), float(np.log(FACTOR)), "log 1.2 less the log of the factor"
-    )
+)(stays_below(float(np.log(FACTOR)), "updates", {"batch": 128}, {"batch": 512}, players=(4, 64), **EACH))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "parallel-worlds-save-updates",
     statement=(
         "At a batch of 128, 64 parallel worlds need fewer updates than 4, by a factor of 1.2, for TD3 and "
         "SAC, in the first run and the replication."
     ),
-)
-def worlds(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the log of the factor, paired by seed, for each learner and run."""
-    logs = table.assign(updates=np.log(table["updates"]))
-    groups = {
-        f"{run} {learner}": x_N
-        for learner in TEMPERATURES
-        for run, x_N in difference(
-            logs, "updates", {"learner": learner, "batch": 128, "players": 4},
-            {"learner": learner, "batch": 128, "players": 64},
-        ).items()
-    }  # fmt: skip
-    return must_exceed(groups, float(np.log(FACTOR)), "log of the factor, less log 1.2")
+)(exceeds(float(np.log(FACTOR)), "updates", {"players": 4}, {"players": 64}, batch=128, **EACH))

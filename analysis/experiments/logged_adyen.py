@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, difference, repeated, slopes
+from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
 from envs.bandits import mean_rewards, stay
 from envs.finite_mdp import FiniteMDP
 from testbed.offline.bandits import delayed_generations, oscillation
@@ -36,9 +37,9 @@ def world(seed: int) -> FiniteMDP:
     )
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return oscillation and value over the second half of 24 generations, by delay and exploration."""
-    frames, half = [], GENERATIONS // 2
+    half = GENERATIONS // 2
     for delay in DELAYS:
         found = []
         for seed in seeds:
@@ -55,13 +56,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         turned_RE, value_RE = (np.array([each[i] for each in found]) for i in (0, 1))
         for index, explore in enumerate(EXPLORE):
             both = {"oscillation": turned_RE[:, index], "value": value_RE[:, index]}
-            frames.append(columns(seeds, delay=delay, explore=explore, **both))
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed, delay and share of uniform exploration."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"generations": GENERATIONS, "rounds": ROUNDS, "window": 1})
+            yield columns(seeds, delay=delay, explore=explore, **both)
 
 
 EXPERIMENT = Experiment(
@@ -69,7 +64,7 @@ EXPERIMENT = Experiment(
     question="Do policies of delayed, batched bandits oscillate more with delay and with skewed exploration?",
     source="Vangara & Egg (2024), Contextual bandits in payment processing, arXiv:2412.00569",
     differs="random routes in 5 contexts; the oracle is a mean per context and route over one generation",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"generations": GENERATIONS, "rounds": ROUNDS, "window": 1}),
     keys=("run", "seed", "delay", "explore"),
     metrics=("oscillation", "value"),
     margins={"rise per generation of delay": RISE, "rise from 0.3 to 0.02 uniform exploration": MARGIN},
@@ -108,30 +103,15 @@ def chains() -> Evidence:
     return exact([*gaps, abs(oscillation(half_KRSA)[0] - 0.5)], 1e-12, "largest distance")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "oscillation-grows-with-delay", statement="It rises by 0.01 per generation of delay, at each exploration."
+)(
+    all_exceed(
+        RISE, "rise per generation of delay less 0.01", slopes, "delay", "oscillation", {"explore": EXPLORE}
+    )
 )
-def with_delay(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the slope within each seed, in both runs."""
-    found = {
-        f"explore {e:g}, {run}": x_N
-        for e in EXPLORE
-        for run, x_N in slopes(table, "delay", "oscillation", {"explore": e}).items()
-    }
-    return must_exceed(found, RISE, "rise per generation of delay less 0.01")
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "oscillation-grows-with-skew",
     statement="With 0.02 uniform exploration it is higher by 0.1 than with 0.3, at each delay.",
-)
-def with_skew(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at every delay, in both runs."""
-    found = {
-        f"delay {d}, {run}": x_N
-        for d in DELAYS
-        for run, x_N in difference(
-            table, "oscillation", {"delay": d, "explore": 0.02}, {"delay": d, "explore": 0.3}
-        ).items()
-    }
-    return must_exceed(found, MARGIN, "rise of the oscillation less 0.1")
+)(exceeds(MARGIN, "oscillation", {"explore": 0.02}, {"explore": 0.3}, delay=DELAYS))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, level, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -34,7 +34,7 @@ def world(seed: int) -> tuple[FiniteMDP, Floats]:
     return found, 0.05 + 0.8 * generator(seed, NAME).dirichlet(np.ones(4), size=6)
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return KL to the exact step after a first round, and the value after six, by inner steps and trust
     region.
     """
@@ -43,7 +43,6 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     from testbed.exact.policy_steps import advantage, mirror_step
     from testbed.offline.tabular import greedy, kl, optimal_q, within_kl
 
-    rows_ = []
     for seed in seeds:
         found, start_SA = world(seed)
         best = float(infinite_horizon.value(found, greedy(optimal_q(found))[0]))
@@ -60,14 +59,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
                 gaps.append(float(kl(new_SA[None], mirror_step(pi_SA, adv_SA, STEP)[None]).mean()))
                 pi_SA = new_SA
             value = (float(infinite_horizon.value(found, pi_SA)) - first) / (best - first)
-            rows_.append((seed, f"{inner} steps" if inner else "trust region", gaps[0], value))
-    return pd.DataFrame(rows_, columns=["seed", "update", "distance", "value"])
-
-
-def table() -> Table:
-    """Return a row per run, seed and update."""
-    about = {"step size": STEP, "rate": RATE, "rounds": ROUNDS, "trust region": BUDGET}
-    return Table.of(NAME, repeated(rows, SEEDS), about)
+            yield columns(
+                (seed,), update=f"{inner} steps" if inner else "trust region", distance=gaps[0], value=value
+            )
 
 
 EXPERIMENT = Experiment(
@@ -75,7 +69,9 @@ EXPERIMENT = Experiment(
     question="How many inner steps bring MDPO to the mirror step, and does it need a trust region?",
     source="Tomar et al. (2020), MDPO, arXiv:2005.09814",
     differs="random MDPs with exact advantages; the loss's expectation is followed, state by state",
-    compute=table,
+    compute=of_seeds(
+        NAME, rows, SEEDS, {"step size": STEP, "rate": RATE, "rounds": ROUNDS, "trust region": BUDGET}
+    ),
     keys=("run", "seed", "update"),
     metrics=("distance", "value"),
     margins={"share of the possible gain": MARGIN, "KL to the mirror step that counts as there": 1e-3},
@@ -142,22 +138,14 @@ def sac() -> Evidence:
     return exact(gaps, 1e-8, "largest distance of a probability from SAC's fixed point")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "twenty-inner-steps-reach-the-mirror-step",
     statement="After 20 inner steps on one batch the mean KL to the exact mirror step is below 0.001.",
-)
-def reach(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return must_stay_below(level(table, "distance", {"update": "20 steps"}), 1e-3, "0.001 less the KL")
+)(stays_below(0.001, "distance", {"update": "20 steps"}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "mdpo-needs-no-trust-region",
     statement=(
         "With 20 inner steps it has, after six rounds, at most 0.02 less of the gain than a trust region."
     ),
-)
-def needs_none(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    found = difference(table, "value", {"update": "20 steps"}, {"update": "trust region"})
-    return must_exceed(found, -MARGIN, "MDPO's share less the trust region's, plus 0.02")
+)(exceeds(-MARGIN, "value", {"update": "20 steps"}, {"update": "trust region"}))

@@ -8,12 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, exceeds, of_keys, stays_below
 
 NAME = "model-samples"
 SEEDS, STEPS, FEATURES, CUT = 60, 1500, 32, 100.0
@@ -47,17 +44,12 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     return frame
 
 
-def compute() -> Table:
-    """Return a row per run, share, ratio of updates and seed."""
-    return made_twice(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does a twentieth of model-made samples keep over-estimation bounded at high update ratios?",
     source="Voelcker et al. (2025), MAD-TD: model-augmented data stabilizes high update ratio RL",
     differs="a linear critic on a random MDP; the model is a table of counts",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES}),
     keys=("run", "share", "updates", "seed"),
     metrics=("over-estimation", "value"),
     margins={"over-estimation that counts as less": LESS, "over-estimation that counts as bounded": BOUNDED},
@@ -68,64 +60,35 @@ EXPERIMENT = Experiment(
     systems=("MAD-TD",),
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "over-estimation-grows-with-the-update-ratio",
     statement=(
         "Without model-made samples a linear critic over-estimates by 2 more at 32 updates per step than at "
         "1, in the first run and the replication."
     ),
-)
-def grows(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the growth, paired by seed, for each run."""
-    grown = difference(
-        table, "over-estimation", {"share": 0.0, "updates": 32.0}, {"share": 0.0, "updates": 1.0}
-    )
-    return must_exceed(grown, LESS, "growth of over-estimation, less 2")
+)(exceeds(LESS, "over-estimation", {"updates": 32.0}, {"updates": 1.0}, share=0.0))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-fifth-of-model-made-samples-lowers-over-estimation",
     source="this project",
     statement=(
         "At 32 updates per step 20% of model-made samples lower the over-estimation by more than 2, in the "
         "first run and the replication."
     ),
-)
-def fifth(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about over-estimation saved by a fifth."""
-    return _saved(table, 0.2)
+)(exceeds(LESS, "over-estimation", {"share": 0.0}, {"share": 0.2}, updates=32.0))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-twentieth-of-model-made-samples-lowers-over-estimation",
     statement=(
         "At 32 updates per step 5% of model-made samples lower the over-estimation by more than 2, in the "
         "first run and the replication."
     ),
-)
-def twentieth(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about over-estimation saved by a twentieth."""
-    return _saved(table, 0.05)
+)(exceeds(LESS, "over-estimation", {"share": 0.0}, {"share": 0.05}, updates=32.0))
 
-
-def _saved(table: pd.DataFrame, share: float) -> Evidence:
-    first, second = ({"share": each, "updates": 32.0} for each in (0.0, share))
-    return must_exceed(
-        difference(table, "over-estimation", first, second), LESS, "over-estimation saved, less 2"
-    )
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-twentieth-of-model-made-samples-bounds-over-estimation",
     statement=(
         "With 5% of model-made samples the over-estimation is at 32 updates per step at most 2 above that at "
         "1, in the first run and the replication."
     ),
-)
-def bounds(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the growth that is left, paired by seed, for each run."""
-    grown = difference(
-        table, "over-estimation", {"share": 0.05, "updates": 32.0}, {"share": 0.05, "updates": 1.0}
-    )
-    return must_stay_below(grown, BOUNDED, "2 less the growth of over-estimation")
+)(stays_below(BOUNDED, "over-estimation", {"updates": 32.0}, {"updates": 1.0}, share=0.05))

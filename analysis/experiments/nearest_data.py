@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, exceeds, of_keys
 from envs.arrays import Floats
 
 if TYPE_CHECKING:
@@ -36,20 +33,19 @@ HIGHER = 0.05
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     """Return the exact value of every logger and penalty, at the weight that is best for its mean value."""
-    table = at_weights(key_R)
+    table = pd.concat(at_weights(key_R), ignore_index=True)
     mean = table.groupby(["logger", "penalty", "weight"])["value"].mean()
     best = {index[:2]: index[2] for index in mean.groupby(["logger", "penalty"]).idxmax()}
     chosen = [best[pair] for pair in zip(table["logger"], table["penalty"], strict=True)]
     return table[table["weight"] == chosen].reset_index(drop=True)
 
 
-def at_weights(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def at_weights(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the exact value, as a share of the best, of policies greedy in a penalized polynomial critic."""
     from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic
 
     bandit, grid_S, grid_A = setting()
     best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
-    frames = []
     for logger, law in LOGGERS.items():
         x_RN, a_RN, r_RN = bandit.log(key_R, LOGGED, **law)
         q_RSA = polynomial_critic(x_RN, a_RN, r_RN, grid_S, grid_A, DEGREE, 1e-3)
@@ -64,8 +60,7 @@ def at_weights(key_R: NDArray[np.uint64]) -> pd.DataFrame:
                 bandit.mean_reward(grid_S, penalized_actions(q_RSA, size_RSA, weight, grid_A)).mean(-1)
                 for weight in WEIGHTS
             ]
-            frames.append(frame.assign(value=np.concatenate(found) / best))
-    return pd.concat(frames, ignore_index=True)
+            yield frame.assign(value=np.concatenate(found) / best)
 
 
 def setting() -> tuple[BumpBandit, Floats, Floats]:
@@ -79,17 +74,12 @@ def setting() -> tuple[BumpBandit, Floats, Floats]:
     return bandit, np.linspace(0.0, 1.0, 11), np.linspace(-3.0, 3.0, 121)
 
 
-def compute() -> Table:
-    """Return a row per run, logger, penalty and seed."""
-    return made_twice(NAME, make, SEEDS, {"logged": LOGGED, "degree": DEGREE})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Is the distance to the nearest data a better constraint than cloning or support?",
     source="Ran et al. (2023), Policy regularization with dataset constraint (PRDC)",
     differs="a continuous bandit; each penalty at its best weight; the critic is a polynomial",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"logged": LOGGED, "degree": DEGREE}),
     keys=("run", "logger", "penalty", "seed"),
     metrics=("weight", "value"),
     margins={"share of the best value that counts as higher": HIGHER},
@@ -100,37 +90,18 @@ EXPERIMENT = Experiment(
     systems=("PRDC",),
 )  # fmt: skip
 
-
-def _ahead(table: pd.DataFrame, other: str) -> dict[str, NDArray[np.float64]]:
-    return {
-        f"{run} {logger}": x_N
-        for logger in LOGGERS
-        for run, x_N in difference(
-            table, "value", {"logger": logger, "penalty": "nearest data"},
-            {"logger": logger, "penalty": other},
-        ).items()
-    }  # fmt: skip
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "nearest-data-is-less-conservative-than-cloning",
     statement=(
         "With poor, mixed and narrow logs the penalty on the distance to the nearest data is worth more than "
         "one on the distance to the mean action, by 0.05 of the best, in the first run and the replication."
     ),
-)
-def cloning(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the value gained, paired by seed, for each logger and run."""
-    return must_exceed(_ahead(table, "cloning"), HIGHER, "value gained over cloning, less 0.05")
+)(exceeds(HIGHER, "value", {"penalty": "nearest data"}, {"penalty": "cloning"}, logger=LOGGERS))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "nearest-data-beats-a-support-constraint",
     statement=(
         "With poor, mixed and narrow logs it is worth more than a penalty on the distance to the nearest "
         "action of any context, by 0.05 of the best, in the first run and the replication."
     ),
-)
-def support(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the value gained, paired by seed, for each logger and run."""
-    return must_exceed(_ahead(table, "support"), HIGHER, "value gained over support, less 0.05")
+)(exceeds(HIGHER, "value", {"penalty": "nearest data"}, {"penalty": "support"}, logger=LOGGERS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,9 @@ import pandas as pd
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, columns, differences, level, repeated
+from analysis.replication import Seeds, columns, exceeds, level, of_seeds
 from testbed.offline.models import discrete_choice, pessimistic_q, recovered_reward
 from testbed.offline.tabular import clone, fitted_q, greedy
 
@@ -35,9 +35,9 @@ def choosers(seeds: Seeds) -> Worlds:
     return Worlds(worlds, plain.moves_RSAS, reward_RSA)
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regrets of three planners by logged choices; rewards are never logged."""
-    worlds, frames = choosers(seeds), []
+    worlds = choosers(seeds)
     mu_RSA, _ = discrete_choice(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT)
     best_R = worlds.value(worlds.best_RSA)
     for steps in SIZES:
@@ -49,13 +49,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         }
         learned["unmasked"] = greedy(fitted_q(counts.moves_RSAS, reward_RSA, DISCOUNT))
         for name, pi_RSA in learned.items():
-            frames.append(columns(seeds, steps=steps, learner=name, regret=best_R - worlds.value(pi_RSA)))
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed, number of logged choices and planner."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"prior": PRIOR, "scale": SCALES["pessimistic"]})
+            yield columns(seeds, steps=steps, learner=name, regret=best_R - worlds.value(pi_RSA))
 
 
 EXPERIMENT = Experiment(
@@ -63,7 +57,7 @@ EXPERIMENT = Experiment(
     question="Can pessimism plan with rewards that are recovered from choices alone?",
     source="Li, Yang & Wang (2023), RLHF: learning dynamic choices via pessimism, arXiv:2305.18438",
     differs="random worlds, tables; logit shocks, an action of known reward, a bonus of 1/sqrt(n)",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"prior": PRIOR, "scale": SCALES["pessimistic"]}),
     keys=("run", "seed", "steps", "learner"),
     metrics=("regret",),
     margins={"regret": MARGIN},
@@ -92,14 +86,10 @@ def identified() -> Evidence:
     return exact(gaps, 1e-8, "largest distance of a reward or a choice probability")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "pessimism-beats-greed-on-recovered-rewards",
     statement="Pessimistic planning has less regret than greedy planning within the log, at each size.",
-)
-def beats_greedy(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at every number of choices, in both runs."""
-    fall = differences(table, "regret", {"learner": "greedy"}, {"learner": "pessimistic"}, "steps")
-    return must_exceed(fall, MARGIN, "regret of greedy less that of pessimistic planning")
+)(exceeds(MARGIN, "regret", {"learner": "greedy"}, {"learner": "pessimistic"}, steps=SIZES))
 
 
 @EXPERIMENT.claim(
@@ -110,9 +100,6 @@ def beats_greedy(table: pd.DataFrame) -> Evidence:
 )
 def rate(table: pd.DataFrame) -> Evidence:
     """Return the evidence about 0.15 of the regret at 200 less that at 20000, in both runs."""
-    early, late = (
-        level(table, "regret", {"learner": "pessimistic", "steps": n}) for n in (SIZES[0], SIZES[-1])
-    )
-    return must_exceed(
-        {run: 0.15 * early[run] - late[run] for run in RUNS}, 0.0, "0.15 of the first regret less the last"
-    )
+    early, late = (level(table, "regret", {"learner": "pessimistic", "steps": n}) for n in (200, 20000))
+    found = {run: 0.15 * early[run] - late[run] for run in early}
+    return must_exceed(found, 0.0, "0.15 of the first regret less the last")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below, must_vanish, short_of
+from analysis.comparisons import must_vanish, short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, difference, level, repeated
+from analysis.replication import Seeds, columns, exceeds, level, of_seeds, stays_below
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.mdps import garnet
@@ -51,10 +52,10 @@ def estimates(seeds: Seeds, episodes: int) -> tuple[dict[str, Floats], Floats]:
     return {"instrument": by_z_R, **found}, error_R
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return squared errors and coverage over 80 replications a row, by logged episodes."""
     asked, pi_SA = world()
-    right, frames = float(infinite_horizon.value(asked.world, pi_SA)), []
+    right = float(infinite_horizon.value(asked.world, pi_SA))
     # Importance sampling sees 5 steps; what is beyond them is no error of its weights.
     short = float(asked.world.value(pi_SA))
     for episodes in EPISODES:
@@ -68,13 +69,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
                 "bias": away_RK.mean(-1),
                 "covered": covered_R,
             }
-            frames.append(columns(seeds[::PER_ROW], episodes=episodes, estimator=name, **measured))
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, eighty replications, number of episodes and estimator."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"per_row": PER_ROW})
+            yield columns(seeds[::PER_ROW], episodes=episodes, estimator=name, **measured)
 
 
 EXPERIMENT = Experiment(
@@ -84,7 +79,7 @@ EXPERIMENT = Experiment(
     differs=(
         "one world of 3 states, a binary instrument; the behavior policy is estimated where one is needed"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"per_row": PER_ROW}),
     keys=("run", "seed", "episodes", "estimator"),
     metrics=("log_rmse", "bias", "covered"),
     margins={"fall of log RMSE from 50 to 400 episodes": MARGIN, "distance from 95 % coverage": COVER},
@@ -131,23 +126,15 @@ def averages_out() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "instrumented-error-vanishes",
     statement="From 50 to 400 episodes the instrument's RMSE falls by e^0.5 or more.",
-)
-def vanishes(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the fall, in both runs."""
-    return must_exceed(_fall(table, "instrument"), MARGIN, "fall of log RMSE less 0.5")
+)(exceeds(MARGIN, "log_rmse", {"episodes": 50}, {"episodes": 400}, estimator="instrument"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "confounded-errors-stay",
     statement="Those of the model and of importance sampling, which take logged means, fall by less.",
-)
-def stays(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about both falls, in both runs."""
-    found = {f"{name}, {run}": x for name in ("model", "importance") for run, x in _fall(table, name).items()}
-    return must_stay_below(found, MARGIN, "0.5 less the fall of log RMSE")
+)(stays_below(MARGIN, "log_rmse", {"episodes": 50}, {"episodes": 400}, estimator=("model", "importance")))
 
 
 @EXPERIMENT.claim(
@@ -157,11 +144,5 @@ def stays(table: pd.DataFrame) -> Evidence:
 def covers(table: pd.DataFrame) -> Evidence:
     """Return the evidence that coverage is within 0.02 of 0.95, in both runs."""
     found = level(table, "covered", {"estimator": "instrument", "episodes": EPISODES[-1]})
-    return must_vanish(
-        {run: x_N - 0.95 for run, x_N in found.items()}, COVER, "0.02 less the distance from 95 %"
-    )
-
-
-def _fall(table: pd.DataFrame, name: str) -> dict[str, Floats]:
-    few, many = ({"estimator": name, "episodes": n} for n in (EPISODES[0], EPISODES[-1]))
-    return difference(table, "log_rmse", few, many)
+    off = {run: x_N - 0.95 for run, x_N in found.items()}
+    return must_vanish(off, COVER, "0.02 less the distance from 95 %")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, differences, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.offline import exact_model, two_groups
 from testbed.offline.models import nested_fitted_q
 from testbed.offline.tabular import fitted_q, greedy
@@ -34,9 +34,9 @@ def groups(seeds: Seeds) -> tuple[Worlds, Worlds]:
     return first, Worlds(other, np.stack([m for m, _ in models]), np.stack([r for _, r in models]))
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return log error of the small group's Q, and the score of its greedy policy, by its logged steps."""
-    (many, few), frames = groups(seeds), []
+    (many, few) = groups(seeds)
     mu_RSA = np.full(many.reward_RSA.shape, 0.25)
     background = many.logged(mu_RSA, BACKGROUND, seeds, "background")
     right_RSA = fitted_q(few.moves_RSAS, few.reward_RSA, DISCOUNT)
@@ -46,13 +46,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             q_RSA = nested_fitted_q(background, foreground, DISCOUNT, ridge)[1]
             error_R = np.log(np.abs(q_RSA - right_RSA).mean((1, 2)))
             found = {"log_error": error_R, "score": few.score(greedy(q_RSA))}
-            frames.append(columns(seeds, steps=steps, fit=name, **found))
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed, size of the small group and fit."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"background": BACKGROUND, "ridge": RIDGES["nested"]})
+            yield columns(seeds, steps=steps, fit=name, **found)
 
 
 EXPERIMENT = Experiment(
@@ -60,7 +54,7 @@ EXPERIMENT = Experiment(
     question="Does a Q that two groups share in part err less for the small group?",
     source="Mandyam et al. (2021), Nested policy reinforcement learning (NFQI), arXiv:2110.02879",
     differs="random worlds, tables; a ridge of 5 on the group's difference in place of networks",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"background": BACKGROUND, "ridge": RIDGES["nested"]}),
     keys=("run", "seed", "steps", "fit"),
     metrics=("log_error", "score"),
     margins={"fall of log error that counts as lower": MARGIN, "as far lower": FAR},
@@ -97,23 +91,12 @@ def ends() -> Evidence:
     return exact([np.abs(a - b).max() for a, b in pairs], 1e-9, "largest distance from plain fitted Q")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "nested-errs-less-than-pooled",
     statement="The small group's Q errs less nested than pooled, at each size.",
-)
-def than_pooled(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at every size of the small group, in both runs."""
-    return must_exceed(_fall(table, "pooled"), MARGIN, "log error pooled less nested")
+)(exceeds(MARGIN, "log_error", {"fit": "pooled"}, {"fit": "nested"}, steps=SIZES))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "nested-errs-far-less-than-separate-in-a-small-group",
     statement="With 50 and 200 steps of the small group its Q errs a third less nested than separate.",
-)
-def than_separate(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at the two smaller sizes, in both runs."""
-    return must_exceed(_fall(table, "separate", SIZES[:2]), FAR, "log error separate less nested, less 0.4")
-
-
-def _fall(table: pd.DataFrame, other: str, sizes: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
-    return differences(table, "log_error", {"fit": other}, {"fit": "nested"}, "steps", sizes)
+)(exceeds(FAR, "log_error", {"fit": "separate"}, {"fit": "nested"}, steps=SIZES[:2]))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, differences, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
-from envs.offline import Log, collect, exact_model, skilled
+from envs.offline import Log, collect, skilled
 from testbed.offline.hindsight import context_mixture, episode_features, fit_neighbors, neighbor_labels
-from testbed.offline.tabular import fitted_q, greedy
+from testbed.offline.tabular import fitted_q, greedy, optimal_q
 from testbed.rng import keys
 
 NAME = "offline-oppo"
@@ -36,8 +37,7 @@ def worlds(seeds: Seeds) -> list[FiniteMDP]:
 
 def optimum(world: FiniteMDP) -> Floats:
     """A policy that is best without a horizon, [S, A]."""
-    moves_SAS, reward_SA = exact_model(world)
-    return greedy(fitted_q(moves_SAS[None], reward_SA[None], world.discount))[0]
+    return greedy(optimal_q(world))[0]
 
 
 def mixed_log(world: FiniteMDP, seed: int, episodes: int) -> tuple[Log, Floats]:
@@ -64,9 +64,8 @@ def two_stage_policy(log: Log, label_RP: Floats) -> Floats:
     return greedy(q_RSA, counts.seen_RSA)[0]
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regrets to the best stationary policy, by the number of logged episodes."""
-    frames = []
     for episodes in EPISODES:
         regret: dict[str, list[float]] = {"hindsight": [], "reward model": [], "all data": []}
         for seed, world in zip(seeds, worlds(seeds), strict=True):
@@ -79,13 +78,8 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             }
             for name, pi_SA in learned.items():
                 regret[name].append(float(best - world.value(pi_SA)))
-        frames += [columns(seeds, episodes=episodes, learner=name, regret=x) for name, x in regret.items()]
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed, number of episodes and learner."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"contexts": CONTEXTS, "scale": SCALE})
+        for name, x in regret.items():
+            yield columns(seeds, episodes=episodes, learner=name, regret=x)
 
 
 EXPERIMENT = Experiment(
@@ -96,7 +90,7 @@ EXPERIMENT = Experiment(
         "random worlds, a mixture of three tables in place of a transformer; regret can be a little "
         "negative, as the best stationary policy is that without a horizon"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"contexts": CONTEXTS, "scale": SCALE}),
     keys=("run", "seed", "episodes", "learner"),
     metrics=("regret",),
     margins={"regret": MARGIN},
@@ -133,21 +127,12 @@ def fixed_point() -> Evidence:
     return exact(gaps, 1e-6, "largest distance from a fixed point")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "hindsight-beats-all-data",
     statement="The preferred context's policy has less regret than the loggers' average, at each size.",
-)
-def beats_log(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at every number of episodes, in both runs."""
-    fall = differences(table, "regret", {"learner": "all data"}, {"learner": "hindsight"}, "episodes")
-    return must_exceed(fall, MARGIN, "regret of the loggers less that of hindsight")
+)(exceeds(MARGIN, "regret", {"learner": "all data"}, {"learner": "hindsight"}, episodes=EPISODES))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "hindsight-beats-the-reward-model",
     statement="Without a reward the regret is lower than with a reward model and planning, at each size.",
-)
-def beats_two_stage(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at every number of episodes, in both runs."""
-    fall = differences(table, "regret", {"learner": "reward model"}, {"learner": "hindsight"}, "episodes")
-    return must_exceed(fall, MARGIN, "regret of the reward model less that of hindsight")
+)(exceeds(MARGIN, "regret", {"learner": "reward model"}, {"learner": "hindsight"}, episodes=EPISODES))

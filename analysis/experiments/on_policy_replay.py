@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, exceeds, of_keys
 
 NAME = "on-policy-replay"
 SEEDS, STEPS, FEATURES, EPISODES, EARLY = 80, 2000, 32, 50, 10
@@ -21,14 +20,13 @@ LESS, HIGHER = 0.02, 0.0
 """Shares of the best value."""
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the deepest early loss of value and the value at the end, a random world per seed.
 
     A linear critic (32 features of 64 pairs) learns 4000 updates from 50 logged episodes alone, then 2000
     steps with 2 updates each from a buffer of both. All values are the best policy's share.
     """
-    frames = [_one_world(seed, key) for seed, key in enumerate(key_R)]
-    return pd.concat(frames, ignore_index=True)
+    yield from (_one_world(seed, key) for seed, key in enumerate(key_R))
 
 
 def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
@@ -62,17 +60,12 @@ def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
     return frame.assign(seed=seed, **{"early loss": lost_R, "late value": value_RK[:, -20:].mean(-1)})
 
 
-def compute() -> Table:
-    """Return a row per run, quality of the logger, power and seed."""
-    return made_twice(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does replay that prefers on-policy steps soften the drop from offline to online learning?",
     source="ARB, arXiv:2512.10510",
     differs="a linear critic on random MDPs; a step is drawn as pi(a|s)^p in place of a trajectory's weight",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES}),
     keys=("run", "quality", "power", "seed"),
     metrics=("early loss", "late value"),
     margins={"share of the value that counts as less lost": LESS},
@@ -83,37 +76,18 @@ EXPERIMENT = Experiment(
     systems=("ARB (Adaptive Replay Buffer)",),
 )  # fmt: skip
 
-
-def _gained(table: pd.DataFrame, value: str, sign: float) -> dict[str, NDArray[np.float64]]:
-    """Return what power 1 gains over uniform replay, for each quality and run."""
-    return {
-        f"{run} quality {quality:g}": sign * x_N
-        for quality in (0.0, 0.5)
-        for run, x_N in difference(
-            table, value, {"quality": quality, "power": 1.0}, {"quality": quality, "power": 0.0}
-        ).items()
-    }
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "on-policy-replay-softens-the-drop-from-offline-to-online",
     statement=(
         "Drawing steps as their action's current probability makes the deepest early loss smaller by 0.02 of "
         "the best value, with random and with half-skilled loggers, in the first run and the replication."
     ),
-)
-def softens(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the early loss saved, paired by world, for each logger and run."""
-    return must_exceed(_gained(table, "early loss", -1.0), LESS, "early loss saved, less 0.02")
+)(exceeds(LESS, "early loss", {"power": 0.0}, {"power": 1.0}, quality=(0.0, 0.5)))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "on-policy-replay-ends-higher",
     statement=(
         "Drawing steps so ends higher than uniform replay, with random and with half-skilled loggers, in the "
         "first run and the replication."
     ),
-)
-def ends_higher(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the mean value of the last thousand steps, for each logger and run."""
-    return must_exceed(_gained(table, "late value", 1.0), HIGHER, "late value gained")
+)(exceeds(HIGHER, "late value", {"power": 1.0}, {"power": 0.0}, quality=(0.0, 0.5)))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, columns, repeated
+from analysis.replication import RUNS, Seeds, columns, of_seeds
 from envs.arrays import Floats
 from envs.logged_bandit import LoggedBandit, logged_bandit
-from testbed.estimators.selection import (
-    mean_squared_error,
-    rank_correlation,
-    regret_at_k,
-    sharpe_ratio_at_k,
-)
+from testbed.estimators.selection import mean_squared_error, rank_correlation, regret_at_k, sharpe_ratio_at_k
 from testbed.offline.bandits import mean_model, score_table
 from testbed.rng import generator, keys
 
@@ -52,9 +48,8 @@ def estimates(bandit: LoggedBandit, pi_WSA: Floats, seed: int) -> dict[str, Floa
     return found | {"self-normalized": found["IPS"] / (weights * pi_WSA).sum((1, 2))}
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return accuracy and SharpeRatio@k of every estimator, k from 2 to 10."""
-    frames = []
     for seed in seeds:
         bandit, pi_WSA = candidates(seed)
         true_W, logged = bandit.value(pi_WSA), float(bandit.value(bandit.logging_SA))
@@ -66,13 +61,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             }
             for k in KS:
                 sharpe = float(sharpe_ratio_at_k(found_W, true_W, k=k, baseline=logged))
-                frames.append(columns((seed,), estimator=name, k=k, sharpe=sharpe, **accuracy))
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, seed, estimator and size of the portfolio."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"rounds": ROUNDS, "policies": POLICIES})
+                yield columns((seed,), estimator=name, k=k, sharpe=sharpe, **accuracy)
 
 
 EXPERIMENT = Experiment(
@@ -80,14 +69,22 @@ EXPERIMENT = Experiment(
     question="Does SharpeRatio@k tell estimators apart that accuracy ranks alike?",
     source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
     differs="logged bandits with 20 random candidates; no episodes",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"rounds": ROUNDS, "policies": POLICIES}),
     keys=("run", "seed", "estimator", "k"),
     metrics=("log_mse", "rank", "regret", "sharpe"),
-    figure=Plot("curves by arm", x="k", y="sharpe", arm=("estimator",), y_label="SharpeRatio@k"),
+    figure=Plot(
+        "frontier",
+        x="log_mse",
+        y="sharpe",
+        arm=("estimator",),
+        where={"k": 4},
+        x_label="log mean squared error",
+        y_label="SharpeRatio@4",
+    ),
     systems={
         "SharpeRatio@k / SCOPE-RL": Part(
             what="portfolios on logged bandits by IPS, smoothed IPS, SNIPS, DM and DR; no episodes, no DICE"
-        ),
+        )
     },
 )
 

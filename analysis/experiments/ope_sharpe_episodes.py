@@ -10,19 +10,18 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, columns, repeated
+from analysis.replication import RUNS, Seeds, columns, of_seeds
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import chain, garnet
-from envs.offline import collect, exact_model, skilled
+from envs.offline import collect, skilled
 from testbed.estimators.dice import dice
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
 from testbed.estimators.fqe import fitted_q_steps, fqe_finite
 from testbed.estimators.selection import mean_squared_error, rank_correlation, sharpe_ratio_at_k
 from testbed.estimators.trajectory import pdis, trajectory_is, trajectory_wis
 from testbed.estimators.trajectory_weights import LoggedEpisodes
-from testbed.offline.tabular import fitted_q, greedy
+from testbed.offline.tabular import greedy, optimal_q
 from testbed.rng import generator, keys
 
 NAME = "ope-sharpe-episodes"
@@ -52,8 +51,7 @@ def worlds(seed: int) -> dict[str, FiniteMDP]:
 
 def rows_of(name: str, world: FiniteMDP, seed: int) -> list[pd.DataFrame]:
     """Return accuracy and SharpeRatio@k of every estimator on one log of a policy of quality 0.3."""
-    moves_SAS, reward_SA = exact_model(world)
-    best_SA = greedy(fitted_q(moves_SAS[None], reward_SA[None], DISCOUNT))[0]
+    best_SA = greedy(optimal_q(world))[0]
     mu_SA, rng = skilled(best_SA, 0.3), generator(seed, f"candidates of {name}")
     mix_W11 = rng.uniform(0.2, 1.0, size=(POLICIES, 1, 1))
     other_WSA = rng.dirichlet(np.ones(world.actions), size=(POLICIES, world.states))
@@ -85,21 +83,24 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     )
 
 
-def table() -> Table:
-    """Return a row per run, seed, world, estimator and size of the portfolio."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"episodes": EPISODES, "policies": POLICIES})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does SharpeRatio@k tell estimators of episodes apart whose errors are alike?",
     source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
     differs="two worlds of 10 steps, 12 random candidates, 100 episodes; DICE ignores the horizon",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES}),
     keys=("run", "seed", "world", "estimator", "k"),
     metrics=("log_mse", "rank", "sharpe"),
     margins={"quotient of errors that are alike": NEAR, "quotient of Sharpe ratios": APART},
-    figure=Plot("curves by arm", x="k", y="sharpe", arm=("estimator",), y_label="SharpeRatio@k"),
+    figure=Plot(
+        "frontier",
+        x="log_mse",
+        y="sharpe",
+        arm=("estimator",),
+        where={"k": 4},
+        x_label="log mean squared error",
+        y_label="SharpeRatio@4",
+    ),
     systems={"SharpeRatio@k / SCOPE-RL": Part()},
 )
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_vanish
+from analysis.comparisons import must_vanish
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, difference, exceeds, of_keys
 from envs.arrays import Floats
 
 NAME = "outer-loop"
 SEEDS, ITERATIONS, LAST = 48, 40, 10
 STEPS, EPISODES = (1.0, 10**0.5, 10.0, 10**1.5), (10, 100, 1000)
+WRITTEN = tuple(float(f"{step:.5g}") for step in STEPS)
+"""Step sizes as the table has them, with five digits."""
 HIGHER, ALIKE = 0.01, 0.03
 """Shares of the best stationary policy's value."""
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the height of the plateau, mean share of the best value in the last 10 of 40 outer steps."""
     from envs.mdps import garnet
     from testbed.offline import tabular
@@ -29,19 +32,12 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     world = garnet(states=8, discount=0.9, seed=0, horizon=12)
     best_1SA = tabular.greedy(tabular.optimal_q(world))
-    frames = []
     for episodes in EPISODES:
         frame, key_N = combinations(key_R, episodes=[episodes], step=STEPS)
         value_KN = outer_loop(
             world, key_N, episodes=episodes, iterations=ITERATIONS, step_size=frame["step"].to_numpy()
         )
-        frames.append(frame.assign(plateau=value_KN[-LAST:].mean(0) / world.value(best_1SA)))
-    return pd.concat(frames, ignore_index=True)
-
-
-def compute() -> Table:
-    """Return a row per run, episodes per outer step, step size and seed."""
-    return made_twice(NAME, make, SEEDS, {"iterations": ITERATIONS})
+        yield frame.assign(plateau=value_KN[-LAST:].mean(0) / world.value(best_1SA))
 
 
 EXPERIMENT = Experiment(
@@ -49,7 +45,7 @@ EXPERIMENT = Experiment(
     question="Is the plateau of PPO's outer loop set by its step size over the root of its samples?",
     source="PPO with a million environments, of which a summary alone was read",
     differs="exact KL-regularized outer steps on a table; 10 to 1000 episodes a step",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"iterations": ITERATIONS}),
     keys=("run", "episodes", "step", "seed"),
     metrics=("plateau",),
     margins={"share of the best value that counts as higher": HIGHER, "share that counts as alike": ALIKE},
@@ -60,44 +56,21 @@ EXPERIMENT = Experiment(
     systems=("PPO with 1M environments",),
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "too-large-an-outer-step-plateaus-low",
     statement=(
         "With 10, 100 and 1000 episodes a step the outer step size 31.6 plateaus lower than 1 by 0.01 of the "
         "best value, in the first run and the replication."
     ),
-)
-def plateaus(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the plateau lost, paired by seed, for each size of the sample and run."""
-    small, large = STEPS[0], _written(STEPS[-1])
-    groups = {
-        f"{run} {n}": x_N
-        for n in EPISODES
-        for run, x_N in difference(
-            table, "plateau", {"episodes": n, "step": small}, {"episodes": n, "step": large}
-        ).items()
-    }
-    return must_exceed(groups, HIGHER, "plateau lost, less 0.01")
+)(exceeds(HIGHER, "plateau", {"step": STEPS[0]}, {"step": WRITTEN[-1]}, episodes=EPISODES))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "more-parallel-episodes-raise-the-plateau",
     statement=(
         "At every outer step size from 3.2 on, 1000 episodes plateau higher than 10 by 0.01 of the best "
         "value, in the first run and the replication."
     ),
-)
-def more_episodes(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the plateau gained, paired by seed, for each step size and run."""
-    groups = {
-        f"{run} {step:.2g}": x_N
-        for step in map(_written, STEPS[1:])
-        for run, x_N in difference(
-            table, "plateau", {"episodes": 1000, "step": step}, {"episodes": 10, "step": step}
-        ).items()
-    }
-    return must_exceed(groups, HIGHER, "plateau gained, less 0.01")
+)(exceeds(HIGHER, "plateau", {"episodes": 1000}, {"episodes": 10}, step=WRITTEN[1:]))
 
 
 @EXPERIMENT.claim(
@@ -112,12 +85,7 @@ def collapses(table: pd.DataFrame) -> Evidence:
     groups: dict[str, Floats] = {}
     for start in (0, 1):
         for more in (1, 2):
-            first, second = ({"episodes": EPISODES[i], "step": _written(STEPS[start + i])} for i in (more, 0))
+            first, second = ({"episodes": EPISODES[i], "step": WRITTEN[start + i]} for i in (more, 0))
             found = difference(table, "plateau", first, second)
             groups |= {f"{run} {EPISODES[more]} ratio {start}": x_N for run, x_N in found.items()}
     return must_vanish(groups, ALIKE, "0.03 less the difference of plateaus")
-
-
-def _written(step: float) -> float:
-    """The step size as the table has it, with five digits."""
-    return float(f"{step:.5g}")

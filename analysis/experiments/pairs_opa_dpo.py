@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, tabular_world
-from analysis.replication import Seeds, difference, repeated, slopes
+from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes, stays_below
 from envs.arrays import Floats
 from testbed.offline.preferences import (
     draw_pairs,
@@ -19,7 +19,6 @@ from testbed.offline.preferences import (
     pair_gradient,
     pair_law,
     train_on_pairs,
-    vote_labels,
 )
 from testbed.offline.tabular import clone
 from testbed.rng import generator
@@ -48,47 +47,31 @@ def expert_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
     expert_RSA = np.eye(6)[[0] * 6][None]
     law_RSAA = pair_law(found.context_S, expert_RSA, found.ref_SA[None])
     weight_RSAA = draw_pairs(law_RSAA, PAIRS, generator(seed, "expert pairs"))
-    return weight_RSAA, vote_labels(
-        weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "expert labels")
-    )
+    return found.judged(weight_RSAA, generator(seed, "expert labels"))
 
 
-def aligned(found: PairWorld, seed: int, pairs: int) -> tuple[Floats, Floats, Floats]:
+def aligned(found: PairWorld, seed: int, pairs: int) -> tuple[Floats, tuple[Floats, Floats]]:
     """The reference cloned half on expert actions, and pairs that it makes itself, judged anew."""
     data = generator(seed, "cloning").multinomial(pairs, np.full(6, 1 / 6))
     ref_SA = clone(0.5 * data[:, None] * np.eye(6)[[0] * 6] + (0.5 * data + 1e-9)[:, None] * found.ref_SA)
     law_RSAA = pair_law(found.context_S, ref_SA[None], ref_SA[None])
     weight_RSAA = draw_pairs(law_RSAA, pairs, generator(seed, "own pairs"))
-    return (
-        ref_SA,
-        weight_RSAA,
-        vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "own labels")),
-    )
+    return ref_SA, found.judged(weight_RSAA, generator(seed, "own labels"))
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regrets after 60 steps, by how far winners are from the reference and which pairs are used."""
-    rows_ = []
     for seed in seeds:
         for nats in NATS:
             found = world(seed, nats)
-            refs = {"expert": (found.ref_SA, *expert_pairs(found, seed))}
-            refs |= {
-                "aligned": aligned(found, seed, PAIRS),
-                "aligned, a third": aligned(found, seed, PAIRS // 3),
-            }
-            for name, (ref_SA, *given) in refs.items():
-                once = lambda step, _, given=tuple(given): given if step == 0 else None  # noqa: E731
+            refs = {"expert": (found.ref_SA, expert_pairs(found, seed))}
+            refs |= {"aligned": aligned(found, seed, PAIRS)}
+            refs |= {"aligned, a third": aligned(found, seed, PAIRS // 3)}
+            for name, (ref_SA, given) in refs.items():
                 _, history = train_on_pairs(
-                    found.feature_SAF, ref_SA, once, cells=1, steps=STEPS, rate=10.0, beta=BETA
+                    found.feature_SAF, ref_SA, given, steps=STEPS, rate=10.0, beta=BETA
                 )
-                rows_.append((seed, nats, name, found.regret(history[-1])))
-    return pd.DataFrame(rows_, columns=["seed", "nats", "pairs", "regret"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, distance of the winners and kind of pairs."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"pairs": PAIRS, "steps": STEPS, "beta": BETA})
+                yield columns((seed,), nats=nats, pairs=name, regret=found.regret(history[-1]))
 
 
 EXPERIMENT = Experiment(
@@ -98,16 +81,12 @@ EXPERIMENT = Experiment(
     ),
     source="Yang et al. (2025), On-policy data hold the key (OPA-DPO)",
     differs="a table over 36 pairs of context and action; alignment is cloning, half on expert actions",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"pairs": PAIRS, "steps": STEPS, "beta": BETA}),
     keys=("run", "seed", "nats", "pairs"),
     metrics=("regret",),
     margins={"rise of regret per nat": RISE, "regret": MARGIN},
     figure=Plot(
-        "final by dial",
-        x="nats",
-        y="regret",
-        arm=("pairs",),
-        x_label="nats from the reference to winners",
+        "final by dial", x="nats", y="regret", arm=("pairs",), x_label="nats from the reference to winners"
     ),
     systems=("OPA-DPO",),
 )
@@ -143,30 +122,19 @@ def vanishes() -> Evidence:
     )
 
 
-@EXPERIMENT.claim("dpo-regret-rises-with-the-distance-of-winners", statement="By 0.02 per nat or more.")
-def rises_with(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the slope within each seed, in both runs."""
-    return must_exceed(slopes(table, "nats", "regret", {"pairs": "expert"}), RISE, "rise per nat less 0.02")
+EXPERIMENT.claim("dpo-regret-rises-with-the-distance-of-winners", statement="By 0.02 per nat or more.")(
+    all_exceed(RISE, "rise per nat less 0.02", slopes, "nats", "regret", {"pairs": "expert"})
+)
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "on-policy-alignment-lowers-regret",
     statement=(
         "With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes the "
         "pairs."
     ),
-)
-def lowers(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    first, second = ({"nats": NATS[-1], "pairs": name} for name in ("expert", "aligned"))
-    return must_exceed(difference(table, "regret", first, second), MARGIN, "fall of regret less 0.05")
+)(exceeds(MARGIN, "regret", {"pairs": "expert"}, {"pairs": "aligned"}, nats=NATS[-1]))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-third-of-aligned-pairs-is-enough",
     statement="With winners 8 nats away a third of the aligned pairs has less regret than all expert pairs.",
-)
-def a_third(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    first, second = ({"nats": NATS[-1], "pairs": name} for name in ("aligned, a third", "expert"))
-    return must_stay_below(difference(table, "regret", first, second), 0.0, "fall of regret")
+)(stays_below(0.0, "regret", {"pairs": "aligned, a third"}, {"pairs": "expert"}, nats=NATS[-1]))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.offline_worlds import DISCOUNT, random_policies, random_worlds
 from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, tabular_world
-from analysis.replication import Seeds, difference, repeated, slopes
+from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
 from envs.arrays import Floats
-from testbed.offline.preferences import draw_pairs, pair_law, train_on_pairs, vote_labels
+from testbed.offline.preferences import draw_pairs, pair_law
 from testbed.offline.tabular import ahead, fitted_q
 from testbed.rng import generator
 
@@ -36,26 +36,18 @@ def draw(
     pi_RSA = np.exp(history[-1])
     pairs, rng = LABELS * interval // STEPS, generator(seed, "iterated", step)
     weight_RSAA = draw_pairs(pair_law(found.context_S, pi_RSA, pi_RSA), pairs, rng)
-    return weight_RSAA, vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", rng)
+    return found.judged(weight_RSAA, rng)
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the final regret, by refresh interval, at 1024 labels and 128 steps."""
-    rows_ = []
     for seed in seeds:
         found = tabular_world(seed, spread_S=2.0)
         for interval in INTERVALS:
             sets = partial(draw, found=found, seed=seed, interval=interval)
-            _, history = train_on_pairs(
-                found.feature_SAF, found.ref_SA, sets, cells=1, steps=STEPS, rate=10.0, beta=BETA
-            )
-            rows_.append((seed, interval, np.log2(interval), found.regret(history[-1])))
-    return pd.DataFrame(rows_, columns=["seed", "interval", "doublings", "regret"])
-
-
-def table() -> Table:
-    """Return a row per run, seed and refresh interval."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"labels": LABELS, "steps": STEPS, "beta": BETA})
+            _, history = found.train(sets, steps=STEPS, rate=10.0, beta=BETA)
+            measured = {"doublings": np.log2(interval), "regret": found.regret(history[-1])}
+            yield columns((seed,), interval=interval, **measured)
 
 
 EXPERIMENT = Experiment(
@@ -65,7 +57,7 @@ EXPERIMENT = Experiment(
     differs=(
         "a table over 36 pairs of context and answer; equal labels at every interval; step scores are V^mu"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"labels": LABELS, "steps": STEPS, "beta": BETA}),
     keys=("run", "seed", "interval"),
     metrics=("doublings", "regret"),
     margins={"rise of regret per doubling": RISE, "regret": MARGIN},
@@ -106,22 +98,12 @@ def look_ahead() -> Evidence:
     return exact([*excess, max(0.0, float(left_R.max()) - 0.5)], 1e-9, "largest excess over a bound")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "regret-grows-with-the-refresh-interval",
     statement="It rises by 0.005 per doubling of the interval or more.",
-)
-def grows(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the slope within each seed, in both runs."""
-    return must_exceed(
-        slopes(table, "doublings", "regret", {}), RISE, "rise of regret per doubling less 0.005"
-    )
+)(all_exceed(RISE, "rise of regret per doubling less 0.005", slopes, "doublings", "regret", {}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "never-refreshed-pairs-lose",
     statement="Pairs made once, of the reference, end with 0.05 more regret than with 16.",
-)
-def never(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    rise = difference(table, "regret", {"interval": 128}, {"interval": 16})
-    return must_exceed(rise, MARGIN, "rise of regret less 0.05")
+)(exceeds(MARGIN, "regret", {"interval": 128}, {"interval": 16}))

@@ -4,18 +4,17 @@ losers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, linear_world
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
 from testbed.offline.preferences import log_policy, pair_gradient, pair_law, tilt
 from testbed.offline.tabular import kl
@@ -69,9 +68,8 @@ def trained(
     return [log_policy(theta_RF, found.feature_SAF, found.ref_SA) for theta_RF in thetas]
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the final regret and its rise after the best, by lag and anchor; lag 0: fixed losers."""
-    rows_ = []
     for seed in seeds:
         found = linear_world(seed)
         win_SA = winners(found, seed)
@@ -79,13 +77,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             for anchor in (False, True) if lag else (False,):
                 history = trained(found, win_SA, lag or None, steps=STEPS, rate=RATE, anchor=anchor)
                 last, best = found.regret(history[-1]), min(found.regret(each) for each in history[::10])
-                rows_.append((seed, lag, "yes" if anchor else "no", last, last - best))
-    return pd.DataFrame(rows_, columns=["seed", "lag", "anchor", "regret", "degraded"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, lag and anchor."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"steps": STEPS, "beta": BETA})
+                yield columns(
+                    (seed,), lag=lag, anchor="yes" if anchor else "no", regret=last, degraded=last - best
+                )
 
 
 EXPERIMENT = Experiment(
@@ -96,7 +90,7 @@ EXPERIMENT = Experiment(
         "a log-linear policy on a bandit; against samples that the policy has come to prefer, the anchor "
         "learns from winners alone, by likelihood"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "beta": BETA}),
     keys=("run", "seed", "lag", "anchor"),
     metrics=("regret", "degraded"),
     margins={"regret": MARGIN},
@@ -137,28 +131,12 @@ def stops() -> Evidence:
     return exact(gaps, 1e-9, "largest rise or excess")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "lagged-losers-beat-fixed-ones",
     statement="At each lag, losers of checkpoints end with a regret lower by 0.05.",
-)
-def beats(table: pd.DataFrame) -> Evidence:
-    """Return the evidence with the anchor at every lag, in both runs."""
-    fixed = {"lag": 0, "anchor": "no"}
-    found = {
-        f"lag {lag}, {run}": x_N
-        for lag in LAGS
-        for run, x_N in difference(table, "regret", fixed, {"lag": lag, "anchor": "yes"}).items()
-    }
-    return must_exceed(found, MARGIN, "fall of regret less 0.05")
+)(exceeds(MARGIN, "regret", {"lag": 0, "anchor": "no"}, {"lag": LAGS, "anchor": "yes"}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "the-anchor-prevents-degradation",
     statement="At lag 1 the anchor lowers the rise of regret after its best by 0.05.",
-)
-def prevents(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    first, second = ({"lag": 1, "anchor": word} for word in ("no", "yes"))
-    return must_exceed(
-        difference(table, "degraded", first, second), MARGIN, "fall of the degradation less 0.05"
-    )
+)(exceeds(MARGIN, "degraded", {"anchor": "no"}, {"anchor": "yes"}, lag=1))

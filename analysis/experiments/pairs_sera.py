@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
 from testbed.offline.preferences import (
     Draw,
     draw_pairs,
     pair_law,
     select_by_margin,
-    train_on_pairs,
-    vote_labels,
 )
 from testbed.rng import generator
 
@@ -48,7 +46,7 @@ def logged_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
     weight_RSAA = draw_pairs(
         pair_law(found.context_S, logger_RSA, logger_RSA), PAIRS, generator(seed, "pairs")
     )
-    return weight_RSAA, vote_labels(weight_RSAA, found.chance_SAA, 1, "hard", generator(seed, "labels"))
+    return found.judged(weight_RSAA, generator(seed, "labels"))
 
 
 def sets(found: PairWorld, seed: int, arm: str) -> Draw:
@@ -76,29 +74,14 @@ def sets(found: PairWorld, seed: int, arm: str) -> Draw:
     return draw
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regret and the spurious feature's share of the weights, by what is learned from."""
-    rows_ = []
     for seed in seeds:
         found = world(seed)
         for arm in ("frozen", "selected", "bootstrapped"):
-            theta_RF, history = train_on_pairs(
-                found.feature_SAF,
-                found.ref_SA,
-                sets(found, seed, arm),
-                cells=1,
-                steps=STEPS,
-                rate=2.0,
-                beta=BETA,
-            )
+            theta_RF, history = found.train(sets(found, seed, arm), steps=STEPS, rate=2.0, beta=BETA)
             share = float(np.abs(theta_RF[0, 3]) / np.abs(theta_RF[0]).sum())
-            rows_.append((seed, arm, found.regret(history[-1]), share))
-    return pd.DataFrame(rows_, columns=["seed", "pairs", "regret", "spurious"])
-
-
-def table() -> Table:
-    """Return a row per run, seed and kind of set."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"pairs": PAIRS, "steps": STEPS, "refresh": REFRESH})
+            yield columns((seed,), pairs=arm, regret=found.regret(history[-1]), spurious=share)
 
 
 EXPERIMENT = Experiment(
@@ -106,7 +89,7 @@ EXPERIMENT = Experiment(
     question="Does a set that a policy reviews itself teach less of a spurious feature than a frozen one?",
     source="Ko et al. (2024), SeRA: self-reviewing and alignment of LLMs using implicit reward margins",
     differs="a log-linear policy with four features; half of the pairs are kept, reviews are 20 steps apart",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"pairs": PAIRS, "steps": STEPS, "refresh": REFRESH}),
     keys=("run", "seed", "pairs"),
     metrics=("regret", "spurious"),
     margins={"regret, and share of the weights": MARGIN},
@@ -149,33 +132,16 @@ def keeps_share() -> Evidence:
     return exact(gaps, 1e-9, "largest distance or excess")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "self-review-lowers-regret",
     statement="Bootstrapped sets end with a regret lower by 0.05 than a frozen one.",
-)
-def lowers_regret(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return must_exceed(_fall(table, "regret", "bootstrapped"), MARGIN, "fall of regret less 0.05")
+)(exceeds(MARGIN, "regret", {"pairs": "frozen"}, {"pairs": "bootstrapped"}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "self-review-forgets-the-spurious-feature",
     statement="Its share of the weights is lower by 0.05 with bootstrapped sets.",
-)
-def forgets(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return must_exceed(
-        _fall(table, "spurious", "bootstrapped"), MARGIN, "fall of the spurious share less 0.05"
-    )
+)(exceeds(MARGIN, "spurious", {"pairs": "frozen"}, {"pairs": "bootstrapped"}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "margin-selection-lowers-regret", statement="Selection by margin alone lowers the regret by 0.05."
-)
-def selection(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return must_exceed(_fall(table, "regret", "selected"), MARGIN, "fall of regret less 0.05")
-
-
-def _fall(table: pd.DataFrame, value: str, arm: str) -> dict[str, Floats]:
-    return difference(table, value, {"pairs": "frozen"}, {"pairs": arm})
+)(exceeds(MARGIN, "regret", {"pairs": "frozen"}, {"pairs": "selected"}))

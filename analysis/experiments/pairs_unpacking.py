@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -10,10 +10,9 @@ import pandas as pd
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, linear_world
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, columns, difference, exceeds, of_seeds
 from envs.arrays import Floats
 from testbed.offline.preferences import draw_pairs, fit_reward, pair_law, tilt, train_on_pairs, vote_labels
 from testbed.rng import generator
@@ -37,16 +36,9 @@ def judged_pairs(found: PairWorld, seed: int, wrong: float) -> tuple[Floats, Flo
     return weight_RSAA, vote_labels(weight_RSAA, chance_SAA, 1, "hard", generator(seed, "labels"))
 
 
-def once(step: int, _: list[Floats], given: tuple[Floats, Floats]) -> tuple[Floats, Floats] | None:
-    """The same set at every step."""
-    return given if step == 0 else None
-
-
 def dpo(found: PairWorld, given: tuple[Floats, Floats], feature_SAF: Floats) -> Floats:
     """The policy of 120 steps of DPO, [S, A]."""
-    _, history = train_on_pairs(
-        feature_SAF, found.ref_SA, partial(once, given=given), cells=1, steps=STEPS, rate=12.0, beta=BETA
-    )
+    _, history = train_on_pairs(feature_SAF, found.ref_SA, given, steps=STEPS, rate=12.0, beta=BETA)
     return np.exp(history[-1][0])
 
 
@@ -57,9 +49,8 @@ def rl(found: PairWorld, given: tuple[Floats, Floats], width: int, prompts: int)
     return np.where(np.arange(16)[:, None] < prompts, learned_SA, found.ref_SA)
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return mean rewards on all prompts, by learner and quality of labels."""
-    rows_ = []
     for seed in seeds:
         found = linear_world(seed, contexts=16, actions=8, width=WIDTH, hidden=0.2)
         table_SAF = np.eye(128).reshape(16, 8, 128)
@@ -73,13 +64,12 @@ def rows(seeds: Seeds) -> pd.DataFrame:
                 "PPO, seen prompts": rl(found, given, WIDTH, SEEN),
             }
             for name, pi_SA in learned.items():
-                rows_.append((seed, quality, name, float((pi_SA * found.reward_SA).sum(-1).mean())))
-    return pd.DataFrame(rows_, columns=["seed", "labels", "learner", "reward"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, quality of labels and learner."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"pairs": PAIRS, "steps": STEPS, "beta": BETA})
+                yield columns(
+                    (seed,),
+                    labels=quality,
+                    learner=name,
+                    reward=float((pi_SA * found.reward_SA).sum(-1).mean()),
+                )
 
 
 EXPERIMENT = Experiment(
@@ -87,7 +77,7 @@ EXPERIMENT = Experiment(
     question="What makes preference learning work: the algorithm, the reward model, the prompts or the data?",
     source="Ivison et al. (2024), Unpacking DPO and PPO",
     differs="a bandit of 16 prompts; PPO ends at its optimum, the reference tilted by the reward model",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"pairs": PAIRS, "steps": STEPS, "beta": BETA}),
     keys=("run", "seed", "labels", "learner"),
     metrics=("reward",),
     margins={"mean reward": MARGIN},
@@ -111,60 +101,28 @@ def agree() -> Evidence:
         found = linear_world(seed, contexts=3, actions=4, width=2)
         even_RSA = np.full((1, 3, 4), 0.25)
         given = pair_law(found.context_S, even_RSA, even_RSA), found.chance_SAA[None]
-        _, history = train_on_pairs(
-            found.feature_SAF,
-            found.ref_SA,
-            partial(once, given=given),
-            cells=1,
-            steps=250,
-            rate=40.0,
-            beta=BETA,
-        )
+        _, history = found.train(given, steps=250, rate=40.0, beta=BETA)
         tilted_SA = tilt(found.ref_SA, fit_reward(*given, found.feature_SAF, 1e-9)[0], BETA)
         gaps.append(np.abs(np.exp(history[-1][0]) - tilted_SA).max())
         gaps.append(np.abs(tilted_SA - tilt(found.ref_SA, found.reward_SA, BETA)).max())
         one = given[0] * (np.arange(3) == 0)[:, None, None], given[1]
-        _, history = train_on_pairs(
-            np.eye(12).reshape(3, 4, 12),
-            found.ref_SA,
-            partial(once, given=one),
-            cells=1,
-            steps=10,
-            rate=5.0,
-            beta=BETA,
-        )
+        table_SAF = np.eye(12).reshape(3, 4, 12)
+        _, history = train_on_pairs(table_SAF, found.ref_SA, one, steps=10, rate=5.0, beta=BETA)
         gaps.append(np.abs(np.exp(history[-1][0, 1:]) - found.ref_SA[1:]).max())
     return exact(gaps, 1e-6, "largest distance of a probability")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "ppo-beats-dpo",
     statement="PPO with the large reward model earns 0.025 more than DPO's table, at both qualities.",
-)
-def ppo_beats_dpo(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at both qualities of labels, in both runs."""
-    found: dict[str, Floats] = {}
-    for quality in QUALITY:
-        first, second = ({"labels": quality, "learner": name} for name in ("PPO, 6 features", "DPO, table"))
-        found |= {f"{quality}, {run}": x_N for run, x_N in difference(table, "reward", first, second).items()}
-    return must_exceed(found, MARGIN, "gain of reward less 0.025")
+)(exceeds(MARGIN, "reward", {"learner": "PPO, 6 features"}, {"learner": "DPO, table"}, labels=QUALITY))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "ppo-beats-dpo-with-the-same-features",
     statement=(
         "PPO with the large reward model earns 0.025 more than DPO with its features, at both qualities."
     ),
-)
-def same_features(table: pd.DataFrame) -> Evidence:
-    """Return the evidence at both qualities of labels, in both runs."""
-    found: dict[str, Floats] = {}
-    for quality in QUALITY:
-        first, second = (
-            {"labels": quality, "learner": name} for name in ("PPO, 6 features", "DPO, features")
-        )
-        found |= {f"{quality}, {run}": x_N for run, x_N in difference(table, "reward", first, second).items()}
-    return must_exceed(found, MARGIN, "gain of reward less 0.025")
+)(exceeds(MARGIN, "reward", {"learner": "PPO, 6 features"}, {"learner": "DPO, features"}, labels=QUALITY))
 
 
 @EXPERIMENT.claim(
@@ -176,28 +134,22 @@ def same_features(table: pd.DataFrame) -> Evidence:
 )
 def labels_matter(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the difference of both gains, in both runs."""
-    ppo, dpo_ = "PPO, 6 features", "DPO, features"
-    by_labels = difference(
-        table, "reward", {"labels": "good", "learner": ppo}, {"labels": "poor", "learner": ppo}
-    )
-    by_learner = difference(
-        table, "reward", {"labels": "good", "learner": ppo}, {"labels": "good", "learner": dpo_}
-    )
-    return must_exceed(
-        {run: by_labels[run] - by_learner[run] for run in by_labels},
-        MARGIN,
-        "difference of both gains less 0.025",
-    )
+    ppo, dpo_ = ({"learner": name} for name in ("PPO, 6 features", "DPO, features"))
+    by_labels = difference(table, "reward", {"labels": "good"}, {"labels": "poor"}, **ppo)
+    by_learner = difference(table, "reward", ppo, dpo_, labels="good")
+    found = {run: by_labels[run] - by_learner[run] for run in by_labels}
+    return must_exceed(found, MARGIN, "difference of both gains less 0.025")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-larger-reward-model-and-more-prompts-help",
     statement="With good labels a small reward model, and RL on seen prompts alone, each lose 0.025.",
+)(
+    exceeds(
+        MARGIN,
+        "reward",
+        {"learner": "PPO, 6 features"},
+        {"learner": ("PPO, 2 features", "PPO, seen prompts")},
+        labels="good",
+    )
 )
-def larger(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about both, in both runs."""
-    found: dict[str, Floats] = {}
-    for other in ("PPO, 2 features", "PPO, seen prompts"):
-        first, second = ({"labels": "good", "learner": name} for name in ("PPO, 6 features", other))
-        found |= {f"{other}, {run}": x_N for run, x_N in difference(table, "reward", first, second).items()}
-    return must_exceed(found, MARGIN, "loss of reward less 0.025")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 from scipy import special, stats
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
 from analysis.preference_worlds import tabular_world
-from analysis.replication import Seeds, difference, repeated
-from envs.arrays import Floats
+from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from testbed.offline.preferences import draw_pairs, pair_gradient, pair_law, train_on_pairs, vote_labels
 from testbed.rng import generator
 
@@ -28,13 +26,8 @@ MARGIN = 0.02
 """Value with the KL penalty. Set before the table was made."""
 
 
-def _once(step: int, _: list[Floats], given: tuple[Floats, Floats]) -> tuple[Floats, Floats] | None:
-    return given if step == 0 else None
-
-
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return what policies lack in both halves of the contexts, by votes, loss and rule of labels."""
-    found = []
     arms = [(votes, rule) for votes in VOTES for rule in ("hard", "mmse")]
     for seed in seeds:
         world = tabular_world(seed, spread_S=SPREADS)
@@ -46,27 +39,16 @@ def rows(seeds: Seeds) -> pd.DataFrame:
                 for v, rule in arms
             ]
         )
-        once = partial(_once, given=(np.repeat(weight_RSAA, len(arms), 0), label_RSAA))
+        given = np.repeat(weight_RSAA, len(arms), 0), label_RSAA
         for kind, rate in (("dpo", 20.0), ("ipo", 5.0)):
             _, history = train_on_pairs(
-                world.feature_SAF,
-                world.ref_SA,
-                once,
-                cells=len(arms),
-                steps=STEPS,
-                rate=rate,
-                beta=BETA,
+                world.feature_SAF, world.ref_SA, given, cells=len(arms), steps=STEPS, rate=rate, beta=BETA,
                 kind=kind,
-            )
+            )  # fmt: skip
             for index, (votes, rule) in enumerate(arms):
                 lacks_S = world.tilted_gap(history[-1][index : index + 1], BETA)
-                found.append((seed, votes, kind, rule, lacks_S[:3].mean(), lacks_S[3:].mean()))
-    return pd.DataFrame(found, columns=["seed", "votes", "loss", "labels", "controversial", "clear"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, votes, loss and rule of labels."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"pairs": PAIRS, "steps": STEPS, "beta": BETA})
+                lacks = {"controversial": lacks_S[:3].mean(), "clear": lacks_S[3:].mean()}
+                yield columns((seed,), votes=votes, loss=kind, labels=rule, **lacks)
 
 
 EXPERIMENT = Experiment(
@@ -76,7 +58,7 @@ EXPERIMENT = Experiment(
     differs=(
         "a table over 36 pairs of context and action; what is lacked is beta KL to the best tilted policy"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"pairs": PAIRS, "steps": STEPS, "beta": BETA}),
     keys=("run", "seed", "votes", "loss", "labels"),
     metrics=("controversial", "clear"),
     margins={"value with the KL penalty": MARGIN},
@@ -88,6 +70,7 @@ EXPERIMENT = Experiment(
         x_label="votes per pair",
         y_label="lacked value, controversial pairs",
         log="y",
+        names={"dpo": "DPO", "ipo": "IPO", "hard": "majority", "mmse": "soft"},
     ),
     systems=("VPO → VDPO / VIPO (votes)",),
 )
@@ -137,47 +120,24 @@ def stationary() -> Evidence:
 
 def _label(votes: int, won: int, rule: str) -> float:
     """The project's label of a pair that was shown a million times and won `won` of `votes` each time."""
-    if rule == "hard" or votes == 0:
-        chance = 1.0 if won > votes / 2 else 0.0
+
+    def label(chance: float) -> float:
         rng = np.random.default_rng(0)
-        return float(
-            vote_labels(np.ones((1, 1, 1, 1)), np.full((1, 1, 1), chance), votes, rule, rng)[0, 0, 0, 0]
-        )
-    sure = [
-        float(
-            vote_labels(
-                np.ones((1, 1, 1, 1)), np.full((1, 1, 1), c), votes, rule, np.random.default_rng(0)
-            ).item()
-        )
-        for c in (0.0, 1.0)
-    ]
-    return sure[0] + (sure[1] - sure[0]) * won / votes
+        one = np.ones((1, 1, 1, 1))
+        return float(vote_labels(one, np.full((1, 1, 1), chance), votes, rule, rng).item())
+
+    if rule == "hard" or votes == 0:
+        return label(1.0 if won > votes / 2 else 0.0)
+    never, always = label(0.0), label(1.0)
+    return never + (always - never) * won / votes
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "vote-labels-help-on-controversial-pairs",
     statement="With 1 to 9 votes, soft labels lack 0.02 less than majority labels in controversial contexts.",
-)
-def helps(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both losses and all numbers of votes, in both runs."""
-    return must_exceed(_falls(table, "controversial"), MARGIN, "fall of the lacked value less 0.02")
+)(exceeds(MARGIN, "controversial", {"labels": "hard"}, {"labels": "mmse"}, votes=VOTES, loss=("dpo", "ipo")))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "vote-labels-do-no-harm-on-clear-pairs",
     statement="With 9 votes, soft labels lack at most 0.02 more than majority labels in clear contexts.",
-)
-def harmless(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both losses at 9 votes, in both runs."""
-    found = {name: -x_N for name, x_N in _falls(table, "clear", VOTES[-1:]).items()}
-    return must_stay_below(found, MARGIN, "0.02 less the rise of the lacked value")
-
-
-def _falls(table: pd.DataFrame, value: str, some: tuple[int, ...] = VOTES) -> dict[str, np.ndarray]:
-    found: dict[str, Floats] = {}
-    for votes in some:
-        for kind in ("dpo", "ipo"):
-            first, second = ({"votes": votes, "loss": kind, "labels": rule} for rule in ("hard", "mmse"))
-            by_run = difference(table, value, first, second)
-            found |= {f"{kind}, {votes} votes, {run}": x_N for run, x_N in by_run.items()}
-    return found
+)(stays_below(MARGIN, "clear", {"labels": "mmse"}, {"labels": "hard"}, votes=VOTES[-1], loss=("dpo", "ipo")))

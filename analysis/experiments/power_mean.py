@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -9,11 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, all_exceed, columns, difference, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -38,14 +37,13 @@ def shares(seed: int, power: float) -> Floats:
     return np.asarray(weight / weight.sum())
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the largest share of a token, and variance and bias of the gradient on a random tree, by
     exponent.
     """
     from testbed.exact.report import Bench, gradient_report
     from testbed.exact.tree import random_policies, random_tree
 
-    rows_ = []
     for seed in seeds:
         tree = random_tree(3, 3, seed)
         bench = Bench(tree, *random_policies(tree, 0.5, seed))
@@ -53,15 +51,13 @@ def rows(seeds: Seeds) -> pd.DataFrame:
             found = gradient_report(
                 "holder", bench, signal="R-b", baseline=float(tree.value(bench.mu_SA)), p=power, **OPEN
             )
-            rows_.append(
-                (seed, power, shares(seed, power).max(), found.relative_deviation, found.relative_bias)
+            yield columns(
+                (seed,),
+                power=power,
+                share=shares(seed, power).max(),
+                deviation=found.relative_deviation,
+                bias=found.relative_bias,
             )
-    return pd.DataFrame(rows_, columns=["seed", "power", "share", "deviation", "bias"])
-
-
-def table() -> Table:
-    """Return a row per run, seed and exponent."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"tokens": TOKENS, "tree": "3 tokens, 3 of them"})
 
 
 EXPERIMENT = Experiment(
@@ -69,7 +65,7 @@ EXPERIMENT = Experiment(
     question="Does a larger exponent concentrate the gradient, and a smaller one bound its variance?",
     source="HölderPO (2026), arXiv:2605.12058",
     differs="exact gradients of random trees and weights of one sequence, without clip or training",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"tokens": TOKENS, "tree": "3 tokens, 3 of them"}),
     keys=("run", "seed", "power"),
     metrics=("share", "deviation", "bias"),
     margins={"share or deviation": 0.0},
@@ -78,6 +74,15 @@ EXPERIMENT = Experiment(
     ),
     systems={"HölderPO": Part("concentration and variance by exponent; no annealing, no training")},
 )
+
+
+def _rises(table: pd.DataFrame, value: str) -> dict[str, Floats]:
+    """The rise of a column from each exponent to the next one, for each run."""
+    found: dict[str, Floats] = {}
+    for low, high in pairwise(POWERS):
+        steps = difference(table, value, {"power": high}, {"power": low})
+        found |= {f"{low:g} to {high:g}, {run}": x_N for run, x_N in steps.items()}
+    return found
 
 
 @EXPERIMENT.claim(
@@ -104,28 +109,12 @@ def even() -> Evidence:
     return exact(gaps, 1e-12, "largest distance of a share, or fall of the largest one")
 
 
-def _rises(table: pd.DataFrame, value: str) -> dict[str, Floats]:
-    """The rise of a column from each exponent to the next one, for each run."""
-    found: dict[str, Floats] = {}
-    for low, high in pairwise(POWERS):
-        steps = difference(table, value, {"power": high}, {"power": low})
-        found |= {f"{low:g} to {high:g}, {run}": x_N for run, x_N in steps.items()}
-    return found
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "larger-exponents-concentrate-the-gradient",
     statement="The largest share of a token rises from each exponent of -4, -2, 0, 2, 4 to the next.",
-)
-def concentrates(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about every step, in both runs."""
-    return must_exceed(_rises(table, "share"), 0.0, "rise of the largest share")
+)(all_exceed(0.0, "rise of the largest share", _rises, "share"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "smaller-exponents-lower-the-variance",
     statement="The gradient's deviation falls from each exponent of 4, 2, 0, -2, -4 to the next.",
-)
-def lowers(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about every step, in both runs."""
-    return must_exceed(_rises(table, "deviation"), 0.0, "rise of the relative deviation with the exponent")
+)(all_exceed(0.0, "rise of the relative deviation with the exponent", _rises, "deviation"))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import Arm, must_exceed, paired
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,13 +74,13 @@ def log_perplexity(student_SV: Tensor, data_SV: Tensor) -> float:
     return -float((world.law(data_SV)[:, None] * world.logp(student_SV)).sum()) / T
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the log-perplexity after 60 noisy steps, by seed, epsilon and learner."""
     import torch
 
     from analysis.teaching_worlds import AllResponses
 
-    world, found = AllResponses(V, T), []
+    world = AllResponses(V, T)
     for seed in seeds:
         data_SV = world.random(seed, 1.5)
         teacher_SV = data_SV + world.random(seed + 500_000, 0.3)
@@ -93,13 +92,12 @@ def rows(seeds: Seeds) -> pd.DataFrame:
                 for step in range(STEPS):
                     slope = drift(student_SV, data_SV, teacher_SV, learner)
                     student_SV = student_SV - RATE * (slope + scale * torch.from_numpy(noise[step]))
-                found.append((seed, epsilon, learner, log_perplexity(student_SV, data_SV)))
-    return pd.DataFrame(found, columns=["seed", "epsilon", "learner", "log_perplexity"])
-
-
-def table() -> Table:
-    """Return both runs."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"steps": STEPS, "batch": BATCH, "delta": DELTA})
+                yield columns(
+                    (seed,),
+                    epsilon=epsilon,
+                    learner=learner,
+                    log_perplexity=log_perplexity(student_SV, data_SV),
+                )
 
 
 EXPERIMENT = Experiment(
@@ -107,7 +105,7 @@ EXPERIMENT = Experiment(
     question="Does a private student lose less by learning on its own samples?",
     source="DP-OPD (2026): DP-SGD on the student, the teacher's opinion on its own samples",
     differs="tables of 21 prefixes, mean gradients with the mechanism's noise alone, a teacher near the data",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "batch": BATCH, "delta": DELTA}),
     keys=("run", "seed", "epsilon", "learner"),
     metrics=("log_perplexity",),
     margins={"log-perplexity per token": LOWER},
@@ -145,34 +143,18 @@ def accountant() -> Evidence:
     return exact(gaps, 1e-9, "distance of epsilon, excess of a norm, or gradient at rest")
 
 
-def _fall(table: pd.DataFrame, other: str) -> Evidence:
-    """Return the evidence that own samples end lower than another learner's by the margin, at epsilon 2."""
-    found = {}
-    for run, part in table.groupby("run"):
-        first: Arm = {"epsilon": 2.0, "learner": other}
-        found[str(run)] = paired(part, "log_perplexity", first, {"epsilon": 2.0, "learner": "own"})
-    return must_exceed(found, LOWER, f"fall of the log-perplexity from {other} to own samples less {LOWER:g}")
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "private-distillation-gains-over-private-fine-tuning",
     statement=(
         "At epsilon 2 a private student distilled on its own samples has a log-perplexity per token lower by "
         "0.02 than one fine-tuned on the data, on average over students."
     ),
-)
-def over_data(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return _fall(table, "data")
+)(exceeds(LOWER, "log_perplexity", {"learner": "data"}, {"learner": "own"}, epsilon=2.0))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "private-distillation-gains-on-own-samples",
     statement=(
         "At epsilon 2 a private student distilled on its own samples has a log-perplexity per token lower by "
         "0.02 than one distilled on the teacher's, on average over students."
     ),
-)
-def over_teacher(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return _fall(table, "teacher")
+)(exceeds(LOWER, "log_perplexity", {"learner": "teacher"}, {"learner": "own"}, epsilon=2.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,8 @@ import pandas as pd
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, repeated
+from analysis.replication import RUNS, Seeds, all_exceed, columns, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -65,12 +65,11 @@ def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
     return world, proxy_SA, base_SA
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return gains of true and proxy return per step over the base, by world, divergence and strength."""
     from envs import infinite_horizon
     from testbed.exact.proxy_optimization import DIVERGENCES, optimized
 
-    rows_ = []
     for seed in seeds:
         for kind in WORLDS:
             world, proxy_SA, base_SA = setting(kind, seed)
@@ -93,13 +92,9 @@ def rows(seeds: Seeds) -> pd.DataFrame:
                         float((gain * r).sum() / s)
                         for r, s in zip((world.reward_SA, proxy_SA), scales, strict=True)
                     )
-                    rows_.append((seed, kind, divergence, strength, true, proxy))
-    return pd.DataFrame(rows_, columns=["seed", "world", "divergence", "strength", "true", "proxy"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, world, divergence and strength."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"states": STATES, "discount": DISCOUNT})
+                    yield columns(
+                        (seed,), world=kind, divergence=divergence, strength=strength, true=true, proxy=proxy
+                    )
 
 
 EXPERIMENT = Experiment(
@@ -107,7 +102,7 @@ EXPERIMENT = Experiment(
     question="Does a chi2 of occupancies keep more of the true return than one of actions, or a KL?",
     source="Laidlaw et al. (2024), Correlated proxies, arXiv:2403.03185",
     differs="four families of random MDPs of 8 states, not its own; exact optima, each at its best strength",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"states": STATES, "discount": DISCOUNT}),
     keys=("run", "seed", "world", "divergence", "strength"),
     metrics=("true", "proxy"),
     margins={"true return per step, in spreads of the base's": MARGIN},
@@ -117,6 +112,18 @@ EXPERIMENT = Experiment(
     ),
     systems=("Correlated proxies (ORPO)",),
 )  # fmt: skip
+
+
+def _best(table: pd.DataFrame) -> pd.DataFrame:
+    """Best true gain over the strengths, a row per run, seed and world, a column per divergence."""
+    best = table.groupby(["run", "seed", "world", "divergence"])["true"].max().clip(lower=0.0)
+    return best.unstack()
+
+
+def _ahead(table: pd.DataFrame, other: str) -> dict[str, Floats]:
+    best = _best(table)
+    gain = (best["occupancy chi2"] - best[other]).unstack("world")
+    return {f"{kind}, {run}": gain[kind].loc[run].to_numpy(dtype=float) for run in RUNS for kind in WORLDS}
 
 
 @EXPERIMENT.claim(
@@ -154,38 +161,19 @@ def bound() -> Evidence:
     return exact(gaps, 1e-8, "largest miss of the bound, or of the order")
 
 
-def _best(table: pd.DataFrame) -> pd.DataFrame:
-    """Best true gain over the strengths, a row per run, seed and world, a column per divergence."""
-    best = table.groupby(["run", "seed", "world", "divergence"])["true"].max().clip(lower=0.0)
-    return best.unstack()
-
-
-def _ahead(table: pd.DataFrame, other: str) -> dict[str, Floats]:
-    best = _best(table)
-    gain = (best["occupancy chi2"] - best[other]).unstack("world")
-    return {f"{kind}, {run}": gain[kind].loc[run].to_numpy(dtype=float) for run in RUNS for kind in WORLDS}
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "occupancy-chi2-beats-action-kl",
     statement=(
         "At its best strength it gains 0.02 more true return than the KL of actions, in all 4 families."
     ),
-)
-def beats_kl(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for each family and run."""
-    return must_exceed(_ahead(table, "action KL"), MARGIN, "gain over the KL of actions less 0.02")
+)(all_exceed(MARGIN, "gain over the KL of actions less 0.02", _ahead, "action KL"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "occupancy-chi2-beats-action-chi2",
     statement=(
         "At its best strength it gains 0.02 more true return than the chi2 of actions, in all 4 families."
     ),
-)
-def beats_chi2(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for each family and run."""
-    return must_exceed(_ahead(table, "action chi2"), MARGIN, "gain over the chi2 of actions less 0.02")
+)(all_exceed(MARGIN, "gain over the chi2 of actions less 0.02", _ahead, "action chi2"))
 
 
 @EXPERIMENT.claim(

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, level, made_twice
+from analysis.replication import combinations, difference, exceeds, of_keys
 from envs.arrays import Floats
 
 if TYPE_CHECKING:
@@ -77,17 +76,12 @@ def _problem(rng: np.random.Generator) -> tuple[NDArray[np.float64], float]:
     return errors, float(factor[0])
 
 
-def compute() -> Table:
-    """Return a row per run, class, size of the data and group of problems."""
-    return made_twice(NAME, make, SEEDS, {"problems": PROBLEMS, "width": WIDTH})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Is it enough for off-policy TD that its class holds the true Q?",
     source="Zanette (2023), When is realizability sufficient for off-policy reinforcement learning?",
     differs="random MDPs of 8 states; the angle may be defined otherwise than in the source",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"problems": PROBLEMS, "width": WIDTH}),
     keys=("run", "features", "samples", "seed"),
     metrics=("error", "correlation"),
     margins={"exponent of the sample size": SLOPE, "rank correlation that counts as scaling": CORRELATED},
@@ -140,22 +134,17 @@ def no_floor() -> Evidence:
 )
 def rate(table: pd.DataFrame) -> Evidence:
     """Return the evidence about both exponents, group by group of problems, for each run."""
-    logs, groups = table.assign(error=np.log(table["error"])), {}
-    for features, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
-        last, first = ({"features": features, "samples": n} for n in (100_000, 1000))
-        for run, x_N in difference(logs, "error", last, first).items():
-            groups[f"{run} {features}"] = sign * (x_N / np.log(100.0) - limit)
+    groups = {}
+    for name, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
+        found = difference(table, "error", {"samples": 100_000}, {"samples": 1000}, features=name, log=True)
+        groups |= {f"{name}, {run}": sign * (x_N / np.log(100.0) - limit) for run, x_N in found.items()}
     return must_exceed(groups, 0.0, "exponent beyond its limit")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "concentrability-times-misalignment-orders-the-errors",
     statement=(
         "At 10,000 logged steps errors over random problems have a rank correlation of at least 0.5 with "
         "concentrability times misalignment, in the first run and the replication."
     ),
-)
-def orders(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the rank correlation, group by group of problems, for each run."""
-    where = {"features": "realizable", "samples": 10_000}
-    return must_exceed(level(table, "correlation", where), CORRELATED, "rank correlation less 0.5")
+)(exceeds(CORRELATED, "correlation", {"features": "realizable", "samples": 10000}))

@@ -4,6 +4,7 @@ entropy.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -11,14 +12,14 @@ import pandas as pd
 from scipy import special
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
-from analysis.replication import Seeds, level, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from envs.arrays import Floats
 from testbed.rng import generator
 
 NAME = "regimes"
+MOVED = ("at random", "towards the reward")
 SEEDS, ARMS, DRIFT = 64, 16, 0.7
 ONE = {"eps_low_pos": 0.0, "eps_high_pos": 0.0, "eps_low_neg": 0.0, "eps_high_neg": 0.0}
 """DISPO with every ratio clipped to 1."""
@@ -43,14 +44,13 @@ def bandit(seed: int, moved: str) -> tuple[Floats, Floats, Floats]:
     return special.log_softmax(logit_A + DRIFT * step_A), mu_A, right_A - mu_A @ right_A
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the change of the entropy's rate where a regime's ratios replace 1, over the size
     of the step at 1.
     """
     from testbed.exact.bandit_update import entropy_rate, expected_update
 
-    rows_ = []
-    for seed, moved in product(seeds, ("at random", "towards the reward")):
+    for seed, moved in product(seeds, MOVED):
         log_pi_A, mu_A, adv_A = bandit(seed, moved)
         pi_A = np.exp(log_pi_A)
 
@@ -58,13 +58,14 @@ def rows(seeds: Seeds) -> pd.DataFrame:
         for (answers, ratio), opened in REGIMES.items():
             more_A = expected_update("dispo", log_pi_A, mu_A, adv_A, **{**ONE, **opened}) - one_A
             change = entropy_rate(pi_A, more_A) / float(np.abs(one_A).sum())
-            rows_.append((seed, moved, answers, ratio, change, float(-(pi_A @ log_pi_A))))
-    return pd.DataFrame(rows_, columns=["seed", "moved", "answers", "ratio", "change", "entropy"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, movement of pi and regime."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"arms": ARMS, "drift": DRIFT, "objective": "dispo"})
+            yield columns(
+                (seed,),
+                moved=moved,
+                answers=answers,
+                ratio=ratio,
+                change=change,
+                entropy=float(-(pi_A @ log_pi_A)),
+            )
 
 
 EXPERIMENT = Experiment(
@@ -72,7 +73,7 @@ EXPERIMENT = Experiment(
     question="Do ratios above 1 on right answers raise the entropy, and those below 1 lower it?",
     source="Karaman et al. (2026), DISPO, arXiv:2602.00983, abstract",
     differs="one expected step of a bandit of 16 answers; entropy of the policy, no lengths, no collapse",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"arms": ARMS, "drift": DRIFT, "objective": "dispo"}),
     keys=("run", "seed", "moved", "answers", "ratio"),
     metrics=("change", "entropy"),
     margins={"change of the entropy's rate, per unit of step": 0.0},
@@ -89,43 +90,20 @@ EXPERIMENT = Experiment(
     },
 )
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "ratios-above-one-raise-entropy",
     statement="On right answers ratios above 1 in place of 1 raise the entropy, however pi has moved.",
-)
-def above(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both movements, in both runs."""
-    return must_exceed(_changes(table, "right", "above 1"), 0.0, "change of the entropy's rate")
+)(exceeds(0.0, "change", {"moved": MOVED, "answers": "right", "ratio": "above 1"}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "ratios-below-one-lower-entropy",
     statement="On right answers ratios below 1 in place of 1 lower the entropy, however pi has moved.",
-)
-def below(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both movements, in both runs."""
-    found = {name: -x_N for name, x_N in _changes(table, "right", "below 1").items()}
-    return must_exceed(found, 0.0, "fall of the entropy's rate")
+)(stays_below(0.0, "change", {"moved": MOVED, "answers": "right", "ratio": "below 1"}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "small-ratios-on-wrong-answers-raise-entropy",
     statement="On wrong answers ratios below 1 in place of 1 raise the entropy, however pi has moved.",
-)
-def wrong_below(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both movements, in both runs."""
-    return must_exceed(_changes(table, "wrong", "below 1"), 0.0, "change of the entropy's rate")
-
-
-def _changes(table: pd.DataFrame, answers: str, ratio: str) -> dict[str, Floats]:
-    return {
-        f"{moved}, {run}": x_N
-        for moved in ("at random", "towards the reward")
-        for run, x_N in level(
-            table, "change", {"moved": moved, "answers": answers, "ratio": ratio}
-        ).items()
-    }  # fmt: skip
+)(exceeds(0.0, "change", {"moved": MOVED, "answers": "wrong", "ratio": "below 1"}))
 
 
 @EXPERIMENT.claim(

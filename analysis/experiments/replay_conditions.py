@@ -8,12 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, level, made_twice
+from analysis.replication import combinations, exceeds, of_keys, stays_below
 
 NAME = "replay-conditions"
 SEEDS, STEPS, RATE, TEMPERATURE = 120, 4000, 0.1, 0.1
@@ -56,17 +53,12 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     return both.assign(value=(infinite_horizon.value(world, pi_RSA) - low) / (high - low))
 
 
-def compute() -> Table:
-    """Return a row per run, conditions, replays and seed."""
-    return made_twice(NAME, make, SEEDS, {"steps": STEPS, "rate": RATE})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Do ERC's two conditions let an actor-critic replay?",
     source="Kobayashi (2024), Experience replayable conditions, of which a summary alone was read",
     differs="a table on a corridor; a step is out of reach when its action has less than 0.1 of the policy",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "rate": RATE}),
     keys=("run", "conditions", "replays", "seed"),
     metrics=("value",),
     margins={"share of the value that counts as lost": LOST, "share that counts as equal": EQUAL},
@@ -77,61 +69,39 @@ EXPERIMENT = Experiment(
     systems=("ERC (Experience Replayable Conditions)",),
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "plain-replay-breaks-an-actor-critic",
     statement=(
         "Without conditions 32 replays per step lose more than 0.1 of the value that no replay has, in the "
         "first run and the replication."
     ),
-)
-def breaks(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the value lost, paired by seed, for each run."""
-    plain = {"conditions": "plain"}
-    lost = difference(table, "value", {**plain, "replays": 0.0}, {**plain, "replays": 32.0})
-    return must_exceed(lost, LOST, "share of the value lost, less 0.1")
+)(exceeds(LOST, "value", {"replays": 0.0}, {"replays": 32.0}, conditions="plain"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "both-conditions-keep-a-replaying-actor-critic-whole",
     statement=(
         "With both conditions 32 replays per step lose less than 0.1 of the value that no replay has, in the "
         "first run and the replication."
     ),
-)
-def keeps(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the value lost, paired by seed, for each run."""
-    both = {"conditions": "both"}
-    lost = difference(table, "value", {**both, "replays": 0.0}, {**both, "replays": 32.0})
-    return must_stay_below(lost, LOST, "0.1 less the share of the value lost")
+)(stays_below(LOST, "value", {"replays": 0.0}, {"replays": 32.0}, conditions="both"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "no-repulsion-is-the-condition-that-counts",
     source="this project",
     statement=(
         "Leaving out repulsion alone ends at 32 replays per step above both conditions by more than 0.05, in "
         "the first run and the replication."
     ),
-)
-def repulsion(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the value gained, paired by seed, for each run."""
-    first, second = ({"conditions": name, "replays": 32.0} for name in ("no repulsion", "both"))
-    return must_exceed(
-        difference(table, "value", first, second), 0.05, "share of the value gained, less 0.05"
-    )
+)(exceeds(0.05, "value", {"conditions": "no repulsion"}, {"conditions": "both"}, replays=32.0))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-replaying-actor-critic-equals-soft-q-learning",
     statement=(
         "With both conditions and 4 replays per step the actor-critic ends less than 0.1 below soft "
         "Q-learning, in the first run and the replication."
     ),
+)(
+    stays_below(
+        EQUAL, "value", {"conditions": "soft Q", "replays": 1.0}, {"conditions": "both", "replays": 4.0}
+    )
 )
-def equals(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the shortfall, paired by seed, for each run."""
-    soft = level(table, "value", {"conditions": "soft Q"})
-    actor = level(table, "value", {"conditions": "both", "replays": 4.0})
-    short = {run: soft[run] - actor[run] for run in soft}
-    return must_stay_below(short, EQUAL, "0.1 less the shortfall")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -9,18 +11,18 @@ from numpy.typing import NDArray
 from analysis.claims import Evidence
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, made_twice
+from analysis.replication import combinations, difference, exceeds, of_keys
 
 NAME = "residual-control"
 SEEDS, STEPS, EVERY, PLAYERS, DEMOS, CUT, SOLVED = 32, 240, 10, 8, 500, 2.0, 0.02
+RATIOS = (1.0, 2.0, 4.0, 8.0)
 ARMS = ("scratch", "residual", "residual with demonstrations")
 FACTOR, LESS = 1.2, 0.02
 """Of environment steps; share of the way from a weak gain to Riccati's, cut at 2."""
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return steps until the exact loss stays below 0.02, and the mean loss on the way, cut at 2.
 
     The base is half of the optimal gain, as a clone of a timid expert; its own loss is 0.08. Demonstrations:
@@ -36,8 +38,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     x_RND = world.starts(noise_RNX[..., :2])
     u_RNU = -x_RND @ base_UD.T + 0.3 * noise_RNX[..., 2:3]
     next_RND, reward_RN = world.step(x_RND, u_RNU, noise_RNX[..., 3:])
-    frames = []
-    for updates in (1.0, 2.0, 4.0, 8.0):
+    for updates in RATIOS:
         for arm in ARMS:
             gains, _ = actor_critic(
                 world, key_R, Settings(steps=STEPS, every=EVERY, players=PLAYERS, updates=updates),
@@ -48,13 +49,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
             last_R = len(loss_ER) - (loss_ER[::-1] >= SOLVED).argmax(0)
             solved_R = np.where((loss_ER >= SOLVED).any(0), last_R, 0)
             frame, _ = combinations(key_R, updates=[updates], arm=[arm])
-            frames.append(frame.assign(steps=EVERY * PLAYERS * (1 + solved_R), loss=loss_ER.mean(0)))
-    return pd.concat(frames, ignore_index=True)
-
-
-def compute() -> Table:
-    """Return a row per run, ratio of updates, arm and seed."""
-    return made_twice(NAME, make, SEEDS, {"steps": STEPS, "demonstrations": DEMOS})
+            yield frame.assign(steps=EVERY * PLAYERS * (1 + solved_R), loss=loss_ER.mean(0))
 
 
 EXPERIMENT = Experiment(
@@ -62,7 +57,7 @@ EXPERIMENT = Experiment(
     question="Does a residual on a cloned controller need fewer samples than learning from scratch?",
     source="Residual off-policy RL (ResFiT), of which a summary alone was read",
     differs="linear-quadratic control with TD3 and a linear base that is half as strong as it should be",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "demonstrations": DEMOS}),
     keys=("run", "updates", "arm", "seed"),
     metrics=("steps", "loss"),
     margins={"factor of steps that counts as fewer": FACTOR, "mean loss that counts as less": LESS},
@@ -73,43 +68,22 @@ EXPERIMENT = Experiment(
     systems=("Residual off-policy RL (ResFiT)",),
 )  # fmt: skip
 
-
-def _saved(table: pd.DataFrame, value: str, arm: str) -> dict[str, NDArray[np.float64]]:
-    return {
-        f"{run} {updates:g}": x_N
-        for updates in sorted(set(table["updates"]))
-        for run, x_N in difference(
-            table, value, {"updates": updates, "arm": "scratch"}, {"updates": updates, "arm": arm}
-        ).items()
-    }
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-residual-solves-with-fewer-samples",
     statement=(
         "With a residual the steps until the loss stays below 0.02 are fewer than from scratch by a factor "
         "of 1.2, at 1 to 8 updates per step, in the first run and the replication."
     ),
-)
-def fewer(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the log of the factor, paired by seed, for each ratio of updates and run."""
-    logs = table.assign(steps=np.log(table["steps"]))
-    note = "log of the factor of steps, less log 1.2"
-    return must_exceed(_saved(logs, "steps", "residual"), float(np.log(FACTOR)), note)
+)(exceeds(float(np.log(FACTOR)), "steps", {"arm": "scratch"}, {"arm": "residual"}, updates=RATIOS, log=True))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-residual-loses-less-while-it-learns",
     source="this project",
     statement=(
         "With a residual the mean loss while learning, cut at 2, is less than from scratch, at 1, 2 and 4 "
         "updates per step, in the first run and the replication."
     ),
-)
-def safer(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the loss saved, paired by seed, for each ratio of updates and run."""
-    few = table[table["updates"] < 8.0]
-    return must_exceed(_saved(few, "loss", "residual"), 0.0, "mean loss saved")
+)(exceeds(0.0, "loss", {"arm": "scratch"}, {"arm": "residual"}, updates=RATIOS[:-1]))
 
 
 @EXPERIMENT.claim(
@@ -121,6 +95,8 @@ def safer(table: pd.DataFrame) -> Evidence:
 )
 def demonstrations(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the loss saved, paired by seed, for each ratio of updates and run."""
-    plain, helped = (_saved(table, "loss", arm) for arm in ARMS[1:])
+    plain, helped = (
+        difference(table, "loss", {"arm": "scratch"}, {"arm": arm}, updates=RATIOS) for arm in ARMS[1:]
+    )
     saved = {name: helped[name] - plain[name] for name in plain}
     return must_exceed(saved, LESS, "mean loss saved, less 0.02")

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.preference_worlds import linear_world
-from analysis.replication import Seeds, difference, level, repeated
+from analysis.replication import Seeds, all_exceed, all_stay_below, difference, level, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -84,12 +83,6 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     return pd.DataFrame(rows_, columns=columns)
 
 
-def table() -> Table:
-    """Return a row per run, seed, noise, combination, method and strength."""
-    about = {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY}
-    return Table.of(NAME, repeated(rows, SEEDS), about)
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Do ensembles of reward models keep the gold reward from falling as their proxy is optimized?",
@@ -98,7 +91,12 @@ EXPERIMENT = Experiment(
         "linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers "
         "that pairs seldom show; exact laws"
     ),
-    compute=table,
+    compute=of_seeds(
+        NAME,
+        rows,
+        SEEDS,
+        {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY},
+    ),
     keys=("run", "seed", "noise", "model", "method", "strength"),
     metrics=("kl", "gold", "proxy"),
     margins={"gold reward": MARGIN},
@@ -120,6 +118,17 @@ def _drop(table: pd.DataFrame, model: str) -> dict[str, Floats]:
                 rows_.assign(drop=best - rows_["gold"]), "drop", {"strength": last}
             ).items():
                 found[f"{method}, noise {noise:g}, {run}"] = x_N
+    return found
+
+
+def _gain(table: pd.DataFrame, first: str, second: str) -> dict[str, Floats]:
+    """Gold reward at the strongest optimization, of one combination less another's."""
+    found: dict[str, Floats] = {}
+    for noise in NOISE:
+        for method, last in LAST.items():
+            where = {"noise": noise, "method": method, "strength": last}
+            gains = difference(table, "gold", {**where, "model": first}, {**where, "model": second})
+            found |= {f"{method}, noise {noise:g}, {run}": x_N for run, x_N in gains.items()}
     return found
 
 
@@ -155,48 +164,22 @@ def agree() -> Evidence:
     return exact(gaps, 1e-12, "largest excess over the mean, or distance among equals and under shifts")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "one-reward-model-is-over-optimized",
     statement="With one model the gold reward falls by 0.1 from its best to the strongest optimization.",
-)
-def over(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both methods and noises, in both runs."""
-    return must_exceed(_drop(table, "single"), MARGIN, "fall of the gold reward less 0.1")
+)(all_exceed(MARGIN, "fall of the gold reward less 0.1", _drop, "single"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "ensembles-remove-over-optimization",
     statement="With the worst case of five models it falls by less than 0.1.",
-)
-def removed(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both methods and noises, in both runs."""
-    return must_stay_below(_drop(table, "worst"), MARGIN, "0.1 less the fall of the gold reward")
+)(all_stay_below(MARGIN, "0.1 less the fall of the gold reward", _drop, "worst"))
 
-
-def _gain(table: pd.DataFrame, first: str, second: str) -> dict[str, Floats]:
-    """Gold reward at the strongest optimization, of one combination less another's."""
-    found: dict[str, Floats] = {}
-    for noise in NOISE:
-        for method, last in LAST.items():
-            where = {"noise": noise, "method": method, "strength": last}
-            gains = difference(table, "gold", {**where, "model": first}, {**where, "model": second})
-            found |= {f"{method}, noise {noise:g}, {run}": x_N for run, x_N in gains.items()}
-    return found
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "ensembles-earn-more-gold-than-one-model",
     statement="At the strongest optimization the worst case of five earns 0.1 more gold than one model.",
-)
-def earn(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both methods and noises, in both runs."""
-    return must_exceed(_gain(table, "worst", "single"), MARGIN, "gain of gold reward less 0.1")
+)(all_exceed(MARGIN, "gain of gold reward less 0.1", _gain, "worst", "single"))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "conservative-ensembles-beat-their-mean",
     statement="There the uncertainty-weighted reward earns 0.1 more gold than the plain mean of the models.",
-)
-def beat(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both methods and noises, in both runs."""
-    return must_exceed(_gain(table, "uncertainty", "mean"), MARGIN, "gain of gold reward less 0.1")
+)(all_exceed(MARGIN, "gain of gold reward less 0.1", _gain, "uncertainty", "mean"))

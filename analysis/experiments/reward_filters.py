@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -9,13 +11,13 @@ from scipy import stats
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, level, repeated
+from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
 NAME = "reward-filters"
+OTHERS = {"kept": ("all", "best", "best and random")}
 SEEDS, CONTEXTS, ANSWERS, GROUP, STEPS, RATE = 24, 8, 24, 5, 40, 1.0
 NOISE, WIDTH = 1.5, 0.6
 """Of the proxy at middling gold rewards, and how far that middle reaches."""
@@ -30,24 +32,17 @@ def world(seed: int) -> tuple[Floats, Floats]:
     return gold_SA, gold_SA + NOISE * np.exp(-((gold_SA / WIDTH) ** 2)) * noise_SA
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return R^2 of the filtered samples at the start and the gold reward after 40 steps, by filter."""
     from testbed.offline.imperfect_rewards import KEPT, climb, filtered_law, reliability
 
-    rows_ = []
     for seed in seeds:
         gold_SA, proxy_SA = world(seed)
         start_SA = np.full((CONTEXTS, ANSWERS), 1 / ANSWERS)
         for keep in KEPT:
             r2 = reliability(filtered_law(start_SA, proxy_SA, GROUP, keep), proxy_SA, gold_SA)
             pi_SA = climb(start_SA, proxy_SA, group=GROUP, keep=keep, steps=STEPS, rate=RATE)
-            rows_.append((seed, keep, r2, float((pi_SA * gold_SA).sum(-1).mean())))
-    return pd.DataFrame(rows_, columns=["seed", "kept", "r2", "gold"])
-
-
-def table() -> Table:
-    """Return a row per run, seed and filter."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"group": GROUP, "steps": STEPS, "rate": RATE})
+            yield columns((seed,), kept=keep, r2=r2, gold=float((pi_SA * gold_SA).sum(-1).mean()))
 
 
 EXPERIMENT = Experiment(
@@ -57,7 +52,7 @@ EXPERIMENT = Experiment(
     differs=(
         "a bandit of 24 answers with a made proxy; expected steps at one learning rate, without PPO's clip"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "steps": STEPS, "rate": RATE}),
     keys=("run", "seed", "kept"),
     metrics=("r2", "gold"),
     margins={"gold reward": MARGIN, "rank correlation": 0.0},
@@ -117,43 +112,19 @@ def ranks(table: pd.DataFrame) -> Evidence:
     return must_exceed(found, 0.0, "rank correlation within a seed")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "best-and-worst-has-the-highest-r2",
     statement="Best and worst have a higher R^2 than best, best and random, and all samples.",
-)
-def highest(table: pd.DataFrame) -> Evidence:
-    """Return the evidence against each other filter, in both runs."""
-    return must_exceed(_ahead(table, "r2"), 0.0, "gain of R^2")
+)(exceeds(0.0, "r2", {"kept": "best and worst"}, OTHERS))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "best-and-worst-wins",
     statement="Best and worst end with 0.05 more gold reward than best, best and random, and all samples.",
-)
-def wins(table: pd.DataFrame) -> Evidence:
-    """Return the evidence against each other filter, in both runs."""
-    return must_exceed(_ahead(table, "gold"), MARGIN, "gain of gold reward less 0.05")
+)(exceeds(MARGIN, "gold", {"kept": "best and worst"}, OTHERS))
 
-
-def _ahead(table: pd.DataFrame, value: str) -> dict[str, Floats]:
-    found: dict[str, Floats] = {}
-    for other in ("all", "best", "best and random"):
-        gains = difference(table, value, {"kept": "best and worst"}, {"kept": other})
-        found |= {f"over {other}, {run}": x_N for run, x_N in gains.items()}
-    return found
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "filters-earn-something", statement="Each filter ends with 0.5 of gold reward, the start being at 0."
-)
-def something(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for each filter and run."""
-    found = {
-        f"{keep}, {run}": x_N
-        for keep in ("all", "best", "best and worst", "best and random")
-        for run, x_N in level(table, "gold", {"kept": keep}).items()
-    }
-    return must_exceed(found, 0.5, "gold reward less 0.5")
+)(exceeds(0.5, "gold", {"kept": ("all", "best", "best and worst", "best and random")}))
 
 
 @EXPERIMENT.claim(

@@ -7,13 +7,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.experiments.step_rewards import LENGTH, LEVELS, SOURCE
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, all_exceed, difference, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -60,17 +57,12 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     return frame.assign(log_samples=np.log(frame["samples"]))
 
 
-def table() -> Table:
-    """Return a row per run, seed, level and judge."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"group": GROUP, "rate": RATE, "most": MOST * GROUP})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Do rewards for thoughts reach a success rate from fewer samples, with a judge that errs too?",
     source=SOURCE,
     differs="six independent steps in two thoughts, REINFORCE with the group's mean; a judge errs at random",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "rate": RATE, "most": MOST * GROUP}),
     keys=("run", "seed", "level", "judge"),
     metrics=("samples", "log_samples"),
     margins={"factor of samples": FEWER},
@@ -92,31 +84,39 @@ def _fewer(table: pd.DataFrame, first: str, second: str, judge: str) -> dict[str
     )
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "thought-rewards-learn-from-fewer-samples",
     statement="A perfect judge of thoughts takes fewer samples to a success of 0.8 than answers, by 1.25.",
+)(
+    all_exceed(
+        float(np.log(FEWER)),
+        "mean log factor of samples less log 1.25",
+        _fewer,
+        "thought",
+        "answer",
+        "perfect",
+    )
 )
-def perfect(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about log factors of samples, in both runs."""
-    found = _fewer(table, "thought", "answer", "perfect")
-    return must_exceed(found, float(np.log(FEWER)), "mean log factor of samples less log 1.25")
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "an-erring-judge-of-thoughts-still-saves-samples",
     statement="So does a judge who is wrong about every fifth thought.",
+)(
+    all_exceed(
+        float(np.log(FEWER)),
+        "mean log factor of samples less log 1.25",
+        _fewer,
+        "thought",
+        "answer",
+        "erring",
+    )
 )
-def erring(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about log factors of samples, in both runs."""
-    found = _fewer(table, "thought", "answer", "erring")
-    return must_exceed(found, float(np.log(FEWER)), "mean log factor of samples less log 1.25")
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "thoughts-bear-an-erring-judge-better-than-tokens",
     statement="With a judge who errs that often thoughts take fewer samples than tokens, by 1.25.",
+)(
+    all_exceed(
+        float(np.log(FEWER)), "mean log factor of samples less log 1.25", _fewer, "thought", "token", "erring"
+    )
 )
-def thoughts(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about log factors of samples, in both runs."""
-    found = _fewer(table, "thought", "token", "erring")
-    return must_exceed(found, float(np.log(FEWER)), "mean log factor of samples less log 1.25")

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, level, made_twice
+from analysis.replication import combinations, level, of_keys
 from envs.arrays import Floats
 
 NAME = "target-period"
@@ -45,17 +44,12 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     return frame.assign(radius=radius_N, growth=growth_N)
 
 
-def compute() -> Table:
-    """Return a row per run, step size, period and seed."""
-    return made_twice(NAME, make, SEEDS, {"updates": UPDATES, "discount": DISCOUNT})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does the radius of a refresh say which periods of a target network converge?",
     source="Fellows, Smith & Whiteson (2023), Why target networks stabilise temporal difference methods",
     differs="Baird's star, and networks near their initial weights",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"updates": UPDATES, "discount": DISCOUNT}),
     keys=("run", "step", "period", "seed"),
     metrics=("radius", "growth"),
     margins={"distance of the radius from 1 that is predicted": CLEAR},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -11,9 +12,8 @@ from scipy import special
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, difference, repeated
+from analysis.replication import RUNS, Groups, Seeds, all_exceed, columns, difference, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -51,20 +51,13 @@ def learned(reward_NA: Floats, how: str, anchor: float = 0.0) -> Floats:
     return np.exp(log_A)
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return accuracy and speed at the end, by kind of accuracy, scale of speed and normalization."""
-    rows_ = []
     for seed, kind in product(seeds, ACCURACY):
         found = world(seed, kind)
         for scale, how in product(SCALES, ("joint", "decoupled")):
             accuracy, speed = found @ learned(found * np.array([[1.0], [scale]]), how)
-            rows_.append((seed, kind, scale, how, accuracy, speed))
-    return pd.DataFrame(rows_, columns=["seed", "kind", "scale", "normalization", "accuracy", "speed"])
-
-
-def table() -> Table:
-    """Return a row per run, seed, kind of accuracy, scale and normalization."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"answers": ANSWERS, "group": GROUP, "steps": STEPS})
+            yield columns((seed,), kind=kind, scale=scale, normalization=how, accuracy=accuracy, speed=speed)
 
 
 EXPERIMENT = Experiment(
@@ -72,7 +65,7 @@ EXPERIMENT = Experiment(
     question="Does normalizing two rewards together starve the one of smaller scale?",
     source="LightningRL (2026); GDPO, arXiv:2601.05242, for normalization by reward",
     differs="a bandit of 6 answers with an accuracy and a speed; no parallel decoding",
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"answers": ANSWERS, "group": GROUP, "steps": STEPS}),
     keys=("run", "seed", "kind", "scale", "normalization"),
     metrics=("accuracy", "speed"),
     margins={"accuracy or speed": MARGIN},
@@ -82,6 +75,13 @@ EXPERIMENT = Experiment(
     ),
     systems=("LightningRL",),
 )  # fmt: skip
+
+
+def _gain(table: pd.DataFrame, value: str, kinds: tuple[str, ...]) -> Groups:
+    """Decoupled less joint normalization at the smallest scale, for each kind of accuracy and run."""
+    return difference(
+        table, value, {"normalization": "decoupled"}, {"normalization": "joint"}, kind=kinds, scale=SCALES[-1]
+    )
 
 
 @EXPERIMENT.claim(
@@ -132,46 +132,23 @@ def _owed(reward_NA: Floats) -> float:
     return float(np.abs(both_RG - one_RG)[mixed_R].max())
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "joint-normalization-starves-the-small-reward",
     statement=(
         "With speed at a hundredth of accuracy's scale decoupled normalization ends 0.05 faster than joint, "
         "with graded accuracy as with right or wrong answers."
     ),
-)
-def starves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both kinds of accuracy, in both runs."""
-    return must_exceed(_gain(table, "speed", ACCURACY), MARGIN, "gain of speed less 0.05")
+)(all_exceed(MARGIN, "gain of speed less 0.05", _gain, "speed", ACCURACY))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "joint-normalization-starves-beside-graded-accuracy",
     statement="With graded accuracy, so that no group is without contrast, it does.",
-)
-def starves_graded(table: pd.DataFrame) -> Evidence:
-    """Return the evidence in both runs."""
-    return must_exceed(_gain(table, "speed", ("graded",)), MARGIN, "gain of speed less 0.05")
+)(all_exceed(MARGIN, "gain of speed less 0.05", _gain, "speed", ("graded",)))
 
-
-def _gain(table: pd.DataFrame, value: str, kinds: tuple[str, ...]) -> dict[str, Floats]:
-    """Decoupled less joint normalization at the smallest scale, for each kind of accuracy and run."""
-    found: dict[str, Floats] = {}
-    for kind in kinds:
-        where = {"scale": SCALES[-1], "kind": kind}
-        gains = difference(
-            table, value, {**where, "normalization": "decoupled"}, {**where, "normalization": "joint"}
-        )
-        found |= {f"{kind}, {run}": x_N for run, x_N in gains.items()}
-    return found
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "decoupling-costs-no-accuracy",
     statement="There it is at most 0.05 less accurate than joint normalization.",
-)
-def no_accuracy(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for both kinds of accuracy, in both runs."""
-    return must_exceed(_gain(table, "accuracy", ACCURACY), -MARGIN, "accuracy less joint's, plus 0.05")
+)(all_exceed(-MARGIN, "accuracy less joint's, plus 0.05", _gain, "accuracy", ACCURACY))
 
 
 @EXPERIMENT.claim(

@@ -9,11 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below
+from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, level, made_twice
+from analysis.replication import combinations, difference, merged, of_keys, stays_below
 
 NAME = "update-ratio-law"
 SEEDS, CELLS, MOST, THRESHOLD, RATE = 12, 20, 30_000, 0.95, 0.1
@@ -71,17 +70,12 @@ def _steps(updates: float, key_N: NDArray[np.uint64]) -> NDArray[np.float64]:
     return every * (1.0 + np.where(there_RK.any(-1), there_RK.argmax(-1), there_RK.shape[1]))
 
 
-def compute() -> Table:
-    """Return a row per run, ratio of updates and group of cells."""
-    return made_twice(NAME, make, SEEDS, {"cells": CELLS, "threshold": THRESHOLD})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Is the trade of environment steps for updates a law that small ratios predict?",
     source="Rybkin et al. (2025), Value-based deep RL scales predictably",
     differs="a table on one random MDP; the constants are fitted on a grid",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"cells": CELLS, "threshold": THRESHOLD}),
     keys=("run", "updates", "seed"),
     metrics=("steps", "computed", "predicted", "error"),
     margins={
@@ -106,28 +100,20 @@ EXPERIMENT = Experiment(
 )
 def buy(table: pd.DataFrame) -> Evidence:
     """Return the evidence about logs of both factors, for each run."""
-    logs = table.assign(steps=np.log(table["steps"]), computed=np.log(table["computed"]))
-    few, many = {"updates": 0.5}, {"updates": 16.0}
-    groups = {f"steps, {run}": x_N for run, x_N in difference(logs, "steps", few, many).items()}
-    less = float(np.log(2.0 / 1.2))
-    groups |= {f"updates, {run}": x_N + less for run, x_N in difference(logs, "computed", many, few).items()}
-    return must_exceed(
-        groups, float(np.log(2.0)), "log of the factor, less log 2, or of updates less log 1.2"
+    few, many, less = {"updates": 0.5}, {"updates": 16.0}, float(np.log(2.0 / 1.2))
+    spent = difference(table, "computed", many, few, log=True)
+    groups = merged(
+        steps=difference(table, "steps", few, many, log=True),
+        updates={run: x_N + less for run, x_N in spent.items()},
     )
+    note = "log of the factor, less log 2, or of updates less log 1.2"
+    return must_exceed(groups, float(np.log(2.0)), note)
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "small-update-ratios-predict-larger-ones",
     statement=(
         "A power law with asymptote through 0.5 to 4 updates per step predicts the steps needed at 8 and 16 "
         "within 20%, in the first run and the replication."
     ),
-)
-def predicts(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the log error, for each held-out ratio and run."""
-    groups = {
-        f"{run} {updates:g}": x_N
-        for updates in HELD_OUT
-        for run, x_N in level(table, "error", {"updates": updates}).items()
-    }
-    return must_stay_below(groups, ERROR, "log 1.2 less the log error")
+)(stays_below(ERROR, "error", {"updates": HELD_OUT}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -9,11 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, all_exceed, all_stay_below, difference, of_seeds
 from testbed.config.run import Run
 
 NAME = "utterance-critic"
@@ -34,28 +33,19 @@ ARMS = {
 }
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the sequences each arm takes to the threshold, all of them where it is not reached."""
     from testbed.training.loop import train_pack
 
-    frames = []
     for arm, run in ARMS.items():
         found = train_pack(tuple(replace(run, seed=seed) for seed in seeds))
         curve = pd.DataFrame({name: found[name] for name in ("seed", "exact/value", "rollouts")})
         there = curve[curve["exact/value"] >= THRESHOLD].groupby("seed")["rollouts"].min()
         most = curve.groupby("seed")["rollouts"].max()
         samples = there.reindex(most.index).fillna(most)
-        frames.append(
-            pd.DataFrame(
-                {"arm": arm, "seed": samples.index, "samples": samples, "log_samples": np.log(samples)}
-            )
+        yield pd.DataFrame(
+            {"arm": arm, "seed": samples.index, "samples": samples, "log_samples": np.log(samples)}
         )
-    return pd.concat(frames)
-
-
-def table() -> Table:
-    """Return a row per run, arm and seed."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"steps": GAME.steps, "threshold": THRESHOLD})
 
 
 EXPERIMENT = Experiment(
@@ -67,7 +57,7 @@ EXPERIMENT = Experiment(
         "four batches "
         "with V-trace in place of a large store"
     ),
-    compute=table,
+    compute=of_seeds(NAME, rows, SEEDS, {"steps": GAME.steps, "threshold": THRESHOLD}),
     keys=("run", "arm", "seed"),
     metrics=("samples", "log_samples"),
     margins={"factor of samples": FEWER, "factor of the source": CLAIMED},
@@ -82,25 +72,16 @@ def _fewer(table: pd.DataFrame) -> dict[str, np.ndarray]:
     return difference(table, "log_samples", {"arm": "REINFORCE"}, {"arm": "utterance critic"})
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "an-utterance-critic-saves-samples",
     statement="The utterance critic takes fewer samples to a success of 0.8 than REINFORCE, by a "
     "factor of 1.25.",
-)
-def saves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about log factors of samples, seed by seed, in both runs."""
-    return must_exceed(_fewer(table), float(np.log(FEWER)), "mean log factor of samples less log 1.25")
+)(all_exceed(float(np.log(FEWER)), "mean log factor of samples less log 1.25", _fewer))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "an-utterance-critic-saves-less-than-a-hundredfold",
     statement="It saves less than a factor of 100 of them.",
-)
-def not_hundredfold(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about log factors of samples below log 100."""
-    return must_stay_below(
-        _fewer(table), float(np.log(CLAIMED)), "log 100 less the mean log factor of samples"
-    )
+)(all_stay_below(float(np.log(CLAIMED)), "log 100 less the mean log factor of samples", _fewer))
 
 
 @cache

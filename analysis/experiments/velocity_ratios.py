@@ -7,11 +7,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_stay_below, short_of
+from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, level, made_twice
+from analysis.replication import combinations, exceeds, of_keys, stays_below
 from envs.arrays import Floats
 
 NAME = "velocity-ratios"
@@ -90,17 +89,12 @@ def _surrogate(
     return np.minimum(rho_RN * advantage_RN, clipped_RN * advantage_RN).mean(-1)
 
 
-def compute() -> Table:
-    """Return a row per run, ratio, shift and seed; PPO's values are the same for all shifts."""
-    return made_twice(NAME, make, SEEDS, {"paths": PATHS, "iterations": ITERATIONS})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="How good are ratios from velocity fields, and does PPO with them learn as well?",
     source="Yang et al. (2025), PolicyFlow, of which a summary alone was read; McAllister et al. (2025), FPO",
     differs="rectified flows to one Gaussian, whose density is known; no Brownian term, one mode",
-    compute=compute,
+    compute=of_keys(NAME, make, SEEDS, {"paths": PATHS, "iterations": ITERATIONS}),
     keys=("run", "ratio", "shift", "seed"),
     metrics=("error", *RATES),
     margins={"relative error that counts as small": SMALL, "value that counts as worse": WORSE},
@@ -111,50 +105,31 @@ EXPERIMENT = Experiment(
     systems=("PolicyFlow",),
 )  # fmt: skip
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "velocity-ratios-are-not-small-step-exact",
     source="PolicyFlow, for the opposite: a small error of the ratio",
     statement=(
         "However small the step, the velocity log ratio of 8 paths is off by more than 0.2 of the true one's "
         "deviation, at shifts from 0.05 to 0.4, in the first run and the replication."
     ),
-)
-def not_exact(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the relative error, for each shift and run."""
-    groups = {
-        f"{run} {shift:g}": x_N
-        for shift in SHIFTS
-        for run, x_N in level(table, "error", {"ratio": "velocity", "shift": shift}).items()
-    }
-    return must_exceed(groups, SMALL, "relative error, less 0.2")
+)(exceeds(SMALL, "error", {"ratio": "velocity", "shift": SHIFTS}))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "ppo-with-velocity-ratios-learns-as-well",
     statement=(
         "With step size 0.01 PPO with velocity ratios ends at most 0.02 of expected reward below PPO with "
         "exact ones after 40 iterations, in the first run and the replication."
     ),
-)
-def as_well(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the shortfall, paired by seed, for each run."""
-    first, second = ({"ratio": ratio, "shift": SHIFTS[0]} for ratio in ("exact", "velocity"))
-    return must_stay_below(difference(table, "slow", first, second), WORSE, "0.02 less the shortfall")
+)(stays_below(WORSE, "slow", {"ratio": "exact"}, {"ratio": "velocity"}, shift=SHIFTS[0]))
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "ppo-with-velocity-ratios-survives-large-steps",
     source="this project",
     statement=(
         "With step size 0.1, at which PPO with exact ratios overshoots, that with velocity ratios ends 0.02 "
         "of expected reward higher, in the first run and the replication."
     ),
-)
-def survives(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the gain, paired by seed, for each run."""
-    first, second = ({"ratio": ratio, "shift": SHIFTS[0]} for ratio in ("velocity", "exact"))
-    return must_exceed(difference(table, "fast", first, second), WORSE, "gain less 0.02")
+)(exceeds(WORSE, "fast", {"ratio": "velocity"}, {"ratio": "exact"}, shift=SHIFTS[0]))
 
 
 @EXPERIMENT.claim(

@@ -33,7 +33,8 @@ def score_table(
     [R, S, A].
 
     alpha 1, floor 0: IPS, with a model doubly robust; alpha < 1: exponential smoothing (Aouali et al. 2023);
-    floor > 0: clipping of the propensity. reward_RN: another reward of the same rounds.
+    floor > 0: clipping of the propensity. reward_RN: another reward of the same rounds. Source: Horvitz &
+    Thompson (1952) for IPS; Dudik, Langford & Li (2011) with a model.
     """
     if not 0.0 <= alpha <= 1.0 or not 0.0 <= floor <= 1.0:
         raise UserError(f"alpha is {alpha:g} and floor {floor:g}, expected both in [0, 1].")
@@ -52,7 +53,10 @@ def score_table(
 def mean_model(
     data: LoggedData, contexts: int, actions: int, *, prior: float = 1.0, reward_RN: Floats | None = None
 ) -> Floats:
-    """qhat(x, a) = (sum of rewards + prior times the mean reward) / (n + prior), [R, S, A]."""
+    """qhat(x, a) = (sum of rewards + prior times the mean reward) / (n + prior), [R, S, A].
+
+    Own design: a mean that shrinks to that of all rounds.
+    """
     cells = len(data.context_RN)
     given_RN = data.reward_RN if reward_RN is None else reward_RN
     key_RN = (np.arange(cells)[:, None] * contexts + data.context_RN) * actions + data.action_RN
@@ -64,7 +68,10 @@ def mean_model(
 
 
 def best_policy(g_RSA: Floats, explore: float = 0.0) -> Floats:
-    """(1 - explore) argmax g + explore uniform, [R, S, A]: the best of all tables, first among equals."""
+    """(1 - explore) argmax g + explore uniform, [R, S, A]: the best of all tables, first among equals.
+
+    Own design: the optimum of a linear objective over the simplex, by context.
+    """
     actions = g_RSA.shape[-1]
     return (1 - explore) * np.eye(actions)[g_RSA.argmax(-1)] + explore / actions
 
@@ -73,7 +80,8 @@ def fit_softmax(g_RSA: Floats, feature_SAF: Floats, *, steps: int, rate: float, 
     """pi = softmax(theta . phi), [R, S, A], theta by `steps` gradient steps on sum pi g - ridge |theta|^2 /
     2.
 
-    d/dtheta = sum_x,a pi (g - sum_b pi g) phi: policies that share what they learn across contexts.
+    d/dtheta = sum_x,a pi (g - sum_b pi g) phi: policies that share what they learn across contexts. Source:
+    Swaminathan & Joachims (2015), the softmax rule class; here by exact gradients of the table.
     """
     theta_RF = np.zeros((len(g_RSA), feature_SAF.shape[-1]))
     for step in range(steps + 1):
@@ -135,7 +143,10 @@ def smoothing_certificate(
 
 
 def gibbs_posterior(prior_K: Floats, score_RK: Floats, temperature: float) -> tuple[Floats, Floats]:
-    """Q(h) = prior exp(score / temperature) / Z over K deterministic rules, [R, K], and KL(Q, prior), [R]."""
+    """Q(h) = prior exp(score / temperature) / Z over K deterministic rules, [R, K], and KL(Q, prior), [R].
+
+    Source: Catoni (2007): it maximizes E score - temperature KL(Q, prior).
+    """
     q_RK = softmax(np.log(prior_K) + score_RK / temperature)
     with np.errstate(divide="ignore", invalid="ignore"):
         kl_R = np.where(q_RK > 0, q_RK * (np.log(q_RK) - np.log(prior_K)), 0.0).sum(-1)
@@ -160,7 +171,8 @@ def delayed_generations(
     delay - window to g - delay - 1 alone (0.5 without data), its policy greedy (temperature 0) or
     softmax(qhat / temperature), with `explore` uniform mass. What a greedy policy stops trying leaves the
     window, is forgotten and tried again: the oscillation over generations of the Adyen bandits (2024).
-    explore, temperature: numbers or [R].
+    explore, temperature: numbers or [R]. Source: the mechanism of Vangara & Egg (2024), arXiv:2412.00569;
+    window and oracle are of own design.
     """
     from envs import kernels  # imported here: it loads the compiler
 
@@ -197,7 +209,10 @@ def delayed_generations(
 
 
 def oscillation(policy_KRSA: Floats) -> Floats:
-    """Mean total variation of neighboring generations, over contexts, [R]: 0 at rest, 1 when all turns."""
+    """Mean total variation of neighboring generations, over contexts, [R]: 0 at rest, 1 when all turns.
+
+    Own design.
+    """
     return np.asarray(np.abs(np.diff(policy_KRSA, axis=0)).sum(-1).mean((0, -1)) / 2)
 
 

@@ -59,7 +59,8 @@ def resampled(counts: Counts, members: int, rng: np.random.Generator) -> Counts:
     """Bayesian-bootstrap replicates of the counts, members along the leading axis: [K R, ...], member first.
 
     Every (s, a) gets Dirichlet weights over its successors (Rubin 1981, one gamma draw a cell of the counts,
-    kept to the number of visits), so that members agree where there is much data.
+    kept to the number of visits), so that members agree where there is much data. The ensemble of CAL in a
+    table (Wu et al. 2024).
     """
     given = [
         np.broadcast_to(x, (members, *x.shape)).reshape(-1, *x.shape[1:])
@@ -149,7 +150,10 @@ def primal_dual(
 
 
 def action_support(visit_RSA: Floats, least: float = 1.0) -> Bools:
-    """Pairs seen at least `least` times, [R, S, A]: a guardian of actions alone."""
+    """Pairs seen at least `least` times, [R, S, A]: a guardian of actions alone.
+
+    Source: BCQ's mask, Fujimoto, Meger & Precup (2019), with counts in place of a model.
+    """
     return visit_RSA >= least
 
 
@@ -160,7 +164,8 @@ def trajectory_support(
 
     An action is dropped when it leads with more than `tolerance` to a state that is unsafe or has no action
     left, until none does: the kernel of a state-trajectory constraint (OGSRL's guardian), where
-    `action_support` lets a known action lead to unknown or unsafe states. What ends the episode is safe.
+    `action_support` lets a known action lead to unknown or unsafe states. What ends the episode is safe. The
+    fixed point is of own design.
     """
     bad_S = np.zeros(allowed_RSA.shape[1], bool) if unsafe_S is None else unsafe_S
     kept_RSA = allowed_RSA & ~bad_S[:, None]

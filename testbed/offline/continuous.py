@@ -20,7 +20,8 @@ def polynomial_critic(
 ) -> Floats:
     """Ridge regression of the reward on monomials x^i a^j, i + j <= degree, on a grid, [R, S, A].
 
-    Far from the data it extrapolates as its powers do: errors that an unconstrained policy seeks.
+    Far from the data it extrapolates as its powers do: errors that an unconstrained policy seeks. Own design:
+    a critic that errs as networks are said to.
     """
     powers = [(i, j) for i in range(degree + 1) for j in range(degree + 1 - i)]
     phi_RNF = np.stack([context_RN**i * action_RN**j for i, j in powers], axis=-1)
@@ -49,13 +50,19 @@ def nearest_distance(
 
 
 def local_mean(context_RN: Floats, action_RN: Floats, grid_S: Floats, bandwidth: float) -> Floats:
-    """E[a | x] by kernel regression, [R, S]: what a cloning penalty (a - E[a|x])^2 pulls toward (TD3+BC)."""
+    """E[a | x] by kernel regression, [R, S]: what a cloning penalty (a - E[a|x])^2 pulls toward (TD3+BC).
+
+    Source: Nadaraya (1964), Watson (1964); the penalty is that of Fujimoto & Gu (2021).
+    """
     kernel_RSN = np.exp(-((grid_S[:, None] - context_RN[:, None]) ** 2) / (2 * bandwidth**2))
     return np.asarray((kernel_RSN * action_RN[:, None]).sum(-1) / np.maximum(kernel_RSN.sum(-1), 1e-300))
 
 
 def penalized_actions(q_RSA: Floats, penalty_RSA: Floats, weight: float, grid_A: Floats) -> Floats:
-    """argmax_a Q - weight penalty on the grid, [R, S]: where a constraint's gradient steps end."""
+    """argmax_a Q - weight penalty on the grid, [R, S]: where a constraint's gradient steps end.
+
+    Own design, in place of gradient steps.
+    """
     return np.asarray(grid_A[(q_RSA - weight * penalty_RSA).argmax(-1)])
 
 
@@ -66,7 +73,7 @@ def density_score(
     action).
 
     d/da log phat = sum_i k_i (a_i - a) / h^2 / sum_i k_i, with the kernels shifted by the largest: no
-    underflow.
+    underflow. Source: Hyvarinen (2005) for the score; Silverman (1986) for the estimate.
     """
     h_x, h_a = bandwidth
     away_RSN = action_RN[:, None] - query_RS[..., None]

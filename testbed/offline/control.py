@@ -19,7 +19,10 @@ from testbed.errors import UserError
 
 
 def quadratic_features(x_xD: Floats, u_xU: Floats) -> Floats:
-    """z_i z_j for i <= j, and 1, of z = (x, u): [x, (D + U)(D + U + 1)/2 + 1]."""
+    """z_i z_j for i <= j, and 1, of z = (x, u): [x, (D + U)(D + U + 1)/2 + 1].
+
+    Source: Bradtke (1993), the quadratic Q of a linear policy.
+    """
     z_xZ = np.concatenate([x_xD, u_xU], axis=-1)
     row, column = np.triu_indices(z_xZ.shape[-1])
     return np.concatenate([z_xZ[..., row] * z_xZ[..., column], np.ones_like(z_xZ[..., :1])], axis=-1)
@@ -133,7 +136,7 @@ def actor_critic(
     noise, the behavior adds `exploration`. Above, SAC: u' and the behavior are drawn from N(-(base + K) x,
     s^2 I), s learned from E[dQ/du . eps] + temperature/s. temperature: a number or [R]. offline: (x, u, r,
     x') [R, M, ...] that are in the replay from the start, and half of every batch comes from them (RLPD).
-    Sources: Fujimoto, van Hoof & Meger (2018); Haarnoja et al. (2018).
+    Source: Fujimoto, van Hoof & Meger (2018), algorithm 1 (TD3); Haarnoja et al. (2018), SAC.
     """
     run = _Run(
         world, np.asarray(key_R, np.uint64), settings, base_RUD, np.asarray(temperature, np.float64), offline

@@ -10,7 +10,10 @@ from testbed.estimators.intervals import student
 
 
 def log_weights(log: Log, pi_RSA: Floats, mu_RWSA: Floats) -> Floats:
-    """log prod_{k <= t} pi/mu, [R, B, T], mu the policy that played the episode; constant after its end."""
+    """log prod_{k <= t} pi/mu, [R, B, T], mu the policy that played the episode; constant after its end.
+
+    Source: Precup, Sutton & Singh (2000).
+    """
     cell_R11 = np.arange(len(log.state_RBT))[:, None, None]
     with np.errstate(divide="ignore"):
         log_pi_RBT = np.log(pi_RSA)[cell_R11, log.state_RBT, log.action_RBT]
@@ -43,7 +46,10 @@ def accepts(terms_RB: Floats, level: float) -> Bools:
 
 
 def share_of_episodes(log: Log, pi_RSA: Floats, mu_RWSA: Floats) -> Floats:
-    """Kish ESS (sum w)^2 / (B sum w^2) of whole-episode weights, [R], 1/B to 1; 0 when all weights are."""
+    """Kish ESS (sum w)^2 / (B sum w^2) of whole-episode weights, [R], 1/B to 1; 0 when all weights are.
+
+    Source: Kish (1965).
+    """
     weight_RB = np.exp(log_weights(log, pi_RSA, mu_RWSA)[..., -1])
     square_R = weight_RB.shape[-1] * (weight_RB**2).sum(-1)
     return ratio(weight_RB.sum(-1) ** 2, square_R)

@@ -12,7 +12,10 @@ from testbed.offline.tabular import clone
 
 
 def episode_features(log: Log, states: int, actions: int, discount: float) -> Floats:
-    """sum_t discount^t 1{(s_t, a_t) = .}, [R, B, S A]: with these a linear reward is any reward table."""
+    """sum_t discount^t 1{(s_t, a_t) = .}, [R, B, S A]: with these a linear reward is any reward table.
+
+    Own design.
+    """
     cells, episodes, steps = log.state_RBT.shape
     row_RBT = np.arange(cells * episodes).reshape(cells, episodes, 1) * (states * actions)
     key_RBT = row_RBT + log.state_RBT * actions + log.action_RBT
@@ -25,6 +28,8 @@ def episode_features(log: Log, states: int, actions: int, discount: float) -> Fl
 def neighbor_labels(return_RB: Floats, scale: float, key_R: NDArray[np.uint64]) -> Floats:
     """1 where episode 2 i is preferred to 2 i + 1, drawn with chance sigmoid((G_2i - G_2i+1) / scale), [R, B
     // 2].
+
+    Source: Bradley & Terry (1952), on returns.
     """
     from envs import kernels  # imported here: it loads the compiler
 
@@ -70,9 +75,9 @@ def context_mixture(
 def fit_neighbors(feature_RBF: Floats, label_RP: Floats, ridge: float) -> Floats:
     """theta [R, F] of P(episode 2 i preferred to 2 i + 1) = sigmoid(theta . (phi_2i - phi_2i+1)).
 
-    On `episode_features` it is the reward table of the two-stage method; on the responsibilities of
-    contexts it scores contexts, and acting by their argmax needs no reward (OPPO's preference loss on the
-    optimal context).
+    On `episode_features` it is the reward table of the two-stage method; on the responsibilities of contexts
+    it scores contexts, and acting by their argmax needs no reward (OPPO's preference loss on the optimal
+    context). Source: Christiano et al. (2017) for the reward model; OPPO (Kang et al. 2023) for contexts.
     """
     pairs = label_RP.shape[1]
     diff_RPF = feature_RBF[:, 0 : 2 * pairs : 2] - feature_RBF[:, 1 : 2 * pairs : 2]

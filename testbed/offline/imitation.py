@@ -28,12 +28,17 @@ def replay_weights(rounds: int, boost: ArrayLike) -> Floats:
 def discriminator_reward(expert_RSA: Floats, replay_RSA: Floats, floor: float = 1e-3) -> Floats:
     """log (d_expert + floor) - log (d_replay + floor), [R, S, A]: the optimal discriminator's logit on a
     table.
+
+    Source: Ho & Ermon (2016), the optimal discriminator, as AILBoost uses it.
     """
     return np.log(expert_RSA + floor) - np.log(replay_RSA + floor)
 
 
 def occupancy(world: FiniteMDP, pi_RSA: Floats) -> Floats:
-    """(1 - discount) sum_t discount^t P(s_t, a_t), [R, S, A]; sums to 1 in worlds that do not end."""
+    """(1 - discount) sum_t discount^t P(s_t, a_t), [R, S, A]; sums to 1 in worlds that do not end.
+
+    Source: Puterman (1994), section 6.9.
+    """
     law_RS = (1 - world.discount) * infinite_horizon.occupancy(world, pi_RSA)
     return np.asarray(law_RS[..., None] * pi_RSA)
 
@@ -74,6 +79,8 @@ def match_occupancy(
 def erring(expert_SA: Floats, error: ArrayLike, wrong: int = 0) -> Floats:
     """(1 - error) expert + error 1{a = wrong}, [*error, S, A]: a learner with a known chance of error
     everywhere.
+
+    Source: the error model of Ross & Bagnell (2010).
     """
     error_x11 = np.asarray(error, np.float64)[..., None, None]
     return (1 - error_x11) * expert_SA + error_x11 * np.eye(expert_SA.shape[-1])[wrong]

@@ -35,7 +35,8 @@ def monte_carlo(
     """Visits and mean discounted return to go of every pair in fresh episodes, [R, S, A] each; 0 without
     visits.
 
-    At most `at_once` episodes are in memory; parts draw from steps `step`, `step` + 1, ….
+    At most `at_once` episodes are in memory; parts draw from steps `step`, `step` + 1, …. Source: Sutton &
+    Barto (2018), section 5.1, every visit.
     """
     visit_RSA = np.zeros_like(pi_RSA)
     sum_RSA = np.zeros_like(pi_RSA)
@@ -126,7 +127,8 @@ def outer_loop(
 
     passes 0 is the KL-regularized step pi <- pi exp(step_size A) / Z in closed form, else `clipped_passes`. A
     comes from `monte_carlo` returns of `episodes` fresh episodes a cell, centered by the state's mean over
-    its visits. Values are those of the world's horizon, like the returns.
+    its visits. Values are those of the world's horizon, like the returns. Source: mirror descent on policies
+    (Tomar et al. 2022) as the outer step that PPO's passes take apart; the split is of own design.
     """
     logits_RSA = np.zeros((len(key_R), world.states, world.actions))
     parts = -(-episodes // 4096)
@@ -169,7 +171,7 @@ def transition_noise(world: FiniteMDP, pi_RSA: Floats) -> Floats:
     removes.
 
     A one-step advantage r + discount V(s') - V(s) has it, r + V_post(y) - V(s) with y before the random step
-    has not.
+    has not. Own derivation: the law of total variance.
     """
     ahead_RS = world.tables.bonus_S + world.discount * infinite_horizon.state_value(world, pi_RSA)
     mean_RSA = np.einsum("sat,rt->rsa", world.transition_SAS, ahead_RS)

@@ -20,7 +20,10 @@ from testbed.exact.value_learning import LinearTD
 
 
 def layer_norm(feature_xK: Floats, epsilon: float = 1e-8) -> Floats:
-    """(phi - mean) / sqrt(variance + epsilon) over the features, [x, F]: each row has norm sqrt(F)."""
+    """(phi - mean) / sqrt(variance + epsilon) over the features, [x, F]: each row has norm sqrt(F).
+
+    Source: Ba, Kiros & Hinton (2016), without gain and bias.
+    """
     centered_xK = feature_xK - feature_xK.mean(-1, keepdims=True)
     return np.asarray(centered_xK / np.sqrt((centered_xK**2).mean(-1, keepdims=True) + epsilon))
 
@@ -80,6 +83,8 @@ def sampled_td(
 
     w += step_size ((r + discount phi' w_target - phi w) phi - ridge w), then w is scaled back to norm <=
     bound. step_size, inner, ridge and bound: numbers or [R]. Its expectation is `LinearTD` with k = inner.
+    Source: Sutton & Barto (2018), section 9.4; Mnih et al. (2015) for the target's period; ridge and bound as
+    in PQN and FlashSAC.
     """
     cells, width = len(key_R), feature_SF.shape[1]
     rate_R1, ridge_R1, bound_R = (
@@ -160,7 +165,7 @@ def realizable_features(q_RSA: Floats, width: int, rng: np.random.Generator) -> 
     """Random features of `width` directions whose span holds q, [R, S, A, F]: realizable, in general not
     complete.
 
-    The directions are normal and mixed by a random rotation, so that no single feature is q.
+    The directions are normal and mixed by a random rotation, so that no single feature is q. Own design.
     """
     if not 1 <= width <= q_RSA[0].size:
         raise UserError(f"width is {width}, expected 1 to the number of pairs, {q_RSA[0].size}.")
@@ -191,7 +196,10 @@ def lstd_q(
 
 
 def concentrability(target_RSA: Floats, data_RSA: Floats) -> Floats:
-    """sqrt E_data[(d_target / d_data)^2], [R]: 1 on policy, inf where the target goes and the data do not."""
+    """sqrt E_data[(d_target / d_data)^2], [R]: 1 on policy, inf where the target goes and the data do not.
+
+    Source: Zanette (2023), as the chi-square ratio of occupancies.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio_RSA = np.where(target_RSA > 0, target_RSA**2 / data_RSA, 0.0)
     return np.asarray(np.sqrt(ratio_RSA.sum((-1, -2))))

@@ -18,6 +18,8 @@ from testbed.offline.tabular import CLOSE, MOST_ROUNDS, ahead, fitted_q
 def low_rank_model(left_RSAF: Floats, right_RSF: Floats) -> Floats:
     """P(s'|s, a) = softmax_s'(left(s, a) . right(s')), [R, S, A, S]: a model class that is smaller than a
     table.
+
+    Own design.
     """
     return np.asarray(special.softmax(np.einsum("rsak,rtk->rsat", left_RSAF, right_RSF), axis=-1))
 
@@ -73,7 +75,8 @@ def value_consistent_model(
 
     value_RS: the value of pi learned from the data without the model (a fixed point of the counts, or mean
     returns). With a full table it equals the likeliest model's value, and the term says nothing: rank < S is
-    what it is for. All cells start at the same draw. Raises UserError for data with terminal states.
+    what it is for. All cells start at the same draw. Raises UserError for data with terminal states. Source:
+    VIPO (Chen et al. 2025).
     """
     if (counts.going_RSAS.sum(-1) < counts.visit_RSA).any():
         raise UserError("Some steps ended in a terminal state; make these absorbing with reward 0.")

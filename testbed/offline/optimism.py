@@ -17,7 +17,10 @@ from testbed.offline.improvement import softmax
 
 
 def optimal_values(world: FiniteMDP) -> Floats:
-    """max_pi J over the horizon, by backward induction: the value that regret is measured against."""
+    """max_pi J over the horizon, by backward induction: the value that regret is measured against.
+
+    Source: Puterman (1994), section 4.5.
+    """
     moves_SAS, reward_SA = exact_model(world)
     value_S = np.zeros(world.states)
     for _ in range(world.horizon):
@@ -26,7 +29,7 @@ def optimal_values(world: FiniteMDP) -> Floats:
 
 
 def step_values(world: FiniteMDP, pi_RKSA: Floats) -> Floats:
-    """J of policies that depend on the step, [R]."""
+    """J of policies that depend on the step, [R]. Source: Puterman (1994), section 4.2."""
     moves_SAS, reward_SA = exact_model(world)
     value_RS = np.zeros((len(pi_RKSA), world.states))
     for t in reversed(range(world.horizon)):

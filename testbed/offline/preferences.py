@@ -24,7 +24,7 @@ keep on.
 
 
 def bradley_terry(reward_xA: Floats) -> Floats:
-    """P(a preferred to b) = sigmoid(r(a) - r(b)), [x, A, A]."""
+    """P(a preferred to b) = sigmoid(r(a) - r(b)), [x, A, A]. Source: Bradley & Terry (1952)."""
     return np.asarray(special.expit(reward_xA[..., :, None] - reward_xA[..., None, :]))
 
 
@@ -32,13 +32,16 @@ def pair_law(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Floats
     """Law of (x, a, b) with a and b drawn independently by two policies, [R, S, A, A]; a = b included.
 
     A policy apart from the reference makes a support gap, the learner's own makes pairs on policy, a
-    checkpoint's makes lagged losers.
+    checkpoint's makes lagged losers. Own design.
     """
     return np.asarray(context_S[:, None, None] * first_RSA[..., :, None] * second_RSA[..., None, :])
 
 
 def draw_pairs(law_RSAA: Floats, pairs: int, rng: np.random.Generator) -> Floats:
-    """How often each (x, a, b) comes up in `pairs` draws, [R, S, A, A]."""
+    """How often each (x, a, b) comes up in `pairs` draws, [R, S, A, A].
+
+    Own design: a multinomial in place of single pairs.
+    """
     flat_RX = law_RSAA.reshape(len(law_RSAA), -1)
     drawn_RX = rng.multinomial(pairs, flat_RX / flat_RX.sum(-1, keepdims=True))
     return drawn_RX.reshape(law_RSAA.shape).astype(np.float64)
@@ -75,7 +78,10 @@ def vote_labels(
 
 
 def log_policy(theta_RF: Floats, feature_SAF: Floats, ref_SA: Floats) -> Floats:
-    """log pi, pi = ref exp(theta . phi) / Z, [R, S, A]; an identity of features is a table."""
+    """log pi, pi = ref exp(theta . phi) / Z, [R, S, A]; an identity of features is a table.
+
+    Source: Rafailov et al. (2023), equation 4, with a linear reward.
+    """
     with np.errstate(divide="ignore"):
         logit_RSA = np.log(ref_SA) + np.einsum("rk,xak->rxa", theta_RF, feature_SAF)
     return np.asarray(logit_RSA - special.logsumexp(logit_RSA, axis=-1, keepdims=True))
@@ -84,6 +90,8 @@ def log_policy(theta_RF: Floats, feature_SAF: Floats, ref_SA: Floats) -> Floats:
 def margin(theta_RF: Floats, feature_SAF: Floats, beta: ArrayLike) -> Floats:
     """Implicit reward margin beta (log pi/ref(a) - log pi/ref(b)) = beta theta . (phi(a) - phi(b)), [R, S, A,
     A].
+
+    Source: Rafailov et al. (2023), equations 5 and 6.
     """
     score_RSA = np.einsum("rk,xak->rxa", theta_RF, feature_SAF)
     beta_R111 = np.asarray(beta, np.float64).reshape(-1, 1, 1, 1)
@@ -124,9 +132,9 @@ def pair_gradient(
 def train_on_pairs(
     feature_SAF: Floats,
     ref_SA: Floats,
-    draw: Draw,
+    draw: Draw | tuple[Floats, Floats],
     *,
-    cells: int,
+    cells: int = 1,
     steps: int,
     rate: ArrayLike,
     beta: ArrayLike,
@@ -135,16 +143,17 @@ def train_on_pairs(
     """theta [R, F] after `steps` gradient steps from the reference, and the log-policy before each and at the
     end.
 
-    draw(step, log-policies so far) hands over a new set or None: frozen pairs, a refresh interval, losers
-    from a checkpoint `lag` steps back, pairs selected by margin and bootstrapped sets differ in this function
-    alone.
+    draw: one set for all steps; or draw(step, log-policies so far) that hands over a new set or None. Refresh
+    intervals, losers from a checkpoint `lag` steps back, pairs selected by margin and bootstrapped sets
+    differ in it alone. Own design.
     """
     theta_RF = np.zeros((cells, feature_SAF.shape[-1]))
     rate_R1 = np.broadcast_to(np.asarray(rate, np.float64).reshape(-1, 1), (cells, 1))
     history = [log_policy(theta_RF, feature_SAF, ref_SA)]
-    current = None
+    current = draw if isinstance(draw, tuple) else None
     for step in range(steps):
-        current = draw(step, history) or current
+        if not isinstance(draw, tuple):
+            current = draw(step, history) or current
         if current is None:
             raise UserError("draw returned None at step 0; it has to hand over a first set of pairs.")
         _, slope_RF = pair_gradient(theta_RF, feature_SAF, *current, beta=beta, kind=kind)
@@ -178,7 +187,8 @@ def logistic(
     2, by Newton.
 
     Steps are halved while they do not lower the loss. Raises UserError for ridge <= 0, without which
-    separable labels have no minimum.
+    separable labels have no minimum. Source: Newton with halved steps, Boyd & Vandenberghe (2004), section
+    9.5.
     """
     if ridge <= 0:
         raise UserError(f"ridge is {ridge:g}, expected more than 0.")
@@ -209,7 +219,10 @@ def logistic(
 
 
 def fit_reward(weight_RSAA: Floats, label_RSAA: Floats, feature_SAF: Floats, ridge: float) -> Floats:
-    """Reward model theta . phi from the same pairs by Bradley-Terry likelihood, [R, S, A]."""
+    """Reward model theta . phi from the same pairs by Bradley-Terry likelihood, [R, S, A].
+
+    Source: Bradley & Terry (1952); Christiano et al. (2017).
+    """
     diff_SAAF = feature_SAF[:, :, None] - feature_SAF[:, None]
     cells, width = len(weight_RSAA), feature_SAF.shape[-1]
     used_N = weight_RSAA.reshape(cells, -1).any(0)
@@ -219,12 +232,15 @@ def fit_reward(weight_RSAA: Floats, label_RSAA: Floats, feature_SAF: Floats, rid
 
 
 def tilt(ref_xA: Floats, reward_xA: Floats, beta: float) -> Floats:
-    """ref exp(r / beta) / Z, [x, A]: where RL with a KL penalty of beta ends, given the reward (model)."""
+    """ref exp(r / beta) / Z, [x, A]: where RL with a KL penalty of beta ends, given the reward (model).
+
+    Source: Rafailov et al. (2023), equation 4.
+    """
     with np.errstate(divide="ignore"):
         logit_xA = np.log(ref_xA) + reward_xA / beta
     return np.asarray(special.softmax(logit_xA, axis=-1))
 
 
 def regret(context_S: Floats, reward_SA: Floats, pi_RSA: Floats) -> Floats:
-    """E_x [max_a r - E_pi r], [R]."""
+    """E_x [max_a r - E_pi r], [R]. Own design."""
     return np.asarray(((reward_SA.max(-1) - (pi_RSA * reward_SA).sum(-1)) * context_S).sum(-1))

@@ -45,7 +45,8 @@ def replay_q(
     (FlashSAC); spread_rate: rate of the running variance of the target that divides a step, 0 for a
     scalar critic, never below spread_floor (DSAC, Duan et al. 2021).
 
-    Raises UserError for an unknown dial, a wrong shape, a chunk or batch below 1, and negative dials.
+    Raises UserError for an unknown dial, a wrong shape, a chunk or batch below 1, and negative dials. Source:
+    Lin (1992) for replay; Watkins & Dayan (1992) for the target; the dials' sources stand behind them.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     dial_RK = _dials(Q_DIALS, dials, len(key))

@@ -44,7 +44,10 @@ def adapted_policy(pi_RSA: Floats, visit_RSA: Floats, step_size: ArrayLike, kl_b
 
 
 def sampling_error(visit_RSA: Floats, pi_RSA: Floats) -> Floats:
-    """sum_s n(s)/n TV(n(.|s)/n(s), pi(.|s)), [R]: how far the data are from on-policy, given their states."""
+    """sum_s n(s)/n TV(n(.|s)/n(s), pi(.|s)), [R]: how far the data are from on-policy, given their states.
+
+    Source: Zhong et al. (2022), with total variation in place of KL.
+    """
     total_RS = visit_RSA.sum(-1)
     law_RSA = visit_RSA / np.maximum(total_RS, 1e-300)[..., None]
     tv_RS = np.abs(law_RSA - pi_RSA).sum(-1) / 2
@@ -65,7 +68,8 @@ def adaptive_sampling(
     """Play `steps` steps by a behavior that is adapted every `refresh` of them: the counts, and the sampling
     error after each `every` steps, [E, R].
 
-    step_size 0 draws independently from pi. Rewards in the counts are the means.
+    step_size 0 draws independently from pi. Rewards in the counts are the means. Source: the loop of PROPS
+    (Corrado & Hanna 2023), algorithm 1.
     """
     cells, states, actions = pi_RSA.shape
     tables, place_R = world.tables, np.arange(cells)

@@ -20,7 +20,10 @@ CLOSE = 1e-11
 
 
 def clone(visit_RSA: Floats, prior: float = 0.0) -> Floats:
-    """pi(a|s) = (n(s, a) + prior) / (n(s) + A prior), [R, S, A]; uniform in states without data."""
+    """pi(a|s) = (n(s, a) + prior) / (n(s) + A prior), [R, S, A]; uniform in states without data.
+
+    Source: Laplace smoothing of the likeliest table.
+    """
     mass_RSA = visit_RSA + prior
     total_RS1 = mass_RSA.sum(axis=-1, keepdims=True)
     return np.where(total_RS1 > 0, ratio(mass_RSA, total_RS1), 1.0 / visit_RSA.shape[-1])
@@ -30,7 +33,8 @@ def weighted_clone(log: Log, weight_RB: Floats, states: int, actions: int, prior
     """Cloning of episodes that count `weight` times, [R, S, A].
 
     weight = 1{G in a bin} is a return-conditioned policy, 1{G among the best x%} filtered cloning, exp(G / T)
-    reward-weighted regression, and responsibilities of a context a context-conditioned one.
+    reward-weighted regression, and responsibilities of a context a context-conditioned one. Source: Peters &
+    Schaal (2007) for returns; Chen et al. (2021) for conditioning.
     """
     weight_RBT = np.broadcast_to(weight_RB[..., None], log.mask_RBT.shape)
     return clone(log.counts(states, actions, weight_RBT).visit_RSA, prior)
@@ -55,7 +59,10 @@ def ahead(moves_RSAS: Floats, value_RS: Floats) -> Floats:
 
 
 def policy_q(moves_RSAS: Floats, reward_RSA: Floats, pi_RSA: Floats, discount: float) -> Floats:
-    """Q^pi = r + discount P V, V = (I - discount P_pi)^-1 r_pi, [R, S, A]; of mu, one-step RL's critic."""
+    """Q^pi = r + discount P V, V = (I - discount P_pi)^-1 r_pi, [R, S, A]; of mu, one-step RL's critic.
+
+    Source: Puterman (1994), theorem 6.1.1; Brandfonbrener et al. (2021) for one step.
+    """
     _below_one(discount)
     step_RSS = np.einsum("rsa,rsat->rst", pi_RSA, moves_RSAS)
     gain_RS1 = (pi_RSA * reward_RSA).sum(axis=-1)[..., None]
@@ -94,7 +101,10 @@ def fitted_q(
 
 
 def optimal_q(world: FiniteMDP) -> Floats:
-    """Q* of the world itself, without its horizon, [1, S, A]: `fitted_q` on the exact model."""
+    """Q* of the world itself, without its horizon, [1, S, A]: `fitted_q` on the exact model.
+
+    Source: Puterman (1994), section 6.2.
+    """
     moves_SAS, reward_SA = exact_model(world)
     return fitted_q(moves_SAS[None], reward_SA[None], world.discount)
 
@@ -172,8 +182,9 @@ def awr(mu_RSA: Floats, advantage_RSA: Floats, inverse_temperature: ArrayLike) -
 def within_kl(mu_RSA: Floats, q_RSA: Floats, budget: ArrayLike) -> Floats:
     """argmax_pi E_pi Q subject to KL(pi || mu) <= budget in every state, [R, S, A], by bisection of beta.
 
-    budget: a number, [R] or [R, S]: one constraint for all states, or FamO2O's balance per state
-    (Wang et al. 2023). A budget beyond -log mu(best) gives the best action in mu's support.
+    budget: a number, [R] or [R, S]: one constraint for all states, or FamO2O's balance per state (Wang et al.
+    2023). A budget beyond -log mu(best) gives the best action in mu's support. Source: Peters, Mulling &
+    Altun (2010), the dual of a KL constraint.
     """
     budget_RS = _per_state(budget, mu_RSA)[..., 0]
     if not (budget_RS >= 0).all():
@@ -231,7 +242,7 @@ def advantage(q_RSA: Floats, mu_RSA: Floats) -> Floats:
 
 
 def unseen_share(occupancy_RS: Floats, pi_RSA: Floats, counts: Counts) -> Floats:
-    """Share of pi's steps that take a pair without data, [R]."""
+    """Share of pi's steps that take a pair without data, [R]. Own design."""
     law_RSA = occupancy_RS[..., None] * pi_RSA
     return np.asarray((law_RSA * ~counts.seen_RSA).sum((-1, -2)) / law_RSA.sum((-1, -2)))
 

@@ -31,9 +31,46 @@ def test_the_replication_has_seeds_of_its_own():
 
 
 def test_differences_pair_within_a_run_and_level():
-    found = replication.differences(table(lambda _: 3.0), "x", {"arm": "b"}, {"arm": "a"}, "lag")
+    found = replication.difference(table(lambda _: 3.0), "x", {"arm": "b"}, {"arm": "a"}, lag=(1, 2))
     assert set(found) == {f"lag {lag}, {run}" for lag in (1, 2) for run in replication.RUNS}
     assert found["lag 2, replication"] == pytest.approx(np.full(8, 6.0))
+    one = replication.difference(table(lambda _: 3.0), "x", {"arm": "b"}, {"arm": "a"}, lag=2)
+    assert {run: list(x_N) for run, x_N in one.items()} == {
+        r: list(found[f"lag 2, {r}"]) for r in replication.RUNS
+    }
+
+
+def test_an_arm_of_several_values_is_compared_with_each():
+    found = replication.difference(
+        table(lambda _: 3.0), "x", {"arm": "b", "lag": 2}, {"arm": "a", "lag": (1, 2)}
+    )
+    assert set(found) == {f"lag {lag}, {run}" for lag in (1, 2) for run in replication.RUNS}
+    assert all(x_N == pytest.approx(np.full(8, 6.0)) for x_N in found.values())
+
+
+def test_a_factor_is_a_difference_of_logarithms():
+    positive = table(lambda _: 3.0).assign(x=lambda frame: np.exp(frame["x"]))
+    found = replication.difference(positive, "x", {"arm": "b"}, {"arm": "a"}, lag=1, log=True)
+    assert found["first"] == pytest.approx(np.full(8, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("check", "holds"),
+    [
+        (replication.exceeds(2.9, "x", {"arm": "b"}, {"arm": "a"}, lag=(1, 2)), True),
+        (replication.exceeds(3.1, "x", {"arm": "b"}, {"arm": "a"}, lag=(1, 2)), False),
+        (replication.stays_below(3.1, "x", {"arm": "b"}, {"arm": "a"}, lag=(1, 2)), False),
+        (replication.stays_below(6.1, "x", {"arm": "b"}, {"arm": "a"}, lag=(1, 2)), True),
+        (replication.stays_below(-2.0, "x", {"arm": "b", "lag": 2}), False),
+    ],
+)
+def test_every_group_has_to_be_on_the_margins_side(check, holds):
+    assert (check(table(lambda _: 3.0)).effect > 0) == holds
+
+
+def test_a_note_says_what_is_compared_and_every_group():
+    note = replication.exceeds(2.0, "x", {"arm": "b"}, {"arm": "a"}, lag=(1, 2))(table(lambda _: 3.0)).note
+    assert note.startswith("x at arm b, less at arm a, less 2: +1.0000 at lag 1, first")
 
 
 def test_slopes_are_taken_within_each_seed():

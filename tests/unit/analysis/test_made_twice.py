@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparisons import must_exceed
-from analysis.replication import RUNS, combinations, difference, level, made_twice
+from analysis.replication import RUNS, combinations, difference, level, of_keys
 
 
 def _make(key_R):
@@ -15,11 +15,11 @@ def _make(key_R):
 
 
 def test_arms_of_a_seed_share_their_key_and_no_run_or_experiment_shares_one():
-    table = made_twice("x", _make, 3).frame
+    table = of_keys("x", _make, 3)().frame
     assert len(table) == 2 * 2 * 2 * 3
     assert (table.groupby(["run", "seed"])["key"].nunique() == 1).all()
     assert table["key"].nunique() == 2 * 3
-    assert not set(table["key"]) & set(made_twice("y", _make, 3).frame["key"])
+    assert not set(table["key"]) & set(of_keys("y", _make, 3)().frame["key"])
 
 
 def _of(first, second):

@@ -143,13 +143,9 @@ CHANCE = preferences.bradley_terry(REWARD)
 EVEN = preferences.pair_law(CONTEXT, np.full((1, 2, 3), 1 / 3), np.full((1, 2, 3), 1 / 3))
 
 
-def frozen(weight, label):
-    return lambda step, _: (weight, label) if step == 0 else None
-
-
 def test_with_every_pair_dpo_ends_at_the_tilt_of_the_true_reward():
     theta, history = preferences.train_on_pairs(
-        TABLE, REF, frozen(EVEN, CHANCE[None]), cells=1, steps=600, rate=50.0, beta=0.5
+        TABLE, REF, (EVEN, CHANCE[None]), cells=1, steps=600, rate=50.0, beta=0.5
     )
     np.testing.assert_allclose(np.exp(history[-1])[0], preferences.tilt(REF, REWARD, 0.5), atol=1e-6)
     np.testing.assert_allclose(preferences.log_policy(theta, TABLE, REF), history[-1])
@@ -243,6 +239,8 @@ def test_a_learner_sees_the_policies_it_has_been_and_can_refresh_its_pairs():
     assert len(history) == 8
     lost = [preferences.regret(CONTEXT, REWARD, np.exp(h))[0] for h in history]
     assert (np.diff(lost) < 0).all()
+    _, fixed = preferences.train_on_pairs(TABLE, REF, (EVEN, CHANCE[None]), steps=7, rate=1.0, beta=1.0)
+    np.testing.assert_array_equal(fixed[-1], history[-1])
     with pytest.raises(UserError, match="first set"):
         preferences.train_on_pairs(TABLE, REF, lambda *_: None, cells=1, steps=1, rate=1.0, beta=1.0)
 
