@@ -1,4 +1,4 @@
-"""On answers of free length the toy misled about real models: is it that its base model was taught half as long?"""
+"""Where the toy misled about real models, on answers of free length: was its base model taught too little?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARM = "warm_start_steps"
 
 
 def cells() -> tuple[Run, ...]:
-    """Eight recipes at lag 16 and GRPO on-policy, on a toy that was taught as long as real models, or half."""
+    """Eight recipes at lag 16 and GRPO on-policy, on a toy taught as long as real models, or half as long."""
     task = next(model for model in MODELS if model.task == "length")
     toy = replace(TOY, task=task.task, task_args=task.task_args, teacher_noise=task.noise)
     toy = replace(toy, steps=STEPS, prompts=PROMPTS, log_every=LOG_EVERY)
@@ -39,7 +39,8 @@ def cells() -> tuple[Run, ...]:
 
 EXPERIMENT = Experiment(
     "taught-as-long",
-    question="Does a base model that was taught half as long explain where the toy misleads about real models?",
+    question="Does a base model that was taught half as long explain where the toy misleads about "
+    "real models?",
     source="this project",
     cells=cells,
     stop=Stop(block=16, cap=16),
@@ -52,23 +53,25 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim(
     "half-the-teaching-explains-the-toys-low-level",
     source="this project",
-    statement="Taught twice as long, the toy ends 0.3 higher on-policy on answers of free length, on most seeds.",
+    statement="Taught twice as long, the toy ends 0.3 higher on-policy on answers of free length, on most "
+    "seeds.",
 )
 def explains_the_level(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the difference of final accuracies on-policy, paired by seed."""
     found = arms(table, "accuracy", {str(steps): {WARM: steps, "lag": 0} for steps in (SHORT, LONG)})
-    note = f"median gain less {LEVEL:g}; medians {found[str(LONG)].median():.2f}, {found[str(SHORT)].median():.2f}"
+    middle = found.median()
+    note = f"median gain less {LEVEL:g}; medians {middle[str(LONG)]:.2f}, {middle[str(SHORT)]:.2f}"
     return median_exceeds(found[str(LONG)] - found[str(SHORT)], LEVEL, note)
 
 
 @EXPERIMENT.claim(
     "the-toy-ranks-better-once-it-is-taught-as-long",
     source="this project",
-    statement="Taught as long as real models, a toy seed ranks the recipes at lag 16 closer to their median real "
-    "accuracy (Kendall's tau) than taught half as long, on most seeds.",
+    statement="Taught as long as real models, a toy seed ranks the recipes at lag 16 closer to their median "
+    "real accuracy (Kendall's tau) than taught half as long, on most seeds.",
 )
 def ranks_better(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the difference of tau-b with the committed medians of real models, by seed."""
+    """Return the evidence about the difference of tau-b with the medians of real models, paired by seed."""
     from scipy.stats import kendalltau
 
     real = load_committed(["toy-vs-real"])["toy-vs-real"].frame
