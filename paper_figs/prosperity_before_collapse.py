@@ -14,7 +14,8 @@ from paper_figs.base import COLUMN, figure
 LOOKS = {"grpo": ("GRPO", BLUE), "open": ("no clip", VERMILION), "m2po": ("M2PO", GREEN)}
 CAPTION = (
     "Accuracy of the toy LLM while it learns from data 64 or 256 optimizer steps old, at two learning rates; "
-    "lines: medians over seeds, bands: quartiles. Up to the step that is marked, all data are of the first weights."
+    "lines: medians over seeds, bands: quartiles. Up to the step that is marked, all data are of the first "
+    "weights."
 )
 
 
