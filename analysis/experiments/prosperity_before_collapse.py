@@ -71,7 +71,7 @@ EXPERIMENT = Experiment(
 )
 ARMS: dict[str, tuple[str, str]] = {
     "grpo": ("grpo", "default"),
-    "open": ("grpo", "eps_high=1000000000.0 eps_low=1.0"),
+    "open": ("grpo", "eps_high=1000000000,eps_low=1"),
     "m2po": ("m2po", "default"),
 }
 """recipe and recipe_args, as the table has them."""
