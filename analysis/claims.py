@@ -1,8 +1,8 @@
 """Claims: a sentence, the evidence for or against it, and a verdict that may be "refuted" or "inconclusive".
 
 An exact claim is decided by computation: it holds within its tolerance or it does not. A statistical claim is
-decided by a two-sided test on a committed table, with Holm's correction over all statistical claims there
-are, whichever of them are looked at; picking claims afterwards therefore buys no significance. One whose
+decided by a two-sided test on a committed table, its p adjusted over all statistical claims there are,
+whichever of them are looked at; picking claims afterwards therefore buys no significance. One whose
 experiment has a stopping rule must come out twice, see `replicated`.
 """
 
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
+from scipy.stats import false_discovery_control
 
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.intervals import clopper_pearson_interval, student_interval
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from analysis.load import Table
 
 ALPHA = 0.05
-"""Chance, over all statistical claims together, of one false "supported" or "refuted"."""
+"""Expected share, over all statistical claims, of false ones among those "supported" or "refuted"."""
 
 
 class Claims(Registry):
@@ -173,27 +174,32 @@ def on_most(event_N: Sequence[bool], note: str) -> Evidence:
     return Evidence(found.center - 0.5, found.low - 0.5, found.high - 0.5, p, n, note, cells=n)
 
 
-def replicated(first: Evidence, again: Evidence, pooled: Evidence) -> Evidence:
+def replicated(first: Evidence, again: Evidence, pooled: Evidence, level: float) -> Evidence:
     """Return the evidence of a first run and of its replication on fresh seeds, with the pooled interval.
 
-    p = max(p_first, p_again)^2 where both point the same way, else 1: of two independent p-values, both are
-    below t with chance t^2 at most. So nothing is decided that does not come out twice.
+    p = max(p_first, p_again)^2 where both are decided at the level, and the same way, else 1: of two
+    independent p-values, both are below t with chance t^2 at most. So nothing is decided that does not come
+    out twice.
     """
     agree = first.effect * again.effect > 0
-    p = max(first.p, again.p) ** 2 if agree and pooled.effect * first.effect > 0 else 1.0
+    larger = max(first.p, again.p)
+    p = larger**2 if agree and pooled.effect * first.effect > 0 and larger <= level else 1.0
     return replace(pooled, p=p, n=first.n + again.n, runs=(first, again))
 
 
-def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """Return Holm's adjusted p-values: max over j <= i of (m - j + 1) p_(j), at most 1 (Holm 1979)."""
-    adjusted, largest = {}, 0.0
-    for index, name in enumerate(sorted(p, key=lambda name: (p[name], name))):
-        largest = max(largest, min(1.0, (len(p) - index) * p[name]))
-        adjusted[name] = largest
-    return adjusted
+def false_discovery(p: Mapping[str, float]) -> dict[str, float]:
+    """Return p-values adjusted for a false discovery rate: min over j >= i of p_(j) m (1 + ... + 1/m) / j.
+
+    Decide what is at most alpha, and the expected share of false verdicts among those decided is at most
+    alpha, however the claims hang together; many share a table. Source: Benjamini and Yekutieli (2001),
+    theorem 1.3.
+    """
+    if not p:
+        return {}
+    return dict(zip(p, map(float, false_discovery_control(list(p.values()), method="by")), strict=True))
 
 
-def verdict(evidence: Evidence, p_holm: float, alpha: float = ALPHA) -> str:
+def verdict(evidence: Evidence, p_adjusted: float, alpha: float = ALPHA) -> str:
     """Return supported, refuted or inconclusive.
 
     Exact claims are never inconclusive. A statistical claim is decided when its adjusted two-sided p is at
@@ -201,7 +207,7 @@ def verdict(evidence: Evidence, p_holm: float, alpha: float = ALPHA) -> str:
     """
     if evidence.holds is not None:
         return "supported" if evidence.holds else "refuted"
-    if not p_holm <= alpha or math.isnan(evidence.effect):
+    if not p_adjusted <= alpha or math.isnan(evidence.effect):
         return "inconclusive"
     return "supported" if evidence.effect > 0 else "refuted"
 
@@ -218,7 +224,7 @@ def run_claims(
 ) -> list[dict[str, Any]]:
     """Return one JSON-able row per claim whose name matches the shell pattern, in order of names.
 
-    Keys: claim, verdict, statement, kind, effect, low, high, p, p_holm, tolerance, n, arms, cells, runs,
+    Keys: claim, verdict, statement, kind, effect, low, high, p, p_adjusted, tolerance, n, arms, cells, runs,
     note, source, standing; a number that is not finite, or does not apply, is None. Where the data lack a
     claim's table, its verdict is "no table". data: as in
     analysis.condense.load_tables; None takes the committed tables. fresh: tables that take the place of those
@@ -233,7 +239,7 @@ def run_claims(
     if not chosen:
         raise unknown("claim", pattern, CLAIMS)
     statistical = {name for name in CLAIMS if CLAIMS[name].promises["kind"] == "statistical"}
-    # A statistical claim drags its whole family along, for Holm's correction.
+    # A statistical claim drags its whole family along, for the correction of p.
     judged = sorted(set(chosen) | (statistical if statistical & set(chosen) else set()))
     needs_tables = any(CLAIMS[name].promises["table"] for name in judged)
     tables = {**(load_tables(data) if needs_tables else {}), **(fresh or {})}
@@ -252,9 +258,13 @@ def run_claims(
             f"{', '.join(sorted(frames)) or 'none'}. Run the sweep that fills it."
         )
     # A claim of the family that could not be looked at counts with p = 1: it makes the others stricter.
-    p_holm = holm({name: evidence[name].p if name in evidence else 1.0 for name in statistical & set(judged)})
+    adjusted = false_discovery(
+        {name: evidence[name].p if name in evidence else 1.0 for name in sorted(statistical & set(judged))}
+    )
     return [
-        _row(CLAIMS[name], evidence[name], p_holm.get(name, math.nan), alpha, _standing(CLAIMS[name], tables))
+        _row(
+            CLAIMS[name], evidence[name], adjusted.get(name, math.nan), alpha, _standing(CLAIMS[name], tables)
+        )
         if name in evidence
         else _no_table(CLAIMS[name], alpha)
         for name in chosen
@@ -284,14 +294,17 @@ def look(entry: Entry, frame: pd.DataFrame) -> Evidence:
     if stop is None or entry.promises["kind"] == "exact":
         return entry.function(frame)
     again = frame["seed"] >= stop.fresh
-    return replicated(*(entry.function(rows) for rows in (frame[~again], frame[again], frame)))
+    first, second, pooled = (entry.function(rows) for rows in (frame[~again], frame[again], frame))
+    return replicated(first, second, pooled, stop.level)
 
 
-def _row(entry: Entry, evidence: Evidence, p_holm: float, alpha: float, standing: str) -> dict[str, Any]:
-    numbers = {name: getattr(evidence, name) for name in ("effect", "low", "high", "p")} | {"p_holm": p_holm}
+def _row(entry: Entry, evidence: Evidence, p_adjusted: float, alpha: float, standing: str) -> dict[str, Any]:
+    numbers = {name: getattr(evidence, name) for name in ("effect", "low", "high", "p")} | {
+        "p_adjusted": p_adjusted
+    }
     return {
         "claim": entry.name,
-        "verdict": verdict(evidence, p_holm, alpha),
+        "verdict": verdict(evidence, p_adjusted, alpha),
         "statement": entry.promises["statement"],
         "kind": entry.promises["kind"],
         **{name: float(value) if math.isfinite(value) else None for name, value in numbers.items()},

@@ -16,12 +16,12 @@ NAME` prints one.
 
 An exact claim is decided by computation. Its effect is the largest distance from what the statement says, or
 the largest excess over a bound, and it holds when that is at most its tolerance; below 0 there is slack. A
-statistical claim is decided by a two-sided test on a committed table, Holm-adjusted over all statistical
-claims at 5% together; its effect is positive when the data say so too, with its 95% interval. n counts
-independent units, which are seeds or replications, in the smallest arm, or the relations of an exact claim;
-arms are tested one by one, and cells are the values in all of them. "refuted" and "inconclusive" are results.
-An exact claim is about the functions named: a test plants a bug in each (`analysis/planted_bugs/`), and the
-claim must then be refuted.
+statistical claim is decided by a two-sided test on a committed table, with p adjusted so that of all claims
+that are decided at most 5% are expected to be decided wrongly; its effect is positive when the data say so
+too, with its 95% interval. n counts independent units, which are seeds or replications, in the smallest arm,
+or the relations of an exact claim; arms are tested one by one, and cells are the values in all of them.
+"refuted" and "inconclusive" are results. An exact claim is about the functions named: a test plants a bug in
+each (`analysis/planted_bugs/`), and the claim must then be refuted.
 
 "pre-set": question, cells, margins, stopping rule and statement were written down before the first run, and
 the table's manifest holds their digests, which are those of today's files. "changed since": they are others

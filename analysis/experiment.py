@@ -62,7 +62,7 @@ class Stop:
     and has at least one block.
 
     block: seeds added at once. cap: largest number of seeds of a run. level: a claim is decided in a run at
-    p <= level; twice that is p <= level^2, before Holm's correction. first, fresh: first seed of the first
+    p <= level; twice that is p <= level^2, before it is adjusted. first, fresh: first seed of the first
     run, and of the replication.
     """
 

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.claims import ALPHA, holm, mean_above_zero
+from analysis.claims import ALPHA, mean_above_zero
 from analysis.collapse import ACCURACY
 from analysis.comparisons import arm, paired
 from analysis.intervals import Interval, student_interval, wilson_interval
@@ -28,6 +28,15 @@ MISSED = 0.2
 MOST = 1_000_000
 """Most seeds that are asked for."""
 ARM, SETTING = "(arm)", "(setting)"
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """Return Holm's adjusted p-values: max over j <= i of (m - j + 1) p_(j), at most 1 (Holm 1979)."""
+    adjusted, largest = {}, 0.0
+    for index, name in enumerate(sorted(p, key=lambda name: (p[name], name))):
+        largest = max(largest, min(1.0, (len(p) - index) * p[name]))
+        adjusted[name] = largest
+    return adjusted
 
 
 def compare(

@@ -1,7 +1,7 @@
 """Claims about asynchronous pipelines, decided by event simulation against closed forms.
 
 What depends on the lengths that were drawn is statistical: judged over independent replications, which the
-table pipeline-replications holds, with a margin, and within Holm's correction. What holds on every path, or
+table pipeline-replications holds, with a margin, and after p is adjusted. What holds on every path, or
 where nothing is random, is exact.
 """
 

@@ -50,9 +50,11 @@ def evidence(row: Mapping[str, Any]) -> str:
         return str(row["note"])
     if row["kind"] == "exact":
         return f"{row['effect']:.2g} <= {row['tolerance']:g}, {row['n']} relations"
-    numbers = {k: float("nan") if row[k] is None else row[k] for k in ("effect", "low", "high", "p_holm")}
+    numbers = {k: float("nan") if row[k] is None else row[k] for k in ("effect", "low", "high", "p_adjusted")}
     arms = f" in {row['arms']} arms" if row["arms"] > 1 else ""
-    return "{effect:.3g} [{low:.3g}, {high:.3g}], p {p_holm:.2g}".format(**numbers) + f", n {row['n']}{arms}"
+    return (
+        "{effect:.3g} [{low:.3g}, {high:.3g}], p {p_adjusted:.2g}".format(**numbers) + f", n {row['n']}{arms}"
+    )
 
 
 @app.command("show")

@@ -102,7 +102,7 @@ def run_experiment(
     for table, made in fresh.items():
         print(f"table {table}: {len(made.frame)} rows. Keep it: testbed experiments table {table}")
     if rows:
-        shown = ("claim", "verdict", "kind", "effect", "low", "high", "p_holm", "n")
+        shown = ("claim", "verdict", "kind", "effect", "low", "high", "p_adjusted", "n")
         show.table([{k: "" if row[k] is None else row[k] for k in shown} for row in rows])
 
 

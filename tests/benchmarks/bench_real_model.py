@@ -65,7 +65,7 @@ def llama(size: str) -> transformers.LlamaForCausalLM:
 class Ours:
     """GRPO at lag 0 as `train_pack` runs it, between two logged rows."""
 
-    def __init__(self, folder: str, recipe: str = "grpo") -> None:
+    def __init__(self, folder: str, recipe: str = "grpo", seed: int = 0) -> None:
         run = Run(
             task="running-sum",
             policy="hf",
@@ -77,6 +77,7 @@ class Ours:
             optimizer="adam",
             max_grad_norm=1.0,
             steps=10_000,
+            seed=seed,
         )
         self.world, self.count = build_world((run,)), 0
         self.state = State.start(self.world.initial())

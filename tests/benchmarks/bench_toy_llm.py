@@ -112,10 +112,11 @@ class Stacked:
         return self.tokens / (time.perf_counter() - start)
 
 
-def peer_trainer(rounds: int, folder: str, model: Any = None) -> Any:
+def peer_trainer(rounds: int, folder: str, model: Any = None, seed: int = 0, **settings: Any) -> Any:
     """GRPOTrainer on a model; every response has 12 tokens.
 
-    By default a Llama with our width, layers, heads and vocabulary.
+    By default a Llama with our width, layers, heads and vocabulary. seed: of prompts and responses; settings:
+    more of GRPOConfig.
     """
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -137,7 +138,7 @@ def peer_trainer(rounds: int, folder: str, model: Any = None) -> Any:
         bos_token_id=None,
         eos_token_id=None,
     )
-    drawn = TASK.prompts(rng.generator(0, "bench/peer"), PROMPTS * (rounds + 8))
+    drawn = TASK.prompts(rng.generator(seed, "bench/peer"), PROMPTS * (rounds + 8))
     prompts = [" ".join(TASK.symbols[t] for t in row) for row in drawn]
     known = dict(zip(prompts, drawn, strict=True))
 
@@ -162,9 +163,10 @@ def peer_trainer(rounds: int, folder: str, model: Any = None) -> Any:
         bf16=False,
         gradient_checkpointing=False,  # on by default, and slower
         report_to=[],
-        logging_strategy="no",
         save_strategy="no",
         disable_tqdm=True,
+        seed=seed,
+        **{"logging_strategy": "no", **settings},
     )
     trainer = GRPOTrainer(
         model=model or LlamaForCausalLM(llama),

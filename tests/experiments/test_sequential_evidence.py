@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,10 +149,11 @@ def of(effect: float, p: float) -> Evidence:
 
 
 def test_only_what_comes_out_twice_is_decided():
-    assert replicated(of(0.2, 0.01), of(0.1, 0.004), of(0.15, 1e-5)).p == pytest.approx(1e-4)
-    assert replicated(of(0.2, 0.001), of(0.1, 0.5), of(0.15, 1e-5)).p == 0.25
-    assert replicated(of(0.2, 0.001), of(-0.1, 0.001), of(0.1, 0.5)).p == 1.0
-    both = replicated(of(-0.2, 0.001), of(-0.1, 0.001), of(-0.1, 0.5))
+    twice = partial(replicated, level=0.01)
+    assert twice(of(0.2, 0.01), of(0.1, 0.004), of(0.15, 1e-5)).p == pytest.approx(1e-4)
+    assert twice(of(0.2, 0.001), of(0.1, 0.011), of(0.15, 1e-5)).p == 1.0
+    assert twice(of(0.2, 0.001), of(-0.1, 0.001), of(0.1, 0.5)).p == 1.0
+    both = twice(of(-0.2, 0.001), of(-0.1, 0.001), of(-0.1, 0.5))
     assert verdict(both, both.p) == "refuted"
     assert both.n == 32
 

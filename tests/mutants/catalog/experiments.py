@@ -9,7 +9,7 @@ COMPARE, PLOTS, CLAIMS = "analysis/comparisons.py", "paper_figs/shared_plots.py"
 TESTS = "tests/experiments/test_experiments.py -k "
 PAIRS, DRAWN = (
     "tests/unit/analysis/test_comparisons.py",
-    "tests/experiments/test_shared_plots.py -k 'not whole'",
+    "tests/experiments/test_shared_plots.py -k 'not captions'",
 )
 
 MUTANTS = (

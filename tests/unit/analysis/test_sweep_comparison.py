@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 from support.made_sweep import CELLS, STEPS, TOY, made
 
-from analysis.claims import holm
-from analysis.sweep_comparison import compare, improvement
+from analysis.sweep_comparison import compare, holm, improvement
 from analysis.sweep_table import load
 from testbed.cli import main
 from testbed.config.run import grid
@@ -38,6 +37,13 @@ def test_differences_are_those_of_the_paired_t_test(rows):
     expected = holm(dict(found["p"]))
     assert dict(found["p_holm"]) == pytest.approx(expected)
     assert found["verdict"].tolist() == ["higher", "undecided"]
+
+
+def test_holm_adjusts_as_in_a_worked_example():
+    # Sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1, then made monotone.
+    found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
+    assert found == pytest.approx({"d": 0.02, "a": 0.03, "c": 0.06, "b": 0.06})
+    assert holm({"a": 0.9, "b": 0.8}) == {"b": 1.0, "a": 1.0}
 
 
 def test_another_baseline_turns_the_sign(rows):

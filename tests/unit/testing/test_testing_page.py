@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,26 +15,32 @@ PAGE = (ROOT / "docs" / "testing-your-estimator.md").read_text()
 CONFTEST, FIRST, *OTHERS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 
 
-def run(folder: Path, tests: dict[str, str], *options: str) -> str:
-    for name, text in {"conftest.py": CONFTEST, **tests}.items():
-        (folder / name).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
+pytest_plugins = ["pytester"]
 
 
-@pytest.mark.slow
-def test_every_snippet_passes_in_a_suite_of_the_readers_own(tmp_path):
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """What pytest prints in a folder of the reader's own, with the conftest of the page."""
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def printed(tests: dict[str, str], *options: str) -> str:
+        for name, text in {"conftest.py": CONFTEST, **tests}.items():
+            (pytester.path / name).write_text(text)
+        done = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", *options)
+        return "\n".join(done.outlines + done.errlines)
+
+    return printed
+
+
+def test_every_snippet_passes_in_a_suite_of_the_readers_own(run):
     tests = {f"test_{index}.py": text for index, text in enumerate([FIRST, *OTHERS])}
-    assert "5 passed" in run(tmp_path, tests)
+    assert "5 passed" in run(tests)
 
 
-@pytest.mark.slow
-def test_an_estimator_with_the_ratio_inverted_fails_with_the_message_on_the_page(tmp_path):
+def test_an_estimator_with_the_ratio_inverted_fails_with_the_message_on_the_page(run):
     wrong = FIRST.replace("PI[action] / MU[action]", "MU[action] / PI[action]")
     assert wrong != FIRST
-    text = run(tmp_path, {"test_wrong.py": wrong})
+    text = run({"test_wrong.py": wrong})
     assert "1 failed" in text
     for line in re.search(r"```text\nAssertionError: (.*?)```", PAGE, re.S)[1].splitlines():
         numbers = re.sub(r"[-\d.]+\d", "#", line.split(" (z")[0])
@@ -48,8 +51,7 @@ def test_the_first_snippet_has_ten_lines():
     assert len([line for line in FIRST.splitlines() if line]) <= 10
 
 
-@pytest.mark.slow
-def test_the_options_set_the_rates_and_the_seed_is_the_tests_own(tmp_path):
+def test_the_options_set_the_rates_and_the_seed_is_the_tests_own(run):
     test = (
         "import numpy as np\n"
         "def draw(rates):\n"
@@ -60,7 +62,7 @@ def test_the_options_set_the_rates_and_the_seed_is_the_tests_own(tmp_path):
     )
 
     def seen(*options):
-        return re.findall(r"SEEN (\S+) (\S+) (\S+)", run(tmp_path, {"test_c.py": test}, "-s", *options))
+        return re.findall(r"SEEN (\S+) (\S+) (\S+)", run({"test_c.py": test}, "-s", *options))
 
     plain, again = seen(), seen("--false-alarm", "1e-3", "--missed", "0.2")
     rotated = seen("--estimator-seed", "1")

@@ -12,7 +12,7 @@ from testbed.errors import UserError
 from testbed.testing.assertions import Undecided, assert_coverage, assert_variance_below, min_num_intervals
 from testbed.testing.e_process import EProcess, SequentialSide
 
-LENGTH = 12
+LENGTH = 10
 RATES = {"false_alarm": 0.1, "missed": 0.2}
 
 
@@ -107,7 +107,7 @@ def test_sequential_variance_of_a_pair_keeps_both_rates_over_every_path():
 @pytest.mark.slow
 @pytest.mark.parametrize(("good", "bad"), [(0.7, 0.3), (0.3, 0.7)])
 def test_a_side_is_decided_at_its_first_crossing_whatever_the_chunks(good, bad):
-    for path in paths(9):
+    for path in paths(7):
         whole = SequentialSide(good, bad, (0, 1), 0.1, 0.2)
         whole.add(path)
         parts = SequentialSide(good, bad, (0, 1), 0.1, 0.2)
@@ -118,7 +118,7 @@ def test_a_side_is_decided_at_its_first_crossing_whatever_the_chunks(good, bad):
         alarm = EProcess(good, (0, 1), "above" if small else "below").add(path)
         proof = EProcess(bad, (0, 1), "below" if small else "above").add(path)
         crossed = np.flatnonzero((alarm >= math.log(10)) | (proof >= math.log(5)))
-        assert whole.n == (crossed[0] + 1 if crossed.size else 9)
+        assert whole.n == (crossed[0] + 1 if crossed.size else 7)
         expected = None if not crossed.size else "bad" if alarm[crossed[0]] >= math.log(10) else "good"
         assert whole.verdict == expected
 
