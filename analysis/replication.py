@@ -11,7 +11,7 @@ EXPERIMENT.claim("my-claim", statement="At lags 4 and 8 GRPO gains 0.05 over REI
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -146,7 +146,7 @@ def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame
 
 
 def _is_several(x: object) -> bool:
-    return isinstance(x, Iterable) and not isinstance(x, str)
+    return isinstance(x, Collection) and not isinstance(x, str)
 
 
 def merged(**groups: Groups) -> Groups:
@@ -178,10 +178,12 @@ def _asked(
         return f"{value} at {_said(where)}", lambda table: level(table, value, where)
     shared = _said({name: x for name, x in more.items() if name != "log"})
     logs = "log " if more.get("log") else ""
-    words = f"{logs}{value} at {_said(first)}, less at {_said(second)}" + (
-        f", all at {shared}" if shared else ""
-    )
-    return words, lambda table: difference(table, value, first, second, **more)
+    words = [
+        f"{logs}{value} at {_said(first)}",
+        f"less at {_said(second)}",
+        *([f"all at {shared}"] if shared else []),
+    ]
+    return ", ".join(words), lambda table: difference(table, value, first, second, **more)
 
 
 def _said(where: Arm) -> str:
