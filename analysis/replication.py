@@ -11,7 +11,7 @@ EXPERIMENT.claim("my-claim", statement="At lags 4 and 8 GRPO gains 0.05 over REI
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -86,6 +86,12 @@ def combinations(
     return frame, key_R[frame["seed"].to_numpy()]
 
 
+def dials(arms_N: Iterable[str], settings: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return every setting as an array over the rows' arms, [N]; 0 where an arm does not have it."""
+    names = dict.fromkeys(name for each in settings.values() for name in each)
+    return {name: np.array([settings[arm].get(name, 0.0) for arm in arms_N]) for name in names}
+
+
 def columns(seeds: Seeds, **values: object) -> pd.DataFrame:
     """Return a frame with a row per seed: numbers, or arrays [R]."""
     return pd.DataFrame({"seed": seeds, **values})
@@ -127,11 +133,11 @@ def slopes(table: pd.DataFrame, x: str, y: str, where: Arm) -> Groups:
     return found
 
 
-def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame, list[Arm]]]:
+def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame, list[dict[str, Any]]]]:
     """Yield "column level, run", the run's rows and the arms, for every combination of levels and run."""
     several = [(i, name) for i, each in enumerate(arms) for name, x in each.items() if _is_several(x)]
     for levels in itertools.product(*(arms[i][name] for i, name in several)):
-        chosen = [dict(each) for each in arms]
+        chosen: list[dict[str, Any]] = [dict(each) for each in arms]
         for (i, name), x in zip(several, levels, strict=True):
             chosen[i][name] = x
         words = [f"{name} {x}" for (_, name), x in zip(several, levels, strict=True)]
@@ -140,7 +146,7 @@ def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame
 
 
 def _is_several(x: object) -> bool:
-    return isinstance(x, Iterable) and not isinstance(x, str)
+    return isinstance(x, Collection) and not isinstance(x, str)
 
 
 def merged(**groups: Groups) -> Groups:
@@ -172,10 +178,12 @@ def _asked(
         return f"{value} at {_said(where)}", lambda table: level(table, value, where)
     shared = _said({name: x for name, x in more.items() if name != "log"})
     logs = "log " if more.get("log") else ""
-    words = f"{logs}{value} at {_said(first)}, less at {_said(second)}" + (
-        f", all at {shared}" if shared else ""
-    )
-    return words, lambda table: difference(table, value, first, second, **more)
+    words = [
+        f"{logs}{value} at {_said(first)}",
+        f"less at {_said(second)}",
+        *([f"all at {shared}"] if shared else []),
+    ]
+    return ", ".join(words), lambda table: difference(table, value, first, second, **more)
 
 
 def _said(where: Arm) -> str:

@@ -12,7 +12,7 @@ from analysis.claims import Evidence
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, exceeds, of_keys, stays_below
+from analysis.replication import Groups, combinations, difference, exceeds, of_keys, stays_below
 
 NAME = "adaptive-sampling"
 SEEDS, LEVELS, ACTIONS, UPDATES, BATCH, RATE = 80, (64, 256, 1024), 8, 30, 16, 3.0
@@ -112,7 +112,7 @@ EXPERIMENT.claim(
 )
 def rates(table: pd.DataFrame) -> Evidence:
     """Return the evidence about both exponents, seed by seed, for each run."""
-    groups = {}
+    groups: Groups = {}
     for sampling, limit, sign in (("adaptive", RATES[0], -1.0), ("independent", RATES[1], 1.0)):
         fixed = {"world": "bandit", "sampling": sampling}
         found = difference(table, "error", {"samples": 1024}, {"samples": 64}, **fixed, log=True)

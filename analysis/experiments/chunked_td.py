@@ -41,8 +41,7 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
         world, key_N, steps=STEPS, every=20, offline=log, chunk=frame["chunk"].to_numpy(), updates=4.0,
         epsilon=0.1, step_size=0.1,
     )  # fmt: skip
-    value_RK = infinite_horizon.value(world, tabular.greedy(q_RKSA.reshape(-1, *best_SA.shape)))
-    share_RK = value_RK.reshape(q_RKSA.shape[:2]) / infinite_horizon.value(world, best_SA)
+    share_RK = infinite_horizon.value(world, tabular.greedy(q_RKSA)) / infinite_horizon.value(world, best_SA)
     error_RK = (q_RKSA - best_1SA[:, None]).mean((-1, -2))
     return frame.assign(
         **{"mean value": share_RK.mean(-1), "early bias": error_RK[:, 4], "final bias": error_RK[:, -1]}

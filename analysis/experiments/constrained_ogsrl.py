@@ -55,7 +55,7 @@ def unsafe_share(worlds: Worlds, pi_RSA: Floats) -> Floats:
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return unsafe shares and values of plans under three guardians, by logged steps."""
     worlds, logged_RSA, safe_RSA = hazards(seeds)
-    solvable_R = safe_RSA.any((1, 2))
+    solvable_R = np.flatnonzero(safe_RSA.any((1, 2)))
     unsafe_S = np.arange(STATES) < 2
     mu_RSA = covering(np.full(logged_RSA.shape, 1 / ACTIONS), logged_RSA)
     best_R = worlds.value(
@@ -70,7 +70,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
             q_RSA = fitted_q(counts.moves_RSAS, guessed_RSA, DISCOUNT, allowed_RSA)
             pi_RSA = greedy(q_RSA, np.where(allowed_RSA.any(-1, keepdims=True), allowed_RSA, seen_RSA))
             found = {"unsafe": unsafe_share(worlds, pi_RSA), "lost": best_R - worlds.value(pi_RSA)}
-            yield columns(seeds, steps=steps, guardian=name, **found)[solvable_R]
+            yield columns(seeds, steps=steps, guardian=name, **found).iloc[solvable_R]
 
 
 EXPERIMENT = Experiment(

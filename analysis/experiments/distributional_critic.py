@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.experiment import Experiment
 from analysis.plot import Plot
-from analysis.replication import combinations, exceeds, of_keys, stays_below
+from analysis.replication import combinations, dials, exceeds, of_keys, stays_below
 
 NAME = "distributional-critic"
 SEEDS, STEPS, STD, TEMPERATURE, RATE = 40, 2000, 3.0, 0.05, 0.1
@@ -39,13 +37,9 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     # In units of the temperature; what ended is worth nothing, whatever the soft value of its state.
     truth = world.discount * TEMPERATURE * soft_1S[0, 1]
     frame, key_N = combinations(key_R, critic=ARMS, updates=[0.5, 1.0, 4.0])
-    dials: dict[str, Any] = {
-        name: np.array([ARMS[critic][name] for critic in frame["critic"]])
-        for name in ("spread_rate", "step_size")
-    }
     q_RKSA, _ = replay_q(
         world, key_N, steps=STEPS, every=100, temperature=TEMPERATURE,
-        updates=frame["updates"].to_numpy(), **dials,
+        updates=frame["updates"].to_numpy(), **dials(frame["critic"], ARMS),
     )  # fmt: skip
     frame["over-estimation"] = (q_RKSA[:, 1:, 0, 1:].max(-1) - truth).mean(-1)
     return frame

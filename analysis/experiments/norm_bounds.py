@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.experiment import Experiment
 from analysis.plot import Plot
-from analysis.replication import combinations, exceeds, of_keys, stays_below
+from analysis.replication import combinations, dials, exceeds, of_keys, stays_below
 
 NAME = "norm-bounds"
 SEEDS, STEPS, RATE, BOUND = 24, 1000, 0.05, 20.0
@@ -21,7 +19,6 @@ ARMS: dict[str, dict[str, float]] = {
     "both": {"weight_bound": BOUND, "error_bound": 1.0},
 }
 RATIOS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-DIALS = ("weight_bound", "error_bound")
 BEYOND, MORE, GONE = 2.0, 0.1, 0.3
 """log10 of the largest |Q|, where every value is 0: diverged is beyond 100, gone below 2, and more a factor
 1.26.
@@ -40,12 +37,9 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     start_F = np.ones(15)
     start_F[6] = 10.0
     frame, key_N = combinations(key_R, critic=ARMS, updates=RATIOS)
-    dials: dict[str, Any] = {
-        name: np.array([ARMS[c].get(name, 0.0) for c in frame["critic"]]) for name in DIALS
-    }
     q_RKSA, _ = replay_q(
         baird_star(horizon=1), key_N, steps=STEPS, every=STEPS, feature_SAF=feature_SAF, initial=start_F,
-        epsilon=1.0, step_size=RATE, updates=frame["updates"].to_numpy(), **dials,
+        epsilon=1.0, step_size=RATE, updates=frame["updates"].to_numpy(), **dials(frame["critic"], ARMS),
     )  # fmt: skip
     return frame.assign(final=np.log10(np.abs(q_RKSA[:, -1]).max((-1, -2))))
 

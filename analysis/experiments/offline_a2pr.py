@@ -110,8 +110,8 @@ EXPERIMENT = Experiment(
 
 
 def _by_world(table: pd.DataFrame, value: str) -> Groups:
-    dials = {"world": ("table", "continuous"), "strength": STRENGTHS}
-    return difference(table, value, {"toward": "better"}, {"toward": "all"}, **dials)
+    better, every, worlds = {"toward": "better"}, {"toward": "all"}, ("table", "continuous")
+    return difference(table, value, better, every, world=worlds, strength=STRENGTHS)
 
 
 @EXPERIMENT.claim(

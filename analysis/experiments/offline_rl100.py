@@ -151,7 +151,7 @@ def _as_log(state_BT: np.ndarray, action_BT: np.ndarray, reward_BT: Floats, mask
 )
 def keeps_rate(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the mean over sizes, in both runs: alone, a size may have none at all."""
-    means = table.groupby(["run", "seed", "updates"], as_index=False)["false"].mean()
+    means = table.groupby(["run", "seed", "updates"])[["false"]].mean().reset_index()
     found = level(means, "false", {"updates": "gated"})
     return must_stay_below(found, 1 - LEVEL, "0.05 less the share of harmful updates taken")
 

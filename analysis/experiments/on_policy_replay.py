@@ -45,8 +45,7 @@ def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
     log = collect(world, logger_NSA[:, None], EPISODES, key_N)
 
     def value(q_RKSA: NDArray[np.float64]) -> NDArray[np.float64]:
-        found = infinite_horizon.value(world, tabular.greedy(q_RKSA.reshape(-1, 16, 4)))
-        return found.reshape(q_RKSA.shape[:2]) / infinite_horizon.value(world, best_1SA)
+        return infinite_horizon.value(world, tabular.greedy(q_RKSA)) / infinite_horizon.value(world, best_1SA)
 
     common = {"feature_SAF": feature_SAF, "offline": log, "step_size": 0.05}
     before, _ = replay_q(world, key_N, steps=1, every=1, updates=4000.0, epsilon=0.0, **common)

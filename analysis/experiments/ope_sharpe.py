@@ -48,20 +48,30 @@ def estimates(bandit: LoggedBandit, pi_WSA: Floats, seed: int) -> dict[str, Floa
     return found | {"self-normalized": found["IPS"] / (weights * pi_WSA).sum((1, 2))}
 
 
+def portfolios(
+    value_W: Floats, true_W: Floats, logged: float, seed: int, **where: str
+) -> Iterator[pd.DataFrame]:
+    """Yield accuracy and SharpeRatio@k of estimated values [W], k from 2 to 10, for an estimator on a log."""
+    mse, rank = mean_squared_error(value_W, true_W), rank_correlation(value_W, true_W)
+    for k in KS:
+        sharpe = float(sharpe_ratio_at_k(value_W, true_W, k=k, baseline=logged))
+        yield columns((seed,), **where, k=k, sharpe=sharpe, log_mse=float(np.log(mse)), rank=float(rank))
+
+
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return accuracy and SharpeRatio@k of every estimator, k from 2 to 10."""
+    """Return those of every estimator, with the regret of its best candidate."""
     for seed in seeds:
         bandit, pi_WSA = candidates(seed)
         true_W, logged = bandit.value(pi_WSA), float(bandit.value(bandit.logging_SA))
         for name, found_W in estimates(bandit, pi_WSA, seed).items():
-            accuracy = {
-                "log_mse": float(np.log(mean_squared_error(found_W, true_W))),
-                "rank": float(rank_correlation(found_W, true_W)),
-                "regret": float(regret_at_k(found_W, true_W)),
-            }
-            for k in KS:
-                sharpe = float(sharpe_ratio_at_k(found_W, true_W, k=k, baseline=logged))
-                yield columns((seed,), estimator=name, k=k, sharpe=sharpe, **accuracy)
+            for frame in portfolios(found_W, true_W, logged, seed, estimator=name):
+                yield frame.assign(regret=float(regret_at_k(found_W, true_W)))
+
+
+def at_four(table: pd.DataFrame, run: str) -> list[pd.DataFrame]:
+    """Return the estimators' rows at k = 4, a frame per log."""
+    chosen = table[(table["run"] == run) & (table["k"] == 4)]
+    return [log for _, log in chosen.groupby([name for name in ("world", "seed") if name in chosen])]
 
 
 EXPERIMENT = Experiment(
@@ -126,12 +136,7 @@ def picks_another(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the share of logs, in both runs; a tie in Sharpe counts as agreement."""
     found = {}
     for run in RUNS:
-        rows_ = table[(table["run"] == run) & (table["k"] == 4)]
-        sharpe, error = (
-            rows_.pivot(index="seed", columns="estimator", values=v) for v in ("sharpe", "log_mse")
-        )
-        chosen = error.idxmin(axis=1)
-        sharpe_RE = sharpe.to_numpy(dtype=np.float64)
-        reached_R = sharpe_RE[np.arange(len(sharpe_RE)), sharpe.columns.get_indexer(pd.Index(list(chosen)))]
-        found[run] = (sharpe_RE.max(-1) > reached_R + 1e-9) - 0.5
+        logs = at_four(table, run)
+        sharpe = [log.set_index("log_mse")["sharpe"].sort_index() for log in logs]
+        found[run] = np.array([x.max() > x.iloc[0] + 1e-9 for x in sharpe]) - 0.5
     return must_exceed(found, 0.0, "share of logs less 1/2")

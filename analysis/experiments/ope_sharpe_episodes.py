@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -10,15 +11,15 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
+from analysis.experiments.ope_sharpe import at_four, picks_another, portfolios
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, columns, of_seeds
+from analysis.replication import RUNS, Seeds, of_seeds
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import chain, garnet
 from envs.offline import collect, skilled
 from testbed.estimators.dice import dice
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
 from testbed.estimators.fqe import fitted_q_steps, fqe_finite
-from testbed.estimators.selection import mean_squared_error, rank_correlation, sharpe_ratio_at_k
 from testbed.estimators.trajectory import pdis, trajectory_is, trajectory_wis
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 from testbed.offline.tabular import greedy, optimal_q
@@ -26,7 +27,6 @@ from testbed.rng import generator, keys
 
 NAME = "ope-sharpe-episodes"
 SEEDS, EPISODES, POLICIES, DISCOUNT = 32, 100, 12, 0.95
-KS = (2, 3, 4, 6, 10)
 NEAR, APART = 1.25, 1.25
 """Largest quotient of errors that count as alike, least quotient of Sharpe ratios that tell apart."""
 ESTIMATORS = {
@@ -49,7 +49,7 @@ def worlds(seed: int) -> dict[str, FiniteMDP]:
     }
 
 
-def rows_of(name: str, world: FiniteMDP, seed: int) -> list[pd.DataFrame]:
+def rows_of(name: str, world: FiniteMDP, seed: int) -> Iterator[pd.DataFrame]:
     """Return accuracy and SharpeRatio@k of every estimator on one log of a policy of quality 0.3."""
     best_SA = greedy(optimal_q(world))[0]
     mu_SA, rng = skilled(best_SA, 0.3), generator(seed, f"candidates of {name}")
@@ -63,24 +63,16 @@ def rows_of(name: str, world: FiniteMDP, seed: int) -> list[pd.DataFrame]:
         LoggedEpisodes.tabular(**given, reward_NT=log.reward_RBT[0], pi_SA=pi_SA, mu_SA=mu_SA, gamma=DISCOUNT)
         for pi_SA in pi_WSA
     ]
-    frames = []
     for each, estimate in ESTIMATORS.items():
         value_W = np.array([float(estimate(episodes).value) for episodes in found])
-        accuracy = {
-            "log_mse": float(np.log(mean_squared_error(value_W, true_W))),
-            "rank": float(rank_correlation(value_W, true_W)),
-        }
-        for k in KS:
-            sharpe = float(sharpe_ratio_at_k(value_W, true_W, k=k, baseline=logged))
-            frames.append(columns((seed,), world=name, estimator=each, k=k, sharpe=sharpe, **accuracy))
-    return frames
+        yield from portfolios(value_W, true_W, logged, seed, world=name, estimator=each)
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return those of both worlds for every seed."""
-    return pd.concat(
-        [f for seed in seeds for name, world in worlds(seed).items() for f in rows_of(name, world, seed)]
-    )
+    for seed in seeds:
+        for name, world in worlds(seed).items():
+            yield from rows_of(name, world, seed)
 
 
 EXPERIMENT = Experiment(
@@ -105,12 +97,6 @@ EXPERIMENT = Experiment(
 )
 
 
-def logs(table: pd.DataFrame, run: str) -> list[pd.DataFrame]:
-    """Return the estimators' rows at k = 4, a frame per log."""
-    chosen = table[(table["run"] == run) & (table["k"] == 4)]
-    return [log for _, log in chosen.groupby(["world", "seed"])]
-
-
 def told_apart(log: pd.DataFrame) -> list[bool]:
     """Return, for every pair of estimators with like errors, whether SharpeRatio@4 tells it apart."""
     found = []
@@ -131,23 +117,16 @@ def told_apart(log: pd.DataFrame) -> list[bool]:
 def apart(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the mean share of pairs over the logs that have some, in both runs."""
     found = {
-        run: np.array([np.mean(pairs) - 0.5 for log in logs(table, run) if (pairs := told_apart(log))])
+        run: np.array([np.mean(pairs) - 0.5 for log in at_four(table, run) if (pairs := told_apart(log))])
         for run in RUNS
     }
     return must_exceed(found, 0.0, "share of pairs less 1/2")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "sharpe-picks-another-estimator-of-episodes-than-error",
     statement=(
         "In most logs of episodes the estimator with the least squared error does not have the best "
         "SharpeRatio@4."
     ),
-)
-def picks_another(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the share of logs, in both runs; a tie in Sharpe counts as agreement."""
-    found = {}
-    for run in RUNS:
-        sharpe = [log.set_index("log_mse")["sharpe"].sort_index() for log in logs(table, run)]
-        found[run] = np.array([x.max() > x.iloc[0] + 1e-9 for x in sharpe]) - 0.5
-    return must_exceed(found, 0.0, "share of logs less 1/2")
+)(picks_another)

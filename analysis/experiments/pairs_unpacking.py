@@ -135,7 +135,7 @@ EXPERIMENT.claim(
 def labels_matter(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the difference of both gains, in both runs."""
     ppo, dpo_ = ({"learner": name} for name in ("PPO, 6 features", "DPO, features"))
-    by_labels = difference(table, "reward", {"labels": "good"}, {"labels": "poor"}, **ppo)
+    by_labels = difference(table, "reward", {**ppo, "labels": "good"}, {**ppo, "labels": "poor"})
     by_learner = difference(table, "reward", ppo, dpo_, labels="good")
     found = {run: by_labels[run] - by_learner[run] for run in by_labels}
     return must_exceed(found, MARGIN, "difference of both gains less 0.025")

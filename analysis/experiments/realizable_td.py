@@ -134,7 +134,7 @@ def no_floor() -> Evidence:
 )
 def rate(table: pd.DataFrame) -> Evidence:
     """Return the evidence about both exponents, group by group of problems, for each run."""
-    groups = {}
+    groups: dict[str, Floats] = {}
     for name, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
         found = difference(table, "error", {"samples": 100_000}, {"samples": 1000}, features=name, log=True)
         groups |= {f"{name}, {run}": sign * (x_N / np.log(100.0) - limit) for run, x_N in found.items()}

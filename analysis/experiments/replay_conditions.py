@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.experiment import Experiment
 from analysis.plot import Plot
-from analysis.replication import combinations, exceeds, of_keys, stays_below
+from analysis.replication import combinations, dials, exceeds, of_keys, stays_below
 
 NAME = "replay-conditions"
 SEEDS, STEPS, RATE, TEMPERATURE = 120, 4000, 0.1, 0.1
@@ -39,12 +37,9 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     best_SA = tabular.greedy(tabular.optimal_q(world))[0]
     low, high = (float(infinite_horizon.value(world, pi)) for pi in (np.full_like(best_SA, 0.5), best_SA))
     frame, key_N = combinations(key_R, conditions=ARMS, replays=[0.0, 4.0, 32.0])
-    dials: dict[str, Any] = {
-        name: np.array([ARMS[c][name] for c in frame["conditions"]]) for name in ("repel", "reach")
-    }
     logits_RKSA, _ = replay_actor_critic(
         world, key_N, steps=STEPS, every=STEPS, actor_rate=RATE, critic_rate=RATE,
-        replays=frame["replays"].to_numpy(), **dials,
+        replays=frame["replays"].to_numpy(), **dials(frame["conditions"], ARMS),
     )  # fmt: skip
     soft, key_N = combinations(key_R, conditions=["soft Q"], replays=[1.0])
     q_RKSA, _ = replay_q(world, key_N, steps=STEPS, every=STEPS, temperature=TEMPERATURE, step_size=RATE)

@@ -65,8 +65,8 @@ def _steps(updates: float, key_N: NDArray[np.uint64]) -> NDArray[np.float64]:
     every = max(10, int(100 / updates**0.7))
     steps = int(MOST / updates**0.7) // every * every
     q_RKSA, _ = replay_q(world, key_N, steps=steps, every=every, updates=updates, epsilon=0.3, step_size=RATE)
-    value_RK = infinite_horizon.value(world, tabular.greedy(q_RKSA.reshape(-1, 16, 4)))
-    there_RK = value_RK.reshape(q_RKSA.shape[:2]) >= THRESHOLD * infinite_horizon.value(world, best_1SA)
+    value_RK = infinite_horizon.value(world, tabular.greedy(q_RKSA))
+    there_RK = value_RK >= THRESHOLD * infinite_horizon.value(world, best_1SA)
     return every * (1.0 + np.where(there_RK.any(-1), there_RK.argmax(-1), there_RK.shape[1]))
 
 

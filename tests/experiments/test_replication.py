@@ -48,6 +48,21 @@ def test_an_arm_of_several_values_is_compared_with_each():
     assert all(x_N == pytest.approx(np.full(8, 6.0)) for x_N in found.values())
 
 
+def test_levels_of_both_arms_are_combined():
+    lags = {"lag": (1, 2)}
+    found = replication.difference(table(lambda _: 3.0), "x", {"arm": "a", **lags}, {"arm": "b", **lags})
+    assert len(found) == 2 * 2 * len(replication.RUNS)
+    assert found["lag 1, lag 2, first"] == pytest.approx(np.full(8, -6.0))
+
+
+def test_settings_of_arms_are_arrays_over_rows():
+    found = replication.dials(["b", "a", "b"], {"a": {"rate": 0.1}, "b": {"rate": 0.2, "bound": 3.0}})
+    assert {name: x_N.tolist() for name, x_N in found.items()} == {
+        "rate": [0.2, 0.1, 0.2],
+        "bound": [3, 0, 3],
+    }
+
+
 def test_a_factor_is_a_difference_of_logarithms():
     positive = table(lambda _: 3.0).assign(x=lambda frame: np.exp(frame["x"]))
     found = replication.difference(positive, "x", {"arm": "b"}, {"arm": "a"}, lag=1, log=True)

@@ -88,6 +88,7 @@ MUTANTS = (
     Mutant("replication-on-the-same-seeds", TWICE, "range(start, start + seeds)", "range(seeds)", REPLICATION),
     Mutant("replication-below-is-above", TWICE, "return lambda table: must_stay_below(found(table), margin, f", "return lambda table: must_exceed(found(table), margin, f", REPLICATION),
     Mutant("replication-logs-forgotten", TWICE, "np.log(table[value])", "table[value]", REPLICATION),
+    Mutant("replication-settings-of-one-arm", TWICE, "settings[arm].get(name, 0.0)", "settings[next(iter(settings))].get(name, 0.0)", REPLICATION),
     Mutant("replication-one-level-for-all", TWICE, "chosen[i][name] = x", "chosen[i][name] = levels[0]", REPLICATION),
     Mutant("replication-slope-not-centered", TWICE, "/ (centered_K @ centered_K)", "/ (place_K @ place_K)", REPLICATION),
     Mutant("replication-of-one-run", TWICE, "for run in RUNS:", 'for run in ("first",):', REPLICATION),
