@@ -75,9 +75,10 @@ def ranks_better(table: pd.DataFrame) -> Evidence:
     from scipy.stats import kendalltau
 
     real = load_committed(["toy-vs-real"])["toy-vs-real"].frame
-    real = real[(real["task"] == "length") & (real["lag"] == LAG)].groupby("recipe")["accuracy"].median()
+    there = real[(real["task"] == "length") & (real["lag"] == LAG)]
+    median = there.groupby("recipe")["accuracy"].median()
     stale = table[table["lag"] == LAG].pivot(index=["seed", WARM], columns="recipe", values="accuracy")
-    found = [kendalltau(row, real[stale.columns]).statistic for row in stale.to_numpy()]
+    found = [kendalltau(row, median[stale.columns]).statistic for row in stale.to_numpy()]
     tau = pd.Series(found, stale.index).fillna(0.0).unstack()
     middle = tau.median()
     note = f"median gain of tau; medians {middle[LONG]:.2f}, {middle[SHORT]:.2f}"
