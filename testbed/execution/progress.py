@@ -129,7 +129,7 @@ class Plain(Progress):
         print(text, file=self._stream, flush=True)
 
     def show(self) -> None:
-        if time.monotonic() - self._last >= PLAIN_EVERY:
+        if self.planned and time.monotonic() - self._last >= PLAIN_EVERY:
             self._last = time.monotonic()
             print(self._line(), file=self._stream, flush=True)
 
