@@ -94,7 +94,7 @@ def final_by_dial(
     for index, (label, rows) in enumerate(groups.items()):
         style, width = _look(index)
         found = {x: interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}
-        shift = 0.5 * ((index + 0.5) / len(groups) - 0.5)
+        shift = min(0.12, 0.5 / len(groups)) * (index + 0.5 - len(groups) / 2)
         center_N = np.array([i.center for i in found.values()])
         reach_2N = np.array(
             [
