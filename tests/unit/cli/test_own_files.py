@@ -152,10 +152,11 @@ def test_a_task_and_a_schedule_in_a_file_are_trained_under_the_names_of_their_ve
 @pytest.mark.slow
 def test_an_error_inside_an_own_objective_shows_its_file_and_line(capsys, own):
     end = ["--out", "mine", "--workers", "0", "--quiet"]
-    assert call(capsys, "run", *SMALL, DIGITS, "recipe=own.py:broken", *end)[0] == 1
+    assert call(capsys, "run", *SMALL, DIGITS, "recipe=grpo,own.py:broken", *end)[0] == 1
     _, out, _ = call(capsys, "status", "mine")
     line = 1 + OWN.splitlines().index("    return batch.nothing")
     assert f"own.py:{line}, in broken: AttributeError" in out
+    assert "(2 cells, which fail together: pack" in out
 
 
 @pytest.mark.slow
