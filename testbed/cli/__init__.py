@@ -132,9 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
     except OSError as error:
         sys.exit(_complain(f"{error.filename or 'A file'}: {error.strerror}."))
-    except (
-        Exception
-    ) as error:  # click's usage errors have their own text, a user's file a line; else it is ours
+    except Exception as error:  # click's usage errors have their own text, a user's file a line
         if not hasattr(error, "format_message"):
             from testbed.user_files import line_of_a_user
 
