@@ -88,7 +88,7 @@ def _one_setting(rows: pd.DataFrame) -> pd.DataFrame:
         raise UserError(
             "Cells with the same recipe, lag and seed differ in "
             f"{', '.join(name for name in varied if name != 'cell') or 'their numbers'}; "
-            "export one setting at a time."
+            "export one setting at a time, or draw them all with: testbed plot RESULTS"
         )
     return rows.sort_values([*KEYS, "step"], ignore_index=True)
 

@@ -25,7 +25,8 @@ CAPTION = (
     "Accuracy on held-out prompts (top) and effective sample size of the sequence ratios (bottom) while "
     "recipes learn from data that are exactly `lag` optimizer steps old, all at one learning rate: a "
     "stress test, not a ranking at each method's best. Up to the vertical line, step = lag, the data are "
-    "those of the start weights (shaded). Lines: median over seeds. Right of each panel: the last 3 logged "
+    "those of the start weights (shaded); at the dotted line a run has made as many stale updates as one at "
+    "the longest lag makes in all. Lines: median over seeds. Right of each panel: the last 3 logged "
     "rows of a run, averaged; median over seeds with its order-statistic interval, which is the range of "
     "the seeds when there are fewer than six. ESS: Kish, raw, as a share of the N sequences of a step; the "
     "dashed line is its floor 1/N, below which it cannot read."
@@ -55,6 +56,7 @@ def draw(table: pd.DataFrame) -> Figure:
         _curves(axes[1, column], rows, ESS, recipes)
         for ax in axes[:, column]:
             _start_weights(ax, lag, float(table["step"].max()))
+            _equal_updates(ax, lag, lags[-1], float(table["step"].max()))
         axes[0, column].set_title("lag 0 (on-policy)" if lag == 0 else f"lag {lag}")
         axes[1, column].set_xlabel("optimizer step")
     _frame(axes[0, 0], axes[1, 0], table)
@@ -117,6 +119,12 @@ def _start_weights(ax: Axes, lag: int, last: float) -> None:
     if 0 < lag <= last:
         ax.axvspan(0, lag, color=RULE, alpha=0.1, linewidth=0, zorder=0)
         ax.axvline(lag, color=RULE, linewidth=0.7, zorder=1)
+
+
+def _equal_updates(ax: Axes, lag: int, longest: int, last: float) -> None:
+    """Mark the step after as many stale updates as the longest lag allows, where panels compare."""
+    if 0 < lag < longest < last:
+        ax.axvline(lag + last - longest, color=RULE, linewidth=0.7, linestyle=":", zorder=1)
 
 
 def _lag_label(ax: Axes, lag: int, last: float) -> None:

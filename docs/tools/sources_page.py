@@ -22,9 +22,9 @@ Every source is a dial of `Run`, so any recipe meets any of them in one grid. `t
 `guides`, `teachers`, `critics`, `verifiers`, `tasks`) prints their arguments.
 
 ```
-testbed run staleness task=styled-sum guide=splice lag=0 seed=0
-testbed run staleness task=graded-sum prefix=teacher prefix_args.tokens=5 lag=0 seed=0
 testbed run staleness verifier=comparisons verifier_args.members=5 verifier_args.combine=worst lag=0 seed=0
+testbed run staleness task=styled-sum guide=splice lag=0 seed=0 --extend
+testbed run staleness task=graded-sum prefix=teacher prefix_args.tokens=5 lag=0 seed=0 --extend
 ```
 
 The base model is a transformer of width 16, one layer and two heads, after 300 steps on solutions with an

@@ -132,8 +132,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
     except OSError as error:
         sys.exit(_complain(f"{error.filename or 'A file'}: {error.strerror}."))
-    except Exception as error:  # click's usage errors carry their own text; anything else is a bug of ours
+    except Exception as error:  # click's usage errors have their own text, a user's file a line
         if not hasattr(error, "format_message"):
+            from testbed.user_files import line_of_a_user
+
+            if place := line_of_a_user(error):
+                sys.exit(_complain(f"{place}: {type(error).__name__}: {error}"))
             raise
         error_text = error.format_message()
         sys.exit(_complain(error_text, getattr(error, "ctx", None)))

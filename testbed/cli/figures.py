@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from testbed.errors import UserError
+
 
 def figures(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Figures to draw.")] = None,
@@ -26,6 +28,11 @@ def figures(
     from testbed.cli.listing import KINDS
 
     if not names and not every:
+        if data is not None or out != Path("out"):
+            raise UserError(
+                "No figure is named, so none was drawn. Give names, which `testbed figures` lists, or --all; "
+                "a sweep of your own is drawn by: testbed plot RESULTS"
+            )
         show.as_json(KINDS["figures"]()) if json else show.table(KINDS["figures"]())
         return
     from paper_figs.run import figures as draw

@@ -50,7 +50,7 @@ def plot(
     if out:
         drawn.file_kind(out)
     rows = drawn.load(*folders)
-    kind = kind or drawn.usual_kind(rows)
+    kind = kind or ("heat" if y else "final" if x else drawn.usual_kind(rows))
     given = {"metric": metric, "x": x, "y": y, "arm": arm, "by": by}
     options: dict[str, Any] = {name: value for name, value in given.items() if value}
     for name in options.keys() - inspect.signature(drawn.KINDS[kind]).parameters.keys():

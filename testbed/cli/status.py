@@ -31,4 +31,5 @@ def status(
     if found.damaged:
         print(f"{found.damaged} of the pending cells were damaged and will be run again.")
     for failure in failures:
-        print(f"{failure.kind}: {failure.message} (pack {failure.pack})")
+        together = f"{len(failure.cells)} cells, which fail together: " if len(failure.cells) > 1 else ""
+        print(f"{failure.kind}: {failure.message} ({together}pack {failure.pack})")

@@ -98,7 +98,10 @@ def expand(
             axes[field] = ranged(field, [_typed(field, value.strip()) for value in values])
     wrong += [f"'{where.removeprefix('grid.')}': {why}" for where, why in _wrong_axes(axes, known or {})]
     if not wrong:
-        runs = tuple(runs)
+        first = {
+            field: values[:1] for field, values in axes.items()
+        }  # runs that differ in these alone are one
+        runs = unique(cell for run in runs for cell in _cells(run, {}, first)) if axes else tuple(runs)
         made = (cell for run in runs for cell in _cells(run, {}, axes)) if axes else runs
         cells = tuple(watch("checking cells", len(runs) * _size(axes), made))
         wrong = [f"{field} {reason}" for field, reason in _together(cells)]

@@ -41,6 +41,7 @@ class Progress:
         self._began = time.monotonic()
         self._running: dict[str, tuple[int, float]] = {}
         self._since: dict[str, tuple[float, float]] = {}
+        self._pace_from: tuple[float, float] | None = None
 
     def start(self, planned: int, done: int) -> None:
         """Hear what the sweep has before anything runs."""
@@ -52,6 +53,7 @@ class Progress:
         """Hear that a share (0 to 1) of a running pack's steps is done."""
         self._running[pack] = (cells, share)
         self._since.setdefault(pack, (time.monotonic(), share))
+        self._pace_from = self._pace_from or (time.monotonic(), self.settled)
         self.show()
 
     def finished(self, pack: str, cells: int, failed: bool = False) -> None:
@@ -107,11 +109,12 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds left at the pace so far, None before there is one: a start says nothing about a pace."""
-        gained = self.settled - self._at_start
-        if gained < START * (self.planned - self._at_start) or gained <= 0:
+        """Seconds left at the pace since the first step, None before there is one: a start says nothing."""
+        since, first = self._pace_from or (self._began, self._at_start)
+        gained = self.settled - first
+        if self.settled - self._at_start < START * (self.planned - self._at_start) or gained <= 0:
             return None
-        return (time.monotonic() - self._began) * (self.planned - self.settled) / gained
+        return (time.monotonic() - since) * (self.planned - self.settled) / gained
 
 
 class Plain(Progress):
@@ -126,12 +129,13 @@ class Plain(Progress):
         print(text, file=self._stream, flush=True)
 
     def show(self) -> None:
-        if time.monotonic() - self._last >= PLAIN_EVERY:
+        if self.planned and time.monotonic() - self._last >= PLAIN_EVERY:
             self._last = time.monotonic()
             print(self._line(), file=self._stream, flush=True)
 
     def close(self) -> None:
-        print(self._line(), file=self._stream, flush=True)
+        if self.planned:  # what was refused has not begun
+            print(self._line(), file=self._stream, flush=True)
 
     def _line(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""

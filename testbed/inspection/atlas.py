@@ -22,6 +22,7 @@ from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
 from testbed.registry import Entry
+from testbed.user_files import line_of_a_user
 
 REACH = 3.0
 GRID: Floats = np.linspace(-REACH, REACH, 241)
@@ -124,7 +125,9 @@ def _weights(name: str, logp_BT: Tensor, batch: Batch) -> Tensor:
     except UserError:
         raise
     except Exception as error:  # the user's own code: a message, not our traceback
-        raise UserError(f"{name} failed: {type(error).__name__}: {error}") from error
+        place = line_of_a_user(error)
+        told = f"{type(error).__name__}: {error}" + (f" ({place})" if place else "")
+        raise UserError(f"{name} failed: {told}") from error
     raise UserError(
         f"{name} returned shape {tuple(shape)} for log-probabilities of shape {tuple(logp_BT.shape)}; "
         "an objective returns one loss per token and takes any leading axes."

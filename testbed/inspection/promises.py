@@ -225,7 +225,7 @@ def nothing_leaks(name: str, hole: bool = False) -> str:
     plain = effective_weights(name, logp, batch)
     padded = effective_weights(name, other_logp, other)
     if not bool((padded[~other.mask_BT] == 0).all()):
-        return "a token outside the mask has a weight"
+        return "a token outside the mask has a weight; log-ratios of testbed.losses.ratios are 0 there"
     return _differs(padded[other.mask_BT], plain[batch.mask_BT])
 
 

@@ -160,3 +160,15 @@ def test_a_marker_is_spelled_as_the_runner_reads_it():
             assert written == count[kind], (
                 f"{path} has {written} markers '{kind}', {count[kind]} above a block"
             )
+
+
+def test_no_command_of_a_page_finds_the_sweep_of_another_in_its_folder():
+    taken: dict[tuple[str, str], set[str]] = {}
+    for block in BLOCKS:
+        reader = "newcomer" if block.page in ("README.md", "docs/tutorial.md") else block.page
+        for words in block.commands() if block.language in COMMANDS else ():
+            if "run" in words[1:2] and not {"--extend", "--dry-run"} & set(words):
+                place = words[words.index("--out") + 1] if "--out" in words else Path(words[2]).stem
+                fields = {word for word in words[3:] if "=" in word}
+                first = taken.setdefault((reader, place), fields)
+                assert first == fields, f"{block.where}: --extend or --out is missing"

@@ -10,11 +10,39 @@ from support.doc_blocks import blocks
 from support.import_graph import ROOT
 from test_architecture import LAYERS
 
+from analysis.load import load_committed
+
 DOCS = ROOT / "docs"
 
 
 def test_the_readme_has_at_most_ninety_lines():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 90
+
+
+def test_the_numbers_under_the_first_picture_are_those_of_its_tables():
+    text = " ".join((ROOT / "README.md").read_text().split())
+    runs = load_committed(["phase-diagram"])["phase-diagram"].frame
+    at_rate = runs.groupby(["recipe", "lag", "learning_rate"])["accuracy"].median()
+    own = at_rate.groupby(["recipe", "lag"]).max()
+    oldest = at_rate.xs((256, runs["learning_rate"].max()), level=("lag", "learning_rate"))
+    assert f"all end at {own.min():.2f} or more".replace("0.", ".") in text
+    assert "most recipes lose everything" in text
+    assert (oldest < 0.05).mean() > 0.5
+    (tau,) = re.findall(
+        r"`toy-ranks-real-recipes-at-lag-64` .*?\| (0\.\d+) \[", (DOCS / "claims.md").read_text()
+    )
+    assert f"Kendall's tau {float(tau):.2f} at lag 64".replace("0.", ".") in text
+
+
+def test_the_tutorial_gives_on_policy_medians_with_their_intervals():
+    text = " ".join((DOCS / "tutorial.md").read_text().split())
+    runs = load_committed(["staleness"])["staleness"].frame
+    last = runs[(runs["lag"] == 0) & (runs["step"] == runs["step"].max())]
+    found = last.groupby("recipe")["accuracy"]
+    low, high, n = found.median().min(), found.median().max(), int(found.count().min())
+    assert f"medians of {n} seeds from {low:.2f} to {high:.2f}".replace("0.", ".") in text
+    assert "intervals inside .80 to 1.00" in text
+    assert found.min().min() >= 0.8
 
 
 def test_the_picture_of_the_house_is_drawn_from_the_plan_and_the_imports_of_today():

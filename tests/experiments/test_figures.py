@@ -134,6 +134,14 @@ def test_staleness_draws_medians_of_the_seeds_in_the_recipes_color(tables):
     assert floor.get_ydata() == pytest.approx([1 / N, 1 / N], rel=1e-4)
 
 
+def test_staleness_marks_where_panels_have_made_equally_many_stale_updates():
+    rows = staleness_rows()
+    with run.style():
+        fig = base.draw("staleness", pd.concat([rows, rows[rows["lag"] == 64].assign(lag=160)]))
+    dotted = [[x.get_xdata()[0] for x in ax.lines if x.get_linestyle() == ":"] for ax in fig.axes[:3]]
+    assert dotted == [[], [64 + 240 - 160], []]
+
+
 def test_staleness_counts_a_run_without_accuracy_as_zero():
     rows = staleness_rows()
     rows.loc[(rows["recipe"] == "grpo") & (rows["step"] == 240), "accuracy"] = np.nan

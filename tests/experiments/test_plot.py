@@ -136,6 +136,7 @@ def test_the_command_draws_what_varies_in_every_format(folder, tmp_path, monkeyp
     for words, file, start in (
         ([], "out/made-final.png", b"\x89PNG"),
         (["--kind", "curves", "--by", "lag", "--arm", "recipe", "--out", "a.pdf"], "a.pdf", b"%PDF"),
+        (["--x", "lag", "--y", "recipe"], "out/made-heat.png", b"\x89PNG"),
         (["--kind", "seeds", "--where", "lag=0", "--out", "a.svg"], "a.svg", b"<?xml"),
     ):
         with pytest.raises(SystemExit) as stop:

@@ -25,7 +25,7 @@ def read(paths: Sequence[Path]) -> Log:
     if len(sources) > 1:
         found = [replace(one, group=f"{one.source}/{one.group}") for one in found]
         notes.append(f"{len(sources)} runs are pooled; give the folder of one alone to see it by itself.")
-    shown = ", ".join(sources[:3]) + (", …" if sources[3:] else "")
+    shown = "".join(sources[:1]) if len(sources) < 2 else f"{len(sources)} runs, the first {sources[0]}"
     return made(shown or "record", found, notes)
 
 

@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant("card-ess-of-equal-groups", "testbed/exact/objective_facts.py", "bench.leaves.mask_LT[index_RB] & unequal_R[:, None, None]", "bench.leaves.mask_LT[index_RB]", FACTS),
     Mutant("card-noise-is-a-variance", "testbed/exact/objective_facts.py", "float(np.sqrt(max(square - mean**2, 0.0))) / mean", "max(square - mean**2, 0.0)", FACTS),
     Mutant("card-top-whole-batches", "testbed/exact/objective_facts.py", "np.clip((top - (reach - law)) / np.where(law > 0, law, 1.0), 0.0, 1.0)", "(reach - law < top).astype(float)", FACTS),
-    Mutant("card-bandit-sums", "testbed/exact/objective_facts.py", "(weight * (onehot - pi[..., None, :])).mean(-2)", "(weight * onehot).mean(-2)", FACTS),
+    Mutant("card-bandit-sums", "testbed/exact/objective_facts.py", "(weight * (onehot - pi[..., None, :])).mean(-2)", "(weight * onehot).mean(-2)", FACTS + " -k cloning"),
     Mutant("card-padding-unread", "testbed/inspection/promises.py", "return _differs(padded[other.mask_BT], plain[batch.mask_BT])", 'return ""', PROMISES),
     Mutant("card-parts-unsplit", "testbed/inspection/promises.py", "rows = [torch.tensor([0, 1, 2, 3]), torch.tensor([4, 5, 6, 7])]\n    parts = [", "rows = [torch.arange(8), torch.tensor([4, 5, 6, 7])][:1] * 2\n    parts = [", PROMISES),
     Mutant("card-bound-seen-near", "testbed/inspection/promises.py", "bounded=far <= near * (1 + 1e-6)", "bounded=True", PROMISES),

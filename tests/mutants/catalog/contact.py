@@ -33,4 +33,8 @@ MUTANTS = (
     Mutant("contact-atlas-text-over-curves", "paper_figs/objective_weights.py", "return preferred if not taken[preferred] or taken[not preferred] else not preferred", "return preferred", PANELS + " -k objectives-regression"),
     Mutant("contact-doctor-prints-digits", "testbed/cli/doctor.py", "return np.asarray(column).tobytes()", "return repr(np.asarray(column)).encode()", "tests/unit/cli/test_doctor.py -k bits"),
     Mutant("contact-bench-names-nobody", "tests/benchmarks/__main__.py", "        if status:\n", "        if False:\n", "tests/docs/test_benchmarks.py"),
+    Mutant("contact-cells-made-many-times", "testbed/config/toml_file.py", "unique(cell for run in runs for cell in _cells(run, {}, first)) if axes else tuple(runs)", "tuple(runs)", "tests/unit/config/test_config.py -k expanded_once"),
+    Mutant("contact-pace-with-its-start", "testbed/execution/progress.py", "self._pace_from or (self._began, self._at_start)", "(self._began, self._at_start)", "tests/unit/execution/test_progress.py -k steps_of_running"),
+    Mutant("contact-line-of-a-user-untold", "testbed/cli/__init__.py", "if place := line_of_a_user(error):", "if place := None:", "tests/unit/cli/test_own_files.py -k line_of_an_error"),
+    Mutant("contact-panels-marked-at-the-lag", "paper_figs/staleness.py", "ax.axvline(lag + last - longest,", "ax.axvline(lag,", "tests/experiments/test_figures.py -k equally_many"),
 )  # fmt: skip

@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant("logs-temperature-never-suspected", DOUBTS, "SLOPE = 1.1", "SLOPE = 9.0", f"{TRAPS} -k temperature_in_one"),
     Mutant("logs-rounding-noise-too-small", DOUBTS, ".mean() / 24)", ".mean() / 96)", f"{TRAPS} -k sixteen"),
     Mutant("logs-certainty-is-a-placeholder", DOUBTS, "(other < -SURE)", "(other < 0)", f"{TRAPS} -k placeholders"),
-    Mutant("logs-cut-counts-tokens-without-weight", WEIGH, "read_BT = batch.mask_BT & (on_BT > 0)", "read_BT = torch.ones_like(batch.mask_BT)", f"{CUT} -k reward"),
+    Mutant("logs-cut-counts-tokens-without-weight", WEIGH, "read_BT = batch.mask_BT & (on_BT > 0)", "read_BT = torch.ones_like(batch.mask_BT)", f"{CUT} -k weigh_nothing"),
     Mutant("logs-anchor-of-the-log-ignored", WEIGH, "if tokens.log_anchor_BT is None", "if True", f"{CUT} -k logged_anchor"),
     Mutant("logs-infinite-tokens-reach-objectives", WEIGH, "return sound_BT.all(-1) &", "return", f"{CUT} -k not_finite"),
     Mutant("logs-alert-on-the-wrong-side", ALERTS, "sign = 1.0 if threshold.below else -1.0", "sign = 1.0", f"{PAGE} -k since_when"),

@@ -44,6 +44,15 @@ def test_a_dry_run_of_a_shard_counts_that_shard(capsys, monkeypatch, tmp_path):
     )
 
 
+def test_what_is_refused_leaves_no_word_about_its_progress(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    code, _, err = call(capsys, "run", *SMALL, "--out", "mine", "--workers", "0")
+    assert code == 2
+    assert " of 0 cells" not in err
+
+
 def test_a_lag_as_long_as_the_run_gets_a_word_unless_quiet(capsys):
     _, _, err = call(capsys, "run", *SMALL[:2], "lag=4", "seed=0", "--dry-run")
     assert "lag 4 in a run of 4 steps: every step learns from data of the start weights" in err

@@ -39,6 +39,7 @@ def call(capsys, *words):
         (["show", "m2p"], "Did you mean 'm2po'"),
         (["objectives", "show", "m2p"], "Did you mean 'm2po'"),
         (["figures", "stalenes"], "Did you mean 'staleness'"),
+        (["figures", "--data", "results/mine"], "No figure is named, so none was drawn."),
         (["claims", "show", "ess"], "ess"),
         (["validate", "--model", "no-such-model"], "no-such-model"),
         (["validate"], "--model"),

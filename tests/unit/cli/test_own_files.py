@@ -149,13 +149,23 @@ def test_a_task_and_a_schedule_in_a_file_are_trained_under_the_names_of_their_ve
     assert frame["staleness/age_max_token"].max() == 2
 
 
+@pytest.mark.parametrize("words", [("exact", "own.py:broken"), ("objectives", "compare", "own.py:broken")])
+def test_the_line_of_an_error_is_told_wherever_an_own_objective_is_called(capsys, own, words):
+    code, _, err = call(capsys, *words)
+    assert code == 2
+    assert f"own.py:{1 + OWN.splitlines().index('    return batch.nothing')}, in broken" in err
+    assert "AttributeError" in err
+    assert len(err.splitlines()) == 1
+
+
 @pytest.mark.slow
 def test_an_error_inside_an_own_objective_shows_its_file_and_line(capsys, own):
     end = ["--out", "mine", "--workers", "0", "--quiet"]
-    assert call(capsys, "run", *SMALL, DIGITS, "recipe=own.py:broken", *end)[0] == 1
+    assert call(capsys, "run", *SMALL, DIGITS, "recipe=grpo,own.py:broken", *end)[0] == 1
     _, out, _ = call(capsys, "status", "mine")
     line = 1 + OWN.splitlines().index("    return batch.nothing")
     assert f"own.py:{line}, in broken: AttributeError" in out
+    assert "(2 cells, which fail together: pack" in out
 
 
 @pytest.mark.slow

@@ -219,6 +219,18 @@ def test_a_list_of_values_is_an_axis() -> None:
     ]
 
 
+def test_runs_that_differ_in_the_fields_given_alone_are_expanded_once():
+    runs = grid(Run(), lag=range(50), seed=range(50))
+    counted = []
+
+    def watch(_what, count, made):
+        counted.append(count)
+        return made
+
+    cells = expand(runs, ["lag=0,1", "seed=0,1,2"], watch=watch)
+    assert len(cells) == counted[0] == 6
+
+
 def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once() -> None:
     sweep = grid(Run(), recipe=["grpo", "m2po"], seed=range(3))
     assert expand(sweep, ["recipe=cispo"]) == grid(Run(recipe="cispo"), seed=range(3))

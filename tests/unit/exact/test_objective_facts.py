@@ -85,6 +85,11 @@ def test_what_has_no_gradient_stays_at_mu():
     assert found.settled
 
 
+def test_cloning_the_data_stays_at_mu():
+    found = ending(lambda logp_BT, batch: -logp_BT, updates=3)
+    assert found.gain == pytest.approx(0.0, abs=1e-12)
+
+
 @pytest.mark.slow
 def test_an_end_that_hangs_on_the_last_digits_of_mu_is_open_and_another_is_not():
     """RED drops negatives by a key of their log mu: other digits, other negatives."""

@@ -55,12 +55,14 @@ def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch: p
     shown = Progress()
     shown.start(planned=100, done=0)
     assert shown.left is None
-    clock.now += 60
+    clock.now += 600  # loading, compiling, warm starts
     shown.steps("a", cells=40, share=0.25)
+    assert shown.left is None
+    clock.now += 30
     shown.steps("a", cells=40, share=0.5)
     shown.steps("b", cells=20, share=0.25)
     assert shown.settled == 25
-    assert shown.left == 180
+    assert shown.left == 30 * 75 / 15
     shown.finished("a", 40)
     assert shown.settled == 45
 

@@ -44,6 +44,15 @@ def test_an_objective_without_ratio_cuts_nothing(log):
     assert (row["cut"], row["down"], row["up"], row["largest"]) == (0, 0, 0, 1)
 
 
+def test_tokens_that_weigh_nothing_on_policy_are_counted_nowhere(log):
+    one = np.full(1, -4.0)
+    short = LoggedSequence(0, "b", "g", one == -4, logp_mu=one, logp_pi=one, advantage=one / -4, reward=1.0)
+    idle = Log("made", (*log.sequences, of_ratios(0.0)))
+    assert weigh(idle, ["ppo_clip"])[0] == weigh(log, ["ppo_clip"])[0]
+    (row,), _ = weigh(Log("made", (*log.sequences, short)), ["ppo_clip"])
+    assert row["cut"] == pytest.approx(3 / 13)
+
+
 def test_a_logged_anchor_takes_the_place_of_the_behavior_policy(log):
     moved = Log(
         "made", tuple(of_ratios(a, logp_anchor=np.full(6, -4.0) + np.log(RATIOS)) for a in (1.0, -1.0))
