@@ -34,9 +34,12 @@ def holder(*, start: float = 2.0, end: float = -2.0) -> Recipe:
 
 
 @recipe("ctpo", source="CTPO (2026), arXiv:2605.07331")
-def ctpo() -> Recipe:
-    """Group-standardized advantage, prefix ratios in a window that widens with the position, token mean."""
-    return Recipe("group_std", "ctpo", "token_mean")
+def ctpo(*, p: float = 0.5) -> Recipe:
+    """Group-standardized advantage, prefix ratios in a window that widens with the position, token mean.
+
+    p: power of the position with which it widens; at 0 it does not.
+    """
+    return Recipe("group_std", "ctpo", "token_mean", objective_args=pairs(p=p))
 
 
 @recipe("bapo", source="BAPO (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1")
@@ -58,9 +61,13 @@ def sapo() -> Recipe:
 
 
 @recipe("mhpo", source="MHPO (2026), arXiv:2603.16929")
-def mhpo() -> Recipe:
-    """Group-standardized advantage, log-ratio through tanh and a damping, mean over tokens then sequences."""
-    return Recipe("group_std", "mhpo", "sequence_mean")
+def mhpo(*, lam_pos: float = 1.0, lam_neg: float = 0.8) -> Recipe:
+    """Group-standardized advantage, log-ratio through tanh and a damping, mean over tokens then sequences.
+
+    lam_pos, lam_neg: scales of the damping of ratios above 1 and below; a large one takes it away.
+    """
+    args = pairs(lam_pos=lam_pos, lam_neg=lam_neg)
+    return Recipe("group_std", "mhpo", "sequence_mean", objective_args=args)
 
 
 @recipe("r2vpo", source="R2VPO (2026), arXiv:2601.03320")

@@ -1,0 +1,80 @@
+"""Learning rates for recipes by level of their ratios and by what they do with signs; for nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from analysis.experiment import Experiment
+from analysis.starting_runs import SMALL
+from analysis.tuning import tuning_seeds
+from testbed.config.run import Arguments, Run, grid
+
+NAME = "level-and-sign-rates"
+KEYS = ("task_args", "recipe", "recipe_args", "staleness", "lag")
+SHORT, LONG, YOUNG, OLD = 12, 48, 16, 64
+COPY = {
+    length: replace(SMALL, task="copy", task_args=(("digits", length),), teacher_noise=noise, steps=200)
+    for length, noise in ((SHORT, 0.22), (LONG, 0.06))
+}
+"""Copying so many digits modulo 8: whatever the length, the base model is right on 6 %."""
+LEVELS: dict[str, tuple[str, Arguments]] = {
+    "GRPO": ("grpo", ()),
+    "CISPO": ("cispo", ()),
+    "MinPRO": ("minpro", ()),
+    "CTPO": ("ctpo", ()),
+    "GSPO": ("gspo", ()),
+}
+"""Recipe and arguments of what is compared over length and lag: ratios by token twice, by prefix, sequence."""
+SHAPES: dict[str, tuple[str, Arguments]] = {
+    "GMPO": ("gmpo", ()),
+    "Hölder, annealed": ("holder", ()),
+    "Hölder, p = 2": ("holder", (("end", 2), ("start", 2))),
+    "Hölder, p = -2": ("holder", (("end", -2), ("start", -2))),
+    "SAPO": ("sapo", ()),
+    "MHPO": ("mhpo", ()),
+    "MHPO, open below": ("mhpo", (("lam_neg", 1000),)),
+    "GBPO": ("gbpo", ()),
+}
+"""The same of what is compared with them on old, short responses."""
+SIGNED = replace(SMALL, steps=300)
+SIGNS = ("grpo", "dapo", "bapo", "cispo", "dispo")
+BASELINES = {"positives": 0.0, "0.25": 0.25, "TOPR": 0.5, "0.75": 0.75}
+"""What TOPR takes from rewards of 0 and 1; 0.5 is the source's reading of them as -1 and +1."""
+
+
+def level_cells() -> tuple[Run, ...]:
+    """Return a cell per arm of `ratio-level`."""
+    levels = [replace(COPY[n], recipe=r, recipe_args=a) for n in COPY for r, a in LEVELS.values()]
+    shapes = [replace(COPY[SHORT], recipe=r, recipe_args=a, lag=OLD) for r, a in SHAPES.values()]
+    young = [replace(run, lag=YOUNG) for run in levels[: len(LEVELS)]]
+    return (*young, *(replace(run, lag=OLD) for run in levels), *shapes)
+
+
+def sign_cells() -> tuple[Run, ...]:
+    """Return a cell per arm of `signs-in-training`."""
+    topr = [replace(SIGNED, recipe="topr", recipe_args=(("baseline", b),)) for b in BASELINES.values()]
+    naive = [replace(SIGNED, recipe=name) for name in ("reinforce", "importance")]
+    return (
+        SIGNED,
+        *grid(SIGNED, recipe=SIGNS, lag=[OLD]),
+        *grid(SIGNED, recipe=("grpo", "bapo"), staleness=["replay", "partial"]),
+        *(replace(run, staleness="offline") for run in (*topr, *naive)),
+        *(replace(run, lag=2 * OLD) for run in (topr[0], topr[2], naive[0])),
+    )
+
+
+def cells() -> tuple[Run, ...]:
+    """Every arm of both experiments at three rates, 2 seeds for tuning."""
+    arms = dict.fromkeys((*level_cells(), *sign_cells()))
+    seeds = list(tuning_seeds(2))
+    return tuple(c for run in arms for c in grid(run, learning_rate=[1e-3, 3e-3, 1e-2], seed=seeds))
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Which learning rate suits each recipe by response length, lag and kind of old data?",
+    source="own design: rates are chosen before they are compared",
+    cells=cells,
+    keys=(*KEYS, "learning_rate", "seed"),
+    metrics=("accuracy", "area", "collapsed"),
+)
