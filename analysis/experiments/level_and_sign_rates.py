@@ -24,7 +24,7 @@ LEVELS: dict[str, tuple[str, Arguments]] = {
     "CTPO": ("ctpo", ()),
     "GSPO": ("gspo", ()),
 }
-"""Recipe and arguments of what is compared over length and lag: ratios by token twice, by prefix, sequence."""
+"""Recipe and arguments of what is compared over length and lag: by token twice, by prefix, by sequence."""
 SHAPES: dict[str, tuple[str, Arguments]] = {
     "GMPO": ("gmpo", ()),
     "Hölder, annealed": ("holder", ()),
