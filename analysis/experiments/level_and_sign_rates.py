@@ -54,8 +54,9 @@ def sign_cells() -> tuple[Run, ...]:
     """Return a cell per arm of `signs-in-training`."""
     topr = [replace(SIGNED, recipe="topr", recipe_args=(("baseline", b),)) for b in BASELINES.values()]
     naive = [replace(SIGNED, recipe=name) for name in ("reinforce", "importance")]
+    best_of_k = replace(SIGNED, recipe="max_at_k", recipe_args=(("k", 4),))
     return (
-        SIGNED,
+        *(cell for run in (SIGNED, best_of_k) for cell in grid(run, lag=[0, YOUNG])),
         *grid(SIGNED, recipe=SIGNS, lag=[OLD]),
         *grid(SIGNED, recipe=("grpo", "bapo"), staleness=["replay", "partial"]),
         *(replace(run, staleness="offline") for run in (*topr, *naive)),

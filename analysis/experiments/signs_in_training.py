@@ -9,7 +9,7 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arm, arms
 from analysis.experiment import Check, Experiment, Part, Stop
-from analysis.experiments.level_and_sign_rates import KEYS, OLD, SIGNED, sign_cells
+from analysis.experiments.level_and_sign_rates import KEYS, OLD, SIGNED, YOUNG, sign_cells
 from analysis.experiments.level_and_sign_rates import NAME as RATES
 from analysis.lab_rates import tuned
 from analysis.sequential import happens_mostly, median_exceeds
@@ -17,8 +17,11 @@ from testbed.config.run import Run
 
 MOST, ENTROPY = 0.6, 0.02
 """Share of the gradient mass that is domination; nats per token that count as more. Set before the sweep."""
+KEEPS = f"{ENTROPY:g} nats per token more entropy"
 MASS = "known actor/positive_share"
 KINDS: dict[str, Arm] = {
+    "on-policy": {"staleness": "exact", "lag": 0},
+    "at lag 16": {"staleness": "exact", "lag": YOUNG},
     "at lag 64": {"staleness": "exact", "lag": OLD},
     "under replay": {"staleness": "replay"},
     "under partial rollout": {"staleness": "partial"},
@@ -34,8 +37,9 @@ ARMS: dict[str, Arm] = {
     "TOPR with fewer negatives": {"recipe": "topr", "recipe_args": "baseline=0.25"},
     "REINFORCE": {"recipe": "reinforce"},
     "importance sampling": {"recipe": "importance"},
+    "max@4": {"recipe": "max_at_k"},
 }
-LAG, REPLAY, PARTIAL, OFFLINE, LAG_128 = KINDS
+FRESH, LAG_16, LAG, REPLAY, PARTIAL, OFFLINE, LAG_128 = KINDS
 ENDS_ABOVE = (
     *(("BAPO", "GRPO", kind) for kind in (LAG, REPLAY, PARTIAL)),
     *(("DISPO", rival, LAG) for rival in ("CISPO", "DAPO")),
@@ -46,6 +50,12 @@ ENDS_ABOVE = (
     *(("TOPR", f"TOPR with {many} negatives", OFFLINE) for many in ("more", "fewer")),
 )
 KEEPS_ENTROPY = (*(("BAPO", "GRPO", kind) for kind in (LAG, REPLAY, PARTIAL)), ("DAPO", "GRPO", LAG))
+BEST_OF_K = (
+    ("keeps entropy", "max@4", "GRPO", "val/entropy", ENTROPY, KEEPS),
+    ("raises pass@8", "max@4", "GRPO", "last val/pass@8", 0.0, "a higher pass@8"),
+    ("lowers pass@1", "GRPO", "max@4", "accuracy", 0.0, "a higher pass@1"),
+)
+"""What is said of both on fresh data, and at lag 16."""
 
 
 def cells() -> tuple[Run, ...]:
@@ -86,10 +96,15 @@ def _claims() -> dict[str, tuple[str, Check]]:
         )
     for name, rival, kind in KEEPS_ENTROPY:
         found[_slug(f"{name} keeps more entropy than {rival} {kind}")] = (
-            f"{kind.capitalize()}, {name} ends with {ENTROPY:g} nats per token more entropy than {rival}, "
-            "on most seeds.",
+            f"{kind.capitalize()}, {name} ends with {KEEPS} than {rival}, on most seeds.",
             partial(_gain, name=name, rival=rival, kind=kind, outcome="val/entropy", margin=ENTROPY),
         )
+    for kind in (FRESH, LAG_16):
+        for word, name, rival, outcome, margin, more in BEST_OF_K:
+            found[_slug(f"max-at-k training {word} {kind}")] = (
+                f"{kind.capitalize()}, {name} ends with {more} than {rival}, on most seeds.",
+                partial(_gain, name=name, rival=rival, kind=kind, outcome=outcome, margin=margin),
+            )
     for kind in (LAG, REPLAY, PARTIAL):
         found[_slug(f"negatives carry most of the mass {kind}")] = (
             f"{kind.capitalize()}, negatives carry over 60 % of GRPO's gradient mass, on most seeds.",
@@ -100,7 +115,7 @@ def _claims() -> dict[str, tuple[str, Check]]:
 
 
 def _slug(words: str) -> str:
-    return words.lower().replace(" ", "-")
+    return words.lower().replace(" ", "-").replace("@", "-at-")
 
 
 CLAIMS = _claims()
@@ -134,6 +149,7 @@ EXPERIMENT = Experiment(
     margins={"share of the mass that is domination": MOST, "nats of entropy per token": ENTROPY},
     figure="signs-in-training",
     systems={
+        "max@k (Best of N Worlds)": _part("max-at-k"),
         "BAPO": _part("bapo", "negatives"),
         "DISPO": _part(
             "dispo", "cispo", what="final accuracy on old data; not what kind of collapse there is"
