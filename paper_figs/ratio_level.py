@@ -6,7 +6,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.collapse import ACCURACY, need
-from analysis.palette import BLUE, SKY, VERMILION
 from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 
@@ -21,13 +20,13 @@ OTHERS = {
     ("mhpo", "lam_neg=1000"): "MHPO, open below",
     ("gbpo", "default"): "GBPO",
 }
-PLACES = {("digits=12", 16): SKY, ("digits=12", 64): BLUE, ("digits=48", 64): VERMILION}
-"""Color by response length and lag."""
+PLACES = (("digits=12", 16), ("digits=12", 64), ("digits=48", 64))
+"""Response length and lag."""
 CAPTION = (
-    "Final accuracy of the toy LLM at copying after 200 steps, each arm at the learning rate chosen for it on "
-    "other seeds. (a) 12 tokens at lag 16 (light blue) and 64 (blue), 48 tokens at lag 64 (red); three rows per "
-    "recipe: ratios by token (GRPO, CISPO), least prefix (MinPRO), prefix (CTPO), sequence (GSPO). (b) 12 "
-    "tokens, lag 64. Dots: seeds; mark and bar: median and its order-statistic 95% interval."
+    "Final accuracy of the toy LLM at copying T digits after 200 steps, each arm at the learning rate chosen "
+    "for it on other seeds. (a) to (c) Ratios by token (GRPO, CISPO), by token times the least one before it "
+    "(MinPRO), by prefix (CTPO) and by sequence (GSPO). (d) Other shapes. Dots: seeds; mark and bar: "
+    "median and its order-statistic 95% interval."
 )
 
 
@@ -42,19 +41,17 @@ def draw(table: pd.DataFrame) -> Figure:
     keys = ["task_args", "lag", "recipe", "recipe_args"]
     need(table, [*keys, "seed", ACCURACY])
     found = {key: rows[ACCURACY] for key, rows in table.groupby(keys)}
-    fig = Figure(figsize=(COLUMN, 5.2))
-    upper, lower = fig.subplots(2, 1, sharex=True, height_ratios=(15, 8))
-    rows = {
-        (label if lag == 16 else " " * (length == "digits=12") + " " * 2 * len(label)): Row(
-            found[length, lag, recipe, "default"], color
-        )
-        for recipe, label in LEVELS.items()
-        for (length, lag), color in PLACES.items()
-    }
-    strips(upper, rows, "")
-    upper.set_title("(a) five levels", loc="left")
-    others = {name: Row(found["digits=12", 64, *key]) for key, name in OTHERS.items()}
-    strips(lower, others, "final accuracy")
-    lower.set_title("(b) other shapes", loc="left")
-    lower.set_xlim(-0.02, 1.02)
+    fig = Figure(figsize=(COLUMN, 4.2))
+    axes = fig.subplot_mosaic([["a", "b", "c"], ["d", "d", "d"]], height_ratios=(5, 8))
+    for panel, place in zip("abc", PLACES, strict=True):
+        rows = {label: Row(found[*place, name, "default"]) for name, label in LEVELS.items()}
+        strips(axes[panel], rows, "")
+        axes[panel].set_title(f"({panel}) T {place[0][7:]}, lag {place[1]}", loc="left")
+        if panel != "a":
+            axes[panel].set_yticklabels([])
+    strips(axes["d"], {label: Row(found["digits=12", 64, *key]) for key, label in OTHERS.items()}, "")
+    axes["d"].set_title("(d) other shapes, T 12, lag 64", loc="left")
+    axes["d"].set_xlabel("final accuracy")
+    for ax in axes.values():
+        ax.set_xlim(-0.03, 1.03)
     return fig

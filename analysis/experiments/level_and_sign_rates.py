@@ -46,7 +46,8 @@ def level_cells() -> tuple[Run, ...]:
     """Return a cell per arm of `ratio-level`."""
     levels = [replace(COPY[n], recipe=r, recipe_args=a) for n in COPY for r, a in LEVELS.values()]
     shapes = [replace(COPY[SHORT], recipe=r, recipe_args=a, lag=OLD) for r, a in SHAPES.values()]
-    young = [replace(run, lag=YOUNG) for run in levels[: len(LEVELS)]]
+    smooth = [run for run in shapes if run.recipe in ("sapo", "mhpo", "gbpo") and not run.recipe_args]
+    young = [replace(run, lag=YOUNG) for run in (*levels[: len(LEVELS)], *smooth)]
     return (*young, *(replace(run, lag=OLD) for run in levels), *shapes)
 
 

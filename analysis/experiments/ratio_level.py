@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 
 import pandas as pd
 
@@ -27,12 +28,13 @@ from testbed.config.run import Run
 MARGIN = 0.05
 """Accuracy below a rival that counts as no worse than it. Set before the sweep was run."""
 RECIPES = LEVELS | SHAPES
-BRIEF, OLD_BRIEF, LENGTHY = "12 tokens and lag 16", "12 tokens and lag 64", "48 tokens and lag 64"
+BRIEF, OLD_BRIEF, LENGTHY = "lag 16 and 12 tokens", "lag 64 and 12 tokens", "lag 64 and 48 tokens"
+WHERE = {BRIEF: "at-lag-16", OLD_BRIEF: "at-lag-64", LENGTHY: "at-48-tokens"}
 PLACES = {BRIEF: (SHORT, YOUNG), OLD_BRIEF: (SHORT, OLD), LENGTHY: (LONG, OLD)}
 ABOVE = (
     *(("MinPRO", rival, place) for rival in ("GRPO", "CISPO") for place in (OLD_BRIEF, LENGTHY)),
     *(("CTPO", rival, LENGTHY) for rival in ("GRPO", "GSPO")),
-    *(("SAPO", rival, OLD_BRIEF) for rival in ("GRPO", "GSPO")),
+    *(("SAPO", rival, place) for rival in ("GRPO", "GSPO") for place in (BRIEF, OLD_BRIEF)),
     *(("Hölder, annealed", rival, OLD_BRIEF) for rival in ("GRPO", "Hölder, p = 2", "Hölder, p = -2")),
     ("Hölder, p = -2", "Hölder, p = 2", OLD_BRIEF),
     ("GMPO", "GRPO", OLD_BRIEF),
@@ -40,13 +42,14 @@ ABOVE = (
 )
 """Which arm ends above which other one, and where."""
 NO_WORSE = (("MHPO", "GRPO"), ("MHPO", "SAPO"), ("GBPO", "GRPO"))
+"""Which arm is no worse than which other one, at 12 tokens and both lags."""
 STEADIER = (("MinPRO", "CISPO", LENGTHY), ("SAPO", "GRPO", OLD_BRIEF), ("SAPO", "GSPO", OLD_BRIEF))
 """Which arm collapses on fewer seeds than which other one."""
 GROWS = (("length", LENGTHY, OLD_BRIEF), ("lag", OLD_BRIEF, BRIEF))
 
 
 def cells() -> tuple[Run, ...]:
-    """Five recipes at two lengths and lags, eight more at one, each at its rate of `level-and-sign-rates`."""
+    """Five recipes over two lengths and lags, eight more at one length, each at its own learning rate."""
     return tuned(level_cells(), RATES, KEYS)
 
 
@@ -93,15 +96,14 @@ def _claims() -> dict[str, tuple[str, Check]]:
     """Return statement and check by the claim's name, which begins with the recipe that it speaks of."""
     found: dict[str, tuple[str, Check]] = {}
     for name, rival, place in ABOVE:
-        where = "at-48-tokens" if place == LENGTHY else "at-12-tokens"
-        found[f"{slug(name)}-ends-above-{slug(rival)}-{where}"] = (
+        found[f"{slug(name)}-ends-above-{slug(rival)}-{WHERE[place]}"] = (
             f"At {place}, {name} ends with a higher accuracy than {rival}, on most seeds.",
             partial(_above, name=name, rival=rival, place=place),
         )
-    for name, rival in NO_WORSE:
-        found[f"{slug(name)}-is-no-worse-than-{slug(rival)}"] = (
-            f"At {OLD_BRIEF}, {name} ends at most 0.05 below {rival}, on most seeds.",
-            partial(_above, name=name, rival=rival, place=OLD_BRIEF, margin=-MARGIN),
+    for (name, rival), place in product(NO_WORSE, (BRIEF, OLD_BRIEF)):
+        found[f"{slug(name)}-is-no-worse-than-{slug(rival)}-{WHERE[place]}"] = (
+            f"At {place}, {name} ends at most 0.05 below {rival}, on most seeds.",
+            partial(_above, name=name, rival=rival, place=place, margin=-MARGIN),
         )
     for name, rival, place in STEADIER:
         found[f"{slug(name)}-collapses-less-often-than-{slug(rival)}"] = (
