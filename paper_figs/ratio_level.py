@@ -17,6 +17,7 @@ OTHERS = {
     ("holder", "end=-2,start=-2"): "Hölder, p = -2",
     ("sapo", "default"): "SAPO",
     ("mhpo", "default"): "MHPO",
+    ("mhpo", "lam_pos=1000"): "MHPO, open above",
     ("mhpo", "lam_neg=1000"): "MHPO, open below",
     ("gbpo", "default"): "GBPO",
 }
@@ -24,9 +25,9 @@ PLACES = (("digits=12", 16), ("digits=12", 64), ("digits=48", 64))
 """Response length and lag."""
 CAPTION = (
     "Final accuracy of the toy LLM at copying T digits after 200 steps, each arm at the learning rate chosen "
-    "for it on other seeds. (a) to (c) Ratios by token (GRPO, CISPO), by token times the least one before it "
-    "(MinPRO), by prefix (CTPO) and by sequence (GSPO). (d) Other shapes. Dots: seeds; mark and bar: "
-    "median and its order-statistic 95% interval."
+    "for it on other seeds; titles say T and the lag. (a) to (c) Ratios by token (GRPO, CISPO), by token times "
+    "the least one before it (MinPRO), by prefix (CTPO) and by sequence (GSPO). (d) Other shapes. Dots: seeds; "
+    "mark and bar: median and its order-statistic 95% interval."
 )
 
 
@@ -42,15 +43,15 @@ def draw(table: pd.DataFrame) -> Figure:
     need(table, [*keys, "seed", ACCURACY])
     found = {key: rows[ACCURACY] for key, rows in table.groupby(keys)}
     fig = Figure(figsize=(COLUMN, 4.2))
-    axes = fig.subplot_mosaic([["a", "b", "c"], ["d", "d", "d"]], height_ratios=(5, 8))
+    axes = fig.subplot_mosaic([["a", "b", "c"], ["d", "d", "d"]], height_ratios=(5, 9))
     for panel, place in zip("abc", PLACES, strict=True):
         rows = {label: Row(found[*place, name, "default"]) for name, label in LEVELS.items()}
         strips(axes[panel], rows, "")
-        axes[panel].set_title(f"({panel}) T {place[0][7:]}, lag {place[1]}", loc="left")
+        axes[panel].set_title(f"({panel}) {place[0][7:]}, {place[1]}", loc="left")
         if panel != "a":
             axes[panel].set_yticklabels([])
     strips(axes["d"], {label: Row(found["digits=12", 64, *key]) for key, label in OTHERS.items()}, "")
-    axes["d"].set_title("(d) other shapes, T 12, lag 64", loc="left")
+    axes["d"].set_title("(d) 12, 64: other shapes", loc="left")
     axes["d"].set_xlabel("final accuracy")
     for ax in axes.values():
         ax.set_xlim(-0.03, 1.03)

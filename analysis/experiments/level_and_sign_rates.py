@@ -32,6 +32,7 @@ SHAPES: dict[str, tuple[str, Arguments]] = {
     "Hölder, p = -2": ("holder", (("end", -2), ("start", -2))),
     "SAPO": ("sapo", ()),
     "MHPO": ("mhpo", ()),
+    "MHPO, open above": ("mhpo", (("lam_pos", 1000),)),
     "MHPO, open below": ("mhpo", (("lam_neg", 1000),)),
     "GBPO": ("gbpo", ()),
 }

@@ -38,7 +38,7 @@ ABOVE = (
     *(("Hölder, annealed", rival, OLD_BRIEF) for rival in ("GRPO", "Hölder, p = 2", "Hölder, p = -2")),
     ("Hölder, p = -2", "Hölder, p = 2", OLD_BRIEF),
     ("GMPO", "GRPO", OLD_BRIEF),
-    ("MHPO", "MHPO, open below", OLD_BRIEF),
+    *(("MHPO", f"MHPO, open {side}", OLD_BRIEF) for side in ("above", "below")),
 )
 """Which arm ends above which other one, and where."""
 NO_WORSE = (("MHPO", "GRPO"), ("MHPO", "SAPO"), ("GBPO", "GRPO"))
@@ -49,7 +49,7 @@ GROWS = (("length", LENGTHY, OLD_BRIEF), ("lag", OLD_BRIEF, BRIEF))
 
 
 def cells() -> tuple[Run, ...]:
-    """Five recipes over two lengths and lags, eight more at one length, each at its own learning rate."""
+    """Five recipes over two lengths and lags, nine more at one length, each at its own learning rate."""
     return tuned(level_cells(), RATES, KEYS)
 
 
