@@ -21,13 +21,13 @@ OTHERS = {
     ("mhpo", "lam_neg=1000"): "MHPO, open below",
     ("gbpo", "default"): "GBPO",
 }
-PLACES = (("digits=12", 16), ("digits=12", 64), ("digits=48", 64))
+PLACES = (("digits=12", 16), ("digits=12", 64), ("digits=32", 64))
 """Response length and lag."""
 CAPTION = (
     "Final accuracy of the toy LLM at copying T digits after 200 steps, each arm at the learning rate chosen "
-    "for it on other seeds; titles say T and the lag. (a) to (c) Ratios by token (GRPO, CISPO), by token times "
-    "the least one before it (MinPRO), by prefix (CTPO) and by sequence (GSPO). (d) Other shapes. Dots: seeds; "
-    "mark and bar: median and its order-statistic 95% interval."
+    "for it on other seeds; titles say T and the lag. (a) to (c) Ratios by token (GRPO, CISPO), by token "
+    "times the least one before it (MinPRO), by prefix (CTPO) and by sequence (GSPO). (d) Other shapes. Dots: "
+    "seeds; mark and bar: median and its order-statistic 95% interval."
 )
 
 
@@ -35,7 +35,7 @@ CAPTION = (
     "ratio-level",
     data="ratio-level",
     caption=CAPTION,
-    supports=("minpro-ends-above-grpo-at-48-tokens", "minpro-gains-more-over-cispo-with-length"),
+    supports=("minpro-ends-above-grpo-at-32-tokens", "minpro-gains-more-over-cispo-with-length"),
 )
 def draw(table: pd.DataFrame) -> Figure:
     """Return the column-wide figure; columns task_args, recipe, recipe_args, lag, seed, accuracy."""

@@ -28,8 +28,8 @@ from testbed.config.run import Run
 MARGIN = 0.05
 """Accuracy below a rival that counts as no worse than it. Set before the sweep was run."""
 RECIPES = LEVELS | SHAPES
-BRIEF, OLD_BRIEF, LENGTHY = "lag 16 and 12 tokens", "lag 64 and 12 tokens", "lag 64 and 48 tokens"
-WHERE = {BRIEF: "at-lag-16", OLD_BRIEF: "at-lag-64", LENGTHY: "at-48-tokens"}
+BRIEF, OLD_BRIEF, LENGTHY = "lag 16 and 12 tokens", "lag 64 and 12 tokens", "lag 64 and 32 tokens"
+WHERE = {BRIEF: "at-lag-16", OLD_BRIEF: "at-lag-64", LENGTHY: "at-32-tokens"}
 PLACES = {BRIEF: (SHORT, YOUNG), OLD_BRIEF: (SHORT, OLD), LENGTHY: (LONG, OLD)}
 ABOVE = (
     *(("MinPRO", rival, place) for rival in ("GRPO", "CISPO") for place in (OLD_BRIEF, LENGTHY)),
@@ -130,7 +130,7 @@ EXPERIMENT = Experiment(
     "ratio-level",
     question="Does the level at which ratios are taken decide what old data do, the more so with length?",
     source="MinPRO (2026), arXiv:2601.22718, and the papers of the other recipes",
-    differs="copying 12 and 48 digits, width 16, 200 steps, of which lag 64 is a third; rates by arm",
+    differs="copying 12 and 32 digits, width 16, 200 steps, of which lag 64 is a third; rates by arm",
     cells=cells,
     stop=Stop(block=16, cap=16),
     keys=("task_args", "recipe", "recipe_args", "lag", "seed"),
@@ -142,7 +142,9 @@ EXPERIMENT = Experiment(
     figure="ratio-level",
     systems={
         "MinPRO (A Step Back)": _part("minpro"),
-        "CTPO (cumulative token)": _part("ctpo", "accuracy on old, long responses; not clips by position"),
+        "CTPO (cumulative token)": _part(
+            "ctpo", "accuracy at lag 64 and 32 tokens; not the clip share by position"
+        ),
         "SAPO": _part("sapo"),
         "HölderPO": _part("hoelder"),
         "MHPO": _part("mhpo"),
