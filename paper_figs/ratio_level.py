@@ -26,8 +26,8 @@ PLACES = (("digits=12", 16), ("digits=12", 64), ("digits=32", 64))
 CAPTION = (
     "Final accuracy of the toy LLM at copying T digits after 200 steps, each arm at the learning rate chosen "
     "for it on other seeds; titles say T and the lag. (a) to (c) Ratios by token (GRPO, CISPO), by token "
-    "times the least one before it (MinPRO), by prefix (CTPO) and by sequence (GSPO). (d) Other shapes. Dots: "
-    "seeds; mark and bar: median and its order-statistic 95% interval."
+    "times the least one before it (MinPRO), by prefix (CTPO) and by sequence (GSPO). (d) Other shapes. "
+    "Dots: seeds; mark and bar: median and its order-statistic 95% interval."
 )
 
 
