@@ -14,6 +14,7 @@ OTHERS = {
     ("gmpo", "default"): "GMPO",
     ("holder", "default"): "Hölder, annealed",
     ("holder", "end=2,start=2"): "Hölder, p = 2",
+    ("holder", "end=0,start=0"): "Hölder, p = 0",
     ("holder", "end=-2,start=-2"): "Hölder, p = -2",
     ("sapo", "default"): "SAPO",
     ("mhpo", "default"): "MHPO",

@@ -29,6 +29,7 @@ SHAPES: dict[str, tuple[str, Arguments]] = {
     "GMPO": ("gmpo", ()),
     "Hölder, annealed": ("holder", ()),
     "Hölder, p = 2": ("holder", (("end", 2), ("start", 2))),
+    "Hölder, p = 0": ("holder", (("end", 0), ("start", 0))),
     "Hölder, p = -2": ("holder", (("end", -2), ("start", -2))),
     "SAPO": ("sapo", ()),
     "MHPO": ("mhpo", ()),

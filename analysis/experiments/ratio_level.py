@@ -31,11 +31,12 @@ RECIPES = LEVELS | SHAPES
 BRIEF, OLD_BRIEF, LENGTHY = "lag 16 and 12 tokens", "lag 64 and 12 tokens", "lag 64 and 32 tokens"
 WHERE = {BRIEF: "at-lag-16", OLD_BRIEF: "at-lag-64", LENGTHY: "at-32-tokens"}
 PLACES = {BRIEF: (SHORT, YOUNG), OLD_BRIEF: (SHORT, OLD), LENGTHY: (LONG, OLD)}
+FIXED = ("Hölder, p = 2", "Hölder, p = 0", "Hölder, p = -2")
 ABOVE = (
     *(("MinPRO", rival, place) for rival in ("GRPO", "CISPO") for place in (OLD_BRIEF, LENGTHY)),
     *(("CTPO", rival, LENGTHY) for rival in ("GRPO", "GSPO")),
     *(("SAPO", rival, place) for rival in ("GRPO", "GSPO") for place in (BRIEF, OLD_BRIEF)),
-    *(("Hölder, annealed", rival, OLD_BRIEF) for rival in ("GRPO", "Hölder, p = 2", "Hölder, p = -2")),
+    *(("Hölder, annealed", rival, OLD_BRIEF) for rival in ("GRPO", *FIXED)),
     ("Hölder, p = -2", "Hölder, p = 2", OLD_BRIEF),
     ("GMPO", "GRPO", OLD_BRIEF),
     *(("MHPO", f"MHPO, open {side}", OLD_BRIEF) for side in ("above", "below")),
@@ -43,13 +44,18 @@ ABOVE = (
 """Which arm ends above which other one, and where."""
 NO_WORSE = (("MHPO", "GRPO"), ("MHPO", "SAPO"), ("GBPO", "GRPO"))
 """Which arm is no worse than which other one, at 12 tokens and both lags."""
-STEADIER = (("MinPRO", "CISPO", LENGTHY), ("SAPO", "GRPO", OLD_BRIEF), ("SAPO", "GSPO", OLD_BRIEF))
+STEADIER = (
+    *(("MinPRO", rival, LENGTHY) for rival in ("GRPO", "CISPO")),
+    *(("SAPO", rival, OLD_BRIEF) for rival in ("GRPO", "GSPO")),
+    *((name, "GRPO", OLD_BRIEF) for name in ("MHPO", "GBPO")),
+    ("Hölder, annealed", "Hölder, p = 2", OLD_BRIEF),
+)
 """Which arm collapses on fewer seeds than which other one."""
 GROWS = (("length", LENGTHY, OLD_BRIEF), ("lag", OLD_BRIEF, BRIEF))
 
 
 def cells() -> tuple[Run, ...]:
-    """Five recipes over two lengths and lags, nine more at one length, each at its own learning rate."""
+    """Five recipes over two lengths and lags, ten more at one length, each at its own learning rate."""
     return tuned(level_cells(), RATES, KEYS)
 
 

@@ -12,7 +12,7 @@ from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.level_and_sign_rates import KEYS, OLD, SIGNED, YOUNG, sign_cells
 from analysis.experiments.level_and_sign_rates import NAME as RATES
 from analysis.lab_rates import tuned
-from analysis.sequential import happens_mostly, median_exceeds
+from analysis.sequential import happens_more_often, happens_mostly, median_exceeds
 from testbed.config.run import Run
 
 MOST, ENTROPY = 0.6, 0.02
@@ -29,12 +29,13 @@ KINDS: dict[str, Arm] = {
     "at lag 128": {"staleness": "exact", "lag": 2 * OLD},
 }
 """Kinds of old data."""
+MORE, FEWER = "TOPR with more negatives", "TOPR with fewer negatives"
 ARMS: dict[str, Arm] = {
     **{name.upper(): {"recipe": name} for name in ("grpo", "dapo", "bapo", "cispo", "dispo")},
     "TOPR": {"recipe": "topr", "recipe_args": "baseline=0.5"},
     "positives alone": {"recipe": "topr", "recipe_args": "baseline=0"},
-    "TOPR with more negatives": {"recipe": "topr", "recipe_args": "baseline=0.75"},
-    "TOPR with fewer negatives": {"recipe": "topr", "recipe_args": "baseline=0.25"},
+    MORE: {"recipe": "topr", "recipe_args": "baseline=0.75"},
+    FEWER: {"recipe": "topr", "recipe_args": "baseline=0.25"},
     "REINFORCE": {"recipe": "reinforce"},
     "importance sampling": {"recipe": "importance"},
     "max@4": {"recipe": "max_at_k"},
@@ -47,7 +48,7 @@ ENDS_ABOVE = (
     ("DAPO", "GRPO", LAG),
     *(("TOPR", rival, OFFLINE) for rival in ("positives alone", "REINFORCE", "importance sampling")),
     *(("TOPR", rival, LAG_128) for rival in ("positives alone", "REINFORCE")),
-    *(("TOPR", f"TOPR with {many} negatives", OFFLINE) for many in ("more", "fewer")),
+    *(("TOPR", rival, OFFLINE) for rival in (MORE, FEWER)),
 )
 KEEPS_ENTROPY = (*(("BAPO", "GRPO", kind) for kind in (LAG, REPLAY, PARTIAL)), ("DAPO", "GRPO", LAG))
 BEST_OF_K = (
@@ -86,6 +87,14 @@ def _stable(table: pd.DataFrame) -> Evidence:
     return happens_mostly(~lost_N, note)
 
 
+def _steadier(table: pd.DataFrame, *, rival: str) -> Evidence:
+    lost = (
+        arms(table, "collapsed", {each: {**ARMS[each], **KINDS[OFFLINE]} for each in ("TOPR", rival)}) > 0.5
+    )
+    note = f"collapsed: TOPR {lost['TOPR'].sum()}, {rival} {lost[rival].sum()} of {len(lost)} seeds"
+    return happens_more_often(lost[rival], lost["TOPR"], f"{note}; share among seeds where one did, less 1/2")
+
+
 def _claims() -> dict[str, tuple[str, Check]]:
     """Return statement and check by the claim's name, which begins with what it speaks of."""
     found: dict[str, tuple[str, Check]] = {}
@@ -110,7 +119,15 @@ def _claims() -> dict[str, tuple[str, Check]]:
             f"{kind.capitalize()}, negatives carry over 60 % of GRPO's gradient mass, on most seeds.",
             partial(_negatives, kind=kind),
         )
-    found["topr-does-not-collapse-offline"] = ("Offline, without KL, TOPR collapses on few seeds.", _stable)
+    found["topr-does-not-collapse-offline"] = (
+        "Offline, TOPR collapses on less than half of all seeds.",
+        _stable,
+    )
+    for rival in ("REINFORCE", MORE):
+        found[_slug(f"TOPR collapses less often than {rival} offline")] = (
+            f"Offline, TOPR collapses on fewer seeds than {rival}.",
+            partial(_steadier, rival=rival),
+        )
     return found
 
 
