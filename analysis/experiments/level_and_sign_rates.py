@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from analysis.experiment import Experiment
@@ -17,16 +18,12 @@ COPY = {
     for length, noise in ((SHORT, 0.22), (LONG, 0.09))
 }
 """Copying so many digits modulo 8: whatever the length, the base model is right on 6 %."""
-LEVELS: dict[str, tuple[str, Arguments]] = {
+RECIPES: dict[str, tuple[str, Arguments]] = {
     "GRPO": ("grpo", ()),
     "CISPO": ("cispo", ()),
     "MinPRO": ("minpro", ()),
     "CTPO": ("ctpo", ()),
     "GSPO": ("gspo", ()),
-}
-"""Recipe and arguments of what is compared over length and lag: by token twice, by prefix, by sequence."""
-SHAPES: dict[str, tuple[str, Arguments]] = {
-    "GMPO": ("gmpo", ()),
     "Hölder, annealed": ("holder", ()),
     "Hölder, p = 2": ("holder", (("end", 2), ("start", 2))),
     "Hölder, p = 0": ("holder", (("end", 0), ("start", 0))),
@@ -37,8 +34,11 @@ SHAPES: dict[str, tuple[str, Arguments]] = {
     "MHPO, open below": ("mhpo", (("lam_neg", 1000),)),
     "GBPO": ("gbpo", ()),
 }
-"""The same of what is compared with them on old, short responses."""
-SLOW = ("ctpo", "gspo", "gmpo", "gbpo")
+"""Recipe and arguments of what is compared on old, short responses."""
+AT_YOUNG = ("GRPO", "CISPO", "MinPRO", "GSPO", "SAPO", "MHPO", "GBPO")
+AT_LONG = ("GRPO", "CISPO", "MinPRO", "CTPO")
+"""Those that are compared on young data, and on long responses."""
+SLOW = ("ctpo", "gspo", "gbpo")
 SIGNED = replace(SMALL, steps=300)
 SIGNS = ("grpo", "dapo", "bapo", "cispo", "dispo")
 BASELINES = {"positives": 0.0, "0.25": 0.25, "TOPR": 0.5, "0.75": 0.75}
@@ -47,11 +47,12 @@ BASELINES = {"positives": 0.0, "0.25": 0.25, "TOPR": 0.5, "0.75": 0.75}
 
 def level_cells() -> tuple[Run, ...]:
     """Return a cell per arm of `ratio-level`."""
-    levels = [replace(COPY[n], recipe=r, recipe_args=a) for n in COPY for r, a in LEVELS.values()]
-    shapes = [replace(COPY[SHORT], recipe=r, recipe_args=a, lag=OLD) for r, a in SHAPES.values()]
-    smooth = [run for run in shapes if run.recipe in ("sapo", "mhpo", "gbpo") and not run.recipe_args]
-    young = [replace(run, lag=YOUNG) for run in (*levels[: len(LEVELS)], *smooth)]
-    return (*young, *(replace(run, lag=OLD) for run in levels), *shapes)
+
+    def at(length: int, lag: int, names: Iterable[str]) -> list[Run]:
+        arms = (RECIPES[name] for name in names)
+        return [replace(COPY[length], recipe=name, recipe_args=args, lag=lag) for name, args in arms]
+
+    return (*at(SHORT, YOUNG, AT_YOUNG), *at(SHORT, OLD, RECIPES), *at(LONG, OLD, AT_LONG))
 
 
 def sign_cells() -> tuple[Run, ...]:

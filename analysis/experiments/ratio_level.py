@@ -12,10 +12,9 @@ from analysis.comparisons import Arm, arms
 from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.level_and_sign_rates import (
     KEYS,
-    LEVELS,
     LONG,
     OLD,
-    SHAPES,
+    RECIPES,
     SHORT,
     YOUNG,
     level_cells,
@@ -27,18 +26,17 @@ from testbed.config.run import Run
 
 MARGIN = 0.05
 """Accuracy below a rival that counts as no worse than it. Set before the sweep was run."""
-RECIPES = LEVELS | SHAPES
 BRIEF, OLD_BRIEF, LENGTHY = "lag 16 and 12 tokens", "lag 64 and 12 tokens", "lag 64 and 32 tokens"
 WHERE = {BRIEF: "at-lag-16", OLD_BRIEF: "at-lag-64", LENGTHY: "at-32-tokens"}
 PLACES = {BRIEF: (SHORT, YOUNG), OLD_BRIEF: (SHORT, OLD), LENGTHY: (LONG, OLD)}
 FIXED = ("Hölder, p = 2", "Hölder, p = 0", "Hölder, p = -2")
 ABOVE = (
     *(("MinPRO", rival, place) for rival in ("GRPO", "CISPO") for place in (OLD_BRIEF, LENGTHY)),
-    *(("CTPO", rival, LENGTHY) for rival in ("GRPO", "GSPO")),
+    *(("CTPO", rival, OLD_BRIEF) for rival in ("GRPO", "GSPO")),
+    ("CTPO", "GRPO", LENGTHY),
     *(("SAPO", rival, place) for rival in ("GRPO", "GSPO") for place in (BRIEF, OLD_BRIEF)),
     *(("Hölder, annealed", rival, OLD_BRIEF) for rival in ("GRPO", *FIXED)),
     ("Hölder, p = -2", "Hölder, p = 2", OLD_BRIEF),
-    ("GMPO", "GRPO", OLD_BRIEF),
     *(("MHPO", f"MHPO, open {side}", OLD_BRIEF) for side in ("above", "below")),
 )
 """Which arm ends above which other one, and where."""
@@ -55,7 +53,7 @@ GROWS = (("length", LENGTHY, OLD_BRIEF), ("lag", OLD_BRIEF, BRIEF))
 
 
 def cells() -> tuple[Run, ...]:
-    """Five recipes over two lengths and lags, ten more at one length, each at its own learning rate."""
+    """Recipes on short responses at two lags and on long ones, each at its own learning rate."""
     return tuned(level_cells(), RATES, KEYS)
 
 
@@ -149,7 +147,7 @@ EXPERIMENT = Experiment(
     systems={
         "MinPRO (A Step Back)": _part("minpro"),
         "CTPO (cumulative token)": _part(
-            "ctpo", "accuracy at lag 64 and 32 tokens; not the clip share by position"
+            "ctpo", "accuracy at lag 64, 12 and 32 tokens; not the clip share by position"
         ),
         "SAPO": _part("sapo"),
         "HölderPO": _part("hoelder"),
