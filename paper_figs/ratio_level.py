@@ -31,8 +31,8 @@ PLACES = {
     "(c) 12 tokens, lag 16": ("digits=12", 16),
 }
 CAPTION = (
-    "Final accuracy of the toy LLM at copying after 200 steps, each arm at the learning rate chosen for it on "
-    "other seeds. Ratios are taken by token (GRPO, CISPO, SAPO, MHPO, GBPO), by token times the least one "
+    "Final accuracy of the toy LLM at copying after 200 steps, each arm at the learning rate chosen for it "
+    "on other seeds. Ratios are taken by token (GRPO, CISPO, SAPO, MHPO, GBPO), by token times the least one "
     "before it (MinPRO), by prefix (CTPO) and by sequence (GSPO, Hölder). Dots: seeds; mark and bar: median "
     "and its order-statistic 95% interval."
 )
