@@ -191,6 +191,8 @@ PLANTED = (
     Bug("p3o-does-not-see-a-prompt-constant", OBJECTIVES + "preference/p3o.py", "(size_B * reward_B - total_B)", "(size_B * reward_B - 0.5 * total_B)"),
     Bug("greedy-baseline-pays-within-twice-the-best", REPORT, "    curvature = bench.second_moment(unit_LT) - float((mean_SA**2).sum())", "    curvature = 0.5 * bench.second_moment(unit_LT)"),
     Bug("gspo-drops-or-swells-the-tokens-beside-an-outlier", OBJECTIVES + "clipped/gspo.py", "log_s_BT = log_geometric(logp_BT, batch, base=base)\n    length", "log_s_BT = log_token(logp_BT, batch, base=base)\n    length"),
+    Bug("only-a-root-window-clips-positions-alike-on-young-data", OBJECTIVES + "clipped/ctpo.py", ".to(log_r_BT.dtype) ** p", ".to(log_r_BT.dtype) * p"),
+    Bug("no-root-window-clips-positions-alike-on-old-data", OBJECTIVES + "clipped/ctpo.py", "through_own_token(log_u_BT.cumsum(-1), log_u_BT)", "through_own_token(log_u_BT, log_u_BT)"),
     Bug("entropy-clip-rule", UPDATE, "(np.log(pi) * gain) - (pi @ np.log(pi)) * (pi @ gain)", "(np.log(pi) * gain)"),
     Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(policy(level) * mean_SAK).sum() / states", "(policy(level) * mean_SAK).sum() / states / 2"),
 )  # fmt: skip

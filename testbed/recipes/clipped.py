@@ -58,9 +58,13 @@ def sapo() -> Recipe:
 
 
 @recipe("mhpo", source="MHPO (2026), arXiv:2603.16929")
-def mhpo() -> Recipe:
-    """Group-standardized advantage, log-ratio through tanh and a damping, mean over tokens then sequences."""
-    return Recipe("group_std", "mhpo", "sequence_mean")
+def mhpo(*, lam_pos: float = 1.0, lam_neg: float = 0.8) -> Recipe:
+    """Group-standardized advantage, log-ratio through tanh and a damping, mean over tokens then sequences.
+
+    lam_pos, lam_neg: scales of the damping of ratios above 1 and below; a large one takes it away.
+    """
+    args = pairs(lam_pos=lam_pos, lam_neg=lam_neg)
+    return Recipe("group_std", "mhpo", "sequence_mean", objective_args=args)
 
 
 @recipe("r2vpo", source="R2VPO (2026), arXiv:2601.03320")

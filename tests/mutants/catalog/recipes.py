@@ -11,6 +11,7 @@ STEP, KEPT = "testbed/anchors/of_the_step.py", "testbed/anchors/kept.py"
 TESTS = "tests/unit/training/test_learner.py"
 
 MUTANTS = (
+    Mutant("recipe-mhpo-without-its-scales", "testbed/recipes/clipped.py", '"mhpo", "sequence_mean", objective_args=args', '"mhpo", "sequence_mean"', "tests/unit/objectives/test_objectives_smooth.py -k recipe"),
     Mutant("recipe-ewma-not-debiased", KEPT, "self.total_CP / self.weight", "self.total_CP", TESTS),
     Mutant("recipe-ewma-forgets-the-start", KEPT, "self.total_CP, self.weight = theta_CP.detach(), 1.0", "self.total_CP, self.weight = 0 * theta_CP.detach(), 0.0", TESTS),
     Mutant("recipe-reference-moves", LEARNER, "self._logp(self.teacher.weights(theta_CP), ", "self._logp(0 * theta_CP + 1, ", TESTS),

@@ -15,6 +15,7 @@ from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
 from testbed.objectives.smooth.gbpo import target_ratio
 from testbed.objectives.smooth.r2vpo import dual_step
+from testbed.recipes import recipe
 
 NAMES = ("sapo", "sapo@trinity", "mhpo", "r2vpo", "bpo", "gbpo", "gbpo@author")
 GRID = np.exp(np.linspace(-4, 4, 161))
@@ -92,6 +93,11 @@ def test_mhpo_without_hazard_and_with_a_wide_tanh_is_importance_weighting():
     free = {"c": 1e6, "lam_pos": 1e9, "lam_neg": 1e9}
     for u in (0.3, 1.0, 2.5):
         assert share("mhpo", 1.0, u, **free) == pytest.approx(u)
+
+
+def test_the_recipe_of_mhpo_sets_both_scales_of_the_hazard():
+    args = dict(recipe["mhpo"].bind(lam_pos=1e9, lam_neg=1e9)().objective_args)
+    assert share("mhpo", 1.0, 1.0, **args) == pytest.approx(1.0)
 
 
 def test_the_hazard_of_mhpo_is_a_constant_for_the_gradient():
