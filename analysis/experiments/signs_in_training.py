@@ -171,7 +171,7 @@ EXPERIMENT = Experiment(
         "DISPO": _part(
             "dispo", "cispo", what="final accuracy on old data; not what kind of collapse there is"
         ),
-        "TOPR": _part("topr"),
+        "TOPR": _part("topr", what="offline; at lag 128 neither importance sampling nor other baselines"),
     },
 )
 for _name, (_statement, _check) in CLAIMS.items():
