@@ -75,6 +75,7 @@ for _recipe, _whose in RECIPES.items():
         EXPERIMENT.claim(
             f"{_name}-shortens-the-answers-of-{_recipe}",
             statement=(
-                f"Under a length-neutral reward {_whose} are shorter at {_where} than on-policy, on most seeds."
+                f"Under a length-neutral reward {_whose} are shorter at {_where} than on-policy, on most "
+                "seeds."
             ),
         )(partial(_shorter, recipe=_recipe, lags=_lags))
