@@ -106,8 +106,8 @@ for _name, _with in (
     source=f"{NESTED}: controlled variance",
     statement=(
         "The variance of a response's weighted gradient, by enumeration and averaged over drawn sets of "
-        "skipped layers, grows with their share from 0 to 1/4 to 1/2 in 3 transformers of 4 layers that are "
-        "right half of the time."
+        "skipped layers, grows by 1 % and more from a share of 0 to 1/4 to 1/2, in 3 transformers of 4 "
+        "layers that are right half of the time."
     ),
 )
 def variance_grows() -> Evidence:
@@ -115,7 +115,7 @@ def variance_grows() -> Evidence:
     drops, growth = [], []
     for seed in range(3):
         found = _variances(seed, (0.0, 0.25, 0.5))
-        drops += [short_of(b / a, 1.0) for a, b in pairwise(found)]
+        drops += [short_of(b / a, 1.01) for a, b in pairwise(found)]
         growth.append([value / found[0] for value in found[1:]])
     quarter, half = np.median(growth, 0)
     return exact(drops, 1e-9, f"relative falls; median variance {quarter:.2f} and {half:.2f} times that of 0")
@@ -131,7 +131,7 @@ def _variances(seed: int, ratios: tuple[float, ...]) -> list[float]:
     from testbed.mismatch.report import every_rollout
     from testbed.policies.toy.transformer import ToyTransformer
 
-    task = token_task("running-sum", {"digits": 3, "modulus": 3})
+    task = token_task("running-sum", {"digits": 3, "modulus": 2})
     policy = ToyTransformer(task, width=8, heads=2, layers=4, dtype=torch.float64)
     rollout = every_rollout(task, task.prompts(np.random.default_rng(seed), 1), replicas=1)
     where = rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT
