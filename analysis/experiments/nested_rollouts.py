@@ -106,14 +106,14 @@ for _name, _with in (
     source=f"{NESTED}: controlled variance",
     statement=(
         "The variance of a response's weighted gradient, by enumeration and averaged over drawn sets of "
-        "skipped layers, grows by 1 % and more from a share of 0 to 1/4 to 1/2, in 3 transformers of 4 "
+        "skipped layers, grows by 1 % and more from a share of 0 to 1/4 to 1/2, in 2 transformers of 4 "
         "layers that are right half of the time."
     ),
 )
 def variance_grows() -> Evidence:
     """Return by how much variances fall where the share rises, relative to that of all layers."""
     drops, growth = [], []
-    for seed in range(3):
+    for seed in range(2):
         found = _variances(seed, (0.0, 0.25, 0.5))
         drops += [short_of(b / a, 1.01) for a, b in pairwise(found)]
         growth.append([value / found[0] for value in found[1:]])
