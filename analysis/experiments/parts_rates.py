@@ -24,7 +24,7 @@ DEEP = (("layers", 4), ("width", 16))
 PLACES = ("all", "first", "last", "logits")
 NOISY = replace(
     SMALL,
-    steps=300,
+    steps=240,
     lag=4,
     policy_args=DEEP,
     mismatch="layer-noise",

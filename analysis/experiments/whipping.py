@@ -21,14 +21,13 @@ LENGTH = "val/response_length"
 BASE = replace(SMALL, task="length", task_args=(), teacher_noise=0.2, steps=200)
 RECIPES = {
     "grpo": "GRPO's answers",
-    "reinforce": "REINFORCE's answers",
     "vcpo": "answers under truncated sequence weights (VCPO), whose size falls with length,",
     "remix": "ReMix's answers",
 }
 
 
 def cells() -> tuple[Run, ...]:
-    """Four recipes on the length task, on-policy and at three lags."""
+    """Three recipes on the length task, on-policy and at three lags."""
     return grid(BASE, recipe=list(RECIPES), lag=[0, *LAGS], seed=[0])
 
 
