@@ -10,15 +10,15 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms
 from analysis.experiment import Experiment, Part, Stop
-from analysis.experiments.parts_rates import DEEP, KEYS, NAME, PLACES, alp_cells
+from analysis.experiments.parts_rates import KEYS, NAME, PLACES, alp_cells
 from analysis.lab_rates import tuned
 from analysis.plot import Plot
 from analysis.sequential import median_exceeds, median_stays_below
 from testbed.config.run import Run
 
 TAIL, SPIKE = "max rollout_corr/log_rho_token_p999", "max rollout_corr/kl_mu_pi_k3"
-PLAIN = ",".join(f"{name}={value}" for name, value in DEEP)
-ALL, FIRST, LAST, LOGITS = (f"{PLAIN},perturb=0.3,perturb_where={where}" for where in PLACES)
+PLAIN = "layers=4,width=16"
+ALL, FIRST, LAST, LOGITS = (f"layers=4,perturb=0.3,perturb_where={where},width=16" for where in PLACES)
 ARMS: dict[str, Arm] = {
     "GRPO": {"recipe": "grpo", "policy_args": PLAIN},
     "TIS": {"recipe": "tis", "policy_args": PLAIN},
@@ -40,7 +40,8 @@ EXPERIMENT = Experiment(
     source="ALP (2026), arXiv:2603.19470",
     differs=(
         "a transformer of 13,000 weights in 4 layers; an engine with noise on its weights, and lag 4; the "
-        "noise's size starts at 0.3 in every arm and learns at the rate of the weights; rates from three"
+        "noise's size starts at 0.3 in every arm and learns at the rate of the weights; rates from three, 0.003 for noise in halves and 0.001 for the rest, so "
+        "that what sets halves apart may be their rate"
     ),
     cells=cells,
     stop=Stop(block=16, cap=16),
