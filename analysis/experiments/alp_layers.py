@@ -40,8 +40,8 @@ EXPERIMENT = Experiment(
     source="ALP (2026), arXiv:2603.19470",
     differs=(
         "a transformer of 13,000 weights in 4 layers; an engine with noise on its weights, and lag 4; the "
-        "noise's size starts at 0.3 in every arm and learns at the rate of the weights; rates from three, 0.003 for noise in halves and 0.001 for the rest, so "
-        "that what sets halves apart may be their rate"
+        "noise's size starts at 0.3 in every arm and learns at the rate of the weights; rates from three, "
+        "0.003 for noise in halves and 0.001 for the rest, so that the rate may be what sets halves apart"
     ),
     cells=cells,
     stop=Stop(block=16, cap=16),
