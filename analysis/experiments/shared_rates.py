@@ -1,22 +1,18 @@
-"""Learning rates for averaged anchors, for N updates per generation and for rollouts that skip layers."""
+"""Learning rates for averaged anchors and for N updates per generation; its seeds serve nothing else."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from analysis.experiment import Experiment
-from analysis.experiments.fp8_training import UNCORRECTED
-from analysis.experiments.parts_rates import DEEP
 from analysis.starting_runs import SMALL
 from analysis.tuning import tuning_seeds
 from testbed.config.run import Run, grid
 
 NAME = "shared-rates"
-KEYS = ("recipe", "anchor", "staleness", "staleness_args", "lag", "mismatch_args")
+KEYS = ("recipe", "anchor", "staleness", "staleness_args", "lag")
 OLD = 16
 UPDATES = (2, 4, 8)
-SKIPPED = 0.25
-CORRECTIONS = ("tis", "icepop", "sequence_mask_tis")
 
 
 def anchor_cells() -> tuple[Run, ...]:
@@ -41,18 +37,11 @@ def rapid_cells() -> tuple[Run, ...]:
     )
 
 
-def nested_cells() -> tuple[Run, ...]:
-    """Return the uncorrected recipe on rollouts of all layers, and four where one in four is out."""
-    base = replace(SMALL, steps=250, policy_args=DEEP, recipe="rec_oneside", recipe_args=UNCORRECTED)
-    skipping = replace(base, mismatch="skip-layers", mismatch_args=(("ratio", SKIPPED),))
-    return (base, skipping, *(replace(skipping, recipe=name, recipe_args=()) for name in CORRECTIONS))
-
-
 def cells() -> tuple[Run, ...]:
-    """Every arm of `averaged-anchor`, `rapid-updates` and `nested-rollouts`, 3 rates, 2 seeds for tuning."""
+    """Every arm of `averaged-anchor` and `rapid-updates`, 3 rates, 2 seeds for tuning."""
     return tuple(
         cell
-        for run in (*anchor_cells(), *rapid_cells(), *nested_cells())
+        for run in (*anchor_cells(), *rapid_cells())
         for cell in grid(run, learning_rate=[1e-3, 3e-3, 1e-2], seed=list(tuning_seeds(2)))
     )
 
