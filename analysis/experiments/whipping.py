@@ -52,7 +52,9 @@ EXPERIMENT = Experiment(
         y_label="length of answers (tokens)",
     ),
     systems={
-        "ReMix (Squeeze the Soaked Sponge)": Part("the whipping effect of lag; rollouts saved: see reuse")
+        "ReMix (Squeeze the Soaked Sponge)": Part(
+            "the whipping effect of lag in a language model, not on the token tree; rollouts saved: see reuse"
+        )
     },
 )
 
