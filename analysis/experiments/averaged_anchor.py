@@ -47,8 +47,8 @@ EXPERIMENT = Experiment(
         x="staleness",
         y="accuracy",
         arm=("anchor",),
-        names={"exact": "lag 16", "partial": "partial rollouts", "behavior": "sampler (PPO)"},
-        x_label="data",
+        names={"behavior": "sampler (PPO)"},
+        x_label="schedule of staleness (exact: lag 16)",
         y_label="final accuracy",
     ),
     systems={

@@ -47,7 +47,6 @@ EXPERIMENT = Experiment(
         x="staleness_args",
         y="accuracy",
         arm=("recipe",),
-        names={"default": "N = 1", **{f"period={n}": f"N = {n}" for n in UPDATES}},
         x_label="updates per generation",
         y_label="final accuracy",
     ),
