@@ -13,6 +13,7 @@ from testbed.errors import UserError, refuse, unknown
 from testbed.policies.base import Policy, Reweighted
 from testbed.policies.toy.transformer import ToyTransformer
 from testbed.worlds.base import World
+from testbed.worlds.perturbed import perturb_of
 from testbed.worlds.rounded import rounding_of, split_precision
 from testbed.worlds.tabular import TabularRuns, build_tabular_policy
 from testbed.worlds.tasks import token_task
@@ -79,7 +80,7 @@ def _refuse_arguments(run: Run, constructor: Callable[..., object]) -> None:
         from testbed.policies.hf.ranks import checked_ranks
 
         checked_ranks(given.pop("ranks"))
-    given.pop("perturb", None)
+    perturb_of(given)
     refuse(wrong_arguments(f"policy '{run.policy}'", constructor, given, NOT_GIVEN[run.policy]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,26 +23,29 @@ MOST_PASSES = 64
 
 
 class Perturbed(Reweighted):
-    """A transformer of K layers and K more weights: theta = (its weights, log sigma_1, …, log sigma_K).
+    """A transformer with noise in K places and K more weights: theta = (its weights, log sigma_1 … sigma_K).
 
     Everything but `loss_logp` is the transformer's own, without noise: it samples, and mu, anchors and
     diagnostics of the policy are its log-probabilities.
 
     Args:
         policy: the toy transformer, or a Hugging Face model that takes its batch at once.
-        sigma: size of the noise at the start, in every layer.
+        sigma: size of the noise at the start, in every place.
+        where: "all" for what every layer reads, "first" or "last" for that half of the layers, "logits" for
+            the toy transformer's logits.
 
-    Raises UserError for a size that is not positive.
+    Raises UserError for a size that is not positive, and for places that the policy does not have.
 
     Source: ALP (2026), arXiv:2603.19470; the authors' code.
     """
 
-    def __init__(self, policy: ToyTransformer | HuggingFacePolicy, sigma: float) -> None:
+    def __init__(self, policy: ToyTransformer | HuggingFacePolicy, sigma: float, where: str = "all") -> None:
         if not sigma > 0:
             raise UserError(f"perturb is {sigma}, the size of the noise at the start; expected above 0.")
         super().__init__(policy)
         self.inside, self.sigma = policy, sigma
-        self.layers = policy.shape.layers if isinstance(policy, ToyTransformer) else policy.layers
+        self.places = _places(policy, where)
+        self.layers = len(self.places)
         self.parameters = policy.parameters + self.layers
 
     @property
@@ -67,7 +70,7 @@ class Perturbed(Reweighted):
         mask_RBT: Tensor,
         draw: Draw,
     ) -> Tensor:
-        """Return log pi(token | before), [R, B, T], where every layer reads h_l + sigma_l eps_l.
+        """Return log pi(token | before), [R, B, T], where place l has sigma_l eps_l added to it.
 
         Differentiable in all of theta: sigma learns through the noise (reparameterized). eps ~ N(0, 1)
         depends on the draw's seed and step and on the place alone.
@@ -75,14 +78,20 @@ class Perturbed(Reweighted):
         own_RP, log_sigma_RK = theta_RP.split([self.inside.parameters, self.layers], -1)
 
         def noisy(layer: int, x_RDM: Tensor) -> Tensor:
-            eps_RDM = draw.normal("alp", layer, x_RDM.detach().transpose(1, 2)).transpose(1, 2)
-            return x_RDM + log_sigma_RK[:, layer, None, None].exp() * eps_RDM
+            if layer not in self.places:
+                return x_RDM
+            k = self.places.index(layer)
+            eps_RDM = draw.normal("alp", k, x_RDM.detach().transpose(1, 2)).transpose(1, 2)
+            return x_RDM + log_sigma_RK[:, k, None, None].exp() * eps_RDM
 
         def of_real_model(layer: int, x_MTH: Tensor, again: int) -> Tensor:
+            if layer not in self.places:
+                return x_MTH
+            k = self.places.index(layer)
             purpose = "alp" if again == 0 else "alp/responses"
             wide_RMH = x_MTH.detach().flatten(0, 1)[None].to(log_sigma_RK.dtype)
-            eps_RMH = draw.normal(purpose, layer, wide_RMH)
-            return x_MTH + (log_sigma_RK[0, layer].exp() * eps_RMH.view_as(x_MTH)).to(x_MTH.dtype)
+            eps_RMH = draw.normal(purpose, k, wide_RMH)
+            return x_MTH + (log_sigma_RK[0, k].exp() * eps_RMH.view_as(x_MTH)).to(x_MTH.dtype)
 
         inside = self.inside
         change = (
@@ -96,6 +105,27 @@ class Perturbed(Reweighted):
         """Return sum_l ALPHA sigma_l^2 - BETA log sigma_l^2, [R]: stationary at sigma^2 = BETA / ALPHA."""
         log_sigma_RK = theta_RP[:, self.inside.parameters :]
         return (ALPHA * (2 * log_sigma_RK).exp() - 2 * BETA * log_sigma_RK).sum(-1)
+
+
+def _places(policy: ToyTransformer | HuggingFacePolicy, where: str) -> range:
+    """Return the numbers of the places: layers, or behind the last one the logits."""
+    toy = isinstance(policy, ToyTransformer)
+    count = policy.shape.layers if isinstance(policy, ToyTransformer) else policy.layers
+    ends = {"all": (0, count), "first": (0, count // 2), "last": (count // 2, count)}
+    if toy:
+        ends["logits"] = (count, count + 1)
+    if where not in ends or not range(*ends[where]):
+        raise UserError(
+            f"perturb_where is '{where}', no place of this policy; expected one of {', '.join(ends)}."
+        )
+    return range(*ends[where])
+
+
+def perturb_of(arguments: dict[str, Any]) -> tuple[float, str]:
+    """Take the noise's size, 0 for none, and its places out of a policy's arguments."""
+    if "perturb_where" in arguments and "perturb" not in arguments:
+        raise UserError("policy_args has perturb_where, but no perturb; give the size of the noise too.")
+    return arguments.pop("perturb", 0), str(arguments.pop("perturb_where", "all"))
 
 
 def check_perturbable(policy: Policy, precision: str) -> None:

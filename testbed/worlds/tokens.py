@@ -24,7 +24,7 @@ from testbed.worlds.base import World
 from testbed.worlds.base_models import shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
-from testbed.worlds.perturbed import Perturbed, check_perturbable, loss_noise_draw
+from testbed.worlds.perturbed import Perturbed, check_perturbable, loss_noise_draw, perturb_of
 from testbed.worlds.rewards import Rewards
 from testbed.worlds.roles import ROLES, separated
 from testbed.worlds.rounded import of_precision, split_precision
@@ -379,22 +379,22 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
         if run.policy == "toy":
             from testbed.policies.toy.transformer import ToyTransformer
 
-            sigma, roles = arguments.pop("perturb", 0), arguments.pop("roles", ROLES[0])
+            (sigma, where), roles = perturb_of(arguments), arguments.pop("roles", ROLES[0])
             toy = ToyTransformer(task, device=run.device, **arguments)
             check_perturbable(toy, precision if sigma else "")
             if roles not in ROLES:
                 raise unknown("roles", str(roles), ROLES)
             if roles == "separate":
                 return task, separated(toy, task.turn_T, bool(sigma or precision), run.staleness)
-            return task, Perturbed(toy, sigma) if sigma else of_precision(toy, precision)
+            return task, Perturbed(toy, sigma, where) if sigma else of_precision(toy, precision)
         from testbed.policies.hf.build import HuggingFacePolicy, build_hf
 
-        sigma = arguments.pop("perturb", 0)
+        sigma, where = perturb_of(arguments)
         task, hf = build_hf(task, run.model, run.device, arguments)
         if sigma:
             check_perturbable(hf, precision)
             assert isinstance(hf, HuggingFacePolicy)
-            return task, Perturbed(hf, sigma)
+            return task, Perturbed(hf, sigma, where)
         return task, of_precision(hf, precision)
     except TypeError as error:
         raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error

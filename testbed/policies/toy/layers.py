@@ -6,6 +6,7 @@ tokens side by side, and so do the loops of the attention.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -142,6 +143,10 @@ def finish_block(x_RDM: Tensor, attended_RDM: Tensor, layer: Layer) -> Tensor:
     return torch.baddbmm(y_RDM, layer.down, layer.rounding(hidden_RHM))
 
 
-def log_distribution(weights: Weights, x_RDM: Tensor, temperature: float) -> Tensor:
-    """log softmax of the next token's logits / temperature, [R, V, M]."""
-    return torch.log_softmax(torch.bmm(weights.head, normalize(x_RDM)) / temperature, 1)
+def log_distribution(
+    weights: Weights, x_RDM: Tensor, temperature: float, change: Callable[[int, Tensor], Tensor] | None = None
+) -> Tensor:
+    """log softmax of the next token's logits / temperature, [R, V, M]; change(layers, logits) comes first."""
+    logits_RVM = torch.bmm(weights.head, normalize(x_RDM))
+    logits_RVM = logits_RVM if change is None else change(len(weights.layers), logits_RVM)
+    return torch.log_softmax(logits_RVM / temperature, 1)

@@ -31,7 +31,7 @@ tokens of log-probability -10 were seen to differ by up to 2e-6.
 
 
 Hidden: TypeAlias = Callable[[int, Tensor], Tensor]
-"""(layer, hidden states [R, D, M]) -> what the layer reads instead."""
+"""(layer, hidden states [R, D, M]) -> what the layer reads instead; behind the last layer, the logits."""
 
 
 class ToyTransformer(Policy):
@@ -266,7 +266,7 @@ class ToyTransformer(Policy):
     def _log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """log pi(. | before), [R, V, N + N S G]; columns as in `_states`."""
         x, weights = self._states(theta_RP, prompt_RNQ, token_RBT)
-        return log_distribution(weights, x, self.temperature)
+        return log_distribution(weights, x, self.temperature, self.hidden)
 
     def _states(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> tuple[Tensor, Weights]:
         """Last hidden states [R, M, N + N S G], behind each prompt, then behind response tokens.

@@ -10,10 +10,12 @@ TESTS = "tests/unit/worlds/test_perturbed.py"
 
 MUTANTS = (
     Mutant("perturbed-entropy-reads-sigma", BASE, "self.policy.entropy(self.weights(theta_RP), where", "self.policy.entropy(theta_RP, where", TESTS),
-    Mutant("perturbed-sigma-is-its-log", POLICY, "log_sigma_RK[:, layer, None, None].exp()", "log_sigma_RK[:, layer, None, None]", TESTS),
-    Mutant("perturbed-one-size-for-all", POLICY, "log_sigma_RK[:, layer, None, None]", "log_sigma_RK[:, 0, None, None]", TESTS),
-    Mutant("perturbed-sigma-not-learned", POLICY, "log_sigma_RK[:, layer, None, None].exp()", "log_sigma_RK[:, layer, None, None].exp().detach()", TESTS),
-    Mutant("perturbed-same-noise-in-all-layers", POLICY, 'draw.normal("alp", layer,', 'draw.normal("alp", 0,', TESTS),
+    Mutant("perturbed-sigma-is-its-log", POLICY, "log_sigma_RK[:, k, None, None].exp()", "log_sigma_RK[:, k, None, None]", TESTS),
+    Mutant("perturbed-one-size-for-all", POLICY, "log_sigma_RK[:, k, None, None]", "log_sigma_RK[:, 0, None, None]", TESTS),
+    Mutant("perturbed-sigma-not-learned", POLICY, "log_sigma_RK[:, k, None, None].exp()", "log_sigma_RK[:, k, None, None].exp().detach()", TESTS),
+    Mutant("perturbed-same-noise-in-all-layers", POLICY, 'draw.normal("alp", k,', 'draw.normal("alp", 0,', TESTS),
+    Mutant("perturbed-halves-swapped", POLICY, '"first": (0, count // 2)', '"first": (count // 2, count)', TESTS),
+    Mutant("perturbed-logits-stay-quiet", "testbed/policies/toy/transformer.py", "self.temperature, self.hidden)", "self.temperature)", TESTS),
     Mutant("perturbed-passes-share-noise", POLICY, "step * MOST_PASSES + pass_index", "step * MOST_PASSES", TESTS),
     Mutant("perturbed-steps-overlap", POLICY, "step * MOST_PASSES + pass_index", "step + turn", TESTS),
     Mutant("perturbed-penalty-pulls-down", POLICY, "- 2 * BETA * log_sigma_RK", "+ 2 * BETA * log_sigma_RK", TESTS),

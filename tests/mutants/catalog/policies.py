@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant("toy-toy-attention-3", 'testbed/policies/toy/attention.py', 'time_M <= time_M[:, None]', 'time_M <= time_M[:, None] + 1', TOY),
     Mutant("toy-toy-kernels-13", 'testbed/policies/toy/kernels.py', 'NOTHING if exponent < LOWEST else power', 'power', TOY),
     Mutant("toy-toy-kernels-14", 'testbed/policies/toy/kernels.py', 'scale * (p[j, i] - high[i])', 'scale * p[j, i]', TOY),
-    Mutant("toy-toy-layers-1", 'testbed/policies/toy/layers.py', 'torch.bmm(weights.head, normalize(x_RDM)) / temperature', 'torch.bmm(weights.head, normalize(x_RDM))', TOY),
+    Mutant("toy-toy-layers-1", 'testbed/policies/toy/layers.py', 'torch.log_softmax(logits_RVM / temperature, 1)', 'torch.log_softmax(logits_RVM, 1)', TOY),
     Mutant("toy-toy-layers-2", 'testbed/policies/toy/layers.py', '.relu_()', '', TOY),
     Mutant("toy-toy-transformer-1", 'testbed/policies/toy/transformer.py', '(Q - 1) * N :], attended[:, :, (Q - 1) * N :]', 'Q * N - 1 :], attended[:, :, Q * N - 1 :]', TOY),
     Mutant("toy-toy-transformer-2", 'testbed/policies/toy/transformer.py', 'repeat_interleave(G).repeat(N)', 'repeat(G).repeat(N)', TOY),

@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant("sampler-weights-left-behind", SAMPLER, "        reader.model.unbind()\n", "        pass\n", IN_SAMPLER),
     Mutant("micro-tokens-here-unread", MICRO, "        return int(here)\n", "        pass\n", IN_MICRO),
     Mutant("alp-hooks-stay", CAUSAL, "                handle.remove()\n", "                pass\n", IN_ALP),
-    Mutant("alp-one-stream-for-all-layers", "testbed/worlds/perturbed.py", "draw.normal(purpose, layer, wide_RMH)", "draw.normal(purpose, 0, wide_RMH)", IN_ALP),
-    Mutant("alp-size-of-the-first-layer", "testbed/worlds/perturbed.py", "log_sigma_RK[0, layer].exp()", "log_sigma_RK[0, 0].exp()", IN_ALP),
+    Mutant("alp-one-stream-for-all-layers", "testbed/worlds/perturbed.py", "draw.normal(purpose, k, wide_RMH)", "draw.normal(purpose, 0, wide_RMH)", IN_ALP),
+    Mutant("alp-size-of-the-first-layer", "testbed/worlds/perturbed.py", "log_sigma_RK[0, k].exp()", "log_sigma_RK[0, 0].exp()", IN_ALP),
     Mutant("entropy-of-unscaled-logits", CHUNKED, "entropy_N[s] = logits_entropy(logits_MV)", "entropy_N[s] = logits_entropy(logits_MV / scale)", IN_CHUNKED),
 )  # fmt: skip

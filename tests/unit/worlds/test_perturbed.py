@@ -91,6 +91,25 @@ def test_what_a_layer_reads_is_its_hidden_state_plus_sigma_times_standard_normal
     assert abs(float(shared)) < 6 * 0.09 / seen[0].numel() ** 0.5
 
 
+@pytest.mark.parametrize(("where", "heard"), [("first", [0]), ("last", [1]), ("logits", [2])])
+def test_noise_can_be_in_some_layers_or_in_the_logits_alone(where, heard):
+    whole, theta, batch, _ = setting()
+    policy = Perturbed(whole.policy, 0.5, where)
+    assert policy.layers == 1
+    seen = {}
+
+    class Listening(ToyTransformer):
+        def with_hidden(self, hidden):
+            return super().with_hidden(lambda i, x: seen.setdefault(i, hidden(i, x) - x) + x)
+
+    policy.policy = policy.inside = Listening(whole.policy.task, width=8, heads=2, dtype=torch.float64)
+    policy.loss_logp(theta[:, :-1], *batch, Draw((0, 1), 0, 1))
+    assert [i for i in seen if seen[i].abs().max() > 0] == heard
+    assert seen[heard[0]].std() == pytest.approx(0.5, rel=0.2)
+    with pytest.raises(UserError, match="perturb_where is 'middle', no place of this policy"):
+        Perturbed(whole.policy, 0.5, "middle")
+
+
 def test_the_gradient_reaches_the_size_of_the_noise():
     policy, theta, batch, _ = setting(seeds=(0,))
     draw = Draw((0,), 3, 2)
