@@ -19,7 +19,7 @@ from envs.arrays import Floats
 from testbed.rng import generator
 
 NAME = "posterior-regret"
-SEEDS, ANSWERS, BETA, DRAWN, STEPS = 24, 12, 0.5, 8, 400
+SEEDS, ANSWERS, BETA, DRAWN, STEPS = 128, 12, 0.5, 8, 400
 RATES = {"brain": (0.03, 0.1, 0.3, 1.0, 3.0), "dpo": (0.1, 0.3, 1.0, 3.0, 10.0)}
 ARMS = ("brain", "brain without baseline", "dpo, drawn labels", "dpo, sure labels")
 LESS = 0.02
@@ -28,7 +28,7 @@ LESS = 0.02
 
 def world(seed: int) -> tuple[Floats, Floats, Floats]:
     """Return a reference, a sampler half way to another law, and normal rewards of 12 answers."""
-    rng = generator(seed, NAME)
+    rng = generator(seed, f"{NAME}/worlds")
     ref_A, other_A = rng.dirichlet(np.full(ANSWERS, 3.0), size=2)
     return ref_A, 0.5 * ref_A + 0.5 * other_A, rng.normal(size=ANSWERS)
 
@@ -120,8 +120,10 @@ for _name, _other, _says in (
 ):
     EXPERIMENT.claim(
         _name,
-        statement=f"With the reward of every answer, BRAIn's mean regret is 0.02 below that of {_says}, at equal "
-        "numbers of answers and each at its best rate.",
+        statement=(
+            f"With the reward of every answer, BRAIn's mean regret is 0.02 below that of {_says}, at equal "
+            "numbers of answers and each at its best rate."
+        ),
     )(partial(_less, other=_other))
 
 
@@ -130,7 +132,8 @@ for _name, _other, _says in (
     source="Rafailov et al. (2023), arXiv:2305.18290, equation 4",
     statement=(
         "With the chances of Bradley-Terry's model as labels DPO's expected gradient vanishes at BRAIn's "
-        "posterior, whoever sampled the pairs; with the better answer as label it does not, for any of 12 worlds."
+        "posterior, whoever sampled the pairs; with the better answer as label it does not, for any of 12 "
+        "worlds."
     ),
 )
 def rests() -> Evidence:
