@@ -104,7 +104,9 @@ def best_rate(arm: Arm, by: str = "accuracy") -> float:
 
 
 def _values(rows: pd.DataFrame, metric: str) -> list[float]:
-    return [value_of(cell, metric) for _, cell in rows.groupby("cell", sort=False)]
+    """Return a metric of every cell; NaN where the arm does not log it, as a proxy without a verifier."""
+    lacks = metric.startswith(("val/", "max val/", "mean val/")) and metric.split(" ")[-1] not in rows
+    return [np.nan if lacks else value_of(cell, metric) for _, cell in rows.groupby("cell", sort=False)]
 
 
 def sweep(

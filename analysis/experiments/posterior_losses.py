@@ -86,7 +86,7 @@ EXPERIMENT = Experiment(
             ),
         ),
         "BRAIn": Part(
-            "bias and variance of its self-normalized weights; the comparison with DPO is in posterior-regret",
+            "bias and variance of its self-normalized weights; posterior-regret has the comparison",
             claims=(
                 "self-normalized-posterior-bias-falls-as-one-over-n",
                 "brain-baseline-has-no-variance-at-the-posterior",

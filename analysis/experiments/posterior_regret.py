@@ -23,7 +23,7 @@ SEEDS, ANSWERS, BETA, DRAWN, STEPS = 128, 12, 0.5, 8, 400
 RATES = {"brain": (0.03, 0.1, 0.3, 1.0, 3.0), "dpo": (0.1, 0.3, 1.0, 3.0, 10.0)}
 ARMS = ("brain", "brain without baseline", "dpo, drawn labels", "dpo, sure labels")
 LESS = 0.02
-"""Regularized reward that counts as lost; rewards have standard deviation 1. Set before the table was made."""
+"""Regularized reward that counts as lost, of rewards with standard deviation 1. Set before the table."""
 
 
 def world(seed: int) -> tuple[Floats, Floats, Floats]:

@@ -1,0 +1,293 @@
+"""Controls of PPO with a critic in the toy LLM: PPO-max's constraints, SAFE's controller, T-PPO's windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.edited_training import Arm, Maker, best_rate, sweep
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import Seeds, difference, repeated
+from analysis.sequential import happens_more_often, happens_mostly, median_exceeds
+from analysis.starting_runs import SMALL
+from testbed.exact.kl_control import Control
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.data.batch import Batch
+    from testbed.data.rollout import Rollout
+    from testbed.worlds.base import World
+
+NAME = "ppo-controls"
+SEEDS = 16
+SHAPE = (("heads", 2), ("layers", 1), ("width", 16))
+GOOD = (("blind", 0), ("pairs", 512), ("wrong", 0.25))
+LESS, RATES = 0.05, (1e-3, 3e-3, 1e-2)
+"""Accuracy that counts. Set before the table was made."""
+EARNED = 1.0515
+"""Factor of reward that SAFE promises over a fixed KL coefficient: 0.725 against 0.689."""
+TARGET = 0.2
+"""KL per token to the start, in nats, that the controllers aim at; a fixed coefficient starts as theirs."""
+FULL: Mapping[str, Any] = {"eps": 0.2, "kl": 0.05, "normalize": True, "passes": 2}
+OPEN = {"eps": 0.999, "kl": 0.0, "normalize": False}
+CRITIC = (("clip", 0.2), ("first", 20))
+LEARNED = replace(
+    SMALL, policy_args=SHAPE, steps=150, log_every=15, teacher_noise=0.4, learning_rate=1e-2, recipe="ppo",
+    critic="head", verifier="comparisons", verifier_args=GOOD,
+)  # fmt: skip
+GOLD = replace(
+    LEARNED, verifier="task", verifier_args=(), teacher_noise=0.35, recipe_args=(("normalize", True),)
+)
+WINDOWS = replace(GOLD, staleness="windowed", staleness_args=(("tokens", 3),), steps=300, log_every=30)
+
+
+def clipped(reward: Tensor) -> Tensor:
+    """Return standardized rewards cut at 3 standard deviations."""
+    return reward.clamp(-3, 3)
+
+
+def raw(reward: Tensor) -> Tensor:
+    """Return rewards as a model on another scale would give them."""
+    return 10 * reward + 5
+
+
+def controlled(control: Control) -> Maker:
+    """Return what takes beta log(pi/start), to the end of the response, off advantages; beta by a controller.
+
+    The controller is that of testbed.exact.kl_control, on the KL per token of the batch, one per replica.
+    """
+
+    def make(world: World, start_RP: Tensor) -> Any:
+        import torch
+
+        total_R, before_R = start_RP.new_zeros(2, len(start_RP))
+
+        def change(batch: Batch, rollout: Rollout, logp: Tensor, step: int) -> Batch:
+            with torch.no_grad():
+                moved_RBT = (logp - world.logp(start_RP, rollout)) * batch.mask_BT
+            tokens_R = batch.mask_BT.sum((1, 2))
+            error_R = (moved_RBT.sum((1, 2)) / tokens_R / TARGET - 1).clamp(-1, 1)
+            total_R.add_(error_R)
+            slope_R = error_R - before_R if step else torch.zeros_like(error_R)
+            before_R.copy_(error_R)
+            by_R = control.proportional * error_R + control.integral * total_R + control.derivative * slope_R
+            sure_R = -(logp * batch.mask_BT).sum((1, 2)) / tokens_R < control.gate * np.log(8)
+            by_R = torch.where(sure_R & (by_R > 0), control.gated * by_R, by_R)
+            beta_R = control.beta * by_R.clamp(-5, 5).exp()
+            to_go_RBT = moved_RBT.flip(-1).cumsum(-1).flip(-1)
+            mean_R = to_go_RBT.sum((1, 2)) / tokens_R
+            charge_RBT = beta_R[:, None, None] * (to_go_RBT - mean_R[:, None, None]) * batch.mask_BT
+            return replace(batch, adv_BT=batch.adv_BT - charge_RBT)
+
+        return change
+
+    return make
+
+
+def ablated(bend: Any = clipped, critic: Any = CRITIC, **other: Any) -> Arm:
+    """Return PPO-max with something else in place of a constraint."""
+    return Arm(replace(LEARNED, recipe_args=tuple((FULL | other).items()), critic_args=critic), bend=bend)
+
+
+def held(control: Control, critic: Any = CRITIC) -> Arm:
+    """Return PPO-max with a controller in place of its KL penalty."""
+    return replace(ablated(critic=critic, kl=0.0), change=controlled(control))
+
+
+PID = Control(beta=0.05, proportional=0.5, integral=0.05, derivative=0.1)
+TWO = (*CRITIC, ("heads", 2), ("softness", 0.1))
+EGAE, GAE = (("advantage", "egae"), ("normalize", True)), (("normalize", True),)
+ARMS: Mapping[str, Arm] = {
+    "max": ablated(),
+    "no kl": ablated(kl=0.0),
+    "no clip": ablated(eps=0.999),
+    "no normalization": ablated(normalize=False),
+    "raw reward": ablated(raw),
+    "free values": ablated(critic=(("first", 20),)),
+    "cold critic": ablated(critic=(("clip", 0.2),)),
+    "no policy constraint": ablated(**OPEN),
+    "no other constraint": ablated(raw, ()),
+    "max, long": replace(ablated(), run=replace(ablated().run, steps=1500, log_every=75)),
+    "fixed kl": held(Control(beta=0.05)),
+    "pid kl": held(PID),
+    "safe": held(replace(PID, gate=0.3), TWO),
+    "remax": Arm(replace(GOLD, recipe="remax", recipe_args=(), critic="none"), rates=RATES),
+    "ppo, critic model": Arm(replace(GOLD, critic="model"), rates=RATES),
+    "whole": Arm(GOLD, rates=RATES),
+    "windows, egae": Arm(replace(WINDOWS, recipe_args=EGAE), rates=RATES),
+    "windows, gae": Arm(replace(WINDOWS, recipe_args=GAE), rates=RATES),
+}
+METRICS = (
+    *("accuracy", "best", "start", "area", "collapsed", "steps_to 0.5", "rollouts_to 0.5"),
+    *("val/kl_start_k3", "max val/kl_start_k3", "val/proxy"),
+)
+
+
+@cache
+def rates() -> dict[str, float]:
+    """Return the learning rate of every arm; PPO-max's and SAFE's share one, large on purpose."""
+    return {name: best_rate(arm) for name, arm in ARMS.items()}
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return a row per arm and seed."""
+    return sweep(ARMS, METRICS, rates(), seeds)
+
+
+def table() -> Table:
+    """Return a row per run, arm and seed."""
+    return Table.of(NAME, repeated(rows, SEEDS), {"target": TARGET, "rates": "of 3 on 2 tuning seeds"})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Which controls keep PPO with a critic alive and cheap in a toy LLM?",
+    source="Zheng et al. (2023), PPO-max, arXiv:2307.04964; and the sources of the other arms, as claims say",
+    differs=(
+        "a transformer of 4,000 weights on six running sums; a reward model linear in right places; PPO-max "
+        "and SAFE at one rate, large on purpose; SAFE's gains are ours; a window is half a response, and all "
+        "responses are equally long, so that time is counted in tokens"
+    ),
+    compute=table,
+    keys=("run", "arm", "seed"),
+    metrics=("rate", *METRICS),
+    margins={"accuracy": LESS, "factor of reward": EARNED},
+    figure=Plot("distribution", x="arm", y="accuracy", y_label="final accuracy"),
+    systems={
+        "Secrets of RLHF I (PPO-max)": Part(
+            claims=(
+                "policy-constraints-decide-on-a-learned-reward",
+                "policy-constraints-decide-more-than-others",
+                *(f"without-{name}-ppo-max-ends-lower" for name in
+                  ("kl", "clip", "normalization", "reward-scaling", "value-clip", "critic-warm-up")),
+                "ppo-max-holds-for-ten-times-the-steps",
+            )
+        ),
+        "SAFE": Part(claims=("safe-earns-more-than-a-fixed-kl", "safe-collapses-less-than-a-fixed-kl",
+                             "safe-overshoots-less-than-a-fixed-kl")),
+        "ReMax": Part("steps to an accuracy against PPO with a critic model; memory and time by remax-cost",
+                      ("remax-reaches-half-in-fewer-steps-than-ppo", "remax-ends-no-lower-than-ppo")),
+        "T-PPO (Truncated PPO)": Part(
+            claims=("windows-end-no-lower-than-whole-responses", "egae-ends-above-gae-in-windows")
+        ),
+    },
+)  # fmt: skip
+
+
+def _over(
+    table: pd.DataFrame, first: str, second: str, margin: float = LESS, value: str = "accuracy"
+) -> Evidence:
+    """Return the evidence that one arm exceeds another by a margin, in the median of both runs."""
+    gap = difference(table, value, {"arm": first}, {"arm": second})
+    medians = " and ".join(f"{table[table['arm'] == name][value].median():.3f}" for name in (first, second))
+    return median_exceeds(
+        gap, margin, f"median of {value}, {first} less {second}, less {margin:g}; {medians}"
+    )
+
+
+def _column(table: pd.DataFrame, name: str, value: str) -> pd.Series:
+    """Return a column of an arm by seed, of both runs."""
+    return table[table["arm"] == name].set_index("seed")[value].sort_index()
+
+
+MAX = "Zheng et al. (2023), Secrets of RLHF I, arXiv:2307.04964"
+SAFE = "SAFE: double soft-min critic, entropy-gated KL, PID thresholds"
+REMAX = "Li et al. (2023), ReMax, arXiv:2310.10505"
+TPPO = "T-PPO (2025), arXiv:2506.15050"
+for _name, _first, _second, _source, _margin, _statement in (
+    ("policy-constraints-decide-on-a-learned-reward", "max", "no policy constraint", MAX, LESS,
+     "On a reward model, without clip, KL and normalized advantages PPO-max ends 0.05 less accurate."),
+    ("policy-constraints-decide-more-than-others", "no other constraint", "no policy constraint", MAX, 0.0,
+     "Without these it ends less accurate than without reward scaling, value clip and critic warm-up."),
+    *((f"without-{name}-ppo-max-ends-lower", "max", arm, MAX, LESS,
+       f"Without {says} alone PPO-max ends 0.05 less accurate, in the median over seeds.")
+      for name, arm, says in (
+          ("kl", "no kl", "its KL penalty"), ("clip", "no clip", "its clip"),
+          ("normalization", "no normalization", "normalized advantages"),
+          ("reward-scaling", "raw reward", "scaled and cut rewards"),
+          ("value-clip", "free values", "the clip on values"),
+          ("critic-warm-up", "cold critic", "20 first steps of the critic"))),
+    ("remax-ends-no-lower-than-ppo", "remax", "ppo, critic model", REMAX, -LESS,
+     "ReMax ends at most 0.05 less accurate than PPO with a critic model, each at its best rate."),
+    ("windows-end-no-lower-than-whole-responses", "windows, egae", "whole", TPPO, -LESS,
+     "Trained on windows of half a response with EGAE, PPO ends at most 0.05 less accurate than on whole "
+     "responses after as many tokens, each at its best rate."),
+    ("egae-ends-above-gae-in-windows", "windows, egae", "windows, gae", TPPO, 0.0,
+     "On such windows EGAE ends more accurate than GAE, which takes an unknown reward for 0."),
+):  # fmt: skip
+    EXPERIMENT.claim(_name, source=_source, statement=_statement)(
+        partial(_over, first=_first, second=_second, margin=_margin)
+    )
+
+
+@EXPERIMENT.claim(
+    "ppo-max-holds-for-ten-times-the-steps",
+    source=MAX,
+    statement="Over ten times as many steps PPO-max ends above its start and does not collapse, on most seeds.",
+)
+def long_runs(table: pd.DataFrame) -> Evidence:
+    """Return the evidence of the seeds of both runs."""
+    lost, end, start = (_column(table, "max, long", name) for name in ("collapsed", "accuracy", "start"))
+    kept = (lost < 0.5) & (end > start)
+    return happens_mostly(kept, "share of seeds without a collapse, less 1/2")
+
+
+@EXPERIMENT.claim(
+    "safe-earns-more-than-a-fixed-kl",
+    source=SAFE,
+    statement="SAFE ends with 1.0515 times the reward of PPO with a fixed KL coefficient, in the median.",
+)
+def earns(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about final rewards, in standard deviations of the teacher's, in both runs."""
+    more = {
+        run: (_column(rows_, "safe", "val/proxy") - EARNED * _column(rows_, "fixed kl", "val/proxy")).dropna()
+        for run, rows_ in table.groupby("run")
+    }
+    medians = [table[table["arm"] == name]["val/proxy"].median() for name in ("safe", "fixed kl")]
+    return median_exceeds(more, 0.0, f"median of SAFE's reward less 1.0515 times; {medians}")
+
+
+@EXPERIMENT.claim(
+    "safe-collapses-less-than-a-fixed-kl",
+    source=SAFE,
+    statement="SAFE collapses on fewer seeds than PPO with a fixed KL coefficient.",
+)
+def collapses(table: pd.DataFrame) -> Evidence:
+    """Return the evidence of the seeds of both runs on which one of the two collapsed."""
+    fixed, safe = (_column(table, name, "collapsed") for name in ("fixed kl", "safe"))
+    return happens_more_often(fixed, safe, f"share of {fixed.sum():g} against {safe.sum():g} seeds, less 1/2")
+
+
+@EXPERIMENT.claim(
+    "safe-overshoots-less-than-a-fixed-kl",
+    source=SAFE,
+    statement="SAFE's largest KL to the start is nearer to the target of 0.2 nats per token, in the median.",
+)
+def overshoots(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about distances from the target, in both runs."""
+    worst = table.assign(off=(table["max val/kl_start_k3"] - TARGET).abs())
+    return _over(worst, "fixed kl", "safe", 0.0, "off")
+
+
+@EXPERIMENT.claim(
+    "remax-reaches-half-in-fewer-steps-than-ppo",
+    source=REMAX,
+    statement="At its best rate ReMax reaches an accuracy of 0.5 in fewer steps than PPO, on most seeds.",
+)
+def sooner(table: pd.DataFrame) -> Evidence:
+    """Return the evidence of the seeds of both runs; never counts as later than any step."""
+    found = {
+        name: _column(table, name, "steps_to 0.5").fillna(np.inf) for name in ("remax", "ppo, critic model")
+    }
+    first, second = found.values()
+    note = f"share of seeds, less 1/2; medians {first.median():g} and {second.median():g}"
+    return happens_mostly((first < second)[first != second], note)
