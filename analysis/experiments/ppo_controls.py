@@ -232,7 +232,7 @@ for _name, _first, _second, _source, _margin, _statement in (
 @EXPERIMENT.claim(
     "ppo-max-holds-for-ten-times-the-steps",
     source=MAX,
-    statement="Over ten times as many steps PPO-max ends above its start and does not collapse, on most seeds.",
+    statement="Over ten times as many steps PPO-max ends above its start, uncollapsed, on most seeds.",
 )
 def long_runs(table: pd.DataFrame) -> Evidence:
     """Return the evidence of the seeds of both runs."""
