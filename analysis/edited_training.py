@@ -36,13 +36,15 @@ class Arm:
     """A run without seed and rate, and what is changed in it.
 
     change: makes the change of a pack; None for none. bend: rewards [R, B] -> those that are learned from.
-    rates: learning rates to choose from; one is taken as it is.
+    rates: learning rates to choose from; one is taken as it is. early: steps at first whose samples come from
+    the weights at the start.
     """
 
     run: Run
     change: Maker | None = None
     bend: Callable[[Tensor], Tensor] | None = None
     rates: tuple[float, ...] = ()
+    early: int = 0
 
 
 def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
@@ -72,6 +74,8 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     change = arm.change(world, state.theta_RP) if arm.change else None
     teacher = build_teacher(runs, world, state.theta_RP)
     source = build_guided(build_source(runs, world, state.theta_RP), runs, teacher)
+    offline = tuple(replace(run, staleness="offline") for run in runs)
+    before = build_source(offline, world, state.theta_RP) if arm.early else source
     (block,) = recipe_blocks(runs)
     assert isinstance(block, RecipeBlock)
     learner = Changed(block, world, state.theta_RP, runs, teacher)
@@ -81,7 +85,9 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     torch.set_num_threads(1)
     for step in range(runs[0].steps):
         trainer.switch_recipes(state, step)
-        generated = source.batch(state.theta_RP, step)
+        generated = source.batch(state.theta_RP, step)  # also early: it keeps the weights of every step
+        if step < arm.early:
+            generated = before.batch(state.theta_RP, step)
         rollout, state = mask_nonfinite_replicas(generated.rollout, state)
         rollout = trainer.mix(state.theta_RP, rollout, step)
         update = trainer.first_pass(state.theta_RP, rollout, step, entropy=recorder.due(step))

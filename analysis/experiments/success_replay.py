@@ -1,0 +1,291 @@
+"""Seldom right: own successes replayed, begun from or imitated, and which of a group are learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.edited_training import Arm, Maker, best_rate, sweep
+from analysis.experiment import Experiment, Part
+from analysis.load import Table
+from analysis.plot import Plot
+from analysis.replication import RUNS, Seeds, difference, repeated
+from analysis.sequential import happens_mostly, median_exceeds
+from analysis.starting_runs import SMALL
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.data.batch import Batch
+    from testbed.data.rollout import Rollout
+    from testbed.worlds.base import World
+
+NAME = "success-replay"
+SEEDS, RATES = 16, (1e-3, 3e-3, 1e-2)
+MORE, MATH, GOLD = 0.02, 0.047, 0.02
+"""Accuracy or area that counts; DaGRPO's gain; gold that a filter gains. Set before the table was made."""
+TWICE, THRICE = 2.0, 3.0
+"""PrefixRL: by which factor sooner, and higher at the end."""
+LIKE, CUT = 5, 0.1
+"""Equal tokens of six from which two responses are alike; share of replayed tokens that the clip drops."""
+SPARSE = replace(
+    SMALL,
+    policy_args=(("heads", 2), ("layers", 1), ("width", 16)),
+    steps=200,
+    log_every=20,
+    teacher_noise=0.48,
+)
+PROXY = replace(
+    SPARSE, teacher_noise=0.4, verifier="comparisons",
+    verifier_args=(("blind", 0.34), ("pairs", 256), ("wrong", 0.25)),
+)  # fmt: skip
+STORE = (("ask", 256), ("attempts", 32), ("tokens", 5))
+
+
+def _per(change: Any) -> Maker:
+    """Return a change that needs neither the world nor the start."""
+
+    def make(_world: World, _start_RP: Tensor) -> Any:
+        return change
+
+    return make
+
+
+def as_stored(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
+    """Give replayed successes the advantage that they had in their own group, not the recalibrated one."""
+    import torch
+
+    from testbed.advantages.grouped import group_std
+    from testbed.data.batch import REPLAY
+    from testbed.data.signals import Signals
+
+    stored_RB = group_std(Signals(rollout.reward_RB, rollout.groups())).clamp(min=0)
+    replayed_RB1 = (batch.origin_B == REPLAY)[..., None]
+    return replace(batch, adv_BT=torch.where(replayed_RB1, stored_RB[..., None], batch.adv_BT))
+
+
+def clipped_by_covariance(batch: Batch, _rollout: Rollout, logp: Tensor, _step: int) -> Batch:
+    """Drop the tenth of the replayed tokens whose (A - mean A)(log pi - mean log pi) is largest."""
+    import torch
+
+    from testbed.data.batch import REPLAY
+
+    on_RBT = (batch.origin_B == REPLAY)[..., None] & batch.mask_BT
+    count_R = on_RBT.sum((1, 2)).clamp(min=1)
+    off = [x - ((x * on_RBT).sum((1, 2)) / count_R)[:, None, None] for x in (batch.adv_BT, logp)]
+    cov_RX = (off[0] * off[1]).masked_fill(~on_RBT, -torch.inf).flatten(1)
+    rank_RX = cov_RX.argsort(-1, descending=True).argsort(-1)
+    drop_RX = (rank_RX < (CUT * count_R)[:, None]) & (cov_RX > 0)
+    return replace(batch, adv_BT=batch.adv_BT.masked_fill(drop_RX.view_as(on_RBT), 0.0))
+
+
+def distinct(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
+    """Take both responses of a pair out that share five of six tokens, where only one of them is right."""
+    token_RNGT = rollout.token_RBT.unflatten(1, (-1, rollout.group))
+    right_RNG = rollout.reward_RB.unflatten(1, (-1, rollout.group)) > 0.5
+    like_RNGG = (token_RNGT[:, :, :, None] == token_RNGT[:, :, None]).sum(-1) >= LIKE
+    pair_RNGG = like_RNGG & (right_RNG[..., :, None] != right_RNG[..., None, :])
+    return replace(batch, adv_BT=batch.adv_BT.masked_fill(pair_RNGG.any(-1).flatten(1)[..., None], 0.0))
+
+
+def kept(how: str) -> Maker:
+    """Return PF-PPO's filter of 8: the best 4, the best and the worst 2, or the best 2 and any others."""
+
+    def change(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
+        reward_RNG = rollout.reward_RB.unflatten(1, (-1, rollout.group))
+        rank_RNG = reward_RNG.argsort(-1, descending=True).argsort(-1)
+        last = rollout.group - 2
+        chosen_RNG = {
+            "best": rank_RNG < 4,
+            "best and worst": (rank_RNG < 2) | (rank_RNG >= last),
+            "best and random": (rank_RNG < 2) | _first_others(rank_RNG),
+        }[how]
+        keep_RB1 = chosen_RNG.flatten(1)[..., None]
+        return replace(batch, adv_BT=2 * batch.adv_BT.masked_fill(~keep_RB1, 0.0))
+
+    return _per(change)
+
+
+def _first_others(rank_RNG: Tensor) -> Tensor:
+    """Return the first two members that are not among the best two: members come in no order."""
+    other_RNG = rank_RNG >= 2
+    found: Tensor = other_RNG & (other_RNG.cumsum(-1) <= 2)
+    return found
+
+
+def imitated_first(batch: Batch, rollout: Rollout, logp: Tensor, step: int) -> Batch:
+    """Learn from the start's successes alone, as supervised, in the first half; then as the recipe does."""
+    if step >= IMITATED:
+        return batch
+    adv_BT = rollout.reward_RB[..., None] * batch.mask_BT
+    return replace(batch, adv_BT=adv_BT, logp_mu_BT=logp, logp_anchor_BT=logp)
+
+
+IMITATED = 100
+SPEAR = replace(SPARSE, recipe="spear", recipe_args=(("warm_up", 100),))
+ARMS: Mapping[str, Arm] = {
+    "grpo": Arm(SPARSE),
+    "own, stored": Arm(SPEAR, _per(as_stored)),
+    "own, recalibrated": Arm(SPEAR),
+    "own, clipped": Arm(SPEAR, _per(clipped_by_covariance)),
+    "prefixes": Arm(replace(SPARSE, prefix="stored", prefix_args=STORE)),
+    "falling prefixes": Arm(replace(SPARSE, prefix="stored", prefix_args=(*STORE, ("law", "falling")))),
+    "replayed": Arm(replace(SPARSE, staleness="replay", staleness_args=(("share", 0.5),))),
+    "imitated, then grpo": Arm(SPARSE, _per(imitated_first), early=IMITATED),
+    "distinct": Arm(SPARSE, _per(distinct)),
+    "anchors": Arm(replace(SPARSE, guide="rescue")),
+    "anchors, distinct": Arm(replace(SPARSE, guide="rescue"), _per(distinct)),
+    "all": Arm(PROXY),
+    **{how: Arm(PROXY, kept(how)) for how in ("best", "best and worst", "best and random")},
+}
+METRICS = (
+    *("accuracy", "best", "start", "area", "collapsed", "steps_to 0.3", "rollouts_to 0.3", "rollouts"),
+    *("val/entropy", "max actor/grad_norm", "val/proxy"),
+)
+
+
+@cache
+def rates() -> dict[str, float]:
+    """Return the learning rate of every arm, of three the best on two tuning seeds."""
+    return {name: best_rate(replace(arm, rates=RATES)) for name, arm in ARMS.items()}
+
+
+def rows(seeds: Seeds) -> pd.DataFrame:
+    """Return a row per arm and seed."""
+    return sweep(ARMS, METRICS, rates(), seeds)
+
+
+def table() -> Table:
+    """Return a row per run, arm and seed."""
+    return Table.of(
+        NAME, repeated(rows, SEEDS), {"base success": "1 in 100", "rates": "of 3 on 2 tuning seeds"}
+    )
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="What do own successes give a toy LLM that is seldom right, and which samples tell?",
+    source="SPEAR (2025), arXiv:2509.22601; PrefixRL (2026), arXiv:2601.18795; and others, as claims say",
+    differs=(
+        "a transformer of 4,000 weights on six running sums; SPEAR's clip drops the largest covariances, no "
+        "random share of those above 1; distinctiveness is the share of equal tokens, our reading; filters "
+        "keep half of eight"
+    ),
+    compute=table,
+    keys=("run", "arm", "seed"),
+    metrics=("rate", *METRICS),
+    margins={"accuracy or area": MORE, "DaGRPO's gain": MATH, "gold of a filter": GOLD,
+             "PrefixRL sooner by": TWICE, "PrefixRL higher by": THRICE},
+    figure=Plot("distribution", x="arm", y="accuracy", y_label="final accuracy"),
+    systems={
+        "SPEAR": Part(claims=("own-successes-rise-sooner", "recalibration-keeps-entropy-that-stored-loses",
+                              "covariance-clip-keeps-entropy", "recalibrated-successes-do-not-collapse")),
+        "PrefixRL (Reuse your FLOPs)": Part(
+            claims=("prefixes-take-half-the-rollouts", "prefixes-end-three-times-as-high",
+                    "prefixes-end-above-imitation-and-replay")
+        ),
+        "DaGRPO": Part(
+            "anchors, and pairs masked by a distinctiveness of ours: its score is not public",
+            ("distinct-anchors-gain-accuracy", "distinctiveness-tames-the-largest-gradient"),
+        ),
+        "PF-PPO": Part("the filters in a toy LLM on a reward model; R^2 and its ranking on a bandit; no code",
+                       ("best-and-worst-earns-most-gold-in-training",)),
+    },
+)  # fmt: skip
+
+
+def _over(table: pd.DataFrame, value: str, pairs: tuple[tuple[str, str], ...], margin: float) -> Evidence:
+    """Return the evidence that each first arm exceeds its second by a margin, in the median of both runs."""
+    gaps = {
+        f"{a} over {b}, {run}": x_N
+        for a, b in pairs
+        for run, x_N in difference(table, value, {"arm": a}, {"arm": b}).items()
+    }
+    middle = table.groupby("arm")[value].median()
+    medians = ", ".join(f"{middle[name]:.3f} {name}" for name in dict.fromkeys(n for p in pairs for n in p))
+    return median_exceeds(gaps, margin, f"median of the gain in {value}, less {margin:g}; {medians}")
+
+
+SPEAR_SAYS = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
+PREFIX_SAYS = "Setlur et al. (2026), PrefixRL, arXiv:2601.18795"
+OWN = "own, recalibrated"
+for _name, _value, _pairs, _margin, _source, _statement in (
+    ("own-successes-rise-sooner", "area", ((OWN, "grpo"),), MORE, SPEAR_SAYS,
+     "Replayed successes with recalibrated advantages have 0.02 more accuracy over training than GRPO."),
+    ("recalibration-keeps-entropy-that-stored-loses", "val/entropy", ((OWN, "own, stored"),), 0.0, SPEAR_SAYS,
+     "With recalibrated advantages replay ends with more entropy than with stored ones, in the median."),
+    ("covariance-clip-keeps-entropy", "val/entropy", (("own, clipped", OWN),), 0.0, SPEAR_SAYS,
+     "Without the tenth of replayed tokens of largest covariance it ends with more entropy, in the median."),
+    ("prefixes-end-above-imitation-and-replay", "accuracy",
+     (("falling prefixes", "imitated, then grpo"), ("falling prefixes", "replayed")), MORE, PREFIX_SAYS,
+     "Falling prefixes of own successes end 0.02 more accurate than 100 steps of imitation of such before "
+     "GRPO, and than GRPO with half of every batch replayed."),
+    ("distinct-anchors-gain-accuracy", "accuracy", (("anchors, distinct", "grpo"),), MATH,
+     "DaGRPO (2025), arXiv:2512.06337",
+     "With anchors in failed groups and like pairs masked GRPO ends 0.047 more accurate, in the median."),
+    ("distinctiveness-tames-the-largest-gradient", "max actor/grad_norm",
+     (("grpo", "distinct"), ("anchors", "anchors, distinct")), 0.0, "DaGRPO (2025), arXiv:2512.06337",
+     "The largest gradient of training is smaller with like pairs masked, with and without anchors."),
+    ("best-and-worst-earns-most-gold-in-training", "accuracy",
+     tuple(("best and worst", other) for other in ("all", "best", "best and random")), GOLD,
+     "Shen and Zhang (2024), PF-PPO, arXiv:2409.06957",
+     "On a reward model best and worst of eight end with 0.02 more gold accuracy than all, best, and best "
+     "and random."),
+):  # fmt: skip
+    EXPERIMENT.claim(_name, source=_source, statement=_statement)(
+        partial(_over, value=_value, pairs=_pairs, margin=_margin)
+    )
+
+
+def _column(table: pd.DataFrame, name: str, value: str) -> pd.Series:
+    """Return a column of an arm by seed, of both runs."""
+    return table[table["arm"] == name].set_index("seed")[value].sort_index()
+
+
+@EXPERIMENT.claim(
+    "recalibrated-successes-do-not-collapse",
+    source=SPEAR_SAYS,
+    statement="With recalibrated advantages replay does not collapse and keeps 0.02 nats, on most seeds.",
+)
+def stays(table: pd.DataFrame) -> Evidence:
+    """Return the evidence of the seeds of both runs."""
+    well = (_column(table, OWN, "collapsed") < 0.5) & (_column(table, OWN, "val/entropy") > 0.02)
+    return happens_mostly(well, "share of seeds, less 1/2")
+
+
+@EXPERIMENT.claim(
+    "prefixes-take-half-the-rollouts",
+    source=PREFIX_SAYS,
+    statement=(
+        "Counting the 8,192 responses that filled the store, falling prefixes of own successes reach an "
+        "accuracy of 0.3 without a prefix in half of GRPO's rollouts, on most seeds."
+    ),
+)
+def half(table: pd.DataFrame) -> Evidence:
+    """Return the evidence of the seeds of both runs; never counts as more than any."""
+    with_, plain = (
+        _column(table, name, "rollouts_to 0.3").fillna(np.inf) for name in ("falling prefixes", "grpo")
+    )
+    note = f"share of seeds, less 1/2; medians {with_.median():g} and {plain.median():g}"
+    return happens_mostly(np.isfinite(with_) & (TWICE * with_ <= plain), note)
+
+
+@EXPERIMENT.claim(
+    "prefixes-end-three-times-as-high",
+    source=PREFIX_SAYS,
+    statement="After as many steps falling prefixes end with three times GRPO's accuracy, in the median.",
+)
+def thrice(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about accuracy less three times GRPO's, in both runs."""
+    gaps = {
+        run: np.asarray(_column(r, "falling prefixes", "accuracy") - THRICE * _column(r, "grpo", "accuracy"))
+        for run, r in table.groupby("run")
+        if run in RUNS
+    }
+    return median_exceeds(gaps, 0.0, "median of the accuracy less three times GRPO's")
