@@ -136,7 +136,7 @@ EXPERIMENT = Experiment(
     source="MixSD (2026), arXiv:2605.16865",
     differs=(
         "a transformer of 4,000 weights that sums six digits; 4 facts are answers to prompts of the same kind "
-        "that no sum gives; the expert is sure of them, the base is frozen; all by greedy decoding"
+        "that no sum gives; the expert is sure, the base is frozen; all by greedy decoding"
     ),
     compute=table,
     keys=("run", "share", "seed"),
@@ -150,8 +150,8 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim(
     "mixed-targets-keep-more-of-the-skill",
     statement=(
-        "When 4 facts are first known, a model trained on targets with 0.6 of the fact's tokens keeps 0.1 more "
-        "of its skill at other prompts than one fine-tuned on the facts alone, in the median over seeds."
+        "When 4 facts are first known, a model trained on targets with 0.6 of the fact's tokens keeps 0.1 "
+        "more of its skill at other prompts than one fine-tuned on the facts alone, in the median over seeds."
     ),
 )
 def keeps_more(table: pd.DataFrame) -> Evidence:
