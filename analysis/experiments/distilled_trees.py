@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAME = "distilled-trees"
 KINDS, PREFIXES, LENGTHS = ("reverse", "js", "forward"), ("own", "half", "teacher's"), (2, 4, 6, 8)
-WEIGHTS, SLIP, STEPS, RATE = (0.6, 0.4), 0.02, 600, 2.0
+WEIGHTS, SLIP, STEPS, RATE = (0.6, 0.4), 0.02, 100, 4.0
 CELLS = (*product(KINDS, PREFIXES, LENGTHS), *product(("reverse, whole",), ("own",), LENGTHS))
 
 

@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
     question="Do targets mixed with a model's own tokens keep its skill while it learns new facts?",
     source="MixSD (2026), arXiv:2605.16865",
     differs=(
-        "a transformer of 4,000 weights that sums six digits; 4 facts are answers to prompts of the same kind "
+        "a transformer of 4,000 weights that sums six digits; 4 facts are answers to prompts of its kind "
         "that no sum gives; the expert is sure, the base is frozen; all by greedy decoding"
     ),
     compute=table,
