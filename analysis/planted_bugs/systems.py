@@ -105,6 +105,7 @@ PLANTED = (
     Bug("an-easy-prompt-interferes-less-with-prefixes", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
     Bug("tree-order-adds-nothing-to-the-mean", "testbed/advantages/tree_opo.py", "broken_BB = pair_BB & (gap_BB < delta)", "broken_BB = pair_BB & (gap_BB < 2)\n    delta = 2.0"),
     Bug("a-stage-has-its-own-value", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
+    Bug("silent-groups-rise-over-staged-training", PREFIXES, "* pi * centered_SA", "* pi * -centered_SA"),
     Bug("staged-groups-saturate", "testbed/advantages/grouped.py", "return signals.reward_B - group_average(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5"),
     Bug("retries-are-on-policy-behind-their-pivot", PREFIXES, "reset_reach(tree, pi, start_S)[:, None] * pi * centered_SA", "reset_reach(tree, pi, roots(tree))[:, None] * pi * centered_SA"),
     Bug("amplified-successes-scale-the-gradient", "testbed/advantages/grouped.py", "torch.full_like(plain_B, top)", "top * plain_B"),
