@@ -37,7 +37,8 @@ class Arm:
 
     change: makes the change of a pack; None for none. bend: rewards [R, B] -> those that are learned from.
     rates: learning rates to choose from; one is taken as it is. early: steps at first whose samples come from
-    the weights at the start.
+    the weights at the start. begin: (world, weights of the base) -> the weights to begin from, in place of
+    the base, which a change still gets.
     """
 
     run: Run
@@ -45,6 +46,7 @@ class Arm:
     bend: Callable[[Tensor], Tensor] | None = None
     rates: tuple[float, ...] = ()
     early: int = 0
+    begin: Callable[[Any, Tensor], Tensor] | None = None
 
 
 def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
@@ -70,8 +72,9 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
             return made if change is None else change(made, rollout, logp_CBT.detach(), step)
 
     world = build_world(runs)
-    state = State.start(world.initial())
-    change = arm.change(world, state.theta_RP) if arm.change else None
+    base_RP = world.initial()
+    state = State.start(arm.begin(world, base_RP) if arm.begin else base_RP)
+    change = arm.change(world, base_RP) if arm.change else None
     teacher = build_teacher(runs, world, state.theta_RP)
     source = build_guided(build_source(runs, world, state.theta_RP), runs, teacher)
     offline = tuple(replace(run, staleness="offline") for run in runs)
