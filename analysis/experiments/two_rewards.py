@@ -10,7 +10,7 @@ from scipy import special
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import must_exceed, short_of
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
 from analysis.replication import RUNS, Seeds, difference, repeated
@@ -80,7 +80,12 @@ EXPERIMENT = Experiment(
         "final by dial", x="scale", y="speed", arm=("normalization", "kind"), x_label="scale of the speed",
         y_label="speed at the end",
     ),
-    systems=("LightningRL",),
+    systems={
+        "LightningRL": Part(
+            "normalization and anchor on a bandit; that decoupling moves the front, more speed at equal "
+            "accuracy, is not claimed, and no tokens are decoded in parallel"
+        )
+    },
 )  # fmt: skip
 
 
