@@ -127,7 +127,7 @@ EXPERIMENT = Experiment(
     question="Does RL on log(SFT/base) at prompts without demonstrations end above SFT at unseen prompts?",
     source="Self-Rewarding PPO (2025): reward log(pi_SFT/pi_base), on-policy",
     differs=(
-        "a transformer of 4,000 weights on six running sums, all prompts of one kind; GRPO's advantage of the "
+        "a transformer of 4,000 weights on six running sums, prompts of one kind; GRPO's advantage of the "
         "reward of whole responses in place of PPO's critic; a KL to the policy after SFT, or none"
     ),
     compute=table,
