@@ -1,4 +1,4 @@
-"""Seldom right: own successes replayed, begun from or imitated, and which of a group are learned from."""
+"""Seldom right: own successes replayed, begun from, or imitated."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from testbed.worlds.base import World
 
 NAME = "success-replay"
-SEEDS, RATES = 16, (1e-3, 3e-3, 1e-2)
-MORE, MATH, GOLD = 0.02, 0.047, 0.02
-"""Accuracy or area that counts; DaGRPO's gain; gold that a filter gains. Set before the table was made."""
+SEEDS, RATES, MORE = 16, (1e-3, 3e-3, 1e-2), 0.02
+"""The margin is accuracy or area. Set before the table was made."""
 TWICE, THRICE = 2.0, 3.0
 """PrefixRL: by which factor sooner, and higher at the end."""
-LIKE, CUT = 5, 0.1
-"""Equal tokens of six from which two responses are alike; share of replayed tokens that the clip drops."""
+CUT = 0.1
+"""Share of the replayed tokens that the clip drops."""
 SPARSE = replace(
     SMALL,
     policy_args=(("heads", 2), ("layers", 1), ("width", 16)),
@@ -41,10 +40,6 @@ SPARSE = replace(
     log_every=20,
     teacher_noise=0.48,
 )
-PROXY = replace(
-    SPARSE, teacher_noise=0.4, verifier="comparisons",
-    verifier_args=(("blind", 0.34), ("pairs", 256), ("wrong", 0.25)),
-)  # fmt: skip
 STORE = (("ask", 256), ("attempts", 32), ("tokens", 5))
 
 
@@ -85,40 +80,6 @@ def clipped_by_covariance(batch: Batch, _rollout: Rollout, logp: Tensor, _step: 
     return replace(batch, adv_BT=batch.adv_BT.masked_fill(drop_RX.view_as(on_RBT), 0.0))
 
 
-def distinct(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
-    """Take both responses of a pair out that share five of six tokens, where only one of them is right."""
-    token_RNGT = rollout.token_RBT.unflatten(1, (-1, rollout.group))
-    right_RNG = rollout.reward_RB.unflatten(1, (-1, rollout.group)) > 0.5
-    like_RNGG = (token_RNGT[:, :, :, None] == token_RNGT[:, :, None]).sum(-1) >= LIKE
-    pair_RNGG = like_RNGG & (right_RNG[..., :, None] != right_RNG[..., None, :])
-    return replace(batch, adv_BT=batch.adv_BT.masked_fill(pair_RNGG.any(-1).flatten(1)[..., None], 0.0))
-
-
-def kept(how: str) -> Maker:
-    """Return PF-PPO's filter of 8: the best 4, the best and the worst 2, or the best 2 and any others."""
-
-    def change(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
-        reward_RNG = rollout.reward_RB.unflatten(1, (-1, rollout.group))
-        rank_RNG = reward_RNG.argsort(-1, descending=True).argsort(-1)
-        last = rollout.group - 2
-        chosen_RNG = {
-            "best": rank_RNG < 4,
-            "best and worst": (rank_RNG < 2) | (rank_RNG >= last),
-            "best and random": (rank_RNG < 2) | _first_others(rank_RNG),
-        }[how]
-        keep_RB1 = chosen_RNG.flatten(1)[..., None]
-        return replace(batch, adv_BT=2 * batch.adv_BT.masked_fill(~keep_RB1, 0.0))
-
-    return _per(change)
-
-
-def _first_others(rank_RNG: Tensor) -> Tensor:
-    """Return the first two members that are not among the best two: members come in no order."""
-    other_RNG = rank_RNG >= 2
-    found: Tensor = other_RNG & (other_RNG.cumsum(-1) <= 2)
-    return found
-
-
 def imitated_first(batch: Batch, rollout: Rollout, logp: Tensor, step: int) -> Batch:
     """Learn from the start's successes alone, as supervised, in the first half; then as the recipe does."""
     if step >= IMITATED:
@@ -134,19 +95,13 @@ ARMS: Mapping[str, Arm] = {
     "own, stored": Arm(SPEAR, _per(as_stored)),
     "own, recalibrated": Arm(SPEAR),
     "own, clipped": Arm(SPEAR, _per(clipped_by_covariance)),
-    "prefixes": Arm(replace(SPARSE, prefix="stored", prefix_args=STORE)),
     "falling prefixes": Arm(replace(SPARSE, prefix="stored", prefix_args=(*STORE, ("law", "falling")))),
     "replayed": Arm(replace(SPARSE, staleness="replay", staleness_args=(("share", 0.5),))),
     "imitated, then grpo": Arm(SPARSE, _per(imitated_first), early=IMITATED),
-    "distinct": Arm(SPARSE, _per(distinct)),
-    "anchors": Arm(replace(SPARSE, guide="rescue")),
-    "anchors, distinct": Arm(replace(SPARSE, guide="rescue"), _per(distinct)),
-    "all": Arm(PROXY),
-    **{how: Arm(PROXY, kept(how)) for how in ("best", "best and worst", "best and random")},
 }
 METRICS = (
     *("accuracy", "best", "start", "area", "collapsed", "steps_to 0.3", "rollouts_to 0.3", "rollouts"),
-    *("val/entropy", "max actor/grad_norm", "val/proxy"),
+    "val/entropy",
 )
 
 
@@ -170,18 +125,16 @@ def table() -> Table:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="What do own successes give a toy LLM that is seldom right, and which samples tell?",
+    question="What do own successes give a toy LLM that is seldom right?",
     source="SPEAR (2025), arXiv:2509.22601; PrefixRL (2026), arXiv:2601.18795; and others, as claims say",
     differs=(
         "a transformer of 4,000 weights on six running sums; SPEAR's clip drops the largest covariances, no "
-        "random share of those above 1; distinctiveness is the share of equal tokens, our reading; filters "
-        "keep half of eight"
+        "random share of those above 1"
     ),
     compute=table,
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
-    margins={"accuracy or area": MORE, "DaGRPO's gain": MATH, "gold of a filter": GOLD,
-             "PrefixRL sooner by": TWICE, "PrefixRL higher by": THRICE},
+    margins={"accuracy or area": MORE, "PrefixRL sooner by": TWICE, "PrefixRL higher by": THRICE},
     figure=Plot("distribution", x="arm", y="accuracy", y_label="final accuracy"),
     systems={
         "SPEAR": Part(claims=("own-successes-rise-sooner", "recalibration-keeps-entropy-that-stored-loses",
@@ -190,12 +143,6 @@ EXPERIMENT = Experiment(
             claims=("prefixes-take-half-the-rollouts", "prefixes-end-three-times-as-high",
                     "prefixes-end-above-imitation-and-replay")
         ),
-        "DaGRPO": Part(
-            "anchors, and pairs masked by a distinctiveness of ours: its score is not public",
-            ("distinct-anchors-gain-accuracy", "distinctiveness-tames-the-largest-gradient"),
-        ),
-        "PF-PPO": Part("the filters in a toy LLM on a reward model; R^2 and its ranking on a bandit; no code",
-                       ("best-and-worst-earns-most-gold-in-training",)),
     },
 )  # fmt: skip
 
@@ -226,17 +173,6 @@ for _name, _value, _pairs, _margin, _source, _statement in (
      (("falling prefixes", "imitated, then grpo"), ("falling prefixes", "replayed")), MORE, PREFIX_SAYS,
      "Falling prefixes of own successes end 0.02 more accurate than 100 steps of imitation of such before "
      "GRPO, and than GRPO with half of every batch replayed."),
-    ("distinct-anchors-gain-accuracy", "accuracy", (("anchors, distinct", "grpo"),), MATH,
-     "DaGRPO (2025), arXiv:2512.06337",
-     "With anchors in failed groups and like pairs masked GRPO ends 0.047 more accurate, in the median."),
-    ("distinctiveness-tames-the-largest-gradient", "max actor/grad_norm",
-     (("grpo", "distinct"), ("anchors", "anchors, distinct")), 0.0, "DaGRPO (2025), arXiv:2512.06337",
-     "The largest gradient of training is smaller with like pairs masked, with and without anchors."),
-    ("best-and-worst-earns-most-gold-in-training", "accuracy",
-     tuple(("best and worst", other) for other in ("all", "best", "best and random")), GOLD,
-     "Shen and Zhang (2024), PF-PPO, arXiv:2409.06957",
-     "On a reward model best and worst of eight end with 0.02 more gold accuracy than all, best, and best "
-     "and random."),
 ):  # fmt: skip
     EXPERIMENT.claim(_name, source=_source, statement=_statement)(
         partial(_over, value=_value, pairs=_pairs, margin=_margin)

@@ -76,13 +76,6 @@ def a_batch(adv, reward, tokens, origin=None):
     return batch, rollout
 
 
-def test_like_pairs_of_a_success_and_a_failure_leave_the_loss():
-    one, like, other = [1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0]
-    batch, rollout = a_batch([[1.0] * 6] * 4, [1, 0, 0, 1], [one, like, other, one])
-    found = success_replay.distinct(batch, rollout, 0 * batch.adv_BT, 0).adv_BT[0, :, 0]
-    assert found.tolist() == [0.0, 0.0, 1.0, 0.0]
-
-
 def test_the_clip_drops_the_tokens_of_largest_covariance_among_the_replayed():
     adv = [[float(b)] * 5 for b in (0, 2, 9, 9)]
     batch, rollout = a_batch(adv, [1, 1, 1, 1], [[0] * 5] * 4, [REPLAY, REPLAY, 0, 0])
@@ -90,17 +83,6 @@ def test_the_clip_drops_the_tokens_of_largest_covariance_among_the_replayed():
     logp[0, 1, 3], logp[0, 2, 0] = 5.0, 99.0
     found = success_replay.clipped_by_covariance(batch, rollout, logp, 0).adv_BT
     assert (found != batch.adv_BT).nonzero().tolist() == [[0, 1, 3]]
-
-
-@pytest.mark.parametrize(
-    ("how", "kept"),
-    [("best", [0, 1, 2, 3]), ("best and worst", [0, 1, 6, 7]), ("best and random", [0, 1, 2, 3])],
-)
-def test_filters_keep_half_of_eight(how, kept):
-    batch, rollout = a_batch([[1.0]] * 8, list(range(8, 0, -1)), [[0]] * 8)
-    found = success_replay.kept(how)(None, None)(batch, rollout, 0 * batch.adv_BT, 0).adv_BT[0, :, 0]
-    assert found.nonzero().flatten().tolist() == kept
-    assert found.sum() == 8
 
 
 def test_a_stored_success_keeps_its_group_s_advantage():

@@ -25,8 +25,6 @@ MUTANTS = (
     Mutant("change-sees-unbent-rewards", CHANGED, "made = super().batch(theta_CP, rollout, logp_CBT, step)", "made = super().batch(theta_CP, replace(rollout, reward_RB=0 * rollout.reward_RB), logp_CBT, step)", CHANGING),
     Mutant("change-is-dropped", CHANGED, "return made if change is None else", "return made if True else", CHANGING),
     Mutant("change-early-for-good", CHANGED, "if step < arm.early:", "if arm.early:", CHANGING),
-    Mutant("distinct-among-equals", REPLAYED, "(right_RNG[..., :, None] != right_RNG[..., None, :])", "(right_RNG[..., :, None] == right_RNG[..., None, :])", CHANGING),
     Mutant("covariance-of-fresh-tokens", REPLAYED, "masked_fill(~on_RBT, -torch.inf)", "masked_fill(~batch.mask_BT, -torch.inf)", CHANGING),
-    Mutant("filter-keeps-the-worst", REPLAYED, "reward_RNG.argsort(-1, descending=True).argsort(-1)", "reward_RNG.argsort(-1).argsort(-1)", CHANGING),
     Mutant("controller-never-sums-up", "analysis/experiments/ppo_controls.py", "total_R.add_(error_R)", "total_R.copy_(error_R)", CHANGING),
 )  # fmt: skip
