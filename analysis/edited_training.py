@@ -15,6 +15,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.cell_table import value_of
+from analysis.claims import Evidence
+from analysis.comparisons import paired
+from analysis.sequential import median_exceeds
 from analysis.tuning import tuning_seeds
 from testbed.config.run import Run
 
@@ -131,3 +134,16 @@ def sweep(
             pd.DataFrame({"arm": name, "seed": [int(s) for s in seeds], "rate": rates[name], **found})
         )
     return pd.concat(frames, ignore_index=True)
+
+
+def gained(table: pd.DataFrame, value: str, pairs: Sequence[tuple[str, str]], margin: float) -> Evidence:
+    """Return the evidence that the first arm of each pair exceeds the second by a margin, in the median.
+
+    The seeds of both runs count together: they are distinct, and as many as planned.
+    """
+    gaps = {f"{a} less {b}": paired(table, value, {"arm": a}, {"arm": b}) for a, b in pairs}
+    middle = table.groupby("arm")[value].median()
+    arms = ", ".join(
+        f"{middle[name]:.3f} {name}" for name in dict.fromkeys(n for pair in pairs for n in pair)
+    )
+    return median_exceeds(gaps, margin, f"median gain in {value}, less {margin:g}; medians {arms}")

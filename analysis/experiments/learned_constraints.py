@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.edited_training import Arm, sweep
+from analysis.edited_training import Arm, gained, sweep
 from analysis.experiment import Experiment, Part
 from analysis.experiments.ppo_controls import CRITIC, LEARNED, clipped
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, repeated
-from analysis.sequential import happens_mostly, median_exceeds
+from analysis.replication import Seeds, repeated
+from analysis.sequential import happens_mostly
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,25 +80,17 @@ EXPERIMENT = Experiment(
 )
 
 
-def _over(table: pd.DataFrame, first: str, second: str, margin: float = LESS) -> Evidence:
-    """Return the evidence that one arm exceeds another by a margin, in the median of both runs."""
-    gap = difference(table, "accuracy", {"arm": first}, {"arm": second})
-    middle = table.groupby("arm")["accuracy"].median()
-    note = f"median of the accuracy lost, less {margin:g}; medians {middle[first]:.3f}, {middle[second]:.3f}"
-    return median_exceeds(gap, margin, note)
-
-
 for _name in [*ARMS][1:9]:
     _all = "all constraints of " if _name in ("policy", "reward and critic") else ""
     EXPERIMENT.claim(
         f"ppo-max-loses-without-{_name.replace(chr(39), '').replace(' ', '-')}",
         statement=f"Without {_all}{_name} PPO-max ends 0.05 less accurate on a reward model, in the median.",
-    )(partial(_over, first="all", second=_name))
+    )(partial(gained, value="accuracy", pairs=(("all", _name),), margin=LESS))
 
 EXPERIMENT.claim(
     "policy-constraints-decide-more-than-others",
     statement="Without the policy's constraints it ends lower than without the reward's and critic's.",
-)(partial(_over, first="reward and critic", second="policy", margin=0.0))
+)(partial(gained, value="accuracy", pairs=(("reward and critic", "policy"),), margin=0.0))
 
 
 @EXPERIMENT.claim(

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.edited_training import Arm, Maker, best_rate, sweep
+from analysis.edited_training import Arm, Maker, best_rate, gained, sweep
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, repeated
+from analysis.replication import Seeds, repeated
 from analysis.sequential import happens_more_often, median_exceeds
 from analysis.starting_runs import SMALL
 from testbed.exact.kl_control import Control
@@ -150,17 +150,6 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def _over(
-    table: pd.DataFrame, first: str, second: str, margin: float = LESS, value: str = "accuracy"
-) -> Evidence:
-    """Return the evidence that one arm exceeds another by a margin, in the median of both runs."""
-    gap = difference(table, value, {"arm": first}, {"arm": second})
-    medians = " and ".join(f"{table[table['arm'] == name][value].median():.3f}" for name in (first, second))
-    return median_exceeds(
-        gap, margin, f"median of {value}, {first} less {second}, less {margin:g}; {medians}"
-    )
-
-
 def _column(table: pd.DataFrame, name: str, value: str) -> pd.Series:
     """Return a column of an arm by seed, of both runs."""
     return table[table["arm"] == name].set_index("seed")[value].sort_index()
@@ -178,7 +167,7 @@ for _name, _first, _second, _source, _margin, _statement in (
      "On such windows EGAE ends more accurate than GAE, which takes an unknown reward for 0."),
 ):  # fmt: skip
     EXPERIMENT.claim(_name, source=_source, statement=_statement)(
-        partial(_over, first=_first, second=_second, margin=_margin)
+        partial(gained, value="accuracy", pairs=((_first, _second),), margin=_margin)
     )
 
 
@@ -188,13 +177,11 @@ for _name, _first, _second, _source, _margin, _statement in (
     statement="SAFE ends with 1.0515 times the reward of PPO with a fixed KL coefficient, in the median.",
 )
 def earns(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final rewards, in standard deviations of the teacher's, in both runs."""
-    more = {
-        run: (_column(rows_, "safe", "val/proxy") - EARNED * _column(rows_, "fixed kl", "val/proxy")).dropna()
-        for run, rows_ in table.groupby("run")
-    }
-    medians = [table[table["arm"] == name]["val/proxy"].median() for name in ("safe", "fixed kl")]
-    return median_exceeds(more, 0.0, f"median of SAFE's reward less 1.0515 times; {medians}")
+    """Return the evidence about final rewards, in standard deviations of the teacher's."""
+    safe, fixed = (_column(table, name, "val/proxy") for name in ("safe", "fixed kl"))
+    more = (safe - EARNED * fixed).dropna()
+    note = f"medians {safe.median():.3f} and {fixed.median():.3f}"
+    return median_exceeds(more, 0.0, f"median of SAFE's reward less 1.0515 times the other's; {note}")
 
 
 @EXPERIMENT.claim(
@@ -214,6 +201,6 @@ def collapses(table: pd.DataFrame) -> Evidence:
     statement="SAFE's largest KL to the start is nearer to the target of 0.2 nats per token, in the median.",
 )
 def overshoots(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about distances from the target, in both runs."""
+    """Return the evidence about distances from the target."""
     worst = table.assign(off=(table["max val/kl_start_k3"] - TARGET).abs())
-    return _over(worst, "fixed kl", "safe", 0.0, "off")
+    return gained(worst, "off", (("fixed kl", "safe"),), 0.0)

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.edited_training import Arm, Maker, best_rate, sweep
+from analysis.edited_training import Arm, Maker, best_rate, gained, sweep
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, difference, repeated
+from analysis.replication import Seeds, repeated
 from analysis.sequential import happens_mostly, median_exceeds
 from analysis.starting_runs import SMALL
 
@@ -147,18 +147,6 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def _over(table: pd.DataFrame, value: str, pairs: tuple[tuple[str, str], ...], margin: float) -> Evidence:
-    """Return the evidence that each first arm exceeds its second by a margin, in the median of both runs."""
-    gaps = {
-        f"{a} over {b}, {run}": x_N
-        for a, b in pairs
-        for run, x_N in difference(table, value, {"arm": a}, {"arm": b}).items()
-    }
-    middle = table.groupby("arm")[value].median()
-    medians = ", ".join(f"{middle[name]:.3f} {name}" for name in dict.fromkeys(n for p in pairs for n in p))
-    return median_exceeds(gaps, margin, f"median of the gain in {value}, less {margin:g}; {medians}")
-
-
 SPEAR_SAYS = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 PREFIX_SAYS = "Setlur et al. (2026), PrefixRL, arXiv:2601.18795"
 OWN = "own, recalibrated"
@@ -175,7 +163,7 @@ for _name, _value, _pairs, _margin, _source, _statement in (
      "GRPO, and than GRPO with half of every batch replayed."),
 ):  # fmt: skip
     EXPERIMENT.claim(_name, source=_source, statement=_statement)(
-        partial(_over, value=_value, pairs=_pairs, margin=_margin)
+        partial(gained, value=_value, pairs=_pairs, margin=_margin)
     )
 
 
@@ -218,10 +206,6 @@ def half(table: pd.DataFrame) -> Evidence:
     statement="After as many steps falling prefixes end with three times GRPO's accuracy, in the median.",
 )
 def thrice(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about accuracy less three times GRPO's, in both runs."""
-    gaps = {
-        run: np.asarray(_column(r, "falling prefixes", "accuracy") - THRICE * _column(r, "grpo", "accuracy"))
-        for run, r in table.groupby("run")
-        if run in RUNS
-    }
-    return median_exceeds(gaps, 0.0, "median of the accuracy less three times GRPO's")
+    """Return the evidence about accuracy less three times GRPO's."""
+    with_, plain = (_column(table, name, "accuracy") for name in ("falling prefixes", "grpo"))
+    return median_exceeds(with_ - THRICE * plain, 0.0, "median of the accuracy less three times GRPO's")
