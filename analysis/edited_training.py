@@ -112,7 +112,7 @@ def best_rate(arm: Arm, by: str = "accuracy") -> float:
     )
     rows = trained(arm, runs)
     score = {rate: np.mean(_values(part, by)) for rate, part in rows.groupby("learning_rate")}
-    return float(max(score, key=lambda rate: score[rate]))
+    return max(arm.rates, key=lambda rate: score[rate])
 
 
 def _values(rows: pd.DataFrame, metric: str) -> list[float]:

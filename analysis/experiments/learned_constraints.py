@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NAME = "learned-constraints"
 SEEDS, LESS = 16, 0.05
 """The margin is accuracy. Set before the table was made."""
-FULL: Mapping[str, Any] = {"eps": 0.2, "kl": 0.05, "normalize": True, "passes": 2}
+FULL: dict[str, Any] = {"eps": 0.2, "kl": 0.05, "normalize": True, "passes": 2}
 START = replace(LEARNED, steps=100, log_every=10)
 
 
@@ -75,7 +75,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS},
-    figure=Plot("distribution", x="arm", y="accuracy", x_label="without", y_label="final accuracy"),
+    figure=Plot("distribution", x="run", y="accuracy", arm=("arm",), y_label="final accuracy"),
     systems={"Secrets of RLHF I (PPO-max)": Part()},
 )
 

@@ -37,7 +37,7 @@ EARNED = 1.0515
 """Factor of reward that SAFE promises over a fixed KL coefficient: 0.725 against 0.689."""
 TARGET = 0.2
 """KL per token to the start, in nats, that the controllers aim at; a fixed coefficient starts as theirs."""
-FULL: Mapping[str, Any] = {"eps": 0.2, "normalize": True, "passes": 2}
+FULL: dict[str, Any] = {"eps": 0.2, "normalize": True, "passes": 2}
 CRITIC = (("clip", 0.2), ("first", 20))
 LEARNED = replace(
     SMALL, policy_args=SHAPE, steps=150, log_every=15, teacher_noise=0.4, learning_rate=1e-2, recipe="ppo",
@@ -139,7 +139,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS, "factor of reward": EARNED},
-    figure=Plot("distribution", x="arm", y="accuracy", y_label="final accuracy"),
+    figure=Plot("distribution", x="run", y="accuracy", arm=("arm",), y_label="final accuracy"),
     systems={
         "SAFE": Part(claims=("safe-earns-more-than-a-fixed-kl", "safe-ends-above-a-fixed-kl",
                              "safe-collapses-less-than-a-fixed-kl", "safe-overshoots-less-than-a-fixed-kl")),
