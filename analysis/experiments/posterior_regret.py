@@ -64,7 +64,7 @@ def learned(seeds: Seeds, name: str, rate: float) -> Floats:
         weight_R1AA = np.zeros((len(ref_RA), 1, ANSWERS, ANSWERS))
         winner_RK, loser_RK = np.where(won_RK, [first_RK, second_RK], [second_RK, first_RK])
         apart_RK = (winner_RK != loser_RK).astype(np.float64)
-        np.add.at(weight_R1AA, (row, 0, winner_RK, loser_RK), apart_RK)
+        np.add.at(weight_R1AA, (row, np.zeros_like(row), winner_RK, loser_RK), apart_RK)
         label_R1AA = np.ones_like(weight_R1AA)
         _, slope_RA = pair_gradient(theta_RA, feature_1AF, weight_R1AA, label_R1AA, beta=BETA, kind="dpo")
         theta_RA -= rate * slope_RA

@@ -61,7 +61,7 @@ def as_stored(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batc
     from testbed.data.signals import Signals
 
     stored_RB = group_std(Signals(rollout.reward_RB, rollout.groups())).clamp(min=0)
-    replayed_RB1 = (batch.require("origin_B", "replay") == REPLAY)[..., None]
+    replayed_RB1 = batch.require("origin_B", "replay").eq(REPLAY)[..., None]
     return replace(batch, adv_BT=torch.where(replayed_RB1, stored_RB[..., None], batch.adv_BT))
 
 
@@ -71,7 +71,7 @@ def clipped_by_covariance(batch: Batch, _rollout: Rollout, logp: Tensor, _step: 
 
     from testbed.data.batch import REPLAY
 
-    on_RBT = (batch.require("origin_B", "replay") == REPLAY)[..., None] & batch.mask_BT
+    on_RBT = batch.require("origin_B", "replay").eq(REPLAY)[..., None] & batch.mask_BT
     count_R = on_RBT.sum((1, 2)).clamp(min=1)
     off = [x - ((x * on_RBT).sum((1, 2)) / count_R)[:, None, None] for x in (batch.adv_BT, logp)]
     cov_RX = (off[0] * off[1]).masked_fill(~on_RBT, -torch.inf).flatten(1)

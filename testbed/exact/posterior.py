@@ -39,7 +39,7 @@ def brain_steps(
         )
     posterior_A, pi_A = tilt(ref_A, reward_A, beta), np.exp(log_pi_A)
     count_RA, chance_R = count_law(n, sampler_A)
-    step_RA = brain_step(count_RA, pi_A, sampler_A, posterior_A, baseline)
+    step_RA = brain_step(count_RA.astype(np.float64), pi_A, sampler_A, posterior_A, baseline)
     return step_RA, chance_R, posterior_A - pi_A
 
 
