@@ -192,7 +192,7 @@ PLANTED = (
     Bug("log-variance-of-paths-has-none-at-the-posterior", OBJECTIVES + "regression/tba.py", "-group_average(error_B", "-0.9 * group_average(error_B"),
     Bug("self-normalized-posterior-bias-falls-as-one-over-n", POSTERIOR, "count_RA * (posterior_A / sampler_A)", "count_RA * posterior_A"),
     Bug("dpo-rests-at-the-posterior-only-by-drawn-labels", "testbed/offline/preferences.py", "(special.expit(m_RSAA) - label_RSAA)", "(special.expit(m_RSAA) - 0.9 * label_RSAA)"),
-    Bug("brain-baseline-has-no-variance-at-the-posterior", POSTERIOR, "_normalized(count_RA * (pi_A / sampler_A))", "_normalized(count_RA * pi_A)"),
+    Bug("brain-baseline-has-no-variance-at-the-posterior", POSTERIOR, "_normalized(count_RA * (pi_RA / sampler_A))", "_normalized(count_RA * pi_RA)"),
     Bug("log-variance-has-none-at-the-posterior", POSTERIOR, "(gap_A - mean_R1) / (n - 1)", "gap_A / (n - 1)"),
     Bug("p3o-does-not-see-a-prompt-constant", OBJECTIVES + "preference/p3o.py", "(size_B * reward_B - total_B)", "(size_B * reward_B - 0.5 * total_B)"),
     Bug("greedy-baseline-pays-within-twice-the-best", REPORT, "    curvature = bench.second_moment(unit_LT) - float((mean_SA**2).sum())", "    curvature = 0.5 * bench.second_moment(unit_LT)"),
