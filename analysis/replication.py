@@ -10,8 +10,10 @@ EXPERIMENT.claim("my-claim", statement="At lags 4 and 8 GRPO gains 0.05 over REI
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -19,8 +21,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
+from analysis.claims import Evidence, replicated
 from analysis.comparisons import Arm, arm, must_exceed, must_stay_below, paired
+from analysis.experiment import Stop
 from analysis.load import Table
 from envs.arrays import Floats
 from testbed.rng import keys
@@ -199,3 +202,18 @@ def all_exceed(margin: float, note: str, found: Callable[..., Groups], *given: A
 def all_stay_below(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:
     """Return the check that every group of found(table, ...) has a mean below the margin."""
     return lambda table: must_stay_below(found(table, *given), margin, note)
+
+
+def each_run(found: Check) -> Check:
+    """Return the check that both runs must decide by themselves, as `claims.replicated` has it.
+
+    The effect is that of all seeds together. For evidence of medians and shares, whose p of one run says
+    something by itself.
+    """
+
+    @functools.wraps(found)
+    def decided(table: pd.DataFrame) -> Evidence:
+        first, again = (found(table[table["run"] == run]) for run in RUNS)
+        return replace(replicated(first, again, found(table), Stop().level), runs=())
+
+    return decided

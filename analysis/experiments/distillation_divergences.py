@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
     systems={
         "On-policy distillation survey": Part(
             "the f-divergences as gradients on three kinds of samples, mode coverage of one limited student, "
-            "growth of the error with length on two prefixes; no language model"
+            "growth of the error with length on two prefixes; distilled-trees has all three on trees"
         )
     },
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
 
@@ -141,7 +141,12 @@ EXPERIMENT = Experiment(
         x_label="teacher's step / norm of the weights",
         y_label="rise of the trait / step",
     ),
-    systems=("Emergent / Subliminal Misalignment",),
+    systems={
+        "Emergent / Subliminal Misalignment": Part(
+            "subliminal transmission of one direction of weights in untrained networks, 10 updates at most; "
+            "emergent misalignment, a narrow trait that spreads to other prompts, is not tried"
+        )
+    },
 )
 
 

@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
             )
         ),
         "BRAIn": Part(
-            "bias and variance of its self-normalized weights; no language model, no comparison with DPO",
+            "bias and variance of its self-normalized weights; posterior-regret has the comparison",
             claims=(
                 "self-normalized-posterior-bias-falls-as-one-over-n",
                 "brain-baseline-has-no-variance-at-the-posterior",

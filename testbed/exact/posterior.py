@@ -39,10 +39,18 @@ def brain_steps(
         )
     posterior_A, pi_A = tilt(ref_A, reward_A, beta), np.exp(log_pi_A)
     count_RA, chance_R = count_law(n, sampler_A)
+    step_RA = brain_step(count_RA.astype(np.float64), pi_A, sampler_A, posterior_A, baseline)
+    return step_RA, chance_R, posterior_A - pi_A
+
+
+def brain_step(
+    count_RA: Floats, pi_RA: Floats, sampler_A: Floats, posterior_A: Floats, baseline: bool = True
+) -> Floats:
+    """The step of each of R samples with these counts of answers [R, A]; pi [A], or one each [R, A]."""
     share_RA = np.asarray(_normalized(count_RA * (posterior_A / sampler_A)))
     if baseline:
-        share_RA = share_RA - _normalized(count_RA * (pi_A / sampler_A))
-    return share_RA - share_RA.sum(-1, keepdims=True) * pi_A, chance_R, posterior_A - pi_A
+        share_RA = share_RA - _normalized(count_RA * (pi_RA / sampler_A))
+    return share_RA - share_RA.sum(-1, keepdims=True) * pi_RA
 
 
 def _normalized(weight_RA: Floats) -> Floats:

@@ -7,6 +7,8 @@ from mutants.mutant import Mutant
 VERIFIERS, REWARDS = "testbed/worlds/verifiers.py", "testbed/worlds/rewards.py"
 STYLED, GRADED, SKILLS = (f"envs/tokens/{name}.py" for name in ("styled_sum", "graded_sum", "three_skills"))
 GUIDES = "testbed/teachers/guides.py"
+CHANGED, REPLAYED = "analysis/edited_training.py", "analysis/experiments/success_replay.py"
+CHANGING = "tests/experiments/test_edited_training.py"
 VERIFYING, TEACHING = "tests/unit/worlds/test_verifiers.py", "tests/unit/teachers/test_teachers.py"
 
 MUTANTS = (
@@ -20,4 +22,9 @@ MUTANTS = (
     Mutant("graded-easy-digits-not-zero", GRADED, "np.where(easy_N[:, None], 0,", "np.where(easy_N[:, None], 1,", "tests/unit/envs/test_graded_sum.py"),
     Mutant("skills-swapped", SKILLS, "np.where(mark_N1 == 1, plain_NT", "np.where(mark_N1 == 2, plain_NT", "tests/unit/envs/test_three_skills.py"),
     Mutant("guide-graded-groups-never-fail", GUIDES, "return failed(rollout, self.most)", "return failed(rollout)", TEACHING),
+    Mutant("change-sees-unbent-rewards", CHANGED, "made = super().batch(theta_CP, rollout, logp_CBT, step)", "made = super().batch(theta_CP, replace(rollout, reward_RB=0 * rollout.reward_RB), logp_CBT, step)", CHANGING),
+    Mutant("change-is-dropped", CHANGED, "return made if change is None else", "return made if True else", CHANGING),
+    Mutant("change-early-for-good", CHANGED, "if step < arm.early:", "if arm.early:", CHANGING),
+    Mutant("covariance-of-fresh-tokens", REPLAYED, "masked_fill(~on_RBT, -torch.inf)", "masked_fill(~batch.mask_BT, -torch.inf)", CHANGING),
+    Mutant("controller-never-sums-up", "analysis/experiments/ppo_controls.py", "total_R.add_(error_R)", "total_R.copy_(error_R)", CHANGING),
 )  # fmt: skip

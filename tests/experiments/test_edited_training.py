@@ -1,0 +1,127 @@
+"""Runs whose batches are changed are the project's own runs where nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from analysis.edited_training import Arm, best_rate, sweep, trained
+from analysis.experiments import ppo_controls, success_replay
+from analysis.experiments.self_rewarded_training import self_rewarded, taught
+from testbed.config.run import Run
+from testbed.data.batch import REPLAY, Batch
+from testbed.data.rollout import Rollout
+from testbed.exact.kl_control import Control
+from testbed.training.loop import train_pack
+
+TINY = Run(
+    task="running-sum", task_args=(("digits", 3), ("modulus", 3)), policy="toy", prompts=4, group=4, steps=3,
+    policy_args=(("heads", 1), ("layers", 1), ("width", 8)), warm_start_steps=5, log_every=1,
+    learning_rate=1e-2, evaluation_prompts=4, optimizer="adam",
+)  # fmt: skip
+PPO = replace(TINY, recipe="ppo", recipe_args=(("passes", 2),), critic="head")
+SPEAR = replace(TINY, recipe="spear", recipe_args=(("share", 0.5), ("warm_up", 1)))
+
+
+def numbers(frame) -> pd.DataFrame:
+    return pd.DataFrame(frame).select_dtypes("number")
+
+
+@pytest.mark.parametrize("run", [PPO, SPEAR, replace(TINY, guide="rescue")], ids=["ppo", "spear", "guide"])
+def test_an_arm_without_a_change_is_the_run_itself(run):
+    cells = (run, replace(run, seed=1))
+    pd.testing.assert_frame_equal(numbers(trained(Arm(run), cells)), numbers(train_pack(cells)))
+
+
+def test_bent_rewards_reach_the_critic_and_a_change_reaches_the_loss():
+    plain, bent = (trained(Arm(PPO, bend=bend), (PPO,)) for bend in (None, lambda reward: 10 * reward + 5))
+    assert bent["critic/vf_loss"][0] > 20 > plain["critic/vf_loss"][0]
+    still = Arm(TINY, lambda world, start: lambda batch, *_: replace(batch, adv_BT=0 * batch.adv_BT))
+    assert (trained(still, (TINY,))["actor/grad_norm"] == 0).all()
+
+
+def test_early_samples_are_the_start_s_and_weights_may_begin_elsewhere():
+    seen = []
+
+    def note(batch, rollout, logp, step):
+        seen.append(bool((batch.logp_mu_BT - logp).abs().max() < 1e-4))
+        return batch
+
+    trained(Arm(replace(TINY, seed=3), lambda world, start: note, early=2), (replace(TINY, seed=3),))
+    assert seen[1:] == [False, True]
+    moved = Arm(TINY, begin=lambda world, base: base + 1.0)
+    assert trained(moved, (TINY,))["val/entropy"][0] != trained(Arm(TINY), (TINY,))["val/entropy"][0]
+
+
+def test_the_best_rate_is_one_of_the_given_and_a_sweep_has_a_row_per_arm_and_seed():
+    arm = Arm(TINY, rates=(1e-3, 1e-2))
+    assert best_rate(arm) in arm.rates
+    found = sweep({"a": arm, "b": Arm(TINY)}, ("accuracy", "val/proxy"), {"a": 1e-3, "b": 1e-2}, (0, 1))
+    assert list(found["arm"]) == ["a", "a", "b", "b"]
+    assert found["val/proxy"].isna().all()
+
+
+def a_batch(adv, reward, tokens, origin=None):
+    """One replica with one group, and the rollout behind it."""
+    adv_BT, token_RBT = torch.tensor([adv], dtype=torch.float64), torch.tensor([tokens])
+    mask_RBT, reward_RB = torch.ones_like(token_RBT, dtype=torch.bool), torch.tensor([reward]).double()
+    rollout = Rollout(torch.zeros(1, 1, 2, dtype=torch.int64), token_RBT, mask_RBT, 0 * adv_BT, reward_RB,
+                      len(reward))  # fmt: skip
+    origin_B = None if origin is None else torch.tensor([origin])
+    batch = Batch(0 * adv_BT, adv_BT, mask_RBT, reward_RB, rollout.groups(), origin_B=origin_B)
+    return batch, rollout
+
+
+def test_the_clip_drops_the_tokens_of_largest_covariance_among_the_replayed():
+    adv = [[float(b)] * 5 for b in (0, 2, 9, 9)]
+    batch, rollout = a_batch(adv, [1, 1, 1, 1], [[0] * 5] * 4, [REPLAY, REPLAY, 0, 0])
+    logp = torch.zeros_like(batch.adv_BT)
+    logp[0, 1, 3], logp[0, 2, 0] = 5.0, 99.0
+    found = success_replay.clipped_by_covariance(batch, rollout, logp, 0).adv_BT
+    assert (found != batch.adv_BT).nonzero().tolist() == [[0, 1, 3]]
+
+
+def test_a_stored_success_keeps_its_group_s_advantage():
+    batch, rollout = a_batch([[5.0], [5.0], [5.0]], [1, 0, 0], [[0]] * 3, [REPLAY] * 3)
+    found = success_replay.as_stored(batch, rollout, 0 * batch.adv_BT, 0).adv_BT[0, :, 0]
+    assert found.tolist() == pytest.approx([2 / 3 / (1 / 3) ** 0.5, 0, 0], rel=1e-5)
+
+
+def test_a_controller_raises_its_charge_while_the_kl_is_too_large_and_charges_nothing_at_the_start():
+    class World:
+        def logp(self, theta, rollout):
+            return torch.full((1, 2, 3), -1.0, dtype=torch.float64)
+
+    change = ppo_controls.controlled(Control(beta=0.1, integral=0.5))(World(), torch.zeros(1, 4).double())
+    batch, rollout = a_batch([[0.0] * 3] * 2, [0, 1], [[0] * 3] * 2)
+    still = change(batch, rollout, torch.full((1, 2, 3), -1.0).double(), 0)
+    assert (still.adv_BT == 0).all()
+    far = torch.full((1, 2, 3), -0.2).double()
+    charges = [float(change(batch, rollout, far, step).adv_BT[0, 0, 0]) for step in (1, 2, 3)]
+    assert 0 > charges[0] > charges[1] > charges[2]
+    assert np.isclose(charges[1] / charges[0], np.exp(0.5))
+
+
+def test_self_rewards_are_the_log_ratio_of_two_models():
+    run = replace(TINY, steps=1, learning_rate=1e-3)
+    seen = []
+
+    def watched(world, base):
+        change = self_rewarded(4, 0.0)(world, base)
+        sft = taught(4)(world, base)
+
+        def both(batch, rollout, logp, step):
+            made = change(batch, rollout, logp, step)
+            gain = (world.logp(sft, rollout) - world.logp(base, rollout)).sum(-1).unflatten(1, (-1, 4))
+            order = made.adv_BT[..., 0].unflatten(1, (-1, 4)).argsort(-1)
+            seen.append(torch.equal(order, gain.argsort(-1)))
+            return made
+
+        return both
+
+    trained(Arm(run, watched, begin=taught(4)), (run,))
+    assert seen == [True]
