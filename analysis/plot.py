@@ -15,6 +15,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "final by dial": "Points: mean over the other keys; bars: its 95% interval (Student's t).",
         "heat map": "Colors and numbers: mean over the other keys.",
         "distribution": "Dots: rows; bars: their median and quartiles.",
+        "strips": "Dots: rows; marks and bars: their median and its order-statistic 95% interval.",
         "ROC": "Shares of rows with, and without, the event whose score is at or above a threshold.",
         "frontier": "Points: mean over the other keys; line: what no other point beats in both.",
     }
@@ -27,11 +28,12 @@ class Plot:
     """A plot that needs no file of its own.
 
     kind: one of KINDS. x, y: columns; of a ROC the score and the event, 0 or 1; of a frontier the cost, less
-    is better, and the gain. arm: columns whose combinations are drawn apart. value: the color of a heat map.
-    where: only rows with these values. names: what values are called in the legend, where not as in the
-    table. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale, "x", "y" or
-    "xy"; a dial's values stand side by side whatever their distance. order: the labels of the arms in the
-    order of their looks, where a panel may lack some of them.
+    is better, and the gain; of strips the value and the column whose values stand below each other. arm:
+    columns whose combinations are drawn apart. value: the color of a heat map. where: only rows with these
+    values. names: what values are called in the legend, where not as in the table. x_label, y_label: in place
+    of the columns' names. log: axes with a logarithmic scale, "x", "y" or "xy"; a dial's values stand side by
+    side whatever their distance. order: the labels of the arms in the order of their looks, where a panel may
+    lack some of them.
 
     Raises UserError for an unknown kind, or a heat map without, another with, a value.
     """

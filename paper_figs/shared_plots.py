@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
@@ -39,6 +40,7 @@ from analysis.palette import (
 )
 from analysis.plot import KINDS, Plot
 from paper_figs.base import COLUMN, FIGURES, figure
+from paper_figs.strips import Row, strips
 
 LOOKS = tuple(
     Look(color, marker, dash)
@@ -161,6 +163,12 @@ def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     _log(ax, plot.log.replace("x", ""))
 
 
+def strip_rows(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """Draw a row of dots of x, with their median, for every value of y: for more arms than have colors."""
+    groups = arms(table, replace(plot, arm=(plot.y,)))
+    strips(ax, {label: Row(rows[plot.x]) for label, rows in groups.items()}, plot.x)
+
+
 def roc(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     """Draw the share of events caught against that of false alarms, over thresholds of the score x."""
     for index, (label, rows) in enumerate(arms(table, plot).items()):
@@ -213,6 +221,7 @@ DRAW: Mapping[str, Draw] = MappingProxyType(
         "final by dial": final_by_dial,
         "heat map": heat_map,
         "distribution": distribution,
+        "strips": strip_rows,
         "ROC": roc,
         "frontier": frontier,
     }
@@ -224,7 +233,8 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     need(table, sorted(plot.columns))
     for column, wanted in plot.where.items():
         table = table[table[column] == wanted]
-    fig = Figure(figsize=(COLUMN, 2.7))
+    rows = table[plot.y].nunique() if plot.kind == "strips" else 0
+    fig = Figure(figsize=(COLUMN, 0.7 + 0.24 * rows if rows else 2.7))
     ax = fig.subplots()
     DRAW[plot.kind](ax, table, plot)
     rates = ("share of false alarms", "share of events caught") if plot.kind == "ROC" else (plot.x, plot.y)

@@ -75,7 +75,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS},
-    figure=Plot("distribution", x="run", y="accuracy", arm=("arm",), y_label="final accuracy"),
+    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy", y_label="constraint taken away"),
     systems={"Secrets of RLHF I (PPO-max)": Part()},
 )
 

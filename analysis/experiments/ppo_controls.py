@@ -139,7 +139,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS, "factor of reward": EARNED},
-    figure=Plot("distribution", x="run", y="accuracy", arm=("arm",), y_label="final accuracy"),
+    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy"),
     systems={
         "SAFE": Part(claims=("safe-earns-more-than-a-fixed-kl", "safe-ends-above-a-fixed-kl",
                              "safe-collapses-less-than-a-fixed-kl", "safe-overshoots-less-than-a-fixed-kl")),

@@ -134,7 +134,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": MORE},
-    figure=Plot("distribution", x="arm", y="accuracy", y_label="final accuracy"),
+    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy"),
     systems={"Self-Rewarding PPO": Part()},
 )
 

@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy or area": MORE, "PrefixRL sooner by": TWICE, "PrefixRL higher by": THRICE},
-    figure=Plot("distribution", x="run", y="accuracy", arm=("arm",), y_label="final accuracy"),
+    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy"),
     systems={
         "SPEAR": Part(claims=("own-successes-rise-sooner", "recalibration-keeps-entropy-that-stored-loses",
                               "covariance-clip-keeps-entropy", "recalibrated-successes-do-not-collapse")),

@@ -68,6 +68,15 @@ def test_a_distribution_shows_every_row_and_the_quartiles():
     assert spans[0] == pytest.approx(np.quantile(y, (0.25, 0.75)))
 
 
+def test_strips_are_a_row_of_dots_per_arm_with_its_median():
+    _, ax = drawn(rows(), "strips", x="y", y="arm", names={"a": "first"})
+    dots = [line for line in ax.get_lines() if line.get_marker() == "."]
+    assert [sorted(dot.get_xdata()) for dot in dots] == [
+        sorted(part["y"]) for _, part in rows().groupby("arm")
+    ]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["first", "b"]
+
+
 def test_a_roc_counts_alarms_at_every_score():
     false, true = shared_plots.roc_points(
         np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False])
