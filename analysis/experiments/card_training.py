@@ -20,7 +20,7 @@ RATE, OTHER_RATES = 3e-3, (1e-3, 1e-2)
 LAGS = (16, 64, 128, 256)
 TUNED_AT = 64
 """The lag at which an objective is tuned, and at which answers are four times as long."""
-SEEDS = range(4)
+SEEDS = range(8)
 BLOCKS = (5, 3)
 """Seeds of one more objective: the first block always, the second where the first leaves something open."""
 
@@ -90,7 +90,7 @@ def cells_of(names: Iterable[str], seeds: Iterable[int]) -> tuple[Run, ...]:
 
 
 def cells() -> tuple[Run, ...]:
-    """Every objective that is a loss by itself, twelve arms, 4 seeds, 384 steps."""
+    """Every objective that is a loss by itself, twelve arms, 8 seeds, 384 steps."""
     return cells_of(judged(), SEEDS)
 
 
