@@ -28,6 +28,8 @@ from testbed.config.run import Run, cell_ids
 from testbed.errors import UserError, candidates, suggest
 
 LARGEST_GRID = 1_000_000
+RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
+"""The numbers from one to another, both of them in it."""
 
 Known = Mapping[str, Iterable[str]]
 """Names a text field may have, by field: {"task": [...], "recipe": [...]}."""
@@ -181,13 +183,13 @@ def ranged(field: str, values: Any) -> Any:
     stem, _, key = field.partition(".")
     if not key and isinstance(getattr(Run(), stem, ""), str):
         return values
-    given = values if isinstance(values, list) else [values]
-    found = [one for value in given for one in _span(value)]
-    return found if isinstance(values, list) or len(found) > 1 else values
+    if isinstance(values, str) and RANGE.fullmatch(values):
+        values = [values]
+    return [one for value in values for one in _span(value)] if isinstance(values, list) else values
 
 
 def _span(value: Any) -> Iterable[Any]:
-    match = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value) if isinstance(value, str) else None
+    match = RANGE.fullmatch(value) if isinstance(value, str) else None
     span = range(int(match[1]), int(match[2]) + 1) if match else range(0)
     return span if 0 < len(span) <= LARGEST_GRID else (value,)
 
@@ -202,6 +204,8 @@ def _wrong_field(name: str) -> str:
 def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
     stem, _, key = name.partition(".")
     for _, reason in problems({stem: {key: value} if key else value}):
+        if isinstance(value, str) and RANGE.fullmatch(value):
+            reason = f"is {value}, expected as in 0..7: the smaller first, at most {LARGEST_GRID:,} numbers."
         yield f"{stem} {reason}"
     names = known.get(name)
     if names is None or not isinstance(value, str) or ".py" in value:  # in a file of the user's: read later

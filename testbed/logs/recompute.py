@@ -35,12 +35,13 @@ def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: floa
 
     if not temperature > 0:
         raise UserError(f"temperature is {temperature:g}, expected a positive number.")
+    path = check_model_folder(folder)
     missing = log.some(field) - len(log.sequences)
     if not missing:
         return replace(
             log, notes=(*log.notes, f"{field} is in the log: the model {folder} was not asked for it.")
         )
-    model, tokenizer = _opened(check_model_folder(folder), text=any(one.text for one in log.sequences))
+    model, tokenizer = _opened(path, text=any(one.text for one in log.sequences))
     found = [
         one
         if getattr(one, field) is not None

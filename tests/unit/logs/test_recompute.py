@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -50,6 +52,8 @@ def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_pa
     again = recomputed(filled, folder)
     assert again.sequences == filled.sequences
     assert "was not asked for it" in again.notes[-1]
+    with pytest.raises(UserError, match="Model folder 'nosuch' does not exist"):
+        recomputed(filled, Path("nosuch"))
 
 
 def test_what_the_model_cannot_score_is_named(folder, tmp_path):

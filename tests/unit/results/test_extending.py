@@ -148,7 +148,7 @@ def test_ranges_are_for_numbers_and_go_upward(tmp_path: Path) -> None:
     (cell,) = expand([TOY], ["task=0..3"])
     assert cell.task == "0..3"
     for words in ("seed=3..0", "seed=0..99999999999"):
-        with pytest.raises(UserError, match=r"seed is '\d\.\.\d+'"):
+        with pytest.raises(UserError, match=r"seed is \d\.\.\d+, expected as in 0\.\.7: the smaller first"):
             expand([TOY], [words])
     assert [cell.recipe_args for cell in expand([TOY], ["recipe_args.k=1..2"])] == [(("k", 1),), (("k", 2),)]
 
@@ -158,6 +158,9 @@ def test_a_sweep_file_takes_ranges_alone_and_in_lists(tmp_path: Path) -> None:
     file.write_text('[grid]\nseed = "0..2"\nlag = [0, "4..5"]\n')
     cells = from_toml(file)
     assert [(cell.seed, cell.lag) for cell in cells] == [(s, lag) for s in range(3) for lag in (0, 4, 5)]
+    file.write_text('[grid]\nseed = "7..3"\n')
+    with pytest.raises(UserError, match=r"mine\.toml:2: seed is 7\.\.3, expected as in 0\.\.7"):
+        from_toml(file)
     file.write_text('[grid]\nrecipe = "grpo"\n')
     with pytest.raises(UserError, match="expected a list of at least one value"):
         from_toml(file)
