@@ -111,9 +111,8 @@ def test_stacked_replicas_equal_separate_calls(name):
 
 
 @every_objective
-@pytest.mark.parametrize("field", READS)
-def test_it_reads_what_it_promises_to_read_and_nothing_else(name, field):
-    assert promises.reads_field(name, field) == (field in reads(name))
+def test_it_reads_what_it_promises_to_read_and_nothing_else(name):
+    assert {field for field in READS if promises.reads_field(name, field)} == set(READS) & set(reads(name))
 
 
 @every_objective

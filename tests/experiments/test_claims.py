@@ -133,12 +133,12 @@ def test_mcnemar_reads_only_the_discordant_pairs():
 # The claims themselves
 
 
-@pytest.mark.parametrize("name", sorted(base.CLAIMS))
-def test_a_claim_states_a_sentence_a_source_and_its_kind(name):
-    entry = base.CLAIMS[name]
-    assert entry.promises["statement"].endswith(".")
-    assert entry.source
-    assert entry.promises["kind"] == "exact" or entry.promises["table"]
+def test_every_claim_states_a_sentence_a_source_and_its_kind():
+    for name in base.CLAIMS:
+        entry = base.CLAIMS[name]
+        assert entry.promises["statement"].endswith("."), name
+        assert entry.source, name
+        assert entry.promises["kind"] == "exact" or entry.promises["table"], name
 
 
 @pytest.mark.parametrize("name", DIVERGENCE_CLAIMS)
@@ -223,6 +223,16 @@ def test_one_reading_below_the_floor_refutes_the_floor():
 # Running them
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """Only the claims on made-up tables: all would be judged for the correction of p."""
+    found = {
+        name: base.CLAIMS[name] for name in base.CLAIMS if base.CLAIMS[name].promises["table"] in MADE_UP
+    }
+    monkeypatch.setattr(base, "CLAIMS", found)
+
+
+@pytest.mark.slow
 def test_all_claims_run_into_rows_that_json_can_hold(folder, monkeypatch):
     # Exact claims without a table are computed one by one in test_claims_exact.py; a few stand for all.
     computed = [name for name in base.CLAIMS if base.CLAIMS[name].promises["table"] is None]
@@ -236,9 +246,8 @@ def test_all_claims_run_into_rows_that_json_can_hold(folder, monkeypatch):
     assert all((row["p"] is None) == (row["kind"] == "exact") for row in rows)
 
 
-def test_looking_at_one_claim_does_not_make_it_more_significant(folder, monkeypatch):
-    few = {name: base.CLAIMS[name] for name in base.CLAIMS if base.CLAIMS[name].promises["table"] in MADE_UP}
-    monkeypatch.setattr(base, "CLAIMS", few)
+@pytest.mark.usefixtures("few")
+def test_looking_at_one_claim_does_not_make_it_more_significant(folder):
     statistical = [row for row in base.run_claims(data=folder) if row["kind"] == "statistical"]
     surest = min(statistical, key=lambda row: row["p"])
     (alone,) = base.run_claims(surest["claim"], folder)
@@ -246,7 +255,7 @@ def test_looking_at_one_claim_does_not_make_it_more_significant(folder, monkeypa
     assert alone["p_adjusted"] > alone["p"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("few")
 def test_a_missing_table_leaves_its_claims_in_the_family(folder, tmp_path):
     whole = base.run_claims("reinforce-*", folder)[0]
     write_tables(
@@ -279,6 +288,7 @@ def call(*words):
     return stop.value.code
 
 
+@pytest.mark.slow
 def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
     assert call("run", "reinforce-*", "--data", str(folder)) == 0
     assert re.search(r"(?m)^reinforce-collapses-where-grpo-holds +supported ", capsys.readouterr().out)
@@ -288,6 +298,7 @@ def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
     assert json.loads(capsys.readouterr().out)[0]["n"] == 3
 
 
+@pytest.mark.usefixtures("few")
 def test_a_fresh_table_takes_the_place_of_the_committed_one(folder):
     fresh = {"staleness-cost": condense.Table.of("staleness-cost", cost_table(cost=-0.05, again=True))}
     (row,) = base.run_claims("staleness-costs-grpo-accuracy", folder, fresh=fresh)
@@ -296,6 +307,7 @@ def test_a_fresh_table_takes_the_place_of_the_committed_one(folder):
     assert row["standing"] == "pilot"
 
 
+@pytest.mark.usefixtures("few")
 def test_a_claim_that_came_out_once_is_not_decided(folder):
     fresh = {"staleness-cost": condense.Table.of("staleness-cost", cost_table())}
     (row,) = base.run_claims("staleness-costs-grpo-accuracy", folder, fresh=fresh)

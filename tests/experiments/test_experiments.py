@@ -58,6 +58,7 @@ def test_the_committed_table_has_the_declared_columns_and_a_row_per_key(name):
     assert not frame.duplicated(list(experiment.keys)).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_CELLS)
 def test_the_committed_table_is_of_the_cells_declared_today(name):
     experiment, table = EXPERIMENTS[name], load_committed([name])[name]

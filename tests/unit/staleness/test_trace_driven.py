@@ -85,6 +85,7 @@ def test_a_trace_that_warms_up_from_its_start_trains_the_bits_of_exact_lag_too(t
     assert_same_bits(numbers(follow(TREE, tmp_path, rows(warm))), numbers(replace(TREE, lag=3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [TREE, TOY], ids=["tree", "toy"])
 @pytest.mark.parametrize("design", ["", " updates=2 sync_every=2"], ids=["one update", "two updates"])
 def test_a_simulated_pipeline_trains_the_bits_of_the_trace_that_it_writes(run, design, tmp_path):

@@ -92,6 +92,7 @@ def settings() -> dict[str, Run]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", settings())
 def test_a_run_that_is_stopped_twice_ends_with_the_same_bits(name, folder, monkeypatch):
     run = settings()[name]
