@@ -183,6 +183,7 @@ def test_the_right_hand_side_of_the_house_loads_without_torch_or_pyplot():
     assert run_python(code).strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_training_cell_needs_nothing_that_a_bare_gpu_image_lacks():
     code = (
         "import sys\n"

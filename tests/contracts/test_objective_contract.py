@@ -153,6 +153,7 @@ def test_the_promised_bound_holds_for_extreme_ratios(name):
     assert promises.share_at_powers(name, **hyper) <= promised_bound(name, hyper) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @every_objective
 def test_a_promised_bound_is_reached_and_not_merely_true(name):
     if promised(name, "max_weight") is None:

@@ -8,8 +8,9 @@ import pytest
 from analysis.claims import CLAIMS, verdict
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
-SLOW = [n for n in COMPUTED if CLAIMS[n].promises["experiment"] in ("pipeline", "limits", "lag-times-rate")]
-"""Simulations and flows, not enumerations."""
+LONG = ("pipeline", "limits", "lag-times-rate", "hidden-traits", "kl-controllers", "distilled-trees")
+SLOW = [n for n in COMPUTED if CLAIMS[n].promises["experiment"] in LONG]
+"""Simulations, flows and small trainings, not enumerations."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in COMPUTED])

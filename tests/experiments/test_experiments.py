@@ -96,6 +96,7 @@ def test_claims_that_an_experiment_refers_to_are_made_by_another():
         assert set(experiment.see) <= set(CLAIMS) - set(experiment.claims), name
 
 
+@pytest.mark.slow
 def test_what_testbed_run_knows_are_the_experiments_with_cells():
     assert sweep("rec") == sweeps()["rec"] == EXPERIMENTS["rec"].cells()
     assert set(sweeps()) == {name for name in EXPERIMENTS if EXPERIMENTS[name].cells is not None}

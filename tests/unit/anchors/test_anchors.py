@@ -129,6 +129,7 @@ def test_anchors_are_listed_with_what_they_do_and_their_arguments():
     assert rows["missing"]["what"].startswith("log anchor = sg[log pi]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(anchor))
 def test_cells_of_a_pack_do_not_see_each_other_under_any_anchor(name):
     run = dataclasses.replace(BANDIT, anchor=name, anchor_args=ARGUMENTS.get(name, ()), **HOT)

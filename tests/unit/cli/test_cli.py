@@ -97,6 +97,7 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(capsys, tmp_path, monk
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -17,6 +17,7 @@ def call(capsys, *words):
     return stop.value.code, out, err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
@@ -54,6 +55,7 @@ def test_objectives_show_knows_recipes_and_stacks_too(capsys):
     assert "stack" in json.loads(call(capsys, "objectives", "show", "verl", "--json")[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("show", "grpoo"), ("objectives", "show", "m2p"), ("run", "staleness", "recipe=grop")]
 )

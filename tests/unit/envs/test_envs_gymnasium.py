@@ -56,6 +56,7 @@ def test_the_same_seed_gives_the_same_episode(name):
         assert any(play(env, seed, lambda state: 0)[0] != first for seed in range(4, 12)), other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FINITE)
 def test_the_simulated_mean_is_the_exact_value(name):
     # |z| < 5 with the exact variance: a right environment fails with p = 6e-7 each, were returns normal.

@@ -100,6 +100,7 @@ IGNORED = ("mismatch", "mismatch_args")
 # Off
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "run"),
     [
@@ -185,6 +186,7 @@ def test_a_deterministic_engine_gives_a_response_the_same_law_in_every_batch(nam
 # Packs and parts of a batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [TREE, CHAIN], ids=["tree", "chain"])
 @pytest.mark.parametrize("name", OF_TABLES)
 def test_an_engine_draws_the_same_whoever_else_is_in_the_pack(run, name, uneven_start):

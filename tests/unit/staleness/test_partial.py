@@ -93,6 +93,7 @@ def test_nothing_is_partial_when_a_step_writes_the_longest_response(run):
     assert not differing(train(partial(run, tokens=99)), train(run))
 
 
+@pytest.mark.slow
 @every_world
 def test_cells_do_not_see_their_pack(run):
     cells = grid(partial(run), seed=[0, 1], recipe=["grpo", "reinforce"])

@@ -60,6 +60,7 @@ def test_all_fresh_is_the_synchronous_trainer_bit_for_bit(run):
     assert differing(train(run), train(with_schedule(run, "replay", share=1.0))) == []
 
 
+@pytest.mark.slow
 @every_world
 @every_priority
 def test_a_cell_does_not_see_the_cells_of_its_pack(run, priority):

@@ -116,6 +116,7 @@ def test_exact_delivers_its_age_after_warm_up_whatever_the_pack(run):
         same(train(cell), table, slice(index * run.steps, (index + 1) * run.steps))
 
 
+@pytest.mark.slow
 @every_world
 @pytest.mark.parametrize("name", ["uniform", "geometric", "two-point", "periodic"])
 def test_mixed_ages_do_not_depend_on_the_pack(run, name):

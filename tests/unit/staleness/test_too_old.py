@@ -52,6 +52,7 @@ def batches(run: Run, steps: int):
         yield step, source.batch(theta, step)
 
 
+@pytest.mark.slow
 @every_rule
 @every_world
 def test_a_limit_that_nothing_exceeds_changes_no_bit(run, rule):

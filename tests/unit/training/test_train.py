@@ -82,6 +82,7 @@ def refusal(run):
     return "no teacher" if recipe[run.recipe].bind()().demonstrations and run.policy == "tabular" else ""
 
 
+@pytest.mark.slow
 @every_world
 def test_every_recipe_learns_in_every_world_without_a_non_finite_number(run):
     every = [with_what_it_reads(dataclasses.replace(run, lag=2), name) for name in sorted(recipe)]
@@ -154,6 +155,7 @@ def test_with_learning_rate_zero_the_ratio_is_one_within_the_documented_toleranc
     np.testing.assert_allclose(table["rollout_corr/ess_kish_sequence_raw"], 1.0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [BANDIT, CHAIN, TREE], ids=["bandit", "chain", "tree"])
 def test_tabular_cells_do_not_see_who_else_is_in_their_pack(run):
     cells = grid(run, recipe=["grpo", "vcpo", "m2po"], lag=[0, 3], seed=[0, 1])
