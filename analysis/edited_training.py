@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,7 +18,8 @@ import pandas as pd
 from analysis.cell_table import value_of
 from analysis.claims import Evidence
 from analysis.comparisons import paired
-from analysis.replication import each_run
+from analysis.load import Table
+from analysis.replication import each_run, of_seeds
 from analysis.sequential import median_exceeds
 from analysis.tuning import tuning_seeds
 from testbed.config.run import Run
@@ -60,10 +62,10 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     from testbed.staleness import build_source
     from testbed.teachers import build_teacher
     from testbed.teachers.guides import build_guided
-    from testbed.training.learner import Learner, RecipeBlock
+    from testbed.training.learner import Learner
     from testbed.training.loop import mask_nonfinite_replicas
     from testbed.training.recorder import Recorder
-    from testbed.training.update import State, Trainer, recipe_blocks
+    from testbed.training.update import State, Trainer
     from testbed.worlds.build import build_world
 
     class Changed(Learner):
@@ -83,11 +85,7 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     source = build_guided(build_source(runs, world, state.theta_RP), runs, teacher)
     offline = tuple(replace(run, staleness="offline") for run in runs)
     before = build_source(offline, world, state.theta_RP) if arm.early else source
-    (block,) = recipe_blocks(runs)
-    assert isinstance(block, RecipeBlock)
-    learner = Changed(block, world, state.theta_RP, runs, teacher)
-    rate_R = state.theta_RP.new_tensor([run.learning_rate for run in runs])
-    trainer = Trainer(world, (learner,), rate_R, runs[0].max_grad_norm)
+    trainer = Trainer.of(runs, world, state.theta_RP, teacher, Changed)
     recorder = Recorder(runs, list(range(len(runs))), world, trainer.learners, state.theta_RP)
     torch.set_num_threads(1)
     for step in range(runs[0].steps):
@@ -135,6 +133,18 @@ def sweep(
             pd.DataFrame({"arm": name, "seed": [int(s) for s in seeds], "rate": rates[name], **found})
         )
     return pd.concat(frames, ignore_index=True)
+
+
+def swept(
+    name: str, arms: Mapping[str, Arm], metrics: Sequence[str], seeds: int, about: Mapping[str, Any]
+) -> Callable[[], Table]:
+    """Return what computes the table of both runs: a row per arm and seed, every arm at its best rate."""
+
+    @cache
+    def rates() -> dict[str, float]:
+        return {each: best_rate(arm) for each, arm in arms.items()}
+
+    return of_seeds(name, lambda chosen: sweep(arms, metrics, rates(), chosen), seeds, about)
 
 
 def gained(table: pd.DataFrame, value: str, pairs: Sequence[tuple[str, str]], margin: float) -> Evidence:

@@ -65,6 +65,9 @@ def draw(table: pd.DataFrame) -> Figure:
             float(table[ESS_FLOOR].min()), color=RULE, linestyle=(0, (4, 2)), linewidth=0.8, zorder=1.5
         )
     _lag_label(axes[1, -1], lags[-1], float(table["step"].max()))
+    stale = [(ax, lag) for ax, lag in zip(axes[1], lags, strict=True) if lag > 0]
+    for ax, lag in stale[:1]:
+        _equal_label(ax, lag, lags[-1], float(table["step"].max()))
     _floor_label(axes[1, 0], float(table[ESS_FLOOR].min()))
     handles = [
         Line2D([], [], color=look(r).color, linestyle=look(r).dash, marker=look(r).marker, label=r)
@@ -125,6 +128,16 @@ def _equal_updates(ax: Axes, lag: int, longest: int, last: float) -> None:
     """Mark the step after as many stale updates as the longest lag allows, where panels compare."""
     if 0 < lag < longest < last:
         ax.axvline(lag + last - longest, color=RULE, linewidth=0.7, linestyle=":", zorder=1)
+
+
+def _equal_label(ax: Axes, lag: int, longest: int, last: float) -> None:
+    """Name the dotted line, once."""
+    if 0 < lag < longest < last:
+        ax.annotate(
+            f"{last - longest:g} stale", (lag + last - longest, 0.03), (-3, 0),
+            xycoords=("data", "axes fraction"), textcoords="offset points",
+            ha="right", va="bottom", fontsize=7, color=RULE,
+        )  # fmt: skip
 
 
 def _lag_label(ax: Axes, lag: int, last: float) -> None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.edited_training import Arm, gained, sweep
+from analysis.edited_training import Arm, gained, swept
 from analysis.experiment import Experiment, Part
 from analysis.experiments.ppo_controls import CRITIC, LEARNED, clipped
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, each_run, repeated
+from analysis.replication import each_run
 from analysis.sequential import happens_mostly
 
 if TYPE_CHECKING:
@@ -53,16 +52,6 @@ ARMS: Mapping[str, Arm] = {
 METRICS = ("accuracy", "best", "start", "collapsed", "val/kl_start_k3", "val/proxy")
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return a row per arm and seed, all at one rate that is large on purpose."""
-    return sweep(ARMS, METRICS, dict.fromkeys(ARMS, START.learning_rate), seeds)
-
-
-def table() -> Table:
-    """Return a row per run, arm and seed."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"arm": "what is taken away", "long": "ten times the steps"})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Which of PPO-max's constraints keep PPO on a reward model alive?",
@@ -71,7 +60,7 @@ EXPERIMENT = Experiment(
         "a transformer of 4,000 weights on six running sums; a reward model linear in right places; a rate "
         "that is large on purpose; rewards are scaled by the base's, not by a running mean"
     ),
-    compute=table,
+    compute=swept(NAME, ARMS, METRICS, SEEDS, {"arm": "what is taken away", "long": "ten times the steps"}),
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS},

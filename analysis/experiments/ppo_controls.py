@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.edited_training import Arm, Maker, best_rate, gained, sweep
+from analysis.edited_training import Arm, Maker, gained, swept
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, each_run, repeated
+from analysis.replication import each_run
 from analysis.sequential import happens_more_often, median_exceeds
 from analysis.starting_runs import SMALL
 from testbed.exact.kl_control import Control
@@ -110,22 +109,6 @@ METRICS = (
 )
 
 
-@cache
-def rates() -> dict[str, float]:
-    """Return the learning rate of every arm; SAFE and the fixed coefficient share one, large on purpose."""
-    return {name: best_rate(arm) for name, arm in ARMS.items()}
-
-
-def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return a row per arm and seed."""
-    return sweep(ARMS, METRICS, rates(), seeds)
-
-
-def table() -> Table:
-    """Return a row per run, arm and seed."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"target": TARGET, "rates": "of 3 on 2 tuning seeds"})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does a controlled KL keep PPO with a critic alive, and do windows keep its accuracy?",
@@ -135,7 +118,7 @@ EXPERIMENT = Experiment(
         "places, at one rate that is large on purpose, with gains of ours; a window is half a response, all "
         "responses are equally long, and time is counted in tokens; truncated-gae has what waiting takes"
     ),
-    compute=table,
+    compute=swept(NAME, ARMS, METRICS, SEEDS, {"target": TARGET, "rates": "of 3 on 2 tuning seeds"}),
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS, "factor of reward": EARNED},

@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.edited_training import Arm, best_rate, gained, sweep
+from analysis.edited_training import Arm, gained, swept
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, each_run, repeated
+from analysis.replication import each_run
 from analysis.sequential import median_exceeds
 from analysis.starting_runs import SMALL
 from testbed.rng import generator
@@ -106,22 +105,6 @@ ARMS: Mapping[str, Arm] = {
 METRICS = ("accuracy", "start", "best", "val/entropy")
 
 
-@cache
-def rates() -> dict[str, float]:
-    """Return the learning rate of every arm, of three the best on two tuning seeds."""
-    return {name: best_rate(arm) for name, arm in ARMS.items()}
-
-
-def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return a row per number of demonstrations and seed: `start` is what SFT reaches alone."""
-    return sweep(ARMS, METRICS, rates(), seeds)
-
-
-def table() -> Table:
-    """Return a row per run, arm and seed."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"lessons": LESSONS, "rates": "of 3 on 2 tuning seeds"})
-
-
 EXPERIMENT = Experiment(
     NAME,
     question="Does RL on log(SFT/base) at prompts without demonstrations end above SFT at unseen prompts?",
@@ -130,7 +113,7 @@ EXPERIMENT = Experiment(
         "a transformer of 4,000 weights on six running sums, prompts of one kind; GRPO's advantage of the "
         "reward of whole responses in place of PPO's critic; a KL to the policy after SFT, or none"
     ),
-    compute=table,
+    compute=swept(NAME, ARMS, METRICS, SEEDS, {"lessons": LESSONS, "rates": "of 3 on 2 tuning seeds"}),
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": MORE},

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.edited_training import Arm, Maker, best_rate, gained, sweep
+from analysis.edited_training import Arm, Maker, gained, swept
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, each_run, repeated
+from analysis.replication import each_run
 from analysis.sequential import happens_mostly, median_exceeds
 from analysis.starting_runs import SMALL
 
@@ -103,25 +102,8 @@ METRICS = (
     *("accuracy", "best", "start", "area", "collapsed", "steps_to 0.3", "rollouts_to 0.3", "rollouts"),
     "val/entropy",
 )
-
-
-@cache
-def rates() -> dict[str, float]:
-    """Return the learning rate of every arm, of three the best on two tuning seeds."""
-    return {name: best_rate(replace(arm, rates=RATES)) for name, arm in ARMS.items()}
-
-
-def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return a row per arm and seed."""
-    return sweep(ARMS, METRICS, rates(), seeds)
-
-
-def table() -> Table:
-    """Return a row per run, arm and seed."""
-    return Table.of(
-        NAME, repeated(rows, SEEDS), {"base success": "1 in 100", "rates": "of 3 on 2 tuning seeds"}
-    )
-
+TUNED = {name: replace(arm, rates=RATES) for name, arm in ARMS.items()}
+ABOUT = {"base success": "1 in 100", "rates": "of 3 on 2 tuning seeds"}
 
 EXPERIMENT = Experiment(
     NAME,
@@ -131,7 +113,7 @@ EXPERIMENT = Experiment(
         "a transformer of 4,000 weights on six running sums; SPEAR's clip drops the largest covariances, no "
         "random share of those above 1"
     ),
-    compute=table,
+    compute=swept(NAME, TUNED, METRICS, SEEDS, ABOUT),
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy or area": MORE, "PrefixRL sooner by": TWICE, "PrefixRL higher by": THRICE},

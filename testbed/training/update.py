@@ -64,15 +64,21 @@ class Trainer:
 
     @classmethod
     def of(
-        cls, runs: tuple[Run, ...], world: World, theta_RP: Tensor, teacher: Teacher | None = None
+        cls,
+        runs: tuple[Run, ...],
+        world: World,
+        theta_RP: Tensor,
+        teacher: Teacher | None = None,
+        learner: type[Learner] = Learner,
     ) -> Trainer:
         """Return the trainer of cells in stacked order, those of equal recipe side by side.
 
-        theta_RP: weights at the start. teacher: that of the cells, made here where none is given.
+        theta_RP: weights at the start. teacher: that of the cells, made here where none is given. learner:
+        what makes losses of rollouts.
         """
         taught = teacher or build_teacher(runs, world, theta_RP)
         learners = tuple(
-            Learner(block, world, theta_RP[block.rows], runs[block.rows], taught.rows(block.rows))
+            learner(block, world, theta_RP[block.rows], runs[block.rows], taught.rows(block.rows))
             for block in recipe_blocks(runs)
         )
         rate_R = theta_RP.new_tensor([run.learning_rate for run in runs])
