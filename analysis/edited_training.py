@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -144,7 +144,11 @@ def swept(
     def rates() -> dict[str, float]:
         return {each: best_rate(arm) for each, arm in arms.items()}
 
-    return of_seeds(name, lambda chosen: sweep(arms, metrics, rates(), chosen), seeds, about)
+    @wraps(sweep)
+    def rows(chosen: Sequence[Any]) -> pd.DataFrame:
+        return sweep(arms, metrics, rates(), chosen)
+
+    return of_seeds(name, rows, seeds, about)
 
 
 def gained(table: pd.DataFrame, value: str, pairs: Sequence[tuple[str, str]], margin: float) -> Evidence:

@@ -45,8 +45,13 @@ def repeated(rows: Callable[[Seeds], Frames], seeds: int) -> pd.DataFrame:
 def of_seeds(
     name: str, rows: Callable[[Seeds], Frames], seeds: int, about: Mapping[str, Any] | None = None
 ) -> Callable[[], Table]:
-    """Return what computes the table of `repeated`."""
-    return lambda: Table.of(name, repeated(rows, seeds), about or {})
+    """Return what computes the table of `repeated`; it has the name of `rows`, for who looks up the code."""
+
+    @functools.wraps(rows)
+    def compute() -> Table:
+        return Table.of(name, repeated(rows, seeds), about or {})
+
+    return compute
 
 
 def of_keys(
@@ -57,9 +62,11 @@ def of_keys(
 ) -> Callable[[], Table]:
     """Return what computes make(key_R) for both runs: `seeds` keys that no other run or experiment has.
 
-    Settings and margins may be chosen on other keys, a pilot's, that are in no table.
+    Settings and margins may be chosen on other keys, a pilot's, that are in no table. It has the name of
+    `make`, as in `of_seeds`.
     """
 
+    @functools.wraps(make)
     def compute() -> Table:
         frame = _both({run: make(keys(tuple(range(seeds)), f"{name}/{run}")) for run in RUNS})
         return Table.of(name, frame, {"seeds": seeds, **(about or {})})

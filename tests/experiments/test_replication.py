@@ -6,6 +6,9 @@ import pytest
 
 from analysis import offline_worlds, preference_worlds, replication
 from analysis.comparisons import must_exceed
+from analysis.experiment import EXPERIMENTS
+from analysis.replication import each_run
+from analysis.sequential import median_exceeds
 from envs import infinite_horizon
 
 
@@ -138,3 +141,24 @@ def test_the_tilted_policy_lacks_nothing_and_others_do():
     greedy = np.eye(6)[world.reward_SA.argmax(-1)]
     with np.errstate(divide="ignore"):
         assert world.regret(np.log(greedy)[None]) == 0.0
+
+
+def test_medians_are_decided_where_each_run_decides_by_itself():
+    check = each_run(lambda rows: median_exceeds(rows["gain"], 0.0, "median gain"))
+
+    def found(**gains):
+        frames = [pd.DataFrame({"run": run, "gain": gain_N}) for run, gain_N in gains.items()]
+        return check(pd.concat(frames))
+
+    both = found(first=np.ones(16), replication=np.ones(16))
+    assert both.p <= 1e-4
+    assert (both.n, both.runs) == (32, ())
+    # Sixteen and fifteen of sixteen: pooled they would decide, but the second alone stands above .01.
+    assert found(first=np.ones(16), replication=np.r_[-1.0, np.ones(15)]).p == 1.0
+
+
+def test_a_computed_table_has_the_name_of_the_code_that_makes_its_rows():
+    for name, experiment in EXPERIMENTS.items():
+        if experiment.compute is not None:
+            assert experiment.compute.__name__.isidentifier(), name
+            assert experiment.compute.__module__ != "analysis.replication", name
