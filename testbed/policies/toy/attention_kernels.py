@@ -1,10 +1,11 @@
-"""Compiled attention of the toy transformer; `toy_attention.Tree` says which column is which token.
+"""Compiled attention of the toy transformer; `attention.Tree` says which column is which token.
 
 Why by hand: rows of a tree are short (a response sees its prompt and itself), so a dense mask wastes four
 fifths of its scores, and products of twelve by twelve matrices are all overhead. Queries lie side by side,
 slot-major: the key that is e slots back of every query is then the same row of memory shifted by e * group,
-and one long loop serves all queries of all responses. Scores have one row per distance e, then one per token
-of the prompt. Prompts are the same thing without keys from elsewhere, their "group" being all prompts.
+and one long loop serves all queries of all responses of all prompts; where the shift reaches into another
+prompt the probability is 0. Scores have one row per distance e, then one per token of the prompt. Prompts
+are the same thing without keys from elsewhere, their "group" being all prompts.
 
 Every index is unsigned: a signed one may count from the end of an array, and the test for that keeps the
 compiler from using vector instructions. Sums may be reordered and products fused; NaN and infinity keep
@@ -41,28 +42,27 @@ compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", 
 def tree_forward(
     qkv_RIM: Floats, first_RN: Counts, attended_RDM: Floats, prompt_p: Floats, response_p: Floats, group: int
 ) -> None:
-    """Fill attended_RDM and the probabilities, [R, H, Q, N Q] for prompts and [R, H, N, S + Q', S G].
+    """Fill attended_RDM and the probabilities, [R, H, Q, N Q] for prompts and [R, H, S + Q', N S G].
 
     Q' is Q rounded up to a multiple of 4.
     """
     N, H, third = U(first_RN.shape[1]), U(prompt_p.shape[1]), U(attended_RDM.shape[1])
-    length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[4])
-    head, slots = third // H, n_response // group
-    keys = U(response_p.shape[3]) - slots
-    key_QD, value_DQ = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
+    length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[3])
+    head, slots = third // H, n_response // (N * group)
+    keys = U(response_p.shape[2]) - slots
+    key, value = np.zeros((N, keys, head), np.float32), np.zeros((N, head, keys), np.float32)
+    none = np.zeros((0, 0, head), np.float32)
     for r in range(qkv_RIM.shape[0]):
         qkv, o = qkv_RIM[r], attended_RDM[r]
         for h in range(H):
-            row = h * head
-            _hide_future(prompt_p[r, h], length, N)
+            row, p = h * head, response_p[r, h]
+            _hide_future(prompt_p[r, h], length, N, ONE)
             _hide_padding(prompt_p[r, h], first_RN[r], length)
-            _attend(o, qkv, row, ZERO, N, key_QD[:0], value_DQ, prompt_p[r, h])
-            for n in range(N):
-                p = response_p[r, h, n]
-                _hide_future(p, slots, group)
-                _hide_rest(p, slots, first_RN[r, n], length)
-                _take(key_QD, value_DQ, qkv, third + row, third + third + row, length, n, N)
-                _attend(o, qkv, row, n_prompt + n * n_response, group, key_QD, value_DQ, p)
+            _attend(o, qkv, row, ZERO, N, none, value, prompt_p[r, h])
+            _hide_future(p, slots, group, N)
+            _hide_rest(p, slots, first_RN[r], length)
+            _take(key, value, qkv, third + row, third + third + row, length)
+            _attend(o, qkv, row, n_prompt, group, key, value, p)
 
 
 @compiled
@@ -73,64 +73,68 @@ def tree_backward(
     attended_RDM: Floats,
     prompt_p: Floats,
     response_p: Floats,
+    prompts: int,
     group: int,
 ) -> None:
     """Add to grad_RIM the gradient of queries, keys and values, given the gradient g of the attended."""
-    H, N, third = U(prompt_p.shape[1]), U(response_p.shape[2]), U(attended_RDM.shape[1])
-    length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[4])
-    head, keys = third // H, U(response_p.shape[3]) - n_response // group
-    value_QD, key_DQ = np.zeros((keys, head), np.float32), np.zeros((head, keys), np.float32)
-    grad_key, grad_value = np.empty_like(key_DQ), np.empty_like(key_DQ)
+    H, third = U(prompt_p.shape[1]), U(attended_RDM.shape[1])
+    length, n_prompt, n_response = U(prompt_p.shape[2]), U(prompt_p.shape[3]), U(response_p.shape[3])
+    head, slots = third // H, n_response // (prompts * group)
+    keys = U(response_p.shape[2]) - slots
+    value, key = np.zeros((prompts, keys, head), np.float32), np.zeros((prompts, head, keys), np.float32)
+    grad_key, grad_value = np.empty_like(key), np.empty_like(key)
+    none = np.zeros((0, 0, head), np.float32)
+    ds_prompt, ds = np.empty_like(prompt_p[0, 0]), np.empty_like(response_p[0, 0])
     for r in range(qkv_RIM.shape[0]):
         grad, g, o, qkv = grad_RIM[r], g_RDM[r], attended_RDM[r], qkv_RIM[r]
         for h in range(H):
             row, krow, vrow = h * head, third + h * head, third + third + h * head
-            ds = _score_gradient(prompt_p[r, h], g, o, qkv, row, ZERO, N, value_QD[:0])
-            _own_gradient(grad, ds, prompt_p[r, h], g, qkv, row, ZERO, N, head)
-            for n in range(N):
-                column, p = n_prompt + n * n_response, response_p[r, h, n]
-                _take(value_QD, key_DQ, qkv, vrow, krow, length, n, N)
-                grad_key[:], grad_value[:] = NOTHING, NOTHING
-                ds = _score_gradient(p, g, o, qkv, row, column, group, value_QD)
-                _own_gradient(grad, ds, p, g, qkv, row, column, group, head)
-                _prompt_gradient(grad, grad_key, grad_value, ds, p, g, qkv, row, column, key_DQ)
-                _give(grad, grad_key, krow, length, n, N)
-                _give(grad, grad_value, vrow, length, n, N)
+            p_prompt, p = prompt_p[r, h], response_p[r, h]
+            _score_gradient(ds_prompt, p_prompt, g, o, qkv, row, ZERO, prompts, none)
+            _own_gradient(grad, ds_prompt, p_prompt, g, qkv, row, ZERO, prompts, length, head)
+            _take(value, key, qkv, vrow, krow, length)
+            _score_gradient(ds, p, g, o, qkv, row, n_prompt, group, value)
+            _own_gradient(grad, ds, p, g, qkv, row, n_prompt, group, slots, head)
+            grad_key[:], grad_value[:] = NOTHING, NOTHING
+            _prompt_gradient(grad, grad_key, grad_value, ds, p, g, qkv, row, n_prompt, key)
+            _give(grad, grad_key, krow, length)
+            _give(grad, grad_value, vrow, length)
 
 
 @compiled
 def step_forward(
-    own_TRIB: Floats, key: Floats, value: Floats, bias_RNQ: Floats, attended_RDB: Floats
+    own_TRIB: Floats, prompt_QRJB: Floats, bias_RQB: Floats, attended_RDB: Floats, heads: int
 ) -> None:
-    """Attention of the newest own token; scores have one row per own token, then one per prompt's token."""
-    T, B, third = U(own_TRIB.shape[0]), U(own_TRIB.shape[3]), U(attended_RDB.shape[1])
-    H, keys, head = U(key.shape[2]), U(key.shape[3]), U(key.shape[4])
-    p = np.empty((T + keys, B), np.float32)
-    for r in range(key.shape[0]):
+    """Attention of the newest own token; scores have one row per prompt's token, then one per own token."""
+    T, Q, B = U(own_TRIB.shape[0]), U(prompt_QRJB.shape[0]), U(own_TRIB.shape[3])
+    third = U(attended_RDB.shape[1])
+    head, p = third // heads, np.empty((Q + T, B), np.float32)
+    for r in range(attended_RDB.shape[0]):
         newest, o = own_TRIB[T - ONE, r], attended_RDB[r]
         o[:] = NOTHING
-        for h in range(H):
-            row = h * head
-            p[:T] = NOTHING
-            for t in range(T):
-                own = own_TRIB[t, r]
-                for d in range(row, row + head, FOUR):
-                    _dots(p, t, ZERO, newest, d, ZERO, own, third + d, ZERO, B)
-            _step_scores(p, T, newest, row, key[r], h, bias_RNQ[r])
+        for row in range(ZERO, third, head):
+            p[:Q], p[Q:] = bias_RQB[r], NOTHING
+            for d in range(row, row + head, FOUR):
+                for k in range(Q):
+                    _dots(p, k, ZERO, newest, d, ZERO, prompt_QRJB[k, r], d, ZERO, B)
+                for t in range(T):
+                    _dots(p, Q + t, ZERO, newest, d, ZERO, own_TRIB[t, r], third + d, ZERO, B)
             _softmax(p, np.float32(LOG2_E / math.sqrt(head)))
-            for t in range(T):
-                own = own_TRIB[t, r]
-                for d in range(row, row + head, FOUR):
-                    _scaled(o, d, ZERO, p, t, ZERO, own, third + third + d, ZERO, B)
-            _step_values(o, row, p, T, value[r], h)
+            for d in range(row, row + head, FOUR):
+                for k in range(Q):
+                    _scaled(o, d, ZERO, p, k, ZERO, prompt_QRJB[k, r], third + d, ZERO, B)
+                for t in range(T):
+                    _scaled(o, d, ZERO, p, Q + t, ZERO, own_TRIB[t, r], third + third + d, ZERO, B)
 
 
 @compiled
-def _hide_future(p: Floats, slots: int, group: int) -> None:
-    """Start the rows of own keys: 0 where a key e slots back exists, HIDDEN elsewhere."""
+def _hide_future(p: Floats, slots: int, group: int, blocks: int) -> None:
+    """Start the rows of own keys: 0 where a key e slots back exists in the same block, HIDDEN elsewhere."""
+    width = slots * group
     for e in range(slots):
-        for i in range(slots * group):
-            p[e, i] = HIDDEN if i < e * group else NOTHING
+        for n in range(blocks):
+            for i in range(width):
+                p[e, n * width + i] = HIDDEN if i < e * group else NOTHING
 
 
 @compiled
@@ -144,45 +148,52 @@ def _hide_padding(p: Floats, first_N: Counts, length: int) -> None:
 
 
 @compiled
-def _hide_rest(p: Floats, slots: int, first: int, length: int) -> None:
+def _hide_rest(p: Floats, slots: int, first_N: Counts, length: int) -> None:
     """Start the rows of prompt keys: 0 at the prompt's tokens, HIDDEN at padding and behind the prompt."""
+    width = U(p.shape[1]) // U(first_N.size)
     for j in range(slots, U(p.shape[0])):
-        for i in range(U(p.shape[1])):
-            p[j, i] = NOTHING if slots + first <= j and j < slots + length else HIDDEN
+        for n in range(U(first_N.size)):
+            seen = slots + first_N[n] <= j and j < slots + length
+            for i in range(n * width, n * width + width):
+                p[j, i] = NOTHING if seen else HIDDEN
 
 
 @compiled
-def _take(
-    a_QD: Floats, b_DQ: Floats, qkv: Floats, a_row: int, b_row: int, length: int, n: int, prompts: int
-) -> None:
-    """Copy two blocks of features at the tokens of prompt n; what lies behind `length` stays 0."""
-    for k in range(length):
-        for d in range(U(b_DQ.shape[0])):
-            a_QD[k, d] = qkv[a_row + d, k * prompts + n]
-            b_DQ[d, k] = qkv[b_row + d, k * prompts + n]
-
-
-@compiled
-def _give(grad: Floats, grad_DQ: Floats, row: int, length: int, n: int, prompts: int) -> None:
-    """Add a block of gradients to the tokens of prompt n."""
-    for d in range(U(grad_DQ.shape[0])):
+def _take(a_NQD: Floats, b_NDQ: Floats, qkv: Floats, a_row: int, b_row: int, length: int) -> None:
+    """Copy two blocks of features at the prompts' tokens; what lies behind `length` stays 0."""
+    prompts, head = U(b_NDQ.shape[0]), U(b_NDQ.shape[1])
+    for d in range(head):
         for k in range(length):
-            grad[row + d, k * prompts + n] += grad_DQ[d, k]
+            for n in range(prompts):
+                a_NQD[n, k, d] = qkv[a_row + d, k * prompts + n]
+                b_NDQ[n, d, k] = qkv[b_row + d, k * prompts + n]
+
+
+@compiled
+def _give(grad: Floats, grad_NDQ: Floats, row: int, length: int) -> None:
+    """Add a block of gradients to the prompts' tokens."""
+    prompts = U(grad_NDQ.shape[0])
+    for d in range(U(grad_NDQ.shape[1])):
+        for k in range(length):
+            for n in range(prompts):
+                grad[row + d, k * prompts + n] += grad_NDQ[n, d, k]
 
 
 @compiled
 def _attend(
-    o: Floats, qkv: Floats, row: int, column: int, group: int, key_QD: Floats, value_DQ: Floats, p: Floats
+    o: Floats, qkv: Floats, row: int, column: int, group: int, key_NQD: Floats, value_NDQ: Floats, p: Floats
 ) -> None:
-    """o[row:row+d, column:column+n] = attention of n queries to their own past and to the given keys."""
-    width, keys, third, n = U(value_DQ.shape[0]), U(key_QD.shape[0]), U(o.shape[0]), U(p.shape[1])
-    slots = n // group
+    """o[row:row+d, column:column+n] = attention of n queries to their own past and to their prompt's keys."""
+    blocks, keys, width = U(key_NQD.shape[0]), U(key_NQD.shape[1]), U(key_NQD.shape[2])
+    third, slots, n = U(o.shape[0]), U(p.shape[0]) - keys, U(p.shape[1])
     for d in range(row, row + width, FOUR):
         for e in range(slots):
             s = e * group
             _dots(p, e, s, qkv, d, column + s, qkv, third + d, column, n - s)
-        for j in range(ZERO, keys, FOUR):
-            _product(p, slots + j, ZERO, key_QD, j, d - row, qkv, d, column, n)
+        for b in range(blocks):
+            x, left = n // blocks, b * (n // blocks)
+            for j in range(ZERO, keys, FOUR):
+                _product(p, slots + j, left, key_NQD[b], j, d - row, qkv, d, column + left, x)
     _softmax(p, np.float32(LOG2_E / math.sqrt(width)))
     for d in range(row, row + width):
         for i in range(n):
@@ -191,39 +202,53 @@ def _attend(
         for e in range(slots):
             s = e * group
             _scaled(o, d, column + s, p, e, s, qkv, third + third + d, column, n - s)
-        for j in range(ZERO, keys, FOUR):
-            _product(o, d, column, value_DQ, d - row, j, p, slots + j, ZERO, n)
+        for b in range(blocks):
+            x, left = n // blocks, b * (n // blocks)
+            for j in range(ZERO, keys, FOUR):
+                _product(o, d, column + left, value_NDQ[b], d - row, j, p, slots + j, left, x)
 
 
 @compiled
 def _score_gradient(
-    p: Floats, g: Floats, o: Floats, qkv: Floats, row: int, column: int, group: int, value_QD: Floats
-) -> Floats:
+    ds: Floats, p: Floats, g: Floats, o: Floats, qkv: Floats, row: int, column: int, group: int, v_NQD: Floats
+) -> None:
     """ds = p (g v - g o) / sqrt(d): the gradient of q k for every pair, through the softmax."""
-    n, keys, width, third = U(p.shape[1]), U(value_QD.shape[0]), U(value_QD.shape[1]), U(o.shape[0])
-    slots, total, ds = n // group, np.zeros((1, n), np.float32), np.zeros_like(p)
+    blocks, keys, width = U(v_NQD.shape[0]), U(v_NQD.shape[1]), U(v_NQD.shape[2])
+    third, slots, n = U(o.shape[0]), U(p.shape[0]) - keys, U(p.shape[1])
+    total = np.zeros((1, n), np.float32)
+    ds[:] = NOTHING
     for d in range(row, row + width, FOUR):
         _dots(total, ZERO, ZERO, g, d, column, o, d, column, n)
         for e in range(slots):
             s = e * group
             _dots(ds, e, s, g, d, column + s, qkv, third + third + d, column, n - s)
-        for j in range(ZERO, keys, FOUR):
-            _product(ds, slots + j, ZERO, value_QD, j, d - row, g, d, column, n)
+        for b in range(blocks):
+            x, left = n // blocks, b * (n // blocks)
+            for j in range(ZERO, keys, FOUR):
+                _product(ds, slots + j, left, v_NQD[b], j, d - row, g, d, column + left, x)
     scale = np.float32(1.0 / math.sqrt(width))
     for j in range(U(p.shape[0])):
         for i in range(n):
             ds[j, i] = scale * p[j, i] * (ds[j, i] - total[ZERO, i])
-    return ds
 
 
 @compiled
 def _own_gradient(
-    grad: Floats, ds: Floats, p: Floats, g: Floats, qkv: Floats, row: int, column: int, group: int, width: int
+    grad: Floats,
+    ds: Floats,
+    p: Floats,
+    g: Floats,
+    qkv: Floats,
+    row: int,
+    column: int,
+    group: int,
+    slots: int,
+    width: int,
 ) -> None:
     """Add the gradient that passes between a query and its own past."""
     n, third = U(p.shape[1]), U(g.shape[0])
     for d in range(row, row + width, FOUR):
-        for e in range(n // group):
+        for e in range(slots):
             s = e * group
             _scaled(grad, d, column + s, ds, e, s, qkv, third + d, column, n - s)
             _scaled(grad, third + d, column, ds, e, s, qkv, d, column + s, n - s)
@@ -241,43 +266,19 @@ def _prompt_gradient(
     qkv: Floats,
     row: int,
     column: int,
-    key_DQ: Floats,
+    key_NDQ: Floats,
 ) -> None:
     """Add the gradient that passes between queries and the keys and values of their prompt."""
-    width, keys, rows, n = U(key_DQ.shape[0]), U(key_DQ.shape[1]), U(p.shape[0]), U(p.shape[1])
-    for d in range(ZERO, width, FOUR):
-        for j in range(ZERO, keys, FOUR):
-            source = rows - keys + j
-            _product(grad, row + d, column, key_DQ, d, j, ds, source, ZERO, n)
-            _outer(grad_key, d, j, qkv, row + d, column, ds, source, ZERO, n)
-            _outer(grad_value, d, j, g, row + d, column, p, source, ZERO, n)
-
-
-@compiled
-def _step_scores(p: Floats, top: int, query: Floats, row: int, key: Floats, h: int, bias_NQ: Floats) -> None:
-    """p[top + k, b] = bias + q_b k_k, with the keys of b's prompt."""
-    N, keys, head = U(key.shape[0]), U(key.shape[2]), U(key.shape[3])
-    group = U(p.shape[1]) // N
-    for n in range(N):
-        key_QD, b = key[n, h], n * group
-        for j in range(keys):
-            for i in range(b, b + group):
-                p[top + j, i] = bias_NQ[n, j]
-        for j in range(ZERO, keys, FOUR):
-            for d in range(ZERO, head, FOUR):
-                _product(p, top + j, b, key_QD, j, d, query, row + d, b, group)
-
-
-@compiled
-def _step_values(o: Floats, row: int, p: Floats, top: int, value: Floats, h: int) -> None:
-    """o[row:row+d, b] += sum over k of p[top + k, b] v_k, with the values of b's prompt."""
-    N, head, keys = U(value.shape[0]), U(value.shape[2]), U(value.shape[3])
-    group = U(p.shape[1]) // N
-    for n in range(N):
-        value_DQ, b = value[n, h], n * group
-        for j in range(ZERO, keys, FOUR):
-            for d in range(ZERO, head, FOUR):
-                _product(o, row + d, b, value_DQ, d, j, p, top + j, b, group)
+    blocks, width, keys = U(key_NDQ.shape[0]), U(key_NDQ.shape[1]), U(key_NDQ.shape[2])
+    slots, x = U(p.shape[0]) - keys, U(p.shape[1]) // blocks
+    for b in range(blocks):
+        left = b * x
+        for d in range(ZERO, width, FOUR):
+            for j in range(ZERO, keys, FOUR):
+                source = slots + j
+                _product(grad, row + d, column + left, key_NDQ[b], d, j, ds, source, left, x)
+                _outer(grad_key[b], d, j, qkv, row + d, column + left, ds, source, left, x)
+                _outer(grad_value[b], d, j, g, row + d, column + left, p, source, left, x)
 
 
 # 2^t = sum_i c_i t^i on [-1/2, 1/2], relative error 2e-9: least squares on Chebyshev nodes.
