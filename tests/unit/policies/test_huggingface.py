@@ -245,7 +245,8 @@ def test_a_float32_model_is_in_memory_once(folder):
     theta_RP = policy.initial([0])
     own = [p.data_ptr() for p in policy._model._module.parameters()]
     start, end = theta_RP.data_ptr(), theta_RP.data_ptr() + theta_RP.nbytes
-    assert own and all(start <= place < end for place in own)
+    assert own
+    assert all(start <= place < end for place in own)
 
 
 def test_bfloat16_keeps_float32_weights_and_stays_within_its_tolerance(folders):
