@@ -1,0 +1,132 @@
+"""SharpeRatio@k on logged episodes: IS, PDIS, WIS, fitted Q, doubly robust and DICE pick portfolios."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.comparisons import must_exceed
+from analysis.experiment import Experiment, Part
+from analysis.experiments.offline.ope_sharpe import at_four, picks_another, portfolios
+from analysis.plot import Plot
+from analysis.replication import RUNS, Seeds, of_seeds
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import chain, garnet
+from envs.offline import collect, skilled
+from testbed.estimators.dice import dice
+from testbed.estimators.doubly_robust_trajectory import trajectory_dr
+from testbed.estimators.fqe import fitted_q_steps, fqe_finite
+from testbed.estimators.trajectory import pdis, trajectory_is, trajectory_wis
+from testbed.estimators.trajectory_weights import LoggedEpisodes
+from testbed.offline.tabular import greedy, optimal_q
+from testbed.rng import generator, keys
+
+NAME = "ope-sharpe-episodes"
+SEEDS, EPISODES, POLICIES, DISCOUNT = 32, 100, 12, 0.95
+NEAR, APART = 1.25, 1.25
+"""Largest quotient of errors that count as alike, least quotient of Sharpe ratios that tell apart."""
+ESTIMATORS = {
+    "IS": trajectory_is,
+    "PDIS": pdis,
+    "WIS": trajectory_wis,
+    "fitted Q": fqe_finite,
+    "DR": lambda found: trajectory_dr(found.with_model(fitted_q_steps(found))),
+    "DICE": dice,
+}
+
+
+def worlds(seed: int) -> dict[str, FiniteMDP]:
+    """A corridor and a random world, 10 steps each."""
+    return {
+        "chain": chain(length=6, horizon=10, discount=DISCOUNT),
+        "garnet": garnet(
+            states=8, actions=3, branching=3, seed=seed, horizon=10, discount=DISCOUNT, noise_std=0.5
+        ),
+    }
+
+
+def rows_of(name: str, world: FiniteMDP, seed: int) -> Iterator[pd.DataFrame]:
+    """Return accuracy and SharpeRatio@k of every estimator on one log of a policy of quality 0.3."""
+    best_SA = greedy(optimal_q(world))[0]
+    mu_SA, rng = skilled(best_SA, 0.3), generator(seed, f"candidates of {name}")
+    mix_W11 = rng.uniform(0.2, 1.0, size=(POLICIES, 1, 1))
+    other_WSA = rng.dirichlet(np.ones(world.actions), size=(POLICIES, world.states))
+    pi_WSA = mix_W11 * skilled(best_SA, rng.uniform(0.0, 0.9, POLICIES)) + (1 - mix_W11) * other_WSA
+    true_W, logged = world.value(pi_WSA), float(world.value(mu_SA))
+    log = collect(world, mu_SA[None, None], EPISODES, keys((seed,), f"{NAME} {name}"))
+    given = {"state_NT": log.state_RBT[0], "action_NT": log.action_RBT[0], "mask_NT": log.mask_RBT[0]}
+    found = [
+        LoggedEpisodes.tabular(**given, reward_NT=log.reward_RBT[0], pi_SA=pi_SA, mu_SA=mu_SA, gamma=DISCOUNT)
+        for pi_SA in pi_WSA
+    ]
+    for each, estimate in ESTIMATORS.items():
+        value_W = np.array([float(estimate(episodes).value) for episodes in found])
+        yield from portfolios(value_W, true_W, logged, seed, world=name, estimator=each)
+
+
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+    """Return those of both worlds for every seed."""
+    for seed in seeds:
+        for name, world in worlds(seed).items():
+            yield from rows_of(name, world, seed)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does SharpeRatio@k tell estimators of episodes apart whose errors are alike?",
+    source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
+    differs="two worlds of 10 steps, 12 random candidates, 100 episodes; DICE ignores the horizon",
+    compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES}),
+    keys=("run", "seed", "world", "estimator", "k"),
+    metrics=("log_mse", "rank", "sharpe"),
+    margins={"quotient of errors that are alike": NEAR, "quotient of Sharpe ratios": APART},
+    figure=Plot(
+        "frontier",
+        x="log_mse",
+        y="sharpe",
+        arm=("estimator",),
+        where={"k": 4},
+        x_label="log mean squared error",
+        y_label="SharpeRatio@4",
+    ),
+    systems={"SharpeRatio@k / SCOPE-RL": Part()},
+)
+
+
+def told_apart(log: pd.DataFrame) -> list[bool]:
+    """Return, for every pair of estimators with like errors, whether SharpeRatio@4 tells it apart."""
+    found = []
+    for a, b in itertools.combinations(log[["log_mse", "sharpe"]].to_numpy(dtype=np.float64), 2):
+        if abs(a[0] - b[0]) <= np.log(NEAR):
+            low, high = sorted((float(a[1]), float(b[1])))
+            found.append(high > (APART * low if low > 0 else low))
+    return found
+
+
+@EXPERIMENT.claim(
+    "sharpe-tells-like-estimators-of-episodes-apart",
+    statement=(
+        "Of pairs of estimators whose squared errors on a log differ by at most a quarter, most have "
+        "SharpeRatio@4 that differ by more than a quarter."
+    ),
+)
+def apart(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about the mean share of pairs over the logs that have some, in both runs."""
+    found = {
+        run: np.array([np.mean(pairs) - 0.5 for log in at_four(table, run) if (pairs := told_apart(log))])
+        for run in RUNS
+    }
+    return must_exceed(found, 0.0, "share of pairs less 1/2")
+
+
+EXPERIMENT.claim(
+    "sharpe-picks-another-estimator-of-episodes-than-error",
+    statement=(
+        "In most logs of episodes the estimator with the least squared error does not have the best "
+        "SharpeRatio@4."
+    ),
+)(picks_another)
