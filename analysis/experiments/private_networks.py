@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
+from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, difference, of_seeds
@@ -184,34 +184,6 @@ EXPERIMENT = Experiment(
     ),
     systems={"DP-OPD": Part()},
 )
-
-
-@EXPERIMENT.claim(
-    "poisson-sampled-noise-follows-its-accountant",
-    source="Mironov et al. (2019), arXiv:1908.10530",
-    statement=(
-        "The Renyi divergence of a Gaussian step on a Poisson sample is the integral that defines it, the "
-        "multiplier spends epsilon 2 to 1e-4, and without any one record the clipped sum moves by the clip "
-        "at most."
-    ),
-)
-def accountant() -> Evidence:
-    """Return distances from the integral and from epsilon, and excess norms."""
-    import torch
-
-    x_X = np.linspace(-60.0, 60.0, 240_001)
-    gaps = [abs(spent(multiplier()) - EPSILON)]
-    for sigma, share, order in ((1.0, 0.1, 2), (2.0, 0.25, 5), (multiplier(), BATCH / RECORDS, 8)):
-        plain_X = np.exp(-(x_X**2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
-        ratio_X = 1 - share + share * np.exp((2 * x_X - 1) / (2 * sigma**2))
-        integral = float((plain_X * ratio_X**order).sum() * (x_X[1] - x_X[0]))
-        gaps.append(abs(divergence(sigma, share, order) - math.log(integral) / (order - 1)))
-    each_RNP = torch.from_numpy(np.random.default_rng(5).standard_normal((2, 9, 30))) * torch.tensor(
-        [[[0.01]], [[3.0]]]
-    )
-    gaps += [float(x) - CLIP for x in clipped(each_RNP).norm(dim=-1).flatten()]
-    gaps.append(float((clipped(each_RNP)[0] - each_RNP[0]).abs().max()))
-    return exact(gaps, 1e-4, "distance from the integral or from epsilon, or excess of a norm")
 
 
 def _lower(table: pd.DataFrame, other: str) -> Evidence:
