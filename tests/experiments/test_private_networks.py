@@ -9,7 +9,7 @@ import torch
 from analysis.experiments import private_networks as private
 
 
-@pytest.mark.parametrize("sigma, share, order", [(1.0, 0.1, 2), (2.0, 0.25, 5), (1.03, 1 / 64, 8)])
+@pytest.mark.parametrize(("sigma", "share", "order"), [(1.0, 0.1, 2), (2.0, 0.25, 5), (1.03, 1 / 64, 8)])
 def test_the_divergence_of_a_noisy_sampled_step_is_the_integral_that_defines_it(sigma, share, order):
     x_X = np.linspace(-60.0, 60.0, 240_001)
     plain_X = np.exp(-(x_X**2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
