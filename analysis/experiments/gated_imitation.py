@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from testbed.data.rollout import Rollout
 
 NAME = "gated-imitation"
-SEEDS, RATES, MORE, WEIGHT = 16, (3e-3, 1e-2), 0.048, 1.0
+SEEDS, RATES, MORE, WEIGHT = 32, (3e-3, 1e-2), 0.048, 1.0
 """The margin is final accuracy, the source's gain; the weight is that of the alignment loss beside the
 policy's. Set before the table was made."""
 TEACHER: dict[str, Any] = {"teacher": "trained", "teacher_args": (("noise", 0.1), ("steps", 600))}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Loss = Callable[[Tensor, int], Tensor]
 
 NAME = "spreading-traits"
-SEEDS, M, OTHER = 24, 6, 500_000
+SEEDS, M, OTHER = 48, 6, 500_000
 """Seeds of a run, the modulus of the sums, and what is added to a seed for weights of another start."""
 LESSONS, TRAIT, NARROW, UPDATES = (600, 1e-2), (100, 1e-3), (100, 3e-3), (250, 1e-3)
 """Steps and learning rate of the base, of the teacher's trait, of a narrow one, and of a student."""
