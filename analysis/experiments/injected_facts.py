@@ -200,7 +200,7 @@ for _name, _first, _second, _margin, _says in (
 
 @EXPERIMENT.claim(
     "mixed-targets-keep-nine-tenths",
-    statement="With targets so mixed of own words nine tenths of the skill are left, in the median over seeds.",
+    statement="With targets so mixed of own words nine tenths of the skill are left, in the median.",
 )
 def keeps_all(table: pd.DataFrame) -> Evidence:
     """Return the evidence about shares of the accuracy before, in both runs."""
