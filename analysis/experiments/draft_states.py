@@ -62,16 +62,17 @@ def accepted(seed: int, kind: str, feed: str) -> float:
 
     state_SD, head_DV = target_states(seed)
     target_SV, whose = state_SD @ head_DV, "own" if feed.endswith("prefixes") else "target"
-    weights = [torch.zeros(shape, dtype=torch.float64, requires_grad=True) for shape in ((D, D), (V, D))]
-    optimizer, loss = torch.optim.Adam(weights, lr=RATE), partial(f_distillation, divergence=kind)
+    turn_DD, word_VD = (torch.zeros(rows, D, dtype=torch.float64, requires_grad=True) for rows in (D, V))
+    optimizer = torch.optim.Adam([turn_DD, word_VD], lr=RATE)
+    loss: Any = partial(f_distillation, divergence=kind)
     for _ in range(STEPS):
-        logits_SV = drafted(state_SD, *weights, own=feed != "given") @ head_DV
+        logits_SV = drafted(state_SD, turn_DD, word_VD, own=feed != "given") @ head_DV
         share_S1 = prefixes(target_SV, logits_SV, whose)[:, None]
         slope_SV = place_gradients(loss, logits_SV, target_SV, logits_SV)
         optimizer.zero_grad()
         (share_S1 * slope_SV * logits_SV).sum().backward()
         optimizer.step()
-    return accepted_length(levels(target_SV), levels(drafted(state_SD, *weights, own=True) @ head_DV))
+    return accepted_length(levels(target_SV), levels(drafted(state_SD, turn_DD, word_VD, own=True) @ head_DV))
 
 
 def table() -> Table:
