@@ -33,7 +33,8 @@ FIXED = replace(BASE, recipe="chord", recipe_args=HALF, **TEACHER)
 GATED = replace(
     FIXED, recipe_args=(*HALF, ("share", 0.0)), guide="rescue", guide_args=(("count", BASE.group),)
 )
-POOR = {"teacher_noise": 0.5}
+POOR = 0.5
+"""Chance that a lesson of the poorer base errs at a step."""
 
 
 def aligned(_world: Any, _theta_RP: Tensor) -> Any:
@@ -64,8 +65,8 @@ ARMS: Mapping[str, Arm] = {
     "sequential": Arm(replace(BASE, recipe="sft_then_grpo", **TEACHER), rates=RATES),
     "gate": Arm(GATED, rates=RATES),
     "dypo": Arm(GATED, aligned, rates=RATES),
-    "poor grpo": Arm(replace(BASE, **POOR), rates=RATES),
-    "poor dypo": Arm(replace(GATED, **POOR), aligned, rates=RATES),
+    "poor grpo": Arm(replace(BASE, teacher_noise=POOR), rates=RATES),
+    "poor dypo": Arm(replace(GATED, teacher_noise=POOR), aligned, rates=RATES),
 }
 METRICS = ("accuracy", "start", "best", "area", "mean actor/grad_norm")
 

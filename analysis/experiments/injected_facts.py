@@ -169,7 +169,8 @@ MIXSD: Arm = {"words": "own", "share": 0.6}
 def _keeps_more(table: pd.DataFrame, first: Arm, second: Arm, margin: float) -> Evidence:
     """Return the evidence that an arm keeps more of the skill than another by a margin, in both runs."""
     middle = table.groupby(["words", "share"])["kept"].median()
-    said = ", ".join(f"{x:.3f} {words} {share:g}" for (words, share), x in middle.items())
+    rows = middle.reset_index().itertuples(index=False)
+    said = ", ".join(f"{x:.3f} {words} {share:g}" for words, share, x in rows)
     gap = difference(table, "kept", first, second)
     return median_exceeds(gap, margin, f"median of skill kept more, less {margin:g}; medians {said}")
 

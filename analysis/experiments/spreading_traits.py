@@ -230,7 +230,8 @@ def stays(table: pd.DataFrame) -> Evidence:
 def _medians(table: pd.DataFrame) -> str:
     """Return in words what every channel passes on."""
     middle = table[table["channel"].isin(CHANNELS)].groupby(["channel", "arm"])["passed"].median()
-    return "medians " + ", ".join(f"{x:.3f} {channel}, {arm}" for (channel, arm), x in middle.items())
+    rows = middle.reset_index().itertuples(index=False)
+    return "medians " + ", ".join(f"{x:.3f} {channel}, {arm}" for channel, arm, x in rows)
 
 
 @EXPERIMENT.claim(
