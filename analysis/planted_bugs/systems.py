@@ -188,6 +188,7 @@ PLANTED = (
     Bug("averaged-ratios-rarely-meet-the-upper-clip", STEP_RATIOS, "np.zeros_like(mean_T), np.full_like", "mean_T, np.full_like"),
     Bug("ratios-with-a-negative-log-mean-still-average-one", STEP_RATIOS, "-(distance_T**2) / 2", "-(distance_T**2)"),
     Bug("decoupled-normalization-forgets-the-scale", TWO_REWARDS, 'if how == "joint" else reward_NRG', 'if how == "decoupled" else reward_NRG'),
+    Bug("joint-ends-are-on-the-true-front-at-every-weight", TWO_REWARDS, 'if how == "joint" else reward_NRG', 'if how == "decoupled" else reward_NRG'),
     Bug("an-anchor-buys-accuracy-back-with-speed", TWO_REWARDS, 'if how == "joint" else reward_NRG', 'if how == "decoupled" else reward_NRG'),
     Bug("log-variance-of-paths-has-none-at-the-posterior", OBJECTIVES + "regression/tba.py", "-group_average(error_B", "-0.9 * group_average(error_B"),
     Bug("self-normalized-posterior-bias-falls-as-one-over-n", POSTERIOR, "count_RA * (posterior_A / sampler_A)", "count_RA * posterior_A"),
