@@ -101,8 +101,8 @@ def _gain(table: pd.DataFrame, sign: float) -> Groups:
 EXPERIMENT.claim(
     "decoupling-moves-the-front",
     statement=(
-        "Over weights of the speed from 0.01 to 100, decoupled normalization reaches 0.02 more speed at equal "
-        "accuracy than joint, after 20 and 80 steps, with graded accuracy as with right or wrong answers."
+        "Over weights of the speed from 0.01 to 100, decoupled normalization reaches 0.02 more speed at "
+        "equal accuracy than joint, after 20 and 80 steps, with graded accuracy as with right or wrong answers."
     ),
 )(all_exceed(MARGIN, "gain of speed at equal accuracy, less 0.02", _gain, 1.0))
 
@@ -123,12 +123,13 @@ EXPERIMENT.claim(
     ),
 )
 def supported() -> Evidence:
-    """Return what ends lack of the largest weighted sum, and what the largest lack of decoupling is short of."""
+    """Return what ends lack of the largest weighted sum, and how far decoupling's are below 0.05."""
     lacks: dict[str, list[float]] = {how: [] for how in HOW}
     for seed, how in product(range(4), HOW):
         reward_NA, weight_2W = world(seed, "graded"), np.stack([np.ones(len(WEIGHTS)), WEIGHTS])
         *_, end_W2 = path(reward_NA, how, 400)
         most_W = (weight_2W.T @ reward_NA).max(-1)
         lacks[how].append(float(((most_W - (end_W2 * weight_2W.T).sum(-1)) / weight_2W.sum(0)).max()))
-    note = f"lack of the weighted mean, less 0.01; largest {max(lacks['joint']):.4f} and {max(lacks['decoupled']):.4f}"
-    return exact([max(lacks["joint"]) - 0.01, short_of(max(lacks["decoupled"]), 0.05)], 0.0, note)
+    joint, apart = (max(lacks[how]) for how in HOW)
+    note = f"lack of the weighted mean, less 0.01; largest {joint:.4f} and {apart:.4f}"
+    return exact([joint - 0.01, short_of(apart, 0.05)], 0.0, note)
