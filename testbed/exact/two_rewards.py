@@ -33,7 +33,7 @@ def group_advantages(reward_NRG: Floats, how: str) -> Floats:
 
 
 def pulls(reward_NA: Floats, group: int, how: str) -> tuple[Ints, Floats, Floats]:
-    """Groups of G answers as multisets [R, G], their orderings [R], and each one's mean of A onehot, [R, A]."""
+    """Groups of G answers as multisets [R, G], their orderings [R], and their means of A onehot, [R, A]."""
     answers = reward_NA.shape[-1]
     index_RG, orders_R = multisets(answers, group)
     adv_RG = group_advantages(reward_NA[:, index_RG], how)
