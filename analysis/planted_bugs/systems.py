@@ -184,6 +184,7 @@ PLANTED = (
     Bug("false-positives-cap-what-a-filter-reaches", IMPERFECT, "(1 - right_SA) * false_positive_SA", "false_positive_SA / 2"),
     Bug("orpo-optimum-meets-the-proxy-bound", PROXY, "(d_SA**2 / _occupancy(world, base_SA)).sum() - 1", "(d_SA**2 / _occupancy(world, base_SA)).sum() - 0.9"),
     Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(1 - decay) * (own + (batch - 1) * mean) / batch", "(1 - decay) * mean"),
+    Bug("drawn-ratios-have-the-laws-of-their-steps", STEP_RATIOS, "far_1T / (2 * sigma_T**2)", "far_1T / sigma_T**2"),
     Bug("averaged-ratios-rarely-meet-the-upper-clip", STEP_RATIOS, "distance_T / np.sqrt(dims)", "distance_T"),
     Bug("averaged-ratios-rarely-meet-the-upper-clip", STEP_RATIOS, "np.zeros_like(mean_T), np.full_like", "mean_T, np.full_like"),
     Bug("ratios-with-a-negative-log-mean-still-average-one", STEP_RATIOS, "-(distance_T**2) / 2", "-(distance_T**2)"),
