@@ -26,7 +26,7 @@ MARGIN, OFTEN = 0.05, 0.05
 
 
 def trained(seeds: Seeds, ratio: str, bound: float) -> Iterator[tuple[int, Floats, Floats, Floats, Floats]]:
-    """Yield batch, proxy, gold, and the shares of A > 0 cut above and of A < 0 cut below at the last step, [R].
+    """Yield batch, proxy, gold, and the shares of A > 0 cut above and A < 0 cut below at the last step, [R].
 
     The policy is one drift, shared by all steps; a sample is the sum of its steps. Proxy: along (e1 + e2) /
     sqrt 2. Gold: along e1, less BEND / 2 times the squared distance aside. Both are those of the mean sample.
