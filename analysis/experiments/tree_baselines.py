@@ -22,7 +22,7 @@ EXPERIMENT = Experiment(
     "tree-baselines",
     question="Which baseline suits a group whose members continue a trace from stages of it?",
     source=SOURCE,
-    differs="exact variance of a group of 4, one member per stage; sibling constraints, which are not public, are left out",
+    differs="exact variance of a group of 4, one member per stage; without sibling constraints, not public",
     margins={"variance by the stage's own value, over that by the group's mean": 0.95},
     systems=("Tree-OPO",),
 )

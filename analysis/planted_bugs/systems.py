@@ -121,6 +121,7 @@ PLANTED = (
     Bug("class-preference-helps-grpo-transfer", EQUIVALENCE, "pull_IJ = beta *", "pull_IJ = -beta *"),
     Bug("another-start-carries-the-trait-when-trained", SFT, "return -logp_BT", "return logp_BT"),
     Bug("channels-agree-in-a-trained-student", SFT, "return -logp_BT", "return -2 * logp_BT"),
+    Bug("class-preference-transfers-through-shared-features", EQUIVALENCE, "pull_IJ = beta *", "pull_IJ = -beta *"),
     Bug("class-preference-is-a-gradient", EQUIVALENCE, "special.expit(-margin_IJ)", "special.expit(margin_IJ)"),
     Bug("class-preference-learns-sooner-and-keeps-members-apart", EQUIVALENCE, "- pull_IJ.sum(0) @ share_CA[~right_C]", "- 9 * pull_IJ.sum(0) @ share_CA[~right_C] * pi_A"),
     Bug("unseen-members-learn-from-the-preference-alone", EQUIVALENCE, "share_CA[right_C] - pull_IJ.sum(0)", "share_CA[right_C] * 0.0 - pull_IJ.sum(0)"),
