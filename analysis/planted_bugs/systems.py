@@ -186,6 +186,8 @@ PLANTED = (
     Bug("false-positives-cap-what-a-filter-reaches", IMPERFECT, "(1 - right_SA) * false_positive_SA", "false_positive_SA / 2"),
     Bug("orpo-optimum-meets-the-proxy-bound", PROXY, "(d_SA**2 / _occupancy(world, base_SA)).sum() - 1", "(d_SA**2 / _occupancy(world, base_SA)).sum() - 0.9"),
     Bug("penalized-rewards-have-the-gradient-of-the-penalty", PROXY, "- strength * ratio_SA / root", "- strength * ratio_SA / root / 2"),
+    Bug("remax-holds-half-of-what-ppo-holds", "testbed/training/learner.py", "self.critic.learn(theta_CP, rollout, signals)", "None"),
+    Bug("remax-saves-less-than-half-the-arithmetic", "testbed/training/learner.py", "self.critic.learn(theta_CP, rollout, signals)", "None"),
     Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(1 - decay) * (own + (batch - 1) * mean) / batch", "(1 - decay) * mean"),
     Bug("drawn-ratios-have-the-laws-of-their-steps", STEP_RATIOS, "far_1T / (2 * sigma_T**2)", "far_1T / sigma_T**2"),
     Bug("averaged-ratios-rarely-meet-the-upper-clip", STEP_RATIOS, "distance_T / np.sqrt(dims)", "distance_T"),
