@@ -13,7 +13,7 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from analysis.experiments.two_rewards import ACCURACY, ANSWERS, GROUP, RATE, world
-from analysis.replication import Groups, Seeds, all_exceed, of_seeds
+from analysis.replication import RUNS, Groups, Seeds, all_exceed, of_seeds
 from envs.arrays import Floats
 
 NAME = "reward-fronts"
@@ -89,8 +89,8 @@ def _gain(table: pd.DataFrame, sign: float) -> Groups:
     ).unstack()
     gain = sign * (wide["decoupled"] - wide["joint"])
     return {
-        f"{kind}, {steps} steps, {run}": x.to_numpy()
-        for (run, kind, steps), x in gain.groupby(level=[0, 1, 2])
+        f"{kind}, {steps} steps, {run}": gain[run, kind, steps].to_numpy()
+        for run, kind, steps in product(RUNS, ACCURACY, STEPS)
     }
 
 
