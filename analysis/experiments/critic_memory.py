@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.starting_runs import SMALL
 from testbed.config.run import Run
 
@@ -76,7 +76,11 @@ EXPERIMENT = Experiment(
         "measured on a GPU; a reward model and a reference are in neither"
     ),
     margins={"distance of a half": 0.02},
-    systems=("ReMax",),
+    systems={
+        "ReMax": Part(
+            "memory and operations by count, in a toy language model; neither peak memory nor time on a GPU"
+        )
+    },
 )
 
 
