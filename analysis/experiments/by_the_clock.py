@@ -23,6 +23,8 @@ LLAMARL = "LlamaRL (2025), arXiv:2505.24034"
 EQUAL, LOSS = 0.02, 0.05
 """Accuracy that counts as equal, and as lost. Set before the sweep was run."""
 LAGS = {"vcpo": (0, 16, 128), "online_dpo": (0, 1), "aipo": (0, 4, 16, 64), "reinforce": (16,)}
+BOTH = (("baseline", "proxy"), ("ess_reference", 1))
+"""VCPO's two parts."""
 ARMS: dict[str, Arm] = {
     f"{recipe} {lag}": {"recipe": recipe, "lag": lag} for recipe, lags in LAGS.items() for lag in lags
 }
@@ -32,7 +34,9 @@ def cells() -> tuple[Run, ...]:
     """Each recipe at its lags and at 3e-3, which tuning chose for VCPO and for online DPO on-policy."""
     small = replace(SMALL, log_every=10)
     return tuple(
-        cell for recipe, lags in LAGS.items() for cell in grid(small, recipe=[recipe], lag=lags, seed=[0])
+        replace(cell, recipe_args=BOTH if recipe == "vcpo" else ())
+        for recipe, lags in LAGS.items()
+        for cell in grid(small, recipe=[recipe], lag=lags, seed=[0])
     )
 
 
