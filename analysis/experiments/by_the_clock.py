@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, at_floor
+from analysis.comparisons import Arm, arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
 from analysis.plot import Plot
 from analysis.sequential import median_exceeds, median_within
@@ -72,8 +72,8 @@ EXPERIMENT = Experiment(
 def _sooner(table: pd.DataFrame, fast: str, slow: str, least: float) -> Evidence:
     """Return the evidence about the simulated time to an accuracy of 0.9, paired by seed."""
     ratio = _one_step_off() if slow.startswith("online_dpo") else _split()
-    steps = arms(table, "steps_to 0.9", ARMS)
-    gain = log_speed_up(steps[slow], steps[fast], SMALL.steps, ratio)
+    slow_N, fast_N = (arm(table, "steps_to 0.9", ARMS[name]) for name in (slow, fast))
+    gain = log_speed_up(slow_N, fast_N, SMALL.steps, ratio)
     found = math.exp(gain.median())
     note = f"median log speed-up less log {least:g}; an update is {ratio:.2f}, the accuracy {found:.2f} times"
     return median_exceeds(gain, math.log(least), f"{note} as fast")
