@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
+from analysis.replication import Seeds, columns, exceeds, of_seeds
 
 NAME = "periodic-speed"
 PERIODIC = "Periodic Asynchrony (2025), arXiv:2511.18871"
@@ -63,25 +63,18 @@ EXPERIMENT = Experiment(
 
 EXPERIMENT.claim(
     "periodic-asynchrony-nearly-doubles-the-speed-at-balance",
-    statement="At load 1, with equal and with little spread lengths, it is over 1.8 times as fast.",
-)(exceeds(NEAR, "gain", {"load": 1.0, "spread": (0.0, 0.3)}))
+    statement="At load 1, with lengths of spread 0.3, it is over 1.8 times as fast.",
+)(exceeds(NEAR, "gain", {"load": 1.0, "spread": 0.3}))
 
 EXPERIMENT.claim(
     "periodic-asynchrony-gains-most-at-balance",
-    statement=(
-        "At every spread of lengths from 0 to 0.6 the speed-up at load 1 is higher by 0.05 than at load 4."
-    ),
-)(exceeds(APART, "gain", {"load": 1.0}, {"load": 4.0}, spread=(0.0, 0.3, 0.6)))
+    statement="At spreads from 0.3 to 1 the speed-up at load 1 is higher by 0.05 than at loads 1/2 and 2.",
+)(exceeds(APART, "gain", {"load": 1.0}, {"load": (0.5, 2.0)}, spread=SPREADS[1:]))
 
 EXPERIMENT.claim(
     "spread-lengths-eat-the-gain-of-periodic-asynchrony",
     statement="At load 1 lengths of spread 1 leave a speed-up that is lower by 0.05 than that of spread 0.3.",
 )(exceeds(APART, "gain", {"spread": 0.3}, {"spread": 1.0}, load=1.0))
-
-EXPERIMENT.claim(
-    "periodic-asynchrony-has-no-lag-at-any-load",
-    statement="Its largest lag is 0 at every load and spread.",
-)(stays_below(0.5, "lag", {"load": LOADS, "spread": SPREADS}))
 
 
 @EXPERIMENT.claim(
