@@ -33,8 +33,9 @@ def entropy_bonus(
     bonus below it, a penalty above, as the pull to a target distribution of that entropy is (derived here).
     """
     if set_point:
-        entropy = -logp_BT.detach()[batch.mask_BT].mean()
-        return (set_point - entropy) * entropy_bonus(logp_BT, batch, gradient=gradient)
+        log_pi_BT = torch.where(batch.mask_BT, logp_BT.detach(), torch.zeros_like(logp_BT))
+        mean_11 = log_pi_BT.sum((-2, -1), keepdim=True) / batch.mask_BT.sum((-2, -1), keepdim=True)
+        return (set_point + mean_11) * entropy_bonus(logp_BT, batch, gradient=gradient)
     if gradient == "score":
         return torch.where(batch.mask_BT, logp_BT.detach(), torch.zeros_like(logp_BT)) * logp_BT
     if gradient == "pathwise":
