@@ -28,7 +28,7 @@ LEARNERS: dict[str, tuple[int, Arguments]] = {
 
 
 def _words(args: Arguments) -> str:
-    return ",".join(f"{name}={value}" for name, value in args) or "default"
+    return ",".join(f"{name}={value:g}" for name, value in args) or "default"
 
 
 ARMS: dict[str, Arm] = {
