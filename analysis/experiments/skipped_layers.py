@@ -66,6 +66,7 @@ EXPERIMENT = Experiment(
         x="mismatch",
         y="accuracy",
         arm=("recipe", LEVEL),
+        names={"rec_oneside": "no weight", "icepop": "drop tokens", "tis": "weight", "nan": "all"},
         x_label="rollouts",
         y_label="final accuracy",
     ),
