@@ -15,6 +15,9 @@ TIME = "pipeline/time"
 AGE = "staleness/age_mean_token"
 SHARE = 0.9
 """The level asked by default: this share of the best final return among the recipes."""
+LATE = 10.0
+"""A run that never has a level counts as its last second where it should be slow, as LATE times that where it
+should be fast."""
 
 
 def return_column(frame: pd.DataFrame) -> str:
@@ -78,3 +81,13 @@ def wall_clock(frame: pd.DataFrame, level: float | None = None) -> tuple[float, 
 def pace(rows: pd.DataFrame) -> float:
     """Return the time of a run's last row over the updates it counts, the one it takes included."""
     return float(rows[TIME].max() / (rows["step"].max() + 1))
+
+
+def log_speed_up(slow_N: pd.Series, fast_N: pd.Series, last: float, ratio: float) -> pd.Series:
+    """Return log(seconds of the slow arm / seconds of the fast one) until both have a level, per seed.
+
+    slow_N, fast_N: updates that they needed, NaN for never. last: updates of a whole run. ratio: seconds per
+    update of the slow pipeline over those of the fast one.
+    """
+    found: pd.Series = np.log(ratio * slow_N.fillna(last) / fast_N.fillna(LATE * last))
+    return found

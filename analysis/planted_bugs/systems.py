@@ -46,6 +46,11 @@ DISTILL, SFT, REINFORCE, SHAPED, DRAFTS = (
 )
 
 PLANTED = (
+    # Pipelines by model size, load and route to old log-probabilities.
+    Bug("the-gain-of-splitting-grows-with-the-model-where-exchanges-are-slow", "testbed/pipeline/closed_forms.py", "return max(generation_time(design), train_time(design))", "return generation_time(design) + train_time(design)"),
+    Bug("most-of-the-gain-of-splitting-is-that-nobody-waits", "testbed/pipeline/closed_forms.py", "return design.tau_0 * found.batch + ", "return design.tau_0 * found.mean + "),
+    Bug("a-shared-prompt-saves-its-copies", "testbed/policies/toy/transformer.py", "time[Q:].repeat_interleave(G).repeat(N)", "time[Q:].repeat(G).repeat(N)"),
+    Bug("an-average-costs-no-more-than-exact-old-log-probabilities", "testbed/pipeline/closed_forms.py", "return max(generation_time(design), train_time(design))", "return generation_time(design) + train_time(design)"),
     # Replay control, linear TD, continuous actions.
     Bug("a-post-decision-baseline-takes-out-the-demand", "testbed/offline/improvement.py", "world.tables.bonus_S + world.discount * infinite_horizon", "world.tables.bonus_S + infinite_horizon"),
     Bug("rare-switching-is-logarithmic", "testbed/offline/optimism.py", "np.maximum(switch * known_RSA, known_RSA + 1)", "known_RSA + 1"),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from analysis.claims import Evidence
 from analysis.comparisons import must_exceed, must_vanish
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
 
@@ -94,6 +94,7 @@ EXPERIMENT = Experiment(
         log="xy",
     ),
     see=("log-mismatch-outgrows-root-t-where-its-drift-varies", "log-mismatch-grows-as-root-t"),
+    systems={"Jet-RL": Part("how its mismatch grows with the horizon, up to 64 tokens; no training, no GPU")},
 )
 
 

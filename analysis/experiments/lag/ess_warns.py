@@ -14,15 +14,13 @@ import pandas as pd
 from analysis.auroc import auroc
 from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part, Stop
-from analysis.experiments.lag.ess_predicts_collapse import KEYS, SIGNS, early_signs
+from analysis.experiments.lag.ess_predicts_collapse import GOOD, KEYS, SIGNS, early_signs
 from analysis.sequential import median_exceeds
 from analysis.starting_runs import LAB
 from testbed.config.run import Run, grid
 
 VCPO = "VCPO (2026), arXiv:2602.17616: a falling ESS precedes collapse"
 LAG, RATE = 256, 3e-3
-GOOD = 0.8
-"""AUROC that the source's statement is read as."""
 RECIPES = ("grpo", "asymre", "topr", "m2po", "vcpo", "minpro")
 """In the phase diagram, whose seeds are others, the first three never collapse here, the others mostly."""
 

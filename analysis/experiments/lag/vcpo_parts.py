@@ -68,7 +68,9 @@ EXPERIMENT = Experiment(
         y_label="final accuracy",
     ),
     systems={
-        "VCPO (Stable Asynchrony)": Part("its two parts at lag 128; neither ESS as a warning nor the speed")
+        "VCPO (Stable Asynchrony)": Part(
+            "its two parts at lag 128; ESS as a warning: see ess-predicts-collapse, speed: see by-the-clock"
+        )
     },
 )
 

@@ -25,15 +25,15 @@ EXPERIMENT = Experiment(
     source="papers of the systems, with each claim",
     systems={
         "LlamaRL": Part(
-            "whether splitting is strictly faster, at equal lengths; not by how much at scale",
+            "whether splitting is strictly faster, at equal lengths; at scale: see gains-at-scale",
             claims=("pipelining-alone-gains-nothing",),
         ),
         "Periodic Asynchrony": Part(
-            "that its data are on-policy, and a bound on the speed-up; not twice the throughput",
+            "that its data are on-policy, and a bound on the speed-up; twice: see periodic-speed",
             claims=("periodic-asynchrony-is-on-policy",),
         ),
         "RAPID": Part(
-            "the time that is saved, in a cost model derived here; no accuracy",
+            "the time that is saved, in a cost model derived here; accuracy: see rapid-updates",
             claims=("rapid-saves-the-shared-part-of-decoding",),
         ),
         "Jet-RL": Part(

@@ -19,7 +19,7 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.values import VALUE
-from analysis.wall_clock import AGE, TIME, pace, reached
+from analysis.wall_clock import AGE, LATE, TIME, pace, reached
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -47,9 +47,6 @@ SETTINGS: tuple[tuple[str, int, dict[str, Any]], ...] = (
 """Name, sequences per generating accelerator, fields. From one to the next less waiting and more lag."""
 SOURCE = "this testbed: testbed pipeline --then run; docs/pipeline.md"
 RATE = 16.0
-LATE = 10.0
-"""A run that never has the level counts as its last second where it should be slow, as LATE times that where
-it should be fast."""
 
 
 def split(slots: int, fields: dict[str, Any], training: int) -> Design:

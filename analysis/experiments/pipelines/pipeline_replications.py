@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
     margins={"relative distance from a closed form": LOOSE},
     systems={
         "LlamaRL": Part(
-            "whether splitting is strictly faster, at spread-out lengths; not by how much at scale",
+            "whether splitting is strictly faster, at spread-out lengths; at scale: see gains-at-scale",
             claims=("stragglers-make-pipelining-pay",),
         ),
     },

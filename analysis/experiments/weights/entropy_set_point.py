@@ -85,7 +85,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "DCPO (distribution-centric)": Part(
-            "that a distribution as target controls the entropy on policy, with a target of ours; no training"
+            "that a distribution as target controls the entropy on policy; training: see entropy-in-training"
         )
     },
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,9 +12,18 @@ import pandas as pd
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
-from analysis.experiment import Experiment, Part
+from analysis.experiment import Experiment
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
+from analysis.replication import (
+    Seeds,
+    all_exceed,
+    columns,
+    difference,
+    exceeds,
+    merged,
+    of_seeds,
+    stays_below,
+)
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -20,8 +31,8 @@ if TYPE_CHECKING:
     from envs.finite_mdp import FiniteMDP
 
 NAME = "mirror-steps"
-SEEDS, INNER, STEP, RATE, ROUNDS, BUDGET = 12, (1, 5, 20, 50), 0.5, 1.0, 6, 0.02
-"""Inner steps, MDPO's step size, learning rate, rounds, and the mean KL of the trust region."""
+SEEDS, INNER, SIZES, RATE, ROUNDS, BUDGET = 12, (1, 5, 20, 50), (0.1, 0.5, 2.0), 1.0, 6, 0.02
+"""Inner steps, MDPO's step sizes, learning rate, rounds, and the mean KL of the trust region."""
 MARGIN = 0.02
 """Value, as a share of the best less the start's. Set before the table was made."""
 
@@ -35,33 +46,39 @@ def world(seed: int) -> tuple[FiniteMDP, Floats]:
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return KL to the exact step after a first round, and the value after six, by inner steps and trust
-    region.
+    """Return KL to the exact step after a first round, and the value after six, by step size, inner steps and
+    trust region.
     """
     from envs import infinite_horizon
-    from testbed.exact.bandit_update import inner_steps
-    from testbed.exact.policy_steps import advantage, mirror_step
-    from testbed.offline.tabular import greedy, kl, optimal_q, within_kl
+    from testbed.offline.tabular import greedy, optimal_q
 
-    for seed in seeds:
+    for seed, size in itertools.product(seeds, SIZES):
         found, start_SA = world(seed)
         best = float(infinite_horizon.value(found, greedy(optimal_q(found))[0]))
         first = float(infinite_horizon.value(found, start_SA))
         for inner in (*INNER, 0):
-            pi_SA, gaps = start_SA, []
-            for _ in range(ROUNDS):
-                adv_SA = advantage(found, pi_SA)
-                if inner:
-                    log_KSA = inner_steps("mdpo", pi_SA, adv_SA, steps=inner, rate=RATE, step_size=STEP)
-                    new_SA = np.exp(log_KSA[-1])
-                else:
-                    new_SA = within_kl(pi_SA[None], adv_SA[None], BUDGET)[0]
-                gaps.append(float(kl(new_SA[None], mirror_step(pi_SA, adv_SA, STEP)[None]).mean()))
-                pi_SA = new_SA
-            value = (float(infinite_horizon.value(found, pi_SA)) - first) / (best - first)
-            yield columns(
-                (seed,), update=f"{inner} steps" if inner else "trust region", distance=gaps[0], value=value
-            )
+            distance, end_SA = six_rounds(found, start_SA, inner, size)
+            value = (float(infinite_horizon.value(found, end_SA)) - first) / (best - first)
+            update = f"{inner} steps" if inner else "trust region"
+            yield columns((seed,), size=size, update=update, distance=distance, value=value)
+
+
+def six_rounds(found: FiniteMDP, pi_SA: Floats, inner: int, size: float) -> tuple[float, Floats]:
+    """Return the first round's KL to the exact step, and the last policy; no inner steps: trust regions."""
+    from testbed.exact.bandit_update import inner_steps
+    from testbed.exact.policy_steps import advantage, mirror_step
+    from testbed.offline.tabular import kl, within_kl
+
+    gaps = []
+    for _ in range(ROUNDS):
+        adv_SA = advantage(found, pi_SA)
+        if inner:
+            new_SA = np.exp(inner_steps("mdpo", pi_SA, adv_SA, steps=inner, rate=RATE, step_size=size)[-1])
+        else:
+            new_SA = within_kl(pi_SA[None], adv_SA[None], BUDGET)[0]
+        gaps.append(float(kl(new_SA[None], mirror_step(pi_SA, adv_SA, size)[None]).mean()))
+        pi_SA = new_SA
+    return gaps[0], pi_SA
 
 
 EXPERIMENT = Experiment(
@@ -69,16 +86,14 @@ EXPERIMENT = Experiment(
     question="How many inner steps bring MDPO to the mirror step, and does it need a trust region?",
     source="Tomar et al. (2020), MDPO, arXiv:2005.09814",
     differs="random MDPs with exact advantages; the loss's expectation is followed, state by state",
-    compute=of_seeds(
-        NAME, rows, SEEDS, {"step size": STEP, "rate": RATE, "rounds": ROUNDS, "trust region": BUDGET}
-    ),
-    keys=("run", "seed", "update"),
+    compute=of_seeds(NAME, rows, SEEDS, {"rate": RATE, "rounds": ROUNDS, "trust region": BUDGET}),
+    keys=("run", "seed", "size", "update"),
     metrics=("distance", "value"),
     margins={"share of the possible gain": MARGIN, "KL to the mirror step that counts as there": 1e-3},
-    figure=Plot("distribution", x="update", y="value", y_label="share of the possible gain, 6 rounds"),
-    systems={
-        "MDPO": Part("its step, its limit and a trust region in tables; no sampling, no language model")
-    },
+    figure=Plot(
+        "distribution", x="update", y="value", arm=("size",), y_label="share of the possible gain, 6 rounds"
+    ),
+    systems=("MDPO",),
 )
 
 
@@ -141,11 +156,65 @@ def sac() -> Evidence:
 EXPERIMENT.claim(
     "twenty-inner-steps-reach-the-mirror-step",
     statement="After 20 inner steps on one batch the mean KL to the exact mirror step is below 0.001.",
-)(stays_below(0.001, "distance", {"update": "20 steps"}))
+)(stays_below(0.001, "distance", {"update": "20 steps"}, size=0.5))
+
+EXPERIMENT.claim(
+    "inner-steps-come-nearer-where-the-rate-suits-the-step-size",
+    statement=(
+        "At step sizes 0.5 and 2 and learning rate 1, KL to the exact step is at least halved from 1 inner "
+        "step to 5, and from 5 to 50, on average of its logarithm."
+    ),
+)(
+    all_exceed(
+        math.log(2),
+        "fall of log KL, less log 2",
+        lambda table: merged(
+            **{
+                f"{few} to {many}": difference(
+                    table,
+                    "distance",
+                    {"update": f"{few} steps"},
+                    {"update": f"{many} steps"},
+                    size=SIZES[1:],
+                    log=True,
+                )
+                for few, many in ((1, 5), (5, 50))
+            }
+        ),
+    )
+)
+
+EXPERIMENT.claim(
+    "inner-steps-overshoot-small-step-sizes",
+    statement=(
+        "At step size 0.1, a tenth of the learning rate, 20 inner steps end twice as far from the exact step "
+        "as 1 does, and after six rounds with 0.1 less of the gain than a trust region."
+    ),
+)(
+    all_exceed(
+        0.0,
+        "log KL less log 2, and loss of value less 0.1",
+        lambda table: merged(
+            far={
+                run: x_N - math.log(2)
+                for run, x_N in difference(
+                    table, "distance", {"update": "20 steps"}, {"update": "1 steps"}, size=0.1, log=True
+                ).items()
+            },
+            lost={
+                run: x_N - 0.1
+                for run, x_N in difference(
+                    table, "value", {"update": "trust region"}, {"update": "20 steps"}, size=0.1
+                ).items()
+            },
+        ),
+    )
+)
 
 EXPERIMENT.claim(
     "mdpo-needs-no-trust-region",
     statement=(
-        "With 20 inner steps it has, after six rounds, at most 0.02 less of the gain than a trust region."
+        "At step sizes 0.5 and 2 it has, with 20 inner steps and after six rounds, at most 0.02 less of the "
+        "gain than a trust region."
     ),
-)(exceeds(-MARGIN, "value", {"update": "20 steps"}, {"update": "trust region"}))
+)(exceeds(-MARGIN, "value", {"update": "20 steps"}, {"update": "trust region"}, size=SIZES[1:]))

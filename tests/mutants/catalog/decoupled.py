@@ -68,6 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("terms-nemo-rl-clamp-off", f"{TERMS}/kl_penalty.py", "(x_BT.abs() <= input_clamp) & ", "", OF_TERMS),
     Mutant("terms-entropy-lowered", f"{TERMS}/entropy_bonus.py", "torch.where(batch.mask_BT, logp_BT.detach()", "torch.where(batch.mask_BT, -logp_BT.detach()", OF_TERMS),
     Mutant("terms-entropy-twice", f"{TERMS}/entropy_bonus.py", "torch.where(batch.mask_BT, logp_BT.detach()", "torch.where(batch.mask_BT, logp_BT", OF_TERMS),
+    Mutant("terms-entropy-set-point-reversed", f"{TERMS}/entropy_bonus.py", "(set_point + mean_11)", "(mean_11 - set_point)", OF_TERMS),
     Mutant("terms-entropy-importance-without-its-own-slope", f"{TERMS}/entropy_bonus.py", "(log_pi_BT + 1)", "log_pi_BT", OF_TERMS),
     Mutant("terms-distillation-is-pathwise", f"{TERMS}/distillation.py", 'gradient: str = "score"', 'gradient: str = "pathwise"', OF_TERMS),
     Mutant("terms-tinker-reads-pi", f"{TERMS}/distillation.py", 'log_token(batch.logp_mu_BT, batch, "ref")', 'log_token(logp_BT, batch, "ref").detach()', OF_TERMS),

@@ -15,6 +15,10 @@ def tokens(f):
     return lambda s, rows: np.array(f(s), dtype=float)
 
 
+def mean_entropy(rows):
+    return np.mean([-math.log(p) for each in rows for p in each.p])
+
+
 WEIGHTS = {
     # d k3 / d log pi = 1 - ref/pi
     "kl_penalty": tokens(lambda s: [1 / v - 1 for v in s.v]),
@@ -39,3 +43,10 @@ WEIGHTS = {
 }
 
 F1 = []
+CASES = [
+    (
+        "entropy_bonus",
+        {"set_point": 0.7},
+        lambda s, rows: (0.7 - mean_entropy(rows)) * np.array([-math.log(p) for p in s.p]),
+    )
+]
