@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
+from analysis.arm_claims import Recipes
 from analysis.experiment import Experiment
 from analysis.starting_runs import SMALL
 from analysis.tuning import tuning_seeds
-from testbed.config.run import Arguments, Run
+from testbed.config.run import Run
 
 NAME = "class-rates"
 KEYS = ("task", "task_args", "recipe", "recipe_args", "anchor", "staleness", "lag", "steps")
-Recipes = Mapping[str, tuple[str, Arguments]]
 LITE = replace(SMALL, prompts=4, steps=300)
 """SMALL with half the prompts."""
 CLIPS: Recipes = {
