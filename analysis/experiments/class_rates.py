@@ -31,15 +31,13 @@ NEGATIVES: Recipes = {
     "positives alone": ("topr", (("baseline", 0),)),
     "importance sampling": ("importance", ()),
 }
-BASELINES: Recipes = {
-    f"TOPR, {c:+g}": ("topr", (("baseline", 0.5 + c / 2),)) for c in (-0.5, -0.25, 0.25, 0.5)
-}
+BASELINES: Recipes = {f"TOPR, {c:+g}": ("topr", (("baseline", 0.5 + c / 2),)) for c in (-0.5, 0.25, 0.5)}
 """Baselines that TOPR takes from rewards of -1 and +1, of 0 without a word."""
 TOPR_LAG = 128
 PASSES: Recipes = {
     "GRPO": ("grpo", ()),
-    "GRPO x4": ("sfpo", (("alpha", 1.0), ("fast", 3))),
-    "GRPO x16": ("sfpo", (("alpha", 1.0), ("fast", 15))),
+    "GRPO x4": ("sfpo", (("alpha", 1), ("fast", 3))),
+    "GRPO x16": ("sfpo", (("alpha", 1), ("fast", 15))),
     "SFPO, 1 fast": ("sfpo", (("alpha", 0.8), ("fast", 1))),
     "SFPO, 3 fast": ("sfpo", (("alpha", 0.8), ("fast", 3))),
     "SFPO, 5 fast": ("sfpo", (("alpha", 0.8), ("fast", 5))),
@@ -62,6 +60,7 @@ REGIMES: dict[str, dict[str, float]] = {
 """The bound of DISPO that is open; the others cut every ratio to 1."""
 FREE = replace(LITE, task="length", task_args=(), teacher_noise=0.2, recipe="dispo", lag=64)
 SYNC: Recipes = {"OAPL": ("oapl", ()), "sequence IS": ("vcpo", (("ess_reference", 0),))}
+SYNC_STEPS = 800
 SYNC_LAGS = {"OAPL": (1, 16, 64, 400), "sequence IS": (1, 64, 400)}
 SHORT, LONG, OLD, VERY_OLD = 12, 48, 64, 256
 COPY = {
@@ -119,7 +118,7 @@ def sync_cells() -> tuple[Run, ...]:
         run
         for name, lags in SYNC_LAGS.items()
         for lag in lags
-        for run in arms(replace(LITE, lag=lag, steps=800), SYNC, [name])
+        for run in arms(replace(LITE, lag=lag, steps=SYNC_STEPS), SYNC, [name])
     )
 
 
@@ -133,10 +132,11 @@ def level_cells() -> tuple[Run, ...]:
 
 
 def rates(run: Run) -> tuple[float, ...]:
-    """Return the rates that an arm is tried at: small for many passes, large where much is clipped."""
+    """Return the rates that an arm is tried at: small for many passes and steps, large where much is cut."""
     if {("passes", 16), ("fast", 15)} & set(run.recipe_args):
         return (3e-4, 1e-3, 3e-3)
-    return (3e-3, 1e-2, 3e-2) if run.recipe in ("ctpo", "gspo") else (1e-3, 3e-3, 1e-2)
+    slow = (3e-4,) if run.steps == SYNC_STEPS else ()
+    return (3e-3, 1e-2, 3e-2) if run.recipe in ("ctpo", "gspo") else (*slow, 1e-3, 3e-3, 1e-2)
 
 
 def cells() -> tuple[Run, ...]:

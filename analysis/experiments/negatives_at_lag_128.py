@@ -18,7 +18,7 @@ KINDS = {f"at lag {TOPR_LAG}": {"staleness": "exact"}, "offline": {"staleness": 
 
 
 def cells() -> tuple[Run, ...]:
-    """TOPR, untapered and no negatives and importance weights on old data, and TOPR with four baselines."""
+    """TOPR, untapered and no negatives and importance weights on old data, and TOPR with other baselines."""
     return tuned(topr_cells(), NAME, KEYS)
 
 
