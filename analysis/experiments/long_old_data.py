@@ -89,7 +89,7 @@ EXPERIMENT = Experiment(
     source="MinPRO (2026), arXiv:2601.22718; CTPO (2026), arXiv:2605.07331",
     differs="copying digits, a transformer of 7,000 weights, 320 steps of 32 responses; rates by arm",
     cells=cells,
-    stop=Stop(block=16, cap=32),
+    stop=Stop(block=16, cap=16),
     keys=("task_args", "recipe", "recipe_args", "lag", "seed"),
     metrics=(
         *("accuracy", "best", "start", "area", "collapsed", "mean actor/clip_share"),
