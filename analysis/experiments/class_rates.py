@@ -42,8 +42,6 @@ PASSES: Recipes = {
     "SFPO, 3 fast": ("sfpo", (("alpha", 0.8), ("fast", 3))),
     "SFPO, 5 fast": ("sfpo", (("alpha", 0.8), ("fast", 5))),
     "SFPO, alpha 0.25": ("sfpo", (("alpha", 0.25), ("fast", 3))),
-    "ReMix x4": ("remix", (("passes", 4),)),
-    "ReMix x16": ("remix", (("passes", 16),)),
     "R2VPO x4": ("r2vpo", (("passes", 4),)),
     "R2VPO x16": ("r2vpo", (("passes", 16),)),
 }

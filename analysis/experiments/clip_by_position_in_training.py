@@ -109,7 +109,7 @@ for _name, _words, _ends, _power, _lag in (
     EXPERIMENT.claim(
         f"{_name}-in-training",
         statement=(
-            f"{_words} clips the {'last' if _ends is ENDS else 'first'} 8 of 48 tokens over twice as often as "
-            "those at the other end."
+            f"{_words} clips the {'last' if _ends is ENDS else 'first'} 8 of 48 tokens over twice as "
+            "often as those at the other end."
         ),
     )(exceeds(MARGIN, "share", *_ends, power=_power, lag=_lag, log=True))

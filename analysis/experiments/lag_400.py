@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
     differs="a transformer of 7,000 weights, sums of 6 digits, 800 steps of 32 responses, of which the first "
     "400 see data of the base model at lag 400; a lag that is the same for all samples; rates by arm",
     cells=cells,
-    stop=Stop(block=16, cap=32),
+    stop=Stop(block=12, cap=24),
     keys=("recipe", "recipe_args", "lag", "seed"),
     metrics=(
         *("accuracy", "best", "area", "collapsed", "rollouts_to 0.5", "rollouts_to 0.8", "last val/pass@8"),
