@@ -66,14 +66,11 @@ COPY = {
     for length, noise in ((SHORT, 0.22), (LONG, 0.06))
 }
 """Copying so many digits modulo 8."""
-LEVELS: Recipes = {
-    **{name: (name.lower(), ()) for name in ("GRPO", "CISPO", "MinPRO", "CTPO", "GSPO")},
-    "CTPO, constant": ("ctpo", (("p", 0),)),
-}
+LEVELS: Recipes = {name: (name.lower(), ()) for name in ("GRPO", "CISPO", "MinPRO", "CTPO", "GSPO")}
 AT = {
     (SHORT, OLD): ("GRPO", "CISPO", "MinPRO"),
     (SHORT, VERY_OLD): ("GRPO", "CISPO", "MinPRO"),
-    (LONG, OLD): tuple(LEVELS),
+    (LONG, OLD): ("GRPO", "CTPO", "GSPO"),
     (LONG, VERY_OLD): ("GRPO", "CISPO", "MinPRO"),
 }
 """Which levels of the ratio are compared at which length and lag."""

@@ -93,8 +93,9 @@ EXPERIMENT = Experiment(
         "strips",
         x=ENTROPY,
         y="recipe_args",
-        names={arm["recipe_args"]: name for name, arm in ARMS.items()},
+        names={str(arm["recipe_args"]): name for name, arm in ARMS.items()},
         x_label="entropy at the end (nats per token)",
+        y_label="ratios that count, of answers",
     ),
     systems=("DISPO",),
 )

@@ -15,6 +15,7 @@ from testbed.config.run import Run
 LOST = 0.1
 """Accuracy that a baseline costs for it to have broken TOPR. Set before the sweep was run."""
 KINDS = {f"at lag {TOPR_LAG}": {"staleness": "exact"}, "offline": {"staleness": "offline"}}
+OLD = named({**NEGATIVES, **BASELINES}, **KINDS[f"at lag {TOPR_LAG}"])
 
 
 def cells() -> tuple[Run, ...]:
@@ -38,13 +39,12 @@ def claims() -> Iterator[tuple[str, str, Check]]:
                 f"{kind.capitalize()}, TOPR ends with a higher accuracy than {rival}, on most seeds.",
                 partial(above, pair={"TOPR": topr, rival: found[rival]}),
             )
-    old = named({**NEGATIVES, **BASELINES}, **KINDS[f"at lag {TOPR_LAG}"])
     for name, words in (("TOPR, +0.5", "plus-half"), ("TOPR, -0.5", "minus-half")):
         yield (
             f"a-baseline-of-{words}-breaks-topr",
             f"At lag {TOPR_LAG}, TOPR with a baseline of {name[-4:]} ends more than 0.1 below TOPR without "
             "one, on most seeds.",
-            partial(above, pair={"TOPR": old["TOPR"], name: old[name]}, margin=LOST),
+            partial(above, pair={"TOPR": OLD["TOPR"], name: OLD[name]}, margin=LOST),
         )
     yield (
         "the-baseline-sets-the-share-of-positives",
@@ -52,7 +52,7 @@ def claims() -> Iterator[tuple[str, str, Check]]:
         "with one of +0.5, on most seeds.",
         partial(
             above,
-            pair={name: old[name] for name in ("TOPR, -0.5", "TOPR, +0.5")},
+            pair={name: OLD[name] for name in ("TOPR, -0.5", "TOPR, +0.5")},
             outcome="known actor/positive_share",
             margin=LOST,
         ),
@@ -73,12 +73,13 @@ EXPERIMENT = Experiment(
     ),
     margins={"accuracy, or share of the mass, that counts as lost": LOST},
     figure=Plot(
-        "distribution",
-        x="staleness",
-        y="accuracy",
-        arm=("recipe", "recipe_args"),
-        y_label="final accuracy",
-        x_label=f"schedule (exact: lag {TOPR_LAG})",
+        "strips",
+        x="accuracy",
+        y="recipe_args",
+        where={"staleness": "exact"},
+        names={str(arm["recipe_args"]): name for name, arm in OLD.items()},
+        x_label=f"final accuracy at lag {TOPR_LAG}",
+        y_label="negatives and baseline",
     ),
     systems=("TOPR",),
 )
