@@ -60,20 +60,13 @@ FREE = replace(LITE, task="length", task_args=(), teacher_noise=0.2, recipe="dis
 SYNC: Recipes = {"OAPL": ("oapl", ()), "sequence IS": ("vcpo", (("ess_reference", 0),))}
 SYNC_STEPS = 800
 SYNC_LAGS = {"OAPL": (1, 16, 64, 400), "sequence IS": (1, 64, 400)}
-SHORT, LONG, OLD, VERY_OLD = 12, 48, 64, 256
+SHORT, LONG, VERY_OLD = 12, 48, 256
 COPY = {
     length: replace(LITE, task="copy", task_args=(("digits", length),), teacher_noise=noise, steps=320)
     for length, noise in ((SHORT, 0.22), (LONG, 0.06))
 }
 """Copying so many digits modulo 8."""
-LEVELS: Recipes = {name: (name.lower(), ()) for name in ("GRPO", "CISPO", "MinPRO", "CTPO", "GSPO")}
-AT = {
-    (SHORT, OLD): ("GRPO", "CISPO", "MinPRO"),
-    (SHORT, VERY_OLD): ("GRPO", "CISPO", "MinPRO"),
-    (LONG, OLD): ("GRPO", "CTPO", "GSPO"),
-    (LONG, VERY_OLD): ("GRPO", "CISPO", "MinPRO"),
-}
-"""Which levels of the ratio are compared at which length and lag."""
+LEVELS: Recipes = {name: (name.lower(), ()) for name in ("GRPO", "CISPO", "MinPRO")}
 
 
 def arms(base: Run, recipes: Recipes, names: Iterable[str] = ()) -> tuple[Run, ...]:
@@ -119,19 +112,14 @@ def sync_cells() -> tuple[Run, ...]:
 
 def level_cells() -> tuple[Run, ...]:
     """Return a cell per arm of `long-old-data`."""
-    return tuple(
-        run
-        for (length, lag), names in AT.items()
-        for run in arms(replace(COPY[length], lag=lag), LEVELS, names)
-    )
+    return tuple(run for base in COPY.values() for run in arms(replace(base, lag=VERY_OLD), LEVELS))
 
 
 def rates(run: Run) -> tuple[float, ...]:
-    """Return the rates that an arm is tried at: small for many passes and steps, large where much is cut."""
+    """Return the rates that an arm is tried at: smaller ones for many passes and for many steps."""
     if {("passes", 16), ("fast", 15)} & set(run.recipe_args):
         return (3e-4, 1e-3, 3e-3)
-    slow = (3e-4,) if run.steps == SYNC_STEPS else ()
-    return (3e-3, 1e-2, 3e-2) if run.recipe in ("ctpo", "gspo") else (*slow, 1e-3, 3e-3, 1e-2)
+    return (*((3e-4,) if run.steps == SYNC_STEPS else ()), 1e-3, 3e-3, 1e-2)
 
 
 def cells() -> tuple[Run, ...]:
