@@ -49,8 +49,8 @@ def claims() -> Iterator[tuple[str, str, Check]]:
         for length, found in ARMS.items():
             yield (
                 f"minpro-peaks-above-{rival.lower()}-at-{length}-tokens-and-lag-256",
-                f"Copying {length} tokens at lag 256, MinPRO's best accuracy is above that of {rival}, on most "
-                "seeds.",
+                f"Copying {length} tokens at lag 256, MinPRO's best accuracy is above that of {rival}, on "
+                "most seeds.",
                 partial(above, pair={name: found[name] for name in ("MinPRO", rival)}, outcome="best"),
             )
         yield (
