@@ -9,6 +9,7 @@ from analysis.arm_claims import above, declare, named, sooner
 from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.class_rates import KEYS, NAME, PASS_LAG, PASSES, pass_cells
 from analysis.lab_rates import tuned
+from analysis.plot import Plot
 from testbed.config.run import Run
 
 KEPT = 0.1
@@ -77,7 +78,8 @@ EXPERIMENT = Experiment(
     "passes",
     question="How many rollouts do more updates on every batch save, by whose rule, and what do they cost?",
     source="SFPO, arXiv:2510.04072; R2VPO, arXiv:2601.03320",
-    differs="a transformer of 7,000 weights, sums of 6 digits, 150 steps of 32 responses; no entropy trigger",
+    differs="a transformer of 7,000 weights, sums of 6 digits, 150 steps of 32 responses; no entropy "
+    "trigger; plain reuse clips around the weights of a batch's first pass, not around its sampler",
     cells=cells,
     stop=Stop(block=12, cap=24),
     keys=("recipe", "recipe_args", "lag", "seed"),
@@ -86,6 +88,15 @@ EXPERIMENT = Experiment(
         *(DRIFT, CUT, "mean actor/learning_rate"),
     ),
     margins={"share of tokens more that keep a gradient": KEPT},
+    figure=Plot(
+        "strips",
+        x="rollouts_to 0.8",
+        y="recipe_args",
+        where={"lag": 0},
+        names={str(arm["recipe_args"]): name for name, arm in FRESH.items()},
+        x_label="rollouts to accuracy 0.8, fresh data",
+        y_label="updates on a batch",
+    ),
     systems={
         "SFPO (Slow-Fast)": _part("sfpo"),
         "R²VPO": _part("r2vpo"),
