@@ -13,7 +13,7 @@ from analysis.claims import Evidence
 from analysis.comparisons import must_vanish
 from analysis.edited_training import Arm, trained
 from analysis.experiment import Experiment
-from analysis.experiments.class_rates import COPY, LONG
+from analysis.experiments.class_rates import LITE
 from analysis.plot import Plot
 from analysis.replication import Seeds, difference, exceeds, of_seeds
 
@@ -24,13 +24,23 @@ if TYPE_CHECKING:
     from testbed.data.rollout import Rollout
 
 NAME = "clip-by-position-in-training"
+LONG = 48
 POWERS, LAGS, SEEDS, PART, FIRST, EVERY = (0.0, 0.5, 1.0), (1, 64), 8, 8, 80, 10
 """Powers of the window; lags; seeds of a run; tokens of a bin; first step that counts, and how many apart."""
 MARGIN = float(np.log(2))
 """Of log(share of the last bin / share of the first) that counts as uneven. Set before the table was made."""
 ENDS = ({"position": LONG - PART / 2 + 0.5}, {"position": PART / 2 + 0.5})
 """The last bin and the first, by their middles."""
-BASE = replace(COPY[LONG], recipe="ctpo", steps=160, log_every=160, learning_rate=3e-3)
+BASE = replace(
+    LITE,
+    task="copy",
+    task_args=(("digits", LONG),),
+    teacher_noise=0.06,
+    recipe="ctpo",
+    steps=160,
+    log_every=160,
+    learning_rate=3e-3,
+)
 
 
 class Spy:
