@@ -95,6 +95,8 @@ PLANTED = (
     Bug("errors-compound-quadratically-without-recovery", OFFLINE + "imitation.py", "error_x11 = np.asarray", "error_x11 = 2 * np.asarray"),
     Bug("post-hoc-users-report-the-logged-agent", TABULAR, "ratio(joint_RGSA, total_RGS1), mu_RSA[:, None])", "mu_RSA[:, None], mu_RSA[:, None])"),
     Bug("m2po-drops-as-few-tokens-as-its-budget-allows", "testbed/objectives/clipped/m2po.py", "ordered_K.cumsum(-1) / rank_K <= tau", "ordered_K <= tau"),
+    Bug("remix-leaves-lengths-alone-in-expectation-at-its-first-pass", "testbed/objectives/mixture/remix.py", "log_rho_BT = log_token(logp_BT, batch)", 'log_rho_BT = log_token(logp_BT, batch, "anchor")'),
+    Bug("clips-move-lengths-either-way-in-expectation", "testbed/objectives/mixture/remix.py", "cut_BT = above_BT | below_BT", "cut_BT = above_BT & below_BT"),
     Bug("remix-is-unbiased-on-replayed-data-at-its-first-pass", "testbed/objectives/mixture/remix.py", "rho_BT > center_BT + eps", "rho_BT > 1 + eps"),
     Bug("sfpo-without-its-fast-steps-is-grpo-under-plain-gradient-descent-alone", "testbed/training/update.py", "torch.lerp(start_RP[rows], theta_RP[rows], learner.recipe.reposition)", "torch.lerp(theta_RP[rows], start_RP[rows], learner.recipe.reposition)"),
     Bug("dpo-has-one-optimum-on-pairs-of-any-age", "testbed/objectives/preference/dpo.py", "-logsigmoid(beta * margin_BB)", "-logsigmoid(2 * beta * margin_BB)"),

@@ -34,9 +34,9 @@ def holder(*, start: float = 2.0, end: float = -2.0) -> Recipe:
 
 
 @recipe("ctpo", source="CTPO (2026), arXiv:2605.07331")
-def ctpo() -> Recipe:
-    """Group-standardized advantage, prefix ratios in a window that widens with the position, token mean."""
-    return Recipe("group_std", "ctpo", "token_mean")
+def ctpo(*, p: float = 0.5) -> Recipe:
+    """Group-standardized advantage, prefix ratios in a window that widens with position^p, token mean."""
+    return Recipe("group_std", "ctpo", "token_mean", objective_args=pairs(p=p))
 
 
 @recipe("bapo", source="BAPO (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1")

@@ -75,10 +75,13 @@ def minpro(*, eps_low: float = 1.0, eps_high: float = 0.28) -> Recipe:
 
 
 @recipe("topr", source="Le Roux et al. (2025), arXiv:2503.14286, Eq. 6")
-def topr(*, baseline: float = 0.5, scale: float = 2.0) -> Recipe:
-    """Rewards 0 and 1 read as -1 and +1, no baseline, tapered negatives, mean over tokens then sequences."""
+def topr(*, baseline: float = 0.5, scale: float = 2.0, low: float = 0.0) -> Recipe:
+    """Rewards 0 and 1 read as -1 and +1, no baseline, tapered negatives, mean over tokens then sequences.
+
+    low: smallest weight of a negative; 1 is naive REINFORCE, which tapers nothing.
+    """
     args = pairs(baseline=baseline, scale=scale)
-    return Recipe("raw", "topr", "sequence_mean", advantage_args=args)
+    return Recipe("raw", "topr", "sequence_mean", advantage_args=args, objective_args=pairs(low=low))
 
 
 @recipe("vcpo", source="VCPO (2026), arXiv:2602.17616; constants from the authors' GSM8K script")

@@ -7,9 +7,17 @@ from testbed.recipes.composition import Recipe, pairs
 
 
 @recipe("dispo", source="DISPO (2026), arXiv:2602.00983")
-def dispo() -> Recipe:
+def dispo(
+    *,
+    eps_low_pos: float = 0.2,
+    eps_high_pos: float = 10.0,
+    eps_low_neg: float = 1.0,
+    eps_high_neg: float = 100.0,
+) -> Recipe:
     """Group-standardized advantage, detached ratio in bounds of its own for each sign, token mean."""
-    return Recipe("group_std", "dispo", "token_mean")
+    above = pairs(eps_high_pos=eps_high_pos, eps_high_neg=eps_high_neg)
+    below = pairs(eps_low_pos=eps_low_pos, eps_low_neg=eps_low_neg)
+    return Recipe("group_std", "dispo", "token_mean", objective_args=(*above, *below))
 
 
 @recipe("vespo", source="VESPO (2026), arXiv:2602.10693")
@@ -25,9 +33,12 @@ def aipo() -> Recipe:
 
 
 @recipe("rec", source="Yao et al. (2025), arXiv:2509.24203")
-def rec(*, keep: str = "oneside", weight: str = "none") -> Recipe:
+def rec(
+    *, keep: str = "oneside", weight: str = "none", eps_low: float = 0.2, eps_high: float = 0.2
+) -> Recipe:
     """Group-mean REINFORCE that drops tokens outside a region: oneside, twoside or ring; token mean."""
-    return Recipe("group_mean", f"rec_{keep}", "token_mean", objective_args=pairs(weight=weight))
+    args = pairs(weight=weight, eps_low=eps_low, eps_high=eps_high)
+    return Recipe("group_mean", f"rec_{keep}", "token_mean", objective_args=args)
 
 
 @recipe("red", source="Yao et al. (2025), arXiv:2509.24203")

@@ -7,8 +7,28 @@ from mutants.mutant import Mutant
 AREA, RATES = "analysis/auroc.py", "analysis/lab_rates.py"
 TEST_AREA, TEST_RATES = "tests/unit/analysis/test_auroc.py", "tests/unit/analysis/test_lab_rates.py"
 FIGURES = "tests/experiments/test_lab_figures.py"
+ARM, TEST_ARM = "analysis/arm_claims.py", "tests/experiments/test_arm_claims.py"
 
 MUTANTS = (
+    Mutant("arm-claims-arguments-as-written", ARM, "in sorted(args)", "in args", TEST_ARM),
+    Mutant("arm-claims-never-is-nothing", ARM, ".fillna(np.inf) for each", " for each", TEST_ARM),
+    Mutant(
+        "arm-claims-any-saving", ARM, "both[name] * times < both[rival]", "both[name] < both[rival]", TEST_ARM
+    ),
+    Mutant(
+        "arm-claims-margin-forgotten",
+        ARM,
+        "found[name] - found[rival], margin, note",
+        "found[name] - found[rival], 0.0, note",
+        TEST_ARM,
+    ),
+    Mutant(
+        "arm-claims-the-lost-are-spared",
+        ARM,
+        "happens_mostly(~lost_N, note)",
+        "happens_mostly(lost_N, note)",
+        TEST_ARM,
+    ),
     Mutant(
         "auroc-ties-in-order-of-rows", AREA, "rankdata(score)", "rankdata(score, method='ordinal')", TEST_AREA
     ),
