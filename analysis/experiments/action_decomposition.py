@@ -106,43 +106,32 @@ def _wide(column: str) -> pd.DataFrame:
     return rows().pivot(index=["gamma", "seed"], columns="backup", values=column)
 
 
-@EXPERIMENT.claim(
-    "bad-gives-tokens-what-their-action-is-worth",
-    statement=(
-        "With exact critics the advantages that BAD gives to the tokens of an action add up to the "
-        "action's own, "
-        "whatever the discount, and its expected gradient is that of the actions."
-    ),
-)
-def consistent() -> Evidence:
-    """Return gaps of BAD's sums and errors of its gradient."""
+@EXPERIMENT.claim()
+def bad_gives_tokens_what_their_action_is_worth() -> Evidence:
+    """With exact critics the advantages that BAD gives to the tokens of an action add up to the action's own,
+    whatever the discount, and its expected gradient is that of the actions.
+    """
     return exact(
         [*_wide("gap")["BAD"], *_wide("error")["BAD"]], 1e-9, "largest gap of a sum, or error of a gradient"
     )
 
 
-@EXPERIMENT.claim(
-    "discounted-tokens-miss-their-action",
-    statement=(
-        "A backup that discounts every token is wrong by more than 2 % of the gradient at a discount "
-        "of 0.95, "
-        "by more than 5 % at 0.8, and right without discount."
-    ),
-)
-def tokens_miss() -> Evidence:
-    """Return what the token backup's errors lack to the bounds, and its error at discount 1."""
+@EXPERIMENT.claim()
+def discounted_tokens_miss_their_action() -> Evidence:
+    """A backup that discounts every token is wrong by more than 2 % of the gradient at a discount of 0.95, by
+    more than 5 % at 0.8, and right without discount.
+
+    Return what the token backup's errors lack to the bounds, and its error at discount 1.
+    """
     error = _wide("error")["token"]
     lacks = [short_of(error[0.95].min(), 0.02), short_of(error[0.8].min(), 0.05), error[1.0].max()]
     shown = ", ".join(f"{error[g].min():.3f} at {g:g}" for g in GAMMAS)
     return exact(lacks, 1e-9, f"what an error lacks to its bound; least errors {shown}")
 
 
-@EXPERIMENT.claim(
-    "bad-varies-less-than-whole-actions",
-    statement="At every discount BAD's gradient has a lower variance than that of whole actions.",
-)
-def varies_less() -> Evidence:
-    """Return how far BAD's deviations exceed those of actions."""
+@EXPERIMENT.claim()
+def bad_varies_less_than_whole_actions() -> Evidence:
+    """At every discount BAD's gradient has a lower variance than that of whole actions."""
     spread = _wide("deviation")
     note = f"largest excess; mean ratio of deviations {(spread['BAD'] / spread['action']).mean():.3f}"
     return exact(np.maximum(0.0, spread["BAD"] - spread["action"]), 1e-12, note)

@@ -52,12 +52,9 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "aged-data-still-beat-the-cold-start",
-    statement="At every age both GRPO and DPO end above the cold start by 0.02 of accuracy.",
-)
-def beats(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of every recipe and age, in both runs."""
+@EXPERIMENT.claim()
+def aged_data_still_beat_the_cold_start(table: pd.DataFrame) -> Evidence:
+    """At every age both GRPO and DPO end above the cold start by 0.02 of accuracy."""
     where = {"recipe": tuple(RECIPES), "age": AGES}
     start, end = (level(table, value, where) for value in ("start", "accuracy"))
     return must_exceed(

@@ -25,19 +25,14 @@ TREES = 4
 
 
 @EXPERIMENT.claim(
-    "token-ratio-bias-grows-slower-than-length-squared",
-    source="verl's documentation: token level O(T^2 Delta_max), sequence level unbiased; exact enumeration",
-    kind="exact",
-    statement=(
-        "With terminal rewards in [0, 1] unclipped sequence ratios have no bias, and token ratios at most "
-        "(1 + sqrt m) D sum_(j<T) sqrt j, D the largest total variation of a token and m the largest "
-        "E_pi[rho |S|^2]: at bounded m order T^1.5 D, below the published T^2 D. A letter that pi hardly "
-        "uses and mu uses D more attains T^1.5, a coin biased by D only T, at the worst reward; for small D "
-        "both are linear in it."
-    ),
+    source="verl's documentation: token level O(T^2 Delta_max), sequence level unbiased; exact enumeration"
 )
-def bias_growth() -> Evidence:
-    """Return excess over the bound on trees and counts, misses of exponents, and the oracle's own check."""
+def token_ratio_bias_grows_slower_than_length_squared() -> Evidence:
+    """With terminal rewards in [0, 1] unclipped sequence ratios have no bias, and token ratios at most (1 +
+    sqrt m) D sum_(j<T) sqrt j, D the largest total variation of a token and m the largest E_pi[rho |S|^2]: at
+    bounded m order T^1.5 D, below the published T^2 D. A letter that pi hardly uses and mu uses D more
+    attains T^1.5, a coin biased by D only T, at the worst reward; for small D both are linear in it.
+    """
     gaps = [*_on_trees(), *_counts_agree_with_tree()]
     for bias, exponent in ((even_bias, 1.0), (rare_bias, 1.5)):
         found = [bias(length, 1e-6) for length in (512, 1024)]

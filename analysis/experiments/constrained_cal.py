@@ -107,17 +107,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "constrained-optimum-mixes-at-most-one-state",
-    source="Altman (1999), Constrained Markov decision processes, chapter 3",
-    statement=(
-        "The linear program's policy costs at most the budget, is worth what the program says, randomizes "
-        "in at most one state, and no deterministic policy within the budget is worth more; its value rises"
-        " with it."
-    ),
-)
-def optimum() -> Evidence:
-    """Return the excesses over these bounds at three budgets, against all 81 deterministic policies."""
+@EXPERIMENT.claim(source="Altman (1999), Constrained Markov decision processes, chapter 3")
+def constrained_optimum_mixes_at_most_one_state() -> Evidence:
+    """The linear program's policy costs at most the budget, is worth what the program says, randomizes in at
+    most one state, and no deterministic policy within the budget is worth more; its value rises with it.
+
+    Return the excesses over these bounds at three budgets, against all 81 deterministic policies.
+    """
     found = garnet(states=4, actions=3, branching=2, seed=2, discount=0.8)
     cost_SA, model = generator(2, "cost").random((4, 3)), exact_model(found)
     every_KSA = np.stack([np.eye(3)[list(choice)] for choice in itertools.product(range(3), repeat=4)])

@@ -102,17 +102,14 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "f-distillation-has-the-gradient-of-its-divergence",
-    source="derived; f: arXiv:1606.00709",
-    statement=(
-        "In expectation over a token of the student, the teacher or a third policy, the f_distillation loss "
-        "has the gradient of its f-divergence between student and teacher at that place: reverse, forward, "
-        "Jensen-Shannon at three weights, total variation."
-    ),
-)
-def gradients() -> Evidence:
-    """Return distances from the derivative of the divergence, over 4 seeds, 6 divergences, 3 samplers."""
+@EXPERIMENT.claim(source="derived; f: arXiv:1606.00709")
+def f_distillation_has_the_gradient_of_its_divergence() -> Evidence:
+    """In expectation over a token of the student, the teacher or a third policy, the f_distillation loss has
+    the gradient of its f-divergence between student and teacher at that place: reverse, forward,
+    Jensen-Shannon at three weights, total variation.
+
+    Return distances from the derivative of the divergence, over 4 seeds, 6 divergences, 3 samplers.
+    """
     import torch
 
     from analysis.teaching_worlds import AllResponses, expected_gradient
@@ -135,15 +132,11 @@ def gradients() -> Evidence:
     return exact(gaps, 1e-12, "largest distance from the gradient of the divergence")
 
 
-@EXPERIMENT.claim(
-    "reverse-seeks-one-mode-forward-covers-both",
-    statement=(
-        "A student with one mode, fitted to a teacher with modes of mass 0.6 and 0.4, keeps at least 0.2 on "
-        "the lesser mode under the forward divergence and at most 0.05 under the reverse one."
-    ),
-)
-def modes() -> Evidence:
-    """Return what is lacking at the lesser mode, and what is too much there."""
+@EXPERIMENT.claim()
+def reverse_seeks_one_mode_forward_covers_both() -> Evidence:
+    """A student with one mode, fitted to a teacher with modes of mass 0.6 and 0.4, keeps at least 0.2 on the
+    lesser mode under the forward divergence and at most 0.05 under the reverse one.
+    """
     near_V = np.abs(PLACES - MODES[LESSER]) <= REACH
     kept = {kind: float(fitted(kind, 0.5)[near_V].sum()) for kind in ("forward", "reverse")}
     note = (
@@ -189,15 +182,11 @@ def visits(right: list[float], horizon: int) -> float:
     return total
 
 
-@EXPERIMENT.claim(
-    "off-policy-distillation-errs-faster-with-length",
-    statement=(
-        "Trained on the teacher's prefixes, a student's expected steps off the path grow with the length by "
-        "a power at least 1.5 times that of a student trained on its own, which never met fewer of them."
-    ),
-)
-def lengths() -> Evidence:
-    """Return what the ratio of log-log slopes lacks, and on-policy errors beyond the off-policy ones."""
+@EXPERIMENT.claim()
+def off_policy_distillation_errs_faster_with_length() -> Evidence:
+    """Trained on the teacher's prefixes, a student's expected steps off the path grow with the length by a
+    power at least 1.5 times that of a student trained on its own, which never met fewer of them.
+    """
     off, on = ([astray(t, own) for t in HORIZONS] for own in (False, True))
     slopes = [float(np.polyfit(np.log(HORIZONS), np.log(x), 1)[0]) for x in (off, on)]
     note = f"slopes {slopes[0]:.2f} off-policy, {slopes[1]:.2f} on-policy"

@@ -25,17 +25,11 @@ WORLDS = 5
 """Random worlds behind a claim about all worlds."""
 
 
-@EXPERIMENT.claim(
-    "doubly-robust-variance-is-a-recursion",
-    source="Jiang & Li (2016), Doubly robust off-policy value evaluation, theorem 1",
-    kind="exact",
-    statement=(
-        "IS, PDIS and doubly robust estimates with any fixed Qhat have mean J(pi) and the variances of the "
-        "backward recursions; Qhat = 0 gives PDIS, and Qhat = Q in a deterministic world gives variance 0."
-    ),
-)
-def doubly_robust() -> Evidence:
-    """Return relative distances between enumeration over all episodes of noisy worlds and the recursions."""
+@EXPERIMENT.claim(source="Jiang & Li (2016), Doubly robust off-policy value evaluation, theorem 1")
+def doubly_robust_variance_is_a_recursion() -> Evidence:
+    """IS, PDIS and doubly robust estimates with any fixed Qhat have mean J(pi) and the variances of the
+    backward recursions; Qhat = 0 gives PDIS, and Qhat = Q in a deterministic world gives variance 0.
+    """
     from testbed.exact import mdp
 
     gaps = []
@@ -61,17 +55,11 @@ def doubly_robust() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "dice-value-is-lstdq-value",
-    source="Uehara, Huang & Jiang (2020); Nachum et al. (2019), DualDICE",
-    kind="exact",
-    statement=(
-        "With A = D(I - discount P_pi), A^T zeta = b gives the occupancy ratio and E_D[zeta r] = b . Q with "
-        "A Q = D r, on the exact law and on counts alike; E_D zeta = 1, and solving A zeta = b is wrong."
-    ),
-)
-def dice_lstdq() -> Evidence:
-    """Return the distances between both values, the ratio and the occupancy, and the discounted value."""
+@EXPERIMENT.claim(source="Uehara, Huang & Jiang (2020); Nachum et al. (2019), DualDICE")
+def dice_value_is_lstdq_value() -> Evidence:
+    """With A = D(I - discount P_pi), A^T zeta = b gives the occupancy ratio and E_D[zeta r] = b . Q with A Q
+    = D r, on the exact law and on counts alike; E_D zeta = 1, and solving A zeta = b is wrong.
+    """
     from envs import infinite_horizon
     from testbed.exact import ratios_dice
 
@@ -103,16 +91,12 @@ def dice_lstdq() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "abstract-chain-needs-discounted-counts",
-    source="Chaudhari et al. (2024), Abstract reward processes; the role of the discount is derived here",
-    kind="exact",
-    statement=(
-        "An abstract reward chain from importance-weighted counts has value J(pi) for any abstraction of the "
-        "states when step t counts discount^t, and in general another value when all steps count alike."
-    ),
+    source="Chaudhari et al. (2024), Abstract reward processes; the role of the discount is derived here"
 )
-def abstract_chain() -> Evidence:
-    """Return the distances with discounted counts, and by how much plain counts fail to be wrong."""
+def abstract_chain_needs_discounted_counts() -> Evidence:
+    """An abstract reward chain from importance-weighted counts has value J(pi) for any abstraction of the
+    states when step t counts discount^t, and in general another value when all steps count alike.
+    """
     from testbed.exact import ratios_dice
 
     abstractions = (np.array([0, 1, 1, 0]), np.array([0, 0, 0, 0]), np.arange(4))
@@ -129,17 +113,11 @@ def abstract_chain() -> Evidence:
     return exact(gaps, 1e-11, f"largest distance over {WORLDS} worlds and {len(abstractions)} abstractions")
 
 
-@EXPERIMENT.claim(
-    "sequence-second-moment-is-a-matrix-product",
-    source="a Markov chain's product moments; i.i.d. tokens are its one-state case",
-    kind="exact",
-    statement=(
-        "E_mu w_{0:t}^2 = start . M^t m with M = sum_a pi^2/mu P and m = sum_a pi^2/mu; it never falls "
-        "with t, and it is (1 + chi2)^(t + 1) for independent tokens."
-    ),
-)
-def matrix_product() -> Evidence:
-    """Return relative distances of the world's recursion and of enumeration from the matrix product."""
+@EXPERIMENT.claim(source="a Markov chain's product moments; i.i.d. tokens are its one-state case")
+def sequence_second_moment_is_a_matrix_product() -> Evidence:
+    """E_mu w_{0:t}^2 = start . M^t m with M = sum_a pi^2/mu P and m = sum_a pi^2/mu; it never falls with t,
+    and it is (1 + chi2)^(t + 1) for independent tokens.
+    """
     from testbed.exact import mdp
 
     gaps: list[float] = []
@@ -162,19 +140,13 @@ def matrix_product() -> Evidence:
     return exact(gaps, 1e-11, f"largest relative distance over {WORLDS} worlds and all prefixes")
 
 
-@EXPERIMENT.claim(
-    "vtrace-and-retrace-fixed-points",
-    source="Espeholt et al. (2018), IMPALA, theorem 1; Munos et al. (2016), Retrace, theorem 1",
-    kind="exact",
-    statement=(
-        "V-trace's fixed point is the value of min(rho_bar mu, pi) normalized, whatever the traces, and it "
-        "contracts by 1 - (1 - discount) min E_mu min(rho_bar, rho), or better with longer traces. Retrace's "
-        "is Q^pi, with a nonnegative Jacobian of rows 1 - (1 - discount) E_mu sum_t discount^t c_1 ... c_t, "
-        "at most the discount, c = lambda min(1, rho)."
-    ),
-)
-def trace_operators() -> Evidence:
-    """Return the distances of the fixed points from the linear solutions, and violations of the bounds."""
+@EXPERIMENT.claim(source="Espeholt et al. (2018), IMPALA, theorem 1; Munos et al. (2016), Retrace, theorem 1")
+def vtrace_and_retrace_fixed_points() -> Evidence:
+    """V-trace's fixed point is the value of min(rho_bar mu, pi) normalized, whatever the traces, and it
+    contracts by 1 - (1 - discount) min E_mu min(rho_bar, rho), or better with longer traces. Retrace's is
+    Q^pi, with a nonnegative Jacobian of rows 1 - (1 - discount) E_mu sum_t discount^t c_1 ... c_t, at most
+    the discount, c = lambda min(1, rho).
+    """
     from envs import infinite_horizon
     from testbed.exact import fixed_points
 
@@ -203,17 +175,13 @@ def trace_operators() -> Evidence:
     return exact(gaps, 1e-10, f"largest distance or violation over {WORLDS} worlds, rho_bar and lambda")
 
 
-@EXPERIMENT.claim(
-    "tabular-fqe-is-the-certainty-equivalent-value",
-    source="Voloshin et al. (2021); docs/theory/density-ratios.md",
-    kind="exact",
-    statement=(
-        "Tabular fitted Q evaluation contracts by at most the discount, and its fixed point is LSTD-Q's on "
-        "the same transitions, which is Q^pi on their exact law; nothing is added after a terminal state."
-    ),
-)
-def fitted_q() -> Evidence:
-    """Return distances between 600 regressions, the fixed point, LSTD-Q and, on the exact law, Q itself."""
+@EXPERIMENT.claim(source="Voloshin et al. (2021); docs/theory/density-ratios.md")
+def tabular_fqe_is_the_certainty_equivalent_value() -> Evidence:
+    """Tabular fitted Q evaluation contracts by at most the discount, and its fixed point is LSTD-Q's on the
+    same transitions, which is Q^pi on their exact law; nothing is added after a terminal state.
+
+    Return distances between 600 regressions, the fixed point, LSTD-Q and, on the exact law, Q itself.
+    """
     from envs import infinite_horizon
     from testbed.exact import fixed_points, ratios_dice
 

@@ -93,16 +93,13 @@ def _wide(column: str) -> pd.DataFrame:
     return paths().pivot(index=["scale", "seed"], columns="control", values=column)
 
 
-@EXPERIMENT.claim(
-    "a-controlled-kl-holds-its-target",
-    statement=(
-        "A PID coefficient ends within 10 % of the target KL at reward scales from 1/4 to 2, gated by "
-        "entropy or not; "
-        "a fixed one that is right at scale 1 ends off by more than 50 % at half and at twice that scale."
-    ),
-)
-def holds_target() -> Evidence:
-    """Return how far PID is from the target beyond 10 %, and what the fixed error lacks to 50 %."""
+@EXPERIMENT.claim()
+def a_controlled_kl_holds_its_target() -> Evidence:
+    """A PID coefficient ends within 10 % of the target KL at reward scales from 1/4 to 2, gated by entropy or
+    not; a fixed one that is right at scale 1 ends off by more than 50 % at half and at twice that scale.
+
+    Return how far PID is from the target beyond 10 %, and what the fixed error lacks to 50 %.
+    """
     pid, gated, fixed = (np.abs(_wide("kl")[name] - 1.0) for name in ("PID", "gated PID", "fixed"))
     held = pd.concat([x[x.index.get_level_values("scale") <= 2.0] for x in (pid, gated)])
     gaps = [*np.maximum(0.0, held - NEAR), *np.maximum(0.0, fixed.xs(TUNED, level="scale") - NEAR)]
@@ -111,17 +108,14 @@ def holds_target() -> Evidence:
     return exact(gaps, 1e-9, note)
 
 
-@EXPERIMENT.claim(
-    "a-controlled-kl-overshoots-where-a-fixed-one-does-not",
-    statement=(
-        "Under exact gradients a fixed coefficient never overshoots its own last KL by more than 5 % "
-        "of the target; "
-        "PID overshoots by more than 5 % from scale 1 on, and at scales 2 and 4 by less where entropy "
-        "gates it."
-    ),
-)
-def overshoots() -> Evidence:
-    """Return the fixed coefficient's overshoot beyond 5 %, what PID's lacks to it, and the gate's excess."""
+@EXPERIMENT.claim()
+def a_controlled_kl_overshoots_where_a_fixed_one_does_not() -> Evidence:
+    """Under exact gradients a fixed coefficient never overshoots its own last KL by more than 5 % of the
+    target; PID overshoots by more than 5 % from scale 1 on, and at scales 2 and 4 by less where entropy gates
+    it.
+
+    Return the fixed coefficient's overshoot beyond 5 %, what PID's lacks to it, and the gate's excess.
+    """
     over = _wide("overshoot")
     scale = over.index.get_level_values("scale")
     gaps = [*np.maximum(0.0, over["fixed"] - 0.05), *(short_of(x, 0.05) for x in over["PID"][scale >= 1.0])]
@@ -131,16 +125,11 @@ def overshoots() -> Evidence:
     return exact(gaps, 1e-9, f"largest excess or lack; mean overshoots at scales 2 and 4: {means}")
 
 
-@EXPERIMENT.claim(
-    "a-soft-minimum-of-two-critics-is-pessimistic",
-    statement=(
-        "Of two unbiased critics with independent normal errors of deviation s, the soft minimum at "
-        "softness t is "
-        "too low by between 0 and s / sqrt(pi), which it reaches as t vanishes, and by less the softer it is."
-    ),
-)
-def pessimistic() -> Evidence:
-    """Return the distance from s / sqrt(pi) at little softness, and where pessimism does not fall."""
+@EXPERIMENT.claim()
+def a_soft_minimum_of_two_critics_is_pessimistic() -> Evidence:
+    """Of two unbiased critics with independent normal errors of deviation s, the soft minimum at softness t
+    is too low by between 0 and s / sqrt(pi), which it reaches as t vanishes, and by less the softer it is.
+    """
     import torch
 
     from testbed.critics.fitted import soft_minimum

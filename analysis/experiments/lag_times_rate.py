@@ -67,16 +67,14 @@ EXPERIMENT = Experiment(
 
 
 @EXPERIMENT.claim(
-    "only-lag-times-rate-counts-as-rates-fall",
-    source=f"{SOURCE}; limit derived: theta' = g(theta(t), theta(t - product)), a delay equation",
-    kind="exact",
-    statement=(
-        "With exact gradients on data of a fixed lag, value against rate times step depends on lag and rate "
-        "only through their product, up to a difference that is first order in the rate: it halves with it."
-    ),
+    source=f"{SOURCE}; limit derived: theta' = g(theta(t), theta(t - product)), a delay equation"
 )
-def delay_equation() -> Evidence:
-    """Return distances from 2 of the ratio of successive differences, per product of lag and rate."""
+def only_lag_times_rate_counts_as_rates_fall() -> Evidence:
+    """With exact gradients on data of a fixed lag, value against rate times step depends on lag and rate only
+    through their product, up to a difference that is first order in the rate: it halves with it.
+
+    Return distances from 2 of the ratio of successive differences, per product of lag and rate.
+    """
     curves = [_curves(rate) for rate in (0.4, 0.2, 0.1)]  # [P, points] each
     apart_2P = np.array([np.abs(a - b).max(-1) for a, b in pairwise(curves)])
     gaps = list(np.abs(apart_2P[0] / apart_2P[1] - 2.0))
@@ -123,17 +121,11 @@ def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np
     return value_PT
 
 
-@EXPERIMENT.claim(
-    "curves-fall-together-at-equal-lag-times-rate",
-    source=SOURCE,
-    kind="statistical",
-    statement=(
-        "REINFORCE on a token tree with three rates, four-fold apart, at six equal products of lag and rate: "
-        "the mean value along the curve differs by less than 0.05 between rates, at every product."
-    ),
-)
-def together(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence, paired by seed, a group per product and pair of neighboring rates."""
+@EXPERIMENT.claim(source=SOURCE)
+def curves_fall_together_at_equal_lag_times_rate(table: pd.DataFrame) -> Evidence:
+    """REINFORCE on a token tree with three rates, four-fold apart, at six equal products of lag and rate: the
+    mean value along the curve differs by less than 0.05 between rates, at every product.
+    """
     product = (table["learning_rate"] * table["lag"]).rename("product")
     value = table.pivot_table(index=[product, "seed"], columns="learning_rate", values=MEAN)
     rates = sorted(value.columns)
@@ -159,14 +151,12 @@ def together(table: pd.DataFrame) -> Evidence:
     return must_vanish(pairs, MARGIN, note, floored)
 
 
-@EXPERIMENT.claim(
-    "equal-lag-costs-more-at-a-higher-rate",
-    source=SOURCE,
-    kind="statistical",
-    statement="At a lag of 32 steps the highest rate has a lower mean value along the curve than the lowest.",
-)
-def equal_lag(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the difference of mean values at lag 32."""
+@EXPERIMENT.claim(source=SOURCE)
+def equal_lag_costs_more_at_a_higher_rate(table: pd.DataFrame) -> Evidence:
+    """At a lag of 32 steps the highest rate has a lower mean value along the curve than the lowest.
+
+    Return the mean over seeds of the difference of mean values at lag 32.
+    """
     low, high = (float(rate) for rate in (table["learning_rate"].min(), table["learning_rate"].max()))
     value = arms(table, MEAN, {f"{rate:g}": {"lag": 32, "learning_rate": rate} for rate in (low, high)})
     slow, fast = value[f"{low:g}"], value[f"{high:g}"]

@@ -67,15 +67,12 @@ def _problems() -> Iterator[tuple[Floats, Floats, Floats]]:
 
 
 @EXPERIMENT.claim(
-    "layer-norm-bounds-the-l2-that-stabilizes-td",
-    source="Gallici et al. (2025), section 4, for the half discount; the bound for linear TD derived here",
-    statement=(
-        "With LayerNorm features of width F an l2 coefficient of F (discount/2)^2 makes expected TD stable "
-        "on Baird's star and 200 random problems; raw features need more than that somewhere."
-    ),
+    source="Gallici et al. (2025), section 4, for the half discount; the bound for linear TD derived here"
 )
-def bound() -> Evidence:
-    """Return relative excess of the bound, wrong signs of the abscissa, and what raw features lack."""
+def layer_norm_bounds_the_l2_that_stabilizes_td() -> Evidence:
+    """With LayerNorm features of width F an l2 coefficient of F (discount/2)^2 makes expected TD stable on
+    Baird's star and 200 random problems; raw features need more than that somewhere.
+    """
     from testbed.exact.value_learning import linear_td
     from testbed.offline.linear import layer_norm, ridge_threshold
 
@@ -97,16 +94,11 @@ def bound() -> Evidence:
     return exact(gaps, 0.0, f"excess of the bound, or a wrong sign; raw features need {raw:.2f} of it")
 
 
-@EXPERIMENT.claim(
-    "layer-norm-alone-does-not-remove-divergence",
-    source="this project",
-    statement=(
-        "On Baird's star TD with LayerNorm features and no l2 diverges faster than with the raw ones; on "
-        "random problems it diverges in fewer."
-    ),
-)
-def alone() -> Evidence:
-    """Return by how much the abscissa on the star is not larger, and the share that is not smaller."""
+@EXPERIMENT.claim(source="this project")
+def layer_norm_alone_does_not_remove_divergence() -> Evidence:
+    """On Baird's star TD with LayerNorm features and no l2 diverges faster than with the raw ones; on random
+    problems it diverges in fewer.
+    """
     from envs.mdps import BAIRD_FEATURES
     from testbed.exact.value_learning import baird_star, linear_td
     from testbed.offline.linear import layer_norm
@@ -122,15 +114,11 @@ def alone() -> Evidence:
     return exact(gaps, 0.0, f"abscissa {normal:.3f} on the star; {counted}")
 
 
-@EXPERIMENT.claim(
-    "parallel-copies-replace-replay",
-    statement=(
-        "At step size 0.5 and 2000 updates 64 parallel copies end within 0.5 of the optimal Q without replay "
-        "or target network, and a factor 1.65 nearer than one copy, in the first run and the replication."
-    ),
-)
-def parallel(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the error left and the log of the factor gained, for each run."""
+@EXPERIMENT.claim()
+def parallel_copies_replace_replay(table: pd.DataFrame) -> Evidence:
+    """At step size 0.5 and 2000 updates 64 parallel copies end within 0.5 of the optimal Q without replay or
+    target network, and a factor 1.65 nearer than one copy, in the first run and the replication.
+    """
     left = level(table, "error", {"players": 64, "step": 0.5})
     gained = difference(table, "error", {"players": 1}, {"players": 64}, step=0.5, log=True)
     groups = merged(

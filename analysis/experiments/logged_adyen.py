@@ -80,16 +80,11 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "delay-splits-generations-into-chains",
-    source="construction; derived here",
-    statement=(
-        "With a window of one, generation g depends on generation g - delay - 1 alone: without noise the "
-        "first delay + 1 generations are uniform, and oscillation is 0 at rest and 1 when everything turns."
-    ),
-)
-def chains() -> Evidence:
-    """Return distances from these relations at three delays, and what later generations fail to move."""
+@EXPERIMENT.claim(source="construction; derived here")
+def delay_splits_generations_into_chains() -> Evidence:
+    """With a window of one, generation g depends on generation g - delay - 1 alone: without noise the first
+    delay + 1 generations are uniform, and oscillation is 0 at rest and 1 when everything turns.
+    """
     gaps, plain = [], world(0)
     for delay in (0, 1, 3):
         policy_KRSA, _ = delayed_generations(

@@ -97,18 +97,12 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "precision-noise-grows-as-root-t-in-a-transformer",
-    source="rollout precision as in Jet-RL, arXiv:2601.14243; growth derived",
-    kind="statistical",
-    statement=(
-        "In a small transformer the standard deviation of log(pi/mu) over the first T tokens grows as a "
-        "power of T within 0.05 of 1/2, T from 1 to 64: for weights in bf16, int8 and e4m3, for e4m3 "
-        "activations too, and for logit noise."
-    ),
-)
-def root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence of the exponents, a group per engine, one value per seed."""
+@EXPERIMENT.claim(source="rollout precision as in Jet-RL, arXiv:2601.14243; growth derived")
+def precision_noise_grows_as_root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
+    """In a small transformer the standard deviation of log(pi/mu) over the first T tokens grows as a power of
+    T within 0.05 of 1/2, T from 1 to 64: for weights in bf16, int8 and e4m3, for e4m3 activations too, and
+    for logit noise.
+    """
     slope = _exponents(table)
     means = ", ".join(f"{name} {mean:.3f}" for name, mean in slope.mean().items())
     pairs = {str(name): slope[name].to_numpy() - 0.5 for name in slope}
@@ -116,16 +110,14 @@ def root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "roundings-outgrow-root-t-in-a-transformer",
-    source="a perturbation that stays has a drift that varies; see log-mismatch-outgrows-root-t",
-    kind="statistical",
-    statement=(
-        "There the exponent of roundings, which stay what they are while a response is written, is above 1/2 "
-        "on average over bf16, int8, e4m3 weights, and e4m3 weights with activations."
-    ),
+    source="a perturbation that stays has a drift that varies; see log-mismatch-outgrows-root-t"
 )
-def outgrows(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the mean exponent of the roundings, less 1/2."""
+def roundings_outgrow_root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
+    """There the exponent of roundings, which stay what they are while a response is written, is above 1/2 on
+    average over bf16, int8, e4m3 weights, and e4m3 weights with activations.
+
+    Return the mean over seeds of the mean exponent of the roundings, less 1/2.
+    """
     slope = _exponents(table)
     mean_N = slope[list(ROUNDING)].mean(axis=1)
     return must_exceed(mean_N, 0.5, f"mean exponent less 1/2; logit noise {slope['logit-noise'].mean():.3f}")

@@ -65,16 +65,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "iql-runs-from-mu-to-the-best-supported-value",
-    source="Kostrikov, Nair & Levine (2022), lemma 1 and theorem 3",
-    statement=(
-        "V_tau is V^mu at tau = 1/2, never falls in tau, never passes the best value within mu's support, "
-        "and is within 0.01 of it at tau = 1 - 1e-5, whatever rewards and moves of unseen actions are."
-    ),
-)
-def expectile_path() -> Evidence:
-    """Return the excesses over these relations in 8 worlds, half of whose actions mu never takes."""
+@EXPERIMENT.claim(source="Kostrikov, Nair & Levine (2022), lemma 1 and theorem 3")
+def iql_runs_from_mu_to_the_best_supported_value() -> Evidence:
+    """V_tau is V^mu at tau = 1/2, never falls in tau, never passes the best value within mu's support, and is
+    within 0.01 of it at tau = 1 - 1e-5, whatever rewards and moves of unseen actions are.
+
+    Return the excesses over these relations in 8 worlds, half of whose actions mu never takes.
+    """
     seeds = tuple(range(8))
     worlds = random_worlds(seeds, states=6)
     seen_RSA = some_actions(seeds, 6, 4, 2, "covered")
@@ -92,16 +89,9 @@ def expectile_path() -> Evidence:
     return exact([*falls, *away, short_of(float((best_RS - start_RS).min()), 0.01)], 1e-8, "largest excess")
 
 
-@EXPERIMENT.claim(
-    "iql-policy-takes-logged-actions-alone",
-    statement=(
-        "IQL's advantage-weighted policy has no mass outside the log; greedy fitted Q has, when Q is wrong."
-    ),
-)
-def supported() -> Evidence:
-    """Return the largest mass of IQL's policy on unseen actions, and what fitted Q's falls short of one
-    half.
-    """
+@EXPERIMENT.claim()
+def iql_policy_takes_logged_actions_alone() -> Evidence:
+    """IQL's advantage-weighted policy has no mass outside the log; greedy fitted Q has, when Q is wrong."""
     seeds = tuple(range(8))
     worlds, seen_RSA = random_worlds(seeds), some_actions(seeds, 8, 4, 2, "covered")
     mu_RSA = covering(np.full(seen_RSA.shape, 0.25), seen_RSA)

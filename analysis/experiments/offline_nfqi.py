@@ -70,15 +70,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "nested-fitted-q-lies-between-separate-and-pooled",
-    statement=(
-        "With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled data; "
-        "the background's Q is its own at ridge 0 too."
-    ),
-)
-def ends() -> Evidence:
-    """Return the distances of both ends from plain fitted Q in 6 pairs of worlds."""
+@EXPERIMENT.claim()
+def nested_fitted_q_lies_between_separate_and_pooled() -> Evidence:
+    """With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled data; the
+    background's Q is its own at ridge 0 too.
+
+    Return the distances of both ends from plain fitted Q in 6 pairs of worlds.
+    """
     seeds = tuple(range(6))
     many, few = groups(seeds)
     mu_RSA = np.full(many.reward_RSA.shape, 0.25)

@@ -99,16 +99,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "hindsight-contexts-are-a-fixed-point",
-    source="expectation maximization, Dempster, Laird & Rubin (1977)",
-    statement=(
-        "After enough rounds contexts are the weighted clones of the episodes that they explain, shares are"
-        " Bayes' rule under them, and a context prefers what its score says."
-    ),
-)
-def fixed_point() -> Evidence:
-    """Return distances from both halves of the fixed point, and from a law of preferences, in 3 worlds."""
+@EXPERIMENT.claim(source="expectation maximization, Dempster, Laird & Rubin (1977)")
+def hindsight_contexts_are_a_fixed_point() -> Evidence:
+    """After enough rounds contexts are the weighted clones of the episodes that they explain, shares are
+    Bayes' rule under them, and a context prefers what its score says.
+
+    Return distances from both halves of the fixed point, and from a law of preferences, in 3 worlds.
+    """
     gaps = []
     for seed, world in enumerate(worlds((0, 1, 2))):
         log, label_RP = mixed_log(world, seed, 60)

@@ -103,16 +103,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "gate-sums-the-gain-of-an-update",
-    source="per-decision importance sampling, Precup, Sutton & Singh (2000)",
-    statement=(
-        "Over every episode of small worlds the gate's terms have the update's true gain as their mean, and"
-        " whole-episode weights have mean 1."
-    ),
-)
-def sums_the_gain() -> Evidence:
-    """Return the distances in 5 worlds of 3 steps, and what the largest gain misses of 0.05."""
+@EXPERIMENT.claim(source="per-decision importance sampling, Precup, Sutton & Singh (2000)")
+def gate_sums_the_gain_of_an_update() -> Evidence:
+    """Over every episode of small worlds the gate's terms have the update's true gain as their mean, and
+    whole-episode weights have mean 1.
+
+    Return the distances in 5 worlds of 3 steps, and what the largest gain misses of 0.05.
+    """
     gaps, gains = [], []
     for seed in range(5):
         small, pi_SA, mu_SA, _ = noisy_world(seed)
@@ -143,14 +140,12 @@ def _as_log(state_BT: np.ndarray, action_BT: np.ndarray, reward_BT: Floats, mask
     )
 
 
-@EXPERIMENT.claim(
-    "gate-keeps-its-declared-rate",
-    statement=(
-        "Over logs of 25 to 400 episodes less than 5 % of the proposed updates are harmful and pass the gate."
-    ),
-)
-def keeps_rate(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the mean over sizes, in both runs: alone, a size may have none at all."""
+@EXPERIMENT.claim()
+def gate_keeps_its_declared_rate(table: pd.DataFrame) -> Evidence:
+    """Over logs of 25 to 400 episodes less than 5 % of the proposed updates are harmful and pass the gate.
+
+    Return the evidence about the mean over sizes, in both runs: alone, a size may have none at all.
+    """
     means = table.groupby(["run", "seed", "updates"])[["false"]].mean().reset_index()
     found = level(means, "false", {"updates": "gated"})
     return must_stay_below(found, 1 - LEVEL, "0.05 less the share of harmful updates taken")

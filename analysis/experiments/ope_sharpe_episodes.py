@@ -107,15 +107,11 @@ def told_apart(log: pd.DataFrame) -> list[bool]:
     return found
 
 
-@EXPERIMENT.claim(
-    "sharpe-tells-like-estimators-of-episodes-apart",
-    statement=(
-        "Of pairs of estimators whose squared errors on a log differ by at most a quarter, most have "
-        "SharpeRatio@4 that differ by more than a quarter."
-    ),
-)
-def apart(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the mean share of pairs over the logs that have some, in both runs."""
+@EXPERIMENT.claim()
+def sharpe_tells_like_estimators_of_episodes_apart(table: pd.DataFrame) -> Evidence:
+    """Of pairs of estimators whose squared errors on a log differ by at most a quarter, most have
+    SharpeRatio@4 that differ by more than a quarter.
+    """
     found = {
         run: np.array([np.mean(pairs) - 0.5 for log in at_four(table, run) if (pairs := told_apart(log))])
         for run in RUNS

@@ -79,15 +79,11 @@ def _log_regret_above(table: pd.DataFrame, other: Arm) -> Groups:
     return difference(logs, "regret", {"offline": "none", "episodes": 1600}, other, actor=ACTORS)
 
 
-@EXPERIMENT.claim(
-    "optimistic-regret-grows-no-faster-than-the-root",
-    statement=(
-        "From 100 to 1600 episodes regret grows slower than episodes^0.55, with a greedy actor and with "
-        "mirror steps, in the first run and the replication."
-    ),
-)
-def root(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the exponent, seed by seed, for each actor and run."""
+@EXPERIMENT.claim()
+def optimistic_regret_grows_no_faster_than_the_root(table: pd.DataFrame) -> Evidence:
+    """From 100 to 1600 episodes regret grows slower than episodes^0.55, with a greedy actor and with mirror
+    steps, in the first run and the replication.
+    """
     fall = _log_regret_above(table, {"offline": "none", "episodes": 100})
     groups = {name: x_N / np.log(16.0) for name, x_N in fall.items()}
     return must_stay_below(groups, SLOPE, "0.55 less the exponent")
@@ -109,16 +105,13 @@ EXPERIMENT.claim(
 )
 
 
-@EXPERIMENT.claim(
-    "rare-switching-is-logarithmic",
-    source="Tan, Fan & Wei (2025); Abbasi-Yadkori, Pal & Szepesvari (2011) for the doubling",
-    statement=(
-        "In 400 episodes of 6 steps the critic is refitted at most once per pair and doubling of its visits, "
-        "18 (2 + log2 2400) times, though there are 400 chances."
-    ),
-)
-def rare() -> Evidence:
-    """Return by how much the number of refits exceeds the bound, over 10 keys and three actors."""
+@EXPERIMENT.claim(source="Tan, Fan & Wei (2025); Abbasi-Yadkori, Pal & Szepesvari (2011) for the doubling")
+def rare_switching_is_logarithmic() -> Evidence:
+    """In 400 episodes of 6 steps the critic is refitted at most once per pair and doubling of its visits, 18
+    (2 + log2 2400) times, though there are 400 chances.
+
+    Return by how much the number of refits exceeds the bound, over 10 keys and three actors.
+    """
     from testbed.offline.optimism import optimistic_actor_critic
 
     world, key_R = _world(), np.arange(10, dtype=np.uint64)

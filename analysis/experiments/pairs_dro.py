@@ -70,18 +70,12 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "ranking-gradient-is-a-difference-of-feature-means",
-    source="derived here from the logistic loss at margin 0",
-    statement=(
-        "At the reference the ranking loss pulls features by beta / 2 (mean of winners - mean of losers): "
-        "with own losers it is zero where the policy has the winners' features, with other losers it is "
-        "not."
-    ),
-)
-def feature_means() -> Evidence:
-    """Return distances from the difference of means in 4 worlds, and what other losers' gradient misses of
-    0.01.
+@EXPERIMENT.claim(source="derived here from the logistic loss at margin 0")
+def ranking_gradient_is_a_difference_of_feature_means() -> Evidence:
+    """At the reference the ranking loss pulls features by beta / 2 (mean of winners - mean of losers): with
+    own losers it is zero where the policy has the winners' features, with other losers it is not.
+
+    Return distances from the difference of means in 4 worlds, and what other losers' gradient misses of 0.01.
     """
     gaps = []
     for seed in range(4):

@@ -92,16 +92,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "dpo-gradient-vanishes-with-its-winner",
-    source="softmax policy; the chain rule",
-    statement=(
-        "A DPO step moves margins alike at every reference, but the winner's probability in proportion to "
-        "the mass it has: that of a winner 8 nats away rises 100 times less than that of one a nat away."
-    ),
-)
-def vanishes() -> Evidence:
-    """Return the distance of theta's gradients, and the excess of the rise's ratio over 1/100."""
+@EXPERIMENT.claim(source="softmax policy; the chain rule")
+def dpo_gradient_vanishes_with_its_winner() -> Evidence:
+    """A DPO step moves margins alike at every reference, but the winner's probability in proportion to the
+    mass it has: that of a winner 8 nats away rises 100 times less than that of one a nat away.
+
+    Return the distance of theta's gradients, and the excess of the rise's ratio over 1/100.
+    """
     rises, slopes_F = [], []
     for nats in (1.0, 8.0):
         found = world(0, nats)

@@ -104,16 +104,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "margin-selection-keeps-its-share-of-the-largest",
-    source="definition of the selection, Ko et al. (2024)",
-    statement=(
-        "What is kept weighs exactly its share, never more than was there, and no dropped pair has a larger"
-        " margin than a kept one; no other part of that weight has a larger mean margin."
-    ),
-)
-def keeps_share() -> Evidence:
-    """Return distances and excesses over 6 random sets and three shares."""
+@EXPERIMENT.claim(source="definition of the selection, Ko et al. (2024)")
+def margin_selection_keeps_its_share_of_the_largest() -> Evidence:
+    """What is kept weighs exactly its share, never more than was there, and no dropped pair has a larger
+    margin than a kept one; no other part of that weight has a larger mean margin.
+
+    Return distances and excesses over 6 random sets and three shares.
+    """
     gaps, rng = [], np.random.default_rng(0)
     weight_RSAA, margin_RSAA = rng.random((6, 2, 3, 3)), rng.normal(size=(6, 2, 3, 3))
     for share in (0.2, 0.5, 1.0):

@@ -86,16 +86,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "dpo-and-the-tilt-agree-with-equal-features",
-    source="Rafailov et al. (2023), equations 4 to 7",
-    statement=(
-        "With full coverage and the same features DPO's minimum is the reference tilted by the reward model"
-        " of the same pairs; with a coverage gap a table of DPO leaves unseen prompts at the reference."
-    ),
-)
-def agree() -> Evidence:
-    """Return distances of the two minima, and of unseen prompts from the reference, in 2 worlds."""
+@EXPERIMENT.claim(source="Rafailov et al. (2023), equations 4 to 7")
+def dpo_and_the_tilt_agree_with_equal_features() -> Evidence:
+    """With full coverage and the same features DPO's minimum is the reference tilted by the reward model of
+    the same pairs; with a coverage gap a table of DPO leaves unseen prompts at the reference.
+
+    Return distances of the two minima, and of unseen prompts from the reference, in 2 worlds.
+    """
     gaps = []
     for seed in range(2):
         found = linear_world(seed, contexts=3, actions=4, width=2)
@@ -125,15 +122,11 @@ EXPERIMENT.claim(
 )(exceeds(MARGIN, "reward", {"learner": "PPO, 6 features"}, {"learner": "DPO, features"}, labels=QUALITY))
 
 
-@EXPERIMENT.claim(
-    "labels-matter-more-than-the-algorithm",
-    statement=(
-        "For PPO good labels are worth 0.025 more than PPO is over DPO with the same features and good "
-        "labels."
-    ),
-)
-def labels_matter(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the difference of both gains, in both runs."""
+@EXPERIMENT.claim()
+def labels_matter_more_than_the_algorithm(table: pd.DataFrame) -> Evidence:
+    """For PPO good labels are worth 0.025 more than PPO is over DPO with the same features and good
+    labels.
+    """
     ppo, dpo_ = ({"learner": name} for name in ("PPO, 6 features", "DPO, features"))
     by_labels = difference(table, "reward", {**ppo, "labels": "good"}, {**ppo, "labels": "poor"})
     by_learner = difference(table, "reward", ppo, dpo_, labels="good")

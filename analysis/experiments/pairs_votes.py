@@ -76,17 +76,10 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "vote-share-is-stationary-at-its-log-odds",
-    source="Cho, Park & Lee (2024); Azar et al. (2024), equation 17",
-    statement=(
-        "DPO's gradient with soft labels vanishes at margin logit(y), IPO's at y - 1/2; the soft label is "
-        "the posterior mean under an even prior, and has less mean squared error than the majority's."
-    ),
-)
-def stationary() -> Evidence:
-    """Return gradients at these margins, distances from posterior means, and excesses of the mean squared
-    error.
+@EXPERIMENT.claim(source="Cho, Park & Lee (2024); Azar et al. (2024), equation 17")
+def vote_share_is_stationary_at_its_log_odds() -> Evidence:
+    """DPO's gradient with soft labels vanishes at margin logit(y), IPO's at y - 1/2; the soft label is the
+    posterior mean under an even prior, and has less mean squared error than the majority's.
     """
     feature_SAF, weight_RSAA = np.eye(2)[None], np.zeros((1, 1, 2, 2))
     weight_RSAA[..., 0, 1] = 1.0

@@ -60,16 +60,11 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "a-post-decision-baseline-takes-out-the-demand",
-    source="PDPPO; the law of total variance",
-    statement=(
-        "Var[r + discount V(s') - V(s) | s] is that of the post-decision advantage plus the mean transition "
-        "noise, for 20 policies and every state; the noise is over half of it somewhere."
-    ),
-)
-def variance() -> Evidence:
-    """Return distances between both sides, by enumeration, and what the noise's share lacks."""
+@EXPERIMENT.claim(source="PDPPO; the law of total variance")
+def a_post_decision_baseline_takes_out_the_demand() -> Evidence:
+    """Var[r + discount V(s') - V(s) | s] is that of the post-decision advantage plus the mean transition
+    noise, for 20 policies and every state; the noise is over half of it somewhere.
+    """
     from envs import infinite_horizon
     from envs.mechanisms import lot_sizing
     from testbed.offline.improvement import transition_noise
@@ -101,14 +96,9 @@ EXPERIMENT.claim(
 )(exceeds(0.0, "value", {"critic": "post"}, {"critic": "state"}, episodes=EPISODES[:3]))
 
 
-@EXPERIMENT.claim(
-    "post-decision-data-double-the-value-once",
-    statement=(
-        "From one logged episode pooled data reach twice the value, in the first run and the replication."
-    ),
-)
-def double(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the pooled value less twice the other, paired by seed, for each run."""
+@EXPERIMENT.claim()
+def post_decision_data_double_the_value_once(table: pd.DataFrame) -> Evidence:
+    """From one logged episode pooled data reach twice the value, in the first run and the replication."""
     doubled = table.assign(value=table["value"].where(table["critic"] == "post", 2.0 * table["value"]))
     found = difference(doubled, "value", {"critic": "post"}, {"critic": "state"}, episodes=1)
     return must_exceed(found, 0.0, "pooled value less twice the other")

@@ -102,17 +102,15 @@ def bandit(seed: int) -> tuple[Floats, Floats, Floats]:
 
 
 @EXPERIMENT.claim(
-    "self-normalized-posterior-bias-falls-as-one-over-n",
-    source="Pandey et al. (2024); the rate is that of self-normalized weights, Owen (2013), chapter 9",
-    statement=(
-        "By enumeration over samples of 4 to 64 answers the bias of the posterior step from self-normalized "
-        "weights falls as 1/N: N times it changes by less than 3% from 32 to 64. The baseline leaves a bias "
-        "of that order."
-    ),
+    source="Pandey et al. (2024); the rate is that of self-normalized weights, Owen (2013), chapter 9"
 )
-def one_over_n() -> Evidence:
-    """Return changes of N times the bias, with and without baseline, 4 bandits, and what the bias lacks at N
-    = 4.
+def self_normalized_posterior_bias_falls_as_one_over_n() -> Evidence:
+    """By enumeration over samples of 4 to 64 answers the bias of the posterior step from self-normalized
+    weights falls as 1/N: N times it changes by less than 3% from 32 to 64. The baseline leaves a bias of that
+    order.
+
+    Return changes of N times the bias, with and without baseline, 4 bandits, and what the bias lacks at N =
+    4.
     """
     gaps = []
     for seed in range(4):
@@ -134,16 +132,13 @@ def _bias(seed: int, n: int, baseline: bool) -> float:
     return float(np.linalg.norm(moments(step_RA, chance_R)[0] - target_A))
 
 
-@EXPERIMENT.claim(
-    "brain-baseline-has-no-variance-at-the-posterior",
-    source="Pandey et al. (2024), on the self-normalized baseline",
-    statement=(
-        "At the posterior every sample's step is zero with BRAIn's baseline, whoever sampled; without it the "
-        "steps scatter and their mean is biased."
-    ),
-)
-def no_variance() -> Evidence:
-    """Return the largest step with the baseline, and what variance and bias lack without it, 4 bandits."""
+@EXPERIMENT.claim(source="Pandey et al. (2024), on the self-normalized baseline")
+def brain_baseline_has_no_variance_at_the_posterior() -> Evidence:
+    """At the posterior every sample's step is zero with BRAIn's baseline, whoever sampled; without it the
+    steps scatter and their mean is biased.
+
+    Return the largest step with the baseline, and what variance and bias lack without it, 4 bandits.
+    """
     from testbed.exact.flows import tilt
     from testbed.exact.posterior import brain_steps, moments
 
@@ -162,18 +157,12 @@ def no_variance() -> Evidence:
     return exact(gaps, 1e-12, "largest step at the posterior with the baseline")
 
 
-@EXPERIMENT.claim(
-    "log-variance-has-none-at-the-posterior",
-    source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961",
-    statement=(
-        "At the posterior a batch's log-variance step is zero for any sampler, and so is reverse KL's with "
-        "the exact baseline; reverse KL's without one scatters. On policy all three have the mean of the "
-        "KL's gradient."
-    ),
-)
-def log_variance() -> Evidence:
-    """Return steps at the posterior, lack of variance without baseline, distances of means elsewhere, 4
-    bandits.
+@EXPERIMENT.claim(source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961")
+def log_variance_has_none_at_the_posterior() -> Evidence:
+    """At the posterior a batch's log-variance step is zero for any sampler, and so is reverse KL's with the
+    exact baseline; reverse KL's without one scatters. On policy all three have the mean of the KL's gradient.
+
+    Return steps at the posterior, lack of variance without baseline, distances of means elsewhere, 4 bandits.
     """
     from testbed.exact.flows import tilt
     from testbed.exact.posterior import LOSSES, moments, path_steps, reverse_kl_drift
@@ -200,17 +189,12 @@ EXPERIMENT.claim(
 )(exceeds(MARGIN, "modes", {"samples": "replay"}, {"samples": "on policy"}))
 
 
-@EXPERIMENT.claim(
-    "log-variance-of-paths-has-none-at-the-posterior",
-    source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961",
-    statement=(
-        "On a tree of 27 paths of three steps, with the project's trajectory-balance loss on pairs, the step "
-        "of every pair is zero at the posterior, whoever walks; elsewhere steps of own pairs scatter around "
-        "twice the gradient of KL(pi, posterior), and those of another walker's have another mean."
-    ),
-)
-def paths() -> Evidence:
-    """Return steps at the posterior, distances of own means, and what scatter and others' distance lack."""
+@EXPERIMENT.claim(source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961")
+def log_variance_of_paths_has_none_at_the_posterior() -> Evidence:
+    """On a tree of 27 paths of three steps, with the project's trajectory-balance loss on pairs, the step of
+    every pair is zero at the posterior, whoever walks; elsewhere steps of own pairs scatter around twice the
+    gradient of KL(pi, posterior), and those of another walker's have another mean.
+    """
     import torch
 
     from analysis.teaching_worlds import AllResponses

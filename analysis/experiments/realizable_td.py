@@ -93,15 +93,11 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "realizable-td-is-exact-without-noise-though-incomplete",
-    statement=(
-        "On expected data the fixed point of TD in a realizable class is the true Q in 50 random problems, "
-        "though Bellman's operator leads out of every class; in random classes it is off."
-    ),
-)
-def no_floor() -> Evidence:
-    """Return errors of the realizable fixed point, and by how much other classes would do as well."""
+@EXPERIMENT.claim()
+def realizable_td_is_exact_without_noise_though_incomplete() -> Evidence:
+    """On expected data the fixed point of TD in a realizable class is the true Q in 50 random problems,
+    though Bellman's operator leads out of every class; in random classes it is off.
+    """
     from envs.offline import Counts, exact_model
     from testbed.offline.linear import lstd_q, realizable_features
 
@@ -125,15 +121,11 @@ def no_floor() -> Evidence:
     return exact(gaps, 1e-7, note)
 
 
-@EXPERIMENT.claim(
-    "realizable-td-errs-by-the-root-of-the-data",
-    statement=(
-        "From 1000 to 100,000 logged steps the median error in realizable classes falls faster than n^-0.45, "
-        "and in random classes slower than n^-0.1, in the first run and the replication."
-    ),
-)
-def rate(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about both exponents, group by group of problems, for each run."""
+@EXPERIMENT.claim()
+def realizable_td_errs_by_the_root_of_the_data(table: pd.DataFrame) -> Evidence:
+    """From 1000 to 100,000 logged steps the median error in realizable classes falls faster than n^-0.45, and
+    in random classes slower than n^-0.1, in the first run and the replication.
+    """
     groups: dict[str, Floats] = {}
     for name, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
         found = difference(table, "error", {"samples": 100_000}, {"samples": 1000}, features=name, log=True)

@@ -132,16 +132,11 @@ def _gain(table: pd.DataFrame, first: str, second: str) -> dict[str, Floats]:
     return found
 
 
-@EXPERIMENT.claim(
-    "ensembles-keep-what-members-agree-on",
-    source="derived here",
-    statement=(
-        "The worst-case and the uncertainty-weighted reward are never above the ensemble's mean; with equal "
-        "members all of them are the single model, and a shift of one context's rewards moves all alike."
-    ),
-)
-def agree() -> Evidence:
-    """Return by how much they exceed the mean, and distances among equal members and under shifts."""
+@EXPERIMENT.claim(source="derived here")
+def ensembles_keep_what_members_agree_on() -> Evidence:
+    """The worst-case and the uncertainty-weighted reward are never above the ensemble's mean; with equal
+    members all of them are the single model, and a shift of one context's rewards moves all alike.
+    """
     from testbed.worlds.verifiers import COMBINED, combine
 
     gaps = []

@@ -96,26 +96,21 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "gradient-mass-of-a-role-is-its-share-of-tokens",
-    statement="At a uniform start a role's share of the sampled gradient's mass is its share of the tokens.",
-)
-def mass_is_tokens() -> Evidence:
-    """Return distances of the checker's share from c / (c + 1)."""
+@EXPERIMENT.claim()
+def gradient_mass_of_a_role_is_its_share_of_tokens() -> Evidence:
+    """At a uniform start a role's share of the sampled gradient's mass is its share of the tokens.
+
+    Return distances of the checker's share from c / (c + 1).
+    """
     table = paths()
     return exact(np.abs(table["mass"] - table["copies"] / (table["copies"] + 1)), 1e-12, "largest distance")
 
 
-@EXPERIMENT.claim(
-    "a-shared-policy-is-captured-by-the-heavier-role",
-    statement=(
-        "Where the roles want opposite tokens, one softmax for both ends at c / (c + 1) for the "
-        "checker's token, "
-        "and succeeds with the chance that this leaves, (c/(c+1))^c / (c+1), at most 1/4."
-    ),
-)
-def captured() -> Evidence:
-    """Return distances from both closed forms."""
+@EXPERIMENT.claim()
+def a_shared_policy_is_captured_by_the_heavier_role() -> Evidence:
+    """Where the roles want opposite tokens, one softmax for both ends at c / (c + 1) for the checker's token,
+    and succeeds with the chance that this leaves, (c/(c+1))^c / (c+1), at most 1/4.
+    """
     table = paths()
     rows = table[(table["wants"] == "opposite") & (table["weights"] == "shared")]
     share = rows["copies"] / (rows["copies"] + 1)
@@ -126,16 +121,13 @@ def captured() -> Evidence:
     return exact(gaps, 1e-6, "largest distance from a closed form")
 
 
-@EXPERIMENT.claim(
-    "separate-weights-succeed-whatever-the-roles-want",
-    statement=(
-        "With weights of their own both roles succeed with more than 0.99, opposite wants or not; with "
-        "shared ones "
-        "only where they want the same, and then as well."
-    ),
-)
-def separate_succeeds() -> Evidence:
-    """Return what successes lack to 0.99, and by how much shared ones with opposite wants exceed 0.25."""
+@EXPERIMENT.claim()
+def separate_weights_succeed_whatever_the_roles_want() -> Evidence:
+    """With weights of their own both roles succeed with more than 0.99, opposite wants or not; with shared
+    ones only where they want the same, and then as well.
+
+    Return what successes lack to 0.99, and by how much shared ones with opposite wants exceed 0.25.
+    """
     table = paths().set_index(["weights", "wants"])["success"]
     good = [*table["separate"], *table["shared"]["alike"]]
     poor = table["shared"]["opposite"]

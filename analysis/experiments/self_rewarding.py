@@ -38,16 +38,12 @@ def slope(world: AllResponses, pi: Tensor, base: Tensor, sft: Tensor, beta: floa
     return expected_gradient(reinforce, world, pi, world.law(pi), batch)
 
 
-@EXPERIMENT.claim(
-    "self-rewarding-ends-at-the-tilted-policy",
-    statement=(
-        "With a KL penalty beta to the base, the expected update vanishes at base (SFT/base)^(1/beta) "
-        "and not at the base; at beta = 1 that is the SFT policy itself, so that on the training prompts "
-        "nothing is gained over it."
-    ),
-)
-def tilted() -> Evidence:
-    """Return updates at the tilt, missing updates at the base, and the distance of the tilt from SFT."""
+@EXPERIMENT.claim()
+def self_rewarding_ends_at_the_tilted_policy() -> Evidence:
+    """With a KL penalty beta to the base, the expected update vanishes at base (SFT/base)^(1/beta) and not at
+    the base; at beta = 1 that is the SFT policy itself, so that on the training prompts nothing is gained
+    over it.
+    """
     from analysis.teaching_worlds import AllResponses
 
     gaps = []
@@ -65,16 +61,11 @@ def tilted() -> Evidence:
     return exact(gaps, 1e-10, "update at the tilted policy, lack of one at the base, or distance from SFT")
 
 
-@EXPERIMENT.claim(
-    "self-rewarding-without-kl-leaves-sft-behind",
-    source="derived",
-    statement=(
-        "Without a KL penalty the update at the SFT policy does not vanish, and the response of largest "
-        "reward, where the policy ends, is not SFT's likeliest one for at least half of 24 random pairs."
-    ),
-)
-def without() -> Evidence:
-    """Return lacking updates at SFT, and the lacking share of pairs whose best response is another."""
+@EXPERIMENT.claim(source="derived")
+def self_rewarding_without_kl_leaves_sft_behind() -> Evidence:
+    """Without a KL penalty the update at the SFT policy does not vanish, and the response of largest reward,
+    where the policy ends, is not SFT's likeliest one for at least half of 24 random pairs.
+    """
     from analysis.teaching_worlds import AllResponses
 
     world, gaps, other = AllResponses(3, 3), [], 0

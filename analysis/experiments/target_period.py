@@ -61,15 +61,11 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "sampled-td-goes-where-the-radius-points",
-    statement=(
-        "On Baird's star sampled TD with a target network grows at every step size and period whose radius "
-        "is above 1.02, and shrinks where it is below 0.98, in the first run and the replication."
-    ),
-)
-def predicted(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about logs of growth, signed as the radius says, for each setting and run."""
+@EXPERIMENT.claim()
+def sampled_td_goes_where_the_radius_points(table: pd.DataFrame) -> Evidence:
+    """On Baird's star sampled TD with a target network grows at every step size and period whose radius is
+    above 1.02, and shrinks where it is below 0.98, in the first run and the replication.
+    """
     logs = table.assign(growth=np.log(table["growth"]))
     groups: dict[str, Floats] = {}
     for (step, period), part in table.groupby(["step", "period"]):
@@ -80,16 +76,11 @@ def predicted(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "log growth per refresh on the side of the radius")
 
 
-@EXPERIMENT.claim(
-    "sampled-refreshes-are-powers-of-the-radius",
-    source="Zhang, Yao & Whiteson (2021); enumerated here",
-    statement=(
-        "On w -> 2w, where nothing is random, n refreshes of sampled TD multiply w by the n-th power of the "
-        "exact factor of one, for 24 settings of step size, period and discount."
-    ),
-)
-def powers() -> Evidence:
-    """Return relative distances between the sampled weight and the power."""
+@EXPERIMENT.claim(source="Zhang, Yao & Whiteson (2021); enumerated here")
+def sampled_refreshes_are_powers_of_the_radius() -> Evidence:
+    """On w -> 2w, where nothing is random, n refreshes of sampled TD multiply w by the n-th power of the
+    exact factor of one, for 24 settings of step size, period and discount.
+    """
     from testbed.exact.value_learning import two_state
     from testbed.offline.linear import sampled_td
 
@@ -107,16 +98,12 @@ def powers() -> Evidence:
     return exact(gaps, 1e-12, "largest relative distance from the power of the radius, 24 settings")
 
 
-@EXPERIMENT.claim(
-    "a-wide-network-is-stabilized-by-a-long-period",
-    statement=(
-        "Near random weights of a network whose Jacobian spans the values of all states, a target network "
-        "that waits converges at the discount's rate, with LayerNorm or without, in all of 200 problems; TD "
-        "diverges in some, and in a narrow network a waiting target may too."
-    ),
-)
-def wide() -> Evidence:
-    """Return distances of the radius from the discount, and what TD and the narrow network fail to show."""
+@EXPERIMENT.claim()
+def a_wide_network_is_stabilized_by_a_long_period() -> Evidence:
+    """Near random weights of a network whose Jacobian spans the values of all states, a target network that
+    waits converges at the discount's rate, with LayerNorm or without, in all of 200 problems; TD diverges in
+    some, and in a narrow network a waiting target may too.
+    """
     from testbed.exact.value_learning import linear_td
     from testbed.offline.linear import network_jacobian
 
