@@ -94,8 +94,8 @@ EXPERIMENT = Experiment(
     keys=("gamma", "seed", "backup"),
     metrics=("error", "deviation", "gap"),
     figure=Plot(
-        "final by dial", x="gamma", y="error", arm=("backup",), x_label="discount per action or token",
-        y_label="error of the gradient (share of its length)",
+        "final by dial", x="gamma: discount per action or token",
+        y="error: error of the gradient (share of its length)", arm=("backup",),
     ),
     systems=("POAD",),
 )  # fmt: skip

@@ -82,8 +82,8 @@ EXPERIMENT = Experiment(
         "exponent of independent samples": RATES[1],
     },
     figure=Plot(
-        "curves by arm", x="samples", y="error", arm=("world", "sampling"), x_label="samples",
-        y_label="total variation from on-policy", log="xy", names={"random MDP": "MDP"},
+        "curves by arm", x="samples", y="error: total variation from on-policy", arm=("world", "sampling"),
+        log="xy", names={"random MDP": "MDP"},
     ),
     systems=("PROPS",),
 )  # fmt: skip

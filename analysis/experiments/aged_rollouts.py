@@ -21,7 +21,6 @@ RECIPES = {"grpo": 0.3, "dpo": 1.0}
 """Name: learning rate."""
 TITLES = {recipe: recipe.upper() for recipe in RECIPES}
 MARGIN = 0.02
-"""Accuracy. Set before the table was made."""
 
 
 def make(key_R: cold_starts.Words) -> Iterator[pd.DataFrame]:
@@ -45,9 +44,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "recipe", "age"),
     metrics=("accuracy", "start"),
     margins={"accuracy": MARGIN},
-    figure=Plot(
-        "final by dial", x="age", y="accuracy", arm=("recipe",), x_label="age (updates)", names=TITLES
-    ),
+    figure=Plot("final by dial", x="age: age (updates)", y="accuracy", arm=("recipe",), names=TITLES),
     systems={"ChartSketcher": Part()},
 )
 

@@ -50,7 +50,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution",
         x="recipe",
-        y="accuracy",
+        y="accuracy: final accuracy",
         arm=("policy_args",),
         names={
             PLAIN: "no noise",
@@ -59,7 +59,6 @@ EXPERIMENT = Experiment(
             LAST: "last half",
             LOGITS: "logits",
         },
-        y_label="final accuracy",
     ),
     systems={"ALP (Adaptive Layerwise Perturbation)": Part()},
 )

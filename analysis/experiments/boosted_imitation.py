@@ -55,8 +55,8 @@ EXPERIMENT = Experiment(
         "total variation that counts as competitive": COMPETITIVE,
     },
     figure=Plot(
-        "final by dial", x="trajectories", y="distance", arm=("replay",), x_label="expert trajectories",
-        y_label="total variation to the expert",
+        "final by dial", x="trajectories: expert trajectories", y="distance: total variation to the expert",
+        arm=("replay",),
     ),
     systems=("AILBoost",),
 )  # fmt: skip

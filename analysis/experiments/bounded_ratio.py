@@ -74,7 +74,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "step"),
     metrics=("excess", "value"),
     margins={"ratio beyond the band, or value": EXCESS},
-    figure=Plot("distribution", x="step", y="excess", y_label="largest |ratio - 1| less 0.2"),
+    figure=Plot("distribution", x="step", y="excess: largest |ratio - 1| less 0.2"),
     systems={"BPO / GBPO (Bounded Ratio RL)": Part("the step, its bound and the band; no language model")},
 )
 

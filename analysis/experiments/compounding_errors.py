@@ -50,13 +50,7 @@ EXPERIMENT = Experiment(
     metrics=("shortfall", "share"),
     margins={"shortfall per step": MARGIN},
     figure=Plot(
-        "final by dial",
-        x="horizon",
-        y="shortfall",
-        arm=("learner",),
-        x_label="horizon",
-        y_label="shortfall against the expert",
-        log="y",
+        "final by dial", x="horizon", y="shortfall: shortfall against the expert", arm=("learner",), log="y"
     ),
     systems={
         "RL in the Era of LLMs (perspective)": Part(

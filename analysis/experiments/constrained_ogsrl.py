@@ -87,11 +87,9 @@ EXPERIMENT = Experiment(
     margins={"share of steps in unsafe states": MARGIN},
     figure=Plot(
         "final by dial",
-        x="steps",
-        y="unsafe",
+        x="steps: logged steps",
+        y="unsafe: share of steps in unsafe states",
         arm=("guardian",),
-        x_label="logged steps",
-        y_label="share of steps in unsafe states",
     ),
     systems=("OGSRL",),
 )
@@ -120,13 +118,13 @@ def trajectory_guardian_is_the_zero_budget_optimum() -> Evidence:
     return exact([*gaps, short_of(unsafe, 0.02), short_of(solvable_R.mean(), 0.5)], 1e-7, "largest distance")
 
 
-EXPERIMENT.claim(
-    "trajectory-guardian-keeps-sampled-plans-safe",
-    statement=(
-        "From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their "
-        "steps."
-    ),
-)(stays_below(MARGIN, "unsafe", {"guardian": "trajectories", "steps": SIZES[-1]}))
+@EXPERIMENT.claim()
+def trajectory_guardian_keeps_sampled_plans_safe(table: pd.DataFrame) -> Evidence:
+    """From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their
+    steps.
+    """
+    return stays_below(MARGIN, "unsafe", {"guardian": "trajectories", "steps": SIZES[-1]})(table)
+
 
 EXPERIMENT.claim(
     "action-guardian-is-not-enough",

@@ -82,8 +82,7 @@ EXPERIMENT = Experiment(
     metrics=("noise", "cosine", "value"),
     margins={"ratio of noise": CLEARER, "growth of the sparse noise": GROWTH, "ratio of tokens": SAVED},
     figure=Plot(
-        "final by dial", x="length", y="noise", arm=("coefficient",), x_label="length", log="y",
-        y_label="variance / squared mean",
+        "final by dial", x="length", y="noise: variance / squared mean", arm=("coefficient",), log="y",
     ),
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(

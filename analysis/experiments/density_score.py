@@ -60,8 +60,8 @@ EXPERIMENT = Experiment(
     metrics=("outside", "value"),
     margins={"share of actions outside that counts as fewer": FEWER, "value that counts as equal": SAME},
     figure=Plot(
-        "frontier", x="outside", y="value", arm=("correction",), x_label="share of actions outside the data",
-        y_label="value, share of the best",
+        "frontier", x="outside: share of actions outside the data", y="value: value, share of the best",
+        arm=("correction",),
     ),
     systems=("CDSA",),
 )  # fmt: skip

@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
     keys=("law", "place"),
     metrics=("mass",),
     margins={"mass that counts as kept": COVERED, "mass that counts as lost": MISSED},
-    figure=Plot("curves by arm", x="place", y="mass", arm=("law",), x_label="token", y_label="probability"),
+    figure=Plot("curves by arm", x="place: token", y="mass: probability", arm=("law",)),
     systems={
         "On-policy distillation survey": Part(
             "the f-divergences as gradients on three kinds of samples, mode coverage of one limited student, "

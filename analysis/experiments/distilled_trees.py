@@ -96,8 +96,9 @@ EXPERIMENT = Experiment(
     compute=table,
     keys=("divergence", "prefixes", "length"),
     metrics=("lesser", "off", "of teacher"),
-    figure=Plot("final by dial", x="length", y="off", arm=("divergence", "prefixes"),
-                y_label="tokens unlike the first"),
+    figure=Plot(
+        "final by dial", x="length", y="off: tokens unlike the first", arm=("divergence", "prefixes"),
+    ),
     systems={"On-policy distillation survey": Part()},
 )  # fmt: skip
 

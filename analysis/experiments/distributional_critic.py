@@ -55,8 +55,8 @@ EXPERIMENT = Experiment(
     metrics=("over-estimation",),
     margins={"over-estimation that counts as less": LESS, "over-estimation that counts as more": MORE},
     figure=Plot(
-        "final by dial", x="updates", y="over-estimation", arm=("critic",), x_label="updates per step",
-        y_label="mean over-estimation",
+        "final by dial", x="updates: updates per step", y="over-estimation: mean over-estimation",
+        arm=("critic",),
     ),
     systems=("DSAC",),
 )  # fmt: skip

@@ -90,8 +90,8 @@ EXPERIMENT = Experiment(
     metrics=("accepted",),
     margins={"relative gain in accepted length": LONGER},
     figure=Plot(
-        "final by dial", x="prefixes", y="accepted", arm=("divergence",), x_label="prefixes of training",
-        y_label="accepted tokens of 4",
+        "final by dial", x="prefixes: prefixes of training", y="accepted: accepted tokens of 4",
+        arm=("divergence",),
     ),
     systems={
         "Mixture of Attentions for Speculative Decoding": Part(

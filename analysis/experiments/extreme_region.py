@@ -89,7 +89,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "steps", "kind"),
     metrics=("value", "kl", "entropy"),
     margins={"nats saved": MARGIN, "value gained": 0.1},
-    figure=Plot("frontier", x="kl", y="value", arm=("kind",), x_label="KL to the base model, nats"),
+    figure=Plot("frontier", x="kl: KL to the base model, nats", y="value", arm=("kind",)),
     systems=("ERPD (Extreme Region Policy Distillation)",),
 )
 
@@ -132,9 +132,7 @@ def updates_on_one_batch_gain_then_collapse() -> Evidence:
     return exact(gaps, 1e-9, note)
 
 
-EXPERIMENT.claim(
-    "distillation-saves-kl-at-equal-value",
-    statement=(
-        "The last policy distilled to the value after 320 updates is 0.5 nats nearer to the base model."
-    ),
-)(exceeds(MARGIN, "kl", {"kind": "updates"}, {"kind": "distilled"}, steps=320))
+@EXPERIMENT.claim()
+def distillation_saves_kl_at_equal_value(table: pd.DataFrame) -> Evidence:
+    """The last policy distilled to the value after 320 updates is 0.5 nats nearer to the base model."""
+    return exceeds(MARGIN, "kl", {"kind": "updates"}, {"kind": "distilled"}, steps=320)(table)

@@ -51,8 +51,8 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", "best", "start", "area", "collapsed", *LEVELS),
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(
-        "distribution", x=PERIOD, y="accuracy", arm=("recipe", "mismatch"), x_label="steps per batch",
-        y_label="final accuracy",
+        "distribution", x=f"{PERIOD}: steps per batch", y="accuracy: final accuracy",
+        arm=("recipe", "mismatch"),
     ),
     systems={"KARL": Part()},
 )  # fmt: skip

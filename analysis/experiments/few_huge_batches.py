@@ -22,7 +22,6 @@ PERIOD = 100
 NOISE = 0.05
 """Of every matrix's root mean square: about the error of e4m3 weights and inputs."""
 MARGIN = 0.05
-"""Accuracy. Set before the sweep was run."""
 ENGINES = {"off": (), "layer-noise": (("matrices", "all"), ("sigma", NOISE))}
 ARMS: dict[str, Arm] = {
     f"{recipe}{' noise' if engine != 'off' else ''}": {"recipe": recipe, "mismatch": engine}
@@ -54,12 +53,10 @@ EXPERIMENT = Experiment(
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(
         "distribution",
-        x="mismatch",
-        y="accuracy",
+        x="mismatch: engine of the rollouts",
+        y="accuracy: final accuracy",
         arm=("recipe",),
         names={"off": "the trainer's own", "layer-noise": "noisy"},
-        x_label="engine of the rollouts",
-        y_label="final accuracy",
     ),
     systems={"KARL": Part("few stale batches and a noisy engine on one task; not its mix of search tasks")},
 )

@@ -23,7 +23,6 @@ SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 60, 30, 20, 100, 4.0
 TRUST: Mapping[str, float] = {"on-policy": 0.0, "hybrid": 1.0, "off-policy hybrid": 1e6}
 """Weight of Bellman targets against returns; the last regresses on targets alone, over all data there are."""
 SOLVED, GAINED, SHORT = 0.9, 0.2, 0.05
-"""Shares of the best value."""
 
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
@@ -94,8 +93,8 @@ EXPERIMENT = Experiment(
         "share that counts as short": SHORT,
     },
     figure=Plot(
-        "final by dial", x="length", y="value", arm=("critic",), where={"features": "table"},
-        x_label="digits of the lock", y_label="value, share of the best",
+        "final by dial", x="length: digits of the lock", y="value: value, share of the best", arm=("critic",),
+        where={"features": "table"},
     ),
     systems=("HNPG (hybrid RL)",),
 )  # fmt: skip

@@ -142,8 +142,8 @@ EXPERIMENT = Experiment(
     metrics=("norm", "cosine"),
     margins={"ratio of norms": LOUDER, "cosine": ALONG, "fall of the share of skewed groups": FALL},
     figure=Plot(
-        "final by dial", x="chance", y="norm", arm=("guide",), x_label="chance of a success",
-        y_label="norm of the expected update", log="xy",
+        "final by dial", x="chance: chance of a success", y="norm: norm of the expected update",
+        arm=("guide",), log="xy",
     ),
     systems={
         "TempSamp-R1": Part(

@@ -133,12 +133,10 @@ EXPERIMENT = Experiment(
     metrics=("coverage", "low", "high", "samples"),
     figure=Plot(
         "final by dial",
-        x="parameter",
+        x="parameter: sigma of a log-normal weight",
         y="coverage",
         arm=("interval", "n"),
         where={"law": "lognormal"},
-        x_label="sigma of a log-normal weight",
-        y_label="coverage",
     ),
     see=("bootstrap-cannot-see-what-was-not-drawn", "known-range-intervals-cover"),
 )

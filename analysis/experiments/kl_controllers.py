@@ -78,8 +78,8 @@ EXPERIMENT = Experiment(
     metrics=("kl", "overshoot", "reward"),
     margins={"distance from the target that counts as held": NEAR},
     figure=Plot(
-        "final by dial", x="scale", y="kl", arm=("control",), x_label="scale of the reward", log="y",
-        y_label="KL at the end over its target",
+        "final by dial", x="scale: scale of the reward", y="kl: KL at the end over its target",
+        arm=("control",), log="y",
     ),
     systems={
         "SAFE": Part(

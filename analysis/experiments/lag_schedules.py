@@ -69,11 +69,9 @@ EXPERIMENT = Experiment(
     ),
     figure=Plot(
         "distribution",
-        x="staleness",
-        y="mean exact/value",
+        x="staleness: schedule of ages",
+        y="mean exact/value: mean exact value over the run",
         arm=("recipe", "lag"),
-        x_label="schedule of ages",
-        y_label="mean exact value over the run",
     ),
 )
 

@@ -19,7 +19,6 @@ SOURCE = (
     "arXiv:2607.01083: staleness costs what lag times learning rate says; read as curves that fall together"
 )
 MARGIN = 0.05
-"""Mean value along the curve. Set before the sweep was run."""
 REWARD = np.array([0.0, 0.0, 0.0, 0.0, 1.0])
 START = np.array([0.0, 0.0, 0.0, 0.0, -4.0])
 """Logits at the start: the action that pays is rare."""
@@ -56,11 +55,9 @@ EXPERIMENT = Experiment(
     margins={"mean value along the curve that counts as equal": MARGIN},
     figure=Plot(
         "final by dial",
-        x="lag",
-        y=MEAN,
+        x="lag: lag (optimizer steps)",
+        y=f"{MEAN}: mean exact value",
         arm=("learning_rate",),
-        x_label="lag (optimizer steps)",
-        y_label="mean exact value",
         log="x",
     ),
 )

@@ -22,7 +22,6 @@ NAME = "logged-ad-load"
 SEEDS, CONTEXTS, ARMS = 24, 8, 4
 SIZES = (200, 800, 3200, 12800)
 MARGIN = 0.02
-"""Mean of a metric. Set before the table was made."""
 
 
 def bandit(seed: int) -> tuple[LoggedBandit, Floats, Floats]:
@@ -78,14 +77,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "n", "estimator"),
     metrics=("satisfaction", "revenue", "both"),
     margins={"mean of a metric": MARGIN},
-    figure=Plot(
-        "final by dial",
-        x="n",
-        y="both",
-        arm=("estimator",),
-        x_label="logged rounds",
-        y_label="gain, mean of both",
-    ),
+    figure=Plot("final by dial", x="n: logged rounds", y="both: gain, mean of both", arm=("estimator",)),
     systems=("Ad-load balancing via OPL",),
 )
 

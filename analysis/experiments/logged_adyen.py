@@ -70,11 +70,9 @@ EXPERIMENT = Experiment(
     margins={"rise per generation of delay": RISE, "rise from 0.3 to 0.02 uniform exploration": MARGIN},
     figure=Plot(
         "final by dial",
-        x="delay",
-        y="oscillation",
+        x="delay: delay of feedback, generations",
+        y="oscillation: turned over per generation",
         arm=("explore",),
-        x_label="delay of feedback, generations",
-        y_label="turned over per generation",
     ),
     systems=("Adyen payment bandits",),
 )

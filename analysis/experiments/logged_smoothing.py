@@ -24,7 +24,6 @@ SIZES = (100, 1000, 10000)
 LEARNERS = {"IPS": (1.0, 0.0), "smoothed": (0.7, 0.0), "clipped": (1.0, 0.25)}
 """Exponent alpha of the propensity, and its floor."""
 MARGIN = 0.0
-"""Regret. Set before the table was made."""
 
 
 def world() -> LoggedBandit:
@@ -67,7 +66,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "n", "learner"),
     metrics=("regret", "missed"),
     margins={"regret": MARGIN, "share of bounds that may miss": DELTA},
-    figure=Plot("final by dial", x="n", y="regret", arm=("learner",), x_label="logged rounds"),
+    figure=Plot("final by dial", x="n: logged rounds", y="regret", arm=("learner",)),
     systems=("Exponential smoothing for OPL",),
 )
 

@@ -28,7 +28,6 @@ PROMPTS, GROUP = 32, 8
 SPREAD = 3.0
 """Times the initial weights: laws are then far from uniform, as after training."""
 MARGIN = 0.05
-"""Distance of an exponent from 1/2 that counts as none."""
 ROUNDING = ("bf16", "int8", "fp8-tensor", "fp8-tensor+fp8-activations")
 """Engines whose error stays what it is for a whole response."""
 
@@ -86,11 +85,9 @@ EXPERIMENT = Experiment(
     margins={"distance of an exponent from 1/2 that counts as none": MARGIN},
     figure=Plot(
         "curves by arm",
-        x="length",
-        y="deviation",
+        x="length: tokens T",
+        y="deviation: deviation of log(pi/mu), nats",
         arm=("engine",),
-        x_label="tokens T",
-        y_label="deviation of log(pi/mu), nats",
         log="xy",
     ),
     see=("log-mismatch-outgrows-root-t-where-its-drift-varies", "log-mismatch-grows-as-root-t"),

@@ -28,7 +28,6 @@ LOGGERS: Mapping[str, Any] = {
 """Means and deviations of the logged actions: wide and aimless, two kinds of logger, one that is half right.
 """
 HIGHER = 0.05
-"""Share of the best value."""
 
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
@@ -83,12 +82,9 @@ EXPERIMENT = Experiment(
     keys=("run", "logger", "penalty", "seed"),
     metrics=("weight", "value"),
     margins={"share of the best value that counts as higher": HIGHER},
-    figure=Plot(
-        "distribution", x="logger", y="value", arm=("penalty",), x_label="logger",
-        y_label="value, share of the best",
-    ),
+    figure=Plot("distribution", x="logger", y="value: value, share of the best", arm=("penalty",)),
     systems=("PRDC",),
-)  # fmt: skip
+)
 
 EXPERIMENT.claim(
     "nearest-data-is-less-conservative-than-cloning",

@@ -23,7 +23,6 @@ NAME = "offline-a2pr"
 SEEDS, STEPS = 24, 600
 STRENGTHS = (0.3, 1.0, 3.0)
 MARGIN, FAR = 0.05, 0.02
-"""Score, and share of actions far from the log. Set before the table was made."""
 GRID_S, GRID_A = np.linspace(-1, 1, 21), np.linspace(-2, 2, 161)
 
 
@@ -99,11 +98,9 @@ EXPERIMENT = Experiment(
     margins={"score": MARGIN, "share of actions far from the log": FAR},
     figure=Plot(
         "final by dial",
-        x="strength",
-        y="score",
+        x="strength: strength of the constraint",
+        y="score: score (1 optimal)",
         arm=("world", "toward"),
-        x_label="strength of the constraint",
-        y_label="score (1 optimal)",
     ),
     systems=("A2PR",),
 )

@@ -22,7 +22,6 @@ SEEDS, PRIOR = 24, 0.1
 SIZES = (200, 1000, 5000, 20000)
 SCALES = {"greedy": 0.0, "pessimistic": 1.0}
 MARGIN = 0.0
-"""Regret. Set before the table was made."""
 
 
 def choosers(seeds: Seeds) -> Worlds:
@@ -61,7 +60,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "steps", "learner"),
     metrics=("regret",),
     margins={"regret": MARGIN},
-    figure=Plot("final by dial", x="steps", y="regret", arm=("learner",), x_label="logged choices"),
+    figure=Plot("final by dial", x="steps: logged choices", y="regret", arm=("learner",)),
     systems=("DCPPO",),
 )
 

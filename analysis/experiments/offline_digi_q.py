@@ -30,7 +30,6 @@ SEEDS = 24
 DRAWS = (1, 2, 4, 8, 16)
 STEPS = (200, 600, 2000)
 MARGIN = 0.05
-"""Score. Set before the table was made."""
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -61,12 +60,10 @@ EXPERIMENT = Experiment(
     margins={"score": MARGIN},
     figure=Plot(
         "frontier",
-        x="kl",
-        y="score",
+        x="kl: KL to the log, nats",
+        y="score: score (1 optimal)",
         arm=("learner",),
         where={"steps": 600},
-        x_label="KL to the log, nats",
-        y_label="score (1 optimal)",
     ),
     systems=("Digi-Q",),
 )

@@ -26,7 +26,6 @@ CONTEXTS, ACTIONS = 5, 6
 TARGETS = {"immediate": (4, 0), "long-term": (0, 4), "both": (3, 3)}
 """Least immediate and long-term rewards of the rounds that are cloned, of 5 each."""
 MARGIN = 0.02
-"""Mean reward per click. Set before the table was made."""
 
 
 def bandit(seed: int) -> tuple[Floats, Floats]:
@@ -76,7 +75,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "target"),
     metrics=("now", "later", "both"),
     margins={"mean reward per click": MARGIN},
-    figure=Plot("distribution", x="target", y="both", y_label="mean of both rewards per click"),
+    figure=Plot("distribution", x="target", y="both: mean of both rewards per click"),
     systems=("DT4IER",),
 )
 
@@ -109,7 +108,7 @@ def one_reward_cloning_is_a_mixture_of_two_reward_targets() -> Evidence:
     return exact(gaps, 1e-9, "largest distance or loss")
 
 
-EXPERIMENT.claim(
-    "two-reward-targets-beat-one-reward-cloning",
-    statement="Cloning rounds with both rewards high earns 0.02 more per click on average than with either.",
-)(exceeds(MARGIN, "both", {"target": "both"}, {"target": ("immediate", "long-term")}))
+@EXPERIMENT.claim()
+def two_reward_targets_beat_one_reward_cloning(table: pd.DataFrame) -> Evidence:
+    """Cloning rounds with both rewards high earns 0.02 more per click on average than with either."""
+    return exceeds(MARGIN, "both", {"target": "both"}, {"target": ("immediate", "long-term")})(table)

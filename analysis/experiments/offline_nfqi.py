@@ -60,11 +60,9 @@ EXPERIMENT = Experiment(
     margins={"fall of log error that counts as lower": MARGIN, "as far lower": FAR},
     figure=Plot(
         "final by dial",
-        x="steps",
-        y="log_error",
+        x="steps: logged steps of the small group",
+        y="log_error: log mean error of its Q",
         arm=("fit",),
-        x_label="logged steps of the small group",
-        y_label="log mean error of its Q",
     ),
     systems=("NFQI (nested policy RL)",),
 )

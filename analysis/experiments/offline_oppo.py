@@ -27,7 +27,6 @@ SCALE = 1.0
 """Difference of returns at which the better episode is preferred with odds of e."""
 QUALITIES = (0.0, 0.4, 0.8)
 MARGIN = 0.0
-"""Regret. Set before the table was made."""
 
 
 def worlds(seeds: Seeds) -> list[FiniteMDP]:
@@ -94,7 +93,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "episodes", "learner"),
     metrics=("regret",),
     margins={"regret": MARGIN},
-    figure=Plot("final by dial", x="episodes", y="regret", arm=("learner",), x_label="logged episodes"),
+    figure=Plot("final by dial", x="episodes: logged episodes", y="regret", arm=("learner",)),
     systems=("OPPO",),
 )
 

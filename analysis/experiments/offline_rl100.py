@@ -93,11 +93,9 @@ EXPERIMENT = Experiment(
     margins={"share of updates that are harmful and taken": 1 - LEVEL},
     figure=Plot(
         "final by dial",
-        x="episodes",
-        y="false",
+        x="episodes: episodes behind the gate",
+        y="false: share of updates harmful and taken",
         arm=("updates",),
-        x_label="episodes behind the gate",
-        y_label="share of updates harmful and taken",
     ),
     systems=("RL-100",),
 )

@@ -22,7 +22,6 @@ SEEDS, RANK = 24, 2
 SIZES = (300, 3000)
 WEIGHTS = (0.0, 0.1, 1.0)
 MARGIN = 0.1
-"""Fall of a log error. Set before the table was made."""
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -66,11 +65,9 @@ EXPERIMENT = Experiment(
     margins={"fall of a log error": MARGIN},
     figure=Plot(
         "final by dial",
-        x="weight",
-        y="value_error",
+        x="weight: weight of the value's agreement",
+        y="value_error: log error of the model's value",
         arm=("steps",),
-        x_label="weight of the value's agreement",
-        y_label="log error of the model's value",
     ),
     systems=("VIPO (model-based offline RL)",),
 )
@@ -116,7 +113,8 @@ EXPERIMENT.claim(
     statement="With weight 1 the model's value of the logged policy errs by 10 % less, at both sizes.",
 )(exceeds(MARGIN, "value_error", {"weight": 0.0}, {"weight": 1.0}, steps=SIZES))
 
-EXPERIMENT.claim(
-    "value-consistency-lowers-the-model-error",
-    statement="With weight 1 the model's transitions err by 10 % less in total variation, at both sizes.",
-)(exceeds(MARGIN, "model_error", {"weight": 0.0}, {"weight": 1.0}, steps=SIZES))
+
+@EXPERIMENT.claim()
+def value_consistency_lowers_the_model_error(table: pd.DataFrame) -> Evidence:
+    """With weight 1 the model's transitions err by 10 % less in total variation, at both sizes."""
+    return exceeds(MARGIN, "model_error", {"weight": 0.0}, {"weight": 1.0}, steps=SIZES)(table)

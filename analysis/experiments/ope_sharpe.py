@@ -84,12 +84,10 @@ EXPERIMENT = Experiment(
     metrics=("log_mse", "rank", "regret", "sharpe"),
     figure=Plot(
         "frontier",
-        x="log_mse",
-        y="sharpe",
+        x="log_mse: log mean squared error",
+        y="sharpe: SharpeRatio@4",
         arm=("estimator",),
         where={"k": 4},
-        x_label="log mean squared error",
-        y_label="SharpeRatio@4",
     ),
     systems={
         "SharpeRatio@k / SCOPE-RL": Part(

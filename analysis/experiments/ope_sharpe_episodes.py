@@ -86,12 +86,10 @@ EXPERIMENT = Experiment(
     margins={"quotient of errors that are alike": NEAR, "quotient of Sharpe ratios": APART},
     figure=Plot(
         "frontier",
-        x="log_mse",
-        y="sharpe",
+        x="log_mse: log mean squared error",
+        y="sharpe: SharpeRatio@4",
         arm=("estimator",),
         where={"k": 4},
-        x_label="log mean squared error",
-        y_label="SharpeRatio@4",
     ),
     systems={"SharpeRatio@k / SCOPE-RL": Part()},
 )

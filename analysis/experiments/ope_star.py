@@ -116,7 +116,7 @@ EXPERIMENT = Experiment(
     compute=table,
     keys=("run", "setting", "estimator"),
     metrics=("log10_mse",),
-    figure=Plot("distribution", x="estimator", y="log10_mse", x_label="", y_label="log10 mean squared error"),
+    figure=Plot("distribution", x="estimator", y="log10_mse: log10 mean squared error"),
     systems=("STAR (abstract reward processes)",),
 )
 

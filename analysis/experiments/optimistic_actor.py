@@ -65,12 +65,9 @@ EXPERIMENT = Experiment(
     keys=("run", "actor", "offline", "episodes", "seed"),
     metrics=("regret",),
     margins={"exponent of regret": SLOPE, "log of the factor saved": SAVED},
-    figure=Plot(
-        "curves by arm", x="episodes", y="regret", arm=("actor", "offline"), x_label="episodes",
-        y_label="regret", log="x",
-    ),
+    figure=Plot("curves by arm", x="episodes", y="regret", arm=("actor", "offline"), log="x"),
     systems=("Actor-critics optimal sample efficiency",),
-)  # fmt: skip
+)
 
 
 def _log_regret_above(table: pd.DataFrame, other: Arm) -> Groups:

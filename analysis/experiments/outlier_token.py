@@ -62,8 +62,8 @@ EXPERIMENT = Experiment(
     metrics=("others", "own"),
     margins={"of the others' weight": 0.0},
     figure=Plot(
-        "curves by arm", x="outlier", y="others", arm=("objective",), where={"length": 16, "advantage": 1},
-        x_label="ratio of one token of 16", y_label="weight of the others", log="x",
+        "curves by arm", x="outlier: ratio of one token of 16", y="others: weight of the others",
+        arm=("objective",), where={"length": 16, "advantage": 1}, log="x",
     ),
     systems={"SAPO": Part("weights beside an outlying token; no stability in training")},
 )  # fmt: skip

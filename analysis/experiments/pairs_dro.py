@@ -23,7 +23,6 @@ SEEDS, STEPS, BETA = 24, 160, 0.2
 SEEN = 6
 """Prompts that are trained on, of 24."""
 MARGIN = 0.05
-"""Regret. Set before the table was made."""
 
 
 def world(seed: int) -> PairWorld:
@@ -65,7 +64,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "losers"),
     metrics=("seen", "unseen"),
     margins={"regret": MARGIN},
-    figure=Plot("distribution", x="losers", y="unseen", x_label="losers", y_label="regret, unseen prompts"),
+    figure=Plot("distribution", x="losers", y="unseen: regret, unseen prompts"),
     systems=("Diffusion-DRO",),
 )
 

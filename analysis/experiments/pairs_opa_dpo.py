@@ -28,7 +28,6 @@ SEEDS, PAIRS, STEPS, BETA = 24, 300, 60, 0.5
 NATS = (1.0, 2.0, 4.0, 8.0)
 """- log of the reference's mass on the best action: how far outside its support the winners are."""
 RISE, MARGIN = 0.02, 0.05
-"""Regret per nat, and regret. Set before the table was made."""
 
 
 def world(seed: int, nats: float) -> PairWorld:
@@ -85,9 +84,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "nats", "pairs"),
     metrics=("regret",),
     margins={"rise of regret per nat": RISE, "regret": MARGIN},
-    figure=Plot(
-        "final by dial", x="nats", y="regret", arm=("pairs",), x_label="nats from the reference to winners"
-    ),
+    figure=Plot("final by dial", x="nats: nats from the reference to winners", y="regret", arm=("pairs",)),
     systems=("OPA-DPO",),
 )
 
@@ -123,13 +120,14 @@ EXPERIMENT.claim("dpo-regret-rises-with-the-distance-of-winners", statement="By 
     all_exceed(RISE, "rise per nat less 0.02", slopes, "nats", "regret", {"pairs": "expert"})
 )
 
-EXPERIMENT.claim(
-    "on-policy-alignment-lowers-regret",
-    statement=(
-        "With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes the "
-        "pairs."
-    ),
-)(exceeds(MARGIN, "regret", {"pairs": "expert"}, {"pairs": "aligned"}, nats=NATS[-1]))
+
+@EXPERIMENT.claim()
+def on_policy_alignment_lowers_regret(table: pd.DataFrame) -> Evidence:
+    """With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes the
+    pairs.
+    """
+    return exceeds(MARGIN, "regret", {"pairs": "expert"}, {"pairs": "aligned"}, nats=NATS[-1])(table)
+
 
 EXPERIMENT.claim(
     "a-third-of-aligned-pairs-is-enough",

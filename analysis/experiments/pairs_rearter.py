@@ -61,9 +61,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "interval"),
     metrics=("doublings", "regret"),
     margins={"rise of regret per doubling": RISE, "regret": MARGIN},
-    figure=Plot(
-        "final by dial", x="interval", y="regret", x_label="steps between refreshes", y_label="final regret"
-    ),
+    figure=Plot("final by dial", x="interval: steps between refreshes", y="regret: final regret"),
     systems=("ReARTeR",),
 )
 

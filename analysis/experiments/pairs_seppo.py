@@ -24,7 +24,6 @@ NAME = "pairs-seppo"
 SEEDS, STEPS, BETA, RATE = 16, 160, 0.2, 2.0
 LAGS = (1, 4, 16, 64)
 MARGIN = 0.05
-"""Regret. Set before the table was made."""
 
 
 def winners(found: PairWorld, seed: int) -> Floats:
@@ -95,11 +94,7 @@ EXPERIMENT = Experiment(
     metrics=("regret", "degraded"),
     margins={"regret": MARGIN},
     figure=Plot(
-        "final by dial",
-        x="lag",
-        y="regret",
-        arm=("anchor",),
-        x_label="lag of the losers' policy (0: fixed losers)",
+        "final by dial", x="lag: lag of the losers' policy (0: fixed losers)", y="regret", arm=("anchor",)
     ),
     systems=("SePPO",),
 )

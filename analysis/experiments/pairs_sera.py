@@ -24,7 +24,6 @@ from testbed.rng import generator
 NAME = "pairs-sera"
 SEEDS, PAIRS, STEPS, REFRESH, BETA, SHARE = 24, 300, 200, 20, 0.5, 0.5
 MARGIN = 0.05
-"""Regret, and share of the weights. Set before the table was made."""
 
 
 def world(seed: int) -> PairWorld:
@@ -93,13 +92,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "pairs"),
     metrics=("regret", "spurious"),
     margins={"regret, and share of the weights": MARGIN},
-    figure=Plot(
-        "distribution",
-        x="pairs",
-        y="spurious",
-        x_label="preference set",
-        y_label="spurious share of the weights",
-    ),
+    figure=Plot("distribution", x="pairs: preference set", y="spurious: spurious share of the weights"),
     systems=("SeRA",),
 )
 

@@ -81,7 +81,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "labels", "learner"),
     metrics=("reward",),
     margins={"mean reward": MARGIN},
-    figure=Plot("distribution", x="labels", y="reward", arm=("learner",), x_label="quality of labels"),
+    figure=Plot("distribution", x="labels: quality of labels", y="reward", arm=("learner",)),
     systems=("Unpacking DPO and PPO",),
 )
 

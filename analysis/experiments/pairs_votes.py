@@ -23,7 +23,6 @@ VOTES = (1, 3, 9)
 SPREADS = np.repeat([0.3, 3.0], 3)
 """Spread of rewards: three contexts are controversial, three clear."""
 MARGIN = 0.02
-"""Value with the KL penalty. Set before the table was made."""
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -64,11 +63,9 @@ EXPERIMENT = Experiment(
     margins={"value with the KL penalty": MARGIN},
     figure=Plot(
         "final by dial",
-        x="votes",
-        y="controversial",
+        x="votes: votes per pair",
+        y="controversial: lacked value, controversial pairs",
         arm=("loss", "labels"),
-        x_label="votes per pair",
-        y_label="lacked value, controversial pairs",
         log="y",
         names={"dpo": "DPO", "ipo": "IPO", "hard": "majority", "mmse": "soft"},
     ),

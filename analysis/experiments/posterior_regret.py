@@ -102,7 +102,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("rate", "regret"),
     margins={"regularized reward": LESS},
-    figure=Plot("distribution", x="arm", y="regret", y_label="regret, regularized reward"),
+    figure=Plot("distribution", x="arm", y="regret: regret, regularized reward"),
     systems={"BRAIn": Part()},
 )
 

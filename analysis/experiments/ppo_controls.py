@@ -122,7 +122,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS, "factor of reward": EARNED},
-    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy"),
+    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
     systems={
         "SAFE": Part(claims=("safe-earns-more-than-a-fixed-kl", "safe-ends-above-a-fixed-kl",
                              "safe-collapses-less-than-a-fixed-kl", "safe-overshoots-less-than-a-fixed-kl")),

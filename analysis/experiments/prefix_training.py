@@ -16,7 +16,6 @@ from testbed.config.run import Arguments, Run, grid
 HARD, LESS_HARD = 0.5, 0.4
 """Noise of the teacher behind the base model: it succeeds at 1 in 4,000 or less, and at 1 in 400 or so."""
 MARGIN = 0.2
-"""Accuracy without a prefix. Set before the sweep was run."""
 GUIDED: Arguments = (("law", "uniform"), ("share", 0.5), ("tokens", 10))
 STORED: Arguments = (*GUIDED, ("ask", 128), ("attempts", 32))
 WHOLE: Arguments = (("credit", "whole"),)

@@ -75,7 +75,7 @@ EXPERIMENT = Experiment(
         "P3O": Part(claims=("p3o-earns-more-than-ppo", "p3o-moves-less-than-ppo")),
         "DR-PO (Dataset Reset)": Part(claims=("resets-end-above-the-root", "resets-end-above-dpo")),
     },
-)  # fmt: skip
+)
 
 
 def _gain(table: pd.DataFrame, value: str, first: str, second: str, margin: float) -> Evidence:

@@ -20,7 +20,6 @@ from testbed.config.run import Arguments, Run, grid
 
 SOURCE = "Yao et al. (2025), Group-relative REINFORCE is secretly an off-policy algorithm, arXiv:2509.24203"
 MARGIN = 0.05
-"""Accuracy. Set before the sweeps were run."""
 WEIGHT, WEIGHTS = "recipe_args.weight", ("none", "importance")
 
 OPEN: Arguments = (

@@ -47,11 +47,9 @@ EXPERIMENT = Experiment(
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(
         "final by dial",
-        x="lag",
-        y="accuracy",
+        x="lag: lag (optimizer steps)",
+        y="accuracy: final accuracy",
         arm=("recipe_args.keep", "recipe_args.weight"),
-        x_label="lag (optimizer steps)",
-        y_label="final accuracy",
     ),
     systems={
         "REC (Group-relative REINFORCE is off-policy)": Part(

@@ -62,8 +62,7 @@ EXPERIMENT = Experiment(
     metrics=("steps", "loss"),
     margins={"factor of steps that counts as fewer": FACTOR, "mean loss that counts as less": LESS},
     figure=Plot(
-        "final by dial", x="updates", y="loss", arm=("arm",), x_label="updates per step",
-        y_label="mean loss while learning",
+        "final by dial", x="updates: updates per step", y="loss: mean loss while learning", arm=("arm",),
     ),
     systems=("Residual off-policy RL (ResFiT)",),
 )  # fmt: skip
@@ -76,14 +75,13 @@ EXPERIMENT.claim(
     ),
 )(exceeds(float(np.log(FACTOR)), "steps", {"arm": "scratch"}, {"arm": "residual"}, updates=RATIOS, log=True))
 
-EXPERIMENT.claim(
-    "a-residual-loses-less-while-it-learns",
-    source="this project",
-    statement=(
-        "With a residual the mean loss while learning, cut at 2, is less than from scratch, at 1, 2 and 4 "
-        "updates per step, in the first run and the replication."
-    ),
-)(exceeds(0.0, "loss", {"arm": "scratch"}, {"arm": "residual"}, updates=RATIOS[:-1]))
+
+@EXPERIMENT.claim(source="this project")
+def a_residual_loses_less_while_it_learns(table: pd.DataFrame) -> Evidence:
+    """With a residual the mean loss while learning, cut at 2, is less than from scratch, at 1, 2 and 4
+    updates per step, in the first run and the replication.
+    """
+    return exceeds(0.0, "loss", {"arm": "scratch"}, {"arm": "residual"}, updates=RATIOS[:-1])(table)
 
 
 @EXPERIMENT.claim()

@@ -84,8 +84,8 @@ EXPERIMENT = Experiment(
     keys=("copies", "wants", "weights"),
     metrics=("success", "mass", "own_solver", "own_checker"),
     figure=Plot(
-        "final by dial", x="copies", y="success", arm=("weights", "wants"),
-        x_label="tokens of the checker for one of the solver", y_label="success at the end",
+        "final by dial", x="copies: tokens of the checker for one of the solver",
+        y="success: success at the end", arm=("weights", "wants"),
     ),
     systems={
         "Multi-agent RL for LLM workflows": Part(

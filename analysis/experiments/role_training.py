@@ -42,12 +42,9 @@ EXPERIMENT = Experiment(
     keys=(ROLES, "learning_rate", "seed"),
     metrics=("accuracy", "best", "start", "collapsed"),
     margins={"accuracy from peak to end": CLIFF, "accuracy of a peak": SAME},
-    figure=Plot(
-        "distribution", x="learning_rate", y="accuracy", arm=(ROLES,), x_label="learning rate",
-        y_label="final accuracy",
-    ),
+    figure=Plot("distribution", x="learning_rate: learning rate", y="accuracy: final accuracy", arm=(ROLES,)),
     systems={"Multi-agent RL for LLM workflows": Part()},
-)  # fmt: skip
+)
 
 
 @EXPERIMENT.claim()

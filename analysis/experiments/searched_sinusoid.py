@@ -101,8 +101,8 @@ EXPERIMENT = Experiment(
     metrics=("share",),
     margins={"share of the way from no force to the optimal gain": MARGIN},
     figure=Plot(
-        "curves by arm", x="steps", y="share", arm=("controller",), x_label="environment steps",
-        y_label="value (0 no force, 1 optimal)",
+        "curves by arm", x="steps: environment steps", y="share: value (0 no force, 1 optimal)",
+        arm=("controller",),
     ),
     systems={"Fin-ray async parallel training": Part()},
 )  # fmt: skip

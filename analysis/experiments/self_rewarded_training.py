@@ -117,7 +117,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": MORE},
-    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy"),
+    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
     systems={"Self-Rewarding PPO": Part()},
 )
 

@@ -31,12 +31,7 @@ EXPERIMENT = Experiment(
     keys=("recipe", "lag", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "collapse_step"),
     figure=Plot(
-        "final by dial",
-        x="lag",
-        y="accuracy",
-        arm=("recipe",),
-        x_label="lag (optimizer steps)",
-        y_label="final accuracy",
+        "final by dial", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
     ),
 )
 

@@ -17,7 +17,6 @@ from testbed.rng import generator
 NAME = "step-reward-training"
 SEEDS, GROUP, RATE, MOST, WANTED = 24, 8, 0.5, 4000, 0.8
 FEWER = 1.25
-"""Factor of samples that counts. Set before the table was made."""
 ERRORS = {"perfect": 0.0, "erring": 0.2}
 """Chance that a judge of thoughts or tokens is wrong about one."""
 
@@ -66,14 +65,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "level", "judge"),
     metrics=("samples", "log_samples"),
     margins={"factor of samples": FEWER},
-    figure=Plot(
-        "distribution",
-        x="level",
-        y="samples",
-        arm=("judge",),
-        x_label="rewards for",
-        y_label="samples to 0.8",
-    ),
+    figure=Plot("distribution", x="level: rewards for", y="samples: samples to 0.8", arm=("judge",)),
     systems=("TP-GRPO",),
 )
 

@@ -54,8 +54,8 @@ EXPERIMENT = Experiment(
     metrics=("radius", "growth"),
     margins={"distance of the radius from 1 that is predicted": CLEAR},
     figure=Plot(
-        "curves by arm", x="period", y="growth", arm=("step",), x_label="updates per refresh",
-        y_label="growth of values per refresh", log="x",
+        "curves by arm", x="period: updates per refresh", y="growth: growth of values per refresh",
+        arm=("step",), log="x",
     ),
     systems=("Why target networks stabilise TD",),
 )  # fmt: skip

@@ -68,14 +68,7 @@ EXPERIMENT = Experiment(
     keys=("recipe", "guide", "recipe_args.decay", "recipe_args.valley", "seed"),
     metrics=("exact/value", "mean exact/value", "actor/entropy"),
     margins={"mean value over training": SOONER, "final value": HIGHER},
-    figure=Plot(
-        "distribution",
-        x="recipe",
-        y="mean exact/value",
-        arm=("guide",),
-        x_label="recipe",
-        y_label="mean value over training",
-    ),
+    figure=Plot("distribution", x="recipe", y="mean exact/value: mean value over training", arm=("guide",)),
     systems={
         "dGRPO (long-context)": Part(
             "whether a teacher's term makes a sparse task sooner and higher; tables, four tokens",

@@ -82,7 +82,7 @@ EXPERIMENT = Experiment(
             )
         ),
     },
-)  # fmt: skip
+)
 
 
 def _sooner(table: pd.DataFrame, first: str, second: str, factor: float) -> Evidence:

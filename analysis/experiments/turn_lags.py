@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
     margins={"share of clipped tokens": CLIP},
     figure="turn-lags",
     systems={"ST-PPO": Part()},
-)  # fmt: skip
+)
 
 
 @EXPERIMENT.claim()

@@ -39,7 +39,7 @@ EXPERIMENT = Experiment(
     stop=Stop(block=8, cap=16),
     keys=(LOSS, "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "mean actor/clip_share"),
-    figure=Plot("distribution", x=LOSS, y="accuracy", x_label="loss", y_label="final accuracy"),
+    figure=Plot("distribution", x=f"{LOSS}: loss", y="accuracy: final accuracy"),
     systems={"ST-PPO": Part("accuracy and collapse at one lag; not the lags from 0 to 64")},
 )
 

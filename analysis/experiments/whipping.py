@@ -45,11 +45,9 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", "start", "length_collapsed", LENGTH, f"first {LENGTH}", "val/entropy"),
     figure=Plot(
         "final by dial",
-        x="lag",
-        y=LENGTH,
+        x="lag: lag (optimizer steps)",
+        y=f"{LENGTH}: length of answers (tokens)",
         arm=("recipe",),
-        x_label="lag (optimizer steps)",
-        y_label="length of answers (tokens)",
     ),
     systems={
         "ReMix (Squeeze the Soaked Sponge)": Part(
