@@ -120,8 +120,6 @@ def bad_gives_tokens_what_their_action_is_worth() -> Evidence:
 def discounted_tokens_miss_their_action() -> Evidence:
     """A backup that discounts every token is wrong by more than 2 % of the gradient at a discount of 0.95, by
     more than 5 % at 0.8, and right without discount.
-
-    Return what the token backup's errors lack to the bounds, and its error at discount 1.
     """
     error = _wide("error")["token"]
     lacks = [short_of(error[0.95].min(), 0.02), short_of(error[0.8].min(), 0.05), error[1.0].max()]

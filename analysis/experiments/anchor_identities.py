@@ -234,8 +234,6 @@ def ewma_anchor_keeps_its_age_in_samples() -> Evidence:
     """On a straight path the debiased average of the weights is the version decay / (1 - decay) steps ago,
     and after few steps that of the mean age of what it has seen. In steps a c-th as long, the rescaled decay
     gives the same anchor; the same one gives another.
-
-    Return distances of averages from the older weights, c = 1, 4, 16, and what a fixed decay lacks.
     """
     from testbed.anchors.kept import Average
     from testbed.anchors.rescale import rescaled_decay

@@ -78,9 +78,6 @@ def coupled_ppo_is_not_flat_to_lag_8(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(source=AREAL)
 def coupled_ppo_loses_six_points_from_lag_4(table: pd.DataFrame) -> Evidence:
-    """PPO clipped around the behavior policy loses at least 6 points of final value from lag 4 on.
-
-    Return the evidence about the mean losses above 0.06 at every lag from 4, paired by seed.
-    """
+    """PPO clipped around the behavior policy loses at least 6 points of final value from lag 4 on."""
     lost = {lag: x_N for lag, x_N in losses(table, "behavior").items() if lag >= 4}
     return must_exceed(lost, SIX, "mean loss of final value less 0.06, by lag")

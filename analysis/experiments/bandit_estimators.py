@@ -122,8 +122,6 @@ FAMILY: tuple[tuple[str, dict[str, float], WeightMap], ...] = (
 def bandit_linear_family_moments() -> Evidence:
     """IPS, its clipped and smoothed forms, DM, DR, SWITCH and shrunken DR have bias E_mu[(what - w)(q -
     qhat)] and the linear family's variance, at every sample size.
-
-    Return the distances of enumerated mean and variance from the formulas, at n = 1 and 2.
     """
     gaps = []
     for world in map(random_world, WORLDS):
@@ -141,8 +139,6 @@ def bandit_linear_family_moments() -> Evidence:
 def bandit_on_policy_reduction() -> Evidence:
     """With pi = mu, IPS, SNIPS, clipped, power, subgaussian and LSE at 0 are the mean reward on every data
     set; propensity clipping, exponential smoothing and IX are not.
-
-    Return the gaps to the mean reward, and for the estimators that must differ 1 if they do not.
     """
     gaps = []
     same = [("ips", {}), ("snips", {}), ("clipped_ips", {"lambda_": 1.0}), ("power_of_ratio", {"alpha": 0.5})]
@@ -163,8 +159,6 @@ def bandit_on_policy_reduction() -> Evidence:
 def snips_one_round_is_behavior_value() -> Evidence:
     """With one round E[SNIPS] is the logging policy's value; with mu = (3/4, 1/4), pi = (1/4, 3/4), r = arm
     it is 1/4, 2/5, 413/836, 311/560, 233123/390572 for n = 1 to 5, on its way to 3/4.
-
-    Return the distances of enumerated means and variances from the fractions, and at n = 1 from V^mu.
     """
     means = ("1/4", "2/5", "413/836", "311/560", "233123/390572")
     gaps = [
@@ -202,8 +196,6 @@ DELTA_SEED = 18
 def snips_delta_bias_wrong_sign() -> Evidence:
     """The delta method's bias of SNIPS, -(1/n) E_mu[w^2 (r - V)], can have the wrong sign, at n = 1, 2, 3 and
     still at n = 4, where the bias is above 0.005.
-
-    Return 0.005 less the bias against the delta method's sign, at n = 1 to 4 in one world.
     """
     from testbed.exact.bandit import exact_moments, self_normalized
 
@@ -220,10 +212,7 @@ def snips_delta_bias_wrong_sign() -> Evidence:
     source="Sakhi et al. (2024), Logarithmic smoothing; E[1 + lambda w r] = 1 + lambda V, round by round"
 )
 def log_smoothing_is_an_e_value() -> Evidence:
-    """For rewards >= 0, E exp(lambda n LS) = (1 + lambda V)^n: 121/64 for two arms, lambda = 1/2, n = 2.
-
-    Return the relative gaps over all data sets of 1 to 3 rounds.
-    """
+    """For rewards >= 0, E exp(lambda n LS) = (1 + lambda V)^n: 121/64 for two arms, lambda = 1/2, n = 2."""
     gaps = []
     for world, sizes in ((two_arms(), (1, 2, 3, 8)), *((random_world(seed), (1, 2, 3)) for seed in WORLDS)):
         for n in sizes:
@@ -289,8 +278,6 @@ def _embedded_data(law: EmbeddedDistribution, n: int) -> tuple[Logged, Floats]:
 def mips_bias_and_variance_gain() -> Evidence:
     """MIPS has no bias when the action acts through the embedding alone, and then n (Var IPS - Var MIPS) =
     E[E[r^2|x,e] Var(w|x,e)]; with a direct effect its bias is a sum over pairs of actions.
-
-    Return the gaps of enumerated bias and variance gain from the formulas, at n = 1 and 2.
     """
     gaps = []
     for seed in WORLDS:
@@ -312,8 +299,6 @@ def mips_bias_and_variance_gain() -> Evidence:
 def cross_fitted_mrdr_is_unbiased() -> Evidence:
     """MRDR with its model fitted on the other fold is unbiased at n = 2 and 3; fitted on the rounds that it
     corrects it is not.
-
-    Return the biases over all data sets, and 1 if in-sample fitting shows none.
     """
     gaps = []
     for world in map(random_world, WORLDS):
@@ -334,8 +319,6 @@ def cross_fitted_mrdr_is_unbiased() -> Evidence:
 def instrument_identifies_under_confounding() -> Evidence:
     """On rounds in proportion to a confounded law the instrumental-variable estimate is E[r | do(a)] for each
     action, when the instrument's effect on the action does not depend on the confounder.
-
-    Return the gaps for both actions, and 1 if the naive mean is not off by more than 0.05.
     """
     take_2K = np.array([[0.2, 0.5], [0.5, 0.8]])
     rounds = list(_proportional(take_2K, np.array([[0.1, 0.5], [0.3, 0.9]])))

@@ -64,8 +64,6 @@ EXPERIMENT = Experiment(
 def errors_compound_quadratically_without_recovery() -> Evidence:
     """A learner that errs with chance e in every state falls short by sum_t (1 - (1 - e)^t) when it cannot
     return to the rope, which grows as T^2, and by e (T - 1) when it can.
-
-    Return distances from both forms, and those of log-log slopes from 2 and 1 beyond 0.1.
     """
     gaps, error = [], 1e-4
     horizons = (*HORIZONS, 64)

@@ -99,8 +99,6 @@ EXPERIMENT = Experiment(
 def trajectory_guardian_is_the_zero_budget_optimum() -> Evidence:
     """With the model known, planning within the trajectory guardian never meets an unsafe state and is worth
     the linear program's optimum at budget 0 within the log; the action guardian's plan is unsafe.
-
-    Return unsafe shares, distances of values from the program's, and what the action guardian misses of 0.02.
     """
     seeds = tuple(range(10))
     worlds, logged_RSA, safe_RSA = hazards(seeds)

@@ -76,8 +76,6 @@ def _failing(assertion: Callable[..., None], n: int, expected: float, **declared
 def bets_reach_a_level_no_more_often_than_its_inverse() -> Evidence:
     """At the true mean the wealth of the bets is 1 on average after every draw, and its chance to have ever
     reached a level c is at most 1/c.
-
-    Return |mean wealth - 1| and the excess of the chance over 1/c, on all paths of 11 coins.
     """
     from testbed.testing.e_process import EProcess
 
@@ -97,8 +95,6 @@ def bets_reach_a_level_no_more_often_than_its_inverse() -> Evidence:
 def draws_come_from_the_seed_alone() -> Evidence:
     """What an assertion draws depends on its seed and on nothing else: the global generator's state is
     neither used nor moved.
-
-    Return distances between draws under two states of the global generator, and 1 if one was moved.
     """
     from testbed.testing.assertions import assert_unbiased
 
@@ -131,8 +127,6 @@ def no_rejection_is_no_equivalence() -> Evidence:
     """With 40 coins of probability 0.6 assert_unbiased at 5%, which is a z-test against 0.5, passes with
     chance above 1/2; assert_equivalent with margin 0.1 passes with chance 5% at most, for every number of
     coins that is enough for it, and with chance above 90% where the probability is 0.5.
-
-    Return 1/2 minus the first chance, the second less 5% and 90% less the third, by binomial sums.
     """
     from scipy import stats
 

@@ -69,10 +69,7 @@ def ess_order_in_every_sample() -> Evidence:
     "raw ones"
 )
 def clamping_never_lowers_ess() -> Evidence:
-    """Bounding the weights of a sample from above never lowers any of its ESS shares.
-
-    Return the largest fall of a share when weights are bounded, over bounds from 0.1 to 100.
-    """
+    """Bounding the weights of a sample from above never lowers any of its ESS shares."""
     gaps = []
     raw = _samples()
     for upper in (0.1, 1.0, 2.0, 100.0):
@@ -85,8 +82,6 @@ def clamping_never_lowers_ess() -> Evidence:
 def sampled_ess_is_optimistic() -> Evidence:
     """The expected ESS share of N independent weights is 1 at N = 1, never rises with N and is never below
     its limit, for Kish, perplexity and max weight alike.
-
-    Return rises with N and falls below the limit, by enumeration, for random laws of 4 weights.
     """
     from testbed.diagnostics.weight_sums import expected_share
 
@@ -111,8 +106,6 @@ def sampled_ess_is_optimistic() -> Evidence:
 def token_ess_does_not_see_length() -> Evidence:
     """With independent tokens of distance chi2 the token ESS tends to 1/(1 + chi2) at every length T, the
     sequence ESS to its T-th power: at T = 200 the one is above 0.9, the other below 1/256.
-
-    Return relative distances from the closed forms at T = 1, 20, 200 and the two levels missed at 200.
     """
     from envs.finite_mdp import FiniteMDP
 
@@ -262,8 +255,6 @@ def pareto_k_on_policy_is_no_number() -> Evidence:
     """Equal weights, up to rounding of their logarithms, have a flat tail at every N, and weights of three
     values never get a shape, wherever the mass of the largest lies; quantiles of Pareto laws of index 1/4,
     1/2 and 1 get theirs within 0.1.
-
-    Return 1 for every outcome that is not the one stated.
     """
     from testbed.diagnostics.tails import Estimated, Flat, pareto_k
 

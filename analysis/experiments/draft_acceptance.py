@@ -106,8 +106,6 @@ def draft_acceptance_is_one_minus_total_variation() -> Evidence:
     """A drafted token is accepted with chance 1 - TV(target, draft), the token that comes out has the
     target's law, and the tv distillation loss of a draft on its own tokens has minus the gradient of that
     chance.
-
-    Return distances over 16 pairs of laws.
     """
     import torch
 

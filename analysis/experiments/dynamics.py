@@ -179,8 +179,6 @@ def vtrace_and_retrace_fixed_points() -> Evidence:
 def tabular_fqe_is_the_certainty_equivalent_value() -> Evidence:
     """Tabular fitted Q evaluation contracts by at most the discount, and its fixed point is LSTD-Q's on the
     same transitions, which is Q^pi on their exact law; nothing is added after a terminal state.
-
-    Return distances between 600 regressions, the fixed point, LSTD-Q and, on the exact law, Q itself.
     """
     from envs import infinite_horizon
     from testbed.exact import fixed_points, ratios_dice

@@ -97,8 +97,6 @@ def class_preference_learns_sooner_and_keeps_members_apart() -> Evidence:
 def unseen_members_learn_from_the_preference_alone() -> Evidence:
     """A right member that is never drawn has pull 0 by the policy gradient of the drawn ones, in a table with
     their mean as baseline; the preference, which reads the whole class, raises it, in all of 12 bandits.
-
-    Return the policy gradient's pull on member 0 of the right class, and what the preference's misses.
     """
     gaps = []
     for seed in range(12):

@@ -48,8 +48,6 @@ def known_range_intervals_cover() -> Evidence:
     """Two-sided Hoeffding and empirical Bernstein intervals with the known range cover at least 95%, and 1 -
     1e-9 where that is asked for, for two-point terms, a rare heavy weight included, and for 20,000 fair
     coins; Student's t covers less than 70% of the heavy weight (n = 20).
-
-    Return the excess of misses over both rates, relatively, and 1 if Student's t did not fall short.
     """
     shortfall = []
     for n in (5, 20, 100, 1000):
@@ -85,10 +83,7 @@ def _missed_by_coins(n: int, error: float) -> float:
 
 @EXPERIMENT.claim(source="Hoeffding (1963)")
 def hoeffding_radius_halves_with_four_times_the_data() -> Evidence:
-    """With four times the data Hoeffding's radius halves; for range 1 and n = 100 it is 0.1358.
-
-    Return the gaps of the radius ratio from 1/2, and of one radius from sqrt(ln 40 / 200).
-    """
+    """With four times the data Hoeffding's radius halves; for range 1 and n = 100 it is 0.1358."""
     found = [hoeffding(np.zeros(n), low=0, high=1) for n in (100, 400, 1600)]
     radii = [float(interval.high - interval.low) / 2 for interval in found]
     gaps = [radii[1] / radii[0] - 0.5, radii[2] / radii[1] - 0.5, radii[0] - np.sqrt(np.log(40) / 200)]
@@ -99,8 +94,6 @@ def hoeffding_radius_halves_with_four_times_the_data() -> Evidence:
 def student_two_sided_coverage() -> Evidence:
     """For normal terms the two-sided 95% t interval covers 95% at every n, so does each one-sided one; a
     one-sided quantile on two sides would cover 90%.
-
-    Return the gaps to 95% of P(|T| <= radius sqrt(n) / S), T Student's, radius as the interval has it.
     """
     from scipy import special
 
@@ -120,8 +113,6 @@ def student_two_sided_coverage() -> Evidence:
 def bootstrap_resamples_the_denominator() -> Evidence:
     """The bootstrap interval of SNIPS has width 0 for equal rewards and moves by c when rewards do; it
     depends on its seed alone and leaves numpy's global generator as it was.
-
-    Return the width, the gaps after a shift, between equal seeds, and 1 if the global generator moved.
     """
     rng = np.random.default_rng(11)
     log_w_N, reward_N = rng.normal(size=40), rng.random(40)
@@ -176,8 +167,6 @@ def log_smoothing_bound_covers() -> Evidence:
     """The lower bound (exp(lambda LS - ln(1/delta)/n) - 1)/lambda exceeds the value with chance at most
     delta, at a rare heavy weight too; with one round and large lambda that chance comes within a tenth of
     delta.
-
-    Return by how much the chance of an excess is above 10%, by counting.
     """
     excess = []
     for n in (5, 20, 100):

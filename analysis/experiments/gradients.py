@@ -142,8 +142,6 @@ def gradient_bias_is_state_and_suffix() -> Evidence:
 def baseline_free_only_under_plain_ratios() -> Evidence:
     """A constant baseline leaves the mean gradient as it is under unclipped token, prefix, suffix and
     sequence ratios; under clipped, truncated and geometric ones it moves the mean by -b E[w S].
-
-    Return the shift by a baseline where it must vanish, 1% less it elsewhere, 1 for a wrong verdict.
     """
     from testbed.exact.report import gradient_report
 
@@ -211,8 +209,6 @@ def _scores(bench: Bench) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def group_mean_scales_gradient() -> Evidence:
     """With sequence ratios, a baseline that is the mean of all G rewards gives (1 - 1/G) grad J, on- and
     off-policy; the mean of the others gives grad J; dividing by the group's deviation is biased.
-
-    Return the distances at G = 2, 3, 4, and by how much the bias by the deviation falls short of 1%.
     """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
@@ -319,8 +315,6 @@ def prefix_ratio_variance() -> Evidence:
 def max_at_k_unbiased() -> Evidence:
     """The off-policy max@k weights have mean grad E_pi[max of k rewards] for every n >= k; the form to first
     order in W - 1 errs by the square of the distance between the policies.
-
-    Return the distance of the mean gradient, and how far the slopes are beyond 2 plus or minus .2.
     """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench

@@ -104,8 +104,6 @@ EXPERIMENT = Experiment(
 def a_hybrid_critic_opens_locks_that_policy_gradient_cannot(table: pd.DataFrame) -> Evidence:
     """With offline data the hybrid reaches 0.9 of the best value at 4, 8 and 16 digits, and at 16 it is 0.2
     above the on-policy critic, in the first run and the replication.
-
-    Return the evidence about the hybrid's value less 0.9, and its gain at 16 digits less 0.2.
     """
     first, second = ({"critic": each} for each in ("hybrid", "on-policy"))
     values = level(table, "value", {**first, "length": (4, 8, 16), "features": "table"})

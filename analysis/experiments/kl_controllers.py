@@ -97,8 +97,6 @@ def _wide(column: str) -> pd.DataFrame:
 def a_controlled_kl_holds_its_target() -> Evidence:
     """A PID coefficient ends within 10 % of the target KL at reward scales from 1/4 to 2, gated by entropy or
     not; a fixed one that is right at scale 1 ends off by more than 50 % at half and at twice that scale.
-
-    Return how far PID is from the target beyond 10 %, and what the fixed error lacks to 50 %.
     """
     pid, gated, fixed = (np.abs(_wide("kl")[name] - 1.0) for name in ("PID", "gated PID", "fixed"))
     held = pd.concat([x[x.index.get_level_values("scale") <= 2.0] for x in (pid, gated)])
@@ -113,8 +111,6 @@ def a_controlled_kl_overshoots_where_a_fixed_one_does_not() -> Evidence:
     """Under exact gradients a fixed coefficient never overshoots its own last KL by more than 5 % of the
     target; PID overshoots by more than 5 % from scale 1 on, and at scales 2 and 4 by less where entropy gates
     it.
-
-    Return the fixed coefficient's overshoot beyond 5 %, what PID's lacks to it, and the gate's excess.
     """
     over = _wide("overshoot")
     scale = over.index.get_level_values("scale")

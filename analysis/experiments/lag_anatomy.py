@@ -144,8 +144,6 @@ EXPERIMENT = Experiment(
 def grpo_drifts_along_a_line(table: pd.DataFrame) -> Evidence:
     """On the path of synchronous GRPO on a token tree, geometric ages of mean 4 raise chi^2 above that of lag
     4 by more than half of what drift along a line predicts.
-
-    Return the mean over seeds of chi^2(geometric) / chi^2(exact) less the middle of both predictions.
     """
     rows = table[table["lag"] == 4]
     chi2 = arms(rows, "y", {name: {"what": "chi2", "schedule": name} for name in ("geometric", "exact")})

@@ -130,8 +130,6 @@ def spread_of_ages_raises_the_second_moment() -> Evidence:
 def age_variance_adds_to_chi2_when_drift_keeps_its_direction() -> Evidence:
     """For a small drift along a line, chi^2 of a schedule is 1 + Var(age) / lag^2 times that of the exact
     lag; where every step moves in a direction of its own it is the same for all schedules.
-
-    Return the relative distance of chi^2 from both predictions, per schedule and tree.
     """
     from testbed.exact.tree import random_tree
 

@@ -69,8 +69,6 @@ EXPERIMENT = Experiment(
 def only_lag_times_rate_counts_as_rates_fall() -> Evidence:
     """With exact gradients on data of a fixed lag, value against rate times step depends on lag and rate only
     through their product, up to a difference that is first order in the rate: it halves with it.
-
-    Return distances from 2 of the ratio of successive differences, per product of lag and rate.
     """
     curves = [_curves(rate) for rate in (0.4, 0.2, 0.1)]  # [P, points] each
     apart_2P = np.array([np.abs(a - b).max(-1) for a, b in pairwise(curves)])
@@ -150,10 +148,7 @@ def curves_fall_together_at_equal_lag_times_rate(table: pd.DataFrame) -> Evidenc
 
 @EXPERIMENT.claim(source=SOURCE)
 def equal_lag_costs_more_at_a_higher_rate(table: pd.DataFrame) -> Evidence:
-    """At a lag of 32 steps the highest rate has a lower mean value along the curve than the lowest.
-
-    Return the mean over seeds of the difference of mean values at lag 32.
-    """
+    """At a lag of 32 steps the highest rate has a lower mean value along the curve than the lowest."""
     low, high = (float(rate) for rate in (table["learning_rate"].min(), table["learning_rate"].max()))
     value = arms(table, MEAN, {f"{rate:g}": {"lag": 32, "learning_rate": rate} for rate in (low, high)})
     slow, fast = value[f"{low:g}"], value[f"{high:g}"]

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 def asymre_limit_is_a_filtered_policy() -> Evidence:
     """With a fixed mu and delta_v < 0, AsymRE ends at (c - level)+ / C, c = mu (R - V), C = V^mu - V, from
     any start; where V <= min R this is mu (R - V) / C and gains Var_mu(R) / C over V^mu.
-
-    Return distances of the flow at time 1e6 from the closed form, and of its value from the rule.
     """
     from testbed.exact import flows
 
@@ -67,8 +65,6 @@ def asymre_limit_is_a_filtered_policy() -> Evidence:
 def asymre_collapses_before_zero() -> Evidence:
     """AsymRE on a fixed mu leaves one action once V^mu - V <= c(1) - c(2), so already for a delta_v below 0
     unless the two largest tie; whether the value peaks before that depends on the instance.
-
-    Return 0 where flow and support change sides at the predicted delta_v, on three instances.
     """
     from testbed.exact import flows
 
@@ -171,8 +167,6 @@ def own_sample_shrinks_oapl_advantages() -> Evidence:
 def pairwise_residuals_have_no_group_bias() -> Evidence:
     """A pairwise residual keeps the full gap 1 between success and failure at every G, 2 included, and its
     flow ends at the tilt mu exp(eta R)/Z.
-
-    Return distances of the gap from 1, and of flow and drift from the tilt.
     """
     from testbed.exact import flows
 
@@ -212,8 +206,6 @@ def unclipped_reinforce_can_end_at_a_worse_action() -> Evidence:
 def topr_limit_and_collapse() -> Evidence:
     """On a fixed mu with R = +-1, TOPR with a- = 0 ends at mu given success; with a- > 0 one action is left
     as soon as P+ - a- P- <= c(1) - c(2), which comes before a- P- >= P+.
-
-    Return distances of flows from closed forms, and 0 where the support changes at the predicted a-.
     """
     from testbed.exact import flows
 
@@ -247,8 +239,6 @@ def ess_cost_is_quadratic_only_in_coherent_lag() -> Evidence:
     """For small steps -ln(ESS / N) of a token chain grows linearly with length, and with lag it grows
     quadratically when the policy moves along one direction but linearly, on average, when it walks at random.
     exp(-Var ln w), the lognormal guess, fits small drift and fails a hundredfold later.
-
-    Return relative distances of ratios of costs from 4, 2 and 2, and misses of the lognormal guess.
     """
     from analysis.experiments.ess_theory import STEP, chain_cost, displacements
 

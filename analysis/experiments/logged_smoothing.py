@@ -86,9 +86,6 @@ def clipping_loses_from_a_sample_size_on() -> Evidence:
     """In random bandits clipped IPS has the lower error up to n* = (variance saved) / bias^2 and the higher
     one beyond, and so has smoothing; the best of four floors errs no more than the best of four exponents in
     most bandits, at 10 to 10000 rounds.
-
-    Return by how much errors are in the wrong order at n*/2 and 2 n* in 40 bandits, and what the share
-    misses.
     """
     wrong, wins = [], []
     for seed in range(40):
@@ -118,8 +115,6 @@ def clipping_loses_from_a_sample_size_on() -> Evidence:
 def score_tables_have_the_smoothed_bias() -> Evidence:
     """Over every logged round of random bandits sum pi g has the moments of the smoothed, clipped and doubly
     robust estimators: bias E_mu[(what - w)(q - qhat)], and no bias at alpha = 1.
-
-    Return distances of enumerated means from the closed form, in 6 bandits.
     """
     gaps = []
     for seed in range(6):

@@ -96,8 +96,6 @@ def log_mismatch_outgrows_root_t_where_its_drift_varies() -> Evidence:
     """Over draws of a perturbation that is kept for the whole sequence the variance of log(pi/mu) is T E[Var]
     + T^2 Var[KL(mu, pi) per token]: it outgrows T because draws, or regions of states, differ in KL, and by
     nothing else.
-
-    Return distances of the enumerated variance from T a + T^2 b, and what it lacks of outgrowing T.
     """
     from testbed.mismatch.ratio_distribution import enumerated_distribution
 

@@ -112,8 +112,6 @@ def precision_noise_grows_as_root_t_in_a_transformer(table: pd.DataFrame) -> Evi
 def roundings_outgrow_root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
     """There the exponent of roundings, which stay what they are while a response is written, is above 1/2 on
     average over bf16, int8, e4m3 weights, and e4m3 weights with activations.
-
-    Return the mean over seeds of the mean exponent of the roundings, less 1/2.
     """
     slope = _exponents(table)
     mean_N = slope[list(ROUNDING)].mean(axis=1)

@@ -66,8 +66,6 @@ def at_learning_rate_zero_all_drift_is_mismatch() -> Evidence:
     """With learning rate 0 lag changes no logged bit but the ages, which are the lag, whatever the engine; at
     rate 1 it changes a quarter of the columns or more. At rate 0 without an engine the ratio is 1, and with
     one that draws nothing its exact law is the same in every batch.
-
-    Return 1 per logged column that lag changes at rate 0, and how far exact laws move between batches.
     """
     import torch
 
@@ -235,8 +233,6 @@ def _variance(move_A: Floats, length: int) -> float:
 def training_drifts_coherently_over_short_lags(table: pd.DataFrame) -> Evidence:
     """In training without mismatch -ln ESS grows from lag 2 to lag 8 by more than the power 1.5, halfway
     between a random walk's 1 and coherent drift's 2.
-
-    Return the mean over seeds of the exponent between the two lags, less 1.5.
     """
     calm = {f"{lag}": {"recipe": "reinforce", SIGMA: 0.0, "lag": lag} for lag in (2, 8)}
     ess = arms(_learning(table), "mean exact/ess_kish_sequence", calm)

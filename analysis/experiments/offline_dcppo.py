@@ -69,8 +69,6 @@ EXPERIMENT = Experiment(
 def choices_identify_rewards() -> Evidence:
     """The reward recovered from exact choice probabilities, given one action's, is the true one, and makes
     the choices again; another anchor's reward leaves the choices as they are.
-
-    Return the distances of rewards and choices in 8 worlds.
     """
     worlds = choosers(tuple(range(8)))
     mu_RSA, _ = discrete_choice(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT)
@@ -90,10 +88,7 @@ EXPERIMENT.claim(
 
 @EXPERIMENT.claim()
 def pessimistic_regret_falls_as_root_n(table: pd.DataFrame) -> Evidence:
-    """From 200 to 20000 choices the regret of pessimistic planning falls at least to 15 %: as n^-0.4.
-
-    Return the evidence about 0.15 of the regret at 200 less that at 20000, in both runs.
-    """
+    """From 200 to 20000 choices the regret of pessimistic planning falls at least to 15 %: as n^-0.4."""
     early, late = (level(table, "regret", {"learner": "pessimistic", "steps": n}) for n in (200, 20000))
     found = {run: 0.15 * early[run] - late[run] for run in early}
     return must_exceed(found, 0.0, "0.15 of the first regret less the last")

@@ -73,8 +73,6 @@ EXPERIMENT = Experiment(
 def best_of_n_improves_within_its_kl() -> Evidence:
     """Best of N by Q^mu never falls below mu and E Q rises with N, at KL <= log N - (N - 1)/N. At equal KL no
     policy has more E Q than the exponential tilt; best of 2 to 16 gets nine tenths of its gain.
-
-    Return the excesses over these bounds in 12 worlds.
     """
     seeds = tuple(range(12))
     worlds, mu_RSA = random_worlds(seeds, states=6, actions=6), random_policies(seeds, 6, 6, "mu", 2.0)

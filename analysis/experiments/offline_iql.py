@@ -66,8 +66,6 @@ EXPERIMENT = Experiment(
 def iql_runs_from_mu_to_the_best_supported_value() -> Evidence:
     """V_tau is V^mu at tau = 1/2, never falls in tau, never passes the best value within mu's support, and is
     within 0.01 of it at tau = 1 - 1e-5, whatever rewards and moves of unseen actions are.
-
-    Return the excesses over these relations in 8 worlds, half of whose actions mu never takes.
     """
     seeds = tuple(range(8))
     worlds = random_worlds(seeds, states=6)

@@ -94,8 +94,6 @@ EXPERIMENT = Experiment(
 def confounding_averages_out_to_the_world() -> Evidence:
     """Averaged over the hidden cause, moves and rewards are the world's; given the logged action they are
     not, and the Wald ratio of the instrument gives them back in every state and action.
-
-    Return distances of averages and exact Wald ratios from the world, and what the bias misses of 0.1.
     """
     asked, _ = world()
     seen, mu_SUZA = asked.seen, asked.mu_SA.reshape(3, 2, 2, 2)
@@ -131,10 +129,7 @@ EXPERIMENT.claim(
 
 @EXPERIMENT.claim()
 def instrumented_intervals_cover(table: pd.DataFrame) -> Evidence:
-    """At 400 episodes its 95 % intervals cover the value in 93 to 97 % of logs.
-
-    Return the evidence that coverage is within 0.02 of 0.95, in both runs.
-    """
+    """At 400 episodes its 95 % intervals cover the value in 93 to 97 % of logs."""
     found = level(table, "covered", {"estimator": "instrument", "episodes": EPISODES[-1]})
     off = {run: x_N - 0.95 for run, x_N in found.items()}
     return must_vanish(off, COVER, "0.02 less the distance from 95 %")

@@ -72,8 +72,6 @@ EXPERIMENT = Experiment(
 def nested_fitted_q_lies_between_separate_and_pooled() -> Evidence:
     """With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled data; the
     background's Q is its own at ridge 0 too.
-
-    Return the distances of both ends from plain fitted Q in 6 pairs of worlds.
     """
     seeds = tuple(range(6))
     many, few = groups(seeds)

@@ -77,8 +77,6 @@ EXPERIMENT = Experiment(
 def value_consistency_gradient_is_the_derivative() -> Evidence:
     """The gradient of the value-consistent model loss is its central difference in every logit, and the term
     vanishes for the likeliest table, which is why a smaller class is needed.
-
-    Return distances from central differences along 20 random directions, and the table's term.
     """
     seeds, rng = tuple(range(2)), np.random.default_rng(5)
     worlds, mu_RSA = random_worlds(seeds, states=4, actions=2), random_policies(seeds, 4, 2, "mu", 3.0)

@@ -106,8 +106,6 @@ EXPERIMENT.claim(
 def rare_switching_is_logarithmic() -> Evidence:
     """In 400 episodes of 6 steps the critic is refitted at most once per pair and doubling of its visits, 18
     (2 + log2 2400) times, though there are 400 chances.
-
-    Return by how much the number of refits exceeds the bound, over 10 keys and three actors.
     """
     from testbed.offline.optimism import optimistic_actor_critic
 

@@ -73,8 +73,6 @@ EXPERIMENT = Experiment(
 def sapo_keeps_the_tokens_beside_an_outlier() -> Evidence:
     """Whatever the ratio of one token, from 1 to 100, SAPO and GRPO leave the other 7 to 63 tokens their
     whole weight, for either sign of A; SAPO's own weight of the outlier is below 1e-9 from 32 on.
-
-    Return distances from 1, and SAPO's weights of far outliers.
     """
     gaps = []
     for name, length, sign, outlier in product(
@@ -91,8 +89,6 @@ def sapo_keeps_the_tokens_beside_an_outlier() -> Evidence:
 def gspo_drops_or_swells_the_tokens_beside_an_outlier() -> Evidence:
     """GSPO gives them nothing for A > 0 as soon as the geometric mean passes its bound, which a ratio of 1.03
     does at length 64, and for A < 0 that mean: 1.78 times their weight at ratio 100 and length 8.
-
-    Return weights for A > 0, distances from the geometric mean for A < 0.
     """
     gaps = [
         kept("gspo", length, outlier, 1.0)[0] for length, outlier in product(LENGTHS, (1.03, 10.0, 100.0))

@@ -73,8 +73,6 @@ EXPERIMENT = Experiment(
 def ranking_gradient_is_a_difference_of_feature_means() -> Evidence:
     """At the reference the ranking loss pulls features by beta / 2 (mean of winners - mean of losers): with
     own losers it is zero where the policy has the winners' features, with other losers it is not.
-
-    Return distances from the difference of means in 4 worlds, and what other losers' gradient misses of 0.01.
     """
     gaps = []
     for seed in range(4):

@@ -52,8 +52,6 @@ def _expected_gradient(pi_A: Floats, ref_A: Floats, reward_A: Floats, mu_A: Floa
 def dpo_has_one_optimum_on_pairs_of_any_age() -> Evidence:
     """With labels from a Bradley-Terry model of rewards r, the expected gradient of DPO vanishes at ref exp(r
     / beta) / Z whoever sampled the pairs, and at a policy that is off it does not.
-
-    Return norms of the gradient at the optimum, and how far it is from 1 of its norm elsewhere.
     """
     rng, gaps, elsewhere = np.random.default_rng(0), [], np.inf
     for _ in range(WORLDS):

@@ -93,8 +93,6 @@ EXPERIMENT = Experiment(
 def dpo_gradient_vanishes_with_its_winner() -> Evidence:
     """A DPO step moves margins alike at every reference, but the winner's probability in proportion to the
     mass it has: that of a winner 8 nats away rises 100 times less than that of one a nat away.
-
-    Return the distance of theta's gradients, and the excess of the rise's ratio over 1/100.
     """
     rises, slopes_F = [], []
     for nats in (1.0, 8.0):

@@ -101,8 +101,6 @@ EXPERIMENT = Experiment(
 def margin_selection_keeps_its_share_of_the_largest() -> Evidence:
     """What is kept weighs exactly its share, never more than was there, and no dropped pair has a larger
     margin than a kept one; no other part of that weight has a larger mean margin.
-
-    Return distances and excesses over 6 random sets and three shares.
     """
     gaps, rng = [], np.random.default_rng(0)
     weight_RSAA, margin_RSAA = rng.random((6, 2, 3, 3)), rng.normal(size=(6, 2, 3, 3))

@@ -90,8 +90,6 @@ EXPERIMENT = Experiment(
 def dpo_and_the_tilt_agree_with_equal_features() -> Evidence:
     """With full coverage and the same features DPO's minimum is the reference tilted by the reward model of
     the same pairs; with a coverage gap a table of DPO leaves unseen prompts at the reference.
-
-    Return distances of the two minima, and of unseen prompts from the reference, in 2 worlds.
     """
     gaps = []
     for seed in range(2):

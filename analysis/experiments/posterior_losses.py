@@ -108,9 +108,6 @@ def self_normalized_posterior_bias_falls_as_one_over_n() -> Evidence:
     """By enumeration over samples of 4 to 64 answers the bias of the posterior step from self-normalized
     weights falls as 1/N: N times it changes by less than 3% from 32 to 64. The baseline leaves a bias of that
     order.
-
-    Return changes of N times the bias, with and without baseline, 4 bandits, and what the bias lacks at N =
-    4.
     """
     gaps = []
     for seed in range(4):
@@ -136,8 +133,6 @@ def _bias(seed: int, n: int, baseline: bool) -> float:
 def brain_baseline_has_no_variance_at_the_posterior() -> Evidence:
     """At the posterior every sample's step is zero with BRAIn's baseline, whoever sampled; without it the
     steps scatter and their mean is biased.
-
-    Return the largest step with the baseline, and what variance and bias lack without it, 4 bandits.
     """
     from testbed.exact.flows import tilt
     from testbed.exact.posterior import brain_steps, moments
@@ -161,8 +156,6 @@ def brain_baseline_has_no_variance_at_the_posterior() -> Evidence:
 def log_variance_has_none_at_the_posterior() -> Evidence:
     """At the posterior a batch's log-variance step is zero for any sampler, and so is reverse KL's with the
     exact baseline; reverse KL's without one scatters. On policy all three have the mean of the KL's gradient.
-
-    Return steps at the posterior, lack of variance without baseline, distances of means elsewhere, 4 bandits.
     """
     from testbed.exact.flows import tilt
     from testbed.exact.posterior import LOSSES, moments, path_steps, reverse_kl_drift

@@ -131,8 +131,6 @@ for _name, _other, _says in (
 def dpo_rests_at_the_posterior_only_by_drawn_labels() -> Evidence:
     """With the chances of Bradley-Terry's model as labels DPO's expected gradient vanishes at BRAIn's
     posterior, whoever sampled the pairs; with the better answer as label it does not, for any of 12 worlds.
-
-    Return gradients at the posterior, and what those under sure labels lack of 0.01.
     """
     from testbed.offline.preferences import pair_gradient
 

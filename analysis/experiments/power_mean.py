@@ -87,8 +87,6 @@ def _rises(table: pd.DataFrame, value: str) -> dict[str, Floats]:
 def power_mean_spreads_most_evenly_at_zero() -> Evidence:
     """A token's share of the weight is u^p / sum u^p: even at p = 0, and the largest one is as convex in |p|
     to either side. Negative exponents concentrate too, on the smallest ratios.
-
-    Return distances from the shares over 6 sequences, and by how much the largest falls as |p| grows.
     """
     gaps = []
     for seed in range(6):

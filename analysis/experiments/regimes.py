@@ -110,9 +110,6 @@ EXPERIMENT.claim(
 def probability_not_ratio_decides_the_entropy() -> Evidence:
     """A step towards one answer, whatever its ratio, raises the entropy if and only if pi (log pi + H) of it
     is below its mean under pi: dispo's update of one answer has this rate times its weight.
-
-    Return distances of the rate of every answer alone from the formula, over 8 bandits, and what either sign
-    lacks among ratios above 1.
     """
     from testbed.exact.bandit_update import entropy_rate, expected_update
 

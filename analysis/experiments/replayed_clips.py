@@ -78,8 +78,6 @@ EXPERIMENT = Experiment(
 def entropy_clip_rule() -> Evidence:
     """Along the natural gradient with clipped answers left out the entropy changes by -Cov(log pi, A X), X =
     0 on clipped answers: leaving out unlikely answers with A > 0 takes away what would raise it.
-
-    Return distances of the rule from a difference of entropies over 8 bandits, and what the left out lack.
     """
     from testbed.exact.bandit_update import clip_rule
 
@@ -104,8 +102,6 @@ def entropy_clip_rule() -> Evidence:
 def centered_advantages_halve_the_mass() -> Evidence:
     """On policy the negatives carry half of the weights' mass whatever the success rate, under the fixed clip
     as under BAPO: advantages that sum to 0 leave no imbalance for a clip to mend.
-
-    Return distances from 1/2 over 8 bandits, with the registered objectives at ratio 1.
     """
     from testbed.exact.bandit_update import answer_weights
 

@@ -98,10 +98,7 @@ EXPERIMENT = Experiment(
 
 @EXPERIMENT.claim()
 def gradient_mass_of_a_role_is_its_share_of_tokens() -> Evidence:
-    """At a uniform start a role's share of the sampled gradient's mass is its share of the tokens.
-
-    Return distances of the checker's share from c / (c + 1).
-    """
+    """At a uniform start a role's share of the sampled gradient's mass is its share of the tokens."""
     table = paths()
     return exact(np.abs(table["mass"] - table["copies"] / (table["copies"] + 1)), 1e-12, "largest distance")
 
@@ -125,8 +122,6 @@ def a_shared_policy_is_captured_by_the_heavier_role() -> Evidence:
 def separate_weights_succeed_whatever_the_roles_want() -> Evidence:
     """With weights of their own both roles succeed with more than 0.99, opposite wants or not; with shared
     ones only where they want the same, and then as well.
-
-    Return what successes lack to 0.99, and by how much shared ones with opposite wants exceed 0.25.
     """
     table = paths().set_index(["weights", "wants"])["success"]
     good = [*table["separate"], *table["shared"]["alike"]]

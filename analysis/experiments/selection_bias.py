@@ -203,8 +203,6 @@ def waiting_leaves_lengths_alone(table: pd.DataFrame) -> Evidence:
 def dropping_without_replacement_starves(table: pd.DataFrame) -> Evidence:
     """At an age limit below the usual latency, dropping old groups without replacement ends at a lower value
     than discarding and replacing them: most batches are empty.
-
-    Return the t test of final exact values at age limit 1, discarding minus dropping, paired by seed.
     """
     lost_N = paired(table, VALUE, under("discard", 1), under("drop", 1))
     empty = arm(table, "mean staleness/empty", under("drop", 1)).mean()

@@ -112,8 +112,6 @@ def amplified_successes_scale_the_gradient() -> Evidence:
     """With rewards 0 and 1, advantage alpha = 3 for successes and minus the group's mean for failures scale
     the policy gradient by alpha + p (G - 1)/G, its direction unchanged, p the success of the prompt; relative
     to the gradient groups of 3 scatter less so, with alpha 3, than with the mean alone, in 4 trees.
-
-    Return the errors of the mean of groups of 3 on small trees, and what the scatter misses.
     """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench

@@ -124,8 +124,6 @@ def trajectory_marginalized_can_lose() -> Evidence:
 def trajectory_doubly_robust_moments() -> Evidence:
     """DR has mean J(pi) for every fixed model, however wrong, and the variance of Jiang and Li's recursion;
     with the model 0 it is PDIS. IS, PDIS and marginalized IS with exact ratios have mean J(pi) too.
-
-    Return distances over all episodes of random worlds of 3 states, 2 actions, 3 steps, noisy rewards.
     """
     gaps = []
     for seed, terminal in ((0, None), (1, None), (2, [False, False, True])):
@@ -145,10 +143,7 @@ def trajectory_doubly_robust_moments() -> Evidence:
 
 @EXPERIMENT.claim(source="Jiang & Li (2016), arXiv:1511.03722")
 def trajectory_doubly_robust_exact_model() -> Evidence:
-    """In a deterministic world with the model Q, DR and WDR equal J(pi) on every single episode.
-
-    Return the largest distance over all episodes of a world of 3 states in a ring, 4 steps.
-    """
+    """In a deterministic world with the model Q, DR and WDR equal J(pi) on every single episode."""
     pi_SA, mu_SA = np.random.default_rng(3).dirichlet([2.0, 2.0], size=(2, 3))
     world = FiniteMDP(
         transition_SAS=np.stack([np.eye(3)[[1, 2, 0]], np.eye(3)], axis=1),
@@ -165,10 +160,7 @@ def trajectory_doubly_robust_exact_model() -> Evidence:
 
 @EXPERIMENT.claim(source="Precup, Sutton & Singh (2000); evaluation of ratio estimators")
 def trajectory_normalized_single_episode() -> Evidence:
-    """With one episode WIS and CWPDIS are its return: their mean is J(mu), not J(pi).
-
-    Return the distances over all single episodes, and whether J(mu) differs from J(pi) by 0.01.
-    """
+    """With one episode WIS and CWPDIS are its return: their mean is J(mu), not J(pi)."""
     world, pi_SA, mu_SA, _ = noisy_world(0)
     table, alone = singles(world, pi_SA, mu_SA)
     gaps = [abs(table.mean(e(alone).value) - float(world.value(mu_SA))) for e in (trajectory_wis, cwpdis)]
@@ -248,10 +240,7 @@ def trajectory_dice_and_fqe_solve_the_logged_world() -> Evidence:
 
 @EXPERIMENT.claim(source="Nachum et al. (2019), arXiv:1906.04733, at D = d_pi")
 def trajectory_dice_is_one_on_policy() -> Evidence:
-    """Where the data have the law of pi's own discounted occupancy, the DICE ratio is 1 everywhere.
-
-    Return the distances of zeta from 1 and of the value from mean reward / (1 - gamma).
-    """
+    """Where the data have the law of pi's own discounted occupancy, the DICE ratio is 1 everywhere."""
     # Moves that keep the even law of states: it is then the discounted occupancy for every discount.
     world = dataclasses.replace(
         dyadic_world(terminal=False)[0],
@@ -314,8 +303,6 @@ def trajectory_magic_minimizes_estimated_risk() -> Evidence:
 def trajectory_terminal_reward_needs_every_ratio() -> Evidence:
     """With a reward at the last step alone, PDIS is IS episode by episode; the last token's ratio in place of
     the whole product is biased, although its ESS is higher.
-
-    Return the distance between IS and PDIS terms, and shortfalls of bias (0.01) and of the ESS gain.
     """
     world, pi_SA, mu_SA = dyadic_world(terminal=False)
     log = exact_log(world, pi_SA, mu_SA)

@@ -145,8 +145,6 @@ def _between(noise: float) -> pd.DataFrame:
 def waiting_costs_up_to_two_and_a_half_times_from_sigma_one_half() -> Evidence:
     """A batch of 256 lognormal responses that waits for its longest keeps its slots busy for E[longest] /
     E[L] as long as its tokens need: less than 2.5 times as long at sigma 0.25, more at 0.5 and beyond.
-
-    Return how far tail factors are on the other side of 2.5.
     """
     factor = tail_factors()
     gaps = [max(0.0, factor[0.25] - CLAIMED), *(short_of(factor[s], CLAIMED) for s in SIGMAS[1:])]

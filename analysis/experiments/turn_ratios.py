@@ -93,8 +93,6 @@ def _by_drift(column: str) -> pd.DataFrame:
 def turn_ratios_are_clipped_less() -> Evidence:
     """With equal clip ranges the geometric ratio of a turn is cut on fewer tokens than that of a token in the
     mean over policies at every drift, on less than half as many up to a drift of 0.5.
-
-    Return what the mean cut shares of Turn-PPO exceed PPO's by, and half of them up to 0.5.
     """
     cut = _by_drift("cut_share")
     gaps = cut["Turn-PPO"] - cut["PPO"] * np.where(cut.index < 1.0, LESS, 1.0)
@@ -120,8 +118,6 @@ def turn_ratios_vary_less() -> Evidence:
 def no_turn_ratio_is_unbiased() -> Evidence:
     """The ratio of the whole response is unbiased, tool tokens or not; the gradients of PPO, Turn-PPO, S-PPO
     and ST-PPO are off by more than 1 % at every pair of policies.
-
-    Return the bias of the sequence ratio, and what the others' biases lack to 0.01.
     """
     bias = _wide("bias")
     others = bias[["PPO", "Turn-PPO", "S-PPO", "ST-PPO"]].to_numpy().ravel()

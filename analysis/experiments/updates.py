@@ -31,8 +31,6 @@ def group_reinforce_is_pairwise_consistency() -> Evidence:
     """At the policy it starts from, the gradient of sum_(i<j) (d_i - d_j)^2, d = R - tau log(pi / pi_t), is 2
     tau G times that of -sum (R - mean) log pi, G the group's size, whatever law sampled the group; after a
     step it no longer is.
-
-    Return relative distances from 2 tau G of pairs and `pairwise_opmd`, and 1% less the later ones.
     """
     from testbed.exact.report import Bench
     from testbed.exact.tree import random_policies, random_tree

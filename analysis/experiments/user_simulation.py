@@ -97,8 +97,6 @@ def post_hoc_users_report_the_logged_agent() -> Evidence:
 def post_hoc_correction_grows_geometrically() -> Evidence:
     """Episode weights, which an outcome-conditioned metric needs, have second moment (sum pi^2/mu)^T, and the
     metric's log-variance rises by over 0.3 a turn; with weights turn by turn its variance is linear in T.
-
-    Return relative distances from the power and the line, over every episode of 1 to 4 turns.
     """
     square, gaps, log_variance = float((PI_A**2 / MU_A).sum()), [], []
     for horizon in (1, 2, 3, 4):

@@ -30,8 +30,6 @@ EXPERIMENT = Experiment(
 def target_network_cannot_save_every_bootstrap() -> Evidence:
     """On Baird's star expected TD diverges iff discount > 15/17, and at 0.99 with step size 0.1 a target
     network needs 9 inner steps; on w -> 2w it diverges iff discount > 1/2 for every number of steps.
-
-    Return how far the threshold, the radii's sides of 1 and the closed form of w -> 2w are off.
     """
     from scipy.optimize import brentq
 
@@ -63,8 +61,6 @@ def target_network_cannot_save_every_bootstrap() -> Evidence:
 def td_and_fitted_q_stability_are_independent() -> Evidence:
     """Stability of linear TD and of fitted Q evaluation do not imply each other: there are 3-state examples
     of TD stable with FQE divergent, and of TD divergent with FQE stable.
-
-    Return 0 when both kinds are among random 3-state examples, by margins of 0.01.
     """
     from testbed.exact import value_learning
 
@@ -108,8 +104,6 @@ def proxy_gain_bounds_true_gain() -> Evidence:
 def gae_bias_is_the_discounted_error_ahead() -> Evidence:
     """With Vhat = V + e, E[GAE | s, a] - A = -e(s) + discount (1 - lambda) sum_l (discount lambda)^l
     E[e(s_{t+l+1})]; the gradient is biased by the second term alone, and not at all at lambda = 1.
-
-    Return distances between expected estimate and formula, and the gradient's bias at lambda = 1.
     """
     from envs import infinite_horizon
     from testbed.exact import value_learning

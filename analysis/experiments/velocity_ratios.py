@@ -134,8 +134,6 @@ def ppo_with_velocity_ratios_survives_large_steps(table: pd.DataFrame) -> Eviden
 def velocity_ratios_do_not_average_to_one() -> Evidence:
     """Under the old policy the ratio of densities averages to 1, for four shifts, and the exponential of the
     expected velocity log ratio misses it by more than 0.01 at the largest.
-
-    Return distances of the true ratio's mean from 1 by quadrature, and what the other fails to miss.
     """
     from testbed.offline.continuous import gaussian_log_ratio, velocity_log_ratio
 
