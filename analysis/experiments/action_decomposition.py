@@ -1,7 +1,5 @@
 """POAD: how a discount sees actions of several tokens, by a backup over tokens, over actions, and by BAD."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -12,6 +10,9 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
+from envs.tokens.tree import tree
+from testbed.advantages import advantage
+from testbed.exact.tree import random_policies
 
 NAME = "action-decomposition"
 SOURCE = "Wen et al. (2024), POAD, arXiv:2405.15821"
@@ -26,9 +27,6 @@ def rows() -> pd.DataFrame:
     error: relative distance from that expected gradient. gap: largest distance between an action's advantage
     and the sum over its tokens.
     """
-    from envs.tokens.tree import tree
-    from testbed.advantages import advantage
-    from testbed.exact.tree import random_policies
     from testbed.exact.turns import distance, estimate, responses
 
     world = tree(task="guess", prompts=2)

@@ -1,7 +1,5 @@
 """Fin-ray: an environment that takes its time, and a learner that waits, overlaps or does neither."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -15,6 +13,7 @@ from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import Seeds, exceeds, of_seeds, stays_below
 from testbed.config.run import Run
+from testbed.pipeline.design import Design
 
 NAME = "actor-learner"
 SOURCE = "Fin-ray async parallel training, as in the table of systems; from secondary notes"
@@ -49,7 +48,6 @@ def _steps(lag: int, seeds: Seeds) -> np.ndarray:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return seconds per batch, mean lag, and seconds to the level: updates at that lag times the period."""
-    from testbed.pipeline.design import Design
     from testbed.pipeline.simulate import simulate
 
     base = Design(

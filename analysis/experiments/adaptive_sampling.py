@@ -1,7 +1,5 @@
 """PROPS: a behavior that takes more of what the data have too little of, against independent draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +11,8 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Groups, combinations, difference, exceeds, of_keys, stays_below
+from envs.mdps import garnet
+from testbed.offline.improvement import softmax
 
 NAME = "adaptive-sampling"
 SEEDS, LEVELS, ACTIONS, UPDATES, BATCH, RATE = 80, (64, 256, 1024), 8, 30, 16, 3.0
@@ -24,8 +24,6 @@ FACTOR, RATES = 0.9, (-0.8, -0.6)
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the sampling error by world and size, and the value of a bandit learner fed such batches."""
-    from envs.mdps import garnet
-    from testbed.offline.improvement import softmax
     from testbed.offline.sampling import adaptive_sampling
 
     worlds = {
@@ -50,8 +48,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 def _learned(reward_A: NDArray[np.float64], step: float, key_R: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Mean value over 30 gradient steps, each on a batch of 16 pulls: logits += rate n/N (r - mean r)."""
-    from envs.mdps import garnet
-    from testbed.offline.improvement import softmax
     from testbed.offline.sampling import adaptive_sampling
 
     world = garnet(states=1, actions=ACTIONS, branching=1, horizon=1, seed=0)

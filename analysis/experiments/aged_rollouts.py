@@ -1,7 +1,5 @@
 """A cold start and then RL or preferences on data of a given age: does the reward fall with it?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

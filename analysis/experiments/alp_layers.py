@@ -1,7 +1,5 @@
 """ALP: noise on hidden states in the ratio's numerator, in all layers, some, or on the logits alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

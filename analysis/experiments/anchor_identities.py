@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,12 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from testbed.config.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from testbed.anchors import Anchor
-    from testbed.config.run import Run
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
 
@@ -47,7 +48,6 @@ class Straight:
     def __init__(self, anchor: str, *, seed: int = 0, mismatch: float = 1.5, **arguments: Any) -> None:
         import torch
 
-        from testbed.config.run import Run
         from testbed.recipes import Recipe
         from testbed.training.update import Trainer
         from testbed.worlds.build import build_world
@@ -74,8 +74,6 @@ class Straight:
 
     def rollout(self, version: int) -> Rollout:
         """Return a batch of the weights of a version; its random numbers are the same for every version."""
-        from dataclasses import replace
-
         import torch
 
         rollout = self.world.generate(self.weights(version), 0)

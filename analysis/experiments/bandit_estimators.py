@@ -1,7 +1,5 @@
 """Claims about bandit estimators, decided by running them on every possible data set of a few rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,7 +12,14 @@ from analysis.experiment import Experiment, Part
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator
 from testbed.estimators.bandit import Logged, logged
-from testbed.exact.bandit import EmbeddedDistribution, LoggedDistribution, linear_weight
+from testbed.estimators.embedding import embedding_log_weight
+from testbed.exact.bandit import (
+    EmbeddedDistribution,
+    LoggedDistribution,
+    exact_moments,
+    linear_weight,
+    self_normalized,
+)
 
 EXPERIMENT = Experiment(
     "bandit-estimators",
@@ -197,8 +202,6 @@ def snips_delta_bias_wrong_sign() -> Evidence:
     """The delta method's bias of SNIPS, -(1/n) E_mu[w^2 (r - V)], can have the wrong sign, at n = 1, 2, 3 and
     still at n = 4, where the bias is above 0.005.
     """
-    from testbed.exact.bandit import exact_moments, self_normalized
-
     world = random_world(DELTA_SEED)
     w_K, r_K = world.atom_weight_K(), world.reward_K
     delta = -float(world.mass_K @ (w_K**2 * (r_K - world.law.value)))
@@ -259,8 +262,6 @@ def embedded(seed: int, direct: bool) -> EmbeddedDistribution:
 
 
 def _embedded_data(law: EmbeddedDistribution, n: int) -> tuple[Logged, Floats]:
-    from testbed.estimators.embedding import embedding_log_weight
-
     x_K, a_K, e_K, coin_K = np.indices((*law.mean_SAE.shape, 2)).reshape(4, -1)
     reward_K = law.mean_SAE[x_K, a_K, e_K] + 0.2 * (2 * coin_K - 1)
     mass_K = law.joint_SAE[x_K, a_K, e_K] / 2

@@ -1,7 +1,5 @@
 """AILBoost: imitation by matching occupancies, its replay weighted as the ensemble of policies is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -9,6 +7,10 @@ from numpy.typing import NDArray
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, exceeds, of_keys, stays_below
+from envs.mdps import garnet
+from envs.offline import collect
+from testbed.offline import tabular
+from testbed.offline.imitation import match_occupancy
 
 NAME = "boosted-imitation"
 SEEDS, ROUNDS = 30, 20
@@ -23,11 +25,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     The expert is given by the shares of visits in 1 or 10 of its trajectories of 50 steps.
     """
-    from envs.mdps import garnet
-    from envs.offline import collect
-    from testbed.offline import tabular
-    from testbed.offline.imitation import match_occupancy
-
     world = garnet(discount=0.9, seed=0, horizon=50)
     best_1SA = tabular.greedy(tabular.optimal_q(world))
     expert_RWSA = np.broadcast_to(best_1SA, (len(key_R), 1, 16, 4))

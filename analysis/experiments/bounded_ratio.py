@@ -2,10 +2,7 @@
 of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,11 +12,12 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
+from envs import infinite_horizon
 from envs.arrays import Floats
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import garnet
+from testbed.exact.policy_steps import advantage, bounded_step, spread_from_median
 from testbed.rng import generator
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
 
 NAME = "bounded-ratio"
 SEEDS, EPS, STEPS, RATE = 12, 0.2, 100, 0.3
@@ -30,17 +28,13 @@ EXCESS = 0.02
 
 def world(seed: int) -> tuple[FiniteMDP, Floats]:
     """A random MDP of 6 states and 4 actions, and a random policy."""
-    from envs.mdps import garnet
-
     found = garnet(states=6, actions=4, branching=3, seed=seed, discount=0.9)
     return found, 0.05 + 0.8 * generator(seed, NAME).dirichlet(np.ones(4), size=6)
 
 
 def trained(name: str, seed: int) -> tuple[float, float]:
     """Return the largest excess of a ratio over the band in 3 rounds of 100 steps, and the last value."""
-    from envs import infinite_horizon
     from testbed.exact.bandit_update import inner_steps
-    from testbed.exact.policy_steps import advantage, bounded_step
 
     found, pi_SA = world(seed)
     excess = 0.0
@@ -84,9 +78,6 @@ def the_bounded_step_is_monotone() -> Evidence:
     """In 20 random MDPs, 6 steps each, the best step within the band of ratios raises the value by d_pi'
     times eps E|A - median| exactly, so by at least what the starts alone give, and keeps to the band.
     """
-    from envs import infinite_horizon
-    from testbed.exact.policy_steps import advantage, bounded_step, spread_from_median
-
     gaps = []
     for seed in range(20):
         found, pi_SA = world(seed)

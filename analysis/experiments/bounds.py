@@ -4,8 +4,6 @@ Laws of independent tokens are enumerated over counts of letters, so that length
 then in the logits that all positions share. Short trees are enumerated response by response.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -13,6 +11,7 @@ from scipy import special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from testbed.exact.tree import enumerate_leaves, random_policies, random_tree, reward_tree
 
 EXPERIMENT = Experiment(
     "bounds",
@@ -51,7 +50,6 @@ def _short(miss: float, allowed: float) -> float:
 def _on_trees() -> list[float]:
     """Return the sequence ratio's bias, the token ratio's relative excess, and its miss of linearity."""
     from testbed.exact.report import Bench, gradient_report
-    from testbed.exact.tree import random_policies, random_tree
 
     gaps = []
     for length in (2, 3, 4):
@@ -127,7 +125,6 @@ def count_bound(length: int, step: float, bias: object) -> float:
 def _counts_agree_with_tree() -> list[float]:
     """Return the distances of both count formulas from enumerated trees, prefixes added up, at T = 4."""
     from testbed.exact.report import Bench, gradient_report
-    from testbed.exact.tree import enumerate_leaves, reward_tree
 
     length, step, gaps = 4, 0.1, []
     for laws, expected in ((even_laws, even_bias(length, step)), (rare_laws, rare_bias(length, step))):

@@ -1,7 +1,5 @@
 """ALOE on a corridor with one reward at its end: off-policy TD over chunks of uncorrected rewards."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -11,6 +9,10 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, exceeds, merged, of_keys
+from envs import infinite_horizon
+from envs.mdps import chain
+from envs.offline import collect, skilled
+from testbed.offline import tabular
 
 NAME = "chunked-td"
 SEEDS, STEPS, LENGTH, QUALITY, EPISODES = 140, 1500, 16, 0.5, 20
@@ -25,10 +27,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     The buffer starts with episodes of a logger that takes the best action in half of its steps; the learner
     makes 4 updates per step of its own.
     """
-    from envs import infinite_horizon
-    from envs.mdps import chain
-    from envs.offline import collect, skilled
-    from testbed.offline import tabular
     from testbed.offline.replay import replay_q
 
     world = chain(length=LENGTH, slip=0.1, lure=0.0, horizon=60, discount=0.95)

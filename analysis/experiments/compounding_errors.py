@@ -1,7 +1,5 @@
 """Cloning against on-policy correction over the horizon: how an imitator's errors compound."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

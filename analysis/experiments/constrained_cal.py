@@ -1,7 +1,5 @@
 """Primal-dual learning with a replayed cost critic: conservatism and convexification (CAL), and neither."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

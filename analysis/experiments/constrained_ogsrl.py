@@ -1,7 +1,5 @@
 """Guardians of offline planning: none, of actions, and of where actions lead (OGSRL)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

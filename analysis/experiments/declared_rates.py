@@ -1,7 +1,5 @@
 """Claims about the assertions of testbed.testing.assertions: they keep the error rates that they declare."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable
@@ -9,10 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
 from testbed.errors import UserError
+from testbed.testing.assertions import assert_equivalent, assert_unbiased, min_num_samples
+from testbed.testing.e_process import EProcess
 
 EXPERIMENT = Experiment(
     "declared-rates",
@@ -29,10 +30,6 @@ def declared_rates_hold_on_coins() -> Evidence:
     assert_unbiased fails on an unbiased mean with at most the declared chance; from bounds, a bias of the
     declared size passes with at most the declared chance, down to rates of 1e-9.
     """
-    from scipy import stats
-
-    from testbed.testing.assertions import assert_unbiased, min_num_samples
-
     gaps, closest = [], 0.0
     for rates, apart in (((0.02, 0.05), 0.15), ((1e-9, 1e-9), 0.3)):
         alarm, missed = rates
@@ -77,8 +74,6 @@ def bets_reach_a_level_no_more_often_than_its_inverse() -> Evidence:
     """At the true mean the wealth of the bets is 1 on average after every draw, and its chance to have ever
     reached a level c is at most 1/c.
     """
-    from testbed.testing.e_process import EProcess
-
     path_MN = np.array(list(itertools.product([0.0, 1.0], repeat=11)))
     gaps: list[float] = []
     for p in (0.5, 0.2):
@@ -96,8 +91,6 @@ def draws_come_from_the_seed_alone() -> Evidence:
     """What an assertion draws depends on its seed and on nothing else: the global generator's state is
     neither used nor moved.
     """
-    from testbed.testing.assertions import assert_unbiased
-
     seen: list[np.ndarray] = []
 
     def sampler(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -128,10 +121,6 @@ def no_rejection_is_no_equivalence() -> Evidence:
     chance above 1/2; assert_equivalent with margin 0.1 passes with chance 5% at most, for every number of
     coins that is enough for it, and with chance above 90% where the probability is 0.5.
     """
-    from scipy import stats
-
-    from testbed.testing.assertions import assert_equivalent, assert_unbiased
-
     rates = {"false_alarm": 0.05, "missed": 0.05}
     passes_K = ~_failing(assert_unbiased, 40, 0.5, std=0.5, discrepancy=0.4, **rates)
     undetected = float(stats.binom.pmf(np.arange(41), 40, 0.6) @ passes_K)

@@ -11,11 +11,11 @@ from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, single_gradients, spread
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from analysis.teaching_worlds import AllResponses
 
 NAME = "dense-signal"
 V, LENGTHS, SEEDS = 3, (1, 2, 3, 4, 5, 6), 6
@@ -33,7 +33,6 @@ def noise(length: int, coefficient: float, seed: int) -> tuple[float, float, flo
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, single_gradients, spread
     from testbed.objectives.reinforce.plain import reinforce
     from testbed.objectives.terms.distillation import distillation
 

@@ -1,7 +1,5 @@
 """CDSA on a continuous bandit: actions of a finished policy moved up the density of the data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +12,8 @@ from analysis.experiment import Experiment
 from analysis.experiments.nearest_data import DEGREE, LOGGERS, setting
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, merged, of_keys, stays_below
+from testbed.offline import continuous
+from testbed.offline.continuous import density_score, score_corrected
 
 NAME = "density-score"
 SEEDS, LOGGED, WIDTH, RARE = 40, 200, (0.2, 0.2), 0.02
@@ -25,8 +25,6 @@ FEWER, SAME = 0.2, 0.05
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the share of actions outside the data and the share of the best value, by correction."""
-    from testbed.offline import continuous
-
     bandit, grid_S, grid_A = setting()
     best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
     for logger, law in LOGGERS.items():
@@ -96,8 +94,6 @@ def density_scores_ascend() -> Evidence:
     """A step of size h^2 along the score of a Gaussian kernel density never lowers the density of the action
     given its context, over 20 steps, 30 logs and 11 contexts.
     """
-    from testbed.offline.continuous import density_score, score_corrected
-
     bandit, grid_S, _ = setting()
     falls: list[float] = []
     for law in LOGGERS.values():

@@ -1,18 +1,17 @@
 """Claims about what weights say of themselves: ESS and its optimism, KL estimators, tails."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import optimize, special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
-
-if TYPE_CHECKING:
-    from testbed.diagnostics.weight_sums import WeightSums
+from envs.finite_mdp import FiniteMDP
+from testbed.diagnostics.tails import Estimated, Flat, hill, moment, pareto_k
+from testbed.diagnostics.weight_sums import WeightSums, expected_share
+from testbed.objectives import objective
 
 EXPERIMENT = Experiment(
     "diagnostics",
@@ -34,7 +33,6 @@ def ess_of_a_proportional_sample_raw_and_clamped() -> Evidence:
     import torch
 
     from testbed.diagnostics.ratios import ess_family
-    from testbed.diagnostics.weight_sums import WeightSums
 
     log_w_N = np.log([1 / 3, 1 / 3, 1 / 3, 3.0])
     expected = {
@@ -83,8 +81,6 @@ def sampled_ess_is_optimistic() -> Evidence:
     """The expected ESS share of N independent weights is 1 at N = 1, never rises with N and is never below
     its limit, for Kish, perplexity and max weight alike.
     """
-    from testbed.diagnostics.weight_sums import expected_share
-
     gaps, largest = [], 0.0
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -107,8 +103,6 @@ def token_ess_does_not_see_length() -> Evidence:
     """With independent tokens of distance chi2 the token ESS tends to 1/(1 + chi2) at every length T, the
     sequence ESS to its T-th power: at T = 200 the one is above 0.9, the other below 1/256.
     """
-    from envs.finite_mdp import FiniteMDP
-
     mu_A = np.array([0.4, 0.3, 0.2, 0.1])
     pi_A = mu_A * np.exp(0.4 * np.array([1.0, -1.0, 0.5, -0.5]))
     pi_A /= pi_A.sum()
@@ -184,7 +178,6 @@ def kl_estimators_as_losses() -> Evidence:
     import torch
 
     from testbed.data.batch import Batch
-    from testbed.objectives import objective
 
     gaps, apart = [], math.inf
     for seed in range(20):
@@ -228,7 +221,6 @@ def kl_estimators_as_losses() -> Evidence:
 def gaussian_variances() -> Evidence:
     """Return distances of quadrature from the closed forms, and of the crossing from 1.1209."""
     import torch
-    from scipy import optimize
 
     from testbed.objectives.terms.kl_estimators import VALUES
 
@@ -256,8 +248,6 @@ def pareto_k_on_policy_is_no_number() -> Evidence:
     values never get a shape, wherever the mass of the largest lies; quantiles of Pareto laws of index 1/4,
     1/2 and 1 get theirs within 0.1.
     """
-    from testbed.diagnostics.tails import Estimated, Flat, pareto_k
-
     gaps = []
     for n in (1, 2, 5, 6, 30, 300, 3000):
         rounding_N = np.random.default_rng(n).normal(0, 1e-8, n)
@@ -277,10 +267,6 @@ def hill_finds_a_tail_in_every_law() -> Evidence:
     quantiles and the largest 250 it is positive for the uniform, exponential and log-normal laws too; the
     moment estimator puts the uniform at -1.
     """
-    from scipy import special
-
-    from testbed.diagnostics.tails import hill, moment
-
     level_N = (np.arange(1, 5001) - 0.5) / 5000
     laws = {
         "pareto": -0.5 * np.log1p(-level_N),
@@ -306,8 +292,6 @@ def hill_finds_a_tail_in_every_law() -> Evidence:
 
 def _samples(upper: float = math.inf) -> list[tuple[int, WeightSums]]:
     """Return (N, sums of 60 samples of N weights), from nearly equal weights to one that dominates."""
-    from testbed.diagnostics.weight_sums import WeightSums
-
     rng = np.random.default_rng(12)
     scale_R1 = np.linspace(0.0, 8.0, 60)[:, None]
     return [(n, WeightSums.of(scale_R1 * rng.normal(size=(60, n)), upper=upper)) for n in (1, 2, 17, 400)]

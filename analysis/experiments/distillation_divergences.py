@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import minimize
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, expected_gradient, place_gradients
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,9 +51,7 @@ def teacher() -> Tensor:
 def fitted(kind: str, beta: float) -> np.ndarray:
     """Return the best discretized normal law, by the objective's own expected gradient from five starts."""
     import torch
-    from scipy.optimize import minimize
 
-    from analysis.teaching_worlds import AllResponses, expected_gradient
     from testbed.objectives.terms.f_distillation import f_distillation
 
     world, log_p_V = AllResponses(len(PLACES), 1), teacher()
@@ -112,7 +112,6 @@ def f_distillation_has_the_gradient_of_its_divergence() -> Evidence:
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, expected_gradient
     from testbed.data.batch import EXPERT, ROLLOUT
     from testbed.objectives.terms.f_distillation import f_distillation
 
@@ -158,7 +157,6 @@ def astray(horizon: int, on_policy: bool) -> float:
     """
     import torch
 
-    from analysis.teaching_worlds import place_gradients
     from testbed.objectives.terms.f_distillation import f_distillation
 
     ref_2V = torch.full((2, TOKENS), SLIP / (TOKENS - 1), dtype=torch.float64).log()

@@ -12,6 +12,7 @@ from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, expected_gradient, place_gradients
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +55,6 @@ def fitted(kind: str, prefixes: str, length: int) -> tuple[float, float, float]:
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, expected_gradient, place_gradients
     from testbed.objectives.reinforce.plain import reinforce
     from testbed.objectives.terms.f_distillation import f_distillation
 

@@ -1,7 +1,5 @@
 """DSAC on the maximization-bias chain: a critic whose steps are divided by the variance of its target."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -9,6 +7,9 @@ from numpy.typing import NDArray
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, dials, exceeds, of_keys, stays_below
+from envs.mechanisms import max_bias
+from envs.offline import exact_model
+from testbed.offline.models import discrete_choice
 
 NAME = "distributional-critic"
 SEEDS, STEPS, STD, TEMPERATURE, RATE = 40, 2000, 3.0, 0.05, 0.1
@@ -26,9 +27,6 @@ LESS, MORE = 0.1, 0.05
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     """Return the over-estimation of the actions that lead to the noisy state, averaged over training."""
-    from envs.mechanisms import max_bias
-    from envs.offline import exact_model
-    from testbed.offline.models import discrete_choice
     from testbed.offline.replay import replay_q
 
     world = max_bias(noise_std=STD)

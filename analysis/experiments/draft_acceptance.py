@@ -13,6 +13,8 @@ from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, expected_gradient, place_gradients
+from testbed.exact.speculative import acceptance, accepted_length, output_law
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,8 +53,6 @@ def trained(seed: int, kind: str, whose: str) -> float:
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, place_gradients
-    from testbed.exact.speculative import accepted_length
     from testbed.objectives.terms.f_distillation import f_distillation
 
     world = AllResponses(V, T)
@@ -109,8 +109,6 @@ def draft_acceptance_is_one_minus_total_variation() -> Evidence:
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, expected_gradient
-    from testbed.exact.speculative import acceptance, accepted_length, output_law
     from testbed.objectives.terms.f_distillation import f_distillation
 
     place, gaps = AllResponses(6, 1), []

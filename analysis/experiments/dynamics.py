@@ -1,19 +1,16 @@
 """Claims about values, ratios and operators in finite MDPs, decided by linear algebra or enumeration."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment
+from envs import infinite_horizon
 from envs.arrays import Floats
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
+from envs.finite_mdp import FiniteMDP
+from testbed.exact import fixed_points, mdp, ratios_dice
 
 EXPERIMENT = Experiment(
     "dynamics",
@@ -30,8 +27,6 @@ def doubly_robust_variance_is_a_recursion() -> Evidence:
     """IS, PDIS and doubly robust estimates with any fixed Qhat have mean J(pi) and the variances of the
     backward recursions; Qhat = 0 gives PDIS, and Qhat = Q in a deterministic world gives variance 0.
     """
-    from testbed.exact import mdp
-
     gaps = []
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, rng = random_world(seed, noise="bernoulli", terminal=seed == 1)
@@ -60,9 +55,6 @@ def dice_value_is_lstdq_value() -> Evidence:
     """With A = D(I - discount P_pi), A^T zeta = b gives the occupancy ratio and E_D[zeta r] = b . Q with A Q
     = D r, on the exact law and on counts alike; E_D zeta = 1, and solving A zeta = b is wrong.
     """
-    from envs import infinite_horizon
-    from testbed.exact import ratios_dice
-
     gaps: list[float] = []
     astray: list[float] = []
     for seed in range(WORLDS):
@@ -97,8 +89,6 @@ def abstract_chain_needs_discounted_counts() -> Evidence:
     """An abstract reward chain from importance-weighted counts has value J(pi) for any abstraction of the
     states when step t counts discount^t, and in general another value when all steps count alike.
     """
-    from testbed.exact import ratios_dice
-
     abstractions = (np.array([0, 1, 1, 0]), np.array([0, 0, 0, 0]), np.arange(4))
     gaps, astray = [], []
     for seed in range(WORLDS):
@@ -118,8 +108,6 @@ def sequence_second_moment_is_a_matrix_product() -> Evidence:
     """E_mu w_{0:t}^2 = start . M^t m with M = sum_a pi^2/mu P and m = sum_a pi^2/mu; it never falls with t,
     and it is (1 + chi2)^(t + 1) for independent tokens.
     """
-    from testbed.exact import mdp
-
     gaps: list[float] = []
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, _ = random_world(seed)
@@ -147,9 +135,6 @@ def vtrace_and_retrace_fixed_points() -> Evidence:
     Q^pi, with a nonnegative Jacobian of rows 1 - (1 - discount) E_mu sum_t discount^t c_1 ... c_t, at most
     the discount, c = lambda min(1, rho).
     """
-    from envs import infinite_horizon
-    from testbed.exact import fixed_points
-
     gaps: list[float] = []
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, _ = random_world(seed)
@@ -180,9 +165,6 @@ def tabular_fqe_is_the_certainty_equivalent_value() -> Evidence:
     """Tabular fitted Q evaluation contracts by at most the discount, and its fixed point is LSTD-Q's on the
     same transitions, which is Q^pi on their exact law; nothing is added after a terminal state.
     """
-    from envs import infinite_horizon
-    from testbed.exact import fixed_points, ratios_dice
-
     gaps: list[float] = []
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, rng = random_world(seed, terminal=seed == 1)
@@ -218,8 +200,6 @@ def random_world(
     seed: int, *, noise: str = "none", terminal: bool = False, deterministic: bool = False
 ) -> tuple[FiniteMDP, Floats, Floats, np.random.Generator]:
     """Return a random world of 4 states, 2 actions and 3 steps, two random policies and the generator."""
-    from envs.finite_mdp import FiniteMDP
-
     rng = np.random.default_rng((20_260_102, seed))
     transition_SAS = rng.dirichlet(np.ones(4), size=(4, 2))
     start_S = np.append(rng.dirichlet(np.ones(3)), 0.0)

@@ -1,7 +1,5 @@
 """Answers that are equally right: what a group-equivalence preference adds to policy gradients (GEPO)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Claims about what a sample of weights proves of the limit of its ESS: an upper bound, never a lower one."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -11,6 +9,8 @@ from scipy import special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from envs.finite_mdp import FiniteMDP
+from testbed.diagnostics.weight_sums import WeightSums
 
 EXPERIMENT = Experiment(
     "ess-certificates",
@@ -33,9 +33,6 @@ def no_sample_certifies_an_ess() -> Evidence:
     (1 - p, p), pi = (1 - q, q) with q^2 = 2 p / c: the rare action has E_mu w^2 > 2 / c, and p is as small as
     both bounds ask.
     """
-    from envs.finite_mdp import FiniteMDP
-    from testbed.diagnostics.weight_sums import WeightSums
-
     gaps, note = [], ""
     for n, c in itertools.product((10, 1000, 10**6), (0.5, 1e-3, 1e-6)):
         p = min(0.5e-6 / n, 1e-13 * c)
@@ -78,8 +75,6 @@ def a_sample_refutes_an_ess() -> Evidence:
 
 def _wrong_upper_limits(pi_A: NDArray[np.float64], mu_A: NDArray[np.float64], n: int, error: float) -> float:
     """P(kish_upper_limit(error) of n weights < 1 / E_mu w^2), summed over every sample of actions."""
-    from testbed.diagnostics.weight_sums import WeightSums
-
     sample_MN = np.array(list(itertools.product(range(mu_A.size), repeat=n)))
     if len(sample_MN) > 4**6:  # more samples than these: by counts of actions, which is all that matters
         sample_MN = np.array(list(itertools.combinations_with_replacement(range(mu_A.size), n)))

@@ -1,7 +1,5 @@
 """The ESS that a run can measure, beside the one that a tabular world can compute, as data grow old."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence, exact

@@ -3,8 +3,6 @@
 Over a whole sweep ESS mostly tells lags and learning rates apart, which one knows anyway.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

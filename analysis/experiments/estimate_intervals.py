@@ -1,10 +1,9 @@
 """Claims about intervals for estimated values: coverage by counting, quantiles from the interval itself."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
+from scipy import special, stats
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
@@ -36,8 +35,6 @@ HEAVY = 19.05
 
 def count_samples(n: int, chance: float, high: float) -> tuple[Floats, Floats]:
     """Return the n + 1 samples of n terms in {0, high}, one for each count of `high`, and their chances."""
-    from scipy import stats
-
     count_C = np.arange(n + 1)
     terms_CN = np.where(np.arange(n) < count_C[:, None], high, 0.0)
     return terms_CN, np.asarray(stats.binom.pmf(count_C, n, chance), dtype=np.float64)
@@ -71,8 +68,6 @@ def _missed_by_coins(n: int, error: float) -> float:
     Its upper end rises with the number of heads, so that a bisection finds the largest that misses; the lower
     end misses as often. At this n the variance term is most of the radius, and four fifths of it fall short.
     """
-    from scipy import stats
-
     misses, covers = 0, n // 2
     while covers - misses > 1:
         heads = (misses + covers) // 2
@@ -95,8 +90,6 @@ def student_two_sided_coverage() -> Evidence:
     """For normal terms the two-sided 95% t interval covers 95% at every n, so does each one-sided one; a
     one-sided quantile on two sides would cover 90%.
     """
-    from scipy import special
-
     gaps = []
     for n in (2, 5, 20, 200):
         terms_N = np.random.default_rng(n).standard_normal(n)
@@ -207,8 +200,6 @@ def _ends_of_bca(resamples: int = 50_000) -> list[float]:
 
     20 quantiles of an exponential law: the percentile interval is 0.22 and 0.42 lower.
     """
-    from scipy import special
-
     x_N = -np.log1p(-(np.arange(20) + 0.5) / 20)
     n, value = x_N.size, x_N.mean()
     mean_B = x_N[np.random.default_rng(1).integers(n, size=(resamples, n))].mean(-1)

@@ -1,7 +1,5 @@
 """How long to clone before RL: what later training can still reach, by reward and by recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

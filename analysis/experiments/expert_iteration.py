@@ -1,7 +1,5 @@
 """Expert iteration with a filter on easy steps: conflicting skills in one policy, exactly (BFS-Prover-V2)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.claims import Evidence, exact

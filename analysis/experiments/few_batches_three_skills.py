@@ -1,7 +1,5 @@
 """KARL's mix: one, two or four huge stale batches of OAPL against fresh GRPO on three skills at once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Four huge batches, each used up before the next is made, against fresh data at every step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

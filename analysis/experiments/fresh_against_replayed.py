@@ -1,7 +1,5 @@
 """PPO on fresh episodes against Q-learning from a replay buffer, at equal steps: which one holds its best?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -14,6 +14,7 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from testbed.exact.tree import random_policies, random_tree, reward_tree, softmax
 
 if TYPE_CHECKING:
     from testbed.exact.report import Bench
@@ -51,7 +52,6 @@ CLIPPED = ("ppo_clip", "tis", "importance_reinforce", "gspo@pipelinerl", "cispo"
 
 def _random_bench(seed: int, drift: float = 0.5) -> Bench:
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, random_tree
 
     tree = random_tree(3, 3, seed)
     return Bench(tree, *random_policies(tree, drift, seed))
@@ -60,7 +60,6 @@ def _random_bench(seed: int, drift: float = 0.5) -> Bench:
 def _two_token_bench() -> Bench:
     """Return E3: pi uniform, mu(1) = 1/4 first and 3/4 behind token 1, reward only for (1, 1)."""
     from testbed.exact.report import Bench
-    from testbed.exact.tree import reward_tree
 
     mu_SA = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
     return Bench(reward_tree([0.0, 0.0, 0.0, 1.0], 2, 2), mu_SA, np.full((3, 2), 0.5))
@@ -212,7 +211,6 @@ def group_mean_scales_gradient() -> Evidence:
     """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, random_tree
 
     gaps = []
     for seed, drift in ((0, 0.5), (1, 0.5), (2, 0.0)):
@@ -238,7 +236,6 @@ def group_std_scales_bernoulli_gradient() -> Evidence:
     """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
-    from testbed.exact.tree import reward_tree
 
     gaps = []
     for p, printed in ((0.05, 2.473), (0.5, 1.856)):
@@ -318,7 +315,6 @@ def max_at_k_unbiased() -> Evidence:
     """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
-    from testbed.exact.tree import reward_tree, softmax
 
     tree = reward_tree([0.1, 0.9, 0.4, 0.6], 4, 1)
     start_A, step_A = np.array([0.2, -0.4, 0.1, 0.3]), np.array([0.5, -0.8, 0.9, -0.3])

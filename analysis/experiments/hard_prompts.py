@@ -1,7 +1,5 @@
 """Easy and hard prompts in one toy LLM: exploration, guidance, retries and stages, and what mixing costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -36,7 +34,7 @@ ARMS: Mapping[str, dict[str, Any]] = {
     "amplified": {"prefix": "retry", "recipe": "r3l"},
     "amplified, whole": {"prefix": "retry", "prefix_args": (("credit", "whole"),), "recipe": "r3l"},
 }
-SHARE, LAW, CREDIT = "task_args.share", "prefix_args.law", "prefix_args.credit"
+SHARE = "task_args.share"
 PLAIN = {"recipe": "grpo", "prefix": "off", "recipe_args": "default"}
 WHERE: Mapping[str, Arm] = {
     "alone": {**PLAIN, SHARE: 0},

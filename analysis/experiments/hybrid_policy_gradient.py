@@ -1,9 +1,6 @@
 """HNPG on combination locks: natural policy gradient whose critic also reads offline data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,9 +11,11 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, exceeds, level, of_keys, stays_below
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import combination_lock
+from envs.offline import collect, ratio, skilled
+from testbed.offline import tabular
+from testbed.offline.improvement import hybrid_critic, natural_step, softmax
 
 NAME = "hybrid-policy-gradient"
 SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 60, 30, 20, 100, 4.0
@@ -31,8 +30,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     Offline data: 100 episodes of a logger that knows 80% of the code. Misspecified features: half as many
     random directions as pairs, drawn per seed; else a table.
     """
-    from envs.mdps import combination_lock
-
     for length, exact_features in ((4, True), (8, True), (16, True), (4, False), (8, False)):
         world = combination_lock(length=length, actions=2, horizon=3 * length, discount=0.95)
         frame, _ = combinations(
@@ -54,10 +51,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 def _train(
     world: FiniteMDP, feature_XF: NDArray[np.float64], critic: str, key_R: NDArray[np.uint64]
 ) -> NDArray[np.float64]:
-    from envs.offline import collect, ratio, skilled
-    from testbed.offline import tabular
-    from testbed.offline.improvement import hybrid_critic, natural_step, softmax
-
     shape = (world.states, world.actions)
     best_1SA = tabular.greedy(tabular.optimal_q(world))
     logger_RWSA = np.broadcast_to(skilled(best_1SA[0], 0.8), (len(key_R), 1, *shape))

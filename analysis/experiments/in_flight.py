@@ -10,6 +10,7 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from envs.arrays import Floats
+from envs.catalog import token_task
 
 if TYPE_CHECKING:
     from testbed.data.rollout import Rollout
@@ -102,7 +103,6 @@ def _transformer() -> tuple[Any, Rollout, Any]:
     """Return a small transformer, every response to two prompts, and three versions of weights [1, V, P]."""
     import torch
 
-    from envs.catalog import token_task
     from testbed.mismatch.report import every_rollout
     from testbed.policies.toy.transformer import ToyTransformer
 

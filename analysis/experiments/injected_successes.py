@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,9 @@ from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, single_gradients
+from testbed.advantages import advantage
+from testbed.config.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,11 +60,8 @@ def groups(logits_K: Tensor, reward_K: Tensor) -> tuple[Rollout, Tensor]:
 
 def helped(rollout: Rollout, reward_K: Tensor, guide: str) -> Rollout:
     """Return the groups behind a guide of the project, whose teacher takes the first arm."""
-    from dataclasses import replace
-
     import torch
 
-    from testbed.config.run import Run
     from testbed.teachers.guides import guide_for
 
     made = guide_for(Run(guide=guide, group=GROUP))
@@ -76,7 +77,6 @@ def helped(rollout: Rollout, reward_K: Tensor, guide: str) -> Rollout:
 
 def advantages(rollout: Rollout, recipe: str) -> Tensor:
     """Return the recipe's advantages, [R, B]."""
-    from testbed.advantages import advantage
     from testbed.data.signals import Signals
     from testbed.recipes import recipe as recipes
 
@@ -242,7 +242,6 @@ def like_pairs_conflict_but_cancel_exactly() -> Evidence:
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, single_gradients
     from testbed.objectives.reinforce.plain import reinforce
 
     world, gaps = AllResponses(3, 4), []

@@ -1,7 +1,5 @@
 """SAFE: a controlled KL coefficient against a fixed one, and the soft minimum of two critics."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import pairwise
 
@@ -13,6 +11,7 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from testbed.exact.kl_control import Control, ascend
 
 NAME = "kl-controllers"
 SOURCE = "SAFE, as in the table of systems; from secondary notes"
@@ -29,8 +28,6 @@ def paths() -> pd.DataFrame:
 
     The fixed coefficient is the one whose best policy has the target at scale 1; PID starts there too.
     """
-    from testbed.exact.kl_control import Control, ascend
-
     found = []
     for seed in SEEDS:
         reward_A = np.random.default_rng([seed, 4]).standard_normal(ACTIONS)

@@ -8,23 +8,21 @@ lag^2 + Var(age) takes the place of lag^2. Where every step moves the weights in
 d_i'F d_j = 0, M(k) - 1 is linear in k, and the mean age alone counts.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import Arm, arms, must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from envs.arrays import Floats
+from envs.tokens.tree import TokenTree
 from testbed.config.run import Run, grid
-
-if TYPE_CHECKING:
-    from envs.tokens.tree import TokenTree
+from testbed.exact.tree import random_tree
 
 LAG, TREES = 4, 5
 ORDER = (
@@ -78,7 +76,6 @@ EXPERIMENT = Experiment(
 
 def laws() -> dict[str, Any]:
     """Return the law of ages of every schedule at LAG."""
-    from testbed.config.run import Run
     from testbed.staleness import plan_for
 
     names = sorted({name for pair in ORDER for name in pair})
@@ -109,8 +106,6 @@ def spread_of_ages_raises_the_second_moment() -> Evidence:
     the more spread one has the smaller exact ESS: exact above periodic = uniform above two-point and
     geometric.
     """
-    from testbed.exact.tree import random_tree
-
     found, gaps = laws(), []
     longest = max(law.longest for law in found.values())
     for seed in range(TREES):
@@ -131,8 +126,6 @@ def age_variance_adds_to_chi2_when_drift_keeps_its_direction() -> Evidence:
     """For a small drift along a line, chi^2 of a schedule is 1 + Var(age) / lag^2 times that of the exact
     lag; where every step moves in a direction of its own it is the same for all schedules.
     """
-    from testbed.exact.tree import random_tree
-
     found, gaps = laws(), []
     longest = max(law.longest for law in found.values())
     for seed in range(TREES):
@@ -170,8 +163,6 @@ def spread_of_ages_speeds_delayed_growth() -> Evidence:
 
 def growth_rate(law: Any, rate: float) -> float:
     """Return the largest g with g = 1 + c sum_k p_k g^-k."""
-    from scipy.optimize import brentq
-
     excess = lambda g: g - 1 - rate * float(law.share_K @ g ** -law.age_K.astype(float))  # noqa: E731
     return float(brentq(excess, 1.0, 1.0 + rate, xtol=1e-14, rtol=1e-14))
 

@@ -1,7 +1,5 @@
 """Claims about the product of lag and learning rate, at equal learning rate times steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -90,7 +88,6 @@ def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np
     """
     import torch
 
-    from testbed.config.run import Run
     from testbed.data.batch import Batch
     from testbed.inspection.effective_weights import effective_weights
     from testbed.staleness import plan_for

@@ -1,7 +1,5 @@
 """FastTD3 on a point mass: what larger replay batches and more parallel worlds buy, for TD3 and SAC."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +10,8 @@ from numpy.typing import NDArray
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, exceeds, of_keys, stays_below
+from envs.continuous import point_mass
+from testbed.offline.control import Settings, actor_critic
 
 NAME = "large-batch-control"
 SEEDS, STEPS, EVERY, SOLVED = 24, 320, 10, 0.1
@@ -27,9 +27,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     One update per step of 4 or 64 parallel worlds; those that do not get there count with one reading more
     than there are.
     """
-    from envs.continuous import point_mass
-    from testbed.offline.control import Settings, actor_critic
-
     world = point_mass(noise_std=0.1)
     best, weak = world.value(world.optimal_gain()), world.value(np.array([[0.3, 0.3]]))
     for players in (4, 64):

@@ -1,7 +1,5 @@
 """PQN: what LayerNorm and an l2 coefficient do to off-policy TD, and parallel Q-learning without replay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +12,9 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, level, merged, of_keys, stays_below
 from envs.arrays import Floats
+from envs.mdps import BAIRD_FEATURES, garnet
+from testbed.exact.value_learning import baird_star, linear_td
+from testbed.offline.tabular import optimal_q
 
 NAME = "layer-norm-td"
 SEEDS, STEPS, DISCOUNT, FEATURES = 30, 2000, 0.99, 4
@@ -24,9 +25,7 @@ NEAR, LESS = 0.5, 0.5
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the error of Q after 2000 updates, by number of parallel copies and step size."""
-    from envs.mdps import garnet
     from testbed.offline.linear import parallel_q
-    from testbed.offline.tabular import optimal_q
 
     world = garnet(states=8, actions=3, discount=0.9, seed=0, horizon=16)
     best_1SA = optimal_q(world)
@@ -72,7 +71,6 @@ def layer_norm_bounds_the_l2_that_stabilizes_td() -> Evidence:
     """With LayerNorm features of width F an l2 coefficient of F (discount/2)^2 makes expected TD stable on
     Baird's star and 200 random problems; raw features need more than that somewhere.
     """
-    from testbed.exact.value_learning import linear_td
     from testbed.offline.linear import layer_norm, ridge_threshold
 
     star_SF = np.hstack([np.diag([2.0] * 6 + [1.0]), np.array([[1.0]] * 6 + [[2.0]])])
@@ -98,8 +96,6 @@ def layer_norm_alone_does_not_remove_divergence() -> Evidence:
     """On Baird's star TD with LayerNorm features and no l2 diverges faster than with the raw ones; on random
     problems it diverges in fewer.
     """
-    from envs.mdps import BAIRD_FEATURES
-    from testbed.exact.value_learning import baird_star, linear_td
     from testbed.offline.linear import layer_norm
 
     law, moves_SS = np.full(7, 1 / 7), np.eye(7)[[6] * 7]

@@ -1,9 +1,6 @@
 """Claims about where training of a tabular softmax on a fixed mu ends, with exact expectations."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +9,8 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.experiments.asymre_phase import MU, REWARD
 from analysis.fixed_data import drift_of, first_of_group
+from testbed.exact import flows
+from testbed.exact.flows import Drift
 
 EXPERIMENT = Experiment(
     "limits",
@@ -32,17 +31,12 @@ EXPERIMENT = Experiment(
     },
 )
 
-if TYPE_CHECKING:
-    from testbed.exact.flows import Drift
-
 
 @EXPERIMENT.claim(source="Arnal et al. (2025), AsymRE, arXiv:2506.20520; closed form derived")
 def asymre_limit_is_a_filtered_policy() -> Evidence:
     """With a fixed mu and delta_v < 0, AsymRE ends at (c - level)+ / C, c = mu (R - V), C = V^mu - V, from
     any start; where V <= min R this is mu (R - V) / C and gains Var_mu(R) / C over V^mu.
     """
-    from testbed.exact import flows
-
     gaps: list[float] = []
     starts = (MU, np.array([0.96, 0.01, 0.01, 0.01, 0.01]))
     for delta_v in (-1.0, -0.3, -0.1, -0.03, -0.01, -0.003):
@@ -66,8 +60,6 @@ def asymre_collapses_before_zero() -> Evidence:
     """AsymRE on a fixed mu leaves one action once V^mu - V <= c(1) - c(2), so already for a delta_v below 0
     unless the two largest tie; whether the value peaks before that depends on the instance.
     """
-    from testbed.exact import flows
-
     gaps, peaks = [], []
     instances = (
         (MU, REWARD),
@@ -98,8 +90,6 @@ def oapl_minimizer_is_the_tilt_iff_temperatures_agree() -> Evidence:
     """On exact expectations OAPL ends at mu exp(R/beta)/Z iff beta1 = beta2 = beta; for beta2 << beta1 at the
     filter mu A+ / E_mu A+, A = R - V*. Kimi-OPMD with a mean baseline ends softer than the tilt.
     """
-    from testbed.exact import flows
-
     gaps: list[float] = []
     for beta1, beta2 in ((1.0, 1.0), (0.3, 0.3), (1.0, 0.3), (1.0, 0.1)):
         closed_K = flows.oapl_stationary(MU, REWARD, beta1, beta2)
@@ -126,8 +116,6 @@ def oapl_passes_through_collapse_at_small_beta2() -> Evidence:
     before it recovers to 0.96; at beta2 = 0.1 it never falls more than 1% below its end, and at 1 never below
     its start.
     """
-    from testbed.exact import flows
-
     paths = {}
     for beta2 in (1e-3, 0.1, 1.0):
         drift = drift_of("oapl", MU, REWARD, scale=2 * beta2, beta1=1.0, beta2=beta2)
@@ -147,8 +135,6 @@ def own_sample_shrinks_oapl_advantages() -> Evidence:
     failure is below that of the rewards: 0.50, 0.76, 0.88, 0.94 at G = 2, 4, 8, 16 for beta1 = 1 and success
     rate 1/2; the gap grows with G towards 1.
     """
-    from testbed.exact import flows
-
     stated = {
         (1.0, 0.5): (0.50, 0.76, 0.88, 0.94),
         (1.0, 0.1): (0.40, 0.67, 0.83, 0.91),
@@ -168,8 +154,6 @@ def pairwise_residuals_have_no_group_bias() -> Evidence:
     """A pairwise residual keeps the full gap 1 between success and failure at every G, 2 included, and its
     flow ends at the tilt mu exp(eta R)/Z.
     """
-    from testbed.exact import flows
-
     gaps = [
         abs(flows.group_gap(success, group, partial(first_of_group, "rebel", scale=4.0)) - 1.0)
         for success in (0.1, 0.5)
@@ -189,8 +173,6 @@ def unclipped_reinforce_can_end_at_a_worse_action() -> Evidence:
     """REINFORCE with mean baseline on the fixed mu = (.3, .6, .1), R = (0, .8, 1) ends at the second action,
     the largest mu (R - V^mu), not at the best one.
     """
-    from testbed.exact import flows
-
     mu_K, reward_K = np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])
     drift = drift_of("reinforce", mu_K, reward_K)
     second_K = np.array([0.0, 1.0, 0.0])
@@ -207,8 +189,6 @@ def topr_limit_and_collapse() -> Evidence:
     """On a fixed mu with R = +-1, TOPR with a- = 0 ends at mu given success; with a- > 0 one action is left
     as soon as P+ - a- P- <= c(1) - c(2), which comes before a- P- >= P+.
     """
-    from testbed.exact import flows
-
     mu_K, success_K = np.array([0.2, 0.15, 0.25, 0.25, 0.15]), np.array([True, True, False, False, False])
     given_K = np.where(success_K, mu_K, 0.0) / mu_K[success_K].sum()
     # The failures' ratio dies like 1 / time, hence the loose first distance.

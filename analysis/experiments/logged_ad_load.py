@@ -1,7 +1,5 @@
 """Ad load by policies learned from logs, judged by two metrics, against the best rule without contexts."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Generations of greedy bandits on delayed feedback: the oscillation of the Adyen payment bandits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exponential smoothing of logged bandits: where clipping loses, and the two-sided certificate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Claims about engine mismatch: how the sequence ratio grows, and what importance weights can undo."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,6 +10,8 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from envs.arrays import Floats
+from envs.catalog import token_task
+from envs.tokens.tree import tree as token_tree
 
 EXPERIMENT = Experiment(
     "mismatch",
@@ -190,7 +190,6 @@ def nested_reft_is_unbiased_under_sequence_weights() -> Evidence:
     """
     import torch
 
-    from envs.catalog import token_task
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.mismatch.report import every_rollout
@@ -241,7 +240,6 @@ def _variances(seed: int, ratios: tuple[float, ...]) -> list[float]:
     """Return E_mu |W R d log pi|^2 - |E_pi R d log pi|^2 for each share of layers, averaged over 8 draws."""
     import torch
 
-    from envs.catalog import token_task
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.mismatch.report import every_rollout
@@ -292,14 +290,13 @@ def _tables(engines: tuple[tuple[str, dict[str, Any]], ...]) -> list[tuple[Any, 
     """Return (tree, log pi, log mu, logits) of engines around two random policies, on two token trees."""
     import torch
 
-    from envs.tokens.tree import tree
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.policies.tabular import TabularPolicy
 
     pairs = []
     for task in ("running-sum", "length"):
-        world = tree(task=task, prompts=2)
+        world = token_tree(task=task, prompts=2)
         policy = TabularPolicy(world.states, world.actions)
         draws = np.random.default_rng(7).standard_normal((2, policy.parameters))
         theta_RP = torch.from_numpy(1.5 * draws)

@@ -1,7 +1,5 @@
 """Table of how a sequence's log-mismatch grows with its length in a small transformer, engine by engine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,9 @@ from analysis.comparisons import must_exceed, must_vanish
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
+from envs.catalog import token_task
+from envs.streams import uniforms
+from testbed import rng
 
 NAME = "mismatch-growth"
 LENGTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -52,9 +53,6 @@ def _deviations(name: str, arguments: dict[str, Any], seeds: tuple[int, ...]) ->
     """Return the standard deviation over responses of the summed log-mismatch, [seeds, LENGTHS]."""
     import torch
 
-    from envs.catalog import token_task
-    from envs.streams import uniforms
-    from testbed import rng
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.policies.toy.transformer import ToyTransformer

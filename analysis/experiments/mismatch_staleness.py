@@ -69,7 +69,6 @@ def at_learning_rate_zero_all_drift_is_mismatch() -> Evidence:
     """
     import torch
 
-    from testbed.config.run import Run
     from testbed.worlds.base import BehaviorWeights
     from testbed.worlds.build import build_world
 

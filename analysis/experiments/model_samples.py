@@ -2,8 +2,6 @@
 ratios.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -12,6 +10,9 @@ from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, exceeds, of_keys, stays_below
+from envs import infinite_horizon
+from envs.mdps import garnet
+from testbed.offline import tabular
 
 NAME = "model-samples"
 SEEDS, STEPS, FEATURES, CUT = 60, 1500, 32, 100.0
@@ -25,9 +26,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     32 random features for 64 pairs: updates move the values of actions that were never tried.
     """
-    from envs import infinite_horizon
-    from envs.mdps import garnet
-    from testbed.offline import tabular
     from testbed.offline.replay import replay_q
 
     world = garnet(discount=0.95, seed=0, horizon=20, noise_std=1.0)

@@ -1,9 +1,7 @@
 """PRDC on a continuous bandit: a penalty on the distance to the nearest data, against cloning and support."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,9 +11,8 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, exceeds, of_keys
 from envs.arrays import Floats
-
-if TYPE_CHECKING:
-    from envs.continuous import BumpBandit
+from envs.continuous import BumpBandit
+from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic
 
 NAME = "nearest-data"
 SEEDS, LOGGED, DEGREE = 40, 200, 6
@@ -41,8 +38,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
 def at_weights(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the exact value, as a share of the best, of policies greedy in a penalized polynomial critic."""
-    from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic
-
     bandit, grid_S, grid_A = setting()
     best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
     for logger, law in LOGGERS.items():
@@ -64,8 +59,6 @@ def at_weights(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 def setting() -> tuple[BumpBandit, Floats, Floats]:
     """Return a bandit of two bumps, one moving with the context, and grids of contexts and actions."""
-    from envs.continuous import BumpBandit
-
     bandit = BumpBandit(
         center_K=np.array([-1.0, 1.0]), tilt_K=np.array([0.5, 0.0]), height_K=np.array([1.0, 0.7]),
         width_K=np.array([0.3, 0.5]),

@@ -1,7 +1,5 @@
 """FlashSAC on Baird's star: a critic with a bounded norm of weights or errors, over the ratio of updates."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -10,6 +8,7 @@ from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, dials, exceeds, of_keys, stays_below
+from envs.mdps import BAIRD_FEATURES, baird_star
 
 NAME = "norm-bounds"
 SEEDS, STEPS, RATE, BOUND = 24, 1000, 0.05, 20.0
@@ -28,7 +27,6 @@ BEYOND, MORE, GONE = 2.0, 0.1, 0.3
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     """Return log10 of the largest |Q| at the end; all true values are 0."""
-    from envs.mdps import BAIRD_FEATURES, baird_star
     from testbed.offline.replay import replay_q
 
     # One step from a uniform state: solid has Baird's features, dashed a table, and data are uniform.

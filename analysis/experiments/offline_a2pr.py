@@ -1,7 +1,5 @@
 """A constraint toward the better part of the log (A2PR), against one toward all of it, on mixed data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

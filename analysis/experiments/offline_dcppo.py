@@ -1,7 +1,5 @@
 """Pessimism with rewards recovered from logged discrete choices (DCPPO), against greedy planning."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The best of N logged-policy actions by an offline critic (Digi-Q), against weighting and filtering."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Policies conditioned on two rewards to come (DT4IER), against cloning conditioned on one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One trade-off between improvement and constraint for all states, against one per state (FamO2O)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Implicit Q-learning on logged tables: expectiles of what was logged, against cloning and fitted Q."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

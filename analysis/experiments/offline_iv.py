@@ -1,7 +1,5 @@
 """Off-policy values with a hidden cause: an instrument (IV-OPE), against estimators that know of none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fitted Q that is shared by two groups and may differ in one (NFQI), against pooled and separate ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

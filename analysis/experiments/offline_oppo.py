@@ -1,7 +1,5 @@
 """Policies from preferred trajectories without a reward (OPPO), against a reward model and planning."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

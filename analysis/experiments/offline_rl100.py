@@ -1,7 +1,5 @@
 """Offline updates that are taken only when a lower bound says that they gain (RL-100), against taking all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Transition models that also have to be right about the value of the logged policy (VIPO)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

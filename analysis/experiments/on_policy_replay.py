@@ -1,7 +1,5 @@
 """ARB: from offline to online learning with replay that prefers what the current policy would do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +10,10 @@ from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, exceeds, of_keys
+from envs import infinite_horizon
+from envs.mdps import garnet
+from envs.offline import collect, skilled
+from testbed.offline import tabular
 
 NAME = "on-policy-replay"
 SEEDS, STEPS, FEATURES, EPISODES, EARLY = 80, 2000, 32, 50, 10
@@ -31,10 +33,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
-    from envs import infinite_horizon
-    from envs.mdps import garnet
-    from envs.offline import collect, skilled
-    from testbed.offline import tabular
     from testbed.offline.replay import replay_q
 
     rng = np.random.default_rng(key)

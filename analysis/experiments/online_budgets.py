@@ -1,7 +1,5 @@
 """Per-state budgets learned from online steps, against one budget for all: FamO2O's second half."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Portfolios of policies picked by estimators, judged by SharpeRatio@k and by accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

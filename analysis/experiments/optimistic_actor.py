@@ -1,10 +1,7 @@
 """Optimistic actor-critic with rare switching: regret over episodes, and what offline data save."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,9 +12,9 @@ from analysis.comparisons import Arm, must_stay_below
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Groups, all_exceed, combinations, difference, of_keys
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import garnet
+from envs.offline import Counts, expected_counts
 
 NAME = "optimistic-actor"
 SEEDS, EPISODES, BONUS, LOGGED = 24, (100, 400, 1600), 0.3, 200.0
@@ -31,7 +28,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
     Hybrid: the expected counts of 200 episodes of the uniform policy are there from the start.
     """
-    from envs.offline import Counts, expected_counts
     from testbed.offline.optimism import optimistic_actor_critic
 
     world = _world()
@@ -49,8 +45,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 def _world() -> FiniteMDP:
-    from envs.mdps import garnet
-
     world = garnet(states=6, actions=3, horizon=6, seed=0)
     low, high = world.reward_SA.min(), world.reward_SA.max()
     return replace(world, reward_SA=(world.reward_SA - low) / (high - low))

@@ -1,7 +1,5 @@
 """PPO with a million environments: its outer loop as stochastic optimization, step size against noise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +12,9 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, exceeds, of_keys
 from envs.arrays import Floats
+from envs.mdps import garnet
+from testbed.offline import tabular
+from testbed.offline.improvement import outer_loop
 
 NAME = "outer-loop"
 SEEDS, ITERATIONS, LAST = 48, 40, 10
@@ -26,10 +27,6 @@ HIGHER, ALIKE = 0.01, 0.03
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the height of the plateau, mean share of the best value in the last 10 of 40 outer steps."""
-    from envs.mdps import garnet
-    from testbed.offline import tabular
-    from testbed.offline.improvement import outer_loop
-
     world = garnet(states=8, discount=0.9, seed=0, horizon=12)
     best_1SA = tabular.greedy(tabular.optimal_q(world))
     for episodes in EPISODES:

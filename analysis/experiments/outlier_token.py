@@ -2,8 +2,6 @@
 (SAPO).
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

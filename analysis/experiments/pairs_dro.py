@@ -1,7 +1,5 @@
 """A ranking loss with expert winners: the policy's own losers (Diffusion-DRO) against logged losers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

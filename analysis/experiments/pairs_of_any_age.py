@@ -1,7 +1,5 @@
 """Why stale pairs do not mislead DPO: its optimum does not depend on who sampled them."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

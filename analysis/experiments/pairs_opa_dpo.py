@@ -1,7 +1,5 @@
 """Pairs whose winners lie outside the reference's support, against pairs made on policy first (OPA-DPO)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Iterated DPO over refresh intervals, and look-ahead for step scores that an older policy made (ReARTeR)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -2,8 +2,6 @@
 losers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

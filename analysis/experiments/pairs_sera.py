@@ -1,7 +1,5 @@
 """Self-reviewed preference sets (SeRA): pairs picked by margin and made anew, against a frozen set."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

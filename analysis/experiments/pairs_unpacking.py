@@ -1,7 +1,5 @@
 """One preference set with a coverage gap: DPO on it, against a reward model of several sizes and RL (PPO)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

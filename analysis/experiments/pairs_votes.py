@@ -1,7 +1,5 @@
 """Soft labels from votes (VDPO, VIPO) against majority labels (DPO, IPO), where voters differ or agree."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PDPPO on lot sizing: what a critic of the state after the decision and before the demand takes out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +11,11 @@ from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, exceeds, of_keys
+from envs import infinite_horizon
+from envs.mechanisms import lot_sizing
+from envs.offline import collect
+from testbed.offline import tabular
+from testbed.offline.improvement import pooled_by_post, transition_noise
 
 NAME = "post-decision-baseline"
 SEEDS, EPISODES = 120, (1, 4, 16, 64)
@@ -23,12 +26,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
     Data: 1 to 64 episodes of 20 steps, logged by the uniform policy. Untried pairs are out of reach.
     """
-    from envs import infinite_horizon
-    from envs.mechanisms import lot_sizing
-    from envs.offline import collect
-    from testbed.offline import tabular
-    from testbed.offline.improvement import pooled_by_post
-
     world, post_SA = lot_sizing()
     best_1SA = tabular.greedy(tabular.optimal_q(world))
     uniform_RWSA = np.full((len(key_R), 1, *post_SA.shape), 1 / post_SA.shape[1])
@@ -64,10 +61,6 @@ def a_post_decision_baseline_takes_out_the_demand() -> Evidence:
     """Var[r + discount V(s') - V(s) | s] is that of the post-decision advantage plus the mean transition
     noise, for 20 policies and every state; the noise is over half of it somewhere.
     """
-    from envs import infinite_horizon
-    from envs.mechanisms import lot_sizing
-    from testbed.offline.improvement import transition_noise
-
     world, _ = lot_sizing()
     rng = np.random.default_rng(20_261_101)
     gaps, shares = [], []

@@ -14,7 +14,18 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, exceeds, of_seeds
+from analysis.teaching_worlds import AllResponses
 from envs.arrays import Floats
+from testbed.exact import flows
+from testbed.exact.flows import tilt
+from testbed.exact.posterior import (
+    LOSSES,
+    brain_steps,
+    log_variance_drift,
+    moments,
+    path_steps,
+    reverse_kl_drift,
+)
 from testbed.rng import generator
 
 if TYPE_CHECKING:
@@ -38,9 +49,6 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return modes found and KL to the posterior at time 30 of the flow, by loss and sampler."""
-    from testbed.exact import flows
-    from testbed.exact.posterior import log_variance_drift, reverse_kl_drift
-
     for seed in seeds:
         start_A, ref_A, reward_A = world(seed)
         posterior_A = flows.tilt(ref_A, reward_A, BETA)
@@ -119,8 +127,6 @@ def self_normalized_posterior_bias_falls_as_one_over_n() -> Evidence:
 
 def _bias(seed: int, n: int, baseline: bool) -> float:
     """|E step - (posterior - pi)| with pi between reference and posterior."""
-    from testbed.exact.posterior import brain_steps, moments
-
     ref_A, sampler_A, reward_A = bandit(seed)
     log_pi_A = special.log_softmax(np.log(ref_A) + reward_A)
     step_RA, chance_R, target_A = brain_steps(
@@ -134,9 +140,6 @@ def brain_baseline_has_no_variance_at_the_posterior() -> Evidence:
     """At the posterior every sample's step is zero with BRAIn's baseline, whoever sampled; without it the
     steps scatter and their mean is biased.
     """
-    from testbed.exact.flows import tilt
-    from testbed.exact.posterior import brain_steps, moments
-
     gaps = []
     for seed in range(4):
         ref_A, sampler_A, reward_A = bandit(seed)
@@ -157,9 +160,6 @@ def log_variance_has_none_at_the_posterior() -> Evidence:
     """At the posterior a batch's log-variance step is zero for any sampler, and so is reverse KL's with the
     exact baseline; reverse KL's without one scatters. On policy all three have the mean of the KL's gradient.
     """
-    from testbed.exact.flows import tilt
-    from testbed.exact.posterior import LOSSES, moments, path_steps, reverse_kl_drift
-
     gaps = []
     for seed in range(4):
         ref_A, sampler_A, reward_A = bandit(seed)
@@ -190,8 +190,6 @@ def log_variance_of_paths_has_none_at_the_posterior() -> Evidence:
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses
-
     world, beta, gaps = AllResponses(3, 3), 0.5, []
     for seed in range(3):
         ref, pi, other = (world.random(10 * seed + k) for k in range(3))
@@ -217,7 +215,6 @@ def _pairs(pi: Tensor, ref: Tensor, reward_L: Tensor, beta: float) -> Tensor:
     """Return the loss's gradient [L, L, P] of every pair of paths as a group, halved."""
     import torch
 
-    from analysis.teaching_worlds import AllResponses
     from testbed.data.batch import Batch
     from testbed.objectives.regression.tba import tba
 

@@ -1,7 +1,5 @@
 """The exponent of HölderPO's mean: how it concentrates a sequence's gradient, and what variance it leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -14,6 +12,7 @@ from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import Seeds, all_exceed, columns, difference, of_seeds
 from envs.arrays import Floats
+from testbed.exact.tree import random_policies, random_tree
 from testbed.rng import generator
 
 NAME = "power-mean"
@@ -42,7 +41,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     exponent.
     """
     from testbed.exact.report import Bench, gradient_report
-    from testbed.exact.tree import random_policies, random_tree
 
     for seed in seeds:
         tree = random_tree(3, 3, seed)

@@ -1,7 +1,5 @@
 """PPO-max: which constraint keeps PPO with a critic alive when each batch is used four times?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

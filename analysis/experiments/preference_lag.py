@@ -1,7 +1,5 @@
 """Losses on pairs under lag: does online DPO lose least, and less the wider the network?"""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence

@@ -1,7 +1,5 @@
 """Rollouts from prefixes of right traces and resets to data states: the optimum stays, the plateau goes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

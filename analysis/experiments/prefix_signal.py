@@ -1,7 +1,5 @@
 """When a hard prompt yields signal: prefixes against entropy, clips and pass@k; ray interference."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -11,6 +9,7 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from envs.arrays import Floats
 from envs.tokens.tree import TokenTree
+from testbed.advantages import advantage
 from testbed.exact.prefixes import children, reset_gradient, roots
 from testbed.exact.tree import reward_tree, softmax
 
@@ -58,7 +57,6 @@ def signal(success_K: Floats, name: str) -> Floats:
     """Return the probability that a group has an advantage that is not 0, by all 2^G patterns; [K]."""
     import torch
 
-    from testbed.advantages import advantage
     from testbed.data.signals import Signals
 
     reward_MG = torch.tensor(list(itertools.product([0.0, 1.0], repeat=GROUP)), dtype=torch.float64)
@@ -97,7 +95,6 @@ def clips_and_pass_at_k_bring_no_signal() -> Evidence:
     """
     import torch
 
-    from testbed.advantages import advantage
     from testbed.data.batch import Batch
     from testbed.data.signals import Signals
     from testbed.inspection.effective_weights import effective_weights

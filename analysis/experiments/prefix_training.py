@@ -1,7 +1,5 @@
 """Hard prompts in the toy LLM: plain RL, prefixes of solutions, of stored successes, and retries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

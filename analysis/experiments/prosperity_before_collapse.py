@@ -1,7 +1,5 @@
 """Prosperity before collapse: what old data teach a policy that no clip holds, and how that ends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

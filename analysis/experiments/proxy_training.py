@@ -1,7 +1,5 @@
 """Proxy rewards in the toy LLM, the gold beside them: a loophole, one reward model, ensembles, and resets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,9 +1,5 @@
 """Realizable but incomplete classes: what the error of TD's fixed point depends on, and what not."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -13,10 +9,12 @@ from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, exceeds, of_keys
+from envs import infinite_horizon
 from envs.arrays import Floats
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import garnet
+from envs.offline import Counts, draw_counts, exact_model
+from testbed.offline.imitation import occupancy
 
 NAME = "realizable-td"
 SEEDS, PROBLEMS, SIZES, WIDTH, DISCOUNT = 30, 24, (100, 1000, 10_000, 100_000), 4, 0.8
@@ -46,10 +44,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
 def _setting(rng: np.random.Generator) -> tuple[FiniteMDP, Floats, Floats, Floats, Floats]:
     """Return a random world, the target's law of actions, a law of data, the target's occupancy, and Q."""
-    from envs import infinite_horizon
-    from envs.mdps import garnet
-    from testbed.offline.imitation import occupancy
-
     world = garnet(states=8, actions=2, branching=3, discount=DISCOUNT, seed=int(rng.integers(2**31)))
     pi_1SA, mu_1SA = rng.dirichlet(np.ones(2), size=(2, 1, 8))
     data_1SA = rng.dirichlet(np.ones(8))[None, :, None] * mu_1SA
@@ -58,7 +52,6 @@ def _setting(rng: np.random.Generator) -> tuple[FiniteMDP, Floats, Floats, Float
 
 def _problem(rng: np.random.Generator) -> tuple[NDArray[np.float64], float]:
     """Return errors [2, sizes] of both classes, and concentrability times misalignment of the first."""
-    from envs.offline import draw_counts, exact_model
     from testbed.offline.linear import concentrability, lstd_q, misalignment, realizable_features
 
     world, pi_1SA, data_1SA, target_1SA, q_1SA = _setting(rng)
@@ -97,7 +90,6 @@ def realizable_td_is_exact_without_noise_though_incomplete() -> Evidence:
     """On expected data the fixed point of TD in a realizable class is the true Q in 50 random problems,
     though Bellman's operator leads out of every class; in random classes it is off.
     """
-    from envs.offline import Counts, exact_model
     from testbed.offline.linear import lstd_q, realizable_features
 
     gaps, left, off = [], [], []

@@ -5,8 +5,6 @@ its gradient without bound; a weight of 1 does not. Two claims of equality there
 rec_bounded.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -5,8 +5,6 @@ two-sided one cannot be decided there: what it drops is also what would pull tok
 all accuracy at every lag above 0, where they are equal whatever the weights do.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """REC again, on a Hugging Face model: is it the clip or the importance weight that keeps it alive?"""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pandas as pd

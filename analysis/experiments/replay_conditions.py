@@ -1,7 +1,5 @@
 """ERC: replay for an actor-critic without importance weights, with and without its two conditions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -10,6 +8,10 @@ from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, dials, exceeds, of_keys, stays_below
+from envs import infinite_horizon
+from envs.mdps import chain
+from testbed.offline import tabular
+from testbed.offline.improvement import softmax
 
 NAME = "replay-conditions"
 SEEDS, STEPS, RATE, TEMPERATURE = 120, 4000, 0.1, 0.1
@@ -28,10 +30,6 @@ LOST, EQUAL = 0.1, 0.1
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     """Return final values of the actor, by conditions and replays per step, and of soft Q-learning (SAC)."""
-    from envs import infinite_horizon
-    from envs.mdps import chain
-    from testbed.offline import tabular
-    from testbed.offline.improvement import softmax
     from testbed.offline.replay import replay_actor_critic, replay_q
 
     world = chain(length=6, discount=0.95, horizon=30)

@@ -1,7 +1,5 @@
 """Fixed clip against BAPO's moving one under replay on a bandit: share of negatives, entropy, value."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

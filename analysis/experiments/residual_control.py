@@ -1,7 +1,5 @@
 """ResFiT on a point mass: an off-policy learner on top of a cloned controller, against one from scratch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +11,8 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, exceeds, of_keys
+from envs.continuous import normals, point_mass
+from testbed.offline.control import Settings, actor_critic
 
 NAME = "residual-control"
 SEEDS, STEPS, EVERY, PLAYERS, DEMOS, CUT, SOLVED = 32, 240, 10, 8, 500, 2.0, 0.02
@@ -28,9 +28,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     The base is half of the optimal gain, as a clone of a timid expert; its own loss is 0.08. Demonstrations:
     500 steps of the base with noise, which make up half of every batch.
     """
-    from envs.continuous import normals, point_mass
-    from testbed.offline.control import Settings, actor_critic
-
     world = point_mass(noise_std=0.1)
     base_UD = 0.5 * world.optimal_gain()
     best, weak = world.value(world.optimal_gain()), world.value(np.array([[0.3, 0.3]]))

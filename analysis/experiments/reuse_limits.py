@@ -1,7 +1,5 @@
 """What reuse of a batch is, exactly: SFPO between GRPO and plain reuse, ReMix's gradient on replayed data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

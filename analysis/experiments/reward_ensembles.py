@@ -2,8 +2,6 @@
 further.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -13,7 +11,11 @@ from analysis.experiment import Experiment, Part
 from analysis.preference_worlds import linear_world
 from analysis.replication import Seeds, all_exceed, all_stay_below, difference, level, of_seeds
 from envs.arrays import Floats
+from testbed.offline.imperfect_rewards import flipped, reward_ensemble
+from testbed.offline.preferences import bradley_terry, draw_pairs, pair_law, tilt, vote_labels
+from testbed.offline.tabular import best_of_n, kl
 from testbed.rng import generator
+from testbed.worlds.verifiers import COMBINED, combine
 
 NAME = "reward-ensembles"
 SEEDS, MEMBERS, PAIRS, CONTEXTS, ANSWERS, WIDTH, SHOWN = 24, 5, 150, 4, 64, 12, 8
@@ -46,9 +48,6 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
 
 def models(seed: int, noise: float) -> Floats:
     """Return the rewards of 5 models [K, S, A], each of its own pairs and 8 of 12 features."""
-    from testbed.offline.imperfect_rewards import flipped, reward_ensemble
-    from testbed.offline.preferences import bradley_terry, draw_pairs, pair_law, vote_labels
-
     (gold_SA, ref_SA, feature_SAF), rng = world(seed), generator(seed, NAME)
     drawn_KSA = np.broadcast_to(ref_SA, (MEMBERS, CONTEXTS, ANSWERS))
     even_S = np.full(CONTEXTS, 1 / CONTEXTS)
@@ -60,10 +59,6 @@ def models(seed: int, noise: float) -> Floats:
 
 def rows(seeds: Seeds) -> pd.DataFrame:
     """Return gold and proxy reward and KL to the reference, by noise, combination, method and strength."""
-    from testbed.offline.preferences import tilt
-    from testbed.offline.tabular import best_of_n, kl
-    from testbed.worlds.verifiers import COMBINED, combine
-
     rows_ = []
     for seed in seeds:
         gold_SA, ref_SA, _ = world(seed)
@@ -137,8 +132,6 @@ def ensembles_keep_what_members_agree_on() -> Evidence:
     """The worst-case and the uncertainty-weighted reward are never above the ensemble's mean; with equal
     members all of them are the single model, and a shift of one context's rewards moves all alike.
     """
-    from testbed.worlds.verifiers import COMBINED, combine
-
     gaps = []
     for seed in range(3):
         model_KSA = models(seed, 0.0)

@@ -1,7 +1,5 @@
 """Two roles, one policy or two: whose gradient is it, and where does it lead? A bandit, solved exactly."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -11,6 +9,7 @@ from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from testbed.exact.tree import enumerate_leaves, reward_tree
 
 NAME = "role-gradients"
 SOURCE = "Multi-agent RL for LLM workflows, as in the table of systems; from secondary notes"
@@ -27,7 +26,6 @@ def paths() -> pd.DataFrame:
     softmax for all tokens. Separate: one per role. mass: the checker's share of the sampled gradient's mass,
     sum of |weight| x |score|, at the start. own: chance of its wanted token at the end, role by role.
     """
-    from testbed.exact.tree import enumerate_leaves, reward_tree
     from testbed.exact.turns import Responses
     from testbed.inspection.effective_weights import effective_weights
 

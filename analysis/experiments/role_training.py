@@ -1,7 +1,5 @@
 """Solver and checker in training: one transformer for both roles, or one for each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

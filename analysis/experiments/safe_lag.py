@@ -1,7 +1,5 @@
 """Do 50 steps of a pilot foretell how old a recipe's data may be, in worlds that nothing was fitted on?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -1,9 +1,6 @@
 """Fin-ray: a controller learned off policy in parallel worlds, and the best of a grid of sinusoids."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,9 +10,8 @@ from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import combinations, exceeds, of_keys
 from envs.arrays import Floats
-
-if TYPE_CHECKING:
-    from envs.continuous import LQR
+from envs.continuous import LQR
+from testbed.offline.control import Settings, actor_critic
 
 NAME = "searched-sinusoid"
 SEEDS, STEPS, EVERY, PLAYERS, UPDATES = 16, 640, 80, 8, 2.0
@@ -35,8 +31,6 @@ def turned(angle: float) -> Floats:
 
 def wake() -> LQR:
     """A damped oscillator (x, v) that is to follow c of a turning wake (c, s); noise on all four."""
-    from envs.continuous import LQR
-
     moves_DD = np.zeros((4, 4))
     moves_DD[:2, :2], moves_DD[2:, 2:] = [[1.0, STEP], [-STEP, 1 - 0.5 * STEP]], turned(TURN)
     off_D = np.array([1.0, 0.0, -1.0, 0.0])
@@ -53,8 +47,6 @@ def best_sinusoid(world: LQR) -> float:
     Two more states turn with the sinusoid, from where the wake starts and without noise: it is linear in
     them.
     """
-    from envs.continuous import LQR
-
     amplitude_AP, phase_AP = np.meshgrid(AMPLITUDES, 2 * np.pi * np.arange(PHASES) / PHASES, indexing="ij")
     gain_APUD = np.zeros((*phase_AP.shape, 1, 6))
     gain_APUD[..., 0, 4:] = -amplitude_AP[..., None] * np.stack([np.cos(phase_AP), np.sin(phase_AP)], -1)
@@ -77,8 +69,6 @@ def best_sinusoid(world: LQR) -> float:
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return exact values of both, over environment steps of TD3 with replay in 8 worlds at once."""
-    from testbed.offline.control import Settings, actor_critic
-
     world = wake()
     best, idle = world.value(world.optimal_gain()), world.value(np.zeros((1, 4)))
     settings = Settings(steps=STEPS, every=EVERY, players=PLAYERS, updates=UPDATES)

@@ -1,7 +1,5 @@
 """Claims about age limits where long responses take long: what is kept is short, unless the trainer waits."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -13,6 +11,7 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import Arm, arm, must_exceed, must_vanish, paired, shown
 from analysis.experiment import Experiment
 from envs.arrays import Floats
+from envs.tokens.tree import tree as token_tree
 from testbed.config.run import Run, grid
 
 LENGTH, VALUE = "mean staleness/length_made", "exact/value"
@@ -81,8 +80,6 @@ def law_in_time(share_L: Floats, longest: int) -> Floats:
 
 def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
     """Return (length_N, share_N) of every response that a random policy can give to one prompt of a tree."""
-    from envs.tokens.tree import tree as token_tree
-
     tree = token_tree(task="length", task_args={"digits": 2, "modulus": 2, "limit": limit}, prompts=1)
     logits_SA = np.random.default_rng(group).normal(0, 1, (tree.states, tree.actions))
     pi_SA = np.exp(logits_SA) / np.exp(logits_SA).sum(-1, keepdims=True)

@@ -1,7 +1,5 @@
 """Responses of two segments: retries from the first error, teachers' corrections, a foreign second half."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

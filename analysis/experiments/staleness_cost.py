@@ -1,7 +1,5 @@
 """What very stale data cost the toy LLM at the stress test's learning rate: REINFORCE and GRPO at lag 128."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence

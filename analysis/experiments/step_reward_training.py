@@ -1,7 +1,5 @@
 """TP-GRPO in training: samples to a success rate with rewards for answers, thoughts or tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Rewards for answers, for thoughts or for tokens: signal, scatter and what they make of traps (TP-GRPO)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Target networks: the radius of a refresh over period and step size, sampled runs, nonlinear networks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -12,6 +10,8 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, level, of_keys
 from envs.arrays import Floats
+from envs.mdps import BAIRD_FEATURES
+from testbed.exact.value_learning import baird_star, linear_td, two_state
 
 NAME = "target-period"
 SEEDS, UPDATES, DISCOUNT = 24, 6000, 0.99
@@ -25,8 +25,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     Growth: exp of the mean log of what the largest |V| is multiplied by, over 6000 updates.
     """
-    from envs.mdps import BAIRD_FEATURES
-    from testbed.exact.value_learning import baird_star
     from testbed.offline.linear import sampled_td
 
     star, start_F = baird_star(DISCOUNT), np.ones(8)
@@ -81,7 +79,6 @@ def sampled_refreshes_are_powers_of_the_radius() -> Evidence:
     """On w -> 2w, where nothing is random, n refreshes of sampled TD multiply w by the n-th power of the
     exact factor of one, for 24 settings of step size, period and discount.
     """
-    from testbed.exact.value_learning import two_state
     from testbed.offline.linear import sampled_td
 
     gaps, key_R = [], np.zeros(1, dtype=np.uint64)
@@ -104,7 +101,6 @@ def a_wide_network_is_stabilized_by_a_long_period() -> Evidence:
     waits converges at the discount's rate, with LayerNorm or without, in all of 200 problems; TD diverges in
     some, and in a narrow network a waiting target may too.
     """
-    from testbed.exact.value_learning import linear_td
     from testbed.offline.linear import network_jacobian
 
     rng = np.random.default_rng(20_261_104)

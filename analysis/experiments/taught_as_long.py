@@ -1,10 +1,9 @@
 """Where the toy misled about real models, on answers of free length: was its base model taught too little?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd
+from scipy.stats import kendalltau
 
 from analysis.claims import Evidence
 from analysis.comparisons import arms
@@ -64,8 +63,6 @@ def the_toy_ranks_better_once_it_is_taught_as_long(table: pd.DataFrame) -> Evide
     """Taught as long as real models, a toy seed ranks the recipes at lag 16 closer to their median real
     accuracy (Kendall's tau) than taught half as long, on most seeds.
     """
-    from scipy.stats import kendalltau
-
     real = load_committed(["toy-vs-real"])["toy-vs-real"].frame
     there = real[(real["task"] == "length") & (real["lag"] == LAG)]
     median = there.groupby("recipe")["accuracy"].median()

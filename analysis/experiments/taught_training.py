@@ -1,7 +1,5 @@
 """Training with an imperfect teacher on a sparse reward: its opinion, its answers in groups, or neither."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

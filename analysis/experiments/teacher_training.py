@@ -1,7 +1,5 @@
 """Teachers in the toy LLM: the student who sees the solution, and a better model on long chains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

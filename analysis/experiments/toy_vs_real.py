@@ -4,13 +4,12 @@ The models are trained here first, about 70,000 weights each, three architecture
 one task, drawn by its number, so that seeds are like each other and a median over them is one over tasks too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pandas as pd
+from scipy.stats import kendalltau
 
 from analysis.auroc import auroc
 from analysis.cell_table import cell_table
@@ -87,8 +86,6 @@ EXPERIMENT = Experiment(
 
 def taus(table: pd.DataFrame, score: Callable[[pd.DataFrame], pd.Series], lags: tuple[int, ...]) -> pd.Series:
     """Return per seed Kendall's tau-b of a score and the final accuracy over stale arms."""
-    from scipy.stats import kendalltau
-
     stale = table[table["lag"].isin(lags)]
     found = {
         seed: kendalltau(score(rows), rows["accuracy"]).statistic for seed, rows in stale.groupby("seed")

@@ -1,7 +1,5 @@
 """Claims about value estimators for whole episodes, decided by writing down every episode of small worlds."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """T-PPO: what a window's end does to the gradient under EGAE and GAE, and what waiting costs."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -11,6 +9,10 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
+from testbed.advantages import advantage
+from testbed.exact.tree import random_policies, random_tree
+from testbed.pipeline.closed_forms import moments
+from testbed.pipeline.design import Design
 
 NAME = "truncated-gae"
 SOURCE = "T-PPO (2025), arXiv:2506.15050; from secondary notes"
@@ -26,9 +28,7 @@ def rows() -> pd.DataFrame:
     """
     import torch
 
-    from testbed.advantages import advantage
     from testbed.data.signals import Signals
-    from testbed.exact.tree import random_policies, random_tree
     from testbed.exact.turns import distance, responses
 
     found = []
@@ -154,8 +154,5 @@ def waiting_costs_up_to_two_and_a_half_times_from_sigma_one_half() -> Evidence:
 @cache
 def tail_factors() -> dict[float, float]:
     """Return E[longest of 256] / E[length] by sigma, from exact moments of the length law."""
-    from testbed.pipeline.closed_forms import moments
-    from testbed.pipeline.design import Design
-
     found = {s: moments(Design(sigma=s, batch=256, slots=256)) for s in SIGMAS}
     return {s: each.batch / each.mean for s, each in found.items()}

@@ -1,7 +1,5 @@
 """ST-PPO over lags: token, turn and sequence ratios, with and without the correction for what is clipped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Ratios of tokens, turns and responses in a game of several turns: bias, variance, clipped shares."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -11,6 +9,8 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
+from envs.tokens.tree import tree
+from testbed.exact.tree import random_policies
 
 NAME = "turn-ratios"
 SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"
@@ -29,8 +29,6 @@ LESS = 0.5
 
 def rows() -> pd.DataFrame:
     """Return a row per pair of policies and arm; advantages are exact."""
-    from envs.tokens.tree import tree
-    from testbed.exact.tree import random_policies
     from testbed.exact.turns import distance, estimate, responses
 
     world = tree(task="guess", prompts=2)

@@ -1,7 +1,5 @@
 """ST-PPO in training: PPO over tokens and over turns on old data, with a tool and a critic."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence

@@ -2,8 +2,6 @@
 is extrapolated.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -13,6 +11,10 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, merged, of_keys, stays_below
+from envs import infinite_horizon
+from envs.mdps import garnet
+from testbed.offline import tabular
+from testbed.rng import keys
 
 NAME = "update-ratio-law"
 SEEDS, CELLS, MOST, THRESHOLD, RATE = 12, 20, 30_000, 0.95, 0.1
@@ -27,8 +29,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     A seed is a group of 20 cells. Predicted: by a power law with asymptote through
     the group's four smaller ratios.
     """
-    from testbed.rng import keys
-
     frame, _ = combinations(key_R, updates=[*FITTED, *HELD_OUT])
     cell_RC = np.stack([keys(tuple(range(CELLS)), f"{NAME}/{key}") for key in key_R])
     steps = {u: _steps(u, cell_RC.ravel()).reshape(len(key_R), CELLS) for u in (*FITTED, *HELD_OUT)}
@@ -55,9 +55,6 @@ def _law(steps_U: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _steps(updates: float, key_N: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Steps to the threshold of every cell, capped at 30,000 / updates^0.7."""
-    from envs import infinite_horizon
-    from envs.mdps import garnet
-    from testbed.offline import tabular
     from testbed.offline.replay import replay_q
 
     world = garnet(discount=0.9, seed=0, horizon=16)

@@ -10,6 +10,8 @@ from scipy import optimize, special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from testbed.exact.tree import random_policies, random_tree
+from testbed.objectives import objective
 
 if TYPE_CHECKING:
     from testbed.exact.report import Bench
@@ -33,7 +35,6 @@ def group_reinforce_is_pairwise_consistency() -> Evidence:
     step it no longer is.
     """
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, random_tree
 
     gaps = []
     for seed in range(4):
@@ -67,7 +68,6 @@ def _pair_gradients(
     import torch
 
     from testbed.data.batch import Batch
-    from testbed.objectives import objective
 
     start_SA = torch.from_numpy(np.log(bench.pi_SA))
     move_SA = torch.from_numpy(np.random.default_rng(0).standard_normal(bench.pi_SA.shape))

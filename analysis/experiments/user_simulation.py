@@ -2,8 +2,6 @@
 policy.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,13 +1,14 @@
 """Claims about temporal differences, advantages, proxies and instruments, decided by linear algebra."""
 
-from __future__ import annotations
-
 import numpy as np
+from scipy.optimize import brentq
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.experiments.dynamics import WORLDS, random_world
+from envs import infinite_horizon
+from testbed.exact import bandit, value_learning
 
 EXPERIMENT = Experiment(
     "value-learning",
@@ -31,10 +32,6 @@ def target_network_cannot_save_every_bootstrap() -> Evidence:
     """On Baird's star expected TD diverges iff discount > 15/17, and at 0.99 with step size 0.1 a target
     network needs 9 inner steps; on w -> 2w it diverges iff discount > 1/2 for every number of steps.
     """
-    from scipy.optimize import brentq
-
-    from testbed.exact import value_learning
-
     threshold = float(
         brentq(lambda discount: value_learning.baird_star(discount).td_abscissa(), 0.5, 0.99, xtol=1e-13)
     )
@@ -62,8 +59,6 @@ def td_and_fitted_q_stability_are_independent() -> Evidence:
     """Stability of linear TD and of fitted Q evaluation do not imply each other: there are 3-state examples
     of TD stable with FQE divergent, and of TD divergent with FQE stable.
     """
-    from testbed.exact import value_learning
-
     rng = np.random.default_rng(20_260_103)
     only_td, only_fitted, wrong = -np.inf, -np.inf, 0
     for _ in range(400):
@@ -82,8 +77,6 @@ def proxy_gain_bounds_true_gain() -> Evidence:
     """For a proxy with correlation r > 0 under the base occupancy, the true gain in standard deviations is at
     least (1/r) [proxy gain - sqrt((1 - r^2) chi2)], with equality at base (1 + t residual).
     """
-    from testbed.exact import value_learning
-
     rng, gaps = np.random.default_rng(20_260_104), []
     for _ in range(50):
         base_X, reward_X = rng.dirichlet(np.ones(8)), rng.normal(size=8)
@@ -105,9 +98,6 @@ def gae_bias_is_the_discounted_error_ahead() -> Evidence:
     """With Vhat = V + e, E[GAE | s, a] - A = -e(s) + discount (1 - lambda) sum_l (discount lambda)^l
     E[e(s_{t+l+1})]; the gradient is biased by the second term alone, and not at all at lambda = 1.
     """
-    from envs import infinite_horizon
-    from testbed.exact import value_learning
-
     gaps: list[float] = []
     for seed in range(WORLDS):
         world, pi_SA, _, rng = random_world(seed)
@@ -129,8 +119,6 @@ def expectile_runs_from_mean_to_maximum() -> Evidence:
     """The expectile m_tau solves tau E(X - m)+ = (1 - tau) E(m - X)+, is the mean at tau = 1/2, increases
     with tau, and tends to the maximum without reaching it.
     """
-    from testbed.exact import value_learning
-
     rng, gaps = np.random.default_rng(20_260_105), []
     for _ in range(50):
         value_K, mass_K = rng.normal(size=6), rng.dirichlet(np.ones(6))
@@ -151,8 +139,6 @@ def emphatic_weighting_gives_the_gradient() -> Evidence:
     """Emphatic weights m = (I - discount P_pi^T)^-1 i give the gradient of sum_s i(s) V(s); with the
     behavior's own state weights (OffPAC) it is wrong in general.
     """
-    from testbed.exact import value_learning
-
     gaps, astray = [], []
     for seed in range(WORLDS):
         world, pi_SA, _, rng = random_world(seed)
@@ -175,8 +161,6 @@ def mrdr_minimizer_is_not_unique() -> Evidence:
     """MRDR's criterion E_x Var_a[w (q - qhat)] is 0 at qhat = q + c(x) mu/pi for every c, and each of these
     models gives the doubly robust estimate the very variance that qhat = q gives.
     """
-    from testbed.exact import bandit
-
     rng, gaps = np.random.default_rng(20_260_106), []
     for _ in range(20):
         law = bandit.LoggedDistribution(
@@ -204,8 +188,6 @@ def instrument_identifies_the_effect_of_an_action() -> Evidence:
     E[R | do(a)] when the instrument moves the action alike for all confounders, and not otherwise; E[R | A =
     a] is biased.
     """
-    from testbed.exact import bandit
-
     mean_AK = np.array([[0.2, 0.7], [0.35, 0.5]])
     alike = bandit.InstrumentDistribution(
         np.array([0.6, 0.4]), 0.5, np.array([[0.2, 0.6], [0.5, 0.9]]), mean_AK

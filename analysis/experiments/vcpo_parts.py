@@ -1,7 +1,5 @@
 """VCPO's two parts, the step size by ESS and the off-policy baseline: which of them keeps old data safe?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

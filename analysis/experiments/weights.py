@@ -1,17 +1,11 @@
 """Claims about importance weights that a world with a known truth decides exactly."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
-
-if TYPE_CHECKING:
-    from envs.divergence import Divergence
-    from envs.finite_mdp import FiniteMDP
+from envs.divergence import Divergence
+from envs.finite_mdp import FiniteMDP
 
 EXPERIMENT = Experiment(
     "weights",
@@ -31,8 +25,6 @@ def ess_limits_two_arm_bandit() -> Evidence:
     """With mu = (3/4, 1/4) and pi = (1/4, 3/4) the ESS shares tend to 3/7 (Kish), 3^(-1/2) (perplexity) and
     1/3 (max weight).
     """
-    from envs.finite_mdp import FiniteMDP
-
     bandit = FiniteMDP(
         transition_SAS=np.ones((1, 2, 1)), reward_SA=np.array([[0.0, 1.0]]), start_S=np.ones(1), horizon=1
     )
@@ -70,8 +62,6 @@ def prefix_second_moment_never_falls() -> Evidence:
 
 def random_world(horizon: int) -> FiniteMDP:
     """Return a random world of 6 states and 3 actions."""
-    from envs.finite_mdp import FiniteMDP
-
     rng = np.random.default_rng(20_260_101)
     return FiniteMDP(
         transition_SAS=rng.dirichlet(np.ones(6), size=(6, 3)),

@@ -1,7 +1,5 @@
 """The whipping effect: do stale data shorten answers where the reward does not care about their length?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """A bandit learned from old pulls: the smallest experiment that is complete."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence, exact
