@@ -118,9 +118,9 @@ def test_arms_of_the_batch_sizes_are_told_apart_by_their_decay():
 @pytest.mark.parametrize(
     ("check", "holds", "fails"),
     [
-        (batch_invariance.ewma_is_invariant, {"rescaled": 0.004}, {"rescaled": -0.02}),
-        (batch_invariance.coupled_is_not_invariant, {"coupled": 0.03}, {"coupled": 0.0}),
-        (batch_invariance.fixed_decay_is_not_invariant, {"fixed": 0.05}, {"fixed": -0.05}),
+        (batch_invariance.ppo_ewma_is_batch_size_invariant, {"rescaled": 0.004}, {"rescaled": -0.02}),
+        (batch_invariance.ppo_is_not_batch_size_invariant, {"coupled": 0.03}, {"coupled": 0.0}),
+        (batch_invariance.ppo_ewma_needs_its_decay_rescaled, {"fixed": 0.05}, {"fixed": -0.05}),
     ],
 )
 def test_batch_size_invariance_is_judged_arm_by_arm(check, holds, fails):

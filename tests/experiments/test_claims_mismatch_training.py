@@ -122,20 +122,20 @@ def fp8_table(fp8_falls=0, noise_falls=SEEDS, tis_gain=0.5, unified_change=0.0):
 
 @pytest.mark.parametrize(("falls", "expected"), [(SEEDS, "supported"), (0, "inconclusive")])
 def test_collapse_is_counted_against_full_precision(falls, expected):
-    assert decide(fp8_training.fp8_collapse(fp8_table(fp8_falls=falls))) == expected
-    assert decide(fp8_training.noise_collapse(fp8_table(noise_falls=falls))) == expected
+    assert decide(fp8_training.fp8_rollouts_collapse_a_full_precision_trainer(fp8_table(fp8_falls=falls))) == expected
+    assert decide(fp8_training.strong_rollout_noise_collapses_the_trainer(fp8_table(noise_falls=falls))) == expected
 
 
 def test_full_precision_that_collapses_more_refutes():
     table = fp8_table()
     full = (table["mismatch"] == "off") & (table["policy_args"] == "default")
     table.loc[full, "collapsed"] = 1.0
-    assert decide(fp8_training.fp8_collapse(table)) == "refuted"
+    assert decide(fp8_training.fp8_rollouts_collapse_a_full_precision_trainer(table)) == "refuted"
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(0.5, "supported"), (-0.2, "refuted")])
 def test_what_tis_adds_under_noise(gain, expected):
-    found = fp8_training.tis_repairs(fp8_table(tis_gain=gain))
+    found = fp8_training.tis_repairs_strong_rollout_noise(fp8_table(tis_gain=gain))
     assert decide(found) == expected
     assert found.effect == pytest.approx(gain)
 
@@ -144,7 +144,7 @@ def test_what_tis_adds_under_noise(gain, expected):
     ("change", "expected"), [(0.0, "supported"), (-0.05, "inconclusive"), (-0.2, "refuted")]
 )
 def test_one_precision_is_compared_with_full_precision(change, expected):
-    assert decide(fp8_training.unified(fp8_table(unified_change=change))) == expected
+    assert decide(fp8_training.one_precision_on_both_sides_costs_nothing(fp8_table(unified_change=change))) == expected
 
 
 # Lag times rate
