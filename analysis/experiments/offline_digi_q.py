@@ -90,10 +90,13 @@ def best_of_n_improves_within_its_kl() -> Evidence:
     return exact(excess, 1e-6, "largest excess over a bound")
 
 
-EXPERIMENT.claim(
-    "best-of-16-beats-weighting-and-filtering",
-    statement="With a critic learned from the log, best of 16 scores 0.05 more than either at each size.",
-)(exceeds(MARGIN, "score", {"learner": "best of 16"}, {"learner": ("weighted", "filtered")}, steps=STEPS))
+@EXPERIMENT.claim()
+def best_of_16_beats_weighting_and_filtering(table: pd.DataFrame) -> Evidence:
+    """With a critic learned from the log, best of 16 scores 0.05 more than either at each size."""
+    return exceeds(
+        MARGIN, "score", {"learner": "best of 16"}, {"learner": ("weighted", "filtered")}, steps=STEPS
+    )(table)
+
 
 EXPERIMENT.claim(
     "best-of-n-improves-on-the-log-by-a-fifth",

@@ -37,7 +37,8 @@ def world() -> FiniteMDP:
 def updates(found: FiniteMDP, seeds: Seeds, episodes: int, gated: bool) -> dict[str, Floats]:
     """Take up to 6 weighted-cloning updates by a critic of 6 episodes, gated on `episodes` others.
 
-    Returned per replication: harmful updates proposed and taken, values lost on the way, final value, ESS.
+    Returned per replication: shares of updates that are harmful, and harmful and taken, value lost on the
+    way, final value, ESS.
     """
     size = len(seeds)
     best_SA = greedy(optimal_q(found))[0]
@@ -56,13 +57,8 @@ def updates(found: FiniteMDP, seeds: Seeds, episodes: int, gated: bool) -> dict[
         lost_R += np.where(passed_R, np.maximum(-gain_R, 0.0), 0.0)
         pi_RSA = np.where(passed_R[:, None, None], new_RSA, pi_RSA)
     ess_R = share_of_episodes(gate, pi_RSA, mu_RWSA)
-    return {
-        "harmful": harmful_R,
-        "false": taken_R,
-        "lost": lost_R,
-        "value": found.value(pi_RSA),
-        "ess": ess_R,
-    }
+    share = {"harmful": harmful_R / UPDATES, "false": taken_R / UPDATES}
+    return {**share, "lost": lost_R, "value": found.value(pi_RSA), "ess": ess_R}
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -70,11 +66,8 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     found = world()
     for episodes in EPISODES:
         for name in ("gated", "ungated"):
-            means = {
-                key: x_R.reshape(-1, PER_ROW).mean(-1)
-                for key, x_R in updates(found, seeds, episodes, name == "gated").items()
-            }
-            means["false"], means["harmful"] = means["false"] / UPDATES, means["harmful"] / UPDATES
+            made = updates(found, seeds, episodes, name == "gated")
+            means = {key: x_R.reshape(-1, PER_ROW).mean(-1) for key, x_R in made.items()}
             yield columns(seeds[::PER_ROW], episodes=episodes, updates=name, **means)
 
 

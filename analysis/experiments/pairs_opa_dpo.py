@@ -125,7 +125,9 @@ def on_policy_alignment_lowers_regret(table: pd.DataFrame) -> Evidence:
     return exceeds(MARGIN, "regret", {"pairs": "expert"}, {"pairs": "aligned"}, nats=NATS[-1])(table)
 
 
-EXPERIMENT.claim(
-    "a-third-of-aligned-pairs-is-enough",
-    statement="With winners 8 nats away a third of the aligned pairs has less regret than all expert pairs.",
-)(stays_below(0.0, "regret", {"pairs": "aligned, a third"}, {"pairs": "expert"}, nats=NATS[-1]))
+@EXPERIMENT.claim()
+def a_third_of_aligned_pairs_is_enough(table: pd.DataFrame) -> Evidence:
+    """With winners 8 nats away a third of the aligned pairs has less regret than all expert pairs."""
+    return stays_below(0.0, "regret", {"pairs": "aligned, a third"}, {"pairs": "expert"}, nats=NATS[-1])(
+        table
+    )

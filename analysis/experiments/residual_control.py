@@ -64,13 +64,15 @@ EXPERIMENT = Experiment(
     systems=("Residual off-policy RL (ResFiT)",),
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "a-residual-solves-with-fewer-samples",
-    statement=(
-        "With a residual the steps until the loss stays below 0.02 are fewer than from scratch by a factor "
-        "of 1.2, at 1 to 8 updates per step, in the first run and the replication."
-    ),
-)(exceeds(float(np.log(FACTOR)), "steps", {"arm": "scratch"}, {"arm": "residual"}, updates=RATIOS, log=True))
+
+@EXPERIMENT.claim()
+def a_residual_solves_with_fewer_samples(table: pd.DataFrame) -> Evidence:
+    """With a residual the steps until the loss stays below 0.02 are fewer than from scratch by a factor of
+    1.2, at 1 to 8 updates per step, in the first run and the replication.
+    """
+    return exceeds(
+        float(np.log(FACTOR)), "steps", {"arm": "scratch"}, {"arm": "residual"}, updates=RATIOS, log=True
+    )(table)
 
 
 @EXPERIMENT.claim(source="this project")

@@ -5,6 +5,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.experiments.step_rewards import LENGTH, LEVELS, SOURCE
 from analysis.plot import Plot
@@ -74,19 +75,18 @@ def _fewer(table: pd.DataFrame, first: str, second: str, judge: str) -> dict[str
     )
 
 
-EXPERIMENT.claim(
-    "thought-rewards-learn-from-fewer-samples",
-    statement="A perfect judge of thoughts takes fewer samples to a success of 0.8 than answers, by 1.25.",
-)(
-    all_exceed(
+@EXPERIMENT.claim()
+def thought_rewards_learn_from_fewer_samples(table: pd.DataFrame) -> Evidence:
+    """A perfect judge of thoughts takes fewer samples to a success of 0.8 than answers, by 1.25."""
+    return all_exceed(
         float(np.log(FEWER)),
         "mean log factor of samples less log 1.25",
         _fewer,
         "thought",
         "answer",
         "perfect",
-    )
-)
+    )(table)
+
 
 EXPERIMENT.claim(
     "an-erring-judge-of-thoughts-still-saves-samples",

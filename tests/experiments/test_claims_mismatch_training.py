@@ -122,8 +122,14 @@ def fp8_table(fp8_falls=0, noise_falls=SEEDS, tis_gain=0.5, unified_change=0.0):
 
 @pytest.mark.parametrize(("falls", "expected"), [(SEEDS, "supported"), (0, "inconclusive")])
 def test_collapse_is_counted_against_full_precision(falls, expected):
-    assert decide(fp8_training.fp8_rollouts_collapse_a_full_precision_trainer(fp8_table(fp8_falls=falls))) == expected
-    assert decide(fp8_training.strong_rollout_noise_collapses_the_trainer(fp8_table(noise_falls=falls))) == expected
+    assert (
+        decide(fp8_training.fp8_rollouts_collapse_a_full_precision_trainer(fp8_table(fp8_falls=falls)))
+        == expected
+    )
+    assert (
+        decide(fp8_training.strong_rollout_noise_collapses_the_trainer(fp8_table(noise_falls=falls)))
+        == expected
+    )
 
 
 def test_full_precision_that_collapses_more_refutes():
@@ -144,7 +150,10 @@ def test_what_tis_adds_under_noise(gain, expected):
     ("change", "expected"), [(0.0, "supported"), (-0.05, "inconclusive"), (-0.2, "refuted")]
 )
 def test_one_precision_is_compared_with_full_precision(change, expected):
-    assert decide(fp8_training.one_precision_on_both_sides_costs_nothing(fp8_table(unified_change=change))) == expected
+    assert (
+        decide(fp8_training.one_precision_on_both_sides_costs_nothing(fp8_table(unified_change=change)))
+        == expected
+    )
 
 
 # Lag times rate
