@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 
-from analysis.experiments.card_training import ARMS, LAGS, OTHER_RATES, RATE, TUNED_AT
+from analysis.experiments.cards.card_training import ARMS, LAGS, OTHER_RATES, RATE, TUNED_AT
 from analysis.intervals import median_interval
 
 Row: TypeAlias = dict[str, float]

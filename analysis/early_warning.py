@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiments.ess_predicts_collapse import EARLY, EXPERIMENT, SIGNS
+from analysis.experiments.lag.ess_predicts_collapse import EARLY, EXPERIMENT, SIGNS
 from analysis.intervals import wilson_interval
 from analysis.load import COMMITTED, load_committed
 from testbed.errors import UserError

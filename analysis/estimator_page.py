@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from analysis.experiments.interval_coverage import CHANCES, NAME, SIGMAS, SIZES
+from analysis.experiments.estimators.interval_coverage import CHANCES, NAME, SIGMAS, SIZES
 from analysis.load import load_committed
 from testbed.errors import UserError, unknown
 from testbed.estimators import estimator

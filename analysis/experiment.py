@@ -1,6 +1,6 @@
 """An experiment: a question, the numbers that answer it, and the claims judged on them, in one file.
 
-Every file of `analysis/experiments/` is one experiment, named as the file is, with "-" for "_":
+Every file in a room of `analysis/experiments/` is one experiment, named as the file is, with "-" for "_":
 
     \"\"\"One line: what the file is about.\"\"\"
 
@@ -246,23 +246,39 @@ class Experiment:
 
 
 class Experiments(Mapping[str, Experiment]):
-    """The experiments of a package by name; a file is imported when its experiment is asked for."""
+    """The experiments of a package's rooms by name; a file is imported when its experiment is asked for."""
 
     def __init__(self, package: str) -> None:
         self._package = package
-        self._names: tuple[str, ...] | None = None
+        self._rooms: dict[str, dict[str, str]] = {}
+
+    def rooms(self) -> dict[str, dict[str, str]]:
+        """Return room -> name -> module, from the names of folders and files alone."""
+        if not self._rooms:
+            path = importlib.import_module(self._package).__path__
+            for module in pkgutil.walk_packages(path, f"{self._package}."):
+                if not module.ispkg:
+                    room, file = module.name.split(".")[-2:]
+                    self._rooms.setdefault(room, {})[file.replace("_", "-")] = module.name
+            names = [name for room in self._rooms.values() for name in room]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise UserError(f"Two rooms have an experiment '{min(twice)}'; a name belongs to one file.")
+        return self._rooms
+
+    def about(self, room: str) -> str:
+        """Return the sentence that says what is asked in a room."""
+        package = next(iter(self.rooms()[room].values())).rpartition(".")[0]
+        return (importlib.import_module(package).__doc__ or "").strip()
 
     def names(self) -> tuple[str, ...]:
-        """Return all names, from the names of the files alone."""
-        if self._names is None:
-            path = importlib.import_module(self._package).__path__
-            self._names = tuple(sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(path)))
-        return self._names
+        """Return all names."""
+        return tuple(sorted(name for room in self.rooms().values() for name in room))
 
     def __getitem__(self, name: str) -> Experiment:
-        if name not in self.names():
+        modules = {name: module for room in self.rooms().values() for name, module in room.items()}
+        if name not in modules:
             raise unknown("experiment", name, self.names())
-        module = importlib.import_module(f"{self._package}.{name.replace('-', '_')}")
+        module = importlib.import_module(modules[name])
         found = getattr(module, "EXPERIMENT", None)
         if not isinstance(found, Experiment) or found.name != name:
             given = f"'{found.name}'" if isinstance(found, Experiment) else "none"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.experiment import EXPERIMENTS, Experiment, Experiments
 from analysis.load import load_committed
 from analysis.plot import Plot
 from testbed.errors import UserError
 
 HEAD = """# Experiments
 
-Written by `testbed experiments page` from `analysis/experiments/`; do not edit. `testbed experiments show
-NAME` prints one; `testbed experiments run NAME` does all of it and leaves committed files as they are. The
-verdicts are those of [claims.md](claims.md), where effects and intervals are.
+Written by `testbed experiments page` from `analysis/experiments/`, a room for each subject; do not edit.
+`testbed experiments show NAME` prints one; `testbed experiments run NAME` does all of it and leaves committed
+files as they are. The verdicts are those of [claims.md](claims.md), where effects and intervals are.
 """
 ROW = re.compile(r"^\| `([^`]+)` \| (\w+) \|", re.M)
 
@@ -31,9 +31,16 @@ def page(judged: Mapping[str, str], experiments: Mapping[str, Experiment] = EXPE
     """
     for experiment in experiments.values():
         must_be_judged((*experiment.claims, *experiment.see), judged)
-    parts = [HEAD, _contents(judged, experiments)]
-    parts += [_section(each, judged) for each in experiments.values()]
-    return "\n".join(parts)
+    rooms = {"": tuple(experiments)}
+    if isinstance(experiments, Experiments):
+        rooms = {f"## {room}\n\n{experiments.about(room)}\n": names for room, names in _sorted(experiments)}
+    contents = [head + "\n" + _contents(judged, names, experiments) for head, names in rooms.items()]
+    sections = [_section(experiments[name], judged) for names in rooms.values() for name in names]
+    return "\n".join([HEAD, *contents, *sections])
+
+
+def _sorted(experiments: Experiments) -> list[tuple[str, tuple[str, ...]]]:
+    return [(room, tuple(sorted(names))) for room, names in sorted(experiments.rooms().items())]
 
 
 def must_be_judged(claims: Iterable[str], judged: Container[str]) -> None:
@@ -43,9 +50,10 @@ def must_be_judged(claims: Iterable[str], judged: Container[str]) -> None:
             raise UserError(f"Claim '{name}' has no verdict yet; write it first: testbed claims page")
 
 
-def _contents(judged: Mapping[str, str], experiments: Mapping[str, Experiment]) -> str:
+def _contents(judged: Mapping[str, str], names: Iterable[str], experiments: Mapping[str, Experiment]) -> str:
     lines = ["| experiment | question | claims |", "|---|---|---|"]
-    for name, each in experiments.items():
+    for name in names:
+        each = experiments[name]
         found = [judged[claim] for claim in each.claims]
         lines.append(f"| [{name}](#{name}) | {_plain(each.question)} | {score(found)} |")
     return "\n".join(lines) + "\n"
@@ -58,7 +66,7 @@ def score(found: Sequence[str]) -> str:
 
 
 def _section(experiment: Experiment, judged: Mapping[str, str]) -> str:
-    lines = [f"## {experiment.name}\n", f"**{experiment.question}** Source: {experiment.source}."]
+    lines = [f"### {experiment.name}\n", f"**{experiment.question}** Source: {experiment.source}."]
     if experiment.differs:
         lines.append(f"Here: {experiment.differs}.")
     lines.append("")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.card_rows import SHOWN, TUNED
-from analysis.experiments import card_training
+from analysis.experiments.cards import card_training
 from analysis.intervals import median_interval
 from analysis.report_card import COST, EXACT, TRAINING, committed
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.card_promises import Check, checks, refuse_broken, title_of
 from analysis.card_rows import SHOWN, TUNED, side, training_rows
-from analysis.experiments import card_cost, card_exact, card_training
+from analysis.experiments.cards import card_cost, card_exact, card_training
 from analysis.load import COMMITTED, load_committed
 from testbed.errors import UserError
 

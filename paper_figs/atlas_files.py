@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from analysis.experiments.objective_weights import NAME, table_of
+from analysis.experiments.cards.objective_weights import NAME, table_of
 from analysis.load import COMMITTED, Table
 from analysis.tables import add_tables
 from paper_figs.objective_weights import draw_family

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.collapse import need
-from analysis.experiments.estimator_map import COLUMNS, MAP, NAME
+from analysis.experiments.estimators.estimator_map import COLUMNS, MAP, NAME
 from analysis.palette import INK, RULE, lag_colors
 from paper_figs.base import PAGE, figure
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.collapse import need
-from analysis.experiments.objective_weights import COLUMNS
+from analysis.experiments.cards.objective_weights import COLUMNS
 from analysis.palette import BLUE, RULE, VERMILION
 from paper_figs.base import PAGE
 from paper_figs.panels import legend

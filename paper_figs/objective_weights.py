@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 import testbed.objectives
 from analysis.collapse import need
-from analysis.experiments.objective_weights import COLUMNS, NAME
+from analysis.experiments.cards.objective_weights import COLUMNS, NAME
 from analysis.palette import BLUE, DASH_DOT, DOT, INK, LONG, RULE, SHORT, SOLID, VERMILION, Dash
 from paper_figs.base import PAGE, figure
 from testbed.errors import UserError

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.collapse import need
-from analysis.experiments.prosperity_before_collapse import ARMS, CURVE, FAST, LAGS, SLOW
+from analysis.experiments.lag.prosperity_before_collapse import ARMS, CURVE, FAST, LAGS, SLOW
 from analysis.palette import BLUE, GREEN, RULE, VERMILION
 from paper_figs.base import COLUMN, figure
 

@@ -92,7 +92,7 @@ def file_name(title: str) -> str:
 
 def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -> Any:
     """Run those cells of one objective that are not done; return its rows of card-training, a DataFrame."""
-    from analysis.experiments.card_training import by_arm
+    from analysis.experiments.cards.card_training import by_arm
     from analysis.load import load_results
     from testbed.cli.consent import agree, cost_of
     from testbed.execution.progress import choose

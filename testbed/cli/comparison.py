@@ -116,7 +116,7 @@ def draw(entries: Sequence[Entry], path: Path) -> None:
     """Draw the effective weights of the entries into one file; raise UserError when it cannot be written."""
     if path.suffix not in (".png", ".pdf"):
         raise UserError(f"--figure {path}: expected a name that ends in .png or .pdf.")
-    from analysis.experiments.objective_weights import frame_of
+    from analysis.experiments.cards.objective_weights import frame_of
     from paper_figs.objective_comparison import draw as drawn
     from paper_figs.run import render, style
 

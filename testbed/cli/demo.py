@@ -71,7 +71,7 @@ def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
     """Train the tiny model unless it is there, and return the cells that fine-tune it."""
     from dataclasses import replace
 
-    from analysis.experiments.real_model import ONE_DIGIT, demo_model
+    from analysis.experiments.real.real_model import ONE_DIGIT, demo_model
     from analysis.starting_runs import HF_RUN
     from testbed.worlds.tasks import token_task
 

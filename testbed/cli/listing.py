@@ -175,13 +175,15 @@ def _experiments() -> Rows:
 
     return [
         {
+            "room": room,
             "name": name,
-            "cells": len(each.table_cells()),
-            "table": "yes" if each.keys else "no",
-            "claims": len(each.claims),
-            "what": each.question,
+            "cells": len(EXPERIMENTS[name].table_cells()),
+            "table": "yes" if EXPERIMENTS[name].keys else "no",
+            "claims": len(EXPERIMENTS[name].claims),
+            "what": EXPERIMENTS[name].question,
         }
-        for name, each in EXPERIMENTS.items()
+        for room, names in sorted(EXPERIMENTS.rooms().items())
+        for name in sorted(names)
     ]
 
 

@@ -137,11 +137,11 @@ class StaleDecoder:
         self.length = token_RNQ.shape[2] - 1
         self.last_RB = token_RNQ[..., -1].repeat_interleave(prompts.group, 1)
         before = Prompts(token_RNQ[..., :-1], prompts.first_RN, prompts.group)
-        caches = {0: read_prompts(past, heads, before)[1]}
+        caches = read_prompts(past, heads, before)[1]
         width = 3 * now.embedding.shape[1]
         own = now.embedding.new_empty(len(now.layers), tokens, len(token_RNQ), width, self.last_RB.shape[1])
-        self.kept = KeyValues(caches, own, torch.zeros_like(self.last_RB))
-        self.kept_past = KeyValues(caches, torch.empty_like(own), self.kept.start_RB)
+        self.kept = KeyValues(caches, own)
+        self.kept_past = KeyValues(caches, torch.empty_like(own))
 
     def first(self) -> Tensor:
         """Return the law of the first token."""

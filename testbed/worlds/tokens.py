@@ -77,8 +77,8 @@ class TokenRuns(World):
             )
         else:
             base = self.policy.initial(unique)
-        rows = torch.tensor([unique.index(seed) for seed in self.seeds], device=base.device)
-        return base.detach()[rows]
+        rows = [unique.index(seed) for seed in self.seeds]
+        return base.detach() if len(rows) == 1 else base.detach()[rows]
 
     def generate(
         self, theta_XP: Tensor, step: int, slices: int = 1, past_XP: Tensor | None = None

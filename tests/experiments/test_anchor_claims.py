@@ -8,7 +8,8 @@ import pytest
 
 from analysis.claims import mean_above_zero, verdict
 from analysis.comparisons import must_exceed
-from analysis.experiments import anchors, areal_lag, batch_invariance
+from analysis.experiments.engines import anchors
+from analysis.experiments.lag import areal_lag, batch_invariance
 
 SEEDS = 12
 NOISE = 0.002 * np.sin(np.arange(SEEDS) * 2.3)

@@ -8,8 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.experiments import pipeline_learning
-from analysis.experiments.pipeline_learning import BATCH, GROUP, SETTINGS, best, cells, split, trained
+from analysis.experiments.pipelines import pipeline_learning
+from analysis.experiments.pipelines.pipeline_learning import (
+    BATCH,
+    GROUP,
+    SETTINGS,
+    best,
+    cells,
+    split,
+    trained,
+)
 from testbed.execution.preflight import check_arguments
 from testbed.pipeline.design import check
 from testbed.pipeline.simulate import simulate_one

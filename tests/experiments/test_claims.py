@@ -11,7 +11,7 @@ import pytest
 from analysis import claims as base
 from analysis import collapse, condense, ess
 from analysis.experiment import Experiment
-from analysis.experiments import ess_collapse, staleness_cost
+from analysis.experiments.lag import ess_collapse, staleness_cost
 from analysis.load import load_committed
 from analysis.tables import write_tables
 from envs.finite_mdp import FiniteMDP

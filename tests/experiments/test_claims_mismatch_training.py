@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from analysis import claims as base
-from analysis.experiments import fp8_training, lag_times_rate, mismatch_growth, mismatch_staleness
+from analysis.experiments.engines import fp8_training, mismatch_growth, mismatch_staleness
+from analysis.experiments.lag import lag_times_rate
 from analysis.load import load_committed
 from paper_figs import base as base_figure
 from paper_figs import mismatch_staleness as figure_file

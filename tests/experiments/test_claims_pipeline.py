@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis import claims as base
-from analysis.experiments import pipeline_replications as replicated
+from analysis.experiments.pipelines import pipeline_replications as replicated
 from analysis.load import load_committed
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from analysis import claims as base
 from analysis.comparisons import must_vanish
-from analysis.experiments import rec, rec_bounded
+from analysis.experiments.lag import rec, rec_bounded
 from analysis.load import load_committed
 from paper_figs import base as base_figure
 from paper_figs import rec as rec_figure

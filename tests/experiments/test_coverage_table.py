@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from analysis.estimator_page import PAGE, TABLES, filled, main
-from analysis.experiments import interval_coverage as coverage
+from analysis.experiments.estimators import interval_coverage as coverage
 from analysis.load import load_committed
 from testbed.errors import UserError
 from testbed.estimators.intervals import Interval

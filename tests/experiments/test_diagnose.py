@@ -14,7 +14,7 @@ from test_report import CHROMIUM, FLAGS, Parts
 
 from analysis.diagnosis import diagnose
 from analysis.early_warning import PEERS, Threshold, alerts, early, learned
-from analysis.experiments.ess_predicts_collapse import SIGNS
+from analysis.experiments.lag.ess_predicts_collapse import SIGNS
 from analysis.load import MANIFEST, Table
 from paper_figs.diagnosis import page
 from testbed.cli import main

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.experiments.estimator_map import MAP, NAME, SIZES, estimator_map, world
+from analysis.experiments.estimators.estimator_map import MAP, NAME, SIZES, estimator_map, world
 from analysis.load import load_committed
 from paper_figs.estimator_map import draw
 from testbed.estimators import estimator

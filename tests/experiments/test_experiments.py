@@ -45,6 +45,16 @@ def test_every_experiment_has_the_name_of_its_file():
     assert set(WITH_TABLE) == COMMITTED
 
 
+def test_a_name_belongs_to_one_room(tmp_path, monkeypatch):
+    for room in ("one", "other"):
+        (tmp_path / "twice" / room).mkdir(parents=True)
+        for file in ("__init__.py", "lag.py"):
+            (tmp_path / "twice" / room / file).touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="Two rooms have an experiment 'lag'"):
+        Experiments("twice").rooms()
+
+
 def test_only_what_claims_nothing_may_still_wait_for_its_table():
     for name in AWAITED:
         assert not EXPERIMENTS[name].claims, f"{name} claims something of a table that is not committed"
@@ -246,7 +256,9 @@ def test_survivors_alone_make_no_table(tmp_path, monkeypatch):
 
 def test_the_contributors_page_shows_the_example_as_it_is():
     page = (DOCS.parent / "CONTRIBUTING.md").read_text()
-    (shown,) = re.findall(r"`analysis/experiments/lag_on_a_bandit.py`:\n\n```python\n(.*?)```", page, re.S)
+    (shown,) = re.findall(
+        r"`analysis/experiments/lag/lag_on_a_bandit.py`:\n\n```python\n(.*?)```", page, re.S
+    )
     assert shown == (DOCS.parent / "tests/support/example_experiments/lag_on_a_bandit.py").read_text()
 
 
@@ -261,7 +273,9 @@ def test_the_page_of_experiments_is_up_to_date():
 def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
     code, out, _ = call(capsys, "experiments", "list", "--json")
     assert code == 0
-    assert [row["name"] for row in json.loads(out)] == list(EXPERIMENTS)
+    listed = json.loads(out)
+    assert sorted(row["name"] for row in listed) == list(EXPERIMENTS)
+    assert {row["name"]: row["room"] for row in listed}["areal-lag"] == "lag"
     code, out, _ = call(capsys, "experiments", "show", "areal-lag")
     assert code == 0
     assert "margins    loss of final value that counts as flat: 0.012" in out

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.comparisons import arm
 from analysis.experiment import EXPERIMENTS
-from analysis.experiments import proxy_training
+from analysis.experiments.rewards import proxy_training
 from paper_figs import base, families, run
 
 DATA = Path(__file__).parents[2] / "paper_figs/data"

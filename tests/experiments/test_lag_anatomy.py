@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis import claims as base
-from analysis.experiments import lag_anatomy, lag_schedules
+from analysis.experiments.lag import lag_anatomy, lag_schedules
 from analysis.load import load_committed
 from testbed.config.run import Run
 from testbed.training.loop import train

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.experiments import searched_sinusoid
+from analysis.experiments.experts import searched_sinusoid
 
 
 @pytest.mark.parametrize(("amplitude", "frequency"), [(0.0, 0.4), (1.2, 0.4), (2.0, 0.3)])

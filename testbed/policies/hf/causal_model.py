@@ -69,6 +69,7 @@ class CausalModel:
             add_adapters(model, lora)
         self.flat = FlatParameters(model)
         self._module = model.to(device)
+        self._start_P = self.flat.gather(self._module, torch.promote_types(dtype, torch.float32))
         self._frozen = {n: p for n, p in self._module.named_parameters() if not p.requires_grad}
         self._head_names = self._find_head()
         self._features = _Features(self._module, plain_head=self._head_names is not None)
@@ -127,8 +128,11 @@ class CausalModel:
                 handle.remove()
 
     def initial(self) -> Tensor:
-        """Return the weights as they were loaded, [P], float32 or better."""
-        return self.flat.flatten(self._module, torch.promote_types(self.dtype, torch.float32))
+        """Return the weights as they were loaded, [P], float32 or better.
+
+        Not a copy: in that type the module's own weights are views of them, and no one writes into either.
+        """
+        return self._start_P
 
     def weights(self, theta_P: Tensor) -> dict[str, Tensor]:
         """Return the named weights in the model's dtype, as views of theta_P."""

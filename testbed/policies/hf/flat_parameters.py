@@ -31,14 +31,17 @@ class FlatParameters:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.total = sum(self.sizes)
 
-    def flatten(self, module: nn.Module, dtype: torch.dtype) -> Tensor:
-        """Return the module's weights as one vector [P], detached and copied."""
-        parts = [
-            parameter.detach().reshape(-1).to(dtype)
-            for parameter in module.parameters()
-            if parameter.requires_grad
-        ]
-        return torch.cat(parts) if parts else torch.empty(0, dtype=dtype)
+    def gather(self, module: nn.Module, dtype: torch.dtype) -> Tensor:
+        """Return the module's weights as one vector [P]; weights of that type become views of it."""
+        parts = [p for p in module.parameters() if p.requires_grad]
+        if not parts:
+            return torch.empty(0, dtype=dtype)
+        flat_P = torch.empty(self.total, dtype=dtype, device=parts[0].device)
+        for parameter, part in zip(parts, flat_P.split(self.sizes), strict=True):
+            part.copy_(parameter.detach().reshape(-1))
+            if parameter.dtype == dtype:
+                parameter.data = part.view(parameter.shape)
+        return flat_P
 
     def views(self, theta_P: Tensor) -> dict[str, Tensor]:
         """Return the named weights as views of theta_P; the backward pass is one concatenation."""

@@ -125,7 +125,8 @@ class HuggingFacePolicy(Policy):
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """Return the folder's weights once per replica, [R, P]; the seeds only count, nothing is random."""
-        return self._model.initial().expand(len(seeds), -1).clone()
+        start_P = self._model.initial()  # not copied for one replica: a large model is there once
+        return start_P.repeat(len(seeds), 1) if len(seeds) > 1 else start_P[None]
 
     def save(self, theta_P: Tensor, folder: str | Path) -> None:
         """Write one replica's weights [P] as a model folder for `from_pretrained`, without a tokenizer.
@@ -163,9 +164,8 @@ class HuggingFacePolicy(Policy):
             drawn = [self._ask(self.engine, th, prompt, group, uniform) for th, prompt, uniform in each]
             token_RBT, mask_RBT, logp_RBT = (torch.stack(p).to(self.device) for p in zip(*drawn, strict=True))
             return token_RBT, mask_RBT, logp_RBT
-        path_T = [0] * uniform_RBT.shape[2]
         orders = [
-            [self._order([theta_P], path_T, prompt_NQ, group)]
+            [self._order([theta_P], [0] * uniform_RBT.shape[2], prompt_NQ, group)]
             for theta_P, prompt_NQ in zip(theta_RP, prompt_RNQ, strict=True)
         ]
         choose = [greedily if greedy else drawing(uniform_BT) for uniform_BT in uniform_RBT]

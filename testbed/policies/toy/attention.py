@@ -8,10 +8,7 @@ token sees its prompt and its own response up to itself.
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
+
+from testbed.policies.toy import compiled
 
 
 @dataclass(frozen=True)
@@ -54,31 +53,9 @@ HIDDEN = -1e30
 """Score of a token that must not be seen; finite, so that a row of nothing else is not NaN."""
 
 
-@cache
-def kernels() -> ModuleType | None:
-    """Return the compiled loops, or None on a machine without Numba, where torch alone does the same."""
-    if importlib.util.find_spec("numba") is None:
-        return None
-    return importlib.import_module("testbed.policies.toy.kernels")
-
-
-def loops() -> ModuleType:
-    """Return the compiled loops where `compiled` has said that they are there."""
-    found = kernels()
-    if found is None:
-        raise RuntimeError("compiled attention was chosen on a machine without Numba")
-    return found
-
-
-def compiled(x: Tensor, head_width: int) -> bool:
-    """Return whether the compiled loops can serve: float32 on the CPU, head width a multiple of 4."""
-    fits = x.device.type == "cpu" and x.dtype == torch.float32 and head_width % 4 == 0
-    return fits and kernels() is not None
-
-
 def tree_attention(qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
     """softmax(q k / sqrt(head width)) v over visible tokens, [R, D, M], from stacked q, k, v [R, 3 D, M]."""
-    if compiled(qkv_RIM, qkv_RIM.shape[1] // (3 * heads)):
+    if compiled.serves(qkv_RIM) and qkv_RIM.shape[1] // (3 * heads) % 4 == 0:
         attended_RDM: Tensor = CompiledTreeAttention.apply(qkv_RIM, tree, heads)
         return attended_RDM
     return dense_tree_attention(qkv_RIM, tree, heads)
@@ -108,12 +85,14 @@ class CompiledTreeAttention(torch.autograd.Function):
         keys = -(-Q // 4) * 4  # the loops take the prompt's keys four at a time
         attended_RDM = qkv_RIM.new_empty(R, rows // 3, M)
         prompt_p = qkv_RIM.new_empty(R, heads, Q, Q * N)
-        response_p = qkv_RIM.new_empty(R, heads, N, tree.slots + keys, X)
+        response_p = qkv_RIM.new_empty(R, heads, tree.slots + keys, N * X)
         saved = (qkv_RIM.contiguous(), attended_RDM, prompt_p, response_p)
         qkv, *outputs = (t.detach().numpy() for t in saved)
-        loops().tree_forward(qkv, tree.first_RN.numpy().astype(np.uint64), *outputs, np.uint64(tree.group))
+        compiled.attention_loops().tree_forward(
+            qkv, tree.first_RN.numpy().astype(np.uint64), *outputs, np.uint64(tree.group)
+        )
         ctx.save_for_backward(*saved)
-        ctx.group = np.uint64(tree.group)
+        ctx.counts = np.uint64(N), np.uint64(tree.group)
         return attended_RDM
 
     @staticmethod
@@ -121,5 +100,5 @@ class CompiledTreeAttention(torch.autograd.Function):
     def backward(ctx: Any, g_RDM: Tensor) -> tuple[Tensor, None, None]:
         grad_RIM = torch.zeros_like(ctx.saved_tensors[0])
         arrays = (t.detach().numpy() for t in (grad_RIM, g_RDM.contiguous(), *ctx.saved_tensors))
-        loops().tree_backward(*arrays, ctx.group)
+        compiled.attention_loops().tree_backward(*arrays, *ctx.counts)
         return grad_RIM, None, None

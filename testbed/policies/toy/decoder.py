@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -38,21 +38,14 @@ class Prompts:
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Keys and values, layer by layer: of prompts under the weights of some versions, and of own tokens.
+    """Keys and values, layer by layer: of prompts, and of own tokens (stacked q, k, v [L, T, R, 3 D, B])."""
 
-    own: stacked queries, keys and values [L, T, R, 3 D, B]. start_RB: the version that read a response's
-    prompt.
-    """
-
-    prompts: Mapping[int, list[PromptCache]]
+    prompts: Sequence[PromptCache]
     own: Tensor
-    start_RB: Tensor
 
     def attend(self, layer: int, t: int) -> Tensor:
         """Return the attention [R, D, B] of own token t to its prompt and to own tokens 0 to t."""
-        own_TRIB = self.own[layer, : t + 1]
-        seen = {v: attend_step(own_TRIB, caches[layer]) for v, caches in self.prompts.items()}
-        return of_version(seen, self.start_RB)
+        return attend_step(self.own[layer, : t + 1], self.prompts[layer])
 
 
 def of_version(part: Mapping[int, Tensor], version_RB: Tensor) -> Tensor:
@@ -62,6 +55,14 @@ def of_version(part: Mapping[int, Tensor], version_RB: Tensor) -> Tensor:
     for version, other in others:
         value = torch.where((version_RB == version)[:, None], other, value)
     return value
+
+
+def prompts_of_version(read: Mapping[int, list[PromptCache]], version_RB: Tensor) -> list[PromptCache]:
+    """Return for each layer the keys and values that each response's version has read of its prompt."""
+    layers = zip(*read.values(), strict=True)
+    parts = [dict(zip(read, (cache.key_value for cache in layer), strict=True)) for layer in layers]
+    some = next(iter(read.values()))
+    return [replace(c, key_value=of_version(p, version_RB)) for c, p in zip(some, parts, strict=True)]
 
 
 class VersionedDecoder:
@@ -87,7 +88,8 @@ class VersionedDecoder:
         x_RDN = next(iter(first.values()))[0]
         R, B, T = version_RBT.shape
         own = x_RDN.new_empty(len(next(iter(weights.values())).layers), T, R, 3 * x_RDN.shape[1], B)
-        self.kept = KeyValues({v: caches for v, (_, caches) in first.items()}, own, version_RBT[..., 0])
+        read = {v: caches for v, (_, caches) in first.items()}
+        self.kept = KeyValues(prompts_of_version(read, version_RBT[..., 0]), own)
         laws = {v: log_distribution(weights[v], x_RDN, temperature) for v, (x_RDN, _) in first.items()}
         spread = {v: law_RVN.repeat_interleave(prompts.group, 2) for v, law_RVN in laws.items()}
         self.first_RVB = of_version(spread, version_RBT[..., 0])
@@ -123,7 +125,7 @@ def next_law(
     (R, D, _), B = position_RD1.shape, token_RB.shape[1]
     x_RDB = weights.embedding.gather(2, token_RB[:, None].expand(R, D, B)) + position_RD1
     for i, layer in enumerate(weights.layers):
-        kept.own[i, t] = layer.read(x_RDB)
+        layer.read(x_RDB, out=kept.own[i, t])
         x_RDB = finish_block(x_RDB, kept.attend(i, t), layer)
     return log_distribution(weights, x_RDB, temperature)
 
@@ -138,7 +140,7 @@ def read_prompts(weights: Weights, heads: int, prompts: Prompts) -> tuple[Tensor
     caches = []
     for i, layer in enumerate(weights.layers):
         qkv_RIM = layer.read(x_RDM)
-        caches.append(prompt_cache(qkv_RIM, prompts.first_RN, heads, Q))
+        caches.append(prompt_cache(qkv_RIM, prompts.first_RN, heads, Q, prompts.group))
         attended_RDM = tree_attention(qkv_RIM, tree, heads)
         if i == len(weights.layers) - 1:
             # What earlier tokens predict is never asked.

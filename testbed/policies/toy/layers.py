@@ -16,6 +16,8 @@ from torch import Tensor
 
 from envs.arrays import Floats
 from testbed.policies.base import Rounding
+from testbed.policies.toy import compiled
+from testbed.policies.toy.block import FeedForward, Read, normalized
 
 EPSILON = 1e-6
 """Keeps the normalization finite for a zero vector."""
@@ -39,9 +41,13 @@ class Layer:
     down: Tensor
     rounding: Rounding = unrounded
 
-    def read(self, x_RDM: Tensor) -> Tensor:
-        """Return stacked queries, keys and values [R, 3 D, M] of features x."""
-        return torch.bmm(self.qkv, self.rounding(normalize(x_RDM)))
+    def read(self, x_RDM: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return stacked queries, keys and values [R, 3 D, M] of features x; written into out if given."""
+        if self.rounding is unrounded and compiled.serves(x_RDM):
+            if out is not None:
+                return torch.bmm(self.qkv, normalized(x_RDM, EPSILON)[0], out=out)
+            return Read.apply(self.qkv, x_RDM, EPSILON)
+        return torch.bmm(self.qkv, self.rounding(normalize(x_RDM)), out=out)
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,8 @@ def embed(embedding_RDE: Tensor, token_RM: Tensor, column_M: Tensor) -> Tensor:
 
 def finish_block(x_RDM: Tensor, attended_RDM: Tensor, layer: Layer) -> Tensor:
     """y + down relu(up norm(y)) with y = x + out attended."""
+    if layer.rounding is unrounded and compiled.serves(x_RDM):
+        return FeedForward.apply(x_RDM, attended_RDM, layer.out, layer.up, layer.down, EPSILON)
     y_RDM = torch.baddbmm(x_RDM, layer.out, layer.rounding(attended_RDM))
     hidden_RHM = torch.bmm(layer.up, layer.rounding(normalize(y_RDM))).relu_()
     return torch.baddbmm(y_RDM, layer.down, layer.rounding(hidden_RHM))
@@ -147,6 +155,9 @@ def log_distribution(
     weights: Weights, x_RDM: Tensor, temperature: float, change: Callable[[int, Tensor], Tensor] | None = None
 ) -> Tensor:
     """log softmax of the next token's logits / temperature, [R, V, M]; change(layers, logits) comes first."""
-    logits_RVM = torch.bmm(weights.head, normalize(x_RDM))
+    if compiled.serves(x_RDM):
+        logits_RVM = Read.apply(weights.head, x_RDM, EPSILON)
+    else:
+        logits_RVM = torch.bmm(weights.head, normalize(x_RDM))
     logits_RVM = logits_RVM if change is None else change(len(weights.layers), logits_RVM)
     return torch.log_softmax(logits_RVM / temperature, 1)

@@ -17,7 +17,7 @@ LEARNER, LOOP, RECORDER = (
 )
 TESTS = "tests/unit/anchors/test_anchors.py"
 AREAL, INVARIANCE, ANCHORS = (
-    f"analysis/experiments/{name}.py" for name in ("areal_lag", "batch_invariance", "anchors")
+    f"analysis/experiments/{name}.py" for name in ("lag/areal_lag", "lag/batch_invariance", "engines/anchors")
 )
 COMPARE, PLANTED = "analysis/claims.py", "tests/experiments/test_anchor_claims.py"
 

@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant("atlas-edges-coarse", "testbed/inspection/atlas.py", "SPLITS, PASSES = 16, 3", "SPLITS, PASSES = 16, 1", ATLAS),
     Mutant("atlas-points-missing", "testbed/inspection/atlas.py", "TOLERANCE = 0.004", "TOLERANCE = 0.1", ATLAS),
     Mutant("atlas-on-policy-point-missing", "testbed/inspection/atlas.py", "{0, int(np.argmin(np.abs(x))), len(x) - 1}", "{0, len(x) - 1}", ATLAS),
-    Mutant("atlas-on-policy-mark-elsewhere", "analysis/experiments/objective_weights.py", "int(x == 0)", "int(x == 3)", ATLAS),
+    Mutant("atlas-on-policy-mark-elsewhere", "analysis/experiments/cards/objective_weights.py", "int(x == 0)", "int(x == 3)", ATLAS),
     Mutant("atlas-stale-default", "testbed/objectives/reinforce/cispo.py", "eps_high: float = 0.28", "eps_high: float = 0.2", f"{ATLAS} -k table"),
     Mutant("atlas-page-without-variants", "testbed/inspection/atlas_page.py", "    if variants:\n", "    if False:\n", ATLAS),
     Mutant("atlas-page-bars", "testbed/inspection/atlas_page.py", '.replace("|", "\\\\|")', "", ATLAS),

@@ -9,8 +9,8 @@ TABLE, RUN, EXPERIMENT = "analysis/cell_table.py", "analysis/tables.py", "analys
 TESTS = "tests/unit/analysis/test_cell_table.py -k 'not committed'"
 EQUAL, REC, BOUNDED, CLAIMS = (
     "analysis/comparisons.py",
-    "analysis/experiments/rec.py",
-    "analysis/experiments/rec_bounded.py",
+    "analysis/experiments/lag/rec.py",
+    "analysis/experiments/lag/rec_bounded.py",
     "tests/experiments/test_claims_rec.py",
 )
 EVIDENCE = "tests/experiments/test_evidence.py"
@@ -52,6 +52,6 @@ MUTANTS = (
     Mutant("evidence-mcnemar-one-sided", "analysis/claims.py", "2 * float(special.bdtr(min(b, c), b + c, 0.5))", "float(special.bdtr(min(b, c), b + c, 0.5))", EVIDENCE),
     Mutant("evidence-smallest-p-of-all-arms", "analysis/claims.py", "max(tests, key=lambda n: tests[n].p) if above", "min(tests, key=lambda n: tests[n].p) if above", EVIDENCE),
     Mutant("evidence-n-over-arms", "analysis/claims.py", "n=min(t.n for t in tests.values())", "n=sum(t.n for t in tests.values())", "tests/experiments/test_asynchrony.py"),
-    Mutant("asynchrony-mean-of-minima", "analysis/experiments/pipeline_learning.py", 'found = must_exceed(gains, 0.0, "mean log speed-up")', 'found = must_exceed({"y": np.min(list(gains.values()), axis=0)}, 0.0, "x")', "tests/experiments/test_asynchrony.py"),
+    Mutant("asynchrony-mean-of-minima", "analysis/experiments/pipelines/pipeline_learning.py", 'found = must_exceed(gains, 0.0, "mean log speed-up")', 'found = must_exceed({"y": np.min(list(gains.values()), axis=0)}, 0.0, "x")', "tests/experiments/test_asynchrony.py"),
     Mutant("page-without-tolerance", "analysis/claims_page.py", "row['tolerance']:g", "row['effect']:g", "tests/experiments/test_claims_page.py"),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 TABLE, PAGE, TESTS = (
-    "analysis/experiments/interval_coverage.py",
+    "analysis/experiments/estimators/interval_coverage.py",
     "analysis/estimator_page.py",
     "tests/experiments/test_coverage_table.py",
 )

@@ -11,7 +11,7 @@ LAWS = "testbed/mismatch/distributions.py"
 BEHAVIOR = "testbed/mismatch/behavior.py"
 RATIO = "testbed/mismatch/ratio_distribution.py"
 ENGINES = "testbed/mismatch/__init__.py"
-CLAIM_FILE = "analysis/experiments/mismatch.py"
+CLAIM_FILE = "analysis/experiments/engines/mismatch.py"
 
 MUTANTS = (
     Mutant("mismatch-e4m3-without-subnormals", FORMATS, "exponent = exponent.clamp(min=kind.smallest_exponent)", "pass", OWN),

@@ -14,7 +14,12 @@ TABULAR, TOKENS = "testbed/worlds/tabular.py", "testbed/worlds/tokens.py"
 BY_AGE, BASE = "testbed/staleness/by_age.py", "testbed/policies/base.py"
 CLAIMS, GROWTH, FP8, RATE = (
     f"analysis/experiments/{name}.py"
-    for name in ("mismatch_staleness", "mismatch_growth", "fp8_training", "lag_times_rate")
+    for name in (
+        "engines/mismatch_staleness",
+        "engines/mismatch_growth",
+        "engines/fp8_training",
+        "lag/lag_times_rate",
+    )
 )
 
 MUTANTS = (

@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant("pipeline-trace-line-of-the-row", "testbed/pipeline/trace.py", "(int(row) + 2, why)", "(int(row) + 1, why)", TRACE),
     Mutant("pipeline-trace-negative-lag-unseen", "testbed/pipeline/trace.py", 'c["version_trained"] < c["version_end"]', 'c["version_trained"] < -1', TRACE),
     Mutant("pipeline-plan-trains-on-all", "testbed/pipeline/sizing.py", "generating = accelerators - training", "generating = accelerators", TRACE),
-    Mutant("replications-one-sided", "analysis/experiments/pipeline_replications.py", 'in (("above", 1), ("below", -1))', 'in (("above", 1),)', REPLICATED + "both_sides"),
-    Mutant("replications-saving-of-the-wrong-pair", "analysis/experiments/pipeline_replications.py", "(found[late] - found[soon])", "(found[soon] - found[late])", REPLICATED + "in-flight"),
-    Mutant("replications-of-another-seed", "analysis/experiments/pipeline_replications.py", "replicas=replicas, batches=batches", "replicas=replicas, batches=batches, seed=1", REPLICATED + "in-flight"),
+    Mutant("replications-one-sided", "analysis/experiments/pipelines/pipeline_replications.py", 'in (("above", 1), ("below", -1))', 'in (("above", 1),)', REPLICATED + "both_sides"),
+    Mutant("replications-saving-of-the-wrong-pair", "analysis/experiments/pipelines/pipeline_replications.py", "(found[late] - found[soon])", "(found[soon] - found[late])", REPLICATED + "in-flight"),
+    Mutant("replications-of-another-seed", "analysis/experiments/pipelines/pipeline_replications.py", "replicas=replicas, batches=batches", "replicas=replicas, batches=batches, seed=1", REPLICATED + "in-flight"),
 )  # fmt: skip

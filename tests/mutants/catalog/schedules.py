@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 LAWS, BUFFER = "tests/unit/staleness/test_schedules.py", "tests/unit/staleness/test_staleness.py"
 AGE_DISTRIBUTION, BY_AGE = "testbed/staleness/age_distribution.py", "testbed/staleness/by_age.py"
 VERSIONS, STORAGE = "testbed/staleness/versions.py", "testbed/staleness/storage.py"
-CLAIMS, TABLE = "analysis/experiments/lag_schedules.py", "analysis/experiments/lag_anatomy.py"
+CLAIMS, TABLE = "analysis/experiments/lag/lag_schedules.py", "analysis/experiments/lag/lag_anatomy.py"
 FIGURE = "tests/experiments/test_lag_anatomy.py"
 BOOK, PACKS = "testbed/staleness/bookkeeping.py", "testbed/execution/packs.py"
 

@@ -10,8 +10,8 @@ import pytest
 
 from analysis import card_rows
 from analysis.card_rows import safe_lag, side, training_rows, tuned
-from analysis.experiments import card_training
-from analysis.experiments.card_training import ARMS, arms_of, by_arm
+from analysis.experiments.cards import card_training
+from analysis.experiments.cards.card_training import ARMS, arms_of, by_arm
 
 
 def cells(arms, steps=np.nan, collapsed=0.0):

@@ -11,9 +11,9 @@ import pytest
 
 from analysis import made_models
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.experiments.safe_lag_fit import SAFE, SIGNS, fitted, largest_safe
-from analysis.experiments.toy_for_real import MODELS
-from analysis.experiments.toy_vs_real import TOY, taus
+from analysis.experiments.lag.safe_lag_fit import SAFE, SIGNS, fitted, largest_safe
+from analysis.experiments.real.toy_for_real import MODELS
+from analysis.experiments.real.toy_vs_real import TOY, taus
 from analysis.starting_runs import SMALL
 from testbed.config.run import grid
 

@@ -11,7 +11,7 @@ import pytest
 from support.import_graph import ROOT
 
 from analysis import leaderboard_page, report_card
-from analysis.experiments import card_cost, card_exact
+from analysis.experiments.cards import card_cost, card_exact
 from analysis.load import load_committed
 from analysis.report_card import EXACT, committed, make_card, percentile
 from paper_figs.report_card import page, radar

@@ -204,7 +204,7 @@ def test_compare_draws_all_curves_into_one_file(capsys, tmp_path, kind):
 
 
 def test_the_figure_has_a_panel_per_name_with_both_signs_and_the_on_policy_dots():
-    from analysis.experiments.objective_weights import frame_of
+    from analysis.experiments.cards.objective_weights import frame_of
     from paper_figs.objective_comparison import draw
     from testbed.inspection.atlas import atlas
 
@@ -218,7 +218,7 @@ def test_the_figure_has_a_panel_per_name_with_both_signs_and_the_on_policy_dots(
 
 
 def test_equal_curves_are_drawn_once_under_all_their_names():
-    from analysis.experiments.objective_weights import frame_of
+    from analysis.experiments.cards.objective_weights import frame_of
     from paper_figs.objective_comparison import draw
     from testbed.inspection.atlas import atlas
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.experiments.tail_stability import log_weights, tail_stability
+from analysis.experiments.weights.tail_stability import log_weights, tail_stability
 from analysis.load import load_committed
 from paper_figs.tail_stability import draw
 from testbed.diagnostics.tails import (

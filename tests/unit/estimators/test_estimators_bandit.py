@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.experiments.bandit_estimators import FAMILY, WORLDS, embedded, moments, random_world, two_arms
+from analysis.experiments.estimators.bandit_estimators import (
+    FAMILY,
+    WORLDS,
+    embedded,
+    moments,
+    random_world,
+    two_arms,
+)
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
 from testbed.estimators.bandit import Logged, logged

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from support.fixtures import batch_of, rows_of
 
 from analysis import load, palette
-from analysis.experiments import objective_weights as objective_table
+from analysis.experiments.cards import objective_weights as objective_table
 from paper_figs import base, objective_weights, run
 from testbed.errors import UserError
 from testbed.inspection import atlas, atlas_page

@@ -240,6 +240,15 @@ def test_tied_embeddings_count_once(folders):
     )
 
 
+def test_a_float32_model_is_in_memory_once(folder):
+    policy = HuggingFacePolicy(folder, TASK)
+    theta_RP = policy.initial([0])
+    own = [p.data_ptr() for p in policy._model._module.parameters()]
+    start, end = theta_RP.data_ptr(), theta_RP.data_ptr() + theta_RP.nbytes
+    assert own
+    assert all(start <= place < end for place in own)
+
+
 def test_bfloat16_keeps_float32_weights_and_stays_within_its_tolerance(folders):
     policy = HuggingFacePolicy(folders["llama"], TASK, dtype="bfloat16")
     theta_RP, prompt_RNQ = policy.initial([0]).requires_grad_(), prompts()

@@ -13,10 +13,11 @@ from references.reference_transformer import next_token_laws
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.policies.toy import attention as toy_attention
+from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import Tree, dense_tree_attention, tree_attention
+from testbed.policies.toy.attention_kernels import exp2
 from testbed.policies.toy.cache import attend_step, dense_step, prompt_cache
-from testbed.policies.toy.kernels import exp2
+from testbed.policies.toy.layers import Shape, finish_block
 from testbed.policies.toy.sampler import inverse_cdf
 from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
 
@@ -113,17 +114,34 @@ def test_the_gradient_passes_gradcheck():
 @pytest.mark.parametrize("sizes", [Sizes(), PADDED, Sizes(prompt_length=8, response_length=2)])
 @pytest.mark.parametrize("group", [1, 4])
 def test_the_compiled_gradient_is_the_float64_gradient(sizes, group):
-    compiled = ToyTransformer(sizes, width=16, heads=2)
+    single = ToyTransformer(sizes, width=16, heads=2)
     exact = ToyTransformer(sizes, width=16, heads=2, dtype=torch.float64)
     prompt, token, mask = drawn(sizes, group=group)
-    theta, advantage = weights_of(compiled, 3), torch.linspace(-1, 1, mask.numel()).view(mask.shape)
+    theta, advantage = weights_of(single, 3), torch.linspace(-1, 1, mask.numel()).view(mask.shape)
     gradients = []
-    for policy in (compiled, exact):
+    for policy in (single, exact):
         leaf = theta.to(policy.dtype).requires_grad_()
         loss = (policy.logp(leaf, prompt, token, mask) * advantage).sum()
         gradients.append(torch.autograd.grad(loss, leaf)[0].double())
     assert gradients[1].norm() > 1
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-6 * gradients[1].norm().item(), rtol=0)
+
+
+def test_compiled_blocks_and_their_gradients_are_those_of_float64_however_many_the_columns():
+    random = torch.Generator().manual_seed(1)
+    shape = Shape(vocabulary=5, positions=3, width=8, layers=1, hidden=16)
+    theta = torch.stack([shape.initial(np.random.default_rng(seed)) for seed in range(2)])
+    inputs = [torch.randn(2, 8, 600, generator=random, dtype=torch.float64) for _ in range(2)]
+    inputs[0][0, :, 3] = 0.0  # a zero vector has no direction
+    seen = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in (theta, *inputs)]
+        layer = shape.weights(leaves[0]).layers[0]
+        y = finish_block(leaves[1], leaves[2], layer)
+        loss = (layer.read(y).sin().sum(1) * torch.linspace(-1, 1, 600, dtype=dtype)).sum()
+        seen.append([y.double(), *(g.double() for g in torch.autograd.grad(loss, leaves))])
+    for single, exact in zip(*seen, strict=True):
+        torch.testing.assert_close(single, exact, atol=2e-6 * exact.norm().item(), rtol=0)
 
 
 @pytest.mark.parametrize("scale", [1.0, 50.0], ids=["soft", "hard"])
@@ -143,7 +161,8 @@ def test_compiled_and_dense_tree_attention_agree(scale):
 def test_compiled_and_dense_steps_agree():
     random = torch.Generator().manual_seed(1)
     first = torch.randint(6, (2, 3), generator=random)
-    cache = prompt_cache(torch.randn(2, 3 * 16, 3 * 7, generator=random), first, heads=2, length=7)
+    read = torch.randn(2, 3 * 16, 3 * 7, generator=random)
+    cache = prompt_cache(read, first, heads=2, length=7, group=5)
     own = torch.randn(4, 2, 3 * 16, 3 * 5, generator=random)
     torch.testing.assert_close(attend_step(own, cache), dense_step(own, cache), atol=2e-6, rtol=0)
 
@@ -155,7 +174,7 @@ def test_without_numba_the_policy_draws_the_same_tokens(monkeypatch):
     theta = policy.initial(range(3))
     drawn_token, drawn_mask, logp_mu = policy.sample(theta, prompt, 3, uniform)
     logp = policy.logp(theta, prompt, token, mask)
-    monkeypatch.setattr(toy_attention, "kernels", lambda: None)
+    monkeypatch.setattr(compiled, "installed", lambda: False)
     other_token, other_mask, other_logp_mu = policy.sample(theta, prompt, 3, uniform)
     assert torch.equal(other_token, drawn_token)
     assert torch.equal(other_mask, drawn_mask)

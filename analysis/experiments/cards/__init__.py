@@ -1,0 +1,1 @@
+"""The same measurements of every objective."""

@@ -1,0 +1,1 @@
+"""What replay, target networks, critics and continuous actions do, in worlds whose values are known."""

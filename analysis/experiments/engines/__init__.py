@@ -1,0 +1,1 @@
+"""What another engine, lost log-probabilities and anchors do to ratios and to training."""

@@ -1,0 +1,1 @@
+"""What answers of others bring: experts, prefixes, own successes, splices, few strong samples."""

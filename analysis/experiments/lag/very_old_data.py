@@ -1,0 +1,115 @@
+"""Data that are 256 optimizer steps old: six recipes, each at the learning rate that is best for it there."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.comparisons import Arm, arms, at_floor
+from analysis.experiment import Experiment, Part, Stop
+from analysis.experiments.lag.small_rates import KEYS, NAME, very_old
+from analysis.experiments.lag.small_rates import VERY_OLD as OLD
+from analysis.lab_rates import tuned
+from analysis.sequential import median_exceeds, median_stays_below, median_within
+from testbed.config.run import Run
+
+M2PO = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161"
+OAPL = "Ritter et al. (2026), arXiv:2602.19362"
+MARGIN = 0.05
+SHARE = 0.1
+"""Of GRPO's clip share; the source has 1.22 % against 0.06 %."""
+CLIPPED = "mean actor/clip_share"
+
+
+def cells() -> tuple[Run, ...]:
+    """Six recipes at lag 256, three of them on-policy too, each at its best rate of `small-rates`."""
+    return tuned(very_old(), NAME, KEYS)
+
+
+EXPERIMENT = Experiment(
+    "very-old-data",
+    question="What can be learned from data that are 256 optimizer steps old, at a rate of one's own?",
+    source=f"{M2PO}; {OAPL}; VCPO (2026), arXiv:2602.17616",
+    differs="a transformer of 7,000 weights on running sums; 400 steps; rates chosen from four on 2 seeds",
+    cells=cells,
+    stop=Stop(cap=24),
+    keys=("recipe", "lag", "seed"),
+    metrics=(
+        *("accuracy", "best", "start", "area", "collapsed", "rollouts_to 0.8", "last val/pass@8"),
+        *(CLIPPED, "min rollout_corr/ess_kish_sequence_raw", "mean rollout_corr/kl_mu_pi_k3"),
+        "mean actor/learning_rate",
+    ),
+    margins={"accuracy that counts as equal": MARGIN, "clip share, of GRPO's": SHARE},
+    figure="very-old-data*",
+    systems={
+        "M2PO (Prosperity before Collapse)": Part(
+            claims=("m2po-at-lag-256-is-as-good-as-on-policy", "m2po-clips-a-tenth-of-what-grpo-clips")
+        ),
+        "OAPL": Part(
+            "lag 256, not 400 and more; final accuracy, not generations saved",
+            claims=("oapl-at-lag-256-is-as-good-as-on-policy", "oapl-ends-above-grpo-at-lag-256"),
+        ),
+        "VCPO (Stable Asynchrony)": Part(
+            "final accuracy against GRPO on old data", claims=("vcpo-ends-above-grpo-at-lag-256",)
+        ),
+    },
+)
+
+
+def _arm(recipe: str, lag: int = OLD) -> Arm:
+    return {"recipe": recipe, "lag": lag}
+
+
+def _as_good_as_on_policy(table: pd.DataFrame, recipe: str) -> Evidence:
+    found = arms(table, "accuracy", {"old": _arm(recipe), "on-policy": _arm(recipe, 0)})
+    note = (
+        f"{MARGIN:g} less the median change in final accuracy; medians {found['old'].median():.3f} at lag "
+        f"{OLD}, {found['on-policy'].median():.3f} on-policy"
+    )
+    floored = ["both"] if at_floor([found["old"], found["on-policy"]], MARGIN) else []
+    return median_within({recipe: found["old"] - found["on-policy"]}, MARGIN, note, floored)
+
+
+def _above_grpo(table: pd.DataFrame, recipe: str) -> Evidence:
+    """Return the evidence about the difference of final accuracies, paired by seed."""
+    found = arms(table, "accuracy", {name: _arm(name) for name in (recipe, "grpo")})
+    middle = found.median()
+    note = f"median gain in final accuracy over GRPO; medians {middle[recipe]:.3f}, {middle['grpo']:.3f}"
+    return median_exceeds(found[recipe] - found["grpo"], 0.0, note)
+
+
+@EXPERIMENT.claim(source=M2PO)
+def m2po_at_lag_256_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
+    """M2PO ends within 0.05 of its on-policy accuracy at lag 256, in the median over seeds."""
+    return _as_good_as_on_policy(table, "m2po")
+
+
+@EXPERIMENT.claim(source=f"{M2PO}: 1.22 % of tokens against 0.06 %")
+def m2po_clips_a_tenth_of_what_grpo_clips(table: pd.DataFrame) -> Evidence:
+    """At lag 256, M2PO clips less than a tenth of the share that GRPO clips, on most seeds."""
+    found = arms(table, CLIPPED, {name: _arm(name) for name in ("m2po", "grpo")})
+    middle = found.median()
+    note = f"{SHARE:g} less the median quotient; medians {middle['m2po']:.4f} and {middle['grpo']:.4f}"
+    return median_stays_below(found["m2po"] / found["grpo"], SHARE, note)
+
+
+@EXPERIMENT.claim(source=OAPL)
+def oapl_at_lag_256_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
+    """OAPL ends within 0.05 of its on-policy accuracy at lag 256, in the median over seeds."""
+    return _as_good_as_on_policy(table, "oapl")
+
+
+for _recipe, _title, _source in (
+    ("m2po", "M2PO", M2PO),
+    ("oapl", "OAPL", OAPL),
+    ("vcpo", "VCPO", "VCPO (2026), arXiv:2602.17616"),
+    ("topr", "TOPR", "Le Roux et al. (2025), arXiv:2503.14286"),
+    ("asymre", "AsymRE", "Arnal et al. (2025), arXiv:2506.20520"),
+):
+    EXPERIMENT.claim(
+        f"{_recipe}-ends-above-grpo-at-lag-256",
+        source=_source,
+        statement=f"At lag 256, {_title} ends with a higher accuracy than GRPO, on most seeds.",
+    )(partial(_above_grpo, recipe=_recipe))

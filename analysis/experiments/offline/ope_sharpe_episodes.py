@@ -1,0 +1,109 @@
+"""SharpeRatio@k on logged episodes: IS, PDIS, WIS, fitted Q, doubly robust and DICE pick portfolios."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.comparisons import must_exceed
+from analysis.experiment import Experiment, Part
+from analysis.experiments.offline.ope_sharpe import at_four, picks_another, portfolios
+from analysis.plot import Plot
+from analysis.replication import RUNS, Seeds, of_seeds
+from analysis.trajectory_worlds import of_log, ten_steps
+from envs.finite_mdp import FiniteMDP
+from envs.offline import collect, skilled
+from testbed.estimators.dice import dice
+from testbed.estimators.doubly_robust_trajectory import trajectory_dr
+from testbed.estimators.fqe import fitted_q_steps, fqe_finite
+from testbed.estimators.trajectory import pdis, trajectory_is, trajectory_wis
+from testbed.offline.tabular import greedy, optimal_q
+from testbed.rng import generator, keys
+
+NAME = "ope-sharpe-episodes"
+SEEDS, EPISODES, POLICIES, DISCOUNT = 32, 100, 12, 0.95
+NEAR, APART = 1.25, 1.25
+"""Largest quotient of errors that count as alike, least quotient of Sharpe ratios that tell apart."""
+ESTIMATORS = {
+    "IS": trajectory_is,
+    "PDIS": pdis,
+    "WIS": trajectory_wis,
+    "fitted Q": fqe_finite,
+    "DR": lambda found: trajectory_dr(found.with_model(fitted_q_steps(found))),
+    "DICE": dice,
+}
+
+
+def rows_of(name: str, world: FiniteMDP, seed: int) -> Iterator[pd.DataFrame]:
+    """Return accuracy and SharpeRatio@k of every estimator on one log of a policy of quality 0.3."""
+    best_SA = greedy(optimal_q(world))[0]
+    mu_SA, rng = skilled(best_SA, 0.3), generator(seed, f"candidates of {name}")
+    mix_W11 = rng.uniform(0.2, 1.0, size=(POLICIES, 1, 1))
+    other_WSA = rng.dirichlet(np.ones(world.actions), size=(POLICIES, world.states))
+    pi_WSA = mix_W11 * skilled(best_SA, rng.uniform(0.0, 0.9, POLICIES)) + (1 - mix_W11) * other_WSA
+    true_W, logged = world.value(pi_WSA), float(world.value(mu_SA))
+    log = collect(world, mu_SA[None, None], EPISODES, keys((seed,), f"{NAME} {name}"))
+    found = [of_log(log, pi_SA, mu_SA, DISCOUNT, 0) for pi_SA in pi_WSA]
+    for each, estimate in ESTIMATORS.items():
+        value_W = np.array([float(estimate(episodes).value) for episodes in found])
+        yield from portfolios(value_W, true_W, logged, seed, world=name, estimator=each)
+
+
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+    """Return those of a corridor and of a random world, 10 steps each, for every seed."""
+    for seed in seeds:
+        for name in ("chain", "garnet"):
+            yield from rows_of(name, ten_steps(seed)[name], seed)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does SharpeRatio@k tell estimators of episodes apart whose errors are alike?",
+    source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
+    differs="two worlds of 10 steps, 12 random candidates, 100 episodes; DICE ignores the horizon",
+    compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES}),
+    keys=("run", "seed", "world", "estimator", "k"),
+    metrics=("log_mse", "rank", "sharpe"),
+    margins={"quotient of errors that are alike": NEAR, "quotient of Sharpe ratios": APART},
+    figure=Plot(
+        "frontier",
+        x="log_mse: log mean squared error",
+        y="sharpe: SharpeRatio@4",
+        arm=("estimator",),
+        where={"k": 4},
+    ),
+    systems={"SharpeRatio@k / SCOPE-RL": Part()},
+)
+
+
+def told_apart(log: pd.DataFrame) -> list[bool]:
+    """Return, for every pair of estimators with like errors, whether SharpeRatio@4 tells it apart."""
+    found = []
+    for a, b in itertools.combinations(log[["log_mse", "sharpe"]].to_numpy(dtype=np.float64), 2):
+        if abs(a[0] - b[0]) <= np.log(NEAR):
+            low, high = sorted((float(a[1]), float(b[1])))
+            found.append(high > (APART * low if low > 0 else low))
+    return found
+
+
+@EXPERIMENT.claim()
+def sharpe_tells_like_estimators_of_episodes_apart(table: pd.DataFrame) -> Evidence:
+    """Of pairs of estimators whose squared errors on a log differ by at most a quarter, most have
+    SharpeRatio@4 that differ by more than a quarter.
+    """
+    found = {
+        run: np.array([np.mean(pairs) - 0.5 for log in at_four(table, run) if (pairs := told_apart(log))])
+        for run in RUNS
+    }
+    return must_exceed(found, 0.0, "share of pairs less 1/2")
+
+
+EXPERIMENT.claim(
+    "sharpe-picks-another-estimator-of-episodes-than-error",
+    statement=(
+        "In most logs of episodes the estimator with the least squared error does not have the best "
+        "SharpeRatio@4."
+    ),
+)(picks_another)

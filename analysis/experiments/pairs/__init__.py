@@ -1,0 +1,1 @@
+"""What sets of preferences teach, as they age and as their coverage ends."""

@@ -1,0 +1,1 @@
+"""How old data get and how fast training runs, by simulated clocks."""

@@ -1,0 +1,1 @@
+"""What Hugging Face models do, and whether the toy foretells it."""

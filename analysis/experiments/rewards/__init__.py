@@ -1,0 +1,1 @@
+"""What imperfect rewards, critics, turns and roles do to learning."""

@@ -1,0 +1,34 @@
+"""Whether compiled loops can serve, and where they are: loaded late, as they bring the compiler with them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import cache
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+
+@cache
+def installed() -> bool:
+    """Return whether Numba is there; without it torch alone does the same, slower."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def serves(x: Tensor) -> bool:
+    """Return whether compiled loops can take these numbers: float32 on the CPU."""
+    return x.device.type == "cpu" and x.dtype == torch.float32 and installed()
+
+
+@cache
+def attention_loops() -> ModuleType:
+    """Return the loops of attention."""
+    return importlib.import_module("testbed.policies.toy.attention_kernels")
+
+
+@cache
+def block_loops() -> ModuleType:
+    """Return the loops of normalization and of gradients through it."""
+    return importlib.import_module("testbed.policies.toy.block_kernels")
