@@ -81,7 +81,7 @@ def best_of_n_improves_within_its_kl() -> Evidence:
         pi_RSA = best_of_n(mu_RSA, q_RSA, n)
         now_RS, nats_RS = (pi_RSA * q_RSA).sum(-1), kl(pi_RSA, mu_RSA)
         excess += [(last_RS - now_RS).max(), (nats_RS - np.log(n) + (n - 1) / n).max()]
-        excess.append(((mu_RSA * q_RSA).sum(-1) - (pi_RSA * worlds.q(pi_RSA)).sum(-1)).max())
+        excess.append((before_RS - (pi_RSA * worlds.q(pi_RSA)).sum(-1)).max())
         if n > 1:
             tilted_RS = (within_kl(mu_RSA, q_RSA, nats_RS + 1e-9) * q_RSA).sum(-1)
             share = float((now_RS - before_RS).sum() / (tilted_RS - before_RS).sum())

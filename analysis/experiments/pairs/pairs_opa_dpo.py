@@ -11,13 +11,7 @@ from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, tabular_world
 from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes, stays_below
 from envs.arrays import Floats
-from testbed.offline.preferences import (
-    draw_pairs,
-    log_policy,
-    pair_gradient,
-    pair_law,
-    train_on_pairs,
-)
+from testbed.offline.preferences import log_policy, pair_gradient, train_on_pairs
 from testbed.offline.tabular import clone
 from testbed.rng import generator
 
@@ -41,9 +35,8 @@ def world(seed: int, nats: float) -> PairWorld:
 
 def expert_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
     """300 pairs of the best action and one of the reference's, the best one always preferred."""
-    expert_RSA = np.eye(6)[[0] * 6][None]
-    law_RSAA = pair_law(found.context_S, expert_RSA, found.ref_SA[None])
-    weight_RSAA = draw_pairs(law_RSAA, PAIRS, generator(seed, "expert pairs"))
+    expert_RSA, rng = np.eye(6)[[0] * 6][None], generator(seed, "expert pairs")
+    weight_RSAA = found.pairs(expert_RSA, PAIRS, rng, found.ref_SA[None])
     return found.judged(weight_RSAA, generator(seed, "expert labels"))
 
 
@@ -51,8 +44,7 @@ def aligned(found: PairWorld, seed: int, pairs: int) -> tuple[Floats, tuple[Floa
     """The reference cloned half on expert actions, and pairs that it makes itself, judged anew."""
     data = generator(seed, "cloning").multinomial(pairs, np.full(6, 1 / 6))
     ref_SA = clone(0.5 * data[:, None] * np.eye(6)[[0] * 6] + (0.5 * data + 1e-9)[:, None] * found.ref_SA)
-    law_RSAA = pair_law(found.context_S, ref_SA[None], ref_SA[None])
-    weight_RSAA = draw_pairs(law_RSAA, pairs, generator(seed, "own pairs"))
+    weight_RSAA = found.pairs(ref_SA[None], pairs, generator(seed, "own pairs"))
     return ref_SA, found.judged(weight_RSAA, generator(seed, "own labels"))
 
 

@@ -14,7 +14,6 @@ from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld, tabular_world
 from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
 from envs.arrays import Floats
-from testbed.offline.preferences import draw_pairs, pair_law
 from testbed.offline.tabular import ahead, fitted_q
 from testbed.rng import generator
 
@@ -32,9 +31,8 @@ def draw(
     if step % interval:
         return None
     pi_RSA = np.exp(history[-1])
-    pairs, rng = LABELS * interval // STEPS, generator(seed, "iterated", step)
-    weight_RSAA = draw_pairs(pair_law(found.context_S, pi_RSA, pi_RSA), pairs, rng)
-    return found.judged(weight_RSAA, rng)
+    rng = generator(seed, "iterated", step)
+    return found.judged(found.pairs(pi_RSA, LABELS * interval // STEPS, rng), rng)
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -78,11 +76,7 @@ def look_ahead_shrinks_the_bias_of_early_step_scores() -> Evidence:
     for _ in range(8):
         deeper_RS = (worlds.reward_RSA + DISCOUNT * ahead(worlds.moves_RSAS, score_RS)).max(-1)
         shrunk_R = (best_RS - deeper_RS).max(-1) - DISCOUNT * (best_RS - score_RS).max(-1)
-        excess += [
-            float(shrunk_R.max()),
-            float((score_RS - deeper_RS).max()),
-            float((deeper_RS - best_RS).max()),
-        ]
+        excess += [float(x.max()) for x in (shrunk_R, score_RS - deeper_RS, deeper_RS - best_RS)]
         score_RS = deeper_RS
     left_R = (best_RS - score_RS).max(-1) / first_R
     return exact([*excess, max(0.0, float(left_R.max()) - 0.5)], 1e-9, "largest excess over a bound")

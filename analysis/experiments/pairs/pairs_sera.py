@@ -11,12 +11,7 @@ from analysis.plot import Plot
 from analysis.preference_worlds import PairWorld
 from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
-from testbed.offline.preferences import (
-    Draw,
-    draw_pairs,
-    pair_law,
-    select_by_margin,
-)
+from testbed.offline.preferences import Draw, select_by_margin
 from testbed.rng import generator
 
 NAME = "pairs-sera"
@@ -36,13 +31,10 @@ def logged_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
     """300 judged pairs of a logger that shows good actions when they have the spurious feature, and bad ones
     when they have not.
     """
-    lean_SA = np.exp(
-        1.5 * found.feature_SAF[..., 3] * (found.reward_SA - found.reward_SA.mean(-1, keepdims=True))
-    )
+    better_SA = found.reward_SA - found.reward_SA.mean(-1, keepdims=True)
+    lean_SA = np.exp(1.5 * found.feature_SAF[..., 3] * better_SA)
     logger_RSA = (lean_SA / lean_SA.sum(-1, keepdims=True))[None]
-    weight_RSAA = draw_pairs(
-        pair_law(found.context_S, logger_RSA, logger_RSA), PAIRS, generator(seed, "pairs")
-    )
+    weight_RSAA = found.pairs(logger_RSA, PAIRS, generator(seed, "pairs"))
     return found.judged(weight_RSAA, generator(seed, "labels"))
 
 
@@ -59,9 +51,7 @@ def sets(found: PairWorld, seed: int, arm: str) -> Draw:
         if arm == "selected":
             return kept_RSAA, label_RSAA
         pi_RSA = np.exp(history[-1])
-        made_RSAA = draw_pairs(
-            pair_law(found.context_S, pi_RSA, pi_RSA), PAIRS, generator(seed, "made", step)
-        )
+        made_RSAA = found.pairs(pi_RSA, PAIRS, generator(seed, "made", step))
         made_RSAA = select_by_margin(made_RSAA, np.abs(margin_RSAA), SHARE)
         both_RSAA = kept_RSAA + made_RSAA
         own_RSAA = (margin_RSAA > 0) + 0.5 * (margin_RSAA == 0)

@@ -12,7 +12,7 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.preference_worlds import tabular_world
 from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
-from testbed.offline.preferences import draw_pairs, pair_gradient, pair_law, train_on_pairs, vote_labels
+from testbed.offline.preferences import pair_gradient, train_on_pairs, vote_labels
 from testbed.rng import generator
 
 NAME = "pairs-votes"
@@ -28,15 +28,12 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     arms = [(votes, rule) for votes in VOTES for rule in ("hard", "mmse")]
     for seed in seeds:
         world = tabular_world(seed, spread_S=SPREADS)
-        law_RSAA = pair_law(world.context_S, world.ref_SA[None], world.ref_SA[None])
-        weight_RSAA = draw_pairs(law_RSAA, PAIRS, generator(seed, "pairs"))
-        label_RSAA = np.concatenate(
-            [
-                vote_labels(weight_RSAA, world.chance_SAA, v, rule, generator(seed, f"{v} votes"))
-                for v, rule in arms
-            ]
-        )
-        given = np.repeat(weight_RSAA, len(arms), 0), label_RSAA
+        weight_RSAA = world.pairs(world.ref_SA[None], PAIRS, generator(seed, "pairs"))
+        labels = [
+            vote_labels(weight_RSAA, world.chance_SAA, v, rule, generator(seed, f"{v} votes"))
+            for v, rule in arms
+        ]
+        given = np.repeat(weight_RSAA, len(arms), 0), np.concatenate(labels)
         for kind, rate in (("dpo", 20.0), ("ipo", 5.0)):
             _, history = train_on_pairs(
                 world.feature_SAF, world.ref_SA, given, cells=len(arms), steps=STEPS, rate=rate, beta=BETA,
@@ -92,17 +89,15 @@ def vote_share_is_stationary_at_its_log_odds() -> Evidence:
     chance_K = np.linspace(0.005, 0.995, 100)
     for votes in (1, 3, 9):
         law_KV = stats.binom.pmf(np.arange(votes + 1), votes, chance_K[:, None])
-        mean = {}
-        for rule in ("hard", "mmse"):
-            drawn = [_label(votes, count, rule) for count in range(votes + 1)]
-            if rule == "mmse":
-                won_V = np.arange(votes + 1)
-                posterior_V = special.beta(won_V + 2, votes - won_V + 1) / special.beta(
-                    won_V + 1, votes - won_V + 1
-                )
-                gaps.append(np.abs(np.array(drawn) - posterior_V).max())
-            mean[rule] = (law_KV * (np.array(drawn) - chance_K[:, None]) ** 2).sum(-1).mean()
-        gaps += [mean["mmse"] - mean["hard"], short_of(mean["hard"] - mean["mmse"], 0.01)]
+        hard_V, soft_V = (
+            np.array([_label(votes, count, rule) for count in range(votes + 1)]) for rule in ("hard", "mmse")
+        )
+        won_V, lost_V = np.arange(votes + 1), votes - np.arange(votes + 1)
+        gaps.append(
+            np.abs(soft_V - special.beta(won_V + 2, lost_V + 1) / special.beta(won_V + 1, lost_V + 1)).max()
+        )
+        hard, soft = ((law_KV * (x_V - chance_K[:, None]) ** 2).sum(-1).mean() for x_V in (hard_V, soft_V))
+        gaps += [soft - hard, short_of(hard - soft, 0.01)]
     return exact(gaps, 1e-9, "largest gradient or excess")
 
 
