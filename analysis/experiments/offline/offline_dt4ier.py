@@ -11,9 +11,8 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, exceeds, of_seeds
+from envs import bandits
 from envs.arrays import Floats
-from envs.bandits import stay
-from envs.finite_mdp import FiniteMDP
 from envs.offline import Log, collect
 from testbed.offline.tabular import hindsight, weighted_clone
 from testbed.rng import generator, keys
@@ -36,12 +35,7 @@ def bandit(seed: int) -> tuple[Floats, Floats]:
 def logged(seed: int) -> tuple[Log, Floats]:
     """A log of 4000 rounds of a uniform policy, whose rewards are clicks now, of 5, and the later clicks."""
     now_SA, later_SA = bandit(seed)
-    world = FiniteMDP(
-        transition_SAS=stay(CONTEXTS, ACTIONS),
-        reward_SA=now_SA,
-        start_S=np.full(CONTEXTS, 1 / CONTEXTS),
-        horizon=1,
-    )
+    world = bandits.bandit(contexts=CONTEXTS, arms=ACTIONS, means=now_SA.tolist(), noise="none")
     mu_RWSA = np.full((1, 1, CONTEXTS, ACTIONS), 1 / ACTIONS)
     log = collect(world, mu_RWSA, ROUNDS, keys((seed,), "offline-dt4ier"))
     rng, place = generator(seed, "clicks"), (log.state_RBT[..., 0], log.action_RBT[..., 0])
@@ -67,9 +61,7 @@ EXPERIMENT = Experiment(
     question="Does conditioning on two rewards give better trade-offs than cloning what was good in one?",
     source="Liu et al. (2024), Sequential recommendation … (DT4IER), arXiv:2404.03637",
     differs="a logged contextual bandit with two rewards, tables in place of a transformer",
-    compute=of_seeds(
-        NAME, rows, SEEDS, {"rounds": ROUNDS, "targets": {k: list(v) for k, v in TARGETS.items()}}
-    ),
+    compute=of_seeds(NAME, rows, SEEDS, {"rounds": ROUNDS, "targets": {k: [*v] for k, v in TARGETS.items()}}),
     keys=("run", "seed", "target"),
     metrics=("now", "later", "both"),
     margins={"mean reward per click": MARGIN},
