@@ -99,7 +99,7 @@ def of_log(log: Log, pi_SA: Floats, mu_SA: Floats, gamma: float, cells: Any = ..
 
 def ten_steps(seed: int, discount: float = 0.95) -> dict[str, FiniteMDP]:
     """A corridor, a random world and a slippery grid, 10 steps each."""
-    common = {"horizon": 10, "discount": discount}
+    common: dict[str, Any] = {"horizon": 10, "discount": discount}
     return {
         "chain": chain(length=6, **common),
         "garnet": garnet(states=8, actions=3, branching=3, seed=seed, noise_std=0.5, **common),
