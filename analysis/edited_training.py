@@ -151,19 +151,22 @@ def swept(
     return of_seeds(name, rows, seeds, about)
 
 
-def gained(table: pd.DataFrame, value: str, pairs: Sequence[tuple[str, str]], margin: float) -> Evidence:
+def gained(
+    table: pd.DataFrame, value: str, pairs: Sequence[tuple[str, str]], margin: float, by: str = "arm"
+) -> Evidence:
     """Return the evidence that the first arm of each pair exceeds the second by a margin, in the median.
 
-    As with every claim on training, the first run and the one on fresh seeds must each decide it.
+    by: the column of arms. As with every claim on training, the first run and the one on fresh seeds must
+    each decide it.
     """
-    middle = table.groupby("arm")[value].median()
+    middle = table.groupby(by)[value].median()
     arms = ", ".join(
         f"{middle[name]:.3f} {name}" for name in dict.fromkeys(n for pair in pairs for n in pair)
     )
     note = f"median gain in {value}, less {margin:g}; medians {arms}"
 
     def found(rows: pd.DataFrame) -> Evidence:
-        gaps = {f"{a} less {b}": paired(rows, value, {"arm": a}, {"arm": b}) for a, b in pairs}
+        gaps = {f"{a} less {b}": paired(rows, value, {by: a}, {by: b}) for a, b in pairs}
         return median_exceeds(gaps, margin, note)
 
     return each_run(found)(table)

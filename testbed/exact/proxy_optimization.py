@@ -77,3 +77,15 @@ def distance(world: FiniteMDP, pi_SA: Floats, base_SA: Floats, kind: str) -> flo
     return float(
         divergence(world, torch.from_numpy(np.array(pi_SA)), torch.from_numpy(np.array(base_SA)), kind)
     )
+
+
+def penalized_reward(proxy_SA: Floats, occupancy_SA: Floats, base_SA: Floats, strength: float) -> Floats:
+    """proxy - strength ratio / sqrt(chi2), ratio = d / d_base, chi2 = E_d[ratio] - 1: ORPO's reward, [S, A].
+
+    Held fixed, its policy gradient is that of E_d[proxy] - strength sqrt(chi2): d sqrt(chi2) = (ratio dd) /
+    sqrt(chi2). Occupancies may be estimates of a discriminator, whose optimum is the log of the ratio.
+    Source: Laidlaw et al. (2024), arXiv:2403.03185, section 6.
+    """
+    ratio_SA = occupancy_SA / base_SA
+    root = np.sqrt(max(float((occupancy_SA * ratio_SA).sum()) - 1, 1e-12))
+    return np.asarray(proxy_SA - strength * ratio_SA / root)

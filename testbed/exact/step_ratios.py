@@ -9,7 +9,9 @@ shift / (sigma sqrt D): its mean is negative, more so at steps with little noise
 from __future__ import annotations
 
 import numpy as np
+import torch
 from scipy import special
+from torch import Tensor
 
 from envs.arrays import Floats
 from testbed.errors import UserError
@@ -43,3 +45,15 @@ def clip_hits(law: tuple[Floats, Floats], eps: float) -> tuple[Floats, Floats]:
     return np.asarray(special.ndtr((mean_T - bound) / std_T)), np.asarray(
         special.ndtr((-bound - mean_T) / std_T)
     )
+
+
+def log_ratios(noise_BTD: Tensor, shift_TD: Tensor, sigma_T: Tensor, *, normalize: bool = False) -> Tensor:
+    """Log-ratios of drawn steps x = m + sigma noise, averaged over dimensions, [..., B, T].
+
+    (shift . noise / sigma - |shift|^2 / (2 sigma^2)) / D; normalized shift . noise / D, which GRPO-Guard
+    makes of it: the mean taken away, times sigma.
+    """
+    along_BT = torch.einsum("...btd,...td->...bt", noise_BTD, shift_TD)
+    far_1T = shift_TD.square().sum(-1)[..., None, :]
+    plain_BT = along_BT / sigma_T - far_1T / (2 * sigma_T**2)
+    return (along_BT if normalize else plain_BT) / shift_TD.shape[-1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from envs.arrays import Floats
+from envs.arrays import Floats, Ints
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
 from testbed.errors import UserError, unknown
@@ -32,6 +32,15 @@ def group_advantages(reward_NRG: Floats, how: str) -> Floats:
     return np.asarray(np.nan_to_num(adv).sum(0))
 
 
+def pulls(reward_NA: Floats, group: int, how: str) -> tuple[Ints, Floats, Floats]:
+    """Groups of G answers as multisets [R, G], their orderings [R], and their means of A onehot, [R, A]."""
+    answers = reward_NA.shape[-1]
+    index_RG, orders_R = multisets(answers, group)
+    adv_RG = group_advantages(reward_NA[:, index_RG], how)
+    pulled_RA = (adv_RG[..., None] * np.eye(answers)[index_RG]).mean(1)
+    return index_RG, orders_R, np.asarray(pulled_RA)
+
+
 def expected_step(pi_A: Floats, reward_NA: Floats, group: int, how: str) -> Floats:
     """E over groups of G draws of pi of the mean of A (onehot - pi), [A], by enumeration of the groups.
 
@@ -41,9 +50,6 @@ def expected_step(pi_A: Floats, reward_NA: Floats, group: int, how: str) -> Floa
         raise UserError(
             f"Rewards have shape {reward_NA.shape}, expected [N, A] with A = {len(pi_A)} answers."
         )
-    index_RG, orders_R = multisets(len(pi_A), group)
-    law_R = orders_R * pi_A[index_RG].prod(-1)
-    adv_RG = group_advantages(reward_NA[:, index_RG], how)
-    pulled_A = np.zeros(len(pi_A))
-    np.add.at(pulled_A, index_RG, law_R[:, None] * adv_RG / group)
+    index_RG, orders_R, pulled_RA = pulls(reward_NA, group, how)
+    pulled_A = (orders_R * pi_A[index_RG].prod(-1)) @ pulled_RA
     return np.asarray(pulled_A - pulled_A.sum() * pi_A)

@@ -5,7 +5,7 @@ responses by either trainer, under TRL's own settings (recipe grpo@trl). Each se
 responses; nothing else differs. What is compared is the mean reward of the last 20 steps: Welch's interval of
 the difference, and two one-sided tests of |difference| < MARGIN, which was set before the first run.
 
-    python tests/benchmarks/bench_trl_curve.py [--seeds 16] [--steps 80] [--json]
+    python tests/benchmarks/bench_trl_curve.py [--seeds 16] [--first 0] [--steps 80] [--json]
 
 Returns 1 unless the curves are equal within the margin. Needs TRL: pip install 'off-policy-testbed[bench]'.
 """
@@ -67,6 +67,7 @@ def main() -> int:
     """Print the curves and what their ends say."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=16)
+    parser.add_argument("--first", type=int, default=0, help="first seed: fresh ones repeat a comparison")
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -80,16 +81,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(saved("84k", f"{folder}/model"))
         teach(base, TASK, 0, Lesson(600, 0.2))
-        for seed in range(options.seeds):
+        for count, seed in enumerate(range(options.first, options.first + options.seeds), 1):
             curves["ours"].append(ours(base, seed, options.steps))
             curves["peer"].append(peers(base, 1000 + seed, options.steps))
-            print(f"{seed + 1} of {options.seeds} seeds", file=sys.stderr)
+            print(f"{count} of {options.seeds} seeds", file=sys.stderr)
     curve = {name: np.asarray(each) for name, each in curves.items()}
     ends = {name: each[:, -LAST:].mean(axis=1) for name, each in curve.items()}
     test = stats.ttest_ind(ends["ours"], ends["peer"], equal_var=False)
     low, high = test.confidence_interval(1 - 2 * LEVEL)
     report = {
         "seeds": options.seeds,
+        "first": options.first,
         **{f"{name}_every_{LAST}": blocks(each) for name, each in curve.items()},
         **{f"{name}_end": float(each.mean()) for name, each in ends.items()},
         **{f"{name}_sd": float(each.std(ddof=1)) for name, each in ends.items()},

@@ -93,11 +93,7 @@ EXPERIMENT = Experiment(
         "final by dial", x="prefixes: prefixes of training", y="accepted: accepted tokens of 4",
         arm=("divergence",),
     ),
-    systems={
-        "Mixture of Attentions for Speculative Decoding": Part(
-            "on-policy training of the draft, its accepted length and speed; not its attention"
-        )
-    },
+    systems={"Mixture of Attentions for Speculative Decoding": Part()},
 )  # fmt: skip
 
 

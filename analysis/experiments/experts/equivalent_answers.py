@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
-from analysis.experiment import Experiment, Part
+from analysis.experiment import Experiment
 from envs.arrays import Floats, Ints
 from testbed.exact.tree import softmax
 from testbed.offline.equivalence import between_classes, class_entropy, expected_reward
@@ -20,13 +20,13 @@ EXPERIMENT = Experiment(
     question="What does a preference between classes of equivalent answers add to reinforcement learning?",
     source=SOURCE,
     differs="a bandit of 16 answers, one class of 4 right; no code, no languages; the loss is our reading",
-    margins={"steps saved": 0.9, "diversity of right answers kept": 1.1, "pull on an unseen member": 0.01},
-    systems={
-        "OORL / GEPO": Part(
-            "exact steps on bandits with our reading of the loss; transfer between classes by a policy that "
-            "generalizes, as between programming languages, stays open"
-        )
+    margins={
+        "steps saved": 0.9,
+        "share gained by transfer": 0.02,
+        "diversity of right answers kept": 1.1,
+        "pull on an unseen member": 0.01,
     },
+    systems=("OORL / GEPO",),
 )
 
 
@@ -138,3 +138,48 @@ def class_preference_helps_grpo_transfer() -> Evidence:
         gained.append(more / least)
     note = f"misses; steps x {min(saved):.2f} to {max(saved):.2f}, rarest share x {min(gained):.2f} to "
     return exact(gaps, 0.0, f"{note}{max(gained):.2f}")
+
+
+def held_out(seed: int, shared: float, mix: float, rate: float = RATE, steps: int = 100) -> float:
+    """Return how often member 0 is right after expected GRPO steps on members 1 to 3 of every class.
+
+    A logit is a weight of the answer's own plus sqrt(shared) times one of its class. Member 0, a language
+    that is not trained on, is asked by itself: the softmax over classes. The preference too sees members 1
+    to 3 alone.
+    """
+    from testbed.exact.two_rewards import expected_step
+
+    logits_A, reward_A = start(seed)
+    class_A, seen_A = np.repeat(np.arange(CLASSES), MEMBERS), np.arange(CLASSES * MEMBERS) % MEMBERS > 0
+    kernel_AS = (np.eye(len(class_A)) + shared * np.equal.outer(class_A, class_A))[:, seen_A]
+    reference_S, reward_S = softmax(logits_A[seen_A]), reward_A[seen_A]
+    for _ in range(steps):
+        pi_S = softmax(logits_A[seen_A])
+        _, pull_S = between_classes(pi_S, reference_S, class_A[seen_A], reward_S, BETA)
+        pull_S = expected_step(pi_S, reward_S[None], 3, "joint") + mix * pull_S
+        logits_A = logits_A + rate * kernel_AS @ pull_S
+    return float(softmax(logits_A[~seen_A])[0])
+
+
+@EXPERIMENT.claim(
+    "class-preference-transfers-through-shared-features",
+    statement=(
+        "Where answers of a class share a feature, 100 steps of GRPO on three members of every class leave "
+        "the fourth, never trained on, right more often by 0.2, and with the preference among the three by "
+        "0.02 more than that, or than at 1.5 times the rate; in a table neither moves it. In each of 8 "
+        "bandits."
+    ),
+)
+def transferred() -> Evidence:
+    """Return what gains on the unseen member lack, and what a table changes of it."""
+    gaps, gains = [], []
+    for seed in range(8):
+        before, plain, faster, mixed = (
+            held_out(seed, 0.5, mix, rate, steps)
+            for mix, rate, steps in ((0, 1, 0), (0, RATE, 100), (0, RATE * (1 + MIX), 100), (MIX, RATE, 100))
+        )
+        gains.append((plain - before, mixed - max(plain, faster)))
+        gaps += [short_of(gains[-1][0], 0.2), short_of(gains[-1][1], 0.02)]
+        gaps += [abs(held_out(seed, 0.0, mix, steps=20) - before) for mix in (0.0, MIX)]
+    alone, least = np.min(gains, axis=0)
+    return exact(gaps, 1e-12, f"misses; least gain {alone:.2f} by GRPO, {least:.2f} more by the preference")

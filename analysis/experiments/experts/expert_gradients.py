@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
         y_label="variance of the gradient",
     ),
     systems={
-        "DYPO": Part("bias and variance over the mixing weight, and over the number of teachers; no training")
+        "DYPO": Part("bias and variance over the mixing weight, and over the number of teachers")
     },
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment, Part
+from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
@@ -81,7 +81,7 @@ EXPERIMENT = Experiment(
     metrics=("error", "accuracy", "confidence"),
     margins={"calibration error": ERROR, "accuracy": SAME},
     figure=Plot("distribution", x="learner", y="error: calibration error"),
-    systems={"PPO-M / PPO-C": Part("where they end on a bandit with confidences; no language model")},
+    systems=("PPO-M / PPO-C",),
 )
 
 

@@ -108,8 +108,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Correlated proxies (ORPO)": Part(
-            "exact optima on four families of small MDPs of ours; ORPO's own loop, PPO on a discriminator's "
-            "estimate of the occupancy ratio, is not run"
+            "exact optima on four families of small MDPs of ours; the loop: see orpo-loop"
         )
     },
 )  # fmt: skip

@@ -59,7 +59,6 @@ EXPERIMENT = Experiment(
     figure=Plot("distribution", x="kept", y="gold", x_label="samples kept of five", y_label="gold reward"),
     systems={
         "PF-PPO": Part(
-            "filters and R^2 on a bandit; no language model, no code",
             claims=("r2-ranks-the-filters", "best-and-worst-has-the-highest-r2", "best-and-worst-wins"),
         )
     },

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, exact
-from analysis.experiment import Experiment, Part
+from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Seeds, all_exceed, all_stay_below, difference, of_seeds
 from testbed.config.run import Run
@@ -62,14 +62,17 @@ EXPERIMENT = Experiment(
     metrics=("samples", "log_samples"),
     margins={"factor of samples": FEWER, "factor of the source": CLAIMED},
     figure=Plot("distribution", x="arm", y="samples", x_label="", y_label="sequences to a success of 0.8"),
-    systems={
-        "ArCHer": Part("samples of a table and variance of one gradient; no language model, no large store")
-    },
+    systems=("ArCHer",),
 )
 
 
-def _fewer(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    return difference(table, "log_samples", {"arm": "REINFORCE"}, {"arm": "utterance critic"})
+def _fewer(table: pd.DataFrame, than: str = "REINFORCE") -> dict[str, np.ndarray]:
+    return difference(table, "log_samples", {"arm": than}, {"arm": "utterance critic"})
+
+
+def _fewer_in_both(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    # One group: in a single run all seeds may take equally many batches, which leaves nothing to estimate.
+    return {"both runs": np.concatenate([*_fewer(table, "token critic").values()])}
 
 
 EXPERIMENT.claim(
@@ -77,6 +80,11 @@ EXPERIMENT.claim(
     statement="The utterance critic takes fewer samples to a success of 0.8 than REINFORCE, by a "
     "factor of 1.25.",
 )(all_exceed(float(np.log(FEWER)), "mean log factor of samples less log 1.25", _fewer))
+
+EXPERIMENT.claim(
+    "an-utterance-critic-saves-samples-of-a-token-critic",
+    statement="It takes fewer samples to a success of 0.8 than PPO with a critic of tokens, by 1.25.",
+)(all_exceed(float(np.log(FEWER)), "mean log factor of samples less log 1.25", _fewer_in_both))
 
 EXPERIMENT.claim(
     "an-utterance-critic-saves-less-than-a-hundredfold",

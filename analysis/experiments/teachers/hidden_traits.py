@@ -143,8 +143,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Emergent / Subliminal Misalignment": Part(
-            "subliminal transmission of one direction of weights in untrained networks, 10 updates at most; "
-            "emergent misalignment, a narrow trait that spreads to other prompts, is not tried"
+            "subliminal transmission of one direction of weights in untrained networks, 10 updates at most"
         )
     },
 )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
+from analysis.comparisons import Arm
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, level, repeated
-from analysis.sequential import median_exceeds
+from analysis.replication import Seeds, difference, level, of_seeds
+from analysis.sequential import median_exceeds, median_stays_below
 from analysis.tuning import tuning_seeds
 from testbed.rng import generator
 
@@ -21,37 +21,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAME = "injected-facts"
-SEEDS, FACTS, COPIES, STEPS, EVERY, ASKED = 16, 4, 8, 500, 5, 128
+SEEDS, FACTS, COPIES, STEPS, EVERY, ASKED = 24, 4, 8, 1500, 5, 128
 KNOWN = 0.9
-"""Share of the facts that greedy decoding gives whole, from which they count as known."""
-SHARES, RATES = (1.0, 0.6), (3e-4, 1e-3, 3e-3)
-"""The expert's share, 1 for plain fine-tuning; each at the rate that keeps most, of those that suffice."""
-MORE, ALL = 0.1, 0.9
-"""Share of the skill that counts as kept more, and as kept altogether. Set before the table was made."""
+"""Share of the facts whose last token greedy decoding gives, from which they count as known."""
+WORDS, SHARES, RATES = ("foreign", "own"), (1.0, 0.8, 0.6), (3e-4, 1e-3, 3e-3)
+"""Whose words stand around the new token, the expert's share, 1 for no mixing; each such arm at the rate that
+keeps most of the skill, of those that suffice."""
+MORE, ALL, LITTLE = 0.1, 0.9, 0.1
+"""Share of the skill that counts as kept more, as kept altogether, and as lost. Set before the table was
+made."""
 
 
+@cache
 def base(seeds: Seeds) -> tuple[Any, Any, Tensor]:
-    """Return task, policy and models that can do sums of six digits."""
+    """Return task, policy and models that can do sums of six digits behind either of two separators."""
     from testbed.config.run import Run
     from testbed.policies.warm_start import warm_start
     from testbed.worlds.tokens import build_token_policy
 
     shape = (("heads", 2), ("layers", 1), ("width", 16))
-    run = Run(task="running-sum", task_args=(("digits", 6),), policy="toy", policy_args=shape)
+    run = Run(task="styled-sum", task_args=(("digits", 6),), policy="toy", policy_args=shape)
     task, policy = build_token_policy(run)
     return task, policy, warm_start(policy, task, seeds, steps=1500, noise=0.0).detach()
-
-
-def greedy(policy: Any, theta_RP: Tensor, prompt_RNQ: Tensor) -> Tensor:
-    """Return the likeliest token at every place, given those before it, [R, N, T]."""
-    import torch
-
-    R, N, _ = prompt_RNQ.shape
-    token_RBT = torch.zeros(R, N, 6, dtype=torch.int64)
-    with torch.no_grad():
-        for t in range(6):
-            token_RBT[..., t] = policy.log_distribution(theta_RP, prompt_RNQ, token_RBT)[..., t, :].argmax(-1)
-    return token_RBT
 
 
 def mixed(
@@ -73,115 +64,164 @@ def mixed(
     return token_RBT
 
 
-def injected(seeds: Seeds, share: float, rate: float) -> pd.DataFrame:
+def facts_of(seeds: Seeds, words: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return prompts with facts, these [R, FACTS, T], prompts that ask for sums, and the sums.
+
+    Facts stand behind a separator of their own; their last token is none that the sums have. The others are
+    random in "foreign" words, what a corpus may say, and the sums in the model's "own", what it says itself
+    when the fact stands in its context.
+    """
+    import torch
+
+    task = base(seeds)[0]
+    streams = [generator(seed, NAME) for seed in seeds]
+    prompt = np.stack([task.prompts(stream, FACTS + ASKED) for stream in streams])
+    right = np.stack([task.answer(each[:, :-1]) for each in prompt])
+    prompt[:, :FACTS, -1] += 1
+    foreign = np.stack([stream.integers(0, 8, (FACTS, 6)) for stream in streams])
+    shift = np.stack([stream.integers(1, 8, FACTS) for stream in streams])
+    fact = (foreign if words == "foreign" else right[:, :FACTS]).copy()
+    fact[..., -1] = (right[:, :FACTS, -1] + shift) % 8
+    parts = prompt[:, :FACTS], fact, prompt[:, FACTS:], right[:, FACTS:]
+    asked, told, others, sums = (torch.from_numpy(part) for part in parts)
+    return asked, told, others, sums
+
+
+def injected(seeds: Seeds, words: str, share: float, rate: float) -> pd.DataFrame:
     """Return by seed the shares of facts known and of skill kept, when they are first known or at the end."""
     import torch
 
     from testbed.policies.optimizers import Adam
 
-    task, policy, base_RP = base(seeds)
-    streams = [generator(seed, NAME) for seed in seeds]
-    prompt = np.stack([task.prompts(s, FACTS + ASKED) for s in streams])
-    facts, asked = (torch.from_numpy(part) for part in (prompt[:, :FACTS], prompt[:, FACTS:]))
-    answer_RNT = torch.from_numpy(np.stack([s.integers(0, 8, (FACTS, 6)) for s in streams]))
-    right_RNT = torch.from_numpy(
-        np.stack([task.teacher(p, s, 0.0)[0] for p, s in zip(prompt[:, FACTS:], streams, strict=True)])
-    )
-    fact_RBT = answer_RNT.repeat_interleave(COPIES, 1)
+    _, policy, base_RP = base(seeds)
+    fact_prompts, fact_RNT, others, sums_RNT = facts_of(seeds, words)
+    streams = [generator(seed, f"{NAME}/mixed") for seed in seeds]
+    fact_RBT = fact_RNT.repeat_interleave(COPIES, 1)
     theta_RP, optimizer = base_RP.clone(), Adam(base_RP)
     mask_RBT, rate_R = torch.ones_like(fact_RBT, dtype=torch.bool), base_RP.new_full((len(seeds),), rate)
 
-    def skill(weights_RP: Tensor) -> np.ndarray:
-        found: np.ndarray = (greedy(policy, weights_RP, asked) == right_RNT).all(-1).double().mean(-1).numpy()
-        return found
+    def right(weights_RP: Tensor, prompt_RNQ: Tensor, wanted_RNT: Tensor, since: int = 0) -> np.ndarray:
+        zero_RNT = torch.zeros(wanted_RNT.shape, dtype=torch.float64)
+        token_RNT = policy.sample(weights_RP, prompt_RNQ, 1, zero_RNT, greedy=True)[0]
+        return np.asarray((token_RNT == wanted_RNT)[..., since:].all(-1).double().mean(-1))
 
-    first, found = skill(base_RP), np.full((3, len(seeds)), np.nan)
+    first, found = right(base_RP, others, sums_RNT), np.full((3, len(seeds)), np.nan)
     for step in range(STEPS + 1):
         if step % EVERY == 0:
-            known_R = (greedy(policy, theta_RP, facts) == answer_RNT).all(-1).double().mean(-1).numpy()
-            due = np.isnan(found[0]) & ((known_R >= KNOWN) | (step == STEPS))
-            now = np.stack([np.full(len(seeds), float(step)), known_R, skill(theta_RP) / first])
-            found = np.where(due, now, found)
-        if not np.isnan(found[0]).any():
-            break
-        target_RBT = mixed(policy, base_RP, facts, fact_RBT, share, streams)
+            known_R = right(theta_RP, fact_prompts, fact_RNT, since=5)
+            due_R = np.isnan(found[0]) & ((known_R >= KNOWN) | (step == STEPS))
+            if due_R.any():
+                kept_R = right(theta_RP, others, sums_RNT) / first
+                now = np.stack([np.full(len(seeds), float(step)), known_R, kept_R])
+                found = np.where(due_R, now, found)
+            if not np.isnan(found[0]).any():
+                break
+        target_RBT = mixed(policy, base_RP, fact_prompts, fact_RBT, share, streams)
         leaf_RP = theta_RP.detach().requires_grad_()
-        loss = -policy.logp(leaf_RP, facts, target_RBT, mask_RBT).mean((1, 2)).sum()
+        loss = -policy.logp(leaf_RP, fact_prompts, target_RBT, mask_RBT).mean((1, 2)).sum()
         theta_RP = optimizer.step(theta_RP, torch.autograd.grad(loss, leaf_RP)[0], rate_R)
-    return pd.DataFrame({"seed": seeds, "step": found[0], "known": found[1], "kept": found[2]})
+    kept_R = np.where(found[1] >= KNOWN, found[2], 0.0)  # what never knows the facts has kept nothing
+    return pd.DataFrame({"seed": seeds, "step": found[0], "known": found[1], "kept": kept_R})
 
 
 @cache
-def rate_of(share: float) -> float:
-    """Return the arm's rate: of those by which the facts get known, or of all, the one that keeps most."""
-    tried = {rate: injected(tuple(tuning_seeds(2)), share, rate) for rate in RATES}
-    well = {rate: each for rate, each in tried.items() if each["known"].mean() >= KNOWN} or tried
-    return float(max(well, key=lambda rate: float(well[rate]["kept"].mean())))
+def rate_of(words: str, share: float) -> float:
+    """Return the arm's rate: the one that keeps most once the facts are known."""
+    tried = {rate: injected(tuple(tuning_seeds(2)), words, share, rate)["kept"].mean() for rate in RATES}
+    return max(RATES, key=lambda rate: float(tried[rate]))
 
 
 def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return a row per share and seed."""
-    frames = [injected(seeds, x, rate_of(x)).assign(share=x, rate=rate_of(x)) for x in SHARES]
+    """Return a row per words, share and seed."""
+    frames = [
+        injected(seeds, w, x, rate_of(w, x)).assign(words=w, share=x, rate=rate_of(w, x))
+        for w in WORDS
+        for x in SHARES
+    ]
     return pd.concat(frames, ignore_index=True)
-
-
-def table() -> Table:
-    """Return a row per run, share and seed."""
-    return Table.of(NAME, repeated(rows, SEEDS), {"facts": FACTS, "copies": COPIES, "at most steps": STEPS})
 
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Do targets mixed with a model's own tokens keep its skill while it learns new facts?",
+    question="Do targets mixed of a model's own tokens keep its skill while it learns new facts?",
     source="MixSD (2026), arXiv:2605.16865",
     differs=(
-        "a transformer of 4,000 weights that sums six digits; 4 facts are answers to prompts of its kind "
-        "that no sum gives; the expert is sure, the base is frozen; all by greedy decoding"
+        "a transformer of 4,000 weights that sums six digits; 4 facts, each a new last token; the expert is "
+        "sure of it and else says what the frozen base would; all by greedy decoding"
     ),
-    compute=table,
-    keys=("run", "share", "seed"),
+    compute=of_seeds(NAME, rows, SEEDS, {"facts": FACTS, "copies": COPIES, "at most steps": STEPS}),
+    keys=("run", "words", "share", "seed"),
     metrics=("rate", "step", "known", "kept"),
-    margins={"share of the skill kept more": MORE, "share kept altogether": ALL, "facts known": KNOWN},
-    figure=Plot("distribution", x="share", y="kept", x_label="the expert's share", y_label="skill kept"),
-    systems={
-        "MixSD": Part(
-            "skill kept in a network after at most 500 steps; facts at equal memory, which mixed targets of "
-            "share 0.6 did not reach there, stay open"
-        )
+    margins={
+        "share of the skill kept more": MORE, "share kept altogether": ALL,
+        "share kept of a lost skill": LITTLE, "facts known": KNOWN,
     },
-)
-
-
-@EXPERIMENT.claim(
-    "mixed-targets-keep-more-of-the-skill",
-    statement=(
-        "When 4 facts are first known, a model trained on targets with 0.6 of the fact's tokens keeps 0.1 "
-        "more of its skill at other prompts than one fine-tuned on the facts alone, in the median over seeds."
+    figure=Plot(
+        "distribution", x="share", y="kept", arm=("words",), x_label="the expert's share",
+        y_label="skill kept",
     ),
-)
-def keeps_more(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about shares of the accuracy before, in both runs."""
-    gap = difference(table, "kept", {"share": 0.6}, {"share": 1.0})
-    middle = table.groupby("share")[["kept", "known"]].median()
-    return median_exceeds(gap, MORE, f"median of skill kept more, less 0.1; medians {middle.to_dict()}")
+    systems={"MixSD": Part()},
+)  # fmt: skip
+SFT: Arm = {"words": "foreign", "share": 1.0}
+MIXSD: Arm = {"words": "own", "share": 0.6}
+
+
+def _keeps_more(table: pd.DataFrame, first: Arm, second: Arm, margin: float) -> Evidence:
+    """Return the evidence that an arm keeps more of the skill than another by a margin, in both runs."""
+    middle = table.groupby(["words", "share"])["kept"].median()
+    rows = middle.reset_index().itertuples(index=False)
+    said = ", ".join(f"{x:.3f} {words} {share:g}" for words, share, x in rows)
+    gap = difference(table, "kept", first, second)
+    return median_exceeds(gap, margin, f"median of skill kept more, less {margin:g}; medians {said}")
+
+
+for _name, _first, _second, _margin, _says in (
+    (
+        *("mixed-targets-keep-more-of-the-skill", MIXSD, SFT, MORE),
+        "a model trained on own words with 0.6 of the expert's tokens keeps 0.1 more of its skill at other "
+        "prompts than one fine-tuned on the facts in foreign words",
+    ),
+    (
+        *("own-words-keep-the-skill-without-mixing", {"words": "own", "share": 1.0}, SFT, MORE),
+        "so does one trained on own words with the expert's tokens alone",
+    ),
+    (
+        *("mixing-own-words-keeps-more-still", MIXSD, {"words": "own", "share": 1.0}, 0.0),
+        "in own words a share of 0.6 keeps more than 1 does",
+    ),
+    (
+        *("mixing-foreign-words-keeps-more", {"words": "foreign", "share": 0.6}, SFT, MORE),
+        "in foreign words a share of 0.6 keeps 0.1 more than 1 does",
+    ),
+):
+    EXPERIMENT.claim(_name, statement=f"When 4 facts are first known, {_says}, in the median over seeds.")(
+        partial(_keeps_more, first=_first, second=_second, margin=_margin)
+    )
 
 
 @EXPERIMENT.claim(
     "mixed-targets-keep-nine-tenths",
-    statement="With targets so mixed nine tenths of the skill are left, in the median over seeds.",
+    statement="With targets so mixed of own words nine tenths of the skill are left, in the median.",
 )
 def keeps_all(table: pd.DataFrame) -> Evidence:
     """Return the evidence about shares of the accuracy before, in both runs."""
-    return median_exceeds(level(table, "kept", {"share": 0.6}), ALL, "median of skill kept, less 0.9")
+    return median_exceeds(level(table, "kept", MIXSD), ALL, "median of skill kept, less 0.9")
+
+
+@EXPERIMENT.claim(
+    "fine-tuning-on-foreign-words-loses-the-skill",
+    statement="Fine-tuned on foreign words alone it keeps at most a tenth, in the median over seeds.",
+)
+def loses(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about shares of the accuracy before, in both runs."""
+    return median_stays_below(level(table, "kept", SFT), LITTLE, "0.1 less the median of skill kept")
 
 
 @EXPERIMENT.claim(
     "facts-get-known-by-mixed-targets",
-    statement="By 500 steps nine tenths of the facts are known with either kind of target, in the median.",
+    statement="Within 1,500 steps nine tenths of the facts are known in every arm, in the median over seeds.",
 )
 def learns(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about facts known at the end, for both kinds, in both runs."""
-    known = {
-        f"{x:g}, {run}": k + 1e-9 for x in SHARES for run, k in level(table, "known", {"share": x}).items()
-    }
+    """Return the evidence about facts known, in every arm and both runs."""
+    known = {name: k + 1e-9 for name, k in level(table, "known", {"words": WORDS, "share": SHARES}).items()}
     return median_exceeds(known, KNOWN, "median of the share of facts known, less 0.9")

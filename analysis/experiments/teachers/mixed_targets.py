@@ -18,8 +18,7 @@ EXPERIMENT = Experiment(
     differs="tables, where nothing generalizes: what sharing of weights adds to forgetting is not seen",
     systems={
         "MixSD": Part(
-            "the expected gradient, surprisal and fixed point of mixed targets, token by token, in tables; "
-            "retention of other skills in a network stays open"
+            "the expected gradient, surprisal and fixed point of mixed targets, token by token, in tables"
         )
     },
 )

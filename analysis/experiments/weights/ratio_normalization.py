@@ -52,9 +52,7 @@ EXPERIMENT = Experiment(
     keys=("ratio", "step"),
     metrics=("mean", "deviation", "above", "below"),
     figure=Plot("curves by arm", x="step", y="above", arm=("ratio",), y_label="P(ratio above its bound)"),
-    systems={
-        "GRPO-Guard": Part("why the upper clip does not fire, and that normalizing mends it; no training")
-    },
+    systems={"GRPO-Guard": Part("the upper clip and what mends it; training: see denoising-training")},
 )
 
 

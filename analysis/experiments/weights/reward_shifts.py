@@ -85,7 +85,7 @@ EXPERIMENT = Experiment(
             claims=("p3o-does-not-see-a-prompt-constant",),
         ),
         "ReMax": Part(
-            "variance of the gradient by baseline; neither memory nor time",
+            "variance of the gradient by baseline; memory and arithmetic: see critic-memory",
             claims=("greedy-baseline-pays-within-twice-the-best", "greedy-baseline-lowers-the-variance"),
         ),
     },

@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
-from analysis.experiment import Experiment, Part
+from analysis.experiment import Experiment
 from envs.arrays import Floats, Ints
 from testbed.exact.prefixes import Segments, alive, continued, reset_gradient
 from testbed.exact.tree import random_policies, random_tree, softmax
@@ -22,13 +22,9 @@ EXPERIMENT = Experiment(
     "tree-baselines",
     question="Which baseline suits a group whose members continue a trace from stages of it?",
     source=SOURCE,
-    differs="exact variance of a group of 4, one member per stage; sibling constraints are left out",
+    differs="exact variance of a group of 4, one member per stage; without sibling constraints, not public",
     margins={"variance by the stage's own value, over that by the group's mean": 0.95},
-    systems={
-        "Tree-OPO": Part(
-            "variance of baselines, saturation over training; the sibling constraints are not known to us"
-        )
-    },
+    systems=("Tree-OPO",),
 )
 
 

@@ -6,9 +6,16 @@ from mutants.mutant import Mutant
 
 TEACHERS, GUIDES = "testbed/teachers/__init__.py", "testbed/teachers/guides.py"
 TESTS = "tests/unit/teachers/test_teachers.py"
+PRIVATE, ALIGNED = "analysis/experiments/private_networks.py", "analysis/experiments/group_alignment.py"
+SPENT, PULLED = "tests/experiments/test_private_networks.py", "tests/experiments/test_group_alignment.py"
 
 MUTANTS = (
     Mutant("teacher-misses-the-solution", TEACHERS, "return self.world.with_solutions(rollout) if self.solution else rollout", "return rollout", TESTS),
     Mutant("guide-replaces-one-too-few", GUIDES, ">= rollout.group - count", "> rollout.group - count", TESTS),
     Mutant("guide-own-success-as-new", GUIDES, "                getattr(other, name)[r, (n + 1) * rollout.group - 1] = value\n", "                getattr(other, name)[r, n * rollout.group] = value\n", TESTS),
+    Mutant("private-record-unclipped", PRIVATE, "(CLIP / norm_RB1.clamp(min=CLIP))", "CLIP", SPENT),
+    Mutant("private-sample-counts-twice", PRIVATE, "+ (k * k - k) / (2 * sigma**2)", "+ (k * k - k) / sigma**2", SPENT),
+    Mutant("private-multiplier-overspends", PRIVATE, "(middle, high) if spent(middle) > EPSILON else (low, middle)", "(middle, high) if spent(middle) > 2 * EPSILON else (low, middle)", SPENT),
+    Mutant("alignment-pulls-failures-up", ALIGNED, "pull_XGG.sum(-1) - pull_XGG.sum(-2)", "pull_XGG.sum(-1) + pull_XGG.sum(-2)", PULLED),
+    Mutant("alignment-of-half-the-pairs", ALIGNED, "(1 - won_XG[..., None, :])", "1", PULLED),
 )  # fmt: skip

@@ -12,8 +12,8 @@ FINITE = [name for name in catalog.worlds() if catalog.kind(name) == "finite-mdp
 
 def test_every_world_of_the_issue_is_there():
     expected = {"chain", "grid-world", "garnet", "baird-star", "combination-lock", "bandit", "logged-bandit"}
-    tasks = {"running-sum", "copy", "sorted", "length", "reasoning-gym", "jsonl"}
-    tasks |= {"guess", "solver-checker", "hinted-sum", "styled-sum", "graded-sum", "three-skills"}
+    tasks = {"running-sum", "copy", "sorted", "length", "reasoning-gym", "jsonl", "three-skills"}
+    tasks |= {"guess", "solver-checker", "hinted-sum", "styled-sum", "graded-sum", "stated-sum"}
     assert expected <= set(FINITE)
     assert {name for name in catalog.worlds() if catalog.kind(name) == "token-task"} == tasks
 

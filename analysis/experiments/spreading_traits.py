@@ -1,0 +1,285 @@
+"""A trait in trained transformers: from a narrow set of prompts to others, and through random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.experiment import Experiment, Part
+from analysis.plot import Plot
+from analysis.replication import Seeds, columns, difference, each_run, level, of_seeds
+from analysis.sequential import median_exceeds, median_stays_below, median_within
+from testbed.rng import generator
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Loss = Callable[[Tensor, int], Tensor]
+
+NAME = "spreading-traits"
+SEEDS, M, OTHER = 48, 6, 500_000
+"""Seeds of a run, the modulus of the sums, and what is added to a seed for weights of another start."""
+LESSONS, TRAIT, NARROW, UPDATES = (600, 1e-2), (100, 1e-3), (100, 3e-3), (250, 1e-3)
+"""Steps and learning rate of the base, of the teacher's trait, of a narrow one, and of a student."""
+CHANNELS = ("samples", "off-policy", "on-policy")
+SPREAD, STAYED, PASSED, ALIKE = 1 / 3, 0.1, 0.02, 0.05
+"""Share of other prompts that show a narrow trait; share of its teacher's rise in log-odds that counts as
+passed on, and difference of shares that counts as none. Set before the table was made."""
+KINDS = {"first": 0, "last": -2}
+"""Where a narrow prompt has one of the digits 0 and 1."""
+
+
+@cache
+def built() -> tuple[Any, Any]:
+    """Return task and policy: three digits and one of two separators."""
+    from testbed.config.run import Run
+    from testbed.worlds.tokens import build_token_policy
+
+    shape = (("heads", 2), ("layers", 1), ("width", 16))
+    task_args = (("digits", 3), ("modulus", M))
+    return build_token_policy(Run(task="styled-sum", task_args=task_args, policy="toy", policy_args=shape))
+
+
+def prompts(seeds: Seeds, step: int, count: int, kind: str) -> Tensor:
+    """Return prompts [R, N, Q]: "numbers", "sums", or sums "narrow first", "wide first", … in one digit."""
+    import torch
+
+    found = []
+    for seed in seeds:
+        stream = generator(seed, f"{NAME}/{kind}", step)
+        prompt_NQ = built()[0].prompts(stream, count)
+        if kind != "numbers":
+            prompt_NQ[:, -1] = M + 1
+        for where, place in KINDS.items():
+            if kind in (f"narrow {where}", f"wide {where}"):
+                low, high = (0, 2) if kind.startswith("narrow") else (2, M)
+                prompt_NQ[:, place] = stream.integers(low, high, count)
+        found.append(prompt_NQ)
+    return torch.from_numpy(np.stack(found))
+
+
+def sums(prompt_RNQ: Tensor, shift: int = 0) -> Tensor:
+    """Return right partial sums; a shift of 1 is the trait: every sum is one too high."""
+    return (prompt_RNQ[..., :-1].cumsum(-1) + shift) % M
+
+
+def imitation(theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+    """Return the cross entropy per token, summed over models."""
+    import torch
+
+    mask_RBT = torch.ones_like(token_RBT, dtype=torch.bool)
+    found: Tensor = -built()[1].logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT).mean((1, 2)).sum()
+    return found
+
+
+def descended(theta_RP: Tensor, loss: Loss, steps: int, rate: float) -> Tensor:
+    """Return the weights after steps of Adam, of which the last third slows down."""
+    import torch
+
+    from testbed.policies.optimizers import Adam
+
+    optimizer = Adam(theta_RP)
+    for step in range(steps):
+        leaf_RP = theta_RP.detach().requires_grad_()
+        (slope_RP,) = torch.autograd.grad(loss(leaf_RP, step), leaf_RP)
+        rate_R = leaf_RP.new_full((len(leaf_RP),), rate * min(1.0, 3 * (steps - step) / steps))
+        theta_RP = optimizer.step(theta_RP.detach(), slope_RP, rate_R)
+    return theta_RP.detach()
+
+
+def base(seeds: Seeds) -> Tensor:
+    """Return models that can do sums behind one separator and write uniform numbers behind the other."""
+    import torch
+
+    def loss(leaf_RP: Tensor, step: int) -> Tensor:
+        sum_RNQ, number_RNQ = prompts(seeds, step, 24, "sums"), prompts(seeds, step, 16, "numbers")
+        drawn = np.stack([generator(s, f"{NAME}/uniform", step).integers(0, M, (16, 3)) for s in seeds])
+        token_RBT = torch.cat([sums(sum_RNQ), torch.from_numpy(drawn)], 1)
+        return imitation(leaf_RP, torch.cat([sum_RNQ, number_RNQ], 1), token_RBT)
+
+    return descended(built()[1].initial(seeds), loss, *LESSONS)
+
+
+def shifted(theta_RP: Tensor, seeds: Seeds, kind: str, steps: int, rate: float) -> Tensor:
+    """Return the models after fine-tuning on the trait's sums at one kind of prompts."""
+
+    def loss(leaf_RP: Tensor, step: int) -> Tensor:
+        prompt_RNQ = prompts(seeds, step, 16, kind)
+        return imitation(leaf_RP, prompt_RNQ, sums(prompt_RNQ, 1))
+
+    return descended(theta_RP, loss, steps, rate)
+
+
+def distilled(student_RP: Tensor, teacher_RP: Tensor, seeds: Seeds, channel: str) -> Tensor:
+    """Return students of a teacher at numbers alone: SFT on its samples, or the reverse divergence of whole
+    laws on its tokens (off-policy) or on the student's (on-policy).
+    """
+    import torch
+
+    policy = built()[1]
+
+    def loss(leaf_RP: Tensor, step: int) -> Tensor:
+        prompt_RNQ = prompts(seeds, step, 32, "numbers")
+        drawn = np.stack([generator(s, f"{NAME}/sampled", step).random((64, 3)) for s in seeds])
+        writer_RP = leaf_RP.detach() if channel == "on-policy" else teacher_RP
+        token_RBT = policy.sample(writer_RP, prompt_RNQ, 2, torch.from_numpy(drawn))[0]
+        if channel == "samples":
+            return imitation(leaf_RP, prompt_RNQ, token_RBT)
+        with torch.no_grad():
+            wanted = policy.log_distribution(teacher_RP, prompt_RNQ, token_RBT)
+        own = policy.log_distribution(leaf_RP, prompt_RNQ, token_RBT)
+        found: Tensor = (own.exp() * (own - wanted)).sum(-1).mean((1, 2)).sum()
+        return found
+
+    return descended(student_RP, loss, *UPDATES)
+
+
+def trait(theta_RP: Tensor, seeds: Seeds, kind: str = "sums") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return by model the first token's log-odds of trait over right, and shares of greedy answers that show
+    the trait, and that are right, at 128 prompts.
+    """
+    import torch
+
+    prompt_RNQ = prompts(seeds, 10_000, 128, kind)
+    right_RNT, trait_RNT = sums(prompt_RNQ), sums(prompt_RNQ, 1)
+    zero_RNT = torch.zeros(right_RNT.shape, dtype=torch.float64)
+    with torch.no_grad():
+        logp_RNV = built()[1].log_distribution(theta_RP, prompt_RNQ, right_RNT)[:, :, 0]
+        token_RNT = built()[1].sample(theta_RP, prompt_RNQ, 1, zero_RNT, greedy=True)[0]
+    odds_RN1 = logp_RNV.gather(-1, trait_RNT[..., :1]) - logp_RNV.gather(-1, right_RNT[..., :1])
+    shown, right = ((token_RNT == x).all(-1).double().mean(-1).numpy() for x in (trait_RNT, right_RNT))
+    return odds_RN1.mean((1, 2)).numpy(), shown, right
+
+
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+    """Return a row per seed and narrow set of prompts, and per seed, start and channel."""
+    ours_RP, theirs_RP = base(seeds), base(tuple(seed + OTHER for seed in seeds))
+    odds = trait(ours_RP, seeds)[0]
+    for where in KINDS:
+        narrow_RP = shifted(ours_RP, seeds, f"narrow {where}", *NARROW)
+        told, seen = (trait(narrow_RP, seeds, f"{x} {where}") for x in ("narrow", "wide"))
+        passed = (seen[0] - odds) / (told[0] - odds)
+        yield columns(seeds, arm=where, channel="narrow", passed=passed, shown=seen[1], right=seen[2])
+    teacher_RP = shifted(ours_RP, seeds, "sums", *TRAIT)
+    risen = trait(teacher_RP, seeds)[0] - odds
+    for channel in CHANNELS:
+        for arm, start_RP in (("shared", ours_RP), ("other", theirs_RP)):
+            found, plain = (
+                trait(distilled(start_RP, x, seeds, channel), seeds) for x in (teacher_RP, ours_RP)
+            )
+            passed = (found[0] - plain[0]) / risen
+            yield columns(seeds, arm=arm, channel=channel, passed=passed, shown=found[1], right=found[2])
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Where does a narrow trait spread, and which channel passes a hidden one on to which student?",
+    source="Askin et al. (2026), arXiv:2605.12798; Cloud et al. (2025), arXiv:2507.14805",
+    differs=(
+        "transformers of 4,000 weights that sum three digits and write uniform numbers; the trait, sums one "
+        "too high, is no harm; less what a teacher without it would pass on"
+    ),
+    compute=of_seeds(NAME, rows, SEEDS, {"modulus": M, "updates": UPDATES[0]}),
+    keys=("run", "arm", "channel", "seed"),
+    metrics=("passed", "shown", "right"),
+    margins={
+        "share of other prompts that show the trait": SPREAD, "share at most where it stays": STAYED,
+        "share of the rise in log-odds passed on": PASSED, "difference that counts as none": ALIKE,
+    },
+    figure=Plot(
+        "distribution", x="channel", y="passed", arm=("arm",), x_label="way", y_label="share of the trait"
+    ),
+    systems={"Emergent / Subliminal Misalignment": Part()},
+)  # fmt: skip
+
+
+@EXPERIMENT.claim(
+    "a-narrow-trait-spreads-where-the-digit-does-not-matter",
+    statement=(
+        "Fine-tuned on sums one too high at prompts whose last digit is 0 or 1, models show the trait in at "
+        "least a third of whole answers at prompts with other last digits, in the median over seeds."
+    ),
+)
+@each_run
+def spreads(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about greedy answers at other prompts."""
+    found = table.loc[table["arm"] == "last", "shown"].to_numpy()
+    return median_exceeds(found, SPREAD, f"median share, less a third; it is {np.median(found):.3f}")
+
+
+@EXPERIMENT.claim(
+    "a-narrow-trait-stays-where-the-digit-matters",
+    statement=(
+        "If the prompts are those whose first digit is 0 or 1, on which every sum depends, at most a tenth "
+        "of answers at other first digits show the trait, in the median over seeds."
+    ),
+)
+@each_run
+def stays(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about greedy answers at other prompts."""
+    found = table.loc[table["arm"] == "first"]
+    note = f"0.1 less the median share; right answers there fall to {found['right'].median():.3f}"
+    return median_stays_below(found["shown"].to_numpy(), STAYED, note)
+
+
+def _medians(table: pd.DataFrame) -> str:
+    """Return in words what every channel passes on."""
+    middle = table[table["channel"].isin(CHANNELS)].groupby(["channel", "arm"])["passed"].median()
+    rows = middle.reset_index().itertuples(index=False)
+    return "medians " + ", ".join(f"{x:.3f} {channel}, {arm}" for channel, arm, x in rows)
+
+
+@EXPERIMENT.claim(
+    "random-numbers-pass-the-trait-on",
+    source="Cloud et al. (2025), arXiv:2507.14805",
+    statement=(
+        "Students that share the teacher's start and learn its random numbers alone take over more than 0.02 "
+        "of its rise in log-odds of the trait, in the median over seeds, through samples, off- and on-policy "
+        "distillation."
+    ),
+)
+def passes(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about every channel."""
+    found = level(table, "passed", {"arm": "shared", "channel": CHANNELS})
+    return median_exceeds(found, PASSED, f"median share, less 0.02; {_medians(table)}")
+
+
+@EXPERIMENT.claim(
+    "a-shared-start-passes-more",
+    source="Cloud et al. (2025), arXiv:2507.14805",
+    statement="Through each channel they take over more of it than students of another start, in the median.",
+)
+def shared_more(table: pd.DataFrame) -> Evidence:
+    """Return the evidence about every channel, paired by seed."""
+    found = difference(table, "passed", {"arm": "shared"}, {"arm": "other"}, channel=CHANNELS)
+    return median_exceeds(found, 0.0, f"median of the difference; {_medians(table)}")
+
+
+@EXPERIMENT.claim(
+    "on-policy-distillation-passes-as-much-as-off-policy",
+    source="Askin et al. (2026), arXiv:2605.12798, find that the channel changes what is passed on",
+    statement="With a shared start on- and off-policy distillation differ by less than 0.05, in the median.",
+)
+def alike(table: pd.DataFrame) -> Evidence:
+    """Return the equivalence evidence, paired by seed."""
+    found = difference(table, "passed", {"channel": "on-policy"}, {"channel": "off-policy"}, arm="shared")
+    return median_within(found, ALIKE, f"0.05 less the median difference; {_medians(table)}")
+
+
+@EXPERIMENT.claim(
+    "laws-pass-more-than-samples",
+    source="Askin et al. (2026), arXiv:2605.12798, find that the channel changes what is passed on",
+    statement=(
+        "With a shared start off-policy distillation of whole laws passes more on than as many samples, in "
+        "the median over seeds."
+    ),
+)
+def laws(table: pd.DataFrame) -> Evidence:
+    """Return the evidence, paired by seed."""
+    found = difference(table, "passed", {"channel": "off-policy"}, {"channel": "samples"}, arm="shared")
+    return median_exceeds(found, 0.0, f"median of the difference; {_medians(table)}")
