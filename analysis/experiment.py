@@ -20,8 +20,9 @@ Every file in a room of `analysis/experiments/` is one experiment, named as the 
         figure=Plot("final by dial", x="lag", y="accuracy", arm=("recipe",)),
     )
 
-    @EXPERIMENT.claim("my-claim", statement="The sentence that is judged.")
-    def check(table: pd.DataFrame) -> Evidence: …
+    @EXPERIMENT.claim()
+    def my_claim(table: pd.DataFrame) -> Evidence:
+        \"\"\"The sentence that is judged.\"\"\"
 
 `testbed experiments run my-experiment` does all of it. An experiment whose table is computed has `compute` in
 place of `cells`; a family of exact claims has neither.
@@ -167,33 +168,39 @@ class Experiment:
                 raise UserError(f"Experiment '{self.name}' cannot be: {what}.")
 
     def claim(
-        self, name: str, *, statement: str, source: str = "", kind: str = ""
+        self, name: str = "", *, statement: str = "", source: str = "", kind: str = ""
     ) -> Callable[[Check], Check]:
         """Declare check() or check(table: DataFrame) -> Evidence, a claim of this experiment.
 
         Args:
-            name: how the claim is asked for; one name among all experiments.
-            statement: the sentence that is judged.
+            name: how the claim is asked for; one name among all experiments. By default the check's, with "-"
+                for "_".
+            statement: the sentence that is judged; by default the first paragraph of the check's docstring.
             source: paper or page that says so; by default the experiment's.
             kind: "exact" or "statistical"; by default statistical if the check takes the table.
         """
-        if kind and kind not in KINDS:
-            raise UserError(f"Claim '{name}' has kind '{kind}'; expected 'exact' or 'statistical'.")
 
         def register(check: Check) -> Check:
+            called = name or check.__name__.replace("_", "-")
+            said = statement or " ".join((check.__doc__ or "").partition("\n\n")[0].split())
             on_table = bool(inspect.signature(check).parameters)
-            if on_table and not self.keys:
-                raise UserError(f"Claim '{name}' takes a table, but experiment '{self.name}' makes none.")
-            if name in self.claims:
-                raise UserError(f"claim '{name}' is already made by {self.name}; pick another name.")
+            wrong = {
+                f"has kind '{kind}'; expected 'exact' or 'statistical'": kind not in ("", *KINDS),
+                "says nothing; give its check a docstring, or a statement": not said,
+                f"takes a table, but experiment '{self.name}' makes none": on_table and not self.keys,
+                f"is already made by {self.name}; pick another name": called in self.claims,
+            }
+            for what, holds in wrong.items():
+                if holds:
+                    raise UserError(f"Claim '{called}' {what}.")
             promises = {
                 "kind": kind or ("statistical" if on_table else "exact"),
-                "statement": statement,
+                "statement": said,
                 "table": self.name if on_table else None,
                 "experiment": self.name,
                 "stop": self.stop,
             }
-            self.claims[name] = Entry(name, check, source or self.source, promises)
+            self.claims[called] = Entry(called, check, source or self.source, promises)
             return check
 
         return register

@@ -28,7 +28,8 @@ class Plot:
     """A plot that needs no file of its own.
 
     kind: one of KINDS. x, y: columns; of a ROC the score and the event, 0 or 1; of a frontier the cost, less
-    is better, and the gain; of strips the value and the column whose values stand below each other. arm:
+    is better, and the gain; of strips the value and the column whose values stand below each other;
+    "column: words" where its axis says something else than the column's name, as x_label and y_label do. arm:
     columns whose combinations are drawn apart. value: the color of a heat map. where: only rows with these
     values. names: what values are called in the legend, where not as in the table. x_label, y_label: in place
     of the columns' names. log: axes with a logarithmic scale, "x", "y" or "xy"; a dial's values stand side by
@@ -52,6 +53,10 @@ class Plot:
 
     def __post_init__(self) -> None:
         """Raise UserError for what cannot be drawn."""
+        for axis in ("x", "y"):
+            column, _, words = getattr(self, axis).partition(": ")
+            object.__setattr__(self, axis, column)
+            object.__setattr__(self, f"{axis}_label", words or getattr(self, f"{axis}_label"))
         if self.kind not in KINDS:
             raise unknown("kind of plot", self.kind, KINDS)
         if (self.kind == "heat map") != bool(self.value):

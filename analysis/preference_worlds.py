@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from envs.arrays import Floats
-from testbed.offline.preferences import Draw, bradley_terry, regret, tilt, train_on_pairs, vote_labels
+from testbed.offline.preferences import (
+    Draw,
+    bradley_terry,
+    draw_pairs,
+    pair_law,
+    regret,
+    tilt,
+    train_on_pairs,
+    vote_labels,
+)
 from testbed.rng import generator
 
 
@@ -32,6 +41,14 @@ class PairWorld:
     def regret(self, log_pi_RSA: Floats) -> float:
         """E [max r - E_pi r] of the one cell, in rewards."""
         return float(regret(self.context_S, self.reward_SA, np.exp(log_pi_RSA))[0])
+
+    def pairs(
+        self, pi_RSA: Floats, count: int, rng: np.random.Generator, other_RSA: Floats | None = None
+    ) -> Floats:
+        """`count` drawn pairs of actions, both of pi or the second one of another policy, [R, S, A, A]."""
+        return draw_pairs(
+            pair_law(self.context_S, pi_RSA, pi_RSA if other_RSA is None else other_RSA), count, rng
+        )
 
     def judged(self, weight_RSAA: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """The pairs with one judge's verdict on each."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
+from envs.mdps import chain, garnet, grid_world
+from envs.offline import Log
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 from testbed.exact import mdp
 from testbed.exact.ratios_dice import state_marginal_ratios
@@ -56,16 +60,9 @@ def singles(
     """Every episode of mu, and each as a data set of its own, [N, 1, T], with exact state ratios."""
     table = mdp.enumerate_episodes(world, mu_SA)
     ratio_TS = state_marginal_ratios(world, pi_SA, mu_SA)
-    alone = LoggedEpisodes.tabular(
-        state_NT=table.state_NT[:, None],
-        action_NT=table.action_NT[:, None],
-        reward_NT=table.reward_NT[:, None],
-        mask_NT=table.mask_NT[:, None],
-        state_marginal_importance_weight_NT=ratio_TS[np.arange(world.horizon), table.state_NT][:, None],
-        pi_SA=pi_SA,
-        mu_SA=mu_SA,
-        gamma=world.discount,
-    )
+    place = (slice(None), None)
+    ratio_NT = ratio_TS[np.arange(world.horizon), table.state_NT]
+    alone = _taken(table, place, world, pi_SA, mu_SA, state_marginal_importance_weight_NT=ratio_NT[place])
     return table, alone if q_TSA is None else alone.with_model(q_TSA)
 
 
@@ -73,16 +70,7 @@ def pairs(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> tuple[Floats, Logge
     """The probabilities of all ordered pairs of episodes, and each pair as a data set, [P, 2, T]."""
     table = mdp.enumerate_episodes(world, mu_SA)
     index_P2 = np.indices((len(table.probability_N),) * 2).reshape(2, -1).T
-    data = LoggedEpisodes.tabular(
-        state_NT=table.state_NT[index_P2],
-        action_NT=table.action_NT[index_P2],
-        reward_NT=table.reward_NT[index_P2],
-        mask_NT=table.mask_NT[index_P2],
-        pi_SA=pi_SA,
-        mu_SA=mu_SA,
-        gamma=world.discount,
-    )
-    return table.probability_N[index_P2].prod(-1), data
+    return table.probability_N[index_P2].prod(-1), _taken(table, index_P2, world, pi_SA, mu_SA)
 
 
 def exact_log(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> LoggedEpisodes:
@@ -91,15 +79,32 @@ def exact_log(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> LoggedEpisodes:
     count_N = table.probability_N * 4.0 ** (1 + 2 * world.horizon)
     assert (count_N == np.rint(count_N)).all(), "a probability is no multiple of a power of 1/4"
     row_M = np.repeat(np.arange(len(count_N)), count_N.astype(np.int64))
-    return LoggedEpisodes.tabular(
-        state_NT=table.state_NT[row_M],
-        action_NT=table.action_NT[row_M],
-        reward_NT=table.reward_NT[row_M],
-        mask_NT=table.mask_NT[row_M],
-        pi_SA=pi_SA,
-        mu_SA=mu_SA,
-        gamma=world.discount,
-    )
+    return _taken(table, row_M, world, pi_SA, mu_SA)
+
+
+def _taken(
+    table: mdp.EpisodeTable, row: Any, world: FiniteMDP, pi_SA: Floats, mu_SA: Floats, **more: Any
+) -> LoggedEpisodes:
+    """Rows of a table of episodes as data of mu about pi."""
+    fields = {name: getattr(table, name)[row] for name in ("state_NT", "action_NT", "reward_NT", "mask_NT")}
+    return LoggedEpisodes.tabular(**fields, **more, pi_SA=pi_SA, mu_SA=mu_SA, gamma=world.discount)
+
+
+def of_log(log: Log, pi_SA: Floats, mu_SA: Floats, gamma: float, cells: Any = ...) -> LoggedEpisodes:
+    """A log of mu, or some of its cells, as data about pi."""
+    fields = {name: getattr(log, f"{name}_RBT")[cells] for name in ("state", "action", "reward", "mask")}
+    given = {f"{name}_NT": x for name, x in fields.items()}
+    return LoggedEpisodes.tabular(**given, pi_SA=pi_SA, mu_SA=mu_SA, gamma=gamma)
+
+
+def ten_steps(seed: int, discount: float = 0.95) -> dict[str, FiniteMDP]:
+    """A corridor, a random world and a slippery grid, 10 steps each."""
+    common: dict[str, Any] = {"horizon": 10, "discount": discount}
+    return {
+        "chain": chain(length=6, **common),
+        "garnet": garnet(states=8, actions=3, branching=3, seed=seed, noise_std=0.5, **common),
+        "grid": grid_world(layout=("SFF", "FHF", "FFG"), slip=0.2, **common),
+    }
 
 
 def random_log(n: int = 8, *, same: bool = False, full: bool = False) -> LoggedEpisodes:

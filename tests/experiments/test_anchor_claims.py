@@ -77,20 +77,22 @@ def corrections(value):
     ],
 )
 def test_flat_means_at_every_lag_up_to_eight_and_no_further(lost, expected):
-    found = areal_lag.decoupled_is_flat(lags(recompute=lost, behavior=(0.5,) * 5))
+    found = areal_lag.decoupled_ppo_is_flat_to_lag_8(lags(recompute=lost, behavior=(0.5,) * 5))
     assert verdict(found, found.p) == expected
 
 
 @pytest.mark.parametrize(("lost", "expected"), [(0.03, "supported"), (0.005, "refuted")])
 def test_coupled_ppo_is_judged_at_lag_eight(lost, expected):
-    found = areal_lag.coupled_is_not_flat(lags(behavior=(0.5, 0.5, 0.5, lost, 0.5), recompute=(0,) * 5))
+    found = areal_lag.coupled_ppo_is_not_flat_to_lag_8(
+        lags(behavior=(0.5, 0.5, 0.5, lost, 0.5), recompute=(0,) * 5)
+    )
     assert verdict(found, found.p) == expected
     assert found.effect == pytest.approx(lost + NOISE.mean() - 0.012)
 
 
 def test_six_points_are_asked_of_every_lag_from_four():
-    enough = areal_lag.coupled_loses_six(lags(behavior=(0, 0, 0.07, 0.1, 0.2)))
-    short = areal_lag.coupled_loses_six(lags(behavior=(0.5, 0.5, 0.03, 0.1, 0.2)))
+    enough = areal_lag.coupled_ppo_loses_six_points_from_lag_4(lags(behavior=(0, 0, 0.07, 0.1, 0.2)))
+    short = areal_lag.coupled_ppo_loses_six_points_from_lag_4(lags(behavior=(0.5, 0.5, 0.03, 0.1, 0.2)))
     assert verdict(enough, enough.p) == "supported"
     assert verdict(short, short.p) == "refuted"
 
@@ -117,9 +119,9 @@ def test_arms_of_the_batch_sizes_are_told_apart_by_their_decay():
 @pytest.mark.parametrize(
     ("check", "holds", "fails"),
     [
-        (batch_invariance.ewma_is_invariant, {"rescaled": 0.004}, {"rescaled": -0.02}),
-        (batch_invariance.coupled_is_not_invariant, {"coupled": 0.03}, {"coupled": 0.0}),
-        (batch_invariance.fixed_decay_is_not_invariant, {"fixed": 0.05}, {"fixed": -0.05}),
+        (batch_invariance.ppo_ewma_is_batch_size_invariant, {"rescaled": 0.004}, {"rescaled": -0.02}),
+        (batch_invariance.ppo_is_not_batch_size_invariant, {"coupled": 0.03}, {"coupled": 0.0}),
+        (batch_invariance.ppo_ewma_needs_its_decay_rescaled, {"fixed": 0.05}, {"fixed": -0.05}),
     ],
 )
 def test_batch_size_invariance_is_judged_arm_by_arm(check, holds, fails):
@@ -133,14 +135,14 @@ def test_missing_log_probabilities_must_cost_at_every_lag():
     base = {("decoupled", "recompute", lag): 0.9 for lag in (0, 16)}
     costly = {**cheap, ("decoupled", "missing", 16): 0.8}
     for table, expected in (({**base, **cheap}, "refuted"), ({**base, **costly}, "supported")):
-        found = anchors.missing_costs(corrections(table))
+        found = anchors.missing_old_logits_cost_decoupled_ppo(corrections(table))
         assert verdict(found, found.p) == expected
 
 
 def test_the_right_anchor_is_judged_at_lag_sixteen_alone():
     values = {("decoupled", name, lag): 0.9 for name in ("snapshot", "recompute") for lag in (0, 16)}
     stalls = {**values, ("decoupled", "snapshot", 16): 0.8, ("decoupled", "snapshot", 0): 0.99}
-    found = anchors.right_anchor_stalls(corrections(stalls))
+    found = anchors.the_right_anchor_stalls_at_lag_16(corrections(stalls))
     assert verdict(found, found.p) == "supported"
     assert found.n == SEEDS
 
@@ -150,7 +152,9 @@ def test_every_truncation_has_to_beat_having_none():
         ("decoupled", "missing", 0): 0.7
     }
     values |= {(name, "recompute", 0): 0.1 for name in ("tis", "mis", "icepop", "decoupled")}
-    found = anchors.truncation_replaces(corrections(values))
+    found = anchors.truncation_replaces_the_missing_trust_region(corrections(values))
     assert verdict(found, found.p) == "supported"
-    lost = anchors.truncation_replaces(corrections({**values, ("mis", "missing", 0): 0.5}))
+    lost = anchors.truncation_replaces_the_missing_trust_region(
+        corrections({**values, ("mis", "missing", 0): 0.5})
+    )
     assert verdict(lost, lost.p) == "refuted"

@@ -179,12 +179,12 @@ def decide(evidence):
     ],
 )
 def test_the_collapse_claim_reaches_every_verdict(changes, expected):
-    assert decide(staleness_cost.reinforce_collapses(cost_table(**changes))) == expected
+    assert decide(staleness_cost.reinforce_collapses_where_grpo_holds(cost_table(**changes))) == expected
 
 
 def test_the_collapse_claim_without_grpo_cells_has_no_pairs():
     table = cost_table()
-    evidence = staleness_cost.reinforce_collapses(table[table["recipe"] == "reinforce"])
+    evidence = staleness_cost.reinforce_collapses_where_grpo_holds(table[table["recipe"] == "reinforce"])
     assert (evidence.n, decide(evidence)) == (0, INCONCLUSIVE)
 
 
@@ -192,7 +192,7 @@ def test_the_collapse_claim_without_grpo_cells_has_no_pairs():
     ("changes", "expected"), [({}, SUPPORTED), ({"cost": -0.05}, REFUTED), ({"cost": 0.0}, INCONCLUSIVE)]
 )
 def test_the_cost_of_staleness_reaches_every_verdict(changes, expected):
-    assert decide(staleness_cost.staleness_costs(cost_table(**changes))) == expected
+    assert decide(staleness_cost.staleness_costs_grpo_accuracy(cost_table(**changes))) == expected
 
 
 @pytest.mark.parametrize(
@@ -213,11 +213,11 @@ def test_the_token_claim_reaches_every_verdict(changes, expected):
 
 def test_one_reading_below_the_floor_refutes_the_floor():
     table = ess_table()
-    evidence = ess_collapse.never_below_floor(table)
+    evidence = ess_collapse.sampled_ess_never_below_floor(table)
     assert base.verdict(evidence, math.nan) == SUPPORTED
     assert "below 1/N in 6 of 30 rows" in evidence.note
     table.loc[3, collapse.ESS] = 0.99 / N
-    assert base.verdict(ess_collapse.never_below_floor(table), math.nan) == REFUTED
+    assert base.verdict(ess_collapse.sampled_ess_never_below_floor(table), math.nan) == REFUTED
 
 
 # Running them
@@ -317,4 +317,4 @@ def test_a_claim_that_came_out_once_is_not_decided(folder):
 
 def test_a_claim_of_no_known_kind_is_refused():
     with pytest.raises(UserError, match="expected 'exact' or 'statistical'"):
-        Experiment("x", question="Is it?", source="y").claim("z", kind="vague", statement="z.")
+        Experiment("x", question="Is it?", source="y").claim("z", kind="vague", statement="z.")(lambda: None)

@@ -47,7 +47,7 @@ def two_factor_table(interaction=-0.3, gain=0.2, exponent=1.9):
 def test_damage_beyond_the_sum_is_told_from_damage_below_it(size, expected):
     table = two_factor_table(interaction=size)
     table.loc[:, "exact/value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
-    found = mismatch_staleness.together(table)
+    found = mismatch_staleness.mismatch_and_lag_hurt_more_together(table)
     assert decide(found) == expected
     assert found.effect == pytest.approx(-size, abs=0.03)
 
@@ -56,7 +56,7 @@ def test_damage_beyond_the_sum_is_told_from_damage_below_it(size, expected):
 def test_a_gain_by_weights_is_read_at_the_far_corner(gain, expected):
     table = two_factor_table(gain=gain)
     table.loc[:, "exact/value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
-    found = mismatch_staleness.repaired(table)
+    found = mismatch_staleness.sequence_weights_repair_mismatch_and_lag_together(table)
     assert decide(found) == expected
     assert found.effect == pytest.approx(gain, abs=0.02)
 
@@ -65,7 +65,7 @@ def test_a_gain_by_weights_is_read_at_the_far_corner(gain, expected):
     ("exponent", "expected"), [(1.9, "supported"), (1.0, "refuted"), (1.5, "inconclusive")]
 )
 def test_the_exponent_of_minus_log_ess_is_recovered(exponent, expected):
-    found = mismatch_staleness.coherent(two_factor_table(exponent=exponent))
+    found = mismatch_staleness.training_drifts_coherently_over_short_lags(two_factor_table(exponent=exponent))
     assert found.effect == pytest.approx(exponent - 1.5, abs=1e-9)
     assert decide(found) == expected
 
@@ -89,7 +89,7 @@ def growth_table(exponent, rounding=True):
 )
 @pytest.mark.parametrize("rounding", [True, False])
 def test_the_exponent_of_the_deviation_is_recovered(exponent, expected, rounding):
-    found = mismatch_growth.root_t_in_a_transformer(growth_table(exponent, rounding))
+    found = mismatch_growth.precision_noise_grows_as_root_t_in_a_transformer(growth_table(exponent, rounding))
     assert decide(found) == expected
     assert found.effect == pytest.approx(0.05 - abs(exponent - 0.5), abs=1e-9)
 
@@ -98,10 +98,13 @@ def test_the_exponent_of_the_deviation_is_recovered(exponent, expected, rounding
     ("exponent", "expected"), [(0.54, "supported"), (0.46, "refuted"), (0.5, "inconclusive")]
 )
 def test_only_roundings_decide_whether_they_outgrow_the_root(exponent, expected):
-    found = mismatch_growth.outgrows(growth_table(exponent))
+    found = mismatch_growth.roundings_outgrow_root_t_in_a_transformer(growth_table(exponent))
     assert decide(found) == expected
     assert found.effect == pytest.approx(exponent - 0.5, abs=1e-9)
-    assert decide(mismatch_growth.outgrows(growth_table(0.9, rounding=False))) == "inconclusive"
+    assert (
+        decide(mismatch_growth.roundings_outgrow_root_t_in_a_transformer(growth_table(0.9, rounding=False)))
+        == "inconclusive"
+    )
 
 
 # FP8
@@ -120,20 +123,26 @@ def fp8_table(fp8_falls=0, noise_falls=SEEDS, tis_gain=0.5, unified_change=0.0):
 
 @pytest.mark.parametrize(("falls", "expected"), [(SEEDS, "supported"), (0, "inconclusive")])
 def test_collapse_is_counted_against_full_precision(falls, expected):
-    assert decide(fp8_training.fp8_collapse(fp8_table(fp8_falls=falls))) == expected
-    assert decide(fp8_training.noise_collapse(fp8_table(noise_falls=falls))) == expected
+    assert (
+        decide(fp8_training.fp8_rollouts_collapse_a_full_precision_trainer(fp8_table(fp8_falls=falls)))
+        == expected
+    )
+    assert (
+        decide(fp8_training.strong_rollout_noise_collapses_the_trainer(fp8_table(noise_falls=falls)))
+        == expected
+    )
 
 
 def test_full_precision_that_collapses_more_refutes():
     table = fp8_table()
     full = (table["mismatch"] == "off") & (table["policy_args"] == "default")
     table.loc[full, "collapsed"] = 1.0
-    assert decide(fp8_training.fp8_collapse(table)) == "refuted"
+    assert decide(fp8_training.fp8_rollouts_collapse_a_full_precision_trainer(table)) == "refuted"
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(0.5, "supported"), (-0.2, "refuted")])
 def test_what_tis_adds_under_noise(gain, expected):
-    found = fp8_training.tis_repairs(fp8_table(tis_gain=gain))
+    found = fp8_training.tis_repairs_strong_rollout_noise(fp8_table(tis_gain=gain))
     assert decide(found) == expected
     assert found.effect == pytest.approx(gain)
 
@@ -142,7 +151,10 @@ def test_what_tis_adds_under_noise(gain, expected):
     ("change", "expected"), [(0.0, "supported"), (-0.05, "inconclusive"), (-0.2, "refuted")]
 )
 def test_one_precision_is_compared_with_full_precision(change, expected):
-    assert decide(fp8_training.unified(fp8_table(unified_change=change))) == expected
+    assert (
+        decide(fp8_training.one_precision_on_both_sides_costs_nothing(fp8_table(unified_change=change)))
+        == expected
+    )
 
 
 # Lag times rate
@@ -161,12 +173,12 @@ def product_table(gap=0.0, lag_cost=0.3):
 
 @pytest.mark.parametrize(("gap", "expected"), [(0.0, "supported"), (0.05, "inconclusive"), (-0.1, "refuted")])
 def test_one_product_at_which_rates_differ_is_enough_to_refute(gap, expected):
-    assert decide(lag_times_rate.together(product_table(gap))) == expected
+    assert decide(lag_times_rate.curves_fall_together_at_equal_lag_times_rate(product_table(gap))) == expected
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.3, "supported"), (-0.3, "refuted")])
 def test_at_equal_lag_the_rates_are_compared(cost, expected):
-    found = lag_times_rate.equal_lag(product_table(lag_cost=cost))
+    found = lag_times_rate.equal_lag_costs_more_at_a_higher_rate(product_table(lag_cost=cost))
     assert decide(found) == expected
     assert found.effect == pytest.approx(cost * 72 / 96, abs=0.01)
 

@@ -130,19 +130,19 @@ def rec_table(change=0.0, clipped_falls=0, open_falls=SEEDS):
 )
 def test_the_claims_of_equal_accuracy_reach_every_verdict(change, expected):
     table = rec_table(change)
-    assert decide(rec.weights_change_nothing(table)) == expected
+    assert decide(rec.rec_importance_weights_change_nothing(table)) == expected
     two = table[table["recipe"] == "rec"].assign(**{"recipe_args.keep": "twoside"})
     other = two.assign(**{"recipe_args.keep": "oneside", "accuracy": NOISE[0] + two["accuracy"] ** 2})
     both = pd.concat([two, other])
-    assert decide(rec_bounded.bounded_weights_change_nothing(both)) == expected
+    assert decide(rec_bounded.rec_bounded_importance_weights_change_nothing(both)) == expected
     swapped = both.assign(
         **{"recipe_args.keep": both["recipe_args.keep"].map({"twoside": "oneside", "oneside": "x"})}
     )
-    assert decide(rec_bounded.slow_weights_change_nothing(swapped)) == expected
+    assert decide(rec_bounded.rec_slow_importance_weights_change_nothing(swapped)) == expected
 
 
 def test_the_note_gives_the_change_at_every_lag():
-    note = rec.weights_change_nothing(rec_table(-0.2)).note.replace("-0.000", "+0.000")
+    note = rec.rec_importance_weights_change_nothing(rec_table(-0.2)).note.replace("-0.000", "+0.000")
     changes = "0.49+0.000 at lag 0, 0.49-0.200 at lag 16, 0.49+0.000 at lag 260"
     assert f"medians {changes}; worst: lag 16" in note
 
@@ -152,7 +152,7 @@ def test_the_note_gives_the_change_at_every_lag():
     [(0, SEEDS, "supported"), (SEEDS, 0, "refuted"), (8, 8, "inconclusive"), (0, 5, "inconclusive")],
 )
 def test_the_claim_about_the_clip_reaches_every_verdict(clipped, opened, expected):
-    evidence = rec.clip_prevents_collapse(rec_table(clipped_falls=clipped, open_falls=opened))
+    evidence = rec.rec_clip_prevents_collapse(rec_table(clipped_falls=clipped, open_falls=opened))
     assert decide(evidence) == expected
     assert evidence.n == SEEDS
     assert f"without the clip on {opened}, with it on {clipped} of 16 seeds" in evidence.note

@@ -154,6 +154,23 @@ def test_a_claim_on_a_table_needs_one_and_a_name_of_its_own():
         len(Claims({"a": bare, "b": bare}))
 
 
+def test_a_claim_has_the_name_of_its_check_and_says_its_first_paragraph():
+    bare = Experiment("x", question="Is it?", source="y")
+
+    @bare.claim()
+    def it_is_so():
+        """It is so,
+        on both lines.
+
+        Return nothing.
+        """
+
+    (claim,) = bare.claims.values()
+    assert (claim.name, claim.promises["statement"]) == ("it-is-so", "It is so, on both lines.")
+    with pytest.raises(UserError, match="Claim 'z' says nothing"):
+        bare.claim("z")(lambda: None)
+
+
 def test_a_file_must_declare_the_experiment_of_its_name(tmp_path, monkeypatch):
     (tmp_path / "others").mkdir()
     (tmp_path / "others" / "__init__.py").write_text("")

@@ -91,10 +91,10 @@ def path_table(ratio):
 
 def test_drift_along_a_line_is_told_from_a_random_walk():
     for ratio, verdict in ((2.2, "supported"), (1.6, "inconclusive"), (1.0, "refuted")):
-        found = lag_anatomy.drifts_along_a_line(path_table(ratio))
+        found = lag_anatomy.grpo_drifts_along_a_line(path_table(ratio))
         assert decide(found) == verdict
         assert found.n == SEEDS
-    assert lag_anatomy.drifts_along_a_line(path_table(2.2)).effect == pytest.approx(0.6)
+    assert lag_anatomy.grpo_drifts_along_a_line(path_table(2.2)).effect == pytest.approx(0.6)
 
 
 def sweep_table(geometric=0.0, periodic=0.0, ess=0.0):
@@ -118,9 +118,9 @@ def sweep_table(geometric=0.0, periodic=0.0, ess=0.0):
 @pytest.mark.parametrize(
     ("check", "argument"),
     [
-        (lag_schedules.lower_ess, "ess"),
-        (lag_schedules.learn_faster, "geometric"),
-        (lag_schedules.periodic_holds_back, "periodic"),
+        (lag_schedules.spread_ages_lower_ess_in_training, "ess"),
+        (lag_schedules.spread_ages_learn_faster, "geometric"),
+        (lag_schedules.periodic_ages_hold_the_clip_back, "periodic"),
     ],
 )
 def test_claims_about_training_read_their_own_cells_and_seeds(check, argument):

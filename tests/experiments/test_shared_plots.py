@@ -104,3 +104,9 @@ def test_the_captions_of_experiments_ask_their_question_and_say_what_the_marks_a
         caption = base.FIGURES[name].promises["caption"]
         assert caption.startswith(EXPERIMENTS[name].question)
         assert caption.endswith(KINDS[EXPERIMENTS[name].figure.kind])
+
+
+def test_an_axis_says_the_words_behind_its_column():
+    plot = Plot("final by dial", x="n: logged rounds", y="score", y_label="score (1 optimal)")
+    assert (plot.x, plot.x_label) == ("n", "logged rounds")
+    assert (plot.y, plot.y_label) == ("score", "score (1 optimal)")

@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.load import Table
+from testbed.objectives import objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +24,6 @@ ROUNDS = 12
 
 def cost_row(name: str, rounds: int = ROUNDS) -> dict[str, float]:
     """Return seconds of loss and backward pass as multiples of ppo_clip's, of 256 answers of 128 tokens."""
-    from testbed.objectives import objective
-
     one, other = (_timer(objective[each].function) for each in (name, AGAINST))
     pairs = [(one(), other()) for _ in range(rounds)][1:]
     mine, theirs = ([min(pair[who][part] for pair in pairs) for part in (0, 1)] for who in (0, 1))
@@ -72,8 +71,6 @@ def _batch() -> tuple[Any, Any]:
 
 def cost_table(names: Iterable[str] | None = None) -> Table:
     """Return the table of the named objectives, of all that are registered by default."""
-    from testbed.objectives import objective
-
     rows = [{"objective": name, **cost_row(name)} for name in (objective if names is None else names)]
     about = {"batch": f"{ROWS} answers of up to {WIDTH} tokens, groups of {GROUP}, float32", "rounds": ROUNDS}
     return Table.of(NAME, pd.DataFrame(rows), about)

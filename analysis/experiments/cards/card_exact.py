@@ -11,6 +11,8 @@ import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.load import Table
+from testbed.exact.tree import random_policies, random_tree
+from testbed.objectives import objective
 
 if TYPE_CHECKING:
     from testbed.exact.report import Bench
@@ -27,7 +29,6 @@ ENDS = ("gain", "gain low", "gain high", "settled")
 @cache
 def _benches(drift: float) -> tuple[Bench, ...]:
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, random_tree
 
     trees = [random_tree(VOCABULARY, LENGTH, seed) for seed in range(TREES)]
     return tuple(Bench(tree, *random_policies(tree, drift, seed)) for seed, tree in enumerate(trees))
@@ -54,8 +55,6 @@ def exact_row(name: str) -> dict[str, float]:
 
 def exact_table(names: Iterable[str] | None = None, said: Callable[[str], None] = lambda _: None) -> Table:
     """Return the table of the named objectives, of all that are registered by default."""
-    from testbed.objectives import objective
-
     rows = []
     for name in objective if names is None else names:
         said(name)

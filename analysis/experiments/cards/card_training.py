@@ -1,7 +1,5 @@
 """Part 3 of a report card: every objective on a toy LLM, on fresh, stale, frozen and otherwise odd data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -13,6 +11,7 @@ from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.starting_runs import SMALL
 from testbed.config.run import Run
+from testbed.objectives import objective
 
 NAME = "card-training"
 RATE, OTHER_RATES = 3e-3, (1e-3, 1e-2)
@@ -60,8 +59,6 @@ _FIELDS = ("recipe_args", "task_args", "mismatch", "staleness", "lag", "learning
 
 def judged() -> tuple[str, ...]:
     """Return the objectives of papers that are losses by themselves: no variants, no terms, no turns."""
-    from testbed.objectives import objective
-
     return tuple(
         name
         for name in objective
@@ -73,8 +70,6 @@ def judged() -> tuple[str, ...]:
 
 def arms_of(name: str) -> dict[str, Run]:
     """Return the arms of an objective, which stands for its paper's recipe."""
-    from testbed.objectives import objective
-
     reads = objective[name].promises.get("reads", ("adv",))
     return {
         arm: replace(run, recipe=name) for arm, run in ARMS.items() if arm != OWN_ADVANTAGE or "adv" in reads

@@ -1,7 +1,5 @@
 """PROPS: a behavior that takes more of what the data have too little of, against independent draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +11,8 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Groups, combinations, difference, exceeds, of_keys, stays_below
+from envs.mdps import garnet
+from testbed.offline.improvement import softmax
 
 NAME = "adaptive-sampling"
 SEEDS, LEVELS, ACTIONS, UPDATES, BATCH, RATE = 80, (64, 256, 1024), 8, 30, 16, 3.0
@@ -24,8 +24,6 @@ FACTOR, RATES = 0.9, (-0.8, -0.6)
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the sampling error by world and size, and the value of a bandit learner fed such batches."""
-    from envs.mdps import garnet
-    from testbed.offline.improvement import softmax
     from testbed.offline.sampling import adaptive_sampling
 
     worlds = {
@@ -50,8 +48,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 def _learned(reward_A: NDArray[np.float64], step: float, key_R: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Mean value over 30 gradient steps, each on a batch of 16 pulls: logits += rate n/N (r - mean r)."""
-    from envs.mdps import garnet
-    from testbed.offline.improvement import softmax
     from testbed.offline.sampling import adaptive_sampling
 
     world = garnet(states=1, actions=ACTIONS, branching=1, horizon=1, seed=0)
@@ -82,36 +78,34 @@ EXPERIMENT = Experiment(
         "exponent of independent samples": RATES[1],
     },
     figure=Plot(
-        "curves by arm", x="samples", y="error", arm=("world", "sampling"), x_label="samples",
-        y_label="total variation from on-policy", log="xy", names={"random MDP": "MDP"},
+        "curves by arm", x="samples", y="error: total variation from on-policy", arm=("world", "sampling"),
+        log="xy", names={"random MDP": "MDP"},
     ),
     systems=("PROPS",),
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "adaptive-sampling-has-less-sampling-error",
-    statement=(
-        "At 64, 256 and 1024 samples the data's total variation from on-policy is at most 0.9 of that of "
-        "independent draws, on a bandit and a random MDP, in the first run and the replication."
-    ),
-)(
-    stays_below(
-        float(np.log(FACTOR)), "error", {"sampling": "adaptive"}, {"sampling": "independent"},
-        world=("bandit", "random MDP"), samples=LEVELS, log=True,
-    )
-)  # fmt: skip
+
+@EXPERIMENT.claim()
+def adaptive_sampling_has_less_sampling_error(table: pd.DataFrame) -> Evidence:
+    """At 64, 256 and 1024 samples the data's total variation from on-policy is at most 0.9 of that of
+    independent draws, on a bandit and a random MDP, in the first run and the replication.
+    """
+    return stays_below(
+        float(np.log(FACTOR)),
+        "error",
+        {"sampling": "adaptive"},
+        {"sampling": "independent"},
+        world=("bandit", "random MDP"),
+        samples=LEVELS,
+        log=True,
+    )(table)
 
 
-@EXPERIMENT.claim(
-    "adaptive-sampling-errs-by-one-over-n",
-    source="this project; Zhong et al. (2022) for the limit",
-    statement=(
-        "On a bandit the sampling error falls from 64 to 1024 samples faster than n^-0.8 when adaptive, and "
-        "slower than n^-0.6 when independent, in the first run and the replication."
-    ),
-)
-def rates(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about both exponents, seed by seed, for each run."""
+@EXPERIMENT.claim(source="this project; Zhong et al. (2022) for the limit")
+def adaptive_sampling_errs_by_one_over_n(table: pd.DataFrame) -> Evidence:
+    """On a bandit the sampling error falls from 64 to 1024 samples faster than n^-0.8 when adaptive, and
+    slower than n^-0.6 when independent, in the first run and the replication.
+    """
     groups: Groups = {}
     for sampling, limit, sign in (("adaptive", RATES[0], -1.0), ("independent", RATES[1], 1.0)):
         fixed = {"world": "bandit", "sampling": sampling}
@@ -120,19 +114,16 @@ def rates(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "exponent beyond its limit")
 
 
-EXPERIMENT.claim(
-    "adaptive-sampling-learns-faster",
-    statement=(
-        "Gradient steps on adaptive batches of 16 pulls have a mean value over training that is higher than "
-        "on independent ones, in the first run and the replication."
-    ),
-)(
-    exceeds(
+@EXPERIMENT.claim()
+def adaptive_sampling_learns_faster(table: pd.DataFrame) -> Evidence:
+    """Gradient steps on adaptive batches of 16 pulls have a mean value over training that is higher than on
+    independent ones, in the first run and the replication.
+    """
+    return exceeds(
         0.0,
         "value",
         {"sampling": "adaptive"},
         {"sampling": "independent"},
         world="bandit",
         samples=LEVELS[-1],
-    )
-)
+    )(table)

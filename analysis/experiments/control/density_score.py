@@ -1,7 +1,5 @@
 """CDSA on a continuous bandit: actions of a finished policy moved up the density of the data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +12,8 @@ from analysis.experiment import Experiment
 from analysis.experiments.control.nearest_data import DEGREE, LOGGERS, setting
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, merged, of_keys, stays_below
+from testbed.offline import continuous
+from testbed.offline.continuous import density_score, score_corrected
 
 NAME = "density-score"
 SEEDS, LOGGED, WIDTH, RARE = 40, 200, (0.2, 0.2), 0.02
@@ -25,8 +25,6 @@ FEWER, SAME = 0.2, 0.05
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the share of actions outside the data and the share of the best value, by correction."""
-    from testbed.offline import continuous
-
     bandit, grid_S, grid_A = setting()
     best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
     for logger, law in LOGGERS.items():
@@ -60,22 +58,18 @@ EXPERIMENT = Experiment(
     metrics=("outside", "value"),
     margins={"share of actions outside that counts as fewer": FEWER, "value that counts as equal": SAME},
     figure=Plot(
-        "frontier", x="outside", y="value", arm=("correction",), x_label="share of actions outside the data",
-        y_label="value, share of the best",
+        "frontier", x="outside: share of actions outside the data", y="value: value, share of the best",
+        arm=("correction",),
     ),
     systems=("CDSA",),
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "density-scores-bring-actions-back-and-raise-the-value",
-    statement=(
-        "Twenty steps up the score lower the share of actions outside the data by 0.2 and raise the value by "
-        "0.05 of the best, with poor, mixed and narrow logs, in the first run and the replication."
-    ),
-)
-def back(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about both, less their margins, paired by seed, for each logger and run."""
+@EXPERIMENT.claim()
+def density_scores_bring_actions_back_and_raise_the_value(table: pd.DataFrame) -> Evidence:
+    """Twenty steps up the score lower the share of actions outside the data by 0.2 and raise the value by
+    0.05 of the best, with poor, mixed and narrow logs, in the first run and the replication.
+    """
     none, score = ({"correction": each} for each in ("none", "score 20"))
     fewer = difference(table, "outside", none, score, logger=LOGGERS)
     more = difference(table, "value", score, none, logger=LOGGERS)
@@ -86,27 +80,21 @@ def back(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "fewer outside less 0.2, value gained less 0.05")
 
 
-EXPERIMENT.claim(
-    "density-scores-match-a-penalty-in-training",
-    statement=(
-        "After twenty steps the value is at most 0.05 of the best below that of a policy trained with the "
-        "penalty of weight 100, with poor, mixed and narrow logs, in the first run and the replication."
-    ),
-)(stays_below(SAME, "value", {"correction": "penalty 100"}, {"correction": "score 20"}, logger=LOGGERS))
+@EXPERIMENT.claim()
+def density_scores_match_a_penalty_in_training(table: pd.DataFrame) -> Evidence:
+    """After twenty steps the value is at most 0.05 of the best below that of a policy trained with the
+    penalty of weight 100, with poor, mixed and narrow logs, in the first run and the replication.
+    """
+    return stays_below(
+        SAME, "value", {"correction": "penalty 100"}, {"correction": "score 20"}, logger=LOGGERS
+    )(table)
 
 
-@EXPERIMENT.claim(
-    "density-scores-ascend",
-    source="Cheng (1995), Mean shift, mode seeking, and clustering",
-    statement=(
-        "A step of size h^2 along the score of a Gaussian kernel density never lowers the density of the "
-        "action given its context, over 20 steps, 30 logs and 11 contexts."
-    ),
-)
-def ascend() -> Evidence:
-    """Return falls of the log density along corrections that start far from the data."""
-    from testbed.offline.continuous import density_score, score_corrected
-
+@EXPERIMENT.claim(source="Cheng (1995), Mean shift, mode seeking, and clustering")
+def density_scores_ascend() -> Evidence:
+    """A step of size h^2 along the score of a Gaussian kernel density never lowers the density of the action
+    given its context, over 20 steps, 30 logs and 11 contexts.
+    """
     bandit, grid_S, _ = setting()
     falls: list[float] = []
     for law in LOGGERS.values():

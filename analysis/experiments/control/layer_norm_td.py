@@ -1,7 +1,5 @@
 """PQN: what LayerNorm and an l2 coefficient do to off-policy TD, and parallel Q-learning without replay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +12,9 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, level, merged, of_keys, stays_below
 from envs.arrays import Floats
+from envs.mdps import BAIRD_FEATURES, garnet
+from testbed.exact.value_learning import baird_star, linear_td
+from testbed.offline.tabular import optimal_q
 
 NAME = "layer-norm-td"
 SEEDS, STEPS, DISCOUNT, FEATURES = 30, 2000, 0.99, 4
@@ -24,9 +25,7 @@ NEAR, LESS = 0.5, 0.5
 
 def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the error of Q after 2000 updates, by number of parallel copies and step size."""
-    from envs.mdps import garnet
     from testbed.offline.linear import parallel_q
-    from testbed.offline.tabular import optimal_q
 
     world = garnet(states=8, actions=3, discount=0.9, seed=0, horizon=16)
     best_1SA = optimal_q(world)
@@ -51,8 +50,7 @@ EXPERIMENT = Experiment(
     metrics=("error",),
     margins={"error of Q that counts as near": NEAR, "log of the factor of error that counts as less": LESS},
     figure=Plot(
-        "final by dial", x="players", y="error", arm=("step",), x_label="parallel copies",
-        y_label="root mean square error of Q",
+        "final by dial", x="players: parallel copies", y="error: root mean square error of Q", arm=("step",),
     ),
     systems=("PQN (Simplifying deep TD)",),
 )  # fmt: skip
@@ -67,16 +65,12 @@ def _problems() -> Iterator[tuple[Floats, Floats, Floats]]:
 
 
 @EXPERIMENT.claim(
-    "layer-norm-bounds-the-l2-that-stabilizes-td",
-    source="Gallici et al. (2025), section 4, for the half discount; the bound for linear TD derived here",
-    statement=(
-        "With LayerNorm features of width F an l2 coefficient of F (discount/2)^2 makes expected TD stable "
-        "on Baird's star and 200 random problems; raw features need more than that somewhere."
-    ),
+    source="Gallici et al. (2025), section 4, for the half discount; the bound for linear TD derived here"
 )
-def bound() -> Evidence:
-    """Return relative excess of the bound, wrong signs of the abscissa, and what raw features lack."""
-    from testbed.exact.value_learning import linear_td
+def layer_norm_bounds_the_l2_that_stabilizes_td() -> Evidence:
+    """With LayerNorm features of width F an l2 coefficient of F (discount/2)^2 makes expected TD stable on
+    Baird's star and 200 random problems; raw features need more than that somewhere.
+    """
     from testbed.offline.linear import layer_norm, ridge_threshold
 
     star_SF = np.hstack([np.diag([2.0] * 6 + [1.0]), np.array([[1.0]] * 6 + [[2.0]])])
@@ -97,18 +91,11 @@ def bound() -> Evidence:
     return exact(gaps, 0.0, f"excess of the bound, or a wrong sign; raw features need {raw:.2f} of it")
 
 
-@EXPERIMENT.claim(
-    "layer-norm-alone-does-not-remove-divergence",
-    source="this project",
-    statement=(
-        "On Baird's star TD with LayerNorm features and no l2 diverges faster than with the raw ones; on "
-        "random problems it diverges in fewer."
-    ),
-)
-def alone() -> Evidence:
-    """Return by how much the abscissa on the star is not larger, and the share that is not smaller."""
-    from envs.mdps import BAIRD_FEATURES
-    from testbed.exact.value_learning import baird_star, linear_td
+@EXPERIMENT.claim(source="this project")
+def layer_norm_alone_does_not_remove_divergence() -> Evidence:
+    """On Baird's star TD with LayerNorm features and no l2 diverges faster than with the raw ones; on random
+    problems it diverges in fewer.
+    """
     from testbed.offline.linear import layer_norm
 
     law, moves_SS = np.full(7, 1 / 7), np.eye(7)[[6] * 7]
@@ -122,15 +109,11 @@ def alone() -> Evidence:
     return exact(gaps, 0.0, f"abscissa {normal:.3f} on the star; {counted}")
 
 
-@EXPERIMENT.claim(
-    "parallel-copies-replace-replay",
-    statement=(
-        "At step size 0.5 and 2000 updates 64 parallel copies end within 0.5 of the optimal Q without replay "
-        "or target network, and a factor 1.65 nearer than one copy, in the first run and the replication."
-    ),
-)
-def parallel(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the error left and the log of the factor gained, for each run."""
+@EXPERIMENT.claim()
+def parallel_copies_replace_replay(table: pd.DataFrame) -> Evidence:
+    """At step size 0.5 and 2000 updates 64 parallel copies end within 0.5 of the optimal Q without replay or
+    target network, and a factor 1.65 nearer than one copy, in the first run and the replication.
+    """
     left = level(table, "error", {"players": 64, "step": 0.5})
     gained = difference(table, "error", {"players": 1}, {"players": 64}, step=0.5, log=True)
     groups = merged(
@@ -140,11 +123,9 @@ def parallel(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "0.5 less the error, or log of the factor less 0.5")
 
 
-EXPERIMENT.claim(
-    "parallel-copies-do-not-replace-updates",
-    source="this project",
-    statement=(
-        "At step size 0.1 and 2000 updates the error of 64 copies is below that of one by less than a factor "
-        "1.65, though they saw 64 times the steps, in the first run and the replication."
-    ),
-)(stays_below(LESS, "error", {"players": 1}, {"players": 64}, step=0.1, log=True))
+@EXPERIMENT.claim(source="this project")
+def parallel_copies_do_not_replace_updates(table: pd.DataFrame) -> Evidence:
+    """At step size 0.1 and 2000 updates the error of 64 copies is below that of one by less than a factor
+    1.65, though they saw 64 times the steps, in the first run and the replication.
+    """
+    return stays_below(LESS, "error", {"players": 1}, {"players": 64}, step=0.1, log=True)(table)

@@ -1,21 +1,19 @@
 """PRDC on a continuous bandit: a penalty on the distance to the nearest data, against cloning and support."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, exceeds, of_keys
 from envs.arrays import Floats
-
-if TYPE_CHECKING:
-    from envs.continuous import BumpBandit
+from envs.continuous import BumpBandit
+from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic
 
 NAME = "nearest-data"
 SEEDS, LOGGED, DEGREE = 40, 200, 6
@@ -28,7 +26,6 @@ LOGGERS: Mapping[str, Any] = {
 """Means and deviations of the logged actions: wide and aimless, two kinds of logger, one that is half right.
 """
 HIGHER = 0.05
-"""Share of the best value."""
 
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
@@ -42,8 +39,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
 def at_weights(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return the exact value, as a share of the best, of policies greedy in a penalized polynomial critic."""
-    from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic
-
     bandit, grid_S, grid_A = setting()
     best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
     for logger, law in LOGGERS.items():
@@ -65,8 +60,6 @@ def at_weights(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 def setting() -> tuple[BumpBandit, Floats, Floats]:
     """Return a bandit of two bumps, one moving with the context, and grids of contexts and actions."""
-    from envs.continuous import BumpBandit
-
     bandit = BumpBandit(
         center_K=np.array([-1.0, 1.0]), tilt_K=np.array([0.5, 0.0]), height_K=np.array([1.0, 0.7]),
         width_K=np.array([0.3, 0.5]),
@@ -83,25 +76,26 @@ EXPERIMENT = Experiment(
     keys=("run", "logger", "penalty", "seed"),
     metrics=("weight", "value"),
     margins={"share of the best value that counts as higher": HIGHER},
-    figure=Plot(
-        "distribution", x="logger", y="value", arm=("penalty",), x_label="logger",
-        y_label="value, share of the best",
-    ),
+    figure=Plot("distribution", x="logger", y="value: value, share of the best", arm=("penalty",)),
     systems=("PRDC",),
-)  # fmt: skip
+)
 
-EXPERIMENT.claim(
-    "nearest-data-is-less-conservative-than-cloning",
-    statement=(
-        "With poor, mixed and narrow logs the penalty on the distance to the nearest data is worth more than "
-        "one on the distance to the mean action, by 0.05 of the best, in the first run and the replication."
-    ),
-)(exceeds(HIGHER, "value", {"penalty": "nearest data"}, {"penalty": "cloning"}, logger=LOGGERS))
 
-EXPERIMENT.claim(
-    "nearest-data-beats-a-support-constraint",
-    statement=(
-        "With poor, mixed and narrow logs it is worth more than a penalty on the distance to the nearest "
-        "action of any context, by 0.05 of the best, in the first run and the replication."
-    ),
-)(exceeds(HIGHER, "value", {"penalty": "nearest data"}, {"penalty": "support"}, logger=LOGGERS))
+@EXPERIMENT.claim()
+def nearest_data_is_less_conservative_than_cloning(table: pd.DataFrame) -> Evidence:
+    """With poor, mixed and narrow logs the penalty on the distance to the nearest data is worth more than one
+    on the distance to the mean action, by 0.05 of the best, in the first run and the replication.
+    """
+    return exceeds(HIGHER, "value", {"penalty": "nearest data"}, {"penalty": "cloning"}, logger=LOGGERS)(
+        table
+    )
+
+
+@EXPERIMENT.claim()
+def nearest_data_beats_a_support_constraint(table: pd.DataFrame) -> Evidence:
+    """With poor, mixed and narrow logs it is worth more than a penalty on the distance to the nearest action
+    of any context, by 0.05 of the best, in the first run and the replication.
+    """
+    return exceeds(HIGHER, "value", {"penalty": "nearest data"}, {"penalty": "support"}, logger=LOGGERS)(
+        table
+    )

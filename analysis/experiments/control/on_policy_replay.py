@@ -1,16 +1,19 @@
 """ARB: from offline to online learning with replay that prefers what the current policy would do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, exceeds, of_keys
+from envs import infinite_horizon
+from envs.mdps import garnet
+from envs.offline import collect, skilled
+from testbed.offline import tabular
 
 NAME = "on-policy-replay"
 SEEDS, STEPS, FEATURES, EPISODES, EARLY = 80, 2000, 32, 50, 10
@@ -30,10 +33,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
-    from envs import infinite_horizon
-    from envs.mdps import garnet
-    from envs.offline import collect, skilled
-    from testbed.offline import tabular
     from testbed.offline.replay import replay_q
 
     rng = np.random.default_rng(key)
@@ -69,24 +68,24 @@ EXPERIMENT = Experiment(
     metrics=("early loss", "late value"),
     margins={"share of the value that counts as less lost": LESS},
     figure=Plot(
-        "final by dial", x="power", y="early loss", arm=("quality",), x_label="power of the policy in replay",
-        y_label="deepest early loss of value",
+        "final by dial", x="power: power of the policy in replay",
+        y="early loss: deepest early loss of value", arm=("quality",),
     ),
     systems=("ARB (Adaptive Replay Buffer)",),
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "on-policy-replay-softens-the-drop-from-offline-to-online",
-    statement=(
-        "Drawing steps as their action's current probability makes the deepest early loss smaller by 0.02 of "
-        "the best value, with random and with half-skilled loggers, in the first run and the replication."
-    ),
-)(exceeds(LESS, "early loss", {"power": 0.0}, {"power": 1.0}, quality=(0.0, 0.5)))
 
-EXPERIMENT.claim(
-    "on-policy-replay-ends-higher",
-    statement=(
-        "Drawing steps so ends higher than uniform replay, with random and with half-skilled loggers, in the "
-        "first run and the replication."
-    ),
-)(exceeds(HIGHER, "late value", {"power": 1.0}, {"power": 0.0}, quality=(0.0, 0.5)))
+@EXPERIMENT.claim()
+def on_policy_replay_softens_the_drop_from_offline_to_online(table: pd.DataFrame) -> Evidence:
+    """Drawing steps as their action's current probability makes the deepest early loss smaller by 0.02 of the
+    best value, with random and with half-skilled loggers, in the first run and the replication.
+    """
+    return exceeds(LESS, "early loss", {"power": 0.0}, {"power": 1.0}, quality=(0.0, 0.5))(table)
+
+
+@EXPERIMENT.claim()
+def on_policy_replay_ends_higher(table: pd.DataFrame) -> Evidence:
+    """Drawing steps so ends higher than uniform replay, with random and with half-skilled loggers, in the
+    first run and the replication.
+    """
+    return exceeds(HIGHER, "late value", {"power": 1.0}, {"power": 0.0}, quality=(0.0, 0.5))(table)

@@ -1,10 +1,7 @@
 """Optimistic actor-critic with rare switching: regret over episodes, and what offline data save."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,9 +12,9 @@ from analysis.comparisons import Arm, must_stay_below
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Groups, all_exceed, combinations, difference, of_keys
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import garnet
+from envs.offline import Counts, expected_counts
 
 NAME = "optimistic-actor"
 SEEDS, EPISODES, BONUS, LOGGED = 24, (100, 400, 1600), 0.3, 200.0
@@ -31,7 +28,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
     Hybrid: the expected counts of 200 episodes of the uniform policy are there from the start.
     """
-    from envs.offline import Counts, expected_counts
     from testbed.offline.optimism import optimistic_actor_critic
 
     world = _world()
@@ -49,8 +45,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 def _world() -> FiniteMDP:
-    from envs.mdps import garnet
-
     world = garnet(states=6, actions=3, horizon=6, seed=0)
     low, high = world.reward_SA.min(), world.reward_SA.max()
     return replace(world, reward_SA=(world.reward_SA - low) / (high - low))
@@ -65,12 +59,9 @@ EXPERIMENT = Experiment(
     keys=("run", "actor", "offline", "episodes", "seed"),
     metrics=("regret",),
     margins={"exponent of regret": SLOPE, "log of the factor saved": SAVED},
-    figure=Plot(
-        "curves by arm", x="episodes", y="regret", arm=("actor", "offline"), x_label="episodes",
-        y_label="regret", log="x",
-    ),
+    figure=Plot("curves by arm", x="episodes", y="regret", arm=("actor", "offline"), log="x"),
     systems=("Actor-critics optimal sample efficiency",),
-)  # fmt: skip
+)
 
 
 def _log_regret_above(table: pd.DataFrame, other: Arm) -> Groups:
@@ -79,46 +70,34 @@ def _log_regret_above(table: pd.DataFrame, other: Arm) -> Groups:
     return difference(logs, "regret", {"offline": "none", "episodes": 1600}, other, actor=ACTORS)
 
 
-@EXPERIMENT.claim(
-    "optimistic-regret-grows-no-faster-than-the-root",
-    statement=(
-        "From 100 to 1600 episodes regret grows slower than episodes^0.55, with a greedy actor and with "
-        "mirror steps, in the first run and the replication."
-    ),
-)
-def root(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the exponent, seed by seed, for each actor and run."""
+@EXPERIMENT.claim()
+def optimistic_regret_grows_no_faster_than_the_root(table: pd.DataFrame) -> Evidence:
+    """From 100 to 1600 episodes regret grows slower than episodes^0.55, with a greedy actor and with mirror
+    steps, in the first run and the replication.
+    """
     fall = _log_regret_above(table, {"offline": "none", "episodes": 100})
     groups = {name: x_N / np.log(16.0) for name, x_N in fall.items()}
     return must_stay_below(groups, SLOPE, "0.55 less the exponent")
 
 
-EXPERIMENT.claim(
-    "offline-data-save-regret",
-    statement=(
-        "With 200 offline episodes of a uniform policy regret up to 1600 episodes is smaller by a factor of "
-        "1.65, with a greedy actor and with mirror steps, in the first run and the replication."
-    ),
-)(
-    all_exceed(
+@EXPERIMENT.claim()
+def offline_data_save_regret(table: pd.DataFrame) -> Evidence:
+    """With 200 offline episodes of a uniform policy regret up to 1600 episodes is smaller by a factor of
+    1.65, with a greedy actor and with mirror steps, in the first run and the replication.
+    """
+    return all_exceed(
         SAVED,
         "log of the factor of regret saved, less 0.5",
         _log_regret_above,
         {"offline": "hybrid", "episodes": 1600},
-    )
-)
+    )(table)
 
 
-@EXPERIMENT.claim(
-    "rare-switching-is-logarithmic",
-    source="Tan, Fan & Wei (2025); Abbasi-Yadkori, Pal & Szepesvari (2011) for the doubling",
-    statement=(
-        "In 400 episodes of 6 steps the critic is refitted at most once per pair and doubling of its visits, "
-        "18 (2 + log2 2400) times, though there are 400 chances."
-    ),
-)
-def rare() -> Evidence:
-    """Return by how much the number of refits exceeds the bound, over 10 keys and three actors."""
+@EXPERIMENT.claim(source="Tan, Fan & Wei (2025); Abbasi-Yadkori, Pal & Szepesvari (2011) for the doubling")
+def rare_switching_is_logarithmic() -> Evidence:
+    """In 400 episodes of 6 steps the critic is refitted at most once per pair and doubling of its visits, 18
+    (2 + log2 2400) times, though there are 400 chances.
+    """
     from testbed.offline.optimism import optimistic_actor_critic
 
     world, key_R = _world(), np.arange(10, dtype=np.uint64)

@@ -1,9 +1,5 @@
 """Realizable but incomplete classes: what the error of TD's fixed point depends on, and what not."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -13,15 +9,16 @@ from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, exceeds, of_keys
+from envs import infinite_horizon
 from envs.arrays import Floats
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import garnet
+from envs.offline import Counts, draw_counts, exact_model
+from testbed.offline.imitation import occupancy
 
 NAME = "realizable-td"
 SEEDS, PROBLEMS, SIZES, WIDTH, DISCOUNT = 30, 24, (100, 1000, 10_000, 100_000), 4, 0.8
 SLOPE, CORRELATED = -0.45, 0.5
-"""Exponent of the sample size; rank correlation."""
 
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
@@ -47,10 +44,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
 def _setting(rng: np.random.Generator) -> tuple[FiniteMDP, Floats, Floats, Floats, Floats]:
     """Return a random world, the target's law of actions, a law of data, the target's occupancy, and Q."""
-    from envs import infinite_horizon
-    from envs.mdps import garnet
-    from testbed.offline.imitation import occupancy
-
     world = garnet(states=8, actions=2, branching=3, discount=DISCOUNT, seed=int(rng.integers(2**31)))
     pi_1SA, mu_1SA = rng.dirichlet(np.ones(2), size=(2, 1, 8))
     data_1SA = rng.dirichlet(np.ones(8))[None, :, None] * mu_1SA
@@ -59,7 +52,6 @@ def _setting(rng: np.random.Generator) -> tuple[FiniteMDP, Floats, Floats, Float
 
 def _problem(rng: np.random.Generator) -> tuple[NDArray[np.float64], float]:
     """Return errors [2, sizes] of both classes, and concentrability times misalignment of the first."""
-    from envs.offline import draw_counts, exact_model
     from testbed.offline.linear import concentrability, lstd_q, misalignment, realizable_features
 
     world, pi_1SA, data_1SA, target_1SA, q_1SA = _setting(rng)
@@ -86,23 +78,18 @@ EXPERIMENT = Experiment(
     metrics=("error", "correlation"),
     margins={"exponent of the sample size": SLOPE, "rank correlation that counts as scaling": CORRELATED},
     figure=Plot(
-        "curves by arm", x="samples", y="error", arm=("features",), x_label="logged steps",
-        y_label="relative error of Q", log="xy",
+        "curves by arm", x="samples: logged steps", y="error: relative error of Q", arm=("features",),
+        log="xy",
     ),
     systems=("When is realizability sufficient",),
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "realizable-td-is-exact-without-noise-though-incomplete",
-    statement=(
-        "On expected data the fixed point of TD in a realizable class is the true Q in 50 random problems, "
-        "though Bellman's operator leads out of every class; in random classes it is off."
-    ),
-)
-def no_floor() -> Evidence:
-    """Return errors of the realizable fixed point, and by how much other classes would do as well."""
-    from envs.offline import Counts, exact_model
+@EXPERIMENT.claim()
+def realizable_td_is_exact_without_noise_though_incomplete() -> Evidence:
+    """On expected data the fixed point of TD in a realizable class is the true Q in 50 random problems,
+    though Bellman's operator leads out of every class; in random classes it is off.
+    """
     from testbed.offline.linear import lstd_q, realizable_features
 
     gaps, left, off = [], [], []
@@ -125,15 +112,11 @@ def no_floor() -> Evidence:
     return exact(gaps, 1e-7, note)
 
 
-@EXPERIMENT.claim(
-    "realizable-td-errs-by-the-root-of-the-data",
-    statement=(
-        "From 1000 to 100,000 logged steps the median error in realizable classes falls faster than n^-0.45, "
-        "and in random classes slower than n^-0.1, in the first run and the replication."
-    ),
-)
-def rate(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about both exponents, group by group of problems, for each run."""
+@EXPERIMENT.claim()
+def realizable_td_errs_by_the_root_of_the_data(table: pd.DataFrame) -> Evidence:
+    """From 1000 to 100,000 logged steps the median error in realizable classes falls faster than n^-0.45, and
+    in random classes slower than n^-0.1, in the first run and the replication.
+    """
     groups: dict[str, Floats] = {}
     for name, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
         found = difference(table, "error", {"samples": 100_000}, {"samples": 1000}, features=name, log=True)
@@ -141,10 +124,9 @@ def rate(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "exponent beyond its limit")
 
 
-EXPERIMENT.claim(
-    "concentrability-times-misalignment-orders-the-errors",
-    statement=(
-        "At 10,000 logged steps errors over random problems have a rank correlation of at least 0.5 with "
-        "concentrability times misalignment, in the first run and the replication."
-    ),
-)(exceeds(CORRELATED, "correlation", {"features": "realizable", "samples": 10000}))
+@EXPERIMENT.claim()
+def concentrability_times_misalignment_orders_the_errors(table: pd.DataFrame) -> Evidence:
+    """At 10,000 logged steps errors over random problems have a rank correlation of at least 0.5 with
+    concentrability times misalignment, in the first run and the replication.
+    """
+    return exceeds(CORRELATED, "correlation", {"features": "realizable", "samples": 10000})(table)

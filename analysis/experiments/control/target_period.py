@@ -1,7 +1,5 @@
 """Target networks: the radius of a refresh over period and step size, sampled runs, nonlinear networks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -12,6 +10,8 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, level, of_keys
 from envs.arrays import Floats
+from envs.mdps import BAIRD_FEATURES
+from testbed.exact.value_learning import baird_star, linear_td, two_state
 
 NAME = "target-period"
 SEEDS, UPDATES, DISCOUNT = 24, 6000, 0.99
@@ -25,8 +25,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
     Growth: exp of the mean log of what the largest |V| is multiplied by, over 6000 updates.
     """
-    from envs.mdps import BAIRD_FEATURES
-    from testbed.exact.value_learning import baird_star
     from testbed.offline.linear import sampled_td
 
     star, start_F = baird_star(DISCOUNT), np.ones(8)
@@ -54,22 +52,18 @@ EXPERIMENT = Experiment(
     metrics=("radius", "growth"),
     margins={"distance of the radius from 1 that is predicted": CLEAR},
     figure=Plot(
-        "curves by arm", x="period", y="growth", arm=("step",), x_label="updates per refresh",
-        y_label="growth of values per refresh", log="x",
+        "curves by arm", x="period: updates per refresh", y="growth: growth of values per refresh",
+        arm=("step",), log="x",
     ),
     systems=("Why target networks stabilise TD",),
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "sampled-td-goes-where-the-radius-points",
-    statement=(
-        "On Baird's star sampled TD with a target network grows at every step size and period whose radius "
-        "is above 1.02, and shrinks where it is below 0.98, in the first run and the replication."
-    ),
-)
-def predicted(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about logs of growth, signed as the radius says, for each setting and run."""
+@EXPERIMENT.claim()
+def sampled_td_goes_where_the_radius_points(table: pd.DataFrame) -> Evidence:
+    """On Baird's star sampled TD with a target network grows at every step size and period whose radius is
+    above 1.02, and shrinks where it is below 0.98, in the first run and the replication.
+    """
     logs = table.assign(growth=np.log(table["growth"]))
     groups: dict[str, Floats] = {}
     for (step, period), part in table.groupby(["step", "period"]):
@@ -80,17 +74,11 @@ def predicted(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "log growth per refresh on the side of the radius")
 
 
-@EXPERIMENT.claim(
-    "sampled-refreshes-are-powers-of-the-radius",
-    source="Zhang, Yao & Whiteson (2021); enumerated here",
-    statement=(
-        "On w -> 2w, where nothing is random, n refreshes of sampled TD multiply w by the n-th power of the "
-        "exact factor of one, for 24 settings of step size, period and discount."
-    ),
-)
-def powers() -> Evidence:
-    """Return relative distances between the sampled weight and the power."""
-    from testbed.exact.value_learning import two_state
+@EXPERIMENT.claim(source="Zhang, Yao & Whiteson (2021); enumerated here")
+def sampled_refreshes_are_powers_of_the_radius() -> Evidence:
+    """On w -> 2w, where nothing is random, n refreshes of sampled TD multiply w by the n-th power of the
+    exact factor of one, for 24 settings of step size, period and discount.
+    """
     from testbed.offline.linear import sampled_td
 
     gaps, key_R = [], np.zeros(1, dtype=np.uint64)
@@ -107,17 +95,12 @@ def powers() -> Evidence:
     return exact(gaps, 1e-12, "largest relative distance from the power of the radius, 24 settings")
 
 
-@EXPERIMENT.claim(
-    "a-wide-network-is-stabilized-by-a-long-period",
-    statement=(
-        "Near random weights of a network whose Jacobian spans the values of all states, a target network "
-        "that waits converges at the discount's rate, with LayerNorm or without, in all of 200 problems; TD "
-        "diverges in some, and in a narrow network a waiting target may too."
-    ),
-)
-def wide() -> Evidence:
-    """Return distances of the radius from the discount, and what TD and the narrow network fail to show."""
-    from testbed.exact.value_learning import linear_td
+@EXPERIMENT.claim()
+def a_wide_network_is_stabilized_by_a_long_period() -> Evidence:
+    """Near random weights of a network whose Jacobian spans the values of all states, a target network that
+    waits converges at the discount's rate, with LayerNorm or without, in all of 200 problems; TD diverges in
+    some, and in a narrow network a waiting target may too.
+    """
     from testbed.offline.linear import network_jacobian
 
     rng = np.random.default_rng(20_261_104)

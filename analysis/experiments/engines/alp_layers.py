@@ -1,7 +1,5 @@
 """ALP: noise on hidden states in the ratio's numerator, in all layers, some, or on the logits alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -50,7 +48,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution",
         x="recipe",
-        y="accuracy",
+        y="accuracy: final accuracy",
         arm=("policy_args",),
         names={
             PLAIN: "no noise",
@@ -59,7 +57,6 @@ EXPERIMENT = Experiment(
             LAST: "last half",
             LOGITS: "logits",
         },
-        y_label="final accuracy",
     ),
     systems={"ALP (Adaptive Layerwise Perturbation)": Part()},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,12 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from testbed.config.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from testbed.anchors import Anchor
-    from testbed.config.run import Run
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
 
@@ -47,7 +48,6 @@ class Straight:
     def __init__(self, anchor: str, *, seed: int = 0, mismatch: float = 1.5, **arguments: Any) -> None:
         import torch
 
-        from testbed.config.run import Run
         from testbed.recipes import Recipe
         from testbed.training.update import Trainer
         from testbed.worlds.build import build_world
@@ -74,8 +74,6 @@ class Straight:
 
     def rollout(self, version: int) -> Rollout:
         """Return a batch of the weights of a version; its random numbers are the same for every version."""
-        from dataclasses import replace
-
         import torch
 
         rollout = self.world.generate(self.weights(version), 0)
@@ -107,18 +105,14 @@ def _split(batch: Batch, logp_BT: Tensor) -> tuple[np.ndarray, np.ndarray]:
     return _under_mask(d_BT, batch), _under_mask(u_BT, batch)
 
 
-@EXPERIMENT.claim(
-    "missing-old-logits-clip-never-binds",
-    source=LOST,
-    kind="exact",
-    statement=(
-        "With the present weights' log-probabilities in place of lost ones, u = pi/anchor is 1 at every pass "
-        "and age, so no token is clipped; d = anchor/mu is then all of pi/mu, and what lag adds spreads. "
-        "With an anchor recomputed once per step, u moves and tokens are clipped at later passes."
-    ),
-)
-def missing_never_clips() -> Evidence:
-    """Return |log u|, clip shares and |log d - log(pi/mu)| over 4 ages and 3 passes, and lacking growth."""
+@EXPERIMENT.claim(source=LOST)
+def missing_old_logits_clip_never_binds() -> Evidence:
+    """With the present weights' log-probabilities in place of lost ones, u = pi/anchor is 1 at every pass and
+    age, so no token is clipped; d = anchor/mu is then all of pi/mu, and what lag adds spreads. With an anchor
+    recomputed once per step, u moves and tokens are clipped at later passes.
+
+    Return |log u|, clip shares and |log d - log(pi/mu)| over 4 ages and 3 passes, and lacking growth.
+    """
     from testbed.diagnostics.ratios import clip_share
     from testbed.inspection.effective_weights import effective_weights
 
@@ -167,18 +161,12 @@ def _after_passes(anchor: str) -> tuple[float, float]:
     return float(np.abs(log_us[-1] - log_us[0]).max()), float(clip_share(weights_BT, batch).max())
 
 
-@EXPERIMENT.claim(
-    "snapshot-anchor-separates-engine-from-staleness",
-    source=LOST,
-    kind="exact",
-    statement=(
-        "With the trainer's log-probabilities at each token's version as anchor, d = anchor/mu is the same "
-        "for every token whatever the lag and at every pass, and u carries all of it; a recomputed anchor's "
-        "d is their product."
-    ),
-)
-def snapshot_separates() -> Evidence:
-    """Return changes of log d with age, distances of a recomputed d from d u, and lacking growth of u."""
+@EXPERIMENT.claim(source=LOST)
+def snapshot_anchor_separates_engine_from_staleness() -> Evidence:
+    """With the trainer's log-probabilities at each token's version as anchor, d = anchor/mu is the same for
+    every token whatever the lag and at every pass, and u carries all of it; a recomputed anchor's d is their
+    product.
+    """
     gaps: list[float] = []
     by_age: list[np.ndarray] = []
     for age in AGES:
@@ -199,18 +187,12 @@ def snapshot_separates() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "loglinear-anchor-is-off-by-a-log-normalizer",
-    source="A-3PO (2025), arXiv:2512.06547; derived for softmax policies",
-    kind="exact",
-    statement=(
-        "On a straight path of logits and without mismatch, A-3PO's anchor is the exact older policy times "
-        "sum_a mu^(1-alpha) pi^alpha <= 1: the same factor for all tokens of a state, whose log is at most "
-        "alpha (1 - alpha) / 8 times the squared range of log(pi/mu). So it is never exact, and inflates u."
-    ),
-)
-def loglinear_gap() -> Evidence:
-    """Return distances of anchors from version anchors plus the log-normalizer, and excess over the bound."""
+@EXPERIMENT.claim(source="A-3PO (2025), arXiv:2512.06547; derived for softmax policies")
+def loglinear_anchor_is_off_by_a_log_normalizer() -> Evidence:
+    """On a straight path of logits and without mismatch, A-3PO's anchor is the exact older policy times sum_a
+    mu^(1-alpha) pi^alpha <= 1: the same factor for all tokens of a state, whose log is at most alpha (1 -
+    alpha) / 8 times the squared range of log(pi/mu). So it is never exact, and inflates u.
+    """
     gaps = []
     for seed in range(4):
         for step, age in ((1, 1), (2, 1), (5, 1), (16, 1), (16, 8)):
@@ -245,18 +227,12 @@ def _normalizer(case: Straight, rollout: Rollout, step: int, alpha: float) -> tu
     return log_z_RX.view_as(rollout.state_RBT), bound_RX.view_as(rollout.state_RBT)
 
 
-@EXPERIMENT.claim(
-    "ewma-anchor-keeps-its-age-in-samples",
-    source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641",
-    kind="exact",
-    statement=(
-        "On a straight path the debiased average of the weights is the version decay / (1 - decay) steps "
-        "ago, and after few steps that of the mean age of what it has seen. In steps a c-th as long, the "
-        "rescaled decay gives the same anchor; the same one gives another."
-    ),
-)
-def ewma_age() -> Evidence:
-    """Return distances of averages from the older weights, c = 1, 4, 16, and what a fixed decay lacks."""
+@EXPERIMENT.claim(source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641")
+def ewma_anchor_keeps_its_age_in_samples() -> Evidence:
+    """On a straight path the debiased average of the weights is the version decay / (1 - decay) steps ago,
+    and after few steps that of the mean age of what it has seen. In steps a c-th as long, the rescaled decay
+    gives the same anchor; the same one gives another.
+    """
     from testbed.anchors.kept import Average
     from testbed.anchors.rescale import rescaled_decay
 

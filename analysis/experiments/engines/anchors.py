@@ -4,8 +4,6 @@ Margins were set before the table was made; world, learning rate and passes were
 123).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -60,47 +58,29 @@ def between(table: pd.DataFrame, recipe: str, better: str, worse: str) -> dict[i
     return paired_by(table, VALUE, first, second, "lag")
 
 
-@EXPERIMENT.claim(
-    "missing-old-logits-cost-decoupled-ppo",
-    source=LOST,
-    kind="statistical",
-    statement=(
-        "Decoupled PPO with several passes ends lower at every lag when the present weights stand in for "
-        "lost old log-probabilities than when the anchor is recomputed once per step."
-    ),
-)
-def missing_costs(table: pd.DataFrame) -> Evidence:
-    """Return the evidence that recomputing ends higher at every lag, paired by seed."""
+@EXPERIMENT.claim(source=LOST)
+def missing_old_logits_cost_decoupled_ppo(table: pd.DataFrame) -> Evidence:
+    """Decoupled PPO with several passes ends lower at every lag when the present weights stand in for lost
+    old log-probabilities than when the anchor is recomputed once per step.
+    """
     gained = between(table, "decoupled", "recompute", "missing")
     return must_exceed(gained, 0.0, "mean gain by recomputing, by lag")
 
 
-@EXPERIMENT.claim(
-    "the-right-anchor-stalls-at-lag-16",
-    source=LOST,
-    kind="statistical",
-    statement=(
-        "At lag 16 decoupled PPO ends lower with the exactly right anchor, the trainer at each token's "
-        "version, than with the recomputed one that mixes staleness into the weight."
-    ),
-)
-def right_anchor_stalls(table: pd.DataFrame) -> Evidence:
-    """Return the evidence that recomputing ends higher than the snapshot at lag 16, paired by seed."""
+@EXPERIMENT.claim(source=LOST)
+def the_right_anchor_stalls_at_lag_16(table: pd.DataFrame) -> Evidence:
+    """At lag 16 decoupled PPO ends lower with the exactly right anchor, the trainer at each token's version,
+    than with the recomputed one that mixes staleness into the weight.
+    """
     found = between(table, "decoupled", "recompute", "snapshot").get(16, np.zeros(0))
     return must_exceed(found, 0.0, "mean final value by recomputing less that with the snapshot, lag 16")
 
 
-@EXPERIMENT.claim(
-    "truncation-replaces-the-missing-trust-region",
-    source=LOST,
-    kind="statistical",
-    statement=(
-        "With missing old log-probabilities the bounds on anchor/mu take the trust region's place: TIS, MIS "
-        "and IcePop end higher than decoupled PPO, which has none, averaged over lags."
-    ),
-)
-def truncation_replaces(table: pd.DataFrame) -> Evidence:
-    """Return the evidence per correction, over seeds, of final value minus decoupled PPO's."""
+@EXPERIMENT.claim(source=LOST)
+def truncation_replaces_the_missing_trust_region(table: pd.DataFrame) -> Evidence:
+    """With missing old log-probabilities the bounds on anchor/mu take the trust region's place: TIS, MIS and
+    IcePop end higher than decoupled PPO, which has none, averaged over lags.
+    """
     lost = table[table["anchor"] == "missing"]
     final = lost.groupby(["seed", "recipe"])[VALUE].mean().unstack("recipe").dropna()
     groups = {name: (final[name] - final["decoupled"]).to_numpy() for name in ("tis", "mis", "icepop")}

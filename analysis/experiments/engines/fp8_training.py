@@ -16,7 +16,6 @@ from testbed.config.run import Arguments, Run, grid
 
 JET_RL = "Jet-RL, arXiv:2601.14243 (abstract)"
 MARGIN = 0.05
-"""Accuracy. Set before the sweep was run."""
 UNCORRECTED: Arguments = (
     ("advantage", "group_std"),
     ("aggregation", "token_mean"),
@@ -70,16 +69,14 @@ EXPERIMENT = Experiment(
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(
         "distribution",
-        x="mismatch",
-        y="accuracy",
+        x="mismatch: engine of the rollouts",
+        y="accuracy: final accuracy",
         arm=("policy_args", "recipe"),
         names={
             "default": "full precision",
             f"precision={FP8} matrices=all": "FP8",
             "rec_oneside": "no weight",
         },
-        x_label="engine of the rollouts",
-        y_label="final accuracy",
     ),
     systems={
         "Jet-RL": Part(
@@ -105,59 +102,35 @@ def _collapses_more(table: pd.DataFrame, name: str) -> Evidence:
     return happens_more_often(lost[name], lost["full"], note)
 
 
-@EXPERIMENT.claim(
-    "fp8-rollouts-collapse-a-full-precision-trainer",
-    source=JET_RL,
-    kind="statistical",
-    statement=(
-        "On the toy LLM, rollouts with e4m3 weights and activations make an uncorrected full-precision "
-        "trainer collapse on more seeds than full-precision rollouts do."
-    ),
-)
-def fp8_collapse(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds."""
+@EXPERIMENT.claim(source=JET_RL)
+def fp8_rollouts_collapse_a_full_precision_trainer(table: pd.DataFrame) -> Evidence:
+    """On the toy LLM, rollouts with e4m3 weights and activations make an uncorrected full-precision trainer
+    collapse on more seeds than full-precision rollouts do.
+    """
     return _collapses_more(table, "fp8")
 
 
-@EXPERIMENT.claim(
-    "strong-rollout-noise-collapses-the-trainer",
-    source=f"{JET_RL}; with noise seven times the error of e4m3 weights in its place",
-    kind="statistical",
-    statement=(
-        "Rollouts whose weights are off by a fifth of their root mean square make the uncorrected trainer "
-        "collapse on more seeds than full-precision rollouts do."
-    ),
-)
-def noise_collapse(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds."""
+@EXPERIMENT.claim(source=f"{JET_RL}; with noise seven times the error of e4m3 weights in its place")
+def strong_rollout_noise_collapses_the_trainer(table: pd.DataFrame) -> Evidence:
+    """Rollouts whose weights are off by a fifth of their root mean square make the uncorrected trainer
+    collapse on more seeds than full-precision rollouts do.
+    """
     return _collapses_more(table, "noise")
 
 
-@EXPERIMENT.claim(
-    "fp8-rollouts-collapse-most-seeds",
-    source=f"{JET_RL}; the share was chosen on a pilot",
-    kind="statistical",
-    statement=(
-        "On the toy LLM, rollouts with e4m3 weights and activations make an uncorrected full-precision "
-        "trainer collapse on more than half of all seeds, full-precision rollouts not."
-    ),
-)
-def fp8_collapses_most(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim(source=f"{JET_RL}; the share was chosen on a pilot")
+def fp8_rollouts_collapse_most_seeds(table: pd.DataFrame) -> Evidence:
+    """On the toy LLM, rollouts with e4m3 weights and activations make an uncorrected full-precision trainer
+    collapse on more than half of all seeds, full-precision rollouts not.
+    """
     return _collapses_most(table, "fp8")
 
 
-@EXPERIMENT.claim(
-    "strong-rollout-noise-collapses-most-seeds",
-    source=f"{JET_RL}; with strong noise in its place; the share was chosen on a pilot",
-    kind="statistical",
-    statement=(
-        "Rollouts whose weights are off by a fifth of their root mean square make the uncorrected trainer "
-        "collapse on more than half of all seeds, full-precision rollouts not."
-    ),
-)
-def noise_collapses_most(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim(source=f"{JET_RL}; with strong noise in its place; the share was chosen on a pilot")
+def strong_rollout_noise_collapses_most_seeds(table: pd.DataFrame) -> Evidence:
+    """Rollouts whose weights are off by a fifth of their root mean square make the uncorrected trainer
+    collapse on more than half of all seeds, full-precision rollouts not.
+    """
     return _collapses_most(table, "noise")
 
 
@@ -167,31 +140,20 @@ def _collapses_most(table: pd.DataFrame, name: str) -> Evidence:
     return happens_mostly(alone, "share of seeds that collapsed in this arm alone, less 1/2")
 
 
-@EXPERIMENT.claim(
-    "tis-repairs-strong-rollout-noise",
-    source="truncated importance sampling, verl documentation of rollout correction",
-    kind="statistical",
-    statement="Under the same noise token-level TIS with cap 2 ends at a higher accuracy than no correction.",
-)
-def tis_repairs(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the difference of final accuracies, paired by seed."""
+@EXPERIMENT.claim(source="truncated importance sampling, verl documentation of rollout correction")
+def tis_repairs_strong_rollout_noise(table: pd.DataFrame) -> Evidence:
+    """Under the same noise token-level TIS with cap 2 ends at a higher accuracy than no correction."""
     found = arms(table, "accuracy", ARMS)
     means = found.mean()
     note = f"{means['noise TIS']:.3f} against {means['noise']:.3f}; full precision {means['full']:.3f}"
     return median_exceeds(found["noise TIS"] - found["noise"], 0.0, note)
 
 
-@EXPERIMENT.claim(
-    "one-precision-on-both-sides-costs-nothing",
-    source=f"{JET_RL}: one FP8 flow for rollout and training",
-    kind="statistical",
-    statement=(
-        "With FP8 on both sides, and with TIS under FP8 rollouts, the final accuracy is within 0.05 of that "
-        "of training in full precision, in the median over seeds."
-    ),
-)
-def unified(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence of final accuracies, paired by seed, a group per repair."""
+@EXPERIMENT.claim(source=f"{JET_RL}: one FP8 flow for rollout and training")
+def one_precision_on_both_sides_costs_nothing(table: pd.DataFrame) -> Evidence:
+    """With FP8 on both sides, and with TIS under FP8 rollouts, the final accuracy is within 0.05 of that of
+    training in full precision, in the median over seeds.
+    """
     found = arms(table, "accuracy", ARMS)
     pairs = {name: found[name] - found["full"] for name in ("unified", "fp8 TIS")}
     medians = ", ".join(f"{name} {x_N.median():+.3f}" for name, x_N in pairs.items())

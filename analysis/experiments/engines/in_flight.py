@@ -10,6 +10,7 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from envs.arrays import Floats
+from envs.catalog import token_task
 
 if TYPE_CHECKING:
     from testbed.data.rollout import Rollout
@@ -27,18 +28,12 @@ CLEARLY = 1e-4
 """What must be biased has to be so by more than this, relative to what is estimated; rounding is 1e-12."""
 
 
-@EXPERIMENT.claim(
-    "a-recomputed-cache-has-per-token-laws",
-    source=f"{PIPELINE_RL}; AReaL, arXiv:2505.24298, interruptible generation",
-    kind="exact",
-    statement=(
-        "If keys and values are computed anew at every change of weights, the log-probability that the "
-        "sampler notes for a token is the policy's at that token's version; if they are kept, it is so up to "
-        "the first change, and behind it that of no version."
-    ),
-)
-def recomputed() -> Evidence:
-    """Return differences in nats of a small transformer's noted and recomputed log-probabilities."""
+@EXPERIMENT.claim(source=f"{PIPELINE_RL}; AReaL, arXiv:2505.24298, interruptible generation")
+def a_recomputed_cache_has_per_token_laws() -> Evidence:
+    """If keys and values are computed anew at every change of weights, the log-probability that the sampler
+    notes for a token is the policy's at that token's version; if they are kept, it is so up to the first
+    change, and behind it that of no version.
+    """
     import torch
 
     policy, rollout, theta_RVP = _transformer()
@@ -63,19 +58,13 @@ def recomputed() -> Evidence:
     return exact(gaps, 1e-9, f"nats; a kept cache's laws are {min(apart):.2g} or more from every version's")
 
 
-@EXPERIMENT.claim(
-    "a-kept-cache-is-a-law-of-its-own",
-    source=f"{PIPELINE_RL}, which keeps the cache; derived",
-    kind="exact",
-    statement=(
-        "With a kept cache the noted log-probabilities are those of a law over responses: weights against "
-        "them have mean 1 and give pi's value and gradient exactly. Against the log-probabilities that a "
-        "trainer recomputes at each token's version value and gradient are biased, and so is the mean unless "
-        "all tokens behind the first change are at the trainer's version."
-    ),
-)
-def kept() -> Evidence:
-    """Return distances of E[w], E[w R] and its gradient over all responses of a small transformer."""
+@EXPERIMENT.claim(source=f"{PIPELINE_RL}, which keeps the cache; derived")
+def a_kept_cache_is_a_law_of_its_own() -> Evidence:
+    """With a kept cache the noted log-probabilities are those of a law over responses: weights against them
+    have mean 1 and give pi's value and gradient exactly. Against the log-probabilities that a trainer
+    recomputes at each token's version value and gradient are biased, and so is the mean unless all tokens
+    behind the first change are at the trainer's version.
+    """
     import torch
 
     policy, rollout, theta_RVP = _transformer()
@@ -114,7 +103,6 @@ def _transformer() -> tuple[Any, Rollout, Any]:
     """Return a small transformer, every response to two prompts, and three versions of weights [1, V, P]."""
     import torch
 
-    from envs.catalog import token_task
     from testbed.mismatch.report import every_rollout
     from testbed.policies.toy.transformer import ToyTransformer
 

@@ -1,7 +1,5 @@
 """Claims about engine mismatch: how the sequence ratio grows, and what importance weights can undo."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,6 +10,8 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from envs.arrays import Floats
+from envs.catalog import token_task
+from envs.tokens.tree import tree as token_tree
 
 EXPERIMENT = Experiment(
     "mismatch",
@@ -45,18 +45,12 @@ SHIFTS = (np.array([-1.2, 1.5, 0.3]), np.array([-0.2, 0.5, -0.6]), np.array([0.1
 """Perturbations of its logits, equally likely."""
 
 
-@EXPERIMENT.claim(
-    "log-mismatch-variance-adds-over-tokens",
-    source="sums of martingale differences; derived",
-    kind="exact",
-    statement=(
-        "Under mu, log(pi/mu) of a sequence varies about its drift -sum_t KL(mu, pi) with a variance that is "
-        "exactly the sum over tokens of E[Var(log ratio | state)], whatever the mismatch; the mean of "
-        "the drift is minus the divergence of the episode laws, by dynamic programming."
-    ),
-)
-def variance_adds() -> Evidence:
-    """Return relative differences of variances and of mean drifts, per engine and replica, on token trees."""
+@EXPERIMENT.claim(source="sums of martingale differences; derived")
+def log_mismatch_variance_adds_over_tokens() -> Evidence:
+    """Under mu, log(pi/mu) of a sequence varies about its drift -sum_t KL(mu, pi) with a variance that is
+    exactly the sum over tokens of E[Var(log ratio | state)], whatever the mismatch; the mean of the drift is
+    minus the divergence of the episode laws, by dynamic programming.
+    """
     from testbed.mismatch.ratio_distribution import tree_distribution, tree_responses
 
     gaps = []
@@ -76,17 +70,13 @@ def variance_adds() -> Evidence:
     return exact(gaps, 1e-9, "largest relative difference between the variance and the sum over tokens")
 
 
-@EXPERIMENT.claim(
-    "log-mismatch-grows-as-root-t",
-    source="rollout precision as in Jet-RL, arXiv:2601.14243; growth derived, condition added",
-    kind="exact",
-    statement=(
-        "Where every state has the same next-token law, the standard deviation of a sequence's log(pi/mu) is "
-        "exactly sqrt(T) times a token's: for logit noise fresh per token, and for one that stays."
-    ),
-)
-def root_t() -> Evidence:
-    """Return distances of std(T) / std(1) from sqrt(T), by enumeration of noise and tokens, T = 1 to 5."""
+@EXPERIMENT.claim(source="rollout precision as in Jet-RL, arXiv:2601.14243; growth derived, condition added")
+def log_mismatch_grows_as_root_t() -> Evidence:
+    """Where every state has the same next-token law, the standard deviation of a sequence's log(pi/mu) is
+    exactly sqrt(T) times a token's: for logit noise fresh per token, and for one that stays.
+
+    Return distances of std(T) / std(1) from sqrt(T), by enumeration of noise and tokens, T = 1 to 5.
+    """
     from testbed.mismatch.ratio_distribution import enumerated_distribution
 
     gaps = []
@@ -101,18 +91,12 @@ def root_t() -> Evidence:
     return exact(gaps, 1e-9, "largest distance of std(T) / std(1) from sqrt(T)")
 
 
-@EXPERIMENT.claim(
-    "log-mismatch-outgrows-root-t-where-its-drift-varies",
-    source="corrects 'grows as sqrt(T)' for perturbations that stay; derived",
-    kind="exact",
-    statement=(
-        "Over draws of a perturbation that is kept for the whole sequence the variance of log(pi/mu) is "
-        "T E[Var] + T^2 Var[KL(mu, pi) per token]: it outgrows T because draws, or regions of states, "
-        "differ in KL, and by nothing else."
-    ),
-)
-def outgrows() -> Evidence:
-    """Return distances of the enumerated variance from T a + T^2 b, and what it lacks of outgrowing T."""
+@EXPERIMENT.claim(source="corrects 'grows as sqrt(T)' for perturbations that stay; derived")
+def log_mismatch_outgrows_root_t_where_its_drift_varies() -> Evidence:
+    """Over draws of a perturbation that is kept for the whole sequence the variance of log(pi/mu) is T E[Var]
+    + T^2 Var[KL(mu, pi) per token]: it outgrows T because draws, or regions of states, differ in KL, and by
+    nothing else.
+    """
     from testbed.mismatch.ratio_distribution import enumerated_distribution
 
     laws = [_noisy_law((shift,)) for shift in SHIFTS]
@@ -132,17 +116,13 @@ def outgrows() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "rounded-weights-keep-the-ratio-within-their-format",
-    source="e4m3: Micikevicius et al. (2022), arXiv:2209.05433; int8: arXiv:2208.07339; bound derived",
-    kind="exact",
-    statement=(
-        "Logits rounded to bf16, to e4m3 with one scale or to int8 with one per state move log(pi/mu) of a "
-        "state's tokens over a range of at most one unit in the last place of the state's largest logit, and "
-        "in some state over half of that or more."
-    ),
+    source="e4m3: Micikevicius et al. (2022), arXiv:2209.05433; int8: arXiv:2208.07339; bound derived"
 )
-def rounded_weights() -> Evidence:
-    """Return excess over the bound and lack of half of it, relative to it, per engine and policy."""
+def rounded_weights_keep_the_ratio_within_their_format() -> Evidence:
+    """Logits rounded to bf16, to e4m3 with one scale or to int8 with one per state move log(pi/mu) of a
+    state's tokens over a range of at most one unit in the last place of the state's largest logit, and in
+    some state over half of that or more.
+    """
     gaps = []
     for name in ("bf16", "fp8-tensor", "int8"):
         for _, log_pi_SA, log_mu_SA, theta_SA in _tables(((name, {}),)):
@@ -165,19 +145,12 @@ def _last_place(name: str, theta_SA: Floats) -> Floats:
     return unit_S
 
 
-@EXPERIMENT.claim(
-    "one-sided-truncation-loses-exactly-the-cut-mass",
-    source="top-p or top-k on the sampler's side only, with importance weights; derived",
-    kind="exact",
-    statement=(
-        "With top-p or top-k in the sampler only, a state keeps the least mass of likeliest tokens that "
-        "reaches p, or that of the k likeliest. E[W] is the mass of what can be sampled and E[W R] is short "
-        "of J by exactly the expected reward of the rest; for one token W is constant, so ESS is 1 however "
-        "much is lost."
-    ),
-)
-def truncation() -> Evidence:
-    """Return distances of the expectations from pi restricted to the sampler's support, on token trees."""
+@EXPERIMENT.claim(source="top-p or top-k on the sampler's side only, with importance weights; derived")
+def one_sided_truncation_loses_exactly_the_cut_mass() -> Evidence:
+    """With top-p or top-k in the sampler only, a state keeps the least mass of likeliest tokens that reaches
+    p, or that of the k likeliest. E[W] is the mass of what can be sampled and E[W R] is short of J by exactly
+    the expected reward of the rest; for one token W is constant, so ESS is 1 however much is lost.
+    """
     from testbed.mismatch.ratio_distribution import enumerated_distribution, tree_distribution, tree_responses
 
     gaps: list[float] = []
@@ -208,20 +181,15 @@ def truncation() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "nested-reft-is-unbiased-under-sequence-weights",
-    source="Nested-ReFT, arXiv:2508.10123 (abstract, which names no correction; here the sequence ratio)",
-    kind="exact",
-    statement=(
-        "Sampling from the model with layers skipped, whichever are drawn, the log-probabilities that the "
-        "sampler notes are those of a law over responses, the same whenever they are read; weighted by the "
-        "full model's ratio to it the gradient is exact, without the weights it is biased."
-    ),
+    source="Nested-ReFT, arXiv:2508.10123 (abstract, which names no correction; here the sequence ratio)"
 )
-def nested_reft() -> Evidence:
-    """Return relative errors of the gradient of a small transformer over several draws of skipped layers."""
+def nested_reft_is_unbiased_under_sequence_weights() -> Evidence:
+    """Sampling from the model with layers skipped, whichever are drawn, the log-probabilities that the
+    sampler notes are those of a law over responses, the same whenever they are read; weighted by the full
+    model's ratio to it the gradient is exact, without the weights it is biased.
+    """
     import torch
 
-    from envs.catalog import token_task
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.mismatch.report import every_rollout
@@ -253,18 +221,12 @@ def nested_reft() -> Evidence:
     return exact(gaps, 1e-9, f"relative error; unweighted bias {min(biases):.2g} to {max(biases):.2g}")
 
 
-@EXPERIMENT.claim(
-    "variance-grows-with-the-share-of-skipped-layers",
-    source="Nested-ReFT, arXiv:2508.10123: controlled variance",
-    kind="exact",
-    statement=(
-        "The variance of a response's weighted gradient, by enumeration and averaged over drawn sets of "
-        "skipped layers, grows by 1 % and more from a share of 0 to 1/4 to 1/2, in 2 transformers of 4 "
-        "layers that are right half of the time."
-    ),
-)
-def variance_grows() -> Evidence:
-    """Return by how much variances fall where the share rises, relative to that of all layers."""
+@EXPERIMENT.claim(source="Nested-ReFT, arXiv:2508.10123: controlled variance")
+def variance_grows_with_the_share_of_skipped_layers() -> Evidence:
+    """The variance of a response's weighted gradient, by enumeration and averaged over drawn sets of skipped
+    layers, grows by 1 % and more from a share of 0 to 1/4 to 1/2, in 2 transformers of 4 layers that are
+    right half of the time.
+    """
     drops, growth = [], []
     for seed in range(2):
         found = _variances(seed, (0.0, 0.25, 0.5))
@@ -278,7 +240,6 @@ def _variances(seed: int, ratios: tuple[float, ...]) -> list[float]:
     """Return E_mu |W R d log pi|^2 - |E_pi R d log pi|^2 for each share of layers, averaged over 8 draws."""
     import torch
 
-    from envs.catalog import token_task
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.mismatch.report import every_rollout
@@ -329,14 +290,13 @@ def _tables(engines: tuple[tuple[str, dict[str, Any]], ...]) -> list[tuple[Any, 
     """Return (tree, log pi, log mu, logits) of engines around two random policies, on two token trees."""
     import torch
 
-    from envs.tokens.tree import tree
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.policies.tabular import TabularPolicy
 
     pairs = []
     for task in ("running-sum", "length"):
-        world = tree(task=task, prompts=2)
+        world = token_tree(task=task, prompts=2)
         policy = TabularPolicy(world.states, world.actions)
         draws = np.random.default_rng(7).standard_normal((2, policy.parameters))
         theta_RP = torch.from_numpy(1.5 * draws)

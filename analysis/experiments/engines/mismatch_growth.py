@@ -1,7 +1,5 @@
 """Table of how a sequence's log-mismatch grows with its length in a small transformer, engine by engine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,9 @@ from analysis.comparisons import must_exceed, must_vanish
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from envs.catalog import token_task
+from envs.streams import uniforms
+from testbed import rng
 
 NAME = "mismatch-growth"
 LENGTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -28,7 +29,6 @@ PROMPTS, GROUP = 32, 8
 SPREAD = 3.0
 """Times the initial weights: laws are then far from uniform, as after training."""
 MARGIN = 0.05
-"""Distance of an exponent from 1/2 that counts as none."""
 ROUNDING = ("bf16", "int8", "fp8-tensor", "fp8-tensor+fp8-activations")
 """Engines whose error stays what it is for a whole response."""
 
@@ -53,9 +53,6 @@ def _deviations(name: str, arguments: dict[str, Any], seeds: tuple[int, ...]) ->
     """Return the standard deviation over responses of the summed log-mismatch, [seeds, LENGTHS]."""
     import torch
 
-    from envs.catalog import token_task
-    from envs.streams import uniforms
-    from testbed import rng
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.policies.toy.transformer import ToyTransformer
@@ -86,11 +83,9 @@ EXPERIMENT = Experiment(
     margins={"distance of an exponent from 1/2 that counts as none": MARGIN},
     figure=Plot(
         "curves by arm",
-        x="length",
-        y="deviation",
+        x="length: tokens T",
+        y="deviation: deviation of log(pi/mu), nats",
         arm=("engine",),
-        x_label="tokens T",
-        y_label="deviation of log(pi/mu), nats",
         log="xy",
     ),
     see=("log-mismatch-outgrows-root-t-where-its-drift-varies", "log-mismatch-grows-as-root-t"),
@@ -98,18 +93,12 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "precision-noise-grows-as-root-t-in-a-transformer",
-    source="rollout precision as in Jet-RL, arXiv:2601.14243; growth derived",
-    kind="statistical",
-    statement=(
-        "In a small transformer the standard deviation of log(pi/mu) over the first T tokens grows as a "
-        "power of T within 0.05 of 1/2, T from 1 to 64: for weights in bf16, int8 and e4m3, for e4m3 "
-        "activations too, and for logit noise."
-    ),
-)
-def root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence of the exponents, a group per engine, one value per seed."""
+@EXPERIMENT.claim(source="rollout precision as in Jet-RL, arXiv:2601.14243; growth derived")
+def precision_noise_grows_as_root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
+    """In a small transformer the standard deviation of log(pi/mu) over the first T tokens grows as a power of
+    T within 0.05 of 1/2, T from 1 to 64: for weights in bf16, int8 and e4m3, for e4m3 activations too, and
+    for logit noise.
+    """
     slope = _exponents(table)
     means = ", ".join(f"{name} {mean:.3f}" for name, mean in slope.mean().items())
     pairs = {str(name): slope[name].to_numpy() - 0.5 for name in slope}
@@ -117,16 +106,12 @@ def root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "roundings-outgrow-root-t-in-a-transformer",
-    source="a perturbation that stays has a drift that varies; see log-mismatch-outgrows-root-t",
-    kind="statistical",
-    statement=(
-        "There the exponent of roundings, which stay what they are while a response is written, is above 1/2 "
-        "on average over bf16, int8, e4m3 weights, and e4m3 weights with activations."
-    ),
+    source="a perturbation that stays has a drift that varies; see log-mismatch-outgrows-root-t"
 )
-def outgrows(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the mean exponent of the roundings, less 1/2."""
+def roundings_outgrow_root_t_in_a_transformer(table: pd.DataFrame) -> Evidence:
+    """There the exponent of roundings, which stay what they are while a response is written, is above 1/2 on
+    average over bf16, int8, e4m3 weights, and e4m3 weights with activations.
+    """
     slope = _exponents(table)
     mean_N = slope[list(ROUNDING)].mean(axis=1)
     return must_exceed(mean_N, 0.5, f"mean exponent less 1/2; logit noise {slope['logit-noise'].mean():.3f}")

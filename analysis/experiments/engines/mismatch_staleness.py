@@ -60,20 +60,15 @@ EXPERIMENT = Experiment(
 
 
 @EXPERIMENT.claim(
-    "at-learning-rate-zero-all-drift-is-mismatch",
-    source="control arm against drift at learning rate 0, allenai/open-instruct issue 1473; derived",
-    kind="exact",
-    statement=(
-        "With learning rate 0 lag changes no logged bit but the ages, which are the lag, whatever the "
-        "engine; at rate 1 it changes a quarter of the columns or more. At rate 0 without an engine the "
-        "ratio is 1, and with one that draws nothing its exact law is the same in every batch."
-    ),
+    source="control arm against drift at learning rate 0, allenai/open-instruct issue 1473; derived"
 )
-def control_arm() -> Evidence:
-    """Return 1 per logged column that lag changes at rate 0, and how far exact laws move between batches."""
+def at_learning_rate_zero_all_drift_is_mismatch() -> Evidence:
+    """With learning rate 0 lag changes no logged bit but the ages, which are the lag, whatever the engine; at
+    rate 1 it changes a quarter of the columns or more. At rate 0 without an engine the ratio is 1, and with
+    one that draws nothing its exact law is the same in every batch.
+    """
     import torch
 
-    from testbed.config.run import Run
     from testbed.worlds.base import BehaviorWeights
     from testbed.worlds.build import build_world
 
@@ -112,18 +107,12 @@ def _bits_that_lag_changes(run: Any) -> list[float]:
     return [*(float(not each) for each in same), abs(age - 4.0)]
 
 
-@EXPERIMENT.claim(
-    "lag-and-mismatch-variances-add-only-if-uncorrelated",
-    source="two-factor ratio pi_t/mu = pi_t/pi_(t-k) times pi_(t-k)/mu; derived",
-    kind="exact",
-    statement=(
-        "The variances of the two log-ratios add up for fresh noise, up to a share that halves with their "
-        "size; a sampler that is cooler by as much as the policy has sharpened since cancels it, and one "
-        "that is hotter by as little doubles the sum."
-    ),
-)
-def variances() -> Evidence:
-    """Return misses of the rates and limits, for one token of three with noise +-sigma by enumeration."""
+@EXPERIMENT.claim(source="two-factor ratio pi_t/mu = pi_t/pi_(t-k) times pi_(t-k)/mu; derived")
+def lag_and_mismatch_variances_add_only_if_uncorrelated() -> Evidence:
+    """The variances of the two log-ratios add up for fresh noise, up to a share that halves with their size;
+    a sampler that is cooler by as much as the policy has sharpened since cancels it, and one that is hotter
+    by as little doubles the sum.
+    """
     share = [_noise_excess(size) for size in (0.02, 0.01, 0.005)]
     gaps = [abs(share[i] / share[i + 1] - 2.0) for i in range(2)]
     cooler, hotter = (_temperature_excess(sign, 1e-3) for sign in (1.0, -1.0))
@@ -188,17 +177,11 @@ def _temperature_excess(sign: float, size: float) -> float:
     return float((total - lag - mismatch) / (lag + mismatch))
 
 
-@EXPERIMENT.claim(
-    "ess-of-lag-and-fresh-noise-multiplies-in-large-vocabularies",
-    source="second moment of pi_t/mu for mu = softmax(log pi_(t-k) + noise); derived",
-    kind="exact",
-    statement=(
-        "For one token, averaged over independent symmetric noise z on the logits, E W^2 = m^2 E W_lag^2 - "
-        "(m^2 - 1) sum pi_t^2 with m = E exp(z): where sum pi_t^2 is small the two ESS multiply."
-    ),
-)
-def ess_product() -> Evidence:
-    """Return relative errors of the formula over drifts and noises, and of the product for even laws."""
+@EXPERIMENT.claim(source="second moment of pi_t/mu for mu = softmax(log pi_(t-k) + noise); derived")
+def ess_of_lag_and_fresh_noise_multiplies_in_large_vocabularies() -> Evidence:
+    """For one token, averaged over independent symmetric noise z on the logits, E W^2 = m^2 E W_lag^2 - (m^2
+    - 1) sum pi_t^2 with m = E exp(z): where sum pi_t^2 is small the two ESS multiply.
+    """
     gaps = []
     for size in (0.1, 0.5, 1.0, 2.0):
         square = np.cosh(size) ** 2
@@ -218,18 +201,12 @@ def ess_product() -> Evidence:
     return exact(gaps, 1e-12, note)
 
 
-@EXPERIMENT.claim(
-    "lag-log-ratio-grows-linearly-if-coherent-and-as-a-root-if-not",
-    source="drift of the log-ratio with lag; derived, conditions added",
-    kind="exact",
-    statement=(
-        "Where every state has the same law, the standard deviation of a sequence's log(pi_t/pi_(t-k)) is "
-        "exactly k sqrt(T) times a token's at lag 1 if each update moves the logits alike, and over all "
-        "random walks of the logits its mean square grows as k T."
-    ),
-)
-def lag_growth() -> Evidence:
-    """Return distances from k sqrt(T), and of the mean variance over all walks from k T, by enumeration."""
+@EXPERIMENT.claim(source="drift of the log-ratio with lag; derived, conditions added")
+def lag_log_ratio_grows_linearly_if_coherent_and_as_a_root_if_not() -> Evidence:
+    """Where every state has the same law, the standard deviation of a sequence's log(pi_t/pi_(t-k)) is
+    exactly k sqrt(T) times a token's at lag 1 if each update moves the logits alike, and over all random
+    walks of the logits its mean square grows as k T.
+    """
     one = float(np.sqrt(_variance(0.3 * DRIFT, 1)))
     gaps = [
         abs(np.sqrt(_variance(0.3 * lag * DRIFT, length)) / one - lag * np.sqrt(length))
@@ -251,17 +228,11 @@ def _variance(move_A: Floats, length: int) -> float:
     return float(_law(_softmax_log(np.log(PI) + move_A), np.log(PI), length).std ** 2)
 
 
-@EXPERIMENT.claim(
-    "training-drifts-coherently-over-short-lags",
-    source="drift of the log-ratio with lag: coherent 1, random walk 1/2",
-    kind="statistical",
-    statement=(
-        "In training without mismatch -ln ESS grows from lag 2 to lag 8 by more than the power 1.5, halfway "
-        "between a random walk's 1 and coherent drift's 2."
-    ),
-)
-def coherent(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the exponent between the two lags, less 1.5."""
+@EXPERIMENT.claim(source="drift of the log-ratio with lag: coherent 1, random walk 1/2")
+def training_drifts_coherently_over_short_lags(table: pd.DataFrame) -> Evidence:
+    """In training without mismatch -ln ESS grows from lag 2 to lag 8 by more than the power 1.5, halfway
+    between a random walk's 1 and coherent drift's 2.
+    """
     calm = {f"{lag}": {"recipe": "reinforce", SIGMA: 0.0, "lag": lag} for lag in (2, 8)}
     ess = arms(_learning(table), "mean exact/ess_kish_sequence", calm)
     slope_N = np.log(np.log(ess["8"]) / np.log(ess["2"])) / np.log(4.0)
@@ -269,16 +240,12 @@ def coherent(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "mismatch-and-lag-hurt-more-together",
-    source="two-factor grid of mismatch and lag, landscape of asynchronous RL; derived question",
-    kind="statistical",
-    statement=(
-        "Without importance weights the value lost to the largest noise and the largest lag together is more "
-        "than the sum of what each costs alone."
-    ),
+    source="two-factor grid of mismatch and lag, landscape of asynchronous RL; derived question"
 )
-def together(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the loss together less the two losses alone, in value at the end."""
+def mismatch_and_lag_hurt_more_together(table: pd.DataFrame) -> Evidence:
+    """Without importance weights the value lost to the largest noise and the largest lag together is more
+    than the sum of what each costs alone.
+    """
     value = arms(_learning(table), "exact/value", _corners(table, "reinforce"))
     extra_N = value["noise"] + value["lag"] - value["calm"] - value["both"]
     means = ", ".join(f"{name} {value[name].mean():.3f}" for name in ("calm", "noise", "lag", "both"))
@@ -286,13 +253,10 @@ def together(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "sequence-weights-repair-mismatch-and-lag-together",
-    source="importance weights of the sequence, pi/mu, whatever makes them differ; derived question",
-    kind="statistical",
-    statement="At the largest noise and the largest lag together, sequence weights end at a higher value.",
+    source="importance weights of the sequence, pi/mu, whatever makes them differ; derived question"
 )
-def repaired(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the final value with sequence weights minus that without."""
+def sequence_weights_repair_mismatch_and_lag_together(table: pd.DataFrame) -> Evidence:
+    """At the largest noise and the largest lag together, sequence weights end at a higher value."""
     both = {name: _corners(table, name)["both"] for name in ("importance", "reinforce")}
     found = arms(_learning(table), "exact/value", both)
     gained, means = found["importance"] - found["reinforce"], found.mean()

@@ -1,7 +1,5 @@
 """Claims about the assertions of testbed.testing.assertions: they keep the error rates that they declare."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable
@@ -9,10 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
 from testbed.errors import UserError
+from testbed.testing.assertions import assert_equivalent, assert_unbiased, min_num_samples
+from testbed.testing.e_process import EProcess
 
 EXPERIMENT = Experiment(
     "declared-rates",
@@ -22,21 +23,13 @@ EXPERIMENT = Experiment(
 
 
 @EXPERIMENT.claim(
-    "declared-rates-hold-on-coins",
-    source="Hoeffding (1963); Bernstein's inequality; this project's testbed.testing.sample_size",
-    kind="exact",
-    statement=(
-        "With the number of coins that is planned from bounds, or from bounds and the true deviation, "
-        "assert_unbiased fails on an unbiased mean with at most the declared chance; from bounds, a bias of "
-        "the declared size passes with at most the declared chance, down to rates of 1e-9."
-    ),
+    source="Hoeffding (1963); Bernstein's inequality; this project's testbed.testing.sample_size"
 )
-def coins() -> Evidence:
-    """Return by how much an exact binomial chance exceeds its declared rate, relatively, by coin and rate."""
-    from scipy import stats
-
-    from testbed.testing.assertions import assert_unbiased, min_num_samples
-
+def declared_rates_hold_on_coins() -> Evidence:
+    """With the number of coins that is planned from bounds, or from bounds and the true deviation,
+    assert_unbiased fails on an unbiased mean with at most the declared chance; from bounds, a bias of the
+    declared size passes with at most the declared chance, down to rates of 1e-9.
+    """
     gaps, closest = [], 0.0
     for rates, apart in (((0.02, 0.05), 0.15), ((1e-9, 1e-9), 0.3)):
         alarm, missed = rates
@@ -74,19 +67,13 @@ def _failing(assertion: Callable[..., None], n: int, expected: float, **declared
 
 
 @EXPERIMENT.claim(
-    "bets-reach-a-level-no-more-often-than-its-inverse",
     source="Ville (1939); Waudby-Smith & Ramdas (2024), Estimating means of bounded random variables by "
-    "betting",
-    kind="exact",
-    statement=(
-        "At the true mean the wealth of the bets is 1 on average after every draw, and its chance to have "
-        "ever reached a level c is at most 1/c."
-    ),
+    "betting"
 )
-def bets() -> Evidence:
-    """Return |mean wealth - 1| and the excess of the chance over 1/c, on all paths of 11 coins."""
-    from testbed.testing.e_process import EProcess
-
+def bets_reach_a_level_no_more_often_than_its_inverse() -> Evidence:
+    """At the true mean the wealth of the bets is 1 on average after every draw, and its chance to have ever
+    reached a level c is at most 1/c.
+    """
     path_MN = np.array(list(itertools.product([0.0, 1.0], repeat=11)))
     gaps: list[float] = []
     for p in (0.5, 0.2):
@@ -99,19 +86,11 @@ def bets() -> Evidence:
     return exact(gaps, 1e-12, "largest excess over 2 coins, 11 sample sizes and every level reached")
 
 
-@EXPERIMENT.claim(
-    "draws-come-from-the-seed-alone",
-    source="this project",
-    kind="exact",
-    statement=(
-        "What an assertion draws depends on its seed and on nothing else: the global generator's state is "
-        "neither used nor moved."
-    ),
-)
-def seeds() -> Evidence:
-    """Return distances between draws under two states of the global generator, and 1 if one was moved."""
-    from testbed.testing.assertions import assert_unbiased
-
+@EXPERIMENT.claim(source="this project")
+def draws_come_from_the_seed_alone() -> Evidence:
+    """What an assertion draws depends on its seed and on nothing else: the global generator's state is
+    neither used nor moved.
+    """
     seen: list[np.ndarray] = []
 
     def sampler(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -134,22 +113,14 @@ def seeds() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "no-rejection-is-no-equivalence",
     source='statements "clip, not importance sampling, does the work" need a test of equivalence; '
-    "Schuirmann (1987)",
-    kind="exact",
-    statement=(
-        "With 40 coins of probability 0.6 assert_unbiased at 5%, which is a z-test against 0.5, passes with "
-        "chance above 1/2; assert_equivalent with margin 0.1 passes with chance 5% at most, for every number "
-        "of coins that is enough for it, and with chance above 90% where the probability is 0.5."
-    ),
+    "Schuirmann (1987)"
 )
-def no_rejection() -> Evidence:
-    """Return 1/2 minus the first chance, the second less 5% and 90% less the third, by binomial sums."""
-    from scipy import stats
-
-    from testbed.testing.assertions import assert_equivalent, assert_unbiased
-
+def no_rejection_is_no_equivalence() -> Evidence:
+    """With 40 coins of probability 0.6 assert_unbiased at 5%, which is a z-test against 0.5, passes with
+    chance above 1/2; assert_equivalent with margin 0.1 passes with chance 5% at most, for every number of
+    coins that is enough for it, and with chance above 90% where the probability is 0.5.
+    """
     rates = {"false_alarm": 0.05, "missed": 0.05}
     passes_K = ~_failing(assert_unbiased, 40, 0.5, std=0.5, discrepancy=0.4, **rates)
     undetected = float(stats.binom.pmf(np.arange(41), 40, 0.6) @ passes_K)

@@ -1,19 +1,16 @@
 """Claims about values, ratios and operators in finite MDPs, decided by linear algebra or enumeration."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment
+from envs import infinite_horizon
 from envs.arrays import Floats
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
+from envs.finite_mdp import FiniteMDP
+from testbed.exact import fixed_points, mdp, ratios_dice
 
 EXPERIMENT = Experiment(
     "dynamics",
@@ -25,19 +22,11 @@ WORLDS = 5
 """Random worlds behind a claim about all worlds."""
 
 
-@EXPERIMENT.claim(
-    "doubly-robust-variance-is-a-recursion",
-    source="Jiang & Li (2016), Doubly robust off-policy value evaluation, theorem 1",
-    kind="exact",
-    statement=(
-        "IS, PDIS and doubly robust estimates with any fixed Qhat have mean J(pi) and the variances of the "
-        "backward recursions; Qhat = 0 gives PDIS, and Qhat = Q in a deterministic world gives variance 0."
-    ),
-)
-def doubly_robust() -> Evidence:
-    """Return relative distances between enumeration over all episodes of noisy worlds and the recursions."""
-    from testbed.exact import mdp
-
+@EXPERIMENT.claim(source="Jiang & Li (2016), Doubly robust off-policy value evaluation, theorem 1")
+def doubly_robust_variance_is_a_recursion() -> Evidence:
+    """IS, PDIS and doubly robust estimates with any fixed Qhat have mean J(pi) and the variances of the
+    backward recursions; Qhat = 0 gives PDIS, and Qhat = Q in a deterministic world gives variance 0.
+    """
     gaps = []
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, rng = random_world(seed, noise="bernoulli", terminal=seed == 1)
@@ -61,20 +50,11 @@ def doubly_robust() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "dice-value-is-lstdq-value",
-    source="Uehara, Huang & Jiang (2020); Nachum et al. (2019), DualDICE",
-    kind="exact",
-    statement=(
-        "With A = D(I - discount P_pi), A^T zeta = b gives the occupancy ratio and E_D[zeta r] = b . Q with "
-        "A Q = D r, on the exact law and on counts alike; E_D zeta = 1, and solving A zeta = b is wrong."
-    ),
-)
-def dice_lstdq() -> Evidence:
-    """Return the distances between both values, the ratio and the occupancy, and the discounted value."""
-    from envs import infinite_horizon
-    from testbed.exact import ratios_dice
-
+@EXPERIMENT.claim(source="Uehara, Huang & Jiang (2020); Nachum et al. (2019), DualDICE")
+def dice_value_is_lstdq_value() -> Evidence:
+    """With A = D(I - discount P_pi), A^T zeta = b gives the occupancy ratio and E_D[zeta r] = b . Q with A Q
+    = D r, on the exact law and on counts alike; E_D zeta = 1, and solving A zeta = b is wrong.
+    """
     gaps: list[float] = []
     astray: list[float] = []
     for seed in range(WORLDS):
@@ -103,18 +83,12 @@ def dice_lstdq() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "abstract-chain-needs-discounted-counts",
-    source="Chaudhari et al. (2024), Abstract reward processes; the role of the discount is derived here",
-    kind="exact",
-    statement=(
-        "An abstract reward chain from importance-weighted counts has value J(pi) for any abstraction of the "
-        "states when step t counts discount^t, and in general another value when all steps count alike."
-    ),
+    source="Chaudhari et al. (2024), Abstract reward processes; the role of the discount is derived here"
 )
-def abstract_chain() -> Evidence:
-    """Return the distances with discounted counts, and by how much plain counts fail to be wrong."""
-    from testbed.exact import ratios_dice
-
+def abstract_chain_needs_discounted_counts() -> Evidence:
+    """An abstract reward chain from importance-weighted counts has value J(pi) for any abstraction of the
+    states when step t counts discount^t, and in general another value when all steps count alike.
+    """
     abstractions = (np.array([0, 1, 1, 0]), np.array([0, 0, 0, 0]), np.arange(4))
     gaps, astray = [], []
     for seed in range(WORLDS):
@@ -129,19 +103,11 @@ def abstract_chain() -> Evidence:
     return exact(gaps, 1e-11, f"largest distance over {WORLDS} worlds and {len(abstractions)} abstractions")
 
 
-@EXPERIMENT.claim(
-    "sequence-second-moment-is-a-matrix-product",
-    source="a Markov chain's product moments; i.i.d. tokens are its one-state case",
-    kind="exact",
-    statement=(
-        "E_mu w_{0:t}^2 = start . M^t m with M = sum_a pi^2/mu P and m = sum_a pi^2/mu; it never falls "
-        "with t, and it is (1 + chi2)^(t + 1) for independent tokens."
-    ),
-)
-def matrix_product() -> Evidence:
-    """Return relative distances of the world's recursion and of enumeration from the matrix product."""
-    from testbed.exact import mdp
-
+@EXPERIMENT.claim(source="a Markov chain's product moments; i.i.d. tokens are its one-state case")
+def sequence_second_moment_is_a_matrix_product() -> Evidence:
+    """E_mu w_{0:t}^2 = start . M^t m with M = sum_a pi^2/mu P and m = sum_a pi^2/mu; it never falls with t,
+    and it is (1 + chi2)^(t + 1) for independent tokens.
+    """
     gaps: list[float] = []
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, _ = random_world(seed)
@@ -162,22 +128,13 @@ def matrix_product() -> Evidence:
     return exact(gaps, 1e-11, f"largest relative distance over {WORLDS} worlds and all prefixes")
 
 
-@EXPERIMENT.claim(
-    "vtrace-and-retrace-fixed-points",
-    source="Espeholt et al. (2018), IMPALA, theorem 1; Munos et al. (2016), Retrace, theorem 1",
-    kind="exact",
-    statement=(
-        "V-trace's fixed point is the value of min(rho_bar mu, pi) normalized, whatever the traces, and it "
-        "contracts by 1 - (1 - discount) min E_mu min(rho_bar, rho), or better with longer traces. Retrace's "
-        "is Q^pi, with a nonnegative Jacobian of rows 1 - (1 - discount) E_mu sum_t discount^t c_1 ... c_t, "
-        "at most the discount, c = lambda min(1, rho)."
-    ),
-)
-def trace_operators() -> Evidence:
-    """Return the distances of the fixed points from the linear solutions, and violations of the bounds."""
-    from envs import infinite_horizon
-    from testbed.exact import fixed_points
-
+@EXPERIMENT.claim(source="Espeholt et al. (2018), IMPALA, theorem 1; Munos et al. (2016), Retrace, theorem 1")
+def vtrace_and_retrace_fixed_points() -> Evidence:
+    """V-trace's fixed point is the value of min(rho_bar mu, pi) normalized, whatever the traces, and it
+    contracts by 1 - (1 - discount) min E_mu min(rho_bar, rho), or better with longer traces. Retrace's is
+    Q^pi, with a nonnegative Jacobian of rows 1 - (1 - discount) E_mu sum_t discount^t c_1 ... c_t, at most
+    the discount, c = lambda min(1, rho).
+    """
     gaps: list[float] = []
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, _ = random_world(seed)
@@ -203,20 +160,11 @@ def trace_operators() -> Evidence:
     return exact(gaps, 1e-10, f"largest distance or violation over {WORLDS} worlds, rho_bar and lambda")
 
 
-@EXPERIMENT.claim(
-    "tabular-fqe-is-the-certainty-equivalent-value",
-    source="Voloshin et al. (2021); docs/theory/density-ratios.md",
-    kind="exact",
-    statement=(
-        "Tabular fitted Q evaluation contracts by at most the discount, and its fixed point is LSTD-Q's on "
-        "the same transitions, which is Q^pi on their exact law; nothing is added after a terminal state."
-    ),
-)
-def fitted_q() -> Evidence:
-    """Return distances between 600 regressions, the fixed point, LSTD-Q and, on the exact law, Q itself."""
-    from envs import infinite_horizon
-    from testbed.exact import fixed_points, ratios_dice
-
+@EXPERIMENT.claim(source="Voloshin et al. (2021); docs/theory/density-ratios.md")
+def tabular_fqe_is_the_certainty_equivalent_value() -> Evidence:
+    """Tabular fitted Q evaluation contracts by at most the discount, and its fixed point is LSTD-Q's on the
+    same transitions, which is Q^pi on their exact law; nothing is added after a terminal state.
+    """
     gaps: list[float] = []
     for seed in range(WORLDS):
         world, pi_SA, mu_SA, rng = random_world(seed, terminal=seed == 1)
@@ -252,8 +200,6 @@ def random_world(
     seed: int, *, noise: str = "none", terminal: bool = False, deterministic: bool = False
 ) -> tuple[FiniteMDP, Floats, Floats, np.random.Generator]:
     """Return a random world of 4 states, 2 actions and 3 steps, two random policies and the generator."""
-    from envs.finite_mdp import FiniteMDP
-
     rng = np.random.default_rng((20_260_102, seed))
     transition_SAS = rng.dirichlet(np.ones(4), size=(4, 2))
     start_S = np.append(rng.dirichlet(np.ones(3)), 0.0)

@@ -1,10 +1,9 @@
 """Claims about intervals for estimated values: coverage by counting, quantiles from the interval itself."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
+from scipy import special, stats
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
@@ -36,25 +35,17 @@ HEAVY = 19.05
 
 def count_samples(n: int, chance: float, high: float) -> tuple[Floats, Floats]:
     """Return the n + 1 samples of n terms in {0, high}, one for each count of `high`, and their chances."""
-    from scipy import stats
-
     count_C = np.arange(n + 1)
     terms_CN = np.where(np.arange(n) < count_C[:, None], high, 0.0)
     return terms_CN, np.asarray(stats.binom.pmf(count_C, n, chance), dtype=np.float64)
 
 
-@EXPERIMENT.claim(
-    "known-range-intervals-cover",
-    source="Hoeffding (1963); Maurer & Pontil (2009)",
-    kind="exact",
-    statement=(
-        "Two-sided Hoeffding and empirical Bernstein intervals with the known range cover at least 95%, and "
-        "1 - 1e-9 where that is asked for, for two-point terms, a rare heavy weight included, and for 20,000 "
-        "fair coins; Student's t covers less than 70% of the heavy weight (n = 20)."
-    ),
-)
-def coverage() -> Evidence:
-    """Return the excess of misses over both rates, relatively, and 1 if Student's t did not fall short."""
+@EXPERIMENT.claim(source="Hoeffding (1963); Maurer & Pontil (2009)")
+def known_range_intervals_cover() -> Evidence:
+    """Two-sided Hoeffding and empirical Bernstein intervals with the known range cover at least 95%, and 1 -
+    1e-9 where that is asked for, for two-point terms, a rare heavy weight included, and for 20,000 fair
+    coins; Student's t covers less than 70% of the heavy weight (n = 20).
+    """
     shortfall = []
     for n in (5, 20, 100, 1000):
         for chance, high in (*((p, 1.0) for p in CHANCES), (1 / HEAVY, HEAVY)):
@@ -77,8 +68,6 @@ def _missed_by_coins(n: int, error: float) -> float:
     Its upper end rises with the number of heads, so that a bisection finds the largest that misses; the lower
     end misses as often. At this n the variance term is most of the radius, and four fifths of it fall short.
     """
-    from scipy import stats
-
     misses, covers = 0, n // 2
     while covers - misses > 1:
         heads = (misses + covers) // 2
@@ -87,33 +76,20 @@ def _missed_by_coins(n: int, error: float) -> float:
     return 2 * float(stats.binom.cdf(misses, n, 0.5))
 
 
-@EXPERIMENT.claim(
-    "hoeffding-radius-halves-with-four-times-the-data",
-    source="Hoeffding (1963)",
-    kind="exact",
-    statement="With four times the data Hoeffding's radius halves; for range 1 and n = 100 it is 0.1358.",
-)
-def hoeffding_radius() -> Evidence:
-    """Return the gaps of the radius ratio from 1/2, and of one radius from sqrt(ln 40 / 200)."""
+@EXPERIMENT.claim(source="Hoeffding (1963)")
+def hoeffding_radius_halves_with_four_times_the_data() -> Evidence:
+    """With four times the data Hoeffding's radius halves; for range 1 and n = 100 it is 0.1358."""
     found = [hoeffding(np.zeros(n), low=0, high=1) for n in (100, 400, 1600)]
     radii = [float(interval.high - interval.low) / 2 for interval in found]
     gaps = [radii[1] / radii[0] - 0.5, radii[2] / radii[1] - 0.5, radii[0] - np.sqrt(np.log(40) / 200)]
     return exact(np.abs(gaps), 1e-12, "largest gap")
 
 
-@EXPERIMENT.claim(
-    "student-two-sided-coverage",
-    source="Student (1908)",
-    kind="exact",
-    statement=(
-        "For normal terms the two-sided 95% t interval covers 95% at every n, so does each one-sided one; "
-        "a one-sided quantile on two sides would cover 90%."
-    ),
-)
-def student_coverage() -> Evidence:
-    """Return the gaps to 95% of P(|T| <= radius sqrt(n) / S), T Student's, radius as the interval has it."""
-    from scipy import special
-
+@EXPERIMENT.claim(source="Student (1908)")
+def student_two_sided_coverage() -> Evidence:
+    """For normal terms the two-sided 95% t interval covers 95% at every n, so does each one-sided one; a
+    one-sided quantile on two sides would cover 90%.
+    """
     gaps = []
     for n in (2, 5, 20, 200):
         terms_N = np.random.default_rng(n).standard_normal(n)
@@ -126,17 +102,11 @@ def student_coverage() -> Evidence:
     return exact(gaps, 1e-9, "largest gap between exact coverage and 95%, n = 2 to 200")
 
 
-@EXPERIMENT.claim(
-    "bootstrap-resamples-the-denominator",
-    source="identity: sum w r / sum w is c when all r are c, and adds c when all r do",
-    kind="exact",
-    statement=(
-        "The bootstrap interval of SNIPS has width 0 for equal rewards and moves by c when rewards do; it "
-        "depends on its seed alone and leaves numpy's global generator as it was."
-    ),
-)
-def bootstrap_denominator() -> Evidence:
-    """Return the width, the gaps after a shift, between equal seeds, and 1 if the global generator moved."""
+@EXPERIMENT.claim(source="identity: sum w r / sum w is c when all r are c, and adds c when all r do")
+def bootstrap_resamples_the_denominator() -> Evidence:
+    """The bootstrap interval of SNIPS has width 0 for equal rewards and moves by c when rewards do; it
+    depends on its seed alone and leaves numpy's global generator as it was.
+    """
     rng = np.random.default_rng(11)
     log_w_N, reward_N = rng.normal(size=40), rng.random(40)
     flat = bootstrap(np.full(40, 0.3), log_w_N, resamples=199)
@@ -156,17 +126,15 @@ def _global_state() -> tuple[int, ...]:
 
 
 @EXPERIMENT.claim(
-    "betting-sequence-is-anytime-valid",
-    source="Waudby-Smith & Ramdas (2024), Estimating means of bounded random variables by betting",
-    kind="exact",
-    statement=(
-        "Wealth against the true mean has mean 1 at every time, and the 90% betting sequence covers at all "
-        "times up to 12 together with chance at least 90%, for every Bernoulli law tried; the 50% sequence "
-        "misses within 12 steps with a chance between a half of what it may and all of it."
-    ),
+    source="Waudby-Smith & Ramdas (2024), Estimating means of bounded random variables by betting"
 )
-def anytime() -> Evidence:
-    """Return the gaps of mean wealth to 1 and the shortfall of coverage, over all 4096 sequences."""
+def betting_sequence_is_anytime_valid() -> Evidence:
+    """Wealth against the true mean has mean 1 at every time, and the 90% betting sequence covers at all times
+    up to 12 together with chance at least 90%, for every Bernoulli law tried; the 50% sequence misses within
+    12 steps with a chance between a half of what it may and all of it.
+
+    Return the gaps of mean wealth to 1 and the shortfall of coverage, over all 4096 sequences.
+    """
     gaps = []
     terms_CN = np.indices((2,) * 12).reshape(12, -1).T.astype(np.float64)
     bet_CN = bets(terms_CN, 0.1)
@@ -187,18 +155,12 @@ def anytime() -> Evidence:
     return exact(gaps, 1e-9, "largest gap of mean wealth to 1, or excess of misses over 10%")
 
 
-@EXPERIMENT.claim(
-    "log-smoothing-bound-covers",
-    source="Markov's inequality on E prod(1 + lambda w r) = (1 + lambda V)^n",
-    kind="exact",
-    statement=(
-        "The lower bound (exp(lambda LS - ln(1/delta)/n) - 1)/lambda exceeds the value with chance at most "
-        "delta, at a rare heavy weight too; with one round and large lambda that chance comes within a tenth "
-        "of delta."
-    ),
-)
-def log_bound() -> Evidence:
-    """Return by how much the chance of an excess is above 10%, by counting."""
+@EXPERIMENT.claim(source="Markov's inequality on E prod(1 + lambda w r) = (1 + lambda V)^n")
+def log_smoothing_bound_covers() -> Evidence:
+    """The lower bound (exp(lambda LS - ln(1/delta)/n) - 1)/lambda exceeds the value with chance at most
+    delta, at a rare heavy weight too; with one round and large lambda that chance comes within a tenth of
+    delta.
+    """
     excess = []
     for n in (5, 20, 100):
         for lam in (0.05, 0.5, 2.0):
@@ -215,18 +177,12 @@ def log_bound() -> Evidence:
     return exact(excess, 1e-12, "largest excess over delta = 10%")
 
 
-@EXPERIMENT.claim(
-    "bootstrap-cannot-see-what-was-not-drawn",
-    source="identity: resamples of equal terms are equal; Efron (1987) for BCa",
-    kind="exact",
-    statement=(
-        "The 95% BCa interval of a rare weight's mean covers at most with the chance that it was drawn at "
-        "all: less than 70% for chance 0.05 and n = 20, while for chance 0.3 and n = 100 it is within 3 "
-        "points of 95%. Its ends are the resampled means' quantiles at Efron's levels, which skewness shifts."
-    ),
-)
-def bootstrap_coverage() -> Evidence:
-    """Return the excess over that chance, and over the two stated figures, by counting samples."""
+@EXPERIMENT.claim(source="identity: resamples of equal terms are equal; Efron (1987) for BCa")
+def bootstrap_cannot_see_what_was_not_drawn() -> Evidence:
+    """The 95% BCa interval of a rare weight's mean covers at most with the chance that it was drawn at all:
+    less than 70% for chance 0.05 and n = 20, while for chance 0.3 and n = 100 it is within 3 points of 95%.
+    Its ends are the resampled means' quantiles at Efron's levels, which skewness shifts.
+    """
     from analysis.experiments.estimators.interval_coverage import ANY_RANGE, counted
 
     gaps, found = [], {}
@@ -244,8 +200,6 @@ def _ends_of_bca(resamples: int = 50_000) -> list[float]:
 
     20 quantiles of an exponential law: the percentile interval is 0.22 and 0.42 lower.
     """
-    from scipy import special
-
     x_N = -np.log1p(-(np.arange(20) + 0.5) / 20)
     n, value = x_N.size, x_N.mean()
     mean_B = x_N[np.random.default_rng(1).integers(n, size=(resamples, n))].mean(-1)

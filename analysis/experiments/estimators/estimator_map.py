@@ -1,7 +1,5 @@
 """The table of exact mean squared errors of bandit estimators over parameter and sample size; no sampling."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

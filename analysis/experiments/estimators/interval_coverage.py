@@ -1,13 +1,12 @@
 """How often 95% intervals hold the mean: by counting for two-point laws, else from seeded samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from analysis.experiment import Experiment
 from analysis.intervals import clopper_pearson_interval
@@ -75,8 +74,6 @@ def counted(make: Make, chance: float, n: int) -> float:
     Exact for intervals that do not depend on the order of the terms; the bootstrap's own draws are those of
     its seed.
     """
-    from scipy import stats
-
     ones_R = np.arange(n + 1)
     terms_RN = np.where(np.arange(n) < ones_R[:, None], 1.0, 0.0)
     mass_R = stats.binom.pmf(ones_R, n, chance)
@@ -133,12 +130,10 @@ EXPERIMENT = Experiment(
     metrics=("coverage", "low", "high", "samples"),
     figure=Plot(
         "final by dial",
-        x="parameter",
+        x="parameter: sigma of a log-normal weight",
         y="coverage",
         arm=("interval", "n"),
         where={"law": "lognormal"},
-        x_label="sigma of a log-normal weight",
-        y_label="coverage",
     ),
     see=("bootstrap-cannot-see-what-was-not-drawn", "known-range-intervals-cover"),
 )

@@ -1,7 +1,5 @@
 """Expert iteration with a filter on easy steps: conflicting skills in one policy, exactly (BFS-Prover-V2)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.claims import Evidence, exact
@@ -75,17 +73,12 @@ def rounds(right: float, cap: float, count: int = 80, every: int = 0) -> Floats:
     return np.array(found)
 
 
-@EXPERIMENT.claim(
-    "expert-iteration-forgets-the-rare-skill",
-    statement=(
-        "From equal shares a round of cloning gives the tactics, at every step, the odds of the problems "
-        "that "
-        "they prove (4 to 1, within 1 %). Without a filter the rare problem's success falls in each of 80 "
-        "rounds, below 1e-6, though data of earlier rounds are kept."
-    ),
-)
-def forgets() -> Evidence:
-    """Return the error of the cloned odds, and rises of the rare success."""
+@EXPERIMENT.claim()
+def expert_iteration_forgets_the_rare_skill() -> Evidence:
+    """From equal shares a round of cloning gives the tactics, at every step, the odds of the problems that
+    they prove (4 to 1, within 1 %). Without a filter the rare problem's success falls in each of 80 rounds,
+    below 1e-6, though data of earlier rounds are kept.
+    """
     tree = world()
     row_S = tied(tree)
     pi_SA = np.tile([0.45, 0.45, 0.1], (tree.states, 1))
@@ -97,17 +90,12 @@ def forgets() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "a-filter-of-easy-steps-raises-the-plateau",
-    statement=(
-        "Leaving steps above probability 0.7 out of what is cloned keeps the rare problem's success above "
-        "0.02, "
-        "mean of the last 10 of 80 rounds, so that 100 tries prove it with probability .87 where without the "
-        "filter they never do; the mean success over problems ends lower for it."
-    ),
-)
-def filtered() -> Evidence:
-    """Return what the successes at the end miss."""
+@EXPERIMENT.claim()
+def a_filter_of_easy_steps_raises_the_plateau() -> Evidence:
+    """Leaving steps above probability 0.7 out of what is cloned keeps the rare problem's success above 0.02,
+    mean of the last 10 of 80 rounds, so that 100 tries prove it with probability .87 where without the filter
+    they never do; the mean success over problems ends lower for it.
+    """
     with_2, without_2 = (rounds(0.45, cap)[-10:].mean(0) for cap in (CAP, 1.0))
     total = [EASY * each[0] + each[1] for each in (with_2, without_2)]
     tries = 1 - (1 - with_2[1]) ** 100
@@ -121,16 +109,12 @@ def filtered() -> Evidence:
     return exact(gaps, 0.0, note)
 
 
-@EXPERIMENT.claim(
-    "retraining-does-not-replace-the-filter",
-    statement=(
-        "Retrained from scratch on the successes of all rounds every 10 rounds, expert iteration without the "
-        "filter ends with a success on the rare problem below 1e-5, with it above 0.02 (means of the last 10 "
-        "of 80 rounds): retraining slows the forgetting, the filter stops it."
-    ),
-)
-def retrained() -> Evidence:
-    """Return what the rare successes at the end miss, and whether retraining slows nothing."""
+@EXPERIMENT.claim()
+def retraining_does_not_replace_the_filter() -> Evidence:
+    """Retrained from scratch on the successes of all rounds every 10 rounds, expert iteration without the
+    filter ends with a success on the rare problem below 1e-5, with it above 0.02 (means of the last 10 of 80
+    rounds): retraining slows the forgetting, the filter stops it.
+    """
     rare = {
         (cap, every): float(rounds(0.45, cap, every=every)[-10:, 1].mean())
         for cap in (CAP, 1.0)

@@ -115,29 +115,19 @@ def _over(table: pd.DataFrame, value: str, first: str, others: tuple[str, ...], 
     )
 
 
-@EXPERIMENT.claim(
-    "chord-ends-above-other-mixtures-of-style",
-    source="Zhang et al. (2025), CHORD, arXiv:2508.11408",
-    statement=(
-        "CHORD-phi ends with an accuracy in either style higher by 0.02 than GRPO, supervised learning, "
-        "that followed by GRPO, and a constant mixture, each in the median over seeds."
-    ),
-)
-def chord_above(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed, a group per rival."""
+@EXPERIMENT.claim(source="Zhang et al. (2025), CHORD, arXiv:2508.11408")
+def chord_ends_above_other_mixtures_of_style(table: pd.DataFrame) -> Evidence:
+    """CHORD-phi ends with an accuracy in either style higher by 0.02 than GRPO, supervised learning, that
+    followed by GRPO, and a constant mixture, each in the median over seeds.
+    """
     return _over(table, FREE, "chord-phi", ("grpo", "sft", "sft, then grpo", "fixed"), ABOVE)
 
 
-@EXPERIMENT.claim(
-    "chord-keeps-the-base-style-and-its-entropy",
-    source="Zhang et al. (2025), CHORD, arXiv:2508.11408",
-    statement=(
-        "Where the base model's style is demanded CHORD-mu and CHORD-phi end at most 0.05 below the base "
-        "model, and with more entropy than GRPO, in the median over seeds."
-    ),
-)
-def chord_keeps(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about accuracy in the base style and entropy, a group for each."""
+@EXPERIMENT.claim(source="Zhang et al. (2025), CHORD, arXiv:2508.11408")
+def chord_keeps_the_base_style_and_its_entropy(table: pd.DataFrame) -> Evidence:
+    """Where the base model's style is demanded CHORD-mu and CHORD-phi end at most 0.05 below the base model,
+    and with more entropy than GRPO, in the median over seeds.
+    """
     groups = {}
     for name in ("chord-mu", "chord-phi"):
         first, last = (arms(table, x, {name: WHERE[name]})[name] for x in (f"first {BASE}", BASE))
@@ -146,85 +136,53 @@ def chord_keeps(table: pd.DataFrame) -> Evidence:
     return median_exceeds(groups, 0.0, "median over seeds of accuracy kept plus 0.05, and of entropy gained")
 
 
-@EXPERIMENT.claim(
-    "rubrics-with-guidance-raise-pass-at-4",
-    source="RGR-GRPO (2025)",
-    statement=(
-        "Rewards for right steps with the expert in groups without a success end with a pass@4 higher by "
-        "0.02 than GRPO, and than the expert in such groups without rubrics, in the median over seeds."
-    ),
-)
-def rubric_pass(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the last pass@4, paired by seed, a group per rival."""
+@EXPERIMENT.claim(source="RGR-GRPO (2025)")
+def rubrics_with_guidance_raise_pass_at_4(table: pd.DataFrame) -> Evidence:
+    """Rewards for right steps with the expert in groups without a success end with a pass@4 higher by 0.02
+    than GRPO, and than the expert in such groups without rubrics, in the median over seeds.
+    """
     return _over(table, PASS, "rubric", ("grpo", "anchor"), ABOVE)
 
 
-@EXPERIMENT.claim(
-    "rubrics-keep-entropy",
-    source="RGR-GRPO (2025)",
-    statement="They end with more entropy than GRPO, in the median over seeds.",
-)
-def rubric_entropy(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final entropy, paired by seed."""
+@EXPERIMENT.claim(source="RGR-GRPO (2025)")
+def rubrics_keep_entropy(table: pd.DataFrame) -> Evidence:
+    """They end with more entropy than GRPO, in the median over seeds."""
     return _gains(table, ENTROPY, {"rubric": "grpo"}, 0.0)
 
 
-@EXPERIMENT.claim(
-    "bent-advantages-end-above-plain-ones",
-    source="TempSamp-R1 (2025), arXiv:2509.18056",
-    statement=(
-        "With the expert in every group and graded rewards, bent rewards end with an accuracy higher by 0.02 "
-        "than plain ones, and than GRPO without an expert, in the median over seeds."
-    ),
-)
-def bent(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed, a group per rival."""
+@EXPERIMENT.claim(source="TempSamp-R1 (2025), arXiv:2509.18056")
+def bent_advantages_end_above_plain_ones(table: pd.DataFrame) -> Evidence:
+    """With the expert in every group and graded rewards, bent rewards end with an accuracy higher by 0.02
+    than plain ones, and than GRPO without an expert, in the median over seeds.
+    """
     return _over(table, FREE, "bent", ("shown", "steps"), ABOVE)
 
 
-@EXPERIMENT.claim(
-    "anchors-end-above-grpo",
-    source="DaGRPO (2025), arXiv:2512.06337",
-    statement="Anchors in groups without a success end 0.02 more accurate than GRPO, in the median.",
-)
-def anchors(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed."""
+@EXPERIMENT.claim(source="DaGRPO (2025), arXiv:2512.06337")
+def anchors_end_above_grpo(table: pd.DataFrame) -> Evidence:
+    """Anchors in groups without a success end 0.02 more accurate than GRPO, in the median."""
     return _gains(table, FREE, {"anchor": "grpo"}, ABOVE)
 
 
-@EXPERIMENT.claim(
-    "anchors-tame-the-largest-gradient",
-    source="DaGRPO (2025), arXiv:2512.06337",
-    statement="The largest gradient norm of training is smaller with anchors than with GRPO alone.",
-)
-def anchors_norm(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about largest gradient norms, paired by seed."""
+@EXPERIMENT.claim(source="DaGRPO (2025), arXiv:2512.06337")
+def anchors_tame_the_largest_gradient(table: pd.DataFrame) -> Evidence:
+    """The largest gradient norm of training is smaller with anchors than with GRPO alone."""
     return _gains(table, "max actor/grad_norm", {"grpo": "anchor"}, 0.0)
 
 
-@EXPERIMENT.claim(
-    "splices-end-above-whole-answers",
-    source="SCOPE (2026), Recycling Failures",
-    statement=(
-        "Failures mended from their first error on end 0.02 more accurate than whole answers of the expert "
-        "in their place, and than GRPO, in the median over seeds."
-    ),
-)
-def splices(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed, a group per rival."""
+@EXPERIMENT.claim(source="SCOPE (2026), Recycling Failures")
+def splices_end_above_whole_answers(table: pd.DataFrame) -> Evidence:
+    """Failures mended from their first error on end 0.02 more accurate than whole answers of the expert in
+    their place, and than GRPO, in the median over seeds.
+    """
     return _over(table, "accuracy", "splice", ("anchor", "grpo"), ABOVE)
 
 
-@EXPERIMENT.claim(
-    "splices-stay-nearer-and-more-diverse",
-    source="SCOPE (2026), Recycling Failures",
-    statement=(
-        "They end with a smaller KL to the start, and with more entropy, than whole answers of the expert, "
-        "in the median over seeds."
-    ),
-)
-def splices_near(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about KL and entropy, paired by seed."""
+@EXPERIMENT.claim(source="SCOPE (2026), Recycling Failures")
+def splices_stay_nearer_and_more_diverse(table: pd.DataFrame) -> Evidence:
+    """They end with a smaller KL to the start, and with more entropy, than whole answers of the expert, in
+    the median over seeds.
+    """
     groups = {
         "KL": paired(table, "val/kl_start_k3", WHERE["anchor"], WHERE["splice"]),
         "entropy": paired(table, ENTROPY, WHERE["splice"], WHERE["anchor"]),
@@ -232,34 +190,21 @@ def splices_near(table: pd.DataFrame) -> Evidence:
     return median_exceeds(groups, 0.0, "median over seeds of the KL saved, and of the entropy gained")
 
 
-@EXPERIMENT.claim(
-    "splices-end-above-imitation-and-grpo",
-    source="SOPHIA (2025)",
-    statement=(
-        "Own first parts with right second parts end 0.02 more accurate over both kinds of prompts than "
-        "supervised learning on the expert's answers, and than GRPO, in the median over seeds."
-    ),
-)
-def semi(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed, a group per rival."""
+@EXPERIMENT.claim(source="SOPHIA (2025)")
+def splices_end_above_imitation_and_grpo(table: pd.DataFrame) -> Evidence:
+    """Own first parts with right second parts end 0.02 more accurate over both kinds of prompts than
+    supervised learning on the expert's answers, and than GRPO, in the median over seeds.
+    """
     return _over(table, "accuracy", "splice", ("sft", "grpo"), ABOVE)
 
 
-@EXPERIMENT.claim(
-    "self-imitation-ends-above-grpo",
-    source="Qin et al. (2025), SPEAR, arXiv:2509.22601",
-    statement="Self-imitation has an accuracy over training higher by 0.02 than GRPO, in the median.",
-)
-def spear(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about areas under accuracy, paired by seed."""
+@EXPERIMENT.claim(source="Qin et al. (2025), SPEAR, arXiv:2509.22601")
+def self_imitation_ends_above_grpo(table: pd.DataFrame) -> Evidence:
+    """Self-imitation has an accuracy over training higher by 0.02 than GRPO, in the median."""
     return _gains(table, "area", {"spear": "grpo"}, ABOVE)
 
 
-@EXPERIMENT.claim(
-    "self-imitation-keeps-entropy",
-    source="Qin et al. (2025), SPEAR, arXiv:2509.22601",
-    statement="It ends with more entropy than GRPO, in the median over seeds.",
-)
-def spear_entropy(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final entropy, paired by seed."""
+@EXPERIMENT.claim(source="Qin et al. (2025), SPEAR, arXiv:2509.22601")
+def self_imitation_keeps_entropy(table: pd.DataFrame) -> Evidence:
+    """It ends with more entropy than GRPO, in the median over seeds."""
     return _gains(table, ENTROPY, {"spear": "grpo"}, 0.0)

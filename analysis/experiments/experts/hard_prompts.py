@@ -1,7 +1,5 @@
 """Easy and hard prompts in one toy LLM: exploration, guidance, retries and stages, and what mixing costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -36,7 +34,7 @@ ARMS: Mapping[str, dict[str, Any]] = {
     "amplified": {"prefix": "retry", "recipe": "r3l"},
     "amplified, whole": {"prefix": "retry", "prefix_args": (("credit", "whole"),), "recipe": "r3l"},
 }
-SHARE, LAW, CREDIT = "task_args.share", "prefix_args.law", "prefix_args.credit"
+SHARE = "task_args.share"
 PLAIN = {"recipe": "grpo", "prefix": "off", "recipe_args": "default"}
 WHERE: Mapping[str, Arm] = {
     "alone": {**PLAIN, SHARE: 0},
@@ -104,28 +102,20 @@ def _over(table: pd.DataFrame, value: str, first: str, others: tuple[str, ...], 
     return median_exceeds(gains, margin, note)
 
 
-@EXPERIMENT.claim(
-    "exploration-does-not-solve-hard-prompts",
-    statement=(
-        "An entropy bonus, an upper clip of 0.9 and pass@4 as the objective each end less than 0.1 above "
-        "GRPO on hard prompts, in the median over seeds."
-    ),
-)
-def exploration(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies on hard prompts, paired by seed, a group per remedy."""
+@EXPERIMENT.claim()
+def exploration_does_not_solve_hard_prompts(table: pd.DataFrame) -> Evidence:
+    """An entropy bonus, an upper clip of 0.9 and pass@4 as the objective each end less than 0.1 above GRPO on
+    hard prompts, in the median over seeds.
+    """
     gains = {name: paired(table, HARD, WHERE[name], WHERE["alone"]) for name in ("entropy", "wide", "pass@k")}
     return median_stays_below(gains, MARGIN, "0.1 less the median over seeds of the accuracy gained")
 
 
-@EXPERIMENT.claim(
-    "oracle-prefixes-solve-hard-prompts",
-    statement=(
-        "With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate on hard prompts "
-        "without a prefix than GRPO alone, and with a higher pass@4, in the median over seeds."
-    ),
-)
-def guidance(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about accuracy on hard prompts and pass@4, paired by seed."""
+@EXPERIMENT.claim()
+def oracle_prefixes_solve_hard_prompts(table: pd.DataFrame) -> Evidence:
+    """With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate on hard prompts
+    without a prefix than GRPO alone, and with a higher pass@4, in the median over seeds.
+    """
     groups = {
         "hard": paired(table, HARD, WHERE["guided"], WHERE["alone"]) - MARGIN,
         "pass@4": paired(table, PASS, WHERE["guided"], WHERE["alone"]),
@@ -133,74 +123,48 @@ def guidance(table: pd.DataFrame) -> Evidence:
     return median_exceeds(groups, 0.0, "median over seeds of the accuracy gained less 0.1, of pass@4 gained")
 
 
-@EXPERIMENT.claim(
-    "easy-prompts-interfere-with-hard-ones",
-    statement=(
-        "With every second prompt easy GRPO ends 0.1 less accurate on hard prompts than on hard ones alone, "
-        "at equal numbers of rollouts, in the median over seeds."
-    ),
-)
-def interference(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies on hard prompts, paired by seed."""
+@EXPERIMENT.claim()
+def easy_prompts_interfere_with_hard_ones(table: pd.DataFrame) -> Evidence:
+    """With every second prompt easy GRPO ends 0.1 less accurate on hard prompts than on hard ones alone, at
+    equal numbers of rollouts, in the median over seeds.
+    """
     return _over(table, HARD, "alone", ("mixed",), MARGIN)
 
 
-@EXPERIMENT.claim(
-    "prefixes-lift-interference",
-    statement="In that mix prefixes end 0.1 more accurate on hard prompts than none, in the median.",
-)
-def lifted(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies on hard prompts, paired by seed."""
+@EXPERIMENT.claim()
+def prefixes_lift_interference(table: pd.DataFrame) -> Evidence:
+    """In that mix prefixes end 0.1 more accurate on hard prompts than none, in the median."""
     return _over(table, HARD, "guided mixed", ("mixed",), MARGIN)
 
 
-@EXPERIMENT.claim(
-    "amplified-retries-end-above-grpo",
-    source="R3L; shiweijiezero/R3L d503f6c, docs",
-    statement=(
-        "Retries from the first error with amplified successes end 5 % more accurate on hard prompts than "
-        "GRPO, in the median over seeds."
-    ),
-)
-def amplified(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies on hard prompts, paired by seed."""
+@EXPERIMENT.claim(source="R3L; shiweijiezero/R3L d503f6c, docs")
+def amplified_retries_end_above_grpo(table: pd.DataFrame) -> Evidence:
+    """Retries from the first error with amplified successes end 5 % more accurate on hard prompts than GRPO,
+    in the median over seeds.
+    """
     gain_N = arm(table, HARD, WHERE["amplified"]) - 1.05 * arm(table, HARD, WHERE["alone"])
     return median_exceeds(gain_N.dropna(), 0.0, "median over seeds of the accuracy less 1.05 times GRPO's")
 
 
-@EXPERIMENT.claim(
-    "suffix-credit-is-calmer-than-whole",
-    source="R3L; shiweijiezero/R3L d503f6c, docs",
-    statement="Amplified retries have smaller gradients where what they kept is left out, on most seeds.",
-)
-def calmer(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about mean gradient norms, paired by seed."""
+@EXPERIMENT.claim(source="R3L; shiweijiezero/R3L d503f6c, docs")
+def suffix_credit_is_calmer_than_whole(table: pd.DataFrame) -> Evidence:
+    """Amplified retries have smaller gradients where what they kept is left out, on most seeds."""
     return _over(table, "mean actor/grad_norm", "amplified, whole", ("amplified",), 0.0)
 
 
-@EXPERIMENT.claim(
-    "tree-baseline-ends-above-the-mean",
-    source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284",
-    statement=(
-        "From staged prefixes the tree's advantages end more accurate on hard prompts than the mean of the "
-        "group, in the median over seeds."
-    ),
-)
-def tree(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies on hard prompts, paired by seed."""
+@EXPERIMENT.claim(source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284")
+def tree_baseline_ends_above_the_mean(table: pd.DataFrame) -> Evidence:
+    """From staged prefixes the tree's advantages end more accurate on hard prompts than the mean of the
+    group, in the median over seeds.
+    """
     return _over(table, HARD, "tree", ("stages",), 0.0)
 
 
-@EXPERIMENT.claim(
-    "staged-training-saturates",
-    source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284",
-    statement=(
-        "From staged prefixes the reward of the batch ends above 0.8, so that most groups have little left "
-        "to tell, while hard prompts without a prefix stay below 0.5, on most seeds."
-    ),
-)
-def saturates(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim(source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284")
+def staged_training_saturates(table: pd.DataFrame) -> Evidence:
+    """From staged prefixes the reward of the batch ends above 0.8, so that most groups have little left to
+    tell, while hard prompts without a prefix stay below 0.5, on most seeds.
+    """
     reward, hard = (arm(table, value, WHERE["tree"]) for value in ("reward/mean", HARD))
     note = f"share of seeds, less 1/2; medians {reward.median():.3f} and {hard.median():.3f}"
     return happens_mostly((reward > 0.8) & (hard < 0.5), note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, single_gradients
 from envs.arrays import Floats
+from testbed.advantages import advantage
+from testbed.config.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,11 +62,8 @@ def groups(logits_K: Tensor, reward_K: Tensor) -> tuple[Rollout, Tensor]:
 
 def helped(rollout: Rollout, reward_K: Tensor, guide: str) -> Rollout:
     """Return the groups behind a guide of the project, whose teacher takes the first arm."""
-    from dataclasses import replace
-
     import torch
 
-    from testbed.config.run import Run
     from testbed.teachers.guides import guide_for
 
     made = guide_for(Run(guide=guide, group=GROUP))
@@ -78,7 +79,6 @@ def helped(rollout: Rollout, reward_K: Tensor, guide: str) -> Rollout:
 
 def advantages(rollout: Rollout, recipe: str) -> Tensor:
     """Return the recipe's advantages, [R, B]."""
-    from testbed.advantages import advantage
     from testbed.data.signals import Signals
     from testbed.recipes import recipe as recipes
 
@@ -144,8 +144,8 @@ EXPERIMENT = Experiment(
     metrics=("norm", "cosine"),
     margins={"ratio of norms": LOUDER, "cosine": ALONG, "fall of the share of skewed groups": FALL},
     figure=Plot(
-        "final by dial", x="chance", y="norm", arm=("guide",), x_label="chance of a success",
-        y_label="norm of the expected update", log="xy",
+        "final by dial", x="chance: chance of a success", y="norm: norm of the expected update",
+        arm=("guide",), log="xy",
     ),
     systems={
         "TempSamp-R1": Part(
@@ -170,45 +170,33 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "rescued-groups-speak-where-others-are-silent",
-    kind="exact",
-    statement=(
-        "At a success chance of at most 0.01, GRPO's expected update on a bandit is at least 10 times as "
-        "long with an expert's success put into failed groups."
-    ),
-)
-def rescued(table: pd.DataFrame) -> Evidence:
-    """Return what ratios of norms lack."""
+@EXPERIMENT.claim(kind="exact")
+def rescued_groups_speak_where_others_are_silent(table: pd.DataFrame) -> Evidence:
+    """At a success chance of at most 0.01, GRPO's expected update on a bandit is at least 10 times as long
+    with an expert's success put into failed groups.
+    """
     wide = table.pivot(index="chance", columns="guide", values="norm")
     ratio = (wide["rescue"] / wide["none"])[lambda x: x.index <= 0.01]
     return exact(1 - ratio / LOUDER, 0.0, f"lacking ratio; ratios {', '.join(f'{x:.0f}' for x in ratio)}")
 
 
-@EXPERIMENT.claim(
-    "rescued-groups-keep-the-policy-gradients-direction",
-    kind="exact",
-    statement=(
-        "At every chance of success the update with rescued groups has a cosine of at least 0.9 with the "
-        "policy gradient, though the expert takes the right arm that the policy takes less often."
-    ),
-)
-def direction(table: pd.DataFrame) -> Evidence:
-    """Return what the cosines lack."""
+@EXPERIMENT.claim(kind="exact")
+def rescued_groups_keep_the_policy_gradients_direction(table: pd.DataFrame) -> Evidence:
+    """At every chance of success the update with rescued groups has a cosine of at least 0.9 with the policy
+    gradient, though the expert takes the right arm that the policy takes less often.
+    """
     cosine = table[table["guide"] == "rescue"].set_index("chance")["cosine"]
     note = f"lacking cosine; {', '.join(f'{x:.2f} at {c:g}' for c, x in cosine.items())}"
     return exact(ALONG - cosine, 0.0, note)
 
 
-@EXPERIMENT.claim(
-    "failed-groups-teach-nothing-until-a-success-is-put-in",
-    statement=(
-        "In a group of G without a success all GRPO advantages are 0; with one put in it has (G - 1)/sqrt(G) "
-        "and every own response -1/sqrt(G), so that all own responses are pushed down alike."
-    ),
-)
-def failed_groups() -> Evidence:
-    """Return distances from the closed forms, up to the 1e-6 under the standard deviation."""
+@EXPERIMENT.claim()
+def failed_groups_teach_nothing_until_a_success_is_put_in() -> Evidence:
+    """In a group of G without a success all GRPO advantages are 0; with one put in it has (G - 1)/sqrt(G) and
+    every own response -1/sqrt(G), so that all own responses are pushed down alike.
+
+    Return distances from the closed forms, up to the 1e-6 under the standard deviation.
+    """
     logits_K, reward_K = bandit(0.1), right_arms()
     rollout, _ = groups(logits_K, reward_K)
     bad_R = (rollout.reward_RB == 0).all(-1)
@@ -220,16 +208,11 @@ def failed_groups() -> Evidence:
     return exact([float(x) for x in gaps], 1e-5, "largest distance from a closed form")
 
 
-@EXPERIMENT.claim(
-    "bending-two-valued-rewards-changes-nothing",
-    source="derived: standardizing forgets every rising map of two values",
-    statement=(
-        "With rewards 0 and 1, TempSamp-R1's bent rewards give GRPO's advantages and expected update with an "
-        "expert in every group: what it repairs needs graded rewards."
-    ),
-)
-def two_valued() -> Evidence:
-    """Return distances of updates over all chances, and of advantages."""
+@EXPERIMENT.claim(source="derived: standardizing forgets every rising map of two values")
+def bending_two_valued_rewards_changes_nothing() -> Evidence:
+    """With rewards 0 and 1, TempSamp-R1's bent rewards give GRPO's advantages and expected update with an
+    expert in every group: what it repairs needs graded rewards.
+    """
     gaps = []
     for chance in CHANCES:
         logits_K = bandit(chance)
@@ -238,15 +221,11 @@ def two_valued() -> Evidence:
     return exact(gaps, 1e-5, "largest distance of expected updates, 1e-6 under every standard deviation")
 
 
-@EXPERIMENT.claim(
-    "bending-unskews-graded-groups",
-    statement=(
-        "With rewards 0, 0.1, 0.3 and 0.6 for own arms and 1 for the expert, bending lowers the chance of a "
-        "group in which every own advantage is negative by at least 0.1, and leaves at least 0.1 of it."
-    ),
-)
-def unskews() -> Evidence:
-    """Return what the fall of the share of skewed groups lacks, and what is left of it."""
+@EXPERIMENT.claim()
+def bending_unskews_graded_groups() -> Evidence:
+    """With rewards 0, 0.1, 0.3 and 0.6 for own arms and 1 for the expert, bending lowers the chance of a
+    group in which every own advantage is negative by at least 0.1, and leaves at least 0.1 of it.
+    """
     import torch
 
     reward_K = torch.tensor([1.0, 0.6, 0.3, 0.1, 0.0], dtype=torch.float64)
@@ -260,20 +239,14 @@ def unskews() -> Evidence:
     return exact([FALL - skewed["grpo"] + skewed["tempsamp"], FALL - skewed["tempsamp"]], 0.0, note)
 
 
-@EXPERIMENT.claim(
-    "like-pairs-conflict-but-cancel-exactly",
-    source="derived; DaGRPO's score of distinctiveness could not be verified",
-    statement=(
-        "Of two responses with opposite advantages, the gradients' cosine falls with the number of first "
-        "tokens they share; their sum is that of the differing tokens alone, so that masking the pair takes "
-        "away no conflict from the update, only what tells the two apart."
-    ),
-)
-def conflict() -> Evidence:
-    """Return gradients of shared prefixes in the sums, and rises of the mean cosine with shared tokens."""
+@EXPERIMENT.claim(source="derived; DaGRPO's score of distinctiveness could not be verified")
+def like_pairs_conflict_but_cancel_exactly() -> Evidence:
+    """Of two responses with opposite advantages, the gradients' cosine falls with the number of first tokens
+    they share; their sum is that of the differing tokens alone, so that masking the pair takes away no
+    conflict from the update, only what tells the two apart.
+    """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, single_gradients
     from testbed.objectives.reinforce.plain import reinforce
 
     world, gaps = AllResponses(3, 4), []
@@ -308,7 +281,6 @@ def masked(seed: int) -> tuple[Floats, Floats]:
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, single_gradients
     from testbed.exact.group import multisets
     from testbed.exact.two_rewards import group_advantages
     from testbed.objectives.reinforce.plain import reinforce

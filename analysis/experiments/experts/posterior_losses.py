@@ -14,7 +14,18 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, exceeds, of_seeds
+from analysis.teaching_worlds import AllResponses
 from envs.arrays import Floats
+from testbed.exact import flows
+from testbed.exact.flows import tilt
+from testbed.exact.posterior import (
+    LOSSES,
+    brain_steps,
+    log_variance_drift,
+    moments,
+    path_steps,
+    reverse_kl_drift,
+)
 from testbed.rng import generator
 
 if TYPE_CHECKING:
@@ -38,9 +49,6 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return modes found and KL to the posterior at time 30 of the flow, by loss and sampler."""
-    from testbed.exact import flows
-    from testbed.exact.posterior import log_variance_drift, reverse_kl_drift
-
     for seed in seeds:
         start_A, ref_A, reward_A = world(seed)
         posterior_A = flows.tilt(ref_A, reward_A, BETA)
@@ -74,7 +82,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "samples"),
     metrics=("modes", "kl"),
     margins={"modes of 3": MARGIN},
-    figure=Plot("distribution", x="samples", y="kl", y_label="KL to the posterior, nats"),
+    figure=Plot("distribution", x="samples", y="kl: KL to the posterior, nats"),
     systems={
         "TPS-DPS": Part(
             claims=(
@@ -102,17 +110,12 @@ def bandit(seed: int) -> tuple[Floats, Floats, Floats]:
 
 
 @EXPERIMENT.claim(
-    "self-normalized-posterior-bias-falls-as-one-over-n",
-    source="Pandey et al. (2024); the rate is that of self-normalized weights, Owen (2013), chapter 9",
-    statement=(
-        "By enumeration over samples of 4 to 64 answers the bias of the posterior step from self-normalized "
-        "weights falls as 1/N: N times it changes by less than 3% from 32 to 64. The baseline leaves a bias "
-        "of that order."
-    ),
+    source="Pandey et al. (2024); the rate is that of self-normalized weights, Owen (2013), chapter 9"
 )
-def one_over_n() -> Evidence:
-    """Return changes of N times the bias, with and without baseline, 4 bandits, and what the bias lacks at N
-    = 4.
+def self_normalized_posterior_bias_falls_as_one_over_n() -> Evidence:
+    """By enumeration over samples of 4 to 64 answers the bias of the posterior step from self-normalized
+    weights falls as 1/N: N times it changes by less than 3% from 32 to 64. The baseline leaves a bias of that
+    order.
     """
     gaps = []
     for seed in range(4):
@@ -124,8 +127,6 @@ def one_over_n() -> Evidence:
 
 def _bias(seed: int, n: int, baseline: bool) -> float:
     """|E step - (posterior - pi)| with pi between reference and posterior."""
-    from testbed.exact.posterior import brain_steps, moments
-
     ref_A, sampler_A, reward_A = bandit(seed)
     log_pi_A = special.log_softmax(np.log(ref_A) + reward_A)
     step_RA, chance_R, target_A = brain_steps(
@@ -134,19 +135,11 @@ def _bias(seed: int, n: int, baseline: bool) -> float:
     return float(np.linalg.norm(moments(step_RA, chance_R)[0] - target_A))
 
 
-@EXPERIMENT.claim(
-    "brain-baseline-has-no-variance-at-the-posterior",
-    source="Pandey et al. (2024), on the self-normalized baseline",
-    statement=(
-        "At the posterior every sample's step is zero with BRAIn's baseline, whoever sampled; without it the "
-        "steps scatter and their mean is biased."
-    ),
-)
-def no_variance() -> Evidence:
-    """Return the largest step with the baseline, and what variance and bias lack without it, 4 bandits."""
-    from testbed.exact.flows import tilt
-    from testbed.exact.posterior import brain_steps, moments
-
+@EXPERIMENT.claim(source="Pandey et al. (2024), on the self-normalized baseline")
+def brain_baseline_has_no_variance_at_the_posterior() -> Evidence:
+    """At the posterior every sample's step is zero with BRAIn's baseline, whoever sampled; without it the
+    steps scatter and their mean is biased.
+    """
     gaps = []
     for seed in range(4):
         ref_A, sampler_A, reward_A = bandit(seed)
@@ -162,22 +155,11 @@ def no_variance() -> Evidence:
     return exact(gaps, 1e-12, "largest step at the posterior with the baseline")
 
 
-@EXPERIMENT.claim(
-    "log-variance-has-none-at-the-posterior",
-    source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961",
-    statement=(
-        "At the posterior a batch's log-variance step is zero for any sampler, and so is reverse KL's with "
-        "the exact baseline; reverse KL's without one scatters. On policy all three have the mean of the "
-        "KL's gradient."
-    ),
-)
-def log_variance() -> Evidence:
-    """Return steps at the posterior, lack of variance without baseline, distances of means elsewhere, 4
-    bandits.
+@EXPERIMENT.claim(source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961")
+def log_variance_has_none_at_the_posterior() -> Evidence:
+    """At the posterior a batch's log-variance step is zero for any sampler, and so is reverse KL's with the
+    exact baseline; reverse KL's without one scatters. On policy all three have the mean of the KL's gradient.
     """
-    from testbed.exact.flows import tilt
-    from testbed.exact.posterior import LOSSES, moments, path_steps, reverse_kl_drift
-
     gaps = []
     for seed in range(4):
         ref_A, sampler_A, reward_A = bandit(seed)
@@ -194,26 +176,19 @@ def log_variance() -> Evidence:
     return exact(gaps, 1e-12, "largest step at the posterior, or distance of a mean on policy")
 
 
-EXPERIMENT.claim(
-    "replayed-samples-find-more-modes",
-    statement="From a start on one of three modes replay finds half a mode more by time 30 than own samples.",
-)(exceeds(MARGIN, "modes", {"samples": "replay"}, {"samples": "on policy"}))
+@EXPERIMENT.claim()
+def replayed_samples_find_more_modes(table: pd.DataFrame) -> Evidence:
+    """From a start on one of three modes replay finds half a mode more by time 30 than own samples."""
+    return exceeds(MARGIN, "modes", {"samples": "replay"}, {"samples": "on policy"})(table)
 
 
-@EXPERIMENT.claim(
-    "log-variance-of-paths-has-none-at-the-posterior",
-    source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961",
-    statement=(
-        "On a tree of 27 paths of three steps, with the project's trajectory-balance loss on pairs, the step "
-        "of every pair is zero at the posterior, whoever walks; elsewhere steps of own pairs scatter around "
-        "twice the gradient of KL(pi, posterior), and those of another walker's have another mean."
-    ),
-)
-def paths() -> Evidence:
-    """Return steps at the posterior, distances of own means, and what scatter and others' distance lack."""
+@EXPERIMENT.claim(source="Richter et al. (2020), VarGrad, arXiv:2010.10436; TPS-DPS, arXiv:2405.19961")
+def log_variance_of_paths_has_none_at_the_posterior() -> Evidence:
+    """On a tree of 27 paths of three steps, with the project's trajectory-balance loss on pairs, the step of
+    every pair is zero at the posterior, whoever walks; elsewhere steps of own pairs scatter around twice the
+    gradient of KL(pi, posterior), and those of another walker's have another mean.
+    """
     import torch
-
-    from analysis.teaching_worlds import AllResponses
 
     world, beta, gaps = AllResponses(3, 3), 0.5, []
     for seed in range(3):
@@ -240,7 +215,6 @@ def _pairs(pi: Tensor, ref: Tensor, reward_L: Tensor, beta: float) -> Tensor:
     """Return the loss's gradient [L, L, P] of every pair of paths as a group, halved."""
     import torch
 
-    from analysis.teaching_worlds import AllResponses
     from testbed.data.batch import Batch
     from testbed.objectives.regression.tba import tba
 

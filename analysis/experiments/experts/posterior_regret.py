@@ -1,7 +1,5 @@
 """BRAIn against DPO on the same stale answers: how much of the regularized optimum is missed."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import numpy as np
@@ -16,6 +14,8 @@ from analysis.plot import Plot
 from analysis.replication import Seeds, difference, repeated
 from analysis.tuning import tuning_seeds
 from envs.arrays import Floats
+from testbed.exact.posterior import brain_step
+from testbed.offline.preferences import pair_gradient, tilt
 from testbed.rng import generator
 
 NAME = "posterior-regret"
@@ -40,9 +40,6 @@ def regret(pi_RA: Floats, posterior_RA: Floats) -> Floats:
 
 def learned(seeds: Seeds, name: str, rate: float) -> Floats:
     """Return each seed's regret, its mean over the last quarter of 400 steps of 8 answers each."""
-    from testbed.exact.posterior import brain_step
-    from testbed.offline.preferences import pair_gradient, tilt
-
     ref_RA, sampler_RA, reward_RA = (np.stack(part) for part in zip(*map(world, seeds), strict=True))
     posterior_RA = np.stack([tilt(p[None], r[None], BETA)[0] for p, r in zip(ref_RA, reward_RA, strict=True)])
     streams = [generator(seed, f"{NAME}/answers") for seed in seeds]
@@ -102,7 +99,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("rate", "regret"),
     margins={"regularized reward": LESS},
-    figure=Plot("distribution", x="arm", y="regret", y_label="regret, regularized reward"),
+    figure=Plot("distribution", x="arm", y="regret: regret, regularized reward"),
     systems={"BRAIn": Part()},
 )
 
@@ -127,19 +124,11 @@ for _name, _other, _says in (
     )(partial(_less, other=_other))
 
 
-@EXPERIMENT.claim(
-    "dpo-rests-at-the-posterior-only-by-drawn-labels",
-    source="Rafailov et al. (2023), arXiv:2305.18290, equation 4",
-    statement=(
-        "With the chances of Bradley-Terry's model as labels DPO's expected gradient vanishes at BRAIn's "
-        "posterior, whoever sampled the pairs; with the better answer as label it does not, for any of 12 "
-        "worlds."
-    ),
-)
-def rests() -> Evidence:
-    """Return gradients at the posterior, and what those under sure labels lack of 0.01."""
-    from testbed.offline.preferences import pair_gradient
-
+@EXPERIMENT.claim(source="Rafailov et al. (2023), arXiv:2305.18290, equation 4")
+def dpo_rests_at_the_posterior_only_by_drawn_labels() -> Evidence:
+    """With the chances of Bradley-Terry's model as labels DPO's expected gradient vanishes at BRAIn's
+    posterior, whoever sampled the pairs; with the better answer as label it does not, for any of 12 worlds.
+    """
     gaps = []
     for seed in range(12):
         _, sampler_A, reward_A = world(seed)

@@ -1,7 +1,5 @@
 """Rollouts from prefixes of right traces and resets to data states: the optimum stays, the plateau goes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 
@@ -94,15 +92,11 @@ def opened(length: int, share: float) -> int:
     return 20_000
 
 
-@EXPERIMENT.claim(
-    "masked-prefixes-leave-an-on-policy-gradient",
-    statement=(
-        "With a prefix out of the loss the mean gradient of continuations is that of the value from the "
-        "prefix, in all trees; with the prefix in the loss it is off by more than a tenth."
-    ),
-)
-def masked() -> Evidence:
-    """Return the errors, relative to the gradient's norm."""
+@EXPERIMENT.claim()
+def masked_prefixes_leave_an_on_policy_gradient() -> Evidence:
+    """With a prefix out of the loss the mean gradient of continuations is that of the value from the prefix,
+    in all trees; with the prefix in the loss it is off by more than a tenth.
+    """
     gaps = []
     for tree, pi_SA in worlds():
         law_S = prefix_law(tree, pi_SA, HALF)
@@ -116,16 +110,11 @@ def masked() -> Evidence:
     return exact(gaps, 1e-12, "error of the masked mean, and by how much the unmasked one's misses 0.1")
 
 
-@EXPERIMENT.claim(
-    "resets-keep-the-optimum",
-    statement=(
-        "Where half of the starts are prompts, ascent from prefixes ends at the greatest unprefixed value; "
-        "with prefixes alone the rows of the prompt have gradient 0 and, in a table, nothing is carried over."
-    ),
-    source=f"{PREFIXRL}, theorem 3.2; from secondary notes",
-)
-def same_optimum() -> Evidence:
-    """Return what misses the optimum after 1000 steps at rate 40, and the gradient at prompts without any."""
+@EXPERIMENT.claim(source=f"{PREFIXRL}, theorem 3.2; from secondary notes")
+def resets_keep_the_optimum() -> Evidence:
+    """Where half of the starts are prompts, ascent from prefixes ends at the greatest unprefixed value; with
+    prefixes alone the rows of the prompt have gradient 0 and, in a table, nothing is carried over.
+    """
     gaps = []
     for tree, pi_SA in itertools.islice(worlds(), 4):
         *_, last_SA = ascent(tree, prefix_law(tree, pi_SA, HALF), np.log(pi_SA), 1000, 40.0)
@@ -135,19 +124,12 @@ def same_optimum() -> Evidence:
     return exact(gaps, 0.0, "unprefixed value below 0.99, and gradient at a prompt that is no start")
 
 
-@EXPERIMENT.claim(
-    "resets-open-a-lock",
-    source=f"{PREFIXRL}, theorem 3.4; Chang et al. (2024), DR-PO; from secondary notes",
-    statement=(
-        "Each further token of a lock at least doubles the steps of exact ascent from the prompt; with "
-        "half of "
-        "the starts at prefixes the factor falls with every token, below 1.5 at 6, and 6 tokens take less "
-        "than "
-        "half as many. Their first reward takes 729 episodes on average from the prompt, from prefixes 10."
-    ),
-)
-def locks() -> Evidence:
-    """Return what the growths miss."""
+@EXPERIMENT.claim(source=f"{PREFIXRL}, theorem 3.4; Chang et al. (2024), DR-PO; from secondary notes")
+def resets_open_a_lock() -> Evidence:
+    """Each further token of a lock at least doubles the steps of exact ascent from the prompt; with half of
+    the starts at prefixes the factor falls with every token, below 1.5 at 6, and 6 tokens take less than half
+    as many. Their first reward takes 729 episodes on average from the prompt, from prefixes 10.
+    """
     plain, prefixed = ([opened(length, share) for length in (3, 4, 5, 6)] for share in (0.0, HALF))
     slower = [short_of(after / before, 2.0) for before, after in itertools.pairwise(plain)]
     tree = lock(6)

@@ -1,7 +1,5 @@
 """When a hard prompt yields signal: prefixes against entropy, clips and pass@k; ray interference."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -11,6 +9,7 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from envs.arrays import Floats
 from envs.tokens.tree import TokenTree
+from testbed.advantages import advantage
 from testbed.exact.prefixes import children, reset_gradient, roots
 from testbed.exact.tree import reward_tree, softmax
 
@@ -58,7 +57,6 @@ def signal(success_K: Floats, name: str) -> Floats:
     """Return the probability that a group has an advantage that is not 0, by all 2^G patterns; [K]."""
     import torch
 
-    from testbed.advantages import advantage
     from testbed.data.signals import Signals
 
     reward_MG = torch.tensor(list(itertools.product([0.0, 1.0], repeat=GROUP)), dtype=torch.float64)
@@ -70,16 +68,12 @@ def signal(success_K: Floats, name: str) -> Floats:
     return some_K
 
 
-@EXPERIMENT.claim(
-    "a-prefix-brings-signal-and-too-long-a-one-takes-it",
-    statement=(
-        "Of a lock of 6 tokens a group of 8 yields signal most often from the prefix behind which success is "
-        "nearest to 1/2, at least 5 times as often as from the prompt where that succeeds below 2 %; where "
-        "tokens are right with probability .9, a prefix of all but one token yields less than one of three."
-    ),
-)
-def best_prefix() -> Evidence:
-    """Return by how much the signal of each kind of group misses these."""
+@EXPERIMENT.claim()
+def a_prefix_brings_signal_and_too_long_a_one_takes_it() -> Evidence:
+    """Of a lock of 6 tokens a group of 8 yields signal most often from the prefix behind which success is
+    nearest to 1/2, at least 5 times as often as from the prompt where that succeeds below 2 %; where tokens
+    are right with probability .9, a prefix of all but one token yields less than one of three.
+    """
     gaps = []
     for right in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
         success_K = success(right)
@@ -93,19 +87,14 @@ def best_prefix() -> Evidence:
     return exact(gaps, 1e-12, "excess over the formula and the bounds")
 
 
-@EXPERIMENT.claim(
-    "clips-and-pass-at-k-bring-no-signal",
-    statement=(
-        "On-policy, groups without a success have advantage 0 by mean, standard deviation, leave-one-out and "
-        "pass@k alike, and clips of 0.2 and 0.9 give the same gradient; the entropy's gradient is 0 at the "
-        "uniform policy, where a hard prompt starts."
-    ),
-)
-def nothing_else() -> Evidence:
-    """Return the largest advantage, the difference between clips and the slope of the entropy."""
+@EXPERIMENT.claim()
+def clips_and_pass_at_k_bring_no_signal() -> Evidence:
+    """On-policy, groups without a success have advantage 0 by mean, standard deviation, leave-one-out and
+    pass@k alike, and clips of 0.2 and 0.9 give the same gradient; the entropy's gradient is 0 at the uniform
+    policy, where a hard prompt starts.
+    """
     import torch
 
-    from testbed.advantages import advantage
     from testbed.data.batch import Batch
     from testbed.data.signals import Signals
     from testbed.inspection.effective_weights import effective_weights
@@ -152,19 +141,12 @@ def solved(easy: float, guided: float, shared: float = 1.0, hard: int = 4) -> in
     return 20_000
 
 
-@EXPERIMENT.claim(
-    "an-easy-prompt-interferes-less-with-prefixes",
-    statement=(
-        "A lock that shares logits with an easy prompt of another answer takes 1.5 times as many steps in "
-        "the "
-        "mix as alone at 3 tokens and more than 4 times at 5. From prefixes half of the time, mixing 4 "
-        "or 5 tokens costs at most a factor 1.7, and the lock of 5 opens sooner in the mix than alone "
-        "without them."
-    ),
-    source=f"{POPE}; Schaul et al. (2019), Ray interference",
-)
-def interference() -> Evidence:
-    """Return what the ratios of steps miss."""
+@EXPERIMENT.claim(source=f"{POPE}; Schaul et al. (2019), Ray interference")
+def an_easy_prompt_interferes_less_with_prefixes() -> Evidence:
+    """A lock that shares logits with an easy prompt of another answer takes 1.5 times as many steps in the
+    mix as alone at 3 tokens and more than 4 times at 5. From prefixes half of the time, mixing 4 or 5 tokens
+    costs at most a factor 1.7, and the lock of 5 opens sooner in the mix than alone without them.
+    """
     locks = (3, 4, 5)
     alone_K, mixed_K, guided_K, both_K = (
         np.array([solved(easy, share, hard=hard) for hard in locks], dtype=np.float64)

@@ -1,7 +1,5 @@
 """Hard prompts in the toy LLM: plain RL, prefixes of solutions, of stored successes, and retries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd
@@ -16,7 +14,6 @@ from testbed.config.run import Arguments, Run, grid
 HARD, LESS_HARD = 0.5, 0.4
 """Noise of the teacher behind the base model: it succeeds at 1 in 4,000 or less, and at 1 in 400 or so."""
 MARGIN = 0.2
-"""Accuracy without a prefix. Set before the sweep was run."""
 GUIDED: Arguments = (("law", "uniform"), ("share", 0.5), ("tokens", 10))
 STORED: Arguments = (*GUIDED, ("ask", 128), ("attempts", 32))
 WHOLE: Arguments = (("credit", "whole"),)
@@ -72,50 +69,33 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "plain-rl-leaves-hard-prompts-unsolved",
-    statement="Where the base model succeeds at 1 in 4,000, GRPO ends below 0.2 accuracy on most seeds.",
-)
-def unsolved(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim()
+def plain_rl_leaves_hard_prompts_unsolved(table: pd.DataFrame) -> Evidence:
+    """Where the base model succeeds at 1 in 4,000, GRPO ends below 0.2 accuracy on most seeds."""
     return happens_mostly(arm(table, "accuracy", PLAIN) < MARGIN, "share of seeds below 0.2, less 1/2")
 
 
-@EXPERIMENT.claim(
-    "guided-prompts-teach-unguided-ones",
-    statement=(
-        "With prefixes of the solution on half of the prompts GRPO ends 0.2 more accurate on prompts without "
-        "a prefix than plain GRPO, in the median over seeds, at equal numbers of rollouts."
-    ),
-)
-def transfer(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed."""
+@EXPERIMENT.claim()
+def guided_prompts_teach_unguided_ones(table: pd.DataFrame) -> Evidence:
+    """With prefixes of the solution on half of the prompts GRPO ends 0.2 more accurate on prompts without a
+    prefix than plain GRPO, in the median over seeds, at equal numbers of rollouts.
+    """
     gain_N = paired(table, "accuracy", TEACHER, PLAIN)
     return median_exceeds(gain_N, MARGIN, "median over seeds of the accuracy gained by guidance, less 0.2")
 
 
-@EXPERIMENT.claim(
-    "retries-solve-hard-prompts",
-    source="R3L; shiweijiezero/R3L d503f6c, docs",
-    statement=(
-        "With half of every group retried from its first error GRPO ends 0.2 more accurate than plain "
-        "GRPO, in "
-        "the median over seeds, at equal numbers of rollouts."
-    ),
-)
-def retries(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed."""
+@EXPERIMENT.claim(source="R3L; shiweijiezero/R3L d503f6c, docs")
+def retries_solve_hard_prompts(table: pd.DataFrame) -> Evidence:
+    """With half of every group retried from its first error GRPO ends 0.2 more accurate than plain GRPO, in
+    the median over seeds, at equal numbers of rollouts.
+    """
     gain_N = paired(table, "accuracy", SUFFIX, PLAIN)
     return median_exceeds(gain_N, MARGIN, "median over seeds of the accuracy gained by retries, less 0.2")
 
 
-@EXPERIMENT.claim(
-    "retries-credit-their-suffix",
-    source="R3L; shiweijiezero/R3L d503f6c, docs",
-    statement="Retries that train on what they wrote end more accurate than with what they kept as well.",
-)
-def suffix(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed."""
+@EXPERIMENT.claim(source="R3L; shiweijiezero/R3L d503f6c, docs")
+def retries_credit_their_suffix(table: pd.DataFrame) -> Evidence:
+    """Retries that train on what they wrote end more accurate than with what they kept as well."""
     gain_N = paired(table, "accuracy", SUFFIX, KEPT)
     return median_exceeds(
         gain_N, 0.0, "median over seeds of accuracy with suffix credit less that with whole"
@@ -132,27 +112,17 @@ def _stored(table: pd.DataFrame, cost: str) -> Evidence:
     return happens_mostly(stored < plain, f"{note}{stored.median():g} and {plain.median():g}")
 
 
-@EXPERIMENT.claim(
-    "stored-prefixes-pay-for-their-rejections",
-    statement=(
-        "Counting the 4,096 responses that filled the store, prefixes of the base model's own successes "
-        "reach "
-        "accuracy 0.5 in fewer rollouts than plain GRPO on most seeds."
-    ),
-)
-def stored_rollouts(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim()
+def stored_prefixes_pay_for_their_rejections(table: pd.DataFrame) -> Evidence:
+    """Counting the 4,096 responses that filled the store, prefixes of the base model's own successes reach
+    accuracy 0.5 in fewer rollouts than plain GRPO on most seeds.
+    """
     return _stored(table, "rollouts")
 
 
-@EXPERIMENT.claim(
-    "stored-prefixes-learn-in-fewer-steps",
-    statement=(
-        "Not counting what filled the store, prefixes of the base model's own successes reach accuracy "
-        "0.5 in "
-        "fewer steps than plain GRPO on most seeds."
-    ),
-)
-def stored_steps(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim()
+def stored_prefixes_learn_in_fewer_steps(table: pd.DataFrame) -> Evidence:
+    """Not counting what filled the store, prefixes of the base model's own successes reach accuracy 0.5 in
+    fewer steps than plain GRPO on most seeds.
+    """
     return _stored(table, "steps")

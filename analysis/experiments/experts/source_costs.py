@@ -1,7 +1,5 @@
 """What every token task's base model gets right, and what a step costs there and with every source."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

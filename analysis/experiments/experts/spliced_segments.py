@@ -1,7 +1,5 @@
 """Responses of two segments: retries from the first error, teachers' corrections, a foreign second half."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -84,17 +82,12 @@ def off(found_SA: Floats, target_SA: Floats) -> float:
     return float(np.linalg.norm(found_SA - target_SA) / np.linalg.norm(target_SA))
 
 
-@EXPERIMENT.claim(
-    "retries-are-on-policy-behind-their-pivot",
-    source=R3L,
-    statement=(
-        "With credit behind the first error alone, retries have the mean gradient of the value from these "
-        "states; whole-response credit is off by more than 0.2 of its norm, and over all trees has its "
-        "variance at more than 1/0.7."
-    ),
-)
-def pivotal() -> Evidence:
-    """Return errors of the mean, and what the ratio of variances exceeds."""
+@EXPERIMENT.claim(source=R3L)
+def retries_are_on_policy_behind_their_pivot() -> Evidence:
+    """With credit behind the first error alone, retries have the mean gradient of the value from these
+    states; whole-response credit is off by more than 0.2 of its norm, and over all trees has its variance at
+    more than 1/0.7.
+    """
     gaps, spent = [], np.zeros(2)
     for tree, pi_SA in worlds():
         law_S = pivots(tree, pi_SA)
@@ -112,19 +105,12 @@ def pivotal() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "amplified-successes-scale-the-gradient",
-    source=R3L,
-    statement=(
-        "With rewards 0 and 1, advantage alpha = 3 for successes and minus the group's mean for failures "
-        "scale the "
-        "policy gradient by alpha + p (G - 1)/G, its direction unchanged, p the success of the prompt; "
-        "relative "
-        "to the gradient groups of 3 scatter less so, with alpha 3, than with the mean alone, in 4 trees."
-    ),
-)
-def amplified() -> Evidence:
-    """Return the errors of the mean of groups of 3 on small trees, and what the scatter misses."""
+@EXPERIMENT.claim(source=R3L)
+def amplified_successes_scale_the_gradient() -> Evidence:
+    """With rewards 0 and 1, advantage alpha = 3 for successes and minus the group's mean for failures scale
+    the policy gradient by alpha + p (G - 1)/G, its direction unchanged, p the success of the prompt; relative
+    to the gradient groups of 3 scatter less so, with alpha 3, than with the mean alone, in 4 trees.
+    """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
 
@@ -143,17 +129,12 @@ def amplified() -> Evidence:
     return exact(gaps, 1e-12, "error of the mean, and of the order of relative deviations")
 
 
-@EXPERIMENT.claim(
-    "corrections-jump-less-and-keep-diversity",
-    statement=(
-        "A failure corrected from its first error on has at most 0.8 of the expected |log pi| of the "
-        "teacher's "
-        "part alone of a whole answer by the same teacher, and over 12 trees right answers are at least 1.1 "
-        "times as diverse (exponential of their entropy) as the teacher's greedy ones."
-    ),
-)
-def corrections() -> Evidence:
-    """Return what the log-ratios and the diversities miss, summed over trees."""
+@EXPERIMENT.claim()
+def corrections_jump_less_and_keep_diversity() -> Evidence:
+    """A failure corrected from its first error on has at most 0.8 of the expected |log pi| of the teacher's
+    part alone of a whole answer by the same teacher, and over 12 trees right answers are at least 1.1 times
+    as diverse (exponential of their entropy) as the teacher's greedy ones.
+    """
     jump, many = np.zeros(2), np.zeros(2)
     for tree, pi_SA in worlds():
         teacher_SA = sharpened(correcting(tree, pi_SA))
@@ -181,17 +162,12 @@ def entropy(law_L: Floats) -> float:
     return float(-(law_L * np.log(np.where(law_L > 0, law_L, 1.0))).sum())
 
 
-@EXPERIMENT.claim(
-    "corrections-weighted-one-are-biased",
-    statement=(
-        "Corrected responses that are trained on as if the policy had written them have a mean gradient "
-        "off by "
-        "more than half the policy gradient's norm, in every tree; all of them being right, a baseline of "
-        "their own mean leaves none."
-    ),
-)
-def biased() -> Evidence:
-    """Return what the errors miss, and the gradient with the mean as baseline."""
+@EXPERIMENT.claim()
+def corrections_weighted_one_are_biased() -> Evidence:
+    """Corrected responses that are trained on as if the policy had written them have a mean gradient off by
+    more than half the policy gradient's norm, in every tree; all of them being right, a baseline of their own
+    mean leaves none.
+    """
     gaps = []
     for tree, pi_SA in worlds():
         mended = spliced(tree, pi_SA, correcting(tree, pi_SA))
@@ -223,19 +199,12 @@ def ratio(segments: Segments, other_SA: Floats) -> Floats:
     return ratio_LK
 
 
-@EXPERIMENT.claim(
-    "foreign-suffixes-need-their-own-ratio-alone",
-    source=SOPHIA,
-    statement=(
-        "Own first half, foreign second half: the ratio of the second half alone gives the policy "
-        "gradient; a "
-        "ratio that takes the whole for foreign is off by more than a tenth in every tree, and no ratio "
-        "by more "
-        "than a tenth."
-    ),
-)
-def segment_wise() -> Evidence:
-    """Return the error of the segment-wise weight, and what the others' errors miss."""
+@EXPERIMENT.claim(source=SOPHIA)
+def foreign_suffixes_need_their_own_ratio_alone() -> Evidence:
+    """Own first half, foreign second half: the ratio of the second half alone gives the policy gradient; a
+    ratio that takes the whole for foreign is off by more than a tenth in every tree, and no ratio by more
+    than a tenth.
+    """
     gaps = []
     for tree, pi_SA in worlds():
         other_SA, target_SA = foreign(tree, pi_SA), tree.gradient(pi_SA)
@@ -253,17 +222,12 @@ def segment_wise() -> Evidence:
     return exact(gaps, 1e-12, "error of the segment-wise weight, misses of 0.1 by the others")
 
 
-@EXPERIMENT.claim(
-    "foreign-suffixes-pay-where-success-is-rare",
-    source=SOPHIA,
-    statement=(
-        "Where right last tokens are rare (base success below 0.1) a sample with a foreign second half, "
-        "weighted segment-wise, has at least twice the squared signal over variance of an own sample over 12 "
-        "trees, and more than at a base success above 0.2."
-    ),
-)
-def rare() -> Evidence:
-    """Return what the ratios of signal to variance miss."""
+@EXPERIMENT.claim(source=SOPHIA)
+def foreign_suffixes_pay_where_success_is_rare() -> Evidence:
+    """Where right last tokens are rare (base success below 0.1) a sample with a foreign second half, weighted
+    segment-wise, has at least twice the squared signal over variance of an own sample over 12 trees, and more
+    than at a base success above 0.2.
+    """
     gains, values = [], []
     for hard in (0.0, 3.0):
         spent, success = np.zeros(2), []

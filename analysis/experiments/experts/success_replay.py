@@ -117,7 +117,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy or area": MORE, "PrefixRL sooner by": TWICE, "PrefixRL higher by": THRICE},
-    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy"),
+    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
     systems={
         "SPEAR": Part(claims=("own-successes-rise-sooner", "recalibration-keeps-entropy-that-stored-loses",
                               "covariance-clip-keeps-entropy", "recalibrated-successes-do-not-collapse")),

@@ -1,7 +1,5 @@
 """A cold start and then RL or preferences on data of a given age: does the reward fall with it?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd
@@ -21,7 +19,6 @@ RECIPES = {"grpo": 0.3, "dpo": 1.0}
 """Name: learning rate."""
 TITLES = {recipe: recipe.upper() for recipe in RECIPES}
 MARGIN = 0.02
-"""Accuracy. Set before the table was made."""
 
 
 def make(key_R: cold_starts.Words) -> Iterator[pd.DataFrame]:
@@ -45,19 +42,14 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "recipe", "age"),
     metrics=("accuracy", "start"),
     margins={"accuracy": MARGIN},
-    figure=Plot(
-        "final by dial", x="age", y="accuracy", arm=("recipe",), x_label="age (updates)", names=TITLES
-    ),
+    figure=Plot("final by dial", x="age: age (updates)", y="accuracy", arm=("recipe",), names=TITLES),
     systems={"ChartSketcher": Part()},
 )
 
 
-@EXPERIMENT.claim(
-    "aged-data-still-beat-the-cold-start",
-    statement="At every age both GRPO and DPO end above the cold start by 0.02 of accuracy.",
-)
-def beats(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of every recipe and age, in both runs."""
+@EXPERIMENT.claim()
+def aged_data_still_beat_the_cold_start(table: pd.DataFrame) -> Evidence:
+    """At every age both GRPO and DPO end above the cold start by 0.02 of accuracy."""
     where = {"recipe": tuple(RECIPES), "age": AGES}
     start, end = (level(table, value, where) for value in ("start", "accuracy"))
     return must_exceed(

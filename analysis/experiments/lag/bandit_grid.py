@@ -1,7 +1,5 @@
 """A thousand cells of seconds: four recipes on bandits at ten lags, to see the executors work."""
 
-from __future__ import annotations
-
 from analysis.experiment import Experiment
 from testbed.config.run import Run, grid
 

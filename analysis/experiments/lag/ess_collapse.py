@@ -1,7 +1,5 @@
 """The ESS that a run can measure, beside the one that a tabular world can compute, as data grow old."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence, exact
@@ -37,14 +35,9 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "sampled-ess-never-below-floor",
-    source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0",
-    kind="exact",
-    statement="The Kish ESS of N sampled sequences never reads below 1/N, however dead the estimate is.",
-)
-def never_below_floor(table: pd.DataFrame) -> Evidence:
-    """Return 1 - N ESS in every row, and require that the exact ESS itself went below 1/N somewhere."""
+@EXPERIMENT.claim(source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0", kind="exact")
+def sampled_ess_never_below_floor(table: pd.DataFrame) -> Evidence:
+    """The Kish ESS of N sampled sequences never reads below 1/N, however dead the estimate is."""
     need(table, [ESS, ESS_FLOOR, EXACT])
     dead = int((table[EXACT] < table[ESS_FLOOR]).sum())
     # Five digits in the table: equal numbers may differ by one unit of the last digit.

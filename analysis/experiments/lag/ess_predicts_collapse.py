@@ -1,7 +1,5 @@
 """Does a small effective sample size, early on, foretell a collapse later?"""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

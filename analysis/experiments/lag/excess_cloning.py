@@ -1,12 +1,11 @@
 """How long to clone before RL: what later training can still reach, by reward and by recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd
 
 from analysis import cold_starts
+from analysis.claims import Evidence
 from analysis.cold_starts import accuracy, cloned, demonstrations, trained
 from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
@@ -17,7 +16,6 @@ SEEDS, STEPS = 24, 200
 CLONED = (0, 10, 100, 1000)
 ARMS = ("cloning alone", "GRPO", "GRPO, fine rewards", "DPO")
 MARGIN = 0.05
-"""Accuracy. Set before the table was made."""
 
 
 def make(key_R: cold_starts.Words) -> Iterator[pd.DataFrame]:
@@ -48,7 +46,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "cloned", "arm"),
     metrics=("accuracy",),
     margins={"accuracy": MARGIN},
-    figure=Plot("final by dial", x="cloned", y="accuracy", arm=("arm",), x_label="steps of cloning"),
+    figure=Plot("final by dial", x="cloned: steps of cloning", y="accuracy", arm=("arm",)),
     systems={"SFT→RL for vulnerability detection": Part()},
 )
 
@@ -62,10 +60,12 @@ EXPERIMENT.claim(
     statement="After 10 steps of cloning GRPO ends 0.05 above DPO on the cloned policy's own pairs.",
 )(exceeds(MARGIN, "accuracy", {"arm": "GRPO"}, {"arm": "DPO"}, cloned=10))
 
-EXPERIMENT.claim(
-    "dpo-rises-with-a-little-cloning",
-    statement="DPO on the start's own pairs ends 0.05 higher after 10 steps of cloning than after none.",
-)(exceeds(MARGIN, "accuracy", {"cloned": 10}, {"cloned": 0}, arm="DPO"))
+
+@EXPERIMENT.claim()
+def dpo_rises_with_a_little_cloning(table: pd.DataFrame) -> Evidence:
+    """DPO on the start's own pairs ends 0.05 higher after 10 steps of cloning than after none."""
+    return exceeds(MARGIN, "accuracy", {"cloned": 10}, {"cloned": 0}, arm="DPO")(table)
+
 
 EXPERIMENT.claim(
     "fine-rewards-do-not-undo-excess-cloning",

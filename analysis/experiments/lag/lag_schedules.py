@@ -8,23 +8,21 @@ lag^2 + Var(age) takes the place of lag^2. Where every step moves the weights in
 d_i'F d_j = 0, M(k) - 1 is linear in k, and the mean age alone counts.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 
 from analysis.claims import Evidence, exact
 from analysis.comparisons import Arm, arms, must_exceed
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from envs.arrays import Floats
+from envs.tokens.tree import TokenTree
 from testbed.config.run import Run, grid
-
-if TYPE_CHECKING:
-    from envs.tokens.tree import TokenTree
+from testbed.exact.tree import random_tree
 
 LAG, TREES = 4, 5
 ORDER = (
@@ -69,18 +67,15 @@ EXPERIMENT = Experiment(
     ),
     figure=Plot(
         "distribution",
-        x="staleness",
-        y="mean exact/value",
+        x="staleness: schedule of ages",
+        y="mean exact/value: mean exact value over the run",
         arm=("recipe", "lag"),
-        x_label="schedule of ages",
-        y_label="mean exact value over the run",
     ),
 )
 
 
 def laws() -> dict[str, Any]:
     """Return the law of ages of every schedule at LAG."""
-    from testbed.config.run import Run
     from testbed.staleness import plan_for
 
     names = sorted({name for pair in ORDER for name in pair})
@@ -105,20 +100,12 @@ def moments(tree: TokenTree, logits_SA: Floats, step_KSA: Floats) -> Floats:
     return moment_K
 
 
-@EXPERIMENT.claim(
-    "spread-of-ages-raises-the-second-moment",
-    source="this project; Jensen's inequality, M is log-convex along a line of softmax weights",
-    kind="exact",
-    statement=(
-        "While weights move along a line, E_mu W^2 is log-convex in the age, so of schedules with equal mean "
-        "lag the more spread one has the smaller exact ESS: exact above periodic = uniform above two-point "
-        "and geometric."
-    ),
-)
-def spread_raises() -> Evidence:
-    """Return by how much log-convexity or the order of two schedules fails, relatively, over random trees."""
-    from testbed.exact.tree import random_tree
-
+@EXPERIMENT.claim(source="this project; Jensen's inequality, M is log-convex along a line of softmax weights")
+def spread_of_ages_raises_the_second_moment() -> Evidence:
+    """While weights move along a line, E_mu W^2 is log-convex in the age, so of schedules with equal mean lag
+    the more spread one has the smaller exact ESS: exact above periodic = uniform above two-point and
+    geometric.
+    """
     found, gaps = laws(), []
     longest = max(law.longest for law in found.values())
     for seed in range(TREES):
@@ -134,19 +121,11 @@ def spread_raises() -> Evidence:
     return exact(gaps, 1e-12, f"largest violation over {TREES} trees of 3 tokens, mean lag {LAG}")
 
 
-@EXPERIMENT.claim(
-    "age-variance-adds-to-chi2-when-drift-keeps-its-direction",
-    source="this project; second order of E_mu W^2 in the drift",
-    kind="exact",
-    statement=(
-        "For a small drift along a line, chi^2 of a schedule is 1 + Var(age) / lag^2 times that of the exact "
-        "lag; where every step moves in a direction of its own it is the same for all schedules."
-    ),
-)
-def age_variance_adds() -> Evidence:
-    """Return the relative distance of chi^2 from both predictions, per schedule and tree."""
-    from testbed.exact.tree import random_tree
-
+@EXPERIMENT.claim(source="this project; second order of E_mu W^2 in the drift")
+def age_variance_adds_to_chi2_when_drift_keeps_its_direction() -> Evidence:
+    """For a small drift along a line, chi^2 of a schedule is 1 + Var(age) / lag^2 times that of the exact
+    lag; where every step moves in a direction of its own it is the same for all schedules.
+    """
     found, gaps = laws(), []
     longest = max(law.longest for law in found.values())
     for seed in range(TREES):
@@ -168,17 +147,11 @@ def age_variance_adds() -> Evidence:
     return exact(gaps, 5e-3, f"largest relative distance over {TREES} trees of 4 tokens, mean lag {LAG}")
 
 
-@EXPERIMENT.claim(
-    "spread-of-ages-speeds-delayed-growth",
-    source="this project; the characteristic equation of a linear recursion with delays",
-    kind="exact",
-    statement=(
-        "Growth driven by delayed samples, x_(t+1) = x_t + c sum_k p_k x_(t-k), is the faster the more the "
-        "ages k are spread around the same mean."
-    ),
-)
-def spread_speeds() -> Evidence:
-    """Return by how much the growth rates are out of order, and their distance from the simulated ones."""
+@EXPERIMENT.claim(source="this project; the characteristic equation of a linear recursion with delays")
+def spread_of_ages_speeds_delayed_growth() -> Evidence:
+    """Growth driven by delayed samples, x_(t+1) = x_t + c sum_k p_k x_(t-k), is the faster the more the ages
+    k are spread around the same mean.
+    """
     gaps = []
     for rate in (0.02, 0.1, 0.5):
         growth = {name: growth_rate(law, rate) for name, law in laws().items()}
@@ -190,8 +163,6 @@ def spread_speeds() -> Evidence:
 
 def growth_rate(law: Any, rate: float) -> float:
     """Return the largest g with g = 1 + c sum_k p_k g^-k."""
-    from scipy.optimize import brentq
-
     excess = lambda g: g - 1 - rate * float(law.share_K @ g ** -law.age_K.astype(float))  # noqa: E731
     return float(brentq(excess, 1.0, 1.0 + rate, xtol=1e-14, rtol=1e-14))
 
@@ -221,46 +192,27 @@ def _gain(table: pd.DataFrame, metric: str, sign: float) -> Evidence:
     return must_exceed(sign * (found["geometric"] - found["exact"]), 0.0, f"{metric} of the run: {means}")
 
 
-@EXPERIMENT.claim(
-    "spread-ages-lower-ess-in-training",
-    source="this project; set before the sweep was run",
-    kind="statistical",
-    statement=(
-        "GRPO trained on a token tree with geometric ages has a lower exact ESS, on average over the run, "
-        "than with every sample exactly as old as their mean, 16 steps."
-    ),
-)
-def lower_ess(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the difference in the run's mean exact ESS."""
+@EXPERIMENT.claim(source="this project; set before the sweep was run")
+def spread_ages_lower_ess_in_training(table: pd.DataFrame) -> Evidence:
+    """GRPO trained on a token tree with geometric ages has a lower exact ESS, on average over the run, than
+    with every sample exactly as old as their mean, 16 steps.
+    """
     return _gain(table, "mean exact/ess_kish_sequence", -1.0)
 
 
-@EXPERIMENT.claim(
-    "spread-ages-learn-faster",
-    source="this project; set before the sweep was run",
-    kind="statistical",
-    statement=(
-        "GRPO on a token tree learns faster with geometric ages than with every sample exactly as old as "
-        "their mean, 16 steps: the value averaged over the run is higher."
-    ),
-)
-def learn_faster(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the difference in the run's mean exact value."""
+@EXPERIMENT.claim(source="this project; set before the sweep was run")
+def spread_ages_learn_faster(table: pd.DataFrame) -> Evidence:
+    """GRPO on a token tree learns faster with geometric ages than with every sample exactly as old as their
+    mean, 16 steps: the value averaged over the run is higher.
+    """
     return _gain(table, "mean exact/value", 1.0)
 
 
-@EXPERIMENT.claim(
-    "periodic-ages-hold-the-clip-back",
-    source="this project, after a look at seeds 0 to 15; judged on seeds 16 to 31",
-    kind="statistical",
-    statement=(
-        "At mean lag 16, ages that are equal within a batch and count up over a period slow GRPO, whose clip "
-        "then keeps its center for the period, by more than REINFORCE, against the same ages mixed in every "
-        "batch."
-    ),
-)
-def periodic_holds_back(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of GRPO's loss of value from uniform to periodic, less REINFORCE's."""
+@EXPERIMENT.claim(source="this project, after a look at seeds 0 to 15; judged on seeds 16 to 31")
+def periodic_ages_hold_the_clip_back(table: pd.DataFrame) -> Evidence:
+    """At mean lag 16, ages that are equal within a batch and count up over a period slow GRPO, whose clip
+    then keeps its center for the period, by more than REINFORCE, against the same ages mixed in every batch.
+    """
     later = table[~table["seed"].isin(PRESET)]
     schedules = {f"{r} {name}": of_schedule(table, r, name) for r in ("grpo", "reinforce") for name in MIXED}
     found = arms(later, "mean exact/value", schedules)

@@ -1,7 +1,5 @@
 """Claims about the product of lag and learning rate, at equal learning rate times steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,7 +17,6 @@ SOURCE = (
     "arXiv:2607.01083: staleness costs what lag times learning rate says; read as curves that fall together"
 )
 MARGIN = 0.05
-"""Mean value along the curve. Set before the sweep was run."""
 REWARD = np.array([0.0, 0.0, 0.0, 0.0, 1.0])
 START = np.array([0.0, 0.0, 0.0, 0.0, -4.0])
 """Logits at the start: the action that pays is rare."""
@@ -56,27 +53,21 @@ EXPERIMENT = Experiment(
     margins={"mean value along the curve that counts as equal": MARGIN},
     figure=Plot(
         "final by dial",
-        x="lag",
-        y=MEAN,
+        x="lag: lag (optimizer steps)",
+        y=f"{MEAN}: mean exact value",
         arm=("learning_rate",),
-        x_label="lag (optimizer steps)",
-        y_label="mean exact value",
         log="x",
     ),
 )
 
 
 @EXPERIMENT.claim(
-    "only-lag-times-rate-counts-as-rates-fall",
-    source=f"{SOURCE}; limit derived: theta' = g(theta(t), theta(t - product)), a delay equation",
-    kind="exact",
-    statement=(
-        "With exact gradients on data of a fixed lag, value against rate times step depends on lag and rate "
-        "only through their product, up to a difference that is first order in the rate: it halves with it."
-    ),
+    source=f"{SOURCE}; limit derived: theta' = g(theta(t), theta(t - product)), a delay equation"
 )
-def delay_equation() -> Evidence:
-    """Return distances from 2 of the ratio of successive differences, per product of lag and rate."""
+def only_lag_times_rate_counts_as_rates_fall() -> Evidence:
+    """With exact gradients on data of a fixed lag, value against rate times step depends on lag and rate only
+    through their product, up to a difference that is first order in the rate: it halves with it.
+    """
     curves = [_curves(rate) for rate in (0.4, 0.2, 0.1)]  # [P, points] each
     apart_2P = np.array([np.abs(a - b).max(-1) for a, b in pairwise(curves)])
     gaps = list(np.abs(apart_2P[0] / apart_2P[1] - 2.0))
@@ -97,7 +88,6 @@ def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np
     """
     import torch
 
-    from testbed.config.run import Run
     from testbed.data.batch import Batch
     from testbed.inspection.effective_weights import effective_weights
     from testbed.staleness import plan_for
@@ -123,17 +113,11 @@ def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np
     return value_PT
 
 
-@EXPERIMENT.claim(
-    "curves-fall-together-at-equal-lag-times-rate",
-    source=SOURCE,
-    kind="statistical",
-    statement=(
-        "REINFORCE on a token tree with three rates, four-fold apart, at six equal products of lag and rate: "
-        "the mean value along the curve differs by less than 0.05 between rates, at every product."
-    ),
-)
-def together(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence, paired by seed, a group per product and pair of neighboring rates."""
+@EXPERIMENT.claim(source=SOURCE)
+def curves_fall_together_at_equal_lag_times_rate(table: pd.DataFrame) -> Evidence:
+    """REINFORCE on a token tree with three rates, four-fold apart, at six equal products of lag and rate: the
+    mean value along the curve differs by less than 0.05 between rates, at every product.
+    """
     product = (table["learning_rate"] * table["lag"]).rename("product")
     value = table.pivot_table(index=[product, "seed"], columns="learning_rate", values=MEAN)
     rates = sorted(value.columns)
@@ -159,14 +143,9 @@ def together(table: pd.DataFrame) -> Evidence:
     return must_vanish(pairs, MARGIN, note, floored)
 
 
-@EXPERIMENT.claim(
-    "equal-lag-costs-more-at-a-higher-rate",
-    source=SOURCE,
-    kind="statistical",
-    statement="At a lag of 32 steps the highest rate has a lower mean value along the curve than the lowest.",
-)
-def equal_lag(table: pd.DataFrame) -> Evidence:
-    """Return the mean over seeds of the difference of mean values at lag 32."""
+@EXPERIMENT.claim(source=SOURCE)
+def equal_lag_costs_more_at_a_higher_rate(table: pd.DataFrame) -> Evidence:
+    """At a lag of 32 steps the highest rate has a lower mean value along the curve than the lowest."""
     low, high = (float(rate) for rate in (table["learning_rate"].min(), table["learning_rate"].max()))
     value = arms(table, MEAN, {f"{rate:g}": {"lag": 32, "learning_rate": rate} for rate in (low, high)})
     slow, fast = value[f"{low:g}"], value[f"{high:g}"]

@@ -1,7 +1,5 @@
 """Learning rates for recipes by level of their ratios and by what they do with signs; for nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

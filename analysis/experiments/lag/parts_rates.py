@@ -1,7 +1,5 @@
 """Learning rates for VCPO with each of its parts and ALP in each place; its seeds serve nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from analysis.experiment import Experiment

@@ -4,8 +4,6 @@ The map on which learning rates are chosen. Its seeds are used for nothing else,
 tuned recipe is judged on others.
 """
 
-from __future__ import annotations
-
 from analysis.experiment import Experiment
 from analysis.starting_runs import LAB
 from analysis.tuning import tuning_seeds

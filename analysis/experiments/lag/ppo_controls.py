@@ -122,7 +122,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS, "factor of reward": EARNED},
-    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy"),
+    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
     systems={
         "SAFE": Part(claims=("safe-earns-more-than-a-fixed-kl", "safe-ends-above-a-fixed-kl",
                              "safe-collapses-less-than-a-fixed-kl", "safe-overshoots-less-than-a-fixed-kl")),
@@ -180,12 +180,8 @@ def collapses(table: pd.DataFrame) -> Evidence:
     return happens_more_often(fixed, safe, f"share of {fixed.sum():g} against {safe.sum():g} seeds, less 1/2")
 
 
-@EXPERIMENT.claim(
-    "safe-overshoots-less-than-a-fixed-kl",
-    source=SAFE,
-    statement="SAFE's largest KL to the start is nearer to the target of 0.2 nats per token, in the median.",
-)
-def overshoots(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about distances from the target."""
+@EXPERIMENT.claim(source=SAFE)
+def safe_overshoots_less_than_a_fixed_kl(table: pd.DataFrame) -> Evidence:
+    """SAFE's largest KL to the start is nearer to the target of 0.2 nats per token, in the median."""
     worst = table.assign(off=(table["max val/kl_start_k3"] - TARGET).abs())
     return gained(worst, "off", (("fixed kl", "safe"),), 0.0)

@@ -1,7 +1,5 @@
 """Prosperity before collapse: what old data teach a policy that no clip holds, and how that ends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -126,14 +124,11 @@ for _claim, _title, _arguments in (
     )(partial(_falls, name=_name, rate=_rate, much=_much))
 
 
-@EXPERIMENT.claim(
-    "a-smaller-rate-keeps-the-prosperity-of-unclipped-grpo",
-    source="this project",
-    statement="At learning rate 1e-3 and lag 256, GRPO without its clip ends 0.05 above GRPO with it at "
-    "either rate, in the median over seeds.",
-)
-def smaller_rate(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the differences of final accuracies, paired by seed."""
+@EXPERIMENT.claim(source="this project")
+def a_smaller_rate_keeps_the_prosperity_of_unclipped_grpo(table: pd.DataFrame) -> Evidence:
+    """At learning rate 1e-3 and lag 256, GRPO without its clip ends 0.05 above GRPO with it at either rate,
+    in the median over seeds.
+    """
     gains = {}
     for rate in (SLOW, FAST):
         names = {"open": _arm("open", LAGS[1], SLOW), "grpo": _arm("grpo", LAGS[1], rate)}

@@ -1,14 +1,17 @@
 """ERC: replay for an actor-critic without importance weights, with and without its two conditions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, dials, exceeds, of_keys, stays_below
+from envs import infinite_horizon
+from envs.mdps import chain
+from testbed.offline import tabular
+from testbed.offline.improvement import softmax
 
 NAME = "replay-conditions"
 SEEDS, STEPS, RATE, TEMPERATURE = 120, 4000, 0.1, 0.1
@@ -27,10 +30,6 @@ LOST, EQUAL = 0.1, 0.1
 
 def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     """Return final values of the actor, by conditions and replays per step, and of soft Q-learning (SAC)."""
-    from envs import infinite_horizon
-    from envs.mdps import chain
-    from testbed.offline import tabular
-    from testbed.offline.improvement import softmax
     from testbed.offline.replay import replay_actor_critic, replay_q
 
     world = chain(length=6, discount=0.95, horizon=30)
@@ -58,45 +57,42 @@ EXPERIMENT = Experiment(
     metrics=("value",),
     margins={"share of the value that counts as lost": LOST, "share that counts as equal": EQUAL},
     figure=Plot(
-        "final by dial", x="replays", y="value", arm=("conditions",), x_label="replays per step",
-        y_label="value, share of the best",
+        "final by dial", x="replays: replays per step", y="value: value, share of the best",
+        arm=("conditions",),
     ),
     systems=("ERC (Experience Replayable Conditions)",),
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "plain-replay-breaks-an-actor-critic",
-    statement=(
-        "Without conditions 32 replays per step lose more than 0.1 of the value that no replay has, in the "
-        "first run and the replication."
-    ),
-)(exceeds(LOST, "value", {"replays": 0.0}, {"replays": 32.0}, conditions="plain"))
 
-EXPERIMENT.claim(
-    "both-conditions-keep-a-replaying-actor-critic-whole",
-    statement=(
-        "With both conditions 32 replays per step lose less than 0.1 of the value that no replay has, in the "
-        "first run and the replication."
-    ),
-)(stays_below(LOST, "value", {"replays": 0.0}, {"replays": 32.0}, conditions="both"))
+@EXPERIMENT.claim()
+def plain_replay_breaks_an_actor_critic(table: pd.DataFrame) -> Evidence:
+    """Without conditions 32 replays per step lose more than 0.1 of the value that no replay has, in the first
+    run and the replication.
+    """
+    return exceeds(LOST, "value", {"replays": 0.0}, {"replays": 32.0}, conditions="plain")(table)
 
-EXPERIMENT.claim(
-    "no-repulsion-is-the-condition-that-counts",
-    source="this project",
-    statement=(
-        "Leaving out repulsion alone ends at 32 replays per step above both conditions by more than 0.05, in "
-        "the first run and the replication."
-    ),
-)(exceeds(0.05, "value", {"conditions": "no repulsion"}, {"conditions": "both"}, replays=32.0))
 
-EXPERIMENT.claim(
-    "a-replaying-actor-critic-equals-soft-q-learning",
-    statement=(
-        "With both conditions and 4 replays per step the actor-critic ends less than 0.1 below soft "
-        "Q-learning, in the first run and the replication."
-    ),
-)(
-    stays_below(
+@EXPERIMENT.claim()
+def both_conditions_keep_a_replaying_actor_critic_whole(table: pd.DataFrame) -> Evidence:
+    """With both conditions 32 replays per step lose less than 0.1 of the value that no replay has, in the
+    first run and the replication.
+    """
+    return stays_below(LOST, "value", {"replays": 0.0}, {"replays": 32.0}, conditions="both")(table)
+
+
+@EXPERIMENT.claim(source="this project")
+def no_repulsion_is_the_condition_that_counts(table: pd.DataFrame) -> Evidence:
+    """Leaving out repulsion alone ends at 32 replays per step above both conditions by more than 0.05, in the
+    first run and the replication.
+    """
+    return exceeds(0.05, "value", {"conditions": "no repulsion"}, {"conditions": "both"}, replays=32.0)(table)
+
+
+@EXPERIMENT.claim()
+def a_replaying_actor_critic_equals_soft_q_learning(table: pd.DataFrame) -> Evidence:
+    """With both conditions and 4 replays per step the actor-critic ends less than 0.1 below soft Q-learning,
+    in the first run and the replication.
+    """
+    return stays_below(
         EQUAL, "value", {"conditions": "soft Q", "replays": 1.0}, {"conditions": "both", "replays": 4.0}
-    )
-)
+    )(table)

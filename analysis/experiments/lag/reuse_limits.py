@@ -1,7 +1,5 @@
 """What reuse of a batch is, exactly: SFPO between GRPO and plain reuse, ReMix's gradient on replayed data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 
@@ -43,15 +41,14 @@ def _values(run: Run) -> Floats:
 
 
 @EXPERIMENT.claim(
-    "sfpo-without-its-fast-steps-is-grpo-under-plain-gradient-descent-alone",
-    source="SFPO, arXiv:2510.04072, whose fallback is alpha = 0; that Adam remembers is observed here",
-    statement=(
-        "With alpha = 0, which pulls all fast steps back, SFPO is GRPO under plain gradient descent, and "
-        "under Adam it is not, since its moments keep what the fast steps saw; with alpha = 1 it is neither."
-    ),
+    source="SFPO, arXiv:2510.04072, whose fallback is alpha = 0; that Adam remembers is observed here"
 )
-def between() -> Evidence:
-    """Return distances of values from GRPO's: 0 where it must be GRPO, the shortfall of 1e-3 elsewhere."""
+def sfpo_without_its_fast_steps_is_grpo_under_plain_gradient_descent_alone() -> Evidence:
+    """With alpha = 0, which pulls all fast steps back, SFPO is GRPO under plain gradient descent, and under
+    Adam it is not, since its moments keep what the fast steps saw; with alpha = 1 it is neither.
+
+    Return distances of values from GRPO's: 0 where it must be GRPO, the shortfall of 1e-3 elsewhere.
+    """
     gaps, notes = [], []
     arms: tuple[tuple[Literal["sgd", "adam"], float], ...] = (("sgd", 0.0), ("sgd", 1.0), ("adam", 0.0))
     for optimizer, alpha in arms:
@@ -64,15 +61,14 @@ def between() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "remix-is-unbiased-on-replayed-data-at-its-first-pass",
-    source="ReMix, arXiv:2507.06892, Mix-PPG; that its band is centered where the pass starts is derived",
-    statement=(
-        "While the policy is the anchor, as at the first pass over a batch, ReMix's expected gradient on "
-        "data of any sampler is the policy gradient; that of PPO's clip around the sampler is not."
-    ),
+    source="ReMix, arXiv:2507.06892, Mix-PPG; that its band is centered where the pass starts is derived"
 )
-def unbiased() -> Evidence:
-    """Return distances from the policy gradient, and the shortfall of the clip's largest one from 1e-3."""
+def remix_is_unbiased_on_replayed_data_at_its_first_pass() -> Evidence:
+    """While the policy is the anchor, as at the first pass over a batch, ReMix's expected gradient on data of
+    any sampler is the policy gradient; that of PPO's clip around the sampler is not.
+
+    Return distances from the policy gradient, and the shortfall of the clip's largest one from 1e-3.
+    """
     import torch
 
     from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """Learning rates for recipes that update several times on a batch; its seeds are used for nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from analysis.experiment import Experiment

@@ -3,8 +3,6 @@
 Its seeds are tuning seeds; `safe-lag` judges what is fitted here on another task, width and other seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Learning rates for averaged anchors and for N updates per generation; its seeds serve nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from analysis.experiment import Experiment

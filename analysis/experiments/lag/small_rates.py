@@ -1,7 +1,5 @@
 """Learning rates for recipes at a small shape, by lag and width; its seeds serve nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from analysis.experiment import Experiment

@@ -1,7 +1,5 @@
 """A toy LLM learns from data of one exact lag, all recipes at one learning rate: accuracy and ESS."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.condense import STALENESS, condense

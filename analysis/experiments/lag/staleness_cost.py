@@ -1,7 +1,5 @@
 """What very stale data cost the toy LLM at the stress test's learning rate: REINFORCE and GRPO at lag 128."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence
@@ -31,12 +29,7 @@ EXPERIMENT = Experiment(
     keys=("recipe", "lag", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "collapse_step"),
     figure=Plot(
-        "final by dial",
-        x="lag",
-        y="accuracy",
-        arm=("recipe",),
-        x_label="lag (optimizer steps)",
-        y_label="final accuracy",
+        "final by dial", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
     ),
 )
 
@@ -47,12 +40,9 @@ def _lost(table: pd.DataFrame) -> pd.DataFrame:
     return arms(table, "collapsed", by_recipe) > 0.5
 
 
-@EXPERIMENT.claim(
-    "reinforce-collapses-where-grpo-holds",
-    statement="At lag 128, unclipped REINFORCE collapses on more seeds than clipped GRPO does.",
-)
-def reinforce_collapses(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of pairs of seeds, which share their random numbers."""
+@EXPERIMENT.claim()
+def reinforce_collapses_where_grpo_holds(table: pd.DataFrame) -> Evidence:
+    """At lag 128, unclipped REINFORCE collapses on more seeds than clipped GRPO does."""
     lost = _lost(table)
     note = (
         f"reinforce collapsed on {int(lost['reinforce'].sum())}, grpo on {int(lost['grpo'].sum())} of "
@@ -61,27 +51,17 @@ def reinforce_collapses(table: pd.DataFrame) -> Evidence:
     return happens_more_often(lost["reinforce"], lost["grpo"], note)
 
 
-@EXPERIMENT.claim(
-    "reinforce-collapses-where-grpo-holds-on-most-seeds",
-    source=f"{SOURCE}; the share was chosen on a pilot",
-    statement=(
-        "At lag 128, unclipped REINFORCE collapses and clipped GRPO does not on more than half of all seeds."
-    ),
-)
-def reinforce_collapses_mostly(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim(source=f"{SOURCE}; the share was chosen on a pilot")
+def reinforce_collapses_where_grpo_holds_on_most_seeds(table: pd.DataFrame) -> Evidence:
+    """At lag 128, unclipped REINFORCE collapses and clipped GRPO does not on more than half of all seeds."""
     lost = _lost(table)
     note = "share of seeds on which reinforce alone collapsed, less 1/2"
     return happens_mostly(lost["reinforce"] & ~lost["grpo"], note)
 
 
-@EXPERIMENT.claim(
-    "staleness-costs-grpo-accuracy",
-    source=f"{SOURCE}, figure 1",
-    statement="GRPO ends with lower accuracy at lag 128 than on-policy, on most seeds.",
-)
-def staleness_costs(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracy on-policy less that at lag 128, paired by seed."""
+@EXPERIMENT.claim(source=f"{SOURCE}, figure 1")
+def staleness_costs_grpo_accuracy(table: pd.DataFrame) -> Evidence:
+    """GRPO ends with lower accuracy at lag 128 than on-policy, on most seeds."""
     grpo = {"recipe": "grpo"}
     lost_N = paired(table, "accuracy", {**grpo, "lag": 0}, {**grpo, "lag": OLD})
     return median_exceeds(lost_N, 0.0, "median over seeds of final accuracy on-policy less that at lag 128")

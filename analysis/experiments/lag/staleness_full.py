@@ -1,7 +1,5 @@
 """The experiment staleness with every recipe of the main figures, more lags and more seeds."""
 
-from __future__ import annotations
-
 from analysis.experiment import Experiment
 from analysis.starting_runs import TOY
 from testbed.config.run import Run, grid

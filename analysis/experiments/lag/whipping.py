@@ -1,7 +1,5 @@
 """The whipping effect: do stale data shorten answers where the reward does not care about their length?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -45,11 +43,9 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", "start", "length_collapsed", LENGTH, f"first {LENGTH}", "val/entropy"),
     figure=Plot(
         "final by dial",
-        x="lag",
-        y=LENGTH,
+        x="lag: lag (optimizer steps)",
+        y=f"{LENGTH}: length of answers (tokens)",
         arm=("recipe",),
-        x_label="lag (optimizer steps)",
-        y_label="length of answers (tokens)",
     ),
     systems={
         "ReMix (Squeeze the Soaked Sponge)": Part(

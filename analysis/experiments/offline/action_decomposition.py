@@ -1,7 +1,5 @@
 """POAD: how a discount sees actions of several tokens, by a backup over tokens, over actions, and by BAD."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -12,6 +10,9 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
+from envs.tokens.tree import tree
+from testbed.advantages import advantage
+from testbed.exact.tree import random_policies
 
 NAME = "action-decomposition"
 SOURCE = "Wen et al. (2024), POAD, arXiv:2405.15821"
@@ -26,9 +27,6 @@ def rows() -> pd.DataFrame:
     error: relative distance from that expected gradient. gap: largest distance between an action's advantage
     and the sum over its tokens.
     """
-    from envs.tokens.tree import tree
-    from testbed.advantages import advantage
-    from testbed.exact.tree import random_policies
     from testbed.exact.turns import distance, estimate, responses
 
     world = tree(task="guess", prompts=2)
@@ -94,8 +92,8 @@ EXPERIMENT = Experiment(
     keys=("gamma", "seed", "backup"),
     metrics=("error", "deviation", "gap"),
     figure=Plot(
-        "final by dial", x="gamma", y="error", arm=("backup",), x_label="discount per action or token",
-        y_label="error of the gradient (share of its length)",
+        "final by dial", x="gamma: discount per action or token",
+        y="error: error of the gradient (share of its length)", arm=("backup",),
     ),
     systems=("POAD",),
 )  # fmt: skip
@@ -106,43 +104,30 @@ def _wide(column: str) -> pd.DataFrame:
     return rows().pivot(index=["gamma", "seed"], columns="backup", values=column)
 
 
-@EXPERIMENT.claim(
-    "bad-gives-tokens-what-their-action-is-worth",
-    statement=(
-        "With exact critics the advantages that BAD gives to the tokens of an action add up to the "
-        "action's own, "
-        "whatever the discount, and its expected gradient is that of the actions."
-    ),
-)
-def consistent() -> Evidence:
-    """Return gaps of BAD's sums and errors of its gradient."""
+@EXPERIMENT.claim()
+def bad_gives_tokens_what_their_action_is_worth() -> Evidence:
+    """With exact critics the advantages that BAD gives to the tokens of an action add up to the action's own,
+    whatever the discount, and its expected gradient is that of the actions.
+    """
     return exact(
         [*_wide("gap")["BAD"], *_wide("error")["BAD"]], 1e-9, "largest gap of a sum, or error of a gradient"
     )
 
 
-@EXPERIMENT.claim(
-    "discounted-tokens-miss-their-action",
-    statement=(
-        "A backup that discounts every token is wrong by more than 2 % of the gradient at a discount "
-        "of 0.95, "
-        "by more than 5 % at 0.8, and right without discount."
-    ),
-)
-def tokens_miss() -> Evidence:
-    """Return what the token backup's errors lack to the bounds, and its error at discount 1."""
+@EXPERIMENT.claim()
+def discounted_tokens_miss_their_action() -> Evidence:
+    """A backup that discounts every token is wrong by more than 2 % of the gradient at a discount of 0.95, by
+    more than 5 % at 0.8, and right without discount.
+    """
     error = _wide("error")["token"]
     lacks = [short_of(error[0.95].min(), 0.02), short_of(error[0.8].min(), 0.05), error[1.0].max()]
     shown = ", ".join(f"{error[g].min():.3f} at {g:g}" for g in GAMMAS)
     return exact(lacks, 1e-9, f"what an error lacks to its bound; least errors {shown}")
 
 
-@EXPERIMENT.claim(
-    "bad-varies-less-than-whole-actions",
-    statement="At every discount BAD's gradient has a lower variance than that of whole actions.",
-)
-def varies_less() -> Evidence:
-    """Return how far BAD's deviations exceed those of actions."""
+@EXPERIMENT.claim()
+def bad_varies_less_than_whole_actions() -> Evidence:
+    """At every discount BAD's gradient has a lower variance than that of whole actions."""
     spread = _wide("deviation")
     note = f"largest excess; mean ratio of deviations {(spread['BAD'] / spread['action']).mean():.3f}"
     return exact(np.maximum(0.0, spread["BAD"] - spread["action"]), 1e-12, note)

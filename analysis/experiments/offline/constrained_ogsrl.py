@@ -1,7 +1,5 @@
 """Guardians of offline planning: none, of actions, and of where actions lead (OGSRL)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 
@@ -87,28 +85,18 @@ EXPERIMENT = Experiment(
     margins={"share of steps in unsafe states": MARGIN},
     figure=Plot(
         "final by dial",
-        x="steps",
-        y="unsafe",
+        x="steps: logged steps",
+        y="unsafe: share of steps in unsafe states",
         arm=("guardian",),
-        x_label="logged steps",
-        y_label="share of steps in unsafe states",
     ),
     systems=("OGSRL",),
 )
 
 
-@EXPERIMENT.claim(
-    "trajectory-guardian-is-the-zero-budget-optimum",
-    source="linear program over occupancies, Altman (1999), against a fixed point of supports",
-    statement=(
-        "With the model known, planning within the trajectory guardian never meets an unsafe state and is "
-        "worth the linear program's optimum at budget 0 within the log; the action guardian's plan is "
-        "unsafe."
-    ),
-)
-def zero_budget() -> Evidence:
-    """Return unsafe shares, distances of values from the program's, and what the action guardian misses of
-    0.02.
+@EXPERIMENT.claim(source="linear program over occupancies, Altman (1999), against a fixed point of supports")
+def trajectory_guardian_is_the_zero_budget_optimum() -> Evidence:
+    """With the model known, planning within the trajectory guardian never meets an unsafe state and is worth
+    the linear program's optimum at budget 0 within the log; the action guardian's plan is unsafe.
     """
     seeds = tuple(range(10))
     worlds, logged_RSA, safe_RSA = hazards(seeds)
@@ -126,13 +114,13 @@ def zero_budget() -> Evidence:
     return exact([*gaps, short_of(unsafe, 0.02), short_of(solvable_R.mean(), 0.5)], 1e-7, "largest distance")
 
 
-EXPERIMENT.claim(
-    "trajectory-guardian-keeps-sampled-plans-safe",
-    statement=(
-        "From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their "
-        "steps."
-    ),
-)(stays_below(MARGIN, "unsafe", {"guardian": "trajectories", "steps": SIZES[-1]}))
+@EXPERIMENT.claim()
+def trajectory_guardian_keeps_sampled_plans_safe(table: pd.DataFrame) -> Evidence:
+    """From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their
+    steps.
+    """
+    return stays_below(MARGIN, "unsafe", {"guardian": "trajectories", "steps": SIZES[-1]})(table)
+
 
 EXPERIMENT.claim(
     "action-guardian-is-not-enough",

@@ -64,7 +64,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": LESS},
-    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy", y_label="constraint taken away"),
+    figure=Plot("strips", x="accuracy: final accuracy", y="arm: constraint taken away"),
     systems={"Secrets of RLHF I (PPO-max)": Part()},
 )
 

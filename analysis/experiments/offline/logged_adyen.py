@@ -1,7 +1,5 @@
 """Generations of greedy bandits on delayed feedback: the oscillation of the Adyen payment bandits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,7 +10,7 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
-from envs.bandits import mean_rewards, stay
+from envs.bandits import bandit, mean_rewards
 from envs.finite_mdp import FiniteMDP
 from testbed.offline.bandits import delayed_generations, oscillation
 from testbed.rng import keys
@@ -21,20 +19,11 @@ NAME = "logged-adyen"
 SEEDS, GENERATIONS, ROUNDS = 24, 24, 300
 DELAYS, EXPLORE = (0, 1, 2, 4), (0.02, 0.1, 0.3)
 RISE, MARGIN = 0.01, 0.1
-"""Rise of the oscillation per generation of delay, and from much to little exploration. Set before the
-table.
-"""
 
 
 def world(seed: int) -> FiniteMDP:
     """5 contexts, 4 ways to route a payment, most of which succeed: mean rewards from 0.8 to 1."""
-    return FiniteMDP(
-        transition_SAS=stay(5, 4),
-        reward_SA=0.8 + 0.2 * mean_rewards(5, 4, None, seed),
-        start_S=np.full(5, 0.2),
-        horizon=1,
-        noise="bernoulli",
-    )
+    return bandit(contexts=5, arms=4, means=(0.8 + 0.2 * mean_rewards(5, 4, None, seed)).tolist())
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -44,14 +33,9 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         found = []
         for seed in seeds:
             policy_KRSA, value_KR = delayed_generations(
-                world(seed),
-                np.repeat(keys((seed,), "adyen"), len(EXPLORE)),
-                generations=GENERATIONS,
-                rounds=ROUNDS,
-                delay=delay,
-                window=1,
-                explore=np.array(EXPLORE),
-            )
+                world(seed), np.repeat(keys((seed,), "adyen"), len(EXPLORE)), generations=GENERATIONS,
+                rounds=ROUNDS, delay=delay, window=1, explore=np.array(EXPLORE),
+            )  # fmt: skip
             found.append((oscillation(policy_KRSA[half:]), value_KR[half:].mean(0)))
         turned_RE, value_RE = (np.array([each[i] for each in found]) for i in (0, 1))
         for index, explore in enumerate(EXPLORE):
@@ -70,26 +54,19 @@ EXPERIMENT = Experiment(
     margins={"rise per generation of delay": RISE, "rise from 0.3 to 0.02 uniform exploration": MARGIN},
     figure=Plot(
         "final by dial",
-        x="delay",
-        y="oscillation",
+        x="delay: delay of feedback, generations",
+        y="oscillation: turned over per generation",
         arm=("explore",),
-        x_label="delay of feedback, generations",
-        y_label="turned over per generation",
     ),
     systems=("Adyen payment bandits",),
 )
 
 
-@EXPERIMENT.claim(
-    "delay-splits-generations-into-chains",
-    source="construction; derived here",
-    statement=(
-        "With a window of one, generation g depends on generation g - delay - 1 alone: without noise the "
-        "first delay + 1 generations are uniform, and oscillation is 0 at rest and 1 when everything turns."
-    ),
-)
-def chains() -> Evidence:
-    """Return distances from these relations at three delays, and what later generations fail to move."""
+@EXPERIMENT.claim(source="construction; derived here")
+def delay_splits_generations_into_chains() -> Evidence:
+    """With a window of one, generation g depends on generation g - delay - 1 alone: without noise the first
+    delay + 1 generations are uniform, and oscillation is 0 at rest and 1 when everything turns.
+    """
     gaps, plain = [], world(0)
     for delay in (0, 1, 3):
         policy_KRSA, _ = delayed_generations(

@@ -1,7 +1,5 @@
 """Exponential smoothing of logged bandits: where clipping loses, and the two-sided certificate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 
@@ -24,7 +22,6 @@ SIZES = (100, 1000, 10000)
 LEARNERS = {"IPS": (1.0, 0.0), "smoothed": (0.7, 0.0), "clipped": (1.0, 0.25)}
 """Exponent alpha of the propensity, and its floor."""
 MARGIN = 0.0
-"""Regret. Set before the table was made."""
 
 
 def world() -> LoggedBandit:
@@ -67,7 +64,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "n", "learner"),
     metrics=("regret", "missed"),
     margins={"regret": MARGIN, "share of bounds that may miss": DELTA},
-    figure=Plot("final by dial", x="n", y="regret", arm=("learner",), x_label="logged rounds"),
+    figure=Plot("final by dial", x="n: logged rounds", y="regret", arm=("learner",)),
     systems=("Exponential smoothing for OPL",),
 )
 
@@ -82,18 +79,11 @@ def _bandit_law(seed: int) -> LoggedDistribution:
     )
 
 
-@EXPERIMENT.claim(
-    "clipping-loses-from-a-sample-size-on",
-    source="Aouali et al. (2023); moments of linear estimators in closed form",
-    statement=(
-        "In random bandits clipped IPS has the lower error up to n* = (variance saved) / bias^2 and the "
-        "higher one beyond, and so has smoothing; the best of four floors errs no more than the best of "
-        "four exponents in most bandits, at 10 to 10000 rounds."
-    ),
-)
-def region() -> Evidence:
-    """Return by how much errors are in the wrong order at n*/2 and 2 n* in 40 bandits, and what the share
-    misses.
+@EXPERIMENT.claim(source="Aouali et al. (2023); moments of linear estimators in closed form")
+def clipping_loses_from_a_sample_size_on() -> Evidence:
+    """In random bandits clipped IPS has the lower error up to n* = (variance saved) / bias^2 and the higher
+    one beyond, and so has smoothing; the best of four floors errs no more than the best of four exponents in
+    most bandits, at 10 to 10000 rounds.
     """
     wrong, wins = [], []
     for seed in range(40):
@@ -119,16 +109,11 @@ def region() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "score-tables-have-the-smoothed-bias",
-    source="Aouali et al. (2023); enumeration of one round",
-    statement=(
-        "Over every logged round of random bandits sum pi g has the moments of the smoothed, clipped and "
-        "doubly robust estimators: bias E_mu[(what - w)(q - qhat)], and no bias at alpha = 1."
-    ),
-)
-def moments() -> Evidence:
-    """Return distances of enumerated means from the closed form, in 6 bandits."""
+@EXPERIMENT.claim(source="Aouali et al. (2023); enumeration of one round")
+def score_tables_have_the_smoothed_bias() -> Evidence:
+    """Over every logged round of random bandits sum pi g has the moments of the smoothed, clipped and doubly
+    robust estimators: bias E_mu[(what - w)(q - qhat)], and no bias at alpha = 1.
+    """
     gaps = []
     for seed in range(6):
         law = _bandit_law(seed)
@@ -153,12 +138,12 @@ def moments() -> Evidence:
     return exact(np.abs(gaps), 1e-12, "largest distance of a mean from the closed form")
 
 
-@EXPERIMENT.claim(
-    "smoothing-certificate-covers",
-    statement="The two-sided bound misses the value in under 5 % of logs, over all sizes.",
-)
-def covers(table: pd.DataFrame) -> Evidence:
-    """Return the evidence over sizes, in both runs; bounds that never miss at all count as such."""
+@EXPERIMENT.claim()
+def smoothing_certificate_covers(table: pd.DataFrame) -> Evidence:
+    """The two-sided bound misses the value in under 5 % of logs, over all sizes.
+
+    Return the evidence over sizes, in both runs; bounds that never miss at all count as such.
+    """
     found = level(table, "missed", {"learner": "IPS", "n": SIZES})
     if not any(x_N.any() for x_N in found.values()):
         hits = np.concatenate([x_N == 0 for x_N in found.values()])

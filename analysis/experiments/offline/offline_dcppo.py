@@ -1,7 +1,5 @@
 """Pessimism with rewards recovered from logged discrete choices (DCPPO), against greedy planning."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 
@@ -22,7 +20,6 @@ SEEDS, PRIOR = 24, 0.1
 SIZES = (200, 1000, 5000, 20000)
 SCALES = {"greedy": 0.0, "pessimistic": 1.0}
 MARGIN = 0.0
-"""Regret. Set before the table was made."""
 
 
 def choosers(seeds: Seeds) -> Worlds:
@@ -61,21 +58,16 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "steps", "learner"),
     metrics=("regret",),
     margins={"regret": MARGIN},
-    figure=Plot("final by dial", x="steps", y="regret", arm=("learner",), x_label="logged choices"),
+    figure=Plot("final by dial", x="steps: logged choices", y="regret", arm=("learner",)),
     systems=("DCPPO",),
 )
 
 
-@EXPERIMENT.claim(
-    "choices-identify-rewards",
-    source="Rust (1987); Hotz & Miller (1993), the inversion of choice probabilities",
-    statement=(
-        "The reward recovered from exact choice probabilities, given one action's, is the true one, and "
-        "makes the choices again; another anchor's reward leaves the choices as they are."
-    ),
-)
-def identified() -> Evidence:
-    """Return the distances of rewards and choices in 8 worlds."""
+@EXPERIMENT.claim(source="Rust (1987); Hotz & Miller (1993), the inversion of choice probabilities")
+def choices_identify_rewards() -> Evidence:
+    """The reward recovered from exact choice probabilities, given one action's, is the true one, and makes
+    the choices again; another anchor's reward leaves the choices as they are.
+    """
     worlds = choosers(tuple(range(8)))
     mu_RSA, _ = discrete_choice(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT)
     found_RSA = recovered_reward(mu_RSA, worlds.moves_RSAS, DISCOUNT)
@@ -92,14 +84,9 @@ EXPERIMENT.claim(
 )(exceeds(MARGIN, "regret", {"learner": "greedy"}, {"learner": "pessimistic"}, steps=SIZES))
 
 
-@EXPERIMENT.claim(
-    "pessimistic-regret-falls-as-root-n",
-    statement=(
-        "From 200 to 20000 choices the regret of pessimistic planning falls at least to 15 %: as n^-0.4."
-    ),
-)
-def rate(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about 0.15 of the regret at 200 less that at 20000, in both runs."""
+@EXPERIMENT.claim()
+def pessimistic_regret_falls_as_root_n(table: pd.DataFrame) -> Evidence:
+    """From 200 to 20000 choices the regret of pessimistic planning falls at least to 15 %: as n^-0.4."""
     early, late = (level(table, "regret", {"learner": "pessimistic", "steps": n}) for n in (200, 20000))
     found = {run: 0.15 * early[run] - late[run] for run in early}
     return must_exceed(found, 0.0, "0.15 of the first regret less the last")

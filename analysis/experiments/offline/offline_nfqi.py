@@ -1,7 +1,5 @@
 """Fitted Q that is shared by two groups and may differ in one (NFQI), against pooled and separate ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -60,25 +58,19 @@ EXPERIMENT = Experiment(
     margins={"fall of log error that counts as lower": MARGIN, "as far lower": FAR},
     figure=Plot(
         "final by dial",
-        x="steps",
-        y="log_error",
+        x="steps: logged steps of the small group",
+        y="log_error: log mean error of its Q",
         arm=("fit",),
-        x_label="logged steps of the small group",
-        y_label="log mean error of its Q",
     ),
     systems=("NFQI (nested policy RL)",),
 )
 
 
-@EXPERIMENT.claim(
-    "nested-fitted-q-lies-between-separate-and-pooled",
-    statement=(
-        "With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled data; "
-        "the background's Q is its own at ridge 0 too."
-    ),
-)
-def ends() -> Evidence:
-    """Return the distances of both ends from plain fitted Q in 6 pairs of worlds."""
+@EXPERIMENT.claim()
+def nested_fitted_q_lies_between_separate_and_pooled() -> Evidence:
+    """With no ridge nested fitted Q is each group's own, with an infinite one that of the pooled data; the
+    background's Q is its own at ridge 0 too.
+    """
     seeds = tuple(range(6))
     many, few = groups(seeds)
     mu_RSA = np.full(many.reward_RSA.shape, 0.25)

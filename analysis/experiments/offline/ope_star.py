@@ -1,7 +1,5 @@
 """Abstract reward processes (STAR) against the usual estimators of values, in 12 tabular settings."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from functools import partial
@@ -14,9 +12,9 @@ from analysis.experiment import Experiment
 from analysis.load import Table
 from analysis.plot import Plot
 from analysis.replication import RUNS
+from analysis.trajectory_worlds import of_log, ten_steps
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
-from envs.mdps import chain, garnet, grid_world
 from envs.offline import collect, skilled
 from testbed.estimators.abstraction import star
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
@@ -35,20 +33,9 @@ CLASSES, RATIOS = (1, 2, 4, 0), (0, 1, 3, None)
 USUAL = {"IS": trajectory_is, "WIS": trajectory_wis, "PDIS": pdis, "CWPDIS": cwpdis, "FQE": fqe_finite}
 
 
-def worlds() -> dict[str, FiniteMDP]:
-    """A corridor, a random world and a slippery grid, 10 steps each."""
-    return {
-        "chain": chain(length=6, horizon=10, discount=DISCOUNT),
-        "garnet": garnet(
-            states=8, actions=3, branching=3, seed=7, horizon=10, discount=DISCOUNT, noise_std=0.5
-        ),
-        "grid": grid_world(layout=("SFF", "FHF", "FFG"), slip=0.2, horizon=10, discount=DISCOUNT),
-    }
-
-
 def settings() -> Iterator[tuple[str, FiniteMDP, int, float]]:
     """The 12 settings: world, episodes, and how much better than the logger the asked policy is."""
-    for (name, world), episodes, apart in itertools.product(worlds().items(), EPISODES, DISTANCES):
+    for (name, world), episodes, apart in itertools.product(ten_steps(7).items(), EPISODES, DISTANCES):
         yield f"{name}, {episodes} episodes, {apart:g} apart", world, episodes, apart
 
 
@@ -59,16 +46,7 @@ def logged(world: FiniteMDP, episodes: int, apart: float, first: int) -> tuple[L
     seeds = tuple(range(first, first + REPLICATIONS))
     given = np.broadcast_to(mu_SA, (REPLICATIONS, 1, *mu_SA.shape))
     log = collect(world, given, episodes, keys(seeds, "ope-star"))
-    found = LoggedEpisodes.tabular(
-        state_NT=log.state_RBT,
-        action_NT=log.action_RBT,
-        reward_NT=log.reward_RBT,
-        mask_NT=log.mask_RBT,
-        pi_SA=pi_SA,
-        mu_SA=mu_SA,
-        gamma=DISCOUNT,
-    )
-    return found, float(world.value(pi_SA))
+    return of_log(log, pi_SA, mu_SA, DISCOUNT), float(world.value(pi_SA))
 
 
 def errors(found: LoggedEpisodes, value: float, states: int) -> dict[str, float]:
@@ -116,7 +94,7 @@ EXPERIMENT = Experiment(
     compute=table,
     keys=("run", "setting", "estimator"),
     metrics=("log10_mse",),
-    figure=Plot("distribution", x="estimator", y="log10_mse", x_label="", y_label="log10 mean squared error"),
+    figure=Plot("distribution", x="estimator", y="log10_mse: log10 mean squared error"),
     systems=("STAR (abstract reward processes)",),
 )
 

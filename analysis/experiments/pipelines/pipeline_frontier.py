@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.load import Table
-
-if TYPE_CHECKING:
-    from testbed.pipeline.design import Design
+from testbed.pipeline.design import Design
 
 NAME = "pipeline-frontier"
 ACCELERATORS = 32
@@ -58,8 +56,6 @@ def settings() -> list[tuple[str, str, dict[str, Any]]]:
 
 def design_of(fields: dict[str, Any], sigma: float, training: int) -> Design:
     """Return the design with `training` of the accelerators in the trainer; colocated uses all for both."""
-    from testbed.pipeline.design import Design
-
     generating = ACCELERATORS if fields.get("pools") == "colocated" else ACCELERATORS - training
     base = Design(
         slots=generating * SLOTS,

@@ -1,7 +1,5 @@
 """A Hugging Face model, trained here in seconds, takes two recipes: the last part of `testbed demo`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from analysis.experiment import Experiment

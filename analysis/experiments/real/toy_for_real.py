@@ -3,8 +3,6 @@
 Its seeds are tuning seeds: medians over them are a prediction, judged on real models with other seeds.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from analysis.experiment import Experiment

@@ -14,6 +14,14 @@ from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
+from testbed.exact.bandit import exact_moments
+from testbed.offline.imperfect_rewards import (
+    calibration_error,
+    confident_policy,
+    own_sample_in_average,
+    shaped_reward,
+)
+from testbed.offline.preferences import tilt
 from testbed.rng import generator
 
 NAME = "confidence-rewards"
@@ -37,8 +45,6 @@ def paid(learner: str) -> Floats:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return calibration error, accuracy and mean confidence where RL with a KL penalty ends, by learner."""
-    from testbed.offline.imperfect_rewards import calibration_error, confident_policy
-
     said_K = np.array(SAID)
     for seed in seeds:
         rng = generator(seed, NAME)
@@ -74,25 +80,16 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "learner"),
     metrics=("error", "accuracy", "confidence"),
     margins={"calibration error": ERROR, "accuracy": SAME},
-    figure=Plot("distribution", x="learner", y="error", y_label="calibration error"),
+    figure=Plot("distribution", x="learner", y="error: calibration error"),
     systems=("PPO-M / PPO-C",),
 )
 
 
-@EXPERIMENT.claim(
-    "own-sample-shrinks-a-moving-average",
-    source="derived here",
-    statement=(
-        "With the own sample in the average of its batch PPO-C's difference shrinks to 1 - (1 - decay) / "
-        "batch of it, by enumeration of the others' mean; its level is where the policy's mean reward is."
-    ),
-)
-def shrinks() -> Evidence:
-    """Return distances of the factor by enumeration of batches, and of the level from its fixed point."""
-    from testbed.exact.bandit import exact_moments
-    from testbed.offline.imperfect_rewards import confident_policy, own_sample_in_average, shaped_reward
-    from testbed.offline.preferences import tilt
-
+@EXPERIMENT.claim(source="derived here")
+def own_sample_shrinks_a_moving_average() -> Evidence:
+    """With the own sample in the average of its batch PPO-C's difference shrinks to 1 - (1 - decay) / batch
+    of it, by enumeration of the others' mean; its level is where the policy's mean reward is.
+    """
     gaps, chance_K, reward_K = [], np.array([0.5, 0.3, 0.2]), np.array([0.0, 0.4, 1.0])
     mean = float(chance_K @ reward_K)
     for batch, decay in ((2, 0.9), (4, 0.5), (4, 0.0)):

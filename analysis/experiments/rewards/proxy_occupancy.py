@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,14 @@ from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import RUNS, Seeds, all_exceed, columns, of_seeds
+from envs import infinite_horizon
 from envs.arrays import Floats
+from envs.finite_mdp import FiniteMDP
+from envs.mdps import garnet
+from testbed.exact.policy_steps import soft_q
+from testbed.exact.value_learning import proxy_slack
+from testbed.offline.preferences import tilt
 from testbed.rng import generator
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
 
 NAME = "proxy-occupancy"
 SEEDS, STATES, ACTIONS, DISCOUNT = 10, 8, 3, 0.9
@@ -34,11 +36,6 @@ def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
     "noise": independent errors of the proxy; "tampering": the state that the base visits least pays the proxy
     and costs the truth; "unseen cost": the proxy misses what one action costs; "lure": it overpays staying.
     """
-    from envs.finite_mdp import FiniteMDP
-    from envs.mdps import garnet
-    from testbed.exact.policy_steps import soft_q
-    from testbed.offline.preferences import tilt
-
     rng = generator(seed, f"{NAME} {kind}")
     made = garnet(states=STATES, actions=ACTIONS, branching=3, seed=seed, discount=DISCOUNT)
     moves_SAS, true_SA = made.transition_SAS.copy(), made.reward_SA.copy()
@@ -67,7 +64,6 @@ def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return gains of true and proxy return per step over the base, by world, divergence and strength."""
-    from envs import infinite_horizon
     from testbed.exact.proxy_optimization import DIVERGENCES, optimized
 
     for seed in seeds:
@@ -107,8 +103,8 @@ EXPERIMENT = Experiment(
     metrics=("true", "proxy"),
     margins={"true return per step, in spreads of the base's": MARGIN},
     figure=Plot(
-        "final by dial", x="strength", y="true", arm=("divergence",), x_label="strength of the divergence",
-        y_label="gain of the true return",
+        "final by dial", x="strength: strength of the divergence", y="true: gain of the true return",
+        arm=("divergence",),
     ),
     systems={
         "Correlated proxies (ORPO)": Part(
@@ -130,21 +126,12 @@ def _ahead(table: pd.DataFrame, other: str) -> dict[str, Floats]:
     return {f"{kind}, {run}": gain[kind].loc[run].to_numpy(dtype=float) for run in RUNS for kind in WORLDS}
 
 
-@EXPERIMENT.claim(
-    "orpo-optimum-meets-the-proxy-bound",
-    source="Laidlaw et al. (2024), theorem 5.1 as in docs/theory/value-learning.md",
-    statement=(
-        "At ORPO's optimum the true gain is at least (1/r) [proxy gain - sqrt((1 - r^2) chi2)] wherever the "
-        "proxy's correlation r is positive; strong penalties leave the base, and weaker ones cost less proxy."
-    ),
-)
-def bound() -> Evidence:
-    """Return misses of the bound, distances of a strong penalty's optimum from the base, and falls of the
-    proxy.
+@EXPERIMENT.claim(source="Laidlaw et al. (2024), theorem 5.1 as in docs/theory/value-learning.md")
+def orpo_optimum_meets_the_proxy_bound() -> Evidence:
+    """At ORPO's optimum the true gain is at least (1/r) [proxy gain - sqrt((1 - r^2) chi2)] wherever the
+    proxy's correlation r is positive; strong penalties leave the base, and weaker ones cost less proxy.
     """
-    from envs import infinite_horizon
     from testbed.exact.proxy_optimization import distance, optimized
-    from testbed.exact.value_learning import proxy_slack
 
     gaps = []
     for kind in WORLDS:
@@ -165,30 +152,23 @@ def bound() -> Evidence:
     return exact(gaps, 1e-8, "largest miss of the bound, or of the order")
 
 
-EXPERIMENT.claim(
-    "occupancy-chi2-beats-action-kl",
-    statement=(
-        "At its best strength it gains 0.02 more true return than the KL of actions, in all 4 families."
-    ),
-)(all_exceed(MARGIN, "gain over the KL of actions less 0.02", _ahead, "action KL"))
-
-EXPERIMENT.claim(
-    "occupancy-chi2-beats-action-chi2",
-    statement=(
-        "At its best strength it gains 0.02 more true return than the chi2 of actions, in all 4 families."
-    ),
-)(all_exceed(MARGIN, "gain over the chi2 of actions less 0.02", _ahead, "action chi2"))
+@EXPERIMENT.claim()
+def occupancy_chi2_beats_action_kl(table: pd.DataFrame) -> Evidence:
+    """At its best strength it gains 0.02 more true return than the KL of actions, in all 4 families."""
+    return all_exceed(MARGIN, "gain over the KL of actions less 0.02", _ahead, "action KL")(table)
 
 
-@EXPERIMENT.claim(
-    "proxies-are-hacked-at-weak-penalties",
-    statement=(
-        "In every family and with every divergence the weakest penalty has 0.02 less true return than its "
-        "best."
-    ),
-)
-def hacked(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for each family, divergence and run."""
+@EXPERIMENT.claim()
+def occupancy_chi2_beats_action_chi2(table: pd.DataFrame) -> Evidence:
+    """At its best strength it gains 0.02 more true return than the chi2 of actions, in all 4 families."""
+    return all_exceed(MARGIN, "gain over the chi2 of actions less 0.02", _ahead, "action chi2")(table)
+
+
+@EXPERIMENT.claim()
+def proxies_are_hacked_at_weak_penalties(table: pd.DataFrame) -> Evidence:
+    """In every family and with every divergence the weakest penalty has 0.02 less true return than its
+    best.
+    """
     found = {}
     for (run, kind, name), rows_ in table.groupby(["run", "world", "divergence"]):
         wide = rows_.pivot(index="seed", columns="strength", values="true")

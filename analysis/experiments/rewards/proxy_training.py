@@ -1,7 +1,5 @@
 """Proxy rewards in the toy LLM, the gold beside them: a loophole, one reward model, ensembles, and resets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -75,7 +73,7 @@ EXPERIMENT = Experiment(
         "P3O": Part(claims=("p3o-earns-more-than-ppo", "p3o-moves-less-than-ppo")),
         "DR-PO (Dataset Reset)": Part(claims=("resets-end-above-the-root", "resets-end-above-dpo")),
     },
-)  # fmt: skip
+)
 
 
 def _gain(table: pd.DataFrame, value: str, first: str, second: str, margin: float) -> Evidence:
@@ -87,16 +85,11 @@ def _gain(table: pd.DataFrame, value: str, first: str, second: str, margin: floa
     return median_exceeds(paired(table, value, WHERE[first], WHERE[second]), margin, note + less + medians)
 
 
-@EXPERIMENT.claim(
-    "a-loophole-ends-the-gold",
-    source="verifiers with false positives",
-    statement=(
-        "Where a verifier also passes whatever begins with one zero, training ends with a proxy reward above "
-        "0.9 and a gold accuracy below 0.2, on most seeds."
-    ),
-)
-def loophole(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim(source="verifiers with false positives")
+def a_loophole_ends_the_gold(table: pd.DataFrame) -> Evidence:
+    """Where a verifier also passes whatever begins with one zero, training ends with a proxy reward above 0.9
+    and a gold accuracy below 0.2, on most seeds.
+    """
     gold = arms(table, "accuracy", {"x": WHERE["loophole"]})["x"]
     proxy = arms(table, "val/proxy", {"x": WHERE["loophole"]})["x"]
     note = f"share of seeds, less 1/2; medians {gold.median():.3f} gold, {proxy.median():.3f} proxy"
@@ -109,80 +102,51 @@ def _loss(table: pd.DataFrame, name: str) -> pd.Series:
     return (arms(table, "best", where) - arms(table, "accuracy", where))[name]
 
 
-@EXPERIMENT.claim(
-    "one-reward-model-loses-gold-in-training",
-    statement="On one reward model the gold accuracy ends 0.1 below its best, in the median over seeds.",
-)
-def single_loses(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about falls from the best, by seed."""
+@EXPERIMENT.claim()
+def one_reward_model_loses_gold_in_training(table: pd.DataFrame) -> Evidence:
+    """On one reward model the gold accuracy ends 0.1 below its best, in the median over seeds."""
     return median_exceeds(_loss(table, "single"), LOST, "median over seeds of the gold lost, less 0.1")
 
 
-@EXPERIMENT.claim(
-    "ensembles-keep-their-gold-in-training",
-    statement=(
-        "On the worst case of five reward models, and on their mean less half their variance, the gold "
-        "accuracy ends less than 0.1 below its best, in the median over seeds."
-    ),
-)
-def ensembles_keep(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about falls from the best, by seed, a group per combination."""
+@EXPERIMENT.claim()
+def ensembles_keep_their_gold_in_training(table: pd.DataFrame) -> Evidence:
+    """On the worst case of five reward models, and on their mean less half their variance, the gold accuracy
+    ends less than 0.1 below its best, in the median over seeds.
+    """
     kept = {name: -_loss(table, name) for name in ("worst", "uncertainty")}
     return median_exceeds(kept, -LOST, "0.1 less the median over seeds of the gold lost")
 
 
-@EXPERIMENT.claim(
-    "ensembles-end-above-one-reward-model",
-    statement=(
-        "Both end with a gold accuracy higher by 0.1 than one reward model, in the median over seeds."
-    ),
-)
-def ensembles_above(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final gold accuracies, paired by seed, a group per combination."""
+@EXPERIMENT.claim()
+def ensembles_end_above_one_reward_model(table: pd.DataFrame) -> Evidence:
+    """Both end with a gold accuracy higher by 0.1 than one reward model, in the median over seeds."""
     gains = {
         name: paired(table, "accuracy", WHERE[name], WHERE["single"]) for name in ("worst", "uncertainty")
     }
     return median_exceeds(gains, LOST, "median over seeds of the gold gained over one model, less 0.1")
 
 
-@EXPERIMENT.claim(
-    "p3o-earns-more-than-ppo",
-    source="Wu et al. (2023), P3O, arXiv:2310.00212",
-    statement="On the same reward models P3O ends with a higher proxy reward than PPO, on most seeds.",
-)
-def p3o_earns(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final proxy rewards, paired by seed."""
+@EXPERIMENT.claim(source="Wu et al. (2023), P3O, arXiv:2310.00212")
+def p3o_earns_more_than_ppo(table: pd.DataFrame) -> Evidence:
+    """On the same reward models P3O ends with a higher proxy reward than PPO, on most seeds."""
     return _gain(table, "val/proxy", "p3o", "ppo", 0.0)
 
 
-@EXPERIMENT.claim(
-    "p3o-moves-less-than-ppo",
-    source="Wu et al. (2023), P3O, arXiv:2310.00212",
-    statement="There P3O ends with a smaller KL to the start than PPO, on most seeds.",
-)
-def p3o_moves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final KL, paired by seed."""
+@EXPERIMENT.claim(source="Wu et al. (2023), P3O, arXiv:2310.00212")
+def p3o_moves_less_than_ppo(table: pd.DataFrame) -> Evidence:
+    """There P3O ends with a smaller KL to the start than PPO, on most seeds."""
     return _gain(table, KL, "ppo", "p3o", 0.0)
 
 
-@EXPERIMENT.claim(
-    "resets-end-above-the-root",
-    source="Chang et al. (2024), DR-PO, arXiv:2404.08495",
-    statement=(
-        "Where half of the prompts begin at prefixes of right answers, GRPO on the same reward models ends "
-        "with a gold accuracy higher by 0.05 without a prefix, in the median over seeds."
-    ),
-)
-def resets_root(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final gold accuracies, paired by seed."""
+@EXPERIMENT.claim(source="Chang et al. (2024), DR-PO, arXiv:2404.08495")
+def resets_end_above_the_root(table: pd.DataFrame) -> Evidence:
+    """Where half of the prompts begin at prefixes of right answers, GRPO on the same reward models ends with
+    a gold accuracy higher by 0.05 without a prefix, in the median over seeds.
+    """
     return _gain(table, "accuracy", "reset", "root", GAINED)
 
 
-@EXPERIMENT.claim(
-    "resets-end-above-dpo",
-    source="Chang et al. (2024), DR-PO, arXiv:2404.08495",
-    statement="They end with a gold accuracy higher by 0.05 than online DPO, in the median over seeds.",
-)
-def resets_dpo(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final gold accuracies, paired by seed."""
+@EXPERIMENT.claim(source="Chang et al. (2024), DR-PO, arXiv:2404.08495")
+def resets_end_above_dpo(table: pd.DataFrame) -> Evidence:
+    """They end with a gold accuracy higher by 0.05 than online DPO, in the median over seeds."""
     return _gain(table, "accuracy", "reset", "dpo", GAINED)

@@ -2,8 +2,6 @@
 further.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -13,7 +11,11 @@ from analysis.experiment import Experiment, Part
 from analysis.preference_worlds import linear_world
 from analysis.replication import Seeds, all_exceed, all_stay_below, difference, level, of_seeds
 from envs.arrays import Floats
+from testbed.offline.imperfect_rewards import flipped, reward_ensemble
+from testbed.offline.preferences import bradley_terry, draw_pairs, pair_law, tilt, vote_labels
+from testbed.offline.tabular import best_of_n, kl
 from testbed.rng import generator
+from testbed.worlds.verifiers import COMBINED, combine
 
 NAME = "reward-ensembles"
 SEEDS, MEMBERS, PAIRS, CONTEXTS, ANSWERS, WIDTH, SHOWN = 24, 5, 150, 4, 64, 12, 8
@@ -46,9 +48,6 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
 
 def models(seed: int, noise: float) -> Floats:
     """Return the rewards of 5 models [K, S, A], each of its own pairs and 8 of 12 features."""
-    from testbed.offline.imperfect_rewards import flipped, reward_ensemble
-    from testbed.offline.preferences import bradley_terry, draw_pairs, pair_law, vote_labels
-
     (gold_SA, ref_SA, feature_SAF), rng = world(seed), generator(seed, NAME)
     drawn_KSA = np.broadcast_to(ref_SA, (MEMBERS, CONTEXTS, ANSWERS))
     even_S = np.full(CONTEXTS, 1 / CONTEXTS)
@@ -60,10 +59,6 @@ def models(seed: int, noise: float) -> Floats:
 
 def rows(seeds: Seeds) -> pd.DataFrame:
     """Return gold and proxy reward and KL to the reference, by noise, combination, method and strength."""
-    from testbed.offline.preferences import tilt
-    from testbed.offline.tabular import best_of_n, kl
-    from testbed.worlds.verifiers import COMBINED, combine
-
     rows_ = []
     for seed in seeds:
         gold_SA, ref_SA, _ = world(seed)
@@ -132,18 +127,11 @@ def _gain(table: pd.DataFrame, first: str, second: str) -> dict[str, Floats]:
     return found
 
 
-@EXPERIMENT.claim(
-    "ensembles-keep-what-members-agree-on",
-    source="derived here",
-    statement=(
-        "The worst-case and the uncertainty-weighted reward are never above the ensemble's mean; with equal "
-        "members all of them are the single model, and a shift of one context's rewards moves all alike."
-    ),
-)
-def agree() -> Evidence:
-    """Return by how much they exceed the mean, and distances among equal members and under shifts."""
-    from testbed.worlds.verifiers import COMBINED, combine
-
+@EXPERIMENT.claim(source="derived here")
+def ensembles_keep_what_members_agree_on() -> Evidence:
+    """The worst-case and the uncertainty-weighted reward are never above the ensemble's mean; with equal
+    members all of them are the single model, and a shift of one context's rewards moves all alike.
+    """
     gaps = []
     for seed in range(3):
         model_KSA = models(seed, 0.0)
@@ -164,22 +152,25 @@ def agree() -> Evidence:
     return exact(gaps, 1e-12, "largest excess over the mean, or distance among equals and under shifts")
 
 
-EXPERIMENT.claim(
-    "one-reward-model-is-over-optimized",
-    statement="With one model the gold reward falls by 0.1 from its best to the strongest optimization.",
-)(all_exceed(MARGIN, "fall of the gold reward less 0.1", _drop, "single"))
+@EXPERIMENT.claim()
+def one_reward_model_is_over_optimized(table: pd.DataFrame) -> Evidence:
+    """With one model the gold reward falls by 0.1 from its best to the strongest optimization."""
+    return all_exceed(MARGIN, "fall of the gold reward less 0.1", _drop, "single")(table)
+
 
 EXPERIMENT.claim(
     "ensembles-remove-over-optimization",
     statement="With the worst case of five models it falls by less than 0.1.",
 )(all_stay_below(MARGIN, "0.1 less the fall of the gold reward", _drop, "worst"))
 
-EXPERIMENT.claim(
-    "ensembles-earn-more-gold-than-one-model",
-    statement="At the strongest optimization the worst case of five earns 0.1 more gold than one model.",
-)(all_exceed(MARGIN, "gain of gold reward less 0.1", _gain, "worst", "single"))
 
-EXPERIMENT.claim(
-    "conservative-ensembles-beat-their-mean",
-    statement="There the uncertainty-weighted reward earns 0.1 more gold than the plain mean of the models.",
-)(all_exceed(MARGIN, "gain of gold reward less 0.1", _gain, "uncertainty", "mean"))
+@EXPERIMENT.claim()
+def ensembles_earn_more_gold_than_one_model(table: pd.DataFrame) -> Evidence:
+    """At the strongest optimization the worst case of five earns 0.1 more gold than one model."""
+    return all_exceed(MARGIN, "gain of gold reward less 0.1", _gain, "worst", "single")(table)
+
+
+@EXPERIMENT.claim()
+def conservative_ensembles_beat_their_mean(table: pd.DataFrame) -> Evidence:
+    """There the uncertainty-weighted reward earns 0.1 more gold than the plain mean of the models."""
+    return all_exceed(MARGIN, "gain of gold reward less 0.1", _gain, "uncertainty", "mean")(table)

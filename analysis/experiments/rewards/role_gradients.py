@@ -1,7 +1,5 @@
 """Two roles, one policy or two: whose gradient is it, and where does it lead? A bandit, solved exactly."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -11,6 +9,7 @@ from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from testbed.exact.tree import enumerate_leaves, reward_tree
 
 NAME = "role-gradients"
 SOURCE = "Multi-agent RL for LLM workflows, as in the table of systems; from secondary notes"
@@ -27,7 +26,6 @@ def paths() -> pd.DataFrame:
     softmax for all tokens. Separate: one per role. mass: the checker's share of the sampled gradient's mass,
     sum of |weight| x |score|, at the start. own: chance of its wanted token at the end, role by role.
     """
-    from testbed.exact.tree import enumerate_leaves, reward_tree
     from testbed.exact.turns import Responses
     from testbed.inspection.effective_weights import effective_weights
 
@@ -84,8 +82,8 @@ EXPERIMENT = Experiment(
     keys=("copies", "wants", "weights"),
     metrics=("success", "mass", "own_solver", "own_checker"),
     figure=Plot(
-        "final by dial", x="copies", y="success", arm=("weights", "wants"),
-        x_label="tokens of the checker for one of the solver", y_label="success at the end",
+        "final by dial", x="copies: tokens of the checker for one of the solver",
+        y="success: success at the end", arm=("weights", "wants"),
     ),
     systems={
         "Multi-agent RL for LLM workflows": Part(
@@ -96,26 +94,18 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "gradient-mass-of-a-role-is-its-share-of-tokens",
-    statement="At a uniform start a role's share of the sampled gradient's mass is its share of the tokens.",
-)
-def mass_is_tokens() -> Evidence:
-    """Return distances of the checker's share from c / (c + 1)."""
+@EXPERIMENT.claim()
+def gradient_mass_of_a_role_is_its_share_of_tokens() -> Evidence:
+    """At a uniform start a role's share of the sampled gradient's mass is its share of the tokens."""
     table = paths()
     return exact(np.abs(table["mass"] - table["copies"] / (table["copies"] + 1)), 1e-12, "largest distance")
 
 
-@EXPERIMENT.claim(
-    "a-shared-policy-is-captured-by-the-heavier-role",
-    statement=(
-        "Where the roles want opposite tokens, one softmax for both ends at c / (c + 1) for the "
-        "checker's token, "
-        "and succeeds with the chance that this leaves, (c/(c+1))^c / (c+1), at most 1/4."
-    ),
-)
-def captured() -> Evidence:
-    """Return distances from both closed forms."""
+@EXPERIMENT.claim()
+def a_shared_policy_is_captured_by_the_heavier_role() -> Evidence:
+    """Where the roles want opposite tokens, one softmax for both ends at c / (c + 1) for the checker's token,
+    and succeeds with the chance that this leaves, (c/(c+1))^c / (c+1), at most 1/4.
+    """
     table = paths()
     rows = table[(table["wants"] == "opposite") & (table["weights"] == "shared")]
     share = rows["copies"] / (rows["copies"] + 1)
@@ -126,16 +116,11 @@ def captured() -> Evidence:
     return exact(gaps, 1e-6, "largest distance from a closed form")
 
 
-@EXPERIMENT.claim(
-    "separate-weights-succeed-whatever-the-roles-want",
-    statement=(
-        "With weights of their own both roles succeed with more than 0.99, opposite wants or not; with "
-        "shared ones "
-        "only where they want the same, and then as well."
-    ),
-)
-def separate_succeeds() -> Evidence:
-    """Return what successes lack to 0.99, and by how much shared ones with opposite wants exceed 0.25."""
+@EXPERIMENT.claim()
+def separate_weights_succeed_whatever_the_roles_want() -> Evidence:
+    """With weights of their own both roles succeed with more than 0.99, opposite wants or not; with shared
+    ones only where they want the same, and then as well.
+    """
     table = paths().set_index(["weights", "wants"])["success"]
     good = [*table["separate"], *table["shared"]["alike"]]
     poor = table["shared"]["opposite"]

@@ -1,12 +1,11 @@
 """TP-GRPO in training: samples to a success rate with rewards for answers, thoughts or tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.experiments.weights.step_rewards import LENGTH, LEVELS, SOURCE
 from analysis.plot import Plot
@@ -17,7 +16,6 @@ from testbed.rng import generator
 NAME = "step-reward-training"
 SEEDS, GROUP, RATE, MOST, WANTED = 24, 8, 0.5, 4000, 0.8
 FEWER = 1.25
-"""Factor of samples that counts. Set before the table was made."""
 ERRORS = {"perfect": 0.0, "erring": 0.2}
 """Chance that a judge of thoughts or tokens is wrong about one."""
 
@@ -66,14 +64,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "level", "judge"),
     metrics=("samples", "log_samples"),
     margins={"factor of samples": FEWER},
-    figure=Plot(
-        "distribution",
-        x="level",
-        y="samples",
-        arm=("judge",),
-        x_label="rewards for",
-        y_label="samples to 0.8",
-    ),
+    figure=Plot("distribution", x="level: rewards for", y="samples: samples to 0.8", arm=("judge",)),
     systems=("TP-GRPO",),
 )
 
@@ -84,19 +75,18 @@ def _fewer(table: pd.DataFrame, first: str, second: str, judge: str) -> dict[str
     )
 
 
-EXPERIMENT.claim(
-    "thought-rewards-learn-from-fewer-samples",
-    statement="A perfect judge of thoughts takes fewer samples to a success of 0.8 than answers, by 1.25.",
-)(
-    all_exceed(
+@EXPERIMENT.claim()
+def thought_rewards_learn_from_fewer_samples(table: pd.DataFrame) -> Evidence:
+    """A perfect judge of thoughts takes fewer samples to a success of 0.8 than answers, by 1.25."""
+    return all_exceed(
         float(np.log(FEWER)),
         "mean log factor of samples less log 1.25",
         _fewer,
         "thought",
         "answer",
         "perfect",
-    )
-)
+    )(table)
+
 
 EXPERIMENT.claim(
     "an-erring-judge-of-thoughts-still-saves-samples",

@@ -1,7 +1,5 @@
 """ST-PPO over lags: token, turn and sequence ratios, with and without the correction for what is clipped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd
@@ -41,18 +39,14 @@ EXPERIMENT = Experiment(
     margins={"share of clipped tokens": CLIP},
     figure="turn-lags",
     systems={"ST-PPO": Part()},
-)  # fmt: skip
-
-
-@EXPERIMENT.claim(
-    "token-ppo-collapses-at-lag-64",
-    statement=(
-        "At lag 64 PPO over tokens collapses, and neither S-PPO nor ST-PPO does, on more than half of all "
-        "seeds."
-    ),
 )
-def collapses(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+
+
+@EXPERIMENT.claim()
+def token_ppo_collapses_at_lag_64(table: pd.DataFrame) -> Evidence:
+    """At lag 64 PPO over tokens collapses, and neither S-PPO nor ST-PPO does, on more than half of all
+    seeds.
+    """
     where = {loss: {"lag": OLD, LOSS: loss} for loss in ("ppo_clip", "s_ppo", "st_ppo")}
     lost = arms(table, "collapsed", where) > 0.5
     shares = ", ".join(f"{name} {x_N.mean():.2f}" for name, x_N in lost.items())
@@ -60,24 +54,18 @@ def collapses(table: pd.DataFrame) -> Evidence:
     return happens_mostly(event_N, f"share of seeds on which that is so, less 1/2; collapsed: {shares}")
 
 
-@EXPERIMENT.claim(
-    "old-turns-are-clipped-less-than-old-tokens",
-    statement="At lag 64 ST-PPO cuts fewer tokens than PPO over tokens, by 0.02 of all in the median.",
-)
-def clipped_less(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about mean clip shares, paired by seed."""
+@EXPERIMENT.claim()
+def old_turns_are_clipped_less_than_old_tokens(table: pd.DataFrame) -> Evidence:
+    """At lag 64 ST-PPO cuts fewer tokens than PPO over tokens, by 0.02 of all in the median."""
     less_N = -paired(
         table, "mean actor/clip_share", {"lag": OLD, LOSS: "st_ppo"}, {"lag": OLD, LOSS: "ppo_clip"}
     )
     return median_exceeds(less_N, CLIP, "median over seeds of the share cut less by ST-PPO, less 0.02")
 
 
-@EXPERIMENT.claim(
-    "st-ppo-ends-above-ppo-at-lag-64",
-    statement="At lag 64 ST-PPO ends with a higher accuracy than PPO over tokens, on most seeds.",
-)
-def ends_above(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed."""
+@EXPERIMENT.claim()
+def st_ppo_ends_above_ppo_at_lag_64(table: pd.DataFrame) -> Evidence:
+    """At lag 64 ST-PPO ends with a higher accuracy than PPO over tokens, on most seeds."""
     gain_N = paired(table, "accuracy", {"lag": OLD, LOSS: "st_ppo"}, {"lag": OLD, LOSS: "ppo_clip"})
     medians = {x: arm(table, "accuracy", {"lag": OLD, LOSS: x}).median() for x in LOSSES}
     note = ", ".join(f"{name} {value:.3f}" for name, value in medians.items())

@@ -1,7 +1,5 @@
 """ST-PPO in training: PPO over tokens and over turns on old data, with a tool and a critic."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence
@@ -39,37 +37,28 @@ EXPERIMENT = Experiment(
     stop=Stop(block=8, cap=16),
     keys=(LOSS, "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "mean actor/clip_share"),
-    figure=Plot("distribution", x=LOSS, y="accuracy", x_label="loss", y_label="final accuracy"),
+    figure=Plot("distribution", x=f"{LOSS}: loss", y="accuracy: final accuracy"),
     systems={"ST-PPO": Part("accuracy and collapse at one lag; not the lags from 0 to 64")},
 )
 
 
-@EXPERIMENT.claim(
-    "turn-ppo-learns-more-from-old-turns",
-    statement="At lag 32 Turn-PPO ends with a higher accuracy than PPO over tokens, on most seeds.",
-)
-def turn_learns_more(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracy, paired by seed."""
+@EXPERIMENT.claim()
+def turn_ppo_learns_more_from_old_turns(table: pd.DataFrame) -> Evidence:
+    """At lag 32 Turn-PPO ends with a higher accuracy than PPO over tokens, on most seeds."""
     gain_N = paired(table, "accuracy", {LOSS: "turn_ppo"}, {LOSS: "ppo_clip"})
     return median_exceeds(gain_N, 0.0, "median over seeds of the accuracy of Turn-PPO less that of PPO")
 
 
-@EXPERIMENT.claim(
-    "st-ppo-learns-more-from-old-turns",
-    statement="At lag 32 ST-PPO ends with a higher accuracy than PPO over tokens, on most seeds.",
-)
-def st_learns_more(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracy, paired by seed."""
+@EXPERIMENT.claim()
+def st_ppo_learns_more_from_old_turns(table: pd.DataFrame) -> Evidence:
+    """At lag 32 ST-PPO ends with a higher accuracy than PPO over tokens, on most seeds."""
     gain_N = paired(table, "accuracy", {LOSS: "st_ppo"}, {LOSS: "ppo_clip"})
     return median_exceeds(gain_N, 0.0, "median over seeds of the accuracy of ST-PPO less that of PPO")
 
 
-@EXPERIMENT.claim(
-    "token-ppo-collapses-on-old-turns",
-    statement="At lag 32 PPO over tokens collapses and ST-PPO does not on more than half of all seeds.",
-)
-def token_collapses(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
+@EXPERIMENT.claim()
+def token_ppo_collapses_on_old_turns(table: pd.DataFrame) -> Evidence:
+    """At lag 32 PPO over tokens collapses and ST-PPO does not on more than half of all seeds."""
     lost = arms(table, "collapsed", {loss: {LOSS: loss} for loss in LOSSES}) > 0.5
     note = "share of seeds on which PPO over tokens collapsed and ST-PPO did not, less 1/2"
     return happens_mostly(lost["ppo_clip"] & ~lost["st_ppo"], note)

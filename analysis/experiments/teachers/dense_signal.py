@@ -11,11 +11,11 @@ from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, single_gradients, spread
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from analysis.teaching_worlds import AllResponses
 
 NAME = "dense-signal"
 V, LENGTHS, SEEDS = 3, (1, 2, 3, 4, 5, 6), 6
@@ -33,7 +33,6 @@ def noise(length: int, coefficient: float, seed: int) -> tuple[float, float, flo
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, single_gradients, spread
     from testbed.objectives.reinforce.plain import reinforce
     from testbed.objectives.terms.distillation import distillation
 
@@ -82,8 +81,7 @@ EXPERIMENT = Experiment(
     metrics=("noise", "cosine", "value"),
     margins={"ratio of noise": CLEARER, "growth of the sparse noise": GROWTH, "ratio of tokens": SAVED},
     figure=Plot(
-        "final by dial", x="length", y="noise", arm=("coefficient",), x_label="length", log="y",
-        y_label="variance / squared mean",
+        "final by dial", x="length", y="noise: variance / squared mean", arm=("coefficient",), log="y",
     ),
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(
@@ -107,17 +105,14 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @EXPERIMENT.claim(
-    "noise-of-a-sparse-reward-grows-with-length",
     source="derived: the second moment is at least J (1 - J)^2 |S|^2, the mean J S, S the right score",
     kind="exact",
-    statement=(
-        "The noise-to-signal ratio of a gradient from one reward at the end is at least (1 - J)^2 / J - 1, "
-        "J the chance of success, and grows at least 100-fold from length 1 to 6; that of the teacher's "
-        "term alone grows less than 10-fold."
-    ),
 )
-def grows(table: pd.DataFrame) -> Evidence:
-    """Return what noises lack to their bound, relatively, and what the growths lack or have too much."""
+def noise_of_a_sparse_reward_grows_with_length(table: pd.DataFrame) -> Evidence:
+    """The noise-to-signal ratio of a gradient from one reward at the end is at least (1 - J)^2 / J - 1, J the
+    chance of success, and grows at least 100-fold from length 1 to 6; that of the teacher's term alone grows
+    less than 10-fold.
+    """
     sparse = table[table["coefficient"] == "0"]
     bound = (1 - sparse["value"]) ** 2 / sparse["value"] - 1
     rise = means(table).iloc[-1] / means(table).iloc[0]
@@ -130,16 +125,11 @@ def grows(table: pd.DataFrame) -> Evidence:
     return exact(gaps, 1e-4, f"what noise lacks to its bound, or growth to its own; {note}")
 
 
-@EXPERIMENT.claim(
-    "a-teachers-term-is-clearer-than-a-sparse-reward",
-    kind="exact",
-    statement=(
-        "At length 6 the teacher's term has at most a tenth of the sparse reward's noise to signal, and sums "
-        "with coefficients 0.1 and 1 have too; all means keep a positive cosine with the reward's gradient."
-    ),
-)
-def clearer(table: pd.DataFrame) -> Evidence:
-    """Return what ratios of noise and cosines lack."""
+@EXPERIMENT.claim(kind="exact")
+def a_teachers_term_is_clearer_than_a_sparse_reward(table: pd.DataFrame) -> Evidence:
+    """At length 6 the teacher's term has at most a tenth of the sparse reward's noise to signal, and sums
+    with coefficients 0.1 and 1 have too; all means keep a positive cosine with the reward's gradient.
+    """
     last = means(table).iloc[-1]
     ratio = last["0"] / last.drop("0")
     cosine = table.groupby("coefficient")["cosine"].min()
@@ -148,16 +138,14 @@ def clearer(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "a-solution-in-context-saves-tokens-per-gradient",
-    source="Self-Distilled Reasoner (OPSD, 2026): 4 to 8 times fewer tokens than GRPO",
-    kind="exact",
-    statement=(
-        "From length 2 on, the opinion of the student itself, tilted towards the solution by 2 nats a token, "
-        "needs at most a quarter of the tokens that one final reward needs for an equally clear gradient."
-    ),
+    source="Self-Distilled Reasoner (OPSD, 2026): 4 to 8 times fewer tokens than GRPO", kind="exact"
 )
-def saves(table: pd.DataFrame) -> Evidence:
-    """Return what the ratios of noise to signal, which are those of tokens, lack to 4."""
+def a_solution_in_context_saves_tokens_per_gradient(table: pd.DataFrame) -> Evidence:
+    """From length 2 on, the opinion of the student itself, tilted towards the solution by 2 nats a token,
+    needs at most a quarter of the tokens that one final reward needs for an equally clear gradient.
+
+    Return what the ratios of noise to signal, which are those of tokens, lack to 4.
+    """
     wide = means(table).loc[2:]
     ratio = wide["0"] / wide["teacher alone"]
     note = ", ".join(f"{x:.1f} at {t}" for t, x in ratio.items())

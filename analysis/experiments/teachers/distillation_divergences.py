@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import minimize
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, expected_gradient, place_gradients
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,9 +51,7 @@ def teacher() -> Tensor:
 def fitted(kind: str, beta: float) -> np.ndarray:
     """Return the best discretized normal law, by the objective's own expected gradient from five starts."""
     import torch
-    from scipy.optimize import minimize
 
-    from analysis.teaching_worlds import AllResponses, expected_gradient
     from testbed.objectives.terms.f_distillation import f_distillation
 
     world, log_p_V = AllResponses(len(PLACES), 1), teacher()
@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
     keys=("law", "place"),
     metrics=("mass",),
     margins={"mass that counts as kept": COVERED, "mass that counts as lost": MISSED},
-    figure=Plot("curves by arm", x="place", y="mass", arm=("law",), x_label="token", y_label="probability"),
+    figure=Plot("curves by arm", x="place: token", y="mass: probability", arm=("law",)),
     systems={
         "On-policy distillation survey": Part(
             "the f-divergences as gradients on three kinds of samples, mode coverage of one limited student, "
@@ -102,20 +102,16 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "f-distillation-has-the-gradient-of-its-divergence",
-    source="derived; f: arXiv:1606.00709",
-    statement=(
-        "In expectation over a token of the student, the teacher or a third policy, the f_distillation loss "
-        "has the gradient of its f-divergence between student and teacher at that place: reverse, forward, "
-        "Jensen-Shannon at three weights, total variation."
-    ),
-)
-def gradients() -> Evidence:
-    """Return distances from the derivative of the divergence, over 4 seeds, 6 divergences, 3 samplers."""
+@EXPERIMENT.claim(source="derived; f: arXiv:1606.00709")
+def f_distillation_has_the_gradient_of_its_divergence() -> Evidence:
+    """In expectation over a token of the student, the teacher or a third policy, the f_distillation loss has
+    the gradient of its f-divergence between student and teacher at that place: reverse, forward,
+    Jensen-Shannon at three weights, total variation.
+
+    Return distances from the derivative of the divergence, over 4 seeds, 6 divergences, 3 samplers.
+    """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, expected_gradient
     from testbed.data.batch import EXPERT, ROLLOUT
     from testbed.objectives.terms.f_distillation import f_distillation
 
@@ -135,15 +131,11 @@ def gradients() -> Evidence:
     return exact(gaps, 1e-12, "largest distance from the gradient of the divergence")
 
 
-@EXPERIMENT.claim(
-    "reverse-seeks-one-mode-forward-covers-both",
-    statement=(
-        "A student with one mode, fitted to a teacher with modes of mass 0.6 and 0.4, keeps at least 0.2 on "
-        "the lesser mode under the forward divergence and at most 0.05 under the reverse one."
-    ),
-)
-def modes() -> Evidence:
-    """Return what is lacking at the lesser mode, and what is too much there."""
+@EXPERIMENT.claim()
+def reverse_seeks_one_mode_forward_covers_both() -> Evidence:
+    """A student with one mode, fitted to a teacher with modes of mass 0.6 and 0.4, keeps at least 0.2 on the
+    lesser mode under the forward divergence and at most 0.05 under the reverse one.
+    """
     near_V = np.abs(PLACES - MODES[LESSER]) <= REACH
     kept = {kind: float(fitted(kind, 0.5)[near_V].sum()) for kind in ("forward", "reverse")}
     note = (
@@ -165,7 +157,6 @@ def astray(horizon: int, on_policy: bool) -> float:
     """
     import torch
 
-    from analysis.teaching_worlds import place_gradients
     from testbed.objectives.terms.f_distillation import f_distillation
 
     ref_2V = torch.full((2, TOKENS), SLIP / (TOKENS - 1), dtype=torch.float64).log()
@@ -189,15 +180,11 @@ def visits(right: list[float], horizon: int) -> float:
     return total
 
 
-@EXPERIMENT.claim(
-    "off-policy-distillation-errs-faster-with-length",
-    statement=(
-        "Trained on the teacher's prefixes, a student's expected steps off the path grow with the length by "
-        "a power at least 1.5 times that of a student trained on its own, which never met fewer of them."
-    ),
-)
-def lengths() -> Evidence:
-    """Return what the ratio of log-log slopes lacks, and on-policy errors beyond the off-policy ones."""
+@EXPERIMENT.claim()
+def off_policy_distillation_errs_faster_with_length() -> Evidence:
+    """Trained on the teacher's prefixes, a student's expected steps off the path grow with the length by a
+    power at least 1.5 times that of a student trained on its own, which never met fewer of them.
+    """
     off, on = ([astray(t, own) for t in HORIZONS] for own in (False, True))
     slopes = [float(np.polyfit(np.log(HORIZONS), np.log(x), 1)[0]) for x in (off, on)]
     note = f"slopes {slopes[0]:.2f} off-policy, {slopes[1]:.2f} on-policy"

@@ -12,6 +12,7 @@ from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from analysis.teaching_worlds import AllResponses, expected_gradient, place_gradients
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +55,6 @@ def fitted(kind: str, prefixes: str, length: int) -> tuple[float, float, float]:
     """
     import torch
 
-    from analysis.teaching_worlds import AllResponses, expected_gradient, place_gradients
     from testbed.objectives.reinforce.plain import reinforce
     from testbed.objectives.terms.f_distillation import f_distillation
 
@@ -96,51 +96,43 @@ EXPERIMENT = Experiment(
     compute=table,
     keys=("divergence", "prefixes", "length"),
     metrics=("lesser", "off", "of teacher"),
-    figure=Plot("final by dial", x="length", y="off", arm=("divergence", "prefixes"),
-                y_label="tokens unlike the first"),
+    figure=Plot(
+        "final by dial", x="length", y="off: tokens unlike the first", arm=("divergence", "prefixes"),
+    ),
     systems={"On-policy distillation survey": Part()},
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "token-wise-distillation-seeks-no-mode",
-    statement=(
-        "Token by token a student keeps the teacher's share of the lesser mode, 0.404, at its first token to "
-        "1e-3, under the reverse, Jensen-Shannon and forward divergence, on own prefixes and on the "
-        "teacher's: what is lost later does not count there."
-    ),
-)
-def no_mode() -> Evidence:
-    """Return distances of the lesser first token's chance from the teacher's, over 36 students."""
+@EXPERIMENT.claim()
+def token_wise_distillation_seeks_no_mode() -> Evidence:
+    """Token by token a student keeps the teacher's share of the lesser mode, 0.404, at its first token to
+    1e-3, under the reverse, Jensen-Shannon and forward divergence, on own prefixes and on the teacher's: what
+    is lost later does not count there.
+
+    Return distances of the lesser first token's chance from the teacher's, over 36 students.
+    """
     share = WEIGHTS[1] * (1 - SLIP) + WEIGHTS[0] * SLIP
     gaps = [abs(fitted(*cell)[0] - share) for cell in product(KINDS, PREFIXES, LENGTHS)]
     return exact(gaps, 1e-3, "largest distance of the lesser first token's chance from the teacher's")
 
 
-@EXPERIMENT.claim(
-    "reverse-divergence-of-whole-responses-seeks-a-mode",
-    statement=(
-        "The reverse divergence of whole responses gives the lesser mode's first token at most 0.05 from "
-        "four tokens on, and at most twice the teacher's tokens unlike the first."
-    ),
-)
-def whole_mode() -> Evidence:
-    """Return excesses of the first token's chance and of tokens off, at lengths 4, 6 and 8."""
+@EXPERIMENT.claim()
+def reverse_divergence_of_whole_responses_seeks_a_mode() -> Evidence:
+    """The reverse divergence of whole responses gives the lesser mode's first token at most 0.05 from four
+    tokens on, and at most twice the teacher's tokens unlike the first.
+
+    Return excesses of the first token's chance and of tokens off, at lengths 4, 6 and 8.
+    """
     found = [fitted("reverse, whole", "own", length) for length in LENGTHS[1:]]
     gaps = [max(lesser - 0.05, off - 2 * least) for lesser, off, least in found]
     return exact(gaps, 0.0, f"excess; chances {', '.join(f'{x[0]:.3f}' for x in found)}")
 
 
-@EXPERIMENT.claim(
-    "own-prefixes-lower-the-error-that-grows-with-length",
-    statement=(
-        "For each divergence tokens unlike the first are more on the teacher's prefixes than on half of "
-        "them, and there than on own ones, from four tokens on, and the excess over own ones grows with "
-        "every length."
-    ),
-)
-def own_prefixes() -> Evidence:
-    """Return lacks of order and of growth."""
+@EXPERIMENT.claim()
+def own_prefixes_lower_the_error_that_grows_with_length() -> Evidence:
+    """For each divergence tokens unlike the first are more on the teacher's prefixes than on half of them,
+    and there than on own ones, from four tokens on, and the excess over own ones grows with every length.
+    """
     gaps = []
     for kind in KINDS:
         off = {p: [fitted(kind, p, length)[1] for length in LENGTHS[1:]] for p in PREFIXES}
@@ -151,15 +143,11 @@ def own_prefixes() -> Evidence:
     return exact(gaps, 0.0, "largest lack of order")
 
 
-@EXPERIMENT.claim(
-    "reverse-errs-less-than-forward",
-    statement=(
-        "On the same prefixes tokens unlike the first are fewest under the reverse divergence, more under "
-        "Jensen-Shannon's and most under the forward one, at every length."
-    ),
-)
-def by_divergence() -> Evidence:
-    """Return lacks of order among the three divergences."""
+@EXPERIMENT.claim()
+def reverse_errs_less_than_forward() -> Evidence:
+    """On the same prefixes tokens unlike the first are fewest under the reverse divergence, more under
+    Jensen-Shannon's and most under the forward one, at every length.
+    """
     gaps = []
     for prefixes, length in product(PREFIXES, LENGTHS):
         off = [fitted(kind, prefixes, length)[1] for kind in KINDS]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from analysis.teaching_worlds import AllResponses, place_gradients
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,25 +32,19 @@ def mixture(naive: Tensor, expert: Tensor, share: float) -> Tensor:
 
 def gradient(student: Tensor, target: Tensor) -> Tensor:
     """Return the expected gradient of the SFT loss on the target's tokens, at every prefix alike."""
-    from analysis.teaching_worlds import place_gradients
     from testbed.objectives.terms.distillation import sft
 
     return place_gradients(sft, student, target, target)
 
 
-@EXPERIMENT.claim(
-    "mixed-targets-are-a-smaller-step-per-prefix",
-    source="derived: a policy's own tokens have expected score 0",
-    statement=(
-        "With the student itself as naive conditional, the expected gradient on mixed targets is the "
-        "expert's share times that of plain fine-tuning, at every prefix: mixing changes which prefixes "
-        "come by, and the size of the step, nothing else."
-    ),
-)
-def smaller_step() -> Evidence:
-    """Return distances over 6 pairs and 5 shares, and how little a frozen naive one differs."""
-    from analysis.teaching_worlds import AllResponses
+@EXPERIMENT.claim(source="derived: a policy's own tokens have expected score 0")
+def mixed_targets_are_a_smaller_step_per_prefix() -> Evidence:
+    """With the student itself as naive conditional, the expected gradient on mixed targets is the expert's
+    share times that of plain fine-tuning, at every prefix: mixing changes which prefixes come by, and the
+    size of the step, nothing else.
 
+    Return distances over 6 pairs and 5 shares, and how little a frozen naive one differs.
+    """
     world, gaps, frozen = AllResponses(4, 3), [], []
     for seed in range(SEEDS):
         student, expert, base = (world.random(3 * seed + i) for i in range(3))
@@ -65,20 +60,13 @@ def smaller_step() -> Evidence:
     return exact(gaps, 1e-12, "distance from the share times SFT's gradient, or a frozen base's lack of one")
 
 
-@EXPERIMENT.claim(
-    "mixed-targets-from-a-frozen-base-end-at-the-mixture",
-    source="derived",
-    statement=(
-        "With frozen naive conditionals the only stationary student is the mixture itself: an answer that "
-        "the expert is sure of and the base gives chance b is remembered with chance share + (1 - share) b "
-        "per token, and surprisal under the base falls linearly in 1 - share."
-    ),
-)
-def frozen_end() -> Evidence:
-    """Return gradients at the mixture, distances of memory and of surprisal from their lines."""
+@EXPERIMENT.claim(source="derived")
+def mixed_targets_from_a_frozen_base_end_at_the_mixture() -> Evidence:
+    """With frozen naive conditionals the only stationary student is the mixture itself: an answer that the
+    expert is sure of and the base gives chance b is remembered with chance share + (1 - share) b per token,
+    and surprisal under the base falls linearly in 1 - share.
+    """
     import torch
-
-    from analysis.teaching_worlds import AllResponses
 
     world, gaps = AllResponses(4, 3), []
     for seed in range(SEEDS):

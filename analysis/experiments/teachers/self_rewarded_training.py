@@ -117,7 +117,7 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": MORE},
-    figure=Plot("strips", x="accuracy", y="arm", x_label="final accuracy"),
+    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
     systems={"Self-Rewarding PPO": Part()},
 )
 
@@ -144,12 +144,9 @@ for _name, _kl, _says in (
     )(each_run(partial(_above, kl=_kl)))
 
 
-@EXPERIMENT.claim(
-    "self-rewarding-saves-demonstrations",
-    statement="So held, on 32 demonstrations it ends at most 0.02 below SFT alone on 128, in the median.",
-)
-def saves(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about accuracy less that of SFT on four times the demonstrations."""
+@EXPERIMENT.claim()
+def self_rewarding_saves_demonstrations(table: pd.DataFrame) -> Evidence:
+    """So held, on 32 demonstrations it ends at most 0.02 below SFT alone on 128, in the median."""
     few, many = f"{FEW}, kl {HELD:g}", f"{MANY}, kl {HELD:g}"
     both = table.assign(value=np.where(table["arm"] == few, table["accuracy"], table["start"]))
     return gained(both, "value", ((few, many),), -MORE)

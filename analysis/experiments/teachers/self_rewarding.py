@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from analysis.teaching_worlds import AllResponses, expected_gradient
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from analysis.teaching_worlds import AllResponses
 
 EXPERIMENT = Experiment(
     "self-rewarding",
@@ -28,7 +28,6 @@ BETAS, SEEDS = (0.25, 0.5, 1.0, 2.0), 6
 
 def slope(world: AllResponses, pi: Tensor, base: Tensor, sft: Tensor, beta: float) -> Tensor:
     """Return the expected gradient of the project's REINFORCE on the reward less beta log(pi/base)."""
-    from analysis.teaching_worlds import expected_gradient
     from testbed.objectives.reinforce.plain import reinforce
 
     reward_L = (world.logp(sft) - world.logp(base)).sum(-1)
@@ -38,18 +37,12 @@ def slope(world: AllResponses, pi: Tensor, base: Tensor, sft: Tensor, beta: floa
     return expected_gradient(reinforce, world, pi, world.law(pi), batch)
 
 
-@EXPERIMENT.claim(
-    "self-rewarding-ends-at-the-tilted-policy",
-    statement=(
-        "With a KL penalty beta to the base, the expected update vanishes at base (SFT/base)^(1/beta) "
-        "and not at the base; at beta = 1 that is the SFT policy itself, so that on the training prompts "
-        "nothing is gained over it."
-    ),
-)
-def tilted() -> Evidence:
-    """Return updates at the tilt, missing updates at the base, and the distance of the tilt from SFT."""
-    from analysis.teaching_worlds import AllResponses
-
+@EXPERIMENT.claim()
+def self_rewarding_ends_at_the_tilted_policy() -> Evidence:
+    """With a KL penalty beta to the base, the expected update vanishes at base (SFT/base)^(1/beta) and not at
+    the base; at beta = 1 that is the SFT policy itself, so that on the training prompts nothing is gained
+    over it.
+    """
     gaps = []
     for length in (1, 3):
         world = AllResponses(3, length)
@@ -65,18 +58,11 @@ def tilted() -> Evidence:
     return exact(gaps, 1e-10, "update at the tilted policy, lack of one at the base, or distance from SFT")
 
 
-@EXPERIMENT.claim(
-    "self-rewarding-without-kl-leaves-sft-behind",
-    source="derived",
-    statement=(
-        "Without a KL penalty the update at the SFT policy does not vanish, and the response of largest "
-        "reward, where the policy ends, is not SFT's likeliest one for at least half of 24 random pairs."
-    ),
-)
-def without() -> Evidence:
-    """Return lacking updates at SFT, and the lacking share of pairs whose best response is another."""
-    from analysis.teaching_worlds import AllResponses
-
+@EXPERIMENT.claim(source="derived")
+def self_rewarding_without_kl_leaves_sft_behind() -> Evidence:
+    """Without a KL penalty the update at the SFT policy does not vanish, and the response of largest reward,
+    where the policy ends, is not SFT's likeliest one for at least half of 24 random pairs.
+    """
     world, gaps, other = AllResponses(3, 3), [], 0
     for seed in range(24):
         base, sft = world.random(2 * seed), world.random(2 * seed + 1)

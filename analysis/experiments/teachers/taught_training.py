@@ -1,7 +1,5 @@
 """Training with an imperfect teacher on a sparse reward: its opinion, its answers in groups, or neither."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -68,14 +66,7 @@ EXPERIMENT = Experiment(
     keys=("recipe", "guide", "recipe_args.decay", "recipe_args.valley", "seed"),
     metrics=("exact/value", "mean exact/value", "actor/entropy"),
     margins={"mean value over training": SOONER, "final value": HIGHER},
-    figure=Plot(
-        "distribution",
-        x="recipe",
-        y="mean exact/value",
-        arm=("guide",),
-        x_label="recipe",
-        y_label="mean value over training",
-    ),
+    figure=Plot("distribution", x="recipe", y="mean exact/value: mean value over training", arm=("guide",)),
     systems={
         "dGRPO (long-context)": Part(
             "whether a teacher's term makes a sparse task sooner and higher; tables, four tokens",

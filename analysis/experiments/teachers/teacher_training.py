@@ -1,7 +1,5 @@
 """Teachers in the toy LLM: the student who sees the solution, and a better model on long chains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -82,7 +80,7 @@ EXPERIMENT = Experiment(
             )
         ),
     },
-)  # fmt: skip
+)
 
 
 def _sooner(table: pd.DataFrame, first: str, second: str, factor: float) -> Evidence:
@@ -93,55 +91,40 @@ def _sooner(table: pd.DataFrame, first: str, second: str, factor: float) -> Evid
     return happens_mostly(won, note)
 
 
-@EXPERIMENT.claim(
-    "self-distillation-needs-a-quarter-of-the-tokens",
-    source="Self-Distilled Reasoner (OPSD, 2026)",
-    statement=(
-        "The student that is its own teacher, with the solution before it, reaches an accuracy of 0.3 in at "
-        "most a quarter of the tokens that GRPO takes, on most seeds."
-    ),
-)
-def quarter(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds: all responses have five tokens."""
+@EXPERIMENT.claim(source="Self-Distilled Reasoner (OPSD, 2026)")
+def self_distillation_needs_a_quarter_of_the_tokens(table: pd.DataFrame) -> Evidence:
+    """The student that is its own teacher, with the solution before it, reaches an accuracy of 0.3 in at most
+    a quarter of the tokens that GRPO takes, on most seeds.
+
+    Return the evidence of seeds: all responses have five tokens.
+    """
     return _sooner(table, "opsd", "grpo", FEWER)
 
 
-@EXPERIMENT.claim(
-    "own-tokens-teach-sooner-than-a-teachers",
-    source="Self-Distilled Reasoner (OPSD, 2026)",
-    statement=(
-        "It gets there in fewer tokens than from the responses of the weights at the start that saw the "
-        "solution, on most seeds."
-    ),
-)
-def own(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds; ties do not count."""
+@EXPERIMENT.claim(source="Self-Distilled Reasoner (OPSD, 2026)")
+def own_tokens_teach_sooner_than_a_teachers(table: pd.DataFrame) -> Evidence:
+    """It gets there in fewer tokens than from the responses of the weights at the start that saw the
+    solution, on most seeds.
+
+    Return the evidence of seeds; ties do not count.
+    """
     found = {name: arm(table, ROLLOUTS, WHERE[name]).fillna(np.inf) for name in ("opsd", "off-policy")}
     note = "share of seeds, less 1/2; medians " + " and ".join(f"{x.median():g}" for x in found.values())
     return happens_mostly(found["opsd"] < found["off-policy"], note)
 
 
-@EXPERIMENT.claim(
-    "a-teachers-term-ends-above-grpo-on-long-chains",
-    source="dGRPO (2026), arXiv:2605.12227 (abstract)",
-    statement="On chains of 24 steps a teacher's term ends 0.05 more accurate than GRPO, in the median.",
-)
-def above(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed."""
+@EXPERIMENT.claim(source="dGRPO (2026), arXiv:2605.12227 (abstract)")
+def a_teachers_term_ends_above_grpo_on_long_chains(table: pd.DataFrame) -> Evidence:
+    """On chains of 24 steps a teacher's term ends 0.05 more accurate than GRPO, in the median."""
     gain_N = paired(table, "accuracy", WHERE["long dgrpo"], WHERE["long grpo"])
     return median_exceeds(gain_N, HIGHER, "median over seeds of the accuracy gained over GRPO, less 0.05")
 
 
-@EXPERIMENT.claim(
-    "dgrpo-ends-above-imitation-on-long-chains",
-    source="dGRPO (2026), arXiv:2605.12227 (abstract)",
-    statement=(
-        "There it ends 0.05 more accurate than on-policy distillation alone, and than supervised learning on "
-        "solutions, in the median over seeds."
-    ),
-)
-def imitation(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about final accuracies, paired by seed, a group per rival."""
+@EXPERIMENT.claim(source="dGRPO (2026), arXiv:2605.12227 (abstract)")
+def dgrpo_ends_above_imitation_on_long_chains(table: pd.DataFrame) -> Evidence:
+    """There it ends 0.05 more accurate than on-policy distillation alone, and than supervised learning on
+    solutions, in the median over seeds.
+    """
     gains = {
         name: paired(table, "accuracy", WHERE["long dgrpo"], WHERE[name]) for name in ("long opd", "long sft")
     }

@@ -1,13 +1,12 @@
 """Where AsymRE's training on a fixed mu ends, over its baseline: value and support of the limit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.load import Table
 from envs.arrays import Floats
+from testbed.exact import flows
 
 NAME = "asymre-phase"
 MU = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
@@ -28,8 +27,6 @@ def asymre_phase() -> Table:
 
     For delta_v >= 0 the limit depends on the start: the flow from mu is followed.
     """
-    from testbed.exact import flows
-
     size_N = np.geomspace(1e-4, 1.0, 121)
     rows = []
     for name, (mu_K, reward_K) in instances().items():

@@ -1,7 +1,5 @@
 """Where the bias of an objective's gradient comes from: prefixes, continuations or its clip."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

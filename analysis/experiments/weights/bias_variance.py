@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.load import Table
+from testbed.exact.tree import random_policies, random_tree
 
 if TYPE_CHECKING:
     from testbed.exact.report import Bench
@@ -34,7 +35,6 @@ RATIOS = {
 def bench(seed: int, drift: float) -> Bench:
     """Return the seed-th tree of 4 tokens, 4 of them, with the policies of a drift."""
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, random_tree
 
     tree = random_tree(VOCABULARY, LENGTH, seed)
     return Bench(tree, *random_policies(tree, drift, seed))

@@ -4,8 +4,6 @@ Laws of independent tokens are enumerated over counts of letters, so that length
 then in the logits that all positions share. Short trees are enumerated response by response.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -13,6 +11,7 @@ from scipy import special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from testbed.exact.tree import enumerate_leaves, random_policies, random_tree, reward_tree
 
 EXPERIMENT = Experiment(
     "bounds",
@@ -25,19 +24,14 @@ TREES = 4
 
 
 @EXPERIMENT.claim(
-    "token-ratio-bias-grows-slower-than-length-squared",
-    source="verl's documentation: token level O(T^2 Delta_max), sequence level unbiased; exact enumeration",
-    kind="exact",
-    statement=(
-        "With terminal rewards in [0, 1] unclipped sequence ratios have no bias, and token ratios at most "
-        "(1 + sqrt m) D sum_(j<T) sqrt j, D the largest total variation of a token and m the largest "
-        "E_pi[rho |S|^2]: at bounded m order T^1.5 D, below the published T^2 D. A letter that pi hardly "
-        "uses and mu uses D more attains T^1.5, a coin biased by D only T, at the worst reward; for small D "
-        "both are linear in it."
-    ),
+    source="verl's documentation: token level O(T^2 Delta_max), sequence level unbiased; exact enumeration"
 )
-def bias_growth() -> Evidence:
-    """Return excess over the bound on trees and counts, misses of exponents, and the oracle's own check."""
+def token_ratio_bias_grows_slower_than_length_squared() -> Evidence:
+    """With terminal rewards in [0, 1] unclipped sequence ratios have no bias, and token ratios at most (1 +
+    sqrt m) D sum_(j<T) sqrt j, D the largest total variation of a token and m the largest E_pi[rho |S|^2]: at
+    bounded m order T^1.5 D, below the published T^2 D. A letter that pi hardly uses and mu uses D more
+    attains T^1.5, a coin biased by D only T, at the worst reward; for small D both are linear in it.
+    """
     gaps = [*_on_trees(), *_counts_agree_with_tree()]
     for bias, exponent in ((even_bias, 1.0), (rare_bias, 1.5)):
         found = [bias(length, 1e-6) for length in (512, 1024)]
@@ -56,7 +50,6 @@ def _short(miss: float, allowed: float) -> float:
 def _on_trees() -> list[float]:
     """Return the sequence ratio's bias, the token ratio's relative excess, and its miss of linearity."""
     from testbed.exact.report import Bench, gradient_report
-    from testbed.exact.tree import random_policies, random_tree
 
     gaps = []
     for length in (2, 3, 4):
@@ -132,7 +125,6 @@ def count_bound(length: int, step: float, bias: object) -> float:
 def _counts_agree_with_tree() -> list[float]:
     """Return the distances of both count formulas from enumerated trees, prefixes added up, at T = 4."""
     from testbed.exact.report import Bench, gradient_report
-    from testbed.exact.tree import enumerate_leaves, reward_tree
 
     length, step, gaps = 4, 0.1, []
     for laws, expected in ((even_laws, even_bias(length, step)), (rare_laws, rare_bias(length, step))):

@@ -1,18 +1,17 @@
 """Claims about what weights say of themselves: ESS and its optimism, KL estimators, tails."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import optimize, special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
-
-if TYPE_CHECKING:
-    from testbed.diagnostics.weight_sums import WeightSums
+from envs.finite_mdp import FiniteMDP
+from testbed.diagnostics.tails import Estimated, Flat, hill, moment, pareto_k
+from testbed.diagnostics.weight_sums import WeightSums, expected_share
+from testbed.objectives import objective
 
 EXPERIMENT = Experiment(
     "diagnostics",
@@ -25,20 +24,15 @@ SHARES = ("max", "kish", "perplexity")
 
 
 @EXPERIMENT.claim(
-    "ess-of-a-proportional-sample-raw-and-clamped",
-    source="Martino, Elvira & Louzada (2017); clamped at 2 as verl's rollout importance weights",
-    kind="exact",
-    statement=(
-        "Weights 1/3, 1/3, 1/3, 3 have ESS shares 3/7 (Kish), 3^(-1/2) (perplexity), 1/3 (max weight); with "
-        "the weights, not their logarithms, bounded by 2 they are 27/52, 9/(4 6^(2/3)) and 3/8."
-    ),
+    source="Martino, Elvira & Louzada (2017); clamped at 2 as verl's rollout importance weights"
 )
-def proportional_sample() -> Evidence:
-    """Return the distances of the batch diagnostics and of the sums that add over shards."""
+def ess_of_a_proportional_sample_raw_and_clamped() -> Evidence:
+    """Weights 1/3, 1/3, 1/3, 3 have ESS shares 3/7 (Kish), 3^(-1/2) (perplexity), 1/3 (max weight); with the
+    weights, not their logarithms, bounded by 2 they are 27/52, 9/(4 6^(2/3)) and 3/8.
+    """
     import torch
 
     from testbed.diagnostics.ratios import ess_family
-    from testbed.diagnostics.weight_sums import WeightSums
 
     log_w_N = np.log([1 / 3, 1 / 3, 1 / 3, 3.0])
     expected = {
@@ -58,14 +52,9 @@ def proportional_sample() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "ess-order-in-every-sample",
-    source="Rényi entropies fall as their order rises",
-    kind="exact",
-    statement="In every sample 1/N <= max-weight ESS <= Kish ESS <= perplexity ESS <= 1, as shares of N.",
-)
-def order_in_samples() -> Evidence:
-    """Return the largest excess of a smaller share over a larger one, from equal to dominated weights."""
+@EXPERIMENT.claim(source="Rényi entropies fall as their order rises")
+def ess_order_in_every_sample() -> Evidence:
+    """In every sample 1/N <= max-weight ESS <= Kish ESS <= perplexity ESS <= 1, as shares of N."""
     gaps = []
     for n, sums in _samples():
         rising = [np.full(sums.count.shape, 1 / n), *(sums.ess(how) for how in SHARES), np.ones(1)]
@@ -74,14 +63,11 @@ def order_in_samples() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "clamping-never-lowers-ess",
     source="docs/theory/sampled-ess.md: min(w, c)/w falls in w, so the bounded shares are majorized by the "
-    "raw ones",
-    kind="exact",
-    statement="Bounding the weights of a sample from above never lowers any of its ESS shares.",
+    "raw ones"
 )
-def clamping() -> Evidence:
-    """Return the largest fall of a share when weights are bounded, over bounds from 0.1 to 100."""
+def clamping_never_lowers_ess() -> Evidence:
+    """Bounding the weights of a sample from above never lowers any of its ESS shares."""
     gaps = []
     raw = _samples()
     for upper in (0.1, 1.0, 2.0, 100.0):
@@ -90,19 +76,11 @@ def clamping() -> Evidence:
     return exact(gaps, 1e-12, "largest fall over 4 bounds, 4 sample sizes, 60 samples each")
 
 
-@EXPERIMENT.claim(
-    "sampled-ess-is-optimistic",
-    source="docs/theory/sampled-ess.md: kish and perplexity are jointly convex in sample means",
-    kind="exact",
-    statement=(
-        "The expected ESS share of N independent weights is 1 at N = 1, never rises with N and is never "
-        "below its limit, for Kish, perplexity and max weight alike."
-    ),
-)
-def optimism() -> Evidence:
-    """Return rises with N and falls below the limit, by enumeration, for random laws of 4 weights."""
-    from testbed.diagnostics.weight_sums import expected_share
-
+@EXPERIMENT.claim(source="docs/theory/sampled-ess.md: kish and perplexity are jointly convex in sample means")
+def sampled_ess_is_optimistic() -> Evidence:
+    """The expected ESS share of N independent weights is 1 at N = 1, never rises with N and is never below
+    its limit, for Kish, perplexity and max weight alike.
+    """
     gaps, largest = [], 0.0
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -120,19 +98,11 @@ def optimism() -> Evidence:
     return exact(gaps, 1e-9, f"largest rise or fall below; at N = 32 overstated up to {largest:.3g} times")
 
 
-@EXPERIMENT.claim(
-    "token-ess-does-not-see-length",
-    source="this project; token-level ESS as logged by verl, PipelineRL and miles",
-    kind="exact",
-    statement=(
-        "With independent tokens of distance chi2 the token ESS tends to 1/(1 + chi2) at every length T, the "
-        "sequence ESS to its T-th power: at T = 200 the one is above 0.9, the other below 1/256."
-    ),
-)
-def length_unseen() -> Evidence:
-    """Return relative distances from the closed forms at T = 1, 20, 200 and the two levels missed at 200."""
-    from envs.finite_mdp import FiniteMDP
-
+@EXPERIMENT.claim(source="this project; token-level ESS as logged by verl, PipelineRL and miles")
+def token_ess_does_not_see_length() -> Evidence:
+    """With independent tokens of distance chi2 the token ESS tends to 1/(1 + chi2) at every length T, the
+    sequence ESS to its T-th power: at T = 200 the one is above 0.9, the other below 1/256.
+    """
     mu_A = np.array([0.4, 0.3, 0.2, 0.1])
     pi_A = mu_A * np.exp(0.4 * np.array([1.0, -1.0, 0.5, -0.5]))
     pi_A /= pi_A.sum()
@@ -151,16 +121,12 @@ def length_unseen() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "kl-below-renyi-below-largest-log-ratio",
-    source="van Erven & Harremoës (2014), Rényi divergence and Kullback-Leibler divergence, theorem 3",
-    kind="exact",
-    statement=(
-        "KL(pi, mu) <= log(1 + chi2) <= largest log ratio, for the episode laws of all policies; all three "
-        "are equal where pi takes one action and mu all with equal chance."
-    ),
+    source="van Erven & Harremoës (2014), Rényi divergence and Kullback-Leibler divergence, theorem 3"
 )
-def renyi_order() -> Evidence:
-    """Return the largest excess of one over the next in random pairs, and gaps where all are equal."""
+def kl_below_renyi_below_largest_log_ratio() -> Evidence:
+    """KL(pi, mu) <= log(1 + chi2) <= largest log ratio, for the episode laws of all policies; all three are
+    equal where pi takes one action and mu all with equal chance.
+    """
     from analysis.experiments.weights.weights import PAIRS, random_divergences, random_world
 
     found = random_divergences(horizon=8)
@@ -175,17 +141,11 @@ def renyi_order() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "kl-estimators-as-values",
-    source="Schulman (2020), Approximating KL Divergence",
-    kind="exact",
-    statement=(
-        "On samples of mu, k1 and k3 have the expectation KL(mu, pi), k2 has E (log rho)^2 / 2 instead; "
-        "weighted by rho the same holds for KL(pi, mu); k2 and k3 are never negative."
-    ),
-)
-def kl_values() -> Evidence:
-    """Return the distances of the logged estimators, on samples in exact proportion to mu, from the truth."""
+@EXPERIMENT.claim(source="Schulman (2020), Approximating KL Divergence")
+def kl_estimators_as_values() -> Evidence:
+    """On samples of mu, k1 and k3 have the expectation KL(mu, pi), k2 has E (log rho)^2 / 2 instead; weighted
+    by rho the same holds for KL(pi, mu); k2 and k3 are never negative.
+    """
     import torch
 
     from testbed.diagnostics.ratios import kl_estimates
@@ -209,20 +169,15 @@ def kl_values() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "kl-estimators-as-losses",
-    source="Tang & Munos (2025), On a few pitfalls in KL divergence gradient estimation, arXiv:2506.09477",
-    kind="exact",
-    statement=(
-        "Differentiated on samples of pi, k1 toward ref has expected gradient 0, k2 that of KL(pi, ref), and "
-        "k3 that of the other direction, KL(ref, pi)."
-    ),
+    source="Tang & Munos (2025), On a few pitfalls in KL divergence gradient estimation, arXiv:2506.09477"
 )
-def kl_losses() -> Evidence:
-    """Return the distances of the expected gradients of `kl_penalty`, by enumeration, from closed forms."""
+def kl_estimators_as_losses() -> Evidence:
+    """Differentiated on samples of pi, k1 toward ref has expected gradient 0, k2 that of KL(pi, ref), and k3
+    that of the other direction, KL(ref, pi).
+    """
     import torch
 
     from testbed.data.batch import Batch
-    from testbed.objectives import objective
 
     gaps, apart = [], math.inf
     for seed in range(20):
@@ -266,7 +221,6 @@ def kl_losses() -> Evidence:
 def gaussian_variances() -> Evidence:
     """Return distances of quadrature from the closed forms, and of the crossing from 1.1209."""
     import torch
-    from scipy import optimize
 
     from testbed.objectives.terms.kl_estimators import VALUES
 
@@ -288,20 +242,12 @@ def gaussian_variances() -> Evidence:
     return exact(np.abs(gaps), 1e-8, f"largest relative distance; the variances cross at d = {crossing:.6f}")
 
 
-@EXPERIMENT.claim(
-    "pareto-k-on-policy-is-no-number",
-    source="own; arviz reports an infinite k for constant weights, arviz-stats an error",
-    kind="exact",
-    statement=(
-        "Equal weights, up to rounding of their logarithms, have a flat tail at every N, and weights of "
-        "three values never get a shape, wherever the mass of the largest lies; quantiles of Pareto laws of "
-        "index 1/4, 1/2 and 1 get theirs within 0.1."
-    ),
-)
-def flat_tails() -> Evidence:
-    """Return 1 for every outcome that is not the one stated."""
-    from testbed.diagnostics.tails import Estimated, Flat, pareto_k
-
+@EXPERIMENT.claim(source="own; arviz reports an infinite k for constant weights, arviz-stats an error")
+def pareto_k_on_policy_is_no_number() -> Evidence:
+    """Equal weights, up to rounding of their logarithms, have a flat tail at every N, and weights of three
+    values never get a shape, wherever the mass of the largest lies; quantiles of Pareto laws of index 1/4,
+    1/2 and 1 get theirs within 0.1.
+    """
     gaps = []
     for n in (1, 2, 5, 6, 30, 300, 3000):
         rounding_N = np.random.default_rng(n).normal(0, 1e-8, n)
@@ -315,22 +261,12 @@ def flat_tails() -> Evidence:
     return exact(gaps, 0.0, "1 if any outcome is another one")
 
 
-@EXPERIMENT.claim(
-    "hill-finds-a-tail-in-every-law",
-    source="Hill (1975); Dekkers, Einmahl & de Haan (1989)",
-    kind="exact",
-    statement=(
-        "On the mean order statistics of a Pareto law's logarithms Hill is the index exactly; on 5000 exact "
-        "quantiles and the largest 250 it is positive for the uniform, exponential and log-normal laws too; "
-        "the moment estimator puts the uniform at -1."
-    ),
-)
-def hill_everywhere() -> Evidence:
-    """Return distances from true indices where an estimator is right, and minus Hill where it is not."""
-    from scipy import special
-
-    from testbed.diagnostics.tails import hill, moment
-
+@EXPERIMENT.claim(source="Hill (1975); Dekkers, Einmahl & de Haan (1989)")
+def hill_finds_a_tail_in_every_law() -> Evidence:
+    """On the mean order statistics of a Pareto law's logarithms Hill is the index exactly; on 5000 exact
+    quantiles and the largest 250 it is positive for the uniform, exponential and log-normal laws too; the
+    moment estimator puts the uniform at -1.
+    """
     level_N = (np.arange(1, 5001) - 0.5) / 5000
     laws = {
         "pareto": -0.5 * np.log1p(-level_N),
@@ -356,8 +292,6 @@ def hill_everywhere() -> Evidence:
 
 def _samples(upper: float = math.inf) -> list[tuple[int, WeightSums]]:
     """Return (N, sums of 60 samples of N weights), from nearly equal weights to one that dominates."""
-    from testbed.diagnostics.weight_sums import WeightSums
-
     rng = np.random.default_rng(12)
     scale_R1 = np.linspace(0.0, 8.0, 60)[:, None]
     return [(n, WeightSums.of(scale_R1 * rng.normal(size=(60, n)), upper=upper)) for n in (1, 2, 17, 400)]

@@ -14,6 +14,8 @@ from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import Seeds, columns, exceeds, level, of_seeds
 from envs.arrays import Floats
+from testbed.exact import flows, policy_steps
+from testbed.exact.policy_steps import entropy, tempered, toward_target
 from testbed.rng import generator
 
 NAME = "entropy-set-point"
@@ -23,14 +25,12 @@ SCALES = (0.25, 1.0, 4.0)
 WEIGHT, BONUS, UNTIL = 10.0, 0.3, 400.0
 """Of the target's KL and of the entropy; time of the flow, by which curves are flat."""
 CLOSE = 0.1
-"""Nats from the set-point that count as held. Set before the table was made."""
 
 
 def paths(reward_A: Floats, start_A: Floats) -> dict[str, Floats]:
     """Return where the flow of the exact gradient ends, pi [A], without help, with the bonus, with a
     target.
     """
-    from testbed.exact import flows, policy_steps
 
     def plain(log_pi_A: Floats) -> Floats:
         pi_A = np.exp(log_pi_A)
@@ -52,8 +52,6 @@ def paths(reward_A: Floats, start_A: Floats) -> dict[str, Floats]:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return entropy and value at the end, by reward's scale and regularizer."""
-    from testbed.exact.policy_steps import entropy
-
     for seed in seeds:
         rng = generator(seed, NAME)
         reward_A, start_A = rng.random(ARMS), special.softmax(0.5 * rng.normal(size=ARMS))
@@ -80,8 +78,8 @@ EXPERIMENT = Experiment(
     metrics=("entropy", "value"),
     margins={"nats from the set-point that count as held": CLOSE, "value": 0.02},
     figure=Plot(
-        "final by dial", x="scale", y="entropy", arm=("regularizer",), x_label="scale of the reward",
-        y_label="entropy at the end, nats",
+        "final by dial", x="scale: scale of the reward", y="entropy: entropy at the end, nats",
+        arm=("regularizer",),
     ),
     systems={
         "DCPO (distribution-centric)": Part(
@@ -91,18 +89,13 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "a-tempered-target-is-an-adaptive-entropy-bonus",
-    source="derived here",
-    statement=(
-        "The pull to pi^k / Z is (1 - k) times the entropy's gradient: a bonus below the set-point, a "
-        "penalty above it, nothing on it."
-    ),
-)
-def adaptive() -> Evidence:
-    """Return distances of pull and sign over 8 policies and 3 set-points."""
-    from testbed.exact.policy_steps import entropy, tempered, toward_target
+@EXPERIMENT.claim(source="derived here")
+def a_tempered_target_is_an_adaptive_entropy_bonus() -> Evidence:
+    """The pull to pi^k / Z is (1 - k) times the entropy's gradient: a bonus below the set-point, a penalty
+    above it, nothing on it.
 
+    Return distances of pull and sign over 8 policies and 3 set-points.
+    """
     gaps = []
     for seed in range(8):
         log_pi_A = special.log_softmax(generator(seed, NAME).normal(size=ARMS))
@@ -116,12 +109,9 @@ def adaptive() -> Evidence:
     return exact(gaps, 1e-9, "largest distance of a pull, an entropy or a sign")
 
 
-@EXPERIMENT.claim(
-    "a-target-holds-the-entropy",
-    statement="With the target the entropy ends within 0.1 of the set-point at every scale of the reward.",
-)
-def held(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the distance, for each scale and run."""
+@EXPERIMENT.claim()
+def a_target_holds_the_entropy(table: pd.DataFrame) -> Evidence:
+    """With the target the entropy ends within 0.1 of the set-point at every scale of the reward."""
     off = table.assign(off=(table["entropy"] - SET_POINT).abs())
     found = {
         f"scale {scale}, {run}": x_N

@@ -1,7 +1,5 @@
 """Claims about what a sample of weights proves of the limit of its ESS: an upper bound, never a lower one."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -11,6 +9,8 @@ from scipy import special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from envs.finite_mdp import FiniteMDP
+from testbed.diagnostics.weight_sums import WeightSums
 
 EXPERIMENT = Experiment(
     "ess-certificates",
@@ -21,25 +21,18 @@ EXPERIMENT = Experiment(
 
 
 @EXPERIMENT.claim(
-    "no-sample-certifies-an-ess",
     source="own derivation; compare Chatterjee & Diaconis (2018), The sample size required in importance "
-    "sampling",
-    kind="exact",
-    statement=(
-        "No positive lower bound of the Kish limit follows from N weights, however large N: for every c "
-        "there are policies with a limit below c under which all N weights are equal and within 1e-6 of 1 "
-        "with chance above 1 - 1e-6."
-    ),
+    "sampling"
 )
-def certificate() -> Evidence:
-    """Return limit / c - 1, misses of the chance and of the share read, and the distance of weights from 1.
+def no_sample_certifies_an_ess() -> Evidence:
+    """No positive lower bound of the Kish limit follows from N weights, however large N: for every c there
+    are policies with a limit below c under which all N weights are equal and within 1e-6 of 1 with chance
+    above 1 - 1e-6.
 
-    mu = (1 - p, p), pi = (1 - q, q) with q^2 = 2 p / c: the rare action has E_mu w^2 > 2 / c, and p is as
-    small as both bounds ask.
+    Return limit / c - 1, misses of the chance and of the share read, and the distance of weights from 1. mu =
+    (1 - p, p), pi = (1 - q, q) with q^2 = 2 p / c: the rare action has E_mu w^2 > 2 / c, and p is as small as
+    both bounds ask.
     """
-    from envs.finite_mdp import FiniteMDP
-    from testbed.diagnostics.weight_sums import WeightSums
-
     gaps, note = [], ""
     for n, c in itertools.product((10, 1000, 10**6), (0.5, 1e-3, 1e-6)):
         p = min(0.5e-6 / n, 1e-13 * c)
@@ -57,18 +50,11 @@ def certificate() -> Evidence:
     return exact(gaps, 0.0, f"largest excess of limit/c over 1 or miss of a bound; {note}")
 
 
-@EXPERIMENT.claim(
-    "a-sample-refutes-an-ess",
-    source="own derivation: Markov's inequality for w^2",
-    kind="exact",
-    statement=(
-        "From N independent weights of mean 1 the Kish limit is at most 1 / (f mean w^2), wrong with chance "
-        "at most f for every law, and wrong with chance 1 - (1 - f/N)^N for some: 95 % of f and more at "
-        "f = 0.1."
-    ),
-)
-def refutation() -> Evidence:
-    """Return P(wrong) - f over all samples of random laws, and its shortfall where Markov is nearly tight."""
+@EXPERIMENT.claim(source="own derivation: Markov's inequality for w^2")
+def a_sample_refutes_an_ess() -> Evidence:
+    """From N independent weights of mean 1 the Kish limit is at most 1 / (f mean w^2), wrong with chance at
+    most f for every law, and wrong with chance 1 - (1 - f/N)^N for some: 95 % of f and more at f = 0.1.
+    """
     gaps, worst = [], 0.0
     error = 0.1
     for n in (1, 2, 4, 8):
@@ -89,8 +75,6 @@ def refutation() -> Evidence:
 
 def _wrong_upper_limits(pi_A: NDArray[np.float64], mu_A: NDArray[np.float64], n: int, error: float) -> float:
     """P(kish_upper_limit(error) of n weights < 1 / E_mu w^2), summed over every sample of actions."""
-    from testbed.diagnostics.weight_sums import WeightSums
-
     sample_MN = np.array(list(itertools.product(range(mu_A.size), repeat=n)))
     if len(sample_MN) > 4**6:  # more samples than these: by counts of actions, which is all that matters
         sample_MN = np.array(list(itertools.combinations_with_replacement(range(mu_A.size), n)))

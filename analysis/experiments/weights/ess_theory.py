@@ -1,18 +1,15 @@
 """The ESS of drifting token chains over lag and length, without sampling."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from scipy import stats
+from scipy.special import softmax
 
 from analysis.experiment import Experiment
 from analysis.load import Table
 from envs.arrays import Floats
-
-if TYPE_CHECKING:
-    from envs.finite_mdp import FiniteMDP
+from envs.finite_mdp import FiniteMDP
+from testbed.exact import mdp
 
 NAME = "ess-theory"
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -42,8 +39,6 @@ def ess_theory() -> Table:
 
 def displacements(drift: str, lag: int) -> tuple[Floats, Floats]:
     """Return where the policy can be after `lag` steps along its direction, and with what probability."""
-    from scipy import stats
-
     if drift == "coherent":
         return np.array([float(lag)]), np.ones(1)
     heads_M = np.arange(lag + 1)
@@ -54,8 +49,6 @@ def displacements(drift: str, lag: int) -> tuple[Floats, Floats]:
 
 def token_chain(length: int) -> tuple[FiniteMDP, Floats, Floats]:
     """Return a world whose state is the last token, its logits and a direction of drift, [S, A] each."""
-    from envs.finite_mdp import FiniteMDP
-
     rng = np.random.default_rng(20_260_107)
     world = FiniteMDP(
         transition_SAS=np.broadcast_to(np.eye(TOKENS), (TOKENS, TOKENS, TOKENS)),
@@ -68,10 +61,6 @@ def token_chain(length: int) -> tuple[FiniteMDP, Floats, Floats]:
 
 def chain_cost(displacement: float, length: int) -> tuple[float, float]:
     """Return ln E_mu w^2 and Var_mu ln w of a policy that has moved so far."""
-    from scipy.special import softmax
-
-    from testbed.exact import mdp
-
     world, logits_SA, direction_SA = token_chain(length)
     mu_SA = softmax(logits_SA, axis=-1)
     pi_SA = softmax(logits_SA + displacement * direction_SA, axis=-1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from testbed.exact.tree import random_policies, random_tree, reward_tree, softmax
 
 if TYPE_CHECKING:
     from testbed.exact.report import Bench
@@ -51,7 +52,6 @@ CLIPPED = ("ppo_clip", "tis", "importance_reinforce", "gspo@pipelinerl", "cispo"
 
 def _random_bench(seed: int, drift: float = 0.5) -> Bench:
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, random_tree
 
     tree = random_tree(3, 3, seed)
     return Bench(tree, *random_policies(tree, drift, seed))
@@ -60,24 +60,19 @@ def _random_bench(seed: int, drift: float = 0.5) -> Bench:
 def _two_token_bench() -> Bench:
     """Return E3: pi uniform, mu(1) = 1/4 first and 3/4 behind token 1, reward only for (1, 1)."""
     from testbed.exact.report import Bench
-    from testbed.exact.tree import reward_tree
 
     mu_SA = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
     return Bench(reward_tree([0.0, 0.0, 0.0, 1.0], 2, 2), mu_SA, np.full((3, 2), 0.5))
 
 
 @EXPERIMENT.claim(
-    "gradient-of-ratios-two-token-tree",
-    source="exact enumeration; MinPRO arXiv:2601.22718 for the minimum, GSPO arXiv:2507.18071 for W^(1/T)",
-    kind="exact",
-    statement=(
-        "On the two-token tree with gradient (1/8, 1/8) the mean gradients with reward R are (3/32, 3/32) "
-        "without ratio, (3/16, 1/16) token, (3/16, 1/8) prefix and min-prefix, (1/8, 1/16) suffix, (1/8, "
-        "1/8) sequence and (sqrt(3)/16, sqrt(3)/16) geometric."
-    ),
+    source="exact enumeration; MinPRO arXiv:2601.22718 for the minimum, GSPO arXiv:2507.18071 for W^(1/T)"
 )
-def ratios_by_hand() -> Evidence:
-    """Return the distances from the fractions."""
+def gradient_of_ratios_two_token_tree() -> Evidence:
+    """On the two-token tree with gradient (1/8, 1/8) the mean gradients with reward R are (3/32, 3/32)
+    without ratio, (3/16, 1/16) token, (3/16, 1/8) prefix and min-prefix, (1/8, 1/16) suffix, (1/8, 1/8)
+    sequence and (sqrt(3)/16, sqrt(3)/16) geometric.
+    """
     from testbed.exact.report import gradient_report
 
     expected = {
@@ -98,17 +93,13 @@ def ratios_by_hand() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "gradient-only-three-ratio-signal-pairs-unbiased",
-    source="exact enumeration; corrects the reading of the prefix ratio in CTPO and MinPRO arXiv:2601.22718",
-    kind="exact",
-    statement=(
-        "Of the ratios none, token, prefix, suffix, sequence, min-prefix and geometric with signal R or A^pi "
-        "only sequence with either and prefix with A^pi have mean grad J; a prefix ratio with a sampled "
-        "terminal reward is biased."
-    ),
+    source="exact enumeration; corrects the reading of the prefix ratio in CTPO and MinPRO arXiv:2601.22718"
 )
-def only_three_unbiased() -> Evidence:
-    """Return the bias of the three, and by how much any other falls short of one percent."""
+def gradient_only_three_ratio_signal_pairs_unbiased() -> Evidence:
+    """Of the ratios none, token, prefix, suffix, sequence, min-prefix and geometric with signal R or A^pi
+    only sequence with either and prefix with A^pi have mean grad J; a prefix ratio with a sampled terminal
+    reward is biased.
+    """
     from testbed.exact.report import gradient_report
 
     free = {("sequence", "R"), ("sequence", "A"), ("prefix", "A")}
@@ -124,17 +115,11 @@ def only_three_unbiased() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "gradient-bias-is-state-and-suffix",
-    source="exact enumeration",
-    kind="exact",
-    statement=(
-        "With reward R a token ratio leaves two errors, prefixes from d_mu and continuations from Q^mu, a "
-        "prefix ratio only the second and a suffix ratio only the first; none of the three has another."
-    ),
-)
-def bias_is_state_and_suffix() -> Evidence:
-    """Return the parts that must vanish, and by how much the others fall short of one percent."""
+@EXPERIMENT.claim(source="exact enumeration")
+def gradient_bias_is_state_and_suffix() -> Evidence:
+    """With reward R a token ratio leaves two errors, prefixes from d_mu and continuations from Q^mu, a prefix
+    ratio only the second and a suffix ratio only the first; none of the three has another.
+    """
     from testbed.exact.report import gradient_report
 
     leaves = {"token": ("state", "suffix"), "prefix": ("suffix",), "suffix": ("state",), "sequence": ()}
@@ -152,17 +137,11 @@ def bias_is_state_and_suffix() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "baseline-free-only-under-plain-ratios",
-    source="exact enumeration",
-    kind="exact",
-    statement=(
-        "A constant baseline leaves the mean gradient as it is under unclipped token, prefix, suffix and "
-        "sequence ratios; under clipped, truncated and geometric ones it moves the mean by -b E[w S]."
-    ),
-)
-def baseline_free() -> Evidence:
-    """Return the shift by a baseline where it must vanish, 1% less it elsewhere, 1 for a wrong verdict."""
+@EXPERIMENT.claim(source="exact enumeration")
+def baseline_free_only_under_plain_ratios() -> Evidence:
+    """A constant baseline leaves the mean gradient as it is under unclipped token, prefix, suffix and
+    sequence ratios; under clipped, truncated and geometric ones it moves the mean by -b E[w S].
+    """
     from testbed.exact.report import gradient_report
 
     gaps = []
@@ -183,16 +162,12 @@ def _tight(name: str) -> dict[str, Any]:
 
 
 @EXPERIMENT.claim(
-    "optimal-baseline-excess-variance",
-    source="Greensmith, Bartlett & Baxter (2004), off-policy form; VCPO's plug-in baseline estimates it",
-    kind="exact",
-    statement=(
-        "b* = E_mu[W^2 |S|^2 R] / E_mu[W^2 |S|^2] has least trace variance, and any b costs exactly "
-        "(b - b*)^2 E_mu[W^2 |S|^2] more; per coordinate with S_j^2."
-    ),
+    source="Greensmith, Bartlett & Baxter (2004), off-policy form; VCPO's plug-in baseline estimates it"
 )
-def optimal_baseline() -> Evidence:
-    """Return the distances of b*, of the excess, and of each coordinate's best from enumeration by hand."""
+def optimal_baseline_excess_variance() -> Evidence:
+    """b* = E_mu[W^2 |S|^2 R] / E_mu[W^2 |S|^2] has least trace variance, and any b costs exactly (b - b*)^2
+    E_mu[W^2 |S|^2] more; per coordinate with S_j^2.
+    """
     from testbed.exact.report import gradient_report, optimal_baselines
 
     gaps: list[float] = []
@@ -228,19 +203,14 @@ def _scores(bench: Bench) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @EXPERIMENT.claim(
-    "group-mean-scales-gradient",
-    source="exact enumeration; Dr. GRPO arXiv:2503.20783 and RLOO arXiv:2402.14740 differ by this factor",
-    kind="exact",
-    statement=(
-        "With sequence ratios, a baseline that is the mean of all G rewards gives (1 - 1/G) grad J, on- and "
-        "off-policy; the mean of the others gives grad J; dividing by the group's deviation is biased."
-    ),
+    source="exact enumeration; Dr. GRPO arXiv:2503.20783 and RLOO arXiv:2402.14740 differ by this factor"
 )
-def group_mean() -> Evidence:
-    """Return the distances at G = 2, 3, 4, and by how much the bias by the deviation falls short of 1%."""
+def group_mean_scales_gradient() -> Evidence:
+    """With sequence ratios, a baseline that is the mean of all G rewards gives (1 - 1/G) grad J, on- and
+    off-policy; the mean of the others gives grad J; dividing by the group's deviation is biased.
+    """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, random_tree
 
     gaps = []
     for seed, drift in ((0, 0.5), (1, 0.5), (2, 0.0)):
@@ -258,21 +228,14 @@ def group_mean() -> Evidence:
     return exact(gaps, TOLERANCE, "relative distance, or 1% less the bias of the standard deviation, 3 trees")
 
 
-@EXPERIMENT.claim(
-    "group-std-scales-bernoulli-gradient",
-    source="exact enumeration; GRPO arXiv:2402.03300, Section 4.1.2",
-    kind="exact",
-    statement=(
-        "For one answer of success probability p, standardizing by the group's (population) deviation "
-        "multiplies the gradient by E[sqrt(K (N - K))] / (N p (1 - p)) with K ~ Bin(N, p); at N = 8: 2.473 "
-        "for p = .05 and 1.856 for p = .5."
-    ),
-)
-def group_std_factor() -> Evidence:
-    """Return the distances of the enumerated factor from the formula and from the two printed values."""
+@EXPERIMENT.claim(source="exact enumeration; GRPO arXiv:2402.03300, Section 4.1.2")
+def group_std_scales_bernoulli_gradient() -> Evidence:
+    """For one answer of success probability p, standardizing by the group's (population) deviation multiplies
+    the gradient by E[sqrt(K (N - K))] / (N p (1 - p)) with K ~ Bin(N, p); at N = 8: 2.473 for p = .05 and
+    1.856 for p = .5.
+    """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
-    from testbed.exact.tree import reward_tree
 
     gaps = []
     for p, printed in ((0.05, 2.473), (0.5, 1.856)):
@@ -292,17 +255,11 @@ def group_std_factor() -> Evidence:
     return exact(gaps, 1e-10, "largest distance of a factor; printed values to their last digit")
 
 
-@EXPERIMENT.claim(
-    "geometric-ratio-tilts-the-law",
-    source="exact enumeration; the ratio is GSPO's, arXiv:2507.18071",
-    kind="exact",
-    statement=(
-        "E_mu[W^(1/T) f] = Z E_q[f] with q proportional to mu^(1-1/T) pi^(1/T) and "
-        "Z = exp((1/T - 1) D_(1/T)(pi, mu)) < 1, D the Renyi divergence: GSPO's ratio shrinks and tilts."
-    ),
-)
-def geometric_tilts() -> Evidence:
-    """Return the distances of the mean ratio from Z and of the mean gradient from Z E_q[R S]."""
+@EXPERIMENT.claim(source="exact enumeration; the ratio is GSPO's, arXiv:2507.18071")
+def geometric_ratio_tilts_the_law() -> Evidence:
+    """E_mu[W^(1/T) f] = Z E_q[f] with q proportional to mu^(1-1/T) pi^(1/T) and Z = exp((1/T - 1) D_(1/T)(pi,
+    mu)) < 1, D the Renyi divergence: GSPO's ratio shrinks and tilts.
+    """
     from testbed.exact.report import gradient_report
     from testbed.losses.ratios import log_geometric
 
@@ -323,18 +280,11 @@ def geometric_tilts() -> Evidence:
     return exact(gaps, TOLERANCE, f"largest distance from sums over leaves written out, {TREES} trees")
 
 
-@EXPERIMENT.claim(
-    "prefix-ratio-variance",
-    source="exact enumeration; corrects 'unbiased with lower variance' in CTPO's abstract",
-    kind="exact",
-    statement=(
-        "The prefix ratio varies no more than the sequence ratio, and with signal A^pi neither does its "
-        "gradient in prefix logits; with a sampled terminal reward its gradient can have the larger trace "
-        "variance."
-    ),
-)
-def prefix_variance() -> Evidence:
-    """Return the excess of the prefix over the sequence ratio, and whether a tree has one with reward R."""
+@EXPERIMENT.claim(source="exact enumeration; corrects 'unbiased with lower variance' in CTPO's abstract")
+def prefix_ratio_variance() -> Evidence:
+    """The prefix ratio varies no more than the sequence ratio, and with signal A^pi neither does its gradient
+    in prefix logits; with a sampled terminal reward its gradient can have the larger trace variance.
+    """
     from testbed.exact.report import gradient_report
     from testbed.losses.ratios import log_prefix
 
@@ -358,20 +308,13 @@ def prefix_variance() -> Evidence:
     return exact(gaps, TOLERANCE, note)
 
 
-@EXPERIMENT.claim(
-    "max-at-k-unbiased",
-    source="Best of N Worlds (2025), arXiv:2510.23393",
-    kind="exact",
-    statement=(
-        "The off-policy max@k weights have mean grad E_pi[max of k rewards] for every n >= k; the form to "
-        "first order in W - 1 errs by the square of the distance between the policies."
-    ),
-)
-def max_at_k() -> Evidence:
-    """Return the distance of the mean gradient, and how far the slopes are beyond 2 plus or minus .2."""
+@EXPERIMENT.claim(source="Best of N Worlds (2025), arXiv:2510.23393")
+def max_at_k_unbiased() -> Evidence:
+    """The off-policy max@k weights have mean grad E_pi[max of k rewards] for every n >= k; the form to first
+    order in W - 1 errs by the square of the distance between the policies.
+    """
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
-    from testbed.exact.tree import reward_tree, softmax
 
     tree = reward_tree([0.1, 0.9, 0.4, 0.6], 4, 1)
     start_A, step_A = np.array([0.2, -0.4, 0.1, 0.3]), np.array([0.5, -0.8, 0.9, -0.3])

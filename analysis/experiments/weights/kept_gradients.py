@@ -49,15 +49,12 @@ def _batch(log_rho_N: Floats, adv_N: Floats) -> tuple[Batch, Tensor]:
 
 
 @EXPERIMENT.claim(
-    "m2po-drops-as-few-tokens-as-its-budget-allows",
-    source="Zheng et al. (2025), arXiv:2510.01161, Algorithm 1; that no other choice drops fewer is derived",
-    statement=(
-        "Of all subsets of the tokens moved with their advantage whose mean squared log-ratio is at most "
-        "tau, M2PO keeps one of the largest."
-    ),
+    source="Zheng et al. (2025), arXiv:2510.01161, Algorithm 1; that no other choice drops fewer is derived"
 )
-def drops_few() -> Evidence:
-    """Return the kept tokens short of the largest subset, and the excess of their moment over tau."""
+def m2po_drops_as_few_tokens_as_its_budget_allows() -> Evidence:
+    """Of all subsets of the tokens moved with their advantage whose mean squared log-ratio is at most tau,
+    M2PO keeps one of the largest.
+    """
     from testbed.objectives.clipped.m2po import harmful, trust_region_keep
 
     gaps: list[float] = []
@@ -83,16 +80,11 @@ def drops_few() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "r2vpo-has-a-gradient-wherever-the-clip-has-none",
-    source="R2VPO (2026), arXiv:2601.03320; the weight is derived from the loss",
-    statement=(
-        "The weight of grad log pi under R2VPO is r (A - 2 lam (r - 1)): at every ratio where PPO's clip of "
-        "0.2 gives none it is not 0, it has the sign of A up to r = 1 + A / (2 lam), and pulls back beyond."
-    ),
-)
-def keeps_gradients() -> Evidence:
-    """Return distances of the weight from its form, and misses of its sign, on a grid of ratios."""
+@EXPERIMENT.claim(source="R2VPO (2026), arXiv:2601.03320; the weight is derived from the loss")
+def r2vpo_has_a_gradient_wherever_the_clip_has_none() -> Evidence:
+    """The weight of grad log pi under R2VPO is r (A - 2 lam (r - 1)): at every ratio where PPO's clip of 0.2
+    gives none it is not 0, it has the sign of A up to r = 1 + A / (2 lam), and pulls back beyond.
+    """
     from testbed.inspection.effective_weights import effective_weights
 
     r_K = np.concatenate([np.linspace(0.05, 0.75, 15), np.linspace(1.25, 30.0, 40)])

@@ -1,7 +1,5 @@
 """SAFE: a controlled KL coefficient against a fixed one, and the soft minimum of two critics."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import pairwise
 
@@ -13,6 +11,7 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
 from analysis.plot import Plot
+from testbed.exact.kl_control import Control, ascend
 
 NAME = "kl-controllers"
 SOURCE = "SAFE, as in the table of systems; from secondary notes"
@@ -29,8 +28,6 @@ def paths() -> pd.DataFrame:
 
     The fixed coefficient is the one whose best policy has the target at scale 1; PID starts there too.
     """
-    from testbed.exact.kl_control import Control, ascend
-
     found = []
     for seed in SEEDS:
         reward_A = np.random.default_rng([seed, 4]).standard_normal(ACTIONS)
@@ -78,8 +75,8 @@ EXPERIMENT = Experiment(
     metrics=("kl", "overshoot", "reward"),
     margins={"distance from the target that counts as held": NEAR},
     figure=Plot(
-        "final by dial", x="scale", y="kl", arm=("control",), x_label="scale of the reward", log="y",
-        y_label="KL at the end over its target",
+        "final by dial", x="scale: scale of the reward", y="kl: KL at the end over its target",
+        arm=("control",), log="y",
     ),
     systems={
         "SAFE": Part(
@@ -93,16 +90,11 @@ def _wide(column: str) -> pd.DataFrame:
     return paths().pivot(index=["scale", "seed"], columns="control", values=column)
 
 
-@EXPERIMENT.claim(
-    "a-controlled-kl-holds-its-target",
-    statement=(
-        "A PID coefficient ends within 10 % of the target KL at reward scales from 1/4 to 2, gated by "
-        "entropy or not; "
-        "a fixed one that is right at scale 1 ends off by more than 50 % at half and at twice that scale."
-    ),
-)
-def holds_target() -> Evidence:
-    """Return how far PID is from the target beyond 10 %, and what the fixed error lacks to 50 %."""
+@EXPERIMENT.claim()
+def a_controlled_kl_holds_its_target() -> Evidence:
+    """A PID coefficient ends within 10 % of the target KL at reward scales from 1/4 to 2, gated by entropy or
+    not; a fixed one that is right at scale 1 ends off by more than 50 % at half and at twice that scale.
+    """
     pid, gated, fixed = (np.abs(_wide("kl")[name] - 1.0) for name in ("PID", "gated PID", "fixed"))
     held = pd.concat([x[x.index.get_level_values("scale") <= 2.0] for x in (pid, gated)])
     gaps = [*np.maximum(0.0, held - NEAR), *np.maximum(0.0, fixed.xs(TUNED, level="scale") - NEAR)]
@@ -111,17 +103,12 @@ def holds_target() -> Evidence:
     return exact(gaps, 1e-9, note)
 
 
-@EXPERIMENT.claim(
-    "a-controlled-kl-overshoots-where-a-fixed-one-does-not",
-    statement=(
-        "Under exact gradients a fixed coefficient never overshoots its own last KL by more than 5 % "
-        "of the target; "
-        "PID overshoots by more than 5 % from scale 1 on, and at scales 2 and 4 by less where entropy "
-        "gates it."
-    ),
-)
-def overshoots() -> Evidence:
-    """Return the fixed coefficient's overshoot beyond 5 %, what PID's lacks to it, and the gate's excess."""
+@EXPERIMENT.claim()
+def a_controlled_kl_overshoots_where_a_fixed_one_does_not() -> Evidence:
+    """Under exact gradients a fixed coefficient never overshoots its own last KL by more than 5 % of the
+    target; PID overshoots by more than 5 % from scale 1 on, and at scales 2 and 4 by less where entropy gates
+    it.
+    """
     over = _wide("overshoot")
     scale = over.index.get_level_values("scale")
     gaps = [*np.maximum(0.0, over["fixed"] - 0.05), *(short_of(x, 0.05) for x in over["PID"][scale >= 1.0])]
@@ -131,16 +118,11 @@ def overshoots() -> Evidence:
     return exact(gaps, 1e-9, f"largest excess or lack; mean overshoots at scales 2 and 4: {means}")
 
 
-@EXPERIMENT.claim(
-    "a-soft-minimum-of-two-critics-is-pessimistic",
-    statement=(
-        "Of two unbiased critics with independent normal errors of deviation s, the soft minimum at "
-        "softness t is "
-        "too low by between 0 and s / sqrt(pi), which it reaches as t vanishes, and by less the softer it is."
-    ),
-)
-def pessimistic() -> Evidence:
-    """Return the distance from s / sqrt(pi) at little softness, and where pessimism does not fall."""
+@EXPERIMENT.claim()
+def a_soft_minimum_of_two_critics_is_pessimistic() -> Evidence:
+    """Of two unbiased critics with independent normal errors of deviation s, the soft minimum at softness t
+    is too low by between 0 and s / sqrt(pi), which it reaches as t vanishes, and by less the softer it is.
+    """
     import torch
 
     from testbed.critics.fitted import soft_minimum

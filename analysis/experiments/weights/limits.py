@@ -1,9 +1,6 @@
 """Claims about where training of a tabular softmax on a fixed mu ends, with exact expectations."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +9,8 @@ from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.experiments.weights.asymre_phase import MU, REWARD
 from analysis.fixed_data import drift_of, first_of_group
+from testbed.exact import flows
+from testbed.exact.flows import Drift
 
 EXPERIMENT = Experiment(
     "limits",
@@ -32,23 +31,12 @@ EXPERIMENT = Experiment(
     },
 )
 
-if TYPE_CHECKING:
-    from testbed.exact.flows import Drift
 
-
-@EXPERIMENT.claim(
-    "asymre-limit-is-a-filtered-policy",
-    source="Arnal et al. (2025), AsymRE, arXiv:2506.20520; closed form derived",
-    kind="exact",
-    statement=(
-        "With a fixed mu and delta_v < 0, AsymRE ends at (c - level)+ / C, c = mu (R - V), C = V^mu - V, "
-        "from any start; where V <= min R this is mu (R - V) / C and gains Var_mu(R) / C over V^mu."
-    ),
-)
-def asymre_limit() -> Evidence:
-    """Return distances of the flow at time 1e6 from the closed form, and of its value from the rule."""
-    from testbed.exact import flows
-
+@EXPERIMENT.claim(source="Arnal et al. (2025), AsymRE, arXiv:2506.20520; closed form derived")
+def asymre_limit_is_a_filtered_policy() -> Evidence:
+    """With a fixed mu and delta_v < 0, AsymRE ends at (c - level)+ / C, c = mu (R - V), C = V^mu - V, from
+    any start; where V <= min R this is mu (R - V) / C and gains Var_mu(R) / C over V^mu.
+    """
     gaps: list[float] = []
     starts = (MU, np.array([0.96, 0.01, 0.01, 0.01, 0.01]))
     for delta_v in (-1.0, -0.3, -0.1, -0.03, -0.01, -0.003):
@@ -66,18 +54,12 @@ def asymre_limit() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "asymre-collapses-before-zero",
-    source="corrects the phase transition at delta_v = 0 stated for Arnal et al. (2025), arXiv:2506.20520",
-    kind="exact",
-    statement=(
-        "AsymRE on a fixed mu leaves one action once V^mu - V <= c(1) - c(2), so already for a delta_v below "
-        "0 unless the two largest tie; whether the value peaks before that depends on the instance."
-    ),
+    source="corrects the phase transition at delta_v = 0 stated for Arnal et al. (2025), arXiv:2506.20520"
 )
-def asymre_transition() -> Evidence:
-    """Return 0 where flow and support change sides at the predicted delta_v, on three instances."""
-    from testbed.exact import flows
-
+def asymre_collapses_before_zero() -> Evidence:
+    """AsymRE on a fixed mu leaves one action once V^mu - V <= c(1) - c(2), so already for a delta_v below 0
+    unless the two largest tie; whether the value peaks before that depends on the instance.
+    """
     gaps, peaks = [], []
     instances = (
         (MU, REWARD),
@@ -102,18 +84,12 @@ def asymre_transition() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "oapl-minimizer-is-the-tilt-iff-temperatures-agree",
-    source="Ritter et al. (2026), OAPL, arXiv:2602.19362; Kimi k1.5, arXiv:2501.12599; fixed points derived",
-    kind="exact",
-    statement=(
-        "On exact expectations OAPL ends at mu exp(R/beta)/Z iff beta1 = beta2 = beta; for beta2 << beta1 at "
-        "the filter mu A+ / E_mu A+, A = R - V*. Kimi-OPMD with a mean baseline ends softer than the tilt."
-    ),
+    source="Ritter et al. (2026), OAPL, arXiv:2602.19362; Kimi k1.5, arXiv:2501.12599; fixed points derived"
 )
-def oapl_minimizer() -> Evidence:
-    """Return distances of flows from closed forms, and of these from tilt or filter."""
-    from testbed.exact import flows
-
+def oapl_minimizer_is_the_tilt_iff_temperatures_agree() -> Evidence:
+    """On exact expectations OAPL ends at mu exp(R/beta)/Z iff beta1 = beta2 = beta; for beta2 << beta1 at the
+    filter mu A+ / E_mu A+, A = R - V*. Kimi-OPMD with a mean baseline ends softer than the tilt.
+    """
     gaps: list[float] = []
     for beta1, beta2 in ((1.0, 1.0), (0.3, 0.3), (1.0, 0.3), (1.0, 0.1)):
         closed_K = flows.oapl_stationary(MU, REWARD, beta1, beta2)
@@ -134,20 +110,12 @@ def oapl_minimizer() -> Evidence:
     return exact(gaps, 1e-7, "largest distance of flow, closed form, tilt and filter")
 
 
-@EXPERIMENT.claim(
-    "oapl-passes-through-collapse-at-small-beta2",
-    source="Ritter et al. (2026), OAPL, arXiv:2602.19362, default beta2 = 1e-3; path derived",
-    kind="exact",
-    statement=(
-        "On a fixed mu with beta1 = 1, the entropy along OAPL's gradient flow falls to 2e-5 at beta2 = 1e-3 "
-        "before it recovers to 0.96; at beta2 = 0.1 it never falls more than 1% below its end, and at 1 "
-        "never below its start."
-    ),
-)
-def oapl_path() -> Evidence:
-    """Return by how much minima and ends of the three paths miss what is stated."""
-    from testbed.exact import flows
-
+@EXPERIMENT.claim(source="Ritter et al. (2026), OAPL, arXiv:2602.19362, default beta2 = 1e-3; path derived")
+def oapl_passes_through_collapse_at_small_beta2() -> Evidence:
+    """On a fixed mu with beta1 = 1, the entropy along OAPL's gradient flow falls to 2e-5 at beta2 = 1e-3
+    before it recovers to 0.96; at beta2 = 0.1 it never falls more than 1% below its end, and at 1 never below
+    its start.
+    """
     paths = {}
     for beta2 in (1e-3, 0.1, 1.0):
         drift = drift_of("oapl", MU, REWARD, scale=2 * beta2, beta1=1.0, beta2=beta2)
@@ -161,20 +129,12 @@ def oapl_path() -> Evidence:
     return exact(gaps, 1e-6, note)
 
 
-@EXPERIMENT.claim(
-    "own-sample-shrinks-oapl-advantages",
-    source="Ritter et al. (2026), OAPL, arXiv:2602.19362; finite-group gaps derived",
-    kind="exact",
-    statement=(
-        "Because an answer is part of its own value estimate, OAPL's expected advantage gap between success "
-        "and failure is below that of the rewards: 0.50, 0.76, 0.88, 0.94 at G = 2, 4, 8, 16 for beta1 = 1 "
-        "and success rate 1/2; the gap grows with G towards 1."
-    ),
-)
-def own_sample() -> Evidence:
-    """Return distances from the stated gaps beyond their rounding, and falls along G."""
-    from testbed.exact import flows
-
+@EXPERIMENT.claim(source="Ritter et al. (2026), OAPL, arXiv:2602.19362; finite-group gaps derived")
+def own_sample_shrinks_oapl_advantages() -> Evidence:
+    """Because an answer is part of its own value estimate, OAPL's expected advantage gap between success and
+    failure is below that of the rewards: 0.50, 0.76, 0.88, 0.94 at G = 2, 4, 8, 16 for beta1 = 1 and success
+    rate 1/2; the gap grows with G towards 1.
+    """
     stated = {
         (1.0, 0.5): (0.50, 0.76, 0.88, 0.94),
         (1.0, 0.1): (0.40, 0.67, 0.83, 0.91),
@@ -189,19 +149,11 @@ def own_sample() -> Evidence:
     return exact(gaps, 1e-12, "distance from the stated two digits beyond rounding, or fall along G")
 
 
-@EXPERIMENT.claim(
-    "pairwise-residuals-have-no-group-bias",
-    source="Gao et al. (2024), REBEL, arXiv:2404.16767",
-    kind="exact",
-    statement=(
-        "A pairwise residual keeps the full gap 1 between success and failure at every G, 2 included, and "
-        "its flow ends at the tilt mu exp(eta R)/Z."
-    ),
-)
-def pairwise_residuals() -> Evidence:
-    """Return distances of the gap from 1, and of flow and drift from the tilt."""
-    from testbed.exact import flows
-
+@EXPERIMENT.claim(source="Gao et al. (2024), REBEL, arXiv:2404.16767")
+def pairwise_residuals_have_no_group_bias() -> Evidence:
+    """A pairwise residual keeps the full gap 1 between success and failure at every G, 2 included, and its
+    flow ends at the tilt mu exp(eta R)/Z.
+    """
     gaps = [
         abs(flows.group_gap(success, group, partial(first_of_group, "rebel", scale=4.0)) - 1.0)
         for success in (0.1, 0.5)
@@ -215,18 +167,12 @@ def pairwise_residuals() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "unclipped-reinforce-can-end-at-a-worse-action",
-    source="Yao et al. (2025), Group-relative REINFORCE, arXiv:2509.24203; counterexample derived",
-    kind="exact",
-    statement=(
-        "REINFORCE with mean baseline on the fixed mu = (.3, .6, .1), R = (0, .8, 1) ends at the second "
-        "action, the largest mu (R - V^mu), not at the best one."
-    ),
+    source="Yao et al. (2025), Group-relative REINFORCE, arXiv:2509.24203; counterexample derived"
 )
-def three_actions() -> Evidence:
-    """Return the distance of flow and closed form from the second action."""
-    from testbed.exact import flows
-
+def unclipped_reinforce_can_end_at_a_worse_action() -> Evidence:
+    """REINFORCE with mean baseline on the fixed mu = (.3, .6, .1), R = (0, .8, 1) ends at the second action,
+    the largest mu (R - V^mu), not at the best one.
+    """
     mu_K, reward_K = np.array([0.3, 0.6, 0.1]), np.array([0.0, 0.8, 1.0])
     drift = drift_of("reinforce", mu_K, reward_K)
     second_K = np.array([0.0, 1.0, 0.0])
@@ -237,18 +183,12 @@ def three_actions() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "topr-limit-and-collapse",
-    source="Le Roux et al. (2025), TOPR, arXiv:2503.14286; corrects a- P- >= P+ as the collapse criterion",
-    kind="exact",
-    statement=(
-        "On a fixed mu with R = +-1, TOPR with a- = 0 ends at mu given success; with a- > 0 one action is "
-        "left as soon as P+ - a- P- <= c(1) - c(2), which comes before a- P- >= P+."
-    ),
+    source="Le Roux et al. (2025), TOPR, arXiv:2503.14286; corrects a- P- >= P+ as the collapse criterion"
 )
-def topr() -> Evidence:
-    """Return distances of flows from closed forms, and 0 where the support changes at the predicted a-."""
-    from testbed.exact import flows
-
+def topr_limit_and_collapse() -> Evidence:
+    """On a fixed mu with R = +-1, TOPR with a- = 0 ends at mu given success; with a- > 0 one action is left
+    as soon as P+ - a- P- <= c(1) - c(2), which comes before a- P- >= P+.
+    """
     mu_K, success_K = np.array([0.2, 0.15, 0.25, 0.25, 0.15]), np.array([True, True, False, False, False])
     given_K = np.where(success_K, mu_K, 0.0) / mu_K[success_K].sum()
     # The failures' ratio dies like 1 / time, hence the loose first distance.
@@ -274,18 +214,12 @@ def _topr_drift(mu_K: np.ndarray, signed_K: np.ndarray, a_minus: float) -> Drift
     return drift_of("topr", mu_K, signed_K, baseline=False, low=a_minus)
 
 
-@EXPERIMENT.claim(
-    "ess-cost-is-quadratic-only-in-coherent-lag",
-    source="second-order expansion of ln E w^2 in the drift: docs/theory/sequence-ratios.md",
-    kind="exact",
-    statement=(
-        "For small steps -ln(ESS / N) of a token chain grows linearly with length, and with lag it grows "
-        "quadratically when the policy moves along one direction but linearly, on average, when it walks at "
-        "random. exp(-Var ln w), the lognormal guess, fits small drift and fails a hundredfold later."
-    ),
-)
-def ess_growth() -> Evidence:
-    """Return relative distances of ratios of costs from 4, 2 and 2, and misses of the lognormal guess."""
+@EXPERIMENT.claim(source="second-order expansion of ln E w^2 in the drift: docs/theory/sequence-ratios.md")
+def ess_cost_is_quadratic_only_in_coherent_lag() -> Evidence:
+    """For small steps -ln(ESS / N) of a token chain grows linearly with length, and with lag it grows
+    quadratically when the policy moves along one direction but linearly, on average, when it walks at random.
+    exp(-Var ln w), the lognormal guess, fits small drift and fails a hundredfold later.
+    """
     from analysis.experiments.weights.ess_theory import STEP, chain_cost, displacements
 
     def cost(drift: str, lag: int, length: int) -> tuple[float, float]:

@@ -1,13 +1,12 @@
 """Entropy and value along OAPL's path on a fixed mu."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.experiments.weights.asymre_phase import MU, REWARD
 from analysis.load import Table
+from testbed.exact import flows
 
 NAME = "oapl-path"
 BETAS = (1e-3, 0.1, 1.0)
@@ -15,8 +14,6 @@ BETAS = (1e-3, 0.1, 1.0)
 
 def oapl_path() -> Table:
     """Return entropy and value along OAPL's gradient flow from pi = mu, beta1 = 1, per beta2 and time."""
-    from testbed.exact import flows
-
     time_T = np.concatenate([[0.0], np.geomspace(0.1, 1e6, 240)])
     frames = []
     for beta2 in BETAS:

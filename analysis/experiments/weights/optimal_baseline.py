@@ -1,7 +1,5 @@
 """The variance of a gradient estimate over its baseline, enumerated and by formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

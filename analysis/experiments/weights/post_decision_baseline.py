@@ -1,7 +1,5 @@
 """PDPPO on lot sizing: what a critic of the state after the decision and before the demand takes out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +11,11 @@ from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.plot import Plot
 from analysis.replication import combinations, difference, exceeds, of_keys
+from envs import infinite_horizon
+from envs.mechanisms import lot_sizing
+from envs.offline import collect
+from testbed.offline import tabular
+from testbed.offline.improvement import pooled_by_post, transition_noise
 
 NAME = "post-decision-baseline"
 SEEDS, EPISODES = 120, (1, 4, 16, 64)
@@ -23,12 +26,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
     Data: 1 to 64 episodes of 20 steps, logged by the uniform policy. Untried pairs are out of reach.
     """
-    from envs import infinite_horizon
-    from envs.mechanisms import lot_sizing
-    from envs.offline import collect
-    from testbed.offline import tabular
-    from testbed.offline.improvement import pooled_by_post
-
     world, post_SA = lot_sizing()
     best_1SA = tabular.greedy(tabular.optimal_q(world))
     uniform_RWSA = np.full((len(key_R), 1, *post_SA.shape), 1 / post_SA.shape[1])
@@ -53,27 +50,17 @@ EXPERIMENT = Experiment(
     keys=("run", "episodes", "critic", "seed"),
     metrics=("value",),
     figure=Plot(
-        "final by dial", x="episodes", y="value", arm=("critic",), x_label="logged episodes",
-        y_label="value, share of the best",
+        "final by dial", x="episodes: logged episodes", y="value: value, share of the best", arm=("critic",),
     ),
     systems=("PDPPO",),
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
-    "a-post-decision-baseline-takes-out-the-demand",
-    source="PDPPO; the law of total variance",
-    statement=(
-        "Var[r + discount V(s') - V(s) | s] is that of the post-decision advantage plus the mean transition "
-        "noise, for 20 policies and every state; the noise is over half of it somewhere."
-    ),
-)
-def variance() -> Evidence:
-    """Return distances between both sides, by enumeration, and what the noise's share lacks."""
-    from envs import infinite_horizon
-    from envs.mechanisms import lot_sizing
-    from testbed.offline.improvement import transition_noise
-
+@EXPERIMENT.claim(source="PDPPO; the law of total variance")
+def a_post_decision_baseline_takes_out_the_demand() -> Evidence:
+    """Var[r + discount V(s') - V(s) | s] is that of the post-decision advantage plus the mean transition
+    noise, for 20 policies and every state; the noise is over half of it somewhere.
+    """
     world, _ = lot_sizing()
     rng = np.random.default_rng(20_261_101)
     gaps, shares = [], []
@@ -92,23 +79,17 @@ def variance() -> Evidence:
     return exact(gaps, 1e-10, f"largest distance; noise is up to {max(shares):.2f} of the variance")
 
 
-EXPERIMENT.claim(
-    "post-decision-data-go-further",
-    statement=(
-        "From 1, 4 and 16 logged episodes the policy learned from pooled post-decision data is worth more, "
-        "in the first run and the replication."
-    ),
-)(exceeds(0.0, "value", {"critic": "post"}, {"critic": "state"}, episodes=EPISODES[:3]))
+@EXPERIMENT.claim()
+def post_decision_data_go_further(table: pd.DataFrame) -> Evidence:
+    """From 1, 4 and 16 logged episodes the policy learned from pooled post-decision data is worth more, in
+    the first run and the replication.
+    """
+    return exceeds(0.0, "value", {"critic": "post"}, {"critic": "state"}, episodes=EPISODES[:3])(table)
 
 
-@EXPERIMENT.claim(
-    "post-decision-data-double-the-value-once",
-    statement=(
-        "From one logged episode pooled data reach twice the value, in the first run and the replication."
-    ),
-)
-def double(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the pooled value less twice the other, paired by seed, for each run."""
+@EXPERIMENT.claim()
+def post_decision_data_double_the_value_once(table: pd.DataFrame) -> Evidence:
+    """From one logged episode pooled data reach twice the value, in the first run and the replication."""
     doubled = table.assign(value=table["value"].where(table["critic"] == "post", 2.0 * table["value"]))
     found = difference(doubled, "value", {"critic": "post"}, {"critic": "state"}, episodes=1)
     return must_exceed(found, 0.0, "pooled value less twice the other")

@@ -1,7 +1,5 @@
 """The exponent of HölderPO's mean: how it concentrates a sequence's gradient, and what variance it leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -14,6 +12,7 @@ from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import Seeds, all_exceed, columns, difference, of_seeds
 from envs.arrays import Floats
+from testbed.exact.tree import random_policies, random_tree
 from testbed.rng import generator
 
 NAME = "power-mean"
@@ -42,7 +41,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     exponent.
     """
     from testbed.exact.report import Bench, gradient_report
-    from testbed.exact.tree import random_policies, random_tree
 
     for seed in seeds:
         tree = random_tree(3, 3, seed)
@@ -69,9 +67,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "power"),
     metrics=("share", "deviation", "bias"),
     margins={"share or deviation": 0.0},
-    figure=Plot(
-        "final by dial", x="power", y="share", x_label="exponent p", y_label="largest share of a token of 24"
-    ),
+    figure=Plot("final by dial", x="power: exponent p", y="share: largest share of a token of 24"),
     systems={"HölderPO": Part("concentration and variance by exponent; no annealing, no training")},
 )
 
@@ -85,16 +81,11 @@ def _rises(table: pd.DataFrame, value: str) -> dict[str, Floats]:
     return found
 
 
-@EXPERIMENT.claim(
-    "power-mean-spreads-most-evenly-at-zero",
-    source="derived here",
-    statement=(
-        "A token's share of the weight is u^p / sum u^p: even at p = 0, and the largest one is as convex in "
-        "|p| to either side. Negative exponents concentrate too, on the smallest ratios."
-    ),
-)
-def even() -> Evidence:
-    """Return distances from the shares over 6 sequences, and by how much the largest falls as |p| grows."""
+@EXPERIMENT.claim(source="derived here")
+def power_mean_spreads_most_evenly_at_zero() -> Evidence:
+    """A token's share of the weight is u^p / sum u^p: even at p = 0, and the largest one is as convex in |p|
+    to either side. Negative exponents concentrate too, on the smallest ratios.
+    """
     gaps = []
     for seed in range(6):
         log_u_T = 0.5 * generator(seed, NAME).normal(size=TOKENS)

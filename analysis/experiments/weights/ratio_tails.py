@@ -1,7 +1,5 @@
 """The tails of the sequence ratios behind the experiment staleness."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.condense import condense

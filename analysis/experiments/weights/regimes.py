@@ -2,8 +2,6 @@
 entropy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 
@@ -106,17 +104,10 @@ EXPERIMENT.claim(
 )(exceeds(0.0, "change", {"moved": MOVED, "answers": "wrong", "ratio": "below 1"}))
 
 
-@EXPERIMENT.claim(
-    "probability-not-ratio-decides-the-entropy",
-    source="derived here; Cui et al. (2025), arXiv:2505.22617, for the natural gradient",
-    statement=(
-        "A step towards one answer, whatever its ratio, raises the entropy if and only if pi (log pi + H) of "
-        "it is below its mean under pi: dispo's update of one answer has this rate times its weight."
-    ),
-)
-def probability_decides() -> Evidence:
-    """Return distances of the rate of every answer alone from the formula, over 8 bandits, and what either
-    sign lacks among ratios above 1.
+@EXPERIMENT.claim(source="derived here; Cui et al. (2025), arXiv:2505.22617, for the natural gradient")
+def probability_not_ratio_decides_the_entropy() -> Evidence:
+    """A step towards one answer, whatever its ratio, raises the entropy if and only if pi (log pi + H) of it
+    is below its mean under pi: dispo's update of one answer has this rate times its weight.
     """
     from testbed.exact.bandit_update import entropy_rate, expected_update
 
@@ -137,17 +128,11 @@ def probability_decides() -> Evidence:
     return exact(gaps, 1e-12, "largest distance of an answer's rate; each sign occurs among ratios above 1")
 
 
-@EXPERIMENT.claim(
-    "mhpo-weight-is-bounded-and-smooth",
-    source="Wang et al. (2026), arXiv:2603.16929; a bound of our own for its values",
-    statement=(
-        "For log-ratios from -20 to 20 and both signs MHPO's weight and its slope are at most 0.4, and "
-        "halving the grid halves its largest step; PPO's weight still moves by 0.79 between two points of "
-        "the finer."
-    ),
-)
-def mhpo_smooth() -> Evidence:
-    """Return by how much weights, slopes and steps miss their bounds."""
+@EXPERIMENT.claim(source="Wang et al. (2026), arXiv:2603.16929; a bound of our own for its values")
+def mhpo_weight_is_bounded_and_smooth() -> Evidence:
+    """For log-ratios from -20 to 20 and both signs MHPO's weight and its slope are at most 0.4, and halving
+    the grid halves its largest step; PPO's weight still moves by 0.79 between two points of the finer.
+    """
     gaps = []
     for sign in (1.0, -1.0):
         coarse_A, fine_A = (_curve("mhpo", sign, points) for points in (2001, 4001))

@@ -16,6 +16,7 @@ from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
 from analysis.replication import RUNS, Seeds, all_exceed, of_seeds
 from envs.arrays import Floats
+from testbed.exact.tree import random_policies, reward_tree, softmax
 from testbed.rng import generator
 
 NAME = "reward-shifts"
@@ -36,7 +37,6 @@ def rewards(law: str, seed: int) -> Floats:
 def variances(seed: int, law: str, peak: float) -> dict[str, float]:
     """Return the trace of the variance of one sample's gradient under each baseline, exactly."""
     from testbed.exact.report import Bench, gradient_report
-    from testbed.exact.tree import reward_tree, softmax
 
     reward_A = rewards(law, seed)
     centered_A = reward_A - reward_A.mean()
@@ -76,8 +76,8 @@ EXPERIMENT = Experiment(
     metrics=("variance",),
     margins={"variance over that without baseline": 1.0},
     figure=Plot(
-        "final by dial", x="law", y="variance", arm=("baseline",), x_label="law of rewards",
-        y_label="variance over that without baseline", log="y",
+        "final by dial", x="law: law of rewards", y="variance: variance over that without baseline",
+        arm=("baseline",), log="y",
     ),
     systems={
         "P3O": Part(
@@ -103,17 +103,12 @@ def _saved(table: pd.DataFrame, law: str) -> dict[str, Floats]:
     return found
 
 
-@EXPERIMENT.claim(
-    "p3o-does-not-see-a-prompt-constant",
-    source="Wu et al. (2023), proposition on equivalent rewards",
-    statement=(
-        "Adding 3 or -10 to all rewards of a prompt changes mean and variance of P3O's gradient of a group "
-        "by nothing, with either clip, on and off policy. PPO with the reward as advantage changes its mean "
-        "off policy, and on policy its variance alone."
-    ),
-)
-def invariant() -> Evidence:
-    """Return distances of P3O's mean and variance from those without shift, and what PPO's change lacks."""
+@EXPERIMENT.claim(source="Wu et al. (2023), proposition on equivalent rewards")
+def p3o_does_not_see_a_prompt_constant() -> Evidence:
+    """Adding 3 or -10 to all rewards of a prompt changes mean and variance of P3O's gradient of a group by
+    nothing, with either clip, on and off policy. PPO with the reward as advantage changes its mean off
+    policy, and on policy its variance alone.
+    """
     gaps = []
     for drift in (0.0, 0.5):
         for objective, hyper in (("p3o", {"clip": "separate"}), ("p3o", {"clip": "joint"}), ("ppo_clip", {})):
@@ -134,25 +129,18 @@ def _group(drift: float, shift: float, objective: str, hyper: dict[str, Any]) ->
     """Mean and variance of the gradient of two responses on a tree whose rewards are shifted."""
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, reward_tree
 
     tree = reward_tree(generator(0, NAME).random(9) + shift, 3, 2)
     found = group_report(objective, Bench(tree, *random_policies(tree, drift, 1)), size=2, **hyper)
     return found.mean_SA, found.variance
 
 
-@EXPERIMENT.claim(
-    "greedy-baseline-pays-within-twice-the-best",
-    source="derived here from Greensmith, Bartlett & Baxter (2004)",
-    statement=(
-        "The variance under a baseline b is the least one plus (b - b*)^2 times a curvature: the greedy "
-        "reward lowers it if and only if it lies between 0 and 2 b*. Both happen among 16 bandits."
-    ),
-)
-def between() -> Evidence:
-    """Return distances of variances from the parabola, of signs from the rule, and missing sides of it."""
+@EXPERIMENT.claim(source="derived here from Greensmith, Bartlett & Baxter (2004)")
+def greedy_baseline_pays_within_twice_the_best() -> Evidence:
+    """The variance under a baseline b is the least one plus (b - b*)^2 times a curvature: the greedy reward
+    lowers it if and only if it lies between 0 and 2 b*. Both happen among 16 bandits.
+    """
     from testbed.exact.report import Bench, gradient_report, optimal_baselines
-    from testbed.exact.tree import reward_tree, softmax
 
     gaps, sides = [], set()
     for seed, peak in product(range(8), (0.0, 3.0)):
@@ -174,12 +162,9 @@ def between() -> Evidence:
     return exact(gaps, 1e-11, "largest distance from the parabola or the rule")
 
 
-@EXPERIMENT.claim(
-    "greedy-baseline-lowers-the-variance",
-    statement="For each law of rewards and each policy the greedy baseline has less variance than none.",
-)
-def lowers(table: pd.DataFrame) -> Evidence:
-    """Return the evidence for each law, peak and run."""
+@EXPERIMENT.claim()
+def greedy_baseline_lowers_the_variance(table: pd.DataFrame) -> Evidence:
+    """For each law of rewards and each policy the greedy baseline has less variance than none."""
     return must_exceed(
         {k: x_N for law in LAWS for k, x_N in _saved(table, law).items()}, 0.0, "variance saved"
     )

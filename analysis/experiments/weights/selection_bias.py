@@ -1,7 +1,5 @@
 """Claims about age limits where long responses take long: what is kept is short, unless the trainer waits."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -13,6 +11,7 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import Arm, arm, must_exceed, must_vanish, paired, shown
 from analysis.experiment import Experiment
 from envs.arrays import Floats
+from envs.tokens.tree import tree as token_tree
 from testbed.config.run import Run, grid
 
 LENGTH, VALUE = "mean staleness/length_made", "exact/value"
@@ -81,8 +80,6 @@ def law_in_time(share_L: Floats, longest: int) -> Floats:
 
 def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
     """Return (length_N, share_N) of every response that a random policy can give to one prompt of a tree."""
-    from envs.tokens.tree import tree as token_tree
-
     tree = token_tree(task="length", task_args={"digits": 2, "modulus": 2, "limit": limit}, prompts=1)
     logits_SA = np.random.default_rng(group).normal(0, 1, (tree.states, tree.actions))
     pi_SA = np.exp(logits_SA) / np.exp(logits_SA).sum(-1, keepdims=True)
@@ -101,17 +98,11 @@ def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
     return np.array(lengths, dtype=np.int64), np.array(shares)
 
 
-@EXPERIMENT.claim(
-    "groups-in-time-are-short",
-    source="tinker-cookbook issue 822; the law is derived here",
-    kind="exact",
-    statement=(
-        "If a group takes as long as its longest response, groups of G that take at most m tokens are a "
-        "share F(m)^G of all, their lengths follow p(l | l <= m), with a mean below that of all."
-    ),
-)
-def in_time() -> Evidence:
-    """Return distances of shares and laws, over all groups of all responses, and orders of means missed."""
+@EXPERIMENT.claim(source="tinker-cookbook issue 822; the law is derived here")
+def groups_in_time_are_short() -> Evidence:
+    """If a group takes as long as its longest response, groups of G that take at most m tokens are a share
+    F(m)^G of all, their lengths follow p(l | l <= m), with a mean below that of all.
+    """
     from testbed.staleness.latency import time_of_groups
 
     gaps: list[float] = []
@@ -156,17 +147,13 @@ def cohorts(rule: str, limit: int, seed: int, steps: int = 200) -> list[tuple[Fl
     return [(np.array(kept.get(d, [])), np.array(lost.get(d, []))) for d in range(draw)]
 
 
-@EXPERIMENT.claim(
-    "discarding-takes-the-longest-of-a-start",
-    source="tinker-cookbook issue 822; the ordering is derived here",
-    kind="exact",
-    statement=(
-        "Of groups that start together, those discarded for their age took at least as long as every one "
-        "that is trained on, and longer on average; a trainer that waits instead discards none."
-    ),
-)
-def longest_of_a_start() -> Evidence:
-    """Return the largest excess of a kept group's time over a discarded one's of its start; 0 or 1 else."""
+@EXPERIMENT.claim(source="tinker-cookbook issue 822; the ordering is derived here")
+def discarding_takes_the_longest_of_a_start() -> Evidence:
+    """Of groups that start together, those discarded for their age took at least as long as every one that is
+    trained on, and longer on average; a trainer that waits instead discards none.
+
+    Return the largest excess of a kept group's time over a discarded one's of its start; 0 or 1 else.
+    """
     gaps, split = [0.0], 0
     for limit, seed in itertools.product((1, 2), range(4)):
         found = cohorts("discard", limit, seed)
@@ -187,33 +174,21 @@ def under(rule: str, limit: int) -> Arm:
     return {"too_old": rule, "age_limit": limit}
 
 
-@EXPERIMENT.claim(
-    "discarding-old-groups-shortens-the-policy",
-    source="tinker-cookbook issue 822",
-    kind="statistical",
-    statement=(
-        "Where reward knows nothing of length, a policy trained with age limit 1 writes shorter responses "
-        "when old groups are discarded and replaced than when the trainer waits for them."
-    ),
-)
-def discarding_shortens(table: pd.DataFrame) -> Evidence:
-    """Return the t test of mean lengths over training, waiting minus discarding, paired by seed."""
+@EXPERIMENT.claim(source="tinker-cookbook issue 822")
+def discarding_old_groups_shortens_the_policy(table: pd.DataFrame) -> Evidence:
+    """Where reward knows nothing of length, a policy trained with age limit 1 writes shorter responses when
+    old groups are discarded and replaced than when the trainer waits for them.
+    """
     shorter_N = paired(table, LENGTH, under("wait", 1), under("discard", 1))
     note = f"tokens, of {arm(table, LENGTH, under('wait', 1)).mean():.2f} under waiting"
     return must_exceed(shorter_N, 0.0, note)
 
 
-@EXPERIMENT.claim(
-    "waiting-leaves-lengths-alone",
-    source="this project: the control arm of the selection bias",
-    kind="statistical",
-    statement=(
-        "A trainer that waits keeps the policy's mean length within 0.1 tokens of that without an age limit, "
-        "at age limits 1, 2 and 4."
-    ),
-)
-def waiting_is_neutral(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence of mean lengths over training, paired by seed, a group per limit."""
+@EXPERIMENT.claim(source="this project: the control arm of the selection bias")
+def waiting_leaves_lengths_alone(table: pd.DataFrame) -> Evidence:
+    """A trainer that waits keeps the policy's mean length within 0.1 tokens of that without an age limit, at
+    age limits 1, 2 and 4.
+    """
     groups = {
         f"limit {limit}": paired(table, LENGTH, under("wait", limit), under("drop", NO_LIMIT))
         for limit in (1, 2, 4)
@@ -221,17 +196,11 @@ def waiting_is_neutral(table: pd.DataFrame) -> Evidence:
     return must_vanish(groups, MARGIN, f"{MARGIN} less the mean change in tokens: {shown(groups)}")
 
 
-@EXPERIMENT.claim(
-    "dropping-without-replacement-starves",
-    source="this project: verl's threshold strategy drop, against drop with replacement",
-    kind="statistical",
-    statement=(
-        "At an age limit below the usual latency, dropping old groups without replacement ends at a lower "
-        "value than discarding and replacing them: most batches are empty."
-    ),
-)
-def dropping_starves(table: pd.DataFrame) -> Evidence:
-    """Return the t test of final exact values at age limit 1, discarding minus dropping, paired by seed."""
+@EXPERIMENT.claim(source="this project: verl's threshold strategy drop, against drop with replacement")
+def dropping_without_replacement_starves(table: pd.DataFrame) -> Evidence:
+    """At an age limit below the usual latency, dropping old groups without replacement ends at a lower value
+    than discarding and replacing them: most batches are empty.
+    """
     lost_N = paired(table, VALUE, under("discard", 1), under("drop", 1))
     empty = arm(table, "mean staleness/empty", under("drop", 1)).mean()
     return must_exceed(lost_N, 0.0, f"value; {100 * empty:.0f} % of the dropped batches empty")

@@ -1,7 +1,5 @@
 """Rewards for answers, for thoughts or for tokens: signal, scatter and what they make of traps (TP-GRPO)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -79,17 +77,12 @@ def worlds() -> Iterator[float]:
     yield from (0.6, 0.7, 0.8, 0.9, 0.95)
 
 
-@EXPERIMENT.claim(
-    "thought-rewards-need-fewer-samples",
-    statement=(
-        "Where a step is right with probability .6 or .7 rewards of thoughts need at most 0.6 of the "
-        "samples per "
-        "squared signal that rewards of answers need, and rewards of tokens fewer still; from .8 on, where "
-        "answers succeed in a quarter and more, neither needs fewer than 0.95 of them."
-    ),
-)
-def fewer() -> Evidence:
-    """Return what the ratios of samples miss."""
+@EXPERIMENT.claim()
+def thought_rewards_need_fewer_samples() -> Evidence:
+    """Where a step is right with probability .6 or .7 rewards of thoughts need at most 0.6 of the samples per
+    squared signal that rewards of answers need, and rewards of tokens fewer still; from .8 on, where answers
+    succeed in a quarter and more, neither needs fewer than 0.95 of them.
+    """
     found = {name: np.array([samples(right, width) for right in worlds()]) for name, width in LEVELS.items()}
     ratio_K = found["thought"] / found["answer"]
     finer_K = found["token"] / found["answer"]
@@ -97,18 +90,12 @@ def fewer() -> Evidence:
     return exact(gaps, 0.0, f"misses; thoughts over answers {np.round(ratio_K, 3)}")
 
 
-@EXPERIMENT.claim(
-    "rewards-of-steps-nearly-point-to-the-answer",
-    statement=(
-        "Where steps differ in skill, from .3 to .95, in 20 drawn orders the mean gradients of thought "
-        "and of "
-        "token rewards have a cosine of at least .75 with that of answer rewards; neither is the nearer "
-        "one in "
-        "three quarters of the orders."
-    ),
-)
-def nearer() -> Evidence:
-    """Return misses of the cosines, and of the shares of orders in which one is nearer."""
+@EXPERIMENT.claim()
+def rewards_of_steps_nearly_point_to_the_answer() -> Evidence:
+    """Where steps differ in skill, from .3 to .95, in 20 drawn orders the mean gradients of thought and of
+    token rewards have a cosine of at least .75 with that of answer rewards; neither is the nearer one in
+    three quarters of the orders.
+    """
     world, draw, found = tree(), np.random.default_rng(0), []
     level_S = np.searchsorted(world.level[1:], np.arange(world.states), side="right")
     for _ in range(20):

@@ -1,7 +1,5 @@
 """Tail indices over the number of weights used, on laws whose index is known: a table for one figure."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray

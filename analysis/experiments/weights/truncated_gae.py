@@ -1,7 +1,5 @@
 """T-PPO: what a window's end does to the gradient under EGAE and GAE, and what waiting costs."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -11,6 +9,10 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
+from testbed.advantages import advantage
+from testbed.exact.tree import random_policies, random_tree
+from testbed.pipeline.closed_forms import moments
+from testbed.pipeline.design import Design
 
 NAME = "truncated-gae"
 SOURCE = "T-PPO (2025), arXiv:2506.15050; from secondary notes"
@@ -26,9 +28,7 @@ def rows() -> pd.DataFrame:
     """
     import torch
 
-    from testbed.advantages import advantage
     from testbed.data.signals import Signals
-    from testbed.exact.tree import random_policies, random_tree
     from testbed.exact.turns import distance, responses
 
     found = []
@@ -100,30 +100,20 @@ def _errors(column: str, noise: float) -> pd.DataFrame:
     return table[table["noise"] == noise].pivot(index=["window", "seed"], columns="advantage", values=column)
 
 
-@EXPERIMENT.claim(
-    "egae-is-unbiased-but-at-the-last-token",
-    statement=(
-        "With an exact critic, EGAE's expected gradient at all tokens but the last of a truncated "
-        "window is the "
-        "true one, and at the last it is 0: windows of one token learn from the end of the response alone."
-    ),
-)
-def unbiased_inside() -> Evidence:
-    """Return errors of EGAE's gradient inside windows."""
+@EXPERIMENT.claim()
+def egae_is_unbiased_but_at_the_last_token() -> Evidence:
+    """With an exact critic, EGAE's expected gradient at all tokens but the last of a truncated window is the
+    true one, and at the last it is 0: windows of one token learn from the end of the response alone.
+    """
     inner = _errors("inner", 0.0)["egae"].dropna()
     return exact(inner, 1e-9, "largest relative error inside windows")
 
 
-@EXPERIMENT.claim(
-    "egae-cuts-less-than-gae",
-    statement=(
-        "With an exact critic and windows of 2 to 5 of 6 tokens EGAE's expected gradient is nearer to "
-        "the true one "
-        "than that of GAE, which takes the reward of an unfinished response for 0, at every policy."
-    ),
-)
-def nearer() -> Evidence:
-    """Return how far EGAE's errors exceed GAE's, and its error without truncation."""
+@EXPERIMENT.claim()
+def egae_cuts_less_than_gae() -> Evidence:
+    """With an exact critic and windows of 2 to 5 of 6 tokens EGAE's expected gradient is nearer to the true
+    one than that of GAE, which takes the reward of an unfinished response for 0, at every policy.
+    """
     error, between = _errors("error", 0.0), _between(0.0)
     gaps = [*np.maximum(0.0, between["egae"] - between["gae"]), *error.xs(LENGTH, level="window")["egae"]]
     means = between.mean()
@@ -132,16 +122,11 @@ def nearer() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "errors-of-the-critic-eat-what-egae-gains",
-    statement=(
-        "With critics whose errors deviate by 0.2 EGAE's lead over GAE falls to less than a third of "
-        "what it is with "
-        "exact ones, in the mean over windows of 2 to 5 tokens and policies."
-    ),
-)
-def lead_is_lost() -> Evidence:
-    """Return what EGAE's lead with a wrong critic exceeds a third of that with an exact one by."""
+@EXPERIMENT.claim()
+def errors_of_the_critic_eat_what_egae_gains() -> Evidence:
+    """With critics whose errors deviate by 0.2 EGAE's lead over GAE falls to less than a third of what it is
+    with exact ones, in the mean over windows of 2 to 5 tokens and policies.
+    """
     exact_lead, lead = ((b["gae"] - b["egae"]).mean() for b in map(_between, NOISES))
     return exact(
         [max(0.0, lead - exact_lead / 3), short_of(exact_lead, 0.1)],
@@ -156,17 +141,11 @@ def _between(noise: float) -> pd.DataFrame:
     return error[(window > 1) & (window < LENGTH)]
 
 
-@EXPERIMENT.claim(
-    "waiting-costs-up-to-two-and-a-half-times-from-sigma-one-half",
-    source=f"{SOURCE}: up to 2.5 times the efficiency",
-    statement=(
-        "A batch of 256 lognormal responses that waits for its longest keeps its slots busy for "
-        "E[longest] / E[L] "
-        "as long as its tokens need: less than 2.5 times as long at sigma 0.25, more at 0.5 and beyond."
-    ),
-)
-def waiting() -> Evidence:
-    """Return how far tail factors are on the other side of 2.5."""
+@EXPERIMENT.claim(source=f"{SOURCE}: up to 2.5 times the efficiency")
+def waiting_costs_up_to_two_and_a_half_times_from_sigma_one_half() -> Evidence:
+    """A batch of 256 lognormal responses that waits for its longest keeps its slots busy for E[longest] /
+    E[L] as long as its tokens need: less than 2.5 times as long at sigma 0.25, more at 0.5 and beyond.
+    """
     factor = tail_factors()
     gaps = [max(0.0, factor[0.25] - CLAIMED), *(short_of(factor[s], CLAIMED) for s in SIGMAS[1:])]
     return exact(gaps, 1e-9, "; ".join(f"{f:.2f} at sigma {s:g}" for s, f in factor.items()))
@@ -175,8 +154,5 @@ def waiting() -> Evidence:
 @cache
 def tail_factors() -> dict[float, float]:
     """Return E[longest of 256] / E[length] by sigma, from exact moments of the length law."""
-    from testbed.pipeline.closed_forms import moments
-    from testbed.pipeline.design import Design
-
     found = {s: moments(Design(sigma=s, batch=256, slots=256)) for s in SIGMAS}
     return {s: each.batch / each.mean for s, each in found.items()}

@@ -1,7 +1,5 @@
 """Ratios of tokens, turns and responses in a game of several turns: bias, variance, clipped shares."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -11,6 +9,8 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.load import Table
+from envs.tokens.tree import tree
+from testbed.exact.tree import random_policies
 
 NAME = "turn-ratios"
 SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"
@@ -29,8 +29,6 @@ LESS = 0.5
 
 def rows() -> pd.DataFrame:
     """Return a row per pair of policies and arm; advantages are exact."""
-    from envs.tokens.tree import tree
-    from testbed.exact.tree import random_policies
     from testbed.exact.turns import distance, estimate, responses
 
     world = tree(task="guess", prompts=2)
@@ -89,32 +87,22 @@ def _by_drift(column: str) -> pd.DataFrame:
     return _wide(column).groupby("drift").mean()
 
 
-@EXPERIMENT.claim(
-    "turn-ratios-are-clipped-less",
-    statement=(
-        "With equal clip ranges the geometric ratio of a turn is cut on fewer tokens than that of a "
-        "token in the "
-        "mean over policies at every drift, on less than half as many up to a drift of 0.5."
-    ),
-)
-def clipped_less() -> Evidence:
-    """Return what the mean cut shares of Turn-PPO exceed PPO's by, and half of them up to 0.5."""
+@EXPERIMENT.claim()
+def turn_ratios_are_clipped_less() -> Evidence:
+    """With equal clip ranges the geometric ratio of a turn is cut on fewer tokens than that of a token in the
+    mean over policies at every drift, on less than half as many up to a drift of 0.5.
+    """
     cut = _by_drift("cut_share")
     gaps = cut["Turn-PPO"] - cut["PPO"] * np.where(cut.index < 1.0, LESS, 1.0)
     shown = ", ".join(f"{row['Turn-PPO']:.3f} for {row['PPO']:.3f} at {d:g}" for d, row in cut.iterrows())
     return exact(np.maximum(0.0, gaps), 1e-12, f"largest excess of a mean; cut shares {shown}")
 
 
-@EXPERIMENT.claim(
-    "turn-ratios-vary-less",
-    statement=(
-        "In the mean over policies the gradient of Turn-PPO deviates less than that of PPO at every "
-        "drift, though "
-        "not at every pair of policies."
-    ),
-)
-def vary_less() -> Evidence:
-    """Return what the mean deviations of Turn-PPO exceed PPO's by, and a pair that is the other way round."""
+@EXPERIMENT.claim()
+def turn_ratios_vary_less() -> Evidence:
+    """In the mean over policies the gradient of Turn-PPO deviates less than that of PPO at every drift,
+    though not at every pair of policies.
+    """
     spread, every = _by_drift("deviation"), _wide("deviation")
     against = int((every["Turn-PPO"] > every["PPO"]).sum())
     return exact(
@@ -124,16 +112,11 @@ def vary_less() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "no-turn-ratio-is-unbiased",
-    statement=(
-        "The ratio of the whole response is unbiased, tool tokens or not; the gradients of PPO, "
-        "Turn-PPO, S-PPO "
-        "and ST-PPO are off by more than 1 % at every pair of policies."
-    ),
-)
-def biased() -> Evidence:
-    """Return the bias of the sequence ratio, and what the others' biases lack to 0.01."""
+@EXPERIMENT.claim()
+def no_turn_ratio_is_unbiased() -> Evidence:
+    """The ratio of the whole response is unbiased, tool tokens or not; the gradients of PPO, Turn-PPO, S-PPO
+    and ST-PPO are off by more than 1 % at every pair of policies.
+    """
     bias = _wide("bias")
     others = bias[["PPO", "Turn-PPO", "S-PPO", "ST-PPO"]].to_numpy().ravel()
     return exact(
@@ -143,15 +126,11 @@ def biased() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "the-clip-bias-correction-is-small",
-    statement=(
-        "Dividing by the norm of the clipped part moves the bias by less than 1 % of the gradient, for token "
-        "and for turn ratios, at every pair of policies."
-    ),
-)
-def correction_is_small() -> Evidence:
-    """Return changes of the bias by the correction."""
+@EXPERIMENT.claim()
+def the_clip_bias_correction_is_small() -> Evidence:
+    """Dividing by the norm of the clipped part moves the bias by less than 1 % of the gradient, for token and
+    for turn ratios, at every pair of policies.
+    """
     bias = _wide("bias")
     moved = np.concatenate([bias["S-PPO"] - bias["PPO"], bias["ST-PPO"] - bias["Turn-PPO"]])
     return exact(np.abs(moved), 0.01, "largest change of the relative bias by the correction")

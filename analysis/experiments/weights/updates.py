@@ -10,6 +10,8 @@ from scipy import optimize, special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from testbed.exact.tree import random_policies, random_tree
+from testbed.objectives import objective
 
 if TYPE_CHECKING:
     from testbed.exact.report import Bench
@@ -26,20 +28,13 @@ TAPERS = {"sequence": "topr", "token": "topr@trinity", "geometric": "topr@verl"}
 """Registered objectives by the ratio that tapers their negatives."""
 
 
-@EXPERIMENT.claim(
-    "group-reinforce-is-pairwise-consistency",
-    source="Yao et al. (2025), arXiv:2509.24203; the factor by autograd",
-    kind="exact",
-    statement=(
-        "At the policy it starts from, the gradient of sum_(i<j) (d_i - d_j)^2, d = R - tau log(pi / pi_t), "
-        "is 2 tau G times that of -sum (R - mean) log pi, G the group's size, whatever law sampled the "
-        "group; after a step it no longer is."
-    ),
-)
-def pairwise_consistency() -> Evidence:
-    """Return relative distances from 2 tau G of pairs and `pairwise_opmd`, and 1% less the later ones."""
+@EXPERIMENT.claim(source="Yao et al. (2025), arXiv:2509.24203; the factor by autograd")
+def group_reinforce_is_pairwise_consistency() -> Evidence:
+    """At the policy it starts from, the gradient of sum_(i<j) (d_i - d_j)^2, d = R - tau log(pi / pi_t), is 2
+    tau G times that of -sum (R - mean) log pi, G the group's size, whatever law sampled the group; after a
+    step it no longer is.
+    """
     from testbed.exact.report import Bench
-    from testbed.exact.tree import random_policies, random_tree
 
     gaps = []
     for seed in range(4):
@@ -73,7 +68,6 @@ def _pair_gradients(
     import torch
 
     from testbed.data.batch import Batch
-    from testbed.objectives import objective
 
     start_SA = torch.from_numpy(np.log(bench.pi_SA))
     move_SA = torch.from_numpy(np.random.default_rng(0).standard_normal(bench.pi_SA.shape))
@@ -97,20 +91,15 @@ def _pair_gradients(
 
 
 @EXPERIMENT.claim(
-    "topr-taper-by-sequence-token-and-geometric-ratio",
-    source="Le Roux et al. (2025), arXiv:2503.14286, Eq. 6, and the ratios of two stacks; exact enumeration",
-    kind="exact",
-    statement=(
-        "Where tokens are independent under mu and pi and the ratio says nothing about the reward, TOPR "
-        "keeps at most e^(-cT) of the negatives' mass and falls at that rate, c Chernoff's information; with "
-        "a token ratio it keeps 1 - TV of one token at any length, with the geometric mean it tends to "
-        "exp(-KL(mu, pi)). Where pi moved at m tokens only, length beyond m costs nothing. From (.6, .4) to "
-        "(.4, .6) the three keep .704, .8 and .893 at T = 4, .257, .8 and .920 at 32, .0225, .8 and .923 at "
-        "128."
-    ),
+    source="Le Roux et al. (2025), arXiv:2503.14286, Eq. 6, and the ratios of two stacks; exact enumeration"
 )
-def tapers() -> Evidence:
-    """Return distances from the formulas and printed values, and misses of the rates at long lengths."""
+def topr_taper_by_sequence_token_and_geometric_ratio() -> Evidence:
+    """Where tokens are independent under mu and pi and the ratio says nothing about the reward, TOPR keeps at
+    most e^(-cT) of the negatives' mass and falls at that rate, c Chernoff's information; with a token ratio
+    it keeps 1 - TV of one token at any length, with the geometric mean it tends to exp(-KL(mu, pi)). Where pi
+    moved at m tokens only, length beyond m costs nothing. From (.6, .4) to (.4, .6) the three keep .704, .8
+    and .893 at T = 4, .257, .8 and .920 at 32, .0225, .8 and .923 at 128.
+    """
     gaps = []
     for mu, pi in ((0.4, 0.6), (0.3, 0.6), (0.5, 0.2)):
         mu_A, pi_A = np.array([1 - mu, mu]), np.array([1 - pi, pi])

@@ -2,8 +2,6 @@
 policy.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -79,15 +77,11 @@ def turns(horizon: int) -> FiniteMDP:
     )
 
 
-@EXPERIMENT.claim(
-    "post-hoc-users-report-the-logged-agent",
-    statement=(
-        "Users conditioned on the logged outcome give every agent the logged agent's metric, at every "
-        "horizon; users with controls step by step give the agent's own."
-    ),
-)
-def report() -> Evidence:
-    """Return distances of simulated metrics from the logged agent's, and from the asked one's exact value."""
+@EXPERIMENT.claim()
+def post_hoc_users_report_the_logged_agent() -> Evidence:
+    """Users conditioned on the logged outcome give every agent the logged agent's metric, at every horizon;
+    users with controls step by step give the agent's own.
+    """
     gaps = [short_of(abs(float((PI_A - MU_A) @ YES_A)), 0.2)]
     for horizon in HORIZONS:
         world = turns(horizon)
@@ -97,17 +91,11 @@ def report() -> Evidence:
     return exact(gaps, 1e-12, "largest distance of a metric")
 
 
-@EXPERIMENT.claim(
-    "post-hoc-correction-grows-geometrically",
-    source="Tennenholtz et al. (2026), growth of metric variance; second moments of products",
-    statement=(
-        "Episode weights, which an outcome-conditioned metric needs, have second moment (sum pi^2/mu)^T, "
-        "and the metric's log-variance rises by over 0.3 a turn; with weights turn by turn its variance is "
-        "linear in T."
-    ),
-)
-def geometric() -> Evidence:
-    """Return relative distances from the power and the line, over every episode of 1 to 4 turns."""
+@EXPERIMENT.claim(source="Tennenholtz et al. (2026), growth of metric variance; second moments of products")
+def post_hoc_correction_grows_geometrically() -> Evidence:
+    """Episode weights, which an outcome-conditioned metric needs, have second moment (sum pi^2/mu)^T, and the
+    metric's log-variance rises by over 0.3 a turn; with weights turn by turn its variance is linear in T.
+    """
     square, gaps, log_variance = float((PI_A**2 / MU_A).sum()), [], []
     for horizon in (1, 2, 3, 4):
         world = turns(horizon)

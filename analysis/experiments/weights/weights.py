@@ -1,17 +1,11 @@
 """Claims about importance weights that a world with a known truth decides exactly."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
-
-if TYPE_CHECKING:
-    from envs.divergence import Divergence
-    from envs.finite_mdp import FiniteMDP
+from envs.divergence import Divergence
+from envs.finite_mdp import FiniteMDP
 
 EXPERIMENT = Experiment(
     "weights",
@@ -24,21 +18,13 @@ PAIRS = 500
 
 
 @EXPERIMENT.claim(
-    "ess-limits-two-arm-bandit",
-    source=(
-        "Martino, Elvira & Louzada (2017), Effective sample size for importance sampling based on "
-        "discrepancy measures"
-    ),
-    kind="exact",
-    statement=(
-        "With mu = (3/4, 1/4) and pi = (1/4, 3/4) the ESS shares tend to 3/7 (Kish), 3^(-1/2) (perplexity) "
-        "and 1/3 (max weight)."
-    ),
+    source="Martino, Elvira & Louzada (2017), Effective sample size for importance sampling based on "
+    "discrepancy measures"
 )
-def ess_limits() -> Evidence:
-    """Return the distances of the world's own answers from the three closed forms."""
-    from envs.finite_mdp import FiniteMDP
-
+def ess_limits_two_arm_bandit() -> Evidence:
+    """With mu = (3/4, 1/4) and pi = (1/4, 3/4) the ESS shares tend to 3/7 (Kish), 3^(-1/2) (perplexity) and
+    1/3 (max weight).
+    """
     bandit = FiniteMDP(
         transition_SAS=np.ones((1, 2, 1)), reward_SA=np.array([[0.0, 1.0]]), start_S=np.ones(1), horizon=1
     )
@@ -52,13 +38,10 @@ def ess_limits() -> Evidence:
 
 
 @EXPERIMENT.claim(
-    "ess-order-max-kish-perplexity",
-    source="Rényi entropies fall as their order rises; names as in Martino, Elvira & Louzada (2017)",
-    kind="exact",
-    statement="In the limit, max-weight ESS <= Kish ESS <= perplexity ESS <= 1 for all policies.",
+    source="Rényi entropies fall as their order rises; names as in Martino, Elvira & Louzada (2017)"
 )
-def ess_order() -> Evidence:
-    """Return by how much, relatively, the smaller of two neighbors exceeds the larger, over random pairs."""
+def ess_order_max_kish_perplexity() -> Evidence:
+    """In the limit, max-weight ESS <= Kish ESS <= perplexity ESS <= 1 for all policies."""
     found = random_divergences(horizon=8)
     rising = np.stack([found.ess_max, found.ess_kish, found.ess_perplexity, np.ones_like(found.ess_max)])
     return exact(
@@ -66,14 +49,12 @@ def ess_order() -> Evidence:
     )
 
 
-@EXPERIMENT.claim(
-    "prefix-second-moment-never-falls",
-    source="Jensen's inequality, as the mean of rho_t given the past is 1",
-    kind="exact",
-    statement="The second moment of the prefix ratio never falls as the prefix grows.",
-)
-def prefix_moment() -> Evidence:
-    """Return the drops of E_mu (rho_1 … rho_t)^2 from one t to the next, relatively, over random pairs."""
+@EXPERIMENT.claim(source="Jensen's inequality, as the mean of rho_t given the past is 1")
+def prefix_second_moment_never_falls() -> Evidence:
+    """The second moment of the prefix ratio never falls as the prefix grows.
+
+    Return the drops of E_mu (rho_1 … rho_t)^2 from one t to the next, relatively, over random pairs.
+    """
     moment_RT = random_divergences(horizon=24).second_moment_prefix_T
     drop_RT = 1.0 - moment_RT[:, 1:] / moment_RT[:, :-1]
     return exact(drop_RT, 1e-9, f"largest relative drop over {PAIRS} random policy pairs, 24 steps")
@@ -81,8 +62,6 @@ def prefix_moment() -> Evidence:
 
 def random_world(horizon: int) -> FiniteMDP:
     """Return a random world of 6 states and 3 actions."""
-    from envs.finite_mdp import FiniteMDP
-
     rng = np.random.default_rng(20_260_101)
     return FiniteMDP(
         transition_SAS=rng.dirichlet(np.ones(6), size=(6, 3)),

@@ -1,7 +1,5 @@
 """A bandit learned from old pulls: the smallest experiment that is complete."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.claims import Evidence, exact
@@ -33,25 +31,23 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim("lag-slows-a-bandit", statement="At lag 8 the mean value over training is lower by 0.02.")
-def slower(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the loss of value, paired by seed."""
+@EXPERIMENT.claim()
+def lag_slows_a_bandit(table: pd.DataFrame) -> Evidence:
+    """At lag 8 the mean value over training is lower by 0.02."""
     lost_N = paired(table, VALUE, {"lag": 0}, {"lag": 8})
     return must_exceed(lost_N, MARGIN, "mean loss of value at lag 8, less 0.02")
 
 
-@EXPERIMENT.claim(
-    "lag-starts-alike", statement="Before the first update lag changes the value by under 0.02."
-)
-def alike(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence about the first value, paired by seed."""
+@EXPERIMENT.claim()
+def lag_starts_alike(table: pd.DataFrame) -> Evidence:
+    """Before the first update lag changes the value by under 0.02."""
     changed_N = paired(table, "first exact/value", {"lag": 8}, {"lag": 0})
     return must_vanish({"lag 8": changed_N}, MARGIN, "0.02 less the mean change of the first value")
 
 
-@EXPERIMENT.claim("every-sample-is-as-old-as-the-lag", statement="All samples of a cell have its lag as age.")
-def one_age() -> Evidence:
-    """Return distances of the mean age from the lag, and variances of the age."""
+@EXPERIMENT.claim()
+def every_sample_is_as_old_as_the_lag() -> Evidence:
+    """All samples of a cell have its lag as age."""
     from testbed.staleness import plan_for
 
     laws = {cell.lag: plan_for(cell).distribution for cell in cells()}
