@@ -89,5 +89,4 @@ def log_speed_up(slow_N: pd.Series, fast_N: pd.Series, last: float, ratio: float
     slow_N, fast_N: updates that they needed, NaN for never. last: updates of a whole run. ratio: seconds per
     update of the slow pipeline over those of the fast one.
     """
-    found: pd.Series = np.log(ratio * slow_N.fillna(last) / fast_N.fillna(LATE * last))
-    return found
+    return (ratio * slow_N.fillna(last) / fast_N.fillna(LATE * last)).map(math.log)

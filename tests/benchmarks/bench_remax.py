@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
-from analysis.experiments.critic_memory import PPO, REMAX
+from analysis.experiments.weights.critic_memory import PPO, REMAX
 from testbed.config.run import Run
 from testbed.staleness import build_source
 from testbed.training.update import State, Trainer

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.experiments import private_networks as private
+from analysis.experiments.teachers import private_networks as private
 
 
 @pytest.mark.parametrize(("sigma", "share", "order"), [(1.0, 0.1, 2), (2.0, 0.25, 5), (1.03, 1 / 64, 8)])

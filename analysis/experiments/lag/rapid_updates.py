@@ -86,7 +86,7 @@ for _n in UPDATES:
 
 def _saves(table: pd.DataFrame, updates: int) -> Evidence:
     """Return the evidence about simulated time to an accuracy of 0.9, paired by seed."""
-    from analysis.experiments.pipeline_replications import BARRIER, base
+    from analysis.experiments.pipelines.pipeline_replications import BARRIER, base
     from testbed.pipeline import closed_forms
 
     one = base(**BARRIER, tau_1=1e-3, pools="colocated", batch=64, slots=64)

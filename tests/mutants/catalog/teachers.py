@@ -6,7 +6,10 @@ from mutants.mutant import Mutant
 
 TEACHERS, GUIDES = "testbed/teachers/__init__.py", "testbed/teachers/guides.py"
 TESTS = "tests/unit/teachers/test_teachers.py"
-PRIVATE, ALIGNED = "analysis/experiments/private_networks.py", "analysis/experiments/group_alignment.py"
+PRIVATE, ALIGNED = (
+    "analysis/experiments/teachers/private_networks.py",
+    "analysis/experiments/experts/group_alignment.py",
+)
 SPENT, PULLED = "tests/experiments/test_private_networks.py", "tests/experiments/test_group_alignment.py"
 
 MUTANTS = (

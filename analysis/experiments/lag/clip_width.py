@@ -7,7 +7,7 @@ from functools import partial
 
 from analysis.arm_claims import above, declare, named, steady
 from analysis.experiment import Check, Experiment, Stop
-from analysis.experiments.class_rates import CLIP_LAGS, CLIPS, KEYS, NAME, clip_cells
+from analysis.experiments.lag.class_rates import CLIP_LAGS, CLIPS, KEYS, NAME, clip_cells
 from analysis.lab_rates import tuned
 from analysis.plot import Plot
 from testbed.config.run import Run

@@ -7,7 +7,7 @@ from functools import partial
 
 from analysis.arm_claims import above, declare, named, sooner
 from analysis.experiment import Check, Experiment, Part, Stop
-from analysis.experiments.class_rates import KEYS, NAME, PASS_LAG, PASSES, pass_cells
+from analysis.experiments.lag.class_rates import KEYS, NAME, PASS_LAG, PASSES, pass_cells
 from analysis.lab_rates import tuned
 from analysis.plot import Plot
 from testbed.config.run import Run

@@ -34,7 +34,7 @@ sync while the trainer, whose weights are still the old ones, reads what has bee
 
 def designs(load: float) -> dict[str, Design]:
     """Return a pipeline with partial rollouts by route; lengths are equal, so that nothing is random."""
-    from analysis.experiments.pipeline_replications import base
+    from analysis.experiments.pipelines.pipeline_replications import base
     from testbed.pipeline import closed_forms
 
     plain = base(length="fixed", in_flight=True, queue_rule="block")

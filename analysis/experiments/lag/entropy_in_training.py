@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms
 from analysis.experiment import Experiment, Stop
-from analysis.experiments.card_training import BASE
+from analysis.experiments.cards.card_training import BASE
 from analysis.plot import Plot
 from analysis.sequential import median_exceeds, median_within
 from testbed.config.run import Arguments, Run

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.edited_training import Arm, gained, swept
 from analysis.experiment import Experiment, Part
-from analysis.experiments.group_alignment import BETA, alignment
+from analysis.experiments.experts.group_alignment import BETA, alignment
 from analysis.plot import Plot
 from analysis.starting_runs import SMALL
 

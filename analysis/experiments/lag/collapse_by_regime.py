@@ -12,7 +12,7 @@ from analysis.arm_claims import above, declare, named
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms
 from analysis.experiment import Check, Experiment, Stop
-from analysis.experiments.class_rates import REGIMES, regime_cells
+from analysis.experiments.lag.class_rates import REGIMES, regime_cells
 from analysis.plot import Plot
 from analysis.sequential import happens_mostly
 from testbed.config.run import Run

@@ -12,7 +12,7 @@ from scipy import special
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
-from analysis.experiments.proxy_occupancy import DISCOUNT, WORLDS, setting
+from analysis.experiments.rewards.proxy_occupancy import DISCOUNT, WORLDS, setting
 from analysis.plot import Plot
 from analysis.replication import RUNS, Groups, Seeds, all_exceed, columns, of_seeds
 from envs.arrays import Floats

@@ -81,7 +81,7 @@ def _sooner(table: pd.DataFrame, fast: str, slow: str, least: float) -> Evidence
 
 def _split() -> float:
     """Return how many times faster an update is on a pool split in two, with stragglers."""
-    from analysis.experiments.pipeline_replications import pools
+    from analysis.experiments.pipelines.pipeline_replications import pools
     from testbed.pipeline import closed_forms
 
     both = pools(length="lognormal")
@@ -90,7 +90,7 @@ def _split() -> float:
 
 def _one_step_off() -> float:
     """Return the same of one step off, with a trainer that takes half of the generator's time."""
-    from analysis.experiments.pipeline_replications import BARRIER, base
+    from analysis.experiments.pipelines.pipeline_replications import BARRIER, base
     from testbed.pipeline import closed_forms
 
     whole = base(**BARRIER, tau_1=1e-4, sync_time=2.0)

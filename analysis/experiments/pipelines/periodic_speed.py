@@ -25,7 +25,7 @@ NEAR, APART = 1.8, 0.05
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the speed-up over generating first, and the largest lag, by load and spread of lengths."""
-    from analysis.experiments.pipeline_replications import base
+    from analysis.experiments.pipelines.pipeline_replications import base
     from testbed.pipeline import closed_forms
     from testbed.pipeline.simulate import simulate
 
@@ -121,7 +121,7 @@ def shared() -> Evidence:
 
 def _faster(share: float) -> float:
     """Return the simulated speed-up where the trainer, four times as slow as the rest, has less to do."""
-    from analysis.experiments.pipeline_replications import base
+    from analysis.experiments.pipelines.pipeline_replications import base
     from testbed.pipeline.simulate import simulate
 
     all_of_it = base(length="fixed", train_time=80.0)

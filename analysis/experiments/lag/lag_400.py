@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from analysis.arm_claims import above, declare, named, sooner
-from analysis.experiment import Check, Experiment, Stop
-from analysis.experiments.class_rates import KEYS, NAME, SYNC, SYNC_LAGS, sync_cells
+from analysis.experiment import Check, Experiment, Part, Stop
+from analysis.experiments.lag.class_rates import KEYS, NAME, SYNC, SYNC_LAGS, sync_cells
 from analysis.lab_rates import tuned
 from analysis.plot import Plot
 from testbed.config.run import Run
@@ -69,6 +69,6 @@ EXPERIMENT = Experiment(
         y_label="final accuracy",
         log="x",
     ),
-    systems=("OAPL",),
+    systems={"OAPL": Part("lags 1 to 400, equal for all samples, in small batches; no periodic sync")},
 )
 declare(EXPERIMENT, claims())

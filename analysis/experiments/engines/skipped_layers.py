@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Stop
-from analysis.experiments.fp8_training import UNCORRECTED
+from analysis.experiments.engines.fp8_training import UNCORRECTED
 from analysis.plot import Plot
 from analysis.sequential import median_exceeds, median_within
 from analysis.starting_runs import SMALL

@@ -12,7 +12,7 @@ from scipy import special
 from analysis.claims import Evidence, exact
 from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.experiments.two_rewards import ACCURACY, ANSWERS, GROUP, RATE, world
+from analysis.experiments.weights.two_rewards import ACCURACY, ANSWERS, GROUP, RATE, world
 from analysis.replication import RUNS, Groups, Seeds, all_exceed, of_seeds
 from envs.arrays import Floats
 

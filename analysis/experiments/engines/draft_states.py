@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
-from analysis.experiments.draft_acceptance import KINDS, LONGER, T, V, levels, prefixes
+from analysis.experiments.engines.draft_acceptance import KINDS, LONGER, T, V, levels, prefixes
 from analysis.load import Table
 from analysis.plot import Plot
 
