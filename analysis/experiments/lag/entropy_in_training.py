@@ -60,7 +60,7 @@ EXPERIMENT = Experiment(
         x="lag",
         y="val/entropy",
         arm=("recipe_args",),
-        names={_words(args): name for name, (_, args) in LEARNERS.items() if "old" not in name},
+        names={_words(args): name.removesuffix(", old") for name, (_, args) in LEARNERS.items()},
         y_label="entropy at the end, nats per token",
     ),
     systems=("DCPO (distribution-centric)",),
