@@ -95,7 +95,7 @@ EXPERIMENT = Experiment(
         y="recipe_args",
         names={str(arm["recipe_args"]): name for name, arm in ARMS.items()},
         x_label="entropy at the end (nats per token)",
-        y_label="ratios that count, of answers",
+        y_label="ratios that count",
     ),
     systems=("DISPO",),
 )

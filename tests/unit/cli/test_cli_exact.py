@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.claims import CLAIMS
-from analysis.experiments.weights.weights import bias_variance, optimal_baseline
+from analysis.experiments.weights import bias_variance, optimal_baseline
 from analysis.load import load_committed
 from analysis.tables import add_tables
 from paper_figs import base, run

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.experiment import EXPERIMENTS
-from analysis.experiments.weights.weights import ess_theory
+from analysis.experiments.weights import ess_theory
 from analysis.load import load_committed
 from analysis.tables import add_tables, write_tables
 from paper_figs.base import FIGURES, draw
