@@ -25,6 +25,7 @@ TASKS: Mapping[str, dict[str, Any]] = {
     "running-sum": {"task": "running-sum", "task_args": SIX},
     "graded-sum": {"task": "graded-sum", "task_args": SIX},
     "styled-sum": {"task": "styled-sum", "task_args": SIX},
+    "stated-sum": {"task": "stated-sum", "task_args": SIX},
     "three-skills": {"task": "three-skills", "task_args": SIX},
     "hinted-sum": {"task": "hinted-sum", "task_args": SIX},
     "length": {"task": "length", "task_args": (("limit", 8),)},
