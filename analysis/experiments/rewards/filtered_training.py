@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
+from scipy import special
 
 from analysis.cell_table import value_of
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.edited_training import Arm, Maker, best_rate, gained, trained
 from analysis.experiment import Experiment
+from analysis.experiments.rewards.reward_filters import ranks
 from analysis.plot import Plot
 from analysis.replication import Seeds, of_seeds
 from analysis.starting_runs import SMALL
@@ -154,14 +153,7 @@ EXPERIMENT.claim(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "r2-ranks-the-filters-in-a-toy-llm",
     statement="Over the four filters the rank correlation of R^2 and the final gold reward is positive.",
-)
-def ranks(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about Spearman's correlation within each seed, in both runs."""
-    found = {}
-    for run, rows_ in table.groupby("run"):
-        each = [float(stats.spearmanr(x["r2"], x["gold"]).statistic) for _, x in rows_.groupby("seed")]
-        found[str(run)] = np.array(each)
-    return must_exceed(found, 0.0, "rank correlation within a seed")
+)(ranks)
