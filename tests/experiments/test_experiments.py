@@ -267,11 +267,13 @@ def test_the_contributors_page_shows_the_example_as_it_is():
 # The page and the commands
 
 
+@pytest.mark.slow
 def test_the_page_of_experiments_is_up_to_date():
     text = page(verdicts((DOCS / "claims.md").read_text()))
     assert (DOCS / "experiments.md").read_text() == text, "write it again: testbed experiments page"
 
 
+@pytest.mark.slow
 def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
     code, out, _ = call(capsys, "experiments", "list", "--json")
     assert code == 0

@@ -102,6 +102,7 @@ def test_entropy_is_that_of_the_plain_laws():
     torch.testing.assert_close(entropy, expected, atol=2e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_the_gradient_passes_gradcheck():
     sizes = Sizes(vocabulary=3, prompt_length=2, response_length=3, pad_token=2)
     policy = ToyTransformer(sizes, width=4, layers=2, heads=2, expansion=2, dtype=torch.float64)
