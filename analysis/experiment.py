@@ -37,6 +37,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from analysis.plot import Plot
@@ -250,35 +251,42 @@ class Experiments(Mapping[str, Experiment]):
 
     def __init__(self, package: str) -> None:
         self._package = package
-        self._rooms: dict[str, dict[str, str]] = {}
 
-    def rooms(self) -> dict[str, dict[str, str]]:
-        """Return room -> name -> module, from the names of folders and files alone."""
-        if not self._rooms:
-            path = importlib.import_module(self._package).__path__
-            for module in pkgutil.walk_packages(path, f"{self._package}."):
-                if not module.ispkg:
-                    room, file = module.name.split(".")[-2:]
-                    self._rooms.setdefault(room, {})[file.replace("_", "-")] = module.name
-            names = [name for room in self._rooms.values() for name in room]
-            if twice := {name for name in names if names.count(name) > 1}:
-                raise UserError(f"Two rooms have an experiment '{min(twice)}'; a name belongs to one file.")
-        return self._rooms
+    @cached_property
+    def _modules(self) -> dict[str, str]:
+        """Name -> module, from the names of folders and files alone, sorted by name."""
+        found: dict[str, str] = {}
+        path = importlib.import_module(self._package).__path__
+        for module in pkgutil.walk_packages(path, f"{self._package}."):
+            name = module.name.rpartition(".")[2].replace("_", "-")
+            if module.ispkg:
+                continue
+            if name in found:
+                raise UserError(f"Two rooms have an experiment '{name}'; a name belongs to one file.")
+            found[name] = module.name
+        return dict(sorted(found.items()))
+
+    def rooms(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the experiments in each room, both sorted."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, module in self._modules.items():
+            room = module.split(".")[-2]
+            found[room] = (*found.get(room, ()), name)
+        return dict(sorted(found.items()))
 
     def about(self, room: str) -> str:
         """Return the sentence that says what is asked in a room."""
-        package = next(iter(self.rooms()[room].values())).rpartition(".")[0]
+        package = self._modules[self.rooms()[room][0]].rpartition(".")[0]
         return (importlib.import_module(package).__doc__ or "").strip()
 
     def names(self) -> tuple[str, ...]:
         """Return all names."""
-        return tuple(sorted(name for room in self.rooms().values() for name in room))
+        return tuple(self._modules)
 
     def __getitem__(self, name: str) -> Experiment:
-        modules = {name: module for room in self.rooms().values() for name, module in room.items()}
-        if name not in modules:
+        if name not in self._modules:
             raise unknown("experiment", name, self.names())
-        module = importlib.import_module(modules[name])
+        module = importlib.import_module(self._modules[name])
         found = getattr(module, "EXPERIMENT", None)
         if not isinstance(found, Experiment) or found.name != name:
             given = f"'{found.name}'" if isinstance(found, Experiment) else "none"
@@ -286,13 +294,13 @@ class Experiments(Mapping[str, Experiment]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names()
+        return name in self._modules
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names())
+        return iter(self._modules)
 
     def __len__(self) -> int:
-        return len(self.names())
+        return len(self._modules)
 
 
 EXPERIMENTS = Experiments("analysis.experiments")

@@ -33,14 +33,12 @@ def page(judged: Mapping[str, str], experiments: Mapping[str, Experiment] = EXPE
         must_be_judged((*experiment.claims, *experiment.see), judged)
     rooms = {"": tuple(experiments)}
     if isinstance(experiments, Experiments):
-        rooms = {f"## {room}\n\n{experiments.about(room)}\n": names for room, names in _sorted(experiments)}
+        rooms = {
+            f"## {room}\n\n{experiments.about(room)}\n": names for room, names in experiments.rooms().items()
+        }
     contents = [head + "\n" + _contents(judged, names, experiments) for head, names in rooms.items()]
     sections = [_section(experiments[name], judged) for names in rooms.values() for name in names]
     return "\n".join([HEAD, *contents, *sections])
-
-
-def _sorted(experiments: Experiments) -> list[tuple[str, tuple[str, ...]]]:
-    return [(room, tuple(sorted(names))) for room, names in sorted(experiments.rooms().items())]
 
 
 def must_be_judged(claims: Iterable[str], judged: Container[str]) -> None:

@@ -182,8 +182,8 @@ def _experiments() -> Rows:
             "claims": len(EXPERIMENTS[name].claims),
             "what": EXPERIMENTS[name].question,
         }
-        for room, names in sorted(EXPERIMENTS.rooms().items())
-        for name in sorted(names)
+        for room, names in EXPERIMENTS.rooms().items()
+        for name in names
     ]
 
 

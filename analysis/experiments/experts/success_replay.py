@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
+from analysis.comparisons import arm
 from analysis.edited_training import Arm, Maker, gained, swept
 from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
@@ -149,11 +150,6 @@ for _name, _value, _pairs, _margin, _source, _statement in (
     )
 
 
-def _column(table: pd.DataFrame, name: str, value: str) -> pd.Series:
-    """Return a column of an arm by seed, of both runs."""
-    return table[table["arm"] == name].set_index("seed")[value].sort_index()
-
-
 @EXPERIMENT.claim(
     "recalibrated-successes-do-not-collapse",
     source=SPEAR_SAYS,
@@ -162,7 +158,7 @@ def _column(table: pd.DataFrame, name: str, value: str) -> pd.Series:
 @each_run
 def stays(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds."""
-    well = (_column(table, OWN, "collapsed") < 0.5) & (_column(table, OWN, "val/entropy") > 0.02)
+    well = (arm(table, "collapsed", {"arm": OWN}) < 0.5) & (arm(table, "val/entropy", {"arm": OWN}) > 0.02)
     return happens_mostly(well, "share of seeds, less 1/2")
 
 
@@ -178,7 +174,7 @@ def stays(table: pd.DataFrame) -> Evidence:
 def half(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds; never counts as more than any."""
     with_, plain = (
-        _column(table, name, "rollouts_to 0.3").fillna(np.inf) for name in ("falling prefixes", "grpo")
+        arm(table, "rollouts_to 0.3", {"arm": name}).fillna(np.inf) for name in ("falling prefixes", "grpo")
     )
     note = f"share of seeds, less 1/2; medians {with_.median():g} and {plain.median():g}"
     return happens_mostly(np.isfinite(with_) & (TWICE * with_ <= plain), note)
@@ -192,5 +188,5 @@ def half(table: pd.DataFrame) -> Evidence:
 @each_run
 def thrice(table: pd.DataFrame) -> Evidence:
     """Return the evidence about accuracy less three times GRPO's."""
-    with_, plain = (_column(table, name, "accuracy") for name in ("falling prefixes", "grpo"))
+    with_, plain = (arm(table, "accuracy", {"arm": name}) for name in ("falling prefixes", "grpo"))
     return median_exceeds(with_ - THRICE * plain, 0.0, "median of the accuracy less three times GRPO's")

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
+from analysis.comparisons import arm
 from analysis.edited_training import Arm, Maker, gained, swept
 from analysis.experiment import Experiment, Part
 from analysis.plot import Plot
@@ -133,11 +134,6 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def _column(table: pd.DataFrame, name: str, value: str) -> pd.Series:
-    """Return a column of an arm by seed, of both runs."""
-    return table[table["arm"] == name].set_index("seed")[value].sort_index()
-
-
 SAFE = "SAFE: double soft-min critic, entropy-gated KL, PID thresholds"
 TPPO = "T-PPO (2025), arXiv:2506.15050"
 for _name, _first, _second, _source, _margin, _statement in (
@@ -162,7 +158,7 @@ for _name, _first, _second, _source, _margin, _statement in (
 @each_run
 def earns(table: pd.DataFrame) -> Evidence:
     """Return the evidence about final rewards, in standard deviations of the teacher's."""
-    safe, fixed = (_column(table, name, "val/proxy") for name in ("safe", "fixed kl"))
+    safe, fixed = (arm(table, "val/proxy", {"arm": name}) for name in ("safe", "fixed kl"))
     more = (safe - EARNED * fixed).dropna()
     note = f"medians {safe.median():.3f} and {fixed.median():.3f}"
     return median_exceeds(more, 0.0, f"median of SAFE's reward less 1.0515 times the other's; {note}")
@@ -176,7 +172,7 @@ def earns(table: pd.DataFrame) -> Evidence:
 @each_run
 def collapses(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds on which one of the two collapsed."""
-    fixed, safe = (_column(table, name, "collapsed") for name in ("fixed kl", "safe"))
+    fixed, safe = (arm(table, "collapsed", {"arm": name}) for name in ("fixed kl", "safe"))
     return happens_more_often(fixed, safe, f"share of {fixed.sum():g} against {safe.sum():g} seeds, less 1/2")
 
 
