@@ -1,8 +1,9 @@
 """What a real model's training says while it runs: a line per logged row, and the loggers that are there.
 
-Rows that come faster than one may read are passed over, but for the first and the last. A line has reward, accuracy, ESS and KL of the row, and what no result keeps: tokens per second, memory, time
-left. TESTBED_TENSORBOARD=FOLDER and TESTBED_WANDB=PROJECT hand every number of every row to these loggers as
-well, whatever the policy. No number of the run depends on any of it.
+Rows that come faster than one may read are passed over, but for the first and the last. A line has reward,
+accuracy, ESS and KL of the row, and what no result keeps: tokens per second, memory, time left.
+TESTBED_TENSORBOARD=FOLDER and TESTBED_WANDB=PROJECT hand every number of every row to these loggers as well,
+whatever the policy. No number of the run depends on any of it.
 """
 
 from __future__ import annotations
