@@ -59,8 +59,9 @@ def _curves(ax: Axes, lost: pd.DataFrame) -> None:
         )
         x = np.sort(at_rate["product"].unique()) * 1.06 ** (place - 1)
         reach = [middle - low, high - middle]
-        style = {"marker": "o", "markersize": 3, "linewidth": 1, "elinewidth": 0.6}
-        ax.errorbar(x, middle, yerr=reach, color=color, label=f"{rate:g}", **style)
+        ax.errorbar(
+            x, middle, reach, color=color, marker="o", markersize=3, lw=1, elinewidth=0.6, label=f"{rate:g}"
+        )
     ax.axhline(0.0, color=RULE, linewidth=0.5)
     ax.set_xscale("log")
 

@@ -226,7 +226,7 @@ def _lesson(run: Run, clock: Callable[[], float]) -> float:
 
 def _base_models(packs: Sequence[Pack]) -> list[int]:
     """Return how many base models each pack has to train, in this order: each once, where they are kept."""
-    from testbed.worlds.base_models import folder, kept
+    from testbed.worlds.base_models import folder
 
     known: set[tuple[object, ...]] = set()
     counts = []
@@ -234,9 +234,22 @@ def _base_models(packs: Sequence[Pack]) -> list[int]:
         first = pack.cells[0]
         like = (first.task, first.task_args, first.policy_args, first.warm_start_steps, first.teacher_noise)
         new = {cell.seed for cell in pack.cells if (*like, cell.seed) not in known}
-        counts.append(len(new - kept(first, new)))
+        counts.append(len(new - _kept(first, new)))
         known |= {(*like, seed) for seed in new} if folder() is not None else set()
     return counts
+
+
+def _kept(run: Run, seeds: Iterable[int]) -> set[int]:
+    """Return those of the seeds whose base model of such a run lies in the folder."""
+    from testbed.worlds.base_models import folder, made_of, name_of
+    from testbed.worlds.tokens import build_token_policy
+
+    place = folder()
+    if place is None or run.policy != "toy" or not run.warm_start_steps:
+        return set()
+    task, policy = build_token_policy(run)
+    named = {seed: name_of(policy.full_precision, task, made_of(run), seed) for seed in seeds}
+    return {seed for seed, name in named.items() if (place / name).exists()}
 
 
 def bytes_of(pack: Pack) -> int:

@@ -14,7 +14,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -92,18 +92,6 @@ def keepable(policy: Policy) -> bool:
 def made_of(run: Run) -> tuple[object, ...]:
     """Return what decides a row beside its seed, policy, task's class and the code."""
     return run.task, run.task_args, run.warm_start_steps, run.teacher_noise
-
-
-def kept(run: Run, seeds: Iterable[int]) -> set[int]:
-    """Return those of the seeds whose base model of such a run lies in the folder."""
-    from testbed.worlds.tokens import build_token_policy
-
-    place = folder()
-    if place is None or run.policy != "toy" or not run.warm_start_steps:
-        return set()
-    task, policy = build_token_policy(run)
-    named = {seed: name_of(policy.full_precision, task, made_of(run), seed) for seed in seeds}
-    return {seed for seed, name in named.items() if (place / name).exists()}
 
 
 def name_of(policy: Policy, task: TokenTask, made_of: Sequence[object], seed: int) -> str:

@@ -104,7 +104,7 @@ MUTANTS = (
         COST,
     ),
     Mutant("cost-7", "testbed/cli/consent.py", "if not sys.stdin.isatty():", "if False:", COST),
-    Mutant("cost-kept", "testbed/execution/cost.py", "len(new - kept(first, new))", "len(new)", COST),
+    Mutant("cost-kept", "testbed/execution/cost.py", "len(new - _kept(first, new))", "len(new)", COST),
     Mutant(
         "cost-clock", "testbed/execution/cost.py", "else time.process_time)", "else time.perf_counter)", COST
     ),
