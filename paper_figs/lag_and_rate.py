@@ -55,7 +55,7 @@ def _curves(ax: Axes, lost: pd.DataFrame) -> None:
     """Draw the median loss against lag times rate, a curve for each rate."""
     for place, ((rate, at_rate), color) in enumerate(zip(lost.groupby("rate"), COLORS, strict=False)):
         low, middle, high = (
-            at_rate.groupby("product")["lost"].quantile([0.25, 0.5, 0.75]).unstack().T.to_numpy()
+            at_rate.groupby("product")["lost"].quantile(np.array([0.25, 0.5, 0.75])).unstack().T.to_numpy()
         )
         x = np.sort(at_rate["product"].unique()) * 1.06 ** (place - 1)
         reach = [middle - low, high - middle]
