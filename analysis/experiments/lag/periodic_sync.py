@@ -1,0 +1,89 @@
+"""OAPL and truncated sequence weights where weights are sent every 3 to 801 optimizer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from analysis.arm_claims import above, declare, named, sooner
+from analysis.experiment import Check, Experiment, Stop
+from analysis.experiments.lag.class_rates import SYNC
+from analysis.experiments.lag.lag_400 import MARGIN, TIMES
+from analysis.experiments.lag.window_and_sync_rates import KEYS, NAME, SYNC_LAGS, sync_cells
+from analysis.lab_rates import tuned
+from analysis.plot import Plot
+from testbed.config.run import Run
+
+RIVAL = "GRPO with truncated sequence weights"
+PASS = "mean val/pass@8"
+
+
+def cells() -> tuple[Run, ...]:
+    """OAPL and GRPO with truncated sequence weights at four periods, each at its own rate."""
+    return tuned(sync_cells(), NAME, KEYS)
+
+
+def claims() -> Iterator[tuple[str, str, Check]]:
+    """Yield whether OAPL holds with the period, and what it gains on its rival at an equal one."""
+    oapl = {lag: named(SYNC, lag=lag)["OAPL"] for lag in SYNC_LAGS}
+    for lag in SYNC_LAGS[1:]:
+        yield (
+            f"oapl-holds-its-accuracy-under-periodic-sync-at-lag-{lag}",
+            f"Where weights are sent every {2 * lag + 1} steps, OAPL ends at most 0.05 below its accuracy "
+            "with a sync every 3, on most seeds.",
+            partial(above, pair={f"lag {lag}": oapl[lag], "lag 1": oapl[1]}, margin=-MARGIN),
+        )
+    for lag in SYNC_LAGS:
+        pair, start = named(SYNC, lag=lag), f"Where weights are sent every {2 * lag + 1} steps, OAPL"
+        yield (
+            f"oapl-ends-above-sequence-weights-under-periodic-sync-at-lag-{lag}",
+            f"{start} ends with a higher accuracy than {RIVAL}, on most seeds.",
+            partial(above, pair=pair),
+        )
+        yield (
+            f"oapl-needs-a-third-of-the-rollouts-under-periodic-sync-at-lag-{lag}",
+            f"{start} has accuracy 0.8 in under a third of the rollouts of {RIVAL}, on most seeds.",
+            partial(sooner, pair=pair, times=TIMES),
+        )
+    yield (
+        "oapl-needs-half-of-the-rollouts-under-periodic-sync-at-lag-400",
+        f"Where weights are sent every 801 steps, OAPL has accuracy 0.8 in under half of the rollouts of "
+        f"{RIVAL}, on most seeds.",
+        partial(sooner, pair=named(SYNC, lag=400), times=2),
+    )
+    yield (
+        "oapl-has-more-pass-at-8-under-periodic-sync-at-lag-400",
+        f"Where weights are sent every 801 steps, OAPL's pass@8 is on average over the run above that of "
+        f"{RIVAL}, on most seeds.",
+        partial(above, pair=named(SYNC, lag=400), outcome=PASS),
+    )
+
+
+EXPERIMENT = Experiment(
+    "periodic-sync",
+    question="Does OAPL learn from weights that are sent every 800 steps as from those of now, and in fewer "
+    "rollouts than sequence weights?",
+    source="Ritter et al. (2026), arXiv:2602.19362",
+    differs="a transformer of 7,000 weights, sums of 6 digits, 1602 steps of 32 responses: at mean lag 400 "
+    "two generations, the first by the base model; rates by arm",
+    cells=cells,
+    stop=Stop(block=16, cap=32),
+    keys=("recipe", "recipe_args", "lag", "seed"),
+    metrics=(
+        *("accuracy", "best", "area", "collapsed", "rollouts_to 0.5", "rollouts_to 0.8"),
+        *("last val/pass@8", PASS, "mean actor/learning_rate"),
+    ),
+    margins={"accuracy below that at lag 1 that counts as none": MARGIN, "times fewer rollouts": TIMES},
+    figure=Plot(
+        "final by dial",
+        x="lag",
+        y="accuracy",
+        arm=("recipe",),
+        names={"vcpo": "sequence weights, capped at 8", "oapl": "OAPL"},
+        x_label="mean lag (optimizer steps)",
+        y_label="final accuracy",
+        log="x",
+    ),
+    systems=("OAPL",),
+)
+declare(EXPERIMENT, claims())
