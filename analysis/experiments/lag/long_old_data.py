@@ -70,7 +70,8 @@ EXPERIMENT = Experiment(
     "long-old-data",
     question="Is MinPRO's minimum over prefixes worth more, the longer and the older the responses are?",
     source="MinPRO (2026), arXiv:2601.22718",
-    differs="copying digits, a transformer of 7,000 weights, 320 steps of 32 responses; rates by arm",
+    differs="copying digits, a transformer of 7,000 weights, 320 steps of 32 responses; rates by arm; "
+    "ratio-level has lags 16 and 64, and prefix ratios",
     cells=cells,
     stop=Stop(block=16, cap=32),
     keys=("task_args", "recipe", "recipe_args", "seed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from analysis.arm_claims import above, declare, named, sooner
@@ -20,11 +21,11 @@ PASS = "mean val/pass@8"
 
 def cells() -> tuple[Run, ...]:
     """OAPL and GRPO with truncated sequence weights at four periods, each at its own rate."""
-    return tuned(sync_cells(), NAME, KEYS)
+    return tuple(replace(run, log_every=40) for run in tuned(sync_cells(), NAME, KEYS))
 
 
 def claims() -> Iterator[tuple[str, str, Check]]:
-    """Yield whether OAPL holds with the period, and what it gains on its rival at an equal one."""
+    """Yield whether OAPL holds with the period, and what it saves and gains against its rival."""
     oapl = {lag: named(SYNC, lag=lag)["OAPL"] for lag in SYNC_LAGS}
     for lag in SYNC_LAGS[1:]:
         yield (
@@ -36,15 +37,15 @@ def claims() -> Iterator[tuple[str, str, Check]]:
     for lag in SYNC_LAGS:
         pair, start = named(SYNC, lag=lag), f"Where weights are sent every {2 * lag + 1} steps, OAPL"
         yield (
-            f"oapl-ends-above-sequence-weights-under-periodic-sync-at-lag-{lag}",
-            f"{start} ends with a higher accuracy than {RIVAL}, on most seeds.",
-            partial(above, pair=pair),
-        )
-        yield (
             f"oapl-needs-a-third-of-the-rollouts-under-periodic-sync-at-lag-{lag}",
             f"{start} has accuracy 0.8 in under a third of the rollouts of {RIVAL}, on most seeds.",
             partial(sooner, pair=pair, times=TIMES),
         )
+    yield (
+        "oapl-ends-above-sequence-weights-under-periodic-sync-at-lag-400",
+        f"Where weights are sent every 801 steps, OAPL ends with a higher accuracy than {RIVAL}, on most seeds.",
+        partial(above, pair=named(SYNC, lag=400)),
+    )
     yield (
         "oapl-needs-half-of-the-rollouts-under-periodic-sync-at-lag-400",
         f"Where weights are sent every 801 steps, OAPL has accuracy 0.8 in under half of the rollouts of "
