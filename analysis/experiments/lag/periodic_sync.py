@@ -34,30 +34,23 @@ def claims() -> Iterator[tuple[str, str, Check]]:
             "with a sync every 3, on most seeds.",
             partial(above, pair={f"lag {lag}": oapl[lag], "lag 1": oapl[1]}, margin=-MARGIN),
         )
-    for lag in SYNC_LAGS:
-        pair, start = named(SYNC, lag=lag), f"Where weights are sent every {2 * lag + 1} steps, OAPL"
+    for lag, times in (*((lag, TIMES) for lag in SYNC_LAGS), (SYNC_LAGS[-1], 2)):
+        share = {TIMES: "a third", 2: "half"}[times]
         yield (
-            f"oapl-needs-a-third-of-the-rollouts-under-periodic-sync-at-lag-{lag}",
-            f"{start} has accuracy 0.8 in under a third of the rollouts of {RIVAL}, on most seeds.",
-            partial(sooner, pair=pair, times=TIMES),
+            f"oapl-needs-{share.replace(' ', '-')}-of-the-rollouts-under-periodic-sync-at-lag-{lag}",
+            f"Where weights are sent every {2 * lag + 1} steps, OAPL has accuracy 0.8 in under {share} of the "
+            f"rollouts of {RIVAL}, on most seeds.",
+            partial(sooner, pair=named(SYNC, lag=lag), times=times),
         )
-    yield (
-        "oapl-ends-above-sequence-weights-under-periodic-sync-at-lag-400",
-        f"Where weights are sent every 801 steps, OAPL ends with a higher accuracy than {RIVAL}, on most seeds.",
-        partial(above, pair=named(SYNC, lag=400)),
-    )
-    yield (
-        "oapl-needs-half-of-the-rollouts-under-periodic-sync-at-lag-400",
-        f"Where weights are sent every 801 steps, OAPL has accuracy 0.8 in under half of the rollouts of "
-        f"{RIVAL}, on most seeds.",
-        partial(sooner, pair=named(SYNC, lag=400), times=2),
-    )
-    yield (
-        "oapl-has-more-pass-at-8-under-periodic-sync-at-lag-400",
-        f"Where weights are sent every 801 steps, OAPL's pass@8 is on average over the run above that of "
-        f"{RIVAL}, on most seeds.",
-        partial(above, pair=named(SYNC, lag=400), outcome=PASS),
-    )
+    for slug, outcome, words in (
+        ("ends-above-sequence-weights", "accuracy", "ends with a higher accuracy than"),
+        ("has-more-pass-at-8", PASS, "has over the run a higher mean pass@8 than"),
+    ):
+        yield (
+            f"oapl-{slug}-under-periodic-sync-at-lag-400",
+            f"Where weights are sent every 801 steps, OAPL {words} {RIVAL}, on most seeds.",
+            partial(above, pair=named(SYNC, lag=400), outcome=outcome),
+        )
 
 
 EXPERIMENT = Experiment(
