@@ -38,8 +38,8 @@ def claims() -> Iterator[tuple[str, str, Check]]:
         share = {TIMES: "a third", 2: "half"}[times]
         yield (
             f"oapl-needs-{share.replace(' ', '-')}-of-the-rollouts-under-periodic-sync-at-lag-{lag}",
-            f"Where weights are sent every {2 * lag + 1} steps, OAPL has accuracy 0.8 in under {share} of the "
-            f"rollouts of {RIVAL}, on most seeds.",
+            f"Where weights are sent every {2 * lag + 1} steps, OAPL has accuracy 0.8 in under {share} of "
+            f"the rollouts of {RIVAL}, on most seeds.",
             partial(sooner, pair=named(SYNC, lag=lag), times=times),
         )
     for slug, outcome, words in (
