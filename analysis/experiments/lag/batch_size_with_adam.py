@@ -1,0 +1,165 @@
+"""Batch-size invariance with Adam in the toy LLM, on fresh data and on data of a fixed age in samples.
+
+Batches are divided by whole groups, so that an advantage means the same in each. World, rate and margin were
+chosen on tuning seeds; there smaller batches learned faster at rate / sqrt(c).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.comparisons import at_floor
+from analysis.experiment import Experiment, Part, Stop
+from analysis.plot import Plot
+from analysis.sequential import median_exceeds, median_stays_below, median_within
+from analysis.starting_runs import SMALL
+from testbed.anchors.rescale import smaller_batches
+from testbed.config.run import Run
+
+EWMA = "Hilton, Cobbe & Schulman (2021), arXiv:2110.00641"
+PARTS = (4, 16)
+SAME = 0.01
+"""Change of the mean accuracy along the run that still counts as invariant."""
+CURVE, DECAY = "area", "anchor_args.decay"
+AVERAGED = replace(
+    SMALL,
+    recipe="decoupled",
+    anchor="ewma",
+    anchor_args=(("decay", 0.8),),
+    prompts=16,
+    steps=48,
+    log_every=3,
+    max_grad_norm=0.0,
+    evaluation_prompts=128,
+)
+"""128 responses a batch, four passes; no bound on the gradient's norm, which grows as a batch shrinks."""
+OLD = replace(AVERAGED, lag=8)
+"""Data 1,024 responses old."""
+WHOLE = {
+    "EWMA": AVERAGED,
+    "PPO": replace(AVERAGED, anchor="recompute", anchor_args=()),
+    "EWMA, old": OLD,
+    "PPO, old": replace(OLD, anchor="behavior", anchor_args=()),
+}
+
+
+def changed(name: str, parts: int) -> Run:
+    """Return the run of an arm on batches of 1 / parts the size; "EWMA, …" may leave one adjustment out."""
+    if name in WHOLE:
+        return smaller_batches(WHOLE[name], parts)
+    run = smaller_batches(AVERAGED, parts)
+    rate = AVERAGED.learning_rate
+    left_out = {
+        "EWMA, same decay": replace(run, anchor_args=AVERAGED.anchor_args),
+        "EWMA, same rate": replace(run, learning_rate=rate),
+        "EWMA, rate / c": replace(run, learning_rate=rate / parts),
+    }
+    return left_out[name]
+
+
+OTHERS = ("EWMA, same decay", "EWMA, same rate", "EWMA, rate / c")
+ARMS = {(name, 1): run for name, run in WHOLE.items()} | {
+    (name, parts): changed(name, parts) for name in (*WHOLE, *OTHERS) for parts in PARTS
+}
+
+
+def cells() -> tuple[Run, ...]:
+    """PPO-EWMA and PPO at three batch sizes, fresh and old data; PPO-EWMA with an adjustment left out."""
+    return tuple(replace(run, seed=0) for run in ARMS.values())
+
+
+EXPERIMENT = Experiment(
+    "batch-size-with-adam",
+    question="With Adam in the toy LLM, does an averaged anchor make PPO indifferent to its batch size?",
+    source=EWMA,
+    differs="a transformer of 7,000 weights, sums of 6 digits; 6,144 responses; one rate for all; betas stay",
+    cells=cells,
+    stop=Stop(block=16, cap=32),
+    keys=("anchor", "lag", "prompts", DECAY, "learning_rate", "seed"),
+    metrics=("accuracy", CURVE, "collapsed", "mean actor/clip_share_last_pass"),
+    margins={"change of the mean accuracy along the run that counts as invariant": SAME},
+    figure=Plot(
+        "final by dial",
+        x="prompts: prompts per batch, 8 responses each",
+        y=f"{CURVE}: mean accuracy along the run",
+        arm=("anchor", "lag"),
+    ),
+    systems={"Batch-size invariance (PPO-EWMA)": Part()},
+)
+
+
+def _curve(table: pd.DataFrame, name: str, parts: int) -> pd.Series:
+    """Return the mean accuracy along the run of an arm, by seed."""
+    run = ARMS[name, parts]
+    decay = dict(run.anchor_args).get("decay", np.nan)
+    near = np.isclose(table["learning_rate"], run.learning_rate, rtol=1e-3)
+    near &= np.isclose(table[DECAY], decay, rtol=1e-4, equal_nan=True)
+    same = (table["anchor"] == run.anchor) & (table["prompts"] == run.prompts) & (table["lag"] == run.lag)
+    return table[near & same].set_index("seed")[CURVE].sort_index()
+
+
+def _changes(table: pd.DataFrame, name: str) -> dict[str, pd.Series]:
+    """Return the mean accuracy at a 4th and a 16th of the batch less that at the whole, by seed."""
+    whole = _curve(table, name if name in WHOLE else "EWMA", 1)
+    return {f"1/{parts}": (_curve(table, name, parts) - whole).dropna() for parts in PARTS}
+
+
+def _medians(groups: dict[str, pd.Series]) -> str:
+    return ", ".join(f"{x_N.median():+.4f} at {name}" for name, x_N in groups.items())
+
+
+def _invariant(table: pd.DataFrame, name: str) -> Evidence:
+    changes = _changes(table, name)
+    floored = [name] if at_floor([_curve(table, name, parts) for parts in (1, *PARTS)], SAME) else []
+    return median_within(changes, SAME, f"{SAME:g} less the median change: {_medians(changes)}", floored)
+
+
+def _changes_less(table: pd.DataFrame, rival: str) -> Evidence:
+    own, other = _changes(table, "EWMA"), _changes(table, rival)
+    more = {parts: (other[parts].abs() - own[parts].abs()).dropna() for parts in own}
+    note = f"median of how much more it changes: {_medians(own)}; {rival}: {_medians(other)}"
+    return median_exceeds(more, 0.0, note)
+
+
+for _name, _title, _where in (("EWMA", "", "on fresh data"), ("EWMA, old", "-on-old-data", "at lag 8")):
+    EXPERIMENT.claim(
+        f"ppo-ewma-with-adam-is-batch-size-invariant{_title}",
+        statement=f"In the toy LLM {_where}, with Adam's rate divided by sqrt(c), and decay and lag rescaled, "
+        "batches of a 4th and a 16th of the size change PPO-EWMA's mean accuracy along the run by less than "
+        "0.01, in the median over seeds.",
+    )(partial(_invariant, name=_name))
+for _name, _title, _words in (
+    ("PPO", "than-ppo", "it changes PPO clipped around the start of each step"),
+    ("EWMA, same decay", "than-with-its-decay-left-alone", "with its decay left alone"),
+    ("EWMA, same rate", "than-with-its-rate-left-alone", "with its rate left alone"),
+):
+    EXPERIMENT.claim(
+        f"ppo-ewma-with-adam-changes-less-{_title}",
+        statement="With Adam's rate divided by sqrt(c) and the decay rescaled, a batch of a 4th or a 16th of "
+        f"the size changes PPO-EWMA's mean accuracy along the run by less than {_words}, on most seeds.",
+    )(partial(_changes_less, rival=_name))
+
+
+@EXPERIMENT.claim()
+def adams_rate_over_c_is_too_slow(table: pd.DataFrame) -> Evidence:
+    """With Adam's rate divided by c in place of sqrt(c), batches of a 4th and a 16th of the size lower
+    PPO-EWMA's mean accuracy along the run by more than 0.01, in the median over seeds.
+    """
+    changes = _changes(table, "EWMA, rate / c")
+    return median_stays_below(changes, -SAME, f"{-SAME:g} less the median change: {_medians(changes)}")
+
+
+@EXPERIMENT.claim()
+def ppo_ewma_is_above_ppo_on_old_data_at_any_batch_size(table: pd.DataFrame) -> Evidence:
+    """On data 1,024 responses old, PPO clipped around an average of earlier weights has a higher mean
+    accuracy along the run than PPO clipped around the sampler, on most seeds, at the whole batch, a 4th and a
+    16th.
+    """
+    pairs = {f"1/{n}": (_curve(table, "EWMA, old", n), _curve(table, "PPO, old", n)) for n in (1, *PARTS)}
+    gains = {name: (mine - rival).dropna() for name, (mine, rival) in pairs.items()}
+    return median_exceeds(gains, 0.0, f"median gain: {_medians(gains)}")
