@@ -129,9 +129,9 @@ def _changes_less(table: pd.DataFrame, rival: str) -> Evidence:
 for _name, _title, _where in (("EWMA", "", "on fresh data"), ("EWMA, old", "-on-old-data", "at lag 8")):
     EXPERIMENT.claim(
         f"ppo-ewma-with-adam-is-batch-size-invariant{_title}",
-        statement=f"In the toy LLM {_where}, with Adam's rate divided by sqrt(c), and decay and lag rescaled, "
-        "batches of a 4th and a 16th of the size change PPO-EWMA's mean accuracy along the run by less than "
-        "0.01, in the median over seeds.",
+        statement=f"In the toy LLM {_where}, with Adam's rate divided by sqrt(c), and decay and lag "
+        "rescaled, batches of a 4th and a 16th of the size change PPO-EWMA's mean accuracy along the run by "
+        "less than 0.01, in the median over seeds.",
     )(partial(_invariant, name=_name))
 for _name, _title, _words in (
     ("PPO", "than-ppo", "it changes PPO clipped around the start of each step"),
