@@ -15,7 +15,6 @@ import pandas as pd
 from analysis.claims import Evidence
 from analysis.comparisons import at_floor
 from analysis.experiment import Experiment, Part, Stop
-from analysis.plot import Plot
 from analysis.sequential import median_exceeds, median_stays_below, median_within
 from analysis.starting_runs import SMALL
 from testbed.anchors.rescale import smaller_batches
@@ -83,24 +82,24 @@ EXPERIMENT = Experiment(
     keys=("anchor", "lag", "prompts", DECAY, "learning_rate", "seed"),
     metrics=("accuracy", CURVE, "collapsed", "mean actor/clip_share_last_pass"),
     margins={"change of the mean accuracy along the run that counts as invariant": SAME},
-    figure=Plot(
-        "final by dial",
-        x="prompts: prompts per batch, 8 responses each",
-        y=f"{CURVE}: mean accuracy along the run",
-        arm=("anchor", "lag"),
-    ),
+    figure="batch-size-with-adam",
     systems={"Batch-size invariance (PPO-EWMA)": Part()},
 )
 
 
-def _curve(table: pd.DataFrame, name: str, parts: int) -> pd.Series:
-    """Return the mean accuracy along the run of an arm, by seed."""
+def rows_of(table: pd.DataFrame, name: str, parts: int) -> pd.DataFrame:
+    """Return the rows of an arm."""
     run = ARMS[name, parts]
     decay = dict(run.anchor_args).get("decay", np.nan)
     near = np.isclose(table["learning_rate"], run.learning_rate, rtol=1e-3)
     near &= np.isclose(table[DECAY], decay, rtol=1e-4, equal_nan=True)
     same = (table["anchor"] == run.anchor) & (table["prompts"] == run.prompts) & (table["lag"] == run.lag)
-    return table[near & same].set_index("seed")[CURVE].sort_index()
+    return table[near & same]
+
+
+def _curve(table: pd.DataFrame, name: str, parts: int) -> pd.Series:
+    """Return the mean accuracy along the run of an arm, by seed."""
+    return rows_of(table, name, parts).set_index("seed")[CURVE].sort_index()
 
 
 def _changes(table: pd.DataFrame, name: str) -> dict[str, pd.Series]:
