@@ -17,19 +17,19 @@ from analysis.comparisons import at_floor
 from analysis.experiment import Experiment, Part, Stop
 from analysis.sequential import median_exceeds, median_stays_below, median_within
 from analysis.starting_runs import SMALL
-from testbed.anchors.rescale import smaller_batches
-from testbed.config.run import Run
+from testbed.config.run import Arguments, Run
 
 EWMA = "Hilton, Cobbe & Schulman (2021), arXiv:2110.00641"
 PARTS = (4, 16)
 SAME = 0.01
 """Change of the mean accuracy along the run that still counts as invariant."""
 CURVE, DECAY = "area", "anchor_args.decay"
+HELD: Arguments = (("decay", 0.8),)
 AVERAGED = replace(
     SMALL,
     recipe="decoupled",
     anchor="ewma",
-    anchor_args=(("decay", 0.8),),
+    anchor_args=HELD,
     prompts=16,
     steps=32,
     log_every=2,
@@ -47,29 +47,27 @@ WHOLE = {
 }
 
 
-def changed(name: str, parts: int) -> Run:
-    """Return the run of an arm on batches of 1 / parts the size; "EWMA, …" may leave one adjustment out."""
-    if name in WHOLE:
-        return smaller_batches(WHOLE[name], parts)
-    run = smaller_batches(AVERAGED, parts)
-    rate = AVERAGED.learning_rate
-    left_out = {
-        "EWMA, same decay": replace(run, anchor_args=AVERAGED.anchor_args),
-        "EWMA, same rate": replace(run, learning_rate=rate),
-        "EWMA, rate / c": replace(run, learning_rate=rate / parts),
-    }
-    return left_out[name]
-
-
 OTHERS = {"EWMA, same decay": PARTS, "EWMA, same rate": PARTS[:1], "EWMA, rate / c": PARTS[:1]}
-ARMS = {(name, 1): run for name, run in WHOLE.items()} | {
-    (name, parts): changed(name, parts) for name in (*WHOLE, *OTHERS) for parts in OTHERS.get(name, PARTS)
-}
+"""One adjustment left out, or made otherwise."""
+RATE_POWER = {"EWMA, same rate": 0.0, "EWMA, rate / c": 1.0}
+"""Of c, by which the rate is divided, where not 1/2."""
+ARMS = tuple((name, 1) for name in WHOLE) + tuple(
+    (name, parts) for name in (*WHOLE, *OTHERS) for parts in OTHERS.get(name, PARTS)
+)
 
 
 def cells() -> tuple[Run, ...]:
     """PPO-EWMA and PPO at three batch sizes, fresh and old data; PPO-EWMA with an adjustment left out."""
-    return tuple(replace(run, seed=0) for run in ARMS.values())
+    from testbed.anchors.rescale import smaller_batches
+
+    found = []
+    for name, parts in ARMS:
+        whole = WHOLE.get(name, AVERAGED)
+        run = replace(smaller_batches(whole, parts), seed=0)
+        if name in RATE_POWER:
+            run = replace(run, learning_rate=whole.learning_rate / parts ** RATE_POWER[name])
+        found.append(replace(run, anchor_args=HELD) if name == "EWMA, same decay" else run)
+    return tuple(found)
 
 
 EXPERIMENT = Experiment(
@@ -89,12 +87,15 @@ EXPERIMENT = Experiment(
 
 def rows_of(table: pd.DataFrame, name: str, parts: int) -> pd.DataFrame:
     """Return the rows of an arm."""
-    run = ARMS[name, parts]
-    decay = dict(run.anchor_args).get("decay", np.nan)
-    near = np.isclose(table["learning_rate"], run.learning_rate, rtol=1e-3)
-    near &= np.isclose(table[DECAY], decay, rtol=1e-4, equal_nan=True)
-    same = (table["anchor"] == run.anchor) & (table["prompts"] == run.prompts) & (table["lag"] == run.lag)
-    return table[near & same]
+    whole = WHOLE.get(name, AVERAGED)
+    rate = whole.learning_rate / parts ** RATE_POWER.get(name, 0.5)
+    wanted = {"anchor": whole.anchor, "prompts": whole.prompts // parts, "lag": whole.lag * parts}
+    here = np.isclose(table["learning_rate"], rate, rtol=1e-3)
+    for column, value in wanted.items():
+        here &= table[column] == value
+    if whole.anchor == "ewma":
+        here &= np.isclose(table[DECAY], dict(HELD)["decay"]) == (parts == 1 or name == "EWMA, same decay")
+    return table[here]
 
 
 def _curve(table: pd.DataFrame, name: str, parts: int) -> pd.Series:
