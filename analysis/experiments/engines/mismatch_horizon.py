@@ -38,6 +38,13 @@ COPYING = replace(
 FULL, MISMATCH, UNIFIED = "full", "mismatch", "unified"
 COARSE: Arguments = (("matrices", "all"), ("mantissa", BITS))
 PRECISION = f"{FP8} matrices=all mantissa={BITS}"
+NAMES = {
+    "off": "full",
+    FP8: "coarse rollouts",
+    "heads=1,layers=1,width=32": "full trainer",
+    f"heads=1,layers=1,precision={PRECISION},width=32": "coarse on both sides",
+}
+"""Of the table's values in figures."""
 
 
 def cells() -> tuple[Run, ...]:
@@ -69,24 +76,23 @@ EXPERIMENT = Experiment(
         x="task_args.digits: tokens of a response",
         y="accuracy: final accuracy",
         arm=("mismatch", "policy_args"),
-        names={
-            "off": "full",
-            FP8: "coarse rollouts",
-            "heads=1,layers=1,width=32": "full trainer",
-            f"heads=1,layers=1,precision={PRECISION},width=32": "coarse on both sides",
-        },
+        names=NAMES,
     ),
     systems={"Jet-RL": Part("horizons of 12 to 96 tokens, and one precision; its timings need a GPU")},
 )
 
 
-def _arms(table: pd.DataFrame, metric: str, length: int) -> pd.DataFrame:
-    """Return a metric at one length by seed: full precision, coarse rollouts, coarse on both sides."""
-    rows = table[table["task_args.digits"] == length]
+def by_arm(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return a metric by seed: full precision, coarse rollouts, coarse on both sides where it was tried."""
     one = rows["policy_args"].str.contains("precision")
     where = {FULL: (rows["mismatch"] == "off") & ~one, MISMATCH: rows["mismatch"] != "off", UNIFIED: one}
     columns = {name: rows[mask].set_index("seed")[metric].sort_index() for name, mask in where.items()}
     return pd.DataFrame({name: x_N for name, x_N in columns.items() if len(x_N)}).dropna()
+
+
+def _arms(table: pd.DataFrame, metric: str, length: int) -> pd.DataFrame:
+    """Return the arms at one length."""
+    return by_arm(table[table["task_args.digits"] == length], metric)
 
 
 def _lost(table: pd.DataFrame, length: int, name: str = MISMATCH) -> pd.Series:
