@@ -38,13 +38,16 @@ COPYING = replace(
 FULL, MISMATCH, UNIFIED = "full", "mismatch", "unified"
 COARSE: Arguments = (("matrices", "all"), ("mantissa", BITS))
 PRECISION = f"{FP8} matrices=all mantissa={BITS}"
-NAMES = {
-    "off": "full",
-    FP8: "coarse rollouts",
-    "heads=1,layers=1,width=32": "full trainer",
-    f"heads=1,layers=1,precision={PRECISION},width=32": "coarse on both sides",
-}
-"""Of the table's values in figures."""
+
+
+def names(precision: str) -> dict[str, str]:
+    """Return what the table's values are called in figures."""
+    return {
+        "off": "full",
+        FP8: "coarse rollouts",
+        "heads=1,layers=1,width=32": "full trainer",
+        f"heads=1,layers=1,precision={precision},width=32": "coarse on both sides",
+    }
 
 
 def cells() -> tuple[Run, ...]:
@@ -76,34 +79,30 @@ EXPERIMENT = Experiment(
         x="task_args.digits: tokens of a response",
         y="accuracy: final accuracy",
         arm=("mismatch", "policy_args"),
-        names=NAMES,
+        names=names(PRECISION),
     ),
     systems={"Jet-RL": Part("horizons of 12 to 96 tokens, and one precision; its timings need a GPU")},
 )
 
 
-def by_arm(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+def by_arm(table: pd.DataFrame, metric: str, length: int) -> pd.DataFrame:
     """Return a metric by seed: full precision, coarse rollouts, coarse on both sides where it was tried."""
+    rows = table[table["task_args.digits"] == length]
     one = rows["policy_args"].str.contains("precision")
     where = {FULL: (rows["mismatch"] == "off") & ~one, MISMATCH: rows["mismatch"] != "off", UNIFIED: one}
     columns = {name: rows[mask].set_index("seed")[metric].sort_index() for name, mask in where.items()}
     return pd.DataFrame({name: x_N for name, x_N in columns.items() if len(x_N)}).dropna()
 
 
-def _arms(table: pd.DataFrame, metric: str, length: int) -> pd.DataFrame:
-    """Return the arms at one length."""
-    return by_arm(table[table["task_args.digits"] == length], metric)
-
-
-def _lost(table: pd.DataFrame, length: int, name: str = MISMATCH) -> pd.Series:
+def lost(table: pd.DataFrame, length: int, name: str = MISMATCH) -> pd.Series:
     """Return the final accuracy that an arm lacks against full precision, by seed."""
-    found = _arms(table, "accuracy", length)
+    found = by_arm(table, "accuracy", length)
     return found[FULL] - found[name]
 
 
 def _medians(table: pd.DataFrame, name: str = MISMATCH) -> str:
     lengths = (SHORT, LONG) if name == UNIFIED else LENGTHS
-    lost = ", ".join(f"{_lost(table, length, name).median():+.3f} at {length}" for length in lengths)
+    lost = ", ".join(f"{lost(table, length, name).median():+.3f} at {length}" for length in lengths)
     return f"median accuracy lost by {name} precision: {lost}"
 
 
@@ -112,7 +111,7 @@ def coarse_rollouts_lose_accuracy_on_long_responses(table: pd.DataFrame) -> Evid
     """With responses of 96 tokens, rollouts with 1 mantissa bit in weights and activations cost a trainer in
     full precision, without correction, more than 0.05 of final accuracy, on most seeds.
     """
-    return median_exceeds(_lost(table, LONG), MARGIN, f"{_medians(table)}; less {MARGIN:g}")
+    return median_exceeds(lost(table, LONG), MARGIN, f"{_medians(table)}; less {MARGIN:g}")
 
 
 @EXPERIMENT.claim()
@@ -120,14 +119,14 @@ def coarse_rollouts_lose_more_on_longer_responses(table: pd.DataFrame) -> Eviden
     """Such rollouts cost more final accuracy with responses of 96 tokens than with 12, on most seeds; base
     models are as often right at both.
     """
-    more = (_lost(table, LONG) - _lost(table, SHORT)).dropna()
+    more = (lost(table, LONG) - lost(table, SHORT)).dropna()
     return median_exceeds(more, 0.0, f"median of what 96 tokens lose more than 12; {_medians(table)}")
 
 
 @EXPERIMENT.claim()
 def coarse_rollouts_collapse_more_on_longer_responses(table: pd.DataFrame) -> Evidence:
     """With such rollouts more seeds collapse at 96 tokens than at 12."""
-    long, short = (_arms(table, "collapsed", length)[MISMATCH] for length in (LONG, SHORT))
+    long, short = (by_arm(table, "collapsed", length)[MISMATCH] for length in (LONG, SHORT))
     note = f"collapsed on {int(long.sum())} of {len(long)} seeds at 96 tokens, on {int(short.sum())} at 12"
     return happens_more_often(long, short, note)
 
@@ -137,6 +136,6 @@ def one_coarse_precision_loses_less_than_coarse_rollouts(table: pd.DataFrame) ->
     """With responses of 96 tokens, the same coarse format on both sides ends at a higher accuracy, in that
     format, than a full-precision trainer with such rollouts, on most seeds.
     """
-    found = _arms(table, "accuracy", LONG)
+    found = by_arm(table, "accuracy", LONG)
     note = f"median gain; {_medians(table)}; {_medians(table, UNIFIED)}"
     return median_exceeds(found[UNIFIED] - found[MISMATCH], 0.0, note)
