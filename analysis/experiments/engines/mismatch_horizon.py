@@ -62,7 +62,7 @@ EXPERIMENT = Experiment(
     "mismatch-horizon",
     question="Beyond which response length do coarse rollouts break a trainer in full precision?",
     source=JET_RL,
-    differs="a transformer of 14,000 to 19,000 weights copies up to 96 digits; emulated formats; base success of 0.2",
+    differs="a transformer of 14,000 to 19,000 weights copies up to 96 digits; base success of 0.2; 80 steps",
     cells=cells,
     stop=Stop(block=16, cap=16),
     keys=("task_args.digits", "mismatch", "policy_args", "seed"),
