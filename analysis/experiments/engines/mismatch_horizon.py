@@ -39,10 +39,10 @@ FULL, MISMATCH, UNIFIED = "full", "mismatch", "unified"
 COARSE: Arguments = (("matrices", "all"), ("mantissa", BITS))
 PRECISION = f"{FP8} matrices=all mantissa={BITS}"
 NAMES = {
-    "off": "no mismatch",
-    FP8: "coarse rollouts",
-    "heads=1,layers=1,width=32": "full trainer",
-    f"heads=1,layers=1,precision={PRECISION},width=32": "coarse trainer",
+    "off": "same",
+    FP8: "coarse μ",
+    "heads=1,layers=1,width=32": "full π",
+    f"heads=1,layers=1,precision={PRECISION},width=32": "coarse π",
 }
 """Of the table's values in the figure."""
 
