@@ -12,13 +12,12 @@ from testbed.config.run import Run, grid
 NAME = "larger-rates"
 BY = ("task", "recipe")
 OLD = 32
-SHAPE = {"width": 192, "layers": 3}
 MODELS = (
-    Made("qwen2-1m-running-sum", "running-sum", (("digits", 4),), "qwen2", noise=0.3, steps=300, **SHAPE),
-    Made("gpt-neox-1m-one-digit-sums", "reasoning-gym", ONE_DIGIT, "gpt-neox", 0.25, steps=900, **SHAPE),
-    Made("llama-1m-length", "length", SHORT, "llama", noise=0.55, steps=300, **SHAPE),
+    Made("qwen2-1m-running-sum", "running-sum", (("digits", 4),), "qwen2", 0.3, 300, 224),
+    Made("gpt-neox-1m-one-digit-sums", "reasoning-gym", ONE_DIGIT, "gpt-neox", 0.25, 900, 256),
+    Made("llama-1m-length", "length", SHORT, "llama", 0.55, 300, 224),
 )
-"""1.11, 0.89 and 1.11 million weights; taught until they are right on a fifth to a half of all prompts."""
+"""A million weights in two layers each; taught until they are right on a fifth to a half of all prompts."""
 SIZES = {"steps": 80, "prompts": 8, "group": 4, "log_every": 10, "evaluation_prompts": 32}
 """80 steps of 32 responses, for real models and the toy alike."""
 
