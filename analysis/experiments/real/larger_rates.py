@@ -19,7 +19,7 @@ MODELS = (
 )
 """A million weights in two layers each; taught until they are right on a fifth to a half of all prompts."""
 SIZES = {"steps": 80, "prompts": 8, "group": 4, "log_every": 10, "evaluation_prompts": 32}
-"""80 steps of 32 responses, for real models and the toy alike."""
+"""80 steps of 32 responses."""
 
 
 def cells() -> tuple[Run, ...]:

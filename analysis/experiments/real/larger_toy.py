@@ -20,6 +20,8 @@ from testbed.config.run import Run, grid
 
 NAME = "larger-toy"
 LAGS = (8, OLD, 64)
+SHORTER = SIZES | {"steps": max(LAGS)}
+"""At the largest lag all data come from the first weights."""
 EARLY = 40
 """Steps whose metrics are read as signs of what comes."""
 KEYS = ("task", "recipe", "lag", "seed")
@@ -36,7 +38,7 @@ def cells() -> tuple[Run, ...]:
     found = []
     for model in MODELS:
         toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)
-        toy = replace(toy, warm_start_steps=model.steps, **SIZES)
+        toy = replace(toy, warm_start_steps=model.steps, **SHORTER)
         for run in grid(toy, learning_rate=[1e-3, 3e-3, 1e-2], seed=list(tuning_seeds(8))):
             found += arms(run)
     return tuple(found)
