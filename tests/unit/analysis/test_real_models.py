@@ -12,6 +12,7 @@ import pytest
 from analysis import made_models
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.experiments.lag.safe_lag_fit import SAFE, SIGNS, fitted, largest_safe
+from analysis.experiments.real.larger_models import pilots
 from analysis.experiments.real.toy_for_real import MODELS
 from analysis.experiments.real.toy_vs_real import TOY, taus
 from analysis.starting_runs import SMALL
@@ -42,7 +43,7 @@ def test_a_seed_has_the_cells_that_are_drawn_for_it() -> None:
     assert [(run.lag, run.seed) for run in experiment.cells_at(range(4))] == [(0, 0), (0, 2), (1, 1), (1, 3)]
 
 
-@pytest.mark.parametrize("name", ["toy-vs-real", "safe-lag"])
+@pytest.mark.parametrize("name", ["toy-vs-real", "safe-lag", "larger-models"])
 def test_every_seed_of_a_drawn_study_has_one_task_and_all_arms(name: str) -> None:
     cells = EXPERIMENTS[name].cells_at(range(100, 116))
     frame = pd.DataFrame([(run.seed, run.task, run.recipe, run.lag) for run in cells])
@@ -68,3 +69,14 @@ def test_a_forecast_follows_the_sign_that_the_safe_lag_follows() -> None:
     known = pd.DataFrame(rng.normal(size=(200, len(SIGNS))), columns=list(SIGNS))
     known[SAFE] = 3.0 - known["log10 kl"]
     assert np.abs(fitted(known, known) - known[SAFE].clip(0, np.log2(129))).max() < 0.1
+
+
+def test_a_safe_lag_of_any_recipe_is_measured_from_grpo_on_policy() -> None:
+    final = {("grpo", 0): 0.8, ("m2po", 8): 0.9, ("m2po", 32): 0.71, ("m2po", 64): 0.6}
+    final |= {("grpo", 8): 0.6, ("grpo", 32): 0.8, ("grpo", 64): 0.8}
+    table = pd.DataFrame([("length", *arm, 7, x) for arm, x in final.items()])
+    table.columns = ["task", "recipe", "lag", "seed", "accuracy"]
+    assert pilots(table).set_index("recipe")[SAFE].to_dict() == {
+        "m2po": pytest.approx(np.log2(33)),
+        "grpo": 0.0,
+    }
