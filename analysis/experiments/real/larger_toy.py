@@ -19,7 +19,7 @@ from analysis.tuning import RATE, best_rates, tuning_seeds
 from testbed.config.run import Run, grid
 
 NAME = "larger-toy"
-LAGS = (8, OLD, 64)
+LAGS = (8, 64)
 SHORTER = SIZES | {"steps": max(LAGS)}
 """At the largest lag all data come from the first weights."""
 EARLY = 40
@@ -28,19 +28,19 @@ KEYS = ("task", "recipe", "lag", "seed")
 METRICS = ("accuracy", "best", "start", "collapsed", "collapse_step")
 
 
-def arms(run: Run) -> tuple[Run, ...]:
-    """Return eight recipes at lags 8, 32 and 64, and GRPO on-policy beside them, of one starting run."""
-    return (replace(run, recipe="grpo", lag=0), *grid(run, recipe=list(RECIPES), lag=list(LAGS)))
+def arms(run: Run, lags: tuple[int, ...] = LAGS) -> tuple[Run, ...]:
+    """Return eight recipes at every lag, and GRPO on-policy beside them, of one starting run."""
+    return (replace(run, recipe="grpo", lag=0), *grid(run, recipe=list(RECIPES), lag=list(lags)))
 
 
 def cells() -> tuple[Run, ...]:
-    """The arms on three tasks at 3 rates, 8 tuning seeds; base models taught as long as the real ones."""
+    """The arms, and lag 32 to tune at, on three tasks, 3 rates, 6 tuning seeds; taught as long as the real."""
     found = []
     for model in MODELS:
         toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)
         toy = replace(toy, warm_start_steps=model.steps, **SHORTER)
-        for run in grid(toy, learning_rate=[1e-3, 3e-3, 1e-2], seed=list(tuning_seeds(8))):
-            found += arms(run)
+        for run in grid(toy, learning_rate=[1e-3, 3e-3, 1e-2], seed=list(tuning_seeds(6))):
+            found += arms(run, (*LAGS, OLD))
     return tuple(found)
 
 
@@ -56,7 +56,8 @@ def from_rows(rows: pd.DataFrame) -> Table:
     """Return the cells at the rate that suits their recipe best on their task at lag 32."""
     found = with_signs(NAME, rows, (*KEYS, RATE))
     best = best_rates(found.frame[found.frame["lag"] == OLD], BY, "accuracy")
-    kept = found.frame.merge(best[[*BY, RATE]]).sort_values(list(KEYS), ignore_index=True)
+    kept = found.frame[found.frame["lag"] != OLD].merge(best[[*BY, RATE]])
+    kept = kept.sort_values(list(KEYS), ignore_index=True)
     return Table.of(NAME, kept[[*KEYS, RATE, *METRICS, *SIGNS]], found.about)
 
 
