@@ -34,7 +34,7 @@ def arms(run: Run, lags: tuple[int, ...] = LAGS) -> tuple[Run, ...]:
 
 
 def cells() -> tuple[Run, ...]:
-    """The arms, and lag 32 to tune at, on three tasks, 3 rates, 6 tuning seeds; taught as long as the real."""
+    """The arms, and lag 32 to tune at, on three tasks, 3 rates, 6 tuning seeds; taught as long as real."""
     found = []
     for model in MODELS:
         toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)
