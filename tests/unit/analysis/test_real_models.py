@@ -12,7 +12,6 @@ import pytest
 from analysis import made_models
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.experiments.lag.safe_lag_fit import SAFE, SIGNS, fitted, largest_safe
-from analysis.experiments.real.larger_models import pilots
 from analysis.experiments.real.toy_for_real import MODELS
 from analysis.experiments.real.toy_vs_real import TOY, taus
 from analysis.starting_runs import SMALL
@@ -69,14 +68,3 @@ def test_a_forecast_follows_the_sign_that_the_safe_lag_follows() -> None:
     known = pd.DataFrame(rng.normal(size=(200, len(SIGNS))), columns=list(SIGNS))
     known[SAFE] = 3.0 - known["log10 kl"]
     assert np.abs(fitted(known, known) - known[SAFE].clip(0, np.log2(129))).max() < 0.1
-
-
-def test_a_safe_lag_of_any_recipe_is_measured_from_grpo_on_policy() -> None:
-    final = {("grpo", 0): 0.8, ("m2po", 8): 0.71, ("m2po", 64): 0.6}
-    final |= {("grpo", 8): 0.6, ("grpo", 64): 0.8}
-    table = pd.DataFrame([("length", *arm, 7, x) for arm, x in final.items()])
-    table.columns = ["task", "recipe", "lag", "seed", "accuracy"]
-    assert pilots(table).set_index("recipe")[SAFE].to_dict() == {
-        "m2po": pytest.approx(np.log2(9)),
-        "grpo": 0.0,
-    }
