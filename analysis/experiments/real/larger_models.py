@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.auroc import auroc
 from analysis.claims import Evidence
-from analysis.experiment import Experiment, Part, Stop
+from analysis.experiment import Experiment, Stop
 from analysis.experiments.lag.safe_lag_fit import ALLOWED, SIGNS
 from analysis.experiments.real.larger_rates import BY, MODELS
 from analysis.experiments.real.larger_rates import NAME as RATES
@@ -72,12 +72,6 @@ EXPERIMENT = Experiment(
     metrics=(*METRICS, *SIGNS, KEPT, TOY, TOY_KEPT),
     margins={"tau, AUROC to foretell": GOAL, "tau": HALF, "accuracy lost": ALLOWED},
     figure="larger-models",
-    systems={
-        "VCPO (Stable Asynchrony)": Part(
-            "ESS before a collapse, on Hugging Face models at tuned rates",
-            claims=("early-ess-ranks-collapses-of-larger-models",),
-        ),
-    },
 )
 
 
