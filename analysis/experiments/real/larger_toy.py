@@ -56,8 +56,7 @@ def from_rows(rows: pd.DataFrame) -> Table:
     """Return the cells at the rate that suits their recipe best on their task at lag 32."""
     found = with_signs(NAME, rows, (*KEYS, RATE))
     best = best_rates(found.frame[found.frame["lag"] == OLD], BY, "accuracy")
-    kept = found.frame[found.frame["lag"] != OLD].merge(best[[*BY, RATE]])
-    kept = kept.sort_values(list(KEYS), ignore_index=True)
+    kept = found.frame.merge(best[[*BY, RATE]]).sort_values(list(KEYS), ignore_index=True)
     return Table.of(NAME, kept[[*KEYS, RATE, *METRICS, *SIGNS]], found.about)
 
 
