@@ -42,7 +42,7 @@ EXPERIMENT = Experiment(
     source="CTPO (2026), arXiv:2605.07331",
     differs="copying 48 digits, a transformer of 7,000 weights, 240 steps of 32 responses; rates by arm",
     cells=cells,
-    stop=Stop(block=16, cap=16),
+    stop=Stop(block=16, cap=32),
     keys=("recipe", "recipe_args", "seed"),
     metrics=(
         *("accuracy", "best", "start", "area", "collapsed"),
