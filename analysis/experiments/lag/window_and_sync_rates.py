@@ -36,21 +36,20 @@ def sync_cells() -> tuple[Run, ...]:
     return tuple(run for lag in SYNC_LAGS for run in arms(replace(base, lag=lag), SYNC))
 
 
-def tried(run: Run) -> tuple[tuple[float, ...], int]:
-    """Return the rates that an arm is tried at, and the seeds; more where some runs of a rate collapse."""
+def rates(run: Run) -> tuple[float, ...]:
+    """Return the rates that an arm is tried at."""
     if run.steps == SYNC_STEPS:
-        return ((3e-4, 6e-4, 1e-3, 3e-3), 4) if run.lag == SYNC_LAGS[-1] else ((3e-4, 1e-3, 3e-3), 2)
-    return (1e-3, 3e-3, 1e-2, *((3e-2,) if run.recipe != "grpo" else ())), 2
+        return (3e-4, 1e-3, 3e-3)
+    return (1e-3, 3e-3, 1e-2) if run.recipe == "grpo" else (3e-3, 1e-2, 3e-2)
 
 
 def cells() -> tuple[Run, ...]:
-    """Every arm at three or four rates, on seeds for tuning."""
+    """Every arm at three rates, 2 seeds for tuning."""
     return tuple(
         replace(run, learning_rate=rate, seed=seed)
         for run in (*window_cells(), *sync_cells())
-        for rates, seeds in [tried(run)]
-        for rate in rates
-        for seed in tuning_seeds(seeds)
+        for rate in rates(run)
+        for seed in tuning_seeds(2)
     )
 
 
