@@ -16,7 +16,7 @@ from analysis.plot import Plot
 from testbed.config.run import Run
 
 RIVAL = "GRPO with truncated sequence weights"
-PASS = "mean val/pass@8"
+PASS = "known val/pass@8"
 
 
 def cells() -> tuple[Run, ...]:
