@@ -38,13 +38,16 @@ COPYING = replace(
 FULL, MISMATCH, UNIFIED = "full", "mismatch", "unified"
 COARSE: Arguments = (("matrices", "all"), ("mantissa", BITS))
 PRECISION = f"{FP8} matrices=all mantissa={BITS}"
-NAMES = {
-    "off": "same",
-    FP8: "coarse μ",
-    "heads=1,layers=1,width=32": "full π",
-    f"heads=1,layers=1,precision={PRECISION},width=32": "coarse π",
-}
-"""Of the table's values in the figure."""
+
+
+def names(precision: str) -> dict[str, str]:
+    """Return what the table's values are called in figures."""
+    return {
+        "off": "same",
+        FP8: "coarse μ",
+        "heads=1,layers=1,width=32": "full π",
+        f"heads=1,layers=1,precision={precision},width=32": "coarse π",
+    }
 
 
 def cells() -> tuple[Run, ...]:
@@ -76,7 +79,7 @@ EXPERIMENT = Experiment(
         x="task_args.digits: tokens of a response",
         y="accuracy: final accuracy",
         arm=("mismatch", "policy_args"),
-        names=NAMES,
+        names=names(PRECISION),
     ),
     systems={
         "Jet-RL": Part(
@@ -95,7 +98,7 @@ def _arms(table: pd.DataFrame, metric: str, length: int) -> pd.DataFrame:
     return pd.DataFrame({name: x_N for name, x_N in columns.items() if len(x_N)}).dropna()
 
 
-def _lost(table: pd.DataFrame, length: int, name: str = MISMATCH) -> pd.Series:
+def lost(table: pd.DataFrame, length: int, name: str = MISMATCH) -> pd.Series:
     """Return the final accuracy that an arm lacks against full precision, by seed."""
     found = _arms(table, "accuracy", length)
     return found[FULL] - found[name]
@@ -103,8 +106,8 @@ def _lost(table: pd.DataFrame, length: int, name: str = MISMATCH) -> pd.Series:
 
 def _medians(table: pd.DataFrame, name: str = MISMATCH) -> str:
     lengths = (SHORT, LONG) if name == UNIFIED else LENGTHS
-    lost = ", ".join(f"{_lost(table, length, name).median():+.3f} at {length}" for length in lengths)
-    return f"median accuracy lost by {name} precision: {lost}"
+    found = ", ".join(f"{lost(table, length, name).median():+.3f} at {length}" for length in lengths)
+    return f"median accuracy lost by {name} precision: {found}"
 
 
 @EXPERIMENT.claim()
@@ -112,7 +115,7 @@ def coarse_rollouts_lose_accuracy_on_long_responses(table: pd.DataFrame) -> Evid
     """With responses of 96 tokens, rollouts with 1 mantissa bit in weights and activations cost a trainer in
     full precision, without correction, more than 0.05 of final accuracy, on most seeds.
     """
-    return median_exceeds(_lost(table, LONG), MARGIN, f"{_medians(table)}; less {MARGIN:g}")
+    return median_exceeds(lost(table, LONG), MARGIN, f"{_medians(table)}; less {MARGIN:g}")
 
 
 @EXPERIMENT.claim()
@@ -120,7 +123,7 @@ def coarse_rollouts_lose_more_on_longer_responses(table: pd.DataFrame) -> Eviden
     """Such rollouts cost more final accuracy with responses of 96 tokens than with 12, on most seeds; base
     models are as often right at both.
     """
-    more = (_lost(table, LONG) - _lost(table, SHORT)).dropna()
+    more = (lost(table, LONG) - lost(table, SHORT)).dropna()
     return median_exceeds(more, 0.0, f"median of what 96 tokens lose more than 12; {_medians(table)}")
 
 
