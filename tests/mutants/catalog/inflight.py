@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant("stalekv-law-without-the-past", "testbed/mismatch/report.py", "behavior.logp(theta_RP, rollout, step, past_RP)", "behavior.logp(theta_RP, rollout, step, theta_RP)", FORWARD),
     Mutant("stalekv-rounding-forgets-the-past", STALE, "self.toy.with_rounding(rounding), self.past_RP", "self.toy, self.past_RP", FORWARD),
     Mutant("stalekv-one-scale-for-all-tokens", QUANTIZED, "x_RDM.detach().abs().amax(1, keepdim=True)", "x_RDM.detach().abs().amax((1, 2), keepdim=True)", FORWARD),
-    Mutant("stalekv-activations-block-the-gradient", QUANTIZED, "straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, E4M3) * scale_R1M)", "to_float(x_RDM.detach() / scale_R1M, E4M3) * scale_R1M", FORWARD),
+    Mutant("stalekv-activations-block-the-gradient", QUANTIZED, "straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, kind) * scale_R1M)", "to_float(x_RDM.detach() / scale_R1M, kind) * scale_R1M", FORWARD),
     Mutant("stalekv-hidden-units-not-rounded", LAYERS, "layer.down, layer.rounding(hidden_RHM)", "layer.down, hidden_RHM", FORWARD),
     Mutant("stalekv-attended-not-rounded", LAYERS, "layer.rounding(attended_RDM)", "attended_RDM", FORWARD),
     Mutant("stalekv-rounding-sticks-to-the-policy", TOY, "changed = copy(self)", "changed = self", FORWARD),
