@@ -181,8 +181,12 @@ class ToyTransformer(Policy):
         prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, uniform_RBT.shape)
         uniform, end = uniform_RBT.to(self.device, torch.float64), self.task.end_token
         version_RBT = checked_versions(version_RBT, uniform.shape, theta_RWP.shape[1])
+        kept = checked_cache(cache) == "kept"
+        if len(present(version_RBT)) == 1:
+            alone = theta_RWP[:, present(version_RBT)[0]]
+            return self.sample(alone, prompt_RNQ, group, uniform_RBT, law=law)
         weights = {v: self.weights(theta_RWP[:, v]) for v in present(version_RBT)}
-        if checked_cache(cache) == "kept":
+        if kept:
             decoder = self._decoder(weights, prompts, version_RBT)
             return generate(decoder, end, uniform, law=law, tool=self.tool(prompts))
         return generate_recomputed(
