@@ -16,7 +16,7 @@ ENGINES, BEHAVIOR = "testbed/mismatch/__init__.py", "testbed/mismatch/behavior.p
 MUTANTS = (
     Mutant("inflight-token-read-by-the-old-version", DECODER, "version_RB = self._present(t + 1), self.version_RBT[..., t + 1]", "version_RB = self._present(t), self.version_RBT[..., t]", TESTS),
     Mutant("inflight-cache-of-the-last-version", DECODER, "            self.kept.own[:, t] = of_version(own, version_RB)", "            pass", TESTS),
-    Mutant("inflight-prompt-read-by-any-version", DECODER, "replace(c, key_value=of_version(p, version_RB))", "c", TESTS),
+    Mutant("inflight-prompt-read-by-any-version", DECODER, "merged.append(replace(whole[0], qkv=chosen))", "merged.append(whole[0])", TESTS),
     Mutant("inflight-first-law-of-any-version", DECODER, "of_version(spread, version_RBT[..., 0])", "next(iter(spread.values()))", TESTS),
     Mutant("inflight-keys-without-a-copy", DECODER, "self.kept.own[:, t].clone()", "self.kept.own[:, t]", TESTS),
     Mutant("inflight-wrong-part-chosen", DECODER, "(version_RB == version)[:, None]", "(version_RB <= version)[:, None]", TESTS),
