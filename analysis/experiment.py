@@ -35,7 +35,7 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -238,7 +238,7 @@ class Experiment:
             return self.cells_at(range(self.stop.first, self.stop.first + self.stop.cap))
         return self.cells() if self.seeds is None else self.cells_at(self.seeds)
 
-    def cells_at(self, seeds: range) -> tuple[Run, ...]:
+    def cells_at(self, seeds: Sequence[int]) -> tuple[Run, ...]:
         """Return the cells with these seeds in place of their own."""
         assert self.cells is not None
         first = dict.fromkeys(replace(cell, seed=0) for cell in self.cells())

@@ -29,11 +29,10 @@ def tuned(
     best = best_rates(load_committed([table])[table].frame, by, outcome)
     if ARGS not in by:
         return at_best_rates(cells, best)
+    arms = {words: rows.drop(columns=ARGS) for words, rows in best.groupby(ARGS)}
     found = []
     for cell in cells:
         words = ",".join(f"{name}={value}" for name, value in cell.recipe_args) or DEFAULT
-        (at_rate,) = at_best_rates(
-            [replace(cell, recipe_args=())], best[best[ARGS] == words].drop(columns=ARGS)
-        )
+        (at_rate,) = at_best_rates([replace(cell, recipe_args=())], arms.get(words, best[:0]))
         found.append(replace(at_rate, recipe_args=cell.recipe_args))
     return tuple(found)

@@ -19,14 +19,13 @@ from analysis.claims import ALPHA, mean_above_zero
 from analysis.collapse import ACCURACY
 from analysis.comparisons import arm, paired
 from analysis.intervals import Interval, student_interval, wilson_interval
+from analysis.seed_power import t_seeds
 from analysis.sweep_table import dial, dials, labeled, metric_word, per_cell, telling, usual_metric
 from testbed.errors import UserError, unknown
 
 USUAL = "grpo"
 MISSED = 0.2
 """Chance that the number of seeds that is asked for does not decide a difference as large as the one seen."""
-MOST = 1_000_000
-"""Most seeds that are asked for."""
 ARM, SETTING = "(arm)", "(setting)"
 
 
@@ -46,8 +45,9 @@ def compare(
 
     setting: what else varies, as "lag 16". seeds: pairs; left_out: seeds without a partner or a number.
     mean, low_mean, high_mean: of the arm; baseline_mean. difference: mean of arm less baseline, with its 95%
-    interval low, high (Student's t on paired differences). p: two-sided; p_holm: corrected (Holm 1979) for
-    all rows. verdict: higher or lower where p_holm <= alpha, equal where all pairs are, else undecided.
+    interval low, high (Student's t on paired differences); spread: their standard deviation.
+    p: two-sided; p_holm: corrected (Holm 1979) for all rows. verdict: higher or lower where p_holm <= alpha,
+    equal where all pairs are, else undecided.
     higher: probability of improvement P(arm > baseline) (Agarwal et al. 2021, arXiv:2108.13264), ties
     counting half, with higher_low and higher_high of `improvement`.
     collapsed: share of seeds, with collapsed_low and collapsed_high (Wilson), and baseline_collapsed; NaN
@@ -82,7 +82,7 @@ def compare(
     table["p_holm"] = [adjusted[str(index)] for index in range(len(table))]
     table["verdict"] = [_verdict(row, alpha) for row in table.to_dict("records")]
     table["seeds_needed"] = [_needed(row, alpha / len(table)) for row in table.to_dict("records")]
-    return table.drop(columns="spread")
+    return table
 
 
 def _baseline(names: list[str], given: str, by: str) -> str:
@@ -180,13 +180,10 @@ def _needed(row: Mapping[Any, Any], alpha: float) -> float:
     """Return the seeds that would decide, NaN where they are not needed or the spread is not known."""
     if row["verdict"] != "undecided" or not row["spread"] > 0 or row["difference"] == 0:
         return math.nan
-    n = row["seeds"] + 1
-    while n < MOST:
-        reach = float(special.stdtrit(n - 1, 1 - alpha / 2) + special.stdtrit(n - 1, 1 - MISSED))
-        if reach * row["spread"] <= abs(row["difference"]) * math.sqrt(n):
-            return float(n)
-        n = max(n + 1, n * 101 // 100)
-    return math.inf
+    try:
+        return float(max(t_seeds(row["difference"], row["spread"], alpha, 1 - MISSED), row["seeds"] + 1))
+    except UserError:
+        return math.inf
 
 
 def in_words(row: Mapping[Any, Any], by: str, metric: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -54,8 +56,8 @@ def draw(table: pd.DataFrame) -> Figure:
     for name in (rescaled, coupled):
         mean = float(whole.loc[whole["arm"] == name, VALUE].mean())
         left.axhspan(mean - SAME, mean + SAME, color=RULE, alpha=0.14, linewidth=0)
-    _curves(left, rows, VALUE)
-    _curves(right, rows, CLIPPED)
+    curves(left, rows, VALUE, LOOKS)
+    curves(right, rows, CLIPPED, LOOKS)
     left.set_ylabel("mean value over training")
     right.set_ylabel("clipped tokens")
     right.set_ylim(bottom=0)
@@ -86,11 +88,12 @@ def arms(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _curves(ax: Axes, rows: pd.DataFrame, metric: str) -> None:
+def curves(ax: Axes, rows: pd.DataFrame, metric: str, looks: Mapping[str, Look]) -> None:
+    """Draw the median of every arm and its interval against the batch size; columns arm, prompts, metric."""
     summary = bands(rows, ["arm", "prompts"], metric)
     sizes = sorted(set(summary["prompts"]), reverse=True)
     place = {size: index for index, size in enumerate(sizes)}
-    for name, look in LOOKS.items():
+    for name, look in looks.items():
         curve = summary[summary["arm"] == name]
         x = curve["prompts"].map(place)
         order = x.argsort()

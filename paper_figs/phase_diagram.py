@@ -34,6 +34,11 @@ def draw(table: pd.DataFrame) -> Figure:
     shared = at_rate.xs(common, level="learning_rate").unstack().loc[tuned.index]
     lost = table.assign(lost=(table["collapsed"] > 0.5) | (table["diverged"] > 0.5))
     share = lost.groupby(["recipe", "lag"])["lost"].mean().unstack().loc[tuned.index]
+    return maps(tuned, shared, share, common)
+
+
+def maps(tuned: pd.DataFrame, shared: pd.DataFrame, share: pd.DataFrame, common: float) -> Figure:
+    """Return recipe against lag three times: accuracy at its own rate, at the common one, share collapsed."""
     fig = Figure(figsize=(PAGE, 0.9 + 0.2 * len(tuned)))
     axes = fig.subplots(1, 3, sharey=True)
     _fields(axes[0], tuned, "final accuracy,\nits own learning rate", "viridis")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -33,17 +35,24 @@ CAPTION = (
 )
 def draw(table: pd.DataFrame) -> Figure:
     """Return the page-wide figure; columns task, recipe, lag, seed, accuracy, toy accuracy."""
+    return beside_the_toy(table, TITLES, {16: 0.0, 64: 1.0})
+
+
+def beside_the_toy(table: pd.DataFrame, titles: Mapping[str, str], filled: Mapping[int, float]) -> Figure:
+    """Return a panel per task of real against toy medians; how full the marker of a lag is, 0 to 1."""
     need(table, ["task", "recipe", "lag", "seed", ACCURACY, TOY])
     middle = table.groupby(["task", "recipe", "lag"])[[ACCURACY, TOY]].median().reset_index()
     fig = Figure(figsize=(PAGE, 2.7))
-    axes = fig.subplots(1, len(TITLES))
-    for ax, (task, title) in zip(axes, TITLES.items(), strict=True):
+    axes = fig.subplots(1, len(titles))
+    for ax, (task, title) in zip(axes, titles.items(), strict=True):
         ax.axline((0, 0), slope=1, color=RULE, linewidth=0.8)
         for _, arm in middle[middle["task"] == task].iterrows():
             style = look(arm["recipe"])
-            fill = style.color if arm["lag"] != 16 else "white"
+            fill = (style.color, filled.get(arm["lag"], 1.0))
             marker, size = (style.marker, 5) if arm["lag"] else ("*", 9)
-            ax.plot(arm[TOY], arm[ACCURACY], marker, color=style.color, markerfacecolor=fill, markersize=size)
+            ax.plot(
+                arm[TOY], arm[ACCURACY], marker, color=style.color, mfc=fill, mec=style.color, markersize=size
+            )
         top = 0.05 + middle.loc[middle["task"] == task, [ACCURACY, TOY]].to_numpy().max()
         ax.set(xlim=(-0.03 * top, top), ylim=(-0.03 * top, top), xlabel="toy LLM")
         ax.set_title(f"{title}, {table[table['task'] == task]['seed'].nunique()} seeds", fontsize=8)

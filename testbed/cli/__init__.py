@@ -29,6 +29,7 @@ from testbed.cli import (
     objectives,
     pipeline,
     plot,
+    power,
     report,
     run,
     status,
@@ -85,6 +86,7 @@ app.add_typer(systems.app, name="systems")
 app.command("metrics")(metrics.metrics)
 app.command("figures")(figures.figures)
 app.command("compare")(compare.compare)
+app.command("power")(power.power)
 app.command("merge")(merge.merge)
 app.command("report")(report.report)
 app.command("plot")(plot.plot)

@@ -1,16 +1,18 @@
 """What a sweep costs, said before it starts: cells, seconds and memory.
 
 Seconds of a pack = cells (steps a + rows b) + base models * warm-start steps * c, with a, b, c in seconds per
-cell: timed for a moment on this machine for the largest kinds of cells, scaled by size for the others. A
-sweep that is short by a rough guess is not timed at all. How far off: docs/howto/cost.md.
+cell: timed for a moment on this machine for the largest kinds of cells, scaled by size for the others. They
+are seconds of a core, so that what else runs on the machine is not in them: on a busy one a sweep takes
+longer than it says. One that is short by a rough guess is not timed at all. How far off: docs/howto/cost.md.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
@@ -25,8 +27,10 @@ SHORT = 60.0
 """Seconds by the rough guess up to which nothing is timed."""
 KINDS = 3
 """Kinds of cells that are timed, those with the most work."""
-SAMPLE = {"tabular": 128, "toy": 8, "hf": 1}
-"""Most cells that are timed together, by policy."""
+MOMENT = 10.0
+"""Seconds by the rough guess in which cells are timed, as many of a pack as that allows, but LEAST at least:
+a step of few cells costs more for each."""
+LEAST = 8
 TIMED = 9
 """Steps that are timed, every other one logged: a cycle of four rows, one of them with pass@k."""
 START = 4.0
@@ -169,17 +173,40 @@ def guessed(run: Run) -> Rates:
     return Rates(run.prompts * run.group * tokens, run.evaluation_prompts * 4 * tokens, lesson)
 
 
-def timed(pack: Pack, train: Train | None = None, clock: Callable[[], float] = time.perf_counter) -> Rates:
-    """Return the rates of a pack's cells from a few steps of some of them; nothing is kept."""
-    most = SAMPLE[pack.cells[0].policy]
+def timed(pack: Pack, train: Train | None = None, clock: Callable[[], float] | None = None) -> Rates:
+    """Return the rates of a pack's cells from a few steps of them, or of some; nothing is kept.
+
+    clock: by default this process's CPU time on one thread, as workers have; the wall's on a GPU.
+    """
+    first = pack.cells[0]
+    most = max(LEAST, int(MOMENT / (TIMED * guessed(first).step)))
     cells = pack.cells[:: -(-len(pack.cells) // most)]
+    clock = clock or (time.perf_counter if first.device == "cuda" else time.process_time)
+    with one_thread():
+        return _timed(cells, train or imported(TRAIN), clock)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch work on one thread for a while."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _timed(cells: tuple[Run, ...], train: Train, clock: Callable[[], float]) -> Rates:
     marks: list[float] = []
     sample = tuple(replace(cell, steps=TIMED, log_every=2, warm_start_steps=0) for cell in cells)
-    (train or imported(TRAIN))(sample, lambda _done, _total: marks.append(clock()))
+    train(sample, lambda _done, _total: marks.append(clock()))
     taken = [later - before for before, later in itertools.pairwise(marks)]
     step = median(taken[0::2])
     row = max(0.0, mean(taken[1::2]) - step)
-    return Rates(step / len(cells), row / len(cells), _lesson(pack.cells[0], clock))
+    return Rates(step / len(cells), row / len(cells), _lesson(cells[0], clock))
 
 
 def _lesson(run: Run, clock: Callable[[], float]) -> float:
@@ -206,10 +233,23 @@ def _base_models(packs: Sequence[Pack]) -> list[int]:
     for pack in packs:
         first = pack.cells[0]
         like = (first.task, first.task_args, first.policy_args, first.warm_start_steps, first.teacher_noise)
-        named = {(*like, cell.seed) for cell in pack.cells}
-        counts.append(len(named - known))
-        known |= named if folder() is not None else set()
+        new = {cell.seed for cell in pack.cells if (*like, cell.seed) not in known}
+        counts.append(len(new - _kept(first, new)))
+        known |= {(*like, seed) for seed in new} if folder() is not None else set()
     return counts
+
+
+def _kept(run: Run, seeds: Iterable[int]) -> set[int]:
+    """Return those of the seeds whose base model of such a run lies in the folder."""
+    from testbed.worlds.base_models import folder, made_of, name_of
+    from testbed.worlds.tokens import build_token_policy
+
+    place = folder()
+    if place is None or run.policy != "toy" or not run.warm_start_steps:
+        return set()
+    task, policy = build_token_policy(run)
+    named = {seed: name_of(policy.full_precision, task, made_of(run), seed) for seed in seeds}
+    return {seed for seed, name in named.items() if (place / name).exists()}
 
 
 def bytes_of(pack: Pack) -> int:

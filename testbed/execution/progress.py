@@ -44,9 +44,9 @@ class Progress:
         self._pace_from: tuple[float, float] | None = None
 
     def start(self, planned: int, done: int) -> None:
-        """Hear what the sweep has before anything runs."""
-        self.planned, self.done, self._at_start = planned, done, done
-        self._began = time.monotonic()
+        """Hear what the sweep has before anything runs; it may follow another one."""
+        self.planned, self.done, self._at_start, self.failed = planned, done, done, 0
+        self._began, self._pace_from = time.monotonic(), None
         self.show()
 
     def steps(self, pack: str, cells: int, share: float) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from testbed.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,17 @@ class FloatFormat:
 E4M3 = FloatFormat(mantissa=3, smallest_exponent=-6, largest=448.0, saturates=True)
 """OCP FP8 E4M3 (the "fn" kind: no infinities): bias 7, subnormals are multiples of 2^-9 (Micikevicius et al.
 2022, arXiv:2209.05433). Casts saturate, as rollout kernels do."""
+
+
+def e4(mantissa: int) -> FloatFormat:
+    """Return e4m3, or its like with fewer stored bits: 2, 1 or 0; raises UserError for others.
+
+    Exponents stay those of e4m3. The largest value is (2 - 2^-m) 2^8, but for the code that e4m3 has for NaN.
+    """
+    if mantissa not in range(E4M3.mantissa + 1):
+        raise UserError(f"mantissa is {mantissa}, the stored bits of a number; expected 3 (e4m3), 2, 1 or 0.")
+    return replace(E4M3, mantissa=mantissa, largest=min(E4M3.largest, (2 - 2.0**-mantissa) * 2.0**8))
+
 
 BFLOAT16 = FloatFormat(mantissa=7, smallest_exponent=-126, largest=(2 - 2**-7) * 2.0**127, saturates=False)
 """The upper half of a float32; overflow gives infinity."""

@@ -10,6 +10,8 @@ from testbed.mismatch.number_formats import (
     BFLOAT16,
     E4M3,
     INT8_LARGEST,
+    FloatFormat,
+    e4,
     largest_by_block,
     scale_of,
     straight_through,
@@ -43,12 +45,15 @@ def bf16() -> SamplerEngine:
     support="full",
     identity=None,
 )
-def fp8_tensor(*, matrices: str = "linear", power_of_two: bool = False) -> SamplerEngine:
+def fp8_tensor(
+    *, matrices: str = "linear", power_of_two: bool = False, mantissa: int = E4M3.mantissa
+) -> SamplerEngine:
     """W_mu = s e4m3(W / s), s = max|W| / 448 of the whole matrix.
 
-    power_of_two rounds s up to a power of two (UE8M0 scales).
+    power_of_two rounds s up to a power of two (UE8M0 scales). mantissa: stored bits; fewer than e4m3's 3 make
+    a format that is coarser than FP8.
     """
-    return _fp8("fp8-tensor", None, matrices, power_of_two)
+    return _fp8("fp8-tensor", None, matrices, power_of_two, e4(mantissa))
 
 
 @mismatch(
@@ -69,11 +74,13 @@ def fp8_block(*, block: int = 128, matrices: str = "linear", power_of_two: bool 
     return _fp8("fp8-block", block, matrices, power_of_two)
 
 
-def _fp8(name: str, block: int | None, matrices: str, power_of_two: bool) -> SamplerEngine:
+def _fp8(
+    name: str, block: int | None, matrices: str, power_of_two: bool, kind: FloatFormat = E4M3
+) -> SamplerEngine:
     def change(_name: str, w_RIJ: Tensor) -> Tensor:
         rows, columns = (block, block) if block else (w_RIJ.shape[-2], w_RIJ.shape[-1])
-        scale = scale_of(largest_by_block(w_RIJ.detach(), rows, columns), E4M3.largest, power_of_two)
-        return straight_through(w_RIJ, to_float(w_RIJ / scale, E4M3) * scale)
+        scale = scale_of(largest_by_block(w_RIJ.detach(), rows, columns), kind.largest, power_of_two)
+        return straight_through(w_RIJ, to_float(w_RIJ / scale, kind) * scale)
 
     def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
         del draw
@@ -112,17 +119,18 @@ def int8(*, per_channel: bool = True, matrices: str = "linear") -> SamplerEngine
     identity=None,
     needs=("layers",),
 )
-def fp8_activations(*, power_of_two: bool = False) -> SamplerEngine:
+def fp8_activations(*, power_of_two: bool = False, mantissa: int = E4M3.mantissa) -> SamplerEngine:
     """x_mu = s e4m3(x / s), s = max|x| / 448 of each token, for every x that a block's linear layer reads.
 
     Weights, attention, embeddings and head keep their precision; compose it with fp8-block to round weights
-    too. Gradients go straight through.
+    too. Gradients go straight through. mantissa: as of fp8-tensor.
     """
+    kind = e4(mantissa)
 
     def rounding(x_RDM: Tensor) -> Tensor:
         largest_R1M = x_RDM.detach().abs().amax(1, keepdim=True)
-        scale_R1M = scale_of(largest_R1M, E4M3.largest, power_of_two)
-        return straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, E4M3) * scale_R1M)
+        scale_R1M = scale_of(largest_R1M, kind.largest, power_of_two)
+        return straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, kind) * scale_R1M)
 
     def forward(policy: Policy, draw: Draw) -> Policy:
         del draw

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from envs.tokens.base import TokenTask
+from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.policies.base import Policy
 from testbed.policies.toy.layers import unrounded
@@ -59,7 +60,7 @@ def shared(
     Args:
         policy: the model that is trained.
         task: what it is trained on; its class says which source files count.
-        made_of: what decides a row beside its seed, policy, task's class and the code: names and numbers.
+        made_of: names and numbers, as `made_of` returns them.
         seeds: one per row.
         train: makes the rows of some of the seeds.
     """
@@ -88,12 +89,9 @@ def keepable(policy: Policy) -> bool:
     )
 
 
-def missing(policy: Policy, task: TokenTask, made_of: Sequence[object], seeds: Sequence[int]) -> int:
-    """Return how many of the seeds have no file yet; all of them where nothing is kept."""
-    place = folder() if keepable(policy) else None
-    if place is None:
-        return len(seeds)
-    return sum(not (place / name_of(policy, task, made_of, seed)).exists() for seed in seeds)
+def made_of(run: Run) -> tuple[object, ...]:
+    """Return what decides a row beside its seed, policy, task's class and the code."""
+    return run.task, run.task_args, run.warm_start_steps, run.teacher_noise
 
 
 def name_of(policy: Policy, task: TokenTask, made_of: Sequence[object], seed: int) -> str:

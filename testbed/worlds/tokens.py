@@ -21,7 +21,7 @@ from testbed.errors import UserError, unknown
 from testbed.policies.base import Policy
 from testbed.prefixes.base import Asked, Start
 from testbed.worlds.base import World
-from testbed.worlds.base_models import shared
+from testbed.worlds.base_models import made_of, shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
 from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.perturbed import Perturbed, check_perturbable, loss_noise_draw, perturb_of
@@ -71,7 +71,7 @@ class TokenRuns(World):
             base = shared(
                 full,
                 self.task,
-                (first.task, first.task_args, *how),
+                made_of(first),
                 unique,
                 lambda seeds: warm_start(full, self.task, seeds, *how),
             )

@@ -1,4 +1,4 @@
-"""Learning rates for recipes on old data, by clip, sign and passes; its seeds serve nothing else."""
+"""Learning rates for recipes on old data, by clip, sign, passes and length; its seeds serve nothing else."""
 
 from __future__ import annotations
 
@@ -60,6 +60,13 @@ FREE = replace(LITE, task="length", task_args=(), teacher_noise=0.2, recipe="dis
 SYNC: Recipes = {"OAPL": ("oapl", ()), "sequence IS": ("vcpo", (("ess_reference", 0),))}
 SYNC_STEPS = 800
 SYNC_LAGS = {"OAPL": (1, 16, 64, 400), "sequence IS": (1, 64, 400)}
+SHORT, LONG, VERY_OLD = 12, 48, 256
+COPY = {
+    length: replace(LITE, task="copy", task_args=(("digits", length),), teacher_noise=noise, steps=320)
+    for length, noise in ((SHORT, 0.22), (LONG, 0.06))
+}
+"""Copying so many digits modulo 8."""
+LEVELS: Recipes = {name: (name.lower(), ()) for name in ("GRPO", "CISPO", "MinPRO")}
 
 
 def arms(base: Run, recipes: Recipes, names: Iterable[str] = ()) -> tuple[Run, ...]:
@@ -103,6 +110,11 @@ def sync_cells() -> tuple[Run, ...]:
     )
 
 
+def level_cells() -> tuple[Run, ...]:
+    """Return a cell per arm of `long-old-data`."""
+    return tuple(run for base in COPY.values() for run in arms(replace(base, lag=VERY_OLD), LEVELS))
+
+
 def rates(run: Run) -> tuple[float, ...]:
     """Return the rates that an arm is tried at: smaller ones for many passes and for many steps."""
     if {("passes", 16), ("fast", 15)} & set(run.recipe_args):
@@ -112,7 +124,9 @@ def rates(run: Run) -> tuple[float, ...]:
 
 def cells() -> tuple[Run, ...]:
     """Every arm at three rates, 2 seeds for tuning."""
-    every = dict.fromkeys((*clip_cells(), *topr_cells(), *pass_cells(), *regime_cells(), *sync_cells()))
+    every = dict.fromkeys(
+        (*clip_cells(), *topr_cells(), *pass_cells(), *regime_cells(), *sync_cells(), *level_cells())
+    )
     return tuple(
         replace(run, learning_rate=rate, seed=seed)
         for run in every
@@ -123,7 +137,7 @@ def cells() -> tuple[Run, ...]:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Which learning rate suits each recipe by its clip, its passes and the age of data?",
+    question="Which learning rate suits each recipe by its clip, its passes, and the age and length of data?",
     source="own design: rates are chosen before they are compared",
     cells=cells,
     keys=(*KEYS, "learning_rate", "seed"),

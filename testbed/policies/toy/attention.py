@@ -81,24 +81,24 @@ class CompiledTreeAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
         R, rows, M = qkv_RIM.shape
-        N, Q, X = tree.prompts, tree.length, tree.slots * tree.group
-        keys = -(-Q // 4) * 4  # the loops take the prompt's keys four at a time
+        N, Q, S, X = tree.prompts, tree.length, tree.slots, tree.slots * tree.group
         attended_RDM = qkv_RIM.new_empty(R, rows // 3, M)
-        prompt_p = qkv_RIM.new_empty(R, heads, Q, Q * N)
-        response_p = qkv_RIM.new_empty(R, heads, tree.slots + keys, N * X)
+        prompt_p = qkv_RIM.new_empty(R, heads, -(-Q * N // 8) * Q, 8)
+        response_p = qkv_RIM.new_empty(R, heads, N * -(-X // 8) * (S + Q), 8)
         saved = (qkv_RIM.contiguous(), attended_RDM, prompt_p, response_p)
         qkv, *outputs = (t.detach().numpy() for t in saved)
-        compiled.attention_loops().tree_forward(
-            qkv, tree.first_RN.numpy().astype(np.uint64), *outputs, np.uint64(tree.group)
+        ctx.tree = (
+            tree.first_RN.numpy().astype(np.uint64),
+            (np.uint64(Q), np.uint64(S), np.uint64(tree.group)),
         )
+        compiled.attention_loops().tree_forward(qkv, ctx.tree[0], *outputs, ctx.tree[1])
         ctx.save_for_backward(*saved)
-        ctx.counts = np.uint64(N), np.uint64(tree.group)
         return attended_RDM
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g_RDM: Tensor) -> tuple[Tensor, None, None]:
-        grad_RIM = torch.zeros_like(ctx.saved_tensors[0])
+        grad_RIM = torch.empty_like(ctx.saved_tensors[0])
         arrays = (t.detach().numpy() for t in (grad_RIM, g_RDM.contiguous(), *ctx.saved_tensors))
-        compiled.attention_loops().tree_backward(*arrays, *ctx.counts)
+        compiled.attention_loops().tree_backward(*arrays, *ctx.tree)
         return grad_RIM, None, None

@@ -16,30 +16,23 @@ from torch.autograd.function import once_differentiable
 from testbed.policies.toy.compiled import block_loops
 
 
-def normalized(x_RDM: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return x scale [R, D, M] and the scale [R, M]."""
-    R, _, M = x_RDM.shape
-    normed_RDM, scale_RM = x_RDM.new_empty(x_RDM.shape), x_RDM.new_empty(R, M)
-    block_loops().normalize(*_arrays(x_RDM), np.float32(epsilon), *_arrays(normed_RDM, scale_RM))
-    return normed_RDM, scale_RM
-
-
 class Read(torch.autograd.Function):
     """w norm(x)."""
 
     @staticmethod
     def forward(ctx: Any, w_RIJ: Tensor, x_RDM: Tensor, epsilon: float) -> Tensor:
-        normed, scale = normalized(x_RDM, epsilon)
-        ctx.save_for_backward(w_RIJ, normed, scale)
-        return torch.bmm(w_RIJ, normed)
+        y_RIM = x_RDM.new_empty(*w_RIJ.shape[:2], x_RDM.shape[2])
+        block_loops().read(*_arrays(y_RIM, w_RIJ, x_RDM), np.float32(epsilon))
+        ctx.save_for_backward(w_RIJ, x_RDM)
+        ctx.epsilon = np.float32(epsilon)
+        return y_RIM
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g_RIM: Tensor) -> tuple[Tensor, Tensor, None]:
-        w_RIJ, normed, scale = ctx.saved_tensors
-        grad_x = torch.zeros_like(normed)
-        block_loops().add_gradient(*_arrays(grad_x, torch.bmm(w_RIJ.mT, g_RIM), normed, scale))
-        return torch.bmm(g_RIM, normed.mT), grad_x, None
+    def backward(ctx: Any, g_RIM: Tensor) -> tuple[Tensor | None, ...]:
+        grads = _like(*ctx.saved_tensors)
+        block_loops().read_gradient(*_arrays(*grads, g_RIM, *ctx.saved_tensors), ctx.epsilon)
+        return *grads, None
 
 
 class FeedForward(torch.autograd.Function):
@@ -49,28 +42,23 @@ class FeedForward(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, attended: Tensor, out: Tensor, up: Tensor, down: Tensor, epsilon: float
     ) -> Tensor:
-        y = torch.baddbmm(x, out, attended)
-        normed, scale = normalized(y, epsilon)
-        hidden = torch.bmm(up, normed).relu_()
-        ctx.save_for_backward(attended, out, up, down, normed, scale, hidden)
-        return y.baddbmm_(down, hidden)
+        z, y = _like(x, x)
+        block_loops().feed_forward(*_arrays(z, y, x, attended, out, up, down), np.float32(epsilon))
+        ctx.save_for_backward(y, attended, out, up, down)
+        ctx.epsilon = np.float32(epsilon)
+        return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        attended, out, up, down, normed, scale, hidden = ctx.saved_tensors
-        grad_down, g_hidden = torch.bmm(g, hidden.mT), torch.bmm(down.mT, g)
-        block_loops().cut(*_arrays(g_hidden, hidden))
-        grad_y = g.clone(memory_format=torch.contiguous_format)
-        block_loops().add_gradient(*_arrays(grad_y, torch.bmm(up.mT, g_hidden), normed, scale))
-        return (
-            grad_y,
-            torch.bmm(out.mT, grad_y),
-            torch.bmm(grad_y, attended.mT),
-            torch.bmm(g_hidden, normed.mT),
-            grad_down,
-            None,
-        )
+        grads = _like(*ctx.saved_tensors)
+        arrays = _arrays(g, *ctx.saved_tensors)
+        block_loops().feed_forward_gradient(tuple(_arrays(*grads)), *arrays, ctx.epsilon)
+        return *grads, None
+
+
+def _like(*tensors: Tensor) -> list[Tensor]:
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
 
 
 def _arrays(*tensors: Tensor) -> list[NDArray[np.float32]]:

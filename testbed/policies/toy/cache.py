@@ -11,47 +11,71 @@ from torch import Tensor
 from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import HIDDEN
 
+LEAST_GROUP = 8
+"""Smaller groups get a copy of their prompt's keys and values per response: loops take eight side by side."""
+
 
 @dataclass(frozen=True)
 class PromptCache:
-    """One layer's keys and values of the prompts, [Q, R, 2 D, B], and biases [R, Q, B], by response.
+    """One layer's stacked queries, keys and values of prompts, [R, 3 D, Q C], and biases [R, Q C].
 
-    Every response has its own copy: the loops then take all responses of a replica side by side, which is
-    worth more than the memory. The bias is 0 at a token and HIDDEN at padding.
+    Column k C + c is token k of column c, which serves B / C responses side by side: C is the number of
+    prompts, or of responses. The bias is 0 at a token and HIDDEN at padding.
     """
 
-    key_value: Tensor
+    qkv: Tensor
     bias: Tensor
     heads: int
+    length: int
+
+    def by_response(self, group: int) -> PromptCache:
+        """Return the same with a copy of everything for each response."""
+
+        def spread(x: Tensor) -> Tensor:
+            columns = x.shape[-1] // self.length if self.length else 0
+            return x.unflatten(-1, (self.length, columns)).repeat_interleave(group, -1).flatten(-2)
+
+        return PromptCache(spread(self.qkv), spread(self.bias), self.heads, self.length)
 
 
 def prompt_cache(qkv_RIM: Tensor, first_RN: Tensor, heads: int, length: int, group: int) -> PromptCache:
-    """Sort by token and response what a pass over the prompts' columns [R, 3 D, Q N] has computed."""
-    D = qkv_RIM.shape[1] // 3
-    kv_QRJN = qkv_RIM[:, D:].unflatten(-1, (length, -1)).permute(2, 0, 1, 3)
+    """Keep what a pass over the prompts' columns [R, 3 D, Q N] has computed."""
     hidden_RQN = torch.arange(length, device=qkv_RIM.device)[:, None] < first_RN[:, None]
     bias_RQN = qkv_RIM.new_zeros(hidden_RQN.shape).masked_fill_(hidden_RQN, HIDDEN)
-    return PromptCache(
-        kv_QRJN.repeat_interleave(group, 3).contiguous(), bias_RQN.repeat_interleave(group, 2), heads
-    )
+    kept = PromptCache(qkv_RIM.contiguous(), bias_RQN.flatten(1), heads, length)
+    return kept.by_response(group) if 1 < group < LEAST_GROUP else kept
 
 
 def attend_step(own_TRIB: Tensor, cache: PromptCache) -> Tensor:
     """Attention [R, D, B] of the newest of T own tokens (stacked q, k, v) to the prompt and to all T."""
     _, R, rows, B = own_TRIB.shape
-    if not compiled.serves(own_TRIB) or rows // (3 * cache.heads) % 4:
+    if not served(own_TRIB, cache):
         return dense_step(own_TRIB, cache)
     attended_RDB = own_TRIB.new_empty(R, rows // 3, B)
-    arrays = (t.numpy() for t in (own_TRIB, cache.key_value, cache.bias, attended_RDB))
-    compiled.attention_loops().step_forward(*arrays, np.uint64(cache.heads))
+    arrays = (t.numpy() for t in (attended_RDB, own_TRIB.view(-1, B), cache.qkv, cache.bias))
+    compiled.step_loops().attend_step(*arrays, counts(own_TRIB, cache))
     return attended_RDB
+
+
+def served(own_TRIB: Tensor, cache: PromptCache) -> bool:
+    """Return whether compiled loops can take a step: they take the features of a head four at a time."""
+    return compiled.serves(own_TRIB) and own_TRIB.shape[2] // (3 * cache.heads) % 4 == 0
+
+
+def counts(own_TRIB: Tensor, cache: PromptCache) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """Own tokens, prompts' tokens and heads, as compiled loops want them."""
+    return np.uint64(len(own_TRIB)), np.uint64(cache.length), np.uint64(cache.heads)
 
 
 def dense_step(own_TRIB: Tensor, cache: PromptCache) -> Tensor:
     """Return the same with torch alone, for any device and type."""
-    own = own_TRIB.unflatten(2, (3, cache.heads, -1))
-    key, value = torch.cat([cache.key_value.unflatten(2, (2, cache.heads, -1)), own[:, :, 1:]]).unbind(2)
-    score_RHKB = torch.einsum("rhdb,krhdb->rhkb", own[-1, :, 0], key)
-    score_RHKB[:, :, : cache.bias.shape[1]] += cache.bias[:, None]
+    B = own_TRIB.shape[3]
+    columns = cache.bias.shape[1] // cache.length if cache.length else B
+    kept = cache if columns == B else cache.by_response(B // columns)
+    prompt_QRIB = kept.qkv.unflatten(-1, (cache.length, B)).permute(2, 0, 1, 3)
+    both = torch.cat([prompt_QRIB, own_TRIB]).unflatten(2, (3, cache.heads, -1))
+    key, value = both[:, :, 1], both[:, :, 2]
+    score_RHKB = torch.einsum("rhdb,krhdb->rhkb", both[-1, :, 0], key)
+    score_RHKB[:, :, : cache.length] += kept.bias.unflatten(-1, (1, cache.length, B))
     p_RHKB = score_RHKB.div(key.shape[3] ** 0.5).softmax(2)
     return torch.einsum("rhkb,krhdb->rhdb", p_RHKB, value).flatten(1, 2)

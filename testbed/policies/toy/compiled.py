@@ -32,3 +32,9 @@ def attention_loops() -> ModuleType:
 def block_loops() -> ModuleType:
     """Return the loops of normalization and of gradients through it."""
     return importlib.import_module("testbed.policies.toy.block_kernels")
+
+
+@cache
+def step_loops() -> ModuleType:
+    """Return the loops of a step of generation."""
+    return importlib.import_module("testbed.policies.toy.step_kernels")

@@ -6,13 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from testbed.policies.base import Drawn
 from testbed.policies.in_flight import present
+from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import Tree, tree_attention
-from testbed.policies.toy.cache import PromptCache, attend_step, prompt_cache
-from testbed.policies.toy.layers import Weights, embed, finish_block, log_distribution
+from testbed.policies.toy.cache import PromptCache, attend_step, counts, prompt_cache, served
+from testbed.policies.toy.layers import (
+    EPSILON,
+    Layer,
+    Weights,
+    embed,
+    finish_block,
+    log_distribution,
+    unrounded,
+)
 
 
 class Decoder(Protocol):
@@ -43,10 +54,6 @@ class KeyValues:
     prompts: Sequence[PromptCache]
     own: Tensor
 
-    def attend(self, layer: int, t: int) -> Tensor:
-        """Return the attention [R, D, B] of own token t to its prompt and to own tokens 0 to t."""
-        return attend_step(self.own[layer, : t + 1], self.prompts[layer])
-
 
 def of_version(part: Mapping[int, Tensor], version_RB: Tensor) -> Tensor:
     """Return for each response the part [..., R, X, B] of its version."""
@@ -59,10 +66,18 @@ def of_version(part: Mapping[int, Tensor], version_RB: Tensor) -> Tensor:
 
 def prompts_of_version(read: Mapping[int, list[PromptCache]], version_RB: Tensor) -> list[PromptCache]:
     """Return for each layer the keys and values that each response's version has read of its prompt."""
-    layers = zip(*read.values(), strict=True)
-    parts = [dict(zip(read, (cache.key_value for cache in layer), strict=True)) for layer in layers]
-    some = next(iter(read.values()))
-    return [replace(c, key_value=of_version(p, version_RB)) for c, p in zip(some, parts, strict=True)]
+    some, B = next(iter(read.values())), version_RB.shape[1]
+    if len(read) == 1:
+        return some
+    merged = []
+    for layer in zip(*read.values(), strict=True):
+        whole = [cache.by_response(B * cache.length // cache.bias.shape[1]) for cache in layer]
+        parts = {
+            v: cache.qkv.unflatten(-1, (-1, B)).flatten(1, 2) for v, cache in zip(read, whole, strict=True)
+        }
+        chosen = of_version(parts, version_RB).view_as(whole[0].qkv)
+        merged.append(replace(whole[0], qkv=chosen))
+    return merged
 
 
 class VersionedDecoder:
@@ -125,9 +140,22 @@ def next_law(
     (R, D, _), B = position_RD1.shape, token_RB.shape[1]
     x_RDB = weights.embedding.gather(2, token_RB[:, None].expand(R, D, B)) + position_RD1
     for i, layer in enumerate(weights.layers):
-        layer.read(x_RDB, out=kept.own[i, t])
-        x_RDB = finish_block(x_RDB, kept.attend(i, t), layer)
+        own_TRIB, cache = kept.own[i, : t + 1], kept.prompts[i]
+        if layer.rounding is unrounded and served(own_TRIB, cache):
+            x_RDB = step_block(x_RDB, own_TRIB, cache, layer)
+        else:
+            layer.read(x_RDB, out=own_TRIB[t])
+            x_RDB = finish_block(x_RDB, attend_step(own_TRIB, cache), layer)
     return log_distribution(weights, x_RDB, temperature)
+
+
+def step_block(x_RDB: Tensor, own_TRIB: Tensor, cache: PromptCache, layer: Layer) -> Tensor:
+    """Take the newest own token through a block in one compiled pass; note its queries, keys and values."""
+    y_RDB, own_XB = torch.empty_like(x_RDB), own_TRIB.view(-1, x_RDB.shape[2])
+    x, y, own, prompt, bias = (t.numpy() for t in (x_RDB, y_RDB, own_XB, cache.qkv, cache.bias))
+    weights = tuple(w.numpy() for w in (layer.qkv, layer.out, layer.up, layer.down))
+    compiled.step_loops().step(y, x, own, prompt, bias, weights, counts(own_TRIB, cache), np.float32(EPSILON))
+    return y_RDB
 
 
 def read_prompts(weights: Weights, heads: int, prompts: Prompts) -> tuple[Tensor, list[PromptCache]]:
@@ -147,3 +175,44 @@ def read_prompts(weights: Weights, heads: int, prompts: Prompts) -> tuple[Tensor
             x_RDM, attended_RDM = x_RDM[:, :, -N:], attended_RDM[:, :, -N:]
         x_RDM = finish_block(x_RDM, attended_RDM, layer)
     return x_RDM, caches
+
+
+def can_write(weights: Weights, heads: int) -> bool:
+    """Return whether `write` takes these weights: float32 on the CPU, nothing rounded."""
+    layer = weights.layers[0]
+    return layer.rounding is unrounded and compiled.serves(layer.qkv) and layer.qkv.shape[2] // heads % 4 == 0
+
+
+def write(
+    weights: Weights,
+    heads: int,
+    temperature: float,
+    prompts: Prompts,
+    end_token: int | None,
+    uniform_RBT: Tensor,
+) -> Drawn:
+    """Return what `sampler.generate` draws from one version, in one compiled pass per replica.
+
+    Probabilities are float32, their sums float64.
+    """
+    x_RDN, caches = read_prompts(weights, heads, prompts)
+    token_RBT = torch.zeros_like(uniform_RBT, dtype=torch.int64)
+    mask_RBT, logp_RBT = (
+        torch.zeros_like(token_RBT, dtype=torch.bool),
+        torch.zeros_like(uniform_RBT, dtype=x_RDN.dtype),
+    )
+    law_RVN = log_distribution(weights, x_RDN, temperature)
+    tensors = (token_RBT, mask_RBT, logp_RBT, uniform_RBT, law_RVN)
+    layers = tuple(tuple(w.numpy() for w in (k.qkv, k.out, k.up, k.down)) for k in weights.layers)
+    end = weights.head.shape[1] if end_token is None else end_token
+    compiled.step_loops().generate(
+        *(tensor.numpy() for tensor in tensors),
+        tuple(cache.qkv.numpy() for cache in caches),
+        caches[0].bias.numpy(),
+        weights.embedding.numpy(),
+        layers,
+        weights.head.numpy(),
+        (np.uint64(caches[0].length), np.uint64(heads), np.uint64(end)),
+        (np.float32(temperature), np.float32(EPSILON)),
+    )
+    return token_RBT, mask_RBT, logp_RBT

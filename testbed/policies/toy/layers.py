@@ -17,7 +17,7 @@ from torch import Tensor
 from envs.arrays import Floats
 from testbed.policies.base import Rounding
 from testbed.policies.toy import compiled
-from testbed.policies.toy.block import FeedForward, Read, normalized
+from testbed.policies.toy.block import FeedForward, Read
 
 EPSILON = 1e-6
 """Keeps the normalization finite for a zero vector."""
@@ -43,9 +43,7 @@ class Layer:
 
     def read(self, x_RDM: Tensor, out: Tensor | None = None) -> Tensor:
         """Return stacked queries, keys and values [R, 3 D, M] of features x; written into out if given."""
-        if self.rounding is unrounded and compiled.serves(x_RDM):
-            if out is not None:
-                return torch.bmm(self.qkv, normalized(x_RDM, EPSILON)[0], out=out)
+        if out is None and self.rounding is unrounded and compiled.serves(x_RDM):
             return Read.apply(self.qkv, x_RDM, EPSILON)
         return torch.bmm(self.qkv, self.rounding(normalize(x_RDM)), out=out)
 

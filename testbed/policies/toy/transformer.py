@@ -18,7 +18,7 @@ from testbed.errors import UserError
 from testbed.policies.base import Drawn, Law, Layout, Policy, Rounding, TaskShape, Tool
 from testbed.policies.in_flight import checked_cache, checked_versions, logp_by_version, present
 from testbed.policies.toy.attention import Tree, tree_attention
-from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder
+from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder, can_write, write
 from testbed.policies.toy.in_flight import generate_recomputed
 from testbed.policies.toy.layers import Shape, Weights, embed, finish_block, log_distribution, unrounded
 from testbed.policies.toy.sampler import generate, read
@@ -149,8 +149,11 @@ class ToyTransformer(Policy):
         prompts = self.prompts(theta_RP, prompt_RNQ, group, uniform_RBT.shape)
         uniform = uniform_RBT.to(self.device, torch.float64)
         one_RBT = torch.zeros_like(uniform, dtype=torch.int64)
-        decoder = self._decoder({0: self.weights(theta_RP)}, prompts, one_RBT)
-        return generate(decoder, self.task.end_token, uniform, greedy, law, self.tool(prompts))
+        weights, tool, end = self.weights(theta_RP), self.tool(prompts), self.task.end_token
+        if not greedy and law is None and tool is None and can_write(weights, self.heads):
+            return write(weights, self.heads, self.temperature, prompts, end, uniform)
+        decoder = self._decoder({0: weights}, prompts, one_RBT)
+        return generate(decoder, end, uniform, greedy, law, tool)
 
     @torch.no_grad()
     def sample_in_flight(
@@ -178,8 +181,12 @@ class ToyTransformer(Policy):
         prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, uniform_RBT.shape)
         uniform, end = uniform_RBT.to(self.device, torch.float64), self.task.end_token
         version_RBT = checked_versions(version_RBT, uniform.shape, theta_RWP.shape[1])
+        kept = checked_cache(cache) == "kept"
+        if len(present(version_RBT)) == 1:
+            alone = theta_RWP[:, present(version_RBT)[0]]
+            return self.sample(alone, prompt_RNQ, group, uniform_RBT, law=law)
         weights = {v: self.weights(theta_RWP[:, v]) for v in present(version_RBT)}
-        if checked_cache(cache) == "kept":
+        if kept:
             decoder = self._decoder(weights, prompts, version_RBT)
             return generate(decoder, end, uniform, law=law, tool=self.tool(prompts))
         return generate_recomputed(

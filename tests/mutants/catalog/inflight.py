@@ -16,7 +16,7 @@ ENGINES, BEHAVIOR = "testbed/mismatch/__init__.py", "testbed/mismatch/behavior.p
 MUTANTS = (
     Mutant("inflight-token-read-by-the-old-version", DECODER, "version_RB = self._present(t + 1), self.version_RBT[..., t + 1]", "version_RB = self._present(t), self.version_RBT[..., t]", TESTS),
     Mutant("inflight-cache-of-the-last-version", DECODER, "            self.kept.own[:, t] = of_version(own, version_RB)", "            pass", TESTS),
-    Mutant("inflight-prompt-read-by-any-version", DECODER, "replace(c, key_value=of_version(p, version_RB))", "c", TESTS),
+    Mutant("inflight-prompt-read-by-any-version", DECODER, "merged.append(replace(whole[0], qkv=chosen))", "merged.append(whole[0])", TESTS),
     Mutant("inflight-first-law-of-any-version", DECODER, "of_version(spread, version_RBT[..., 0])", "next(iter(spread.values()))", TESTS),
     Mutant("inflight-keys-without-a-copy", DECODER, "self.kept.own[:, t].clone()", "self.kept.own[:, t]", TESTS),
     Mutant("inflight-wrong-part-chosen", DECODER, "(version_RB == version)[:, None]", "(version_RB <= version)[:, None]", TESTS),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant("stalekv-law-without-the-past", "testbed/mismatch/report.py", "behavior.logp(theta_RP, rollout, step, past_RP)", "behavior.logp(theta_RP, rollout, step, theta_RP)", FORWARD),
     Mutant("stalekv-rounding-forgets-the-past", STALE, "self.toy.with_rounding(rounding), self.past_RP", "self.toy, self.past_RP", FORWARD),
     Mutant("stalekv-one-scale-for-all-tokens", QUANTIZED, "x_RDM.detach().abs().amax(1, keepdim=True)", "x_RDM.detach().abs().amax((1, 2), keepdim=True)", FORWARD),
-    Mutant("stalekv-activations-block-the-gradient", QUANTIZED, "straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, E4M3) * scale_R1M)", "to_float(x_RDM.detach() / scale_R1M, E4M3) * scale_R1M", FORWARD),
+    Mutant("stalekv-activations-block-the-gradient", QUANTIZED, "straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, kind) * scale_R1M)", "to_float(x_RDM.detach() / scale_R1M, kind) * scale_R1M", FORWARD),
     Mutant("stalekv-hidden-units-not-rounded", LAYERS, "layer.down, layer.rounding(hidden_RHM)", "layer.down, hidden_RHM", FORWARD),
     Mutant("stalekv-attended-not-rounded", LAYERS, "layer.rounding(attended_RDM)", "attended_RDM", FORWARD),
     Mutant("stalekv-rounding-sticks-to-the-policy", TOY, "changed = copy(self)", "changed = self", FORWARD),

@@ -39,7 +39,9 @@ MUTANTS = (
         "frame.groupby(np.arange(len(frame)))",
         TEST_AREA,
     ),
-    Mutant("lab-rates-without-arguments", RATES, "best[best[ARGS] == words]", "best.tail(1)", TEST_RATES),
+    Mutant(
+        "lab-rates-without-arguments", RATES, "arms.get(words, best[:0])", "[*arms.values()][-1]", TEST_RATES
+    ),
     Mutant(
         "strips-leave-the-late-out",
         "paper_figs/strips.py",

@@ -26,7 +26,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("compare-without-holm", COMPARISON, 'table["p_holm"] = [adjusted[str(index)] for index in range(len(table))]', 'table["p_holm"] = table["p"]', OF_COMPARISON),
     Mutant("compare-ties-count-nothing", COMPARISON, "0.5 * (x_N[:, None] == y_N)", "0.0 * (x_N[:, None] == y_N)", OF_COMPARISON),
     Mutant("compare-interval-too-narrow", COMPARISON, " * (1 + more) / n**2", " / n**2", OF_COMPARISON),
-    Mutant("compare-too-few-seeds-asked-for", COMPARISON, "special.stdtrit(n - 1, 1 - MISSED)", "0.0", OF_COMPARISON),
+    Mutant("compare-too-few-seeds-asked-for", COMPARISON, "t_seeds(row[\"difference\"], row[\"spread\"], alpha, 1 - MISSED)", "0", OF_COMPARISON),
     Mutant("compare-settings-mixed", COMPARISON, "{ARM: each, SETTING: setting}", "{ARM: each}", OF_COMPARISON),
     Mutant("compare-baseline-collapses-for-the-arm", COMPARISON, '"collapsed": share.center', '"collapsed": float(lost_there.mean())', OF_COMPARISON),
     Mutant("plot-settings-pass-for-seeds", PLOT, "arms = [*arms, *left]", "arms = [*arms]", OF_PLOT),

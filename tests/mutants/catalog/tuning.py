@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "cost-3",
         "testbed/execution/cost.py",
-        "known |= named if folder() is not None else set()",
+        "known |= {(*like, seed) for seed in new} if folder() is not None else set()",
         "pass",
         COST,
     ),
@@ -104,5 +104,19 @@ MUTANTS = (
         COST,
     ),
     Mutant("cost-7", "testbed/cli/consent.py", "if not sys.stdin.isatty():", "if False:", COST),
+    Mutant("cost-kept", "testbed/execution/cost.py", "len(new - _kept(first, new))", "len(new)", COST),
+    Mutant(
+        "cost-clock", "testbed/execution/cost.py", "else time.process_time)", "else time.perf_counter)", COST
+    ),
+    Mutant(
+        "cost-sample", "testbed/execution/cost.py", "int(MOMENT / (TIMED * guessed(first).step))", "0", COST
+    ),
+    Mutant(
+        "progress-pace-of-the-sweep-before",
+        "testbed/execution/progress.py",
+        "time.monotonic(), None\n        self.show()",
+        "time.monotonic(), self._pace_from\n        self.show()",
+        "tests/unit/execution/test_progress.py -k behind",
+    ),
     Mutant("cost-8", "testbed/execution/cost.py", "if pack.id not in done", "if pack.id", COST),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from testbed.execution import cost, runner
 from testbed.execution.cost import Cost, Rates
 from testbed.execution.packs import plan
 from testbed.execution.runner import run_sweep
+from testbed.training.loop import train_pack
 
 TOY = Run(task="running-sum", policy="toy", steps=1000, log_every=10, warm_start_steps=100)
 HOURS = Cost(cells=8, packs=1, workers=1, seconds=7200.0, memory=1 << 30)
@@ -29,7 +31,7 @@ def kept(monkeypatch, tmp_path):
     monkeypatch.setenv("TESTBED_BASE_MODELS", str(tmp_path))
 
 
-def test_seconds_are_those_of_steps_rows_and_base_models():
+def test_seconds_are_those_of_steps_rows_and_base_models(kept):
     cells = grid(TOY, lag=[0, 4], seed=range(3))
     assert cost_of(cells).seconds == pytest.approx(
         cost.START + 6 * (1000 * 0.01 + 101 * 0.1) + 3 * 100 * 0.05
@@ -41,6 +43,18 @@ def test_a_base_model_that_is_kept_is_trained_once_for_all_packs(kept, monkeypat
     shared = cost_of(cells).seconds
     monkeypatch.setenv("TESTBED_BASE_MODELS", "off")
     assert cost_of(cells).seconds - shared == pytest.approx(3 * 100 * 0.05)
+
+
+@pytest.mark.slow
+def test_a_base_model_that_lies_in_the_folder_costs_nothing(kept):
+    small = replace(
+        TOY, task_args=(("digits", 2),), prompts=1, group=1, evaluation_prompts=1, steps=1, warm_start_steps=2
+    )
+    train_pack(grid(small, seed=[0, 1]))
+    two, new = (cost_of(grid(replace(small, steps=10**7), seed=seeds)).seconds for seeds in ([0, 1], [2, 3]))
+    assert new - two == pytest.approx(2 * 2 * 0.05)
+    other = replace(small, steps=10**7, teacher_noise=0.5)
+    assert cost_of(grid(other, seed=[0, 1])).seconds == pytest.approx(new)
 
 
 def test_packs_share_the_workers_and_none_is_cut():
@@ -66,19 +80,48 @@ def test_the_largest_kinds_are_timed_and_the_others_scaled_by_their_size():
     assert found == pytest.approx(cost.START + 1000 * 0.01 * (2 + 8 + 16 + 32))
 
 
-def test_steps_and_rows_are_told_apart_and_a_warm_up_is_not_counted():
-    now = [0.0]
+def of_a_known_speed(now, fixed=0.0):
+    """A training loop on the clock now[0]: a step takes so long, each cell a second, a row half of that."""
 
     def train(cells, report):
         assert all(cell.warm_start_steps == 0 for cell in cells)
         now[0] += 30.0  # compiling
         for step in range(cells[0].steps):
-            now[0] += len(cells) * (1.0 + 0.5 * (step % cells[0].log_every == 0))
+            now[0] += fixed + len(cells) * (1.0 + 0.5 * (step % cells[0].log_every == 0))
             report(step + 1, cells[0].steps)
 
+    return train
+
+
+def test_steps_and_rows_are_told_apart_and_a_warm_up_is_not_counted():
+    now = [0.0]
     (pack,) = plan(grid(replace(TOY, warm_start_steps=0), seed=range(20)))
-    found = cost.timed(pack, train, lambda: now[0])
+    found = cost.timed(pack, of_a_known_speed(now), lambda: now[0])
     assert (found.step, found.row, found.lesson) == (pytest.approx(1.0), pytest.approx(0.5), 0.0)
+
+
+def test_what_a_step_of_a_full_pack_costs_is_shared_by_all_its_cells():
+    now = [0.0]
+    (pack,) = plan(grid(replace(TOY, warm_start_steps=0), seed=range(32)))
+    assert cost.timed(pack, of_a_known_speed(now, 64.0), lambda: now[0]).step == pytest.approx(3.0)
+
+
+def test_a_few_large_cells_are_timed_in_place_of_the_pack():
+    large = replace(TOY, policy_args=(("width", 128), ("layers", 4)), warm_start_steps=0)
+    (pack,) = plan(grid(large, seed=range(32)))
+    told = []
+    cost.timed(pack, lambda cells, report: (told.append(len(cells)), [report(i, 9) for i in range(9)]))
+    assert told == [cost.LEAST]
+
+
+def test_other_work_on_the_machine_is_no_cost():
+    def train(cells, report):
+        for step in range(cells[0].steps):
+            time.sleep(0.02)
+            report(step + 1, cells[0].steps)
+
+    (pack,) = plan([replace(TOY, warm_start_steps=0)])
+    assert cost.timed(pack, train).step < 0.01
 
 
 @pytest.mark.slow

@@ -67,6 +67,18 @@ def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch: p
     assert shown.settled == 45
 
 
+def test_a_sweep_behind_another_has_a_pace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    shown = Progress()
+    for seconds in (600, 10):
+        shown.start(planned=40, done=0)
+        shown.steps("a", cells=40, share=0.0)
+        clock.now += seconds
+        shown.steps("a", cells=40, share=0.5)
+        assert shown.left == seconds
+        shown.finished("a", 40)
+
+
 def test_a_bar_shows_cells_failures_and_notes() -> None:
     stream = Terminal()
     shown = Bar(stream)

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from testbed.errors import UserError
 from testbed.mismatch import Draw, engine
-from testbed.mismatch.number_formats import BFLOAT16, E4M3, largest_by_block, scale_of, to_float, to_int8
+from testbed.mismatch.number_formats import BFLOAT16, E4M3, e4, largest_by_block, scale_of, to_float, to_int8
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,39 @@ def test_e4m3_has_its_253_finite_values_and_rounds_like_torch():
         -448, 448
     )
     assert torch.equal(to_float(values, E4M3), values.to(torch.float8_e4m3fn).float())
+
+
+def test_fewer_mantissa_bits_leave_the_numbers_of_e4m3_whose_last_bits_are_zero():
+    nan, codes = 0x7F, torch.arange(256, dtype=torch.uint8)
+    for bits in (3, 2, 1, 0):
+        some = codes[(codes % 2 ** (3 - bits) == 0) & (codes % 128 != nan)]
+        normal = some.view(torch.float8_e4m3fn).float()
+        normal = normal[normal.abs() >= 2.0**-6]
+        assert torch.equal(to_float(normal, e4(bits)), normal)
+        between = torch.linspace(-500, 500, 4001)
+        kept = set(normal.tolist())
+        rounded = to_float(between, e4(bits))
+        assert {x for x in rounded.tolist() if abs(x) >= 2.0**-6} <= kept
+        assert rounded.max() == e4(bits).largest == max(kept)
+    with pytest.raises(UserError, match="mantissa is 4"):
+        engine("fp8-tensor", mantissa=4)
+
+
+@pytest.mark.parametrize("name", ["fp8-tensor", "fp8-activations"])
+def test_an_engine_of_fewer_bits_rounds_to_them(name):
+    given = torch.tensor([[[1.0, 0.9, 0.6, -0.3]]])
+    seen = []
+    made = engine(name, mantissa=0)
+    if name == "fp8-tensor":
+        seen.append(made.weights(given.flatten(1), {"layers.0.up": (1, 4)}, Draw((0,))))
+    else:
+
+        class Spy:
+            def with_rounding(self, rounding):
+                seen.append(rounding(given.mT))
+
+        made.forward(Spy(), Draw((0,)))
+    assert seen[0].flatten().tolist() == [1.0, 1.0, 0.5, -0.25]
 
 
 def test_bf16_rounds_like_torch_and_only_once_from_float64():

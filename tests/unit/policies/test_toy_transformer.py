@@ -15,8 +15,8 @@ from torch import Tensor
 from testbed.errors import UserError
 from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import Tree, dense_tree_attention, tree_attention
-from testbed.policies.toy.attention_kernels import exp2
 from testbed.policies.toy.cache import attend_step, dense_step, prompt_cache
+from testbed.policies.toy.lanes import exp2, load, store
 from testbed.policies.toy.layers import Shape, finish_block
 from testbed.policies.toy.sampler import inverse_cdf
 from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
@@ -159,12 +159,13 @@ def test_compiled_and_dense_tree_attention_agree(scale):
     )
 
 
-def test_compiled_and_dense_steps_agree():
+@pytest.mark.parametrize("group", [1, 5, 11], ids=["one", "copied-prompt", "shared-prompt"])
+def test_compiled_and_dense_steps_agree(group):
     random = torch.Generator().manual_seed(1)
     first = torch.randint(6, (2, 3), generator=random)
     read = torch.randn(2, 3 * 16, 3 * 7, generator=random)
-    cache = prompt_cache(read, first, heads=2, length=7, group=5)
-    own = torch.randn(4, 2, 3 * 16, 3 * 5, generator=random)
+    cache = prompt_cache(read, first, heads=2, length=7, group=group)
+    own = torch.randn(4, 2, 3 * 16, 3 * group, generator=random)
     torch.testing.assert_close(attend_step(own, cache), dense_step(own, cache), atol=2e-6, rtol=0)
 
 
@@ -343,13 +344,13 @@ def test_scores_that_are_nan_stay_nan():
 
 def test_the_compiled_power_of_two_is_exact_to_rounding():
     @njit
-    def powers(exponent_N, out_N):
-        for i in range(exponent_N.size):
-            out_N[i] = exp2(exponent_N[i])
+    def powers(exponent_N8, out_N8):
+        for i in range(len(exponent_N8)):
+            store(out_N8, i, 0, exp2(load(exponent_N8, i, 0)))
 
-    exponent = np.concatenate([np.linspace(-126, 0, 100_001), [-126.5, -1e30, np.nan]]).astype(np.float32)
+    exponent = np.concatenate([np.linspace(-126, 0, 100_005), [-126.5, -1e30, np.nan]]).astype(np.float32)
     out = np.empty_like(exponent)
-    powers(exponent, out)
+    powers(exponent.reshape(-1, 8), out.reshape(-1, 8))
     exact = np.exp2(exponent[:-3].astype(np.float64))
     assert np.abs(out[:-3] / exact - 1).max() < 1.2e-7
     assert out[-3:-1].tolist() == [0.0, 0.0]

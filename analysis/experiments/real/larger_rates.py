@@ -1,0 +1,47 @@
+"""Learning rates for eight recipes on models of a million weights; its seeds serve nothing else."""
+
+from functools import partial
+
+from analysis.experiment import Experiment
+from analysis.experiments.real.real_model import ONE_DIGIT
+from analysis.experiments.real.toy_for_real import RECIPES, SHORT
+from analysis.made_models import Made, make
+from analysis.tuning import tuning_seeds
+from testbed.config.run import Run, grid
+
+NAME = "larger-rates"
+BY = ("task", "recipe")
+OLD = 32
+MODELS = (
+    Made("qwen2-1m-running-sum", "running-sum", (("digits", 4),), "qwen2", 0.3, 300, 224),
+    Made("gpt-neox-1m-one-digit-sums", "reasoning-gym", ONE_DIGIT, "gpt-neox", 0.25, 900, 256),
+    Made("llama-1m-length", "length", SHORT, "llama", 0.55, 300, 224),
+)
+"""A million weights in two layers each; taught until they are right on a fifth to a half of all prompts."""
+SIZES = {"steps": 80, "prompts": 8, "group": 4, "log_every": 10, "evaluation_prompts": 32}
+"""80 steps of 32 responses."""
+
+
+def cells() -> tuple[Run, ...]:
+    """Eight recipes at lag 32 on three models, 3 rates an octave apart, 2 seeds."""
+    return tuple(
+        cell
+        for model in MODELS
+        for cell in grid(
+            model.run(**SIZES, lag=OLD),
+            recipe=list(RECIPES),
+            learning_rate=[1.5e-4, 3e-4, 6e-4],
+            seed=list(tuning_seeds(2)),
+        )
+    )
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Which learning rate suits each recipe on old data, on models of a million weights?",
+    source="own design: rates are chosen before they are compared",
+    prepare=partial(make, MODELS),
+    cells=cells,
+    keys=(*BY, "learning_rate", "seed"),
+    metrics=("accuracy", "area", "collapsed"),
+)

@@ -1,0 +1,101 @@
+"""testbed power: how many seeds a comparison needs, before it is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def power(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[RESULTS]...", help="Results of a pilot, on other seeds.")
+    ] = None,
+    gap: Annotated[float | None, typer.Option(help="Mean difference of paired seeds to decide.")] = None,
+    spread: Annotated[float | None, typer.Option(help="Standard deviation of these differences.")] = None,
+    by: Annotated[str, typer.Option(help="Of a pilot: the dial whose values are compared.")] = "recipe",
+    baseline: Annotated[str, typer.Option(help="One of its values; default grpo, else the first.")] = "",
+    metric: Annotated[str, typer.Option(help="As in `testbed compare`.")] = "",
+    alpha: Annotated[float, typer.Option(help="Chance of a false verdict of the t test.")] = 0.05,
+    power: Annotated[float, typer.Option(help="Chance that the t test decides.")] = 0.8,
+    block: Annotated[int, typer.Option(min=1, help="Seeds between two looks of the bets.")] = 16,
+    cap: Annotated[int, typer.Option(min=1, max=512, help="Most seeds of one run of the bets.")] = 32,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say how many seeds decide a gap between two arms, before a run.
+
+    By a t test of paired seeds, and by the bets of this project's claims, which may be looked at after every
+    block and must come out twice. The gap and the spread are given, or read from a pilot.
+
+    Examples:
+    testbed power --gap 0.05 --spread 0.1
+
+    testbed power results/pilot --by recipe --baseline grpo --gap 0.05 --cap 48
+    """
+    from analysis.experiment import Stop
+    from analysis.seed_power import CAP, agreeing, bet_seeds, decided, t_seeds
+    from testbed.cli import show
+    from testbed.errors import UserError
+
+    if cap % block:
+        raise UserError(
+            f"cap is {cap}, expected a multiple of block, {block}: looks come after whole blocks."
+        )
+    stop = Stop(block=block, cap=cap)
+    rows: list[dict[str, Any]] = []
+    for name, one_gap, one_spread in _arms(folders or [], gap, spread, by, baseline, metric):
+        seeds = t_seeds(one_gap, one_spread, alpha, power)
+        chance = agreeing(one_gap, one_spread)
+        once = float(decided(chance, stop)[-1])
+        rows.append(
+            {
+                "arm": name,
+                "gap": round(one_gap, 4),
+                "spread": round(one_spread, 4),
+                "seeds (t test)": seeds,
+                "seeds (bets)": bet_seeds(chance, stop, power) or "none",
+                "seeds that agree": round(chance, 3),
+                "decided once": round(once, 3),
+                "decided twice": round(once**2, 3),
+            }
+        )
+    if json:
+        show.as_json({"alpha": alpha, "power": power, "stop": vars(stop), "rows": rows})
+        return
+    if rows[0]["arm"] == "":
+        rows = [{key: value for key, value in row.items() if key != "arm"} for row in rows]
+    show.table(rows)
+    show.say(NOTE.format(alpha=alpha, power=power, stop=stop, most=CAP).splitlines())
+
+
+NOTE = """\
+Seeds (t test): pairs for power {power:g} at alpha {alpha:g}, two-sided, differences normal.
+Decided: chance that bets on the sign, at level {stop.level:g}, decide within {stop.cap} seeds, a look \
+every {stop.block}; twice: and again on fresh seeds.
+Seeds (bets): the cap of each of the two runs with which they do so with power {power:g}; none up to {most}.
+Arms that share nothing but the seed have 1.4 times the spread of one arm."""
+
+
+def _arms(
+    folders: list[Path], gap: float | None, spread: float | None, by: str, baseline: str, metric: str
+) -> list[tuple[str, float, float]]:
+    """Return (name, gap, spread) of what is planned: as given, or of a pilot's arms."""
+    from testbed.errors import UserError
+
+    if not folders:
+        if gap is None or spread is None:
+            raise UserError("Give --gap and --spread, or the results folder of a pilot that has both.")
+        return [("", gap, spread)]
+    from analysis.sweep_comparison import compare
+    from analysis.sweep_table import load
+
+    table = compare(load(*folders), by, baseline, metric).to_dict("records")
+    return [
+        (
+            f"{row['arm']} {row['setting']}".strip(),
+            row["difference"] if gap is None else gap,
+            row["spread"] if spread is None else spread,
+        )
+        for row in table
+    ]

@@ -1,0 +1,82 @@
+"""Seeds planned beforehand decide as often as was planned."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.experiment import Stop
+from analysis.seed_power import agreeing, decided, t_power, t_seeds
+from analysis.sequential import median_exceeds
+from testbed.cli import main
+from testbed.errors import UserError
+
+
+@pytest.mark.parametrize(("gap", "spread", "alpha"), [(0.5, 1.0, 0.05), (0.91, math.sqrt(2), 0.01)])
+def test_a_t_test_has_the_power_of_a_noncentral_f(gap, spread, alpha):
+    seeds = t_seeds(gap, spread, alpha, 0.9)
+    for n, enough in ((seeds, True), (seeds - 1, False)):
+        most = stats.f.ppf(1 - alpha, 1, n - 1)
+        both_sides = stats.ncf.sf(most, 1, n - 1, n * (gap / spread) ** 2)
+        assert t_power(n, gap, spread, alpha) == pytest.approx(both_sides, abs=1e-6)
+        assert (both_sides >= 0.9) == enough
+
+
+def test_the_textbook_pairs():
+    assert t_seeds(0.5, 1.0, 0.05, 0.8) == 34  # Cohen (1988), table 2.4.1 for pairs, by G*Power
+
+
+def test_bets_decide_as_often_as_all_orders_say():
+    stop, chance = Stop(block=4, cap=8, level=0.5), 0.8
+    found = np.zeros(2)
+    for signs in itertools.product([-1.0, 1.0], repeat=stop.cap):
+        weight = math.prod(chance if s > 0 else 1 - chance for s in signs)
+        for look, n in enumerate((4, 8)):
+            evidence = median_exceeds(np.array(signs[:n]), 0.0, "")
+            if evidence.effect > 0 and evidence.p <= stop.level:
+                found[look:] += weight
+                break
+    assert decided(chance, stop) == pytest.approx(found, abs=1e-12)
+
+
+def test_a_seed_agrees_more_often_the_larger_the_gap():
+    assert agreeing(0.0001, 1.0) == pytest.approx(0.5, abs=1e-4)
+    assert agreeing(-1.0, 1.0) == pytest.approx(0.8413, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((0.0, 1.0), "The gap is 0, expected a number above 0"),
+        ((1.0, 0.0), "The spread is 0"),
+        ((1e-6, 1.0), "more than 100,000 seeds"),
+        ((1.0, 1.0, 0.9, 0.8), "power is 0.8, expected a chance between alpha"),
+    ],
+)
+def test_what_nothing_can_be_planned_with_is_one_message(numbers, message):
+    with pytest.raises(UserError, match=message):
+        t_seeds(*numbers)
+
+
+def asked(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(["power", *words])
+    return stop.value.code, *capsys.readouterr()
+
+
+def test_the_command_plans_for_people_and_machines(capsys):
+    code, out, _ = asked(capsys, "--gap", "0.05", "--spread", "0.1", "--json")
+    (row,) = json.loads(out)["rows"]
+    assert (code, row["seeds (t test)"]) == (0, t_seeds(0.05, 0.1))
+    assert row["decided twice"] == pytest.approx(row["decided once"] ** 2, abs=2e-3)
+    assert "seeds that agree" in asked(capsys, "--gap", "0.05", "--spread", "0.1")[1]
+    for words, message in (
+        (["--gap", "0.05"], "Give --gap and --spread, or the results folder"),
+        (["--gap", "1", "--spread", "1", "--cap", "40"], "expected a multiple of block, 16"),
+    ):
+        code, _, err = asked(capsys, *words)
+        assert code == 2
+        assert message in err
