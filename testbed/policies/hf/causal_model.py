@@ -19,7 +19,6 @@ from testbed.errors import UserError
 from testbed.policies.hf.flat_parameters import FlatParameters
 from testbed.policies.hf.lora import Lora, add_adapters, merged, save_adapter
 from testbed.policies.hf.model_folder import quiet_transformers
-from testbed.policies.hf.rms_norm import fuse_norms
 
 NONE = Lora()
 PACKED = 128
@@ -76,7 +75,6 @@ class CausalModel:
             add_adapters(model, lora)
         self.flat = FlatParameters(model)
         self._module = model.to(device)
-        fuse_norms(self._module)
         self._start_P = self.flat.gather(self._module, torch.promote_types(dtype, torch.float32))
         self._frozen = {n: p for n, p in self._module.named_parameters() if not p.requires_grad}
         self._head_names = self._find_head()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,6 @@ from support import tiny_models
 from testbed.errors import UserError
 from testbed.policies.hf import causal_model
 from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy
-from testbed.policies.hf.rms_norm import fuse_norms
 from testbed.policies.hf.sampler import inverse_cdf
 from testbed.policies.optimizers import Adam
 
@@ -103,25 +101,6 @@ def test_responses_packed_into_their_prompts_row_are_those_on_top_of_its_cache(f
     (packed, packed_RP), (apart, apart_RP) = found
     torch.testing.assert_close(packed, apart, rtol=0, atol=1e-5)
     assert (packed_RP - apart_RP).norm() <= 1e-5 * apart_RP.norm()
-
-
-def test_a_compiled_norm_has_the_law_and_the_gradient_of_the_plain_one():
-    plain = transformers.models.llama.modeling_llama.LlamaRMSNorm(48, eps=1e-3)
-    draw = torch.Generator().manual_seed(0)
-    plain.weight.data = torch.rand(48, generator=draw)
-    fused = copy.deepcopy(plain)
-    fuse_norms(fused)
-    x = 0.1 * torch.randn(900, 3, 48, generator=draw)
-    given, found = torch.randn(x.shape, generator=draw), []
-    for norm in (plain, fused):
-        leaf = x.clone().requires_grad_()
-        found.append((norm(leaf), *torch.autograd.grad(norm(leaf), (leaf, norm.weight), given)))
-    for expected, got in zip(*found, strict=True):
-        assert (got - expected).norm() <= 1e-6 * expected.norm()
-    with torch.no_grad():
-        torch.testing.assert_close(fused(x), found[0][0].detach())
-        torch.testing.assert_close(fused(x[:2]), found[0][0][:2].detach())
-    assert torch.equal(fused(x.bfloat16()), plain(x.bfloat16()))
 
 
 @pytest.mark.slow
