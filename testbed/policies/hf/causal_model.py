@@ -21,6 +21,8 @@ from testbed.policies.hf.lora import Lora, add_adapters, merged, save_adapter
 from testbed.policies.hf.model_folder import quiet_transformers
 
 NONE = Lora()
+PACKED = 128
+"""Most columns of a row that holds a prompt and all its responses: attention costs too much beyond it."""
 Hidden: TypeAlias = Callable[[int, Tensor, int], Tensor]
 """(layer, what it reads [M, T, H], 0 for prompts and 1 for responses) -> what it is given instead."""
 
@@ -34,11 +36,15 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True)
 class Prefix:
-    """Prompts after their forward pass: features of the next token, the cache, which positions are real."""
+    """Prompts after their forward pass: features of the next token, the cache, which positions are real.
+
+    padded: whether some are not; without padding no mask is needed.
+    """
 
     feature_BH: Tensor
     cache: Any
     real_BQ: Tensor
+    padded: bool = True
 
 
 class _Features(nn.Module):
@@ -85,6 +91,7 @@ class CausalModel:
                 f"{type(model).__name__} does not continue from a key-value cache as if it had read all at "
                 "once, which the sampler needs; give a transformer with attention in every layer."
             )
+        self._packs = self._packing_works()
 
     @property
     def rows(self) -> int:
@@ -186,27 +193,81 @@ class CausalModel:
         real_NQ is False on padding, which must lie on the left. Differentiable: the group's gradients meet in
         the shared prompt, which costs one pass instead of `group`.
         """
-        if not real_NQ[:, -1].all():
-            raise UserError("A prompt consists of padding only; every prompt needs at least one token.")
-        first = int(real_NQ.any(0).nonzero().min())
-        prompt_NQ, real_NQ = prompt_NQ[:, first:], real_NQ[:, first:]
+        prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
         cache = self._empty_cache()
         position_NQ = (real_NQ.cumsum(1) - 1).clamp(min=0)
+        self._check_length(prompt_NQ.shape[1])
         with self._changed(0):
             feature_NH = self._call(weights, prompt_NQ, real_NQ, position_NQ, cache)[:, -1]
         cache.batch_repeat_interleave(group)
-        return Prefix(feature_NH.repeat_interleave(group, 0), cache, real_NQ.repeat_interleave(group, 0))
+        real_BQ = real_NQ.repeat_interleave(group, 0)
+        return Prefix(feature_NH.repeat_interleave(group, 0), cache, real_BQ, not bool(real_NQ.all()))
 
     def run_tokens(self, weights: dict[str, Tensor], prefix: Prefix, token_BT: Tensor, new: int) -> Tensor:
         """Return the features after each of the last `new` response tokens, [B, new, H].
 
         token_BT are all response tokens so far; the prefix's cache must hold the others and grows by the new.
         """
-        real_BQ = prefix.real_BQ
-        seen_BQ = torch.cat([real_BQ, real_BQ.new_ones(token_BT.shape)], dim=1)
-        position_BT = seen_BQ.cumsum(1)[:, -new:] - 1
+        real_BQ, seen_BQ = prefix.real_BQ, None
+        long = real_BQ.shape[1] + token_BT.shape[1]
+        if prefix.padded:
+            seen_BQ = torch.cat([real_BQ, real_BQ.new_ones(token_BT.shape)], dim=1)
+            position_BT = seen_BQ.cumsum(1)[:, -new:] - 1
+        else:
+            position_BT = torch.arange(long - new, long, device=real_BQ.device).expand(len(real_BQ), -1)
+        self._check_length(long)
         with self._changed(1):
             return self._call(weights, token_BT[:, -new:], seen_BQ, position_BT, prefix.cache)
+
+    def run_responses(
+        self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor, token_BT: Tensor, group: int
+    ) -> Tensor:
+        """Return the features before and after each token of the groups' responses, [B, T + 1, H].
+
+        Short ones are packed: a row is a prompt with its responses side by side, which see the prompt and
+        themselves. That is half the operations, and products of all tokens at once.
+        """
+        prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
+        length = token_BT.shape[1]
+        columns = prompt_NQ.shape[1] + group * length
+        if self._packs and self._change is None and length and columns <= PACKED:
+            self._check_length(prompt_NQ.shape[1] + length)
+            return self._packed(weights, prompt_NQ, real_NQ, token_BT, group)
+        prefix = self.run_prompts(weights, prompt_NQ, real_NQ, group)
+        feature_BTH = prefix.feature_BH[:, None]
+        if length:
+            later_BTH = self.run_tokens(weights, prefix, token_BT, new=length)
+            feature_BTH = torch.cat([feature_BTH, later_BTH], dim=1)
+        return feature_BTH
+
+    def _packed(
+        self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor, token_BT: Tensor, group: int
+    ) -> Tensor:
+        (prompts, width), length, device = prompt_NQ.shape, token_BT.shape[1], token_BT.device
+        whose_L = torch.arange(group, device=device).repeat_interleave(length)
+        whose_L = torch.cat([whose_L.new_full((width,), -1), whose_L])
+        later_L = torch.arange(width, width + length, device=device).repeat(group)
+        place_L = torch.cat([torch.arange(width, device=device), later_L])
+        sees_LL = (whose_L == -1) | (whose_L == whose_L[:, None])
+        sees_LL &= place_L <= place_L[:, None]
+        real_NL = torch.cat([real_NQ, real_NQ.new_ones(prompts, group * length)], dim=1)
+        itself_LL = torch.eye(len(place_L), dtype=torch.bool, device=device)  # or padding would see nothing
+        sees_NLL = (sees_LL & real_NL[:, None]) | itself_LL
+        hidden_NLL = torch.zeros_like(sees_NLL, dtype=self.dtype)
+        hidden_NLL.masked_fill_(~sees_NLL, torch.finfo(self.dtype).min)
+        place_NL = (place_L - (~real_NQ).sum(1, keepdim=True)).clamp(min=0)
+        token_NL = torch.cat([prompt_NQ, token_BT.reshape(prompts, -1)], dim=1)
+        feature_NLH = self._call(weights, token_NL, hidden_NLL[:, None], place_NL, None)
+        first_BH = feature_NLH[:, width - 1].repeat_interleave(group, 0)
+        later_BTH = feature_NLH[:, width:].reshape(len(token_BT), length, -1)
+        return torch.cat([first_BH[:, None], later_BTH], dim=1)
+
+    def _check_length(self, tokens: int) -> None:
+        if self._most_positions is not None and tokens > self._most_positions:
+            raise UserError(
+                f"Prompt and response reach {tokens} tokens, but the model has {self._most_positions} "
+                "positions; take shorter responses or a model with a longer context."
+            )
 
     def _empty_cache(self) -> Any:
         from transformers import DynamicCache
@@ -214,23 +275,25 @@ class CausalModel:
         return DynamicCache(config=self._module.config)
 
     def _call(
-        self, weights: dict[str, Tensor], token_BT: Tensor, seen_BQ: Tensor, position_BT: Tensor, cache: Any
+        self,
+        weights: dict[str, Tensor],
+        token_BT: Tensor,
+        seen: Tensor | None,
+        position_BT: Tensor,
+        cache: Any,
     ) -> Tensor:
-        if self._most_positions is not None and seen_BQ.shape[1] > self._most_positions:
-            raise UserError(
-                f"Prompt and response reach {seen_BQ.shape[1]} tokens, but the model has "
-                f"{self._most_positions} positions; take shorter responses or a model with a longer context."
-            )
+        """Run the module; seen: real positions, bool [B, Q], or what to add to attention, [B, 1, T, Q]."""
         inputs: dict[str, Any] = {
             "input_ids": token_BT,
-            "attention_mask": seen_BQ.to(torch.int64),
+            "attention_mask": seen.to(torch.int64) if seen is not None and seen.dim() == 2 else seen,
             "past_key_values": cache,
-            "use_cache": True,
+            "use_cache": cache is not None,
         }
         if self._takes_positions:
             inputs["position_ids"] = position_BT
         if weights is self._bound and not torch.is_grad_enabled():
-            bound_BTH: Tensor = self._features(**inputs)
+            with torch.inference_mode():
+                bound_BTH: Tensor = self._features(**inputs)
             return bound_BTH
         named = {f"model.{name}": weight for name, weight in weights.items()}
         feature_BTH: Tensor = functional_call(self._features, named, (), inputs)
@@ -259,6 +322,28 @@ class CausalModel:
         return True
 
     @torch.no_grad()
+    def _packing_works(self) -> bool:
+        """True if a packed row as wide as they come gives what each response gives on top of the cache.
+
+        Not for positions by distance in the row, windows or masks that the model makes itself.
+        """
+        if self.dtype.itemsize < 4 or not self._takes_positions:
+            return False
+        weights, device = dict(self._module.named_parameters()), self._module.device
+        token_NQ = (torch.arange(6, device=device) % self.rows).view(2, 3)
+        real_NQ = torch.ones_like(token_NQ, dtype=torch.bool)
+        real_NQ[0, 0] = False
+        group = (PACKED - 3) // 2
+        token_BT = (torch.arange(4 * group, device=device) ** 2 % self.rows).view(2 * group, 2)
+        try:
+            prefix = self.run_prompts(weights, token_NQ, real_NQ, group)
+            apart = self.run_tokens(weights, prefix, token_BT, new=2)
+            packed = self._packed(weights, token_NQ, real_NQ, token_BT, group)[:, 1:]
+        except (AttributeError, TypeError, ValueError, RuntimeError, IndexError, UserError):
+            return False
+        return bool((packed - apart).norm() <= 1e-5 * apart.norm())
+
+    @torch.no_grad()
     def _find_head(self) -> tuple[str, str | None] | None:
         """Return the names of the head's weight and bias if logits are just that map of the hidden states.
 
@@ -276,3 +361,11 @@ class CausalModel:
         names: Sequence[tuple[str, Tensor]] = list(self._module.named_parameters())
         name = {id(parameter): name for name, parameter in names}
         return name[id(head.weight)], None if head.bias is None else name[id(head.bias)]
+
+
+def _cut(prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Tensor, Tensor]:
+    """Return prompts without columns of padding; UserError for a prompt of nothing else."""
+    if not real_NQ[:, -1].all():
+        raise UserError("A prompt consists of padding only; every prompt needs at least one token.")
+    first = int(real_NQ.any(0).nonzero().min())
+    return prompt_NQ[:, first:], real_NQ[:, first:]

@@ -353,13 +353,11 @@ class HuggingFacePolicy(Policy):
         """Apply `rows` to the features of the tokens that count, and put the answers in their places."""
         weights = self._model.weights(theta_P)
         real_NQ = self._real(prompt_NQ)
-        prefix = self._model.run_prompts(weights, prompt_NQ.to(self.device), real_NQ, group)
         # Nothing counts behind the longest response, and attention is causal: leave those columns out.
         longest = max(int(lengths(mask_BT).max()), 1)
-        feature_BTH = prefix.feature_BH[:, None]
-        if longest > 1:
-            later = self._model.run_tokens(weights, prefix, token_BT[:, : longest - 1], new=longest - 1)
-            feature_BTH = torch.cat([feature_BTH, later], dim=1)
+        feature_BTH = self._model.run_responses(
+            weights, prompt_NQ.to(self.device), real_NQ, token_BT[:, : longest - 1], group
+        )
         use_BT, head = mask_BT[:, :longest], self._model.head(weights, self.task.vocabulary)
         value_N = rows(feature_BTH[use_BT], head, token_BT[:, :longest][use_BT])
         value_BT = value_N.new_zeros((*mask_BT.shape, *value_N.shape[1:]))

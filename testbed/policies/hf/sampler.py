@@ -76,14 +76,14 @@ class Writer:
         self.reader, self.order, self.out, self.ended = reader, order, out, ended
         self.row_M = order.row_B
         self.prompt_M = torch.arange(len(self.row_M), device=self.row_M.device) // order.group
-        self.alive_M = torch.ones_like(self.row_M, dtype=torch.bool)
+        self.alive_M, self.alive = torch.ones_like(self.row_M, dtype=torch.bool), len(self.row_M)
         self._use(order.path_T[0])
         self.prefix = self._prompts()
         self.feature_MH = self.prefix.feature_BH
 
     @property
     def done(self) -> bool:
-        return not bool(self.alive_M.any())
+        return self.alive == 0
 
     def log_law(self) -> Tensor:
         """Return the log-law of the next token of every row, [M, V]."""
@@ -99,16 +99,20 @@ class Writer:
         ]
         token_M, logp_M = (torch.cat([part[i] for part in parts]) for i in range(2))
         token_BT, mask_BT, logp_BT = self.out
-        row_M = self.row_M[self.alive_M]
-        token_BT[row_M, t] = token_M[self.alive_M]
-        logp_BT[row_M, t] = logp_M[self.alive_M].to(logp_BT.dtype)
+        row_M = self.row_M
+        if self.alive < len(row_M):
+            row_M, token_M, logp_M = (value[self.alive_M] for value in (row_M, token_M, logp_M))
+        token_BT[row_M, t] = token_M
+        logp_BT[row_M, t] = logp_M.to(logp_BT.dtype)
         mask_BT[row_M, t] = True
         over_M = self.ended(token_BT[row_M, : t + 1], row_M, t)
-        self.alive_M = self.alive_M.masked_scatter(self.alive_M, ~over_M)
+        if over := int(over_M.sum()):
+            self.alive_M = self.alive_M.masked_scatter(self.alive_M, ~over_M)
+            self.alive -= over
 
     def advance(self, t: int) -> None:
         """Read token t, under the weights that write the next one."""
-        if int(self.alive_M.sum()) <= LEAVE * len(self.alive_M):
+        if self.alive <= LEAVE * len(self.alive_M):
             self._leave()
         version, before = self.order.path_T[t + 1], self.order.path_T[t]
         if version != before:

@@ -13,6 +13,7 @@ import transformers
 from support import tiny_models
 
 from testbed.errors import UserError
+from testbed.policies.hf import causal_model
 from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy
 from testbed.policies.hf.sampler import inverse_cdf
 from testbed.policies.optimizers import Adam
@@ -84,6 +85,22 @@ def test_log_probabilities_and_gradient_are_those_of_each_row_alone_without_padd
     torch.testing.assert_close(logp_RBT[mask_RBT], expected_M, rtol=0, atol=1e-5)
     assert (grad_RP[0] - expected_P).norm() <= 1e-5 * expected_P.norm()
     assert (logp_RBT[~mask_RBT] == 0).all()
+
+
+def test_responses_packed_into_their_prompts_row_are_those_on_top_of_its_cache(folder, monkeypatch):
+    policy = HuggingFacePolicy(folder, TASK)
+    # Windows shorter than a packed row forbid it.
+    assert policy._model._packs == (folder.name not in ("mistral", "gemma2"))
+    theta_RP, prompt_RNQ = policy.initial([0]).requires_grad_(), prompts()
+    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
+    found = []
+    for most in (causal_model.PACKED, 0):
+        monkeypatch.setattr(causal_model, "PACKED", most)
+        logp_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
+        found.append((logp_RBT.detach(), *torch.autograd.grad(logp_RBT.square().sum(), theta_RP)))
+    (packed, packed_RP), (apart, apart_RP) = found
+    torch.testing.assert_close(packed, apart, rtol=0, atol=1e-5)
+    assert (packed_RP - apart_RP).norm() <= 1e-5 * apart_RP.norm()
 
 
 @pytest.mark.slow

@@ -105,14 +105,14 @@ def test_log_probabilities_entropy_and_score_norm_are_those_of_one_big_batch(who
 @pytest.mark.parametrize("most", [40, 12])
 def test_no_pass_holds_more_than_micro_tokens(folder, rollout, most, monkeypatch):
     seen = []
-    run = causal_model.CausalModel.run_tokens
+    run = causal_model.CausalModel.run_responses
 
-    def spy(self, weights, prefix, token_BT, new):
-        seen.append(prefix.real_BQ.shape[1] * len(token_BT) // GROUP + token_BT.numel())
-        return run(self, weights, prefix, token_BT, new)
+    def spy(self, weights, prompt_NQ, real_NQ, token_BT, group):
+        seen.append(len(prompt_NQ) * int(real_NQ.any(0).sum()) + token_BT.numel())
+        return run(self, weights, prompt_NQ, real_NQ, token_BT, group)
 
     policy = HuggingFacePolicy(folder, TASK, dtype="float64", micro_tokens=most)
-    monkeypatch.setattr(causal_model.CausalModel, "run_tokens", spy)
+    monkeypatch.setattr(causal_model.CausalModel, "run_responses", spy)
     gradient(policy, rollout, lambda logp_RBT, batch: logp_RBT)
     assert max(seen) <= most
     assert len(seen) > 2 * B // most
