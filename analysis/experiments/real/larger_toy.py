@@ -4,6 +4,7 @@ Its seeds are tuning seeds: medians over them are a prediction, judged on real m
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -20,7 +21,7 @@ from testbed.config.run import Run, grid
 
 NAME = "larger-toy"
 LAGS = (8, 64)
-SHORTER = SIZES | {"steps": max(LAGS)}
+SHORTER: dict[str, Any] = SIZES | {"steps": max(LAGS)}
 """At the largest lag all data come from the first weights."""
 EARLY = 40
 """Steps whose metrics are read as signs of what comes."""
@@ -35,7 +36,7 @@ def arms(run: Run, lags: tuple[int, ...] = LAGS) -> tuple[Run, ...]:
 
 def cells() -> tuple[Run, ...]:
     """The arms, and lag 32 to tune at, on three tasks, 3 rates, 6 tuning seeds; taught as long as real."""
-    found = []
+    found: list[Run] = []
     for model in MODELS:
         toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)
         toy = replace(toy, warm_start_steps=model.steps, **SHORTER)
