@@ -19,9 +19,9 @@ from analysis.claims import ALPHA, mean_above_zero
 from analysis.collapse import ACCURACY
 from analysis.comparisons import arm, paired
 from analysis.intervals import Interval, student_interval, wilson_interval
-from analysis.seed_power import t_seeds
 from analysis.sweep_table import dial, dials, labeled, metric_word, per_cell, telling, usual_metric
 from testbed.errors import UserError, unknown
+from testbed.testing.t_test_seeds import t_seeds
 
 USUAL = "grpo"
 MISSED = 0.2

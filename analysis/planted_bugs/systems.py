@@ -213,7 +213,7 @@ PLANTED = (
     Bug("gspo-drops-or-swells-the-tokens-beside-an-outlier", OBJECTIVES + "clipped/gspo.py", "log_s_BT = log_geometric(logp_BT, batch, base=base)\n    length", "log_s_BT = log_token(logp_BT, batch, base=base)\n    length"),
     Bug("only-a-root-window-clips-positions-alike-on-young-data", OBJECTIVES + "clipped/ctpo.py", ".to(log_r_BT.dtype) ** p", ".to(log_r_BT.dtype) * p"),
     Bug("no-root-window-clips-positions-alike-on-old-data", OBJECTIVES + "clipped/ctpo.py", "through_own_token(log_u_BT.cumsum(-1), log_u_BT)", "through_own_token(log_u_BT, log_u_BT)"),
-    Bug("a-gap-below-the-seed-spread-takes-dozens-of-seeds", "analysis/seed_power.py", "stats.t.ppf(1 - alpha / 2, seeds - 1)", "stats.t.ppf(1 - alpha, seeds - 1)"),
+    Bug("a-gap-below-the-seed-spread-takes-dozens-of-seeds", "testbed/testing/t_test_seeds.py", "stats.t.ppf(1 - alpha / 2, seeds - 1)", "stats.t.ppf(1 - alpha, seeds - 1)"),
     Bug("entropy-clip-rule", UPDATE, "(np.log(pi) * gain) - (pi @ np.log(pi)) * (pi @ gain)", "(np.log(pi) * gain)"),
     Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(policy(level) * mean_SAK).sum() / states", "(policy(level) * mean_SAK).sum() / states / 2"),
 )  # fmt: skip

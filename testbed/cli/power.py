@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,9 +35,10 @@ def power(
     testbed power results/pilot --by recipe --baseline grpo --gap 0.05 --cap 48
     """
     from analysis.experiment import Stop
-    from analysis.seed_power import CAP, agreeing, bet_seeds, decided, t_seeds
+    from analysis.seed_power import CAP, agreeing, bet_seeds, decided
     from testbed.cli import show
     from testbed.errors import UserError
+    from testbed.testing.t_test_seeds import t_seeds
 
     if cap % block:
         raise UserError(
@@ -91,7 +93,7 @@ def _arms(
     from analysis.sweep_table import load
 
     table = compare(load(*folders), by, baseline, metric).to_dict("records")
-    return [
+    found = [
         (
             f"{row['arm']} {row['setting']}".strip(),
             row["difference"] if gap is None else gap,
@@ -99,3 +101,10 @@ def _arms(
         )
         for row in table
     ]
+    known = [arm for arm in found if arm[1] != 0 and arm[2] > 0]
+    if len(known) < len(found):
+        lost = ", ".join(name for name, *numbers in found if (name, *numbers) not in known)
+        print(f"Left out, as all seeds of the pilot differ by the same: {lost}.", file=sys.stderr)
+    if not known:
+        raise UserError("No arm of the pilot has a gap and a spread; give --gap and --spread, or more seeds.")
+    return known

@@ -10,10 +10,10 @@ from analysis.claims import Evidence, exact
 from analysis.comparisons import paired
 from analysis.experiment import Experiment, Stop
 from analysis.plot import Plot
-from analysis.seed_power import t_power, t_seeds
 from analysis.sequential import median_within
 from analysis.starting_runs import SMALL
 from testbed.config.run import Run, grid
+from testbed.testing.t_test_seeds import t_power, t_seeds
 
 SOURCE = "marin-community/marin, issues 8955 and 8936: a collapse at staleness 3 that did not reproduce"
 GAP, ALPHA, POWER = 0.91, 0.01, 0.9

@@ -9,10 +9,11 @@ import pytest
 from scipy import stats
 
 from analysis.experiment import Stop
-from analysis.seed_power import agreeing, decided, t_power, t_seeds
+from analysis.seed_power import agreeing, decided
 from analysis.sequential import median_exceeds
 from testbed.cli import main
 from testbed.errors import UserError
+from testbed.testing.t_test_seeds import t_power, t_seeds
 
 
 @pytest.mark.parametrize(("gap", "spread", "alpha"), [(0.5, 1.0, 0.05), (0.91, math.sqrt(2), 0.01)])

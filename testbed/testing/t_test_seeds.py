@@ -1,0 +1,52 @@
+"""Seeds that a paired t test needs, planned from a gap and a spread that are known before.
+
+A gap is a mean difference of paired seeds, a spread the standard deviation of these differences. Arms that
+share nothing have sqrt(2) times the spread of one arm's seeds.
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy import stats
+
+from testbed.errors import UserError
+
+MOST = 100_000
+"""Most seeds that a t test is given."""
+
+
+def t_power(seeds: int, gap: float, spread: float, alpha: float) -> float:
+    """Return the chance that a two-sided t test of so many normal pairs finds the gap, on its own side.
+
+    P(T > t_{1 - alpha/2}) for T noncentral t with n - 1 degrees of freedom and center sqrt(n) gap / spread.
+    """
+    if seeds < 2:
+        return 0.0
+    most = stats.t.ppf(1 - alpha / 2, seeds - 1)
+    return float(stats.nct.sf(most, seeds - 1, math.sqrt(seeds) * abs(gap) / spread))
+
+
+def t_seeds(gap: float, spread: float, alpha: float = 0.05, power: float = 0.8) -> int:
+    """Return the fewest seeds with which that test has the power. Raises UserError where MOST do not do."""
+    check(gap, spread, alpha, power)
+    low, high = 1, 2
+    while t_power(high, gap, spread, alpha) < power:
+        low, high = high, 2 * high
+        if low > MOST:
+            raise UserError(f"A gap of {gap:g} at a spread of {spread:g} takes more than {MOST:,} seeds.")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if t_power(middle, gap, spread, alpha) >= power else (middle, high)
+    return high
+
+
+def check(gap: float, spread: float, alpha: float, power: float) -> None:
+    """Raise UserError for numbers that nothing can be planned with."""
+    for name, value in (("gap", abs(gap)), ("spread", spread)):
+        if not 0 < value < math.inf:
+            raise UserError(f"The {name} is {value:g}, expected a number above 0.")
+    if not 0 < alpha < 1:
+        raise UserError(f"alpha is {alpha:g}, expected a chance between 0 and 1.")
+    if not alpha < power < 1:
+        raise UserError(f"power is {power:g}, expected a chance between alpha, {alpha:g}, and 1.")
