@@ -20,17 +20,18 @@ MODELS = (
 """A million weights in two layers each; taught until they are right on a fifth to a half of all prompts."""
 SIZES = {"steps": 80, "prompts": 8, "group": 4, "log_every": 10, "evaluation_prompts": 32}
 """80 steps of 32 responses."""
+GRID = (1.5e-4, 3e-4, 6e-4, 1.2e-3, 2.4e-3)
 
 
 def cells() -> tuple[Run, ...]:
-    """Eight recipes at lag 32 on three models, 3 rates an octave apart, 2 seeds."""
+    """Eight recipes at lag 32 on three models, 5 rates an octave apart, 2 seeds."""
     return tuple(
         cell
         for model in MODELS
         for cell in grid(
             model.run(**SIZES, lag=OLD),
             recipe=list(RECIPES),
-            learning_rate=[1.5e-4, 3e-4, 6e-4],
+            learning_rate=list(GRID),
             seed=list(tuning_seeds(2)),
         )
     )

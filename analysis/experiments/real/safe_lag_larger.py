@@ -1,6 +1,6 @@
 """How old may the data of models of a million weights be, and does the toy LLM foretell it?
 
-It adds lag 8 to the seeds of `larger-models`, whose cells at lag 0 and 64 it reads.
+It adds lag 8 to the seeds of `larger-models`, whose cells at lags 0, 32 and 64 it reads.
 """
 
 from functools import partial
@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence
-from analysis.experiment import Experiment, Stop
+from analysis.experiment import Experiment
 from analysis.experiments.lag.safe_lag_fit import ALLOWED, SAFE, SIGNS, fitted, largest_safe
-from analysis.experiments.real.larger_models import drawn
+from analysis.experiments.real.larger_models import STOP, drawn
 from analysis.experiments.real.larger_rates import BY, MODELS
 from analysis.experiments.real.larger_rates import NAME as RATES
-from analysis.experiments.real.larger_toy import KEYS, LAGS, SHORTER, with_signs
-from analysis.experiments.real.larger_toy import NAME as TOY_NAME
+from analysis.experiments.real.larger_toy import KEYS, LAGS, SHORTER, toy_rows, with_signs
 from analysis.experiments.real.toy_for_real import RECIPES
 from analysis.lab_rates import tuned
 from analysis.load import Table, load_committed
@@ -58,9 +57,8 @@ def from_rows(rows: pd.DataFrame) -> Table:
     toy's median of all.
     """
     table = with_signs(NAME, rows, KEYS)
-    committed = load_committed([TOY_NAME, "larger-models"])
-    known = pilots(committed[TOY_NAME].frame)
-    new = pilots(pd.concat([table.frame, committed["larger-models"].frame]))
+    older = load_committed(["larger-models"])["larger-models"].frame
+    known, new = pilots(toy_rows()), pilots(pd.concat([table.frame, older]))
     new[PILOT] = np.minimum(fitted(known, new), np.log2(1 + max(LAGS)))
     new[CONSTANT] = known[SAFE].median()
     new = new.join(known.groupby(list(BY))[SAFE].median().rename(USUAL), on=list(BY))
@@ -75,7 +73,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     drawn=drawn,
     from_rows=from_rows,
-    stop=Stop(block=13, cap=13),
+    stop=STOP,
     keys=KEYS,
     metrics=("accuracy", *SIGNS, SAFE, PILOT, USUAL, CONSTANT),
     margins={"octaves": OCTAVE, "accuracy that a safe lag may cost": ALLOWED},
@@ -89,8 +87,8 @@ def off(table: pd.DataFrame, forecast: str) -> pd.Series:
 
 @EXPERIMENT.claim()
 def a_toys_pilots_foretell_the_safe_lag_of_larger_models(table: pd.DataFrame) -> Evidence:
-    """Fitted on the toy LLM, 40 steps of a pilot at lag 8 foretell which of the lags 0, 8 and 64 is the
-    largest safe one of eight recipes on models of a million weights, as log2(1 + lag), with a mean error
+    """Fitted on the toy LLM, 40 steps of a pilot at lag 8 foretell which of the lags 0, 8, 32 and 64 is
+    the largest safe one of eight recipes on models of a million weights, as log2(1 + lag), with a mean error
     below 1, in the median over seeds.
     """
     errors = {name: off(table, name) for name in (PILOT, USUAL, CONSTANT)}
