@@ -48,7 +48,7 @@ def precision(bits: int) -> str:
     return f"{FP8} matrices=all mantissa={bits}"
 
 
-def figure(bits: int) -> Plot:
+def figure(bits: int, x: str = "task_args.digits: tokens of a response") -> Plot:
     """Return the figure of such a format."""
     names = {
         "off": "same",
@@ -56,8 +56,8 @@ def figure(bits: int) -> Plot:
         "heads=1,layers=1,width=32": "full π",
         f"heads=1,layers=1,precision={precision(bits)},width=32": "coarse π",
     }
-    x, y = "task_args.digits: tokens of a response", "accuracy: final accuracy"
-    return Plot("final by dial", x=x, y=y, arm=("mismatch", "policy_args"), names=names)
+    y, arm = "accuracy: final accuracy", ("mismatch", "policy_args")
+    return Plot("final by dial", x=x, y=y, arm=arm, names=names)
 
 
 def copying(length: int, bits: int) -> tuple[Run, Run, Run]:
@@ -84,26 +84,22 @@ EXPERIMENT = Experiment(
     metrics=METRICS,
     margins={"accuracy that counts as lost": MARGIN},
     figure=figure(BITS),
-    systems={
-        "Jet-RL": Part(
-            "horizons of 12 to 96 tokens, and one precision; open: difficulty, and its timings on a GPU"
-        )
-    },
+    systems={"Jet-RL": Part("horizons of 12 to 96 tokens, and one precision; open: its timings on a GPU")},
 )
 
 
-def _arms(table: pd.DataFrame, metric: str, length: int) -> pd.DataFrame:
+def _arms(table: pd.DataFrame, metric: str, at: float, by: str = KEYS[0]) -> pd.DataFrame:
     """Return a metric by seed: full precision, coarse rollouts, coarse on both sides where it was tried."""
-    rows = table[table["task_args.digits"] == length]
+    rows = table[table[by] == at]
     one = rows["policy_args"].str.contains("precision")
     where = {FULL: (rows["mismatch"] == "off") & ~one, MISMATCH: rows["mismatch"] != "off", UNIFIED: one}
     columns = {name: rows[mask].set_index("seed")[metric].sort_index() for name, mask in where.items()}
     return pd.DataFrame({name: x_N for name, x_N in columns.items() if len(x_N)}).dropna()
 
 
-def lost(table: pd.DataFrame, length: int, name: str = MISMATCH) -> pd.Series:
+def lost(table: pd.DataFrame, at: float, name: str = MISMATCH, by: str = KEYS[0]) -> pd.Series:
     """Return the final accuracy that an arm lacks against full precision, by seed."""
-    found = _arms(table, "accuracy", length)
+    found = _arms(table, "accuracy", at, by)
     return found[FULL] - found[name]
 
 
