@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
         "final by dial",
         x="task_args.digits: tokens of a response",
         y="accuracy: final accuracy",
-        arm=("mismatch", "policy_args"),
+        arm=("mismatch: rollouts μ", "policy_args: trainer π"),
         names=names(PRECISION),
     ),
     systems={
