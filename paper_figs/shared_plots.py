@@ -267,7 +267,9 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     ax.set_ylabel(y_label)
     handles, labels = ax.get_legend_handles_labels()
     if any(labels):
-        fig.legend(handles, labels, loc="outside upper center", ncols=2, title=title(plot) or None)
+        fig.legend(
+            handles, labels, loc="outside upper center", ncols=2, columnspacing=1.2, title=title(plot) or None
+        )
     return fig
 
 
@@ -287,11 +289,11 @@ def _log(ax: Axes, axes: str) -> None:
 
 
 class _Plain(LogFormatterMathtext):
-    """Labels of a logarithmic axis as plain numbers from .001 to 1000; beyond, powers of ten."""
+    """Labels of a logarithmic axis as plain numbers from 0.0001 to 100000; beyond, powers of ten."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         text = super().__call__(x, pos)
-        return f"{x:g}" if text and 1e-4 < x < 1e4 else text
+        return f"{x:g}" if text and 1e-5 < x < 1e6 else text
 
 
 def caption(experiment: Experiment, plot: Plot) -> str:
@@ -299,6 +301,7 @@ def caption(experiment: Experiment, plot: Plot) -> str:
     x, y = axis_labels(plot)
     by = f", by {title(plot)}" if title(plot) else ""
     what = f"{plot.value} over {x} and {y}" if plot.value else f"{y or plot.y} against {x or plot.x}"
+    what = f"{x} by {y or plot.y}" if plot.kind == "strips" else what
     only = "".join(f"; {column} {value}" for column, value in plot.where.items())
     return f"{experiment.question} Drawn: {what}{by}{only}. {KINDS[plot.kind]}"
 

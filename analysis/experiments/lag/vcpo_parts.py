@@ -65,7 +65,7 @@ EXPERIMENT = Experiment(
             "1": "step rule",
             "0.001": "rate 0.001",
             "0.003": "rate 0.003",
-            "group_std": "group mean and deviation",
+            "group_std": "the group's",
             "proxy": "VCPO's",
         },
     ),
