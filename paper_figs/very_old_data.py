@@ -30,7 +30,7 @@ def draw(table: pd.DataFrame) -> Figure:
     found = {key: rows[ACCURACY] for key, rows in table.groupby(["recipe", "lag"])}
     order = sorted(found, key=lambda key: (key[1], -found[key].median()))
     rows = {
-        f"{NAMES[recipe]}, lag {lag}": Row(found[recipe, lag], VERMILION if lag else BLUE)
+        f"{NAMES[str(recipe)]}, lag {lag}": Row(found[recipe, lag], VERMILION if lag else BLUE)
         for recipe, lag in order
     }
     fig = Figure(figsize=(COLUMN, 0.6 + 0.24 * len(rows)))
