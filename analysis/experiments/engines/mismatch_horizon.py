@@ -56,7 +56,7 @@ def figure(bits: int, x: str = "task_args.digits: tokens of a response") -> Plot
         "heads=1,layers=1,width=32": "full π",
         f"heads=1,layers=1,precision={precision(bits)},width=32": "coarse π",
     }
-    y, arm = "accuracy: final accuracy", ("mismatch", "policy_args")
+    y, arm = "accuracy: final accuracy", ("mismatch: rollouts μ", "policy_args: trainer π")
     return Plot("final by dial", x=x, y=y, arm=arm, names=names)
 
 
