@@ -14,7 +14,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "curves by arm": "Lines: median over the other keys; bands: order-statistic 95% interval of it.",
         "final by dial": "Points: mean over the other keys; bars: its 95% interval (Student's t).",
         "heat map": "Colors and numbers: mean over the other keys.",
-        "distribution": "Dots: rows; bars: their median and quartiles.",
+        "distribution": "Dots: rows; marks and bars: their median and quartiles.",
         "strips": "Dots: rows; marks and bars: their median and its order-statistic 95% interval.",
         "ROC": "Shares of rows with, and without, the event whose score is at or above a threshold.",
         "frontier": "Points: mean over the other keys; line: what no other point beats in both.",
@@ -30,11 +30,12 @@ class Plot:
     kind: one of KINDS. x, y: columns; of a ROC the score and the event, 0 or 1; of a frontier the cost, less
     is better, and the gain; of strips the value and the column whose values stand below each other;
     "column: words" where its axis says something else than the column's name, as x_label and y_label do. arm:
-    columns whose combinations are drawn apart. value: the color of a heat map. where: only rows with these
-    values. names: what values are called in the legend, where not as in the table. x_label, y_label: in place
-    of the columns' names. log: axes with a logarithmic scale, "x", "y" or "xy"; a dial's values stand side by
-    side whatever their distance. order: the labels of the arms in the order of their looks, where a panel may
-    lack some of them.
+    columns whose combinations are drawn apart; "column: words" where the legend's title says something else
+    than the column's name, or nothing, as arm_labels do. value: the color of a heat map. where: only rows
+    with these values. names: what values are called in the legend and at places, where not as in the table or
+    by paper_figs.words. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale,
+    "x", "y" or "xy"; a dial's values stand side by side whatever their distance. order: the arms' labels in
+    the order of their looks, where a panel may lack some of them.
 
     Raises UserError for an unknown kind, or a heat map without, another with, a value.
     """
@@ -50,6 +51,7 @@ class Plot:
     y_label: str = ""
     log: str = ""
     order: tuple[str, ...] = ()
+    arm_labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise UserError for what cannot be drawn."""
@@ -57,6 +59,10 @@ class Plot:
             column, _, words = getattr(self, axis).partition(": ")
             object.__setattr__(self, axis, column)
             object.__setattr__(self, f"{axis}_label", words or getattr(self, f"{axis}_label"))
+        parts = [each.partition(": ") for each in self.arm]
+        words = {column: text for column, given, text in parts if given}
+        object.__setattr__(self, "arm", tuple(column for column, _, _ in parts))
+        object.__setattr__(self, "arm_labels", {**self.arm_labels, **words})
         if self.kind not in KINDS:
             raise unknown("kind of plot", self.kind, KINDS)
         if (self.kind == "heat map") != bool(self.value):

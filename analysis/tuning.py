@@ -38,6 +38,16 @@ def tuning_seeds(count: int) -> range:
     return range(FIRST_SEED, FIRST_SEED + count)
 
 
+def at_rates(runs: Iterable[Run], rates: Sequence[float], seeds: int = 2) -> tuple[Run, ...]:
+    """Return every run at every rate, on so many tuning seeds."""
+    return tuple(
+        replace(run, learning_rate=rate, seed=seed)
+        for run in runs
+        for rate in rates
+        for seed in tuning_seeds(seeds)
+    )
+
+
 def rates_around(rate: float, below: int = 3, above: int = 1) -> tuple[float, ...]:
     """Return the rate with so many smaller and larger ones, half a decade apart, two digits each."""
     return tuple(float(f"{rate * 10 ** (k / 2):.2g}") for k in range(-below, 0)) + tuple(

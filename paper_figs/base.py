@@ -19,7 +19,12 @@ FIGURES = Registry("figure", package="paper_figs")
 
 
 def figure(
-    name: str, *, data: str, caption: str, supports: tuple[str, ...] = ()
+    name: str,
+    *,
+    data: str,
+    caption: str,
+    supports: tuple[str, ...] = (),
+    counted: Callable[[pd.DataFrame], str] = lambda _: "",
 ) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:
     """Register draw(table: DataFrame) -> Figure, which neither saves, reads files nor sets rcParams.
 
@@ -28,8 +33,11 @@ def figure(
         data: name of the table it is drawn from.
         caption: what the reader sees, with n and the name of every interval.
         supports: names of the claims that it illustrates.
+        counted: table -> a sentence that the caption ends in, where n is a matter of the table.
     """
-    return FIGURES(name, source=f"table {data}", data=data, caption=caption, supports=supports)
+    return FIGURES(
+        name, source=f"table {data}", data=data, caption=caption, supports=supports, counted=counted
+    )
 
 
 def draw(name: str, table: pd.DataFrame, **hyper: Any) -> Figure:

@@ -76,6 +76,7 @@ def _when(ax: Axes, frame: pd.DataFrame) -> None:
     )
     ax.plot(kept, place, ".", color=BLUE, markersize=3, alpha=0.4)
     ax.axhline(last * 1.05, color=RULE, linewidth=0.6)
+    ax.locator_params(axis="x", nbins=5)
     ax.set_yticks([step for step in ax.get_yticks() if 0 < step <= last + 1])
     ax.set_xlabel("log10 Kish ESS share, first 200 steps")
     ax.set_ylabel("step of the collapse")

@@ -97,6 +97,7 @@ def figures(
 
 
 def _save(name: str, table: Table, out: Path) -> Saved:
+    promises = FIGURES[name].promises
     with style():
         drawn = draw(name, table.frame)
         # Laid out once, so that both files have the very same layout, and in half the time.
@@ -109,7 +110,7 @@ def _save(name: str, table: Table, out: Path) -> Saved:
         name=name,
         pdf=out / f"{name}.pdf",
         png=out / f"{name}.png",
-        caption=FIGURES[name].promises["caption"],
+        caption=f"{promises['caption']} {promises['counted'](table.frame)}".rstrip(),
         table={"name": table.name, "sha256": table.sha256},
         files={file: hashlib.sha256(body).hexdigest() for file, body in content.items()},
     )

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterMathtext
 
 from analysis.collapse import need
 from analysis.experiment import EXPERIMENTS, Experiment
@@ -41,6 +42,7 @@ from analysis.palette import (
 from analysis.plot import KINDS, Plot
 from paper_figs.base import COLUMN, FIGURES, figure
 from paper_figs.strips import Row, strips
+from paper_figs.words import TITLES, natural, proper, title
 
 LOOKS = tuple(
     Look(color, marker, dash)
@@ -60,13 +62,21 @@ def arms(table: pd.DataFrame, plot: Plot) -> dict[str, pd.DataFrame]:
     """Return the rows of every arm by its label; one arm "" where none is asked for."""
     if not plot.arm:
         return {"": table}
-    groups = table.groupby(list(plot.arm), dropna=False, sort=True)
+    groups = sorted(table.groupby(list(plot.arm), dropna=False), key=lambda each: [*map(natural, each[0])])
     found = {", ".join(plot.names.get(w := _word(part), w) for part in keys): rows for keys, rows in groups}
     return {label: found.get(label, table.iloc[:0]) for label in plot.order or found}
 
 
 def _word(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return "none" if np.isnan(value) else f"{value:g}"
+    return {True: "yes", False: "no"}[bool(value)] if isinstance(value, bool | np.bool_) else str(value)
+
+
+def _places(plot: Plot, values: list[object]) -> list[str]:
+    """Return what places of an axis are called, in lines of 12 letters."""
+    words = [f"{v:.3g}" if isinstance(v, float) and v % 1 else _word(v) for v in values]
+    return [textwrap.fill(plot.names.get(_word(v), w), 12) for v, w in zip(values, words, strict=True)]
 
 
 def _look(index: int) -> tuple[Look, float]:
@@ -91,7 +101,8 @@ def final_by_dial(
     ax: Axes, table: pd.DataFrame, plot: Plot, interval: Callable[[np.ndarray], Interval] = student_interval
 ) -> None:
     """Draw the mean of y at every x with its t interval, or another; arms stand beside each other."""
-    dials = sorted(set(table[plot.x]))
+    dials = sorted(table[plot.x].unique(), key=natural)
+    joined = not any(isinstance(x, str) for x in dials)
     groups = arms(table, plot)
     # Of the axis, not of the step between dials: beside each other, and still clearly at their dial.
     room = min(0.5, 0.1 * len(dials))
@@ -112,12 +123,12 @@ def final_by_dial(
             reach_2N,
             color=style.color,
             marker=style.marker,
-            ls=style.dash,
+            ls=style.dash if joined else "",
             lw=width,
             elinewidth=0.8,
             label=label,
         )
-    ax.set_xticks(range(len(dials)), [_word(x) for x in dials])
+    ax.set_xticks(range(len(dials)), _places(plot, dials))
     _log(ax, plot.log.replace("x", ""))
 
 
@@ -145,22 +156,34 @@ def heat_map(
 
 def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     """Draw a dot per row, and median and quartiles, of y; places are x, arms stand beside each other."""
-    place_N = table[plot.x].astype(object).where(table[plot.x].notna(), "none").astype(str)
-    table = table.assign(**{plot.x: place_N})
-    places = sorted(set(table[plot.x]))
-    groups = arms(table, plot)
-    for index, (label, rows) in enumerate(groups.items()):
+    place_N = table[plot.x].astype(object)
+    table = table.assign(**{plot.x: place_N.where(place_N.notna(), "none")})
+    places = sorted(table[plot.x].unique(), key=natural)
+    groups = {
+        label: dict(list(rows.groupby(plot.x, dropna=False))) for label, rows in arms(table, plot).items()
+    }
+    for place, x in enumerate(places):
+        here = {label: parts[x] for label, parts in groups.items() if x in parts}
+        for lane, (label, rows) in enumerate(here.items()):
+            style, _ = _look(list(groups).index(label))
+            at = place + 0.8 * ((lane + 0.5) / len(here) - 0.5)
+            _column(ax, at, min(0.15, 0.3 / len(here)), rows[plot.y].to_numpy(float), style)
+    for index, label in enumerate(groups):
         style, _ = _look(index)
-        shift = 0.7 * ((index + 0.5) / len(groups) - 0.5)
-        for x, part in rows.groupby(plot.x):
-            place = places.index(x) + shift
-            low, middle, high = np.quantile(part[plot.y], (0.25, 0.5, 0.75))
-            ax.plot([place] * len(part), part[plot.y], ".", color=style.color, alpha=0.4, ms=3)
-            ax.plot([place, place], [low, high], color=style.color, lw=2.5, solid_capstyle="butt")
-            ax.plot([place], [middle], marker=style.marker, color=style.color, mec="white", ms=4.5)
         ax.plot([], [], color=style.color, marker=style.marker, ls="", label=label)
-    ax.set_xticks(range(len(places)), [textwrap.fill(place.replace("+", "+ "), 12) for place in places])
+    ax.set_xticks(range(len(places)), _places(plot, places))
+    ax.set_xlim(-0.5, len(places) - 0.5)
+    ax.grid(visible=False, axis="x")
     _log(ax, plot.log.replace("x", ""))
+
+
+def _column(ax: Axes, at: float, reach: float, y_N: np.ndarray, style: Look) -> None:
+    """Draw the dots of one place and arm, spread to both sides, and their median and quartiles."""
+    low, middle, high = np.quantile(y_N, (0.25, 0.5, 0.75))
+    spread_N = np.linspace(-reach, reach, y_N.size) if y_N.size > 1 else np.zeros(1)
+    ax.plot(at + spread_N, y_N, ".", color=style.color, alpha=0.4, ms=3, mew=0)
+    ax.plot([at, at], [low, high], color=INK, lw=1, solid_capstyle="butt")
+    ax.plot([at], [middle], marker=style.marker, color=style.color, mec=INK, mew=0.6, ms=5)
 
 
 def strip_rows(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
@@ -202,6 +225,7 @@ def frontier(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
         ax.plot(row[plot.x], row[plot.y], color=style.color, marker=style.marker, ls="", ms=5, label=label)
     best = unbeaten(mean[plot.x].to_numpy(), mean[plot.y].to_numpy())
     ax.plot(mean[plot.x].to_numpy()[best], mean[plot.y].to_numpy()[best], color=INK, lw=0.8, zorder=1)
+    ax.locator_params(nbins=6)
     _log(ax, plot.log)
 
 
@@ -234,35 +258,74 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     for column, wanted in plot.where.items():
         table = table[table[column] == wanted]
     rows = table[plot.y].nunique() if plot.kind == "strips" else 0
+    plot = replace(plot, names={**proper(table, plot), **plot.names})
     fig = Figure(figsize=(COLUMN, 0.7 + 0.24 * rows if rows else 2.7))
     ax = fig.subplots()
     DRAW[plot.kind](ax, table, plot)
-    rates = ("share of false alarms", "share of events caught") if plot.kind == "ROC" else (plot.x, plot.y)
-    ax.set_xlabel(plot.x_label or rates[0])
-    ax.set_ylabel(plot.y_label or rates[1])
+    x_label, y_label = axis_labels(plot)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
     handles, labels = ax.get_legend_handles_labels()
     if any(labels):
-        fig.legend(handles, labels, loc="outside upper center", ncols=2, title=_legend_title(plot))
+        fig.legend(
+            handles, labels, loc="outside upper center", ncols=2, columnspacing=1.2, title=title(plot) or None
+        )
     return fig
 
 
-def _legend_title(plot: Plot) -> str | None:
-    return ", ".join(plot.arm) or None
+def axis_labels(plot: Plot) -> tuple[str, str]:
+    """Return the words at both axes; none where the names of the places say it."""
+    usual = ("share of false alarms", "share of events caught") if plot.kind == "ROC" else (plot.x, plot.y)
+    x, y = (TITLES.get(name, name.replace("_", " ")) for name in usual)
+    return plot.x_label or x, plot.y_label or y
 
 
 def _log(ax: Axes, axes: str) -> None:
-    if "x" in axes:
-        ax.set_xscale("log")
-    if "y" in axes:
-        ax.set_yscale("log")
+    for name in axes:
+        axis = ax.xaxis if name == "x" else ax.yaxis
+        ax.set(**{f"{name}scale": "log"})
+        axis.set_major_formatter(_Plain())
+        axis.set_minor_formatter(_Plain())
+
+
+class _Plain(LogFormatterMathtext):
+    """Labels of a logarithmic axis as plain numbers from 0.0001 to 100000; beyond, powers of ten."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        text = super().__call__(x, pos)
+        return f"{x:g}" if text and 1e-5 < x < 1e6 else text
 
 
 def caption(experiment: Experiment, plot: Plot) -> str:
     """Return the caption of a shared plot: the question, what is drawn, what the marks are."""
-    by = f", by {' and '.join(plot.arm)}" if plot.arm else ""
-    what = f"{plot.value} over {plot.x} and {plot.y}" if plot.value else f"{plot.y} against {plot.x}"
+    x, y = axis_labels(plot)
+    by = f", by {title(plot)}" if title(plot) else ""
+    what = f"{plot.value} over {x} and {y}" if plot.value else f"{y or plot.y} against {x or plot.x}"
+    what = f"{x} by {y or plot.y}" if plot.kind == "strips" else what
     only = "".join(f"; {column} {value}" for column, value in plot.where.items())
     return f"{experiment.question} Drawn: {what}{by}{only}. {KINDS[plot.kind]}"
+
+
+def counted(table: pd.DataFrame, *, plot: Plot) -> str:
+    """Return how many rows, and seeds, a mark of a shared plot stands for."""
+    for column, wanted in plot.where.items():
+        table = table[table[column] == wanted]
+    places = {"strips": (plot.y,), "heat map": (plot.x, plot.y), "ROC": (), "frontier": ()}
+    by = [*plot.arm, *places.get(plot.kind, (plot.x,))]
+    marks = [rows for _, rows in table.groupby(by, dropna=False)] if by else [table]
+    if max(map(len, marks)) == 1:
+        return "A mark is one row, without interval."
+    seed = [name for name in ("run", "seed") if name in table and name not in by]
+    sizes = [len(rows) for rows in marks]
+    seeds = [len(rows[seed].drop_duplicates()) for rows in marks] if "seed" in seed else sizes
+    if "seed" in seed and seeds == sizes:
+        return f"Seeds of a mark: {_range(seeds)}."
+    return f"Rows of a mark: {_range(sizes)}" + (f", of {_range(seeds)} seeds." if "seed" in seed else ".")
+
+
+def _range(counts: list[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def register(experiment: Experiment) -> None:
@@ -273,6 +336,7 @@ def register(experiment: Experiment) -> None:
             data=experiment.name,
             caption=caption(experiment, experiment.figure),
             supports=tuple(name for name, e in experiment.claims.items() if e.promises["table"]),
+            counted=partial(counted, plot=experiment.figure),
         )
         made(partial(draw, plot=experiment.figure))
 

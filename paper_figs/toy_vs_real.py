@@ -12,6 +12,7 @@ from analysis.collapse import ACCURACY, need
 from analysis.palette import RULE, look
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import legend
+from paper_figs.words import NAMES
 
 TOY = "toy accuracy"
 TITLES = {
@@ -22,7 +23,7 @@ TITLES = {
 CAPTION = (
     "Final accuracy of Hugging Face models of 70,000 weights on data that are 16 (open) and 64 (filled) "
     "optimizer steps old, against the toy LLM's on the same task: medians over seeds, the toy's over tuning "
-    "seeds. Star: GRPO on fresh data; line: equality. One learning rate for all recipes, 150 steps. Arms "
+    "seeds. Line: equality. One learning rate for all recipes, 150 steps. Arms "
     "near the bottom edge collapsed."
 )
 
@@ -42,7 +43,7 @@ def beside_the_toy(table: pd.DataFrame, titles: Mapping[str, str], filled: Mappi
     """Return a panel per task of real against toy medians; how full the marker of a lag is, 0 to 1."""
     need(table, ["task", "recipe", "lag", "seed", ACCURACY, TOY])
     middle = table.groupby(["task", "recipe", "lag"])[[ACCURACY, TOY]].median().reset_index()
-    fig = Figure(figsize=(PAGE, 2.7))
+    fig = Figure(figsize=(PAGE, 2.9))
     axes = fig.subplots(1, len(titles))
     for ax, (task, title) in zip(axes, titles.items(), strict=True):
         ax.axline((0, 0), slope=1, color=RULE, linewidth=0.8)
@@ -57,13 +58,13 @@ def beside_the_toy(table: pd.DataFrame, titles: Mapping[str, str], filled: Mappi
         ax.set(xlim=(-0.03 * top, top), ylim=(-0.03 * top, top), xlabel="toy LLM")
         ax.set_title(f"{title}, {table[table['task'] == task]['seed'].nunique()} seeds", fontsize=8)
     axes[0].set_ylabel("Hugging Face model")
-    shown = {name: look(name) for name in middle["recipe"].unique()}
-    legend(
-        fig,
-        [
-            Line2D([], [], color=x.color, marker=x.marker, linestyle="", label=name)
-            for name, x in shown.items()
-        ],
-        ncols=len(shown),
-    )
+    recipes = sorted(middle["recipe"].unique())
+    handles = [_mark(NAMES.get(name, name), look(name).color, look(name).marker) for name in recipes]
+    if (middle["lag"] == 0).any():
+        handles.append(_mark("GRPO, fresh data", look("grpo").color, "*"))
+    legend(fig, handles, ncols=(len(handles) + 1) // 2)
     return fig
+
+
+def _mark(label: str, color: str, marker: str) -> Line2D:
+    return Line2D([], [], color=color, marker=marker, linestyle="", label=label)

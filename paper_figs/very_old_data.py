@@ -9,6 +9,7 @@ from analysis.collapse import ACCURACY, need
 from analysis.palette import BLUE, VERMILION
 from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
+from paper_figs.words import NAMES
 
 CAPTION = (
     "Final accuracy of the toy LLM (mean over its last three evaluations) after 400 steps, each recipe at "
@@ -29,7 +30,8 @@ def draw(table: pd.DataFrame) -> Figure:
     found = {key: rows[ACCURACY] for key, rows in table.groupby(["recipe", "lag"])}
     order = sorted(found, key=lambda key: (key[1], -found[key].median()))
     rows = {
-        f"{recipe}, lag {lag}": Row(found[recipe, lag], VERMILION if lag else BLUE) for recipe, lag in order
+        f"{NAMES[str(recipe)]}, lag {lag}": Row(found[recipe, lag], VERMILION if lag else BLUE)
+        for recipe, lag in order
     }
     fig = Figure(figsize=(COLUMN, 0.6 + 0.24 * len(rows)))
     ax = fig.subplots()

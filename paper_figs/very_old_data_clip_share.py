@@ -9,6 +9,7 @@ from analysis.collapse import ACCURACY, need
 from analysis.palette import look
 from paper_figs.base import COLUMN, figure
 from paper_figs.panels import legend
+from paper_figs.words import NAMES
 
 SHARE = "mean actor/clip_share"
 CAPTION = (
@@ -40,10 +41,9 @@ def draw(table: pd.DataFrame) -> Figure:
             color=style.color,
             markerfacecolor=style.color if lag else "white",
             markersize=4,
-            label=f"{recipe}, lag {lag}",
+            label=f"{NAMES[str(recipe)]}, lag {lag}",
         )
-    ax.set_xscale("symlog", linthresh=1e-4)
-    ax.set_xlim(left=0)
+    ax.set_xlim(left=-0.01)
     ax.set_ylim(-0.02, 1.02)
     ax.set_xlabel("share of tokens clipped")
     ax.set_ylabel("final accuracy")

@@ -206,7 +206,8 @@ def describe(
         return
     count, whole = (sum(len(pack.cells) for pack in part) for part in (ours, packs))
     part = f", part {shard} of {whole} cells," if len(ours) < len(packs) else ""
-    print(f"{count} cells in {len(ours)} packs{part} would go to {folder}", end="")
+    parts = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((count, "cell"), (len(ours), "pack")))
+    print(f"{' in '.join(parts)}{part} would go to {folder}", end="")
     print(f"; the first and the last:\n  {ours[0].names[0]}\n  {ours[-1].names[-1]}" if ours else ".")
 
 

@@ -110,3 +110,36 @@ def test_an_axis_says_the_words_behind_its_column():
     plot = Plot("final by dial", x="n: logged rounds", y="score", y_label="score (1 optimal)")
     assert (plot.x, plot.x_label) == ("n", "logged rounds")
     assert (plot.y, plot.y_label) == ("score", "score (1 optimal)")
+
+
+def test_places_stand_in_the_order_of_their_numbers_and_only_arms_that_are_there_take_room():
+    table = pd.DataFrame({"x": ["1 step", "20 steps", "5 steps"], "arm": list("aba"), "y": [1.0, 2.0, 3.0]})
+    _, ax = drawn(table, "distribution", arm=("arm",))
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1 step", "5 steps", "20 steps"]
+    medians = [line for line in ax.get_lines() if line.get_markeredgewidth() == 0.6 and len(line.get_xdata())]
+    assert {(*line.get_xdata(), *line.get_ydata()) for line in medians} == {(0, 1), (1, 3), (2, 2)}
+
+
+def test_recipes_have_their_papers_names_and_a_legend_the_words_behind_its_columns():
+    table = rows().assign(recipe=rows()["arm"].map({"a": "grpo", "b": "turn_ppo"}), recipe_args="lr=1")
+    fig, ax = drawn(table, "final by dial", arm=("recipe", "recipe_args: clip"), names={"lr=1": "slow"})
+    assert ax.get_legend_handles_labels()[1] == ["GRPO, slow", "Turn-PPO, slow"]
+    assert fig.legends[0].get_title().get_text() == "recipe, clip"
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (["seed"], "Seeds of a mark: 3."),
+        (["run", "seed"], "Seeds of a mark: 6."),
+        (["setting", "seed"], "Rows of a mark: 6, of 3 seeds."),
+        (["setting"], "Rows of a mark: 2."),
+    ],
+)
+def test_a_caption_counts_the_seeds_behind_a_mark(keys, words):
+    marks = {"x": [0, 1], "run": ["first", "fresh"], "setting": [0, 1], "seed": [0, 1, 2]}
+    table = pd.MultiIndex.from_product([marks[k] for k in ["x", *keys]], names=["x", *keys]).to_frame(
+        index=False
+    )
+    plot = Plot("final by dial", x="x", y="y")
+    assert shared_plots.counted(table.assign(y=0.0), plot=plot) == words

@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(
     margins={"distance of the radius from 1 that is predicted": CLEAR},
     figure=Plot(
         "curves by arm", x="period: updates per refresh", y="growth: growth of values per refresh",
-        arm=("step",), log="x",
+        arm=("step: step size",), log="x",
     ),
     systems=("Why target networks stabilise TD",),
 )  # fmt: skip

@@ -49,7 +49,7 @@ EXPERIMENT = Experiment(
         "distribution",
         x="recipe",
         y="accuracy: final accuracy",
-        arm=("policy_args",),
+        arm=("policy_args: noise",),
         names={
             PLAIN: "no noise",
             ALL: "all layers",

@@ -76,6 +76,9 @@ EXPERIMENT = Experiment(
             "default": "full precision",
             f"precision={FP8} matrices=all": "FP8",
             "rec_oneside": "no weight",
+            FP8: "FP8",
+            "layer-noise": "noisy",
+            "off": "the trainer's own",
         },
     ),
     systems={

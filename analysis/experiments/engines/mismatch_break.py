@@ -6,31 +6,33 @@ its own.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pandas as pd
 
 from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part, Stop
-from analysis.experiments.engines.fp8_training import FP8, JET_RL
-from analysis.experiments.engines.mismatch_horizon import COPYING, ERRORS, MARGIN, SHAPE, UNIFIED, lost, names
-from analysis.plot import Plot
+from analysis.experiments.engines.fp8_training import JET_RL
+from analysis.experiments.engines.mismatch_horizon import (
+    KEYS,
+    MARGIN,
+    METRICS,
+    UNIFIED,
+    copying,
+    figure,
+    lost,
+    more_on_longer,
+)
 from analysis.sequential import median_exceeds
 from testbed.config.run import Run
 
 LENGTHS = (12, 24)
 SHORT, LONG = LENGTHS[0], LENGTHS[-1]
-PRECISION = f"{FP8} matrices=all mantissa=0"
+BITS = 0
 
 
 def cells() -> tuple[Run, ...]:
     """Copies of 12 and 24 digits; rollouts in full precision or powers of two; at 12 such a trainer."""
-    found: list[Run] = []
-    for length in LENGTHS:
-        run = replace(COPYING, task_args=(("digits", length),), teacher_noise=ERRORS / length, seed=0)
-        found += [run, replace(run, mismatch=FP8, mismatch_args=(("matrices", "all"), ("mantissa", 0)))]
-    short = replace(COPYING, task_args=(("digits", SHORT),), teacher_noise=ERRORS / SHORT, seed=0)
-    return (*found, replace(short, policy_args=(*SHAPE, ("precision", PRECISION))))
+    *short, unified = copying(SHORT, BITS)
+    return (*short, *copying(LONG, BITS)[:2], unified)
 
 
 EXPERIMENT = Experiment(
@@ -40,19 +42,10 @@ EXPERIMENT = Experiment(
     differs="a transformer of 16,000 weights copies up to 24 digits; an emulated format far below FP8",
     cells=cells,
     stop=Stop(block=16, cap=32, first=2400, fresh=3400),
-    keys=("task_args.digits", "mismatch", "policy_args", "seed"),
-    metrics=(
-        *("accuracy", "best", "start", "area", "collapsed"),
-        *("mean rollout_corr/ess_kish_sequence_raw", "mean rollout_corr/kl_mu_pi_k3"),
-    ),
+    keys=KEYS,
+    metrics=METRICS,
     margins={"accuracy that counts as lost": MARGIN},
-    figure=Plot(
-        "final by dial",
-        x="task_args.digits: tokens of a response",
-        y="accuracy: final accuracy",
-        arm=("mismatch", "policy_args"),
-        names=names(PRECISION),
-    ),
+    figure=figure(BITS),
     systems={"Jet-RL": Part("the format that breaks short responses already, and one precision there")},
 )
 
@@ -75,8 +68,7 @@ def powers_of_two_cost_more_on_longer_responses(table: pd.DataFrame) -> Evidence
     """Such rollouts cost more final accuracy with responses of 24 tokens than with 12, on most seeds; base
     models are as often right at both.
     """
-    more = (lost(table, LONG) - lost(table, SHORT)).dropna()
-    return median_exceeds(more, 0.0, f"median of what 24 tokens lose more than 12; {_medians(table)}")
+    return more_on_longer(table, SHORT, LONG, _medians(table))
 
 
 @EXPERIMENT.claim()

@@ -83,8 +83,8 @@ EXPERIMENT = Experiment(
     margins={"distance of an exponent from 1/2 that counts as none": MARGIN},
     figure=Plot(
         "curves by arm",
-        x="length: tokens T",
-        y="deviation: deviation of log(pi/mu), nats",
+        x="length: tokens of a response",
+        y="deviation: deviation of log π/μ, nats",
         arm=("engine",),
         log="xy",
     ),

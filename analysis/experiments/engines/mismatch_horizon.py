@@ -36,29 +36,41 @@ COPYING = replace(
     warm_start_steps=250,
 )
 FULL, MISMATCH, UNIFIED = "full", "mismatch", "unified"
-COARSE: Arguments = (("matrices", "all"), ("mantissa", BITS))
-PRECISION = f"{FP8} matrices=all mantissa={BITS}"
+KEYS = ("task_args.digits", "mismatch", "policy_args", "seed")
+METRICS = (
+    *("accuracy", "best", "start", "area", "collapsed"),
+    *("mean rollout_corr/ess_kish_sequence_raw", "mean rollout_corr/kl_mu_pi_k3"),
+)
 
 
-def names(precision: str) -> dict[str, str]:
-    """Return what the table's values are called in figures."""
-    return {
+def precision(bits: int) -> str:
+    """Return the format with so many stored mantissa bits, as a policy's argument."""
+    return f"{FP8} matrices=all mantissa={bits}"
+
+
+def figure(bits: int, x: str = "task_args.digits: tokens of a response") -> Plot:
+    """Return the figure of such a format."""
+    names = {
         "off": "same",
         FP8: "coarse μ",
         "heads=1,layers=1,width=32": "full π",
-        f"heads=1,layers=1,precision={precision},width=32": "coarse π",
+        f"heads=1,layers=1,precision={precision(bits)},width=32": "coarse π",
     }
+    y, arm = "accuracy: final accuracy", ("mismatch: rollouts μ", "policy_args: trainer π")
+    return Plot("final by dial", x=x, y=y, arm=arm, names=names)
+
+
+def copying(length: int, bits: int) -> tuple[Run, Run, Run]:
+    """Return copies of so many digits in full precision, with coarse rollouts, with a coarse trainer too."""
+    run = replace(COPYING, task_args=(("digits", length),), teacher_noise=ERRORS / length, seed=0)
+    rollouts = replace(run, mismatch=FP8, mismatch_args=(("matrices", "all"), ("mantissa", bits)))
+    return run, rollouts, replace(run, policy_args=(*SHAPE, ("precision", precision(bits))))
 
 
 def cells() -> tuple[Run, ...]:
     """Copies of 12 to 96 digits; rollouts in full or coarse format; at both ends a coarse trainer too."""
-    found: list[Run] = []
-    for length in LENGTHS:
-        run = replace(COPYING, task_args=(("digits", length),), teacher_noise=ERRORS / length, seed=0)
-        found += [run, replace(run, mismatch=FP8, mismatch_args=COARSE)]
-        if length in (SHORT, LONG):
-            found.append(replace(run, policy_args=(*SHAPE, ("precision", PRECISION))))
-    return tuple(found)
+    arms = {length: 3 if length in (SHORT, LONG) else 2 for length in LENGTHS}
+    return tuple(run for length, count in arms.items() for run in copying(length, BITS)[:count])
 
 
 EXPERIMENT = Experiment(
@@ -68,40 +80,33 @@ EXPERIMENT = Experiment(
     differs="a transformer of 14,000 to 19,000 weights copies up to 96 digits; base success of 0.2; 80 steps",
     cells=cells,
     stop=Stop(block=16, cap=16),
-    keys=("task_args.digits", "mismatch", "policy_args", "seed"),
-    metrics=(
-        *("accuracy", "best", "start", "area", "collapsed"),
-        *("mean rollout_corr/ess_kish_sequence_raw", "mean rollout_corr/kl_mu_pi_k3"),
-    ),
+    keys=KEYS,
+    metrics=METRICS,
     margins={"accuracy that counts as lost": MARGIN},
-    figure=Plot(
-        "final by dial",
-        x="task_args.digits: tokens of a response",
-        y="accuracy: final accuracy",
-        arm=("mismatch", "policy_args"),
-        names=names(PRECISION),
-    ),
-    systems={
-        "Jet-RL": Part(
-            "horizons of 12 to 96 tokens, and one precision; open: difficulty, and its timings on a GPU"
-        )
-    },
+    figure=figure(BITS),
+    systems={"Jet-RL": Part("horizons of 12 to 96 tokens, and one precision; open: its timings on a GPU")},
 )
 
 
-def _arms(table: pd.DataFrame, metric: str, length: int) -> pd.DataFrame:
+def _arms(table: pd.DataFrame, metric: str, at: float, by: str = KEYS[0]) -> pd.DataFrame:
     """Return a metric by seed: full precision, coarse rollouts, coarse on both sides where it was tried."""
-    rows = table[table["task_args.digits"] == length]
+    rows = table[table[by] == at]
     one = rows["policy_args"].str.contains("precision")
     where = {FULL: (rows["mismatch"] == "off") & ~one, MISMATCH: rows["mismatch"] != "off", UNIFIED: one}
     columns = {name: rows[mask].set_index("seed")[metric].sort_index() for name, mask in where.items()}
     return pd.DataFrame({name: x_N for name, x_N in columns.items() if len(x_N)}).dropna()
 
 
-def lost(table: pd.DataFrame, length: int, name: str = MISMATCH) -> pd.Series:
+def lost(table: pd.DataFrame, at: float, name: str = MISMATCH, by: str = KEYS[0]) -> pd.Series:
     """Return the final accuracy that an arm lacks against full precision, by seed."""
-    found = _arms(table, "accuracy", length)
+    found = _arms(table, "accuracy", at, by)
     return found[FULL] - found[name]
+
+
+def more_on_longer(table: pd.DataFrame, short: int, long: int, medians: str) -> Evidence:
+    """Return the evidence that coarse rollouts cost more on longer responses than on short ones."""
+    more = (lost(table, long) - lost(table, short)).dropna()
+    return median_exceeds(more, 0.0, f"median of what {long} tokens lose more than {short}; {medians}")
 
 
 def _medians(table: pd.DataFrame, name: str = MISMATCH) -> str:
@@ -123,8 +128,7 @@ def coarse_rollouts_lose_more_on_longer_responses(table: pd.DataFrame) -> Eviden
     """Such rollouts cost more final accuracy with responses of 96 tokens than with 12, on most seeds; base
     models are as often right at both.
     """
-    more = (lost(table, LONG) - lost(table, SHORT)).dropna()
-    return median_exceeds(more, 0.0, f"median of what 96 tokens lose more than 12; {_medians(table)}")
+    return more_on_longer(table, SHORT, LONG, _medians(table))
 
 
 @EXPERIMENT.claim()

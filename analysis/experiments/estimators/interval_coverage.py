@@ -134,6 +134,7 @@ EXPERIMENT = Experiment(
         y="coverage",
         arm=("interval", "n"),
         where={"law": "lognormal"},
+        names={"student": "Student's t", "log_smoothing_bound": "log smoothing"},
     ),
     see=("bootstrap-cannot-see-what-was-not-drawn", "known-range-intervals-cover"),
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from analysis.arm_claims import Recipes
 from analysis.experiment import Experiment
 from analysis.starting_runs import SMALL
-from analysis.tuning import tuning_seeds
+from analysis.tuning import at_rates
 from testbed.config.run import Run
 
 NAME = "class-rates"
@@ -127,12 +127,7 @@ def cells() -> tuple[Run, ...]:
     every = dict.fromkeys(
         (*clip_cells(), *topr_cells(), *pass_cells(), *regime_cells(), *sync_cells(), *level_cells())
     )
-    return tuple(
-        replace(run, learning_rate=rate, seed=seed)
-        for run in every
-        for rate in rates(run)
-        for seed in tuning_seeds(2)
-    )
+    return tuple(cell for run in every for cell in at_rates([run], rates(run)))
 
 
 EXPERIMENT = Experiment(

@@ -74,7 +74,7 @@ EXPERIMENT = Experiment(
         "distribution",
         x="lag",
         y="area",
-        arm=("recipe", "recipe_args"),
+        arm=("recipe", "recipe_args: clip range"),
         names={"eps_high=2,eps_low=0.6": "0.6, 2", "eps_high=2,eps_low=2": "2, 2", "how=drop": "drop"},
         x_label="lag (optimizer steps)",
         y_label="mean accuracy along the run",

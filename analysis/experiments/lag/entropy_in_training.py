@@ -57,9 +57,9 @@ EXPERIMENT = Experiment(
     margins={"nats per token from the set-point that count as held": CLOSE},
     figure=Plot(
         "distribution",
-        x="lag",
+        x="lag: lag (optimizer steps)",
         y="val/entropy",
-        arm=("recipe_args",),
+        arm=("recipe_args: ",),
         names={_words(args): name.removesuffix(", old") for name, (_, args) in LEARNERS.items()},
         y_label="entropy at the end, nats per token",
     ),

@@ -50,7 +50,7 @@ EXPERIMENT = Experiment(
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(
         "distribution", x=f"{PERIOD}: steps per batch", y="accuracy: final accuracy",
-        arm=("recipe", "mismatch"),
+        arm=("recipe", "mismatch"), names={"off": "own engine", "layer-noise": "noisy", "none": "fresh"},
     ),
     systems={"KARL": Part()},
 )  # fmt: skip

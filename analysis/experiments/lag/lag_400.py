@@ -14,6 +14,18 @@ from testbed.config.run import Run
 
 MARGIN, TIMES = 0.05, 3
 """Accuracy below that at lag 1 that counts as none; times fewer rollouts. Set before the sweep was run."""
+MARGINS = {"accuracy below that at lag 1 that counts as none": MARGIN, "times fewer rollouts": TIMES}
+RIVAL = "GRPO with truncated sequence weights"
+FIGURE = Plot(
+    "final by dial",
+    x="lag",
+    y="accuracy",
+    arm=("recipe",),
+    names={"vcpo": "sequence weights, capped at 8", "oapl": "OAPL"},
+    x_label="lag (optimizer steps)",
+    y_label="final accuracy",
+    log="x",
+)
 
 
 def cells() -> tuple[Run, ...]:
@@ -31,15 +43,15 @@ def claims() -> Iterator[tuple[str, str, Check]]:
             partial(above, pair={f"lag {lag}": oapl[lag], "lag 1": oapl[1]}, margin=-MARGIN),
         )
     for lag in SYNC_LAGS["sequence IS"]:
-        pair, rival = named(SYNC, lag=lag), "GRPO with truncated sequence weights"
+        pair = named(SYNC, lag=lag)
         yield (
             f"oapl-ends-above-sequence-weights-at-lag-{lag}",
-            f"At lag {lag}, OAPL ends with a higher accuracy than {rival}, on most seeds.",
+            f"At lag {lag}, OAPL ends with a higher accuracy than {RIVAL}, on most seeds.",
             partial(above, pair=pair),
         )
         yield (
             f"oapl-needs-a-third-of-the-rollouts-of-sequence-weights-at-lag-{lag}",
-            f"At lag {lag}, OAPL has accuracy 0.8 in under a third of the rollouts of {rival}, on most "
+            f"At lag {lag}, OAPL has accuracy 0.8 in under a third of the rollouts of {RIVAL}, on most "
             "seeds.",
             partial(sooner, pair=pair, times=TIMES),
         )
@@ -58,17 +70,8 @@ EXPERIMENT = Experiment(
         *("accuracy", "best", "area", "collapsed", "rollouts_to 0.5", "rollouts_to 0.8", "last val/pass@8"),
         "mean actor/learning_rate",
     ),
-    margins={"accuracy below that at lag 1 that counts as none": MARGIN, "times fewer rollouts": TIMES},
-    figure=Plot(
-        "final by dial",
-        x="lag",
-        y="accuracy",
-        arm=("recipe",),
-        names={"vcpo": "sequence weights, capped at 8", "oapl": "OAPL"},
-        x_label="lag (optimizer steps)",
-        y_label="final accuracy",
-        log="x",
-    ),
+    margins=MARGINS,
+    figure=FIGURE,
     systems={"OAPL": Part("lags 1 to 400, equal for all samples, in small batches; no periodic sync")},
 )
 declare(EXPERIMENT, claims())

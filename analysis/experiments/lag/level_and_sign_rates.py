@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from analysis.experiment import Experiment
 from analysis.starting_runs import SMALL
-from analysis.tuning import tuning_seeds
+from analysis.tuning import at_rates
 from testbed.config.run import Arguments, Run, grid
 
 NAME = "level-and-sign-rates"
@@ -70,9 +70,9 @@ def sign_cells() -> tuple[Run, ...]:
 def cells() -> tuple[Run, ...]:
     """Every arm of both experiments at three rates, those that clip much at a fourth, 2 seeds for tuning."""
     arms = dict.fromkeys((*level_cells(), *sign_cells()))
-    seeds, rates = list(tuning_seeds(2)), [1e-3, 3e-3, 1e-2]
-    most = {run: [*rates, 3e-2] if run.recipe in SLOW else rates for run in arms}
-    return tuple(cell for run in arms for cell in grid(run, learning_rate=most[run], seed=seeds))
+    rates = (1e-3, 3e-3, 1e-2)
+    most = {run: (*rates, 3e-2) if run.recipe in SLOW else rates for run in arms}
+    return tuple(cell for run in arms for cell in at_rates([run], most[run]))
 
 
 EXPERIMENT = Experiment(

@@ -78,11 +78,10 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", "best", "start", "area", "collapsed", "mean actor/learning_rate"),
     figure=Plot(
         "distribution",
-        x="task_args",
+        x="task_args: tokens of a response",
         y="best",
         arm=("recipe",),
-        names={"grpo": "GRPO", "cispo": "CISPO", "minpro": "MinPRO"},
-        x_label="response",
+        names={"digits=12": "12", "digits=48": "48"},
         y_label="best accuracy at lag 256",
     ),
     systems=("MinPRO (A Step Back)",),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analysis.experiment import Experiment
 from analysis.starting_runs import SMALL
-from analysis.tuning import tuning_seeds
+from analysis.tuning import at_rates
 from testbed.config.run import Run, grid
 
 NAME = "parts-rates"
@@ -50,11 +50,7 @@ def alp_cells() -> tuple[Run, ...]:
 
 def cells() -> tuple[Run, ...]:
     """Every arm of `vcpo-parts` and `alp-layers` at three rates, 2 seeds for tuning."""
-    return tuple(
-        cell
-        for run in (*vcpo_cells(), *alp_cells())
-        for cell in grid(run, learning_rate=[1e-3, 3e-3, 1e-2], seed=list(tuning_seeds(2)))
-    )
+    return at_rates((*vcpo_cells(), *alp_cells()), (1e-3, 3e-3, 1e-2))
 
 
 EXPERIMENT = Experiment(

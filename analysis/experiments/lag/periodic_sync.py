@@ -9,13 +9,11 @@ from functools import partial
 from analysis.arm_claims import above, declare, named, sooner
 from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.class_rates import SYNC
-from analysis.experiments.lag.lag_400 import MARGIN, TIMES
+from analysis.experiments.lag.lag_400 import FIGURE, MARGIN, MARGINS, RIVAL, TIMES
 from analysis.experiments.lag.window_and_sync_rates import KEYS, NAME, SYNC_LAGS, sync_cells
 from analysis.lab_rates import tuned
-from analysis.plot import Plot
 from testbed.config.run import Run
 
-RIVAL = "GRPO with truncated sequence weights"
 PASS = "known val/pass@8"
 
 
@@ -67,17 +65,8 @@ EXPERIMENT = Experiment(
         *("accuracy", "best", "area", "collapsed", "rollouts_to 0.5", "rollouts_to 0.8"),
         *("last val/pass@8", PASS, "mean actor/learning_rate"),
     ),
-    margins={"accuracy below that at lag 1 that counts as none": MARGIN, "times fewer rollouts": TIMES},
-    figure=Plot(
-        "final by dial",
-        x="lag",
-        y="accuracy",
-        arm=("recipe",),
-        names={"vcpo": "sequence weights, capped at 8", "oapl": "OAPL"},
-        x_label="mean lag (optimizer steps)",
-        y_label="final accuracy",
-        log="x",
-    ),
+    margins=MARGINS,
+    figure=replace(FIGURE, x_label="mean lag (optimizer steps)"),
     systems=("OAPL",),
 )
 declare(EXPERIMENT, claims())

@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(
         "distribution",
         x="recipe_args.eps: clip range",
         y="accuracy: final accuracy",
-        arm=("recipe_args.kl", "recipe_args.normalize"),
+        arm=("recipe_args.kl: KL penalty", "recipe_args.normalize: normalized advantages"),
     ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(

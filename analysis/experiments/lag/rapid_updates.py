@@ -54,6 +54,7 @@ EXPERIMENT = Experiment(
         x="staleness_args",
         y="accuracy",
         arm=("recipe",),
+        names={"default": "1", **{f"period={n}": str(n) for n in UPDATES}},
         x_label="updates per generation",
         y_label="final accuracy",
     ),

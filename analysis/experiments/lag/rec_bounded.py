@@ -47,7 +47,8 @@ EXPERIMENT = Experiment(
         "final by dial",
         x="lag: lag (optimizer steps)",
         y="accuracy: final accuracy",
-        arm=("recipe_args.keep", "recipe_args.weight"),
+        arm=("recipe_args.keep: clip", "recipe_args.weight: weight"),
+        names={"oneside": "one side", "twoside": "two sides"},
     ),
     systems={
         "REC (Group-relative REINFORCE is off-policy)": Part(

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from analysis.experiment import Experiment
 from analysis.starting_runs import SMALL
-from analysis.tuning import tuning_seeds
-from testbed.config.run import Arguments, Run, grid
+from analysis.tuning import at_rates
+from testbed.config.run import Arguments, Run
 
 PASSES = 4
 BASE = replace(SMALL, steps=200, log_every=4)
@@ -26,10 +26,7 @@ def arm_cells() -> tuple[Run, ...]:
 
 def cells() -> tuple[Run, ...]:
     """GRPO with one pass and four, SFPO, R2VPO and ReMix with four, at three rates, 2 seeds for tuning."""
-    seeds = list(tuning_seeds(2))
-    return tuple(
-        cell for run in arm_cells() for cell in grid(run, learning_rate=[1e-3, 3e-3, 1e-2], seed=seeds)
-    )
+    return at_rates(arm_cells(), (1e-3, 3e-3, 1e-2))
 
 
 EXPERIMENT = Experiment(

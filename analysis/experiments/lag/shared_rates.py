@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from analysis.experiment import Experiment
 from analysis.starting_runs import SMALL
-from analysis.tuning import tuning_seeds
-from testbed.config.run import Run, grid
+from analysis.tuning import at_rates
+from testbed.config.run import Run
 
 NAME = "shared-rates"
 KEYS = ("recipe", "anchor", "staleness", "staleness_args", "lag")
@@ -37,11 +37,7 @@ def rapid_cells() -> tuple[Run, ...]:
 
 def cells() -> tuple[Run, ...]:
     """Every arm of `averaged-anchor` and `rapid-updates`, 3 rates, 2 seeds for tuning."""
-    return tuple(
-        cell
-        for run in (*anchor_cells(), *rapid_cells())
-        for cell in grid(run, learning_rate=[1e-3, 3e-3, 1e-2], seed=list(tuning_seeds(2)))
-    )
+    return at_rates((*anchor_cells(), *rapid_cells()), (1e-3, 3e-3, 1e-2))
 
 
 EXPERIMENT = Experiment(

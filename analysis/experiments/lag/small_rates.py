@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analysis.experiment import Experiment
 from analysis.starting_runs import SMALL
-from analysis.tuning import tuning_seeds
+from analysis.tuning import at_rates
 from testbed.config.run import Run, grid
 
 NAME = "small-rates"
@@ -30,11 +30,7 @@ def pairs() -> tuple[Run, ...]:
 def cells() -> tuple[Run, ...]:
     """Every arm that `very-old-data`, `preference-lag` and `few-huge-batches` compare, 4 rates, 2 seeds."""
     arms = dict.fromkeys((*very_old(), *pairs(), replace(SMALL, recipe="oapl", lag=OLD)))
-    return tuple(
-        cell
-        for run in arms
-        for cell in grid(run, learning_rate=[3e-4, 1e-3, 3e-3, 1e-2], seed=list(tuning_seeds(2)))
-    )
+    return at_rates(arms, (3e-4, 1e-3, 3e-3, 1e-2))
 
 
 EXPERIMENT = Experiment(

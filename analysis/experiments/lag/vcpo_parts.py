@@ -58,9 +58,16 @@ EXPERIMENT = Experiment(
         "distribution",
         x=f"{BASELINE}: baseline",
         y="accuracy: final accuracy",
-        arm=(RULE, "learning_rate"),
+        arm=(f"{RULE}: ", "learning_rate: "),
         where={"lag": OLD},
-        names={"0": "no step rule", "1": "step rule", "0.001": "rate 0.001", "0.003": "rate 0.003"},
+        names={
+            "0": "no step rule",
+            "1": "step rule",
+            "0.001": "rate 0.001",
+            "0.003": "rate 0.003",
+            "group_std": "the group's",
+            "proxy": "VCPO's",
+        },
     ),
     systems={
         "VCPO (Stable Asynchrony)": Part(

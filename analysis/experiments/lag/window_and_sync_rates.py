@@ -7,7 +7,7 @@ from dataclasses import replace
 from analysis.arm_claims import Recipes
 from analysis.experiment import Experiment
 from analysis.experiments.lag.class_rates import COPY, LITE, LONG, SYNC, arms
-from analysis.tuning import tuning_seeds
+from analysis.tuning import at_rates
 from testbed.config.run import Run
 
 NAME = "window-and-sync-rates"
@@ -45,12 +45,8 @@ def rates(run: Run) -> tuple[float, ...]:
 
 def cells() -> tuple[Run, ...]:
     """Every arm at three rates, 2 seeds for tuning."""
-    return tuple(
-        replace(run, learning_rate=rate, seed=seed)
-        for run in (*window_cells(), *sync_cells())
-        for rate in rates(run)
-        for seed in tuning_seeds(2)
-    )
+    every = (*window_cells(), *sync_cells())
+    return tuple(cell for run in every for cell in at_rates([run], rates(run)))
 
 
 EXPERIMENT = Experiment(

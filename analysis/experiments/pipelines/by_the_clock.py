@@ -53,7 +53,9 @@ EXPERIMENT = Experiment(
     keys=("recipe", "lag", "seed"),
     metrics=("accuracy", "collapsed", "steps_to 0.9"),
     margins={"accuracy that counts as equal": EQUAL, "accuracy that counts as lost": LOSS},
-    figure=Plot("final by dial", x="lag", y="accuracy", arm=("recipe",), y_label="final accuracy"),
+    figure=Plot(
+        "final by dial", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
+    ),
     systems={
         "VCPO (Stable Asynchrony)": Part(
             claims=("vcpo-is-2.5-times-as-fast-at-lag-16", "vcpo-is-2.5-times-as-fast-at-lag-128")

@@ -55,6 +55,7 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*METRICS, ESS, KEPT, TOY_KEPT),
     margins={"AUROC to foretell": GOAL, "tau": HALF},
+    figure="larger-collapses",
     systems={
         "VCPO (Stable Asynchrony)": Part(
             "on models of a million weights: ESS before a collapse, and VCPO's collapses against GRPO's"

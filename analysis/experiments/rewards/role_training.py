@@ -40,7 +40,12 @@ EXPERIMENT = Experiment(
     keys=(ROLES, "learning_rate", "seed"),
     metrics=("accuracy", "best", "start", "collapsed"),
     margins={"accuracy from peak to end": CLIFF, "accuracy of a peak": SAME},
-    figure=Plot("distribution", x="learning_rate: learning rate", y="accuracy: final accuracy", arm=(ROLES,)),
+    figure=Plot(
+        "distribution",
+        x="learning_rate: learning rate",
+        y="accuracy: final accuracy",
+        arm=(f"{ROLES}: weights of the roles",),
+    ),
     systems={"Multi-agent RL for LLM workflows": Part()},
 )
 

@@ -91,7 +91,12 @@ EXPERIMENT = Experiment(
     metrics=("distance", "value"),
     margins={"share of the possible gain": MARGIN, "KL to the mirror step that counts as there": 1e-3},
     figure=Plot(
-        "distribution", x="update", y="value", arm=("size",), y_label="share of the possible gain, 6 rounds"
+        "distribution",
+        x="update",
+        y="value",
+        arm=("size: step size",),
+        names={"1 steps": "1 step"},
+        y_label="share of the possible gain, 6 rounds",
     ),
     systems=("MDPO",),
 )

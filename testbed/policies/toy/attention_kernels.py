@@ -9,9 +9,6 @@ no row. Prompts are the same thing without keys from elsewhere, their "group" be
 
 Every index is unsigned: a signed one may count from the end of an array, and the test for that is dear.
 Sums may be reordered and products fused; NaN and infinity keep their meaning, so a diverged model shows.
-
-All compiled code that calls each other stays in this one file and `lanes`: the cache on disk looks at the
-file of the function called from Python, and would not see a change elsewhere.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from testbed.policies.toy.lanes import (
     Vector,
+    compiled,
     exp2,
     hide,
     largest,
@@ -38,6 +35,10 @@ from testbed.policies.toy.lanes import (
 
 Floats = NDArray[np.float32]
 Counts = NDArray[np.uint64]
+Queries = tuple[int, int, int, int, int]
+"""A head's first feature, how many it has; the first column of prompt 0's queries, their slots and group."""
+Eight = tuple[int, int, int, int, int]
+"""Up to eight queries: first row of their block, first column, number, distances to own keys, group."""
 Prompt = tuple[int, int, int, int]
 """Which of how many prompts, its first token that is not padding, its length."""
 
@@ -47,8 +48,6 @@ NOTHING, UNIT = np.float32(0.0), np.float32(1.0)
 HIDDEN = np.float32(-1e30)
 """Score of a key that a query must not see; its probability is exactly 0."""
 LOG2_E = 1.0 / math.log(2.0)
-
-compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
 
 
 @compiled
@@ -72,11 +71,12 @@ def tree_forward(
         qkv, o = qkv_RIM[r], attended_RDM[r]
         _hide_padding(prompt_bias, first_RN[r])
         for h in range(H):
-            row, p = h * head, response_p[r, h]
-            _attend(o, prompt_p[r, h], qkv, prompt_bias, row, head, ZERO, N, (ZERO, N, ZERO, ZERO))
+            p, queries = response_p[r, h], (h * head, head, n_prompt, slots, group)
+            _attend(
+                o, prompt_p[r, h], qkv, prompt_bias, (h * head, head, ZERO, length, N), (ZERO, N, ZERO, ZERO)
+            )
             for n in range(N):
-                prompt = n, N, first_RN[r, n], length
-                _attend(o, p, qkv, bias, row, head, n_prompt, group, prompt)
+                _attend(o, p, qkv, bias, queries, (n, N, first_RN[r, n], length))
 
 
 @compiled
@@ -99,15 +99,15 @@ def tree_backward(
     for r in range(U(qkv_RIM.shape[0])):
         grad, g, o, qkv = grad_RIM[r], g_RDM[r], attended_RDM[r], qkv_RIM[r]
         for h in range(H):
-            row, p = h * head, response_p[r, h]
-            nobody = ZERO, N, ZERO, ZERO
-            _query_gradient(grad, ds_prompt, prompt_p[r, h], g, o, qkv, row, head, ZERO, length, N, nobody)
-            _own_gradient(grad, ds_prompt, prompt_p[r, h], g, qkv, row, head, ZERO, length, N, nobody)
+            queries, nobody = (h * head, head, ZERO, length, N), (ZERO, N, ZERO, ZERO)
+            _query_gradient(grad, ds_prompt, prompt_p[r, h], g, o, qkv, queries, nobody)
+            _own_gradient(grad, ds_prompt, prompt_p[r, h], g, qkv, queries, nobody)
+            p, queries = response_p[r, h], (h * head, head, n_prompt, slots, group)
             for n in range(N):
                 prompt = n, N, first_RN[r, n], length
-                _query_gradient(grad, ds, p, g, o, qkv, row, head, n_prompt, slots, group, prompt)
-                _own_gradient(grad, ds, p, g, qkv, row, head, n_prompt, slots, group, prompt)
-                _prompt_gradient(grad, ds, p, g, qkv, row, head, n_prompt, slots, group, prompt)
+                _query_gradient(grad, ds, p, g, o, qkv, queries, prompt)
+                _own_gradient(grad, ds, p, g, qkv, queries, prompt)
+                _prompt_gradient(grad, ds, p, g, qkv, queries, prompt)
 
 
 @compiled
@@ -131,20 +131,10 @@ def _hide_padding(bias: Floats, first_N: Counts) -> None:
 
 
 @compiled
-def _attend(
-    o: Floats,
-    p: Floats,
-    qkv: Floats,
-    bias: Floats,
-    row: int,
-    head: int,
-    column: int,
-    group: int,
-    prompt: Prompt,
-) -> None:
+def _attend(o: Floats, p: Floats, qkv: Floats, bias: Floats, queries: Queries, prompt: Prompt) -> None:
     """o = attention of one prompt's queries, whose columns start at `column` + prompt * queries."""
-    slots, x, third = U(bias.shape[0]), U(bias.shape[1]), U(o.shape[0])
-    which, _, start, length = prompt
+    (row, head, column, slots, group), (which, _, start, length) = queries, prompt
+    x, third = slots * group, U(o.shape[0])
     scale, blocks = spread(np.float32(LOG2_E / math.sqrt(head))), (x + EIGHT - ONE) // EIGHT
     base = which * blocks * (slots + length)
     for i in range(ZERO, x, EIGHT):
@@ -155,7 +145,7 @@ def _attend(
         for j in range(base, end):
             store(p, j, ZERO, spread(NOTHING))
         for d in range(row, row + head, FOUR):
-            _add_dots(p, base, qkv, d, c, qkv, third + d, own, group, prompt, n)
+            _add_dots(p, qkv, d, qkv, third + d, (base, c, n, own, group), prompt)
         high, powers = spread(HIDDEN), spread(NOTHING)
         for j in range(base, end):
             s = load(p, j, ZERO) * scale
@@ -170,28 +160,17 @@ def _attend(
         for j in range(base, end):
             store(p, j, ZERO, load(p, j, ZERO) * share)
         for d in range(row, row + head, FOUR):
-            _mix(o, d, p, base, qkv, third + third + d, c, own, group, prompt, n)
+            _mix(o, d, p, qkv, third + third + d, (base, c, n, own, group), prompt)
         base += slots + length
 
 
 @compiled
 def _query_gradient(
-    grad: Floats,
-    ds: Floats,
-    p: Floats,
-    g: Floats,
-    o: Floats,
-    qkv: Floats,
-    row: int,
-    head: int,
-    column: int,
-    slots: int,
-    group: int,
-    prompt: Prompt,
+    grad: Floats, ds: Floats, p: Floats, g: Floats, o: Floats, qkv: Floats, queries: Queries, prompt: Prompt
 ) -> None:
     """ds = p (g v - g o) / sqrt(d), the gradient of q k for every pair, and what the queries get of it."""
+    (row, head, column, slots, group), (which, _, start, length) = queries, prompt
     x, third = slots * group, U(o.shape[0])
-    which, _, start, length = prompt
     scale, base, rows = spread(np.float32(1.0 / math.sqrt(head))), ZERO, slots + length
     before = which * ((x + EIGHT - ONE) // EIGHT) * rows
     for i in range(ZERO, x, EIGHT):
@@ -203,7 +182,7 @@ def _query_gradient(
             store(ds, j, ZERO, spread(NOTHING))
         mean = spread(NOTHING)
         for d in range(row, row + head, FOUR):
-            _add_dots(ds, base, g, d, c, qkv, third + third + d, own, group, prompt, n)
+            _add_dots(ds, g, d, qkv, third + third + d, (base, c, n, own, group), prompt)
             mean = mean + load_some(g, d, c, n) * load_some(o, d, c, n)
             mean = mean + load_some(g, d + ONE, c, n) * load_some(o, d + ONE, c, n)
             mean = mean + load_some(g, d + TWO, c, n) * load_some(o, d + TWO, c, n)
@@ -211,26 +190,14 @@ def _query_gradient(
         for j in range(base, end):
             store(ds, j, ZERO, scale * load(p, before + j, ZERO) * (load(ds, j, ZERO) - mean))
         for d in range(row, row + head, FOUR):
-            _mix(grad, d, ds, base, qkv, third + d, c, own, group, prompt, n)
+            _mix(grad, d, ds, qkv, third + d, (base, c, n, own, group), prompt)
         base += rows
 
 
 @compiled
-def _add_dots(
-    y: Floats,
-    base: int,
-    q: Floats,
-    d: int,
-    c: int,
-    key: Floats,
-    row: int,
-    own: int,
-    group: int,
-    prompt: Prompt,
-    n: int,
-) -> None:
+def _add_dots(y: Floats, q: Floats, d: int, key: Floats, row: int, eight: Eight, prompt: Prompt) -> None:
     """Add to y the products of four features of n queries with each key's: own keys, then the prompt's."""
-    which, N, start, length = prompt
+    (base, c, n, own, group), (which, N, start, length) = eight, prompt
     r1, r2, r3 = row + ONE, row + TWO, row + THREE
     q0, q1 = load_some(q, d, c, n), load_some(q, d + ONE, c, n)
     q2, q3 = load_some(q, d + TWO, c, n), load_some(q, d + THREE, c, n)
@@ -245,21 +212,9 @@ def _add_dots(
 
 
 @compiled
-def _mix(
-    y: Floats,
-    d: int,
-    p: Floats,
-    base: int,
-    value: Floats,
-    row: int,
-    c: int,
-    own: int,
-    group: int,
-    prompt: Prompt,
-    n: int,
-) -> None:
+def _mix(y: Floats, d: int, p: Floats, value: Floats, row: int, eight: Eight, prompt: Prompt) -> None:
     """y = four features of the sum of values, own and the prompt's, weighted by p."""
-    which, N, start, length = prompt
+    (base, c, n, own, group), (which, N, start, length) = eight, prompt
     r1, r2, r3 = row + ONE, row + TWO, row + THREE
     a0 = a1 = a2 = a3 = spread(NOTHING)
     for e in range(own):
@@ -284,21 +239,11 @@ def _put(y: Floats, d: int, c: int, a0: Vector, a1: Vector, a2: Vector, a3: Vect
 
 @compiled
 def _own_gradient(
-    grad: Floats,
-    ds: Floats,
-    p: Floats,
-    g: Floats,
-    qkv: Floats,
-    row: int,
-    head: int,
-    column: int,
-    slots: int,
-    group: int,
-    prompt: Prompt,
+    grad: Floats, ds: Floats, p: Floats, g: Floats, qkv: Floats, queries: Queries, prompt: Prompt
 ) -> None:
     """Add what own keys and values get of each query; where a key lies outside of the group, that is 0."""
-    (which, _, _, length), x, third = prompt, slots * group, U(g.shape[0])
-    rows, base = slots + length, ZERO
+    (row, head, column, slots, group), (which, _, _, length) = queries, prompt
+    x, third, rows, base = slots * group, U(g.shape[0]), slots + length, ZERO
     before = which * ((x + EIGHT - ONE) // EIGHT) * rows
     for i in range(ZERO, x, EIGHT):
         n = min(EIGHT, x - i)
@@ -327,21 +272,11 @@ def _add(y: Floats, d: int, c: int, a0: Vector, a1: Vector, a2: Vector, a3: Vect
 
 @compiled
 def _prompt_gradient(
-    grad: Floats,
-    ds: Floats,
-    p: Floats,
-    g: Floats,
-    qkv: Floats,
-    row: int,
-    head: int,
-    column: int,
-    slots: int,
-    group: int,
-    prompt: Prompt,
+    grad: Floats, ds: Floats, p: Floats, g: Floats, qkv: Floats, queries: Queries, prompt: Prompt
 ) -> None:
     """Add what a prompt's keys and values get from its responses' queries."""
-    (which, N, start, length), third, x = prompt, U(g.shape[0]), slots * group
-    rows = slots + length
+    (row, head, column, slots, group), (which, N, start, length) = queries, prompt
+    x, third, rows = slots * group, U(g.shape[0]), slots + length
     before = which * ((x + EIGHT - ONE) // EIGHT) * rows
     for k in range(start, length):
         to = k * N + which

@@ -6,7 +6,7 @@ a[i, j:j+8], `load_wide` 16 numbers, `load_some(a, i, j, n)` the first n of 8, w
 puts them back; `spread` repeats a number; +, -, *, / and `largest` work lane by lane. Every processor can run
 them; one with shorter registers takes more instructions.
 
-Loops cached on disk do not see a change in this file or in `products`: touch all of them.
+Loops are made by `compiled`, which keeps them on disk.
 """
 
 # ruff: noqa: ARG001  (the compiler says which arguments a function has that it calls)
@@ -14,15 +14,31 @@ Loops cached on disk do not see a change in this file or in `products`: touch al
 from __future__ import annotations
 
 import operator
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
+from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
 FUSED = ("contract", "reassoc", "nsz")
+SHARED = "lanes.py", "products.py"
+"""Files whose code loops of other files are made of."""
+CHECKSUM = zlib.crc32(b"".join(Path(__file__).with_name(name).read_bytes() for name in SHARED))
+
+
+def compiled(loop: Callable[..., Any]) -> Any:
+    """Compile a loop and keep it on disk until its own file, this one or `products` changes.
+
+    Numba compares what it keeps with the loop's own file alone, and finds it by the loop's name.
+    """
+    loop.__qualname__ += f"-{CHECKSUM:08x}"
+    fast = {"contract", "reassoc", "nsz", "arcp"}
+    return njit(cache=True, nogil=True, fastmath=fast, error_model="numpy")(loop)
 
 
 Vector: TypeAlias = Any

@@ -10,18 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from testbed.policies.toy.lanes import largest, load_wide, root, spread_wide, store, total
+from testbed.policies.toy.lanes import compiled, largest, load_wide, root, spread_wide, store, total
 
 Floats = NDArray[np.float32]
 
 U: Any = np.uint64
 ZERO, ONE, TWO, THREE, FOUR, EIGHT, SIXTEEN, STRIP = (U(i) for i in (0, 1, 2, 3, 4, 8, 16, 32))
 NOTHING, UNIT = np.float32(0.0), np.float32(1.0)
-
-compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
 
 
 @compiled

@@ -13,8 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.policies.toy.lanes import Vector, exp2, largest, load, load_some, spread, store, store_some
-from testbed.policies.toy.products import compiled, copy, cut, normalize, padded, product
+from testbed.policies.toy.lanes import (
+    Vector,
+    compiled,
+    exp2,
+    largest,
+    load,
+    load_some,
+    spread,
+    store,
+    store_some,
+)
+from testbed.policies.toy.products import copy, cut, normalize, padded, product
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

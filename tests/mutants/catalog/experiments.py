@@ -39,4 +39,6 @@ MUTANTS = (
     Mutant("plot-frontier-keeps-the-beaten", PLOTS, "gain_N[n] > gain_N[kept[-1]]", "True", DRAWN),
     Mutant("plot-names-ignored", PLOTS, "plot.names.get(w := _word(part), w)", "_word(part)", DRAWN),
     Mutant("plot-quartiles-are-tenths", PLOTS, "(0.25, 0.5, 0.75)", "(0.1, 0.5, 0.9)", DRAWN),
+    Mutant("plot-places-as-words", PLOTS, "places = sorted(table[plot.x].unique(), key=natural)", "places = sorted(table[plot.x].unique(), key=str)", DRAWN),
+    Mutant("plot-caption-counts-rows-as-seeds", PLOTS, "len(rows[seed].drop_duplicates())", "len(rows[seed])", DRAWN),
 )  # fmt: skip

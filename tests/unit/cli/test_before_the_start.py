@@ -37,7 +37,7 @@ def test_a_dry_run_refuses_what_the_run_would(capsys, monkeypatch, words, messag
 
 def test_a_dry_run_of_a_shard_counts_that_shard(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert "1 cells in 1 packs would" in call(capsys, "run", *SMALL, "--dry-run", "--shard", "1/2")[1]
+    assert "1 cell in 1 pack would" in call(capsys, "run", *SMALL, "--dry-run", "--shard", "1/2")[1]
     assert (
         "0 cells in 0 packs, part 2/2 of 1 cells"
         in call(capsys, "run", *SMALL, "--dry-run", "--shard", "2/2")[1]

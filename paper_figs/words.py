@@ -1,0 +1,48 @@
+"""What columns and values are called in a figure: recipes by their papers' names, settings in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pandas as pd
+
+from analysis.plot import Plot
+
+NAMES: Mapping[str, str] = MappingProxyType(
+    {name.lower().replace("-", "_"): name for name in (
+        "AIPO", "ALP", "AsymRE", "BPO", "BRAIn", "CHORD", "CISPO", "CTPO", "DAPO", "DISPO", "DPO", "dGRPO",
+        "DyPO", "EGAE", "EWMA", "GAE", "GRPO", "GSPO", "HCOPE", "IcePop", "JS", "KL", "M2PO", "MHPO",
+        "MinPRO", "OAPL", "OPD", "RAPID", "REC", "RED", "ReMix", "REINFORCE", "SAPO", "SFT", "SPEAR",
+        "ST-PPO", "TIS", "TOPR", "TV", "Turn-PPO", "VCPO",
+    )}
+    | {"chi2": "χ²", "online_dpo": "online DPO", "ppo_clip": "PPO", "rec_oneside": "REC, one side"}
+)  # fmt: skip
+"""Words of a table -> as their sources write them."""
+
+TITLES: Mapping[str, str] = MappingProxyType(
+    {"arm": "", "kind": "", "law": "", "mismatch": "engine", "policy_args": "model", "recipe_args": "variant"}
+)
+"""Columns -> their words; none where the names of the values say it."""
+
+
+def proper(table: pd.DataFrame, plot: Plot) -> dict[str, str]:
+    """Return {value: its name} of the strings in the columns that a plot tells apart by arm or place."""
+    columns = {*plot.arm, plot.x, plot.y} & set(table.select_dtypes(exclude="number").columns)
+    values = {str(value) for column in columns for value in table[column].unique()}
+    return {each: re.sub(r"[\w-]+", lambda word: NAMES.get(word[0], word[0]), each) for each in values}
+
+
+def title(plot: Plot) -> str:
+    """Return what the arms of a plot differ in, "" where the names of the arms say it."""
+    found = (plot.arm_labels.get(c, TITLES.get(c, c)).rpartition(".")[2].replace("_", " ") for c in plot.arm)
+    return ", ".join(filter(None, found))
+
+
+def natural(value: object) -> tuple[object, ...]:
+    """Return a key by which numbers stand in order, also those inside of words; what is missing is last."""
+    if isinstance(value, str):
+        parts = re.split(r"(\d+(?:\.\d+)?)", value.lower())
+        return (1, *((float(part), "") if n % 2 else (0.0, part) for n, part in enumerate(parts)))
+    return (2,) if pd.isna(value) else (0, value)  # type: ignore[call-overload]
