@@ -33,12 +33,13 @@ def test_the_textbook_pairs():
     assert t_seeds(0.5, 1.0, 0.05, 0.8) == 34  # Cohen (1988), table 2.4.1 for pairs, by G*Power
 
 
-def test_bets_decide_as_often_as_all_orders_say():
-    stop, chance = Stop(block=4, cap=8, level=0.5), 0.8
-    found = np.zeros(2)
+@pytest.mark.parametrize(("block", "level"), [(4, 0.5), (8, 0.9)])
+def test_bets_decide_as_often_as_all_orders_say(block, level):
+    stop, chance = Stop(block=block, cap=8, level=level), 0.8
+    found = np.zeros(8 // block)
     for signs in itertools.product([-1.0, 1.0], repeat=stop.cap):
         weight = math.prod(chance if s > 0 else 1 - chance for s in signs)
-        for look, n in enumerate((4, 8)):
+        for look, n in enumerate(range(block, 9, block)):
             evidence = median_exceeds(np.array(signs[:n]), 0.0, "")
             if evidence.effect > 0 and evidence.p <= stop.level:
                 found[look:] += weight
