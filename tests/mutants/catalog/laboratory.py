@@ -11,6 +11,13 @@ ARM, TEST_ARM = "analysis/arm_claims.py", "tests/experiments/test_arm_claims.py"
 
 MUTANTS = (
     Mutant("arm-claims-arguments-as-written", ARM, "tuple(sorted(args))", "args", TEST_ARM),
+    Mutant(
+        "arms-without-their-arguments",
+        "analysis/cell_table.py",
+        'if key != "seed"} for run in runs',
+        'if key != "seed" and not key.endswith("_args")} for run in runs',
+        "tests/experiments/test_families.py -k share",
+    ),
     Mutant("arm-claims-never-is-nothing", ARM, ".fillna(np.inf) for each", " for each", TEST_ARM),
     Mutant(
         "arm-claims-any-saving", ARM, "both[name] * times < both[rival]", "both[name] < both[rival]", TEST_ARM
