@@ -143,7 +143,15 @@ def test_optimistic_values_are_never_below_the_best_and_exact_without_a_bonus():
     data = expected_counts(world, np.full((1, 4, 2), 0.5), 10.0)
     plain = optimism.optimistic_q(data, 6, 1.0, np.zeros(1), 1.0)
     assert plain[0, 0, 0].max() == pytest.approx(1.0)
-    assert (optimism.optimistic_q(data, 6, 1.0, np.ones(1), 1.0) >= plain).all()
+    few, many = (
+        optimism.optimistic_q(
+            expected_counts(world, np.full((1, 4, 2), 0.5), n), 6, 1.0, np.full(1, 0.1), 1.0
+        )
+        for n in (10.0, 1e6)
+    )
+    assert (few >= many).all()
+    assert (many >= plain).all()
+    assert (few - plain).max() > 100 * (many - plain).max() > 0
     pi = policies(world, 2)
     np.testing.assert_allclose(
         optimism.step_values(world, np.repeat(pi[:, None], 6, axis=1)), world.value(pi), atol=1e-12
