@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pandas as pd
 
-from analysis.cell_table import DEFAULT
+from analysis.cell_table import words
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arm, arms
 from analysis.experiment import Check, Experiment
@@ -29,7 +29,7 @@ def named(recipes: Recipes, **where: object) -> dict[str, Arm]:
     return {
         name: {
             "recipe": recipe,
-            ARGS: ",".join(f"{key}={value}" for key, value in sorted(args)) or DEFAULT,
+            ARGS: words(tuple(sorted(args))),
             **where,
         }
         for name, (recipe, args) in recipes.items()

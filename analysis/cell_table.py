@@ -13,7 +13,7 @@ read stays NaN.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from analysis.collapse import ACCURACY, DIVERGED, READS, ROLLOUTS, WINDOW, need, outcome, reached
 from analysis.load import Table
-from testbed.config.run import Run
+from testbed.config.run import Arguments, Run
 from testbed.errors import UserError, unknown
 
 FIELDS = tuple(item.name for item in dataclasses.fields(Run))
@@ -154,6 +154,26 @@ def _key(cells: pd.DataFrame, key: str) -> pd.Series:
         return pd.to_numeric(values)
     except ValueError:
         return values
+
+
+def words(args: Arguments) -> str:
+    """Return arguments as a key of a table has them."""
+    return ",".join(f"{name}={value}" for name, value in args) or DEFAULT
+
+
+def arms_of(names: Iterable[str], runs: Iterable[Run], keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return by name what a table with these keys says of each run, but for its seed."""
+
+    def said(run: Run, key: str) -> Any:
+        field, _, argument = key.partition(".")
+        value = getattr(run, field)
+        if argument:
+            return dict(value).get(argument)
+        return words(value) if field.endswith("_args") else value
+
+    each = ({key: said(run, key) for key in keys if key != "seed"} for run in runs)
+    known = ({key: value for key, value in arm.items() if value is not None} for arm in each)
+    return dict(zip(names, known, strict=True))
 
 
 def taken_apart(text: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analysis.cell_table import DEFAULT
+from analysis.cell_table import words
 from analysis.tuning import ARGS, at_best_rates, best_rates
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ def tuned(
     best = best_rates(load_committed([table])[table].frame, by, outcome)
     if ARGS not in by:
         return at_best_rates(cells, best)
-    arms = {words: rows.drop(columns=ARGS) for words, rows in best.groupby(ARGS)}
+    arms = {args: rows.drop(columns=ARGS) for args, rows in best.groupby(ARGS)}
     found = []
     for cell in cells:
-        words = ",".join(f"{name}={value}" for name, value in cell.recipe_args) or DEFAULT
-        (at_rate,) = at_best_rates([replace(cell, recipe_args=())], arms.get(words, best[:0]))
+        (at_rate,) = at_best_rates(
+            [replace(cell, recipe_args=())], arms.get(words(cell.recipe_args), best[:0])
+        )
         found.append(replace(at_rate, recipe_args=cell.recipe_args))
     return tuple(found)

@@ -180,10 +180,8 @@ def _needed(row: Mapping[Any, Any], alpha: float) -> float:
     """Return the seeds that would decide, NaN where they are not needed or the spread is not known."""
     if row["verdict"] != "undecided" or not row["spread"] > 0 or row["difference"] == 0:
         return math.nan
-    try:
-        return float(max(t_seeds(row["difference"], row["spread"], alpha, 1 - MISSED), row["seeds"] + 1))
-    except UserError:
-        return math.inf
+    seeds = t_seeds(row["difference"], row["spread"], alpha, 1 - MISSED)
+    return math.inf if seeds is None else float(max(seeds, row["seeds"] + 1))
 
 
 def in_words(row: Mapping[Any, Any], by: str, metric: str) -> dict[str, Any]:

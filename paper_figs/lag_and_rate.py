@@ -8,14 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.collapse import ACCURACY, need
-from analysis.experiments.lag.lag_and_rate import losses
+from analysis.experiments.lag.lag_and_rate import EXPERIMENT, losses
 from analysis.palette import BLUE, GREEN, RULE, VERMILION
 from paper_figs.base import PAGE, figure
 from paper_figs.phase_diagram import maps
 
 COLORS = (BLUE, GREEN, VERMILION)
-RUNS = 1000
-"""First seed of the fresh run."""
 COLUMNS = ["recipe", "lag", "learning_rate", "seed", ACCURACY, "collapsed", "diverged"]
 CAPTION = (
     "Equal lag times learning rate does not cost alike: final accuracy at lag 0 less that at the lag, same "
@@ -82,7 +80,8 @@ def draw_map(table: pd.DataFrame) -> Figure:
 def held_out(table: pd.DataFrame) -> pd.DataFrame:
     """Return the cells of each run at the rates that are best for their arms in the other run."""
     arm = ["recipe", "lag"]
-    fresh = table["seed"] >= RUNS
+    assert EXPERIMENT.stop is not None
+    fresh = table["seed"] >= EXPERIMENT.stop.fresh
     found = []
     for shown, other in ((table[fresh], table[~fresh]), (table[~fresh], table[fresh])):
         at_rate = other.groupby([*arm, "learning_rate"])[ACCURACY].median().unstack()

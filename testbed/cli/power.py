@@ -38,7 +38,7 @@ def power(
     from analysis.seed_power import CAP, agreeing, bet_seeds, decided
     from testbed.cli import show
     from testbed.errors import UserError
-    from testbed.testing.t_test_seeds import t_seeds
+    from testbed.testing.t_test_seeds import MOST, t_seeds
 
     if cap % block:
         raise UserError(
@@ -55,7 +55,7 @@ def power(
                 "arm": name,
                 "gap": round(one_gap, 4),
                 "spread": round(one_spread, 4),
-                "seeds (t test)": seeds,
+                "seeds (t test)": seeds or "none",
                 "seeds (bets)": bet_seeds(chance, stop, power) or "none",
                 "seeds that agree": round(chance, 3),
                 "decided once": round(once, 3),
@@ -68,14 +68,15 @@ def power(
     if rows[0]["arm"] == "":
         rows = [{key: value for key, value in row.items() if key != "arm"} for row in rows]
     show.table(rows)
-    show.say(NOTE.format(alpha=alpha, power=power, stop=stop, most=CAP).splitlines())
+    show.say(NOTE.format(alpha=alpha, power=power, stop=stop, most=MOST, cap=CAP).splitlines())
 
 
 NOTE = """\
-Seeds (t test): pairs for power {power:g} at alpha {alpha:g}, two-sided, differences normal.
+Seeds (t test): pairs for power {power:g} at alpha {alpha:g}, two-sided, differences normal; none \
+up to {most:,}.
 Decided: chance that bets on the sign, at level {stop.level:g}, decide within {stop.cap} seeds, a look \
 every {stop.block}; twice: and again on fresh seeds.
-Seeds (bets): the cap of each of the two runs with which they do so with power {power:g}; none up to {most}.
+Seeds (bets): the cap of each of the two runs with which they do so with power {power:g}; none up to {cap}.
 Arms that share nothing but the seed have 1.4 times the spread of one arm."""
 
 

@@ -7,6 +7,7 @@ share nothing have sqrt(2) times the spread of one arm's seeds.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 from scipy import stats
 
@@ -27,18 +28,11 @@ def t_power(seeds: int, gap: float, spread: float, alpha: float) -> float:
     return float(stats.nct.sf(most, seeds - 1, math.sqrt(seeds) * abs(gap) / spread))
 
 
-def t_seeds(gap: float, spread: float, alpha: float = 0.05, power: float = 0.8) -> int:
-    """Return the fewest seeds with which that test has the power. Raises UserError where MOST do not do."""
+def t_seeds(gap: float, spread: float, alpha: float = 0.05, power: float = 0.8) -> int | None:
+    """Return the fewest seeds with which that test has the power; None where MOST do not have it."""
     check(gap, spread, alpha, power)
-    low, high = 1, 2
-    while t_power(high, gap, spread, alpha) < power:
-        low, high = high, 2 * high
-        if low > MOST:
-            raise UserError(f"A gap of {gap:g} at a spread of {spread:g} takes more than {MOST:,} seeds.")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if t_power(middle, gap, spread, alpha) >= power else (middle, high)
-    return high
+    below = bisect_left(range(2, MOST + 1), power, key=lambda n: t_power(n, gap, spread, alpha))
+    return below + 2 if below < MOST - 1 else None
 
 
 def check(gap: float, spread: float, alpha: float, power: float) -> None:

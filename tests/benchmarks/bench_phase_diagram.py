@@ -25,7 +25,7 @@ from testbed.execution import cost
 from testbed.execution.packs import plan
 from testbed.training.loop import train_pack
 
-LIMIT, CORES = 75.0, 2
+LIMIT, CORES, SEEDS = 75.0, 2, range(8)
 SHAPES = {"lab": LAB, "small": replace(SMALL, steps=LAB.steps)}
 BEGIN, END, FULL = 20, 100, 32
 """Timed steps: 80 with four rows, one of them with pass@k, as in the whole run; cells of a full pack."""
@@ -47,13 +47,13 @@ def main() -> int:
     parser.add_argument("--shape", choices=SHAPES, default="lab")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    axes = {"lag": list(LAGS), "learning_rate": list(RATES), "seed": range(8)}
+    axes = {"lag": list(LAGS), "learning_rate": list(RATES), "seed": SEEDS}
     cells = {recipe: grid(SHAPES[given.shape], recipe=[recipe], **axes) for recipe in RECIPES}
     with tempfile.TemporaryDirectory() as empty:
         os.environ["TESTBED_BASE_MODELS"] = empty
         packs = plan(cell for each in cells.values() for cell in each)
         said = cost.cost(packs, CORES).seconds or 0.0
-        bases = 8 * LAB.warm_start_steps * cost.timed(packs[0]).lesson
+        bases = len(SEEDS) * LAB.warm_start_steps * cost.timed(packs[0]).lesson
     each = {recipe: seconds_per_cell(runs) for recipe, runs in cells.items()}
     took = sum(each[recipe] * len(runs) for recipe, runs in cells.items()) + bases
     result = {

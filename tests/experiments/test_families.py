@@ -9,7 +9,9 @@ import pytest
 
 from analysis.comparisons import arm
 from analysis.experiment import EXPERIMENTS
+from analysis.experiments.experts import expert_mixing, hard_prompts
 from analysis.experiments.rewards import proxy_training
+from analysis.experiments.teachers import taught_training, teacher_training
 from paper_figs import base, families, run
 
 DATA = Path(__file__).parents[2] / "paper_figs/data"
@@ -19,12 +21,17 @@ def proxies() -> pd.DataFrame:
     return pd.read_csv(DATA / "proxy-training.csv")
 
 
-def test_the_arms_of_proxies_share_the_table_without_overlap():
-    table = proxies()
-    seeds = {name: set(arm(table, "accuracy", where).index) for name, where in proxy_training.WHERE.items()}
-    assert set(proxy_training.ARMS) == set(seeds)
-    assert set(map(frozenset, seeds.values())) == {frozenset(table["seed"])}
-    assert len(table) == len(seeds) * table["seed"].nunique()
+@pytest.mark.parametrize(
+    "module", [expert_mixing, hard_prompts, proxy_training, taught_training, teacher_training]
+)
+def test_the_arms_of_a_family_share_the_table_without_overlap(module):
+    name = module.EXPERIMENT.name
+    table = pd.read_csv(DATA / f"{name}.csv")
+    table["row"] = range(len(table))
+    rows = [set(arm(table, "row", where)) for where in module.WHERE.values()]
+    assert set(map(len, rows)) == {table["seed"].nunique()}
+    assert set.union(*rows) == set(table["row"])
+    assert len(table) == sum(map(len, rows))
 
 
 @pytest.mark.parametrize(

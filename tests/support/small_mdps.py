@@ -38,6 +38,10 @@ SMALL = {
 }
 
 
+LISTED = sorted(set(SMALL) - {"normal", "noise-per-pair"})
+"""Those with finitely many episodes."""
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     mass = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return mass / mass.sum(axis=-1, keepdims=True)
@@ -46,6 +50,11 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def policies(world: FiniteMDP, *shape: int, seed: int = 0) -> np.ndarray:
     """Random softmax policies [*shape, S, A]."""
     return softmax(np.random.default_rng(seed).normal(size=(*shape, world.states, world.actions)))
+
+
+def pair(world: FiniteMDP) -> tuple[np.ndarray, np.ndarray]:
+    """A policy to evaluate and one that has the data."""
+    return policies(world, seed=1), policies(world, seed=2)
 
 
 def bare(world: FiniteMDP) -> Model:

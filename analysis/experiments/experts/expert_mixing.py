@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.cell_table import arms_of
 from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, paired
+from analysis.comparisons import arms, paired
 from analysis.experiment import Experiment, Part, Stop
 from analysis.sequential import median_exceeds
 from analysis.starting_runs import SMALL
@@ -39,21 +40,6 @@ ARMS: Mapping[str, dict[str, Any]] = {
     "bent": {"recipe": "tempsamp", "verifier": "steps", "guide": "insert"},
 }
 PEAK, VERIFIER = "recipe_args.peak", "verifier"
-WHERE: Mapping[str, Arm] = {
-    "grpo": {"recipe": "grpo", "guide": "none", VERIFIER: "task"},
-    "sft": {"recipe": "sft"},
-    "sft, then grpo": {"recipe": "sft_then_grpo"},
-    "fixed": {"recipe": "chord", PEAK: 0.5},
-    "chord-mu": {"recipe": "chord", PEAK: 0.9},
-    "chord-phi": {"recipe": "chord", PEAK: 0.1},
-    "spear": {"recipe": "spear"},
-    "anchor": {"recipe": "grpo", "guide": "rescue", VERIFIER: "task"},
-    "splice": {"recipe": "grpo", "guide": "splice"},
-    "steps": {"recipe": "grpo", "guide": "none", VERIFIER: "steps"},
-    "rubric": {"recipe": "grpo", "guide": "rescue", VERIFIER: "steps"},
-    "shown": {"recipe": "grpo", "guide": "insert"},
-    "bent": {"recipe": "tempsamp"},
-}
 
 
 def cells() -> tuple[Run, ...]:
@@ -99,6 +85,7 @@ EXPERIMENT = Experiment(
         ),
     },
 )  # fmt: skip
+WHERE = arms_of(ARMS, cells(), EXPERIMENT.keys)
 
 
 def _gains(table: pd.DataFrame, value: str, pairs: Mapping[str, str], margin: float) -> Evidence:

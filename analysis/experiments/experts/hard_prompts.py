@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.cell_table import arms_of
 from analysis.claims import Evidence
-from analysis.comparisons import Arm, arm, paired
+from analysis.comparisons import arm, paired
 from analysis.experiment import Experiment, Part, Stop
 from analysis.sequential import happens_mostly, median_exceeds, median_stays_below
 from analysis.starting_runs import SMALL
@@ -33,22 +34,6 @@ ARMS: Mapping[str, dict[str, Any]] = {
     "retry": {"prefix": "retry"},
     "amplified": {"prefix": "retry", "recipe": "r3l"},
     "amplified, whole": {"prefix": "retry", "prefix_args": (("credit", "whole"),), "recipe": "r3l"},
-}
-SHARE = "task_args.share"
-PLAIN = {"recipe": "grpo", "prefix": "off", "recipe_args": "default"}
-WHERE: Mapping[str, Arm] = {
-    "alone": {**PLAIN, SHARE: 0},
-    "mixed": {**PLAIN, SHARE: 0.5},
-    "entropy": {"recipe_args": "entropy=0.01"},
-    "wide": {"recipe_args": "eps_high=0.9"},
-    "pass@k": {"recipe": "max_at_k"},
-    "guided": {"prefix": "teacher", "prefix_args": "share=0.5,tokens=5", SHARE: 0},
-    "guided mixed": {"prefix": "teacher", SHARE: 0.5},
-    "stages": {"recipe": "grpo", "prefix_args": "law=staged,tokens=5"},
-    "tree": {"recipe": "tree_opo"},
-    "retry": {"recipe": "grpo", "prefix": "retry"},
-    "amplified": {"recipe": "r3l", "prefix_args": "default"},
-    "amplified, whole": {"recipe": "r3l", "prefix_args": "credit=whole"},
 }
 
 
@@ -92,6 +77,7 @@ EXPERIMENT = Experiment(
         ),
     },
 )  # fmt: skip
+WHERE = arms_of(ARMS, cells(), EXPERIMENT.keys)
 
 
 def _over(table: pd.DataFrame, value: str, first: str, others: tuple[str, ...], margin: float) -> Evidence:

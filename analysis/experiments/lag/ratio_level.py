@@ -7,6 +7,7 @@ from itertools import product
 
 import pandas as pd
 
+from analysis.cell_table import words
 from analysis.claims import Evidence
 from analysis.comparisons import Arm, arms
 from analysis.experiment import Check, Experiment, Part, Stop
@@ -66,8 +67,7 @@ def slug(words: str) -> str:
 
 def _arm(label: str, place: str) -> Arm:
     (recipe, args), (length, lag) = RECIPES[label], PLACES[place]
-    words = ",".join(f"{key}={value}" for key, value in args) or "default"
-    return {"recipe": recipe, "recipe_args": words, "task_args": f"digits={length}", "lag": lag}
+    return {"recipe": recipe, "recipe_args": words(args), "task_args": f"digits={length}", "lag": lag}
 
 
 def _gain(table: pd.DataFrame, name: str, rival: str, place: str) -> tuple[pd.Series, str]:

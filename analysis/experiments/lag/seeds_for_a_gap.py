@@ -47,7 +47,7 @@ def a_gap_below_the_seed_spread_takes_dozens_of_seeds() -> Evidence:
     """
     spread = math.sqrt(2)  # of the difference of two arms that share nothing, in spreads of one
     by_chance = 2 * float(stats.norm.sf(GAP / spread))
-    seeds = t_seeds(GAP, spread, ALPHA, POWER)
+    seeds = t_seeds(GAP, spread, ALPHA, POWER) or 0
     found = [abs(_other(n) - t_power(n, GAP, spread, ALPHA)) for n in (8, seeds - 1, seeds)]
     powers = (
         f"{t_power(8, GAP, spread, ALPHA):.3f} with 8, {t_power(seeds, GAP, spread, ALPHA):.3f} with {seeds}"

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.cell_table import arms_of
 from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, paired
+from analysis.comparisons import arms, paired
 from analysis.experiment import Experiment, Part, Stop
 from analysis.sequential import happens_mostly, median_exceeds
 from analysis.starting_runs import SMALL
@@ -33,13 +34,6 @@ ARMS: Mapping[str, dict[str, Any]] = {
     "dpo": {"verifier_args": GOOD, "recipe": "online_dpo"},
 }
 PAIRS = "verifier_args.pairs"
-WHERE: Mapping[str, Arm] = {
-    "loophole": {"verifier": "lenient"},
-    **{name: {"verifier_args.combine": name} for name in ("single", "worst", "uncertainty")},
-    "root": {PAIRS: 512, "prefix": "off", "recipe": "grpo"},
-    "reset": {PAIRS: 512, "prefix": "teacher"},
-    **{name: {"recipe": recipe} for name, recipe in (("p3o", "p3o"), ("ppo", "ppo"), ("dpo", "online_dpo"))},
-}
 
 
 def cells() -> tuple[Run, ...]:
@@ -74,6 +68,7 @@ EXPERIMENT = Experiment(
         "DR-PO (Dataset Reset)": Part(claims=("resets-end-above-the-root", "resets-end-above-dpo")),
     },
 )
+WHERE = arms_of(ARMS, cells(), EXPERIMENT.keys)
 
 
 def _gain(table: pd.DataFrame, value: str, first: str, second: str, margin: float) -> Evidence:

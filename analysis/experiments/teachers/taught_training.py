@@ -6,8 +6,9 @@ from functools import partial
 
 import pandas as pd
 
+from analysis.cell_table import arms_of
 from analysis.claims import Evidence
-from analysis.comparisons import Arm, paired
+from analysis.comparisons import paired
 from analysis.experiment import Experiment, Part, Stop
 from analysis.plot import Plot
 from analysis.sequential import median_exceeds
@@ -37,13 +38,6 @@ ARMS: Mapping[str, Mapping[str, object]] = {
     "chord": {"recipe": "chord", "recipe_args": (("decay", 80),), **TEACHER},
     "fixed": {"recipe": "chord", "recipe_args": FIXED, **TEACHER},
     "spear": {"recipe": "spear", "recipe_args": (("warm_up", 40),)},
-}
-WHERE: Mapping[str, Arm] = {
-    "grpo": {"recipe": "grpo", "guide": "none"},
-    "rescue": {"recipe": "grpo", "guide": "rescue"},
-    "chord": {"recipe": "chord", "recipe_args.decay": 80},
-    "fixed": {"recipe": "chord", "recipe_args.valley": 0.5},
-    **{name: {"recipe": name} for name in ("dgrpo", "opd", "sft", "spear")},
 }
 
 
@@ -92,6 +86,7 @@ EXPERIMENT = Experiment(
         ),
     },
 )
+WHERE = arms_of(ARMS, cells(), EXPERIMENT.keys)
 
 
 def _gain(table: pd.DataFrame, pair: tuple[str, str], of: tuple[str, float]) -> Evidence:

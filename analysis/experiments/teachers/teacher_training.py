@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.cell_table import arms_of
 from analysis.claims import Evidence
-from analysis.comparisons import Arm, arm, paired
+from analysis.comparisons import arm, paired
 from analysis.experiment import Experiment, Part, Stop
 from analysis.sequential import happens_mostly, median_exceeds
 from analysis.starting_runs import SMALL
@@ -37,12 +38,6 @@ ARMS: Mapping[str, dict[str, Any]] = {
     "long dgrpo": {**LONG, "recipe": "dgrpo", **BETTER},
     "long opd": {**LONG, "recipe": "opd", **BETTER},
     "long sft": {**LONG, "recipe": "sft"},
-}
-WHERE: Mapping[str, Arm] = {
-    "grpo": {"task": "hinted-sum", "recipe": "grpo"},
-    "opsd": {"task": "hinted-sum", "recipe": "opd", "teacher_args": "weights=present"},
-    "off-policy": {"task": "hinted-sum", "recipe": "opd", "teacher_args": "default"},
-    **{f"long {name}": {"task": "running-sum", "recipe": name} for name in ("grpo", "dgrpo", "opd", "sft")},
 }
 
 
@@ -81,6 +76,7 @@ EXPERIMENT = Experiment(
         ),
     },
 )
+WHERE = arms_of(ARMS, cells(), EXPERIMENT.keys)
 
 
 def _sooner(table: pd.DataFrame, first: str, second: str, factor: float) -> Evidence:

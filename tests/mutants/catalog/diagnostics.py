@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 SUMS = "tests/unit/diagnostics/test_diagnostics_sums.py"
 TAILS = "tests/unit/diagnostics/test_tails.py"
-TESTING = "tests/unit/testing/test_testing.py"
+TESTING = "tests/unit/testing/test_testing.py tests/unit/testing/test_testing_sequential.py"
 CLAIM = "tests/experiments/test_claims_exact.py -k "
 
 MUTANTS = (

@@ -10,7 +10,14 @@ FIGURES = "tests/experiments/test_lab_figures.py"
 ARM, TEST_ARM = "analysis/arm_claims.py", "tests/experiments/test_arm_claims.py"
 
 MUTANTS = (
-    Mutant("arm-claims-arguments-as-written", ARM, "in sorted(args)", "in args", TEST_ARM),
+    Mutant("arm-claims-arguments-as-written", ARM, "tuple(sorted(args))", "args", TEST_ARM),
+    Mutant(
+        "arms-without-their-arguments",
+        "analysis/cell_table.py",
+        'if key != "seed"} for run in runs',
+        'if key != "seed" and not key.endswith("_args")} for run in runs',
+        "tests/experiments/test_families.py -k share",
+    ),
     Mutant("arm-claims-never-is-nothing", ARM, ".fillna(np.inf) for each", " for each", TEST_ARM),
     Mutant(
         "arm-claims-any-saving", ARM, "both[name] * times < both[rival]", "both[name] < both[rival]", TEST_ARM
@@ -40,7 +47,11 @@ MUTANTS = (
         TEST_AREA,
     ),
     Mutant(
-        "lab-rates-without-arguments", RATES, "arms.get(words, best[:0])", "[*arms.values()][-1]", TEST_RATES
+        "lab-rates-without-arguments",
+        RATES,
+        "arms.get(words(cell.recipe_args), best[:0])",
+        "[*arms.values()][-1]",
+        TEST_RATES,
     ),
     Mutant(
         "strips-leave-the-late-out",

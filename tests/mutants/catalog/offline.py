@@ -2,10 +2,12 @@
 
 from mutants.mutant import Mutant
 
-DATA, TABULAR, REPLAY = (
+DATA, TABULAR, REPLAY, IMPROVEMENT, LINEAR = (
     "tests/unit/offline/test_offline_data.py",
     "tests/unit/offline/test_offline_tabular.py",
     "tests/unit/offline/test_offline_replay.py",
+    "tests/unit/offline/test_offline_improvement.py",
+    "tests/unit/offline/test_offline_linear.py",
 )
 CONTINUOUS, BANDITS = (
     "tests/unit/offline/test_offline_continuous.py",
@@ -26,7 +28,7 @@ MUTANTS = (
     Mutant("offline-cause-does-not-pay", LOGS, "+ 2 * reward * u_X[:, None]", "+ 0 * u_X[:, None]", DATA),
     Mutant("offline-cause-biases-the-world", LOGS, "2 * u_X[:, None, None] * np.repeat", "2 * (u_X[:, None, None] + 0.5) * np.repeat", DATA),
     Mutant("mechanisms-holding-free", "envs/mechanisms.py", "-(price + holding_cost) * stock_S", "-price * stock_S", DATA),
-    Mutant("mechanisms-everyone-recovers", "envs/mechanisms.py", "2 * contexts if recoverable else contexts", "2 * contexts", REPLAY),
+    Mutant("mechanisms-everyone-recovers", "envs/mechanisms.py", "2 * contexts if recoverable else contexts", "2 * contexts", IMPROVEMENT),
     Mutant("tabular-q-forgets-discount", f"{KERNELS}/tabular.py", "return reward_RSA + discount * (moves", "return reward_RSA + (moves", TABULAR),
     Mutant("tabular-mask-only-improves", f"{KERNELS}/tabular.py", "moves_RSAS = np.where(allowed_RSA[..., None], moves_RSAS, 0.0)", "pass", TABULAR),
     Mutant("tabular-expectile-of-the-other-side", f"{KERNELS}/tabular.py", "tau_x1[..., 0] >= 0.5", "tau_x1[..., 0] < 0.5", TABULAR),
@@ -59,17 +61,17 @@ MUTANTS = (
     Mutant("replay-model-of-another-pair", f"{KERNELS}/replay_loops.py", "(next_XK[guess, k] if going", "(next_XK[0, k] if going", REPLAY),
     Mutant("replay-repel-everything", f"{KERNELS}/replay_loops.py", "1.0 if fresh or error > 0.0 else repel", "repel if fresh or error > 0.0 else 1.0", REPLAY),
     Mutant("replay-cells-share-keys", f"{KERNELS}/replay_loops.py", "model_reward_RX[r], key_R[r]", "model_reward_RX[r], key_R[0]", REPLAY),
-    Mutant("improvement-clip-one-sided", f"{KERNELS}/improvement.py", "advantage_RSA >= 0, rho_RSA > 1 + clip", "advantage_RSA >= 0, rho_RSA > 9 + clip", REPLAY),
-    Mutant("improvement-trust-ignored", f"{KERNELS}/improvement.py", "trust_R11 * offline", "1.0 * offline", REPLAY),
-    Mutant("improvement-post-not-pooled", f"{KERNELS}/improvement.py", "np.eye(posts)[post_SA.ravel()].T", "np.eye(posts)[post_SA.ravel()][::-1].T", REPLAY),
-    Mutant("sampling-leans-to-what-there-is", f"{KERNELS}/sampling.py", "pull_RSA = -step_R11", "pull_RSA = step_R11", REPLAY),
-    Mutant("optimism-never-forgets-its-bonus", f"{KERNELS}/optimism.py", "np.sqrt(np.maximum(counts.visit_RSA, 1.0))", "1.0", REPLAY),
-    Mutant("imitation-boosts-the-oldest", f"{KERNELS}/imitation.py", "np.arange(rounds)[::-1]", "np.arange(rounds)", REPLAY),
-    Mutant("imitation-corrects-its-own-clone", f"{KERNELS}/imitation.py", "learner_RSA if arm else expert_RSA", "expert_RSA", REPLAY),
-    Mutant("linear-jacobian-without-the-norm", f"{KERNELS}/linear.py", "- shown_RSH * along_RS1", "", REPLAY),
-    Mutant("linear-target-always-fresh", f"{KERNELS}/linear.py", "(step % inner_R == 0)[:, None]", "(step % 1 == 0)", REPLAY),
-    Mutant("linear-lstd-on-policy", f"{KERNELS}/linear.py", 'np.einsum("rta,rtak->rtk", pi_RSA, feature_RSAF)\n    ahead', "feature_RSAF.mean(2)\n    ahead", REPLAY),
-    Mutant("linear-best-angle", f"{KERNELS}/linear.py", "cosine_RF[..., -1], 1.0", "cosine_RF[..., 0], 1.0", REPLAY),
+    Mutant("improvement-clip-one-sided", f"{KERNELS}/improvement.py", "advantage_RSA >= 0, rho_RSA > 1 + clip", "advantage_RSA >= 0, rho_RSA > 9 + clip", IMPROVEMENT),
+    Mutant("improvement-trust-ignored", f"{KERNELS}/improvement.py", "trust_R11 * offline", "1.0 * offline", IMPROVEMENT),
+    Mutant("improvement-post-not-pooled", f"{KERNELS}/improvement.py", "np.eye(posts)[post_SA.ravel()].T", "np.eye(posts)[post_SA.ravel()][::-1].T", IMPROVEMENT),
+    Mutant("sampling-leans-to-what-there-is", f"{KERNELS}/sampling.py", "pull_RSA = -step_R11", "pull_RSA = step_R11", IMPROVEMENT),
+    Mutant("optimism-never-forgets-its-bonus", f"{KERNELS}/optimism.py", "np.sqrt(np.maximum(counts.visit_RSA, 1.0))", "1.0", IMPROVEMENT),
+    Mutant("imitation-boosts-the-oldest", f"{KERNELS}/imitation.py", "np.arange(rounds)[::-1]", "np.arange(rounds)", IMPROVEMENT),
+    Mutant("imitation-corrects-its-own-clone", f"{KERNELS}/imitation.py", "learner_RSA if arm else expert_RSA", "expert_RSA", IMPROVEMENT),
+    Mutant("linear-jacobian-without-the-norm", f"{KERNELS}/linear.py", "- shown_RSH * along_RS1", "", LINEAR),
+    Mutant("linear-target-always-fresh", f"{KERNELS}/linear.py", "(step % inner_R == 0)[:, None]", "(step % 1 == 0)", LINEAR),
+    Mutant("linear-lstd-on-policy", f"{KERNELS}/linear.py", 'np.einsum("rta,rtak->rtk", pi_RSA, feature_RSAF)\n    ahead', "feature_RSAF.mean(2)\n    ahead", LINEAR),
+    Mutant("linear-best-angle", f"{KERNELS}/linear.py", "cosine_RF[..., -1], 1.0", "cosine_RF[..., 0], 1.0", LINEAR),
     Mutant("lqr-noise-undiscounted", "envs/continuous.py", "steady_x = self.discount * spread_x", "steady_x = spread_x", CONTINUOUS),
     Mutant("lqr-actions-free", "envs/continuous.py", " + variance_x * np.trace(self.action_cost_UU)", "", CONTINUOUS),
     Mutant("bumps-without-spread", "envs/continuous.py", "self.width_K**2 + np.asarray", "self.width_K**2 + 0 * np.asarray", CONTINUOUS),

@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 LAW, FACTS, DIVERGENCE, FLOWS, CHAIN, TREE, TAILS = (
     "tests/unit/estimators/test_estimator_distribution.py", "tests/unit/exact/test_exact_gradient_facts.py", "tests/unit/envs/test_envs_divergence.py",
-    "tests/unit/exact/test_exact_flows.py -k 'threshold or drops'", "tests/unit/exact/test_exact_mdp.py -k chain",
+    "tests/unit/exact/test_exact_flows.py -k 'threshold or drops'", "tests/unit/exact/test_exact_ratios.py -k chain",
     "tests/unit/envs/test_token_tree.py -k prefix", "tests/unit/diagnostics/test_tails.py -k 'quantile or smoothed'",
 )  # fmt: skip
 ROW = "tests/contracts/test_objective_contract.py -k self_normalized"

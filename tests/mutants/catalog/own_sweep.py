@@ -15,6 +15,7 @@ OF_TABLE = "tests/unit/analysis/test_sweep_table.py"
 OF_COMPARISON = "tests/unit/analysis/test_sweep_comparison.py"
 OF_PLOT = "tests/experiments/test_plot.py -m 'not slow'"
 OF_REPORT = "tests/experiments/test_report.py -m 'not slow'"
+POWER, OF_POWER = "analysis/seed_power.py", "tests/unit/analysis/test_seed_power.py"
 OF_GROWTH = "tests/unit/results/test_extending.py"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -22,6 +23,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("sweep-dependent-dials-told", TABLE, "nunique(dropna=False).max() > 1:", "nunique(dropna=False).max() > 0:", OF_TABLE),
     Mutant("sweep-other-cells-kept", TABLE, "rows = rows[shown.isin(wanted)]", "rows = rows", OF_TABLE),
     Mutant("sweep-gaps-of-rare-metrics", TABLE, "expected & ~known", "~known", OF_TABLE),
+    Mutant("power-of-one-run", POWER, "stop.block)) ** 2 >= power", "stop.block)) >= power", OF_POWER),
+    Mutant("power-of-either-side", POWER, "rich_K * (agreed_K > n / 2)", "rich_K", OF_POWER),
+    Mutant("power-of-a-one-sided-bet", POWER, "math.log(2 / level)", "math.log(1 / level)", OF_POWER),
+    Mutant("power-of-arms-without-spread", "testbed/cli/power.py", "if arm[1] != 0 and arm[2] > 0", "if True", OF_POWER),
+    Mutant("power-of-t-one-short", "testbed/testing/t_test_seeds.py", "return below + 2", "return below + 1", OF_POWER),
     Mutant("compare-sign", COMPARISON, "less = paired(cells, metric, ours, theirs)", "less = paired(cells, metric, theirs, ours)", OF_COMPARISON),
     Mutant("compare-without-holm", COMPARISON, 'table["p_holm"] = [adjusted[str(index)] for index in range(len(table))]', 'table["p_holm"] = table["p"]', OF_COMPARISON),
     Mutant("compare-ties-count-nothing", COMPARISON, "0.5 * (x_N[:, None] == y_N)", "0.0 * (x_N[:, None] == y_N)", OF_COMPARISON),

@@ -3,15 +3,18 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
+from support.made_sweep import TOY, accuracy, made
 
 from analysis.experiment import Stop
-from analysis.seed_power import agreeing, decided
+from analysis.seed_power import agreeing, bet_seeds, decided
 from analysis.sequential import median_exceeds
 from testbed.cli import main
+from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.testing.t_test_seeds import t_power, t_seeds
 
@@ -30,17 +33,26 @@ def test_the_textbook_pairs():
     assert t_seeds(0.5, 1.0, 0.05, 0.8) == 34  # Cohen (1988), table 2.4.1 for pairs, by G*Power
 
 
-def test_bets_decide_as_often_as_all_orders_say():
-    stop, chance = Stop(block=4, cap=8, level=0.5), 0.8
-    found = np.zeros(2)
+@pytest.mark.parametrize(("block", "level"), [(4, 0.5), (8, 0.9)])
+def test_bets_decide_as_often_as_all_orders_say(block, level):
+    stop, chance = Stop(block=block, cap=8, level=level), 0.8
+    found = np.zeros(8 // block)
     for signs in itertools.product([-1.0, 1.0], repeat=stop.cap):
         weight = math.prod(chance if s > 0 else 1 - chance for s in signs)
-        for look, n in enumerate((4, 8)):
+        for look, n in enumerate(range(block, 9, block)):
             evidence = median_exceeds(np.array(signs[:n]), 0.0, "")
             if evidence.effect > 0 and evidence.p <= stop.level:
                 found[look:] += weight
                 break
     assert decided(chance, stop) == pytest.approx(found, abs=1e-12)
+
+
+def test_the_cap_asked_for_is_the_first_with_which_both_runs_decide_as_often():
+    stop = Stop(block=8, cap=8)
+    cap = bet_seeds(0.9, stop, 0.8)
+    twice = decided(0.9, replace(stop, cap=cap)) ** 2
+    assert len(twice) == cap // 8 > 1
+    assert twice[-1] >= 0.8 > twice[-2]
 
 
 def test_a_seed_agrees_more_often_the_larger_the_gap():
@@ -53,13 +65,16 @@ def test_a_seed_agrees_more_often_the_larger_the_gap():
     [
         ((0.0, 1.0), "The gap is 0, expected a number above 0"),
         ((1.0, 0.0), "The spread is 0"),
-        ((1e-6, 1.0), "more than 100,000 seeds"),
         ((1.0, 1.0, 0.9, 0.8), "power is 0.8, expected a chance between alpha"),
     ],
 )
 def test_what_nothing_can_be_planned_with_is_one_message(numbers, message):
     with pytest.raises(UserError, match=message):
         t_seeds(*numbers)
+
+
+def test_a_gap_that_no_number_of_seeds_decides_has_none():
+    assert t_seeds(1e-6, 1.0) is None
 
 
 def asked(capsys, *words):
@@ -76,8 +91,36 @@ def test_the_command_plans_for_people_and_machines(capsys):
     assert "seeds that agree" in asked(capsys, "--gap", "0.05", "--spread", "0.1")[1]
     for words, message in (
         (["--gap", "0.05"], "Give --gap and --spread, or the results folder"),
+        (["--gap", "1", "--spread", "0"], "The spread is 0, expected a number above 0"),
         (["--gap", "1", "--spread", "1", "--cap", "40"], "expected a multiple of block, 16"),
     ):
         code, _, err = asked(capsys, *words)
         assert code == 2
         assert message in err
+
+
+GAINS = {"gspo": [0.02, 0.06, 0.04], "m2po": [1e-7, 1e-3, -1e-3], "cispo": [0.1] * 3}
+"""What arms of a pilot have more than GRPO, by seed: a gap, hardly one, and the same on all seeds."""
+
+
+def pilot(folder, recipes):
+    cells = grid(TOY, recipe=["grpo", *recipes], lag=[0], seed=range(3))
+    return str(
+        made(folder, cells, lambda run: accuracy(run) - 0.3 + GAINS.get(run.recipe, [0.0] * 3)[run.seed])
+    )
+
+
+def test_a_pilot_gives_gap_and_spread_of_every_arm_whose_seeds_differ(capsys, tmp_path):
+    folder = pilot(tmp_path / "pilot", GAINS)
+    code, out, err = asked(capsys, folder, "--json")
+    rows = {row["arm"].split()[0]: row for row in json.loads(out)["rows"]}
+    assert (code, set(rows)) == (0, {"gspo", "m2po"})
+    assert "Left out, as all seeds of the pilot differ by the same: cispo" in err
+    assert (rows["gspo"]["gap"], rows["gspo"]["spread"]) == (0.04, 0.02)
+    assert rows["gspo"]["seeds (t test)"] == t_seeds(0.04, 0.02)
+    assert rows["m2po"]["seeds (t test)"] == rows["m2po"]["seeds (bets)"] == "none"
+    _, out, _ = asked(capsys, folder, "--gap", "0.1", "--json")
+    assert [row["gap"] for row in json.loads(out)["rows"]] == [0.1, 0.1]
+    code, _, err = asked(capsys, pilot(tmp_path / "same", ["cispo"]))
+    assert code == 2
+    assert "give --gap and --spread, or more seeds" in err

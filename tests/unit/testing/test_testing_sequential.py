@@ -1,4 +1,4 @@
-"""Sequential coverage and variance: both error rates over every path, verdicts, and what cannot be tested."""
+"""Bets, sequential coverage and variance: rates over every path, verdicts, and what cannot be tested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from testbed.errors import UserError
 from testbed.testing.assertions import Undecided, assert_coverage, assert_variance_below, min_num_intervals
-from testbed.testing.e_process import EProcess, SequentialSide
+from testbed.testing.e_process import EProcess, SequentialMean, SequentialSide
 
 LENGTH = 10
 RATES = {"false_alarm": 0.1, "missed": 0.2}
@@ -204,3 +204,93 @@ REFUSED = {
 def test_what_cannot_be_tested_sequentially_is_refused(message):
     with pytest.raises(UserError, match=message):
         REFUSED[message]()
+
+
+# Bets
+
+
+@pytest.mark.parametrize("p", [0.5, 0.3, 0.9])
+def test_the_wealth_is_one_on_average_and_its_chance_to_reach_any_level_is_bounded(p):
+    n = 10
+    chance_M = np.prod(np.where(paths(n) == 1, p, 1 - p), axis=1)
+    log_wealth_MN = np.array([EProcess(p, (0, 1)).add(path) for path in paths(n)])
+    np.testing.assert_allclose(chance_M @ np.exp(log_wealth_MN), 1.0, rtol=1e-12)
+    highest_M = log_wealth_MN.max(1)
+    for level in np.exp(np.unique(highest_M)):
+        if level > 1:
+            assert chance_M @ (highest_M >= math.log(level) - 1e-12) <= 1 / level + 1e-12
+
+
+@pytest.mark.parametrize(("side", "falls_for"), [("above", 0.2), ("below", 0.6)])
+def test_a_one_sided_bet_loses_on_average_on_its_hypothesis_and_gains_off_it(side, falls_for):
+    x = paths(8)
+    log_wealth_M = np.array([EProcess(0.4, (0, 1), side).add(path)[-1] for path in x])
+
+    def average(p):
+        return np.prod(np.where(x == 1, p, 1 - p), axis=1) @ np.exp(log_wealth_M)
+
+    assert average(falls_for) < 1 < average(0.8 - falls_for)
+    assert average(0.4) == pytest.approx(1.0)
+
+
+def test_bets_do_not_depend_on_how_the_draws_are_cut_into_chunks_or_on_the_unit():
+    x = np.random.default_rng(3).random(50)
+    whole = EProcess(0.4, (0, 1)).add(x)
+    parts = EProcess(0.4, (0, 1))
+    np.testing.assert_allclose(np.concatenate([parts.add(x[:7]), parts.add(x[7:7]), parts.add(x[7:])]), whole)
+    np.testing.assert_allclose(EProcess(6.0, (-2, 18)).add(20 * x - 2), whole, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_the_sequential_test_keeps_both_rates_over_every_path():
+    n, rates = 12, (0.1, 0.2)
+
+    def chances(p, mean, delta):
+        found = {"biased": 0.0, "equivalent": 0.0, None: 0.0}
+        for path in paths(n):
+            test = SequentialMean(mean, delta, (0, 1), *rates)
+            test.add(path)
+            found[test.verdict] += float(np.prod(np.where(path == 1, p, 1 - p)))
+        return found
+
+    at_truth, off = chances(0.5, 0.5, 0.45), chances(0.95, 0.5, 0.45)
+    assert at_truth["biased"] <= rates[0]
+    assert off["equivalent"] <= rates[1]
+    assert at_truth["equivalent"] > 0.3
+    assert off["biased"] > 0.3
+
+
+@pytest.mark.parametrize(("p", "verdict"), [(0.3, "equivalent"), (0.45, "biased")])
+def test_a_verdict_comes_at_the_first_crossing_whatever_the_chunks(p, verdict):
+    x = coin(p)(np.random.default_rng(1), 20_000)
+    whole = SequentialMean(0.3, 0.1, (0, 1), 1e-6, 1e-2)
+    whole.add(x)
+    parts = SequentialMean(0.3, 0.1, (0, 1), 1e-6, 1e-2)
+    for chunk in np.array_split(x, 400):
+        parts.add(chunk)
+        if parts.verdict:
+            break
+    assert (whole.verdict, whole.n) == (parts.verdict, parts.n) == (verdict, whole.n)
+    assert whole.log_e_value == pytest.approx(parts.log_e_value)
+    assert whole.n < 2000
+
+
+def test_a_side_once_rejected_stays_rejected_in_later_chunks():
+    # 15 ones reject a mean of 0.3 or less; the zeros that reject 0.7 or more come when that wealth is gone.
+    x = np.repeat([1.0, 0.0], [15, 40])
+    whole, parts = (SequentialMean(0.5, 0.2, (0, 1), 1e-6, 1e-2) for _ in range(2))
+    whole.add(x)
+    for draw in x:
+        if parts.verdict is None:
+            parts.add(np.array([draw]))
+    assert (parts.verdict, parts.n) == (whole.verdict, whole.n)
+    assert whole.verdict == "equivalent"
+    assert EProcess(0.3, (0, 1), "above").add(x[: whole.n])[-1] < math.log(100)
+
+
+def test_a_side_beyond_the_bounds_needs_no_evidence():
+    test = SequentialMean(0.95, 0.1, (0, 1), 1e-6, 1e-2)
+    test.add(np.ones(200))
+    assert test.verdict == "equivalent"
+    with pytest.raises(UserError, match="nothing to test"):
+        SequentialMean(0.5, 0.6, (0, 1), 1e-6, 1e-2)

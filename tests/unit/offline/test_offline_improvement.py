@@ -1,0 +1,192 @@
+"""Improvement, sampling, optimism and imitation, against exact values and known laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize
+from support.offline_world import BEST, KEYS, WORLD
+from support.small_mdps import SMALL, policies
+
+from envs import infinite_horizon
+from envs.mdps import combination_lock
+from envs.mechanisms import lot_sizing, tightrope
+from envs.offline import collect, exact_model, expected_counts
+from testbed.offline import imitation, improvement, optimism, sampling, tabular
+
+
+def test_returns_to_go_average_to_the_action_values():
+    world = SMALL["terminal"]
+    pi = policies(world, 1)
+    visit, mean = improvement.monte_carlo(world, pi, 20_000, KEYS[:1], at_once=7000)
+    early = expected_counts(world, pi, 20_000)
+    np.testing.assert_allclose(visit, early.visit_RSA, atol=600)
+    # A pair's mean return is its Q_t over the steps t at which it is visited.
+    occupancy = world.occupancy(pi)[0][..., None] * pi[0]
+    wanted = (occupancy * world.q_value(pi)[0]).sum(0) / np.maximum(occupancy.sum(0), 1e-12)
+    np.testing.assert_allclose(mean[0][:2], wanted[:2], atol=0.05)
+
+
+def test_the_hybrid_critic_is_regression_at_one_end_and_fqe_at_the_other():
+    pi, mu = policies(WORLD, 2, seed=1), policies(WORLD, 2, seed=2)
+    truth = infinite_horizon.q_value(WORLD, pi)
+    table = np.eye(8).reshape(4, 2, 8)
+    data = expected_counts(WORLD, mu, 5.0)
+    q = improvement.hybrid_critic(
+        table,
+        pi,
+        0.8,
+        offline=data,
+        visit_RSA=np.ones_like(pi),
+        return_RSA=truth + 1.0,
+        trust=[0.0, 1e6],
+        rounds=200,
+    )
+    np.testing.assert_allclose(q[0], truth[0] + 1.0, atol=1e-5)
+    np.testing.assert_allclose(q[1], truth[1], atol=1e-4)
+
+
+def test_clipped_passes_ascend_the_surrogate_and_stop_at_the_clip():
+    logits, advantage = np.zeros((1, 1, 2)), np.array([[[1.0, -1.0]]])
+    visits = np.ones((1, 1, 2))
+
+    def surrogate(x):
+        pi = improvement.softmax(np.array([[[x, 0.0]]]))
+        rho = pi / 0.5
+        return float((visits / 2 * np.minimum(rho * advantage, np.clip(rho, 0.8, 1.2) * advantage)).sum())
+
+    one = improvement.clipped_passes(logits, visits, advantage, passes=1, step_size=1e-3, clip=0.2)
+    slope = optimize.approx_fprime([0.0], lambda x: surrogate(x[0]), 1e-6)[0]
+    assert one[0, 0, 0] == pytest.approx(1e-3 * slope, rel=1e-4)
+    many = improvement.clipped_passes(logits, visits, advantage, passes=500, step_size=0.05, clip=0.2)
+    assert improvement.softmax(many)[0, 0, 0] * 2 == pytest.approx(1.2, abs=0.02)
+
+
+def test_outer_steps_improve_with_samples_and_stall_when_they_are_too_large():
+    value = improvement.outer_loop(
+        WORLD, np.repeat(KEYS, 2), episodes=200, iterations=15, step_size=np.tile([0.3, 0.0], 4)
+    )
+    assert (value[-1, ::2] > value[0, ::2] + 0.1).all()
+    np.testing.assert_allclose(value[:, 1::2], value[0, 1], atol=1e-12)
+    clipped = improvement.outer_loop(WORLD, KEYS, episodes=200, iterations=15, step_size=4.0, passes=5)
+    assert (clipped[-1] > clipped[0]).all()
+
+
+def test_natural_steps_are_mirror_steps():
+    pi = improvement.softmax(improvement.natural_step(np.log(policies(WORLD, 1)), BEST[None], [0.7]))
+    np.testing.assert_allclose(pi, tabular.awr(policies(WORLD, 1), BEST[None], 0.7))
+
+
+def test_post_decision_states_pool_what_they_share():
+    world, post = lot_sizing(capacity=4, largest_order=2)
+    pi = policies(world, 1)
+    paid = world.reward_SA
+    counts = collect(world, pi[:, None], 30, KEYS[:1]).counts(*post.shape)
+    pooled = improvement.pooled_by_post(counts, post, paid)
+    for y in range(5):
+        rows = pooled.moves_RSAS[0][post == y]
+        np.testing.assert_allclose(rows, np.broadcast_to(rows[0], rows.shape))
+    truth = exact_model(world)
+    errors = [np.abs(c.moves_RSAS[0] - truth[0]).sum() for c in (counts, pooled)]
+    assert errors[1] < errors[0]
+    exact = improvement.pooled_by_post(expected_counts(world, pi), post, paid)
+    np.testing.assert_allclose(exact.reward_RSA[0], truth[1], atol=1e-12)
+    noise = improvement.transition_noise(world, pi)[0]
+    ahead = world.tables.bonus_S + world.discount * infinite_horizon.state_value(world, pi[0])
+    assert noise[2, 1] == pytest.approx(np.cov(ahead, aweights=world.transition_SAS[2, 1], ddof=0))
+
+
+# Sampling, optimism, imitation
+
+
+def test_adaptive_sampling_has_less_sampling_error_than_independent_draws():
+    pi = policies(WORLD, 64, seed=5)
+    key = np.arange(64, dtype=np.uint64)
+    errors = {}
+    for step in (0.0, 1.0):
+        counts, errors[step] = sampling.adaptive_sampling(
+            WORLD, pi, key, steps=200, every=100, step_size=step, kl_budget=1.0
+        )
+        assert (counts.visit_RSA.sum((1, 2)) == 200).all()
+        np.testing.assert_allclose(sampling.sampling_error(counts.visit_RSA, pi), errors[step][-1])
+    assert (errors[1.0].mean(-1) < 0.6 * errors[0.0].mean(-1)).all()
+    # Independent draws: TV of a coin after n tosses, about 0.4 sqrt(S / n) for even policies.
+    assert 0.02 < errors[0.0][-1].mean() < 0.08
+
+
+def test_the_adapted_behavior_leans_to_what_is_missing_within_its_budget():
+    pi, visits = np.array([[[0.5, 0.5]]]), np.array([[[8.0, 2.0]]])
+    mu = sampling.adapted_policy(pi, visits, 0.1, 10.0)
+    assert mu[0, 0, 1] == pytest.approx(1 / (1 + np.exp(-0.1 * 6)))
+    assert tabular.kl(sampling.adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
+    np.testing.assert_allclose(sampling.adapted_policy(pi, visits, 0.0, 0.05), pi)
+
+
+def test_the_regret_of_optimism_flattens_and_switches_are_few():
+    world = combination_lock(length=3, actions=2, horizon=6)
+    regret, switches = optimism.optimistic_actor_critic(
+        world, KEYS, episodes=400, bonus=0.3, actor_rate=np.inf
+    )
+    assert float(optimism.optimal_values(world)) == pytest.approx(1.0)
+    assert (regret >= -1e-12).all()
+    assert regret[-50:].mean() < 0.02 < regret[:10].mean()
+    assert (switches < 40).all()
+    known = expected_counts(world, np.full((4, 4, 2), 0.5), 1000.0)
+    hybrid, _ = optimism.optimistic_actor_critic(
+        world, KEYS, episodes=50, bonus=0.3, actor_rate=np.inf, offline=known
+    )
+    assert hybrid.sum() < regret[:50].sum() / 2
+
+
+def test_optimistic_values_are_never_below_the_best_and_exact_without_a_bonus():
+    world = combination_lock(length=3, actions=2, horizon=6)
+    data = expected_counts(world, np.full((1, 4, 2), 0.5), 10.0)
+    plain = optimism.optimistic_q(data, 6, 1.0, np.zeros(1), 1.0)
+    assert plain[0, 0, 0].max() == pytest.approx(1.0)
+    few, many = (
+        optimism.optimistic_q(
+            expected_counts(world, np.full((1, 4, 2), 0.5), n), 6, 1.0, np.full(1, 0.1), 1.0
+        )
+        for n in (10.0, 1e6)
+    )
+    assert (few >= many).all()
+    assert (many >= plain).all()
+    assert (few - plain).max() > 100 * (many - plain).max() > 0
+    pi = policies(world, 2)
+    np.testing.assert_allclose(
+        optimism.step_values(world, np.repeat(pi[:, None], 6, axis=1)), world.value(pi), atol=1e-12
+    )
+
+
+def test_matching_an_occupancy_that_is_reached_leaves_nothing():
+    expert = tabular.greedy(BEST[None])
+    law = imitation.occupancy(WORLD, expert)
+    assert law.sum() == pytest.approx(1)
+    mixed, newest = imitation.match_occupancy(
+        WORLD, np.repeat(law, 3, axis=0), boost=[0.0, 0.3, 1.0], rounds=30
+    )
+    assert (mixed[-1] < 0.2 * mixed[0]).any()
+    np.testing.assert_allclose(mixed[:, 2], newest[:, 2])
+    np.testing.assert_allclose(
+        imitation.replay_weights(3, [0.0, 0.5, 1.0]), [[1 / 3] * 3, [1 / 7, 2 / 7, 4 / 7], [0, 0, 1]]
+    )
+    np.testing.assert_allclose(imitation.discriminator_reward(law, law), 0.0)
+
+
+def test_errors_of_cloning_compound_and_corrections_do_not():
+    lost = {}
+    for recoverable in (True, False):
+        for horizon in (8, 32):
+            world, expert = tightrope(horizon=horizon, recoverable=recoverable)
+            lost[recoverable, horizon] = horizon - world.value(imitation.erring(expert, 0.001))
+    assert lost[False, 32] / lost[False, 8] == pytest.approx(16, rel=0.25)
+    assert lost[True, 32] / lost[True, 8] == pytest.approx(4, rel=0.25)
+
+
+def test_on_policy_correction_learns_the_states_that_cloning_never_sees():
+    world, expert = tightrope(contexts=16, horizon=32)
+    cloned, corrected = imitation.corrected(
+        world, expert, np.arange(40, dtype=np.uint64), rounds=4, episodes=1
+    )
+    np.testing.assert_allclose(cloned[0], corrected[0])
+    assert corrected[-1].mean() < cloned[-1].mean() / 2
