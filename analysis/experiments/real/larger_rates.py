@@ -1,12 +1,13 @@
 """Learning rates for eight recipes on models of a million weights; its seeds serve nothing else."""
 
 from functools import partial
+from itertools import chain
 
 from analysis.experiment import Experiment
 from analysis.experiments.real.real_model import ONE_DIGIT
 from analysis.experiments.real.toy_for_real import RECIPES, SHORT
 from analysis.made_models import Made, make
-from analysis.tuning import tuning_seeds
+from analysis.tuning import at_rates
 from testbed.config.run import Run, grid
 
 NAME = "larger-rates"
@@ -25,16 +26,8 @@ GRID = (1.5e-4, 3e-4, 6e-4, 1.2e-3, 2.4e-3)
 
 def cells() -> tuple[Run, ...]:
     """Eight recipes at lag 32 on three models, 5 rates an octave apart, 2 seeds."""
-    return tuple(
-        cell
-        for model in MODELS
-        for cell in grid(
-            model.run(**SIZES, lag=OLD),
-            recipe=list(RECIPES),
-            learning_rate=list(GRID),
-            seed=list(tuning_seeds(2)),
-        )
-    )
+    each = (grid(model.run(**SIZES, lag=OLD), recipe=list(RECIPES)) for model in MODELS)
+    return at_rates(chain.from_iterable(each), GRID)
 
 
 EXPERIMENT = Experiment(
