@@ -32,7 +32,7 @@ def test_old_data_stand_below_fresh_ones_each_with_its_median():
     with run.style():
         (ax,) = base.draw("very-old-data", table).axes
     labels = [text.get_text() for text in ax.get_yticklabels()]
-    assert labels == ["oapl, lag 0", "grpo, lag 0", "oapl, lag 256", "grpo, lag 256"]
+    assert labels == ["OAPL, lag 0", "GRPO, lag 0", "OAPL, lag 256", "GRPO, lag 256"]
     assert medians(ax) == pytest.approx([0.9004, 0.8004, 0.4004, 0.3004])
 
 
@@ -65,10 +65,10 @@ def test_clip_shares_are_drawn_of_grpo_and_m2po_alone():
     with run.style():
         (ax,) = base.draw("very-old-data-clip-share", table).axes
     assert [line.get_label() for line in ax.lines] == [
-        "grpo, lag 0",
-        "grpo, lag 256",
-        "m2po, lag 0",
-        "m2po, lag 256",
+        "GRPO, lag 0",
+        "GRPO, lag 256",
+        "M2PO, lag 0",
+        "M2PO, lag 256",
     ]
 
 
