@@ -81,6 +81,7 @@ def test_a_wrong_name_costs_no_training(make, words):
         make()
 
 
+@pytest.mark.slow
 def test_an_objective_in_a_file_is_swept_under_the_name_of_its_version(capsys, mine):
     words = ["run", "ess-collapse", *TINY, "--out", "mine", "--objective", "mine.py:capped"]
     code, out, _ = call(capsys, *words)

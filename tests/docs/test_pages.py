@@ -47,6 +47,7 @@ def test_the_tutorial_gives_on_policy_medians_with_their_intervals():
     assert found.min().min() >= 0.8
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_house_is_drawn_from_the_plan_and_the_imports_of_today():
     path = DOCS / "tools" / "draw_architecture.py"
     spec = importlib.util.spec_from_file_location("draw_architecture", path)

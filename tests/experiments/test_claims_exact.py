@@ -8,7 +8,10 @@ import pytest
 from analysis.claims import CLAIMS, verdict
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
-LONG = ("pipeline", "limits", "lag-times-rate", "hidden-traits", "kl-controllers", "distilled-trees")
+LONG = (
+    *("pipeline", "limits", "lag-times-rate", "hidden-traits", "kl-controllers", "distilled-trees"),
+    *("gains-at-scale", "equivalent-answers", "two-rewards", "old-logits-cost"),
+)
 SLOW = [n for n in COMPUTED if CLAIMS[n].promises["experiment"] in LONG]
 """Simulations, flows and small trainings, not enumerations."""
 

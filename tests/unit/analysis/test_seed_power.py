@@ -110,6 +110,7 @@ def pilot(folder, recipes):
     )
 
 
+@pytest.mark.slow
 def test_a_pilot_gives_gap_and_spread_of_every_arm_whose_seeds_differ(capsys, tmp_path):
     folder = pilot(tmp_path / "pilot", GAINS)
     code, out, err = asked(capsys, folder, "--json")

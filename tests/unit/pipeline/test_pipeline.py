@@ -86,6 +86,7 @@ def test_training_costs_what_its_tokens_cost():
     assert found.mean("period") == pytest.approx(8 + 0.01 * 80, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_tool_keeps_its_slot():
     found = replications(replace(LOGNORMAL, tool_time=10.0, train_time=1.0, queue_rule="block"))
     assert found.mean("period") == pytest.approx(240 * (1000 * 0.02 + 10) / 240, rel=0.02)

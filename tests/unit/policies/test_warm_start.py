@@ -40,6 +40,7 @@ def test_a_student_of_a_perfect_teacher_is_nearly_perfect():
     assert success(policy, SMALL, theta)[0].min() > 0.97
 
 
+@pytest.mark.slow
 def test_a_student_of_a_noisy_teacher_succeeds_as_often_as_its_teacher():
     policy = small_policy()
     theta = warm_start(policy, SMALL, [0, 1, 2], steps=400, noise=0.3)

@@ -89,6 +89,7 @@ def test_at_the_least_number_of_draws_the_normal_law_is_right_up_to_its_factor()
     assert num_samples_for_normal(0.0, 1e4 - 3, 5e-7) > 1e5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discrepancy", [1.0, 0.3])
 def test_heavy_draws_are_refused_rather_than_called_biased(discrepancy):
     # Log-normal weights, sigma = 2. By the normal law alone 33 and 19 of these 6000 batches are false alarms,
