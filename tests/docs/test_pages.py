@@ -33,7 +33,7 @@ def test_the_numbers_under_the_first_picture_are_those_of_its_tables():
     (tau,) = re.findall(
         r"`toy-ranks-larger-models-at-lag-64` .*?\| (0\.\d+) \[", (DOCS / "claims.md").read_text()
     )
-    assert f"at lag 64 (Kendall's tau {float(tau):.2f})".replace("0.", ".") in text
+    assert f"at lag 64 (Kendall's tau {float(tau):.2f} in the median)".replace("0.", ".") in text
 
 
 def test_the_tutorial_gives_on_policy_medians_with_their_intervals():

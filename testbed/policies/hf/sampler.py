@@ -134,7 +134,7 @@ class Writer:
 
     def _use(self, version: int) -> None:
         self.weights = self.order.weights(version)
-        self.reader.model.bind(self.weights)
+        self.reader.model.bind(self.weights, list(self.order.path_T).count(version))
         self.head = self.reader.model.head(self.weights, self.reader.task.vocabulary)
 
     def _prompts(self) -> Prefix:

@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant("hf-causal-model-8", 'testbed/policies/hf/causal_model.py', 'return prompt_NQ[:, first:], real_NQ[:, first:]', 'return prompt_NQ[:, first + 1:], real_NQ[:, first + 1:]', HUGGING_FACE),
     Mutant("hf-packed-1", 'testbed/policies/hf/causal_model.py', 'sees_LL = (whose_L == -1) | (whose_L == whose_L[:, None])', 'sees_LL = whose_L == whose_L', HUGGING_FACE),
     Mutant("hf-packed-2", 'testbed/policies/hf/causal_model.py', 'place_NL = (place_L - (~real_NQ).sum(1, keepdim=True)).clamp(min=0)', 'place_NL = place_L.expand(prompts, -1)', HUGGING_FACE),
-    Mutant("hf-layout", 'testbed/policies/hf/causal_model.py', 'value.t().contiguous().t() if name in self._linear', 'value.t().contiguous().view(value.shape) if name in self._linear', HUGGING_FACE),
+    Mutant("hf-layout", 'testbed/policies/hf/causal_model.py', 'value.t().contiguous().t() if name in laid_out', 'value.t().contiguous().view(value.shape) if name in laid_out', HUGGING_FACE),
     Mutant("hf-huggingface-1", 'testbed/policies/hf/sampler.py', 'threshold_B = torch.minimum(', 'threshold_B = torch.maximum(', HUGGING_FACE),
     Mutant("hf-huggingface-2", 'testbed/policies/hf/sampler.py', 'cumulative_BV <= threshold_B[:, None]', 'cumulative_BV < threshold_B[:, None]', HUGGING_FACE),
     Mutant("hf-huggingface-3", 'testbed/policies/hf/sampler.py', 'torch.nextafter(total_B, torch.zeros_like(total_B))', 'total_B', HUGGING_FACE),
