@@ -47,7 +47,7 @@ from testbed.registry import Entry
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.load import Table
+    from analysis.tables.committed import Table
     from testbed.config.run import Run
 
 KINDS = ("exact", "statistical")
@@ -59,9 +59,9 @@ Check: TypeAlias = Callable[..., Any]
 class Stop:
     """When an experiment has seeds enough: they come in blocks, until every claim is decided or at a cap.
 
-    Claims must then be judged by analysis.sequential, which allows a look after every block. A first run and
-    a replication on fresh seeds stop each by itself; the replication asks only what the first run decided,
-    and has at least one block.
+    Claims must then be judged by analysis.judging.sequential, which allows a look after every block. A first
+    run and a replication on fresh seeds stop each by itself; the replication asks only what the first run
+    decided, and has at least one block.
 
     block: seeds added at once. cap: largest number of seeds of a run. level: a claim is decided in a run at
     p <= level; twice that is p <= level^2, before it is adjusted. first, fresh: first seed of the first
@@ -113,16 +113,17 @@ class Experiment:
     seeds: those of the table, where `cells` has fewer, for a first look.
     stop: the rule by which seeds are added in place of that, and run again on fresh ones.
     runs: name of the experiment whose runs this one reads in place of cells of its own.
-    from_rows: result rows -> table; by default one row per cell, see analysis.cell_table.
+    from_rows: result rows -> table; by default one row per cell, see analysis.tables.cell_table.
     compute: () -> table, for numbers that need no runs.
     keys: columns that tell the rows apart; of cells, fields of Run, or arguments as "recipe_args.eps".
-    metrics: the other columns; of cells, words as analysis.cell_table explains.
+    metrics: the other columns; of cells, words as analysis.tables.cell_table explains.
     margins: what counts as equal, or as an effect, set before the table is made; name: value.
     figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
     see: claims of other experiments that speak of this table.
     command: what runs it, where `testbed experiments run NAME` cannot.
-    systems: those of the literature whose statement it judges, by their names in analysis/systems.csv; a
-        mapping {name: Part} where it judges only a part, or not every claim is about it.
+    systems: those of the literature whose statement it judges, by their names in
+        analysis/judging/systems.csv; a mapping {name: Part} where it judges only a part, or not
+        every claim is about it.
 
     Raises UserError for a declaration that contradicts itself.
     """

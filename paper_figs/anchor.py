@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import need
-from analysis.intervals import bands
+from analysis.judging.intervals import bands
 from analysis.palette import (
     BLUE,
     DASH_DOT,
@@ -26,6 +25,7 @@ from analysis.palette import (
     VERMILION,
     Look,
 )
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import legend, mark_cut
 

@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 
 from analysis.experiments.cards.objective_weights import NAME, table_of
-from analysis.load import COMMITTED, Table
-from analysis.tables import add_tables
+from analysis.tables.committed import COMMITTED, Table
+from analysis.tables.making import add_tables
 from paper_figs.objective_weights import draw_family
 from paper_figs.run import style
 from testbed.errors import UserError

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.collapse import need
-from analysis.intervals import bands
+from analysis.judging.intervals import bands
 from analysis.palette import BLUE, LONG, ORANGE, RULE, SHORT, SOLID, VERMILION, Look
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import legend, mark_cut
 

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collapse import need
 from analysis.palette import BLUE, INK, ORANGE, RULE, VERMILION
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 PARTS = {

@@ -6,7 +6,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collapse import need
 from analysis.palette import (
     BLUE,
     DASH_DOT,
@@ -23,6 +22,7 @@ from analysis.palette import (
     VERMILION,
     Look,
 )
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 LOOKS = {

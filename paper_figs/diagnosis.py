@@ -9,9 +9,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from analysis.diagnosis import Diagnosis
-from analysis.early_warning import Alert
+from analysis.logs.diagnosis import Diagnosis
 from analysis.palette import BLUE, GRAY, RULE, VERMILION
+from analysis.sweeps.early_warning import Alert
 from paper_figs.base import PAGE
 from paper_figs.report import _figure, _list, _svg, _table, document
 from paper_figs.run import style

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import ESS, ESS_FLOOR, need
-from analysis.ess import EXACT, deepest
-from analysis.intervals import bands
+from analysis.judging.intervals import bands
 from analysis.palette import INK, RULE, in_order, look
+from analysis.tables.outcomes import ESS, ESS_FLOOR, need
+from analysis.tables.sampled_ess import EXACT, deepest
 from paper_figs.base import PAGE, figure
 
 DEPTH = 1e-4

@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.auroc import clustered_auroc
-from analysis.collapse import need
+from analysis.judging.auroc import clustered_auroc
 from analysis.palette import BLUE, INK, RULE, VERMILION
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 SIGNS = {

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import need
 from analysis.experiments.estimators.estimator_map import COLUMNS, MAP, NAME
 from analysis.palette import INK, RULE, lag_colors
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 ACROSS = 5

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.collapse import need
-from analysis.comparisons import Arm, arm
 from analysis.experiments.experts import expert_mixing, hard_prompts
 from analysis.experiments.rewards import proxy_training
 from analysis.experiments.rewards.turn_training import LOSS
 from analysis.experiments.teachers import teacher_training
+from analysis.judging.comparisons import Arm, arm
 from analysis.palette import BLUE, GREEN, ORANGE, VERMILION
+from analysis.tables.outcomes import need
 from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.collapse import need
-from analysis.intervals import student_interval
+from analysis.judging.intervals import student_interval
 from analysis.palette import BLUE, GRAY, GREEN, LONG, RULE, SHORT, SOLID, VERMILION, Dash
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import legend
 

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import need
-from analysis.intervals import student_interval
+from analysis.judging.intervals import student_interval
 from analysis.palette import BLUE, GREEN, INK, ORANGE, RULE, SHORT, SOLID, VERMILION, Look
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import legend
 

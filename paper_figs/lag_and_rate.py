@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collapse import ACCURACY, need
 from analysis.experiments.lag.lag_and_rate import EXPERIMENT, losses
 from analysis.palette import BLUE, GREEN, RULE, VERMILION
+from analysis.tables.outcomes import ACCURACY, need
 from paper_figs.base import PAGE, figure
 from paper_figs.phase_diagram import maps
 

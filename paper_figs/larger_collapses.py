@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.collapse import ACCURACY
+from analysis.tables.outcomes import ACCURACY
 from paper_figs.base import figure
 from paper_figs.toy_vs_real import TITLES, TOY, beside_the_toy
 

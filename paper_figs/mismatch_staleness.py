@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collapse import need
 from analysis.palette import INK
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 SIGMA, ESS, VALUE = "mismatch_args.sigma", "mean exact/ess_kish_sequence", "exact/value"

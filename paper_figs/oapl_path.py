@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.collapse import need
 from analysis.palette import BLUE, GREEN, LONG, RULE, SHORT, SOLID, VERMILION, Dash
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 LOOKS: tuple[tuple[str, Dash], ...] = ((VERMILION, SOLID), (BLUE, LONG), (GREEN, SHORT))

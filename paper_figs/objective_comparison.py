@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import need
 from analysis.experiments.cards.objective_weights import COLUMNS
 from analysis.palette import BLUE, RULE, VERMILION
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE
 from paper_figs.panels import legend
 

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import testbed.objectives
-from analysis.collapse import need
 from analysis.experiments.cards.objective_weights import COLUMNS, NAME
 from analysis.palette import BLUE, DASH_DOT, DOT, INK, LONG, RULE, SHORT, SOLID, VERMILION, Dash
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 from testbed.errors import UserError
 

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import need
 from analysis.palette import INK, RULE
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 from paper_figs.bias_variance import LOOKS
 

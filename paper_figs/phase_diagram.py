@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collapse import ACCURACY, need
 from analysis.palette import INK
+from analysis.tables.outcomes import ACCURACY, need
 from paper_figs.base import PAGE, figure
 
 CAPTION = (

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from analysis.collapse import need
 from analysis.palette import (
     BLUE,
     DASH_DOT,
@@ -25,6 +24,7 @@ from analysis.palette import (
     VERMILION,
     Dash,
 )
+from analysis.tables.outcomes import need
 from paper_figs.base import COLUMN, PAGE, figure
 from paper_figs.panels import legend, mark_switch
 

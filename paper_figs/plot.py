@@ -25,11 +25,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collapse import ACCURACY, ESS, ESS_FLOOR, cells
-from analysis.intervals import wilson_interval
+from analysis.judging.intervals import wilson_interval
 from analysis.palette import BLUE, RULE, SHORT, SOLID, VERMILION
 from analysis.plot import Plot
-from analysis.sweep_table import (
+from analysis.sweeps.sweep_table import (
     as_word,
     dial,
     dials,
@@ -42,7 +41,8 @@ from analysis.sweep_table import (
     telling,
     usual_metric,
 )
-from analysis.tails import HISTOGRAM, counts, exceedance, pool
+from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, cells
+from analysis.tables.tails import HISTOGRAM, counts, exceedance, pool
 from paper_figs.base import COLUMN, PAGE
 from paper_figs.run import render, style, write_file
 from paper_figs.shared_plots import curves_by_arm, final_by_dial, heat_map

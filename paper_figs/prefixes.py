@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collapse import ACCURACY, need
-from analysis.intervals import median_interval
+from analysis.judging.intervals import median_interval
 from analysis.palette import BLUE, GREEN, ORANGE, SKY, VERMILION
+from analysis.tables.outcomes import ACCURACY, need
 from paper_figs.base import COLUMN, figure
 
 ROLLOUTS = "rollouts_to 0.5"

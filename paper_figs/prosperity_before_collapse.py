@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.collapse import need
 from analysis.experiments.lag.prosperity_before_collapse import ARMS, CURVE, FAST, LAGS, SLOW
 from analysis.palette import BLUE, GREEN, RULE, VERMILION
+from analysis.tables.outcomes import need
 from paper_figs.base import COLUMN, figure
 
 LOOKS = {"grpo": ("GRPO", BLUE), "open": ("no clip", VERMILION), "m2po": ("M2PO", GREEN)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.collapse import ACCURACY, need
+from analysis.tables.outcomes import ACCURACY, need
 from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 

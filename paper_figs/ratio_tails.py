@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-from analysis.collapse import need
 from analysis.palette import DASH_DOT, DOT, LONG, RULE, SHORT, SOLID, in_order, lag_colors, spread
-from analysis.tails import HISTOGRAM, tails
+from analysis.tables.outcomes import need
+from analysis.tables.tails import HISTOGRAM, tails
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import few, legend, say_dropped
 

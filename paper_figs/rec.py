@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import ACCURACY, need
-from analysis.intervals import median_interval
+from analysis.judging.intervals import median_interval
 from analysis.palette import BLUE, LONG, RULE, SKY, SOLID, TAN, VERMILION, Dash
+from analysis.tables.outcomes import ACCURACY, need
 from paper_figs.base import COLUMN, figure
 from paper_figs.panels import legend
 

@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import need
-from analysis.intervals import student_interval
+from analysis.judging.intervals import student_interval
 from analysis.palette import BLUE, INK, RULE, VERMILION
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import legend
 

@@ -14,11 +14,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collapse import ACCURACY
 from analysis.palette import GRAY, VERMILION
-from analysis.sweep_comparison import compare, in_words
-from analysis.sweep_table import about, as_word, dials, labeled, load, per_cell, telling, usual_metric
-from analysis.sweep_warnings import sweep_warnings
+from analysis.sweeps.sweep_comparison import compare, in_words
+from analysis.sweeps.sweep_table import about, as_word, dials, labeled, load, per_cell, telling, usual_metric
+from analysis.sweeps.sweep_warnings import sweep_warnings
+from analysis.tables.outcomes import ACCURACY
 from paper_figs import plot
 from paper_figs.base import PAGE
 from paper_figs.run import render, style

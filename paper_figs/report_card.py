@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
+from analysis.cards.report_card import Card, Line
 from analysis.palette import BLUE, INK, RULE
-from analysis.report_card import Card, Line
 from paper_figs.report import _figure, _list, _svg, _table, document
 from paper_figs.run import style
 

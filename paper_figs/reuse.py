@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.collapse import need
 from analysis.palette import BLUE, ORANGE
+from analysis.tables.outcomes import need
 from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 

@@ -20,8 +20,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from analysis.condense import load_tables
-from analysis.load import Table
+from analysis.tables.committed import Table
+from analysis.tables.condensed import load_tables
 from paper_figs.base import FIGURES, draw
 from testbed.errors import UserError, unknown
 

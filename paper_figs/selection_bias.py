@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis.collapse import need
 from analysis.experiments.weights.selection_bias import LENGTH, NO_LIMIT, VALUE, law_in_time
-from analysis.intervals import student_interval
+from analysis.judging.intervals import student_interval
 from analysis.palette import BLUE, DASH_DOT, DOT, GREEN, INK, LONG, RULE, SHORT, SOLID, VERMILION, Dash
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 RULES: dict[str, tuple[str, str, Dash]] = {

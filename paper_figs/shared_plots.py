@@ -18,9 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterMathtext
 
-from analysis.collapse import need
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.intervals import Interval, median_interval, student_interval
+from analysis.judging.intervals import Interval, median_interval, student_interval
 from analysis.palette import (
     BLUE,
     DASH_DOT,
@@ -40,6 +39,7 @@ from analysis.palette import (
     Look,
 )
 from analysis.plot import KINDS, Plot
+from analysis.tables.outcomes import need
 from paper_figs.base import COLUMN, FIGURES, figure
 from paper_figs.strips import Row, strips
 from paper_figs.words import TITLES, natural, proper, title

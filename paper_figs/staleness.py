@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from analysis.collapse import ACCURACY, ESS, ESS_FLOOR, WINDOW, need
-from analysis.intervals import bands, median_interval
+from analysis.judging.intervals import bands, median_interval
 from analysis.palette import RULE, in_order, look, spread
+from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, WINDOW, need
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import few, legend, say_dropped
 

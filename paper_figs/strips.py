@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.intervals import median_interval
+from analysis.judging.intervals import median_interval
 from analysis.palette import BLUE, INK
 
 

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import need
 from analysis.palette import BLUE, DOT, GREEN, INK, LONG, SOLID, VERMILION, Dash
+from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 LOOKS: dict[str, tuple[str, Dash]] = {

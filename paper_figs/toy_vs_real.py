@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.collapse import ACCURACY, need
 from analysis.palette import RULE, look
+from analysis.tables.outcomes import ACCURACY, need
 from paper_figs.base import PAGE, figure
 from paper_figs.panels import legend
 from paper_figs.words import NAMES

@@ -37,8 +37,9 @@ LAYERS = (
     ("paper_figs",),
     ("testbed.cli",),
 )
-# What may lie in testbed/ itself; everything else is in a package.
+# What may lie in testbed/ and analysis/ themselves; everything else is in a package.
 LOOSE = {"errors", "registry", "rng", "user_files"}
+LOOSE_IN_ANALYSIS = {"experiment", "lab", "palette", "plot"}
 MAY_IMPORT = {
     "envs": {"envs"},
     "testbed": {"envs", "testbed"},
@@ -145,6 +146,12 @@ def test_no_module_lies_loose_in_testbed():
         name.partition(".")[2] for name, path in module_files().items() if path.parent == ROOT / "testbed"
     }
     assert loose - {""} == LOOSE
+
+
+def test_analysis_keeps_at_most_five_loose_modules():
+    loose = {path.stem for path in (ROOT / "analysis").glob("*.py")} - {"__init__"}
+    assert loose <= LOOSE_IN_ANALYSIS
+    assert len(LOOSE_IN_ANALYSIS) <= 5
 
 
 def test_the_graph_sees_imports_inside_functions_but_not_those_for_types(tmp_path):

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.live import Finished
+    from analysis.sweeps.finished_cells import Finished
 
 ROWS = 12
 """Most arms that are shown; with more of them, the lags of a recipe share a row."""
@@ -17,7 +17,7 @@ class Board:
     """Collects finished packs of a sweep whose cells have these ids, and shows them by arm."""
 
     def __init__(self, cells: Iterable[str]) -> None:
-        from analysis.live import arm_of
+        from analysis.sweeps.finished_cells import arm_of
 
         cells = list(cells)
         self._with_lag = len({arm_of(cell) for cell in cells}) <= ROWS
@@ -28,7 +28,7 @@ class Board:
 
     def add(self, content: bytes) -> None:
         """Take in the result file of a pack."""
-        from analysis.live import arm_of, finished
+        from analysis.sweeps.finished_cells import arm_of, finished
 
         for one in finished(content):
             arm = arm_of(one.cell, self._with_lag)

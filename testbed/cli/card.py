@@ -12,7 +12,7 @@ from testbed.cli.consent import Yes
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
-    from analysis.report_card import Card
+    from analysis.cards.report_card import Card
     from testbed.config.run import Run
 
 
@@ -47,7 +47,7 @@ def card(
     if not name:
         raise UserError("No objective was given; expected path/to/file.py:function or a registered name.")
     _refuse_recipes(name)
-    from analysis.report_card import make_card
+    from analysis.cards.report_card import make_card
     from paper_figs import report_card
     from paper_figs.run import write_file
     from testbed.cli import show
@@ -93,7 +93,7 @@ def file_name(title: str) -> str:
 def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -> Any:
     """Run those cells of one objective that are not done; return its rows of card-training, a DataFrame."""
     from analysis.experiments.cards.card_training import by_arm
-    from analysis.load import load_results
+    from analysis.tables.committed import load_results
     from testbed.cli.consent import agree, cost_of
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
@@ -134,7 +134,7 @@ def report(found: Card) -> None:
 
 
 def _leaderboard(path: Path) -> None:
-    from analysis import leaderboard_page
+    from analysis.pages import leaderboard_page
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ def run_claims(
 
     Examples: testbed claims run    testbed claims run 'ess-*' --json
     """
-    from analysis.claims import run_claims as run
+    from analysis.judging.claims import run_claims as run
     from testbed.cli import show
 
     rows = run(pattern, data)
@@ -62,7 +62,7 @@ def show_claim(
     name: Annotated[str, typer.Argument(help="Name of a claim.")], data: Data = None, json: Json = False
 ) -> None:
     """Show one claim: statement, source, evidence, verdict, and the code that an exact one is about."""
-    from analysis.claims import run_claims as run
+    from analysis.judging.claims import run_claims as run
     from analysis.planted_bugs import about
     from testbed.cli import show
 
@@ -80,8 +80,8 @@ def claims_page(
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("docs/claims.md"), data: Data = None
 ) -> None:
     """Run every claim and write the page of verdicts and effects."""
-    from analysis.claims import run_claims as run
-    from analysis.claims_page import page
+    from analysis.judging.claims import run_claims as run
+    from analysis.pages.claims_page import page
     from testbed.errors import UserError
 
     text = page(run(data=data))

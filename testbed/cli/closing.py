@@ -92,7 +92,7 @@ def _value_notes() -> list[str]:
 
 
 def _accuracy_notes(summary: Sequence[Row]) -> list[str]:
-    from analysis.collapse import KEPT, RISE
+    from analysis.tables.outcomes import KEPT, RISE
 
     floors = sorted({f"{row['ess_floor']:.3f}" for row in summary})
     few = min(int(row["seeds"]) for row in summary) < 6

@@ -30,9 +30,9 @@ def compare(
 
     testbed compare results/mine --by lag --baseline 0 --where recipe=grpo --markdown
     """
-    from analysis.sweep_comparison import compare as compared
-    from analysis.sweep_comparison import in_words
-    from analysis.sweep_table import load, only, unfinished, usual_metric
+    from analysis.sweeps.sweep_comparison import compare as compared
+    from analysis.sweeps.sweep_comparison import in_words
+    from analysis.sweeps.sweep_table import load, only, unfinished, usual_metric
     from testbed.cli import show
     from testbed.errors import UserError
 

@@ -72,7 +72,7 @@ def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
     from dataclasses import replace
 
     from analysis.experiments.real.real_model import ONE_DIGIT, demo_model
-    from analysis.starting_runs import HF_RUN
+    from analysis.sweeps.base_runs import HF_RUN
     from testbed.worlds.tasks import token_task
 
     if not (folder / "model.safetensors").exists():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from analysis.diagnosis import Diagnosis
+    from analysis.logs.diagnosis import Diagnosis
     from testbed.logs.record import Log
 
 SHOWN = (
@@ -63,7 +63,7 @@ def diagnose(
     """
     import sys
 
-    from analysis.diagnosis import diagnose as diagnosed
+    from analysis.logs.diagnosis import diagnose as diagnosed
     from testbed.cli import show
     from testbed.cli.patience import patience
     from testbed.errors import UserError

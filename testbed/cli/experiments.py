@@ -73,9 +73,9 @@ def run_experiment(
 
     Example: testbed experiments run areal-lag --workers 2
     """
-    from analysis.claims import run_claims
     from analysis.experiment import EXPERIMENTS
-    from analysis.tables import make, run
+    from analysis.judging.claims import run_claims
+    from analysis.tables.making import make, run
     from testbed.cli import show
     from testbed.errors import UserError
     from testbed.execution.progress import choose
@@ -131,8 +131,8 @@ def make_table(
     Examples: testbed experiments table rec    testbed experiments table staleness --from results/mine
     """
     from analysis.experiment import EXPERIMENTS
-    from analysis.load import COMMITTED
-    from analysis.tables import add_tables, make
+    from analysis.tables.committed import COMMITTED
+    from analysis.tables.making import add_tables, make
     from testbed.cli import show
     from testbed.errors import UserError
     from testbed.execution.progress import choose
@@ -165,7 +165,7 @@ def write_page(
     ),
 ) -> None:
     """Write the page of experiments: question, table, claims with verdicts, figure, command."""
-    from analysis.experiment_page import page, verdicts
+    from analysis.pages.experiment_page import page, verdicts
     from testbed.errors import UserError
 
     try:
@@ -179,7 +179,7 @@ def write_page(
 
 def facts(experiment: Experiment) -> dict[str, Any]:
     """Return what an experiment declares, as JSON can hold it; "" or [] for what it does not."""
-    from analysis.experiment_page import commands, figure_of, origin
+    from analysis.pages.experiment_page import commands, figure_of, origin
 
     return {
         "name": experiment.name,

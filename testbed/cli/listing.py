@@ -196,7 +196,7 @@ def _figures() -> Rows:
 
 
 def _claims() -> Rows:
-    from analysis.claims import CLAIMS
+    from analysis.judging.claims import CLAIMS
 
     return [
         {"name": n, "kind": e.promises["kind"], "what": e.promises["statement"]} for n, e in CLAIMS.items()

@@ -35,7 +35,7 @@ def power(
     testbed power results/pilot --by recipe --baseline grpo --gap 0.05 --cap 48
     """
     from analysis.experiment import Stop
-    from analysis.seed_power import CAP, agreeing, bet_seeds, decided
+    from analysis.judging.seed_power import CAP, agreeing, bet_seeds, decided
     from testbed.cli import show
     from testbed.errors import UserError
     from testbed.testing.t_test_seeds import MOST, t_seeds
@@ -90,8 +90,8 @@ def _arms(
         if gap is None or spread is None:
             raise UserError("Give --gap and --spread, or the results folder of a pilot that has both.")
         return [("", gap, spread)]
-    from analysis.sweep_comparison import compare
-    from analysis.sweep_table import load
+    from analysis.sweeps.sweep_comparison import compare
+    from analysis.sweeps.sweep_table import load
 
     table = compare(load(*folders), by, baseline, metric).to_dict("records")
     found = [

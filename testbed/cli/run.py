@@ -222,8 +222,8 @@ def warn(cells: Iterable[Run], quiet: bool) -> None:
 
 def summarize(folder: Path) -> list[dict[str, Any]]:
     """Return the closing table's rows, one per setting, over seeds; none without results."""
-    from analysis.collapse import summary_table
-    from analysis.values import VALUE, value_table
+    from analysis.tables.outcomes import summary_table
+    from analysis.tables.value_table import VALUE, value_table
     from testbed.errors import UserError
     from testbed.results.store import read
     from testbed.user_files import short_names

@@ -33,7 +33,7 @@ def list_systems(
     """
     if context.invoked_subcommand is not None:
         return
-    from analysis.systems_page import verdicts_of
+    from analysis.pages.systems_page import verdicts_of
     from testbed.cli import show
 
     rows = _rows(claims)
@@ -56,7 +56,7 @@ def show_system(
 
     Examples: testbed systems show m2po    testbed systems show 18 --json
     """
-    from analysis.systems import find
+    from analysis.judging.systems import find
     from testbed.cli import show
 
     n = find(name).n
@@ -77,7 +77,7 @@ def write_page(
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("docs/systems.md"), claims: Claims = None
 ) -> None:
     """Write the page of systems: what sources say, what was found, with effects and commands."""
-    from analysis.systems_page import page
+    from analysis.pages.systems_page import page
     from testbed.errors import UserError
 
     text = page(_rows(claims))
@@ -90,8 +90,8 @@ def write_page(
 
 
 def _rows(claims: Path | None) -> list[dict[str, Any]]:
-    from analysis.claims_page import read
-    from analysis.systems_page import facts
+    from analysis.pages.claims_page import read
+    from analysis.pages.systems_page import facts
     from testbed.errors import UserError
 
     path = claims or COMMITTED
@@ -103,7 +103,7 @@ def _rows(claims: Path | None) -> list[dict[str, Any]]:
 
 
 def _print_status(rows: list[dict[str, Any]], json: bool) -> None:
-    from analysis.systems_page import counts
+    from analysis.pages.systems_page import counts
     from testbed.cli import show
 
     reasons = {row["name"]: row["reason"] for row in rows if row["reason"]}

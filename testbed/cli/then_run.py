@@ -98,7 +98,7 @@ def keep_trace(folder: Path, design: Design, steps: int, seed: int) -> None:
 
 def report(folder: Path, status: Status, reach: float | None, json: bool) -> None:
     """Print return and simulated time per recipe, and where the results are."""
-    from analysis.wall_clock import wall_clock
+    from analysis.tables.wall_clock import wall_clock
     from testbed.cli import show
     from testbed.cli.run import counts
     from testbed.results.store import read

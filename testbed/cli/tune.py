@@ -57,7 +57,7 @@ def tune(
     testbed tune lag-schedules --outcome area --csv rates.csv
     """
     _refuse_seeds(overrides or [])
-    from analysis.tuning import best_rates, tuning_seeds
+    from analysis.sweeps.tuning import best_rates, tuning_seeds
     from testbed.cli import show
     from testbed.cli.consent import agree, cost_of
     from testbed.cli.run import describe, resolve
@@ -90,7 +90,7 @@ def tune(
 
 def split(cells: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[float, ...], float | None]:
     """Return the arms of a sweep (seed, rate 0), the rates to try, and the sweep's own rate if it has one."""
-    from analysis.tuning import rates_around
+    from analysis.sweeps.tuning import rates_around
 
     arms = tuple(dict.fromkeys(replace(cell, seed=0, learning_rate=0.0) for cell in cells))
     rates = tuple(sorted({cell.learning_rate for cell in cells}))
@@ -104,7 +104,7 @@ def tuning_cells(
 
     Where some arms come with arguments all keep theirs: somebody's settings are an arm of their own.
     """
-    from analysis.tuning_knobs import KNOBS
+    from analysis.sweeps.tuning_knobs import KNOBS
 
     knobs = knobs and not any(arm.recipe_args for arm in arms)
     tried = [
@@ -119,9 +119,9 @@ def tuning_cells(
 
 def table(folder: Path, cells: Sequence[Run], outcome: str) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
     """Return a row per finished cell with its outcome, the columns that tell arms apart, and those tuned."""
-    from analysis.cell_table import FIELDS, cell_table
-    from analysis.load import load_results
-    from analysis.tuning import ARGS, RATE, SEED
+    from analysis.sweeps.tuning import ARGS, RATE, SEED
+    from analysis.tables.cell_table import FIELDS, cell_table
+    from analysis.tables.committed import load_results
 
     varied = [name for name in FIELDS if len({getattr(cell, name) for cell in cells}) > 1]
     arms = {replace(cell, seed=0, learning_rate=0.0, recipe_args=()) for cell in cells}
@@ -142,8 +142,8 @@ def _refuse_seeds(words: Sequence[str]) -> None:
 
 
 def _write(file: Path, frame: Any, by: Sequence[str], outcome: str, tuned: Sequence[str]) -> None:
-    from analysis.load import Table
-    from analysis.tuning import scores
+    from analysis.sweeps.tuning import scores
+    from analysis.tables.committed import Table
     from testbed.errors import UserError
 
     try:
@@ -155,7 +155,7 @@ def _write(file: Path, frame: Any, by: Sequence[str], outcome: str, tuned: Seque
 
 
 def _report(rows: Any, outcome: str, seeds: int, file: Path) -> None:
-    from analysis.tuning import WITHIN
+    from analysis.sweeps.tuning import WITHIN
     from testbed.cli import show
 
     common = rows["common_rate"].iloc[0]

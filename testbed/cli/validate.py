@@ -46,7 +46,7 @@ def validate(
     """
     from dataclasses import replace
 
-    from analysis.starting_runs import HF_RUN
+    from analysis.sweeps.base_runs import HF_RUN
     from testbed.cli import show
     from testbed.cli.run import counts, report, summarize
     from testbed.config.run import grid

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from analysis.experiments.lag.lag_and_rate import LAGS
 from analysis.experiments.lag.phase_diagram import RATES, RECIPES
-from analysis.starting_runs import LAB, SMALL
+from analysis.sweeps.base_runs import LAB, SMALL
 from testbed.config.run import Run, grid
 from testbed.execution import cost
 from testbed.execution.packs import plan

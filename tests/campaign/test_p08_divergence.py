@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.small_runs import SMALL, TOY, cell_rows
 
-from analysis.collapse import summary_table
+from analysis.tables.outcomes import summary_table
 from testbed.config.run import grid
 from testbed.execution.packs import plan
 from testbed.results.parquet import decode, encode

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.intervals import clopper_pearson_interval, median_interval
+from analysis.judging.intervals import clopper_pearson_interval, median_interval
 from testbed.diagnostics.tails import Estimated, pareto_k, tail_length
 from testbed.estimators import intervals
 

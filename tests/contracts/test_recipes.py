@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load_results
+from analysis.tables.committed import load_results
 from testbed.cli import main
 from testbed.config.run import Run, cell_id
 from testbed.errors import UserError

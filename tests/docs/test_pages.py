@@ -11,7 +11,7 @@ from support.doc_blocks import blocks
 from support.import_graph import ROOT
 from test_architecture import LAYERS
 
-from analysis.load import load_committed
+from analysis.tables.committed import load_committed
 from paper_figs.lag_and_rate import held_out
 
 DOCS = ROOT / "docs"

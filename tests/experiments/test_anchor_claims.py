@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.claims import mean_above_zero, verdict
-from analysis.comparisons import must_exceed
 from analysis.experiments.engines import anchors
 from analysis.experiments.lag import areal_lag, batch_invariance
+from analysis.judging.claims import mean_above_zero, verdict
+from analysis.judging.comparisons import must_exceed
 
 SEEDS = 12
 NOISE = 0.002 * np.sin(np.arange(SEEDS) * 2.3)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.arm_claims import above, named, sooner, steady
+from analysis.judging.arm_claims import above, named, sooner, steady
 
 ARMS = named({"fast": ("sfpo", (("fast", 3), ("alpha", 1))), "slow": ("grpo", ())}, lag=0)
 

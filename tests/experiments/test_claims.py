@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import claims as base
-from analysis import collapse, condense, ess
 from analysis.experiment import Experiment
 from analysis.experiments.lag import ess_collapse, staleness_cost
-from analysis.load import load_committed
-from analysis.tables import write_tables
+from analysis.judging import claims as base
+from analysis.tables import condensed as condense
+from analysis.tables import outcomes as collapse
+from analysis.tables import sampled_ess as ess
+from analysis.tables.committed import load_committed
+from analysis.tables.making import write_tables
 from envs.finite_mdp import FiniteMDP
 from testbed.cli import main
 from testbed.errors import UserError

@@ -6,7 +6,7 @@ import math
 import pytest
 from support.planting import planted
 
-from analysis.claims import CLAIMS, verdict
+from analysis.judging.claims import CLAIMS, verdict
 from analysis.planted_bugs import PLANTED, Bug
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]

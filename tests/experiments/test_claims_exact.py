@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from analysis.claims import CLAIMS, verdict
+from analysis.judging.claims import CLAIMS, verdict
 
 COMPUTED = [n for n in CLAIMS if CLAIMS[n].promises["kind"] == "exact" and not CLAIMS[n].promises["table"]]
 LONG = (

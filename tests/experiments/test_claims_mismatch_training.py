@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import claims as base
 from analysis.experiments.engines import fp8_training, mismatch_growth, mismatch_staleness
 from analysis.experiments.lag import lag_times_rate
-from analysis.load import load_committed
+from analysis.judging import claims as base
+from analysis.tables.committed import load_committed
 from paper_figs import base as base_figure
 from paper_figs import mismatch_staleness as figure_file
 from paper_figs import run

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from mutants import run as mutants
 
-from analysis.claims import CLAIMS, run_claims
-from analysis.claims_page import effect, page
+from analysis.judging.claims import CLAIMS, run_claims
+from analysis.pages.claims_page import effect, page
 from testbed.cli.claims import show_claim
 
 ROOT = Path(__file__).parents[2]

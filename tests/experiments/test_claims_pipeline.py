@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis import claims as base
 from analysis.experiments.pipelines import pipeline_replications as replicated
-from analysis.load import load_committed
+from analysis.judging import claims as base
+from analysis.tables.committed import load_committed
 
 
 def decide(evidence: base.Evidence) -> str:

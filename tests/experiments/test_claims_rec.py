@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis import claims as base
-from analysis.comparisons import must_vanish
 from analysis.experiments.lag import rec, rec_bounded
-from analysis.load import load_committed
+from analysis.judging import claims as base
+from analysis.judging.comparisons import must_vanish
+from analysis.tables.committed import load_committed
 from paper_figs import base as base_figure
 from paper_figs import rec as rec_figure
 from paper_figs import run

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.estimator_page import PAGE, TABLES, filled, main
 from analysis.experiments.estimators import interval_coverage as coverage
-from analysis.load import load_committed
+from analysis.pages.estimator_page import PAGE, TABLES, filled, main
+from analysis.tables.committed import load_committed
 from testbed.errors import UserError
 from testbed.estimators.intervals import Interval
 
@@ -84,7 +84,7 @@ def test_every_interval_is_shown_for_every_law_it_applies_to(frame):
 
 def test_the_page_is_up_to_date():
     text = PAGE.read_text()
-    assert filled(text) == text, "write it again: python -m analysis.estimator_page"
+    assert filled(text) == text, "write it again: python -m analysis.pages.estimator_page"
 
 
 def test_a_table_is_replaced_whole_and_text_stays(tmp_path):

@@ -12,10 +12,10 @@ import pytest
 from support import made_logs
 from test_report import CHROMIUM, FLAGS, Parts
 
-from analysis.diagnosis import diagnose
-from analysis.early_warning import PEERS, Threshold, alerts, early, learned
 from analysis.experiments.lag.ess_predicts_collapse import SIGNS
-from analysis.load import MANIFEST, Table
+from analysis.logs.diagnosis import diagnose
+from analysis.sweeps.early_warning import PEERS, Threshold, alerts, early, learned
+from analysis.tables.committed import MANIFEST, Table
 from paper_figs.diagnosis import page
 from testbed.cli import main
 from testbed.logs.readers import read

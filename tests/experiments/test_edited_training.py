@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.edited_training import Arm, best_rate, sweep, trained
 from analysis.experiments.experts import success_replay
 from analysis.experiments.lag import ppo_controls
 from analysis.experiments.teachers.self_rewarded_training import self_rewarded, taught
+from analysis.worlds.edited_training import Arm, best_rate, sweep, trained
 from testbed.config.run import Run
 from testbed.data.batch import REPLAY, Batch
 from testbed.data.rollout import Rollout

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.experiments.estimators.estimator_map import MAP, NAME, SIZES, estimator_map, world
-from analysis.load import load_committed
+from analysis.tables.committed import load_committed
 from paper_figs.estimator_map import draw
 from testbed.estimators import estimator
 from testbed.exact.bandit import linear_weight

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis import claims, comparisons
-from analysis.claims import ALPHA, Evidence, everywhere, mean_above_zero, more_often, on_most
-from analysis.comparisons import (
+from analysis.judging import claims, comparisons
+from analysis.judging.claims import ALPHA, Evidence, everywhere, mean_above_zero, more_often, on_most
+from analysis.judging.comparisons import (
     at_floor,
     must_exceed,
     must_happen_more_often,

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from analysis import experiment as registry
-from analysis.claims import CLAIMS, Claims, false_discovery, verdict
 from analysis.experiment import EXPERIMENTS, Experiment, Experiments, sweep, sweeps
-from analysis.experiment_page import page, verdicts
-from analysis.load import Table, load_committed
+from analysis.judging.claims import CLAIMS, Claims, false_discovery, verdict
+from analysis.pages.experiment_page import page, verdicts
 from analysis.plot import Plot
-from analysis.tables import add_tables, make
+from analysis.tables.committed import Table, load_committed
+from analysis.tables.making import add_tables, make
 from paper_figs import run, shared_plots
 from paper_figs.base import FIGURES
 from testbed.cli import main
@@ -290,7 +290,7 @@ def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
 @pytest.fixture
 def only_example(monkeypatch):
     monkeypatch.setattr(registry, "EXPERIMENTS", EXAMPLE)
-    monkeypatch.setattr("analysis.claims.CLAIMS", Claims(EXAMPLE))
+    monkeypatch.setattr("analysis.judging.claims.CLAIMS", Claims(EXAMPLE))
 
 
 def test_run_judges_the_claims_on_the_table_that_it_makes(capsys, only_example, example):

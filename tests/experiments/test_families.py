@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.comparisons import arm
 from analysis.experiment import EXPERIMENTS
 from analysis.experiments.experts import expert_mixing, hard_prompts
 from analysis.experiments.rewards import proxy_training
 from analysis.experiments.teachers import taught_training, teacher_training
+from analysis.judging.comparisons import arm
 from paper_figs import base, families, run
 
 DATA = Path(__file__).parents[2] / "paper_figs/data"

@@ -13,9 +13,14 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from analysis import collapse, condense, ess, load, palette, tails
-from analysis import tables as table_files
+from analysis import palette
 from analysis.experiment import EXPERIMENTS
+from analysis.tables import committed as load
+from analysis.tables import condensed as condense
+from analysis.tables import making as table_files
+from analysis.tables import outcomes as collapse
+from analysis.tables import sampled_ess as ess
+from analysis.tables import tails
 from paper_figs import base, run
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
@@ -99,7 +104,7 @@ def test_a_figure_leaves_settings_alone_and_fits_the_page(name, tables):
 
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_a_caption_names_what_the_bands_are_and_the_claims_exist(name):
-    from analysis.claims import CLAIMS
+    from analysis.judging.claims import CLAIMS
 
     assert "seeds" in base.FIGURES[name].promises["caption"]
     assert set(base.FIGURES[name].promises["supports"]) <= set(CLAIMS)

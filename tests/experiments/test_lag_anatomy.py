@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import claims as base
 from analysis.experiments.lag import lag_anatomy, lag_schedules
-from analysis.load import load_committed
+from analysis.judging import claims as base
+from analysis.tables.committed import load_committed
 from testbed.config.run import Run
 from testbed.training.loop import train
 

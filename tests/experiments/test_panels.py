@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from support.figure_boxes import faults
 
-from analysis.load import load_committed
+from analysis.tables.committed import load_committed
 from paper_figs import base, panels, run
 
 TABLES = load_committed()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
-from analysis.tails import HISTOGRAM
+from analysis.tables.tails import HISTOGRAM
 from paper_figs import plot
 from testbed.cli import main
 from testbed.config.run import grid

@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import offline_worlds, preference_worlds, replication
-from analysis.comparisons import must_exceed
 from analysis.experiment import EXPERIMENTS
-from analysis.replication import each_run
-from analysis.sequential import median_exceeds
+from analysis.judging import replication
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import each_run
+from analysis.judging.sequential import median_exceeds
+from analysis.worlds import offline_worlds, preference_worlds
 from envs import infinite_horizon
 
 
@@ -161,4 +162,4 @@ def test_a_computed_table_has_the_name_of_the_code_that_makes_its_rows():
     for name, experiment in EXPERIMENTS.items():
         if experiment.compute is not None:
             assert experiment.compute.__name__.isidentifier(), name
-            assert experiment.compute.__module__ != "analysis.replication", name
+            assert experiment.compute.__module__ != "analysis.judging.replication", name

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
-from analysis.collapse import ESS, ESS_FLOOR
-from analysis.sweep_table import load
-from analysis.sweep_warnings import sweep_warnings
+from analysis.sweeps.sweep_table import load
+from analysis.sweeps.sweep_warnings import sweep_warnings
+from analysis.tables.outcomes import ESS, ESS_FLOOR
 from paper_figs.report import page
 from testbed.cli import main
 from testbed.config.run import grid

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis import claims, preset, tables
-from analysis.claims import Evidence, replicated, verdict
-from analysis.comparisons import paired
 from analysis.experiment import Experiment, Stop
-from analysis.load import Table
-from analysis.sequential import (
+from analysis.judging import claims
+from analysis.judging import preregistration as preset
+from analysis.judging.claims import Evidence, replicated, verdict
+from analysis.judging.comparisons import paired
+from analysis.judging.sequential import (
     happens_more_often,
     happens_mostly,
     median_exceeds,
@@ -24,6 +24,8 @@ from analysis.sequential import (
     share_sequence,
     wealth_against_a_coin,
 )
+from analysis.tables import making as tables
+from analysis.tables.committed import Table
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.testing.e_process import EProcess

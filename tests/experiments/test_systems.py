@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis import systems as listed
-from analysis.claims_page import read
 from analysis.experiment import EXPERIMENTS, Experiment, Part
-from analysis.experiment_page import verdicts
-from analysis.systems import find, systems
-from analysis.systems_page import facts, page, verdicts_of
+from analysis.judging import systems as listed
+from analysis.judging.systems import find, systems
+from analysis.pages.claims_page import read
+from analysis.pages.experiment_page import verdicts
+from analysis.pages.systems_page import facts, page, verdicts_of
 from testbed.cli import main
 from testbed.errors import UserError
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.claims import verdict
 from analysis.experiments.engines import draft_acceptance
 from analysis.experiments.teachers import hidden_traits, private_distillation, taught_training
+from analysis.judging.claims import verdict
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
 from testbed.errors import UserError

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.collapse import ACCURACY, ESS, ESS_FLOOR
-from analysis.tails import BINS, HISTOGRAM
+from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR
+from analysis.tables.tails import BINS, HISTOGRAM
 from testbed.config.run import Run, cell_id, grid
 from testbed.execution.packs import plan
 from testbed.results.parquet import encode

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.tables.committed import Table
 from testbed.objectives import objective
 
 if TYPE_CHECKING:

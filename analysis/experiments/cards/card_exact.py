@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.tables.committed import Table
 from testbed.exact.tree import random_policies, random_tree
 from testbed.objectives import objective
 

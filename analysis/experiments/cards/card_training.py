@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.cell_table import cell_table
-from analysis.collapse import DIVERGED
 from analysis.experiment import Experiment
-from analysis.load import Table
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
+from analysis.tables.cell_table import cell_table
+from analysis.tables.committed import Table
+from analysis.tables.outcomes import DIVERGED
 from testbed.config.run import Run
 from testbed.objectives import objective
 

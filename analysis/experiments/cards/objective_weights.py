@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.tables.committed import Table
 
 if TYPE_CHECKING:
     from testbed.inspection.atlas import Curve

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds, slopes
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds, slopes
 from envs.mechanisms import tightrope
 from testbed.offline.imitation import corrected, erring
 from testbed.rng import keys

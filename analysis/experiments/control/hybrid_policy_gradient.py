@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import combinations, difference, exceeds, level, of_keys, stays_below
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, exceeds, level, of_keys, stays_below
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import combination_lock
 from envs.offline import collect, ratio, skilled

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed, short_of
+from analysis.judging.replication import combinations, difference, level, merged, of_keys, stays_below
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, level, merged, of_keys, stays_below
 from envs.arrays import Floats
 from envs.mdps import BAIRD_FEATURES, garnet
 from testbed.exact.value_learning import baird_star, linear_td

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import Arm, must_stay_below
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import Arm, must_stay_below
+from analysis.judging.replication import Groups, all_exceed, combinations, difference, of_keys
 from analysis.plot import Plot
-from analysis.replication import Groups, all_exceed, combinations, difference, of_keys
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
 from envs.offline import Counts, expected_counts

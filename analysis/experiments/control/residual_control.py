@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import combinations, difference, exceeds, of_keys
 from analysis.plot import Plot
-from analysis.replication import combinations, difference, exceeds, of_keys
 from envs.continuous import normals, point_mass
 from testbed.offline.control import Settings, actor_critic
 

@@ -5,13 +5,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.parts_rates import KEYS, NAME, PLACES, alp_cells
-from analysis.lab_rates import tuned
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms
+from analysis.judging.sequential import median_exceeds, median_stays_below
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds, median_stays_below
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 TAIL, SPIKE = "max rollout_corr/log_rho_token_p999", "max rollout_corr/kl_mu_pi_k3"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.experiments.engines.draft_acceptance import KINDS, LONGER, T, V, levels, prefixes
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +56,7 @@ def accepted(seed: int, kind: str, feed: str) -> float:
     """
     import torch
 
-    from analysis.teaching_worlds import place_gradients
+    from analysis.worlds.teaching_worlds import place_gradients
     from testbed.exact.speculative import accepted_length
     from testbed.objectives.terms.f_distillation import f_distillation
 

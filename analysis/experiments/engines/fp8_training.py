@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms, at_floor
+from analysis.judging.sequential import happens_more_often, happens_mostly, median_exceeds, median_within
 from analysis.plot import Plot
-from analysis.sequential import happens_more_often, happens_mostly, median_exceeds, median_within
-from analysis.starting_runs import TOY
+from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Arguments, Run, grid
 
 JET_RL = "Jet-RL, arXiv:2601.14243 (abstract)"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.engines.fp8_training import JET_RL
 from analysis.experiments.engines.mismatch_horizon import (
@@ -21,7 +20,8 @@ from analysis.experiments.engines.mismatch_horizon import (
     lost,
     more_on_longer,
 )
-from analysis.sequential import median_exceeds
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import median_exceeds
 from testbed.config.run import Run
 
 LENGTHS = (12, 24)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.engines.fp8_training import JET_RL
 from analysis.experiments.engines.mismatch_break import BITS, SHORT
@@ -19,7 +18,8 @@ from analysis.experiments.engines.mismatch_horizon import (
     figure,
     lost,
 )
-from analysis.sequential import median_exceeds
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import median_exceeds
 from testbed.config.run import Run
 
 NOISE, NOISES = "teacher_noise", (0.05, 0.125, 0.25)

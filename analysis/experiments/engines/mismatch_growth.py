@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_vanish
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed, must_vanish
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 from envs.catalog import token_task
 from envs.streams import uniforms
 from testbed import rng

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.engines.fp8_training import FP8, JET_RL, UNCORRECTED
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import happens_more_often, median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import happens_more_often, median_exceeds
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Arguments, Run
 
 LENGTHS = (12, 24, 48, 96)

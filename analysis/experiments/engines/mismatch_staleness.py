@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import Arm, arms, must_exceed, short_of
 from analysis.experiment import Experiment
 from analysis.experiments.engines.mismatch import PI
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import Arm, arms, must_exceed, short_of
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
 

@@ -7,13 +7,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Stop
 from analysis.experiments.engines.fp8_training import UNCORRECTED
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms, at_floor
+from analysis.judging.sequential import median_exceeds, median_within
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds, median_within
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Arguments, Run
 
 NESTED = "Nested-ReFT (2025), arXiv:2508.10123"

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 from scipy import special, stats
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
 from envs.arrays import Floats
 from testbed.estimators.intervals import (
     bets,

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.experiments.estimators.bandit_estimators import World, moments
-from analysis.load import Table
+from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.exact.bandit import LoggedDistribution
 

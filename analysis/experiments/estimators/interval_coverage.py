@@ -9,9 +9,9 @@ import pandas as pd
 from scipy import stats
 
 from analysis.experiment import Experiment
-from analysis.intervals import clopper_pearson_interval
-from analysis.load import Table
+from analysis.judging.intervals import clopper_pearson_interval
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.estimators.intervals import (
     Interval,

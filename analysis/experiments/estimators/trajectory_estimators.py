@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
-from analysis.trajectory_worlds import (
+from analysis.judging.claims import Evidence, exact
+from analysis.worlds.trajectory_worlds import (
     dyadic_world,
     exact_log,
     law_of_transitions,

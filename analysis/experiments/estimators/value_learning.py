@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.optimize import brentq
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.experiments.estimators.dynamics import WORLDS, random_world
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
 from envs import infinite_horizon
 from testbed.exact import bandit, value_learning
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,7 +142,7 @@ def teachers() -> Evidence:
     """Return distances of the enumerated squared bias from the law in n, over all choices of 6 teachers."""
     import torch
 
-    from analysis.teaching_worlds import AllResponses, expected_gradient
+    from analysis.worlds.teaching_worlds import AllResponses, expected_gradient
     from testbed.objectives.terms.distillation import sft
 
     world = AllResponses(ARMS, 1)

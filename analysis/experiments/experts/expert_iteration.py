@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
 from envs.arrays import Bools, Floats, Ints
 from envs.tokens.tree import TokenTree
 from testbed.exact.prefixes import imitated

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cell_table import arms_of
-from analysis.claims import Evidence
-from analysis.comparisons import arms, paired
 from analysis.experiment import Experiment, Part, Stop
-from analysis.sequential import median_exceeds
-from analysis.starting_runs import SMALL
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arms, paired
+from analysis.judging.sequential import median_exceeds
+from analysis.sweeps.base_runs import SMALL
+from analysis.tables.cell_table import arms_of
 from testbed.config.run import Arguments, Run
 
 SHAPE: Arguments = (("heads", 2), ("layers", 1), ("width", 16))

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from analysis.edited_training import Arm, gained, swept
 from analysis.experiment import Experiment, Part
 from analysis.experiments.experts.group_alignment import BETA, alignment
 from analysis.plot import Plot
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
+from analysis.worlds.edited_training import Arm, gained, swept
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
 from analysis.plot import Plot
-from analysis.teaching_worlds import AllResponses, single_gradients
+from analysis.tables.committed import Table
+from analysis.worlds.teaching_worlds import AllResponses, single_gradients
 from envs.arrays import Floats
 from testbed.advantages import advantage
 from testbed.config.run import Run

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds
-from analysis.teaching_worlds import AllResponses
+from analysis.worlds.teaching_worlds import AllResponses
 from envs.arrays import Floats
 from testbed.exact import flows
 from testbed.exact.flows import tilt

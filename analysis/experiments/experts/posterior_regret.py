@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed, short_of
+from analysis.judging.replication import Seeds, difference, repeated
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, repeated
-from analysis.tuning import tuning_seeds
+from analysis.sweeps.tuning import tuning_seeds
+from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.exact.posterior import brain_step
 from testbed.offline.preferences import pair_gradient, tilt

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
 from envs.arrays import Floats
 from envs.tokens.tree import TokenTree
 from testbed.advantages import advantage

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arm, paired
 from analysis.experiment import Experiment, Part, Stop
-from analysis.sequential import happens_mostly, median_exceeds
-from analysis.starting_runs import TOY
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arm, paired
+from analysis.judging.sequential import happens_mostly, median_exceeds
+from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Arguments, Run, grid
 
 HARD, LESS_HARD = 0.5, 0.4

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiment import Experiment
-from analysis.load import Table
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
+from analysis.tables.committed import Table
 from testbed.config.run import Arguments, Run
 
 NAME = "source-costs"

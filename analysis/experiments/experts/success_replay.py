@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arm
-from analysis.edited_training import Arm, Maker, gained, swept
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arm
+from analysis.judging.replication import each_run
+from analysis.judging.sequential import happens_mostly, median_exceeds
 from analysis.plot import Plot
-from analysis.replication import each_run
-from analysis.sequential import happens_mostly, median_exceeds
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
+from analysis.worlds.edited_training import Arm, Maker, gained, swept
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis import cold_starts
-from analysis.claims import Evidence
-from analysis.cold_starts import accuracy, cloned, demonstrations, trained
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import exceeds, level, of_keys
 from analysis.plot import Plot
-from analysis.replication import exceeds, level, of_keys
+from analysis.worlds import cloned_starts as cold_starts
+from analysis.worlds.cloned_starts import accuracy, cloned, demonstrations, trained
 
 NAME = "aged-rollouts"
 SEEDS, CLONED, STEPS = 24, 10, 400

@@ -6,9 +6,9 @@ Margins were set before the table was made; world, learning rate and passes were
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_stay_below, paired, paired_by
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed, must_stay_below, paired, paired_by
 from analysis.plot import Plot
 from envs.arrays import Floats
 from testbed.config.run import Run, grid

@@ -7,13 +7,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.shared_rates import KEYS, NAME, anchor_cells
-from analysis.lab_rates import tuned
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms, at_floor
+from analysis.judging.sequential import median_exceeds, median_within
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds, median_within
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 EWMA = "Hilton, Cobbe & Schulman (2021), arXiv:2110.00641"

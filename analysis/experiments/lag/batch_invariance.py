@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed, must_vanish, shown
 from analysis.experiment import Experiment, Part
 from analysis.experiments.lag.areal_lag import NOISY
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed, must_vanish, shown
 from envs.arrays import Floats
 from testbed.config.run import Arguments, Run, grid
 

@@ -12,11 +12,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import at_floor
 from analysis.experiment import Experiment, Part, Stop
-from analysis.sequential import median_exceeds, median_stays_below, median_within
-from analysis.starting_runs import SMALL
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import at_floor
+from analysis.judging.sequential import median_exceeds, median_stays_below, median_within
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Arguments, Run
 
 EWMA = "Hilton, Cobbe & Schulman (2021), arXiv:2110.00641"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from analysis.arm_claims import Recipes
 from analysis.experiment import Experiment
-from analysis.starting_runs import SMALL
-from analysis.tuning import at_rates
+from analysis.judging.arm_claims import Recipes
+from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.tuning import at_rates
 from testbed.config.run import Run
 
 NAME = "class-rates"

@@ -8,13 +8,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.arm_claims import above, declare, named
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms
 from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.class_rates import REGIMES, regime_cells
+from analysis.judging.arm_claims import above, declare, named
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms
+from analysis.judging.sequential import happens_mostly
 from analysis.plot import Plot
-from analysis.sequential import happens_mostly
 from testbed.config.run import Run
 
 RATE = 3e-3

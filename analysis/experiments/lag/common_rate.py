@@ -7,12 +7,12 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms
 from analysis.experiment import Check, Experiment, Part, Stop
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms
+from analysis.judging.sequential import happens_more_often, median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import happens_more_often, median_exceeds
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 
 OLD, VERY_OLD = 64, 256

@@ -7,12 +7,12 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms
 from analysis.experiment import Experiment, Stop
 from analysis.experiments.cards.card_training import BASE
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms
+from analysis.judging.sequential import median_exceeds, median_within
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds, median_within
 from testbed.config.run import Arguments, Run
 
 SET_POINT, CLOSE, OLD = 0.15, 0.05, 4

@@ -2,14 +2,14 @@
 
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.collapse import ESS, ESS_FLOOR, need
-from analysis.comparisons import must_exceed
-from analysis.condense import ESS_COLLAPSE, TOKEN_ESS, condense
-from analysis.ess import EXACT, NEAR, overstatement
 from analysis.experiment import Experiment
-from analysis.load import Table
-from analysis.starting_runs import CHAIN
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed
+from analysis.sweeps.base_runs import CHAIN
+from analysis.tables.committed import Table
+from analysis.tables.condensed import ESS_COLLAPSE, TOKEN_ESS, condense
+from analysis.tables.outcomes import ESS, ESS_FLOOR, need
+from analysis.tables.sampled_ess import EXACT, NEAR, overstatement
 from testbed.config.run import Run, grid
 
 

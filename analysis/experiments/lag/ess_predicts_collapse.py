@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from analysis.auroc import auroc, clustered_auroc
-from analysis.claims import Evidence
-from analysis.collapse import ESS, outcome
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.auroc import auroc, clustered_auroc
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed
+from analysis.tables.committed import Table
+from analysis.tables.outcomes import ESS, outcome
 
 EARLY = 200
 """Steps that are read; a run that has collapsed by then is left out, as nothing is left to foretell."""

@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.auroc import auroc
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.ess_predicts_collapse import GOOD, KEYS, SIGNS, early_signs
-from analysis.sequential import median_exceeds
-from analysis.starting_runs import LAB
+from analysis.judging.auroc import auroc
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import median_exceeds
+from analysis.sweeps.base_runs import LAB
 from testbed.config.run import Run, grid
 
 VCPO = "VCPO (2026), arXiv:2602.17616: a falling ESS precedes collapse"

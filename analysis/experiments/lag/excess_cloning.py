@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis import cold_starts
-from analysis.claims import Evidence
-from analysis.cold_starts import accuracy, cloned, demonstrations, trained
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence
+from analysis.judging.replication import exceeds, of_keys
 from analysis.plot import Plot
-from analysis.replication import exceeds, of_keys
+from analysis.worlds import cloned_starts as cold_starts
+from analysis.worlds.cloned_starts import accuracy, cloned, demonstrations, trained
 
 NAME = "excess-cloning"
 SEEDS, STEPS = 24, 200

@@ -5,15 +5,15 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arm, paired
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.few_huge_batches import ENGINES, MARGIN, SOURCE
 from analysis.experiments.lag.small_rates import KEYS, NAME, OLD
-from analysis.lab_rates import tuned
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arm, paired
+from analysis.judging.sequential import median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 STEPS = 300

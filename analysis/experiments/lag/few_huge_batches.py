@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.small_rates import KEYS, NAME, OLD
-from analysis.lab_rates import tuned
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms, at_floor
+from analysis.judging.sequential import median_exceeds, median_within
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds, median_within
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 SOURCE = "KARL (2026), arXiv:2603.05218, section 4.2: OAPL on a few large batches"

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arms, must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arms, must_exceed
+from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
 

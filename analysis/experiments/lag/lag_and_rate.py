@@ -20,13 +20,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from analysis.cell_table import cell_table
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Stop
 from analysis.experiments.lag.phase_diagram import RECIPES
-from analysis.load import Table
-from analysis.sequential import median_exceeds, median_within
-from analysis.starting_runs import SMALL
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import median_exceeds, median_within
+from analysis.sweeps.base_runs import SMALL
+from analysis.tables.cell_table import cell_table
+from analysis.tables.committed import Table
 from testbed import rng
 from testbed.config.run import Run, grid
 

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import Arm, arms, must_exceed
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import Arm, arms, must_exceed
 from analysis.plot import Plot
 from envs.arrays import Floats
 from envs.tokens.tree import TokenTree

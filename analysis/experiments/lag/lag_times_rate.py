@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import arms, at_floor, must_exceed, must_vanish, short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import arms, at_floor, must_exceed, must_vanish, short_of
 from analysis.plot import Plot
 from testbed.config.run import Run, grid
 

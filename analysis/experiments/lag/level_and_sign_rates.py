@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from analysis.experiment import Experiment
-from analysis.starting_runs import SMALL
-from analysis.tuning import at_rates
+from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.tuning import at_rates
 from testbed.config.run import Arguments, Run, grid
 
 NAME = "level-and-sign-rates"

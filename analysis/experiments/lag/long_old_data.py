@@ -7,14 +7,14 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.arm_claims import above, declare, named
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms
 from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.class_rates import KEYS, LEVELS, LONG, NAME, SHORT, level_cells
-from analysis.lab_rates import tuned
+from analysis.judging.arm_claims import above, declare, named
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms
+from analysis.judging.sequential import happens_more_often, median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import happens_more_often, median_exceeds
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 ARMS: dict[int, dict[str, Arm]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from analysis.arm_claims import above, declare, named
 from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.window_and_sync_rates import KEYS, NAME, WINDOWS, window_cells
-from analysis.lab_rates import tuned
+from analysis.judging.arm_claims import above, declare, named
 from analysis.plot import Plot
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 WORDS = {

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from analysis.experiment import Experiment
-from analysis.starting_runs import SMALL
-from analysis.tuning import at_rates
+from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.tuning import at_rates
 from testbed.config.run import Run, grid
 
 NAME = "parts-rates"

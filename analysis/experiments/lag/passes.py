@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from analysis.arm_claims import above, declare, named, sooner
 from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.lag.class_rates import KEYS, NAME, PASS_LAG, PASSES, pass_cells
-from analysis.lab_rates import tuned
+from analysis.judging.arm_claims import above, declare, named, sooner
 from analysis.plot import Plot
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 KEPT = 0.1

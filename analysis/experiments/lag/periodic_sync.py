@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from analysis.arm_claims import above, declare, named, sooner
 from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.class_rates import SYNC
 from analysis.experiments.lag.lag_400 import FIGURE, MARGIN, MARGINS, RIVAL, TIMES
 from analysis.experiments.lag.window_and_sync_rates import KEYS, NAME, SYNC_LAGS, sync_cells
-from analysis.lab_rates import tuned
+from analysis.judging.arm_claims import above, declare, named, sooner
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 PASS = "known val/pass@8"

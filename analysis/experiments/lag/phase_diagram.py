@@ -5,8 +5,8 @@ tuned recipe is judged on others.
 """
 
 from analysis.experiment import Experiment
-from analysis.starting_runs import LAB
-from analysis.tuning import tuning_seeds
+from analysis.sweeps.base_runs import LAB
+from analysis.sweeps.tuning import tuning_seeds
 from testbed.config.run import Run, grid
 
 RECIPES = (

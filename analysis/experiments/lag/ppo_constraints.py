@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arms
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.rewards.turn_training import GAME
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arms
+from analysis.judging.sequential import happens_mostly, median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import happens_mostly, median_exceeds
 from testbed.config.run import Arguments, Run
 
 SOURCE = "Zheng et al. (2023), Secrets of RLHF I, arXiv:2307.04964"

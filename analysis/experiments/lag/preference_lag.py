@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arm
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.small_rates import KEYS, NAME, OLD, pairs
-from analysis.lab_rates import tuned
-from analysis.sequential import median_exceeds
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arm
+from analysis.judging.sequential import median_exceeds
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 SOURCE = "Noukhovitch et al. (2024), Asynchronous RLHF, arXiv:2410.18252"

@@ -5,14 +5,14 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.cell_table import cell_table
-from analysis.claims import Evidence
-from analysis.collapse import ACCURACY, DIVERGED
-from analysis.comparisons import Arm, arms
 from analysis.experiment import Experiment, Part, Stop
-from analysis.load import Table
-from analysis.sequential import median_exceeds, median_stays_below
-from analysis.starting_runs import SMALL
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms
+from analysis.judging.sequential import median_exceeds, median_stays_below
+from analysis.sweeps.base_runs import SMALL
+from analysis.tables.cell_table import cell_table
+from analysis.tables.committed import Table
+from analysis.tables.outcomes import ACCURACY, DIVERGED
 from testbed.config.run import Run, grid
 
 M2PO = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161, section 3"

@@ -8,14 +8,14 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arm, arms, at_floor
 from analysis.experiment import Experiment, Stop
 from analysis.experiments.lag.shared_rates import KEYS, NAME, UPDATES, rapid_cells
-from analysis.lab_rates import tuned
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arm, arms, at_floor
+from analysis.judging.sequential import median_exceeds, median_within
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds, median_within
-from analysis.wall_clock import log_speed_up
+from analysis.sweeps.tuned_cells import tuned
+from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run
 
 RAPID = "RAPID (2025), arXiv:2510.03515"

@@ -7,9 +7,6 @@ from itertools import product
 
 import pandas as pd
 
-from analysis.cell_table import words
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms
 from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.lag.level_and_sign_rates import (
     KEYS,
@@ -21,8 +18,11 @@ from analysis.experiments.lag.level_and_sign_rates import (
     level_cells,
 )
 from analysis.experiments.lag.level_and_sign_rates import NAME as RATES
-from analysis.lab_rates import tuned
-from analysis.sequential import happens_more_often, median_exceeds
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms
+from analysis.judging.sequential import happens_more_often, median_exceeds
+from analysis.sweeps.tuned_cells import tuned
+from analysis.tables.cell_table import words
 from testbed.config.run import Run
 
 MARGIN = 0.05

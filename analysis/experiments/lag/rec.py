@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arm, at_floor
 from analysis.experiment import Experiment, Part, Stop
-from analysis.sequential import happens_more_often, happens_mostly, median_within
-from analysis.starting_runs import TOY
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arm, at_floor
+from analysis.judging.sequential import happens_more_often, happens_mostly, median_within
+from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Arguments, Run, grid
 
 SOURCE = "Yao et al. (2025), Group-relative REINFORCE is secretly an off-policy algorithm, arXiv:2509.24203"

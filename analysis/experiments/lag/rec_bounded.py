@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.rec import LAGS, MARGIN, WEIGHTS, of_arm, same_accuracy
+from analysis.judging.claims import Evidence
 from analysis.plot import Plot
-from analysis.starting_runs import TOY
+from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Run, grid
 
 CASES = (("twoside", TOY.learning_rate), ("oneside", TOY.learning_rate / 10))

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 

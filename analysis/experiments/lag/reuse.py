@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arm, arms
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.reuse_rates import ARMS, arm_cells
-from analysis.lab_rates import tuned
-from analysis.sequential import happens_mostly, median_stays_below
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arm, arms
+from analysis.judging.sequential import happens_mostly, median_stays_below
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 LEVEL = "rollouts_to 0.8"

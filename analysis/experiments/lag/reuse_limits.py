@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
 from envs.arrays import Floats
 from testbed.config.run import Run
 

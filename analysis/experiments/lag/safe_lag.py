@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Stop
 from analysis.experiments.lag.safe_lag_fit import KEYS, RATES, SAFE, SIGNS, arms, fitted, safe_lags
-from analysis.load import Table, load_committed
-from analysis.sequential import median_exceeds, median_stays_below
-from analysis.starting_runs import SMALL
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import median_exceeds, median_stays_below
+from analysis.sweeps.base_runs import SMALL
+from analysis.tables.committed import Table, load_committed
 from testbed import rng
 from testbed.config.run import Run
 

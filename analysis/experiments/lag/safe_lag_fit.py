@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.cell_table import value_of
-from analysis.collapse import ACCURACY
 from analysis.experiment import Experiment
-from analysis.load import Table
-from analysis.starting_runs import SMALL
-from analysis.tuning import tuning_seeds
+from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.tuning import tuning_seeds
+from analysis.tables.cell_table import value_of
+from analysis.tables.committed import Table
+from analysis.tables.outcomes import ACCURACY
 from testbed.config.run import Run, grid
 
 RECIPES = ("grpo", "tis", "m2po", "vcpo", "topr", "asymre")

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import paired
 from analysis.experiment import Experiment, Stop
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import paired
+from analysis.judging.sequential import median_within
 from analysis.plot import Plot
-from analysis.sequential import median_within
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 from testbed.testing.t_test_seeds import t_power, t_seeds
 

@@ -6,13 +6,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arm, arms
 from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.lag.level_and_sign_rates import KEYS, OLD, SIGNED, YOUNG, sign_cells
 from analysis.experiments.lag.level_and_sign_rates import NAME as RATES
-from analysis.lab_rates import tuned
-from analysis.sequential import happens_more_often, happens_mostly, median_exceeds
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arm, arms
+from analysis.judging.sequential import happens_more_often, happens_mostly, median_exceeds
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 MOST, ENTROPY = 0.6, 0.02

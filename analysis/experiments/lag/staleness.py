@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from analysis.condense import STALENESS, condense
 from analysis.experiment import Experiment
-from analysis.load import Table
-from analysis.starting_runs import TOY
+from analysis.sweeps.base_runs import TOY
+from analysis.tables.committed import Table
+from analysis.tables.condensed import STALENESS, condense
 from testbed.config.run import Run, grid
 
 

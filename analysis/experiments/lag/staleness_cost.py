@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arms, paired
 from analysis.experiment import Experiment, Stop
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arms, paired
+from analysis.judging.sequential import happens_more_often, happens_mostly, median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import happens_more_often, happens_mostly, median_exceeds
-from analysis.starting_runs import TOY
+from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Run, grid
 
 SOURCE = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161"

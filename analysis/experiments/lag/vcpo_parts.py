@@ -5,13 +5,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.parts_rates import KEYS, NAME, OLD, VCPO_ARMS, vcpo_cells
-from analysis.lab_rates import tuned
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms, at_floor
+from analysis.judging.sequential import happens_more_often, median_exceeds, median_within
 from analysis.plot import Plot
-from analysis.sequential import happens_more_often, median_exceeds, median_within
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 SOURCE = "VCPO (2026), arXiv:2602.17616"

@@ -6,13 +6,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.small_rates import KEYS, NAME, very_old
 from analysis.experiments.lag.small_rates import VERY_OLD as OLD
-from analysis.lab_rates import tuned
-from analysis.sequential import median_exceeds, median_stays_below, median_within
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arms, at_floor
+from analysis.judging.sequential import median_exceeds, median_stays_below, median_within
+from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
 M2PO = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161"

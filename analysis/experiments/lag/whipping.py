@@ -5,12 +5,12 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import paired
 from analysis.experiment import Experiment, Part, Stop
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import paired
+from analysis.judging.sequential import median_stays_below
 from analysis.plot import Plot
-from analysis.sequential import median_stays_below
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 
 SOURCE = "ReMix (2025), arXiv:2507.06892: the whipping effect, off-policy drift prefers shorter responses"

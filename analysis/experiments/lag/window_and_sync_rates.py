@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.arm_claims import Recipes
 from analysis.experiment import Experiment
 from analysis.experiments.lag.class_rates import COPY, LITE, LONG, SYNC, arms
-from analysis.tuning import at_rates
+from analysis.judging.arm_claims import Recipes
+from analysis.sweeps.tuning import at_rates
 from testbed.config.run import Run
 
 NAME = "window-and-sync-rates"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP

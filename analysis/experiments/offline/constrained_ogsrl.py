@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds, stays_below
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds, stays_below
+from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
 from envs.arrays import Bools, Floats
 from envs.offline import covering
 from testbed.offline.constrained import action_support, constrained_optimum, trajectory_support

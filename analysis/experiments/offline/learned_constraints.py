@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.edited_training import Arm, gained, swept
 from analysis.experiment import Experiment, Part
 from analysis.experiments.lag.ppo_controls import CRITIC, LEARNED, clipped
+from analysis.judging.claims import Evidence
+from analysis.judging.replication import each_run
+from analysis.judging.sequential import happens_mostly
 from analysis.plot import Plot
-from analysis.replication import each_run
-from analysis.sequential import happens_mostly
+from analysis.worlds.edited_training import Arm, gained, swept
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed, short_of
+from analysis.judging.replication import Seeds, columns, exceeds, level, merged, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, level, merged, of_seeds
 from envs.arrays import Floats
 from envs.logged_bandit import LoggedBandit, logged_bandit
 from testbed.offline.bandits import best_policy, fit_softmax, mean_model, score_table

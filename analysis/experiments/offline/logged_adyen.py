@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
 from analysis.plot import Plot
-from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
 from envs.bandits import bandit, mean_rewards
 from envs.finite_mdp import FiniteMDP
 from testbed.offline.bandits import delayed_generations, oscillation

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact, on_most
-from analysis.comparisons import must_stay_below, short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact, on_most
+from analysis.judging.comparisons import must_stay_below, short_of
+from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, level, of_seeds
 from envs.logged_bandit import LoggedBandit, LoggedData, logged_bandit
 from testbed.exact.bandit import LoggedDistribution, linear_weight
 from testbed.offline.bandits import best_policy, gibbs_posterior, score_table, smoothing_certificate

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_stay_below, short_of
 from analysis.experiment import Experiment
-from analysis.offline_worlds import DISCOUNT, random_policies, random_worlds
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_stay_below, short_of
+from analysis.judging.replication import Groups, Seeds, all_exceed, columns, difference, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Groups, Seeds, all_exceed, columns, difference, of_seeds
+from analysis.worlds.offline_worlds import DISCOUNT, random_policies, random_worlds
 from envs.arrays import Floats
 from envs.offline import skilled
 from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.offline_worlds import DISCOUNT, Worlds, random_worlds
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, level, of_seeds
+from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from testbed.offline.models import discrete_choice, pessimistic_q, recovered_reward
 from testbed.offline.tabular import clone, fitted_q, greedy
 

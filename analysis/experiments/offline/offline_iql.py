@@ -5,12 +5,18 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.offline_worlds import DISCOUNT, guessed_rewards, random_policies, random_worlds, some_actions
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds
+from analysis.worlds.offline_worlds import (
+    DISCOUNT,
+    guessed_rewards,
+    random_policies,
+    random_worlds,
+    some_actions,
+)
 from envs.offline import covering, skilled
 from testbed.offline.tabular import advantage, awr, clone, fitted_q, greedy, iql, policy_q
 

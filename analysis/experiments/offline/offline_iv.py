@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_vanish, short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_vanish, short_of
+from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds, stays_below
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, level, of_seeds, stays_below
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.mdps import garnet

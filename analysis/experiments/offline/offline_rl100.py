@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_stay_below, short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_stay_below, short_of
+from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, level, of_seeds
-from analysis.trajectory_worlds import noisy_world
+from analysis.worlds.trajectory_worlds import noisy_world
 from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.offline_worlds import DISCOUNT, random_policies, random_worlds
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds
+from analysis.worlds.offline_worlds import DISCOUNT, random_policies, random_worlds
 from testbed.offline.models import low_rank_model, model_loss_gradient, value_consistent_model
 from testbed.offline.tabular import clone, fitted_q, greedy, policy_q
 from testbed.rng import generator

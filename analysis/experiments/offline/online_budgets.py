@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_stay_below
 from analysis.experiment import Experiment, Part
 from analysis.experiments.offline.offline_famo2o import BUDGETS, best_budgets, family, mixed, taken
-from analysis.offline_worlds import DISCOUNT, random_worlds
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_stay_below
+from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, level, of_seeds
+from analysis.worlds.offline_worlds import DISCOUNT, random_worlds
 from envs.arrays import Floats
 from envs.offline import Counts
 from testbed.offline.tabular import clone, fitted_q, policy_q

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed, short_of
+from analysis.judging.replication import RUNS, Seeds, columns, of_seeds
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, columns, of_seeds
 from envs.arrays import Floats
 from envs.logged_bandit import LoggedBandit, logged_bandit
 from testbed.estimators.selection import mean_squared_error, rank_correlation, regret_at_k, sharpe_ratio_at_k

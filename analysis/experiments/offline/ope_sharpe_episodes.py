@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
 from analysis.experiments.offline.ope_sharpe import at_four, picks_another, portfolios
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import RUNS, Seeds, of_seeds
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, of_seeds
-from analysis.trajectory_worlds import of_log, ten_steps
+from analysis.worlds.trajectory_worlds import of_log, ten_steps
 from envs.finite_mdp import FiniteMDP
 from envs.offline import collect, skilled
 from testbed.estimators.dice import dice

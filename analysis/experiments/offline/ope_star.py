@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, on_most
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.judging.claims import Evidence, on_most
+from analysis.judging.replication import RUNS
 from analysis.plot import Plot
-from analysis.replication import RUNS
-from analysis.trajectory_worlds import of_log, ten_steps
+from analysis.tables.committed import Table
+from analysis.worlds.trajectory_worlds import of_log, ten_steps
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.offline import collect, skilled

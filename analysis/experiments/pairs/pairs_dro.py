@@ -6,12 +6,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
 from analysis.plot import Plot
-from analysis.preference_worlds import PairWorld, linear_world
-from analysis.replication import Seeds, columns, exceeds, of_seeds
+from analysis.worlds.preference_worlds import PairWorld, linear_world
 from envs.arrays import Floats
 from testbed.offline.preferences import log_policy, pair_gradient, pair_law, tilt
 from testbed.rng import generator

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
 from envs.arrays import Floats
 
 ARMS, BETA = 4, 0.5

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes, stays_below
 from analysis.plot import Plot
-from analysis.preference_worlds import PairWorld, tabular_world
-from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes, stays_below
+from analysis.worlds.preference_worlds import PairWorld, tabular_world
 from envs.arrays import Floats
 from testbed.offline.preferences import log_policy, pair_gradient, train_on_pairs
 from testbed.offline.tabular import clone

@@ -6,13 +6,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.offline_worlds import DISCOUNT, random_policies, random_worlds
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
 from analysis.plot import Plot
-from analysis.preference_worlds import PairWorld, tabular_world
-from analysis.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes
+from analysis.worlds.offline_worlds import DISCOUNT, random_policies, random_worlds
+from analysis.worlds.preference_worlds import PairWorld, tabular_world
 from envs.arrays import Floats
 from testbed.offline.tabular import ahead, fitted_q
 from testbed.rng import generator

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import Seeds, columns, difference, exceeds, of_seeds
 from analysis.plot import Plot
-from analysis.preference_worlds import PairWorld, linear_world
-from analysis.replication import Seeds, columns, difference, exceeds, of_seeds
+from analysis.worlds.preference_worlds import PairWorld, linear_world
 from envs.arrays import Floats
 from testbed.offline.preferences import draw_pairs, fit_reward, pair_law, tilt, train_on_pairs, vote_labels
 from testbed.rng import generator

@@ -8,13 +8,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm, arm, arms, at_floor
 from analysis.experiment import Experiment, Part, Stop
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm, arm, arms, at_floor
+from analysis.judging.sequential import median_exceeds, median_within
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds, median_within
-from analysis.starting_runs import SMALL
-from analysis.wall_clock import log_speed_up
+from analysis.sweeps.base_runs import SMALL
+from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run, grid
 
 VCPO = "VCPO (2026), arXiv:2602.17616"

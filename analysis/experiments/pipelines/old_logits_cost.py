@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 
 if TYPE_CHECKING:
     from testbed.pipeline.design import Design

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
 from analysis.experiments.pipelines import pipeline_replications as replicated
 from analysis.experiments.pipelines.pipeline_replications import BARRIER, base
+from analysis.judging.claims import Evidence, exact
 
 if TYPE_CHECKING:
     from testbed.pipeline.design import Design

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.tables.committed import Table
 from testbed.pipeline.design import Design
 
 NAME = "pipeline-frontier"

@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment
-from analysis.load import Table
-from analysis.values import VALUE
-from analysis.wall_clock import AGE, LATE, TIME, pace, reached
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import must_exceed
+from analysis.tables.committed import Table
+from analysis.tables.value_table import VALUE
+from analysis.tables.wall_clock import AGE, LATE, TIME, pace, reached
 
 if TYPE_CHECKING:
     from testbed.config.run import Run

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, everywhere, mean_above_zero
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, everywhere, mean_above_zero
+from analysis.tables.committed import Table
 from envs.arrays import Floats
 
 if TYPE_CHECKING:

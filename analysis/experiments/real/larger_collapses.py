@@ -8,17 +8,17 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.collapse import KEPT as HALF_LEFT
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.real.larger_models import GOAL, HALF, drawn, ess_ranks
 from analysis.experiments.real.larger_rates import MODELS
 from analysis.experiments.real.larger_toy import KEYS, LAGS, METRICS, SHORTER, kept, toy_rows, with_signs
 from analysis.experiments.real.toy_for_real import RECIPES
 from analysis.experiments.real.toy_vs_real import taus
-from analysis.load import Table
-from analysis.made_models import make
-from analysis.sequential import median_exceeds
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import median_exceeds
+from analysis.tables.committed import Table
+from analysis.tables.outcomes import KEPT as HALF_LEFT
+from analysis.worlds.hf_bases import make
 from testbed.config.run import Run, grid
 
 RATE, OLD = 1.5e-3, LAGS[-1]

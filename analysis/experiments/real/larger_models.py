@@ -10,18 +10,18 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.auroc import auroc
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Stop
 from analysis.experiments.lag.safe_lag_fit import ALLOWED, SIGNS
 from analysis.experiments.real.larger_rates import BY, MODELS
 from analysis.experiments.real.larger_rates import NAME as RATES
 from analysis.experiments.real.larger_toy import KEYS, LAGS, METRICS, SHORTER, arms, toy_rows, with_signs
 from analysis.experiments.real.toy_vs_real import ARM, GOAL, TOY, gain_over_grpo, taus
-from analysis.lab_rates import tuned
-from analysis.load import Table
-from analysis.made_models import make
-from analysis.sequential import median_exceeds
+from analysis.judging.auroc import auroc
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import median_exceeds
+from analysis.sweeps.tuned_cells import tuned
+from analysis.tables.committed import Table
+from analysis.worlds.hf_bases import make
 from testbed import rng
 from testbed.config.run import Run
 

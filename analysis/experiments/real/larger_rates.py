@@ -6,8 +6,8 @@ from itertools import chain
 from analysis.experiment import Experiment
 from analysis.experiments.real.real_model import ONE_DIGIT
 from analysis.experiments.real.toy_for_real import RECIPES, SHORT
-from analysis.made_models import Made, make
-from analysis.tuning import at_rates
+from analysis.sweeps.tuning import at_rates
+from analysis.worlds.hf_bases import Made, make
 from testbed.config.run import Run, grid
 
 NAME = "larger-rates"

@@ -8,15 +8,15 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cell_table import cell_table
-from analysis.collapse import DIVERGED
 from analysis.experiment import Experiment
 from analysis.experiments.lag.safe_lag_fit import SIGNS, signs
 from analysis.experiments.real.larger_rates import BY, MODELS, OLD, SIZES
 from analysis.experiments.real.toy_for_real import RECIPES
-from analysis.load import Table, load_committed
-from analysis.starting_runs import TOY
-from analysis.tuning import RATE, best_rates, tuning_seeds
+from analysis.sweeps.base_runs import TOY
+from analysis.sweeps.tuning import RATE, best_rates, tuning_seeds
+from analysis.tables.cell_table import cell_table
+from analysis.tables.committed import Table, load_committed
+from analysis.tables.outcomes import DIVERGED
 from testbed.config.run import Run, grid
 
 NAME = "larger-toy"

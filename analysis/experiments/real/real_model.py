@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from analysis.experiment import Experiment
-from analysis.starting_runs import HF_RUN
+from analysis.sweeps.base_runs import HF_RUN
 from testbed.config.run import Run, grid
 
 ONE_DIGIT = (

@@ -7,7 +7,7 @@ from analysis.experiment import Part, Stop
 from analysis.experiments.lag.rec import ARMS
 from analysis.experiments.real import rec_real
 from analysis.experiments.real.larger_rates import MODELS, SIZES
-from analysis.made_models import make
+from analysis.worlds.hf_bases import make
 from testbed.config.run import Run, grid
 
 STEPS, RATE = 100, 6e-4

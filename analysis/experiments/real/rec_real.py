@@ -4,13 +4,13 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.rec import ARMS, MARGIN, SOURCE, WEIGHTS, lost_offline, of_arm, same_accuracy
 from analysis.experiments.real.toy_for_real import LOG_EVERY, MODELS, PROMPTS, STEPS
 from analysis.experiments.real.toy_vs_real import RATE
-from analysis.made_models import make
-from analysis.sequential import happens_more_often
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import happens_more_often
+from analysis.worlds.hf_bases import make
 from testbed.config.run import Run, grid
 
 MODEL = MODELS[0]

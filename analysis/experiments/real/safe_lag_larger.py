@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.experiments.lag.safe_lag_fit import ALLOWED, SAFE, SIGNS, fitted, largest_safe
 from analysis.experiments.real.larger_models import STOP, drawn
@@ -16,10 +15,11 @@ from analysis.experiments.real.larger_rates import BY, MODELS
 from analysis.experiments.real.larger_rates import NAME as RATES
 from analysis.experiments.real.larger_toy import KEYS, LAGS, SHORTER, toy_rows, with_signs
 from analysis.experiments.real.toy_for_real import RECIPES
-from analysis.lab_rates import tuned
-from analysis.load import Table, load_committed
-from analysis.made_models import make
-from analysis.sequential import median_exceeds, median_stays_below
+from analysis.judging.claims import Evidence
+from analysis.judging.sequential import median_exceeds, median_stays_below
+from analysis.sweeps.tuned_cells import tuned
+from analysis.tables.committed import Table, load_committed
+from analysis.worlds.hf_bases import make
 from testbed.config.run import Run, grid
 
 NAME = "safe-lag-larger"

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pandas as pd
 from scipy.stats import kendalltau
 
-from analysis.claims import Evidence
-from analysis.comparisons import arms
 from analysis.experiment import Experiment, Stop
 from analysis.experiments.real.toy_for_real import LOG_EVERY, MODELS, PROMPTS, RECIPES, STEPS
-from analysis.load import load_committed
-from analysis.sequential import median_exceeds
-from analysis.starting_runs import TOY
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arms
+from analysis.judging.sequential import median_exceeds
+from analysis.sweeps.base_runs import TOY
+from analysis.tables.committed import load_committed
 from testbed.config.run import Run, grid
 
 SHORT, LONG = 300, 600

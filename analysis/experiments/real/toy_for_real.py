@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from analysis.experiment import Experiment
 from analysis.experiments.real.real_model import ONE_DIGIT
-from analysis.made_models import Made
-from analysis.starting_runs import TOY
-from analysis.tuning import tuning_seeds
+from analysis.sweeps.base_runs import TOY
+from analysis.sweeps.tuning import tuning_seeds
+from analysis.worlds.hf_bases import Made
 from testbed.config.run import Run, grid
 
 RECIPES = ("grpo", "tis", "gspo", "cispo", "m2po", "vcpo", "topr", "asymre")

@@ -11,11 +11,6 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from analysis.auroc import auroc
-from analysis.cell_table import cell_table
-from analysis.claims import Evidence
-from analysis.collapse import DIVERGED
-from analysis.comparisons import arms as columns
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.real.toy_for_real import (
     KEYS,
@@ -27,9 +22,14 @@ from analysis.experiments.real.toy_for_real import (
     STEPS,
     arms,
 )
-from analysis.load import Table, load_committed
-from analysis.made_models import make
-from analysis.sequential import median_exceeds
+from analysis.judging.auroc import auroc
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arms as columns
+from analysis.judging.sequential import median_exceeds
+from analysis.tables.cell_table import cell_table
+from analysis.tables.committed import Table, load_committed
+from analysis.tables.outcomes import DIVERGED
+from analysis.worlds.hf_bases import make
 from testbed import rng
 from testbed.config.run import Run
 

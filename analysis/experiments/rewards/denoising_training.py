@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_vanish
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_vanish
+from analysis.judging.replication import RUNS, Groups, Seeds, all_exceed, exceeds, of_seeds
 from analysis.plot import Plot
-from analysis.replication import RUNS, Groups, Seeds, all_exceed, exceeds, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 

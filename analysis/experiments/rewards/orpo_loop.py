@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
 from analysis.experiments.rewards.proxy_occupancy import DISCOUNT, WORLDS, setting
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.replication import RUNS, Groups, Seeds, all_exceed, columns, of_seeds
 from analysis.plot import Plot
-from analysis.replication import RUNS, Groups, Seeds, all_exceed, columns, of_seeds
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.rng import generator

@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import RUNS, Seeds, all_exceed, columns, of_seeds
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, all_exceed, columns, of_seeds
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP

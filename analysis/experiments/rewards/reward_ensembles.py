@@ -5,11 +5,11 @@ further.
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.preference_worlds import linear_world
-from analysis.replication import Seeds, all_exceed, all_stay_below, difference, level, of_seeds
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import Seeds, all_exceed, all_stay_below, difference, level, of_seeds
+from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
 from testbed.offline.imperfect_rewards import flipped, reward_ensemble
 from testbed.offline.preferences import bradley_terry, draw_pairs, pair_law, tilt, vote_labels

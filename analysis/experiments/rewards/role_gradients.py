@@ -5,10 +5,10 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 from testbed.exact.tree import enumerate_leaves, reward_tree
 
 NAME = "role-gradients"

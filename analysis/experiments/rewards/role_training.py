@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arms, paired
 from analysis.experiment import Experiment, Part, Stop
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arms, paired
+from analysis.judging.sequential import happens_more_often, median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import happens_more_often, median_exceeds
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 
 SHAPE = (("heads", 2), ("layers", 1), ("width", 16))

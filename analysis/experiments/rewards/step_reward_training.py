@@ -5,11 +5,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment
 from analysis.experiments.weights.step_rewards import LENGTH, LEVELS, SOURCE
+from analysis.judging.claims import Evidence
+from analysis.judging.replication import Seeds, all_exceed, difference, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, all_exceed, difference, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arm, arms, paired
 from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.rewards.turn_training import GAME, LOSS, SOURCE
-from analysis.sequential import happens_mostly, median_exceeds
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arm, arms, paired
+from analysis.judging.sequential import happens_mostly, median_exceeds
 from testbed.config.run import Run, grid
 
 OLD = 64

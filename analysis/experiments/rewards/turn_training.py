@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import arms, paired
 from analysis.experiment import Experiment, Part, Stop
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import arms, paired
+from analysis.judging.sequential import happens_mostly, median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import happens_mostly, median_exceeds
 from testbed.config.run import Run, grid
 
 SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"

@@ -9,10 +9,10 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.replication import Seeds, all_exceed, all_stay_below, difference, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, all_exceed, all_stay_below, difference, of_seeds
 from testbed.config.run import Run
 
 NAME = "utterance-critic"

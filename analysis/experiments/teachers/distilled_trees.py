@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
 from analysis.plot import Plot
-from analysis.teaching_worlds import AllResponses, expected_gradient, place_gradients
+from analysis.tables.committed import Table
+from analysis.worlds.teaching_worlds import AllResponses, expected_gradient, place_gradients
 
 if TYPE_CHECKING:
     from torch import Tensor

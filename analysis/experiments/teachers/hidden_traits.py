@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,7 +46,7 @@ def logp(theta_P: Tensor, prompt: tuple[int, ...]) -> Tensor:
     """Return log-probabilities of the tokens of all 64 responses to a prompt, [L, T]."""
     import torch
 
-    from analysis.teaching_worlds import AllResponses
+    from analysis.worlds.teaching_worlds import AllResponses
 
     token_LT = AllResponses(4, 3).token_LT[None]
     prompt_111Q = torch.tensor(prompt)[None, None]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.comparisons import Arm
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import Arm
+from analysis.judging.replication import Seeds, difference, level, of_seeds
+from analysis.judging.sequential import median_exceeds, median_stays_below
 from analysis.plot import Plot
-from analysis.replication import Seeds, difference, level, of_seeds
-from analysis.sequential import median_exceeds, median_stays_below
-from analysis.tuning import tuning_seeds
+from analysis.sweeps.tuning import tuning_seeds
 from testbed.rng import generator
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
-from analysis.teaching_worlds import AllResponses, place_gradients
+from analysis.judging.claims import Evidence, exact
+from analysis.worlds.teaching_worlds import AllResponses, place_gradients
 
 if TYPE_CHECKING:
     from torch import Tensor

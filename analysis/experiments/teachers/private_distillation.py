@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, of_seeds
-from analysis.teaching_worlds import AllResponses, place_gradients, single_gradients
+from analysis.worlds.teaching_worlds import AllResponses, place_gradients, single_gradients
 
 if TYPE_CHECKING:
     from torch import Tensor

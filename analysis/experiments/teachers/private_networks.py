@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence
+from analysis.judging.replication import Seeds, columns, difference, of_seeds
+from analysis.judging.sequential import median_exceeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, difference, of_seeds
-from analysis.sequential import median_exceeds
-from analysis.tuning import tuning_seeds
+from analysis.sweeps.tuning import tuning_seeds
 from testbed.rng import generator
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
-from analysis.edited_training import Arm, gained, swept
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence
+from analysis.judging.replication import each_run
+from analysis.judging.sequential import median_exceeds
 from analysis.plot import Plot
-from analysis.replication import each_run
-from analysis.sequential import median_exceeds
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
+from analysis.worlds.edited_training import Arm, gained, swept
 from testbed.rng import generator
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence
+from analysis.judging.replication import Seeds, columns, difference, each_run, level, of_seeds
+from analysis.judging.sequential import median_exceeds, median_stays_below, median_within
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, difference, each_run, level, of_seeds
-from analysis.sequential import median_exceeds, median_stays_below, median_within
 from testbed.rng import generator
 
 if TYPE_CHECKING:

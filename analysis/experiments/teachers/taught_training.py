@@ -6,12 +6,12 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.cell_table import arms_of
-from analysis.claims import Evidence
-from analysis.comparisons import paired
 from analysis.experiment import Experiment, Part, Stop
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import paired
+from analysis.judging.sequential import median_exceeds
 from analysis.plot import Plot
-from analysis.sequential import median_exceeds
+from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run, grid
 
 SOONER, HIGHER = 0.1, 0.02

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.exact import flows
 

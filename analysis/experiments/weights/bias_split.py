@@ -5,7 +5,7 @@ import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.experiments.weights.bias_variance import SPLIT_DRIFT, TREES, about, bench
-from analysis.load import Table
+from analysis.tables.committed import Table
 
 NAME = "bias-split"
 OBJECTIVES = (

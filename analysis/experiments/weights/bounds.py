@@ -9,8 +9,8 @@ import math
 import numpy as np
 from scipy import special
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
 from testbed.exact.tree import enumerate_leaves, random_policies, random_tree, reward_tree
 
 EXPERIMENT = Experiment(

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 from envs.arrays import Floats
 
 NAME = "clip-by-position"

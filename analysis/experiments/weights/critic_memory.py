@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
-from analysis.starting_runs import SMALL
+from analysis.judging.claims import Evidence, exact
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 from scipy import optimize, special
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
 from envs.finite_mdp import FiniteMDP
 from testbed.diagnostics.tails import Estimated, Flat, hill, moment, pareto_k
 from testbed.diagnostics.weight_sums import WeightSums, expected_share

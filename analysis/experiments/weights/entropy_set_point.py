@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_stay_below
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_stay_below
+from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
 from analysis.plot import Plot
-from analysis.replication import Seeds, columns, exceeds, level, of_seeds
 from envs.arrays import Floats
 from testbed.exact import flows, policy_steps
 from testbed.exact.policy_steps import entropy, tempered, toward_target

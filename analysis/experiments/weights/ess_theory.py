@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.special import softmax
 
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.tables.committed import Table
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.exact import mdp

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
 from envs.arrays import Floats
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from functools import partial
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
 from analysis.experiments.weights.asymre_phase import MU, REWARD
-from analysis.fixed_data import drift_of, first_of_group
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.worlds.fixed_data import drift_of, first_of_group
 from testbed.exact import flows
 from testbed.exact.flows import Drift
 

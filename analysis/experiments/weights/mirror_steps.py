@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.plot import Plot
-from analysis.replication import (
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import (
     Seeds,
     all_exceed,
     columns,
@@ -24,6 +23,7 @@ from analysis.replication import (
     of_seeds,
     stays_below,
 )
+from analysis.plot import Plot
 from envs.arrays import Floats
 from testbed.rng import generator
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.experiments.weights.asymre_phase import MU, REWARD
-from analysis.load import Table
+from analysis.tables.committed import Table
 from testbed.exact import flows
 
 NAME = "oapl-path"

@@ -5,7 +5,7 @@ import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.experiments.weights.bias_variance import RATIOS, SPLIT_DRIFT, about, bench
-from analysis.load import Table
+from analysis.tables.committed import Table
 
 NAME = "optimal-baseline"
 BASELINE_RATIOS = ("token", "prefix", "sequence", "geometric")

@@ -7,11 +7,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
 from analysis.plot import Plot
+from analysis.tables.committed import Table
 
 NAME = "outlier-token"
 LENGTHS = (8, 16, 32, 64)

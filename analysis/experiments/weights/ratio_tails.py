@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from analysis.condense import condense
 from analysis.experiment import Experiment
-from analysis.load import Table
-from analysis.tails import HISTOGRAM
+from analysis.tables.committed import Table
+from analysis.tables.condensed import condense
+from analysis.tables.tails import HISTOGRAM
 
 
 def histograms(rows: pd.DataFrame) -> Table:

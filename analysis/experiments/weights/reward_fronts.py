@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
 from analysis.experiments.weights.two_rewards import ACCURACY, ANSWERS, GROUP, RATE, world
-from analysis.replication import RUNS, Groups, Seeds, all_exceed, of_seeds
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.judging.replication import RUNS, Groups, Seeds, all_exceed, of_seeds
 from envs.arrays import Floats
 
 NAME = "reward-fronts"

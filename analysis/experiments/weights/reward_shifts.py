@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, short_of
 from analysis.experiment import Experiment, Part
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed, short_of
+from analysis.judging.replication import RUNS, Seeds, all_exceed, of_seeds
 from analysis.plot import Plot
-from analysis.replication import RUNS, Seeds, all_exceed, of_seeds
 from envs.arrays import Floats
 from testbed.exact.tree import random_policies, reward_tree, softmax
 from testbed.rng import generator

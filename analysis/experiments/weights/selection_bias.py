@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import Arm, arm, must_exceed, must_vanish, paired, shown
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import Arm, arm, must_exceed, must_vanish, paired, shown
 from envs.arrays import Floats
 from envs.tokens.tree import tree as token_tree
 from testbed.config.run import Run, grid

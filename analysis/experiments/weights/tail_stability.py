@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from analysis.experiment import Experiment
-from analysis.load import Table
+from analysis.tables.committed import Table
 from testbed.diagnostics.tails import tail_curve
 
 NAME = "tail-stability"

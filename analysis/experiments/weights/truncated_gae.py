@@ -5,10 +5,10 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment, Part
-from analysis.load import Table
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.tables.committed import Table
 from testbed.advantages import advantage
 from testbed.exact.tree import random_policies, random_tree
 from testbed.pipeline.closed_forms import moments

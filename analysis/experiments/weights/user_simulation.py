@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import short_of
 from analysis.experiment import Experiment
-from analysis.trajectory_worlds import singles
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import short_of
+from analysis.worlds.trajectory_worlds import singles
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.estimators.marginal import marginalized_is

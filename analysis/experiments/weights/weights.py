@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analysis.claims import Evidence, exact
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
 from envs.divergence import Divergence
 from envs.finite_mdp import FiniteMDP
 

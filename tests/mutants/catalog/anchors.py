@@ -19,7 +19,7 @@ TESTS = "tests/unit/anchors/test_anchors.py"
 AREAL, INVARIANCE, ANCHORS = (
     f"analysis/experiments/{name}.py" for name in ("lag/areal_lag", "lag/batch_invariance", "engines/anchors")
 )
-COMPARE, PLANTED = "analysis/claims.py", "tests/experiments/test_anchor_claims.py"
+COMPARE, PLANTED = "analysis/judging/claims.py", "tests/experiments/test_anchor_claims.py"
 
 MUTANTS = (
     Mutant("anchor-missing-is-kept-from-the-first-pass", STEP, '    """The weights of every pass."""\n\n    every_pass = True', '    """The weights of every pass."""', TESTS),

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant('promise-neighbors-stack', 'testbed/execution/packs.py', 'all(map(is_, key, before))', 'all(map(is_, key[:2], before))', 'tests/unit/execution/test_packs.py'),
     Mutant('promise-names-of-others', 'testbed/execution/packs.py', '[names[i] for i in chunk])', 'names[: len(chunk)])', 'tests/campaign/test_p13_ids.py'),
     Mutant('promise-swept-file-lost', 'testbed/results/atomic_files.py', 'for last in (False, True):', 'for last in (True,):', 'tests/campaign/test_p12_bits.py'),
-    Mutant('promise-median-overflows', 'analysis/intervals.py', 'if n > COUNTED:', 'if False:', 'tests/unit/analysis/test_analysis.py'),
-    Mutant('promise-median-one-off', 'analysis/intervals.py', 'special.bdtr(np.arange((n + 1) // 2)', 'special.bdtr(1 + np.arange((n + 1) // 2)', 'tests/unit/analysis/test_analysis.py'),
+    Mutant('promise-median-overflows', 'analysis/judging/intervals.py', 'if n > COUNTED:', 'if False:', 'tests/unit/analysis/test_analysis.py'),
+    Mutant('promise-median-one-off', 'analysis/judging/intervals.py', 'special.bdtr(np.arange((n + 1) // 2)', 'special.bdtr(1 + np.arange((n + 1) // 2)', 'tests/unit/analysis/test_analysis.py'),
     Mutant('promise-silent-planning', 'testbed/execution/progress.py', 'time.monotonic() - last >= WATCH_EVERY', 'False', 'tests/unit/execution/test_progress.py'),
 )  # fmt: skip

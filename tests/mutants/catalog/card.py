@@ -5,18 +5,18 @@ from mutants.mutant import Mutant
 CARD = "tests/unit/analysis/test_report_card.py"
 FACTS = "tests/unit/exact/test_objective_facts.py"
 PROMISES = "tests/unit/inspection/test_promises.py"
-ROWS, TRAINED = "analysis/card_rows.py", "tests/unit/analysis/test_card_rows.py"
+ROWS, TRAINED = "analysis/cards/card_rows.py", "tests/unit/analysis/test_card_rows.py"
 CHECKPOINT = "tests/unit/training/test_checkpoint.py -k 'at_once or minute or unless_they'"
 CONTEXT = "tests/unit/worlds/test_short_context.py"
 
 MUTANTS = (
-    Mutant("card-percentile-upside-down", "analysis/report_card.py", "other_N < value) if better > 0", "other_N > value) if better > 0", CARD),
-    Mutant("card-ties-lose", "analysis/report_card.py", "0.5 * np.sum(other_N == value)", "0.0 * np.sum(other_N == value)", CARD),
-    Mutant("card-among-itself", "analysis/report_card.py", 'pd.DataFrame()).drop(index=name, errors="ignore")', "pd.DataFrame())", CARD),
+    Mutant("card-percentile-upside-down", "analysis/cards/report_card.py", "other_N < value) if better > 0", "other_N > value) if better > 0", CARD),
+    Mutant("card-ties-lose", "analysis/cards/report_card.py", "0.5 * np.sum(other_N == value)", "0.0 * np.sum(other_N == value)", CARD),
+    Mutant("card-among-itself", "analysis/cards/report_card.py", 'pd.DataFrame()).drop(index=name, errors="ignore")', "pd.DataFrame())", CARD),
     Mutant("card-slow-seeds-dropped", ROWS, '["steps_to 0.5"].fillna(np.inf)', '["steps_to 0.5"].dropna()', TRAINED),
-    Mutant("card-traceback-of-own-code", "analysis/card_promises.py", "    except Exception as error:  # the user's own code: a message, not our traceback", "    except OSError as error:", CARD),
-    Mutant("card-a-mean-is-a-loss", "analysis/card_promises.py", "loss.shape != logp.shape", "False", CARD),
-    Mutant("card-parts-without-stacking", "analysis/card_promises.py", 'NEEDED = ("one finite loss per token", "stacked replicas equal separate calls")', "NEEDED = ()", CARD),
+    Mutant("card-traceback-of-own-code", "analysis/cards/card_promises.py", "    except Exception as error:  # the user's own code: a message, not our traceback", "    except OSError as error:", CARD),
+    Mutant("card-a-mean-is-a-loss", "analysis/cards/card_promises.py", "loss.shape != logp.shape", "False", CARD),
+    Mutant("card-parts-without-stacking", "analysis/cards/card_promises.py", 'NEEDED = ("one finite loss per token", "stacked replicas equal separate calls")', "NEEDED = ()", CARD),
     Mutant("card-facts-with-scale", "testbed/exact/objective_facts.py", "scale = max(inner, 0.0) / square if square > (ZERO * target) ** 2 else 0.0", "scale = 1.0", FACTS),
     Mutant("card-ess-of-equal-groups", "testbed/exact/objective_facts.py", "bench.leaves.mask_LT[index_RB] & unequal_R[:, None, None]", "bench.leaves.mask_LT[index_RB]", FACTS),
     Mutant("card-noise-is-a-variance", "testbed/exact/objective_facts.py", "float(np.sqrt(max(square - mean**2, 0.0))) / mean", "max(square - mean**2, 0.0)", FACTS),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant("card-ties-have-a-side", ROWS, "values_N > typical)", "values_N >= typical)", TRAINED),
     Mutant("card-side-by-six-of-eight", ROWS, "DECIDED = {5: 5, 8: 7}", "DECIDED = {5: 5, 8: 6}", TRAINED),
     Mutant("card-tried-rates-collapse-too", ROWS, 'cells["arm"].isin(SHOWN)', 'cells["arm"].isin(ARMS)', TRAINED),
-    Mutant("card-every-arm-again", "analysis/report_card.py", "if others.empty or not side(", "if True or not side(", f"{CARD} -k only_where"),
+    Mutant("card-every-arm-again", "analysis/cards/report_card.py", "if others.empty or not side(", "if True or not side(", f"{CARD} -k only_where"),
     Mutant("card-end-of-one-rounding", "testbed/exact/objective_facts.py", "if high - low <= SAME", "if True", f"{FACTS} -k last_digits"),
     Mutant("card-successes-are-failures-too", "testbed/advantages/raw.py", "signals.reward_B < best, -1.0", "signals.reward_B <= best, -1.0", "tests/unit/advantages/test_advantages_facts.py -k alone"),
     Mutant("card-dial-keeps-the-papers-advantage", "testbed/recipes/__init__.py", "replace(make(), **_dialed(dials)) if dials else make()", "make()", "tests/unit/cli/test_own_files.py -k registered"),

@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 TABLE, PAGE, TESTS = (
     "analysis/experiments/estimators/interval_coverage.py",
-    "analysis/estimator_page.py",
+    "analysis/pages/estimator_page.py",
     "tests/experiments/test_coverage_table.py",
 )
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-EXPERIMENT, TABLES, PAGE = "analysis/experiment.py", "analysis/tables.py", "analysis/experiment_page.py"
-COMPARE, PLOTS, CLAIMS = "analysis/comparisons.py", "paper_figs/shared_plots.py", "analysis/claims.py"
+EXPERIMENT, TABLES, PAGE = (
+    "analysis/experiment.py",
+    "analysis/tables/making.py",
+    "analysis/pages/experiment_page.py",
+)
+COMPARE, PLOTS, CLAIMS = (
+    "analysis/judging/comparisons.py",
+    "paper_figs/shared_plots.py",
+    "analysis/judging/claims.py",
+)
 TESTS = "tests/experiments/test_experiments.py -k "
 PAIRS, DRAWN = (
     "tests/unit/analysis/test_comparisons.py",

@@ -6,9 +6,9 @@ PASS, SIGN, HELD = (f"testbed/diagnostics/{name}.py" for name in ("pass_at_k", "
 TOKENS, RECORDER, COLLAPSE = (
     "testbed/worlds/tokens.py",
     "testbed/training/recorder.py",
-    "analysis/collapse.py",
+    "analysis/tables/outcomes.py",
 )
-TABLE = "analysis/cell_table.py"
+TABLE = "analysis/tables/cell_table.py"
 PASS_TESTS, SIGN_TESTS = (f"tests/unit/diagnostics/test_{name}.py" for name in ("pass_at_k", "sign_shares"))
 HELD_TESTS, OUTCOMES = "tests/unit/worlds/test_held_out.py", "tests/unit/analysis/test_outcomes.py"
 CELLS = "tests/unit/analysis/test_cell_table.py -k 'not committed'"

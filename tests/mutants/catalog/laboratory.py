@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-AREA, RATES = "analysis/auroc.py", "analysis/lab_rates.py"
+AREA, RATES = "analysis/judging/auroc.py", "analysis/sweeps/tuned_cells.py"
 TEST_AREA, TEST_RATES = "tests/unit/analysis/test_auroc.py", "tests/unit/analysis/test_lab_rates.py"
 FIGURES = "tests/experiments/test_lab_figures.py"
-ARM, TEST_ARM = "analysis/arm_claims.py", "tests/experiments/test_arm_claims.py"
+ARM, TEST_ARM = "analysis/judging/arm_claims.py", "tests/experiments/test_arm_claims.py"
 
 MUTANTS = (
     Mutant("arm-claims-arguments-as-written", ARM, "tuple(sorted(args))", "args", TEST_ARM),
     Mutant(
         "arms-without-their-arguments",
-        "analysis/cell_table.py",
+        "analysis/tables/cell_table.py",
         'if key != "seed"} for run in runs',
         'if key != "seed" and not key.endswith("_args")} for run in runs',
         "tests/experiments/test_families.py -k share",

@@ -10,7 +10,7 @@ LIVE, PAGE = "tests/unit/adapters/test_live.py", "tests/experiments/test_diagnos
 MEASURE, DOUBTS, WEIGH, ARRAYS = (
     f"testbed/logs/{name}.py" for name in ("measure", "doubts", "cut", "arrays")
 )
-ALERTS, CALLBACK = "analysis/early_warning.py", "testbed/adapters/trl_callback.py"
+ALERTS, CALLBACK = "analysis/sweeps/early_warning.py", "testbed/adapters/trl_callback.py"
 
 MUTANTS = (
     Mutant("logs-prompt-tokens-in-the-mask", f"{R}/prime_rl.py", "mask=mask[first:],", "mask=np.ones(len(mask), dtype=bool)[first:],", f"{TRAPS} -k zero_and_padding"),

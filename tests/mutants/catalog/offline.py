@@ -15,7 +15,7 @@ CONTINUOUS, BANDITS = (
 )
 COLD = "tests/unit/analysis/test_cold_starts.py"
 LOGS, KERNELS = "envs/offline.py", "testbed/offline"
-TWICE, REPLICATION = "analysis/replication.py", "tests/experiments/test_replication.py"
+TWICE, REPLICATION = "analysis/judging/replication.py", "tests/experiments/test_replication.py"
 
 MUTANTS = (
     Mutant("offline-next-is-here", LOGS, "next_RBT=played.state_RBT[..., 1:]", "next_RBT=played.state_RBT[..., :-1]", DATA),
@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant("replication-one-level-for-all", TWICE, "chosen[i][name] = x", "chosen[i][name] = levels[0]", REPLICATION),
     Mutant("replication-slope-not-centered", TWICE, "/ (centered_K @ centered_K)", "/ (place_K @ place_K)", REPLICATION),
     Mutant("replication-of-one-run", TWICE, "for run in RUNS:", 'for run in ("first",):', REPLICATION),
-    Mutant("offline-worlds-score-from-zero", "analysis/offline_worlds.py", "(self.value(pi_RSA) - low_R)", "self.value(pi_RSA)", REPLICATION),
-    Mutant("preference-worlds-gap-without-beta", "analysis/preference_worlds.py", "tilt(self.ref_SA, self.reward_SA, beta)", "tilt(self.ref_SA, self.reward_SA, 1.0)", REPLICATION),
+    Mutant("offline-worlds-score-from-zero", "analysis/worlds/offline_worlds.py", "(self.value(pi_RSA) - low_R)", "self.value(pi_RSA)", REPLICATION),
+    Mutant("preference-worlds-gap-without-beta", "analysis/worlds/preference_worlds.py", "tilt(self.ref_SA, self.reward_SA, beta)", "tilt(self.ref_SA, self.reward_SA, 1.0)", REPLICATION),
     Mutant("preferences-dpo-hard", f"{KERNELS}/preferences.py", "(special.expit(m_RSAA) - label_RSAA)", "(special.expit(m_RSAA) - (label_RSAA > 0.5))", BANDITS),
     Mutant("preferences-loser-pulled-too", f"{KERNELS}/preferences.py", "pull_RSAA.sum(-1) - pull_RSAA.sum(-2)", "pull_RSAA.sum(-1)", BANDITS),
     Mutant("preferences-ties-lost", f"{KERNELS}/preferences.py", "+ 0.5 * (2 * voted_K == votes)", "", BANDITS),
@@ -103,13 +103,13 @@ MUTANTS = (
     Mutant("preferences-pairs-never-refreshed", f"{KERNELS}/preferences.py", "current = draw(step, history) or current", "current = current or draw(step, history)", BANDITS),
     Mutant("preferences-newton-without-ridge", f"{KERNELS}/preferences.py", "feature_RNF) + ridge * theta_RF", "feature_RNF)", BANDITS),
     Mutant("hindsight-contexts-blind-to-actions", f"{KERNELS}/hindsight.py", "score_RBZ = feature_RBX @", "score_RBZ = 0 * feature_RBX @", BANDITS),
-    Mutant("replication-runs-share-keys", "analysis/replication.py", 'f"{name}/{run}"', 'f"{name}"', "tests/unit/analysis/test_made_twice.py"),
-    Mutant("replication-a-missing-run-agrees", "analysis/claims.py", "worst, p = missing[0], 1.0", "worst = missing[0]", "tests/unit/analysis/test_made_twice.py"),
+    Mutant("replication-runs-share-keys", "analysis/judging/replication.py", 'f"{name}/{run}"', 'f"{name}"', "tests/unit/analysis/test_made_twice.py"),
+    Mutant("replication-a-missing-run-agrees", "analysis/judging/claims.py", "worst, p = missing[0], 1.0", "worst = missing[0]", "tests/unit/analysis/test_made_twice.py"),
     Mutant("sinusoid-sees-the-wake", "analysis/experiments/experts/searched_sinusoid.py", "moves_DD[4:, 4:] = turned(frequency)", "moves_DD[4:, :4] = world.a_DD[2:]", "tests/experiments/test_searched_sinusoid.py"),
     Mutant("sinusoid-without-noise", "analysis/experiments/experts/searched_sinusoid.py", "[world.noise_std**2] * 4", "[0.0] * 4", "tests/experiments/test_searched_sinusoid.py"),
-    Mutant("cold-start-draws-from-the-newest", "analysis/cold_starts.py", "past[max(0, step - age)]", "past[-1]", COLD),
-    Mutant("cold-start-answers-shifted", "analysis/cold_starts.py", "cumsum(-1)\n", "cumsum(-1) + 0.2\n", COLD),
-    Mutant("cold-start-cloning-climbs-away", "analysis/cold_starts.py", "(shown_RSA - law(logits_RSA))", "(law(logits_RSA) - shown_RSA)", COLD),
+    Mutant("cold-start-draws-from-the-newest", "analysis/worlds/cloned_starts.py", "past[max(0, step - age)]", "past[-1]", COLD),
+    Mutant("cold-start-answers-shifted", "analysis/worlds/cloned_starts.py", "cumsum(-1)\n", "cumsum(-1) + 0.2\n", COLD),
+    Mutant("cold-start-cloning-climbs-away", "analysis/worlds/cloned_starts.py", "(shown_RSA - law(logits_RSA))", "(law(logits_RSA) - shown_RSA)", COLD),
     Mutant("control-aims-at-the-largest", f"{KERNELS}/control.py", "ahead_RN2.min(-1) if", "ahead_RN2.max(-1) if", CONTINUOUS),
     Mutant("pendulum-gravity-halved", "envs/continuous.py", "a_DD=np.array([[1.0 + 15.0 * 0.05**2, 0.05], [0.75, 1.0]])", "a_DD=np.array([[1.0 + 7.5 * 0.05**2, 0.05], [0.375, 1.0]])", CONTINUOUS),
 )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-TABLE, COMPARISON, WARNINGS = (f"analysis/sweep_{name}.py" for name in ("table", "comparison", "warnings"))
+TABLE, COMPARISON, WARNINGS = (
+    f"analysis/sweeps/sweep_{name}.py" for name in ("table", "comparison", "warnings")
+)
 PLOT, REPORT = "paper_figs/plot.py", "paper_figs/report.py"
 MANIFEST, MERGING, PACKS = (
     "testbed/results/manifest.py",
@@ -15,7 +17,7 @@ OF_TABLE = "tests/unit/analysis/test_sweep_table.py"
 OF_COMPARISON = "tests/unit/analysis/test_sweep_comparison.py"
 OF_PLOT = "tests/experiments/test_plot.py -m 'not slow'"
 OF_REPORT = "tests/experiments/test_report.py -m 'not slow'"
-POWER, OF_POWER = "analysis/seed_power.py", "tests/unit/analysis/test_seed_power.py"
+POWER, OF_POWER = "analysis/judging/seed_power.py", "tests/unit/analysis/test_seed_power.py"
 OF_GROWTH = "tests/unit/results/test_extending.py"
 
 MUTANTS: tuple[Mutant, ...] = (

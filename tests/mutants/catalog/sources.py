@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 VERIFIERS, REWARDS = "testbed/worlds/verifiers.py", "testbed/worlds/rewards.py"
 STYLED, GRADED, SKILLS = (f"envs/tokens/{name}.py" for name in ("styled_sum", "graded_sum", "three_skills"))
 GUIDES = "testbed/teachers/guides.py"
-CHANGED, REPLAYED = "analysis/edited_training.py", "analysis/experiments/experts/success_replay.py"
+CHANGED, REPLAYED = "analysis/worlds/edited_training.py", "analysis/experiments/experts/success_replay.py"
 CHANGING = "tests/experiments/test_edited_training.py"
 VERIFYING, TEACHING = "tests/unit/worlds/test_verifiers.py", "tests/unit/teachers/test_teachers.py"
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-LIST, PAGE, EXPERIMENT = "analysis/systems.py", "analysis/systems_page.py", "analysis/experiment.py"
+LIST, PAGE, EXPERIMENT = (
+    "analysis/judging/systems.py",
+    "analysis/pages/systems_page.py",
+    "analysis/experiment.py",
+)
 TESTS = "tests/experiments/test_systems.py"
 
 MUTANTS = (
@@ -17,5 +21,5 @@ MUTANTS = (
     Mutant("systems-page-forgets-the-part", PAGE, '    if each["part"]:', "    if False:", TESTS),
     Mutant("systems-claims-of-others", EXPERIMENT, "claims=part.claims or tuple(self.claims)", "claims=tuple(self.claims)", TESTS),
     Mutant("systems-claims-not-made", EXPERIMENT, "if other := set(part.claims) - set(self.claims):", "if other := set():", TESTS),
-    Mutant("systems-verdict-read-beside-its-claim", "analysis/claims_page.py", r'"(?<!\\)\|"', r'"\|"', TESTS),
+    Mutant("systems-verdict-read-beside-its-claim", "analysis/pages/claims_page.py", r'"(?<!\\)\|"', r'"\|"', TESTS),
 )  # fmt: skip

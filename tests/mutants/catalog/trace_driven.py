@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 DRIVEN, TRACE = "testbed/staleness/trace_driven.py", "testbed/pipeline/trace.py"
-CLOCK, THEN = "analysis/wall_clock.py", "testbed/cli/then_run.py"
+CLOCK, THEN = "analysis/tables/wall_clock.py", "testbed/cli/then_run.py"
 TESTS, COMMAND = "tests/unit/staleness/test_trace_driven.py", "tests/unit/pipeline/test_then_run.py"
 
 MUTANTS = (

@@ -8,26 +8,30 @@ BASE = "tests/unit/worlds/test_base_models.py"
 COST = "tests/unit/execution/test_cost.py"
 
 MUTANTS = (
-    Mutant("tuning-1", "analysis/tuning.py", 'score="median"', 'score="mean"', TUNING),
-    Mutant("tuning-2", "analysis/tuning.py", "worst = np.inf if fewer else -np.inf", "worst = 0.0", TUNING),
+    Mutant("tuning-1", "analysis/sweeps/tuning.py", 'score="median"', 'score="mean"', TUNING),
+    Mutant(
+        "tuning-2", "analysis/sweeps/tuning.py", "worst = np.inf if fewer else -np.inf", "worst = 0.0", TUNING
+    ),
     Mutant(
         "tuning-3",
-        "analysis/tuning.py",
+        "analysis/sweeps/tuning.py",
         "ascending=[fewer, *(True for _ in order[1:])]",
         "ascending=[fewer, *(False for _ in order[1:])]",
         TUNING,
     ),
     Mutant(
         "tuning-4",
-        "analysis/tuning.py",
+        "analysis/sweeps/tuning.py",
         "while last < rate_G.size - 1 and near_G[last + 1]:",
         "while last < rate_G.size - 1:",
         TUNING,
     ),
-    Mutant("tuning-5", "analysis/tuning.py", "if seeds.nunique() > 1:", "if False:", TUNING),
-    Mutant("tuning-6", "analysis/tuning.py", 'best[best["size"] == arms]["mean"]', 'best["size"]', TUNING),
-    Mutant("tuning-7", "analysis/tuning.py", "(value != DEFAULT, value)", "(False, value)", TUNING),
-    Mutant("tuning-8", "analysis/tuning.py", "FIRST_SEED = 10_000", "FIRST_SEED = 1_000", TUNING),
+    Mutant("tuning-5", "analysis/sweeps/tuning.py", "if seeds.nunique() > 1:", "if False:", TUNING),
+    Mutant(
+        "tuning-6", "analysis/sweeps/tuning.py", 'best[best["size"] == arms]["mean"]', 'best["size"]', TUNING
+    ),
+    Mutant("tuning-7", "analysis/sweeps/tuning.py", "(value != DEFAULT, value)", "(False, value)", TUNING),
+    Mutant("tuning-8", "analysis/sweeps/tuning.py", "FIRST_SEED = 10_000", "FIRST_SEED = 1_000", TUNING),
     Mutant(
         "tuning-9",
         "testbed/cli/tune.py",

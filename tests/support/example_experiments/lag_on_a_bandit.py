@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from analysis.claims import Evidence, exact
-from analysis.comparisons import must_exceed, must_vanish, paired
 from analysis.experiment import Experiment
+from analysis.judging.claims import Evidence, exact
+from analysis.judging.comparisons import must_exceed, must_vanish, paired
 from analysis.plot import Plot
 from testbed.config.run import Run, grid
 

@@ -7,7 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import collapse, condense, ess, intervals, load, palette, tails
+from analysis import palette
+from analysis.judging import intervals
+from analysis.tables import committed as load
+from analysis.tables import condensed as condense
+from analysis.tables import outcomes as collapse
+from analysis.tables import sampled_ess as ess
+from analysis.tables import tails
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS
 from testbed.errors import UserError
 

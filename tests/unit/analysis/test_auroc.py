@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.auroc import auroc, clustered_auroc
+from analysis.judging.auroc import auroc, clustered_auroc
 
 
 def test_auroc_is_the_share_of_pairs_that_are_in_order_with_ties_half():

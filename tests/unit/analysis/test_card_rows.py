@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import card_rows
-from analysis.card_rows import safe_lag, side, training_rows, tuned
+from analysis.cards import card_rows
+from analysis.cards.card_rows import safe_lag, side, training_rows, tuned
 from analysis.experiments.cards import card_training
 from analysis.experiments.cards.card_training import ARMS, arms_of, by_arm
 
@@ -110,7 +110,7 @@ def test_an_objective_that_reads_no_advantage_is_not_told_of_wrong_answers_alone
 def test_runs_of_every_arm_become_a_row_each(tmp_path):
     from dataclasses import replace
 
-    from analysis.load import load_results
+    from analysis.tables.committed import load_results
     from testbed.execution.runner import run_sweep
 
     # Two steps are too few for a lag to be told from the others by its data, not by its name.

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cell_table import REDUCTIONS, cell_table
-from analysis.collapse import cells as outcomes
+from analysis.tables.cell_table import REDUCTIONS, cell_table
+from analysis.tables.outcomes import cells as outcomes
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
 

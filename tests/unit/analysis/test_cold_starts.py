@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis import cold_starts
-from analysis.cold_starts import ANSWERS, GROUP, PROMPTS, accuracy, cloned, demonstrations, law, trained
+from analysis.worlds import cloned_starts as cold_starts
+from analysis.worlds.cloned_starts import (
+    ANSWERS,
+    GROUP,
+    PROMPTS,
+    accuracy,
+    cloned,
+    demonstrations,
+    law,
+    trained,
+)
 from testbed.rng import keys
 
 KEYS = keys((0, 1), "cold starts")

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.claims import mean_above_zero
-from analysis.comparisons import (
+from analysis.judging.claims import mean_above_zero
+from analysis.judging.comparisons import (
     arm,
     arms,
     must_exceed,

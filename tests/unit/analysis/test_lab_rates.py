@@ -5,7 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis import lab_rates, load
+from analysis.sweeps import tuned_cells as lab_rates
+from analysis.tables import committed as load
 from testbed.config.run import Run
 from testbed.errors import UserError
 

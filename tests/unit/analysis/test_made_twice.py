@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.comparisons import must_exceed
-from analysis.replication import RUNS, combinations, difference, level, of_keys
+from analysis.judging.comparisons import must_exceed
+from analysis.judging.replication import RUNS, combinations, difference, level, of_keys
 
 
 def _make(key_R):

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from support.import_graph import ROOT
 
-from analysis import collapse
-from analysis.cell_table import OUTCOMES
+from analysis.tables import outcomes as collapse
+from analysis.tables.cell_table import OUTCOMES
 
 FLAT = (0.2,) * 8
 """Accuracy of a run that learned nothing; rows are ten steps apart."""

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import made_models
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.experiments.lag.safe_lag_fit import SAFE, SIGNS, fitted, largest_safe
 from analysis.experiments.real.toy_for_real import MODELS
 from analysis.experiments.real.toy_vs_real import TOY, taus
-from analysis.starting_runs import SMALL
+from analysis.sweeps.base_runs import SMALL
+from analysis.worlds import hf_bases as made_models
 from testbed.config.run import grid
 
 

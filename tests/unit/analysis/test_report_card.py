@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from support.import_graph import ROOT
 
-from analysis import leaderboard_page, report_card
+from analysis.cards import report_card
+from analysis.cards.report_card import EXACT, committed, make_card, percentile
 from analysis.experiments.cards import card_cost, card_exact
-from analysis.load import load_committed
-from analysis.report_card import EXACT, committed, make_card, percentile
+from analysis.pages import leaderboard_page
+from analysis.tables.committed import load_committed
 from paper_figs.report_card import page, radar
 from testbed.cli import main
 from testbed.objectives import objective

@@ -11,8 +11,8 @@ from scipy import stats
 from support.made_sweep import TOY, accuracy, made
 
 from analysis.experiment import Stop
-from analysis.seed_power import agreeing, bet_seeds, decided
-from analysis.sequential import median_exceeds
+from analysis.judging.seed_power import agreeing, bet_seeds, decided
+from analysis.judging.sequential import median_exceeds
 from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from support.made_sweep import CELLS, STEPS, TOY, made
 
-from analysis.sweep_comparison import compare, holm, improvement
-from analysis.sweep_table import load
+from analysis.sweeps.sweep_comparison import compare, holm, improvement
+from analysis.sweeps.sweep_table import load
 from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError

@@ -7,8 +7,18 @@ import pandas as pd
 import pytest
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
-from analysis import sweep_table
-from analysis.sweep_table import dial, dials, labeled, load, metric_word, numeric, only, per_cell, telling
+from analysis.sweeps import sweep_table
+from analysis.sweeps.sweep_table import (
+    dial,
+    dials,
+    labeled,
+    load,
+    metric_word,
+    numeric,
+    only,
+    per_cell,
+    telling,
+)
 from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.user_files import short_names

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import tuning
 from analysis.experiment import EXPERIMENTS
-from analysis.tuning_knobs import KNOBS
+from analysis.sweeps import tuning
+from analysis.sweeps.tuning_knobs import KNOBS
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.recipes import recipe

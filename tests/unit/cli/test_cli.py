@@ -136,7 +136,7 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
     from dataclasses import replace
 
     from analysis.experiments.real import real_model
-    from analysis.starting_runs import CHAIN, TOY
+    from analysis.sweeps.base_runs import CHAIN, TOY
     from testbed.config.run import grid
     from testbed.policies.hf import tiny_model
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.claims import CLAIMS
 from analysis.experiments.weights import bias_variance, optimal_baseline
-from analysis.load import load_committed
-from analysis.tables import add_tables
+from analysis.judging.claims import CLAIMS
+from analysis.tables.committed import load_committed
+from analysis.tables.making import add_tables
 from paper_figs import base, run
 from testbed.cli import main
 from testbed.exact.report import gradient_report

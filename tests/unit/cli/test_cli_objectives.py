@@ -325,7 +325,7 @@ def test_the_digest_of_an_unchanged_file_is_accepted(capsys, own):
 
 @pytest.mark.slow
 def test_the_atlas_command_writes_the_same_files_twice_and_keeps_other_tables(capsys, tmp_path, monkeypatch):
-    from analysis import load
+    from analysis.tables import committed as load
     from testbed.inspection import atlas
 
     some = ("ppo_clip", "reinforce", "dual_clip")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.values import value_table
+from analysis.tables.value_table import value_table
 
 
 def test_means_over_seeds_of_first_final_best_and_smallest():

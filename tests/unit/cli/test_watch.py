@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, columns, made
 
-from analysis.live import arm_of, finished
+from analysis.sweeps.finished_cells import arm_of, finished
 from testbed.cli import main
 from testbed.cli.board import ROWS, Board
 from testbed.config.run import cell_id, cell_ids, grid

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.experiments.weights.tail_stability import log_weights, tail_stability
-from analysis.load import load_committed
+from analysis.tables.committed import load_committed
 from paper_figs.tail_stability import draw
 from testbed.diagnostics.tails import (
     Estimated,

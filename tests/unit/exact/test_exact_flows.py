@@ -9,8 +9,8 @@ import pytest
 
 from analysis.experiment import EXPERIMENTS
 from analysis.experiments.weights import ess_theory
-from analysis.load import load_committed
-from analysis.tables import add_tables, write_tables
+from analysis.tables.committed import load_committed
+from analysis.tables.making import add_tables, write_tables
 from paper_figs.base import FIGURES, draw
 from paper_figs.run import style
 from testbed.errors import UserError

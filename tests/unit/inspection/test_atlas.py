@@ -12,8 +12,9 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from support.fixtures import batch_of, rows_of
 
-from analysis import load, palette
+from analysis import palette
 from analysis.experiments.cards import objective_weights as objective_table
+from analysis.tables import committed as load
 from paper_figs import base, objective_weights, run
 from testbed.errors import UserError
 from testbed.inspection import atlas, atlas_page

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.wall_clock import SHARE, pace, reached, wall_clock
+from analysis.tables.wall_clock import SHARE, pace, reached, wall_clock
 from testbed.cli import main
 from testbed.config.run import Run
 from testbed.pipeline import trace

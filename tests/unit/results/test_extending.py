@@ -11,7 +11,7 @@ import pytest
 from support.made_sweep import TOY, columns, made
 from support.small_store import files
 
-from analysis.load import load_results
+from analysis.tables.committed import load_results
 from testbed.cli import main
 from testbed.config.run import cell_id, grid
 from testbed.config.toml_file import expand, from_toml

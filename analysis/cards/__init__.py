@@ -1,0 +1,1 @@
+"""The report card of an objective."""

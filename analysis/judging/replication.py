@@ -1,0 +1,226 @@
+"""Computed tables whose rows are replications: every arm meets the same seeds, and all is repeated on fresh
+ones.
+
+A claim on such a table looks at both runs and holds when it holds in each of them:
+
+EXPERIMENT.claim("my-claim", statement="At lags 4 and 8 GRPO gains 0.05 over REINFORCE.")(
+    exceeds(0.05, "value", {"arm": "grpo"}, {"arm": "reinforce"}, lag=(4, 8))
+)
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.experiment import Stop
+from analysis.judging.claims import Evidence, replicated
+from analysis.judging.comparisons import Arm, arm, must_exceed, must_stay_below, paired
+from analysis.tables.committed import Table
+from envs.arrays import Floats
+from testbed.rng import keys
+
+RUNS: Mapping[str, int] = MappingProxyType({"first": 0, "replication": 1_000_000})
+"""Name of a run: its first seed."""
+Seeds = tuple[int, ...]
+Frames: TypeAlias = pd.DataFrame | Iterable[pd.DataFrame]
+Groups: TypeAlias = dict[str, Floats]
+"""Units, mostly differences of pairs, by the group that they are of."""
+Check: TypeAlias = Callable[[pd.DataFrame], Evidence]
+
+
+def repeated(rows: Callable[[Seeds], Frames], seeds: int) -> pd.DataFrame:
+    """Return rows(seeds) of both runs, with a column `run` in front; rows have a column `seed`."""
+    return _both({run: rows(tuple(range(start, start + seeds))) for run, start in RUNS.items()})
+
+
+def of_seeds(
+    name: str, rows: Callable[[Seeds], Frames], seeds: int, about: Mapping[str, Any] | None = None
+) -> Callable[[], Table]:
+    """Return what computes the table of `repeated`; it has the name of `rows`, for who looks up the code."""
+
+    @functools.wraps(rows)
+    def compute() -> Table:
+        return Table.of(name, repeated(rows, seeds), about or {})
+
+    return compute
+
+
+def of_keys(
+    name: str,
+    make: Callable[[NDArray[np.uint64]], Frames],
+    seeds: int,
+    about: Mapping[str, Any] | None = None,
+) -> Callable[[], Table]:
+    """Return what computes make(key_R) for both runs: `seeds` keys that no other run or experiment has.
+
+    Settings and margins may be chosen on other keys, a pilot's, that are in no table. It has the name of
+    `make`, as in `of_seeds`.
+    """
+
+    @functools.wraps(make)
+    def compute() -> Table:
+        frame = _both({run: make(keys(tuple(range(seeds)), f"{name}/{run}")) for run in RUNS})
+        return Table.of(name, frame, {"seeds": seeds, **(about or {})})
+
+    return compute
+
+
+def _both(found: Mapping[str, Frames]) -> pd.DataFrame:
+    """Return the rows of both runs, with a column `run` in front."""
+    frames = []
+    for run, given in found.items():
+        frame = given if isinstance(given, pd.DataFrame) else pd.concat(given)
+        frame.insert(0, "run", run)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def combinations(
+    key_R: NDArray[np.uint64], **levels: Iterable[Any]
+) -> tuple[pd.DataFrame, NDArray[np.uint64]]:
+    """Return a row for every combination of levels and every seed 0 … R - 1, and the rows' keys.
+
+    Cells of one seed share their key, so that arms are paired.
+    """
+    every = {**levels, "seed": range(len(key_R))}
+    frame = pd.MultiIndex.from_product(list(every.values()), names=list(every)).to_frame(index=False)
+    return frame, key_R[frame["seed"].to_numpy()]
+
+
+def dials(arms_N: Iterable[str], settings: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return every setting as an array over the rows' arms, [N]; 0 where an arm does not have it."""
+    names = dict.fromkeys(name for each in settings.values() for name in each)
+    return {name: np.array([settings[arm].get(name, 0.0) for arm in arms_N]) for name in names}
+
+
+def columns(seeds: Seeds, **values: object) -> pd.DataFrame:
+    """Return a frame with a row per seed: numbers, or arrays [R]."""
+    return pd.DataFrame({"seed": seeds, **values})
+
+
+def difference(
+    table: pd.DataFrame, value: str, first: Arm, second: Arm, *, log: bool = False, **each: Any
+) -> Groups:
+    """Return a column of the first arm less that of the second, seed by seed, for each run.
+
+    Where an arm has several values of a column, every combination of them is a group, named by what varies
+    and the run. each: further columns, which both arms share. log: of the column's logarithms.
+    """
+    if log:
+        table = table.assign(**{value: np.log(table[value])})
+    return {
+        name: paired(rows, value, {**one, **here}, {**other, **here})
+        for name, rows, (here, one, other) in _groups(table, each, first, second)
+    }
+
+
+def level(table: pd.DataFrame, value: str, where: Arm) -> Groups:
+    """Return a column of an arm, seed by seed, for each run and combination, as in `difference`."""
+    return {
+        name: arm(rows, value, here).to_numpy(dtype=float) for name, rows, (here,) in _groups(table, where)
+    }
+
+
+def slopes(table: pd.DataFrame, x: str, y: str, where: Arm) -> Groups:
+    """Return the least-squares slope of y over x within each seed of an arm, for each run and combination."""
+    found = {}
+    for name, rows, (here,) in _groups(table, where):
+        for column, wanted in here.items():
+            rows = rows[rows[column] == wanted]
+        wide = rows.pivot(index="seed", columns=x, values=y)
+        place_K = wide.columns.to_numpy(dtype=float)
+        centered_K = place_K - place_K.mean()
+        found[name] = wide.to_numpy(dtype=float) @ centered_K / (centered_K @ centered_K)
+    return found
+
+
+def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame, list[dict[str, Any]]]]:
+    """Yield "column level, run", the run's rows and the arms, for every combination of levels and run."""
+    several = [(i, name) for i, each in enumerate(arms) for name, x in each.items() if _is_several(x)]
+    for levels in itertools.product(*(arms[i][name] for i, name in several)):
+        chosen: list[dict[str, Any]] = [dict(each) for each in arms]
+        for (i, name), x in zip(several, levels, strict=True):
+            chosen[i][name] = x
+        words = [f"{name} {x}" for (_, name), x in zip(several, levels, strict=True)]
+        for run in RUNS:
+            yield ", ".join([*words, run]), table[table["run"] == run], chosen
+
+
+def _is_several(x: object) -> bool:
+    return isinstance(x, Collection) and not isinstance(x, str)
+
+
+def merged(**groups: Groups) -> Groups:
+    """Return all groups, each under the name of its part and its own."""
+    return {f"{part}, {name}": x_N for part, found in groups.items() for name, x_N in found.items()}
+
+
+def exceeds(margin: float, value: str, first: Arm, second: Arm | None = None, **more: Any) -> Check:
+    """Return the check that every group of `difference`, or of `level` without a second arm, has a mean above
+    the margin. more: as in `difference`.
+    """
+    what, found = _asked(value, first, second, more)
+    less = f", {'less' if margin > 0 else 'plus'} {abs(margin):.4g}" if margin else ""
+    return lambda table: must_exceed(found(table), margin, what + less)
+
+
+def stays_below(margin: float, value: str, first: Arm, second: Arm | None = None, **more: Any) -> Check:
+    """Return the check that every group has a mean below the margin, as in `exceeds`."""
+    what, found = _asked(value, first, second, more)
+    return lambda table: must_stay_below(found(table), margin, f"{margin:.4g} less: {what}")
+
+
+def _asked(
+    value: str, first: Arm, second: Arm | None, more: Mapping[str, Any]
+) -> tuple[str, Callable[[pd.DataFrame], Groups]]:
+    """Return in words what is compared, and the groups."""
+    if second is None:
+        where = {**first, **more}
+        return f"{value} at {_said(where)}", lambda table: level(table, value, where)
+    shared = _said({name: x for name, x in more.items() if name != "log"})
+    logs = "log " if more.get("log") else ""
+    words = [
+        f"{logs}{value} at {_said(first)}",
+        f"less at {_said(second)}",
+        *([f"all at {shared}"] if shared else []),
+    ]
+    return ", ".join(words), lambda table: difference(table, value, first, second, **more)
+
+
+def _said(where: Arm) -> str:
+    """Return the arm in words, "learner IQL, steps 600"; the names of groups say what has several values."""
+    return ", ".join(f"{name} {x}" for name, x in where.items() if not _is_several(x))
+
+
+def all_exceed(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:
+    """Return the check that every group of found(table, ...) has a mean above the margin."""
+    return lambda table: must_exceed(found(table, *given), margin, note)
+
+
+def all_stay_below(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:
+    """Return the check that every group of found(table, ...) has a mean below the margin."""
+    return lambda table: must_stay_below(found(table, *given), margin, note)
+
+
+def each_run(found: Check) -> Check:
+    """Return the check that both runs must decide by themselves, as `claims.replicated` has it.
+
+    The effect is that of all seeds together. For evidence of medians and shares, whose p of one run says
+    something by itself.
+    """
+
+    @functools.wraps(found)
+    def decided(table: pd.DataFrame) -> Evidence:
+        first, again = (found(table[table["run"] == run]) for run in RUNS)
+        return replace(replicated(first, again, found(table), Stop().level), runs=())
+
+    return decided

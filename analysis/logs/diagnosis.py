@@ -1,0 +1,150 @@
+"""A training log diagnosed: everything `testbed diagnose` prints, draws and writes as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.sweeps.early_warning import PEERS, Alert, alerts, early, learned
+from analysis.tables.committed import COMMITTED
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from testbed.logs.record import Log
+
+Row = dict[str, Any]
+LEVELS = ("token", "prefix", "sequence")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a log says. ratios, tails, steps, ages, split are empty where log-probabilities are missing.
+
+    facts: what was read. notes: what was dropped or assumed. doubts: what looks wrong. ratios: metrics of all
+    sequences together. tails: Pareto-k by level. steps: metrics by step. ages: by age in versions. split:
+    mismatch against staleness. objectives: what each would cut or weigh down. peers, laboratory: alerts.
+    """
+
+    facts: Row
+    notes: list[str]
+    doubts: list[str]
+    ratios: dict[str, float] = field(default_factory=dict)
+    tails: dict[str, Row] = field(default_factory=dict)
+    steps: list[dict[str, float]] = field(default_factory=list)
+    ages: list[dict[str, float]] = field(default_factory=list)
+    split: dict[str, float] = field(default_factory=dict)
+    objectives: list[Row] = field(default_factory=list)
+    peers: list[Alert] = field(default_factory=list)
+    laboratory: list[Alert] = field(default_factory=list)
+    laboratory_note: str = ""
+
+    def plain(self) -> Row:
+        """Return everything as JSON-able values."""
+        held = {**vars(self)}
+        for name in ("peers", "laboratory"):
+            held[name] = [
+                {
+                    **vars(alert.threshold),
+                    **{k: v for k, v in vars(alert).items() if k != "threshold"},
+                    "fired": alert.fired,
+                }
+                for alert in held[name]
+            ]
+        return held
+
+    def ess_rows(self) -> list[Row]:
+        """Return the ESS table: a row per level and kind of weights, with the floor."""
+        if not self.ratios:
+            return []
+        rows = []
+        for level in LEVELS:
+            floor = self.ratios["rollout_corr/ess_floor" + ("" if level == "sequence" else "_token")]
+            for which in ("raw", "clamped"):
+                row: Row = {"over": level, "weights": "as they are" if which == "raw" else "bounded by 2"}
+                row |= {
+                    how: self.ratios[f"rollout_corr/ess_{how}_{level}_{which}"]
+                    for how in ("kish", "perplexity", "max")
+                }
+                rows.append(row | {"floor 1/N": floor})
+        return rows
+
+    def tail_rows(self) -> list[Row]:
+        """Return Pareto-k by level, or why there is none."""
+        return [
+            {
+                "over": level,
+                "N": found.get("n", 0),
+                "k": found.get("k", found["outcome"]),
+                "says": found["says"]
+                + ("" if level == "sequence" else "; tokens of one sequence are not independent"),
+            }
+            for level, found in self.tails.items()
+        ]
+
+
+def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMITTED) -> Diagnosis:
+    """Return what a log says.
+
+    Args:
+        log: a training log.
+        objectives: names; all by default, [] for none.
+        folder: of the committed tables, for the limits found in the laboratory.
+
+    Raises UserError for an unknown objective.
+    """
+    from testbed.logs.arrays import tensors
+    from testbed.logs.cut import weigh
+    from testbed.logs.doubts import doubts
+    from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
+    from testbed.objectives import objective
+
+    for name in objectives or ():
+        _ = objective[name]  # an unknown one is told before anything is computed
+    limits, said = learned(folder)
+    notes = list(log.notes)
+    try:
+        tokens = tensors(log)
+    except UserError as error:
+        notes.append(f"{error} Nothing can be said of ratios; --model and --behavior-model recompute them.")
+        return Diagnosis(_facts(log), notes, doubts(log), laboratory_note=said)
+    steps = by_step(log)
+    rows: list[Row] = []
+    try:
+        if objectives != []:
+            rows, more = weigh(log, objectives)
+            notes += more
+    except UserError as error:
+        notes.append(f"No objective could be asked about these tokens: {error}")
+    return Diagnosis(
+        _facts(log), notes, doubts(log), ratio_numbers(tokens), tails(tokens), steps, age_rows(tokens),
+        split(tokens),
+        rows, alerts(steps, PEERS), early(steps, limits), said,
+    )  # fmt: skip
+
+
+def _facts(log: Log) -> Row:
+    """Return what was read, in words and numbers."""
+    sizes: dict[str, int] = {}
+    for one in log.sequences:
+        sizes[one.group] = sizes.get(one.group, 0) + 1
+    rewards = [one.reward for one in log.sequences if one.reward is not None]
+    lengths = [one.length for one in log.sequences]
+    held = [
+        name
+        for name in ("logp_mu", "logp_pi", "logp_anchor", "version", "advantage", "reward")
+        if log.has(name)
+    ]
+    return {
+        "written by": log.source,
+        "sequences": len(log.sequences),
+        "tokens of the policy": sum(lengths),
+        "steps": f"{log.steps[0]} to {log.steps[-1]} ({len(log.steps)})",
+        "groups": len(sizes),
+        "sequences per group": float(np.median(list(sizes.values()))),
+        "mean length": float(np.mean(lengths)),
+        "mean reward": float(np.mean(rewards)) if rewards else None,
+        "of every sequence": ", ".join(held) or "none of mu, pi, anchor, version, advantage, reward",
+    }

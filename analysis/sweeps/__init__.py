@@ -1,0 +1,1 @@
+"""Read sweeps: tuning, comparison, warnings."""

@@ -1,0 +1,212 @@
+"""The arms of any sweep against a baseline: paired by seed, corrected for how many comparisons there are.
+
+from analysis.sweeps.sweep_comparison import compare
+compare(load("results/mine"), by="recipe", baseline="grpo", metric="final_accuracy")
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import special
+
+from analysis.judging.claims import ALPHA, mean_above_zero
+from analysis.judging.comparisons import arm, paired
+from analysis.judging.intervals import Interval, student_interval, wilson_interval
+from analysis.sweeps.sweep_table import dial, dials, labeled, metric_word, per_cell, telling, usual_metric
+from analysis.tables.outcomes import ACCURACY
+from testbed.errors import UserError, unknown
+from testbed.testing.t_test_seeds import t_seeds
+
+USUAL = "grpo"
+MISSED = 0.2
+"""Chance that the number of seeds that is asked for does not decide a difference as large as the one seen."""
+ARM, SETTING = "(arm)", "(setting)"
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """Return Holm's adjusted p-values: max over j <= i of (m - j + 1) p_(j), at most 1 (Holm 1979)."""
+    adjusted, largest = {}, 0.0
+    for index, name in enumerate(sorted(p, key=lambda name: (p[name], name))):
+        largest = max(largest, min(1.0, (len(p) - index) * p[name]))
+        adjusted[name] = largest
+    return adjusted
+
+
+def compare(
+    rows: pd.DataFrame, by: str = "recipe", baseline: str = "", metric: str = "", alpha: float = ALPHA
+) -> pd.DataFrame:
+    """Return a row per arm and setting, against the baseline in the same setting, over the seeds both have.
+
+    setting: what else varies, as "lag 16". seeds: pairs; left_out: seeds without a partner or a number.
+    mean, low_mean, high_mean: of the arm; baseline_mean. difference: mean of arm less baseline, with its 95%
+    interval low, high (Student's t on paired differences); spread: their standard deviation.
+    p: two-sided; p_holm: corrected (Holm 1979) for all rows. verdict: higher or lower where p_holm <= alpha,
+    equal where all pairs are, else undecided.
+    higher: probability of improvement P(arm > baseline) (Agarwal et al. 2021, arXiv:2108.13264), ties
+    counting half, with higher_low and higher_high of `improvement`.
+    collapsed: share of seeds, with collapsed_low and collapsed_high (Wilson), and baseline_collapsed; NaN
+    without an accuracy. seeds_needed: about how many would decide a difference and spread like these with
+    power 0.8 at alpha over the number of rows (Student's t); NaN where it is decided.
+
+    Args:
+        rows: of `analysis.sweeps.sweep_table.load`.
+        by: the dial whose values are the arms.
+        baseline: one of them; by default grpo, else the first.
+        metric: as `metric_word` takes it; by default the usual one of these results.
+        alpha: chance of one false verdict in the whole table.
+
+    Raises:
+        UserError: an unknown dial, metric or baseline; fewer than two arms; no pair of seeds.
+    """
+    by, metric = dial(rows, by), metric or usual_metric(rows)
+    metric_word(rows, metric)
+    others = [name for name in telling(rows, [by, *(n for n in dials(rows) if n != by)]) if name != by]
+    cells = per_cell(rows, metric, [by, *others])
+    if ACCURACY in rows:
+        cells["collapsed"] = per_cell(rows, "collapsed", [by, *others])["collapsed"]
+    cells[ARM], names = labeled(cells, [by])
+    cells[SETTING], settings = labeled(cells, others)
+    first = _baseline(names, baseline, by)
+    pairs = [(setting, name) for setting in settings for name in names if name != first]
+    found = [_row(cells, metric, setting, name, first) for setting, name in pairs]
+    table = pd.DataFrame([row for row in found if row["seeds"]])
+    if table.empty:
+        raise UserError(f"No seed was run both with {first} and with another {by}, so nothing can be paired.")
+    adjusted = holm({str(index): p for index, p in enumerate(table["p"])})
+    table["p_holm"] = [adjusted[str(index)] for index in range(len(table))]
+    table["verdict"] = [_verdict(row, alpha) for row in table.to_dict("records")]
+    table["seeds_needed"] = [_needed(row, alpha / len(table)) for row in table.to_dict("records")]
+    return table
+
+
+def _baseline(names: list[str], given: str, by: str) -> str:
+    if len(names) < 2:
+        raise UserError(f"All cells have {by} {names[0]}; a comparison needs two values. Name another --by.")
+    if not given:
+        return USUAL if USUAL in names else names[0]
+    match = [name for name in names if given in (name, name.rpartition(" ")[2])]
+    if not match:
+        raise unknown("baseline", given, names)
+    return match[0]
+
+
+def _row(cells: pd.DataFrame, metric: str, setting: str, name: str, baseline: str) -> dict[str, Any]:
+    """Return everything about one arm in one setting that no other row decides."""
+    ours, theirs = ({ARM: each, SETTING: setting} for each in (name, baseline))
+    both = pd.DataFrame({"x": arm(cells, metric, ours), "y": arm(cells, metric, theirs)})
+    kept = both.dropna()
+    start = {"setting": setting, "arm": name, "baseline": baseline, "seeds": len(kept)}
+    if kept.empty:
+        return start
+    less = paired(cells, metric, ours, theirs)
+    evidence = mean_above_zero(less, "")
+    mean = student_interval(kept["x"].to_numpy())
+    higher = improvement(kept["x"].to_numpy(), kept["y"].to_numpy())
+    return {
+        **start,
+        "left_out": len(both) - len(kept),
+        "mean": mean.center,
+        "low_mean": mean.low,
+        "high_mean": mean.high,
+        "baseline_mean": float(kept["y"].mean()),
+        "difference": evidence.effect,
+        "low": evidence.low,
+        "high": evidence.high,
+        "p": evidence.p,
+        "spread": float(less.std(ddof=1)) if len(less) > 1 else math.nan,
+        "higher": higher.center,
+        "higher_low": higher.low,
+        "higher_high": higher.high,
+        **_collapse(cells, ours, theirs),
+    }
+
+
+def _collapse(cells: pd.DataFrame, ours: dict[str, str], theirs: dict[str, str]) -> dict[str, float]:
+    if "collapsed" not in cells:
+        return dict.fromkeys(("collapsed", "collapsed_low", "collapsed_high", "baseline_collapsed"), math.nan)
+    lost, lost_there = (arm(cells, "collapsed", where) for where in (ours, theirs))
+    share = wilson_interval(int(lost.sum()), len(lost))
+    return {
+        "collapsed": share.center,
+        "collapsed_low": share.low,
+        "collapsed_high": share.high,
+        "baseline_collapsed": float(lost_there.mean()),
+    }
+
+
+def improvement(x_N: NDArray[np.float64], y_N: NDArray[np.float64], level: float = 0.95) -> Interval:
+    """Return P(X > Y) + P(X = Y)/2 over all pairs of seeds, and its interval, which is proper at 0 and 1 too.
+
+    The bounds are the theta with |estimate - theta| = z sqrt(V(theta)), n^2 V = theta (1 - theta)
+    (1 + (n - 1) ((1 - theta)/(2 - theta) + theta/(1 + theta))). Source: Newcombe (2006), Statistics in
+    Medicine 25, 559-573, method 5. It takes the arms as independent; pairing mostly narrows the truth.
+    """
+    n, z = len(x_N), float(special.ndtri(0.5 + level / 2))
+    above_NN = (x_N[:, None] > y_N) + 0.5 * (x_N[:, None] == y_N)
+    center = float(above_NN.mean())
+
+    def beyond(theta: float) -> float:
+        more = (n - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+        return (center - theta) ** 2 - z**2 * theta * (1 - theta) * (1 + more) / n**2
+
+    low = 0.0 if center == 0 else _root(beyond, 0.0, center)
+    high = 1.0 if center == 1 else _root(beyond, 1.0, center)
+    return Interval(center, low, high, n, "Newcombe, method 5", level)
+
+
+def _root(function: Callable[[float], float], outside: float, inside: float) -> float:
+    """Return where a function changes sign, positive outside and not inside, by bisection."""
+    for _ in range(60):
+        middle = (outside + inside) / 2
+        outside, inside = (middle, inside) if function(middle) > 0 else (outside, middle)
+    return (outside + inside) / 2
+
+
+def _verdict(row: Mapping[Any, Any], alpha: float) -> str:
+    if row["difference"] == 0 and row["spread"] == 0:
+        return "equal"
+    if row["p_holm"] > alpha:
+        return "undecided"
+    return "higher" if row["difference"] > 0 else "lower"
+
+
+def _needed(row: Mapping[Any, Any], alpha: float) -> float:
+    """Return the seeds that would decide, NaN where they are not needed or the spread is not known."""
+    if row["verdict"] != "undecided" or not row["spread"] > 0 or row["difference"] == 0:
+        return math.nan
+    seeds = t_seeds(row["difference"], row["spread"], alpha, 1 - MISSED)
+    return math.inf if seeds is None else float(max(seeds, row["seeds"] + 1))
+
+
+def in_words(row: Mapping[Any, Any], by: str, metric: str) -> dict[str, Any]:
+    """Return a row of `compare` as a reader of a table wants it: intervals behind their centers."""
+    less = f"less {row['baseline']}"
+    found = {
+        "setting": row["setting"],
+        by: row["arm"],
+        "seeds": f"{row['seeds']} of {row['seeds'] + row['left_out']}" if row["left_out"] else row["seeds"],
+        metric: f"{row['mean']:.3g}",
+        less: between(row["difference"], row["low"], row["high"], "+.3g"),
+        "p (Holm)": f"{row['p_holm']:.2g}",
+        "verdict": row["verdict"],
+        "P(higher)": between(row["higher"], row["higher_low"], row["higher_high"], ".2f"),
+        "collapsed": between(row["collapsed"], row["collapsed_low"], row["collapsed_high"], ".2f"),
+        "seeds needed": "" if math.isnan(row["seeds_needed"]) else f"{row['seeds_needed']:.0f}",
+    }
+    if not row["setting"]:
+        del found["setting"]
+    if math.isnan(row["collapsed"]):
+        del found["collapsed"]
+    return found
+
+
+def between(center: float, low: float, high: float, form: str) -> str:
+    """Return "0.12 [0.1, 0.2]", or the center alone without finite bounds."""
+    bounds = f" [{low:{form}}, {high:{form}}]" if math.isfinite(low) and math.isfinite(high) else ""
+    return f"{center:{form}}{bounds}"

@@ -1,0 +1,227 @@
+"""Any results folder as one table: its dials, its metrics, one row per cell.
+
+    from analysis.sweeps.sweep_table import load, per_cell
+    rows = load("results/mine")                   # a row per cell and logged step
+    cells = per_cell(rows, "final accuracy")      # a row per cell: dials, seed, value
+
+A dial is a field of Run that the sweep varies, or one argument of it, `recipe_args.eps`; the seed is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.tables.cell_table import FIELDS, OUTCOMES, REACHED, REDUCTIONS, taken_apart, value_of
+from analysis.tables.committed import load_results, results_folders
+from analysis.tables.outcomes import ACCURACY, DIVERGED, READS, need
+from analysis.tables.value_table import VALUE
+from testbed.errors import UserError, unknown
+from testbed.results import store
+from testbed.user_files import short_names
+
+ARGUMENTS = tuple(name for name in FIELDS if name.endswith("_args"))
+REWARD = "reward/mean"
+OF_FILES = ("task", "recipe", "staleness")
+"""Fields whose part may come from a file of the user's; its whole name is kept in `recipe_file` and so on."""
+
+
+def load(*folders: str | Path) -> pd.DataFrame:
+    """Return every finished row of results folders (or of those directly inside them), as pandas knows it.
+
+    Columns: cell and step, every field of Run, a column per argument that a cell gives (`recipe_args.eps`,
+    missing where a cell does not give it), every logged metric. Of the same cell in two folders the first is
+    taken. What comes from a file is called by its function, as in `recipe`, and in full in `recipe_file`.
+
+    Raises UserError when a folder holds no results, or none that are finished.
+    """
+    rows = pd.concat([load_results(Path(folder)) for folder in folders], ignore_index=True)
+    rows = rows.drop_duplicates(["cell", "step"], ignore_index=True)
+    added: dict[str, pd.Series] = {}
+    for field in ARGUMENTS:
+        added |= _arguments(field, rows[field])
+    for field in OF_FILES:
+        short = short_names(rows[field].unique())
+        if any(name != full for full, name in short.items()):
+            added[f"{field}_file"] = rows[field]
+            rows[field] = rows[field].map(short)
+    return pd.concat([rows, pd.DataFrame(added, index=rows.index)], axis=1)
+
+
+def _arguments(field: str, column: pd.Series) -> dict[str, pd.Series]:
+    """Return a column per argument of a field; none where its text cannot be taken apart."""
+    try:
+        by_text = {text: taken_apart(text) for text in column.unique()}
+    except UserError:
+        return {}
+    found = {}
+    for name in dict.fromkeys(name for given in by_text.values() for name in given):
+        values = column.map({text: given.get(name) for text, given in by_text.items()})
+        try:
+            found[f"{field}.{name}"] = pd.to_numeric(values)
+        except ValueError:
+            found[f"{field}.{name}"] = values
+    return found
+
+
+def dials(rows: pd.DataFrame) -> list[str]:
+    """Return the dials, recipe and lag first."""
+    single = [name for name in map(str, rows) if name.partition(".")[0] in ARGUMENTS and "." in name]
+    covered = {name.partition(".")[0] for name in single}
+    fields = [name for name in FIELDS if name != "seed" and name not in covered]
+    known = dict.fromkeys(["recipe", "lag", *fields, *single])
+    return [name for name in known if name in rows and rows[name].nunique(dropna=False) > 1]
+
+
+def telling(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
+    """Return those of the dials that no dials before them decide: two that change together count once."""
+    kept: list[str] = []
+    for name in names:
+        if not kept or rows.groupby(kept, dropna=False)[name].nunique(dropna=False).max() > 1:
+            kept.append(name)
+    return kept
+
+
+def numeric(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
+    """Return those of the dials that are numbers in every cell."""
+    kept = [name for name in names if pd.api.types.is_numeric_dtype(rows[name])]
+    return [name for name in kept if not pd.api.types.is_bool_dtype(rows[name]) and rows[name].notna().all()]
+
+
+def metrics(rows: pd.DataFrame) -> list[str]:
+    """Return the logged metrics that are numbers in at least one row."""
+    others = {"cell", "step", *FIELDS}
+    return [
+        str(name)
+        for name in rows
+        if name not in others
+        and str(name).partition(".")[0] not in ARGUMENTS
+        and pd.api.types.is_numeric_dtype(rows[name])
+        and rows[name].notna().any()
+    ]
+
+
+def usual_metric(rows: pd.DataFrame) -> str:
+    """Return accuracy, else the exact value, else the mean reward: the first that was logged."""
+    there = metrics(rows)
+    for name in (ACCURACY, VALUE, REWARD, *there):
+        if name in there:
+            return name
+    raise UserError("No metric was logged in these results.")
+
+
+def metric_word(rows: pd.DataFrame, name: str) -> str:
+    """Return a metric as `analysis.tables.cell_table` writes it: final_accuracy is "final accuracy".
+
+    Raises UserError with the nearest name for one that was not logged.
+    """
+    there = metrics(rows)
+    outcomes = [one for one in OUTCOMES if set(READS.get(one, (ACCURACY,))) <= set(there)]
+    words = {f"{how}{gap}{one}": f"{how} {one}" for how in REDUCTIONS for gap in " _" for one in there}
+    words |= {one: one for one in (*there, *outcomes)}
+    if ACCURACY in there:
+        words |= {"final": ACCURACY, "best_accuracy": "best"}
+        words |= {name: name} if name.partition(" ")[0] in REACHED else {}
+    if name not in words:
+        raise unknown("metric", name, [*there, *outcomes])
+    return words[name]
+
+
+def logged_metric(rows: pd.DataFrame, name: str) -> str:
+    """Return the column of a metric, "accuracy" for "final accuracy"; raise UserError for an outcome."""
+    column = metric_word(rows, name).rpartition(" ")[2]
+    if column not in rows:
+        raise UserError(f"'{name}' is one number per cell, not logged step by step. Give a logged metric.")
+    return column
+
+
+def dial(rows: pd.DataFrame, name: str) -> str:
+    """Return the name of a column that tells cells apart; raise UserError with candidates for another."""
+    known = [*FIELDS, *(str(c) for c in rows if str(c).partition(".")[0] in ARGUMENTS)]
+    if name not in known or name not in rows:
+        raise unknown("dial", name, [*dials(rows), "seed"])
+    return name
+
+
+def only(rows: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
+    """Return the rows that `field=value,value` words name; raise UserError for one that names none."""
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise UserError(f"'{word}': expected dial=value, as lag=0,16.")
+        shown = rows[dial(rows, name)].map(as_word)
+        wanted = text.split(",")
+        for value in wanted:
+            if value not in set(shown):
+                raise unknown(f"value of {name}", value, set(shown))
+        rows = rows[shown.isin(wanted)]
+    return rows
+
+
+def as_word(value: Any) -> str:
+    """Return a dial's value as a person writes it: 0.3, 16, grpo; "default" for what a cell does not give."""
+    if isinstance(value, float):
+        return "default" if pd.isna(value) else f"{value:g}"
+    return "default" if value is None or value == "" else str(value)
+
+
+def labeled(rows: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series, list[str]]:
+    """Return a label per row, as "m2po, lag 4", and the labels in the order of the dials' values.
+
+    Numbers carry the name of their dial.
+    """
+    if not names:
+        return pd.Series("", index=rows.index), [""]
+    values = rows[list(names)].drop_duplicates().sort_values(list(names), na_position="first")
+    text = {name: _named(name) for name in names}
+    label = {tuple(map(as_word, row)): ", ".join(text[n](v) for n, v in zip(names, row, strict=True))
+             for row in values.itertuples(index=False, name=None)}  # fmt: skip
+    keys = pd.Series(list(zip(*(rows[name].map(as_word) for name in names), strict=True)), index=rows.index)
+    return keys.map(label), list(dict.fromkeys(label.values()))
+
+
+def _named(name: str) -> Callable[[Any], str]:
+    if name in ("recipe", "task"):
+        return as_word
+    short = name.rpartition(".")[2].replace("_", " ")
+    return lambda value: f"{short} {as_word(value)}"
+
+
+def per_cell(rows: pd.DataFrame, metric: str, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a row per cell, sorted by dials and seed: the dials (or `names`), seed, the metric, diverged.
+
+    metric: as `metric_word` takes it; the column has the name that was given. A diverged run has accuracy 0.
+    """
+    need(rows, ["cell", "step", "seed"])
+    word = metric_word(rows, metric)
+    keys = list(dict.fromkeys([*(dials(rows) if names is None else names), "seed"]))
+    groups = rows.sort_values("step").groupby("cell", sort=False)
+    found = groups[keys].first()
+    found[metric] = pd.Series({str(cell): value_of(part, word) for cell, part in groups}, dtype=float)
+    found[DIVERGED] = (groups[DIVERGED].max() != 0) if DIVERGED in rows else False
+    return found.reset_index().sort_values(keys, ignore_index=True)
+
+
+def about(rows: pd.DataFrame) -> Mapping[str, str]:
+    """Return the fields of Run that the sweep does not vary, as words; empty ones are left out."""
+    held = [name for name in FIELDS if name in rows and rows[name].nunique(dropna=False) == 1]
+    return {name: word for name in held if (word := as_word(rows[name].iloc[0])) != "default"}
+
+
+def gaps(rows: pd.DataFrame) -> dict[str, int]:
+    """Return, per logged metric with gaps, how many cells lack a number at a step where others have one."""
+    found = {}
+    for name in metrics(rows):
+        known = rows[name].notna()
+        expected = rows["step"].isin(rows.loc[known, "step"])
+        found[name] = int(rows.loc[expected & ~known, "cell"].nunique())
+    return {name: count for name, count in found.items() if count}
+
+
+def unfinished(*folders: str | Path) -> int:
+    """Return how many planned cells of these results folders have no result: they failed, or never ran."""
+    counted = [store.status(each) for folder in folders for each in results_folders(Path(folder))]
+    return sum(one.planned - one.done for one in counted)

@@ -1,0 +1,1 @@
+"""Read, make and summarize the committed tables."""

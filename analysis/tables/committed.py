@@ -1,0 +1,118 @@
+"""Tables in: a results folder of Parquet packs, or the small committed CSV files behind the figures."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from testbed.errors import UserError, unknown
+
+COMMITTED = Path(__file__).resolve().parents[2] / "paper_figs" / "data"
+"""Folder of the committed tables and their manifest."""
+
+MANIFEST = "manifest.json"
+SWEEP = "sweep.json"
+"""The file that makes a folder a results folder."""
+DIGITS = 5
+"""Significant digits in a CSV file."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A small result table as the bytes of its CSV file, so that a digest names what a figure was drawn from.
+
+    name: that of its experiment. about: what it was made from (cells, tasks, recipes), JSON-able. made: how:
+    "preset", what was fixed before (analysis.judging.preregistration), and "machines", on what; {} where
+    nobody wrote it down.
+    """
+
+    name: str
+    csv: bytes
+    about: Mapping[str, Any] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, frame: pd.DataFrame, about: Mapping[str, Any] | None = None) -> Table:
+        """Return the frame as a table: floats with five significant digits, rows in the given order."""
+        text = frame.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+        return cls(name, text.encode(), about or {})
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.csv).hexdigest()
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        return pd.read_csv(io.BytesIO(self.csv))
+
+
+def load_committed(names: Iterable[str] | None = None, folder: Path = COMMITTED) -> dict[str, Table]:
+    """Return committed tables by name, all of them by default.
+
+    Raises UserError for a folder without manifest, an unknown name, or a file whose digest is not the
+    manifest's.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())["tables"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{folder} holds no readable {MANIFEST} ({type(error).__name__}). "
+            "Make the tables with: testbed experiments table NAME"
+        ) from error
+    found = {}
+    for name in sorted(manifest) if names is None else names:
+        if name not in manifest:
+            raise unknown(f"table in {folder}:", name, manifest)
+        found[name] = _read_csv(name, manifest[name], folder)
+    return found
+
+
+def _read_csv(name: str, entry: Mapping[str, Any], folder: Path) -> Table:
+    path = folder / str(entry.get("file", f"{name}.csv"))
+    try:
+        table = Table(name, path.read_bytes(), entry.get("about", {}), entry.get("made", {}))
+    except OSError as error:
+        raise UserError(f"{path} is in the manifest but cannot be read: {error.strerror}.") from error
+    if table.sha256 != entry.get("sha256"):
+        raise UserError(
+            f"{path} has sha256 {table.sha256[:12]}…, the manifest says {str(entry.get('sha256'))[:12]}…: it "
+            "was changed by hand or cut. Make it again with: testbed experiments table NAME"
+        )
+    return table
+
+
+def is_committed(folder: Path) -> bool:
+    """Return whether the folder holds condensed CSV tables (else it is read as a results folder)."""
+    return (folder / MANIFEST).is_file() and any(folder.glob("*.csv"))
+
+
+def load_results(folder: Path) -> pd.DataFrame:
+    """Return all finished rows of a results folder, or of those directly inside it, as one frame.
+
+    Raises UserError when there is nothing to read.
+    """
+    from testbed.results import store
+
+    frames = [store.read(each).to_pandas() for each in results_folders(folder)]
+    return pd.concat(frames, ignore_index=True)
+
+
+def results_folders(folder: Path) -> list[Path]:
+    """Return the folder itself when a sweep wrote to it, else the results folders inside it, by name."""
+    if (folder / SWEEP).is_file():
+        return [folder]
+    found = sorted(path.parent for path in folder.glob(f"*/{SWEEP}")) if folder.is_dir() else []
+    if not found:
+        raise UserError(
+            f"{folder} is not a results folder and holds none ({SWEEP} is missing): give the folder that a "
+            "sweep wrote to, or the one above it."
+        )
+    return found

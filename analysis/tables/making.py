@@ -1,0 +1,186 @@
+"""The one door of tables: an experiment's runs, or its computation, become NAME.csv beside the others.
+
+Equal results give equal bytes, and a table that is not made again stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.judging import preregistration as preset
+from analysis.tables.cell_table import cell_table
+from analysis.tables.committed import (
+    MANIFEST,
+    Table,
+    is_committed,
+    load_committed,
+    load_results,
+    results_folders,
+)
+from analysis.tables.condensed import describe
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from testbed.config.run import Run
+    from testbed.execution.progress import Progress
+
+RESULTS = Path("out/experiments")
+"""Where the runs behind tables are kept, a folder per experiment."""
+
+
+def make(
+    experiment: Experiment,
+    folders: Sequence[Path] = (),
+    *,
+    root: Path = RESULTS,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    partial: bool = False,
+) -> Table:
+    """Return an experiment's table: computed, read from results folders, or from runs made now.
+
+    Args:
+        experiment: whose table it is.
+        folders: results folders, or folders of such, to read in place of running anything.
+        root: where runs are kept; what root/NAME already holds is not run again.
+        workers: as in testbed.execution.runner.run_sweep.
+        progress: as there.
+        partial: read folders though some of their cells have no result.
+
+    Raises:
+        UserError: the experiment makes no table; folders for one that is computed; a cell without result, as
+            a table of survivors flatters what fails.
+    """
+    if not experiment.keys:
+        raise UserError(f"Experiment '{experiment.name}' makes no table; it is judged without one.")
+    if experiment.compute is not None:
+        if folders:
+            raise UserError(f"The table of '{experiment.name}' is computed, it is made of no results folder.")
+        return replace(experiment.compute(), made={"preset": preset.design(experiment), "machines": []})
+    source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment
+    found = list(folders) or [run(source, root, workers=workers, progress=progress)]
+    if not partial:
+        for folder in found:
+            _finished(folder)
+    made = _made(experiment, source, found, {} if folders else preset.read(source, root))
+    return replace(_of_folders(experiment, found), made=made)
+
+
+def _of_folders(experiment: Experiment, folders: Sequence[Path]) -> Table:
+    rows = pd.concat([load_results(folder) for folder in folders], ignore_index=True)
+    if experiment.from_rows is not None:
+        return experiment.from_rows(rows)
+    return cell_table(experiment.name, rows, experiment.keys, experiment.metrics)
+
+
+def _made(
+    experiment: Experiment, source: Experiment, folders: Sequence[Path], written: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return how the numbers came about: what was fixed before them, and on what machines.
+
+    An experiment that reads another's runs has a design of its own, which nobody wrote down before them.
+    """
+    from testbed.results import store
+
+    parts = [part for folder in folders for part in results_folders(folder)]
+    machines = {json.dumps(machine): machine for part in parts for machine in store.made_on(part)}
+    known = dict(written) if experiment is source else {}
+    return {"preset": known, "machines": [machines[key] for key in sorted(machines)]}
+
+
+def run(
+    experiment: Experiment,
+    root: Path = RESULTS,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Run what is missing of the cells behind an experiment's table; return the results folder, root/NAME.
+
+    With a stopping rule that holds a results folder per block of seeds. Raises UserError for failed cells.
+    """
+    from testbed.results.store import folder_for
+
+    preset.commit(experiment, root)
+    experiment.make_ready(quiet=True)
+    folder = folder_for(root, experiment.name)
+    if experiment.stop is None:
+        _run(experiment.table_cells(), folder, workers, progress)
+        return folder
+    open_claims = [name for name in experiment.claims if experiment.claims[name].promises["kind"] != "exact"]
+    for blocks in (experiment.stop.seeds(), experiment.stop.fresh_seeds()):
+        parts: list[Path] = []
+        still = open_claims
+        for _, new in blocks:
+            parts.append(folder / f"{new.start}-{new.stop - 1}")
+            _run(experiment.cells_at(new), parts[-1], workers, progress)
+            still = undecided(experiment, open_claims, _of_folders(experiment, parts))
+            if not still:
+                break
+        # What the first run leaves open cannot be decided any more, so that no seed is spent on it again.
+        open_claims = [name for name in open_claims if name not in still]
+    return folder
+
+
+def undecided(experiment: Experiment, claims: Sequence[str], table: Table) -> list[str]:
+    """Return those of the claims that one run of an experiment with a stopping rule leaves open."""
+    assert experiment.stop is not None
+    level = experiment.stop.level
+    return [name for name in claims if experiment.claims[name].function(table.frame).p > level]
+
+
+def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, progress: Progress | None) -> None:
+    from testbed.execution.runner import run_sweep
+
+    status = run_sweep(cells, folder, workers=workers, progress=progress)
+    if status.done < status.planned:
+        raise UserError(
+            f"{status.planned - status.done} of {status.planned} cells have no result, so there is no table. "
+            f"Why: testbed status {folder}"
+        )
+
+
+def _finished(folder: Path) -> None:
+    """Raise UserError when planned cells have no result."""
+    from testbed.results import store
+
+    for each in results_folders(folder):
+        counted = store.status(each)
+        if counted.done < counted.planned:
+            raise UserError(
+                f"{each}: {counted.planned - counted.done} of {counted.planned} cells have no result "
+                f"({counted.failed} failed, {counted.pending} pending). Run the sweep again to finish it, or "
+                "give --partial."
+            )
+
+
+def write_tables(tables: Mapping[str, Table], out: Path) -> None:
+    """Write the tables as CSV files with their manifest."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            (out / f"{name}.csv").write_bytes(table.csv)
+        (out / MANIFEST).write_text(json.dumps(describe(tables), indent=2) + "\n")
+    except OSError as error:
+        raise UserError(
+            f"{out} cannot be written: {error.strerror}. Give another folder with --data."
+        ) from error
+
+
+def add_tables(made: Mapping[str, Table], data: Path) -> list[Path]:
+    """Write tables beside the folder's others, which stay as they are, and return their paths.
+
+    One that is made again may have been missing or broken. Raises UserError when it cannot be written.
+    """
+    listed = json.loads((data / MANIFEST).read_text())["tables"] if is_committed(data) else {}
+    others = [name for name in listed if name not in made]
+    kept = load_committed(others, data) if others else {}
+    write_tables({**kept, **made}, data)
+    return [data / f"{name}.csv" for name in made]

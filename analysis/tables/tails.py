@@ -1,0 +1,77 @@
+"""Tails of the sequence ratios: complementary distributions from the histograms that a run logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from analysis.tables.outcomes import need
+from testbed.diagnostics.metric_names import HISTOGRAM_EDGES
+from testbed.errors import UserError
+
+HISTOGRAM = "rollout_corr/log_rho_sequence_histogram"
+BINS = len(HISTOGRAM_EDGES) + 1
+
+
+def counts(column: pd.Series) -> NDArray[np.float64]:
+    """Return the histogram column as an array [rows, BINS]; cells are lists or text like "0 0 12 3"."""
+    rows = [np.array(cell.split() if isinstance(cell, str) else cell, dtype=np.float64) for cell in column]
+    for index, row in enumerate(rows):
+        if row.shape != (BINS,):
+            raise UserError(
+                f"Histogram {index} has {row.size} counts, expected {BINS} (the bins of "
+                "HISTOGRAM_EDGES and the two open ones); it was written with other bins."
+            )
+    return np.stack(rows)
+
+
+def exceedance(counts_xH: ArrayLike) -> NDArray[np.float64]:
+    """Return P(log rho >= edge) at every edge, [..., 129] from counts [..., 130]; NaN without counts."""
+    array_xH = np.asarray(counts_xH, dtype=np.float64)
+    above_xE = np.cumsum(array_xH[..., ::-1], axis=-1)[..., ::-1][..., 1:]
+    with np.errstate(invalid="ignore"):
+        return above_xE / array_xH.sum(axis=-1, keepdims=True)
+
+
+def pool(frame: pd.DataFrame, by: Sequence[str] = ("recipe", "lag", "seed")) -> pd.DataFrame:
+    """Return the histograms summed per combination of `by`; columns by…, HISTOGRAM (array of counts), ratios.
+
+    Rows logged at or before step `lag` are left out: until then the data come from the initial weights and
+    are less stale than the lag says. ratios is the number of sequences behind the counts.
+    """
+    need(frame, [*by, HISTOGRAM])
+    rows = frame[frame["step"] > frame["lag"]] if {"step", "lag"} <= set(frame.columns) else frame
+    found = []
+    for key, group in rows.groupby(list(by), sort=True):
+        summed = counts(group[HISTOGRAM]).sum(axis=0)
+        found.append((*key, summed, int(summed.sum())))
+    return pd.DataFrame(found, columns=[*by, HISTOGRAM, "ratios"])
+
+
+def tails(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per (recipe, lag, edge): log_rho, share, low, high, ratios.
+
+    share = P(log rho >= edge) with all seeds pooled; low and high are the smallest and largest seed's own
+    share; ratios counts the sequences pooled.
+    """
+    need(frame, ["recipe", "lag", "seed", HISTOGRAM])
+    found = []
+    for (recipe, lag), group in frame.groupby(["recipe", "lag"], sort=True):
+        counts_SH = counts(group[HISTOGRAM])
+        share_SE = exceedance(counts_SH)
+        pooled = pd.DataFrame(
+            {
+                "recipe": recipe,
+                "lag": lag,
+                "log_rho": HISTOGRAM_EDGES,
+                "share": exceedance(counts_SH.sum(axis=0)),
+                "low": np.nanmin(share_SE, axis=0),
+                "high": np.nanmax(share_SE, axis=0),
+                "ratios": int(counts_SH.sum()),
+            }
+        )
+        found.append(pooled)
+    return pd.concat(found, ignore_index=True)

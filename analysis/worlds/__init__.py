@@ -1,0 +1,1 @@
+"""Worlds and starting points that several experiments share."""

@@ -1,0 +1,172 @@
+"""Runs whose batches are changed before the loss reads them: what a method does to rewards and advantages.
+
+An arm is a Run and a Change. The loop, the sources, the critics and the losses are the project's own; a
+change sees what a learner makes of a rollout and gives something else in its place. Learning rates are chosen
+from a few on seeds that no table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from analysis.judging.claims import Evidence
+from analysis.judging.comparisons import paired
+from analysis.judging.replication import each_run, of_seeds
+from analysis.judging.sequential import median_exceeds
+from analysis.sweeps.tuning import tuning_seeds
+from analysis.tables.cell_table import value_of
+from analysis.tables.committed import Table
+from testbed.config.run import Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.data.batch import Batch
+    from testbed.data.rollout import Rollout
+    from testbed.worlds.base import World
+
+    Change: TypeAlias = Callable[[Batch, Rollout, Tensor, int], Batch]
+    """(batch, rollout, log-probabilities before the step [R, B, T], step) -> the batch that is learned."""
+Maker: TypeAlias = "Callable[[World, Tensor], Change]"
+"""(world, weights at the start [R, P]) -> the change of a pack."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A run without seed and rate, and what is changed in it.
+
+    change: makes the change of a pack; None for none. bend: rewards [R, B] -> those that are learned from.
+    rates: learning rates to choose from; one is taken as it is. early: steps at first whose samples come from
+    the weights at the start. begin: (world, weights of the base) -> the weights to begin from, in place of
+    the base, which a change still gets.
+    """
+
+    run: Run
+    change: Maker | None = None
+    bend: Callable[[Tensor], Tensor] | None = None
+    rates: tuple[float, ...] = ()
+    early: int = 0
+    begin: Callable[[Any, Tensor], Tensor] | None = None
+
+
+def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
+    """Return the logged rows of cells of one arm, which differ in seed and learning rate only."""
+    import torch
+
+    from testbed.staleness import build_source
+    from testbed.teachers import build_teacher
+    from testbed.teachers.guides import build_guided
+    from testbed.training.learner import Learner
+    from testbed.training.loop import mask_nonfinite_replicas
+    from testbed.training.recorder import Recorder
+    from testbed.training.update import State, Trainer
+    from testbed.worlds.build import build_world
+
+    class Changed(Learner):
+        """A learner whose batches are bent and changed."""
+
+        def batch(self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, step: int) -> Batch:
+            if arm.bend is not None:
+                rollout = replace(rollout, reward_RB=arm.bend(rollout.reward_RB))
+            made = super().batch(theta_CP, rollout, logp_CBT, step)
+            return made if change is None else change(made, rollout, logp_CBT.detach(), step)
+
+    world = build_world(runs)
+    base_RP = world.initial()
+    state = State.start(arm.begin(world, base_RP) if arm.begin else base_RP)
+    change = arm.change(world, base_RP) if arm.change else None
+    teacher = build_teacher(runs, world, state.theta_RP)
+    source = build_guided(build_source(runs, world, state.theta_RP), runs, teacher)
+    offline = tuple(replace(run, staleness="offline") for run in runs)
+    before = build_source(offline, world, state.theta_RP) if arm.early else source
+    trainer = Trainer.of(runs, world, state.theta_RP, teacher, Changed)
+    recorder = Recorder(runs, list(range(len(runs))), world, trainer.learners, state.theta_RP)
+    torch.set_num_threads(1)
+    for step in range(runs[0].steps):
+        trainer.switch_recipes(state, step)
+        generated = source.batch(state.theta_RP, step)  # also early: it keeps the weights of every step
+        if step < arm.early:
+            generated = before.batch(state.theta_RP, step)
+        rollout, state = mask_nonfinite_replicas(generated.rollout, state)
+        rollout = trainer.mix(state.theta_RP, rollout, step)
+        update = trainer.first_pass(state.theta_RP, rollout, step, entropy=recorder.due(step))
+        recorder.add(step, state, generated, rollout, update)
+        state = trainer.learn(state, rollout, update, step)
+        recorder.add_last_pass(step)
+    return pd.DataFrame(recorder.columns())
+
+
+def best_rate(arm: Arm, by: str = "accuracy") -> float:
+    """Return the arm's rate with the highest mean of a metric over two tuning seeds."""
+    if len(arm.rates) < 2:
+        return arm.rates[0] if arm.rates else arm.run.learning_rate
+    runs = tuple(
+        replace(arm.run, learning_rate=rate, seed=seed) for rate in arm.rates for seed in tuning_seeds(2)
+    )
+    rows = trained(arm, runs)
+    score = {rate: np.mean(_values(part, by)) for rate, part in rows.groupby("learning_rate")}
+    return max(arm.rates, key=lambda rate: score[rate])
+
+
+def _values(rows: pd.DataFrame, metric: str) -> list[float]:
+    """Return a metric of every cell; NaN where the arm does not log it, as a proxy without a verifier."""
+    lacks = metric.startswith(("val/", "max val/", "mean val/")) and metric.split(" ")[-1] not in rows
+    return [np.nan if lacks else value_of(cell, metric) for _, cell in rows.groupby("cell", sort=False)]
+
+
+def sweep(
+    arms: Mapping[str, Arm], metrics: Sequence[str], rates: Mapping[str, float], seeds: Sequence[Any]
+) -> pd.DataFrame:
+    """Return a row per arm and seed: the metrics, in the words of cell_table, and the rate."""
+    frames = []
+    for name, arm in arms.items():
+        runs = tuple(replace(arm.run, seed=int(seed), learning_rate=rates[name]) for seed in seeds)
+        rows = trained(arm, runs)
+        found = {metric: _values(rows, metric) for metric in metrics}
+        frames.append(
+            pd.DataFrame({"arm": name, "seed": [int(s) for s in seeds], "rate": rates[name], **found})
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def swept(
+    name: str, arms: Mapping[str, Arm], metrics: Sequence[str], seeds: int, about: Mapping[str, Any]
+) -> Callable[[], Table]:
+    """Return what computes the table of both runs: a row per arm and seed, every arm at its best rate."""
+
+    @cache
+    def rates() -> dict[str, float]:
+        return {each: best_rate(arm) for each, arm in arms.items()}
+
+    @wraps(sweep)
+    def rows(chosen: Sequence[Any]) -> pd.DataFrame:
+        return sweep(arms, metrics, rates(), chosen)
+
+    return of_seeds(name, rows, seeds, about)
+
+
+def gained(
+    table: pd.DataFrame, value: str, pairs: Sequence[tuple[str, str]], margin: float, by: str = "arm"
+) -> Evidence:
+    """Return the evidence that the first arm of each pair exceeds the second by a margin, in the median.
+
+    by: the column of arms. As with every claim on training, the first run and the one on fresh seeds must
+    each decide it.
+    """
+    middle = table.groupby(by)[value].median()
+    arms = ", ".join(
+        f"{middle[name]:.3f} {name}" for name in dict.fromkeys(n for pair in pairs for n in pair)
+    )
+    note = f"median gain in {value}, less {margin:g}; medians {arms}"
+
+    def found(rows: pd.DataFrame) -> Evidence:
+        gaps = {f"{a} less {b}": paired(rows, value, {by: a}, {by: b}) for a, b in pairs}
+        return median_exceeds(gaps, margin, note)
+
+    return each_run(found)(table)
