@@ -16,14 +16,24 @@ from matplotlib.figure import Figure
 
 from analysis.palette import GRAY, VERMILION
 from analysis.sweeps.sweep_comparison import compare, in_words
-from analysis.sweeps.sweep_table import about, as_word, dials, labeled, load, per_cell, telling, usual_metric
+from analysis.sweeps.sweep_table import (
+    about,
+    as_word,
+    dials,
+    labeled,
+    load,
+    per_cell,
+    telling,
+    usual_axis,
+    usual_metric,
+)
 from analysis.sweeps.sweep_warnings import sweep_warnings
 from analysis.tables.outcomes import ACCURACY
 from paper_figs import plot
 from paper_figs.base import PAGE
 from paper_figs.run import render, style
 from testbed.config.toml_text import as_toml, groups
-from testbed.errors import UserError
+from testbed.errors import UserError, counted
 from testbed.results import manifest, store
 
 CSS = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
@@ -90,7 +100,8 @@ def _list(lines: Iterable[str]) -> str:
 
 def _manifest(folder: Path, rows: pd.DataFrame) -> str:
     found = store.status(folder)
-    counted = f"{found.done} of {found.planned} cells done, {found.failed} failed, {found.pending} pending."
+    done = f"{found.done} of {counted(found.planned, 'cell')} done"
+    counts = f"{done}, {found.failed} failed, {found.pending} pending."
     varied = [
         {"dial": name, "values": ", ".join(as_word(value) for value in sorted(rows[name].dropna().unique()))}
         for name in (*dials(rows), "seed")
@@ -98,7 +109,7 @@ def _manifest(folder: Path, rows: pd.DataFrame) -> str:
     held = [{"held": name, "value": word} for name, word in about(rows).items()]
     made = [{"made by": name, "version": str(value)} for name, value in manifest.load(folder).made_by.items()]
     made += [{"made by": name, "version": value} for name, value in _machines(folder).items()]
-    return f'<p>{counted}</p>{_table(varied)}<div class="pair">{_table(held)}{_table(made)}</div>'
+    return f'<p>{counts}</p>{_table(varied)}<div class="pair">{_table(held)}{_table(made)}</div>'
 
 
 def _machines(folder: Path) -> dict[str, str]:
@@ -117,19 +128,18 @@ def _machines(folder: Path) -> dict[str, str]:
 def _unfinished(folder: Path) -> list[str]:
     found = store.status(folder)
     lost = found.planned - found.done
-    lines = [f"{lost} planned cells have no result: what is left may flatter their arms."] if lost else []
-    return lines + [f"{len(one.cells)} cells {one.kind}: {one.message}" for one in found.failures]
+    missing = f"{counted(lost, 'planned cell')} without a result: the comparison may flatter their arms."
+    lines = [missing] if lost else []
+    return lines + [f"{counted(len(one.cells), 'cell')} {one.kind}: {one.message}" for one in found.failures]
 
 
 def _comparison(rows: pd.DataFrame, metric: str) -> str:
-    names = telling(rows, dials(rows))
-    if not names:
-        return "<p>Only the seed varies, so there is nothing to compare.</p>"
     try:
-        table = compare(rows, names[0], metric=metric)
+        axis = usual_axis(rows)
+        table = compare(rows, axis, metric=metric)
     except UserError as error:
         return f"<p>{escape(str(error))}</p>"
-    shown = [in_words(row, names[0], metric) for row in table.to_dict("records")]
+    shown = [in_words(row, axis, metric) for row in table.to_dict("records")]
     first = escape(str(table["baseline"].iloc[0]))
     note = (
         f"Arm less {first}, paired by seed; 95% intervals (Student; Wilson for collapse); p by Holm over "

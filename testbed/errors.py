@@ -36,6 +36,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     return UserError(f"Unknown {kind} '{name}'.{suggest(name, names)} {candidates(name, names)}")
 
 
+def counted(number: int, what: str) -> str:
+    """Return "1 cell" or "1,000 cells"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 PROBLEMS = 20
 """Problems that are told one by one."""
 

@@ -18,7 +18,17 @@ from scipy import special
 from analysis.judging.claims import ALPHA, mean_above_zero
 from analysis.judging.comparisons import arm, paired
 from analysis.judging.intervals import Interval, student_interval, wilson_interval
-from analysis.sweeps.sweep_table import dial, dials, labeled, metric_word, per_cell, telling, usual_metric
+from analysis.sweeps.sweep_table import (
+    dial,
+    dials,
+    labeled,
+    metric_word,
+    named,
+    per_cell,
+    telling,
+    usual_axis,
+    usual_metric,
+)
 from analysis.tables.outcomes import ACCURACY
 from testbed.errors import UserError, unknown
 from testbed.testing.t_test_seeds import t_seeds
@@ -39,7 +49,7 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 
 
 def compare(
-    rows: pd.DataFrame, by: str = "recipe", baseline: str = "", metric: str = "", alpha: float = ALPHA
+    rows: pd.DataFrame, by: str = "", baseline: str = "", metric: str = "", alpha: float = ALPHA
 ) -> pd.DataFrame:
     """Return a row per arm and setting, against the baseline in the same setting, over the seeds both have.
 
@@ -56,7 +66,7 @@ def compare(
 
     Args:
         rows: of `analysis.sweeps.sweep_table.load`.
-        by: the dial whose values are the arms.
+        by: the setting whose values are the arms; by default the first that varies, recipe before lag.
         baseline: one of them; by default grpo, else the first.
         metric: as `metric_word` takes it; by default the usual one of these results.
         alpha: chance of one false verdict in the whole table.
@@ -64,7 +74,7 @@ def compare(
     Raises:
         UserError: an unknown dial, metric or baseline; fewer than two arms; no pair of seeds.
     """
-    by, metric = dial(rows, by), metric or usual_metric(rows)
+    by, metric = dial(rows, by) if by else usual_axis(rows), metric or usual_metric(rows)
     metric_word(rows, metric)
     others = [name for name in telling(rows, [by, *(n for n in dials(rows) if n != by)]) if name != by]
     cells = per_cell(rows, metric, [by, *others])
@@ -90,10 +100,13 @@ def _baseline(names: list[str], given: str, by: str) -> str:
         raise UserError(f"All cells have {by} {names[0]}; a comparison needs two values. Name another --by.")
     if not given:
         return USUAL if USUAL in names else names[0]
-    match = [name for name in names if given in (name, name.rpartition(" ")[2])]
-    if not match:
-        raise unknown("baseline", given, names)
-    return match[0]
+    if given in names:
+        return given
+    by_value = {name.rpartition(" ")[2]: name for name in names}
+    try:
+        return by_value[named("baseline", given, by_value)]
+    except UserError:
+        raise unknown("baseline", given, names) from None
 
 
 def _row(cells: pd.DataFrame, metric: str, setting: str, name: str, baseline: str) -> dict[str, Any]:

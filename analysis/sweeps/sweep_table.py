@@ -17,7 +17,8 @@ import pandas as pd
 
 from analysis.tables.cell_table import FIELDS, OUTCOMES, REACHED, REDUCTIONS, taken_apart, value_of
 from analysis.tables.committed import load_results, results_folders
-from analysis.tables.outcomes import ACCURACY, DIVERGED, READS, need
+from analysis.tables.outcomes import ACCURACY, DIVERGED, ESS, READS, need
+from analysis.tables.sampled_ess import EXACT
 from analysis.tables.value_table import VALUE
 from testbed.errors import UserError, unknown
 from testbed.results import store
@@ -76,6 +77,14 @@ def dials(rows: pd.DataFrame) -> list[str]:
     return [name for name in known if name in rows and rows[name].nunique(dropna=False) > 1]
 
 
+def usual_axis(rows: pd.DataFrame) -> str:
+    """Return the first setting that varies, recipe before lag; raise UserError where only the seed does."""
+    found = telling(rows, dials(rows))
+    if not found:
+        raise UserError("Only the seed varies, so there is nothing to compare.")
+    return found[0]
+
+
 def telling(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
     """Return those of the dials that no dials before them decide: two that change together count once."""
     kept: list[str] = []
@@ -122,12 +131,22 @@ def metric_word(rows: pd.DataFrame, name: str) -> str:
     outcomes = [one for one in OUTCOMES if set(READS.get(one, (ACCURACY,))) <= set(there)]
     words = {f"{how}{gap}{one}": f"{how} {one}" for how in REDUCTIONS for gap in " _" for one in there}
     words |= {one: one for one in (*there, *outcomes)}
+    words |= _words_of_the_summary(there, outcomes)
     if ACCURACY in there:
         words |= {"final": ACCURACY, "best_accuracy": "best"}
         words |= {name: name} if name.partition(" ")[0] in REACHED else {}
     if name not in words:
         raise unknown("metric", name, [*there, *outcomes])
     return words[name]
+
+
+def _words_of_the_summary(there: Sequence[str], outcomes: Sequence[str]) -> dict[str, str]:
+    """Return the headings of the table that `testbed run` prints, as words of `cell_table`."""
+    if ACCURACY in there:
+        return {"smallest ESS": "ess_min"} if "ess_min" in outcomes else {}
+    named = {"exact ESS": f"min {EXACT}", "sampled ESS": f"min {ESS}"}
+    named |= {"final": f"last {VALUE}", "best": f"max {VALUE}"}
+    return {name: word for name, word in named.items() if word.rpartition(" ")[2] in there}
 
 
 def logged_metric(rows: pd.DataFrame, name: str) -> str:
@@ -139,11 +158,16 @@ def logged_metric(rows: pd.DataFrame, name: str) -> str:
 
 
 def dial(rows: pd.DataFrame, name: str) -> str:
-    """Return the name of a column that tells cells apart; raise UserError with candidates for another."""
+    """Return the name of a column that tells cells apart; raise UserError with candidates for another.
+
+    "learning rate" and "eps", as tables print them, stand for learning_rate and recipe_args.eps.
+    """
     known = [*FIELDS, *(str(c) for c in rows if str(c).partition(".")[0] in ARGUMENTS)]
-    if name not in known or name not in rows:
-        raise unknown("dial", name, [*dials(rows), "seed"])
-    return name
+    there = [column for column in known if column in rows]
+    printed = [column for column in there if name in (column, _short(column))]
+    if name not in there and len(printed) != 1:
+        raise unknown("setting", name, [*dials(rows), "seed"])
+    return name if name in there else printed[0]
 
 
 def only(rows: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
@@ -153,12 +177,22 @@ def only(rows: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
         if not equals:
             raise UserError(f"'{word}': expected dial=value, as lag=0,16.")
         shown = rows[dial(rows, name)].map(as_word)
-        wanted = text.split(",")
-        for value in wanted:
-            if value not in set(shown):
-                raise unknown(f"value of {name}", value, set(shown))
+        wanted = [named(f"value of {name}", value, set(shown)) for value in text.split(",")]
         rows = rows[shown.isin(wanted)]
     return rows
+
+
+def named(kind: str, given: str, known: Iterable[str]) -> str:
+    """Return the known word that is meant, 1e-3 for 0.001 too; raise UserError with candidates for none."""
+    known = list(known)
+    try:
+        numbers = {f"{float(given):g}", str(int(float(given)))}
+    except (ValueError, OverflowError):
+        numbers = set()
+    for word in known:
+        if word == given or word in numbers:
+            return word
+    raise unknown(kind, given, known)
 
 
 def as_word(value: Any) -> str:
@@ -186,8 +220,13 @@ def labeled(rows: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series, list[s
 def _named(name: str) -> Callable[[Any], str]:
     if name in ("recipe", "task"):
         return as_word
-    short = name.rpartition(".")[2].replace("_", " ")
+    short = _short(name)
     return lambda value: f"{short} {as_word(value)}"
+
+
+def _short(name: str) -> str:
+    """Return a column's name as tables print it: recipe_args.eps is "eps"."""
+    return name.rpartition(".")[2].replace("_", " ")
 
 
 def per_cell(rows: pd.DataFrame, metric: str, names: Sequence[str] | None = None) -> pd.DataFrame:

@@ -1,4 +1,6 @@
-"""Run docs/notebooks from top to bottom and keep what they print: python docs/tools/run_notebooks.py [FILE…].
+"""Run docs/notebooks from top to bottom: python docs/tools/run_notebooks.py [--write] [FILE…].
+
+Runs are written to out/notebooks; with --write they replace the files themselves.
 
 Needs no Jupyter: code cells run in one namespace; outputs are what they print, and the matplotlib Figure
 that a cell leaves under the name `figure`.
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
+OUT = Path("out/notebooks")
 DPI = 70
 Cell = dict[str, Any]
 
@@ -43,16 +46,19 @@ def _outputs(cell: Cell, namespace: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def write(path: Path) -> None:
-    """Run a notebook and write its outputs into it."""
+def write(path: Path, to: Path) -> None:
+    """Run a notebook and write it with its outputs to a file."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for number, (cell, outputs) in enumerate(zip(code, run(notebook), strict=True), start=1):
         cell["outputs"], cell["execution_count"] = outputs, number
-    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for file in [Path(word) for word in sys.argv[1:]] or sorted(FOLDER.glob("*.ipynb")):
-        write(file)
-        print(file)
+    words = [word for word in sys.argv[1:] if word != "--write"]
+    for file in [Path(word) for word in words] or sorted(FOLDER.glob("*.ipynb")):
+        target = file if "--write" in sys.argv else OUT / file.name
+        write(file, target)
+        print(target)

@@ -141,8 +141,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if place := line_of_a_user(error):
                 sys.exit(_complain(f"{place}: {type(error).__name__}: {error}"))
             raise
-        error_text = error.format_message()
-        sys.exit(_complain(error_text, getattr(error, "ctx", None)))
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            print(error.format_message())
+            sys.exit(0)
+        sys.exit(_complain(error.format_message(), getattr(error, "ctx", None)))
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -25,6 +25,7 @@ class Board:
         for cell in cells:
             self._planned.setdefault(arm_of(cell, self._with_lag), set()).add(cell)
         self._found: dict[str, dict[str, Finished]] = {}
+        self._shares: dict[str, float] = {}
 
     def add(self, content: bytes) -> None:
         """Take in the result file of a pack."""
@@ -35,13 +36,20 @@ class Board:
             self._planned.setdefault(arm, set()).add(one.cell)
             self._found[arm] = {**self._found.get(arm, {}), one.cell: one}
 
+    def steps(self, cells: Iterable[str], share: float) -> None:
+        """Take in that a share (0 to 1) of the steps of these running cells is done."""
+        self._shares |= dict.fromkeys(cells, share)
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per arm: cells done, median of best and last value, how many collapsed or diverged."""
         return [self._row(arm) for arm in list(self._planned)]
 
     def _row(self, arm: str) -> dict[str, Any]:
-        found = list(self._found.get(arm, {}).values())
-        row: dict[str, Any] = {"arm": arm, "done": f"{len(found)}/{len(self._planned[arm])}"}
+        finished = self._found.get(arm, {})
+        found = list(finished.values())
+        parts = sum(self._shares.get(cell, 0.0) for cell in self._planned[arm] - finished.keys())
+        done = f"{len(found) + parts:.1f}" if parts else str(len(found))
+        row: dict[str, Any] = {"arm": arm, "done": f"{done}/{len(self._planned[arm])}"}
         for name in ("best", "last"):
             row[name] = f"{median(getattr(one, name) for one in found):.3f}" if found else ""
         told = [one.collapsed for one in found if one.collapsed is not None]

@@ -11,19 +11,20 @@ import typer
 
 def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Results folders.")],
-    by: Annotated[str, typer.Option(help="The dial whose values are compared.")] = "recipe",
-    baseline: Annotated[str, typer.Option(help="One of its values; default grpo, else the first.")] = "",
+    by: Annotated[str, typer.Option(help="Setting to compare, as lag; default: the first that varies.")] = "",
+    baseline: Annotated[str, typer.Option(help="Value to compare with; default grpo, else the first.")] = "",
     metric: Annotated[
         str, typer.Option(help="final_accuracy, best, 'min NAME', …; default accuracy, value or reward.")
     ] = "",
     where: Annotated[
-        list[str] | None, typer.Option(metavar="DIAL=VALUE,…", help="Compare only these cells; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="SETTING=VALUE,…", help="Only these cells; repeatable."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print as a LaTeX table (booktabs).")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print as a Markdown table.")] = False,
 ) -> None:
-    """Compare the arms of a sweep with a baseline, paired by seed, in every setting that varies beside them.
+    """Compare the arms of a sweep with a baseline, paired by seed, separately for all other settings.
 
     Examples:
     testbed compare results/staleness --by recipe --baseline grpo --metric final_accuracy
@@ -32,14 +33,14 @@ def compare(
     """
     from analysis.sweeps.sweep_comparison import compare as compared
     from analysis.sweeps.sweep_comparison import in_words
-    from analysis.sweeps.sweep_table import load, only, unfinished, usual_metric
+    from analysis.sweeps.sweep_table import dial, load, only, unfinished, usual_axis, usual_metric
     from testbed.cli import show
-    from testbed.errors import UserError
+    from testbed.errors import UserError, counted
 
     if json + latex + markdown > 1:
         raise UserError("--json, --latex and --markdown are three ways to print one table; give one of them.")
     rows = only(load(*folders), where or ())
-    metric = metric or usual_metric(rows)
+    metric, by = metric or usual_metric(rows), dial(rows, by) if by else usual_axis(rows)
     table = compared(rows, by, baseline, metric)
     found = [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
     short = [in_words(row, by, metric) for row in found]
@@ -53,9 +54,8 @@ def compare(
         show.table(short)
         show.say(NOTE.format(baseline=found[0]["baseline"], count=len(found)).splitlines())
     if missing := unfinished(*folders):
-        print(
-            f"{missing} planned cells have no result: what is left may flatter their arms.", file=sys.stderr
-        )
+        text = f"{counted(missing, 'planned cell')} without a result: the comparison may flatter their arms."
+        print(text, file=sys.stderr)
 
 
 NOTE = """\

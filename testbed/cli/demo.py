@@ -58,13 +58,13 @@ def _say(text: str, quiet: bool) -> None:
 
 
 def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool) -> None:
-    from testbed.errors import UserError
+    from testbed.errors import UserError, counted
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
 
     status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
     if status.failed:
-        raise UserError(f"{status.failed} cells failed; see why with: testbed status {folder}")
+        raise UserError(f"{counted(status.failed, 'cell')} failed. To see why: testbed status {folder}")
 
 
 def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:

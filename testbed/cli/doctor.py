@@ -1,4 +1,4 @@
-"""testbed doctor: whether this machine can run the bench, in seconds, and what to do where it cannot."""
+"""testbed doctor: check whether this machine can run the bench, and say what to do where it cannot."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ LONGEST = 5.0
 """Seconds that the self-test should take at most, loading torch included."""
 
 
+MARKS = {"ok": "ok  ", "note": "note", "broken": "BAD "}
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that was looked at. grade: "ok", "note" (works, but not all or not fast) or "broken"."""
@@ -45,29 +48,39 @@ class Finding:
 
 
 def doctor(
-    folder: Annotated[Path, typer.Option(help="Where results would go; its disk is looked at.")] = Path(),
+    folder: Annotated[Path, typer.Option(help="Folder for results; its disk is checked.")] = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Look at versions, threads, GPU, memory and disk, and run a training of seconds; exit code 1 if broken.
+    """Check versions, threads, GPU, memory and disk, and train for a few seconds; exit code 1 if broken.
 
     Examples: testbed doctor    testbed doctor --folder /scratch/me --json
     """
     from testbed.cli import show
 
-    findings = [*versions(), *threads(), *gpu(), *room(folder), self_test()]
+    findings = []
+    for finding in checks(folder):
+        findings.append(finding)
+        if not json:
+            advice = f": {finding.advice}" if finding.advice else ""
+            print(f"{MARKS[finding.grade]}  {finding.what:<14} {finding.found}{advice}", flush=True)
     broken = [finding for finding in findings if finding.grade == "broken"]
     if json:
         show.as_json({"broken": len(broken), "findings": [vars(finding) for finding in findings]})
     else:
-        for finding in findings:
-            mark = {"ok": "ok  ", "note": "note", "broken": "BAD "}[finding.grade]
-            print(
-                f"{mark}  {finding.what:<14} {finding.found}"
-                + (f": {finding.advice}" if finding.advice else "")
-            )
         print(f"{len(broken)} of {len(findings)} broken." if broken else "This machine can run the bench.")
     if broken:
         raise typer.Exit(1)
+
+
+def checks(folder: Path) -> Iterator[Finding]:
+    """Yield every finding as soon as it is known; announce what takes longer than a second on stderr."""
+    yield from versions()
+    yield from threads()
+    print("Loading torch …", file=sys.stderr, flush=True)
+    yield from gpu()
+    yield from room(folder)
+    print("Training twice for the self-test; the first call compiles …", file=sys.stderr, flush=True)
+    yield self_test()
 
 
 def versions() -> Iterator[Finding]:

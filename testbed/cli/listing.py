@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -232,11 +234,58 @@ KINDS: dict[str, Callable[[], Rows]] = {
 }
 
 
+ABOUT = {
+    "fields": ("fields of a run, set by `testbed run … field=value`", "", ""),
+    "tasks": ("worlds and token tasks", "envs", r"^@world\("),
+    "recipes": ("advantage, objective and aggregation under one name", "testbed/recipes", r"^@recipe\("),
+    "objectives": ("losses per token", "testbed/objectives", r"^@objective(\.variant)?\("),
+    "advantages": ("advantages from rewards", "testbed/advantages", r"^@advantage(\.variant)?\("),
+    "aggregations": (
+        "means that turn token losses into one loss",
+        "testbed/losses/aggregate.py",
+        r'^    "\w+": ',
+    ),
+    "mismatches": ("differences between sampler and trainer", "testbed/mismatch", r"^@mismatch\("),
+    "schedules": ("which version of the weights makes a sample", "testbed/staleness", r"^@schedule\("),
+    "anchors": ("proximal policies", "testbed/anchors", r"^@anchor\("),
+    "prefixes": ("where responses begin", "testbed/prefixes", r"^@prefix\("),
+    "critics": ("value functions", "testbed/critics", r"^@critic\("),
+    "teachers": ("policies to learn from", "testbed/teachers", r"^@teacher\("),
+    "guides": ("answers put into groups", "testbed/teachers", r"^@guide\("),
+    "verifiers": ("judges of answers", "testbed/worlds", r"^@verifier\("),
+    "sweeps": ("what `testbed run NAME` runs", "analysis/experiments", r"^    cells="),
+    "experiments": ("questions with runs, tables and claims", "analysis/experiments", r"^EXPERIMENT = "),
+    "figures": (
+        "figures of the committed tables",
+        "paper_figs analysis/experiments",
+        r"^@figure\(|figure=Plot\(",
+    ),
+    "claims": ("sentences with verdicts", "analysis/experiments", r"\.claim\("),
+    "metrics": ("logged numbers", "", ""),
+}
+"""What a kind is, the files that define it, and how a definition starts: counting them is quick.
+
+Kinds without files are quick to make."""
+
+SEVERAL = ("figures", "claims")
+"""Kinds that loops define too, so that the files show a lower bound."""
+
+
+def count(kind: str) -> int:
+    """Return how many definitions of a kind the source files hold; a lower bound for SEVERAL."""
+    _, places, pattern = ABOUT[kind]
+    if not places:
+        return len(KINDS[kind]())
+    paths = [Path(__file__).parents[2] / place for place in places.split()]
+    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    return sum(len(re.findall(pattern, file.read_text(encoding="utf-8"), re.M)) for file in files)
+
+
 def list_all(
     kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """List tasks, recipes, objectives, advantages, mismatches, sweeps, experiments, figures, claims and more.
+    """List everything of one kind that has a name; without a kind, the kinds and how many there are of each.
 
     Examples: testbed list    testbed list tasks    testbed list metrics --json
     """
@@ -250,6 +299,7 @@ def list_all(
     elif kind:
         show.table(KINDS[kind]())
     else:
-        for name, rows in KINDS.items():
-            print(f"{name}: {', '.join(row['name'] for row in rows())}\n")
-        print("More about one kind: testbed list tasks")
+        for name in KINDS:
+            number = f"{count(name)}{'+' * (name in SEVERAL)}"
+            print(f"{name:<13} {number:>5}  {ABOUT[name][0]}")
+        print("All of a kind: testbed list KIND. What a name stands for: testbed show NAME.")

@@ -18,11 +18,11 @@ def merge(
     Example: testbed merge results/mine results/more-seeds --out results/both
     """
     from testbed.cli import show
-    from testbed.cli.run import counts
+    from testbed.cli.run import counts, settled
     from testbed.results.merging import merge as merged
 
-    found = counts(merged(folders, out))
+    status = merged(folders, out)
     if json:
-        show.as_json({"folder": str(out), **found})
+        show.as_json({"folder": str(out), **counts(status)})
     else:
-        print(f"{out}: " + ", ".join(f"{number} {name}" for name, number in found.items()) + " cells")
+        print(f"{out}: {settled(status)}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.consent import Yes
+from testbed.errors import counted
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -205,9 +206,8 @@ def describe(
         show.as_json({"folder": str(folder), "packs": [list(pack.names) for pack in ours]})
         return
     count, whole = (sum(len(pack.cells) for pack in part) for part in (ours, packs))
-    part = f", part {shard} of {whole} cells," if len(ours) < len(packs) else ""
-    parts = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((count, "cell"), (len(ours), "pack")))
-    print(f"{' in '.join(parts)}{part} would go to {folder}", end="")
+    part = f", part {shard} of {counted(whole, 'cell')}," if len(ours) < len(packs) else ""
+    print(f"{counted(count, 'cell')} in {counted(len(ours), 'pack')}{part} would go to {folder}", end="")
     print(f"; the first and the last:\n  {ours[0].names[0]}\n  {ours[-1].names[-1]}" if ours else ".")
 
 
@@ -247,7 +247,7 @@ def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
     from testbed.cli.closing import next_steps, print_closing
 
     print_closing(summary)
-    print(f"{status.done} of {status.planned} cells done, {status.failed} failed, {status.pending} pending.")
+    print(settled(status))
     if line := divergence(summary):
         print(line)
     print(f"Results: {folder}")
@@ -263,8 +263,15 @@ def divergence(summary: list[dict[str, Any]]) -> str:
     if not lost:
         return ""
     return (
-        f"{lost} cell(s) diverged: a loss or gradient was not finite, and the weights stood still from there."
+        f"{counted(lost, 'cell')} diverged: a loss or gradient was not finite, and the weights stood still "
+        "from there."
     )
+
+
+def settled(status: Status) -> str:
+    """Return "4 of 6 cells done, 1 failed, 1 pending."."""
+    done = f"{status.done} of {counted(status.planned, 'cell')} done"
+    return f"{done}, {status.failed} failed, {status.pending} pending."
 
 
 def counts(status: Status) -> dict[str, int]:

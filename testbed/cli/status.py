@@ -17,7 +17,8 @@ def status(
     Example: testbed status results/staleness
     """
     from testbed.cli import show
-    from testbed.cli.run import counts
+    from testbed.cli.run import counts, settled
+    from testbed.errors import counted
     from testbed.results.store import Store
 
     store = Store(folder)
@@ -27,9 +28,9 @@ def status(
         rows = [{"pack": f.pack, "kind": f.kind, "message": f.message} for f in failures]
         show.as_json({"folder": str(folder), **counts(found), "damaged": found.damaged, "failures": rows})
         return
-    print(", ".join(f"{number} {name}" for name, number in counts(found).items()), "cells")
+    print(settled(found))
     if found.damaged:
-        print(f"{found.damaged} of the pending cells were damaged and will be run again.")
+        print(f"{counted(found.damaged, 'pending cell')} had a damaged result; the next run makes it again.")
     for failure in failures:
         together = f"{len(failure.cells)} cells, which fail together: " if len(failure.cells) > 1 else ""
         print(f"{failure.kind}: {failure.message} ({together}pack {failure.pack})")

@@ -100,7 +100,7 @@ def report(folder: Path, status: Status, reach: float | None, json: bool) -> Non
     """Print return and simulated time per recipe, and where the results are."""
     from analysis.tables.wall_clock import wall_clock
     from testbed.cli import show
-    from testbed.cli.run import counts
+    from testbed.cli.run import counts, settled
     from testbed.results.store import read
 
     level, rows = wall_clock(read(folder).to_pandas(), reach) if status.done else (reach, [])
@@ -110,7 +110,7 @@ def report(folder: Path, status: Status, reach: float | None, json: bool) -> Non
     if rows:
         print(f"Return {level:.3g} is asked for; seconds are the pipeline's.")
         show.table([brief(row) for row in rows])
-    print(f"{status.done} of {status.planned} cells done, {status.failed} failed, {status.pending} pending.")
+    print(settled(status))
     print(f"Results: {folder}, with the trace in lags.parquet")
     if status.failed:
         print(f"Why cells failed: testbed status {folder}")

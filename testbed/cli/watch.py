@@ -20,7 +20,7 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Look once, and stop.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Look once, and print as JSON.")] = False,
 ) -> None:
-    """Show how far a sweep is that another process or machine runs, by arm, until it is done.
+    """Follow a sweep that another process or machine runs, by arm, until it is done.
 
     Example: testbed watch results/staleness
     """
@@ -35,17 +35,18 @@ def watch(
     display = Progress() if once or json else choose(board=lambda: board)
     _follow(folder, board, display, None if once or json else every)
     if json:
-        show.as_json({"folder": str(folder), **counts(store.status()), "arms": board.rows()})
+        found = {**counts(store.status()), "done_with_parts": round(display.settled - display.failed, 1)}
+        show.as_json({"folder": str(folder), **found, "arms": board.rows()})
         return
     show.table(board.rows())
-    print(f"{display.done} of {display.planned} cells done, {display.failed} failed.")
+    print(f"{display.done_of_planned} done, {display.failed} failed.")
 
 
 def _follow(folder: Path, board: Board, display: Progress, every: float | None) -> None:
     """Feed the board and the display with what appears in the folder, until nothing is pending."""
     from testbed.results.store import RESULT, Store
 
-    seen: set[str] = set()
+    seen, shown = set[str](), set[str]()
     try:
         display.start(0, 0)
         while True:
@@ -58,6 +59,14 @@ def _follow(folder: Path, board: Board, display: Progress, every: float | None) 
                     seen.add(pack)
                     board.add(content)
                     display.finished(pack, len(store.packs[pack]))
+            running = {} if store.packs.keys() <= seen else store.running()
+            for pack in shown - running.keys():
+                board.steps(store.packs[pack], 0.0)
+                display.drop(pack)
+            for pack, share in running.items():
+                board.steps(store.packs[pack], share)
+                display.steps(pack, store.packs[pack], share)
+            shown = set(running)
             failed = [each for name, each in store.failures().items() if name not in seen]
             display.failed = sum(len(each.cells) for each in failed)
             display.show()

@@ -106,9 +106,10 @@ def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             continue
         if isinstance(value, int | float) and not isinstance(value, bool):
             low, high = LEAST.get(name, -math.inf), MOST.get(name, 2**31 - 1)
-            if not low <= value <= high or math.isinf(value):
-                span = f"at least {low}" if value < low else f"a finite number of at most {high}"
-                yield name, f"is {value}, expected {span}."
+            if not math.isfinite(value):
+                yield name, f"is {value}, expected a finite number{f' of at least {low}' * (name in LEAST)}."
+            elif not low <= value <= high:
+                yield name, f"is {value}, expected {f'at least {low}' if value < low else f'at most {high}'}."
 
 
 def contradictions(run: Run) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from statistics import mean, median
 
 from testbed.config.pack import Pack
 from testbed.config.run import Run
-from testbed.errors import UserError
+from testbed.errors import UserError, counted
 from testbed.execution.memory import needed
 from testbed.execution.worker import TRAIN, imported
 
@@ -73,11 +73,10 @@ class Cost:
             return "Nothing is left to be done."
         from testbed.staleness.storage import readable
 
-        workers = f"{self.workers} worker" + ("s" if self.workers > 1 else "")
-        packs = f"{self.packs:,} pack" + ("s" if self.packs > 1 else "")
+        what = f"{counted(self.cells, 'cell')} in {counted(self.packs, 'pack')}"
         when = "an unknown time" if self.seconds is None else duration(self.seconds)
         return (
-            f"{self.cells:,} cells in {packs} on {workers}: {when}, about {readable(self.memory)} of memory."
+            f"{what} on {counted(self.workers, 'worker')}: {when}, about {readable(self.memory)} of memory."
         )
 
 

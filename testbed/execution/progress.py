@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar
+
+from testbed.errors import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,6 +30,9 @@ class Board(Protocol):
     def add(self, content: bytes) -> None:
         """Take in the result file of a pack."""
 
+    def steps(self, cells: Sequence[str], share: float) -> None:
+        """Take in that a share (0 to 1) of the steps of these running cells is done."""
+
     def __rich__(self) -> RenderableType:
         """Return what rich draws."""
 
@@ -39,7 +44,7 @@ class Progress:
         self.planned = self.done = self.failed = 0
         self._at_start = 0
         self._began = time.monotonic()
-        self._running: dict[str, tuple[int, float]] = {}
+        self._running: dict[str, tuple[Sequence[str], float]] = {}
         self._since: dict[str, tuple[float, float]] = {}
         self._pace_from: tuple[float, float] | None = None
 
@@ -49,8 +54,8 @@ class Progress:
         self._began, self._pace_from = time.monotonic(), None
         self.show()
 
-    def steps(self, pack: str, cells: int, share: float) -> None:
-        """Hear that a share (0 to 1) of a running pack's steps is done."""
+    def steps(self, pack: str, cells: Sequence[str], share: float) -> None:
+        """Hear that a share (0 to 1) of the steps of a running pack of these cells is done."""
         self._running[pack] = (cells, share)
         self._since.setdefault(pack, (time.monotonic(), share))
         self._pace_from = self._pace_from or (time.monotonic(), self.settled)
@@ -58,11 +63,15 @@ class Progress:
 
     def finished(self, pack: str, cells: int, failed: bool = False) -> None:
         """Hear that a pack has a result or a failure."""
-        self._running.pop(pack, None)
-        self._since.pop(pack, None)
+        self.drop(pack)
         self.done += 0 if failed else cells
         self.failed += cells if failed else 0
         self.show()
+
+    def drop(self, pack: str) -> None:
+        """Hear that a pack no longer runs."""
+        self._running.pop(pack, None)
+        self._since.pop(pack, None)
 
     def landed(self, content: bytes) -> None:
         """Hear what a pack has found: its result file, finished now or before."""
@@ -105,7 +114,13 @@ class Progress:
     @property
     def settled(self) -> float:
         """Cells that are behind us, parts of running packs included."""
-        return self.done + self.failed + sum(cells * share for cells, share in self._running.values())
+        return self.done + self.failed + sum(len(cells) * share for cells, share in self._running.values())
+
+    @property
+    def done_of_planned(self) -> str:
+        """The cells that are done, parts of running ones included: "52.6 of 54 cells"."""
+        done = f"{self.settled - self.failed:.{1 if self._running else 0}f}"
+        return f"{done} of {counted(self.planned, 'cell')}"
 
     @property
     def left(self) -> float | None:
@@ -141,8 +156,7 @@ class Plain(Progress):
         failed = f", {self.failed} failed" if self.failed else ""
         left = f", about {_clock(self.left)} left" if self.left else ""
         spent = _clock(time.monotonic() - self._began)
-        done = f"{self.settled - self.failed:.{1 if self._running else 0}f}"
-        return f"{done} of {self.planned} cells{failed} after {spent}{left}"
+        return f"{self.done_of_planned}{failed} after {spent}{left}"
 
 
 class Bar(Progress):
@@ -169,6 +183,16 @@ class Bar(Progress):
 
     def note(self, text: str) -> None:
         self._bars.console.print(text, markup=False, highlight=False)
+
+    def steps(self, pack: str, cells: Sequence[str], share: float) -> None:
+        if (board := self._board) is not None:
+            board.steps(cells, share)
+        super().steps(pack, cells, share)
+
+    def drop(self, pack: str) -> None:
+        if self._board is not None and pack in self._running:
+            self._board.steps(self._running[pack][0], 0.0)
+        super().drop(pack)
 
     def show(self) -> None:
         failed = f"{self.failed} failed  " if self.failed else ""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import get_args
 
 from testbed.config.pack import Pack
 from testbed.config.run import Run
-from testbed.errors import UserError
+from testbed.errors import UserError, counted
 from testbed.execution.executors import Executor, Inline, Local
 from testbed.execution.preflight import prepare
 from testbed.execution.progress import Progress
@@ -26,6 +27,8 @@ from testbed.results.store import Failure, Kind, Status, Store
 
 PERIOD = "60s"
 """Time between the checkpoints of a running pack: what a second Ctrl-C may cost."""
+NOTE_EVERY = 1.0
+"""Seconds between two notes of a pack's progress for `testbed watch`."""
 AT_ONCE = 64
 """How many packs that other runners hold are looked at before the executor gets its turn."""
 
@@ -59,7 +62,8 @@ def run_sweep(
         function: "module:name" of what runs a pack.
 
     Raises UserError for bad cells, a folder that is not this sweep's, a full or read-only disk;
-    KeyboardInterrupt after Ctrl-C, when the running packs have ended; a second Ctrl-C does not wait.
+    KeyboardInterrupt after Ctrl-C, when the running packs have ended and others are left; a second Ctrl-C
+    does not wait.
     Whatever ends a run, the results so far are kept and the same call goes on from there: packs that lasted
     above a minute from their checkpoint in FOLDER/checkpoints, unless TESTBED_CHECKPOINT names a folder.
     """
@@ -87,9 +91,10 @@ def run_sweep(
                 for receipt in receipts:
                     feed.settle(receipt)
         status = store.status()
-    if interrupt.is_set():
+    if interrupt.is_set() and feed.unsettled():
         raise KeyboardInterrupt(
-            f"Stopped with {status.done} of {status.planned} cells done. Run the same command again to go on."
+            f"Stopped with {status.done} of {counted(status.planned, 'cell')} done. "
+            "Run the same command again to go on."
         )
     return status
 
@@ -125,7 +130,7 @@ def check_limits(workers: int | None, threads: int, timeout: float | None) -> No
 def _tell_damage(store: Store, todo: Iterable[Pack], display: Progress) -> None:
     lost = {name.partition("-")[0] for name in store.quarantined()}
     if count := _count(pack for pack in todo if pack.id in lost):
-        display.note(f"The results of {count} cells were damaged; they are run again.")
+        display.note(f"Results of {counted(count, 'cell')} were damaged; these cells run again.")
 
 
 def _count(packs: Iterable[Pack]) -> int:
@@ -162,6 +167,8 @@ class _Feed:
         self._failed_before = store.failures()
         self._interrupt = interrupt
         self._display = display
+        self._noted: dict[str, float] = {}
+        self._settled: set[str] = set()
 
     def take(self) -> Pack | None:
         for _ in range(min(AT_ONCE, len(self._waiting))):
@@ -175,11 +182,19 @@ class _Feed:
     def exhausted(self) -> bool:
         return not self._waiting
 
+    def unsettled(self) -> bool:
+        """Return True while a pack has neither a result nor a failure."""
+        return len(self._settled) < len(self._packs)
+
     def stopping(self) -> bool:
         return self._interrupt.is_set()
 
     def steps(self, pack: str, done: int, total: int) -> None:
-        self._display.steps(pack, len(self._packs[pack].cells), done / max(total, 1))
+        share = done / max(total, 1)
+        if time.monotonic() - self._noted.get(pack, 0.0) >= NOTE_EVERY:
+            self._noted[pack] = time.monotonic()
+            self._store.note_share(pack, share)
+        self._display.steps(pack, self._packs[pack].names, share)
 
     def line(self, text: str) -> None:
         self._display.line(text)
@@ -195,6 +210,7 @@ class _Feed:
             self._store.fail(_failure(pack, receipt))
             self._display.note(f"{pack} {receipt.kind}: {receipt.message}")
         self._store.release(pack.id)
+        self._settled.add(pack.id)
         self._display.finished(pack.id, len(pack.cells), failed=receipt.kind != "done")
 
     def _settled_elsewhere(self, pack: Pack) -> bool:
@@ -205,6 +221,7 @@ class _Feed:
         failed = self._store.failure(pack.id) != self._failed_before.get(pack.id)
         if done or failed:
             self._store.release(pack.id)
+            self._settled.add(pack.id)
             self._display.finished(pack.id, len(pack.cells), failed=not done)
         return done or failed
 

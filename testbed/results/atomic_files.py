@@ -87,8 +87,17 @@ def mended(path: Path) -> Iterator[None]:
         reason = error.strerror or str(error)
         todo = "Free some space" if error.errno in FULL else "Make the folder writable"
         raise UserError(
-            f"Cannot write {path}: {reason}. Results so far are kept. {todo} and run the same command again."
+            f"Cannot write {path}: {reason}. {_kept(path)}{todo} and run the same command again."
         ) from error
+
+
+def _kept(path: Path) -> str:
+    """Return a sentence about the results that lie in the folder of this file, "" without any."""
+    for folder in (path.parent, path.parent.parent):
+        with contextlib.suppress(OSError):
+            if any(name.endswith(".parquet") for name in os.listdir(folder / "packs")):
+                return "Results so far are kept. "
+    return ""
 
 
 def _aside(path: Path, content: bytes, flush: bool = True) -> Path:

@@ -90,6 +90,20 @@ class Store:
         """Let others run the pack."""
         self._locks.release(pack)
 
+    def note_share(self, pack: str, share: float) -> None:
+        """Let watchers know which share (0 to 1) of a claimed pack's steps is done."""
+        self._locks.note(pack, f"{share:.6f}")
+
+    def running(self) -> dict[str, float]:
+        """Return the share of the steps that is done, by pack, of packs that some process runs now."""
+        folder = self.folder / ".locks"
+        names = set(os.listdir(folder)) & self.packs.keys() if folder.is_dir() else set()
+        found = {}
+        for name in names:
+            with contextlib.suppress(ValueError):
+                found[name] = float(self._locks.noted(name))
+        return found
+
     def close(self) -> None:
         """Let others run every pack claimed here."""
         self._locks.close()

@@ -1,7 +1,7 @@
 """What a real model's training says while it runs: a line per logged row, and the loggers that are there.
 
-Rows that come faster than one may read are passed over, but for the first and the last. A line has reward,
-accuracy, ESS and KL of the row, and what no result keeps: tokens per second, memory, time left.
+A line has reward, accuracy, ESS and KL of the row, and what no result keeps: tokens per second, memory, time
+left.
 TESTBED_TENSORBOARD=FOLDER and TESTBED_WANDB=PROJECT hand every number of every row to these loggers as well,
 whatever the policy. No number of the run depends on any of it.
 """
@@ -9,7 +9,6 @@ whatever the policy. No number of the run depends on any of it.
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import resource
 import sys
@@ -36,8 +35,6 @@ SHOWN = {
     "KL": "rollout_corr/kl_mu_pi_k3",
 }
 """Columns of a line."""
-PAUSE = 2.0
-"""Seconds between two lines of a run, at least."""
 Line: TypeAlias = Callable[[str], None]
 
 
@@ -63,7 +60,6 @@ class LiveRows:
         self.runs, self.say, self.loggers = runs, say, loggers
         self.tokens, self.began = 0, time.monotonic()
         self.first: tuple[int, float] | None = None
-        self.told = -math.inf
 
     @classmethod
     def of(cls, runs: Sequence[Run], report: object) -> LiveRows:
@@ -97,9 +93,7 @@ class LiveRows:
         for r, found in enumerate(numbers):
             for logger in self.loggers[r] if self.loggers else ():
                 logger.add(step, {**found, **{f"live/{name}": value for name, value in speed.items()}})
-        last = step == self.runs[0].steps - 1
-        if self.say is not None and (last or now - self.told >= PAUSE):
-            self.told = now
+        if self.say is not None:
             for run, found in zip(self.runs, numbers, strict=True):
                 self.say(line(run, step, found, speed, self._left(step, now)))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,19 @@ def test_both_notebooks_are_there_small_and_have_been_run():
         code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
         assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
         assert any("exact" in cell["metadata"].get("tags", ()) for cell in code)
+
+
+def test_running_a_notebook_leaves_the_file_as_it_is(tmp_path):
+    file = tmp_path / "n.ipynb"
+    file.write_text(json.dumps({"cells": [{"cell_type": "code", "id": "a", "source": ["print(1 + 1)"]}]}))
+    before = file.read_bytes()
+    command = [sys.executable, DOCS / "tools" / "run_notebooks.py", file]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert file.read_bytes() == before
+    made = json.loads((tmp_path / "out" / "notebooks" / "n.ipynb").read_text())
+    assert made["cells"][0]["outputs"][0]["text"] == ["2\n"]
+    subprocess.run([*command, "--write"], cwd=tmp_path, check=True)
+    assert json.loads(file.read_text()) == made
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from support.made_sweep import CELLS, STEPS, TOY, made
@@ -122,7 +123,7 @@ def test_the_interval_of_improvement_covers_as_often_as_it_says():
     ("options", "message"),
     [
         ({"baseline": "grop"}, "Unknown baseline 'grop'. Did you mean 'grpo'"),
-        ({"by": "recip"}, "Unknown dial 'recip'. Did you mean 'recipe'"),
+        ({"by": "recip"}, "Unknown setting 'recip'. Did you mean 'recipe'"),
         ({"by": "lag"}, "a comparison needs two values"),
         ({"metric": "acuracy"}, "Did you mean 'accuracy'"),
     ],
@@ -162,10 +163,54 @@ def test_the_command_prints_for_people_machines_and_papers(tmp_path, capsys):
     assert printed(capsys, folder, "--json", "--latex")[0] == 2
 
 
+def test_a_sweep_of_one_recipe_is_compared_along_what_varies_as_its_report_does(tmp_path, capsys):
+    cells = grid(
+        TOY, learning_rate=[1e-3, 3e-3], recipe_args=[(("eps", 0.2),), (("eps", 0.4),)], seed=range(4)
+    )
+    folder = made(tmp_path / "s", cells)
+    code, out, _ = printed(capsys, folder, "--json")
+    assert (code, json.loads(out)["by"]) == (0, "learning_rate")
+    from paper_figs.report import _comparison
+
+    table = _comparison(load(folder), "accuracy")
+    assert "learning rate 0.003" in table
+    assert "eps 0.4" in table
+    with pytest.raises(UserError, match="Only the seed varies"):
+        compare(load(made(tmp_path / "t", grid(TOY, seed=range(4)))))
+
+
+def test_the_names_that_tables_print_are_accepted(tmp_path, capsys):
+    cells = grid(
+        TOY, learning_rate=[1e-3, 3e-3], recipe_args=[(("eps", 0.2),), (("eps", 0.4),)], seed=range(4)
+    )
+    folder = made(tmp_path / "s", cells)
+    _, plain, _ = printed(capsys, folder, "--by", "learning_rate", "--baseline", "0.003", "--json")
+    for by, baseline in (("learning rate", "learning rate 0.003"), ("learning_rate", "3e-3")):
+        assert printed(capsys, folder, "--by", by, "--baseline", baseline, "--json")[1] == plain
+    _, where, _ = printed(capsys, folder, "--by", "learning_rate", "--where", "recipe_args.eps=0.2", "--json")
+    assert printed(capsys, folder, "--where", "eps=0.20", "--json")[1] == where
+    for name in ("final", "best", "smallest ESS", "collapsed"):
+        assert printed(capsys, folder, "--metric", name)[0] == 0
+
+
+def test_the_headings_of_a_tabular_summary_are_metrics(tmp_path):
+    from support.made_sweep import columns
+
+    from analysis.sweeps.sweep_table import per_cell
+    from analysis.tables.value_table import value_table
+
+    rows = pd.DataFrame(columns(CELLS[:4])).drop(columns="accuracy")
+    rows["exact/value"] = np.tile(np.sin(STEPS), 4) + rows["seed"]
+    rows["exact/ess_kish_sequence"] = rows["exact/value"] + 2
+    (row,) = value_table(rows).to_dict("records")
+    for heading, key in (("final", "final"), ("best", "best"), ("exact ESS", "ess_exact")):
+        assert per_cell(rows, heading)[heading].mean() == pytest.approx(row[key])
+
+
 def test_cells_without_a_result_are_mentioned(tmp_path, capsys):
     cells = grid(TOY, steps=[100, 200], recipe=["grpo", "m2po"], seed=range(2))  # a pack per number of steps
     folder = made(tmp_path / "s", cells)
     next((folder / "packs").iterdir()).unlink()
     code, _, err = printed(capsys, folder)
     assert code == 0
-    assert "4 planned cells have no result" in err
+    assert "4 planned cells without a result" in err

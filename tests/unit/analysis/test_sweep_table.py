@@ -94,7 +94,7 @@ def test_a_metric_is_called_as_people_call_it(rows, given, meant):
 def test_unknown_names_get_the_nearest_known_one(rows):
     with pytest.raises(UserError, match="Unknown metric 'acuracy'. Did you mean 'accuracy'"):
         per_cell(rows, "acuracy")
-    with pytest.raises(UserError, match=r"Unknown dial 'lagg'. Did you mean 'lag'\?.*recipe, seed"):
+    with pytest.raises(UserError, match=r"Unknown setting 'lagg'. Did you mean 'lag'\?.*recipe, seed"):
         dial(rows, "lagg")
     with pytest.raises(UserError, match="Unknown value of lag '7'"):
         only(rows, ["lag=0,7"])

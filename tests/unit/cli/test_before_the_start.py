@@ -39,7 +39,7 @@ def test_a_dry_run_of_a_shard_counts_that_shard(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert "1 cell in 1 pack would" in call(capsys, "run", *SMALL, "--dry-run", "--shard", "1/2")[1]
     assert (
-        "0 cells in 0 packs, part 2/2 of 1 cells"
+        "0 cells in 0 packs, part 2/2 of 1 cell,"
         in call(capsys, "run", *SMALL, "--dry-run", "--shard", "2/2")[1]
     )
 
@@ -89,11 +89,14 @@ def test_a_damaged_result_is_told_as_damaged_and_run_again(capsys, monkeypatch, 
     assert call(capsys, *words)[0] == 0
     (file,) = (tmp_path / "mine" / "packs").iterdir()
     file.write_bytes(file.read_bytes() + b"x")
-    assert "1 of the pending cells were damaged and will be run again" in call(capsys, "status", "mine")[1]
+    assert (
+        "1 pending cell had a damaged result; the next run makes it again."
+        in call(capsys, "status", "mine")[1]
+    )
     code, _, err = call(capsys, "figures", "ess-collapse", "--data", "mine")
     assert code == 2
     assert "1 damaged file(s) were set aside" in err
-    assert "The results of 1 cells were damaged; they are run again." in call(capsys, *words)[2]
+    assert "Results of 1 cell were damaged; these cells run again." in call(capsys, *words)[2]
     assert json.loads(call(capsys, "status", "mine", "--json")[1])["damaged"] == 0
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
+import sys
 
 import pytest
 
-from testbed.cli import main
+from testbed.cli import listing, main
 
 TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
 
@@ -28,6 +31,14 @@ def call(capsys, *words):
         (["run", "staleness", "lagg=3"], "Did you mean 'lag'"),
         (["run", "staleness", "lag=much"], "lag is 'much'"),
         (["run", "staleness", "lag=-1"], "lag is -1, expected at least 0"),
+        (
+            ["run", "staleness", "learning_rate=nan"],
+            "learning_rate is nan, expected a finite number of at least 0.",
+        ),
+        (
+            ["run", "staleness", "learning_rate=inf"],
+            "learning_rate is inf, expected a finite number of at least 0.",
+        ),
         (["run", "staleness", "recipe_args.epss=1", "recipe=grpo"], "no hyperparameter 'epss'"),
         (["run", "ess-collapse", "task=running-sum"], "is a token task, which has no table of states"),
         (["run", "staleness", "task=chain"], "is a tabular world; set policy to 'tabular'"),
@@ -93,8 +104,38 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(capsys, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     code, out, _ = call(capsys, "run", "bandit-grid", "--dry-run")
     assert code == 0
-    assert "1000 cells in 8 packs" in out
+    assert "1,000 cells in 8 packs" in out
+    one = ("run", "bandit-grid", "recipe=reinforce", "lag=0", "seed=0", "learning_rate=0.1", "--dry-run")
+    _, out, err = call(capsys, *one)
+    assert "1 cell in 1 pack would" in out
+    assert "1 cell in 1 pack on 1 worker" in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [[], ["claims"]])
+def test_a_command_without_words_prints_its_help(capsys, words):
+    code, out, err = call(capsys, *words)
+    assert (code, err) == (0, "")
+    assert out.startswith(" ".join(["Usage: testbed", *words, "[OPTIONS] COMMAND"]))
+
+
+def test_the_kinds_of_names_fit_on_a_screen_and_load_nothing_heavy(tmp_path):
+    code = (
+        "from testbed.cli import main; import sys\ntry: main(['list'])\nfinally: print(sorted(sys.modules))"
+    )
+    *shown, modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert len(shown) <= 24
+    assert max(map(len, shown)) <= 80
+    assert not {"torch", "pandas", "matplotlib"} & set(ast.literal_eval(modules))
+
+
+@pytest.mark.slow
+def test_the_counts_of_kinds_are_those_of_their_lists():
+    for kind, rows in listing.KINDS.items():
+        found, there = listing.count(kind), len(rows())
+        assert found <= there if kind in listing.SEVERAL else found == there, kind
 
 
 @pytest.mark.slow

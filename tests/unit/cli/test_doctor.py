@@ -38,6 +38,20 @@ def test_what_is_broken_is_named_with_what_to_do_and_ends_in_one(capsys, monkeyp
     assert "2 of" in out.splitlines()[-1]
 
 
+def test_every_line_is_printed_before_the_next_check_starts(capsys, monkeypatch):
+    seen = []
+
+    def self_test():
+        seen.append(capsys.readouterr())
+        return doctor.Finding("self-test", "well")
+
+    monkeypatch.setattr(doctor, "self_test", self_test)
+    assert call(capsys, "doctor")[0] == 0
+    (before,) = seen
+    assert [line.split()[1] for line in before.out.splitlines()][-2:] == ["disk", "memory"]
+    assert "Training twice" in before.err
+
+
 def test_a_training_that_does_not_repeat_itself_is_broken(monkeypatch):
     monkeypatch.setattr(doctor, "_trained_twice", lambda: False)
     assert doctor.self_test().grade == "broken"

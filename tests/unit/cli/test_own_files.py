@@ -176,7 +176,7 @@ def test_divergence_is_in_the_table_and_in_the_closing_lines(capsys, own, sweep)
     code, out, _ = call(capsys, "run", sweep, *fields, *end)
     assert code == 0
     seeds = 1 if sweep == "staleness" else 2
-    assert f"{seeds} cell(s) diverged: a loss or gradient was not finite" in out
+    assert f"{seeds} cells diverged: a loss or gradient was not finite" in out
     lines = [line.rstrip() for line in out.splitlines()]
     assert any(" lost " in line and line.endswith(f"{seeds} of {seeds}") for line in lines)
     assert any("grpo" in line and line.endswith(f"0 of {seeds}") for line in lines)

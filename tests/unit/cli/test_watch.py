@@ -17,7 +17,9 @@ from testbed.cli import main
 from testbed.cli.board import ROWS, Board
 from testbed.config.run import cell_id, cell_ids, grid
 from testbed.execution.packs import plan
-from testbed.execution.progress import Bar, Plain, choose
+from testbed.execution.progress import Bar, Plain, Progress, choose
+from testbed.execution.runner import run_sweep
+from testbed.results.locks import Locks
 from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store
 
@@ -115,6 +117,39 @@ def test_a_folder_is_looked_at_once_for_machines(tmp_path, capsys):
     found = json.loads(out)
     assert (code, found["planned"], found["done"]) == (0, 24, 24)
     assert {row["arm"]: row["collapsed"] for row in found["arms"]}["reinforce, lag 64"] == 4
+
+
+def test_a_pack_under_way_counts_as_the_runner_counts_it(tmp_path, capsys):
+    """The runner's display and `watch`, which sees the folder alone, say the same at the same moment."""
+    said = []
+
+    class Display(Progress):
+        def steps(self, pack, cells, share):
+            super().steps(pack, cells, share)
+            out = watched(capsys, tmp_path / "s", "--once")[1]
+            said.append((self.done_of_planned, out, watched(capsys, tmp_path / "s", "--json")[1]))
+
+    cells = grid(TOY, steps=[100, 200], seed=range(4))
+    run_sweep(
+        cells, tmp_path / "s", workers=0, progress=Display(), function="support.fake_training:half_told"
+    )
+    assert [mine for mine, _, _ in said] == ["2.0 of 8 cells", "6.0 of 8 cells"]
+    for mine, out, data in said:
+        assert f"{mine} done, 0 failed." in out
+        assert f"{json.loads(data)['done_with_parts']} of 8 cells" == mine
+        assert f"grpo, lag 0 {mine.split()[0]}/8" in " ".join(out.split())
+    assert "8 of 8 cells done, 0 failed." in watched(capsys, tmp_path / "s", "--once")[1]
+
+
+def test_what_a_killed_runner_noted_is_not_progress(tmp_path):
+    (tmp_path / ".locks").mkdir()
+    (tmp_path / ".locks" / "pack").write_text("0.500000")
+    assert Locks(tmp_path / ".locks").noted("pack") == ""
+    locks = Locks(tmp_path / ".locks")
+    assert locks.take("pack")
+    assert Locks(tmp_path / ".locks").noted("pack") == ""
+    locks.note("pack", "0.25")
+    assert Locks(tmp_path / ".locks").noted("pack") == "0.25"
 
 
 def test_a_sweep_that_runs_elsewhere_is_followed_until_it_is_done(tmp_path, capsys):

@@ -56,11 +56,11 @@ def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch: p
     shown.start(planned=100, done=0)
     assert shown.left is None
     clock.now += 600  # loading, compiling, warm starts
-    shown.steps("a", cells=40, share=0.25)
+    shown.steps("a", ["c"] * 40, share=0.25)
     assert shown.left is None
     clock.now += 30
-    shown.steps("a", cells=40, share=0.5)
-    shown.steps("b", cells=20, share=0.25)
+    shown.steps("a", ["c"] * 40, share=0.5)
+    shown.steps("b", ["c"] * 20, share=0.25)
     assert shown.settled == 25
     assert shown.left == 30 * 75 / 15
     shown.finished("a", 40)
@@ -72,9 +72,9 @@ def test_a_sweep_behind_another_has_a_pace_of_its_own(monkeypatch: pytest.Monkey
     shown = Progress()
     for seconds in (600, 10):
         shown.start(planned=40, done=0)
-        shown.steps("a", cells=40, share=0.0)
+        shown.steps("a", ["c"] * 40, share=0.0)
         clock.now += seconds
-        shown.steps("a", cells=40, share=0.5)
+        shown.steps("a", ["c"] * 40, share=0.5)
         assert shown.left == seconds
         shown.finished("a", 40)
 
@@ -116,11 +116,11 @@ def test_a_first_ctrl_c_is_answered_with_the_time_that_the_slowest_running_pack_
     shown.start(planned=64, done=0)
     shown.stopping()
     assert stream.getvalue().splitlines()[-1].startswith("Stopping when the running packs are done; what is")
-    shown.steps("a", 32, 0.1)
-    shown.steps("b", 32, 0.1)
+    shown.steps("a", ["c"] * 32, 0.1)
+    shown.steps("b", ["c"] * 32, 0.1)
     clock.now += 60
-    shown.steps("a", 32, 0.5)
-    shown.steps("b", 32, 0.3)
+    shown.steps("a", ["c"] * 32, 0.5)
+    shown.steps("b", ["c"] * 32, 0.3)
     shown.stopping()
     assert "are done, in about 3:30; what is finished is kept. Press Ctrl-C again" in stream.getvalue()
     shown.finished("b", 32)

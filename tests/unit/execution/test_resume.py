@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_a_second_run_does_nothing_again(tmp_path: Path, monkeypatch: pytest.Mon
     for _ in range(2):
         run_sweep(cells(3), tmp_path / "s", workers=0, function="support.fake_training:noted")
     assert len(list(traces.iterdir())) == 3
+
+
+def test_ctrl_c_while_the_last_pack_ends_lets_the_sweep_finish(tmp_path: Path) -> None:
+    class Pressed(Progress):
+        def finished(self, pack: str, cells: int, failed: bool = False) -> None:
+            super().finished(pack, cells, failed)
+            if self.done == 3:
+                signal.raise_signal(signal.SIGINT)
+
+    found = run_sweep(cells(3), tmp_path / "s", workers=0, progress=Pressed(), function=TRAIN)
+    assert (found.done, found.pending) == (3, 0)
+    with pytest.raises(KeyboardInterrupt, match="Stopped with 4 of 5 cells done"):
+        run_sweep(cells(5), tmp_path / "t", workers=0, progress=Pressed(), function=TRAIN)
 
 
 @pytest.mark.slow

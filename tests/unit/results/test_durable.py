@@ -34,6 +34,8 @@ def test_a_disk_that_fills_up_is_one_error_with_the_path_and_nothing_is_lost(tmp
     message = str(caught.value)
     assert f"Cannot write {tmp_path}/s/packs/{PACKS[2].id}-" in message
     assert "Results so far are kept. Free some space and run the same command again." in message
+    with file_size_limit(10), pytest.raises(UserError, match=r"File too large\. Free some space"):
+        Store.start(tmp_path / "new", PACKS)  # there are no results yet to speak of
     assert files(tmp_path / "s") == before, "no torn file is left"
     assert store.commit(PACKS[2].id, content(PACKS[2]), {})
 

@@ -223,7 +223,7 @@ class Impatient(Progress):
         super().__init__()
         self.at, self.heard = at, []
 
-    def steps(self, pack: str, cells: int, share: float) -> None:
+    def steps(self, pack, cells, share) -> None:
         self.heard.append(share)
         if share >= self.at:
             raise KeyboardInterrupt

@@ -43,8 +43,7 @@ def real(tmp_path):
     return dataclasses.replace(RUN, task="running-sum", policy="hf", model=str(folder), **small)
 
 
-def test_a_real_model_tells_a_line_per_logged_row(real, monkeypatch):
-    monkeypatch.setattr(live, "PAUSE", 0.0)
+def test_a_real_model_tells_a_line_per_logged_row(real):
     listener = Listener()
     table = train(real, listener)
     assert len(listener.lines) == len(table["step"]) == 3
@@ -56,13 +55,6 @@ def test_a_real_model_tells_a_line_per_logged_row(real, monkeypatch):
     assert listener.lines[1].endswith(" left")
     assert listener.lines[2].endswith(", 0:00 left")
     assert differing(table, train(real)) == []
-
-
-def test_rows_faster_than_one_reads_are_passed_over_but_for_the_first_and_the_last(real, monkeypatch):
-    monkeypatch.setattr(live, "PAUSE", 3600.0)
-    listener = Listener()
-    train(real, listener)
-    assert [text.split(": step ")[1].split(" of")[0] for text in listener.lines] == ["1", "5"]
 
 
 def test_packs_of_other_policies_tell_no_lines():
