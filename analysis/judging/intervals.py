@@ -1,9 +1,8 @@
 """Intervals over seeds and over yes/no outcomes; every interval carries the name of its method.
 
 Which one: `median_interval` for bands in figures (exact for any law, honest for few seeds),
-`student_interval` for a mean of roughly normal numbers, `bootstrap_interval` for another statistic of ten
-seeds or more, `wilson_interval` for a share, `clopper_pearson_interval` where coverage must not fall below
-its level.
+`student_interval` for a mean of roughly normal numbers, `wilson_interval` for a share,
+`clopper_pearson_interval` where coverage must not fall below its level.
 """
 
 from __future__ import annotations
@@ -85,36 +84,6 @@ def student_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:
         return Interval(mean, -math.inf, math.inf, 1, "Student t", level)
     half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(values_N.std(ddof=1)) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n, "Student t", level)
-
-
-def bootstrap_interval(
-    x_N: ArrayLike,
-    statistic: Callable[..., float] = np.mean,
-    *,
-    level: float = 0.95,
-    resamples: int = 4000,
-    seed: int = 0,
-) -> Interval:
-    """Return statistic(x) and its bias-corrected accelerated bootstrap interval (Efron 1987; scipy's BCa).
-
-    Too narrow for fewer than about ten values; equal values give an interval of width zero.
-    """
-    from scipy import stats
-
-    values_N = _values(x_N)
-    center = float(statistic(values_N))
-    if np.ptp(values_N) == 0.0:
-        return Interval(center, center, center, values_N.size, "BCa bootstrap", level)
-    result = stats.bootstrap(
-        (values_N,),
-        statistic,
-        confidence_level=level,
-        n_resamples=resamples,
-        method="BCa",
-        rng=np.random.default_rng(seed),
-    )
-    low, high = result.confidence_interval
-    return Interval(center, float(low), float(high), values_N.size, "BCa bootstrap", level)
 
 
 def _counts(successes: int, n: int) -> None:

@@ -264,7 +264,7 @@ def _feed(p: Any, s: Any, a: Store, out: Out) -> None:
 @njit(forceinline=True)
 def _end_piece(p: Any, s: Any, a: Store) -> None:
     """A piece is trained; after the last one the batch is, and its weights may leave."""
-    s.busy += s.now - max(s.piece_began, s.began)
+    s.busy += s.now - s.piece_began
     s.train_end = _NEVER
     s.piece += 1
     if s.piece < p.pieces:

@@ -35,6 +35,7 @@ def test_curves_are_medians_over_seeds_in_a_panel_per_lag(rows):
 
 def test_outcomes_stand_over_the_dial(rows):
     (ax,) = plot.final(rows)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("lag", "final accuracy")
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "8", "64"]
     center = {bar.get_label(): bar[0].get_ydata() for bar in ax.containers}
     assert center["grpo"] == pytest.approx([0.915] * 3)

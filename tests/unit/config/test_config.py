@@ -202,10 +202,11 @@ def test_lines_are_found_past_multi_line_text_and_arrays() -> None:
 
 
 def test_words_override_fields_by_their_type() -> None:
-    words = ["lag=16", "recipe=m2po", "learning_rate=1", "recipe_args.eps=0.1", "recipe_args.flag=True"]
+    words = ["lag=16", "recipe=m2po", "learning_rate=1", "recipe_args.eps=0.1"]
+    words += ["recipe_args.flag=True", "recipe_args.off=false"]
     run = override(Run(recipe_args=(("tau", 2),)), words)
     assert (run.lag, run.recipe, run.learning_rate) == (16, "m2po", 1.0)
-    assert run.recipe_args == (("eps", 0.1), ("flag", True), ("tau", 2))
+    assert run.recipe_args == (("eps", 0.1), ("flag", True), ("off", False), ("tau", 2))
 
 
 def test_a_text_field_keeps_a_number_as_text() -> None:

@@ -16,7 +16,7 @@ from testbed.execution.packs import plan
 from testbed.execution.progress import Progress
 from testbed.execution.runner import run_sweep
 from testbed.results.parquet import encode
-from testbed.results.store import Store, read, status
+from testbed.results.store import Failure, Store, read, status
 
 
 class Heard(Progress):
@@ -125,3 +125,22 @@ def test_a_pack_that_another_runner_holds_is_left_to_it(tmp_path: Path) -> None:
     now = run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN, progress=Finisher())
     assert now.done == 3
     assert "the other" in (tmp_path / "s" / "provenance" / f"{packs[1].id}.json").read_text()
+
+
+def test_a_pack_at_which_another_runner_has_failed_meanwhile_is_not_tried_by_this_one(tmp_path: Path) -> None:
+    packs = plan(cells(3))
+    other = Store.start(tmp_path / "s", packs)
+    assert other.claim(packs[1].id)
+
+    class Failer(Heard):
+        def finished(self, pack: str, cells: int, failed: bool = False) -> None:
+            super().finished(pack, cells, failed)
+            if pack == packs[2].id:
+                other.fail(Failure(packs[1].id, "failed", "there", packs[1].names))
+                other.release(packs[1].id)
+
+    heard = Failer()
+    now = run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN, progress=heard)
+    assert (now.done, now.failed, heard.failed) == (2, 1, 1)
+    assert now.failures[0].message == "there"
+    assert run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN).done == 3

@@ -57,6 +57,29 @@ def test_a_sync_that_does_not_block_costs_no_time_and_one_version_of_lag():
     assert free.mean("period") == pytest.approx(6, rel=1e-9)
 
 
+def test_the_newest_weights_that_wait_for_a_transfer_set_out_when_it_ends():
+    # A batch starts every 5 s and is trained 8 s later, a transfer takes 11.3 s: two batches end meanwhile.
+    design = replace(FIXED, sync_time=11.3, sync_blocking=False)
+    row_BK, _, _ = trace_rows(design, 16)
+    began_J = 5.0 * np.arange(16)
+    trained = lambda t: np.maximum(np.floor((t - 3) / 5), 0)  # noqa: E731
+    arrived_J = np.floor((began_J - 8) / 11.3)  # transfers leave at 8 s and whenever the one before arrives
+    version_J = np.where(arrived_J < 1, 0, trained(8 + 11.3 * (arrived_J - 1)))
+    assert row_BK[::8, 3].tolist() == version_J.tolist()
+    assert (np.diff(version_J) > 1).any()
+
+
+@pytest.mark.parametrize(("rule", "wave"), [("drop-newest", 4), ("drop-oldest", 7), ("block", 2)])
+def test_a_queue_holds_its_batch_and_not_one_group_more(rule, wave):
+    # Groups of two come in waves of four every 5 s; four are trained in 18 s, and the queue holds four.
+    design = replace(FIXED, train_time=18.0, queue=1, queue_rule=rule)
+    row_BK, time_B, _ = trace_rows(design, 3)
+    assert time_B[::8].tolist() == [5, 23, 41]
+    assert (row_BK[16:, 0] // 4 == wave).all()
+    if rule == "block":  # seven slots are taken anew before the fourth group is complete, the eighth waits
+        assert replications(design).mean("most_ahead") == 8 + 7
+
+
 def test_colocated_pools_never_work_at_the_same_time():
     found = replications(replace(FIXED, pools="colocated"))
     assert found.mean("period") == pytest.approx(8, rel=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -221,3 +222,21 @@ def test_the_module_has_its_own_weights_back_after_sampling_under_others(policy,
             assert torch.equal(value, own[name])
     monkeypatch.undo()
     assert torch.equal(policy.sample(other_RP, prompt_RNQ, 2, uniform_RBT)[2], first[2])
+
+
+def test_a_response_ends_with_any_of_the_end_tokens_and_only_at_its_last_place():
+    task = SimpleNamespace(end_tokens=(3, 7), stops=())
+    token_MT = torch.tensor([[0, 3], [0, 7], [7, 0], [3, 5]])
+    over_M = sampler.ended_by(task)(token_MT, torch.arange(4), 1)
+    assert over_M.tolist() == [True, True, False, False]
+
+
+def test_greedy_responses_take_the_likeliest_token_at_every_place(policy):
+    theta_RP, prompt_RNQ = policy.initial([0]), prompts()
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, 1, uniforms()[:, :N], greedy=True)
+    for v in range(TASK.vocabulary):
+        for t in range(T):
+            other_RBT = token_RBT.clone()
+            other_RBT[..., t] = v
+            logp_RB = policy.logp(theta_RP, prompt_RNQ, other_RBT, mask_RBT)[..., t]
+            assert (logp_RB <= logp_RBT[..., t] + 1e-4)[mask_RBT[..., t]].all()

@@ -77,7 +77,15 @@ def test_the_start_is_the_frozen_model_bit_for_bit_so_the_reference_costs_no_sec
     data = batch(base, base.initial([0]))
     assert torch.equal(llama.logp(llama.initial([0]), *data), base.logp(base.initial([0]), *data))
     assert (llama.logp(moved(llama), *data) - base.logp(base.initial([0]), *data)).abs().max() > 1e-3
-    assert torch.equal(llama.initial([0]), HuggingFacePolicy(folders["llama"], TASK, lora=2).initial([5]))
+
+
+def test_the_scale_is_twice_the_rank_and_the_start_depends_on_no_other_draw(llama, folders):
+    data, theta_RP = batch(llama, moved(llama)), moved(llama)
+    for alpha, same in ((4.0, True), (2.0, False)):
+        torch.manual_seed(int(alpha))
+        given = HuggingFacePolicy(folders["llama"], TASK, lora=2, lora_alpha=alpha)
+        assert torch.equal(given.initial([5]), llama.initial([0]))
+        assert torch.equal(given.logp(theta_RP, *data), llama.logp(theta_RP, *data)) is same
 
 
 def test_a_version_that_is_kept_has_the_size_of_the_adapters(llama, folders):

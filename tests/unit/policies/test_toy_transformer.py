@@ -167,6 +167,8 @@ def test_compiled_and_dense_steps_agree(group):
     cache = prompt_cache(read, first, heads=2, length=7, group=group)
     own = torch.randn(4, 2, 3 * 16, 3 * group, generator=random)
     torch.testing.assert_close(attend_step(own, cache), dense_step(own, cache), atol=2e-6, rtol=0)
+    own[:, :, :16] *= 1000  # scores of thousands, whose exponentials float32 does not have
+    torch.testing.assert_close(attend_step(own, cache), dense_step(own, cache), atol=2e-3, rtol=0)
 
 
 def test_without_numba_the_policy_draws_the_same_tokens(monkeypatch):
@@ -182,6 +184,34 @@ def test_without_numba_the_policy_draws_the_same_tokens(monkeypatch):
     assert torch.equal(other_mask, drawn_mask)
     torch.testing.assert_close(other_logp_mu, logp_mu, atol=1e-6, rtol=0)
     torch.testing.assert_close(policy.logp(theta, prompt, token, mask), logp, atol=1e-6, rtol=0)
+
+
+def test_compiled_laws_of_logits_of_hundreds_are_those_of_torch(monkeypatch):
+    policy = ToyTransformer(Sizes(), width=16)
+    prompt, token, mask = drawn(Sizes())
+    theta = policy.initial(range(3))
+    policy.shape.named(theta)["head"].mul_(3000)
+    uniform = torch.rand(token.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
+    own_token, own_mask, own_mu = policy.sample(theta, prompt, 3, uniform)
+    logp = policy.logp(theta, prompt, own_token, own_mask)
+    assert policy.logp(theta, prompt, token, mask).min() < -500
+    monkeypatch.setattr(compiled, "installed", lambda: False)
+    assert torch.equal(policy.sample(theta, prompt, 3, uniform)[0], own_token)
+    expected = policy.logp(theta, prompt, own_token, own_mask)
+    torch.testing.assert_close(own_mu, expected, atol=1e-3, rtol=0)
+    torch.testing.assert_close(logp, expected, atol=1e-3, rtol=0)
+
+
+def test_a_uniform_on_a_boundary_draws_the_token_above_it_in_every_loop(monkeypatch):
+    policy = ToyTransformer(Sizes(vocabulary=4), width=16)
+    theta = policy.initial([0])
+    policy.shape.named(theta)["head"].zero_()
+    uniform = (torch.arange(4, dtype=torch.float64) / 4).view(1, 4, 1).expand(1, 4, 5)
+    prompt = torch.zeros(1, 1, 6, dtype=torch.int64)
+    expected = torch.arange(4).view(1, 4, 1).expand(1, 4, 5)
+    assert torch.equal(policy.sample(theta, prompt, 4, uniform)[0], expected)
+    monkeypatch.setattr(compiled, "installed", lambda: False)
+    assert torch.equal(policy.sample(theta, prompt, 4, uniform)[0], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

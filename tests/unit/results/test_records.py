@@ -108,6 +108,9 @@ def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path: Pat
     (kept,) = (tmp_path / "s" / "quarantine").iterdir()
     assert kept.read_bytes().endswith(b"?")
     pack = next(pack for pack in PACKS if name.startswith(pack.id))
+    assert now.damaged == 1
+    store.fail(Failure(pack.id, "failed", "again", pack.names))
+    assert (store.status().damaged, store.status().failed) == (0, 1)
     store.commit(pack.id, content(pack), {})
     assert files(tmp_path / "s") == before
 

@@ -239,6 +239,8 @@ def test_bets_do_not_depend_on_how_the_draws_are_cut_into_chunks_or_on_the_unit(
     parts = EProcess(0.4, (0, 1))
     np.testing.assert_allclose(np.concatenate([parts.add(x[:7]), parts.add(x[7:7]), parts.add(x[7:])]), whole)
     np.testing.assert_allclose(EProcess(6.0, (-2, 18)).add(20 * x - 2), whole, rtol=1e-9)
+    sides = [np.exp(EProcess(0.4, (0, 1), side).add(x)) for side in ("above", "below")]
+    np.testing.assert_allclose(np.exp(whole), np.mean(sides, axis=0))
 
 
 @pytest.mark.slow

@@ -257,6 +257,16 @@ def test_greedy_and_reference_rewards_have_one_row_per_sequence(run):
     assert not torch.equal(reference, other) or float(reference.std()) == 0
 
 
+def test_greedy_rewards_are_those_of_the_likeliest_choices():
+    many = dataclasses.replace(BANDIT, prompts=400)
+    world, theta, _ = one_learner(PLAIN, many)
+    rollout = world.generate(theta, 0)
+    for arm in (2, 9):
+        p = world.task.reward_SA[0, arm]
+        mean = float(world.greedy_reward(theta + torch.eye(10)[arm], rollout)[0, :: many.group].mean())
+        assert abs(mean - p) < 6 * (p * (1 - p) / 400) ** 0.5  # one false alarm in 1e8 seeds
+
+
 def test_greedy_tokens_are_the_likeliest_ones():
     world, theta, _ = one_learner(PLAIN, TOY)
     theta = moved(theta)
@@ -269,6 +279,9 @@ def test_greedy_tokens_are_the_likeliest_ones():
             swapped[..., t] = v
             other = world.policy.logp(theta, prompt, swapped, mask)[..., t]
             assert (other <= logp[..., t] + 1e-5)[mask[..., t]].all()
+    score = world.task.score(*(value[0].numpy() for value in (prompt, token, mask)))
+    greedy = world.greedy_reward(theta, world.generate(theta, 0))[0, :: TOY.group]
+    assert greedy.tolist() == score.tolist()
 
 
 def test_history_holds_the_mean_baselines_of_the_last_batches():
@@ -279,6 +292,47 @@ def test_history_holds_the_mean_baselines_of_the_last_batches():
         learner.batch(theta, rollout, world.logp(theta, rollout), step)
         means.append(float(rollout.reward_RB.mean()))
     np.testing.assert_allclose(learner.baselines_CK[0].numpy(), means[-2:], rtol=1e-12)
+
+
+def test_replayed_responses_count_above_past_baselines_and_fresh_ones_against_their_group():
+    recipe = dataclasses.replace(
+        PLAIN, replay=Replay(1, 0.5, advantage="recalibrated"), baselines=Baselines(history=3)
+    )
+    world, theta, learner = one_learner(recipe, BANDIT)
+    means = []
+    for step in range(3):
+        rollout = mixed((learner,), theta, world.generate(theta, step), step)
+        batch = learner.batch(theta, rollout, world.logp(theta, rollout), step)
+        if step:
+            adv, reward = batch.adv_BT[0, :, 0], rollout.reward_RB[0]
+            fresh = rollout.origin_RB[0] == ROLLOUT
+            own = reward.view(4, 4).mean(1).repeat_interleave(4)
+            torch.testing.assert_close(adv[fresh], (reward - own)[fresh])
+            # The median of the means before this batch, without this batch's.
+            above = (reward - float(np.median(means))).clamp(min=0)
+            torch.testing.assert_close(adv[~fresh], above[~fresh])
+            assert (above != reward - own)[~fresh].any()
+        means.append(float(rollout.reward_RB.mean()))
+
+
+def test_each_block_ends_with_its_own_last_pass_and_a_lost_replica_stays_lost():
+    runs = (CHAIN, dataclasses.replace(CHAIN, seed=1))
+    world = build_world(runs)
+    theta = world.initial()
+    made = [dataclasses.replace(PPO, passes=passes, anchor="current") for passes in (1, 3)]
+    blocks = [RecipeBlock(recipe, slice(i, i + 1)) for i, recipe in enumerate(made)]
+    learners = tuple(Learner(b, world, theta[b.rows], runs[b.rows]) for b in blocks)
+    trainer = Trainer(world, learners, torch.full((2,), 0.5, dtype=torch.float64))
+    rollout = world.generate(theta, 0)
+    first = trainer.first_pass(theta, rollout, 0)
+    after = trainer.learn(State.start(theta), rollout, first, 0)
+    assert torch.equal(learners[0].last_pass[0], first.logp_RBT[:1])
+    assert not torch.equal(learners[1].last_pass[0], first.logp_RBT[1:])
+    torch.testing.assert_close(after.theta_RP[0], theta[0] - 0.5 * first.grad_RP[0], rtol=0, atol=1e-15)
+    lost = trainer.moved(State(theta, torch.tensor([True, False])), first, 0)
+    assert lost.alive_R.tolist() == [True, False]
+    assert torch.equal(lost.theta_RP[1], theta[1])
+    assert not torch.equal(lost.theta_RP[0], theta[0])
 
 
 def test_hyperparameters_follow_their_schedule():

@@ -167,7 +167,7 @@ def test_tabular_cells_do_not_see_who_else_is_in_their_pack(run):
 
 
 def test_toy_cells_agree_with_their_solitary_run_to_rounding():
-    cells = grid(TOY, recipe=["grpo", "cispo"], lag=[0, 2], seed=[0, 1])
+    cells = grid(TOY, lag=[0, 2], seed=[0, 1], recipe=["grpo", "cispo"])  # arms interleaved
     packed = train_pack(cells)
     for index, cell in enumerate(cells):
         alone = train(cell)
