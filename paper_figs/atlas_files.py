@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 from analysis.experiments.cards.objective_weights import NAME, table_of
 from analysis.tables.committed import COMMITTED, Table
 from analysis.tables.making import add_tables
 from paper_figs.objective_weights import draw_family
-from paper_figs.run import style
+from paper_figs.run import render, style
 from testbed.errors import UserError
 
 DATA = COMMITTED
@@ -45,8 +44,6 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
 
 def png(table: Table, family: str) -> bytes:
     """Return a family's picture; its Description names the table that it was drawn from."""
-    buffer = io.BytesIO()
-    metadata = {"Software": None, "Description": f"{NAME} {table.sha256}"}
     with style():
-        draw_family(table.frame, family).savefig(buffer, format="png", dpi=DPI, metadata=metadata)
-    return buffer.getvalue()
+        description = f"{NAME} {table.sha256}"
+        return render(draw_family(table.frame, family), "png", dpi=DPI, description=description)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter, LogitFormatter, ScalarFormatter
 
 from testbed.registry import Registry
 
@@ -38,6 +40,24 @@ def figure(
     return FIGURES(
         name, source=f"table {data}", data=data, caption=caption, supports=supports, counted=counted
     )
+
+
+def no_mathtext(fig: Figure) -> None:
+    """Show every "$" of a figure's texts as it is: labels come from data, so they start no formula.
+
+    The numbers that matplotlib's own formatters write on an axis, as 10², keep their notation.
+    """
+    of_numbers = set[Text]()
+    for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
+        if isinstance(axis.get_major_formatter(), ScalarFormatter | LogFormatter | LogitFormatter):
+            of_numbers |= {label for tick in axis.get_major_ticks() for label in (tick.label1, tick.label2)}
+        else:
+            axis.get_major_ticks(len(axis.get_majorticklocs()))  # made now, so that they are found below
+        of_numbers |= {label for tick in axis.get_minor_ticks() for label in (tick.label1, tick.label2)}
+        of_numbers.add(axis.offsetText)
+    for text in fig.findobj(Text):
+        if isinstance(text, Text) and text not in of_numbers:
+            text.set_parse_math(False)
 
 
 def draw(name: str, table: pd.DataFrame, **hyper: Any) -> Figure:

@@ -43,7 +43,7 @@ from analysis.sweeps.sweep_table import (
 )
 from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, cells
 from analysis.tables.tails import HISTOGRAM, counts, exceedance, pool
-from paper_figs.base import COLUMN, PAGE
+from paper_figs.base import COLUMN, PAGE, no_mathtext
 from paper_figs.run import render, style, write_file
 from paper_figs.shared_plots import curves_by_arm, final_by_dial, heat_map
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES
@@ -251,8 +251,8 @@ def _roles(rows: pd.DataFrame, plot: Plot, arm: Names, by: Names) -> tuple[list[
 
 
 def _written(label: pd.Series, order: list[str]) -> tuple[pd.Series, list[str]]:
-    """Return labels as matplotlib shall write them: "$" starts no formula, a first "_" hides nothing."""
-    text = {one: one.replace("$", r"\$").replace("_", " _", one.startswith("_")) for one in order}
+    """Return labels that matplotlib shows in a legend: it hides those that start with "_"."""
+    text = {one: f" {one}" if one.startswith("_") else one for one in order}
     return label.map(text), list(text.values())
 
 
@@ -289,6 +289,7 @@ def _panels(
     if ax is None and cells and (lost := cells - rows["cell"].nunique()):
         text = f"{lost} of {cells} cells have no number here and are left out"
         axes[0].figure.supxlabel(text, fontsize=7, x=0.01, ha="left")
+    no_mathtext(_figure(axes[0]))
     return axes[: len(titles)]
 
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from analysis.tables.committed import Table
 from analysis.tables.condensed import load_tables
-from paper_figs.base import FIGURES, draw
+from paper_figs.base import FIGURES, draw, no_mathtext
 from testbed.errors import UserError, unknown
 
 OUT = Path(__file__).resolve().parent / "out"
@@ -30,7 +30,7 @@ STYLE = Path(__file__).resolve().parent / "style.mplstyle"
 MANIFEST = "manifest.json"
 
 # Without these entries matplotlib writes the time and its own version into the files.
-_METADATA: Mapping[str, dict[str, Any]] = {
+_METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
     "svg": {"Creator": None, "Date": None, "Format": None, "Type": None},
@@ -100,6 +100,7 @@ def _save(name: str, table: Table, out: Path) -> Saved:
     promises = FIGURES[name].promises
     with style():
         drawn = draw(name, table.frame)
+        no_mathtext(drawn)
         # Laid out once, so that both files have the very same layout, and in half the time.
         drawn.draw_without_rendering()
         drawn.set_layout_engine("none")
@@ -116,10 +117,15 @@ def _save(name: str, table: Table, out: Path) -> Saved:
     )
 
 
-def render(drawn: Figure, kind: str) -> bytes:
-    """Return the figure as the bytes of a pdf, png or svg file, without time stamp and program versions."""
+def render(drawn: Figure, kind: str, *, dpi: float | None = None, description: str = "") -> bytes:
+    """Return the figure as the bytes of a pdf, png or svg file, without time stamp and program versions.
+
+    No label is read as mathtext. dpi: by default the style's. description: kept in a png file.
+    """
+    no_mathtext(drawn)
     buffer = io.BytesIO()
-    drawn.savefig(buffer, format=kind, metadata=_METADATA[kind])
+    metadata = _METADATA[kind] | ({"Description": description} if description else {})
+    drawn.savefig(buffer, format=kind, metadata=metadata, dpi=dpi or matplotlib.rcParams["savefig.dpi"])
     return buffer.getvalue()
 
 

@@ -118,14 +118,10 @@ def draw(entries: Sequence[Entry], path: Path) -> None:
         raise UserError(f"--figure {path}: expected a name that ends in .png or .pdf.")
     from analysis.experiments.cards.objective_weights import frame_of
     from paper_figs.objective_comparison import draw as drawn
-    from paper_figs.run import render, style
+    from paper_figs.run import render, style, write_file
 
     axes = {entry.name: main_axis(entry) for entry in entries}
     curves = [c for entry in entries for c in atlas.curves(entry.name) if c.axis == axes[c.objective]]
     with style():
         body = render(drawn(frame_of(curves)), path.suffix[1:])
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(body)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}. Give another file.") from error
+    write_file(path, body)

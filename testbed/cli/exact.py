@@ -160,9 +160,8 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
     if path.suffix not in (".png", ".pdf"):
         raise UserError(f"--figure {path}: expected a name that ends in .png or .pdf.")
     from paper_figs.bias_split import draw_reports
-    from paper_figs.run import render, style
+    from paper_figs.run import render, style, write_file
 
     with style():
         body = render(draw_reports(rows), path.suffix[1:])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(body)
+    write_file(path, body)

@@ -102,13 +102,14 @@ def _report(design: Design, batches: int, replicas: int, seed: int, figure: Path
 
 def _draw(found: Report, figure: Path) -> None:
     from paper_figs.pipeline_frontier import draw_lags
-    from paper_figs.run import style
+    from paper_figs.run import render, style, write_file
     from testbed.errors import UserError
 
     if figure.suffix not in (".png", ".pdf"):
         raise UserError(f"{figure}: expected a file that ends in .png or .pdf.")
     with style():
-        draw_lags(found.token_K, found.sample_K, found.group_K).savefig(figure)
+        body = render(draw_lags(found.token_K, found.sample_K, found.group_K), figure.suffix[1:])
+    write_file(figure, body)
 
 
 def _refuse_files(*given: object) -> None:

@@ -1,11 +1,17 @@
 """Results drawn: every kind shows the numbers of its cells, and no panel hides what differs."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from analysis.tables.tails import HISTOGRAM
 from paper_figs import plot
+from paper_figs.base import no_mathtext
+from paper_figs.run import render
 from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
@@ -164,3 +170,39 @@ def test_a_mistake_on_the_command_line_is_one_message(folder, words, message, ca
         main(["plot", str(folder), *words])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_dollars_and_backslashes_of_a_users_texts_are_drawn_as_they_are(tmp_path):
+    """A system prompt asks for \\boxed; as mathtext it would not parse, and a formula would be drawn."""
+    prompts = [r"Answer in $\boxed{}$ and $x^2$.", r"$\frac{1}{2$ and \$5", r"_$ $"]
+    rows = plot.load(
+        made(tmp_path / "s", grid(TOY, task_args=[(("system", p),) for p in prompts], lag=[0, 8]))
+    )
+    for kind, options in (("curves", {}), ("final", {"x": "task_args.system"}), ("heat", {})):
+        with plot.style():
+            axes = plot.KINDS[kind](rows, **options)
+            figure = axes[0].figure
+            figure.canvas.draw()
+            svg = render(figure, "svg").decode()
+        texts = "".join(re.findall("<!-- (.*?) -->", svg))  # where glyphs are paths, a text is a comment
+        for prompt in prompts:
+            assert prompt.replace(" ", "") in texts.replace(" ", ""), (kind, prompt)
+
+
+def test_numbers_of_an_axis_keep_their_notation():
+    with plot.style():
+        fig = Figure()
+        ax = fig.subplots()
+        ax.semilogy([1, 1000])
+        ax.set_title("$a$")
+        no_mathtext(fig)
+        svg = render(fig, "svg").decode()
+    assert r"\mathdefault{10^{2}}" in svg  # the comment above glyphs of a formula that was parsed
+    assert ax.title.get_parse_math() is False
+    assert ax.yaxis.get_major_ticks()[0].label1.get_parse_math() is True
+
+
+def test_every_figure_is_saved_in_one_place():
+    root = Path(plot.__file__).parents[1]
+    files = [f for folder in ("paper_figs", "testbed", "analysis") for f in (root / folder).rglob("*.py")]
+    assert [file.name for file in files if ".savefig(" in file.read_text()] == ["run.py"]

@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant("atlas-panel-too-high", "paper_figs/objective_weights.py", "LIMIT = 3.0", "LIMIT = 300.0", ATLAS),
     Mutant("atlas-panel-ghost-everywhere", "paper_figs/objective_weights.py", "    if base is not None:\n", "    if False:\n", ATLAS),
     Mutant("atlas-titles-overlap", "paper_figs/objective_weights.py", "TITLE = 17", "TITLE = 99", ATLAS),
-    Mutant("atlas-picture-of-another-table", "paper_figs/atlas_files.py", '"Description": f"{NAME} {table.sha256}"', '"Title": NAME', CLI + " " + ATLAS),
+    Mutant("atlas-picture-of-another-table", "paper_figs/atlas_files.py", 'description = f"{NAME} {table.sha256}"', 'description = NAME', CLI + " " + ATLAS),
     Mutant("atlas-forgets-other-tables", "analysis/tables/making.py", "write_tables({**kept, **made}, data)", "write_tables(made, data)", CLI),
     Mutant("atlas-example-padding", "testbed/inspection/atlas.py", "return first[:2], second", "return first, second", CLI),
     Mutant("atlas-compare-without-variants", "testbed/cli/objectives.py", "(objective[name].name, *objective.variants(name))", "(objective[name].name,)", CLI),

@@ -20,7 +20,16 @@ OF_REPORT = "tests/experiments/test_report.py -m 'not slow'"
 POWER, OF_POWER = "analysis/judging/seed_power.py", "tests/unit/analysis/test_seed_power.py"
 OF_GROWTH = "tests/unit/results/test_extending.py"
 
+OF_WATCHING = "tests/unit/cli/test_watch.py -k 'counts_as_the_runner or killed_runner'"
+
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant("plot-reads-formulas", "paper_figs/base.py", "text.set_parse_math(False)", "text.set_parse_math(True)", OF_PLOT),
+    Mutant("plot-numbers-without-notation", "paper_figs/base.py", "text not in of_numbers", "True", OF_PLOT),
+    Mutant("watch-notes-of-the-dead", "testbed/results/locks.py", "fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)", "raise OSError", OF_WATCHING),
+    Mutant("watch-old-notes", "testbed/results/locks.py", "os.ftruncate(descriptor, 0)", "pass", OF_WATCHING),
+    Mutant("watch-without-parts", "testbed/cli/watch.py", "display.steps(pack, store.packs[pack], share)", "pass", OF_WATCHING),
+    Mutant("stop-though-all-is-done", "testbed/execution/runner.py", "interrupt.is_set() and feed.unsettled()", "interrupt.is_set()", "tests/unit/execution/test_resume.py -k ctrl_c"),
+    Mutant("compare-first-heading", COMPARISON, "dial(rows, by) if by else usual_axis(rows)", 'dial(rows, by or "recipe")', OF_COMPARISON),
     Mutant("sweep-cells-counted-twice", TABLE, 'rows.drop_duplicates(["cell", "step"], ignore_index=True)', "rows", OF_TABLE),
     Mutant("sweep-dependent-dials-told", TABLE, "nunique(dropna=False).max() > 1:", "nunique(dropna=False).max() > 0:", OF_TABLE),
     Mutant("sweep-other-cells-kept", TABLE, "rows = rows[shown.isin(wanted)]", "rows = rows", OF_TABLE),
