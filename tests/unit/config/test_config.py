@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.config.fields import check, normal
+from testbed.config.pack import largest
 from testbed.config.run import Run, cell_id, grid
 from testbed.config.toml_file import expand, from_toml, line_numbers, override
 from testbed.errors import UserError
@@ -115,8 +116,8 @@ def test_the_normal_form_of_a_normal_form_is_itself() -> None:
             "sweep.toml:2: teacher_noise is 1.5, expected at most",
         ),
         (
-            "[run]\nsteps = 99999999999\n",
-            "sweep.toml:2: steps is 99999999999, expected at most",
+            "[run]\nsteps = 2147483648\n",
+            "sweep.toml:2: steps is 2147483648, expected at most 2147483647.",
         ),
         ('[run]\npolicy = "toi"\n', "sweep.toml:2: policy is 'toi' (str), expected 'tabular', 'toy' or 'hf'"),
         (
@@ -264,9 +265,16 @@ def test_a_field_given_twice_is_refused() -> None:
 
 
 def test_a_grid_too_large_to_hold_is_refused_before_it_is_made(tmp_path: Path) -> None:
-    values = list(range(1000))
-    lines = refusal(tmp_path, f"[grid]\nseed = {values}\nlag = {values}\nsteps = {values[1:]}\n")
-    assert lines == ["sweep.toml:1: The grid has 999000000 cells, expected at most 1000000."]
+    lines = refusal(tmp_path, '[grid]\nseed = "0..1000"\nlag = "0..999"\n')
+    assert lines == ["sweep.toml:1: The grid has 1001000 cells, expected at most 1000000."]
+
+
+def test_an_age_limit_of_zero_is_one_and_makes_batches_ragged() -> None:
+    run = Run(age_limit=0, too_old="truncate")
+    assert check(run) == run
+    assert largest(run) == 1
+    with pytest.raises(UserError, match="no age is too old; set age_limit"):
+        check(Run(too_old="wait"))
 
 
 def test_check_names_every_wrong_field_of_a_run_made_in_python() -> None:

@@ -181,7 +181,8 @@ def test_rounding_to_sixteen_bits_is_told_with_about_what_it_adds(name):
     assert len(told) == 1
     assert f"Every log mu is a {name} number" in told[0]
     added = float(told[0].partition("about ")[2].split()[0])
-    assert added == pytest.approx(float(((rounded - mu) ** 2).mean() / 2), rel=0.3)
+    # The guess has two digits, and takes the error for uniform between neighbors.
+    assert added == pytest.approx(float(((rounded - mu) ** 2).mean() / 2), rel=0.07)
     assert not [
         line for line in doubts(one_long(mu.astype(np.float32).astype(float), mu)) if "rounding" in line
     ]

@@ -76,6 +76,8 @@ def test_a_queue_holds_its_batch_and_not_one_group_more(rule, wave):
     row_BK, time_B, _ = trace_rows(design, 3)
     assert time_B[::8].tolist() == [5, 23, 41]
     assert (row_BK[16:, 0] // 4 == wave).all()
+    if rule != "block":  # eight responses of 5 s, of which 18 s take eight
+        assert replications(design).mean("drop_rate") == pytest.approx(1 - 5 / 18, rel=0.01)
     if rule == "block":  # seven slots are taken anew before the fourth group is complete, the eighth waits
         assert replications(design).mean("most_ahead") == 8 + 7
 
@@ -367,5 +369,7 @@ def test_a_dropped_group_returns_its_place_under_the_capacity_rule():
     assert found.value_R["most_ahead"].max() == 2 * design.batch
 
 
-def test_replications_differ():
-    assert len(set(replications(LOGNORMAL, batches=20).value_R[LAG])) == 4
+def test_replications_differ_and_give_a_standard_error():
+    found = replications(LOGNORMAL, batches=20)
+    assert len(set(found.value_R[LAG])) == 4
+    assert replace(found, value_R={LAG: np.array([1.0, 3.0])}).stderr(LAG) == pytest.approx(1)

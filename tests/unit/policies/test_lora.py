@@ -65,7 +65,9 @@ def test_adapters_alone_are_trained_and_merge_into_a_plain_model_that_computes_t
     (grad_RP,) = torch.autograd.grad(logp_RBT.sum(), theta_RP)
     for part_P in policy._model.flat.views(grad_RP[0]).values():
         assert part_P.abs().max() > 0
+    own = {n: p.clone() for n, p in policy._model._module.named_parameters()}
     policy.save(theta_RP.detach()[0], tmp_path / "merged")
+    assert all(torch.equal(p, own[n]) for n, p in policy._model._module.named_parameters())
     plain = HuggingFacePolicy(tmp_path / "merged", TASK)
     torch.testing.assert_close(plain.logp(plain.initial([0]), *data), logp_RBT.detach(), **NEAR)
     assert all(torch.equal(a, b) for a, b in zip(frozen, policy._model._frozen.values(), strict=True))
@@ -108,11 +110,19 @@ def test_a_saved_adapter_opens_in_peft_and_here(llama, folders, tmp_path):
     )
     prompt_RNQ, token_RBT, _ = data = batch(llama, theta_RP)
     logp_RBT = llama.logp(theta_RP, *data)
+    assert torch.equal(again.logp(theta_RP, *data), logp_RBT)
     for b in range(N * GROUP):
         prompt_Q = prompt_RNQ[0, b // GROUP]
         first = model(prompt_Q[prompt_Q != TASK.pad_token][None]).logits[0, -1, : TASK.vocabulary]
         expected = first.log_softmax(-1)[token_RBT[0, b, 0]]
         torch.testing.assert_close(logp_RBT[0, b, 0], expected, **NEAR)
+    config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    larger = HuggingFacePolicy(folders["llama"], TASK, lora=2, lora_alpha=4 * 2**0.5)  # alpha / sqrt(r)
+    each = dict.fromkeys(config["target_modules"], 4 * 2**0.5)
+    for change in ({"use_rslora": True}, {"alpha_pattern": each}):
+        (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config | change))
+        other = HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path / "adapter"))
+        torch.testing.assert_close(other.logp(theta_RP, *data), larger.logp(theta_RP, *data), **NEAR)
     (tmp_path / "adapter" / "config.json").write_text("{}")
     with pytest.raises(UserError, match="holds an adapter; merge it"):
         check_model_folder(tmp_path / "adapter")

@@ -217,7 +217,7 @@ def test_a_uniform_on_a_boundary_draws_the_token_above_it_in_every_loop(monkeypa
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sizes", [Sizes(), PADDED])
 def test_sampler_and_trainer_agree_on_log_probabilities(sizes, dtype):
-    policy = ToyTransformer(sizes, dtype=dtype)
+    policy = ToyTransformer(sizes, dtype=dtype, temperature=0.7)
     prompt, token, _ = drawn(sizes, replicas=4, prompts=4, group=8)
     uniform = torch.rand(token.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     theta = policy.initial(range(4))

@@ -14,8 +14,8 @@ from testbed.errors import UserError
 from testbed.execution.packs import plan
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes import recipe
-from testbed.training.loop import train, train_pack
-from testbed.training.update import Trainer, clip_norm
+from testbed.training.loop import mask_nonfinite_replicas, train, train_pack
+from testbed.training.update import State, Trainer, clip_norm
 from testbed.worlds import build as worlds
 
 BANDIT = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
@@ -220,6 +220,10 @@ def test_a_replica_that_diverges_is_recorded_frozen_and_leaves_the_others_alone(
     assert np.array_equal(fine["exact/value"], alone["exact/value"])
 
 
+def test_every_so_many_steps_are_logged_and_the_last():
+    assert train(dataclasses.replace(BANDIT, log_every=5))["step"].tolist() == [0, 5, 10, 11]
+
+
 def test_gradient_clipping_bounds_the_norm_and_keeps_the_direction():
     gradient_RP = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
     torch.testing.assert_close(clip_norm(gradient_RP, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
@@ -232,3 +236,15 @@ def test_the_step_size_of_vcpo_falls_with_the_square_root_of_the_ess():
     expected = run.learning_rate * np.sqrt(np.minimum(1, table["rollout_corr/ess_kish_sequence_raw"]))
     np.testing.assert_allclose(table["actor/learning_rate"], expected, rtol=1e-12)
     assert table["actor/learning_rate"][-1] < run.learning_rate
+
+
+def test_one_log_probability_that_is_not_finite_masks_its_replica_alone():
+    world = worlds.build_world(grid(CHAIN, seed=[0, 1]))
+    rollout = world.generate(world.initial(), 0)
+    mu = rollout.logp_mu_RBT.clone()
+    mu[1, 2, 0] = -np.inf
+    broken = dataclasses.replace(rollout, logp_mu_RBT=mu)
+    masked, state = mask_nonfinite_replicas(broken, State.start(world.initial()))
+    assert state.alive_R.tolist() == [True, False]
+    assert torch.equal(masked.logp_mu_RBT[0], rollout.logp_mu_RBT[0])
+    assert not masked.logp_mu_RBT[1].any()
