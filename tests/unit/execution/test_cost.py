@@ -214,3 +214,14 @@ def test_a_stopping_rule_costs_at_most_both_runs_at_their_caps(tmp_path, monkeyp
     agree_on_experiment(experiment, tmp_path, 1, yes=True, quiet=False)
     assert sum(len(pack.cells) for pack in told) == 2 * len(experiment.table_cells())
     assert capsys.readouterr().err.startswith("At most ")
+
+
+def test_a_lesson_is_the_time_of_one_model_and_step(monkeypatch):
+    now = [0.0]
+
+    def lessons(_policy, _task, seeds, steps):
+        now[0] += 3.0 * len(seeds) * steps
+
+    monkeypatch.setattr("testbed.policies.warm_start.warm_start", lessons)
+    assert cost._lesson(TOY, lambda: now[0]) == 3.0
+    assert cost._lesson(replace(TOY, warm_start_steps=0), lambda: now[0]) == 0.0

@@ -47,6 +47,7 @@ def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path: Path, workers:
             "died",
             "The worker process ended with exit code 3.",
         )
+        assert found["4"].attempts == 2
     assert status.done == 2
 
 
@@ -136,3 +137,12 @@ def test_a_worker_needs_nothing_that_a_bare_gpu_image_lacks_and_does_not_even_as
     command = [sys.executable, "-c", script]
     ended = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
     assert ended.stdout == "done False\n", ended.stderr
+
+
+@pytest.mark.slow
+def test_a_pack_past_its_limit_is_stopped_and_recorded_as_timeout(tmp_path: Path) -> None:
+    status = run_sweep(
+        cells(8)[6:], tmp_path / "s", workers=1, timeout=0.5, function="support.fake_training:hang"
+    )
+    assert [(failure.kind, failure.attempts) for failure in status.failures] == [("timeout", 1)]
+    assert (status.done, status.failures[0].message) == (1, "The pack ran longer than its limit of 0.5 s.")

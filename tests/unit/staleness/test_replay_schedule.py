@@ -239,3 +239,22 @@ def test_a_lag_and_a_share_of_less_than_one_group_are_refused():
         plan_for(Run(staleness="replay", lag=2))
     with pytest.raises(UserError, match=r"share of 0.25 of 1 prompts is no group"):
         train(with_schedule(dataclasses.replace(TOY, prompts=1), "replay"))
+
+
+def test_groups_are_drawn_in_proportion_to_their_weights():
+    run = with_schedule(EIGHT, "replay")
+    world = build_world((run,))
+    theta = world.initial()
+    source = build_source((run,), world, theta)
+    source.batch(theta, 0)
+    source._log_weight = lambda _: np.log([[4.0] + [1.0] * 7])
+    first = np.array([source._keys(theta, step)[0].argmin() == 0 for step in range(2000)])
+    # 6 standard errors: one false alarm in 5e8 seeds. Gumbel noise of the other sign gives .55.
+    assert abs(first.mean() - 4 / 11) < 6 * (4 / 11 * 7 / 11 / 2000) ** 0.5
+
+
+def test_what_is_replayed_is_no_new_rollout():
+    table = train(with_schedule(EIGHT, "replay"))
+    fresh = 8 * EIGHT.group * (1 - np.array(table["staleness/replayed_share"]))
+    assert fresh.min() < fresh.max()
+    assert np.diff(table["rollouts"], prepend=0).tolist() == fresh.tolist()

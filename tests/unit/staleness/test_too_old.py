@@ -290,3 +290,22 @@ def test_rollouts_without_versions_have_no_age():
         with pytest.raises(ValueError, match="without versions"):
             leave(bare, 0, 1)
     assert isinstance(plan_for(two_point(TOY, 1, "wait")), ByAge)
+
+
+def test_one_token_that_is_too_old_takes_its_group_with_it():
+    world = build_world((SMALL,))
+    rollout = world.generate(world.initial(), 0)
+    version = torch.full(rollout.token_RBT.shape, 5)
+    version[0, SMALL.group, 0] = 3
+    generated = Generated(dataclasses.replace(rollout, version_RBT=version), None, {})
+    for limit, kept in ((2, [*range(SMALL.prompts)]), (1, [0, *range(2, SMALL.prompts)])):
+        left = drop(generated, 5, limit).rollout
+        expected = rollout.token_RBT[0].unflatten(0, (-1, SMALL.group))[kept].flatten(0, 1)
+        assert torch.equal(left.token_RBT[0], expected)
+
+
+def test_what_is_discarded_was_generated_whole_groups_at_a_time():
+    table = train(two_point(SMALL, 2, "discard"))
+    made = SMALL.group * (SMALL.prompts + np.array(table["staleness/discarded"]))
+    assert made.max() > made.min()
+    assert np.diff(table["rollouts"], prepend=0).tolist() == made.tolist()

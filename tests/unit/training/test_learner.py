@@ -410,3 +410,14 @@ def test_after_a_step_the_dual_variable_and_the_averaged_anchor_are_those_of_the
             assert learner.hyper(1)["lam"].flatten().tolist() == expected.tolist()
         else:
             torch.testing.assert_close(learner.anchor.total_CP, 0.5 * theta + after, rtol=0, atol=1e-15)
+
+
+def test_advantages_that_read_the_log_ratio_get_pi_over_mu():
+    world, theta, learner = one_learner(dataclasses.replace(PLAIN, advantage="importance_mean"))
+    rollout = world.generate(theta, 0)
+    logp = world.logp(moved(theta), rollout)
+    batch = learner.batch(theta, rollout, logp, 0)
+    w = ((logp - rollout.logp_mu_RBT) * rollout.mask_RBT).sum(-1).exp().clamp(max=2).view(4, 4)
+    reward = rollout.reward_RB.view(4, 4)
+    expected = reward - (w * reward).sum(1, keepdim=True) / w.sum(1, keepdim=True)
+    torch.testing.assert_close(batch.adv_BT[0, :, 0].view(4, 4), expected)

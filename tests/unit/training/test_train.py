@@ -15,7 +15,7 @@ from testbed.execution.packs import plan
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes import recipe
 from testbed.training.loop import mask_nonfinite_replicas, train, train_pack
-from testbed.training.update import State, Trainer, clip_norm
+from testbed.training.update import State, Trainer, clip_norm, finite_rows
 from testbed.worlds import build as worlds
 
 BANDIT = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
@@ -248,3 +248,15 @@ def test_one_log_probability_that_is_not_finite_masks_its_replica_alone():
     assert state.alive_R.tolist() == [True, False]
     assert torch.equal(masked.logp_mu_RBT[0], rollout.logp_mu_RBT[0])
     assert not masked.logp_mu_RBT[1].any()
+
+
+def test_rows_with_a_number_that_is_not_finite_are_told():
+    inf, nan = torch.inf, torch.nan
+    rows = torch.tensor([[1.0, 2.0], [1.0, inf], [1.0, -inf], [nan, 1.0], [inf, -inf], [3e38, 3e38]])
+    assert finite_rows(rows).tolist() == [True, False, False, False, False, True]
+
+
+def test_rollouts_count_the_greedy_and_the_reference_responses():
+    for name, extra in (("grpo", 0), ("remax", 1)):
+        table = train(dataclasses.replace(BANDIT, recipe=name, steps=3))
+        assert table["rollouts"].tolist() == [(16 + 4 * extra) * (step + 1) for step in range(3)]
