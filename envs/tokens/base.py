@@ -40,6 +40,11 @@ class TokenTask(ABC):
     tool_T: tuple[bool, ...] = ()
 
     @property
+    def notes(self) -> list[str]:
+        """What a user should know of the task's data before a run starts."""
+        return []
+
+    @property
     def end_tokens(self) -> tuple[int, ...]:
         """Every token after which a response is over."""
         return () if self.end_token is None else (self.end_token,)

@@ -53,6 +53,7 @@ class Jsonl(TokenTask):
     `failed`. held_out: share of the lines, the last ones, that only `held_out_prompts` draws from.
     judge_unfinished: whether responses that did not come to an end are judged; else they score 0.
     file: a path, or path#digest with the first digits of its sha256. Without one it holds 25 sums.
+    dedupe: whether of lines with one prompt only the first is kept; else they have to agree in the answer.
 
     Here prompts and responses are characters, for models that speak them. How a model with a tokenizer of its
     own reads the problems (system prompt, chat template, stop strings, response length in tokens) is decided
@@ -73,6 +74,7 @@ class Jsonl(TokenTask):
         chat: str = "auto",
         stop: str = "",
         response_length: int = 0,
+        dedupe: bool = False,
     ) -> None:
         if not limit > 0 or not 0 <= held_out < 1 or response_length < 0:
             raise ValueError(
@@ -81,7 +83,7 @@ class Jsonl(TokenTask):
             )
         if chat not in ("auto", "yes", "no"):
             raise ValueError(f"chat is {chat!r}, expected auto, yes or no.")
-        self.problems = read_problems(file, prompt_field, answer_field)
+        self.problems = read_problems(file, prompt_field, answer_field, dedupe)
         self.judge: Verifier = open_verifier(verifier.partition("#")[0], limit)
         _check_digest(verifier)
         self._check_first(verifier)
@@ -91,7 +93,9 @@ class Jsonl(TokenTask):
         self.failures_N = np.zeros(0, dtype=np.int64)
         self._judgments: dict[tuple[int, str], tuple[float, int]] = {}
         self._kept = len(self.problems) - round(held_out * len(self.problems))
-        self._index = {problem.prompt: i for i, problem in enumerate(self.problems)}
+        self._index = dict[str, int]()
+        for i, problem in enumerate(self.problems):
+            self._index.setdefault(problem.prompt, i)
         characters = sorted(set("0123456789").union(*(p.prompt + p.answer for p in self.problems)))
         if any(c.isalpha() for c in characters):
             characters = sorted({*characters, *ASCII})
@@ -100,6 +104,17 @@ class Jsonl(TokenTask):
         self._token = {c: v for v, c in enumerate(characters)}
         self.prompt_length = max(len(problem.prompt) for problem in self.problems)
         self.response_length = response_length or max(len(problem.answer) for problem in self.problems) + 1
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know of the file: how many prompts repeat, and how many of them are held out."""
+        again = [i for i, problem in enumerate(self.problems) if self._index[problem.prompt] != i]
+        if not again:
+            return []
+        lines = "1 line repeats" if len(again) == 1 else f"{len(again)} lines repeat"
+        leaked = sum(self._index[self.problems[i].prompt] < self._kept <= i for i in again)
+        both = f" Held-out lines whose prompt is trained on too: {leaked}." * bool(leaked)
+        return [f"{lines} the prompt and answer of an earlier line and are kept; dedupe drops them.{both}"]
 
     def draw(self, rng: np.random.Generator, n: int, held_out: bool = False) -> Ints:
         """Numbers of n problems, drawn from those for training or from those held out, [N]."""
@@ -189,9 +204,12 @@ def stop_strings(given: str) -> tuple[str, ...]:
 
 
 def read_problems(
-    file: str, prompt_field: str = "prompt", answer_field: str = "answer"
+    file: str, prompt_field: str = "prompt", answer_field: str = "answer", dedupe: bool = False
 ) -> tuple[Problem, ...]:
-    """Return the problems of a file; ValueError with the numbers of the lines that are wrong."""
+    """Return the problems of a file; ValueError with the numbers of the lines that are wrong.
+
+    dedupe: leave out lines with the prompt of an earlier one.
+    """
     _check_digest(file)
     name = file.partition("#")[0]
     try:
@@ -207,10 +225,14 @@ def read_problems(
     found, wrong = list[Problem](), list[str]()
     for item in _lines(text, prompt_field, answer_field):
         (found if isinstance(item, Problem) else wrong).append(item)  # type: ignore[arg-type]
+    if dedupe:
+        first = {problem.prompt: problem.line for problem in reversed(found)}
+        found = [problem for problem in found if first[problem.prompt] == problem.line]
     wrong += _contradictions(found)
     if wrong:
         more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        raise ValueError(f"{name} has {len(wrong)} broken lines: {'; '.join(wrong[:SHOWN])}{more}.")
+        lines = "1 broken line" if len(wrong) == 1 else f"{len(wrong)} broken lines"
+        raise ValueError(f"{name} has {lines}: {'; '.join(wrong[:SHOWN])}{more}.")
     if not found:
         raise ValueError(f"{name} has no lines; expected one JSON object per line.")
     return tuple(found)
@@ -249,13 +271,16 @@ def _problem(fields: dict[str, Any], prompt_field: str, answer_field: str, numbe
 
 
 def _contradictions(problems: Sequence[Problem]) -> list[str]:
-    """Return which lines ask what an earlier one asks; the task could not tell whose answer is meant."""
+    """Return which lines have the prompt of an earlier one and another answer: no reward would be right."""
     first: dict[str, Problem] = {}
     wrong = []
     for problem in problems:
         known = first.setdefault(problem.prompt, problem)
-        if known is not problem:
-            wrong.append(f"line {problem.line} has the prompt of line {known.line}")
+        if known.answer != problem.answer:
+            wrong.append(
+                f"line {problem.line} has the prompt of line {known.line} and another answer "
+                "(dedupe keeps the first)"
+            )
     return wrong
 
 

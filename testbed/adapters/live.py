@@ -45,12 +45,13 @@ def live_metrics(
         log_pi_BT: the trainer's log-probabilities [B, T].
         log_mu_BT: the sampler's.
         mask_BT: tokens that the policy chose; rows without any are left out.
-        stack: whose names are used where it logs the same number; the others keep ours, `rollout_corr/…`.
+        stack: whose names are used where it logs the same number; the others, and with "" all of them, keep
+            ours, `rollout_corr/…`.
 
     Everything is of the sequences given: of a part, on one process, the floor is the part's 1/N. {} without
     a token. Raises UserError for shapes that differ and for an unknown stack.
     """
-    renamed = names_of(stack)
+    renamed = names_of(stack) if stack else {}
     if not log_pi_BT.shape == log_mu_BT.shape == mask_BT.shape or mask_BT.dim() != 2:
         raise UserError(
             f"log-probabilities have shapes {tuple(log_pi_BT.shape)} and {tuple(log_mu_BT.shape)}, the mask "

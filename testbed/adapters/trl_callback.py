@@ -1,4 +1,4 @@
-"""The numbers of `testbed diagnose` live in TRL: trainer.add_callback(DiagnosticsCallback(trainer))."""
+"""Log the numbers of `testbed diagnose` in TRL: trainer.add_callback(DiagnosticsCallback(trainer))."""
 
 from __future__ import annotations
 
@@ -15,22 +15,37 @@ from testbed.errors import UserError
 SCORES = "_get_per_token_logps_and_entropies"
 
 
+PREFIX = "testbed/"
+SHORT = {
+    "ess_sequence": "rollout_corr/ess_kish_sequence_raw",
+    "ess_floor": "rollout_corr/ess_floor",
+    "ess_token": "rollout_corr/ess_kish_token_raw",
+    "kl": "rollout_corr/kl_mu_pi_k3",
+    "ratio_mean": "ratio/mean",
+    "ratio_max": "ratio/max",
+    "pareto_k": "rollout_corr/pareto_k_sequence",
+}
+"""Names of the short set, behind PREFIX, and the metrics of docs/metrics.md that they are."""
+
+
 class DiagnosticsCallback(TrainerCallback):
-    """Logs ESS, KL, tails and ratios before truncation of every optimizer step of a GRPOTrainer.
+    """Log ESS, KL, the tail and token ratios of every optimizer step of a GRPOTrainer.
 
     It listens to the trainer's own forward pass: log pi is what the loss reads, mu is TRL's
     sampling_per_token_logps (vLLM), else old_per_token_logps, else log pi itself, since TRL keeps neither
-    where no update lies between. The micro-batches of a step are joined, on this process alone. Names are
-    those of docs/metrics.md, and sampling/raw_importance_sampling_ratio/min, mean and max, of token ratios
-    before TRL truncates them.
+    where no update lies between. The micro-batches of a step are joined, on this process alone. Ratios are
+    those before TRL truncates them. Every name starts with "testbed/", so none of TRL's is written over.
 
     Args:
-        trainer: a GRPOTrainer, or a subclass. Raises UserError for another trainer, or one whose loss keeps
-        no
-            log-probabilities to listen to (use_liger_kernel).
+        trainer: a GRPOTrainer, or a subclass.
+        everything: log every number of `live_metrics`, as testbed/ and its name in docs/metrics.md, in place
+            of the short set SHORT.
+
+    Raises:
+        UserError: another trainer, or one whose loss keeps no log-probabilities (use_liger_kernel).
     """
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Any, everything: bool = False) -> None:
         if not hasattr(trainer, SCORES) or not hasattr(trainer, "_compute_loss"):
             raise UserError(
                 f"{type(trainer).__name__} has no per-token log-probabilities; expected a GRPOTrainer."
@@ -39,7 +54,7 @@ class DiagnosticsCallback(TrainerCallback):
             raise UserError(
                 "use_liger_kernel fuses the loss: no log-probabilities to listen to. Switch it off."
             )
-        self.trainer = trainer
+        self.trainer, self.everything = trainer, everything
         self._heard: list[Tensor] = []
         self._listening = False
         self._parts: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -72,15 +87,17 @@ class DiagnosticsCallback(TrainerCallback):
         pi_BT, mu_BT, mask_BT = (
             torch.cat([pad(part[i], (0, width - part[i].shape[1])) for part in parts]) for i in range(3)
         )
-        found = live_metrics(pi_BT, mu_BT, mask_BT, "TRL")
+        found = live_metrics(pi_BT, mu_BT, mask_BT, stack="")
         log_rho_N = (pi_BT - mu_BT)[mask_BT].double()
         log_rho_N = log_rho_N[~torch.isnan(log_rho_N)]
         if log_rho_N.numel():
             for name, value in (("min", log_rho_N.min()), ("mean", log_rho_N), ("max", log_rho_N.max())):
-                found[f"sampling/raw_importance_sampling_ratio/{name}"] = float(value.exp().mean())
+                found[f"ratio/{name}"] = float(value.exp().mean())
+        if not self.everything:
+            found = {name: found[metric] for name, metric in SHORT.items() if metric in found}
         metrics = self.trainer._metrics["train"]
         for name, number in found.items():
-            metrics[name].append(number)
+            metrics[f"{PREFIX}{name}"].append(number)
 
 
 def _part(logp_BT: Tensor, inputs: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:

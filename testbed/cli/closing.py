@@ -28,10 +28,10 @@ def print_closing(summary: Sequence[Row]) -> None:
     show.say(_value_notes() if exact else _accuracy_notes(summary))
 
 
-def next_steps(folder: Path) -> list[str]:
-    """Return commands that draw and compare what a folder holds, ready to be pasted."""
+def next_steps(folder: Path, several: bool = True) -> list[str]:
+    """Return commands that draw and, of several settings, compare what a folder holds, ready to be pasted."""
     name = shlex.quote(str(folder))
-    return [f"testbed plot {name}", f"testbed compare {name}", f"testbed report {name}"]
+    return [f"testbed {what} {name}" for what in ("plot", *["compare"] * several, "report")]
 
 
 def _dials(summary: Sequence[Row]) -> tuple[list[str], Row]:

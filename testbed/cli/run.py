@@ -212,12 +212,23 @@ def describe(
 
 
 def warn(cells: Iterable[Run], quiet: bool) -> None:
-    """Say on standard error what is allowed but hardly meant: a lag as long as the run."""
+    """Note on standard error what may not be meant: a lag as long as the run, repeated prompts."""
     far = {(c.lag, c.steps) for c in cells if c.staleness == "exact" and c.lag > 0 and c.lag >= c.steps - 1}
     if far and not quiet:
         lag, steps = max(far)
         text = f"note: lag {lag} in a run of {steps} steps: every step learns from data of the start weights."
         print(text, file=sys.stderr)
+    if not quiet:
+        for line in data_notes(cells):
+            print(f"note: {line}", file=sys.stderr)
+
+
+def data_notes(cells: Iterable[Run]) -> Iterator[str]:
+    """Yield what a user should know of the data sets that the cells read."""
+    from testbed.worlds.tasks import token_task
+
+    for cell in {(cell.task, cell.task_args): cell for cell in cells if cell.task == "jsonl"}.values():
+        yield from (f"{dict(cell.task_args).get('file')}: {line}" for line in token_task(cell).notes)
 
 
 def summarize(folder: Path) -> list[dict[str, Any]]:
@@ -252,7 +263,7 @@ def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
         print(line)
     print(f"Results: {folder}")
     if status.done:
-        print("Next:", *next_steps(folder), sep="\n  ")
+        print("Next:", *next_steps(folder, several=len(summary) > 1), sep="\n  ")
     if status.failed:
         print(f"Why cells failed: testbed status {shlex.quote(str(folder))}")
 

@@ -38,6 +38,7 @@ def train_base(
     from testbed.config.run import Run
     from testbed.errors import UserError
     from testbed.policies.hf.model_folder import parameters_of
+    from testbed.policies.hf.special_tokens import finish_folder
     from testbed.policies.hf.tiny_model import Lesson
     from testbed.policies.hf.tiny_model import train_base as train
     from testbed.worlds.build import build_world
@@ -52,6 +53,7 @@ def train_base(
     lesson = Lesson(steps, noise, sequences, learning_rate)
     run = Run(task=task, task_args=given, policy="hf", model=str(out), seed=seed)
     train(out, token_task(run), architecture, tokenizer, seed, width, layers, vocabulary, lesson)
+    finish_folder(out)
     world = build_world((run,))
     accuracy = world.accuracy(world.initial())
     found = {

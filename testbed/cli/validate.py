@@ -20,6 +20,9 @@ def validate(
             metavar="NAME", help="Judge of --data: exact, number, choice, reasoning-gym or FILE.py:FUNCTION."
         ),
     ] = "exact",
+    dedupe: Annotated[
+        bool, typer.Option("--dedupe", help="Of lines of --data with one prompt, keep the first.")
+    ] = False,
     recipe: Annotated[list[str] | None, typer.Option(help="Recipe; give it several times.")] = None,
     lag: Annotated[
         list[int] | None, typer.Option(help="Lag in optimizer steps; give it several times.")
@@ -47,15 +50,15 @@ def validate(
     from dataclasses import replace
 
     from analysis.sweeps.base_runs import HF_RUN
-    from testbed.cli import show
-    from testbed.cli.run import counts, report, summarize
+    from testbed.cli.run import finish, warn
     from testbed.config.run import grid
     from testbed.config.toml_file import expand
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
     from testbed.worlds.tasks import pin_data
 
-    given = () if data is None else (("file", str(data)), ("verifier", verifier))
+    of_data = {"file": str(data), "verifier": verifier} | ({"dedupe": True} if dedupe else {})
+    given = () if data is None else tuple(of_data.items())
     cells = grid(
         replace(HF_RUN, model=str(model), task_args=given, policy_args=(("lora", 16),) if lora else ()),
         task=[task if data is None else "jsonl"],
@@ -67,11 +70,5 @@ def validate(
         seed=seed or [0],
     )
     cells = tuple(map(pin_data, expand(cells, overrides or [])))
-    status = run_sweep(cells, out, workers=1, progress=choose(json))
-    summary = summarize(out)
-    if json:
-        show.as_json({"folder": str(out), **counts(status), "summary": summary})
-    else:
-        report(out, status, summary)
-    if status.failed:
-        raise typer.Exit(1)
+    warn(cells, json)
+    finish(out, run_sweep(cells, out, workers=1, progress=choose(json)), json)

@@ -43,7 +43,9 @@ class ChatTask(TokenTask):
         self.symbols = tuple(name or "" for name in tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
         self._chat = _takes_template(task, tokenizer)
         self._tokens = [self._prompt(problem) for problem in task.problems]
-        self._index = {tuple(tokens): i for i, tokens in enumerate(self._tokens)}
+        self._index = dict[tuple[int, ...], int]()
+        for i, tokens in enumerate(self._tokens):
+            self._index.setdefault(tuple(tokens), i)
         self._refuse_ambiguous()
         self.pad_token = self._free_token({tokens[0] for tokens in self._tokens})
         self.prompt_length = max(map(len, self._tokens))
@@ -128,14 +130,14 @@ class ChatTask(TokenTask):
         problems = zip(self.task.problems, self._tokens, strict=True)
         if empty := [problem.line for problem, tokens in problems if not tokens]:
             raise UserError(f"The tokenizer makes no token of the prompt of line {empty[0]}.")
-        if len(self._index) < len(self._tokens):
-            twice = next(i for i, tokens in enumerate(self._tokens) if self._index[tuple(tokens)] != i)
-            other = self._index[tuple(self._tokens[twice])]
-            lines = sorted(self.task.problems[i].line for i in (twice, other))
-            raise UserError(
-                f"The tokenizer writes the prompts of lines {lines[0]} and {lines[1]} alike, so that their "
-                "answers cannot be told apart."
-            )
+        for problem, tokens in zip(self.task.problems, self._tokens, strict=True):
+            first = self.task.problems[self._index[tuple(tokens)]]
+            if first.prompt != problem.prompt:
+                raise UserError(
+                    f"The tokenizer writes the prompts of lines {first.line} and {problem.line} alike, so "
+                    "their answers cannot be told apart. Use a tokenizer that has all their characters, as "
+                    "`testbed train-base --tokenizer bpe` writes it."
+                )
 
     def _free_token(self, starts: set[int]) -> int:
         """A padding token that no prompt starts with, or the start of a prompt would count as padding."""

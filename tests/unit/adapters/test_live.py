@@ -88,7 +88,7 @@ def test_the_callback_joins_the_micro_batches_of_a_step(parts):
         None,
     )
     trainer._compute_loss = MethodType(GRPOTrainer._compute_loss, trainer)
-    callback = DiagnosticsCallback(trainer)
+    callback = DiagnosticsCallback(trainer, everything=True)
     for n in range(parts):
         place["rows"] = slice(n * size, (n + 1) * size)
         some = {k: v[place["rows"]] if v.ndim else v for k, v in inputs.items()}
@@ -96,17 +96,17 @@ def test_the_callback_joins_the_micro_batches_of_a_step(parts):
     callback.on_step_end(None, None, None)
     mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
     mu = inputs["sampling_per_token_logps"]
-    expected = live_metrics(logp, mu, mask, "TRL")
-    logged = trainer._metrics["train"]
-    for name, value in expected.items():
-        assert logged[name] == [pytest.approx(value, nan_ok=True)], name
     ratio = (logp - mu)[mask].exp().detach()
-    for name in ("min", "mean", "max"):
-        assert logged[f"sampling/raw_importance_sampling_ratio/{name}"] == [
-            pytest.approx(float(getattr(ratio, name)()))
-        ]
+    expected = live_metrics(logp, mu, mask, "") | {
+        f"ratio/{name}": float(getattr(ratio, name)()) for name in ("min", "mean", "max")
+    }
+    logged = trainer._metrics["train"]
+    ours = {name: value for name, value in logged.items() if name.startswith("testbed/")}
+    assert ours.keys() == {f"testbed/{name}" for name in expected}
+    for name, value in expected.items():
+        assert ours[f"testbed/{name}"] == [pytest.approx(value, nan_ok=True)], name
     callback.on_step_end(None, None, None)
-    assert len(logged["rollout_corr/ess_floor"]) == 1
+    assert len(logged["testbed/rollout_corr/ess_floor"]) == 1
 
 
 @pytest.mark.slow
@@ -115,9 +115,9 @@ def test_a_whole_trl_run_logs_the_numbers_and_learns_the_same(tmp_path):
     trl = pytest.importorskip("trl")
     from support.trl_stub import weights
 
-    from testbed.adapters.trl_callback import DiagnosticsCallback
+    from testbed.adapters.trl_callback import SHORT, DiagnosticsCallback
 
-    ends = []
+    ends, names = [], []
     for heard in (True, False):
         options = {"logging_strategy": "steps", "logging_steps": 1}
         trainer = tiny_trainer(trl.GRPOTrainer, tmp_path / str(heard), **options)
@@ -126,12 +126,17 @@ def test_a_whole_trl_run_logs_the_numbers_and_learns_the_same(tmp_path):
         torch.manual_seed(1)
         trainer.train()
         ends.append(weights(trainer))
-        rows = [row for row in trainer.state.log_history if "rollout_corr/ess_kish_sequence_raw" in row]
+        rows = [row for row in trainer.state.log_history if "testbed/ess_sequence" in row]
         assert len(rows) == (2 if heard else 0)
         for row in rows:
-            assert row["rollout_corr/ess_floor"] == pytest.approx(1 / 4)
-            assert 0.25 <= row["rollout_corr/ess_kish_sequence_raw"] <= 1 + 1e-6
+            named = {name.removeprefix("testbed/") for name in row if name.startswith("testbed/")}
+            assert named >= {"ess_sequence", "ess_floor", "ess_token", "kl", "ratio_mean", "ratio_max"}
+            assert named <= set(SHORT)
+            assert row["testbed/ess_floor"] == pytest.approx(1 / 4)
+            assert 0.25 <= row["testbed/ess_sequence"] <= 1 + 1e-6
+        names.append({name for row in trainer.state.log_history for name in row})
     assert torch.equal(*ends)
+    assert {name for name in names[0] - names[1] if not name.startswith("testbed/")} == set()
 
 
 def test_other_trainers_are_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -49,3 +50,55 @@ def test_the_command_of_the_guide_trains_recipes_at_lags_and_tells_its_rows(tmp_
     ]
     assert max(table["staleness/age_max_token"].to_pylist()) == 1
     assert sum(table["verifier/errors"].to_pylist()) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_base_model_goes_through_the_guide_validate_trl_and_diagnose(tmp_path, capfd, monkeypatch):
+    """train-base, validate --data, a short TRL run, diagnose --model of its log: one model folder for all."""
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+    from transformers import AutoTokenizer
+
+    from testbed.adapters.trl_callback import DiagnosticsCallback
+
+    monkeypatch.chdir(tmp_path)
+    problems = [{"prompt": f"{a}+{b}=", "answer": a + b} for a in range(6) for b in range(2)]
+    lines = [json.dumps(problem) + "\n" for problem in (*problems, problems[0])]
+    (tmp_path / "mine.jsonl").write_text("".join(lines))
+
+    def called(words):
+        with pytest.raises(SystemExit) as end:
+            main(words.split())
+        assert end.value.code == 0
+        return capfd.readouterr()
+
+    called("train-base base --steps 3 --width 16 --layers 1")
+    tokenizer = AutoTokenizer.from_pretrained("base")
+    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<end>", "<pad>")
+    small = "--lag 0 --steps 3 prompts=2 group=2 evaluation_prompts=2 log_every=1"
+    said = called(f"validate --model base --data mine.jsonl --verifier number --out a {small}").err
+    assert "note: mine.jsonl#" in said
+    assert "1 line repeats the prompt and answer of an earlier line" in said
+    assert [f"step {step} of 3" in said for step in (1, 2, 3)] == [True] * 3  # every logged row, not some
+    assert "note" not in called(f"validate --model base --data mine.jsonl --dedupe --out b {small}").err
+
+    args = trl.GRPOConfig(
+        output_dir="trl", max_steps=2, per_device_train_batch_size=4, num_generations=4, use_cpu=True,
+        max_completion_length=6, log_completions=True, logging_strategy="steps", logging_steps=1, bf16=False,
+        report_to=[], save_strategy="no", disable_tqdm=True, gradient_checkpointing=False,
+        model_init_kwargs={"dtype": "float32"},
+    )  # fmt: skip
+    trainer = trl.GRPOTrainer(
+        model="base",
+        reward_funcs=lambda completions, **_: [float(len(text)) for text in completions],
+        args=args,
+        train_dataset=Dataset.from_dict({"prompt": [problem["prompt"] for problem in problems]}),
+    )
+    trainer.add_callback(DiagnosticsCallback(trainer))
+    trainer.train()
+    capfd.readouterr()
+    report = called("diagnose trl/completions --model base --behavior-model base --objective ppo_clip").out
+    assert re.search(r"sequences +8\n", report)
+    assert "ppo_clip" in report
+    assert any("testbed/ess_sequence" in row for row in trainer.state.log_history)

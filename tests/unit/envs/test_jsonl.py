@@ -63,7 +63,10 @@ def test_held_out_lines_are_never_trained_on(write):
         (['{"prompt": "x", "answer": null}'], "line 1: 'answer' is None"),
         (['{"prompt": "  ", "answer": "y"}'], "line 1: 'prompt' is '  ', expected text or messages"),
         (['{"prompt": [{"role": "user"}], "answer": "y"}'], "line 1: 'prompt' is"),
-        ([SOUND, '{"prompt": "2+2=", "answer": 5}'], "line 2 has the prompt of line 1"),
+        (
+            [SOUND, '{"prompt": "2+2=", "answer": 5}'],
+            "1 broken line: line 2 has the prompt of line 1 and another",
+        ),
         (["1"] * 9, "9 broken lines: line 1: a int.*and 4 more"),
         ([""], "has no lines"),
     ],
@@ -181,3 +184,23 @@ def test_a_verifier_that_cannot_start_is_refused_with_its_reason(write):
     ]:
         with pytest.raises(ValueError, match=says):
             Jsonl(file=write(SOUND), verifier=f"{write(content, name='mine.py')}:judge")
+
+
+def test_repeated_prompts_are_kept_with_a_note_or_dropped_if_asked(write):
+    other = '{"prompt": "3+3=", "answer": 6}'
+    file = write(SOUND, other, SOUND, other, SOUND)
+    task = Jsonl(file=file, held_out=0.4)
+    assert len(task.problems) == 5
+    (note,) = task.notes
+    assert note.startswith(
+        "3 lines repeat the prompt and answer of an earlier line and are kept; dedupe drops"
+    )
+    assert "trained on too: 2." in note
+    prompt_NQ = task.prompts(rng(), 20)
+    response_NT, mask_NT = task.teacher(prompt_NQ, rng(), 0.0)
+    assert task.score(prompt_NQ, response_NT, mask_NT).tolist() == [1.0] * 20
+    short = Jsonl(file=file, dedupe=True)
+    assert [problem.line for problem in short.problems] == [1, 2]
+    assert short.notes == []
+    conflict = write(SOUND, '{"prompt": "2+2=", "answer": 5}', name="conflict.jsonl")
+    assert [problem.answer for problem in Jsonl(file=conflict, dedupe=True).problems] == ["4"]

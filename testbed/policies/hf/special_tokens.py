@@ -1,0 +1,39 @@
+"""What other programs expect of a model folder: end, padding and unknown token, a row each, and positions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from testbed.policies.hf.model_folder import quiet_transformers
+from testbed.policies.hf.text_task import load_tokenizer
+
+ROLES = {"eos_token": "<end>", "pad_token": "<pad>", "unk_token": "<unk>"}
+POSITIONS = 1024
+"""Tokens of prompt and response that a finished folder reads at least; rotary positions have no weights."""
+
+
+def finish_folder(folder: Path) -> None:
+    """Let a trained model be read by any program: trainers stop at its end token and pad with its padding.
+
+    Tokens that the tokenizer lacks are added behind the others, each with a row of zeros in the embedding, so
+    that the logits of the others stay as they were trained.
+    """
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    with quiet_transformers():
+        given = PreTrainedTokenizerFast.from_pretrained(str(folder))
+        given.add_special_tokens({role: t for role, t in ROLES.items() if getattr(given, role) is None})
+        given.save_pretrained(str(folder))
+        tokenizer = load_tokenizer(folder)
+        model = AutoModelForCausalLM.from_pretrained(str(folder), dtype="auto")
+        rows = model.config.vocab_size
+        if len(tokenizer) > rows:
+            model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+            with torch.no_grad():
+                model.get_input_embeddings().weight[rows:] = 0  # tied: rows of the head as well
+        model.config.max_position_embeddings = max(model.config.max_position_embeddings, POSITIONS)
+        for config in (model.config, model.generation_config):
+            config.eos_token_id, config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
+        model.save_pretrained(str(folder))
