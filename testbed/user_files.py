@@ -79,6 +79,11 @@ def outside_function(name: str, positional: int, expected: str) -> Entry:
     return entry
 
 
+def outside_callable(name: str) -> Entry:
+    """Return a function or class of a file as an Entry, whatever its parameters; raise as `pin` does."""
+    return _found(name)
+
+
 def outside_constructor(name: str) -> Entry:
     """Return a class or function that a name alone has to make something of; raise UserError as `pin` does.
 

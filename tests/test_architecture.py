@@ -31,7 +31,7 @@ LAYERS = (
     ("testbed.inspection", "testbed.staleness"),
     ("testbed.stacks", "testbed.exact", "testbed.logs"),
     ("testbed.recipes", "testbed.offline"),
-    ("testbed.anchors", "testbed.adapters", "testbed.critics", "testbed.teachers"),
+    ("testbed.anchors", "testbed.adapters", "testbed.critics", "testbed.teachers", "testbed.conformance"),
     ("testbed.training", "testbed.execution"),
     ("analysis",),
     ("paper_figs",),

@@ -24,7 +24,7 @@ COLORS = {  # what a room is for, its fill, the rooms
     "ground": ("#64748b", "errors rng registry user_files config data envs"),
     "losses": ("#2f6db5", "losses objectives advantages recipes inspection adapters"),
     "sampling, training": ("#2b8a6b", "policies worlds mismatch staleness anchors pipeline training"),
-    "measuring": ("#8250b8", "exact estimators diagnostics testing"),
+    "measuring": ("#8250b8", "exact estimators diagnostics testing conformance"),
     "running": ("#b4632a", "execution results sweeps cli"),
     "answers": ("#b03a5b", "analysis paper_figs"),
 }

@@ -16,12 +16,14 @@ from testbed.cli import (
     card,
     claims,
     compare,
+    conform,
     demo,
     diagnose,
     doctor,
     exact,
     experiments,
     figures,
+    identify,
     listing,
     look_up,
     merge,
@@ -92,6 +94,8 @@ app.command("report")(report.report)
 app.command("plot")(plot.plot)
 app.command("diagnose")(diagnose.diagnose)
 app.command("pipeline", cls=WithTail)(pipeline.pipeline)
+app.command("identify")(identify.identify)
+app.command("conform")(conform.conform)
 app.command("validate")(validate.validate)
 app.command("train-base")(train_base.train_base)
 

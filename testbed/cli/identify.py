@@ -1,0 +1,85 @@
+"""testbed identify: which entry of the catalogue is a loss?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Target = Annotated[str, typer.Argument(metavar="FILE:FN", help="file.py:function or package.module:fn.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="PARAMETER=ROLE", help="What a parameter holds, as x=logp; repeatable."),
+]
+Given = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PARAMETER=VALUE", help="Value of a parameter; repeatable."),
+]
+Layout = Annotated[str, typer.Option(help="padded, packed or lists; told by the parameters by default.")]
+Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds that one call may take.")]
+Html = Annotated[Path | None, typer.Option(help="Write the report as a page.")]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+def identify(
+    target: Target,
+    inputs: Inputs = None,
+    given: Given = None,
+    layout: Layout = "",
+    timeout: Timeout = 20.0,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Say which entry of the catalogue a loss equals, or which are nearest and where it parts from them.
+
+    The loss runs on adversarial batches in a process of its own. Its weights -dLoss/dlogp are compared;
+    hyperparameters and aggregation are found by search.
+
+    Examples: testbed identify mine.py:loss    testbed identify my_package.losses:loss --input x=logp
+    """
+    from testbed.conformance.sandbox import run
+
+    tell(run(job("identify", target, inputs, given, layout), timeout), html, json)
+
+
+def job(
+    command: str, target: str, inputs: Sequence[str] | None, given: Sequence[str] | None, layout: str
+) -> dict[str, Any]:
+    """Return what the process of the loss is asked."""
+    roles = {name: str(value) for name, value in values(inputs).items()}
+    return {"command": command, "target": target, "inputs": roles, "given": values(given), "layout": layout}
+
+
+def values(words: Sequence[str] | None) -> dict[str, Any]:
+    """Return NAME=VALUE words as a dictionary, Python values where they are; raise UserError for others."""
+    import ast
+
+    from testbed.errors import UserError
+
+    found: dict[str, Any] = {}
+    for word in words or ():
+        name, sign, text = word.partition("=")
+        if not (name and sign):
+            raise UserError(f"'{word}' is not NAME=VALUE.")
+        try:
+            found[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            found[name] = float("inf") if text == "inf" else text
+    return found
+
+
+def tell(found: dict[str, Any], html: Path | None, json: bool) -> None:
+    """Print a report, and write its page."""
+    from testbed.cli import show
+    from testbed.conformance.report import in_words, page
+    from testbed.results.atomic_files import replace
+
+    if html is not None:
+        html.parent.mkdir(parents=True, exist_ok=True)
+        replace(html, page(found).encode())
+    if json:
+        show.as_json(found)
+    else:
+        print("\n".join(in_words(found)))

@@ -1,0 +1,1 @@
+"""Is a loss what its name says? Runs it on adversarial batches and compares dLoss/dlogp."""

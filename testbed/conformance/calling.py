@@ -1,0 +1,165 @@
+"""One call of a user's loss: what was passed, what came back, and its weights -dLoss/dlogp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.conformance.layouts import call_arguments, in_rows, present
+from testbed.conformance.signature import Binding
+from testbed.data.batch import Batch
+from testbed.errors import UserError
+
+announce: list[Callable[[str], None]] = []
+"""Who is told what is about to be passed, and "" when the call is back: what hangs can then be told."""
+
+
+class LossError(UserError):
+    """A loss that cannot be judged; `kind`: raises, shape, type, detached, changed, nan."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call gave: the loss, its weights [B, T] in float64, its dtype, and of what it is a sum.
+
+    form: "scalar"; "tokens" or "rows" where a number per token or per response came back, which are then
+    summed under the mask. changed: the inputs that the call changed.
+    """
+
+    value: float
+    weight_BT: Tensor
+    dtype: torch.dtype
+    form: str
+    changed: tuple[str, ...] = ()
+
+
+def passed(arguments: Mapping[str, Any]) -> str:
+    """Return what was passed, in words: "logp float64 [6, 5], advantages float64 [6], clip_eps 0.2"."""
+    return ", ".join(f"{name} {_shape(value)}" for name, value in arguments.items())
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    if isinstance(value, list) and value and isinstance(value[0], Tensor):
+        kind = str(value[0].dtype).removeprefix("torch.")
+        return f"list of {len(value)} {kind} tensors of lengths {[len(each) for each in value]}"
+    if isinstance(value, Batch):
+        return f"Batch of {list(value.mask_BT.shape)}"
+    return repr(value)
+
+
+def call(
+    binding: Binding,
+    logp_BT: Tensor,
+    batch: Batch,
+    dtype: torch.dtype = torch.float64,
+    totals: tuple[int, int] | None = None,
+) -> Outcome:
+    """Return what a call with this batch gives.
+
+    Raises LossError when the loss raises, returns numpy or another type, a shape that is none of a scalar,
+    a number per token or per response, or a number that does not depend on the log-probabilities.
+    """
+    leaf_BT = logp_BT.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        arguments = call_arguments(binding, leaf_BT, batch, dtype, totals)
+        before = {name: _copy(value) for name, value in arguments.items()}
+        words = passed(arguments)
+        _announce(words)
+        try:
+            total, form, kind, gradient_BT = _run(binding, arguments, leaf_BT, batch.mask_BT, words)
+        finally:
+            _announce("")
+    changed = tuple(name for name, value in arguments.items() if not _same(value, before[name]))
+    weight_BT = torch.zeros_like(leaf_BT) if gradient_BT is None else -gradient_BT
+    return Outcome(float(total.detach()), weight_BT.detach().double(), kind, form, changed)
+
+
+def _run(
+    binding: Binding, arguments: dict[str, Any], leaf_BT: Tensor, mask_BT: Tensor, words: str
+) -> tuple[Tensor, str, torch.dtype, Tensor | None]:
+    """Return the loss, what it was made of, its dtype and its gradient."""
+    try:
+        returned = binding.function(**arguments)
+    except (Exception, SystemExit) as error:
+        place = f" raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise LossError("raises", f"{binding.name}{place}. It was passed {words}.") from error
+    total, form, kind = _total(_loss_in(returned), mask_BT, binding, words)
+    if not total.requires_grad:
+        raise LossError(
+            "detached",
+            f"{binding.name} returned a loss that does not depend on the log-probabilities: no gradient "
+            f"leads back to them. It was passed {words}.",
+        )
+    try:
+        (gradient_BT,) = torch.autograd.grad(total, leaf_BT, allow_unused=True)
+    except RuntimeError as error:
+        text = f"{binding.name} has no gradient: {str(error).splitlines()[0]} It was passed {words}."
+        raise LossError("raises", text) from error
+    return total, form, kind, gradient_BT
+
+
+def _announce(words: str) -> None:
+    for listener in announce:
+        listener(words)
+
+
+def _loss_in(returned: Any) -> Any:
+    if isinstance(returned, tuple) and returned and not all(_is_row(each) for each in returned):
+        return returned[0]
+    if isinstance(returned, Mapping):
+        return returned.get("loss", returned)
+    return getattr(returned, "loss", returned)
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 1 and value.requires_grad
+
+
+def _total(value: Any, mask_BT: Tensor, binding: Binding, words: str) -> tuple[Tensor, str, torch.dtype]:
+    rows = isinstance(value, list | tuple) and bool(value) and all(_is_row(each) for each in value)
+    if not (isinstance(value, Tensor) or rows):
+        module = type(value).__module__.partition(".")[0]
+        what = f"{'' if module == 'builtins' else module + '.'}{type(value).__name__}"
+        raise LossError(
+            "type",
+            f"{binding.name} returned {what}; expected a torch tensor with a gradient: a scalar, or a number "
+            f"per token or per response. It was passed {words}.",
+        )
+    kind = value[0].dtype if rows else value.dtype
+    if not rows and (value.dim() == 0 or (value.numel() == 1 and mask_BT.numel() > 1)):
+        return value.reshape(()), "scalar", kind
+    per_token = in_rows(value, present(mask_BT), binding)
+    if per_token is not None:
+        return torch.where(mask_BT, per_token, torch.zeros_like(per_token)).sum(), "tokens", kind
+    if not rows and value.shape == mask_BT.shape[:1]:
+        return value.sum(), "rows", kind
+    got = f"list of lengths {[len(each) for each in value]}" if rows else f"shape {list(value.shape)}"
+    raise LossError(
+        "shape",
+        f"{binding.name} returned {got} for a batch of {mask_BT.shape[0]} responses, {mask_BT.shape[1]} "
+        f"tokens wide; expected a scalar, a number per token or per response. It was passed {words}.",
+    )
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copy(each) for each in value]
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _same(value: Any, before: Any) -> bool:
+    if isinstance(before, list):
+        return len(value) == len(before) and all(map(_same, value, before))
+    if isinstance(before, Tensor):
+        return value.shape == before.shape and torch.allclose(value.detach(), before, 0, 0, equal_nan=True)
+    return True

@@ -1,0 +1,230 @@
+"""What a loss does on the stack of batches, and how alike two sets of weights are."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.arrays import Floats
+from testbed.conformance.batches import (
+    ROWS,
+    WIDTH,
+    Row,
+    Rows,
+    Token,
+    calm,
+    collapsed,
+    joined,
+    random_rows,
+    stack,
+    tensors,
+)
+from testbed.conformance.calling import LossError, Outcome, call
+from testbed.conformance.reference import Reference
+from testbed.conformance.signature import Binding
+from testbed.data.batch import Batch
+
+TOLERANCE = 1e-5
+"""Relative difference of two weights that counts as none, where the loss computes in float64."""
+TOLERANCE_SINGLE = 2e-3
+"""The same where the loss comes back in less than float64."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The stack as tensors with a leading axis R, and the weights of a user's loss on it [R, B, T]."""
+
+    binding: Binding
+    rows: tuple[Rows, ...]
+    logp: Tensor
+    batch: Batch
+    weight: Tensor
+    tolerance: float
+    form: str
+    values: tuple[float, ...]
+    calm: Evidence | None = None
+
+    @cached_property
+    def kept(self) -> Floats:
+        """The weights under the mask [N]."""
+        found: Floats = self.weight[self.batch.mask_BT].numpy()
+        return found
+
+    def of(self, reference: Reference) -> Floats:
+        """Return the weights of a reference on the same tokens [N]; raise what the objective raises."""
+        found: Floats = reference.weights(self.logp, self.batch)[self.batch.mask_BT].numpy()
+        return found
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """Which inputs the weights depend on: of mu, anchor, ref, adv and reward."""
+        found = set()
+        for name in ("mu", "anchor", "ref"):
+            field = f"logp_{name}_BT"
+            other = getattr(self.batch, field) + 0.037 * torch.sin(
+                torch.arange(self.batch.mask_BT.numel()) + 1.0
+            ).reshape(self.batch.mask_BT.shape)
+            if self._differs(replace(self.batch, **{field: other})):
+                found.add(name)
+        if self._differs(replace(self.batch, adv_BT=self.batch.adv_BT * 1.37 + 0.11)):
+            found.add("adv")
+        if self._differs(replace(self.batch, reward_B=self.batch.reward_B.flip(-1))):
+            found.add("reward")
+        return frozenset(found)
+
+    @cached_property
+    def scope(self) -> str:
+        """Whose log-probabilities the weight of a token depends on: token, sequence, group or batch."""
+        reached = "token"
+        order = ("token", "sequence", "group", "batch")
+        for r, row in ((3, 0), (9, 1), (10, 2), (9, 3), (11, 0)):
+            column = int(self.batch.mask_BT[r, row].nonzero()[-1])
+            for move in (0.31, -0.37, 1.3, -1.3):
+                logp = self.logp[r].clone()
+                logp[row, column] += move
+                one = self.batch.map(lambda value, r=r: value[r])  # type: ignore[misc]
+                moved = ~close(call(self.binding, logp, one).weight_BT, self.weight[r], self.tolerance)
+                moved[row, column] = False
+                group_B = one.group_B == one.group_B[row]
+                now = "token"
+                if bool(moved[row].any()):
+                    now = "sequence"
+                if bool(moved[group_B].any(-1).sum() > int(moved[row].any())):
+                    now = "group"
+                if bool(moved[~group_B].any()):
+                    now = "batch"
+                reached = max(reached, now, key=order.index)
+        return reached
+
+    def _differs(self, batch: Batch) -> bool:
+        for r in (1, 4, 8, 10):
+            one = batch.map(lambda value, r=r: value[r])  # type: ignore[misc]
+            found = call(self.binding, self.logp[r], one).weight_BT
+            if not bool(close(found, self.weight[r], self.tolerance).all()):
+                return True
+        return False
+
+
+def gather(binding: Binding, rows: Sequence[Rows] | None = None) -> Evidence:
+    """Return what a loss does on the stack, or on the given batches of one shape.
+
+    Raises LossError as `call` does, when a weight or the loss is not finite, and when the call changes its
+    inputs.
+    """
+    quiet = gather(binding, calm()) if rows is None else None
+    rows = tuple(visible(each, binding) for each in rows or stack())
+    made = [tensors(each) for each in rows]
+    outcomes = [sound(binding, logp, batch) for logp, batch in made]
+    single = any(each.dtype != torch.float64 for each in outcomes)
+    return Evidence(
+        binding,
+        rows,
+        torch.stack([logp for logp, _ in made]),
+        joined([batch for _, batch in made]),
+        torch.stack([each.weight_BT for each in outcomes]),
+        TOLERANCE_SINGLE if single else TOLERANCE,
+        outcomes[0].form,
+        tuple(each.value for each in outcomes),
+        quiet,
+    )
+
+
+def widened(evidence: Evidence, ratios: Sequence[float]) -> Evidence:
+    """Return the evidence with batches whose ratios lie about the given ones, where a weight may jump."""
+    rows: list[Row] = []
+    for log in sorted({math.log(x) for x in ratios if 1e-5 < abs(math.log(x)) < 3}, key=abs)[:10]:
+        for share in (0.97, 1.03):
+            for adv, length in ((1.0, 1), (-1.0, 2), (0.7, 4), (-0.6, 5)):
+                one = Token(share * log, 0.0, 0.1)
+                rows.append(Row((one,) * length, adv, 0.5 + adv / 4, len(rows) % 3))
+                if not evidence.binding.one_old:
+                    two = replace(one, log_ratio=0.0, log_mismatch=share * log)
+                    rows.append(Row((two,) * length, adv, 0.5 + adv / 4, len(rows) % 3))
+    wide = Row((Token(),) * WIDTH)
+    added = [tuple([*rows[i : i + ROWS - 1], *(wide,) * ROWS][:ROWS]) for i in range(0, len(rows), ROWS - 1)]
+    return (
+        replace(gather(evidence.binding, (*evidence.rows, *added)), calm=evidence.calm) if added else evidence
+    )
+
+
+def visible(rows: Rows, binding: Binding) -> Rows:
+    """Return the rows as the loss can see them: with mu = anchor where it takes one old log-probability."""
+    return collapsed(rows) if binding.one_old else rows
+
+
+def sound(binding: Binding, logp: Tensor, batch: Batch) -> Outcome:
+    """Return the outcome of a call with ordinary numbers; raise LossError where it is not finite."""
+    found = call(binding, logp, batch)
+    if not (np.isfinite(found.value) and bool(torch.isfinite(found.weight_BT).all())):
+        from testbed.conformance.calling import passed
+        from testbed.conformance.layouts import call_arguments
+
+        words = passed(call_arguments(binding, logp, batch, torch.float64))
+        what = f"a loss of {found.value}" if not np.isfinite(found.value) else "a gradient that is not finite"
+        raise LossError(
+            "nan", f"{binding.name} returned {what}, but every number it was passed is finite: {words}."
+        )
+    return found
+
+
+def close(first: Tensor, second: Tensor, tolerance: float) -> Tensor:
+    """Return where two sets of weights agree: to the relative tolerance, or to 1e-9 of the largest."""
+    size = torch.maximum(first.abs(), second.abs())
+    finite = torch.where(torch.isfinite(size), size, torch.zeros_like(size))
+    floor = 1e-9 * finite.max() if finite.numel() else 0.0
+    return ((first - second).abs() <= tolerance * size + floor) | (first == second)
+
+
+def likeness(mine: Floats, theirs: Floats, tolerance: float) -> tuple[float, float, float]:
+    """Return (share of tokens that agree, cosine, factor): mine = factor * theirs, the factor a median."""
+    both = (mine != 0) & (theirs != 0) & np.isfinite(theirs)
+    if not both.any():
+        return float(np.mean((mine == 0) & (theirs == 0))), 0.0, 1.0
+    with np.errstate(over="ignore"):
+        factor = float(np.median(mine[both] / theirs[both]))
+    finite = np.where(np.isfinite(theirs), theirs, 0.0)
+    size = np.maximum(np.abs(mine), np.abs(factor * finite))
+    agree = np.abs(mine - factor * theirs) <= tolerance * size + 1e-9 * size.max()
+    norm = float(np.linalg.norm(mine) * np.linalg.norm(finite))
+    cosine = float(mine @ finite) / norm if norm else 0.0
+    return float(agree.mean()), cosine, factor
+
+
+def more_batches(binding: Binding, count: int = 24, seed: int = 1) -> list[Rows]:
+    """Return further batches, of other sizes and scales than the stack's."""
+    draw = random.Random(seed)
+    found = []
+    for index in range(count):
+        rows = random_rows(
+            draw, draw.randint(2, 7), draw.randint(2, 9), (0.001, 0.03, 0.2, 0.5, 1.2)[index % 5], 0.2
+        )
+        found.append(visible(rows, binding))
+    return found
+
+
+def parts(binding: Binding, reference: Reference, batches: Sequence[Rows], tolerance: float) -> Rows | None:
+    """Return the first of the batches on which loss and reference have other weights, None without any."""
+    return next((rows for rows in batches if differs(binding, reference, tolerance)(rows)), None)
+
+
+def differs(binding: Binding, reference: Reference, tolerance: float) -> Callable[[Rows], bool]:
+    """Return a function that says whether loss and reference part on a batch."""
+
+    def parted(rows: Rows) -> bool:
+        logp, batch = tensors(visible(rows, binding))
+        mine = call(binding, logp, batch).weight_BT
+        theirs = reference.weights(logp, batch)
+        beside = [reference.weights(logp + step * batch.mask_BT, batch) for step in (1e-8, -1e-8)]
+        alike = close(mine, theirs, tolerance)
+        for each in beside:  # on a bound either side is right
+            alike = alike | close(mine, each, tolerance)
+        return not bool(alike[batch.mask_BT].all())
+
+    return parted

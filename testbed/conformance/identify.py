@@ -1,0 +1,289 @@
+"""Which entry of the catalogue a loss is: the entries that equal it, or the nearest and where they part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from testbed.advantages import advantage
+from testbed.conformance.batches import tensors
+from testbed.conformance.calling import LossError, call, passed
+from testbed.conformance.counterexample import Counterexample, where_they_part
+from testbed.conformance.evidence import Evidence, gather, more_batches, parts, widened
+from testbed.conformance.layouts import call_arguments
+from testbed.conformance.probes import bends, candidates, constants
+from testbed.conformance.reference import Reference, comparable, with_hyper
+from testbed.conformance.search import Fit, best_aggregation, fitted, lengths
+from testbed.conformance.signature import Binding
+from testbed.conformance.terms import with_term, without_penalty
+from testbed.objectives import objective
+from testbed.recipes.composition import pairs
+
+SEARCHED = 36
+"""Entries whose hyperparameters are searched, the nearest first."""
+SECONDS = 9.0
+NEAREST = 5
+MOST = 10
+"""Exact entries that are tried on further batches, the simplest first."""
+
+
+@dataclass(frozen=True)
+class Near:
+    """An entry that is not equal: how many tokens agree, the cosine of the weights, where they part."""
+
+    fit: Fit
+    counterexample: Counterexample | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a loss is. equals: the simplest description first; empty for a new loss."""
+
+    binding: Binding
+    evidence: Evidence
+    equals: tuple[Reference, ...]
+    nearest: tuple[Near, ...]
+    seconds: float
+    notes: tuple[str, ...] = field(default=())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        first = next((near.counterexample for near in self.nearest if near.counterexample), None)
+        return {
+            "loss": self.binding.name,
+            "equals": [reference.as_dict() for reference in self.equals],
+            "nearest": [
+                near.fit.reference.as_dict() | {"agree": near.fit.agree, "cosine": near.fit.cosine}
+                for near in self.nearest
+            ],
+            "counterexample": first.as_dict() if first else None,
+            "layout": self.binding.layout,
+            "reads": sorted(self.evidence.reads),
+            "scope": self.evidence.scope,
+            "seconds": round(self.seconds, 2),
+            "notes": list(self.notes),
+        }
+
+
+def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
+    """Return the entries that a loss equals, and where there is none the nearest and where they part.
+
+    among: names of objectives; all that can be compared by default. Raises LossError for a loss that cannot
+    be judged.
+    """
+    begun = time.monotonic()
+    evidence = observed(binding)
+    refuse_changes(evidence)
+    names = list(among) or comparable()
+    starts = [Reference(name) for name in names]
+    notes = []
+    if "reward" in evidence.binding.roles and "adv" not in evidence.binding.roles:
+        starts = with_advantages(evidence, names)
+    fits, equals = ranked(evidence, starts, search=False)
+    if not equals and "ref" in evidence.reads and {"adv", "reward"} & evidence.reads:
+        split = without_penalty(evidence)
+        if split is not None:
+            rest, _ = ranked(split[0], starts, verify=False)
+            joined = [with_term(split[1], fit) for fit in rest if fit.exact]
+            fits = sorted([fit for fit in joined if fit] + fits, key=_rank, reverse=True)
+            equals = _equals(evidence, fits)
+    if not equals:
+        whole, equals = ranked(evidence, starts)
+        fits = sorted([*whole, *(fit for fit in fits if fit.reference.terms)], key=_rank, reverse=True)
+    if evidence.binding.one_old and {"mu", "anchor"} & evidence.reads:
+        notes.append("It takes one old log-probability: sampler and anchor cannot be told apart.")
+    nearest = () if equals else _nearest(evidence, fits)
+    return Identity(evidence.binding, evidence, equals, nearest, time.monotonic() - begun, tuple(notes))
+
+
+def observed(binding: Binding) -> Evidence:
+    """Return what the loss does on the stack, called in the way that makes it most like any entry.
+
+    Raises the LossError of the first way when none works.
+    """
+    found: list[Evidence] = []
+    first: LossError | None = None
+    for variant in binding.variants():
+        if found and variant.mask_as == "bool":
+            break
+        try:
+            evidence = gather(variant)
+        except LossError as error:
+            first = first or error
+            continue
+        changed = [
+            e
+            for e in found
+            if e.weight.shape == evidence.weight.shape and bool((e.weight == evidence.weight).all())
+        ]
+        if not changed:
+            found.append(evidence)
+    if not found:
+        raise first or LossError("raises", f"{binding.name} cannot be called.")
+    if len(found) == 1:
+        return found[0]
+    quick = [
+        Reference(name)
+        for name in ("reinforce", "ppo_clip", "gspo", "cispo@verl", "kl_penalty", "gmpo", "tis")
+    ]
+    return max(found, key=lambda e: max(fit.rank for fit in _scored(e, quick)))
+
+
+def refuse_changes(evidence: Evidence) -> None:
+    """Raise LossError where a call changes its inputs: what it was compared on is then another batch."""
+    logp, batch = tensors(evidence.rows[0])
+    changed = call(evidence.binding, logp, batch).changed
+    if changed:
+        words = passed(call_arguments(evidence.binding, logp, batch, torch.float64))
+        raise LossError(
+            "changed",
+            f"{evidence.binding.name} changes its inputs in place: {', '.join(changed)}. It was passed "
+            f"{words}. Expected a loss that leaves them as they are; clone them first.",
+        )
+
+
+def with_advantages(evidence: Evidence, names: Sequence[str]) -> list[Reference]:
+    """Return starts with the advantages that fit best, and without any for objectives that read rewards."""
+    ways: list[tuple[str, dict[str, Any]]] = []
+    for name in advantage:
+        if advantage[name].promises.get("needs"):
+            continue
+        ways.append((name, {}))
+        defaults = advantage[name].defaults
+        more = [{"std": "population"}] if "std" in defaults else [{}]
+        ways += [
+            (name, {**one, **({"eps": e} if "eps" in defaults else {})})
+            for one in more
+            for e in (1e-4, 1e-8, 1e-6)
+        ]
+    quick = ("reinforce", "ppo_clip", "gspo", "cispo")
+    starts = [
+        Reference(q, advantage=name, advantage_args=pairs(**args)) for name, args in ways for q in quick
+    ]
+    best = _scored(evidence, starts)[:3]
+    plain = [Reference(name) for name in names if "adv" not in objective[name].promises.get("reads", ())]
+    return plain + [
+        Reference(name, advantage=fit.reference.advantage, advantage_args=fit.reference.advantage_args)
+        for fit in {(f.reference.advantage, f.reference.advantage_args): f for f in best}.values()
+        for name in names
+        if "adv" in objective[name].promises.get("reads", ())
+    ]
+
+
+def _rank(fit: Fit) -> tuple[float, float]:
+    return fit.rank
+
+
+def _scored(evidence: Evidence, starts: Iterable[Reference]) -> list[Fit]:
+    fits = []
+    for start in starts:
+        try:
+            fits.append(best_aggregation(evidence, start))
+        except Exception:  # an objective that this batch has nothing for
+            continue
+    return sorted(fits, key=_rank, reverse=True)
+
+
+def ranked(
+    evidence: Evidence, starts: Sequence[Reference], verify: bool = True, search: bool = True
+) -> tuple[list[Fit], tuple[Reference, ...]]:
+    """Return fits of all references, the best first, and those that hold on further batches too.
+
+    Hyperparameters are those that the signature tells and defaults first; where nothing fits so, they are
+    searched for the nearest entries, until one fits. verify: try the exact ones on further batches.
+    """
+    told = evidence.binding.told
+    possible = _possible(evidence, starts)
+    fits = _scored(evidence, [with_hyper(each, told) for each in possible] if told else possible)
+    equals = _equals(evidence, fits) if verify else ()
+    if equals or (not verify and any(fit.exact for fit in fits)):
+        return fits, equals
+    if not search:
+        return fits, ()
+    ratios = bends(evidence.binding)
+    numbers = candidates(constants(evidence.binding.function), ratios)
+    evidence = widened(evidence, ratios) if verify else evidence
+    until = time.monotonic() + SECONDS
+    found: list[Fit] = []
+    done: set[str] = set()
+    for place, fit in enumerate(fits):
+        base = objective[fit.reference.objective].base
+        if (place < SEARCHED and time.monotonic() < until and not done) or base in done:
+            fit = _searched(evidence, fit, numbers)
+            if fit.exact and (not verify or _equals(evidence, [fit])):
+                done.add(base)
+        found.append(fit)
+    found.sort(key=lambda fit: (fit.rank, -_effort(fit.reference, evidence)), reverse=True)
+    return found, _equals(evidence, found) if verify else ()
+
+
+def _searched(evidence: Evidence, fit: Fit, numbers: Sequence[float]) -> Fit:
+    """Return the fit after a search, first with what the signature tells, then with all free."""
+    told = evidence.binding.told
+    best = fit
+    for known in (told, {}) if told else ({},):
+        try:
+            now = fitted(evidence, replace(fit.reference, hyper=()), numbers, known)
+        except Exception:  # an objective that this batch has nothing for
+            continue
+        best = max(best, now, key=lambda each: each.rank)
+        if best.exact:
+            break
+    return best
+
+
+def _possible(evidence: Evidence, starts: Sequence[Reference]) -> list[Reference]:
+    """Return the references that read everything that the weights depend on."""
+    one = evidence.binding.one_old
+    needed = {"old" if one and r in ("mu", "anchor") else r for r in evidence.reads}
+    found = []
+    for start in starts:
+        reads = set(objective[start.objective].promises.get("reads", ()))
+        if one and reads & {"mu", "anchor"}:
+            reads |= {"old"}
+        if start.advantage:
+            reads |= {"reward"}
+        if needed <= reads:
+            found.append(start)
+    return found or list(starts)
+
+
+def _effort(reference: Reference, evidence: Evidence) -> float:
+    """Return how roundabout a description is: hyperparameters changed, policies read that are not seen."""
+    reads = set(objective[reference.objective].promises.get("reads", ()))
+    both = {"mu", "anchor"} <= reads and evidence.binding.one_old
+    told = evidence.binding.told
+    changed = [name for name, value in reference.hyper if told.get(name) != value]
+    return 10 * both + 2 * len(changed) + 0.5 * ("@" in reference.objective)
+
+
+def _equals(evidence: Evidence, fits: Iterable[Fit]) -> tuple[Reference, ...]:
+    further = more_batches(evidence.binding)
+    rows, width = evidence.logp.shape[-2:]
+    found = []
+    exact = sorted((f for f in fits if f.exact), key=lambda f: _effort(f.reference, evidence))
+    for fit in exact[:MOST]:
+        for reference in lengths(fit, rows, width):
+            if parts(evidence.binding, reference, further, evidence.tolerance) is None:
+                found.append(reference)
+                break
+    return tuple(sorted(found, key=lambda r: (_effort(r, evidence), r.objective)))
+
+
+def _nearest(evidence: Evidence, fits: Sequence[Fit]) -> tuple[Near, ...]:
+    found = []
+    rows, width = evidence.logp.shape[-2:]
+    for place, fit in enumerate(fits[:NEAREST]):
+        reference = lengths(fit, rows, width)[0]
+        near = Near(replace(fit, reference=reference))
+        if place < 2:
+            first = parts(evidence.binding, reference, evidence.rows, evidence.tolerance)
+            near = replace(
+                near, counterexample=where_they_part(evidence.binding, reference, evidence.tolerance, first)
+            )
+        found.append(near)
+    return tuple(found)

@@ -1,0 +1,41 @@
+"""pytest fixture `conforms`: `def test_my_loss(conforms): conforms(my_loss, as_="cispo")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from testbed.conformance.conform import Conformance
+
+
+@pytest.fixture(scope="session")
+def conforms() -> Callable[..., Conformance]:
+    """Return a function that fails the test where a loss is not the entry it is called by.
+
+    conforms(fn, as_="cispo", aggregation="token_mean", hyper={"eps_high": 4.0}, inputs={"a": "adv"},
+    given={"beta": 0.0}, layout="packed", strict=False): names of testbed.conformance.conform.conform and
+    testbed.conformance.signature.bind. Returns what was found.
+    """
+
+    def check(
+        function: Callable[..., Any],
+        as_: str,
+        inputs: Mapping[str, str] | None = None,
+        given: Mapping[str, Any] | None = None,
+        layout: str = "",
+        **options: Any,
+    ) -> Conformance:
+        from testbed.conformance.conform import conform
+        from testbed.conformance.report import in_words
+        from testbed.conformance.signature import bind
+
+        name = getattr(function, "__qualname__", repr(function))
+        found = conform(bind(function, name, inputs, given, layout), as_, **options)
+        if not found.holds:
+            pytest.fail("\n".join(in_words(found.as_dict())), pytrace=False)
+        return found
+
+    return check

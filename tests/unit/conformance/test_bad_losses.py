@@ -1,0 +1,73 @@
+"""A loss that cannot be judged gets one message with what was passed, and exit code 2."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support import bad_losses
+
+from testbed.cli import main
+from testbed.conformance.calling import LossError
+from testbed.conformance.identify import identify
+from testbed.conformance.sandbox import run
+from testbed.conformance.signature import bind
+from testbed.errors import UserError
+
+FILE = Path(bad_losses.__file__)
+PASSED = "It was passed logp float64 [6, 5], old_logp float64 [6, 5], advantages float64 [6, 5]"
+MESSAGES = {
+    "raises": ("raises", "raised KeyError: 'beta'", PASSED),
+    "not_a_number": ("nan", "returned a loss of nan", "logp float64 [6, 5]"),
+    "wrong_shape": ("shape", "returned shape [5] for a batch of 6 responses, 5 tokens wide", PASSED),
+    "numpy_number": ("type", "returned numpy.float64; expected a torch tensor", PASSED),
+    "changes": ("changed", "changes its inputs in place: advantages", PASSED),
+    "detached": ("detached", "no gradient leads back to them", PASSED),
+}
+
+
+def job(name: str, command: str = "identify") -> dict[str, object]:
+    return {"command": command, "target": f"{FILE}:{name}", "inputs": {}, "given": {}, "layout": ""}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_wrong_loss_is_told_with_what_was_passed(name):
+    kind, *words = MESSAGES[name]
+    with pytest.raises(LossError) as found:
+        identify(bind(getattr(bad_losses, name), name))
+    assert found.value.kind == kind
+    for word in words:
+        assert word in str(found.value)
+
+
+def test_a_parameter_that_no_stack_knows_is_told_and_how_to_say_it():
+    with pytest.raises(UserError, match="name of 'widget' does not say what it holds.*--input widget=ROLE"):
+        bind(bad_losses.other_signature, "loss")
+    with pytest.raises(UserError, match="no parameter holds the policy's log-probabilities"):
+        bind(bad_losses.no_policy, "loss")
+    with pytest.raises(UserError, match="has no parameter 'widgets'. Did you mean 'widget'"):
+        bind(bad_losses.other_signature, "loss", {"widgets": "adv"})
+    with pytest.raises(UserError, match="'advs' is no input"):
+        bind(bad_losses.other_signature, "loss", {"widget": "advs"})
+    assert bind(bad_losses.other_signature, "loss", {"widget": "adv"}).arguments["widget"] == "adv"
+
+
+@pytest.mark.slow
+def test_what_hangs_or_dies_ends_its_own_process_alone():
+    with pytest.raises(UserError, match="hangs did not come back within 1 s. It was passed logp float64"):
+        run(job("hangs"), call_limit=1)
+    with pytest.raises(UserError, match="dies ended its process with exit code 3. It was passed logp"):
+        run(job("dies"))
+
+
+@pytest.mark.slow
+def test_the_command_answers_in_json_and_ends_with_2_for_a_bad_loss(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["identify", f"{FILE}:raises"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(SystemExit) as ended:
+        main(["identify", f"{FILE}:fine", "--json"])
+    assert ended.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"equals", "nearest", "counterexample"} <= set(found)
+    assert found["equals"][0]["objective"] == "importance_reinforce@tinker"
