@@ -58,4 +58,12 @@ MUTANTS = (
     Mutant("timeout-recorded-as-death", "testbed/execution/executors.py", 'Receipt(worker.pack.id, "timeout"', 'Receipt(worker.pack.id, "died"', "tests/unit/execution/test_executors.py"),
     Mutant("gumbel-noise-of-the-other-sign", "testbed/staleness/replay.py", "theta_RP) - gumbel_RM", "theta_RP) + gumbel_RM", "tests/unit/staleness/test_replay_schedule.py"),
     Mutant("group-stays-with-one-young-member", "testbed/staleness/too_old.py", "old_RB.unflatten(1, (-1, rollout.group)).any(-1)", "old_RB.unflatten(1, (-1, rollout.group)).all(-1)", "tests/unit/staleness/test_too_old.py"),
+    Mutant("age-of-padding", "testbed/training/recorder.py", "oldest_RBT = age_RBT.masked_fill(~rollout.mask_RBT, -torch.inf)", "oldest_RBT = age_RBT", "tests/unit/training/test_recorder.py"),
+    Mutant("last-of-two-passes-not-shown", "testbed/training/recorder.py", "learner.recipe.passes > 1", "learner.recipe.passes > 2", "tests/unit/training/test_recorder.py"),
+    Mutant("diverged-a-step-late", "testbed/training/recorder.py", "~(state.alive_R & update.finite_R)", "~state.alive_R", "tests/unit/training/test_recorder.py"),
+    Mutant("empty-batches-cost-nothing", "testbed/training/recorder.py", "        self.rollouts_R += self._generated(generated)\n        if self.due(step):", "        if self.due(step):", "tests/unit/training/test_recorder.py"),
+    Mutant("tails-of-endless-ratios", "testbed/training/recorder.py", "kept_M = log_w_B[log_w_B < np.inf]", "kept_M = log_w_B", "tests/unit/training/test_recorder.py"),
+    Mutant("missing-counts-are-nan", "testbed/training/recorder.py", 'np.zeros_like(found[name]) if name.endswith("histogram") else', "", "tests/unit/training/test_recorder.py"),
+    Mutant("anchor-keeps-a-version-too-many", "testbed/anchors/kept.py", "self.age, self.versions = age, age + 1", "self.age, self.versions = age, age + 2", "tests/unit/anchors/test_anchors.py"),
+    Mutant("anchor-of-an-age-not-kept", "testbed/anchors/kept.py", "if 0 < kept < age + 1:", "if 0 < kept < age:", "tests/unit/anchors/test_anchors.py"),
 )  # fmt: skip
