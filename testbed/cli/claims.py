@@ -72,7 +72,18 @@ def show_claim(
         show.as_json(row)
         return
     for key, value in row.items():
-        print(f"{key:10} {value}")
+        print(f"{key:10} {in_words(value)}".rstrip())
+
+
+def in_words(value: Any) -> str:
+    """Return a value of a claim for a reader: three digits, no brackets around tables and lists."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name} {in_words(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(in_words, value)) or "none"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @app.command("page")

@@ -96,10 +96,16 @@ def show_objective(name: Name, json: Json = False) -> None:
 
 
 @app.command("cite")
-def cite(names: Names, json: Json = False) -> None:
-    """Print where objectives come from.
+def cite(
+    names: Names,
+    json: Json = False,
+    bibtex: Annotated[
+        bool, typer.Option("--bibtex", help="Print BibTeX entries of papers and code.")
+    ] = False,
+) -> None:
+    """Print the sources of objectives.
 
-    Example: testbed objectives cite m2po cispo
+    Examples: testbed objectives cite m2po cispo    testbed objectives cite m2po --bibtex
     """
     from testbed.cli import show
     from testbed.objectives import objective
@@ -107,6 +113,10 @@ def cite(names: Names, json: Json = False) -> None:
     sources = {name: objective[name].source for name in names}
     if json:
         show.as_json(sources)
+    elif bibtex:
+        from testbed.inspection.bibtex import bibtex as entries
+
+        print(entries(sources.values()))
     elif len(sources) == 1:
         print(*sources.values())
     else:

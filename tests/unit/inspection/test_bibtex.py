@@ -1,0 +1,64 @@
+"""BibTeX of sources: what they name, each work once, in braces that close."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from testbed.cli import main
+from testbed.cli.claims import in_words
+from testbed.inspection.bibtex import bibtex
+from testbed.objectives import objective
+
+
+def fields(entry: str) -> dict[str, str]:
+    return dict(re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.M))
+
+
+def test_a_paper_has_authors_year_and_eprint():
+    (entry,) = bibtex(["Ye & Liu (2020), arXiv:1912.09729, Eq. 5"]).split("\n\n")
+    assert entry.startswith("@misc{arxiv-1912.09729,")
+    assert fields(entry) == {
+        "author": "Ye and Liu", "year": "2020", "eprint": "1912.09729", "archiveprefix": "arXiv",
+        "url": "https://arxiv.org/abs/1912.09729", "note": "Eq. 5",
+    }  # fmt: skip
+
+
+def test_a_repository_has_version_date_and_file():
+    found = fields(bibtex(["verl-project/verl 1dda039b 2026-08-22, core_algos.py (dppo_tv)"]))
+    assert found == {
+        "title": "verl-project/verl", "version": "1dda039b", "date": "2026-08-22",
+        "url": "https://github.com/verl-project/verl", "note": r"core\_algos.py (dppo\_tv)",
+    }  # fmt: skip
+
+
+def test_works_of_several_sources_are_printed_once_and_others_keep_their_words():
+    text = bibtex(["Xi et al. (2025), arXiv:2510.18927; a talk", "Xi et al. (2025), arXiv:2510.18927, Eq. 8"])
+    assert [line for line in text.splitlines() if line.startswith("@")] == [
+        "@misc{arxiv-2510.18927,",
+        "@misc{a-talk,",
+    ]
+    assert "author = {Xi and others}" in text
+
+
+def test_every_objective_can_be_cited():
+    for name in objective:
+        text = bibtex([objective[name].source])
+        keys = re.findall(r"^@(?:misc|software)\{([a-z0-9.-]+),$", text, re.M)
+        assert keys, name
+        assert len(keys) == len(set(keys))
+        assert text.count("{") == text.count("}"), name
+
+
+def test_the_command_prints_entries(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["objectives", "cite", "m2po", "bapo", "--bibtex"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.count("@misc{") == 2
+
+
+def test_values_of_a_claim_are_words():
+    row = {"runs": [{"effect": 0.12345678901234567, "holds": None}, {"effect": 2.0}], "n": 8, "about": ()}
+    shown = [in_words(value) for value in row.values()]
+    assert shown == ["effect 0.123; holds none, effect 2", "8", "none"]
