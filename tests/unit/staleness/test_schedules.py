@@ -222,6 +222,7 @@ def test_the_cut_geometric_law_keeps_its_mean_and_one_factor_between_neighbors()
         factor = law.share_K[1:] / law.share_K[:-1]
         assert factor == pytest.approx(factor[0], rel=1e-9)
         assert factor[0] <= 1 + 1e-12
+    assert schedule["geometric"].bind()(3).depth == 8 * 3 + 1
     assert cut_geometric(4, 400).share_K[0] == pytest.approx(
         1 / 5, abs=1e-12
     )  # without a cut: 1 / (1 + mean)
