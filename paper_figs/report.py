@@ -35,6 +35,7 @@ from paper_figs.run import render, style
 from testbed.config.toml_text import as_toml, groups
 from testbed.errors import UserError, counted
 from testbed.results import manifest, store
+from testbed.user_files import in_a_file, source_of
 
 CSS = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -57,6 +58,7 @@ def page(folder: Path, metric: str = "") -> str:
     metric = metric or usual_metric(rows)
     sections = {
         "What was run": _manifest(folder, rows),
+        **_own_code(folder),
         "Warnings": _list([*_unfinished(folder), *sweep_warnings(rows)] or ["None."]),
         "Comparison": _comparison(rows, metric),
         "Figures": _figures(rows, metric),
@@ -110,6 +112,20 @@ def _manifest(folder: Path, rows: pd.DataFrame) -> str:
     made = [{"made by": name, "version": str(value)} for name, value in manifest.load(folder).made_by.items()]
     made += [{"made by": name, "version": value} for name, value in _machines(folder).items()]
     return f'<p>{counts}</p>{_table(varied)}<div class="pair">{_table(held)}{_table(made)}</div>'
+
+
+def _own_code(folder: Path) -> dict[str, str]:
+    """Return a section with the source of what comes from a user's files; none where nothing does."""
+    cells = [cell for pack in manifest.planned(folder) for cell in pack.cells]
+    given = dict.fromkeys(name for cell in cells for name in (cell.recipe, cell.task, cell.staleness))
+    parts = []
+    for name in filter(in_a_file, given):
+        try:
+            text = source_of(name)
+        except (UserError, SyntaxError, UnicodeDecodeError) as error:
+            text = f"Its source cannot be shown: {error}"
+        parts.append(f"<p>{escape(name)}</p><pre>{escape(text)}</pre>")
+    return {"Own code": "".join(parts)} if parts else {}
 
 
 def _machines(folder: Path) -> dict[str, str]:

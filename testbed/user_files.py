@@ -167,6 +167,21 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
     return Entry(name, found, f"{path}, sha256 {digest}")
 
 
+def source_of(name: str) -> str:
+    """Return the source of the function or class that `file.py:function#digest` names.
+
+    Raises UserError when the file cannot be read, has changed, or does not define it at its top level.
+    """
+    path, function, digest = _split(name)
+    unchanged(path, digest)
+    text = path.read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == function:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+    raise UserError(f"{path} does not define {function} at its top level.")
+
+
 def line_of_a_user(error: BaseException) -> str:
     """Return "mine.py:17, in my_loss", the deepest line of a user's file that an error passed, or ""."""
     files = {str(getattr(sys.modules.get(module), "__file__", "")) for module in _modules}

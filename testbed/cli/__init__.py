@@ -28,6 +28,7 @@ from testbed.cli import (
     look_up,
     merge,
     metrics,
+    new,
     objectives,
     pipeline,
     plot,
@@ -73,6 +74,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.command("new")(new.new)
 app.command("run")(run.run)
 app.command("tune")(tune.tune)
 app.command("status")(status.status)

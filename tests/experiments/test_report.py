@@ -15,12 +15,13 @@ from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 from analysis.sweeps.sweep_table import load
 from analysis.sweeps.sweep_warnings import sweep_warnings
 from analysis.tables.outcomes import ESS, ESS_FLOOR
-from paper_figs.report import page
+from paper_figs.report import _own_code, page
 from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.execution.packs import plan
 from testbed.results.store import Failure, Store
+from testbed.user_files import pin
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -67,6 +68,19 @@ def test_the_page_holds_every_part_and_fetches_nothing(text):
     assert {link.removeprefix("#") for link in parts.links} <= set(parts.ids)
     assert re.search(r"<td>reinforce, lag 64</td><td>2</td>", text)
     assert "24 of 24 cells done" in text
+
+
+def test_the_source_of_a_users_own_objective_is_on_the_page(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("import math\n\ndef other():\n    pass\n\ndef mine(logp_BT, batch):\n    return 1 < 2\n")
+    name = pin(f"{file}:mine")
+    folder = made(tmp_path / "s", [*grid(replace(TOY, recipe=name), seed=range(2)), TOY])
+    shown = _own_code(folder)["Own code"]
+    assert "<pre>def mine(logp_BT, batch):\n    return 1 &lt; 2</pre>" in shown
+    assert name in shown
+    file.write_text("def mine(logp_BT, batch):\n    return None\n")
+    assert "the file has changed" in _own_code(folder)["Own code"]
+    assert _own_code(made(tmp_path / "t", CELLS[:2])) == {}
 
 
 @pytest.mark.slow
