@@ -38,7 +38,7 @@ LAYERS = (
     ("testbed.cli",),
 )
 # What may lie in testbed/ and analysis/ themselves; everything else is in a package.
-LOOSE = {"errors", "registry", "rng", "user_files"}
+LOOSE = {"__main__", "errors", "registry", "rng", "user_files"}
 LOOSE_IN_ANALYSIS = {"experiment", "lab", "palette", "plot"}
 MAY_IMPORT = {
     "envs": {"envs"},

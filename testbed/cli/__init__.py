@@ -42,7 +42,7 @@ from testbed.cli import (
     validate,
     watch,
 )
-from testbed.cli.then_run import WithTail
+from testbed.cli.pipeline_run import WithTail
 from testbed.errors import UserError
 from testbed.execution.threads import environment
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.consent import Yes
+from testbed.cli.cost_prompt import Yes
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -
     """Run those cells of one objective that are not done; return its rows of card-training, a DataFrame."""
     from analysis.experiments.cards.card_training import by_arm
     from analysis.tables.committed import load_results
-    from testbed.cli.consent import agree, cost_of
+    from testbed.cli.cost_prompt import agree, cost_of
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
     from testbed.results.store import folder_for

@@ -29,8 +29,8 @@ def demo(
     """
     from analysis.experiment import sweep
     from testbed.cli import show
-    from testbed.cli.closing import print_closing
     from testbed.cli.run import summarize
+    from testbed.cli.summary_table import print_summary
 
     began = time.monotonic()
     parts = (
@@ -46,7 +46,7 @@ def demo(
     if json:
         show.as_json({"folder": str(out), "summary": rows, "figures": saved})
         return
-    print_closing(rows)
+    print_summary(rows)
     print("\n".join(["", *saved]))
     print("Their captions: " + str(out / "figures" / "manifest.json"))
     print(f"\nDone in {time.monotonic() - began:.0f} s. Results and figures are in {out}.")

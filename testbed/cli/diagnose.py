@@ -65,14 +65,14 @@ def diagnose(
 
     from analysis.logs.diagnosis import diagnose as diagnosed
     from testbed.cli import show
-    from testbed.cli.patience import patience
+    from testbed.cli.slow_notice import slow_notice
     from testbed.errors import UserError
     from testbed.logs.record import write as write_record
 
     if open_ and html is None:
         raise UserError("--open needs a page: give --html FILE.")
     log = _read(logs, format_, model, behavior_model, temperature)
-    with patience("Asking every objective about the tokens; a minute for large logs."):
+    with slow_notice("Asking every objective about the tokens; a minute for large logs."):
         found = diagnosed(log, objective or None)
     if write is not None:
         write_record(log, write)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.consent import Yes, agree_on_experiment
+from testbed.cli.cost_prompt import Yes, agree_on_experiment
 
 if TYPE_CHECKING:
     from analysis.experiment import Experiment

@@ -65,7 +65,7 @@ def pipeline(
         rows = sizing.table(sizing.from_words(given[1:]), replicas=replicas or 1, seed=seed)
         show.as_json(rows) if json else show.table(rows)
         return
-    from testbed.cli.patience import patience
+    from testbed.cli.slow_notice import slow_notice
     from testbed.pipeline.design import from_toml, from_words
 
     # A word on the command line takes the place of the file's.
@@ -75,24 +75,24 @@ def pipeline(
     if trace:
         from testbed.pipeline import trace as traces
 
-        with patience(COMPILING):
+        with slow_notice(COMPILING):
             recorded = traces.record(design, batches, seed)
         traces.write(recorded, trace)
     if then is None:
         _report(design, batches, replicas or 4, seed, figure, json)
         return
     _refuse_figure(figure)
-    from testbed.cli.then_run import then_run
+    from testbed.cli.pipeline_run import pipeline_run
 
-    then_run(then, design, seed, reach, json)
+    pipeline_run(then, design, seed, reach, json)
 
 
 def _report(design: Design, batches: int, replicas: int, seed: int, figure: Path | None, json: bool) -> None:
     from testbed.cli import show
-    from testbed.cli.patience import patience
+    from testbed.cli.slow_notice import slow_notice
     from testbed.pipeline.simulate import simulate_one
 
-    with patience(COMPILING):
+    with slow_notice(COMPILING):
         found = simulate_one(design, replicas=replicas, batches=batches, seed=seed)
     if figure:
         _draw(found, figure)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.consent import Yes
+from testbed.cli.cost_prompt import Yes
 from testbed.errors import counted
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def run(
 
     testbed run bandit-grid --ray
     """
-    from testbed.cli.board import Board
-    from testbed.cli.consent import agree, cost_of
+    from testbed.cli.cost_prompt import agree, cost_of
+    from testbed.cli.progress_table import ProgressTable
     from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched
@@ -98,7 +98,7 @@ def run(
             timeout=timeout,
             shard=shard,
             extend=extend,
-            progress=choose(quiet, board=lambda: Board(cell_ids(cells))),
+            progress=choose(quiet, board=lambda: ProgressTable(cell_ids(cells))),
         )
     finish(folder, status, json)
 
@@ -255,9 +255,9 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
 
 def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
     """Print the closing table and what to do next."""
-    from testbed.cli.closing import next_steps, print_closing
+    from testbed.cli.summary_table import next_steps, print_summary
 
-    print_closing(summary)
+    print_summary(summary)
     print(settled(status))
     if line := divergence(summary):
         print(line)

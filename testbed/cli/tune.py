@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.consent import Yes
+from testbed.cli.cost_prompt import Yes
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -59,7 +59,7 @@ def tune(
     _refuse_seeds(overrides or [])
     from analysis.sweeps.tuning import best_rates, tuning_seeds
     from testbed.cli import show
-    from testbed.cli.consent import agree, cost_of
+    from testbed.cli.cost_prompt import agree, cost_of
     from testbed.cli.run import describe, resolve
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep

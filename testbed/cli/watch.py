@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from testbed.cli.board import Board
+    from testbed.cli.progress_table import ProgressTable
     from testbed.execution.progress import Progress
 
 
@@ -25,13 +25,13 @@ def watch(
     Example: testbed watch results/staleness
     """
     from testbed.cli import show
-    from testbed.cli.board import Board
+    from testbed.cli.progress_table import ProgressTable
     from testbed.cli.run import counts
     from testbed.execution.progress import Progress, choose
     from testbed.results.store import Store
 
     store = Store(folder)
-    board = Board(name for cells in store.packs.values() for name in cells)
+    board = ProgressTable(name for cells in store.packs.values() for name in cells)
     display = Progress() if once or json else choose(board=lambda: board)
     _follow(folder, board, display, None if once or json else every)
     if json:
@@ -42,7 +42,7 @@ def watch(
     print(f"{display.done_of_planned} done, {display.failed} failed.")
 
 
-def _follow(folder: Path, board: Board, display: Progress, every: float | None) -> None:
+def _follow(folder: Path, board: ProgressTable, display: Progress, every: float | None) -> None:
     """Feed the board and the display with what appears in the folder, until nothing is pending."""
     from testbed.results.store import RESULT, Store
 

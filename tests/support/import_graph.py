@@ -57,8 +57,11 @@ def imported(path: Path, files: Mapping[str, Path]) -> set[str]:
 def package_of(module: str) -> str:
     """Return the room of the house that a module is in: a package of testbed, or another top package whole.
 
-    The modules that lie in testbed/ itself (errors, registry, …) are rooms of their own.
+    The modules that lie in testbed/ itself (errors, registry, …) are rooms of their own; `python -m testbed`
+    is the command line.
     """
+    if module == "testbed.__main__":
+        return "testbed.cli"
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] == "testbed" else parts[0]
 

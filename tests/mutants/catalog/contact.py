@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant("contact-a-truth-value-is-a-number", "testbed/config/argument_types.py", "return type(value) in parts or (float in parts and type(value) is int)", "return isinstance(value, parts) or (float in parts and isinstance(value, int))", "tests/unit/config/test_argument_types.py"),
     Mutant("contact-error-without-its-line", "testbed/execution/worker.py", 'return f"{place}: " if place else ""', 'return ""', OWN),
     Mutant("contact-divergence-untold", RUN, "if line := divergence(summary):", "if line := '':", OWN),
-    Mutant("contact-divergence-not-in-the-table", "testbed/cli/closing.py", "lost = any(", "lost = False and any(", "tests/unit/cli/test_closing.py -k diverged"),
+    Mutant("contact-divergence-not-in-the-table", "testbed/cli/summary_table.py", "lost = any(", "lost = False and any(", "tests/unit/cli/test_summary_table.py -k diverged"),
     Mutant("contact-all-names-listed", "testbed/errors.py", "shown = list(dict.fromkeys([*near, *names]))[:MOST]", "shown = list(dict.fromkeys([*near, *names]))", LOOK),
     Mutant("contact-stacks-not-looked-up", "testbed/cli/look_up.py", "if name.lower() in stacks():", "if False:", LOOK),
     Mutant("contact-dry-run-ignores-shard", RUN, "packs, ours = prepare(cells, shard, folder, ", 'packs, ours = prepare(cells, "1/1", folder, ', START),

@@ -63,7 +63,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("merge-takes-contradictions", MERGING, "known.setdefault(pack.id, store).result(pack.id) != store.result(pack.id)", "False", OF_GROWTH),
     Mutant("range-without-its-end", "testbed/config/toml_file.py", "int(match[2]) + 1)", "int(match[2]))", OF_GROWTH),
     Mutant("toml-leaves-fields-out", "testbed/config/toml_text.py", "if value != getattr(Run(), name)}", "if name == 'task'}", "tests/unit/config/test_toml_text.py"),
-    Mutant("closing-drawn-after-failure", "testbed/cli/run.py", "    if status.done:\n", "    if True:\n", "tests/unit/cli/test_closing.py -m 'not slow'"),
-    Mutant("closing-breaks-words", "testbed/cli/show.py", "widths = _widths(rows, console.width) if console.is_terminal else dict.fromkeys(rows[0])", "widths = dict.fromkeys(rows[0])", "tests/unit/cli/test_closing.py -m 'not slow'"),
+    Mutant("closing-drawn-after-failure", "testbed/cli/run.py", "    if status.done:\n", "    if True:\n", "tests/unit/cli/test_summary_table.py -m 'not slow'"),
+    Mutant("closing-breaks-words", "testbed/cli/show.py", "widths = _widths(rows, console.width) if console.is_terminal else dict.fromkeys(rows[0])", "widths = dict.fromkeys(rows[0])", "tests/unit/cli/test_summary_table.py -m 'not slow'"),
     Mutant("board-kills-the-sweep", "testbed/execution/progress.py", "except Exception as error:", "except OSError as error:", "tests/unit/cli/test_watch.py"),
 )  # fmt: skip

@@ -3,8 +3,8 @@
 from mutants.mutant import Mutant
 
 DRIVEN, TRACE = "testbed/staleness/trace_driven.py", "testbed/pipeline/trace.py"
-CLOCK, THEN = "analysis/tables/wall_clock.py", "testbed/cli/then_run.py"
-TESTS, COMMAND = "tests/unit/staleness/test_trace_driven.py", "tests/unit/pipeline/test_then_run.py"
+CLOCK, THEN = "analysis/tables/wall_clock.py", "testbed/cli/pipeline_run.py"
+TESTS, COMMAND = "tests/unit/staleness/test_trace_driven.py", "tests/unit/pipeline/test_pipeline_run.py"
 
 MUTANTS = (
     Mutant("tracedrive-age-of-the-youngest-member", TRACE, "np.maximum.at(age_N, group_B, c[", "np.minimum.at(age_N, group_B, c[", f"{TESTS} -k row_by_row"),

@@ -102,12 +102,12 @@ MUTANTS = (
     ),
     Mutant(
         "cost-6",
-        "testbed/cli/consent.py",
+        "testbed/cli/cost_prompt.py",
         "if yes or found.seconds is None or found.seconds <= ASK:",
         "if found.seconds is None or found.seconds <= ASK:",
         COST,
     ),
-    Mutant("cost-7", "testbed/cli/consent.py", "if not sys.stdin.isatty():", "if False:", COST),
+    Mutant("cost-7", "testbed/cli/cost_prompt.py", "if not sys.stdin.isatty():", "if False:", COST),
     Mutant("cost-kept", "testbed/execution/cost.py", "len(new - _kept(first, new))", "len(new)", COST),
     Mutant(
         "cost-clock", "testbed/execution/cost.py", "else time.process_time)", "else time.perf_counter)", COST

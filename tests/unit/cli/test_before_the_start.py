@@ -8,7 +8,7 @@ import time
 import pytest
 
 from testbed.cli import main
-from testbed.cli.patience import patience
+from testbed.cli.slow_notice import slow_notice
 
 SMALL = ["ess-collapse", "steps=4", "lag=0", "seed=0", "prompts=2", "group=2", "log_every=2"]
 
@@ -101,8 +101,8 @@ def test_a_damaged_result_is_told_as_damaged_and_run_again(capsys, monkeypatch, 
 
 
 def test_whoever_waits_is_told_why_and_nobody_else(capsys):
-    with patience("compiling", after=0.01):
+    with slow_notice("compiling", after=0.01):
         time.sleep(0.1)
-    with patience("not told", after=10):
+    with slow_notice("not told", after=10):
         pass
     assert capsys.readouterr().err == "compiling\n"

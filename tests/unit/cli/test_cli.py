@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from testbed import __version__
 from testbed.cli import listing, main
 
 TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
@@ -110,6 +111,11 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(capsys, tmp_path, monk
     assert "1 cell in 1 pack would" in out
     assert "1 cell in 1 pack on 1 worker" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_python_runs_the_package_as_the_program_does():
+    words = [sys.executable, "-m", "testbed", "version"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == f"{__version__}\n"
 
 
 @pytest.mark.parametrize("words", [[], ["claims"]])

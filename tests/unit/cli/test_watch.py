@@ -14,7 +14,7 @@ from support.made_sweep import CELLS, STEPS, TOY, accuracy, columns, made
 
 from analysis.sweeps.finished_cells import arm_of, finished
 from testbed.cli import main
-from testbed.cli.board import ROWS, Board
+from testbed.cli.progress_table import ROWS, ProgressTable
 from testbed.config.run import cell_id, cell_ids, grid
 from testbed.execution.packs import plan
 from testbed.execution.progress import Bar, Plain, Progress, choose
@@ -35,7 +35,7 @@ def content(cells, curve=accuracy):
 
 
 def test_arms_have_done_best_last_and_collapsed_cells():
-    board = Board(cell_ids(CELLS))
+    board = ProgressTable(cell_ids(CELLS))
     assert board.rows()[0] == {"arm": "grpo, lag 0", "done": "0/4", "best": "", "last": "", "collapsed": ""}
     board.add(content([cell for cell in CELLS if cell.seed < 2]))
     rows = {row["arm"]: row for row in board.rows()}
@@ -47,13 +47,13 @@ def test_arms_have_done_best_last_and_collapsed_cells():
 
 
 def test_many_lags_share_a_row_and_what_joins_later_is_counted():
-    board = Board(cell_ids(grid(TOY, lag=range(ROWS + 1))))
+    board = ProgressTable(cell_ids(grid(TOY, lag=range(ROWS + 1))))
     board.add(content(grid(TOY, recipe=["m2po"], lag=[0])))
     assert [(row["arm"], row["done"]) for row in board.rows()] == [("grpo", f"0/{ROWS + 1}"), ("m2po", "1/1")]
 
 
 def test_diverged_cells_get_a_column_once_there_are_some():
-    board = Board(cell_ids(CELLS))
+    board = ProgressTable(cell_ids(CELLS))
     board.add(content(CELLS[:1], lambda run: np.where(STEPS > 40, np.nan, accuracy(run))))
     assert board.rows()[0]["diverged"] == 1
     assert board.rows()[1]["diverged"] == ""
@@ -76,7 +76,7 @@ def test_without_accuracy_the_value_is_shown():
 
 def test_the_board_stands_above_the_bar_until_the_end():
     stream = Terminal()
-    shown = choose(stream=stream, board=lambda: Board(cell_ids(CELLS)))
+    shown = choose(stream=stream, board=lambda: ProgressTable(cell_ids(CELLS)))
     assert type(shown) is Bar
     shown.start(planned=24, done=0)
     shown.landed(content(CELLS[:4]))
@@ -89,7 +89,7 @@ def test_the_board_stands_above_the_bar_until_the_end():
 
 def test_a_board_that_fails_is_dropped_with_a_word_and_the_sweep_goes_on(tmp_path):
     stream = Terminal()
-    shown = Bar(stream, Board([]))
+    shown = Bar(stream, ProgressTable([]))
     shown.start(planned=2, done=0)
     shown.landed(b"no parquet")
     shown.landed(content(CELLS[:1]))

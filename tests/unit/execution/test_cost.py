@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from testbed.cli import main
-from testbed.cli.consent import agree, agree_on_experiment
+from testbed.cli.cost_prompt import agree, agree_on_experiment
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.execution import cost, runner
@@ -172,7 +172,7 @@ def test_above_an_hour_it_goes_on_only_when_told_to(monkeypatch):
 def test_on_a_terminal_the_question_decides(monkeypatch):
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     asked = []
-    monkeypatch.setattr("testbed.cli.consent.typer.confirm", lambda text, **how: asked.append(how))
+    monkeypatch.setattr("testbed.cli.cost_prompt.typer.confirm", lambda text, **how: asked.append(how))
     agree(HOURS, yes=False, quiet=True)
     assert asked == [{"abort": True, "err": True}]
 

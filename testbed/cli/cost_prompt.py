@@ -1,4 +1,4 @@
-"""The cost of a sweep, printed before it starts, and a question where it is above an hour."""
+"""Print the cost of a sweep before it starts; ask for confirmation above an hour."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from testbed.execution.cost import Cost
 
 ASK = 3600.0
-"""Seconds above which a sweep is asked for."""
+"""Ask for confirmation above this estimated time (s)."""
 
-Yes = Annotated[bool, typer.Option("--yes", help="Go on without a question though it takes above an hour.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation above an hour.")]
 
 
 def cost_of(
@@ -43,7 +43,7 @@ def cost_of(
 
 
 def agree(found: Cost, *, yes: bool, quiet: bool, at_most: bool = False) -> None:
-    """Say what is about to be spent; above an hour ask for it, or raise UserError where nobody can answer.
+    """Print the cost; above an hour ask for confirmation, or raise UserError where nobody can answer.
 
     at_most: the sweep may stop earlier.
     """

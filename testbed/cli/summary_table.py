@@ -1,4 +1,4 @@
-"""The closing table of a sweep: what became of every setting, over how many seeds, how surely."""
+"""The table that ends a sweep: a row per setting with outcome, interval and number of seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 Row = dict[str, Any]
 
 
-def print_closing(summary: Sequence[Row]) -> None:
+def print_summary(summary: Sequence[Row]) -> None:
     """Print the rows of `testbed.cli.run.summarize` as a table, with what all share and notes around it."""
     from testbed.cli import show
 

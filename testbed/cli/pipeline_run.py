@@ -27,7 +27,7 @@ class WithTail(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def then_run(text: str, design: Design, seed: int, reach: float | None, json: bool) -> None:
+def pipeline_run(text: str, design: Design, seed: int, reach: float | None, json: bool) -> None:
     """Train the sweep that the words behind --then name, under the lags of this design.
 
     Raises UserError for another command than `run`, or cells that cannot follow the pipeline.

@@ -12,8 +12,8 @@ import pytest
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from testbed.cli import main, show
-from testbed.cli.closing import next_steps, print_closing
 from testbed.cli.run import report, summarize
+from testbed.cli.summary_table import next_steps, print_summary
 from testbed.config.run import grid
 from testbed.results.store import Status, status
 
@@ -30,7 +30,7 @@ def printed(capsys) -> str:
 
 
 def test_the_table_has_seeds_intervals_and_footnotes_and_breaks_no_word(tmp_path, capsys, terminal) -> None:
-    print_closing(summarize(made(tmp_path / "s")))
+    print_summary(summarize(made(tmp_path / "s")))
     text = printed(capsys)
     assert all(len(line) <= terminal for line in text.splitlines())
     row = next(line for line in text.splitlines() if line.split()[:2] == ["reinforce", "64"])
@@ -45,7 +45,7 @@ def test_the_table_has_seeds_intervals_and_footnotes_and_breaks_no_word(tmp_path
 def test_many_dials_with_long_names_still_break_between_words_only(tmp_path, capsys, terminal) -> None:
     dials = {"learning_rate": [1e-3, 3e-3], "warm_start_steps": [0, 600], "recipe": ["reinforce", "grpo"]}
     summary = summarize(made(tmp_path / "s", grid(TOY, **dials, seed=range(2))))
-    print_closing(summary)
+    print_summary(summary)
     text = printed(capsys)
     assert all(len(line) <= terminal for line in text.splitlines())
     words = {"learning", "rate", "warm", "start", "reinforce", "0.003", "smallest", "collapsed"}
@@ -54,7 +54,7 @@ def test_many_dials_with_long_names_still_break_between_words_only(tmp_path, cap
 
 def test_an_own_objective_is_called_by_its_function(tmp_path, capsys) -> None:
     own = replace(TOY, recipe="a/long/way/to/mine.py:my_clip#0123456789ab")
-    print_closing(summarize(made(tmp_path / "s", [TOY, own])))
+    print_summary(summarize(made(tmp_path / "s", [TOY, own])))
     text = printed(capsys)
     assert "my_clip " in text
     assert "mine.py" not in text
@@ -64,7 +64,7 @@ def test_a_diverged_seed_is_counted(tmp_path, capsys) -> None:
     def lost(run):
         return np.where((run.seed == 1) & (STEPS > 40), np.nan, accuracy(run))
 
-    print_closing(summarize(made(tmp_path / "s", CELLS[:4], lost)))
+    print_summary(summarize(made(tmp_path / "s", CELLS[:4], lost)))
     assert re.search(r"1 of 4 +1 of 4", printed(capsys))
 
 

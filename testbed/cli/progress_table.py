@@ -1,4 +1,4 @@
-"""A few rows per arm beside the bar of a sweep: done, best, last, collapsed."""
+"""The table above the progress bar of a sweep: a row per arm with cells done, best, last, collapsed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS = 12
 """Most arms that are shown; with more of them, the lags of a recipe share a row."""
 
 
-class Board:
+class ProgressTable:
     """Collects finished packs of a sweep whose cells have these ids, and shows them by arm."""
 
     def __init__(self, cells: Iterable[str]) -> None:

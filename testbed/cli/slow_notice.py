@@ -1,4 +1,4 @@
-"""A word to whoever waits: printed only when something takes longer than it may without one."""
+"""Print a notice when a block takes longer than 2 s."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import threading
 from collections.abc import Iterator
 
 AFTER = 2.0
-"""Seconds of silence before the word."""
+"""Seconds before the notice."""
 
 
 @contextlib.contextmanager
-def patience(text: str, after: float = AFTER) -> Iterator[None]:
-    """Print the text on standard error when the block is not done after so many seconds."""
+def slow_notice(text: str, after: float = AFTER) -> Iterator[None]:
+    """Print the text on standard error if the block is not done after so many seconds."""
     timer = threading.Timer(after, lambda: print(text, file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()
