@@ -88,7 +88,8 @@ def conform(
     """Return what the battery finds of a loss that should be `as_`, an objective or a recipe.
 
     Hyperparameters are those given here, else those of the recipe, else those that the signature's defaults
-    tell; the rest, and an aggregation that nobody tells, are found by search and are then no promise.
+    tell; the rest, and an aggregation that nobody tells, are found by search and are then no
+    promise. Words, as the estimator of a KL, are never searched: they are the formula.
 
     Only the counterexample of the first failure is shrunk.
 
@@ -143,6 +144,7 @@ def settled(
 ) -> tuple[Reference, tuple[str, ...]]:
     """Return the reference with everything set, and the names of what was searched."""
     defaults = objective[start.objective].defaults
+    known = {name: value for name, value in defaults.items() if isinstance(value, str)} | dict(known)
     free = tuple(name for name in defaults if name not in known and name != "seed")
     exact = with_hyper(start, known)
     needs_advantage = "reward" in evidence.binding.roles and "adv" not in evidence.binding.roles

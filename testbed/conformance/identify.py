@@ -26,6 +26,8 @@ from testbed.recipes.composition import pairs
 SEARCHED = 36
 """Entries whose hyperparameters are searched, the nearest first."""
 SECONDS = 9.0
+AFTER = 1.0
+"""Seconds that the search goes on once an entry equals the loss, for others that do."""
 NEAREST = 5
 MOST = 10
 """Exact entries that are tried on further batches, the simplest first."""
@@ -212,10 +214,11 @@ def ranked(
     done: set[str] = set()
     for place, fit in enumerate(fits):
         base = objective[fit.reference.objective].base
-        if (place < SEARCHED and time.monotonic() < until and not done) or base in done:
+        if (place < SEARCHED and time.monotonic() < until) or base in done:
             fit = _searched(evidence, fit, numbers)
             if fit.exact and (not verify or _equals(evidence, [fit])):
                 done.add(base)
+                until = min(until, time.monotonic() + AFTER)
         found.append(fit)
     found.sort(key=lambda fit: (fit.rank, -_effort(fit.reference, evidence)), reverse=True)
     return found, _equals(evidence, found) if verify else ()

@@ -95,7 +95,9 @@ def in_rows(value: Any, there_BT: Tensor, binding: Binding) -> Tensor | None:
 
 def logits_of(logp_BT: Tensor, labels_BT: Tensor) -> Tensor:
     """Return logits [B, T, SYMBOLS] under which the labels have these log-probabilities."""
-    rest_BT = torch.log1p(-logp_BT.exp()) - torch.log(torch.tensor(float(SYMBOLS - 1), dtype=logp_BT.dtype))
+    # At padding stands any number, 0 as well, which leaves nothing for the other symbols.
+    usable_BT = torch.where(logp_BT.detach() < -1e-4, logp_BT, torch.full_like(logp_BT, -1.0))
+    rest_BT = torch.log1p(-usable_BT.exp()) - torch.log(torch.tensor(float(SYMBOLS - 1), dtype=logp_BT.dtype))
     hit_BTV = torch.nn.functional.one_hot(labels_BT, SYMBOLS).bool()
     shift_BTV = torch.linspace(-0.5, 0.5, logp_BT.shape[-1], dtype=logp_BT.dtype)[None, :, None]
     return torch.where(hit_BTV, logp_BT[..., None], rest_BT[..., None]) + shift_BTV

@@ -178,7 +178,7 @@ def repeated(judged: Judged, rows: Rows) -> bool:
 
 def changed(judged: Judged, rows: Rows) -> bool:
     """Whether a call changes what it was passed."""
-    logp, batch = tensors(visible(rows, judged.binding))
+    logp, batch = tensors(visible(rows, judged.binding), garbage=-3.0)
     return bool(call(judged.binding, logp, batch).changed)
 
 

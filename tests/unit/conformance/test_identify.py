@@ -1,0 +1,55 @@
+"""Public losses under names that say nothing are recognized; inventions are told apart."""
+
+import inspect
+
+import pytest
+from support import scrambled_losses
+from support.scrambled_losses import EXPECTED
+
+from testbed.conformance.identify import identify
+from testbed.conformance.signature import bind
+from testbed.objectives import objective
+
+pytestmark = pytest.mark.slow
+
+
+def named(name: str):
+    return bind(getattr(scrambled_losses, name), name)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_public_loss_is_recognized(name):
+    entry, hyper, aggregation = EXPECTED[name]
+    found = identify(named(name))
+    same = [each for each in found.equals if each.objective == entry]
+    assert same, [each.words() for each in found.equals] or [
+        near.fit.reference.words() for near in found.nearest
+    ]
+    got = dict(objective[entry].defaults) | dict(same[0].hyper)
+    assert {key: got[key] for key in hyper} == pytest.approx(hyper) if hyper else True
+    assert same[0].aggregation == aggregation
+    assert same[0].factor == pytest.approx(1.0)
+    assert [term.objective for term in same[0].terms] == (["kl_penalty"] if name == "f10" else [])
+    if name == "f10":
+        assert same[0].terms[0].coefficient == pytest.approx(0.04)
+    assert found.seconds < 60
+
+
+def test_at_least_twenty_are_tried_and_none_says_its_name():
+    assert len(EXPECTED) >= 20
+    for name in EXPECTED:
+        assert "eps" not in str(inspect.signature(getattr(scrambled_losses, name)))
+
+
+@pytest.mark.parametrize(("name", "near"), [("new1", None), ("new2", "ppo_clip"), ("new3", None)])
+def test_an_invention_is_told_new_with_what_is_nearest(name, near):
+    found = identify(named(name))
+    assert found.equals == ()
+    ranks = [each.fit.rank for each in found.nearest]
+    assert ranks == sorted(ranks, reverse=True)
+    example = found.nearest[0].counterexample
+    assert example is not None
+    assert example.mine != example.theirs
+    assert len(example.rows) <= 2
+    if near:
+        assert near in {objective[each.fit.reference.objective].base for each in found.nearest}
