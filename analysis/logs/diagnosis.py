@@ -96,8 +96,8 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
     Raises UserError for an unknown objective.
     """
     from testbed.logs.arrays import tensors
-    from testbed.logs.cut import weigh
-    from testbed.logs.doubts import doubts
+    from testbed.logs.clip_report import weigh
+    from testbed.logs.sanity_checks import doubts
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
     from testbed.objectives import objective
 

@@ -18,32 +18,46 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
     Raises UserError for a line before the last that is no object, and for a file without any whole line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path} cannot be read as text ({type(error).__name__}); expected JSON lines."
         ) from error
+    # Not splitlines: JSON strings may hold U+2028 and U+0085, which end no line of a file.
+    filled = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     found: list[tuple[str, dict[str, Any]]] = []
-    filled = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     for number, line in filled:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
+            if number == filled[0][0] and (whole := _one_document(path, text)):
+                return whole
             if number != filled[-1][0] or len(filled) == 1:
                 raise UserError(
                     f"{path}:{number} is no JSON ({error}); expected one object per line."
                 ) from error
             notes.append(f"{path.name} is cut short: line {number}, its last, is not whole and was dropped.")
             break
-        rows = row if isinstance(row, list) else [row]
-        if not all(isinstance(each, dict) for each in rows):
-            raise UserError(
-                f"{path}:{number} is a {type(row).__name__}, expected objects, one or a list per line."
-            )
-        found += [(f"{path.name}:{number}", each) for each in rows]
+        found += _objects(row, f"{path.name}:{number}", f"{path}:{number}")
     if not found:
         raise UserError(f"{path} is empty; expected JSON lines.")
     return found
+
+
+def _one_document(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the objects of a file that is one JSON value over many lines, [] where it is not."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return _objects(value, path.name, str(path), numbered=True)
+
+
+def _objects(row: Any, place: str, where: str, numbered: bool = False) -> list[tuple[str, dict[str, Any]]]:
+    rows = row if isinstance(row, list) else [row]
+    if not all(isinstance(each, dict) for each in rows):
+        raise UserError(f"{where} is a {type(row).__name__}, expected objects, one or a list per line.")
+    return [(f"{place}:{n}" if numbered else place, each) for n, each in enumerate(rows, start=1)]
 
 
 def parquet_rows(path: Path) -> list[dict[str, Any]]:

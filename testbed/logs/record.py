@@ -35,6 +35,8 @@ FIELDS = (
     *PER_TOKEN,
 )  # fmt: skip
 _WHOLE = ("token", "version")
+EXACT = 2**53
+"""Largest whole number that float64 tells from its neighbors."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,12 @@ def floats(values: Any, where: str) -> Floats | None:
     if values is None:
         return None
     try:
-        return np.array([math.nan if v is None else v for v in _flat(values)], dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} is {str(values)[:60]}…, expected a list of numbers.") from error
+        found = np.array([math.nan if v is None else v for v in _flat(values)], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UserError(f"{where} is {_shown(values)}…, expected a list of numbers.") from error
+    if found.ndim != 1:
+        raise UserError(f"{where} has lists inside its list, expected a list of numbers.")
+    return found
 
 
 def ints(values: Any, where: str) -> Ints | None:
@@ -158,8 +163,8 @@ def ints(values: Any, where: str) -> Ints | None:
     found = floats(values, where)
     if found is None:
         return None
-    if not (np.isfinite(found) & (found == np.round(found))).all():
-        raise UserError(f"{where} holds numbers that are not whole; expected ids.")
+    if not (np.isfinite(found) & (found == np.round(found)) & (np.abs(found) <= EXACT)).all():
+        raise UserError(f"{where} holds numbers that are not whole, or beyond 2^53; expected ids.")
     return found.astype(np.int64)
 
 
@@ -167,18 +172,38 @@ def bools(values: Any, where: str) -> NDArray[np.bool_]:
     """Return a list of truth values or of 0 and 1 as bool [T]; UserError for anything else."""
     found = floats(values, where)
     if found is None or not np.isin(found, (0.0, 1.0)).all():
-        raise UserError(f"{where} is {str(values)[:60]}, expected a list of 0 and 1.")
+        raise UserError(f"{where} is {_shown(values)}, expected a list of 0 and 1.")
     return found.astype(bool)
 
 
 def number(value: Any, where: str) -> float | None:
-    """Return a number or None; UserError for anything else."""
+    """Return a finite number, None for null and NaN; UserError for anything else."""
     if value is None:
         return None
     try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} is {str(value)[:60]}, expected a number.") from error
+        found = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"{where} is {_shown(value)}, expected a number.") from error
+    if math.isinf(found):
+        raise UserError(f"{where} is infinite, expected a finite number.")
+    return None if math.isnan(found) else found
+
+
+def whole(value: Any, where: str) -> int | None:
+    """Return a whole number, None for null; UserError for a fraction or one beyond 2^53."""
+    found = number(value, where)
+    if found is None:
+        return None
+    if found != round(found) or abs(found) > EXACT:
+        raise UserError(f"{where} is {_shown(value)}, expected a whole number of at most 2^53.")
+    return int(found)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value)[:60]
+    except (ValueError, RecursionError):  # integers of more than 4,300 digits, lists nested too deep
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 def _plain(value: Any) -> Any:
@@ -204,16 +229,15 @@ def from_plain(row: Mapping[str, Any], where: str) -> LoggedSequence:
         for name in PER_TOKEN
         if name != "mask"
     }
-    trained = number(row.get("trainer_version"), f"{where}: trainer_version")
     return LoggedSequence(
-        step=int(number(row["step"], f"{where}: step") or 0),
+        step=whole(row["step"], f"{where}: step") or 0,
         sample=str(row["sample"]),
         group=str(row["group"]),
         source=str(row.get("source") or ""),
         mask=bools(row["mask"], f"{where}: mask"),
         reward=number(row.get("reward"), f"{where}: reward"),
         temperature=number(row.get("temperature"), f"{where}: temperature"),
-        trainer_version=None if trained is None else int(trained),
+        trainer_version=whole(row.get("trainer_version"), f"{where}: trainer_version"),
         prompt=ints(row.get("prompt"), f"{where}: prompt"),
         **lists,
     )

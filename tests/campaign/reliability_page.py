@@ -30,6 +30,7 @@ PROMISES = {
     "P16": "figures regenerate byte for byte, offline, without LaTeX",
     "P17": "statistics are calibrated, not only pinned",
     "P18": "offline by default; nothing listens beyond loopback; temporary files are private",
+    "P19": "malformed training logs end in one message",
     "Scale": "planning, status, resume and figures take linear time; memory stays flat over 5,000 steps",
 }
 

@@ -18,6 +18,11 @@ from testbed.errors import UserError, unknown
 from testbed.logs import files
 from testbed.logs.record import Log, joined
 
+MALFORMED = (
+    KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, RuntimeError,
+)  # fmt: skip
+"""Errors that a field of another shape raises in a reader."""
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -81,7 +86,16 @@ def _told(reader: Reader, paths: Sequence[Path]) -> Log:
         return reader.read(paths)
     except UserError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        RuntimeError,
+    ) as error:
         what = (
             f"field {error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, floats, ints, made, number
+from testbed.logs.record import Log, LoggedSequence, floats, ints, made, number, whole
 
 
 def read(paths: Sequence[Path]) -> Log:
@@ -24,7 +24,7 @@ def read(paths: Sequence[Path]) -> Log:
     found = []
     for path in paths:
         for where, row in files.json_lines(path, notes):
-            step = int(number(row["step"], f"{where}: step") or 0)
+            step = whole(row["step"], f"{where}: step") or 0
             token = ints(row["response_tokens"], f"{where}: response_tokens")
             length = 0 if token is None else len(token)
             advantage = number(row.get("advantage"), f"{where}: advantage")

@@ -20,7 +20,7 @@ import numpy as np
 from testbed.errors import UserError
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made
+from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made, whole
 
 VERSIONS = (1, 2)
 
@@ -37,7 +37,7 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
         raise UserError(f"{where}: schema_version is {row.get('schema_version')!r}; known: 1 and 2.")
     mask = bools(row.get("loss_mask"), f"{where}: loss_mask")
     if not mask.any():
-        return LoggedSequence(int(row.get("step", 0)), where, where, mask)
+        return LoggedSequence(whole(row.get("step"), f"{where}: step") or 0, where, where, mask)
     first = int(np.argmax(mask))
     token = ints(row.get("token_ids"), f"{where}: token_ids")
     prompt = None if token is None else token[:first]
@@ -54,7 +54,7 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
         )
     }
     return LoggedSequence(
-        step=int(row["step"]),
+        step=whole(row["step"], f"{where}: step") or 0,
         sample=str(sample),
         group=f"{row['step']}/{digest}",
         mask=mask[first:],

@@ -19,7 +19,7 @@ import numpy as np
 from testbed.errors import UserError
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made, number
+from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made, number, whole
 
 Row = dict[str, Any]
 COLUMNS = {
@@ -102,7 +102,7 @@ def _unjoined(rollout: Mapping[Any, Row], train: Mapping[Any, Row]) -> list[str]
 def _sequence(step: int, index: int, row: Row, mixed: list[bool]) -> LoggedSequence:
     where = f"rollout {step}, sample {index}"
     token = ints(row.get("tokens"), f"{where}: tokens")
-    length = int(number(row.get("response_length"), f"{where}: response_length") or 0)
+    length = whole(row.get("response_length"), f"{where}: response_length") or 0
     if token is None or not 0 < length < len(token):
         return LoggedSequence(step, str(index), where, np.zeros(0, dtype=bool))
     mask = (

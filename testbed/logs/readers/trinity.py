@@ -19,7 +19,7 @@ import numpy as np
 from testbed.errors import UserError
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made, number
+from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made, number, whole
 
 
 def read(paths: Sequence[Path]) -> Log:
@@ -31,9 +31,9 @@ def read(paths: Sequence[Path]) -> Log:
 
 def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
     eid = row["eid"] if isinstance(row["eid"], dict) else {}
-    step = int(number(eid.get("batch", 0), f"{where}: eid.batch") or 0)
+    step = whole(eid.get("batch", 0), f"{where}: eid.batch") or 0
     token = ints(row.get("tokens"), f"{where}: tokens")
-    first = int(number(row["prompt_length"], f"{where}: prompt_length") or 0)
+    first = whole(row["prompt_length"], f"{where}: prompt_length") or 0
     length = 0 if token is None else len(token) - first
     if length < 0:
         raise UserError(f"{where}: prompt_length is {first}, but there are {len(token or [])} tokens.")

@@ -17,7 +17,7 @@ import numpy as np
 
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, made, number
+from testbed.logs.record import Log, LoggedSequence, made, number, whole
 
 KNOWN = ("step", "prompt", "completion", "advantage")
 
@@ -46,7 +46,7 @@ def _sequence(row: Mapping[str, Any], rewards: Sequence[str], where: str) -> Log
     advantage = number(row.get("advantage"), f"{where}: advantage")
     given = [float(row[name]) for name in rewards if row[name] is not None]
     return LoggedSequence(
-        step=int(row["step"]),
+        step=whole(row["step"], f"{where}: step") or 0,
         sample=where,
         group=f"{row['step']}/{prompt}",
         mask=np.zeros(0, dtype=bool),

@@ -15,7 +15,7 @@ import numpy as np
 
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, made, number
+from testbed.logs.record import Log, LoggedSequence, made, number, whole
 
 
 def read(paths: Sequence[Path]) -> Log:
@@ -24,7 +24,7 @@ def read(paths: Sequence[Path]) -> Log:
     found: list[LoggedSequence] = []
     for path in paths:
         for where, row in files.json_lines(path, notes):
-            step = int(number(row["step"], f"{where}: step") or 0)
+            step = whole(row["step"], f"{where}: step") or 0
             prompt = str(row["input"])
             found.append(
                 LoggedSequence(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 R = "testbed/logs/readers"
-READERS, TRAPS, CUT = (f"tests/unit/logs/test_{name}.py" for name in ("readers", "traps", "cut"))
+READERS, TRAPS, CUT = (f"tests/unit/logs/test_{name}.py" for name in ("readers", "traps", "clip_report"))
 LIVE, PAGE = "tests/unit/adapters/test_live.py", "tests/experiments/test_diagnose.py"
+MALFORMED = "tests/unit/logs/test_malformed.py"
 MEASURE, DOUBTS, WEIGH, ARRAYS = (
-    f"testbed/logs/{name}.py" for name in ("measure", "doubts", "cut", "arrays")
+    f"testbed/logs/{name}.py" for name in ("measure", "sanity_checks", "clip_report", "arrays")
 )
 ALERTS, CALLBACK = "analysis/sweeps/early_warning.py", "testbed/adapters/trl_callback.py"
 
@@ -31,6 +32,12 @@ MUTANTS = (
     Mutant("logs-cut-counts-tokens-without-weight", WEIGH, "read_BT = batch.mask_BT & (on_BT > 0)", "read_BT = torch.ones_like(batch.mask_BT)", f"{CUT} -k weigh_nothing"),
     Mutant("logs-anchor-of-the-log-ignored", WEIGH, "if tokens.log_anchor_BT is None", "if True", f"{CUT} -k logged_anchor"),
     Mutant("logs-infinite-tokens-reach-objectives", WEIGH, "return sound_BT.all(-1) &", "return", f"{CUT} -k not_finite"),
+    Mutant("logs-lines-end-at-u2028", "testbed/logs/files.py", 'text.split("\\n")', "text.splitlines()", f"{MALFORMED} -k separators"),
+    Mutant("logs-large-numbers-cast-silently", "testbed/logs/record.py", " & (np.abs(found) <= EXACT)", "", f"{MALFORMED} -k exact_place"),
+    Mutant("logs-groups-of-open-instruct-span-steps", f"{R}/open_instruct.py", """group=f"{step}/{row.get('prompt_idx', where)}",""", """group=f"{row.get('prompt_idx', where)}",""", f"{MALFORMED} -k two_steps"),
+    Mutant("logs-on-policy-at-the-logged-anchor", WEIGH, "there = replace(batch, logp_anchor_BT=batch.logp_mu_BT)", "there = batch", f"{CUT} -k on_policy_weights"),
+    Mutant("logs-groups-taken-as-equal", WEIGH, "group_B.bincount(minlength=len(reward_B)))[group_B]", "(len(reward_B) / len(group_B.unique())))[group_B]", f"{CUT} -k unequal"),
+    Mutant("logs-ess-of-all-ages", MEASURE, "ess = ess_family(log_rho_BT, at_BT)", "ess = ess_family(raw_BT, finite_BT)", f"{TRAPS} -k ess_of_an_age"),
     Mutant("logs-alert-on-the-wrong-side", ALERTS, "sign = 1.0 if threshold.below else -1.0", "sign = 1.0", f"{PAGE} -k since_when"),
     Mutant("logs-alert-silent-about-its-floor", ALERTS, "if not floor >= threshold.limit:", "if True:", f"{PAGE} -k floor_is_above"),
     Mutant("logs-laboratory-limit-without-evidence", ALERTS, "if least.low <= most.high:", "if False:", f"{PAGE} -k laboratorys"),

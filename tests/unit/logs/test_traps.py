@@ -13,10 +13,10 @@ from support.made_logs import BOTH, sequences
 
 from testbed.errors import UserError
 from testbed.logs.arrays import ages, tensors
-from testbed.logs.doubts import doubts
 from testbed.logs.measure import age_rows, ratio_numbers, split, tails
 from testbed.logs.readers import read
 from testbed.logs.record import Log, LoggedSequence, made
+from testbed.logs.sanity_checks import doubts
 
 MANY = 400
 
@@ -137,6 +137,12 @@ def test_mixed_versions_are_counted_and_their_ages_kept_apart():
     unknown = replace(log, sequences=(mixed, replace(mixed, version=np.full(6, 2))))
     assert [each.tolist() for each in ages(unknown)] == [[0, 0, 0, 2, 2, 2], [1] * 6]
     assert "lower bounds" in " ".join(doubts(unknown))
+
+
+def test_the_ess_of_an_age_is_of_its_tokens_alone():
+    mu, pi = np.full(4, -2.0), -2.0 + np.log([1.0, 1.0, 1.0, 3.0])
+    rows = age_rows(tensors(one_long(mu, pi, version=np.array([3, 3, 1, 1]), trainer_version=4)))
+    assert [row["ess_kish_token"] for row in rows] == pytest.approx([1.0, 16 / 20])
 
 
 def test_slime_names_versions_of_parts_so_that_the_oldest_counts(tmp_path):

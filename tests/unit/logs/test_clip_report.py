@@ -7,7 +7,7 @@ import pytest
 from support import made_logs
 
 from testbed.errors import UserError
-from testbed.logs.cut import batches, weigh
+from testbed.logs.clip_report import batches, weigh
 from testbed.logs.readers import read
 from testbed.logs.record import Log, LoggedSequence
 
@@ -60,6 +60,27 @@ def test_a_logged_anchor_takes_the_place_of_the_behavior_policy(log):
     (row,), notes = weigh(moved, ["ppo_clip"])
     assert row["cut"] == 0  # pi is the anchor
     assert not any("anchor" in note for note in notes)
+
+
+def test_on_policy_weights_are_taken_at_the_anchor_that_is_mu():
+    ratio, anchor = np.full(1, -4.0), np.full(1, -4.0 + np.log(2.0))
+    one = LoggedSequence(0, "a", "g", np.ones(1, dtype=bool), logp_mu=ratio, logp_pi=anchor,
+                         logp_anchor=anchor, advantage=np.ones(1), reward=1.0)  # fmt: skip
+    (row,), _ = weigh(Log("made", (one,)), ["decoupled_ppo"])
+    assert row["largest"] == pytest.approx(2.0)  # anchor / mu, where on-policy the weight is 1
+
+
+def test_missing_advantages_of_unequal_groups_are_of_each_groups_mean():
+    rewards = {"g": (0.0, 3.0), "h": (1.0, 2.0, 6.0)}
+    some = [
+        LoggedSequence(
+            0, f"{g}{n}", g, np.ones(1, dtype=bool), logp_mu=-np.ones(1), logp_pi=-np.ones(1), reward=r
+        )
+        for g, every in rewards.items()
+        for n, r in enumerate(every)
+    ]
+    adv = batches(Log("made", tuple(some))).pairs[0][1].adv_BT
+    assert adv[:, 0].tolist() == [-1.5, 1.5, -2.0, -1.0, 3.0]
 
 
 def test_objectives_that_read_what_is_not_there_are_named(log):

@@ -1,0 +1,71 @@
+"""Malformed logs end in one message, never in a traceback or in a number silently changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support import made_logs
+from support.log_mutations import tracebacks
+
+from testbed.errors import UserError
+from testbed.logs.readers import read
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_300_mutated_logs_of_every_format_end_without_a_traceback(tmp_path):
+    assert tracebacks(tmp_path, range(300)) == []
+
+
+def one_row(**changed):
+    row = {"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [1, 1], "logp_mu": [-1.0, -1.0]}
+    return row | changed
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "message"),
+    [
+        ("token", "[1e300, 1]", "beyond 2.53"),
+        ("token", f"[{2**70}, 1]", "beyond 2.53"),
+        ("token", f"[{10**400}, 1]", "expected a list of numbers"),
+        ("logp_mu", "[[-1.0], [-1.0]]", "lists inside"),
+        ("step", "1e400", "infinite"),
+        ("step", "0.5", "whole number"),
+        ("trainer_version", "1e300", "whole number"),
+        ("reward", f"{10**400}", "expected a number"),
+    ],
+)
+def test_a_number_that_has_no_exact_place_is_refused(field, text, message, tmp_path):
+    path = tmp_path / "a.tokens.jsonl"
+    path.write_text(json.dumps(one_row(**{field: "HERE"})).replace('"HERE"', text) + "\n")
+    with pytest.raises(UserError, match=message):
+        read([path])
+
+
+def test_line_separators_inside_strings_and_a_byte_order_mark_are_read(tmp_path):
+    path = tmp_path / "a.tokens.jsonl"
+    row = json.dumps(one_row(sample="a\u2028b\x85c"), ensure_ascii=False)
+    path.write_bytes(b"\xef\xbb\xbf" + f"{row}\r\n{row}\n".encode())
+    assert [one.sample for one in read([path]).sequences] == ["a\u2028b\x85c"] * 2
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_pretty_printed_json_is_read(many, tmp_path):
+    path = tmp_path / "a.tokens.jsonl"
+    path.write_text(json.dumps([one_row(), one_row(sample="b")] if many else one_row(), indent=2))
+    assert [one.sample for one in read([path]).sequences] == (["a", "b"] if many else ["a"])
+
+
+def test_deep_nesting_is_one_message(tmp_path):
+    path = tmp_path / "a.tokens.jsonl"
+    path.write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
+    with pytest.raises(UserError, match="no JSON"):
+        read([path])
+
+
+def test_open_instructs_prompts_of_two_steps_are_two_groups(tmp_path):
+    made_logs.open_instruct(tmp_path / "log")
+    log = read([tmp_path / "log"])
+    assert len({one.group for one in log.sequences}) == made_logs.STEPS * made_logs.PROMPTS
+    assert all(len({o.step for o in log.sequences if o.group == one.group}) == 1 for one in log.sequences)
