@@ -44,6 +44,7 @@ SPLIT_NOTE = (
 def page(found: Diagnosis) -> str:
     """Return the page of a diagnosis."""
     sections = {
+        "Verdict": _paragraph(found.verdict),
         "What was read": _table(
             [{"what": name, "value": _word(value)} for name, value in found.facts.items()]
         ),

@@ -23,9 +23,10 @@ LEVELS = ("token", "prefix", "sequence")
 class Diagnosis:
     """What a log says. ratios, tails, steps, ages, split are empty where log-probabilities are missing.
 
-    facts: what was read. notes: what was dropped or assumed. doubts: what looks wrong. ratios: metrics of all
-    sequences together. tails: Pareto-k by level. steps: metrics by step. ages: by age in versions. split:
-    mismatch against staleness. objectives: what each would cut or weigh down. peers, laboratory: alerts.
+    facts: what was read. notes: what was dropped or assumed. doubts: what looks wrong. verdict: one line.
+    ratios: metrics of all sequences together. tails: Pareto-k by level. steps: metrics by step. ages: by age
+    in versions. split: mismatch against staleness. objectives: what each would cut or weigh down. peers,
+    laboratory: alerts.
     """
 
     facts: Row
@@ -40,6 +41,7 @@ class Diagnosis:
     peers: list[Alert] = field(default_factory=list)
     laboratory: list[Alert] = field(default_factory=list)
     laboratory_note: str = ""
+    verdict: str = ""
 
     def plain(self) -> Row:
         """Return everything as JSON-able values."""
@@ -97,8 +99,8 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
     """
     from testbed.logs.arrays import tensors
     from testbed.logs.clip_report import weigh
-    from testbed.logs.sanity_checks import doubts
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
+    from testbed.logs.sanity_checks import doubts, verdict
     from testbed.objectives import objective
 
     for name in objectives or ():
@@ -109,7 +111,7 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
         tokens = tensors(log)
     except UserError as error:
         notes.append(f"{error} Nothing can be said of ratios; --model and --behavior-model recompute them.")
-        return Diagnosis(_facts(log), notes, doubts(log), laboratory_note=said)
+        return Diagnosis(_facts(log), notes, doubts(log), laboratory_note=said, verdict=verdict(log))
     steps = by_step(log)
     rows: list[Row] = []
     try:
@@ -118,10 +120,12 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
             notes += more
     except UserError as error:
         notes.append(f"No objective could be asked about these tokens: {error}")
+    peers = alerts(steps, PEERS)
+    fired = [alert.threshold.metric for alert in peers if alert.fired]
     return Diagnosis(
         _facts(log), notes, doubts(log), ratio_numbers(tokens), tails(tokens), steps, age_rows(tokens),
         split(tokens),
-        rows, alerts(steps, PEERS), early(steps, limits), said,
+        rows, peers, early(steps, limits), said, verdict(log, fired),
     )  # fmt: skip
 
 

@@ -101,7 +101,7 @@ class Alert:
         return {
             "metric": self.threshold.metric,
             "warns": f"{side} {self.threshold.limit:.3g}",
-            "crossed": f"{self.crossed} of {self.steps} steps" if self.fired else "never",
+            "crossed": f"{self.crossed} of the {self.steps} steps with a value" if self.fired else "never",
             "since step": f"{self.first:.0f}" if self.fired else "",
             "worst": self.worst,
             "their name": self.threshold.key,

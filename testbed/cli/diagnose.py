@@ -71,8 +71,9 @@ def diagnose(
 
     if open_ and html is None:
         raise UserError("--open needs a page: give --html FILE.")
+    asked = ", ".join(objective) if objective else "every objective"
     log = _read(logs, format_, model, behavior_model, temperature)
-    with slow_notice("Asking every objective about the tokens; a minute for large logs."):
+    with slow_notice(f"Asking {asked} about the tokens; a minute for large logs."):
         found = diagnosed(log, objective or None)
     if write is not None:
         write_record(log, write)
@@ -103,9 +104,11 @@ def _read(logs: list[Path], name: str, model: Path | None, behavior: Path | None
 
 
 def report(found: Diagnosis) -> None:
-    """Print the summary."""
+    """Print the verdict, then the summary."""
     from testbed.cli import show
 
+    show.say([found.verdict])
+    print()
     for name, value in found.facts.items():
         print(f"{name:<22} {f'{value:.4g}' if isinstance(value, float) else value}")
     print()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,11 @@ from typing import Any
 from testbed.errors import UserError
 
 PICKLES = (".pkl", ".pickle")
+DAMAGED = (
+    OSError, RuntimeError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError,
+    OverflowError, AssertionError, struct.error,
+)  # fmt: skip
+"""Errors that torch's loader raises on a file with a wrong byte."""
 
 
 def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -100,7 +106,7 @@ def tensors(path: Path) -> Any:
             f"{_reason(error)}. Where you trust it, load it beside the stack that wrote it and torch.save a "
             "dictionary of tensors, lists and numbers."
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
+    except DAMAGED as error:
         raise UserError(
             f"{path} is no whole torch file ({_reason(error)}). Was its writer stopped?"
         ) from error

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from envs.arrays import Floats
+from testbed.logs.ratio_checks import FEW as MANY_ENOUGH
+from testbed.logs.ratio_checks import findings, tested
 from testbed.logs.record import Log
 
 SLOPE = 1.1
@@ -20,17 +24,53 @@ SMALL = 1e-3
 
 def doubts(log: Log) -> list[str]:
     """Return what looks wrong in a log, one sentence each; none of them changes a number."""
-    found = [*_missing(log), *_mixed(log), *_groups(log)]
-    pairs = [one for one in log.sequences if one.logp_mu is not None and one.logp_pi is not None]
+    found = [*serious(log), *_missing(log), *_mixed(log), *_groups(log)]
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi")):
-        values = _under_mask(log, name)
-        found += _rounding(values, label)
+        found += _rounding(_under_mask(log, name), label)
+    return found + _declared(log)
+
+
+def serious(log: Log) -> list[str]:
+    """Return what makes every number about the ratios wrong, the likeliest cause first."""
+    found = findings(log)
+    pairs = [one for one in log.sequences if one.logp_mu is not None and one.logp_pi is not None]
     if pairs:
         mu, pi = (
             np.concatenate([getattr(one, n)[one.mask] for one in pairs]) for n in ("logp_mu", "logp_pi")
         )
-        found += [*_zeros(mu, pi), *_temperature(mu, pi)]
-    return found + _declared(log)
+        explained = bool(found)  # a shift or a mask that is off makes zeros and spreads of its kind
+        found += [] if explained else [*_zeros(mu, pi), *_temperature(mu, pi)]
+    return found + _above_zero(log)
+
+
+def verdict(log: Log, alerts: Sequence[str] = ()) -> str:
+    """Return one line: healthy, undecided, or what to look at and why.
+
+    Args:
+        log: a training log.
+        alerts: metrics that crossed a limit, first those that matter most.
+    """
+    if not (log.has("logp_mu") and log.has("logp_pi")):
+        return "Undecided: the log lacks log-probabilities of the sampler (mu) or of the trainer (pi)."
+    if found := serious(log):
+        return f"Look at the log-probabilities: {found[0]}"
+    if tested(log).token is None:
+        return (
+            f"Undecided: nothing looks wrong, but fewer than {MANY_ENOUGH} sequences carry the variance of "
+            "the mean ratio, so that it cannot be tested against 1."
+        )
+    if alerts:
+        return f"Look at {alerts[0]}: it crossed a limit that peers document; log-probabilities look right."
+    return "Healthy: mean ratios are 1 within their errors, and no check found anything."
+
+
+def _above_zero(log: Log) -> list[str]:
+    found = []
+    for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi"), ("logp_anchor", "log anchor")):
+        values = _under_mask(log, name)
+        if above := int((values > SMALL).sum()):
+            found.append(f"{above} of {values.size} tokens have {label} > 0, which no probability has.")
+    return found
 
 
 def _under_mask(log: Log, name: str) -> Floats:
@@ -42,11 +82,7 @@ def _missing(log: Log) -> list[str]:
     found = []
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi"), ("logp_anchor", "log anchor")):
         values = _under_mask(log, name)
-        missing, zero, above = (
-            int(np.isnan(values).sum()),
-            int((values == -np.inf).sum()),
-            int((values > SMALL).sum()),
-        )
+        missing, zero = int(np.isnan(values).sum()), int((values == -np.inf).sum())
         if missing:
             found.append(
                 f"{missing} of {values.size} tokens have no {label}: left out, their sequences' weights "
@@ -58,8 +94,6 @@ def _missing(log: Log) -> list[str]:
                 f"cut by top-k "
                 "or top-p in one engine alone, or an underflow."
             )
-        if above:
-            found.append(f"{above} of {values.size} tokens have {label} > 0, which no probability has.")
     return found
 
 

@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 R = "testbed/logs/readers"
 READERS, TRAPS, CUT = (f"tests/unit/logs/test_{name}.py" for name in ("readers", "traps", "clip_report"))
 LIVE, PAGE = "tests/unit/adapters/test_live.py", "tests/experiments/test_diagnose.py"
+CHECKS, RATIOS = "tests/unit/logs/test_ratio_checks.py", "testbed/logs/ratio_checks.py"
 MALFORMED = "tests/unit/logs/test_malformed.py"
 MEASURE, DOUBTS, WEIGH, ARRAYS = (
     f"testbed/logs/{name}.py" for name in ("measure", "sanity_checks", "clip_report", "arrays")
@@ -38,6 +39,9 @@ MUTANTS = (
     Mutant("logs-on-policy-at-the-logged-anchor", WEIGH, "there = replace(batch, logp_anchor_BT=batch.logp_mu_BT)", "there = batch", f"{CUT} -k on_policy_weights"),
     Mutant("logs-groups-taken-as-equal", WEIGH, "group_B.bincount(minlength=len(reward_B)))[group_B]", "(len(reward_B) / len(group_B.unique())))[group_B]", f"{CUT} -k unequal"),
     Mutant("logs-ess-of-all-ages", MEASURE, "ess = ess_family(log_rho_BT, at_BT)", "ess = ess_family(raw_BT, finite_BT)", f"{TRAPS} -k ess_of_an_age"),
+    Mutant("logs-ratio-errors-of-tokens", RATIOS, "error = spread * math.sqrt(many) / tokens", "error = spread / math.sqrt(tokens)", f"{CHECKS} -k clustered"),
+    Mutant("logs-few-sequences-tested", RATIOS, "if carrying < FEW:", "if False:", f"{CHECKS} -k undecided"),
+    Mutant("logs-shift-named-backwards", RATIOS, "side = \"behind\" if best > 0", "side = \"behind\" if best < 0", f"{CHECKS} -k cause"),
     Mutant("logs-alert-on-the-wrong-side", ALERTS, "sign = 1.0 if threshold.below else -1.0", "sign = 1.0", f"{PAGE} -k since_when"),
     Mutant("logs-alert-silent-about-its-floor", ALERTS, "if not floor >= threshold.limit:", "if True:", f"{PAGE} -k floor_is_above"),
     Mutant("logs-laboratory-limit-without-evidence", ALERTS, "if least.low <= most.high:", "if False:", f"{PAGE} -k laboratorys"),

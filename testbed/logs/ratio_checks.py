@@ -1,0 +1,207 @@
+"""Tests of a log's ratios against what holds for any two policies, stale or not, and the likeliest cause.
+
+For tokens that mu sampled under full support, E[pi/mu | state] = 1 and E[log pi/mu | state] <= 0. Sums of
+pi/mu - 1 over a sequence then have mean 0 whatever the staleness; sequences are the independent units of the
+standard error. FALSE_ALARM is shared by the LOOKS that are taken (Bonferroni). Ratios are skewed to the
+right, so that means of few sequences tend to fall below 1: the t statistic carries Johnson's correction
+(1978, J. Am. Stat. Assoc. 73, 536-544), and its degrees of freedom count sequences by their share of
+the variance. Where fewer than FEW carry it, or log-ratios spread so far that the mean hangs on weights which
+no sample holds (variance above SPREAD), nothing is said: then no test of a mean is valid.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from envs.arrays import Floats
+from testbed.logs.record import Log
+
+FALSE_ALARM = 1e-4
+"""Rate at which a healthy log is flagged, over all checks together (nominal; tests state what is seen)."""
+LOOKS = 4
+"""Tests per log: the token ratio, the sequence ratio, the k1 estimate of KL, the inverse ratio."""
+FEW = 20
+"""Fewest sequences that may carry the variance of a mean."""
+SPREAD = 1.0
+"""Largest variance of log-ratios, nats squared, at which their exponentials have a mean that is tested."""
+MATERIAL = 0.002
+"""Least distance of a mean token ratio from 1 that is told: rounding of log-probabilities stays below."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """An estimate with its standard error over sequences, and the two-sided p-value of its null value."""
+
+    value: float
+    error: float
+    p: float
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the null value is rejected at FALSE_ALARM / LOOKS."""
+        return self.p < FALSE_ALARM / LOOKS
+
+
+@dataclass(frozen=True)
+class RatioTests:
+    """Means of pi/mu and mu/pi over tokens, of the sequence ratio and of log pi/mu; None where too few."""
+
+    token: Mean | None
+    sequence: Mean | None
+    log_ratio: Mean | None
+    inverse: Mean | None
+
+
+def tested(log: Log) -> RatioTests:
+    """Return the tests of a log's ratios; tokens that are not finite are left out."""
+    rows = _log_ratios(log)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return RatioTests(
+            _ratio(rows),
+            _ratio([row.sum(keepdims=True) for row in rows]),
+            _mean(rows, 0.0),
+            _ratio([-row for row in rows]),
+        )
+
+
+def _log_ratios(log: Log) -> list[Floats]:
+    rows = []
+    for one in log.sequences:
+        if one.logp_mu is None or one.logp_pi is None:
+            continue
+        with np.errstate(invalid="ignore"):
+            row = (one.logp_pi - one.logp_mu)[one.mask]
+        if len(row := row[np.isfinite(row)]):
+            rows.append(row)
+    return rows
+
+
+def _ratio(log_rows: list[Floats]) -> Mean | None:
+    """Return the mean of exp and the test of its being 1; None where the logarithms spread too far."""
+    if not log_rows or np.concatenate(log_rows).var() > SPREAD:
+        return None
+    return _mean([np.expm1(row) for row in log_rows], 1.0)
+
+
+def _mean(rows: list[Floats], null: float) -> Mean | None:
+    """Return the mean over tokens of null + row, and the test of E row = 0, clustered by sequence."""
+    from scipy import stats
+
+    sum_B = np.array([row.sum() for row in rows])
+    if len(sum_B) < FEW or not np.isfinite(sum_B).all() or np.abs(sum_B).max() > 1e75:
+        return None
+    tokens, many = sum(map(len, rows)), len(sum_B)
+    mean, spread = float(sum_B.mean()), float(sum_B.std(ddof=1))
+    value = null + float(sum_B.sum()) / tokens
+    if spread <= 1e-12 * max(1.0, abs(mean)):
+        return Mean(value, 0.0, 0.0 if abs(value - null) > MATERIAL else 1.0)
+    square_B = (sum_B - mean) ** 2
+    carrying = float(square_B.sum() ** 2 / (square_B**2).sum())
+    if carrying < FEW:
+        return None
+    third = float(((sum_B - mean) ** 3).mean())
+    corrected = mean + third / (6 * spread**2 * many) + third / (3 * spread**4) * mean**2
+    # The correction may weaken a finding, never turn it over.
+    t = 0.0 if corrected * mean < 0 else min(abs(corrected), abs(mean)) / spread * math.sqrt(many)
+    error = spread * math.sqrt(many) / tokens
+    return Mean(value, error, float(2 * stats.t.sf(t, carrying - 1)))
+
+
+def findings(log: Log) -> list[str]:
+    """Return what is wrong with a log's ratios, the likeliest cause first; [] where nothing is."""
+    pairs = [(one.logp_mu[one.mask], one.logp_pi[one.mask]) for one in log.sequences
+             if one.logp_mu is not None and one.logp_pi is not None]  # fmt: skip
+    if placed := _edges(pairs) + _shifted(pairs):
+        return placed
+    found = tested(log)
+    said = [
+        f"the mean {name} ratio is {mean.value:.4g} ± {mean.error:.2g}, where 1 is expected"
+        for name, mean in (("token", found.token), ("sequence", found.sequence))
+        if mean is not None and mean.rejected and abs(mean.value - 1) > MATERIAL
+    ]
+    if (k1 := found.log_ratio) is not None and k1.rejected and k1.value > MATERIAL:
+        said.append(f"the k1 estimate of KL(mu || pi) is {-k1.value:.4g} ± {k1.error:.2g}, which no KL is")
+    return [f"{_cause(found, pairs)}: {'; '.join(said)}."] if said else []
+
+
+def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
+    inverse, k1 = found.inverse, found.log_ratio
+    mu, pi = (np.concatenate([pair[i] for pair in pairs]) for i in (0, 1))
+    known = np.isfinite(mu) & np.isfinite(pi)
+    mu, pi = mu[known], pi[known]
+    for name, values in (("mu", mu), ("pi", pi)):
+        if (values.astype(np.float32).view(np.uint32) & 0xFFFF == 0).all() and (values % 1 != 0).any():
+            return f"Precision: every log {name} is a bfloat16 number"
+    if found.token is not None and found.token.value < 1 and float((pi > mu + 0.02).mean()) < RARE:
+        return _truncation(np.exp(pi - mu))
+    if np.corrcoef(mu, pi)[0, 1] > 0.9 and not 1 / 1.1 < pi.std() / mu.std() < 1.1:
+        return "A temperature in one engine alone looks likely (one log-probability spreads further)"
+    if k1 is not None and k1.value > 0 and inverse is not None and not inverse.rejected:
+        return "mu and pi look swapped (the mean of mu/pi is 1)"
+    return "log mu is not of the distribution that sampled, or tokens under the mask were not sampled"
+
+
+def _truncation(rho: Floats) -> str:
+    """Tell top-p from top-k by the mass that mu kept, pi/mu: top-p never keeps less than p.
+
+    The lower tail is brought back by as much as the upper one passes 1, which staleness adds to both.
+    """
+    low, middle, high = np.quantile(rho, [0.1, 0.5, 0.9])
+    floor = float(low * max(1.0, high))
+    if 1 - floor < EDGE * (1 - middle):
+        return f"top-p in the sampler alone looks likely (p about {floor:.2g}: mu renormalized, pi not)"
+    return "top-k, or min-p, in the sampler alone looks likely (mu renormalized, pi not)"
+
+
+RARE = 0.1
+"""Share of tokens with pi above mu below which a truncated sampler is the likeliest cause."""
+EDGE = 1.8
+"""Largest share of cut mass at the floor, in shares at the median, that top-p explains."""
+
+
+def _edges(pairs: list[tuple[Floats, Floats]]) -> list[str]:
+    """Tell masks that begin or end one token off: both log-probabilities are exactly 0 there."""
+    pairs = [pair for pair in pairs if len(pair[0]) > 1]
+    if len(pairs) < FEW:
+        return []
+    zero = [(mu == 0) & (pi == 0) for mu, pi in pairs]
+    inner = np.mean(np.concatenate([row[1:-1] for row in zero])) if any(len(r) > 2 for r in zero) else 0.0
+    found = []
+    for place, name, where in ((0, "first", "begins a token early"), (-1, "last", "ends a token late")):
+        many = sum(bool(row[place]) for row in zero)
+        if many > len(zero) / 2 and inner < 0.1:
+            found.append(
+                f"The mask {where}: both log-probabilities are exactly 0 at the {name} masked token of "
+                f"{many} of {len(zero)} sequences; prompt tokens or padding are in the mask."
+            )
+    return found
+
+
+def _shifted(pairs: list[tuple[Floats, Floats]]) -> list[str]:
+    """Tell log-probabilities that go together only when one is moved by a token."""
+    scores = {shift: _together(pairs, shift) for shift in (-1, 0, 1)}
+    best = max(scores, key=lambda shift: scores[shift])
+    if best == 0 or scores[best] < 0.8 or scores[0] > scores[best] - 0.3:
+        return []
+    side = "behind" if best > 0 else "before"
+    return [
+        f"log pi stands one token {side} log mu: their correlation is {scores[0]:.2f} as logged and "
+        f"{scores[best]:.2f} with log pi moved by {-best:+d}."
+    ]
+
+
+def _together(pairs: list[tuple[Floats, Floats]], shift: int) -> float:
+    """Return the correlation of log mu at t with log pi at t + shift; 0 for fewer than 50 tokens."""
+    ends = slice(max(0, -shift), None), slice(max(0, shift), None)
+    rows = []
+    for mu, pi in pairs:
+        one, other = mu[ends[0]], pi[ends[1]]
+        rows.append(np.stack([one[: len(other)], other[: len(one)]]))
+    both = np.concatenate(rows, axis=1) if rows else np.zeros((2, 0))
+    both = both[:, np.isfinite(both).all(0)]
+    if both.shape[1] < 50 or both.std(1).min() == 0:
+        return 0.0
+    return float(np.corrcoef(both)[0, 1])

@@ -1,0 +1,59 @@
+"""The likely cause of wrong ratios is named, and healthy logs, stale ones too, raise no alarm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.sampled_logs import sampled
+
+from testbed.logs.ratio_checks import findings
+from testbed.logs.ratio_checks import tested as estimates
+from testbed.logs.record import Log, LoggedSequence
+from testbed.logs.sanity_checks import verdict
+
+CAUSES = {
+    "top-p": "top-p in the sampler alone", "top-k": "top-k, or min-p", "temperature": "temperature in one",
+    "swapped": "mu and pi look swapped", "late": "one token behind log mu",
+    "early": "one token before log mu",
+    "prompt": "mask begins a token early", "bfloat16": "Precision: every log mu is a bfloat16 number",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_cause_of_wrong_ratios_is_named(cause):
+    for seed in range(3):
+        log = sampled(cause, stale=0.3 if cause == "swapped" else 0.05, seed=seed, many=192)
+        assert CAUSES[cause] in (findings(log) or ["nothing"])[0]
+        assert verdict(log).startswith("Look at the log-probabilities")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stale", [0.0, 0.05, 0.3, 0.6, 1.0, 2.0, 4.0])
+def test_a_healthy_log_however_stale_raises_no_alarm(stale):
+    """Nominal rate 1e-4 a log: an alarm in 60 logs has probability .006 at it."""
+    assert [seed for seed in range(60) if findings(sampled(stale=stale, seed=seed))] == []
+
+
+def test_few_heavy_or_constant_ratios_are_undecided_or_told():
+    assert estimates(sampled(many=10)).token is None
+    assert "Undecided" in verdict(sampled(many=10))
+    assert verdict(sampled()).startswith("Healthy")
+    assert "Look at ess: it crossed" in verdict(sampled(), ["ess"])
+    heavy = sampled(stale=4.0, many=64)
+    assert estimates(heavy).sequence is None
+    mu = np.full(5, -2.0)
+    same = [LoggedSequence(0, str(n), "g", np.ones(5, bool), logp_mu=mu, logp_pi=mu - 0.1) for n in range(30)]
+    assert "mean token ratio is 0.9048 ± 0" in findings(Log("made", tuple(same)))[0]
+
+
+def test_the_error_of_the_mean_is_clustered_by_sequence():
+    """Tokens of one sequence that repeat each other add nothing: the error stays."""
+    log = sampled(stale=0.3)
+    doubled = Log("made", tuple(
+        replace(one, mask=np.tile(one.mask, 2), logp_mu=np.tile(one.logp_mu, 2), reward=None,
+                logp_pi=np.tile(one.logp_pi, 2), advantage=None) for one in log.sequences))  # fmt: skip
+    one, two = estimates(log).token, estimates(doubled).token
+    assert (two.value, two.error) == (pytest.approx(one.value), pytest.approx(one.error))
+    assert two.p == pytest.approx(one.p)
