@@ -204,4 +204,4 @@ def _together(pairs: list[tuple[Floats, Floats]], shift: int) -> float:
     both = both[:, np.isfinite(both).all(0)]
     if both.shape[1] < 50 or both.std(1).min() == 0:
         return 0.0
-    return float(np.corrcoef(both)[0, 1])
+    return float(np.corrcoef(both[0], both[1])[0, 1])
