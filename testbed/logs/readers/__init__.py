@@ -124,9 +124,19 @@ def recognized(path: Path) -> str:
             return reader.name
     shown = ", ".join(map(str, list(first)[:8])) or "nothing"
     raise UserError(
-        f"{path} has the fields {shown}, which no reader knows. Name one with --format: "
+        f"{path} has the fields {shown}, which no reader knows. {_nearest(first)}Name one with --format: "
         f"{', '.join(readers())}."
     )
+
+
+def _nearest(first: Mapping[str, Any]) -> str:
+    """Return which format shares most fields with a row, and the fields that are missing; "" where none."""
+    shared = {name: sum(key in first for key in reader.keys) for name, reader in readers().items()}
+    best = max(shared, key=lambda name: shared[name])
+    if not shared[best]:
+        return ""
+    missing = ", ".join(key for key in readers()[best].keys if key not in first)
+    return f"The nearest format is {best}, without {missing}. "
 
 
 def _first(path: Path) -> Mapping[str, Any]:

@@ -143,6 +143,7 @@ def test_pickles_are_refused_and_never_opened(tmp_path):
     ("name", "content", "message"),
     [
         ("a.jsonl", '{"x": 1}\n', "no reader knows"),
+        ("a.jsonl", '{"input": "a", "score": 1, "step": 1}\n', "nearest format is verl, without output"),
         ("a.jsonl", "", "is empty"),
         ("a.jsonl", "no json\n{}\n", "a.jsonl:1 is no JSON"),
         ("a.jsonl", "[1, 2]\n", "expected objects"),
