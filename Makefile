@@ -60,8 +60,8 @@ docs: setup      ## build the documentation site into out/site; a warning is an 
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "out/site/index.html; with search: $(BIN)/python -m http.server -d out/site"
 
-claims: setup    ## run every claim and print the verdicts
-	@$(BIN)/testbed claims run
+claims: setup    ## judge what changed, write analysis/verdicts.csv
+	@$(BIN)/testbed claims judge
 
 tables: setup    ## compute every table that needs no runs again, in minutes
 	@$(BIN)/testbed experiments table --computed

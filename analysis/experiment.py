@@ -50,29 +50,40 @@ if TYPE_CHECKING:
     from analysis.tables.committed import Table
     from testbed.config.run import Run
 
-KINDS = ("exact", "statistical")
+KINDS = ("identity", "enumerated", "statistical")
+"""True by algebra; decided by computation on a world; judged on replications or runs."""
 Cells: TypeAlias = "Callable[[], tuple[Run, ...]]"
 Check: TypeAlias = Callable[..., Any]
+Gate: TypeAlias = "Callable[[pd.DataFrame], str]"
+
+
+LEAST_CAP = 32
+"""Fewest seeds a run may be allowed: with 32 + 32 a gap of one standard deviation is decided in .996."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """When an experiment has seeds enough: they come in blocks, until every claim is decided or at a cap.
+    """When an experiment has seeds enough: they come in blocks, until the evidence suffices or at a cap.
 
-    Claims must then be judged by analysis.judging.sequential, which allows a look after every block. A first
-    run and a replication on fresh seeds stop each by itself; the replication asks only what the first run
-    decided, and has at least one block.
+    Bets (analysis.judging.bets) allow a look after every block. A first run and a replication on fresh seeds
+    follow each other; see analysis.judging.rule for how much evidence ends each of them.
 
-    block: seeds added at once. cap: largest number of seeds of a run. level: a claim is decided in a run at
-    p <= level; twice that is p <= level^2, before it is adjusted. first, fresh: first seed of the first
+    block: seeds added at once. cap: largest number of seeds of a run; below LEAST_CAP a gap of one standard
+    deviation is decided too rarely to be asked. begun_with: the cap that was written down before the first
+    run, where it has been raised since, which bets allow at any time. first, fresh: first seed of the first
     run, and of the replication.
     """
 
     block: int = 8
     cap: int = 48
-    level: float = 0.01
+    begun_with: int | None = None
     first: int = 100
     fresh: int = 1000
+
+    def written(self) -> dict[str, float]:
+        """Return the rule as designs have it on record since they were begun."""
+        cap = self.begun_with or self.cap
+        return {"block": self.block, "cap": cap, "level": 0.01, "first": self.first, "fresh": self.fresh}
 
     def seeds(self) -> Iterator[tuple[range, range]]:
         """Yield (all seeds of a run up to here, those that are new) block by block of the first run."""
@@ -121,6 +132,7 @@ class Experiment:
     figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
     see: claims of other experiments that speak of this table.
     command: what runs it, where `testbed experiments run NAME` cannot.
+    trains: whether a computed table holds training runs of the toy transformer.
     systems: those of the literature whose statement it judges, by their names in
         analysis/judging/systems.csv; a mapping {name: Part} where it judges only a part, or not
         every claim is about it.
@@ -147,6 +159,7 @@ class Experiment:
     see: tuple[str, ...] = ()
     command: str = ""
     systems: Mapping[str, Part] | tuple[str, ...] = ()
+    trains: bool = False
     claims: dict[str, Entry] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -159,6 +172,8 @@ class Experiment:
             "it computes a table without saying its keys": bool(self.compute or self.runs) and not self.keys,
             "it has a stopping rule, but no cells with the key 'seed', or seeds as well": bool(self.stop)
             and (self.cells is None or "seed" not in self.keys or self.seeds is not None),
+            f"its stopping rule ends under {LEAST_CAP} seeds a run, too few to decide a gap of one standard "
+            "deviation (testbed power)": self.stop is not None and self.stop.cap < LEAST_CAP,
             "it has keys or a figure, but neither cells nor a computation": (
                 bool(self.keys or self.metrics or self.figure) and not sources
             ),
@@ -170,7 +185,13 @@ class Experiment:
                 raise UserError(f"Experiment '{self.name}' cannot be: {what}.")
 
     def claim(
-        self, name: str = "", *, statement: str = "", source: str = "", kind: str = ""
+        self,
+        name: str = "",
+        *,
+        statement: str = "",
+        source: str = "",
+        kind: str = "",
+        gates: Mapping[str, Gate] | None = None,
     ) -> Callable[[Check], Check]:
         """Declare check() or check(table: DataFrame) -> Evidence, a claim of this experiment.
 
@@ -179,7 +200,10 @@ class Experiment:
                 for "_".
             statement: the sentence that is judged; by default the first paragraph of the check's docstring.
             source: paper or page that says so; by default the experiment's.
-            kind: "exact" or "statistical"; by default statistical if the check takes the table.
+            kind: "identity", what algebra makes true in any world; "enumerated", what a computation on a
+                world decides; "statistical". By default statistical if the check takes the table, else
+                identity.
+            gates: checks of the table by gate (analysis.judging.gates): "" where it holds, else why not.
         """
 
         def register(check: Check) -> Check:
@@ -187,7 +211,7 @@ class Experiment:
             said = statement or " ".join((check.__doc__ or "").partition("\n\n")[0].split())
             on_table = bool(inspect.signature(check).parameters)
             wrong = {
-                f"has kind '{kind}'; expected 'exact' or 'statistical'": kind not in ("", *KINDS),
+                f"has kind '{kind}'; expected {', '.join(KINDS)}": kind not in ("", *KINDS),
                 "says nothing; give its check a docstring, or a statement": not said,
                 f"takes a table, but experiment '{self.name}' makes none": on_table and not self.keys,
                 f"is already made by {self.name}; pick another name": called in self.claims,
@@ -196,11 +220,12 @@ class Experiment:
                 if holds:
                     raise UserError(f"Claim '{called}' {what}.")
             promises = {
-                "kind": kind or ("statistical" if on_table else "exact"),
+                "kind": kind or ("statistical" if on_table else "identity"),
                 "statement": said,
                 "table": self.name if on_table else None,
                 "experiment": self.name,
                 "stop": self.stop,
+                "gates": dict(gates or {}),
             }
             self.claims[called] = Entry(called, check, source or self.source, promises)
             return check
@@ -279,6 +304,12 @@ class Experiments(Mapping[str, Experiment]):
         """Return the sentence that says what is asked in a room."""
         package = self._modules[self.rooms()[room][0]].rpartition(".")[0]
         return (importlib.import_module(package).__doc__ or "").strip()
+
+    def module(self, name: str) -> str:
+        """Return the dotted name of the module that holds an experiment."""
+        if name not in self._modules:
+            raise unknown("experiment", name, self.names())
+        return self._modules[name]
 
     def names(self) -> tuple[str, ...]:
         """Return all names."""

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiment import Check, Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arm, arms
-from analysis.judging.sequential import happens_mostly, median_exceeds
+from analysis.judging.comparisons import Arm, arm, arms, happens_mostly, median_exceeds
+from analysis.judging.evidence import Evidence
 from analysis.sweeps.tuning import ARGS
 from analysis.tables.cell_table import words
 
@@ -49,8 +48,7 @@ def above(
     found = arms(table, outcome, pair)
     name, rival = pair
     middle = found.median()
-    less = f", {'less' if margin > 0 else 'plus'} {abs(margin):g}" if margin else ""
-    note = f"median gain in {outcome}{less}; medians {name} {middle[name]:.3f}, {rival} {middle[rival]:.3f}"
+    note = f"median gain in {outcome}; medians {name} {middle[name]:.3f}, {rival} {middle[rival]:.3f}"
     return median_exceeds(found[name] - found[rival], margin, note)
 
 
@@ -68,7 +66,7 @@ def sooner(
     never = ", ".join(f"{each} {int(np.isinf(both[each]).sum())}" for each in both)
     under = f"under 1/{times:g} of" if times != 1 else "less than"
     note = (
-        f"share of seeds on which {name} needs {under} {rival}, less 1/2; median quotient {ratio:.2f}; "
+        f"share of seeds on which {name} needs {under} {rival}; median quotient {ratio:.2f}; "
         f"never there: {never} of {len(both)}"
     )
     return happens_mostly(both[name] * times < both[rival], note)
@@ -77,5 +75,5 @@ def sooner(
 def steady(table: pd.DataFrame, *, where: Arm, outcome: str = "collapsed") -> Evidence:
     """Return the evidence that an arm is spared a collapse on more than half of all seeds."""
     lost_N = arm(table, outcome, where) > 0.5
-    note = f"share of seeds without, less 1/2; {outcome} on {int(lost_N.sum())} of {len(lost_N)} seeds"
+    note = f"share of seeds without; {outcome} on {int(lost_N.sum())} of {len(lost_N)} seeds"
     return happens_mostly(~lost_N, note)

@@ -1,30 +1,44 @@
-"""What claims on a table say of it: arms are paired, and a difference must exceed a margin or vanish.
+"""What claims on a table say of it: arms are paired, and a difference exceeds a margin, vanishes, or happens.
 
 lost = paired(table, "accuracy", {"recipe": "rec", "lag": 0}, {"recipe": "rec", "lag": 64})
-return must_exceed(lost, 0.05, note)                    # one group: Student's t test
-return must_exceed({"lag 4": …, "lag 8": …}, 0.05, note)  # in every group
-return must_vanish({"lag 4": …, "lag 8": …}, 0.05, note)  # |mean| below the margin in every group
-return must_happen_more_often(first, second, note)      # of two events, in pairs: McNemar
+return median_exceeds(lost, 0.05, note)                    # most seeds lose more than 0.05
+return median_within({"lag 4": …, "lag 8": …}, 0.05, note)   # |median| below the margin in every group
+return must_exceed({"lag 4": …, "lag 8": …}, 0.05, note)   # the mean, of Gaussian units, in every group
+return happens_more_often(first, second, note)             # of two events, in pairs
+return happens_mostly(event, note)                         # on more than half of all seeds
+
+Medians and shares assume nothing of the units but their independence: accuracies pile up at 0 and 1 and have
+two peaks where some seeds collapse. Means take units as Gaussian, as Student's t does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from numpy.typing import ArrayLike
 
-from analysis.judging.claims import Evidence, everywhere, mean_above_zero, more_often
+from analysis.judging.evidence import (
+    MEAN,
+    MEDIAN,
+    SHARE,
+    Evidence,
+    exceeds,
+    stays_below,
+    within,
+)
 from analysis.judging.intervals import student_interval
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
 
 Arm: TypeAlias = Mapping[str, Any]
 """Columns and their values: which rows are an arm."""
+Units: TypeAlias = ArrayLike | Mapping[Any, ArrayLike]
+"""Independent units, or groups of them by name."""
 
 
 def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed") -> pd.Series:
@@ -68,7 +82,7 @@ def paired_by(
 ) -> dict[Any, Floats]:
     """Return `paired` for every value of a column, those without a pair left out.
 
-    other: the value of that column in the second arm, in place of the same one; its own group is left out.
+    other: the value of that column in the second arm, in place of the same one; its group is left out.
     """
     _need(table, [group])
     groups = {}
@@ -86,68 +100,76 @@ def shown(groups: Mapping[Any, ArrayLike], digits: int = 4) -> str:
     )
 
 
-def must_exceed(x: ArrayLike | Mapping[Any, ArrayLike], margin: float, note: str) -> Evidence:
-    """Return evidence that the mean exceeds the margin, of independent units or of every group of them.
+def must_exceed(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
+    """Return evidence that the mean of Gaussian units is above the margin, in every group of them."""
+    return exceeds(x, margin, note, MEAN, null)
 
-    Units: Student's t test, see mean_above_zero. Groups: see everywhere; the note names all means less the
-    margin.
+
+def must_stay_below(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
+    """Return evidence that the mean of Gaussian units is below the margin, in every group of them."""
+    return stays_below(x, margin, note, MEAN, null)
+
+
+def must_vanish(
+    pairs: Mapping[Any, ArrayLike], margin: float, note: str, floored: Sequence[str] = ()
+) -> Evidence:
+    """Return evidence that |mean| of paired differences is below the margin in every group.
+
+    Groups of exact zeros are equal without a test and left out; where all are, nothing is tested.
     """
-    if not isinstance(x, Mapping):
-        return mean_above_zero(np.asarray(x, dtype=np.float64) - margin, note)
-    less = {name: np.asarray(x_N, dtype=np.float64) - margin for name, x_N in x.items()}
-    return everywhere(less, note)
+    groups = {name: np.asarray(x_N, dtype=np.float64).ravel() for name, x_N in pairs.items()}
+    equal = [str(name) for name, x_N in groups.items() if x_N.size and not np.any(x_N)]
+    if equal:
+        note += f"; equal in every pair: {', '.join(equal)}"
+    tested = {name: x_N for name, x_N in groups.items() if str(name) not in equal}
+    if equal and not tested:
+        return Evidence(math.nan, -math.inf, math.inf, 0, note, f"within {margin:g}")
+    return within(tested, margin, note, MEAN, floored)
 
 
-def must_stay_below(x: ArrayLike | Mapping[Any, ArrayLike], margin: float, note: str) -> Evidence:
-    """Return evidence that the mean, of units or every group, is below the margin. Effect: margin - mean."""
-    if not isinstance(x, Mapping):
-        return must_exceed(-np.asarray(x, dtype=np.float64), -margin, note)
-    return must_exceed({name: -np.asarray(x_N, dtype=np.float64) for name, x_N in x.items()}, -margin, note)
+def median_exceeds(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
+    """Return evidence that x is above the margin more often than below, in every group of units."""
+    return exceeds(x, margin, note, MEDIAN, null)
 
 
-def must_happen_more_often(first: pd.Series, second: pd.Series, note: str) -> Evidence:
-    """Return evidence that the first event, above 1/2, is more frequent than the second: exact McNemar test.
+def median_stays_below(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
+    """Return evidence that x is below the margin more often than above, in every group of units."""
+    return stays_below(x, margin, note, MEDIAN, null)
 
-    Pairs are what both have. See more_often.
+
+def median_within(
+    pairs: Mapping[Any, ArrayLike], margin: float, note: str, floored: Sequence[str] = ()
+) -> Evidence:
+    """Return evidence that |median(x)| < margin in every group of paired differences."""
+    return within(pairs, margin, note, MEDIAN, floored)
+
+
+def happens_mostly(event_N: Sequence[bool] | pd.Series, note: str) -> Evidence:
+    """Return evidence that an event has a chance above 1/2."""
+    return exceeds(np.asarray(event_N, dtype=np.float64), 0.5, note, SHARE, null=0.5)
+
+
+def happens_more_often(first: pd.Series, second: pd.Series, note: str) -> Evidence:
+    """Return evidence that the first event, above 1/2, is the more frequent one, in pairs of one index.
+
+    Only pairs in which exactly one of the two happened say anything; effect: the first's share of them.
+    Where the second event never happens alone, no number of pairs can refute. Source: McNemar (1947).
     """
-    pairs = pd.DataFrame({"first": first, "second": second}).dropna() > 0.5
-    return more_often(list(pairs["first"]), list(pairs["second"]), note)
+    both = pd.DataFrame({"first": first, "second": second}).dropna() > 0.5
+    alone = both[both["first"] != both["second"]]
+    note += f"; {len(alone)} of {len(both)} pairs differ"
+    if alone.empty:
+        return Evidence(0.5 if len(both) else math.nan, 0.0, 1.0, len(both), note, "> 0.5")
+    found = exceeds(alone["first"].to_numpy(dtype=np.float64), 0.5, note, SHARE, null=0.5)
+    return replace(found, n=len(both))
+
+
+must_happen_more_often = happens_more_often
 
 
 def short_of(found: float, least: float) -> float:
     """Return by how much `found` misses a bound from below, 0 when it reaches it; NaN stays."""
     return found if np.isnan(found) else max(0.0, least - found)
-
-
-def must_vanish(
-    pairs: Mapping[Any, ArrayLike], margin: float, note: str, floored: Collection[str] = ()
-) -> Evidence:
-    """Return evidence that |mean(x)| < margin in every group of paired differences x: Student's two tests.
-
-    effect = margin - |mean(x)| in the worst group, with the interval that the 95% one of mean(x) gives. All
-    groups inside: two-sided p = 2 max over groups of the larger of the two one-sided p-values; all of them
-    must reject, so there is nothing to correct for. A group outside: p of its excess, times the number of
-    groups. Groups of exact zeros are equal without a test; fewer than two units, or other units that are all
-    equal, decide nothing (p = 1). Nor do groups that are all inside when some are `floored`, see `at_floor`.
-    The margin must be chosen before looking. Source: Schuirmann (1987).
-    """
-    groups = {name: np.asarray(x_N, dtype=np.float64).ravel() for name, x_N in pairs.items()}
-    tested = {name: x_N for name, x_N in groups.items() if x_N.size == 0 or np.any(x_N != 0)}
-    equal = [name for name in groups if name not in tested]
-    if equal:
-        note += f"; equal in every pair: {', '.join(map(str, equal))}"
-    if not tested:
-        return Evidence(math.nan, -math.inf, math.inf, 1.0, 0, note)
-    rooms = {name: _room(x_N, margin) for name, x_N in tested.items()}
-    worst = min(rooms, key=lambda name: (rooms[name][0], -rooms[name][3]))
-    effect, low, high, p = rooms[worst]
-    p = max(room[3] for room in rooms.values()) if effect > 0 else min(1.0, len(rooms) * p)
-    if floored:
-        note += f"; both arms at the floor, where nothing can differ: {', '.join(floored)}"
-        p = 1.0 if effect > 0 else p
-    sizes = [x_N.size for x_N in tested.values()]
-    note += f"; worst: {worst}"
-    return Evidence(effect, low, high, p, min(sizes), note, arms=len(sizes), cells=sum(sizes))
 
 
 def at_floor(arms: Iterable[ArrayLike], margin: float, floor: float = 0.0) -> bool:
@@ -158,19 +180,3 @@ def at_floor(arms: Iterable[ArrayLike], margin: float, floor: float = 0.0) -> bo
     """
     values = [np.asarray(x_N, dtype=np.float64).ravel() for x_N in arms]
     return not any(x_N.size > 1 and student_interval(x_N).low > floor + margin for x_N in values)
-
-
-def _room(x_N: NDArray[np.float64], margin: float) -> tuple[float, float, float, float]:
-    """Return margin - |mean|, its interval, and the two-sided p against 0."""
-    n = x_N.size
-    if n == 0:
-        return -math.inf, -math.inf, math.inf, 1.0
-    mean = float(x_N.mean())
-    spread = float(x_N.std(ddof=1)) if n > 1 else 0.0
-    effect = margin - abs(mean)
-    if spread <= 1e-12 * abs(mean):  # one unit, or equal up to rounding
-        return effect, -math.inf, math.inf, 1.0
-    found = student_interval(x_N)
-    nearest = 0.0 if found.low <= 0 <= found.high else min(abs(found.low), abs(found.high))
-    p = 2 * float(special.stdtr(n - 1, -abs(effect) / (spread / math.sqrt(n))))
-    return effect, margin - max(abs(found.low), abs(found.high)), margin - nearest, p

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def design(experiment: Experiment) -> dict[str, Any]:
     The design is the question, the cells without their seeds, these or the stopping rule, and the margins.
     """
     cells = experiment.table_cells()
-    rule = asdict(experiment.stop) if experiment.stop else sorted({cell.seed for cell in cells})
+    rule = experiment.stop.written() if experiment.stop else sorted({cell.seed for cell in cells})
     kinds = sorted({cell_id(replace(cell, seed=0)) for cell in cells})
     said = [experiment.question, kinds, rule, dict(experiment.margins), list(experiment.metrics)]
     claims = {name: digest(entry.promises["statement"]) for name, entry in experiment.claims.items()}

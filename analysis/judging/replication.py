@@ -1,7 +1,7 @@
 """Computed tables whose rows are replications: every arm meets the same seeds, and all is repeated on fresh
 ones.
 
-A claim on such a table looks at both runs and holds when it holds in each of them:
+A claim on such a table is judged on the first run and on the replication, see `claims.look`:
 
 EXPERIMENT.claim("my-claim", statement="At lags 4 and 8 GRPO gains 0.05 over REINFORCE.")(
     exceeds(0.05, "value", {"arm": "grpo"}, {"arm": "reinforce"}, lag=(4, 8))
@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -21,9 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Stop
-from analysis.judging.claims import Evidence, replicated
 from analysis.judging.comparisons import Arm, arm, must_exceed, must_stay_below, paired
+from analysis.judging.evidence import Evidence
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.rng import keys
@@ -84,6 +82,11 @@ def _both(found: Mapping[str, Frames]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+def runs_of(table: pd.DataFrame) -> list[str]:
+    """Return the runs that a table holds: one of the two, or "both" where they are judged together."""
+    return list(dict.fromkeys(map(str, table["run"])))
+
+
 def combinations(
     key_R: NDArray[np.uint64], **levels: Iterable[Any]
 ) -> tuple[pd.DataFrame, NDArray[np.uint64]]:
@@ -110,10 +113,10 @@ def columns(seeds: Seeds, **values: object) -> pd.DataFrame:
 def difference(
     table: pd.DataFrame, value: str, first: Arm, second: Arm, *, log: bool = False, **each: Any
 ) -> Groups:
-    """Return a column of the first arm less that of the second, seed by seed, for each run.
+    """Return a column of the first arm less that of the second, seed by seed.
 
-    Where an arm has several values of a column, every combination of them is a group, named by what varies
-    and the run. each: further columns, which both arms share. log: of the column's logarithms.
+    Where an arm has several values of a column, every combination of them is a group, named by what
+    varies. each: further columns, which both arms share. log: of the column's logarithms.
     """
     if log:
         table = table.assign(**{value: np.log(table[value])})
@@ -124,14 +127,14 @@ def difference(
 
 
 def level(table: pd.DataFrame, value: str, where: Arm) -> Groups:
-    """Return a column of an arm, seed by seed, for each run and combination, as in `difference`."""
+    """Return a column of an arm, seed by seed for each combination, as in `difference`."""
     return {
         name: arm(rows, value, here).to_numpy(dtype=float) for name, rows, (here,) in _groups(table, where)
     }
 
 
 def slopes(table: pd.DataFrame, x: str, y: str, where: Arm) -> Groups:
-    """Return the least-squares slope of y over x within each seed of an arm, for each run and combination."""
+    """Return the least-squares slope of y over x within each seed of an arm, for each combination."""
     found = {}
     for name, rows, (here,) in _groups(table, where):
         for column, wanted in here.items():
@@ -144,15 +147,14 @@ def slopes(table: pd.DataFrame, x: str, y: str, where: Arm) -> Groups:
 
 
 def _groups(table: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame, list[dict[str, Any]]]]:
-    """Yield "column level, run", the run's rows and the arms, for every combination of levels and run."""
+    """Yield "column level", the rows and the arms, for every combination of levels."""
     several = [(i, name) for i, each in enumerate(arms) for name, x in each.items() if _is_several(x)]
     for levels in itertools.product(*(arms[i][name] for i, name in several)):
         chosen: list[dict[str, Any]] = [dict(each) for each in arms]
         for (i, name), x in zip(several, levels, strict=True):
             chosen[i][name] = x
         words = [f"{name} {x}" for (_, name), x in zip(several, levels, strict=True)]
-        for run in RUNS:
-            yield ", ".join([*words, run]), table[table["run"] == run], chosen
+        yield ", ".join(words), table, chosen
 
 
 def _is_several(x: object) -> bool:
@@ -169,14 +171,13 @@ def exceeds(margin: float, value: str, first: Arm, second: Arm | None = None, **
     the margin. more: as in `difference`.
     """
     what, found = _asked(value, first, second, more)
-    less = f", {'less' if margin > 0 else 'plus'} {abs(margin):.4g}" if margin else ""
-    return lambda table: must_exceed(found(table), margin, what + less)
+    return lambda table: must_exceed(found(table), margin, what, null=margin if second is None else 0.0)
 
 
 def stays_below(margin: float, value: str, first: Arm, second: Arm | None = None, **more: Any) -> Check:
     """Return the check that every group has a mean below the margin, as in `exceeds`."""
     what, found = _asked(value, first, second, more)
-    return lambda table: must_stay_below(found(table), margin, f"{margin:.4g} less: {what}")
+    return lambda table: must_stay_below(found(table), margin, what, null=margin if second is None else 0.0)
 
 
 def _asked(
@@ -209,18 +210,3 @@ def all_exceed(margin: float, note: str, found: Callable[..., Groups], *given: A
 def all_stay_below(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:
     """Return the check that every group of found(table, ...) has a mean below the margin."""
     return lambda table: must_stay_below(found(table, *given), margin, note)
-
-
-def each_run(found: Check) -> Check:
-    """Return the check that both runs must decide by themselves, as `claims.replicated` has it.
-
-    The effect is that of all seeds together. For evidence of medians and shares, whose p of one run says
-    something by itself.
-    """
-
-    @functools.wraps(found)
-    def decided(table: pd.DataFrame) -> Evidence:
-        first, again = (found(table[table["run"] == run]) for run in RUNS)
-        return replace(replicated(first, again, found(table), Stop().level), runs=())
-
-    return decided

@@ -1,20 +1,19 @@
-"""How many seeds bets need that may be looked at after every block, and that must come out twice."""
+"""The chance that a design decides a gap: two runs of bets on signs, looked at after every block of seeds."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import logsumexp
 
 from analysis.experiment import Stop
+from analysis.judging import bets, rule
 from envs.arrays import Floats
-from testbed.testing.e_process import SHARES
 
-CAP = 512
+CAP = 256
 """Most seeds that a run of bets is given."""
 
 
@@ -23,42 +22,53 @@ def agreeing(gap: float, spread: float) -> float:
     return float(stats.norm.cdf(abs(gap) / spread))
 
 
-def decided(chance: float, stop: Stop) -> Floats:
-    """Return the chance that a run is decided at or before each of its looks, for the right side.
+def decided(chance: float, stop: Stop, at: float = rule.USUAL) -> float:
+    """Return the chance that both runs of a design together earn the right word, exactly.
 
-    chance: that a seed agrees. Exact: the wealth after n seeds depends on how many of them agreed, so that
-    (seeds that agreed, was the wealth ever enough) is a chain; a look wants a median on the same side too.
+    chance: that a seed agrees. at: threshold on the e-value. The wealth after n seeds depends on how many of
+    them agreed, so that (seeds, seeds that agreed) is a chain with a stop at every look; the second run
+    starts with what the first has won.
     """
-    agreed_K = np.arange(stop.cap + 1)
-    poor_K, rich_K = (np.zeros(stop.cap + 1) for _ in range(2))
-    poor_K[0], total, at_look = 1.0, 0.0, []
-    for n in range(1, stop.cap + 1):
-        poor_K, rich_K = _one_more(poor_K, chance), _one_more(rich_K, chance)
-        enough_K = _enough(n, agreed_K, stop.level)
-        rich_K, poor_K = rich_K + poor_K * enough_K, poor_K * ~enough_K
-        if n % stop.block == 0:
-            ends_K = rich_K * (agreed_K > n / 2)
-            total += ends_K.sum()
-            rich_K = rich_K - ends_K
-            at_look.append(total)
-    return np.array(at_look)
-
-
-def _one_more(law_K: Floats, chance: float) -> Floats:
-    """Return the law of the seeds that agreed after one seed more."""
-    return (1 - chance) * law_K + chance * np.concatenate(([0.0], law_K[:-1]))
-
-
-def _enough(n: int, agreed_K: NDArray[np.int64], level: float) -> NDArray[np.bool_]:
-    """Return whether n seeds of which so many agreed have a wealth of 2 / level, see `sequential`."""
-    path_KS = np.multiply.outer(agreed_K, np.log1p(SHARES)) + np.multiply.outer(
-        n - agreed_K, np.log1p(-SHARES)
-    )
-    log_wealth_K = logsumexp(path_KS, axis=-1) - math.log(len(SHARES))
-    return (agreed_K <= n) & (log_wealth_K >= math.log(2 / level))
+    total = 0.0
+    for (k, n), weight in _ends(chance, stop, lambda k, n: _largest(k, n) >= rule.FIRST_RUN).items():
+        enough = _with_first_run(k, n, rule.ENOUGH)
+        after = _ends(chance, stop, enough)
+        wins = _with_first_run(k, n, at)
+        total += weight * sum(each for (k2, n2), each in after.items() if wins(k2, n2))
+    return total
 
 
 def bet_seeds(chance: float, stop: Stop, power: float = 0.8) -> int | None:
-    """Return the smallest cap, in whole blocks up to CAP, with which two runs both decide with the power."""
-    found = decided(chance, replace(stop, cap=CAP // stop.block * stop.block)) ** 2 >= power
-    return (int(found.argmax()) + 1) * stop.block if found.any() else None
+    """Return the smallest cap, in whole blocks up to CAP, with which both runs decide with the power."""
+    for cap in range(stop.block, CAP + 1, stop.block):
+        if decided(chance, replace(stop, cap=cap)) >= power:
+            return cap
+    return None
+
+
+def _with_first_run(k: int, n: int, least: float) -> Callable[[int, int], bool]:
+    """Return whether a replication brings a first run, n seeds of which k agreed, to so much evidence."""
+    return lambda k2, n2: _above(k + k2, n + n2) >= least and _above(k2, n2) > 1
+
+
+def _ends(chance: float, stop: Stop, enough: Callable[[int, int], bool]) -> dict[tuple[int, int], float]:
+    """Return the chance of every (seeds that agreed, seeds) at which a run ends."""
+    ended: dict[tuple[int, int], float] = {}
+    agreed_K: Floats = np.ones(1)
+    more_K = stats.binom.pmf(np.arange(stop.block + 1), stop.block, chance)
+    for n in range(stop.block, stop.cap + 1, stop.block):
+        agreed_K = np.convolve(agreed_K, more_K)
+        for k, weight in enumerate(agreed_K):
+            if n == stop.cap or enough(k, n):
+                ended[k, n] = float(weight)
+                agreed_K[k] = 0.0
+    return ended
+
+
+@cache
+def _above(k: int, n: int) -> float:
+    return bets.shares(k, n - k)[0]
+
+
+def _largest(k: int, n: int) -> float:
+    return max(_above(k, n), _above(n - k, n))

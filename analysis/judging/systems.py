@@ -1,29 +1,36 @@
-"""The systems of the literature that stand behind this project, as systems.csv lists them."""
+"""The systems of the literature behind this project, and what was found on the central claim of each.
+
+systems.csv lists them: what the source claims, and which of this project's claims judge that ("central"). A
+status follows from the verdicts on these claims alone; nobody declares one.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
+from analysis.judging.evidence import SMALLER, UNDECIDED
+from analysis.judging.verdicts import INVALID, NO_TABLE, Row
 from testbed.errors import UserError, suggest, unknown
 
 TABLE = Path(__file__).with_name("systems.csv")
-
-OUT_OF_REACH: dict[str, str] = {}
-"""Systems of which not even the kernel can be tried on two cores, with the reason. None so far."""
+DECIDED, SIDE = "decided", "side matter only"
+STATUSES = (DECIDED, SMALLER, UNDECIDED, INVALID, SIDE)
 
 
 @dataclass(frozen=True)
 class System:
-    """A row: what a source says, and what would show it here.
+    """A row of the list.
 
-    n: number in the list. name: how experiments refer to it. kind: "A" a recipe, "B" a simulation, "C" an
+    n: its number. name: how experiments refer to it. kind: "A" a training recipe, "B" a simulation, "C" an
     engine or scheduler, "D" a kernel of a domain that does not fit here. says: the claim of the source.
-    would_show: the experiment that would judge it, with the effect to expect.
+    would_show: the experiment that would judge it. central: the claims here that judge what the source
+    claims; () where none does.
     """
 
     n: int
@@ -31,6 +38,7 @@ class System:
     kind: str
     says: str
     would_show: str
+    central: tuple[str, ...]
 
 
 @cache
@@ -38,7 +46,10 @@ def systems() -> dict[str, System]:
     """Return all systems by name, in the order of the list."""
     with TABLE.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
-    return {name: System(int(n), name, kind, says, show) for n, name, kind, says, show in rows}
+    return {
+        name: System(int(n), name, kind, says, show, tuple(central.split()))
+        for n, name, kind, says, show, central in rows
+    }
 
 
 def find(word: str) -> System:
@@ -56,10 +67,10 @@ def find(word: str) -> System:
 
 
 def trials(experiments: Mapping[str, Experiment] = EXPERIMENTS) -> dict[str, dict[str, Part]]:
-    """Return for every system the experiments that judge it, by name, with the part that they judge.
+    """Return for every system the experiments that speak of it, by name, with the part that they judge.
 
-    Raises UserError for an experiment that names a system which is not in the list, names one without making
-    a claim, or names one that is said to be out of reach.
+    Raises UserError for an experiment that names a system which is not in the list, or names one without
+    making a claim.
     """
     found: dict[str, dict[str, Part]] = {name: {} for name in systems()}
     for name, experiment in experiments.items():
@@ -68,17 +79,44 @@ def trials(experiments: Mapping[str, Experiment] = EXPERIMENTS) -> dict[str, dic
                 raise unknown(f"system in experiment {name}:", system, found)
             if not part.claims:
                 raise UserError(f"Experiment '{name}' judges '{system}', but makes no claim. Add one.")
-            if system in OUT_OF_REACH:
-                raise UserError(f"Experiment '{name}' judges '{system}', which OUT_OF_REACH says cannot be.")
             found[system][name] = part
     return found
 
 
-def status(name: str, tried: Mapping[str, Part]) -> str:
-    """Return "judged", "judged in part", "not yet tried" or "cannot be tried here".
+def status(system: System, judged: Mapping[str, Row]) -> str:
+    """Return the status of a system: that of the weakest verdict on its central claims.
 
-    name: of the system. tried: the experiments that judge it, as `trials` has them.
+    "decided" where each has a word; "smaller than claimed" where the direction holds and a margin does not;
+    "undecided"; "invalid" where a gate failed; "side matter only" without a central claim. judged: rows of
+    the table of verdicts by claim.
+
+    Raises UserError for a central claim that has no row.
     """
-    if tried:
-        return "judged in part" if all(part.what for part in tried.values()) else "judged"
-    return "cannot be tried here" if name in OUT_OF_REACH else "not yet tried"
+    found = [_verdict(system, claim, judged) for claim in system.central]
+    if not found:
+        return SIDE
+    if any(word.startswith(INVALID) for word in found):
+        return INVALID
+    if any(word in (UNDECIDED, NO_TABLE) for word in found):
+        return UNDECIDED
+    return SMALLER if SMALLER in found else DECIDED
+
+
+def world(system: System, judged: Mapping[str, Row]) -> str:
+    """Return the kinds of evidence of a system's central claims, "toy training", as text."""
+    return ", ".join(dict.fromkeys(judged[claim]["kind"] for claim in system.central))
+
+
+def counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many systems have each status."""
+    found = [row["status"] for row in rows]
+    return {word: found.count(word) for word in STATUSES}
+
+
+def _verdict(system: System, claim: str, judged: Mapping[str, Row]) -> str:
+    if claim not in judged:
+        raise UserError(
+            f"System '{system.name}' names the central claim '{claim}', which has no verdict. Mend "
+            f"{TABLE.name}, or judge it: testbed claims judge"
+        )
+    return str(judged[claim]["verdict"])

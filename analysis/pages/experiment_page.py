@@ -1,70 +1,53 @@
-"""docs/experiments.md: every experiment from its question to its command, with the verdicts on its claims."""
+"""Pages of experiments, one per area: question, table, figure, commands, and every claim with its verdict."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from analysis.experiment import EXPERIMENTS, Experiment, Experiments
+from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.judging.claims import CLAIMS
+from analysis.judging.verdicts import Row
 from analysis.plot import Plot
-from analysis.tables.committed import load_committed
-from testbed.errors import UserError
+from analysis.tables.committed import manifest
 
-HEAD = """# Experiments
+HEAD = """# Experiments and their claims
 
-Written by `testbed experiments page` from `analysis/experiments/`, a room for each subject; do not edit.
-`testbed experiments show NAME` prints one; `testbed experiments run NAME` does all of it and leaves committed
-files as they are. The verdicts are those of [claims.md](claims.md), where effects and intervals are.
+An experiment asks one question and judges one or more claims on the numbers that answer it. Effects come
+first, with 95 % intervals; the verdict follows from one rule over all claims
+([how](../theory/verdicts.md)). `testbed experiments show NAME` prints an experiment, `testbed experiments run
+NAME` does all of it again.
 """
-ROW = re.compile(r"^\| `([^`]+)` \| (\w+) \|", re.M)
+COLUMNS = ("claim", "effect", "asked", "verdict", "kind", "n", "cells", "what the effect is")
 
 
-def verdicts(claims: str) -> dict[str, str]:
-    """Return the verdict of every claim on the page of claims."""
-    return {match[1]: match[2] for match in ROW.finditer(claims)}
+def pages(judged: Mapping[str, Row]) -> dict[str, str]:
+    """Return the text of the list of experiments and of the page of each area, by file."""
+    areas = EXPERIMENTS.rooms()
+    rows = [
+        f"| [{area}]({area}.md) | {_plain(EXPERIMENTS.about(area))} | {len(names)} | "
+        f"{sum(len(EXPERIMENTS[name].claims) for name in names)} |"
+        for area, names in areas.items()
+    ]
+    head = "\n".join([HEAD, "| area | what is asked | experiments | claims |", "|---|---|---|---|", *rows])
+    return {"experiments/index.md": head + "\n"} | {
+        f"experiments/{area}.md": _area(area, names, judged) for area, names in areas.items()
+    }
 
 
-def page(judged: Mapping[str, str], experiments: Mapping[str, Experiment] = EXPERIMENTS) -> str:
-    """Return the page.
-
-    Raises UserError for a claim without a verdict: the page of claims is older than the claims.
-    """
-    for experiment in experiments.values():
-        must_be_judged((*experiment.claims, *experiment.see), judged)
-    rooms = {"": tuple(experiments)}
-    if isinstance(experiments, Experiments):
-        rooms = {
-            f"## {room}\n\n{experiments.about(room)}\n": names for room, names in experiments.rooms().items()
-        }
-    contents = [head + "\n" + _contents(judged, names, experiments) for head, names in rooms.items()]
-    sections = [_section(experiments[name], judged) for names in rooms.values() for name in names]
-    return "\n".join([HEAD, *contents, *sections])
+def _area(area: str, names: tuple[str, ...], judged: Mapping[str, Row]) -> str:
+    lines = [
+        f"# {area.capitalize()}\n",
+        EXPERIMENTS.about(area) + "\n",
+        "| experiment | question |",
+        "|---|---|",
+    ]
+    lines += [f"| [{name}](#{name}) | {_plain(EXPERIMENTS[name].question)} |" for name in names]
+    return "\n".join([*lines, "", *(_section(EXPERIMENTS[name], judged) for name in names)])
 
 
-def must_be_judged(claims: Iterable[str], judged: Container[str]) -> None:
-    """Raise UserError for a claim without a verdict."""
-    for name in claims:
-        if name not in judged:
-            raise UserError(f"Claim '{name}' has no verdict yet; write it first: testbed claims page")
-
-
-def _contents(judged: Mapping[str, str], names: Iterable[str], experiments: Mapping[str, Experiment]) -> str:
-    lines = ["| experiment | question | claims |", "|---|---|---|"]
-    for name in names:
-        each = experiments[name]
-        found = [judged[claim] for claim in each.claims]
-        lines.append(f"| [{name}](#{name}) | {_plain(each.question)} | {score(found)} |")
-    return "\n".join(lines) + "\n"
-
-
-def score(found: Sequence[str]) -> str:
-    """Return how many verdicts there are of each kind, as text; a dash for none."""
-    kinds = ("supported", "refuted", "inconclusive")
-    return ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found) or "–"
-
-
-def _section(experiment: Experiment, judged: Mapping[str, str]) -> str:
-    lines = [f"### {experiment.name}\n", f"**{experiment.question}** Source: {experiment.source}."]
+def _section(experiment: Experiment, judged: Mapping[str, Row]) -> str:
+    lines = [f"## {experiment.name}\n", f"**{experiment.question}** Source: {experiment.source}."]
     if experiment.differs:
         lines.append(f"Here: {experiment.differs}.")
     lines.append("")
@@ -78,21 +61,58 @@ def _section(experiment: Experiment, judged: Mapping[str, str]) -> str:
         lines.append(f"- figure: {figure}")
     lines.append("- commands: " + ", ".join(f"`{command}`" for command in commands(experiment)))
     if experiment.see:
-        lines.append("- see also: " + ", ".join(f"`{name}` ({judged[name]})" for name in experiment.see))
+        lines.append(
+            "- see also: " + ", ".join(f"`{name}` ({judged[name]['verdict']})" for name in experiment.see)
+        )
     if experiment.claims:
-        lines += ["", "| claim | verdict | statement |", "|---|---|---|"]
-    for name, entry in experiment.claims.items():
-        lines.append(f"| `{name}` | {judged[name]} | {_plain(entry.promises['statement'])} |")
+        lines += ["", table(experiment.claims, judged)]
     return "\n".join(lines) + "\n"
+
+
+def table(claims: Mapping[str, object] | tuple[str, ...], judged: Mapping[str, Row]) -> str:
+    """Return claims as a Markdown table: statement, effect with interval, verdict."""
+    head = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
+    return "\n".join(head + [_claim(name, judged[name]) for name in claims])
+
+
+def _claim(name: str, row: Row) -> str:
+    gates = f" ({row['gates']})" if row["gates"] else ""
+    cells = f"{row['agree']:.0f} of {row['cells']:.0f}" if (row["cells"] or 0) > 1 else "–"
+    said = f"{CLAIMS[name].promises['statement']} `{name}`"
+    words = (
+        said,
+        effect(row),
+        row["asks"],
+        f"**{row['verdict']}**{gates}",
+        row["kind"],
+        f"{row['n']:.0f}",
+        cells,
+    )
+    return "| " + " | ".join(_plain(word) for word in (*words, row["note"])) + " |"
+
+
+def effect(row: Mapping[str, Any]) -> str:
+    """Return the effect as text, "0.12 [0.08, 0.15]"; 0 for rounding of a computed one."""
+    value = row["effect"]
+    if value is None:
+        return "–"
+    if row["kind"] in ("identity", "enumerated"):
+        return "0" if abs(value) < ROUNDING else f"{value:.2g}"
+    ends = [row["low"], row["high"]]
+    if any(end is None or abs(end) == float("inf") for end in ends):
+        return f"{value:.3g}"
+    return f"{value:.3g} [{ends[0]:.3g}, {ends[1]:.3g}]"
+
+
+ROUNDING = 1e-6
+"""A computed effect below this is shown as 0: its digits are rounding."""
 
 
 def _table(experiment: Experiment) -> str:
     """Return the table's name and columns, and its rows once it is committed."""
     name = experiment.name
-    try:
-        rows = f", {len(load_committed([name])[name].frame)} rows"
-    except UserError:
-        rows = ", not committed yet"
+    listed = manifest()
+    rows = f", {listed[name]['rows']} rows" if name in listed else ", not committed yet"
     keys, metrics = (", ".join(f"`{column}`" for column in x) for x in (experiment.keys, experiment.metrics))
     return f"`paper_figs/data/{name}.csv`{rows}; keys {keys}; metrics {metrics}"
 

@@ -1,4 +1,4 @@
-"""docs/systems.md: every system of the literature, what its source says, and what was found here."""
+"""Pages of the systems of the literature: one each, a list, and the small index in the repository."""
 
 from __future__ import annotations
 
@@ -6,40 +6,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
-from analysis.judging.systems import OUT_OF_REACH, System, status, systems, trials
-from analysis.pages.experiment_page import commands, figure_of, must_be_judged, score
+from analysis.judging.claims import CLAIMS
+from analysis.judging.systems import System, counts, status, systems, trials, world
+from analysis.judging.verdicts import Row
+from analysis.pages.experiment_page import commands, effect, table
 
-COLUMNS = ("claim", "verdict", "fixed", "effect", "what the effect is", "statement")
-"""Those of the page of claims that are shown; "fixed" says what was written down before the first run."""
-STATUSES = ("judged", "judged in part", "not yet tried", "cannot be tried here")
+HEAD = """# What was found on the central claim of each system
 
-HEAD = """# Systems of the literature
+Written by `testbed systems index` from analysis/verdicts.csv; do not edit. `testbed systems show NAME` prints
+a system with all its claims; `make docs` builds a page for each.
 
-Written by `testbed systems page` from `analysis/judging/systems.csv` and the experiments; do not edit.
-`testbed systems show NAME` prints one, `testbed systems --status` counts them.
+Every system of the literature behind this project has a central claim, the one its authors would recognize.
+Its status follows from the verdicts on that claim alone:
 
-These systems stand behind this project. Each has what its source says, what would show it here, the
-experiments that judge it with their verdicts, effects and intervals, and the commands that do it all again. A
-system counts as judged only if an experiment names it and has a verdict on a claim about what the source
-says; running its recipe is not enough. Judged: by the experiment that the list asks for, which for kinds B
-and D is the source's mechanism in a small world, not its benchmarks. Judged in part: the claims speak of a
-part, which is named. The verdict is on the statement that stands beside it, which may correct the source's;
-what is other here than there follows "Here". "refuted" and "inconclusive" are results. What effects are and
-what "fixed" means: [claims](claims.md).
+- **decided**: supported, refuted (the opposite holds), or no difference, on fresh seeds too, no gate failed;
+- **smaller than claimed**: the direction holds beyond doubt, the size does not;
+- **undecided**: the seeds do not say yet;
+- **invalid**: the experiment was unfair; the gate that failed is named;
+- **side matter only**: what was judged is not the central claim.
 
-Kinds: A, a training recipe; B, a kernel simulated exactly or in a small world; C, an engine or scheduler,
-simulated; D, the off-policy kernel of a domain that does not fit here.
+Kinds: A, a training recipe; B, a simulation; C, an engine or scheduler; D, the off-policy kernel of another
+domain. How a verdict is reached: [theory/verdicts.md](theory/verdicts.md).
 """
 
 
 def facts(
-    judged: Mapping[str, Mapping[str, str]], experiments: Mapping[str, Experiment] = EXPERIMENTS
+    judged: Mapping[str, Row], experiments: Mapping[str, Experiment] = EXPERIMENTS
 ) -> list[dict[str, Any]]:
     """Return what is known of every system, in the order of the list, as JSON can hold it.
 
-    judged: the rows of the page of claims, as analysis.pages.claims_page.read returns them.
-
-    Raises UserError for a claim without a verdict, and where `trials` does.
+    judged: rows of the table of verdicts by claim.
     """
     tried = trials(experiments)
     return [_facts(each, tried[name], judged, experiments) for name, each in systems().items()]
@@ -48,7 +44,7 @@ def facts(
 def _facts(
     system: System,
     tried: Mapping[str, Part],
-    judged: Mapping[str, Mapping[str, str]],
+    judged: Mapping[str, Row],
     experiments: Mapping[str, Experiment],
 ) -> dict[str, Any]:
     return {
@@ -56,84 +52,77 @@ def _facts(
         "name": system.name,
         "kind": system.kind,
         "says": system.says,
+        "status": status(system, judged),
+        "world": world(system, judged),
+        "central": [_claim(judged[name]) for name in system.central],
         "would show": system.would_show,
-        "status": status(system.name, tried),
-        "reason": OUT_OF_REACH.get(system.name, ""),
-        "experiments": [_trial(experiments[name], part, judged) for name, part in tried.items()],
+        "experiments": [
+            {
+                "name": name,
+                "question": experiments[name].question,
+                "differs": experiments[name].differs,
+                "part": part.what,
+                "claims": [_claim(judged[claim]) for claim in part.claims if claim in judged],
+                "commands": commands(experiments[name]),
+            }
+            for name, part in tried.items()
+        ],
     }
 
 
-def _trial(experiment: Experiment, part: Part, judged: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    must_be_judged(part.claims, judged)
+def _claim(row: Row) -> dict[str, Any]:
     return {
-        "name": experiment.name,
-        "question": experiment.question,
-        "differs": experiment.differs,
-        "part": part.what,
-        "claims": [{each: judged[claim].get(each, "–") for each in COLUMNS} for claim in part.claims],
-        "figure": figure_of(experiment),
-        "commands": commands(experiment),
+        "claim": row["claim"],
+        "statement": CLAIMS[row["claim"]].promises["statement"] if row["claim"] in CLAIMS else "",
+        "effect": effect(row),
+        **{name: row[name] for name in ("asks", "verdict", "kind", "gates", "note")},
     }
 
 
-def counts(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Return how many systems have each status."""
-    return {word: sum(row["status"] == word for row in rows) for word in STATUSES}
+def index(judged: Mapping[str, Row], link: str = "") -> str:
+    """Return the small index, a line a system.
+
+    link: how a system's page is named, "{n}.md"; "" without pages.
+    """
+    rows = [_facts(each, {}, judged, {}) for each in systems().values()]
+    found = ", ".join(f"{number} {word}" for word, number in counts(rows).items() if number)
+    lines = [HEAD, f"{len(rows)} systems: {found}.\n"]
+    lines += [
+        "| n | system | its source claims | status | effect on the central claim | world |",
+        "|---" * 6 + "|",
+    ]
+    return "\n".join(lines + [_line(row, link) for row in rows]) + "\n"
 
 
-def verdicts_of(row: Mapping[str, Any]) -> str:
-    """Return how many claims about a system have which verdict, as text."""
-    return score([claim["verdict"] for each in row["experiments"] for claim in each["claims"]])
+def _line(row: Mapping[str, Any], link: str) -> str:
+    name = f"[{row['name']}]({link.format(**row)})" if link else row["name"]
+    found = (
+        "; ".join(f"{each['effect']} ({each['asks']}) {each['verdict']}" for each in row["central"]) or "–"
+    )
+    cells = (str(row["n"]), name, row["says"], f"**{row['status']}**", found, row["world"] or "–")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """Return the page of what `facts` returns."""
-    found = ", ".join(f"{number} {word}" for word, number in counts(rows).items())
-    parts = [HEAD, f"{len(rows)} systems: {found}.\n", _contents(rows)]
-    return "\n".join(parts + [_section(row) for row in rows])
+def pages(judged: Mapping[str, Row]) -> dict[str, str]:
+    """Return the text of the list of systems and of each system's page, by file."""
+    rows = facts(judged)
+    text = index(judged, "{n}.md").replace("(theory/", "(../theory/")
+    return {"systems/index.md": text} | {f"systems/{row['n']}.md": _page(row, judged) for row in rows}
 
 
-def _contents(rows: list[dict[str, Any]]) -> str:
-    lines = ["| n | system | kind | its source says | status | claims |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        name = f"[{row['name']}](#system-{row['n']})"
-        says = _cell(row["says"])
-        lines.append(
-            f"| {row['n']} | {name} | {row['kind']} | {says} | {row['status']} | {verdicts_of(row)} |"
-        )
+def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
+    lines = [f"# {row['n']}. {row['name']}\n", f"Its source claims: {_sentence(row['says'])}\n"]
+    lines.append(f"**{row['status'].capitalize()}**{', ' + row['world'] if row['world'] else ''}. ")
+    if row["central"]:
+        lines += ["", table(tuple(each["claim"] for each in row["central"]), judged), ""]
+    lines.append(f"What would show it: {_sentence(row['would show'])}")
+    for each in row["experiments"]:
+        lines += ["", f"## {each['name']}\n", f"{each['question']} "]
+        lines += [f"Here: {each['differs']}. "] if each["differs"] else []
+        lines += [f"What it judges: {_sentence(each['part'])} "] if each["part"] else []
+        lines += ["", table(tuple(claim["claim"] for claim in each["claims"]), judged), ""]
+        lines.append("Commands: " + ", ".join(f"`{command}`" for command in each["commands"]))
     return "\n".join(lines) + "\n"
-
-
-def _section(row: Mapping[str, Any]) -> str:
-    # Names hold characters of which no two renderers make the same anchor.
-    lines = [f'<a id="system-{row["n"]}"></a>\n', f"## {row['n']}. {row['name']}\n"]
-    lines.append(f"Kind: {row['kind']}. The source says: {_sentence(row['says'])}\n")
-    state = f"**{row['status'].capitalize()}.** {row['reason']}".rstrip()
-    what = {"judged": "What was to show it", "judged in part": "What would show all of it"}
-    lines.append(f"{state} {what.get(row['status'], 'What would show it')}: {_sentence(row['would show'])}")
-    return "\n".join(lines + [_experiment(each) for each in row["experiments"]]) + "\n"
-
-
-def _experiment(each: Mapping[str, Any]) -> str:
-    name = each["name"]
-    lines = [f"\n**[{name}](experiments.md#{name})**: {each['question']}"]
-    if each["differs"]:
-        lines.append(f"Here: {each['differs']}.")
-    if each["part"]:
-        lines.append(f"What it judges: {_sentence(each['part'])}")
-    lines += ["", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-    for claim in each["claims"]:
-        first, *rest = (_cell(text) for text in claim.values())
-        lines.append(f"| `{first}` | " + " | ".join(rest) + " |")
-    lines.append("")
-    if each["figure"]:
-        lines.append(f"- figure: {each['figure']}")
-    lines.append("- commands: " + ", ".join(f"`{command}`" for command in each["commands"]))
-    return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _sentence(text: str) -> str:

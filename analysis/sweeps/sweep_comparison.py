@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
-from analysis.judging.claims import ALPHA, mean_above_zero
 from analysis.judging.comparisons import arm, paired
 from analysis.judging.intervals import Interval, student_interval, wilson_interval
 from analysis.sweeps.sweep_table import (
@@ -49,7 +48,7 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 
 
 def compare(
-    rows: pd.DataFrame, by: str = "", baseline: str = "", metric: str = "", alpha: float = ALPHA
+    rows: pd.DataFrame, by: str = "", baseline: str = "", metric: str = "", alpha: float = 0.05
 ) -> pd.DataFrame:
     """Return a row per arm and setting, against the baseline in the same setting, over the seeds both have.
 
@@ -118,7 +117,7 @@ def _row(cells: pd.DataFrame, metric: str, setting: str, name: str, baseline: st
     if kept.empty:
         return start
     less = paired(cells, metric, ours, theirs)
-    evidence = mean_above_zero(less, "")
+    gap = _gap(less)
     mean = student_interval(kept["x"].to_numpy())
     higher = improvement(kept["x"].to_numpy(), kept["y"].to_numpy())
     return {
@@ -128,16 +127,30 @@ def _row(cells: pd.DataFrame, metric: str, setting: str, name: str, baseline: st
         "low_mean": mean.low,
         "high_mean": mean.high,
         "baseline_mean": float(kept["y"].mean()),
-        "difference": evidence.effect,
-        "low": evidence.low,
-        "high": evidence.high,
-        "p": evidence.p,
+        "difference": gap.center,
+        "low": gap.low,
+        "high": gap.high,
+        "p": _p(less),
         "spread": float(less.std(ddof=1)) if len(less) > 1 else math.nan,
         "higher": higher.center,
         "higher_low": higher.low,
         "higher_high": higher.high,
         **_collapse(cells, ours, theirs),
     }
+
+
+def _gap(x_N: NDArray[np.float64]) -> Interval:
+    """Return the mean with Student's interval, which is unbounded for one unit or equal ones."""
+    if x_N.size < 2 or np.ptp(x_N) <= 1e-12 * float(np.abs(x_N).max()):
+        return Interval(float(x_N.mean()), -math.inf, math.inf, x_N.size, "none", 0.95)
+    return student_interval(x_N)
+
+
+def _p(x_N: NDArray[np.float64]) -> float:
+    """Return the p of Student's t test that the mean is 0; 1 for one unit or equal ones."""
+    if x_N.size < 2 or np.ptp(x_N) <= 1e-12 * float(np.abs(x_N).max()):
+        return 1.0
+    return float(stats.ttest_1samp(x_N, 0.0).pvalue)
 
 
 def _collapse(cells: pd.DataFrame, ours: dict[str, str], theirs: dict[str, str]) -> dict[str, float]:

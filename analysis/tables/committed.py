@@ -54,24 +54,32 @@ class Table:
         return pd.read_csv(io.BytesIO(self.csv))
 
 
+def manifest(folder: Path = COMMITTED) -> dict[str, Any]:
+    """Return the manifest's entries by table: file, sha256, rows, columns and how it was made.
+
+    Raises UserError for a folder without one.
+    """
+    try:
+        return dict(json.loads((folder / MANIFEST).read_text())["tables"])
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{folder} holds no readable {MANIFEST} ({type(error).__name__}). "
+            "Make the tables with: testbed experiments table NAME"
+        ) from error
+
+
 def load_committed(names: Iterable[str] | None = None, folder: Path = COMMITTED) -> dict[str, Table]:
     """Return committed tables by name, all of them by default.
 
     Raises UserError for a folder without manifest, an unknown name, or a file whose digest is not the
     manifest's.
     """
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text())["tables"]
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{folder} holds no readable {MANIFEST} ({type(error).__name__}). "
-            "Make the tables with: testbed experiments table NAME"
-        ) from error
+    listed = manifest(folder)
     found = {}
-    for name in sorted(manifest) if names is None else names:
-        if name not in manifest:
-            raise unknown(f"table in {folder}:", name, manifest)
-        found[name] = _read_csv(name, manifest[name], folder)
+    for name in sorted(listed) if names is None else names:
+        if name not in listed:
+            raise unknown(f"table in {folder}:", name, listed)
+        found[name] = _read_csv(name, listed[name], folder)
     return found
 
 

@@ -15,6 +15,8 @@ import pandas as pd
 
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging import preregistration as preset
+from analysis.judging import rule
+from analysis.judging.claims import is_statistical, look
 from analysis.tables.cell_table import cell_table
 from analysis.tables.committed import (
     MANIFEST,
@@ -114,26 +116,34 @@ def run(
     if experiment.stop is None:
         _run(experiment.table_cells(), folder, workers, progress)
         return folder
-    open_claims = [name for name in experiment.claims if experiment.claims[name].promises["kind"] != "exact"]
+    asked = [name for name, entry in experiment.claims.items() if is_statistical(entry)]
+    parts: list[Path] = []
     for blocks in (experiment.stop.seeds(), experiment.stop.fresh_seeds()):
-        parts: list[Path] = []
-        still = open_claims
         for _, new in blocks:
             parts.append(folder / f"{new.start}-{new.stop - 1}")
             _run(experiment.cells_at(new), parts[-1], workers, progress)
-            still = undecided(experiment, open_claims, _of_folders(experiment, parts))
-            if not still:
+            if not undecided(experiment, asked, _of_folders(experiment, parts)):
                 break
-        # What the first run leaves open cannot be decided any more, so that no seed is spent on it again.
-        open_claims = [name for name in open_claims if name not in still]
+        # Fresh seeds are spent on what the first run speaks of at all.
+        found = {name: look(experiment.claims[name], _of_folders(experiment, parts).frame) for name in asked}
+        asked = [name for name in asked if rule.strongest(found[name]) >= rule.WORTH_A_REPLICATION]
+        if not asked:
+            break
     return folder
 
 
 def undecided(experiment: Experiment, claims: Sequence[str], table: Table) -> list[str]:
-    """Return those of the claims that one run of an experiment with a stopping rule leaves open."""
-    assert experiment.stop is not None
-    level = experiment.stop.level
-    return [name for name in claims if experiment.claims[name].function(table.frame).p > level]
+    """Return those of the claims that need more seeds: of the first run, or of both together.
+
+    A first run has evidence enough at rule.FIRST_RUN for any word; both runs at rule.ENOUGH for a word to
+    which the fresh seeds point too.
+    """
+    found = {name: look(experiment.claims[name], table.frame) for name in claims}
+    return [
+        name
+        for name, each in found.items()
+        if (rule.leaning(each)[1] < rule.ENOUGH if each.runs else rule.strongest(each) < rule.FIRST_RUN)
+    ]
 
 
 def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, progress: Progress | None) -> None:

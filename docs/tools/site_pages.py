@@ -23,7 +23,12 @@ ELSEWHERE = {
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made here and replace patterns in the navigation by the pages they stand for."""
-    for name, text in {**reference_pages(), **pages_from_elsewhere(), **decisions_page()}.items():
+    for name, text in {
+        **reference_pages(),
+        **pages_from_elsewhere(),
+        **decisions_page(),
+        **evidence_pages(),
+    }.items():
         files.append(File.generated(config, name, content=text))
     pages = files.documentation_pages()
     indexes = {file.src_uri: file.content_string for file in pages if file.src_uri.endswith("index.md")}
@@ -72,6 +77,15 @@ def decisions_page() -> dict[str, str]:
         rows.append(f"- [{title}]({path.name})")
     text = "# Decisions\n\nWhat was decided, why, and what was rejected.\n\n" + "\n".join(rows) + "\n"
     return {"decisions/index.md": text}
+
+
+def evidence_pages() -> dict[str, str]:
+    """Return the pages of experiments by area and of systems, from the table of verdicts."""
+    from analysis.judging.verdicts import by_claim
+    from analysis.pages import experiment_page, systems_page
+
+    judged = by_claim()
+    return {**experiment_page.pages(judged), **systems_page.pages(judged)}
 
 
 def reference_pages() -> dict[str, str]:

@@ -15,7 +15,7 @@ TABLE, PAGE = ROOT / "paper_figs/data/source-costs.csv", ROOT / "docs/sources.md
 
 HEAD = """# Tasks and sources: base success and cost
 
-Written by `python docs/tools/sources_page.py` from the table of [source-costs](experiments.md#source-costs);
+Written by `python docs/tools/sources_page.py` from the table of [source-costs](verdicts.md);
 do not edit. `testbed experiments table source-costs` measures it anew.
 
 Every source is a dial of `Run`, so any recipe meets any of them in one grid. `testbed list prefixes` (or

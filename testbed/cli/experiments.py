@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from analysis.experiment import Experiment
 
 app = typer.Typer(
-    help="List, show and run experiments, make their tables, write their page.",
+    help="List, show and run experiments, make their tables.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -74,7 +74,7 @@ def run_experiment(
     Example: testbed experiments run areal-lag --workers 2
     """
     from analysis.experiment import EXPERIMENTS
-    from analysis.judging.claims import run_claims
+    from analysis.judging.verdicts import ask
     from analysis.tables.making import make, run
     from testbed.cli import show
     from testbed.errors import UserError
@@ -94,7 +94,7 @@ def run_experiment(
     rows = []
     for index, claim in enumerate(experiment.claims, start=1):
         _say(f"claim {index}/{len(experiment.claims)}: {claim}", quiet or json)
-        rows += run_claims(claim, fresh=fresh)
+        rows += ask(claim, fresh=fresh)
     if json:
         tables = {table: len(made.frame) for table, made in fresh.items()}
         show.as_json({"experiment": name, "rows": tables, "claims": rows})
@@ -102,7 +102,7 @@ def run_experiment(
     for table, made in fresh.items():
         print(f"table {table}: {len(made.frame)} rows. Keep it: testbed experiments table {table}")
     if rows:
-        shown = ("claim", "verdict", "kind", "effect", "low", "high", "p_adjusted", "n")
+        shown = ("claim", "effect", "low", "high", "asks", "verdict", "kind", "e", "n")
         show.table([{k: "" if row[k] is None else row[k] for k in shown} for row in rows])
 
 
@@ -155,26 +155,6 @@ def make_table(
         show.as_json([str(path) for path in written])
     else:
         print(*written, sep="\n")
-
-
-@app.command("page")
-def write_page(
-    out: Annotated[Path, typer.Option(help="File to write.")] = Path("docs/experiments.md"),
-    claims: Annotated[Path, typer.Option(help="The page of claims, which says their verdicts.")] = Path(
-        "docs/claims.md"
-    ),
-) -> None:
-    """Write the page of experiments: question, table, claims with verdicts, figure, command."""
-    from analysis.pages.experiment_page import page, verdicts
-    from testbed.errors import UserError
-
-    try:
-        text = page(verdicts(claims.read_text(encoding="utf-8")))
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}. Give another file.") from error
-    print(out)
 
 
 def facts(experiment: Experiment) -> dict[str, Any]:

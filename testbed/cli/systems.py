@@ -1,4 +1,4 @@
-"""testbed systems: what the systems of the literature say, and what was found here."""
+"""testbed systems: what the systems of the literature claim, and what was found here."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from typing import Annotated, Any
 import typer
 
 app = typer.Typer(
-    help="The systems of the literature: what each says, how it was tried here, verdicts.",
+    help="The systems of the literature: their central claims, how they were tried, verdicts.",
     rich_markup_mode=None,
     invoke_without_command=True,
 )
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
-Claims = Annotated[
-    Path | None,
-    typer.Option(help="The page of claims, which says their verdicts; default: the committed one."),
-]
-COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "claims.md"
 
 
 @app.callback()
@@ -25,34 +20,32 @@ def list_systems(
     context: typer.Context,
     status: Annotated[bool, typer.Option("--status", help="Count them by status.")] = False,
     json: Json = False,
-    claims: Claims = None,
 ) -> None:
-    """List every system with its status and the verdicts on claims about it; --status counts them.
+    """List every system with the status of its central claim; --status counts them.
 
     Examples: testbed systems    testbed systems --status    testbed systems show m2po
     """
     if context.invoked_subcommand is not None:
         return
-    from analysis.pages.systems_page import verdicts_of
+    from analysis.judging.systems import counts
     from testbed.cli import show
 
-    rows = _rows(claims)
+    rows = _rows()
     if status:
-        _print_status(rows, json)
+        found: dict[str, Any] = dict(counts(rows))
+        show.as_json(found) if json else show.table([{"status": k, "systems": v} for k, v in found.items()])
     elif json:
         show.as_json(rows)
     else:
-        shown = ("n", "name", "kind", "status")
-        show.table([{key: row[key] for key in shown} | {"claims": verdicts_of(row)} for row in rows])
+        show.table([{key: row[key] for key in ("n", "name", "kind", "status", "world")} for row in rows])
 
 
 @app.command("show")
 def show_system(
     name: Annotated[str, typer.Argument(help="Name or number of a system (`testbed systems`).")],
     json: Json = False,
-    claims: Claims = None,
 ) -> None:
-    """Show one system: what its source says, what would show it, experiments, verdicts and commands.
+    """Show one system: what its source claims, the verdict on that, and all experiments about it.
 
     Examples: testbed systems show m2po    testbed systems show 18 --json
     """
@@ -60,66 +53,51 @@ def show_system(
     from testbed.cli import show
 
     n = find(name).n
-    row = next(row for row in _rows(claims) if row["n"] == n)
+    row = next(row for row in _rows() if row["n"] == n)
     if json:
         show.as_json(row)
         return
-    _print({key: value for key, value in row.items() if key != "experiments"})
+    _print({key: row[key] for key in ("n", "name", "kind", "says", "status", "world")})
+    for claim in row["central"]:
+        _print({"central": _said(claim)})
+    _print({"would show": row["would show"]})
     for each in row["experiments"]:
         print()
         _print({key: value for key, value in each.items() if key != "claims"})
         for claim in each["claims"]:
-            _print({"claim": f"{claim['claim']}: {claim['statement']}", "verdict": _verdict(claim)})
+            _print({"claim": _said(claim)})
 
 
-@app.command("page")
-def write_page(
-    out: Annotated[Path, typer.Option(help="File to write.")] = Path("docs/systems.md"), claims: Claims = None
+@app.command("index")
+def write_index(
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("docs/verdicts.md"),
 ) -> None:
-    """Write the page of systems: what sources say, what was found, with effects and commands."""
-    from analysis.pages.systems_page import page
+    """Write the index of systems that stands in the repository: a line each, from analysis/verdicts.csv."""
+    from analysis.judging.verdicts import by_claim
+    from analysis.pages.systems_page import index
     from testbed.errors import UserError
 
-    text = page(_rows(claims))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
+        out.write_text(index(by_claim()), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}. Give another file.") from error
     print(out)
 
 
-def _rows(claims: Path | None) -> list[dict[str, Any]]:
-    from analysis.pages.claims_page import read
+def _rows() -> list[dict[str, Any]]:
+    from analysis.judging.verdicts import by_claim
     from analysis.pages.systems_page import facts
-    from testbed.errors import UserError
 
-    path = claims or COMMITTED
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}. Give the page of claims: --claims FILE") from error
-    return facts(read(text))
+    return facts(by_claim())
 
 
-def _print_status(rows: list[dict[str, Any]], json: bool) -> None:
-    from analysis.pages.systems_page import counts
-    from testbed.cli import show
-
-    reasons = {row["name"]: row["reason"] for row in rows if row["reason"]}
-    if json:
-        show.as_json({**counts(rows), "reasons": reasons})
-        return
-    for word, number in counts(rows).items():
-        print(f"{word:20} {number:4}")
-    _print(reasons)
+def _said(claim: dict[str, Any]) -> str:
+    gate = f" ({claim['gates']})" if claim["gates"] else ""
+    return f"{claim['statement']} {claim['effect']} ({claim['asks']}): {claim['verdict']}{gate}"
 
 
 def _print(row: dict[str, Any]) -> None:
     for key, value in row.items():
         if value not in ("", []):
             print(f"{key:10} {', '.join(value) if isinstance(value, list) else value}")
-
-
-def _verdict(claim: dict[str, str]) -> str:
-    return f"{claim['verdict']}, effect {claim['effect']} ({claim['what the effect is']})"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from support.deciding import word
 
 from analysis.experiments.engines import anchors
 from analysis.experiments.lag import areal_lag, batch_invariance
-from analysis.judging.claims import mean_above_zero, verdict
-from analysis.judging.comparisons import must_exceed
 
 SEEDS = 12
 NOISE = 0.002 * np.sin(np.arange(SEEDS) * 2.3)
@@ -73,38 +72,28 @@ def corrections(value):
         ((0, 0, 0, 0.005, 0.3), "supported"),
         ((0, 0, 0, 0.02, 0), "refuted"),
         ((0.02, -0.1, -0.1, -0.1, 0), "refuted"),
-        ((0.012, 0, 0, 0, 0), "inconclusive"),
+        ((0.012, 0, 0, 0, 0), "undecided"),
     ],
 )
 def test_flat_means_at_every_lag_up_to_eight_and_no_further(lost, expected):
     found = areal_lag.decoupled_ppo_is_flat_to_lag_8(lags(recompute=lost, behavior=(0.5,) * 5))
-    assert verdict(found, found.p) == expected
+    assert word(found) == expected
 
 
-@pytest.mark.parametrize(("lost", "expected"), [(0.03, "supported"), (0.005, "refuted")])
+@pytest.mark.parametrize(("lost", "expected"), [(0.03, "supported"), (0.005, "no difference")])
 def test_coupled_ppo_is_judged_at_lag_eight(lost, expected):
     found = areal_lag.coupled_ppo_is_not_flat_to_lag_8(
         lags(behavior=(0.5, 0.5, 0.5, lost, 0.5), recompute=(0,) * 5)
     )
-    assert verdict(found, found.p) == expected
-    assert found.effect == pytest.approx(lost + NOISE.mean() - 0.012)
+    assert word(found) == expected
+    assert found.effect == pytest.approx(lost + NOISE.mean())
 
 
 def test_six_points_are_asked_of_every_lag_from_four():
     enough = areal_lag.coupled_ppo_loses_six_points_from_lag_4(lags(behavior=(0, 0, 0.07, 0.1, 0.2)))
     short = areal_lag.coupled_ppo_loses_six_points_from_lag_4(lags(behavior=(0.5, 0.5, 0.03, 0.1, 0.2)))
-    assert verdict(enough, enough.p) == "supported"
-    assert verdict(short, short.p) == "refuted"
-
-
-def test_one_group_below_zero_pays_for_having_been_picked():
-    below = must_exceed({1: 1 + NOISE, 2: -0.001 + NOISE, 3: 1 - NOISE}, 0.0, "n")
-    alone = mean_above_zero(-0.001 + NOISE, "n")
-    assert below.effect == alone.effect
-    assert below.p == pytest.approx(min(1.0, 3 * alone.p))
-    above = must_exceed({1: 1 + NOISE, 2: 0.002 + NOISE}, 0.0, "n")
-    assert above.p == mean_above_zero(0.002 + NOISE, "n").p
-    assert must_exceed({}, 0.0, "n").p == 1.0
+    assert word(enough) == "supported"
+    assert word(short) == "smaller than claimed"
 
 
 def test_arms_of_the_batch_sizes_are_told_apart_by_their_decay():
@@ -125,9 +114,8 @@ def test_arms_of_the_batch_sizes_are_told_apart_by_their_decay():
     ],
 )
 def test_batch_size_invariance_is_judged_arm_by_arm(check, holds, fails):
-    for planted, expected in ((holds, "supported"), (fails, "refuted")):
-        found = check(batches(**planted))
-        assert verdict(found, found.p) == expected
+    assert word(check(batches(**holds))) == "supported"
+    assert word(check(batches(**fails))) in ("refuted", "no difference")
 
 
 def test_missing_log_probabilities_must_cost_at_every_lag():
@@ -136,14 +124,14 @@ def test_missing_log_probabilities_must_cost_at_every_lag():
     costly = {**cheap, ("decoupled", "missing", 16): 0.8}
     for table, expected in (({**base, **cheap}, "refuted"), ({**base, **costly}, "supported")):
         found = anchors.missing_old_logits_cost_decoupled_ppo(corrections(table))
-        assert verdict(found, found.p) == expected
+        assert word(found) == expected
 
 
 def test_the_right_anchor_is_judged_at_lag_sixteen_alone():
     values = {("decoupled", name, lag): 0.9 for name in ("snapshot", "recompute") for lag in (0, 16)}
     stalls = {**values, ("decoupled", "snapshot", 16): 0.8, ("decoupled", "snapshot", 0): 0.99}
     found = anchors.the_right_anchor_stalls_at_lag_16(corrections(stalls))
-    assert verdict(found, found.p) == "supported"
+    assert word(found) == "supported"
     assert found.n == SEEDS
 
 
@@ -153,8 +141,8 @@ def test_every_truncation_has_to_beat_having_none():
     }
     values |= {(name, "recompute", 0): 0.1 for name in ("tis", "mis", "icepop", "decoupled")}
     found = anchors.truncation_replaces_the_missing_trust_region(corrections(values))
-    assert verdict(found, found.p) == "supported"
+    assert word(found) == "supported"
     lost = anchors.truncation_replaces_the_missing_trust_region(
         corrections({**values, ("mis", "missing", 0): 0.5})
     )
-    assert verdict(lost, lost.p) == "refuted"
+    assert word(lost) == "refuted"

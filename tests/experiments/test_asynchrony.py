@@ -86,7 +86,7 @@ def test_settings_of_other_seeds_are_not_compared():
 def test_the_weakest_gain_decides_by_its_own_mean():
     found = pipeline_learning.faster({"x": np.array([1.0, 1.1, 0.9]), "y": np.array([-0.2, 0.2, -0.1])})
     assert found.effect == pytest.approx(-0.1 / 3)
-    assert (found.n, found.arms, found.cells) == (3, 2, 6)
+    assert (found.n, len(found.cells)) == (3, 2)
     assert found.note == "mean log speed-up in the worst arm, y; speed-ups 2.72 x, 0.97 y"
 
 
@@ -95,4 +95,4 @@ def test_ten_arms_that_are_all_faster_are_not_refuted_by_their_minima():
     rng = np.random.default_rng(0)
     for _ in range(200):
         found = pipeline_learning.faster({f"arm {i}": rng.normal(0.05, 0.2, 8) for i in range(10)})
-        assert not (found.effect < 0 and found.p <= 0.05 / 10)
+        assert found.e["refuted"] < 40

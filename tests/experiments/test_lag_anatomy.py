@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+from support.deciding import word
 
 from analysis.experiments.lag import lag_anatomy, lag_schedules
-from analysis.judging import claims as base
 from analysis.tables.committed import load_committed
 from testbed.config.run import Run
 from testbed.training.loop import train
@@ -19,7 +19,7 @@ NOISE = np.linspace(-0.01, 0.01, SEEDS)
 
 
 def decide(evidence):
-    return base.verdict(evidence, evidence.p)
+    return word(evidence)
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +90,11 @@ def path_table(ratio):
 
 
 def test_drift_along_a_line_is_told_from_a_random_walk():
-    for ratio, verdict in ((2.2, "supported"), (1.6, "inconclusive"), (1.0, "refuted")):
+    for ratio, verdict in ((2.2, "supported"), (1.6, "undecided"), (1.0, "refuted")):
         found = lag_anatomy.grpo_drifts_along_a_line(path_table(ratio))
         assert decide(found) == verdict
         assert found.n == SEEDS
-    assert lag_anatomy.grpo_drifts_along_a_line(path_table(2.2)).effect == pytest.approx(0.6)
+    assert lag_anatomy.grpo_drifts_along_a_line(path_table(2.2)).effect == pytest.approx(2.2)
 
 
 def sweep_table(geometric=0.0, periodic=0.0, ess=0.0):
@@ -124,13 +124,13 @@ def sweep_table(geometric=0.0, periodic=0.0, ess=0.0):
     ],
 )
 def test_claims_about_training_read_their_own_cells_and_seeds(check, argument):
-    for size, verdict in ((0.1, "supported"), (0.0, "inconclusive"), (-0.1, "refuted")):
+    for size, verdict in ((0.1, "supported"), (0.0, "undecided"), (-0.1, "refuted")):
         found = check(sweep_table(**{argument: size}))
         assert decide(found) == verdict
         assert found.n == SEEDS
         assert found.effect == pytest.approx(size, abs=1e-9)
     others = {"ess": 0.1, "geometric": 0.1, "periodic": 0.1} | {argument: 0.0}
-    assert decide(check(sweep_table(**others))) == "inconclusive"
+    assert decide(check(sweep_table(**others))) == "undecided"
     # The claim made after a look is judged on seeds that were not looked at.
     table = sweep_table(**{argument: 0.1})
     later = table["seed"] >= SEEDS

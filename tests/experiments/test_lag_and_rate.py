@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+from support.deciding import word
 
 from analysis.experiments.lag import lag_and_rate
 from analysis.experiments.lag.lag_and_rate import EXPERIMENT, KL, LAGS, ON_THE_WAY, RATES
@@ -22,9 +23,8 @@ def world(lost, seeds=range(100, 116), recipes=("grpo",)):
     return table.assign(accuracy=accuracy, collapsed=accuracy < 0.45, **{KL: drift, ON_THE_WAY: accuracy})
 
 
-def p_and_sign(name, table):
-    found = EXPERIMENT.claims[name].function(table)
-    return found.p < 0.01, np.sign(found.effect)
+def said(name, table):
+    return word(EXPERIMENT.claims[name].function(table))
 
 
 @pytest.mark.slow
@@ -46,14 +46,14 @@ def test_four_seeds_have_all_recipes_and_a_run_has_every_recipe_six_times():
 )
 def test_where_one_law_holds_its_sign_orders_losses_best(lost, better, worse):
     table, name = world(lost), "lag-times-rate-orders-losses-better-"
-    assert p_and_sign(name + better, table) == (True, 1)
-    assert worse is None or p_and_sign(name + worse, table) == (True, -1)
+    assert said(name + better, table) == "supported"
+    assert worse is None or said(name + worse, table) == "refuted"
 
 
 def test_equal_products_cost_alike_only_where_the_product_counts():
     name = "equal-lag-times-rate-costs-alike"
-    assert p_and_sign(name, world(lambda lag, rate: 0.2 * np.log1p(lag * rate))) == (True, 1)
-    assert p_and_sign(name, world(lambda lag, rate: (lag > 0) * 50 * rate)) == (True, -1)
+    assert said(name, world(lambda lag, rate: 0.2 * np.log1p(lag * rate))) == "supported"
+    assert said(name, world(lambda lag, rate: (lag > 0) * 50 * rate)) == "refuted"
 
 
 def test_who_does_not_learn_on_policy_has_nothing_to_lose():

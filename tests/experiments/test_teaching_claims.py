@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from support.deciding import agrees, word
 
 from analysis.experiments.engines import draft_acceptance
 from analysis.experiments.teachers import hidden_traits, private_distillation, taught_training
-from analysis.judging.claims import verdict
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
 from testbed.errors import UserError
@@ -43,11 +43,11 @@ def trained(**changes: float) -> pd.DataFrame:
 )
 def test_training_claims_speak_of_their_own_arms(claim, changes):
     check = claim.function
-    assert check(trained(**changes)).effect > 0
+    assert agrees(check(trained(**changes)))
     (arm,) = changes
     other = {name: -0.2 for name in taught_training.WHERE if name == arm}
-    assert check(trained(**other)).effect < 0
-    assert check(trained(**dict.fromkeys(taught_training.WHERE, 0.2))).effect < 0
+    assert not agrees(check(trained(**other)))
+    assert not agrees(check(trained(**dict.fromkeys(taught_training.WHERE, 0.2))))
 
 
 def test_channels_that_stay_apart_refute_their_agreement():
@@ -66,9 +66,9 @@ def test_channels_that_stay_apart_refute_their_agreement():
         ]
         return pd.DataFrame(rows)
 
-    assert verdict(hidden_traits.agree(table(lambda s: s)), np.nan) == "supported"
-    assert verdict(hidden_traits.agree(table(lambda s: 0.5)), np.nan) == "refuted"
-    assert verdict(hidden_traits.shared_start(table(lambda s: -1.5)), np.nan) == "refuted"
+    assert word(hidden_traits.agree(table(lambda s: s))) == "supported"
+    assert word(hidden_traits.agree(table(lambda s: 0.5))) == "refuted"
+    assert word(hidden_traits.shared_start(table(lambda s: -1.5))) == "refuted"
 
 
 def test_a_draft_of_another_vocabulary_is_refused_and_a_perfect_one_accepted_whole():

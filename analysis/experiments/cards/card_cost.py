@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from testbed.objectives import objective
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import cell_table
 from analysis.tables.committed import Table

@@ -6,11 +6,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import Groups, combinations, difference, exceeds, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Groups,
+    Plot,
+    combinations,
+    difference,
+    exceeds,
+    must_exceed,
+    of_keys,
+    stays_below,
+)
 from envs.mdps import garnet
 from testbed.offline.improvement import softmax
 

@@ -4,10 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import combinations, exceeds, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, combinations, exceeds, of_keys, stays_below
 from envs.mdps import garnet
 from envs.offline import collect
 from testbed.offline import tabular

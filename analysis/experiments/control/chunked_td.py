@@ -4,11 +4,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import combinations, difference, exceeds, merged, of_keys
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    combinations,
+    difference,
+    exceeds,
+    merged,
+    must_exceed,
+    of_keys,
+)
 from envs import infinite_horizon
 from envs.mdps import chain
 from envs.offline import collect, skilled

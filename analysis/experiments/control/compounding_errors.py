@@ -5,11 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds, slopes
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    must_exceed,
+    of_seeds,
+    slopes,
+)
 from envs.mechanisms import tightrope
 from testbed.offline.imitation import corrected, erring
 from testbed.rng import keys
@@ -93,6 +101,4 @@ def on_policy_correction_falls_short_by_less(table: pd.DataFrame) -> Evidence:
 def cloning_grows_faster_with_the_horizon(table: pd.DataFrame) -> Evidence:
     """Cloning's shortfall rises faster with the horizon than that of correction, by 0.02 a step."""
     cloning, own = (slopes(table, "horizon", "shortfall", {"learner": n}) for n in ("cloning", "correction"))
-    return must_exceed(
-        {run: cloning[run] - own[run] for run in own}, MARGIN, "difference of slopes less 0.02"
-    )
+    return must_exceed({run: cloning[run] - own[run] for run in own}, MARGIN, "difference of slopes")

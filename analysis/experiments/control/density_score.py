@@ -6,12 +6,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
 from analysis.experiments.control.nearest_data import DEGREE, LOGGERS, setting
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import combinations, difference, merged, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    combinations,
+    difference,
+    exact,
+    merged,
+    must_exceed,
+    of_keys,
+    stays_below,
+)
 from testbed.offline import continuous
 from testbed.offline.continuous import density_score, score_corrected
 

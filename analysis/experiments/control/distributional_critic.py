@@ -4,10 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import combinations, dials, exceeds, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, combinations, dials, exceeds, of_keys, stays_below
 from envs.mechanisms import max_bias
 from envs.offline import exact_model
 from testbed.offline.models import discrete_choice

@@ -5,10 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import exceeds, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exceeds, of_keys, stays_below
 from envs.arrays import Floats
 from envs.mechanisms import tightrope
 from testbed.offline.improvement import outer_loop

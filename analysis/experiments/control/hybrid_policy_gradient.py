@@ -6,11 +6,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import combinations, difference, exceeds, level, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    combinations,
+    difference,
+    exceeds,
+    level,
+    must_exceed,
+    of_keys,
+    stays_below,
+)
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import combination_lock
 from envs.offline import collect, ratio, skilled

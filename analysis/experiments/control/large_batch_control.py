@@ -7,10 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import combinations, exceeds, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, combinations, exceeds, of_keys, stays_below
 from envs.continuous import point_mass
 from testbed.offline.control import Settings, actor_critic
 

@@ -6,11 +6,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed, short_of
-from analysis.judging.replication import combinations, difference, level, merged, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    combinations,
+    difference,
+    exact,
+    level,
+    merged,
+    must_exceed,
+    of_keys,
+    short_of,
+    stays_below,
+)
 from envs.arrays import Floats
 from envs.mdps import BAIRD_FEATURES, garnet
 from testbed.exact.value_learning import baird_star, linear_td

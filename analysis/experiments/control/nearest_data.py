@@ -7,10 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import combinations, exceeds, of_keys
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, combinations, exceeds, of_keys
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
 from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic

@@ -4,10 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import combinations, dials, exceeds, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, combinations, dials, exceeds, of_keys, stays_below
 from envs.mdps import BAIRD_FEATURES, baird_star
 
 NAME = "norm-bounds"

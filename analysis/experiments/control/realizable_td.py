@@ -4,11 +4,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed, short_of
-from analysis.judging.replication import combinations, difference, exceeds, of_keys
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    combinations,
+    difference,
+    exact,
+    exceeds,
+    must_exceed,
+    of_keys,
+    short_of,
+)
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP

@@ -6,11 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import combinations, difference, exceeds, of_keys
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, combinations, difference, exceeds, must_exceed, of_keys
 from envs.continuous import normals, point_mass
 from testbed.offline.control import Settings, actor_critic
 
@@ -92,4 +88,4 @@ def demonstrations_of_the_base_help_its_residual(table: pd.DataFrame) -> Evidenc
         difference(table, "loss", {"arm": "scratch"}, {"arm": arm}, updates=RATIOS) for arm in ARMS[1:]
     )
     saved = {name: helped[name] - plain[name] for name in plain}
-    return must_exceed(saved, LESS, "mean loss saved, less 0.02")
+    return must_exceed(saved, LESS, "mean loss saved")

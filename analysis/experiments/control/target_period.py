@@ -4,11 +4,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed, short_of
-from analysis.judging.replication import combinations, level, of_keys
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    combinations,
+    exact,
+    level,
+    must_exceed,
+    of_keys,
+    short_of,
+)
 from envs.arrays import Floats
 from envs.mdps import BAIRD_FEATURES
 from testbed.exact.value_learning import baird_star, linear_td, two_state

@@ -4,11 +4,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.judging.replication import combinations, exceeds, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    combinations,
+    exact,
+    exceeds,
+    of_keys,
+    short_of,
+    stays_below,
+)
 from envs.arrays import Floats
 from envs.continuous import BumpBandit, normals
 from testbed.offline.continuous import gaussian_log_ratio, velocity_log_ratio

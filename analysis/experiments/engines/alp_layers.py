@@ -5,12 +5,8 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.parts_rates import KEYS, NAME, PLACES, alp_cells
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms
-from analysis.judging.sequential import median_exceeds, median_stays_below
-from analysis.plot import Plot
+from analysis.lab import Arm, Evidence, Experiment, Part, Plot, Stop, arms, median_exceeds, median_stays_below
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
@@ -42,7 +38,7 @@ EXPERIMENT = Experiment(
         "0.003 for noise in halves and 0.001 for the rest, so that the rate may be what sets halves apart"
     ),
     cells=cells,
-    stop=Stop(block=16, cap=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=("recipe", "policy_args", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", TAIL, SPIKE, "val/entropy"),
     figure=Plot(

@@ -9,10 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.lag.areal_lag import LAGS, NOISY
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed, paired_by
+from analysis.lab import Evidence, Experiment, Part, must_exceed, paired_by
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exact
 from analysis.tables.committed import Table
 from analysis.worlds.teaching_worlds import AllResponses, expected_gradient, place_gradients
 from testbed.exact.speculative import acceptance, accepted_length, output_law
@@ -130,7 +128,7 @@ def gains(table: pd.DataFrame, kind: str, whose: str) -> np.ndarray:
     return found
 
 
-@EXPERIMENT.claim(kind="exact")
+@EXPERIMENT.claim(kind="enumerated")
 def on_policy_drafts_are_accepted_longer(table: pd.DataFrame) -> Evidence:
     """Over 12 random targets, drafts trained on their own prefixes have on average at least 5 % more tokens
     accepted than drafts trained on the target's, under forward, reverse and tv divergences.
@@ -140,7 +138,8 @@ def on_policy_drafts_are_accepted_longer(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim(
-    source="derived: accepted prefixes come with the product of min(p, q), which is neither law", kind="exact"
+    source="derived: accepted prefixes come with the product of min(p, q), which is neither law",
+    kind="enumerated",
 )
 def drafts_gain_on_accepted_prefixes(table: pd.DataFrame) -> Evidence:
     """Over 12 random targets, drafts trained by tv on the prefixes that acceptance leads to have on average
@@ -161,7 +160,7 @@ FASTER = 0.095
 
 @EXPERIMENT.claim(
     source="Leviathan et al. (2023), arXiv:2211.17192: (accepted + 1) / (1 + cost * drafted) is the speed",
-    kind="exact",
+    kind="enumerated",
 )
 def on_policy_drafts_decode_faster(table: pd.DataFrame) -> Evidence:
     """Where a drafted token costs a twentieth of a call of the target, drafts trained on their own prefixes

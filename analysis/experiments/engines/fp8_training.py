@@ -6,11 +6,20 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms, at_floor
-from analysis.judging.sequential import happens_more_often, happens_mostly, median_exceeds, median_within
-from analysis.plot import Plot
+from analysis.lab import (
+    Arm,
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Stop,
+    arms,
+    at_floor,
+    happens_more_often,
+    happens_mostly,
+    median_exceeds,
+    median_within,
+)
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Arguments, Run, grid
 
@@ -140,7 +149,7 @@ def strong_rollout_noise_collapses_most_seeds(table: pd.DataFrame) -> Evidence:
 def _collapses_most(table: pd.DataFrame, name: str) -> Evidence:
     found = arms(table, "collapsed", ARMS) > 0.5
     alone = found[name] & ~found["full"]
-    return happens_mostly(alone, "share of seeds that collapsed in this arm alone, less 1/2")
+    return happens_mostly(alone, "share of seeds that collapsed in this arm alone")
 
 
 @EXPERIMENT.claim(source="truncated importance sampling, verl documentation of rollout correction")
@@ -161,4 +170,4 @@ def one_precision_on_both_sides_costs_nothing(table: pd.DataFrame) -> Evidence:
     pairs = {name: found[name] - found["full"] for name in ("unified", "fp8 TIS")}
     medians = ", ".join(f"{name} {x_N.median():+.3f}" for name, x_N in pairs.items())
     floored = [name for name in pairs if at_floor([found[name], found["full"]], MARGIN)]
-    return median_within(pairs, MARGIN, f"0.05 less the median change in accuracy: {medians}", floored)
+    return median_within(pairs, MARGIN, f"median change in accuracy: {medians}", floored)

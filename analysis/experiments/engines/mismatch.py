@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, Part, exact, short_of
 from envs.arrays import Floats
 from envs.catalog import token_task
 from envs.tokens.tree import tree as token_tree

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.engines.fp8_training import JET_RL
 from analysis.experiments.engines.mismatch_horizon import (
     KEYS,
@@ -20,8 +19,7 @@ from analysis.experiments.engines.mismatch_horizon import (
     lost,
     more_on_longer,
 )
-from analysis.judging.claims import Evidence
-from analysis.judging.sequential import median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Stop, median_exceeds
 from testbed.config.run import Run
 
 LENGTHS = (12, 24)
@@ -60,7 +58,7 @@ def powers_of_two_cost_accuracy_on_short_responses(table: pd.DataFrame) -> Evide
     """With responses of 12 tokens, rollouts in powers of two cost a trainer in full precision, without
     correction, more than 0.05 of final accuracy, on most seeds.
     """
-    return median_exceeds(lost(table, SHORT), MARGIN, f"{_medians(table)}; less {MARGIN:g}")
+    return median_exceeds(lost(table, SHORT), MARGIN, f"{_medians(table)}")
 
 
 @EXPERIMENT.claim()

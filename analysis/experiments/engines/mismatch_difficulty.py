@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.engines.fp8_training import JET_RL
 from analysis.experiments.engines.mismatch_break import BITS, SHORT
 from analysis.experiments.engines.mismatch_horizon import (
@@ -18,8 +17,7 @@ from analysis.experiments.engines.mismatch_horizon import (
     figure,
     lost,
 )
-from analysis.judging.claims import Evidence
-from analysis.judging.sequential import median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Stop, median_exceeds
 from testbed.config.run import Run
 
 NOISE, NOISES = "teacher_noise", (0.05, 0.125, 0.25)
@@ -66,7 +64,7 @@ def powers_of_two_cost_accuracy_on_a_hard_task(table: pd.DataFrame) -> Evidence:
     """Where a thirtieth of the base model's responses are right, they cost more than 0.05 of final accuracy,
     on most seeds.
     """
-    note = f"median loss, less {MARGIN:g}; {_medians(table, 'mismatch', 'by rollouts')}"
+    note = f"median loss; {_medians(table, 'mismatch', 'by rollouts')}"
     return median_exceeds(lost(table, HARD, by=NOISE), MARGIN, note)
 
 

@@ -7,12 +7,8 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Stop
 from analysis.experiments.engines.fp8_training import UNCORRECTED
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms, at_floor
-from analysis.judging.sequential import median_exceeds, median_within
-from analysis.plot import Plot
+from analysis.lab import Arm, Evidence, Experiment, Plot, Stop, arms, at_floor, median_exceeds, median_within
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Arguments, Run
 
@@ -86,9 +82,7 @@ def _equal(table: pd.DataFrame, name: str) -> Evidence:
     found = arms(table, "accuracy", ARMS)
     middle = found.median()
     floored = [name] if at_floor([found[name], found["all layers"]], MARGIN) else []
-    note = (
-        f"{MARGIN:g} less the median change; medians {middle[name]:.3f}, {middle['all layers']:.3f} with all"
-    )
+    note = f"median change; medians {middle[name]:.3f}, {middle['all layers']:.3f} with all"
     return median_within({name: found[name] - found["all layers"]}, MARGIN, note, floored)
 
 

@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, Part, exact
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator
 from testbed.estimators.bandit import Logged, logged

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, exact
 from testbed.errors import UserError
 from testbed.testing.assertions import assert_equivalent, assert_unbiased, min_num_samples
 from testbed.testing.e_process import EProcess

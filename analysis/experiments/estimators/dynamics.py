@@ -4,9 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, exact, short_of
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP

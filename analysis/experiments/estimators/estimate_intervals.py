@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 from scipy import special, stats
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, exact
 from envs.arrays import Floats
 from testbed.estimators.intervals import (
     bets,

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
 from analysis.experiments.estimators.bandit_estimators import World, moments
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.exact.bandit import LoggedDistribution

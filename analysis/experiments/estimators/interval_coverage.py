@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.experiment import Experiment
 from analysis.judging.intervals import clopper_pearson_interval
-from analysis.plot import Plot
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.estimators.intervals import (

@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, exact
 from analysis.worlds.trajectory_worlds import (
     dyadic_world,
     exact_log,

@@ -3,10 +3,8 @@
 import numpy as np
 from scipy.optimize import brentq
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.estimators.dynamics import WORLDS, random_world
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, Part, exact, short_of
 from envs import infinite_horizon
 from testbed.exact import bandit, value_learning
 

@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, exact, short_of
 from envs.arrays import Floats, Ints
 from testbed.exact.tree import softmax
 from testbed.offline.equivalence import between_classes, class_entropy, expected_reward

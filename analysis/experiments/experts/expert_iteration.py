@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, Part, exact, short_of
 from envs.arrays import Bools, Floats, Ints
 from envs.tokens.tree import TokenTree
 from testbed.exact.prefixes import imitated
@@ -90,7 +88,7 @@ def expert_iteration_forgets_the_rare_skill() -> Evidence:
     )
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def a_filter_of_easy_steps_raises_the_plateau() -> Evidence:
     """Leaving steps above probability 0.7 out of what is cloned keeps the rare problem's success above 0.02,
     mean of the last 10 of 80 rounds, so that 100 tries prove it with probability .87 where without the filter

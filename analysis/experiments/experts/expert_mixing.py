@@ -8,10 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arms, paired
-from analysis.judging.sequential import median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Stop, arms, median_exceeds, paired
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Arguments, Run
@@ -59,7 +56,7 @@ EXPERIMENT = Experiment(
         "are right steps; the expert never errs"
     ),
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=("recipe", PEAK, "guide", VERIFIER, "seed"),
     metrics=("accuracy", FREE, BASE, f"first {BASE}", "best", "start", "area", PASS, ENTROPY,
              "val/kl_start_k3", "collapsed", "max actor/grad_norm"),

@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.experts.group_alignment import BETA, alignment
-from analysis.plot import Plot
+from analysis.lab import Experiment, Part, Plot
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm, gained, swept
 

@@ -6,10 +6,17 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arm, paired
-from analysis.judging.sequential import happens_mostly, median_exceeds, median_stays_below
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Stop,
+    arm,
+    happens_mostly,
+    median_exceeds,
+    median_stays_below,
+    paired,
+)
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Arguments, Run
@@ -55,7 +62,7 @@ EXPERIMENT = Experiment(
         "the checker's first error; all arms have the same number of rollouts, 64 a step"
     ),
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=("task_args.share", "recipe", "recipe_args", "prefix", "prefix_args", "seed"),
     metrics=(HARD, EASY, f"first {HARD}", PASS, "accuracy", "start", "rollouts", "mean actor/grad_norm",
              "first reward/mean", "reward/mean"),
@@ -152,5 +159,5 @@ def staged_training_saturates(table: pd.DataFrame) -> Evidence:
     tell, while hard prompts without a prefix stay below 0.5, on most seeds.
     """
     reward, hard = (arm(table, value, WHERE["tree"]) for value in ("reward/mean", HARD))
-    note = f"share of seeds, less 1/2; medians {reward.median():.3f} and {hard.median():.3f}"
+    note = f"share of seeds; medians {reward.median():.3f} and {hard.median():.3f}"
     return happens_mostly((reward > 0.8) & (hard < 0.5), note)

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exact, short_of
 from analysis.tables.committed import Table
 from analysis.worlds.teaching_worlds import AllResponses, single_gradients
 from envs.arrays import Floats
@@ -170,7 +167,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(kind="exact")
+@EXPERIMENT.claim(kind="enumerated")
 def rescued_groups_speak_where_others_are_silent(table: pd.DataFrame) -> Evidence:
     """At a success chance of at most 0.01, GRPO's expected update on a bandit is at least 10 times as long
     with an expert's success put into failed groups.
@@ -180,7 +177,7 @@ def rescued_groups_speak_where_others_are_silent(table: pd.DataFrame) -> Evidenc
     return exact(1 - ratio / LOUDER, 0.0, f"lacking ratio; ratios {', '.join(f'{x:.0f}' for x in ratio)}")
 
 
-@EXPERIMENT.claim(kind="exact")
+@EXPERIMENT.claim(kind="enumerated")
 def rescued_groups_keep_the_policy_gradients_direction(table: pd.DataFrame) -> Evidence:
     """At every chance of success the update with rescued groups has a cosine of at least 0.9 with the policy
     gradient, though the expert takes the right arm that the policy takes less often.

@@ -6,11 +6,18 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed, short_of
-from analysis.judging.replication import Seeds, difference, repeated
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    difference,
+    exact,
+    must_exceed,
+    repeated,
+    short_of,
+)
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.committed import Table
 from envs.arrays import Floats
@@ -107,7 +114,7 @@ EXPERIMENT = Experiment(
 def _less(table: pd.DataFrame, other: str) -> Evidence:
     """Return the evidence about the regret of an arm less BRAIn's, in both runs."""
     gap = difference(table, "regret", {"arm": other}, {"arm": "brain"})
-    return must_exceed(gap, LESS, f"regret of {other} less BRAIn's, less {LESS:g}")
+    return must_exceed(gap, LESS, f"regret of {other} less BRAIn's")
 
 
 for _name, _other, _says in (

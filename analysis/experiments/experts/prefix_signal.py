@@ -4,9 +4,7 @@ import itertools
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, Part, exact, short_of
 from envs.arrays import Floats
 from envs.tokens.tree import TokenTree
 from testbed.advantages import advantage

@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arm, paired
-from analysis.judging.sequential import happens_mostly, median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Stop, arm, happens_mostly, median_exceeds, paired
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Arguments, Run, grid
 
@@ -47,7 +44,7 @@ EXPERIMENT = Experiment(
     source="Setlur et al. (2026), PrefixRL, arXiv:2601.18795; Qu et al. (2026), POPE, arXiv:2601.18779",
     differs="a transformer of 26,000 weights on running sums; GRPO on-policy; prefixes of up to 10 tokens",
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=("teacher_noise", "prefix", "prefix_args", "seed"),
     metrics=("accuracy", "best", "start", "rollouts_to 0.5", "steps_to 0.5", "last val/pass@4", "rollouts"),
     margins={"accuracy gained without a prefix": MARGIN},
@@ -72,7 +69,7 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim()
 def plain_rl_leaves_hard_prompts_unsolved(table: pd.DataFrame) -> Evidence:
     """Where the base model succeeds at 1 in 4,000, GRPO ends below 0.2 accuracy on most seeds."""
-    return happens_mostly(arm(table, "accuracy", PLAIN) < MARGIN, "share of seeds below 0.2, less 1/2")
+    return happens_mostly(arm(table, "accuracy", PLAIN) < MARGIN, "share of seeds below 0.2")
 
 
 @EXPERIMENT.claim()
@@ -108,7 +105,7 @@ def _stored(table: pd.DataFrame, cost: str) -> Evidence:
         arm(table, f"{cost}_to 0.5", {"teacher_noise": LESS_HARD, "prefix": name}).fillna(float("inf"))
         for name in ("stored", "off")
     )
-    note = f"share of seeds on which stored prefixes reach 0.5 in fewer {cost}, less 1/2; medians "
+    note = f"share of seeds on which stored prefixes reach 0.5 in fewer {cost}; medians "
     return happens_mostly(stored < plain, f"{note}{stored.median():g} and {plain.median():g}")
 
 

@@ -6,10 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import combinations, exceeds, of_keys
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, combinations, exceeds, of_keys
 from envs.arrays import Floats
 from envs.continuous import LQR
 from testbed.offline.control import Settings, actor_critic

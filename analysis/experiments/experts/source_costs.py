@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.committed import Table
 from testbed.config.run import Arguments, Run

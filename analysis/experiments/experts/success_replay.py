@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arm
-from analysis.judging.replication import each_run
-from analysis.judging.sequential import happens_mostly, median_exceeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, arm, happens_mostly, median_exceeds
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm, Maker, gained, swept
 
@@ -155,11 +150,10 @@ for _name, _value, _pairs, _margin, _source, _statement in (
     source=SPEAR_SAYS,
     statement="With recalibrated advantages replay does not collapse and keeps 0.02 nats, on most seeds.",
 )
-@each_run
 def stays(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds."""
     well = (arm(table, "collapsed", {"arm": OWN}) < 0.5) & (arm(table, "val/entropy", {"arm": OWN}) > 0.02)
-    return happens_mostly(well, "share of seeds, less 1/2")
+    return happens_mostly(well, "share of seeds")
 
 
 @EXPERIMENT.claim(
@@ -170,13 +164,12 @@ def stays(table: pd.DataFrame) -> Evidence:
         "accuracy of 0.3 without a prefix in half of GRPO's rollouts, on most seeds."
     ),
 )
-@each_run
 def half(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds; never counts as more than any."""
     with_, plain = (
         arm(table, "rollouts_to 0.3", {"arm": name}).fillna(np.inf) for name in ("falling prefixes", "grpo")
     )
-    note = f"share of seeds, less 1/2; medians {with_.median():g} and {plain.median():g}"
+    note = f"share of seeds; medians {with_.median():g} and {plain.median():g}"
     return happens_mostly(np.isfinite(with_) & (TWICE * with_ <= plain), note)
 
 
@@ -185,7 +178,6 @@ def half(table: pd.DataFrame) -> Evidence:
     source=PREFIX_SAYS,
     statement="After as many steps falling prefixes end with three times GRPO's accuracy, in the median.",
 )
-@each_run
 def thrice(table: pd.DataFrame) -> Evidence:
     """Return the evidence about accuracy less three times GRPO's."""
     with_, plain = (arm(table, "accuracy", {"arm": name}) for name in ("falling prefixes", "grpo"))

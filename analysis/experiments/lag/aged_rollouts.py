@@ -4,11 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import exceeds, level, of_keys
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exceeds, level, must_exceed, of_keys
 from analysis.worlds import cloned_starts as cold_starts
 from analysis.worlds.cloned_starts import accuracy, cloned, demonstrations, trained
 
@@ -52,9 +48,7 @@ def aged_data_still_beat_the_cold_start(table: pd.DataFrame) -> Evidence:
     """At every age both GRPO and DPO end above the cold start by 0.02 of accuracy."""
     where = {"recipe": tuple(RECIPES), "age": AGES}
     start, end = (level(table, value, where) for value in ("start", "accuracy"))
-    return must_exceed(
-        {name: end[name] - start[name] for name in end}, MARGIN, "gain over the start less 0.02"
-    )
+    return must_exceed({name: end[name] - start[name] for name in end}, MARGIN, "gain over the start")
 
 
 for _recipe, _title in TITLES.items():

@@ -1,6 +1,6 @@
 """A thousand cells of seconds: four recipes on bandits at ten lags, to see the executors work."""
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from testbed.config.run import Run, grid
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from analysis.experiment import Experiment
-from analysis.judging.arm_claims import Recipes
+from analysis.lab import Experiment, Recipes
 from analysis.sweeps.base_runs import SMALL
 from analysis.sweeps.tuning import at_rates
 from testbed.config.run import Run

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.lag.class_rates import LITE
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_vanish
-from analysis.judging.replication import Seeds, all_exceed, difference, exceeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    all_exceed,
+    difference,
+    exceeds,
+    must_vanish,
+    of_seeds,
+)
 from analysis.worlds.edited_training import Arm, trained
 
 if TYPE_CHECKING:

@@ -8,13 +8,20 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.class_rates import REGIMES, regime_cells
-from analysis.judging.arm_claims import above, declare, named
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms
-from analysis.judging.sequential import happens_mostly
-from analysis.plot import Plot
+from analysis.lab import (
+    Arm,
+    Check,
+    Evidence,
+    Experiment,
+    Plot,
+    Stop,
+    above,
+    arms,
+    declare,
+    happens_mostly,
+    named,
+)
 from testbed.config.run import Run
 
 RATE = 3e-3
@@ -43,9 +50,7 @@ def _ends(table: pd.DataFrame, *, regime: str, repeats: bool) -> Evidence:
     found = {name: arms(table, name, {regime: ARMS[regime]})[regime] for name in (ENTROPY, LENGTH)}
     gone_N = found[LENGTH] < GONE
     stuck_N = (found[ENTROPY] < STUCK) & ~gone_N
-    note = (
-        f"share of seeds less 1/2; {int(stuck_N.sum())} repeat, {int(gone_N.sum())} are gone of {len(gone_N)}"
-    )
+    note = f"share of seeds; {int(stuck_N.sum())} repeat, {int(gone_N.sum())} are gone of {len(gone_N)}"
     return happens_mostly(stuck_N if repeats else gone_N, note)
 
 

@@ -7,11 +7,18 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Check, Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms
-from analysis.judging.sequential import happens_more_often, median_exceeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Arm,
+    Check,
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Stop,
+    arms,
+    happens_more_often,
+    median_exceeds,
+)
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 
@@ -51,7 +58,7 @@ def _above(table: pd.DataFrame, *, name: str, rival: str, lag: int) -> Evidence:
 def _steadier(table: pd.DataFrame, *, name: str, rival: str, lag: int) -> Evidence:
     lost = _pair(table, "collapsed", name, rival, lag) > 0.5
     note = f"collapsed: {name} {lost[name].sum()}, {rival} {lost[rival].sum()} of {len(lost)} seeds"
-    return happens_more_often(lost[rival], lost[name], f"{note}; share among seeds where one did, less 1/2")
+    return happens_more_often(lost[rival], lost[name], f"{note}; share among seeds where one did")
 
 
 def _grows(table: pd.DataFrame, *, rival: str) -> Evidence:

@@ -7,12 +7,8 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Stop
 from analysis.experiments.cards.card_training import BASE
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms
-from analysis.judging.sequential import median_exceeds, median_within
-from analysis.plot import Plot
+from analysis.lab import Arm, Evidence, Experiment, Plot, Stop, arms, median_exceeds, median_within
 from testbed.config.run import Arguments, Run
 
 SET_POINT, CLOSE, OLD = 0.15, 0.05, 4
@@ -76,9 +72,7 @@ def held(table: pd.DataFrame) -> Evidence:
     found = arms(table, "val/entropy", ARMS)
     names = ("set-point", "set-point, old")
     medians = ", ".join(f"{name} {x:.3f}" for name, x in found.median().items())
-    return median_within(
-        {name: found[name] - SET_POINT for name in names}, CLOSE, f"{CLOSE} less the distance; {medians}"
-    )
+    return median_within({name: found[name] - SET_POINT for name in names}, CLOSE, f"distance; {medians}")
 
 
 def _nearer(table: pd.DataFrame, ours: str, other: str) -> Evidence:

@@ -2,9 +2,7 @@
 
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed
+from analysis.lab import Evidence, Experiment, exact, must_exceed
 from analysis.sweeps.base_runs import CHAIN
 from analysis.tables.committed import Table
 from analysis.tables.condensed import ESS_COLLAPSE, TOKEN_ESS, condense
@@ -35,7 +33,7 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0", kind="exact")
+@EXPERIMENT.claim(source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0", kind="enumerated")
 def sampled_ess_never_below_floor(table: pd.DataFrame) -> Evidence:
     """The Kish ESS of N sampled sequences never reads below 1/N, however dead the estimate is."""
     need(table, [ESS, ESS_FLOOR, EXACT])

@@ -9,11 +9,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.ess_predicts_collapse import GOOD, KEYS, SIGNS, early_signs
 from analysis.judging.auroc import auroc
-from analysis.judging.claims import Evidence
-from analysis.judging.sequential import median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Stop, median_exceeds
 from analysis.sweeps.base_runs import LAB
 from testbed.config.run import Run, grid
 
@@ -35,7 +33,7 @@ EXPERIMENT = Experiment(
     differs="six recipes on running sums; the mean over the first 200 steps, collapses after them",
     cells=cells,
     from_rows=partial(early_signs, name="ess-warns"),
-    stop=Stop(cap=24),
+    stop=Stop(cap=32, begun_with=24),
     keys=KEYS,
     metrics=(*SIGNS, "collapsed", "collapse_step", "diverged"),
     margins={"AUROC that counts as foretelling": GOOD},
@@ -57,7 +55,7 @@ def ess_ranks_collapses_at_one_lag_and_rate(table: pd.DataFrame) -> Evidence:
     """At lag 256 and learning rate 3e-3 a small ESS in the first 200 steps ranks six recipes by whether they
     collapse later with an AUROC above 0.8, in the median over seeds.
     """
-    return median_exceeds(areas(table, "log10 ess"), GOOD, "median AUROC of ESS over seeds, less 0.8")
+    return median_exceeds(areas(table, "log10 ess"), GOOD, "median AUROC of ESS over seeds", null=0.5)
 
 
 @EXPERIMENT.claim(source="own hypothesis, from the phase diagram's seeds")

@@ -4,10 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import exceeds, of_keys
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exceeds, of_keys
 from analysis.worlds import cloned_starts as cold_starts
 from analysis.worlds.cloned_starts import accuracy, cloned, demonstrations, trained
 

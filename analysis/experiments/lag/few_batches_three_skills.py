@@ -5,13 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.few_huge_batches import ENGINES, MARGIN, SOURCE
 from analysis.experiments.lag.small_rates import KEYS, NAME, OLD
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arm, paired
-from analysis.judging.sequential import median_exceeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop, arm, median_exceeds, paired
 from analysis.sweeps.base_runs import SMALL
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
@@ -44,7 +40,7 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     differs="sums, copies and sorting of six digits in place of search tasks; rates as tuned on sums alone",
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=("recipe", PERIOD, "mismatch", "seed"),
     metrics=("accuracy", "best", "start", "area", "collapsed", *LEVELS),
     margins={"accuracy that counts as equal": MARGIN},

@@ -15,10 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import Arm, arms, must_exceed
-from analysis.plot import Plot
+from analysis.lab import Arm, Evidence, Experiment, Plot, arms, exact, must_exceed
 from envs.arrays import Floats
 from envs.tokens.tree import TokenTree
 from testbed.config.run import Run, grid

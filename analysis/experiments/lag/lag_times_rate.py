@@ -7,10 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import arms, at_floor, must_exceed, must_vanish, short_of
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, arms, at_floor, exact, must_exceed, must_vanish, short_of
 from testbed.config.run import Run, grid
 
 SOURCE = (
@@ -132,7 +129,7 @@ def curves_fall_together_at_equal_lag_times_rate(table: pd.DataFrame) -> Evidenc
     largest = max(abs(float(x_N.mean())) for x_N in pairs.values())
     reach = value.mean(axis=1).groupby(level="product").mean()
     note = (
-        f"0.05 less the difference between rates, at most {largest:.3f}; over products the mean value goes "
+        f"difference between rates, at most {largest:.3f}; over products the mean value goes "
         f"from {reach.max():.3f} to {reach.min():.3f}"
     )
     floored = [

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import SMALL
 from analysis.sweeps.tuning import at_rates
 from testbed.config.run import Arguments, Run, grid

@@ -7,13 +7,21 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.class_rates import KEYS, LEVELS, LONG, NAME, SHORT, level_cells
-from analysis.judging.arm_claims import above, declare, named
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms
-from analysis.judging.sequential import happens_more_often, median_exceeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Arm,
+    Check,
+    Evidence,
+    Experiment,
+    Plot,
+    Stop,
+    above,
+    arms,
+    declare,
+    happens_more_often,
+    median_exceeds,
+    named,
+)
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
@@ -38,9 +46,7 @@ def _grows(table: pd.DataFrame, *, rival: str) -> Evidence:
 def _steadier(table: pd.DataFrame, *, rival: str) -> Evidence:
     both = arms(table, "collapsed", {name: ARMS[LONG][name] for name in ("MinPRO", rival)}) > 0.5
     note = f"collapsed: MinPRO {both['MinPRO'].sum()}, {rival} {both[rival].sum()} of {len(both)} seeds"
-    return happens_more_often(
-        both[rival], both["MinPRO"], f"{note}; share among seeds where one did, less 1/2"
-    )
+    return happens_more_often(both[rival], both["MinPRO"], f"{note}; share among seeds where one did")
 
 
 def claims() -> Iterator[tuple[str, str, Check]]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.window_and_sync_rates import KEYS, NAME, WINDOWS, window_cells
-from analysis.judging.arm_claims import above, declare, named
-from analysis.plot import Plot
+from analysis.lab import Check, Experiment, Plot, Stop, above, declare, named
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 

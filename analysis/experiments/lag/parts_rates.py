@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import SMALL
 from analysis.sweeps.tuning import at_rates
 from testbed.config.run import Run, grid

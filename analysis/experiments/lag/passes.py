@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.lag.class_rates import KEYS, NAME, PASS_LAG, PASSES, pass_cells
-from analysis.judging.arm_claims import above, declare, named, sooner
-from analysis.plot import Plot
+from analysis.lab import Check, Experiment, Part, Plot, Stop, above, declare, named, sooner
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
@@ -81,7 +79,7 @@ EXPERIMENT = Experiment(
     differs="a transformer of 7,000 weights, sums of 6 digits, 150 steps of 32 responses; no entropy "
     "trigger; plain reuse clips around the weights of a batch's first pass, not around its sampler",
     cells=cells,
-    stop=Stop(block=12, cap=24),
+    stop=Stop(block=12, cap=36, begun_with=24),
     keys=("recipe", "recipe_args", "lag", "seed"),
     metrics=(
         *("accuracy", "area", "collapsed", "rollouts_to 0.5", "rollouts_to 0.8", "rollouts_to 0.9"),

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from analysis.experiment import Check, Experiment, Stop
 from analysis.experiments.lag.class_rates import SYNC
 from analysis.experiments.lag.lag_400 import FIGURE, MARGIN, MARGINS, RIVAL, TIMES
 from analysis.experiments.lag.window_and_sync_rates import KEYS, NAME, SYNC_LAGS, sync_cells
-from analysis.judging.arm_claims import above, declare, named, sooner
+from analysis.lab import Check, Experiment, Stop, above, declare, named, sooner
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
@@ -59,7 +58,7 @@ EXPERIMENT = Experiment(
     differs="a transformer of 7,000 weights, sums of 6 digits, 1602 steps of 32 responses: at mean lag 400 "
     "two generations, the first by the base model; rates by arm",
     cells=cells,
-    stop=Stop(block=16, cap=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=("recipe", "recipe_args", "lag", "seed"),
     metrics=(
         *("accuracy", "best", "area", "collapsed", "rollouts_to 0.5", "rollouts_to 0.8"),

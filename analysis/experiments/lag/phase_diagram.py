@@ -4,7 +4,7 @@ The map on which learning rates are chosen. Its seeds are used for nothing else,
 tuned recipe is judged on others.
 """
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import LAB
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.config.run import Run, grid

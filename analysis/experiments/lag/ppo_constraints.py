@@ -4,12 +4,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.rewards.turn_training import GAME
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arms
-from analysis.judging.sequential import happens_mostly, median_exceeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop, arms, happens_mostly, median_exceeds
 from testbed.config.run import Arguments, Run
 
 SOURCE = "Zheng et al. (2023), Secrets of RLHF I, arXiv:2307.04964"
@@ -45,7 +41,7 @@ EXPERIMENT = Experiment(
         "beforehand are left out"
     ),
     cells=cells,
-    stop=Stop(block=8, cap=16),
+    stop=Stop(block=8, cap=32, begun_with=16),
     keys=(*KEYS, "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "val/kl_start_k3"),
     margins={"accuracy that counts as lost": LESS},
@@ -74,7 +70,7 @@ def policy_constraints_decide(table: pd.DataFrame) -> Evidence:
     """Without clip, KL and normalization PPO ends lower than with all three, by 0.05 in the median."""
     found = _by_arm(table, "accuracy")
     return median_exceeds(
-        found["all"] - found["none"], LESS, "median loss of accuracy without any constraint, less 0.05"
+        found["all"] - found["none"], LESS, "median loss of accuracy without any constraint"
     )
 
 
@@ -82,13 +78,11 @@ def policy_constraints_decide(table: pd.DataFrame) -> Evidence:
 def the_clip_decides_alone(table: pd.DataFrame) -> Evidence:
     """Without the clip alone PPO ends lower than with all three, by 0.05 in the median."""
     found = _by_arm(table, "accuracy")
-    return median_exceeds(
-        found["all"] - found["no clip"], LESS, "median loss of accuracy without the clip, less 0.05"
-    )
+    return median_exceeds(found["all"] - found["no clip"], LESS, "median loss of accuracy without the clip")
 
 
 @EXPERIMENT.claim()
 def constrained_ppo_does_not_collapse(table: pd.DataFrame) -> Evidence:
     """With all three constraints PPO does not collapse on more than half of all seeds."""
     lost = _by_arm(table, "collapsed") > 0.5
-    return happens_mostly(~lost["all"], "share of seeds on which all constraints together survived, less 1/2")
+    return happens_mostly(~lost["all"], "share of seeds on which all constraints together survived")

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arm
-from analysis.judging.replication import each_run
-from analysis.judging.sequential import happens_more_often, median_exceeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, arm, happens_more_often, median_exceeds
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm, Maker, gained, swept
 from testbed.exact.kl_control import Control
@@ -155,7 +150,6 @@ for _name, _first, _second, _source, _margin, _statement in (
     source=SAFE,
     statement="SAFE ends with 1.0515 times the reward of PPO with a fixed KL coefficient, in the median.",
 )
-@each_run
 def earns(table: pd.DataFrame) -> Evidence:
     """Return the evidence about final rewards, in standard deviations of the teacher's."""
     safe, fixed = (arm(table, "val/proxy", {"arm": name}) for name in ("safe", "fixed kl"))
@@ -169,11 +163,10 @@ def earns(table: pd.DataFrame) -> Evidence:
     source=SAFE,
     statement="SAFE collapses on fewer seeds than PPO with a fixed KL coefficient.",
 )
-@each_run
 def collapses(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds on which one of the two collapsed."""
     fixed, safe = (arm(table, "collapsed", {"arm": name}) for name in ("fixed kl", "safe"))
-    return happens_more_often(fixed, safe, f"share of {fixed.sum():g} against {safe.sum():g} seeds, less 1/2")
+    return happens_more_often(fixed, safe, f"share of {fixed.sum():g} against {safe.sum():g} seeds")
 
 
 @EXPERIMENT.claim(source=SAFE)

@@ -2,11 +2,8 @@
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.small_rates import KEYS, NAME, OLD, pairs
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arm
-from analysis.judging.sequential import median_exceeds
+from analysis.lab import Arm, Evidence, Experiment, Part, Stop, arm, median_exceeds
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
@@ -27,7 +24,7 @@ EXPERIMENT = Experiment(
         "exact lag; widths 16 and 32; rates from three on 2 seeds"
     ),
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=(*KEYS, "seed"),
     metrics=("accuracy", "best", "start", "area", "collapsed", "val/kl_start_k3"),
     figure="preference-lag",

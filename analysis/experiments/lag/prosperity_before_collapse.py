@@ -5,10 +5,7 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms
-from analysis.judging.sequential import median_exceeds, median_stays_below
+from analysis.lab import Arm, Evidence, Experiment, Part, Stop, arms, median_exceeds, median_stays_below
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import cell_table
 from analysis.tables.committed import Table
@@ -56,7 +53,7 @@ EXPERIMENT = Experiment(
     differs="a transformer of 7,000 weights on running sums; two learning rates for all",
     cells=cells,
     from_rows=from_rows,
-    stop=Stop(block=16, cap=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=KEYS,
     metrics=(*METRICS, *CURVE),
     margins={
@@ -88,7 +85,7 @@ def _sooner(table: pd.DataFrame, name: str) -> Evidence:
         found = found.fillna(STEPS)
         shares[f"lag {lag}"] = found[name] / found["grpo"]
     middle = ", ".join(f"{share.median():.2f} at {lag}" for lag, share in shares.items())
-    return median_stays_below(shares, TWICE, f"{TWICE:g} less the median quotient of steps; {middle}")
+    return median_stays_below(shares, TWICE, f"median quotient of steps; {middle}")
 
 
 def _falls(table: pd.DataFrame, name: str, rate: float, much: bool) -> Evidence:
@@ -135,4 +132,4 @@ def a_smaller_rate_keeps_the_prosperity_of_unclipped_grpo(table: pd.DataFrame) -
         found = arms(table, "accuracy", names)
         gains[f"rate {rate:g}"] = found["open"] - found["grpo"]
     middle = ", ".join(f"{gain.median():.2f} over {rate}" for rate, gain in gains.items())
-    return median_exceeds(gains, GAIN, f"median gain less {GAIN:g}; {middle}")
+    return median_exceeds(gains, GAIN, f"median gain; {middle}")

@@ -8,12 +8,19 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Stop
 from analysis.experiments.lag.shared_rates import KEYS, NAME, UPDATES, rapid_cells
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arm, arms, at_floor
-from analysis.judging.sequential import median_exceeds, median_within
-from analysis.plot import Plot
+from analysis.lab import (
+    Arm,
+    Evidence,
+    Experiment,
+    Plot,
+    Stop,
+    arm,
+    arms,
+    at_floor,
+    median_exceeds,
+    median_within,
+)
 from analysis.sweeps.tuned_cells import tuned
 from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run
@@ -67,7 +74,7 @@ def _as_good(table: pd.DataFrame, name: str) -> Evidence:
     found = arms(table, "accuracy", ARMS)
     middle = found.median()
     note = (
-        f"{MARGIN:g} less the median change in final accuracy; medians {middle[name]:.3f}, "
+        f"median change in final accuracy; medians {middle[name]:.3f}, "
         f"{middle['synchronous']:.3f} synchronous"
     )
     floored = [name] if at_floor([found[name], found["synchronous"]], MARGIN) else []

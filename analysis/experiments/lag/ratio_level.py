@@ -7,7 +7,6 @@ from itertools import product
 
 import pandas as pd
 
-from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.lag.level_and_sign_rates import (
     KEYS,
     LONG,
@@ -18,9 +17,17 @@ from analysis.experiments.lag.level_and_sign_rates import (
     level_cells,
 )
 from analysis.experiments.lag.level_and_sign_rates import NAME as RATES
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms
-from analysis.judging.sequential import happens_more_often, median_exceeds
+from analysis.lab import (
+    Arm,
+    Check,
+    Evidence,
+    Experiment,
+    Part,
+    Stop,
+    arms,
+    happens_more_often,
+    median_exceeds,
+)
 from analysis.sweeps.tuned_cells import tuned
 from analysis.tables.cell_table import words
 from testbed.config.run import Run
@@ -79,8 +86,7 @@ def _gain(table: pd.DataFrame, name: str, rival: str, place: str) -> tuple[pd.Se
 
 def _above(table: pd.DataFrame, *, name: str, rival: str, place: str, margin: float = 0.0) -> Evidence:
     gain_N, said = _gain(table, name, rival, place)
-    less = f", plus {-margin:g}" if margin else ""
-    return median_exceeds(gain_N, margin, f"median gain in final accuracy{less}; medians {said}")
+    return median_exceeds(gain_N, margin, f"median gain in final accuracy; medians {said}")
 
 
 def _grows(table: pd.DataFrame, *, rival: str, more: str, less: str) -> Evidence:
@@ -93,7 +99,7 @@ def _grows(table: pd.DataFrame, *, rival: str, more: str, less: str) -> Evidence
 def _steadier(table: pd.DataFrame, *, name: str, rival: str, place: str) -> Evidence:
     lost = arms(table, "collapsed", {each: _arm(each, place) for each in (name, rival)}) > 0.5
     note = f"collapsed: {name} {lost[name].sum()}, {rival} {lost[rival].sum()} of {len(lost)} seeds"
-    return happens_more_often(lost[rival], lost[name], f"{note}; share among seeds where one did, less 1/2")
+    return happens_more_often(lost[rival], lost[name], f"{note}; share among seeds where one did")
 
 
 def _claims() -> dict[str, tuple[str, Check]]:
@@ -136,7 +142,7 @@ EXPERIMENT = Experiment(
     source="MinPRO (2026), arXiv:2601.22718, and the papers of the other recipes",
     differs="copying 12 and 32 digits, width 16, 200 steps, of which lag 64 is a third; rates by arm",
     cells=cells,
-    stop=Stop(block=16, cap=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=("task_args", "recipe", "recipe_args", "lag", "seed"),
     metrics=(
         *("accuracy", "best", "start", "area", "collapsed", "mean actor/clip_share"),

@@ -9,10 +9,17 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arm, at_floor
-from analysis.judging.sequential import happens_more_often, happens_mostly, median_within
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Stop,
+    arm,
+    at_floor,
+    happens_more_often,
+    happens_mostly,
+    median_within,
+)
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Arguments, Run, grid
 
@@ -85,7 +92,7 @@ def same_accuracy(none: pd.Series, importance: pd.Series) -> Evidence:
     changes = ", ".join(
         f"{level[lag]:.2f}{x_N.median():+.3f} at lag {lag}" for lag, x_N in difference.groupby(level="lag")
     )
-    note = f"{MARGIN:g} less the median change in final accuracy by importance weights; medians {changes}"
+    note = f"median change in final accuracy by importance weights; medians {changes}"
     floored = [
         f"lag {lag}"
         for lag in difference.index.unique(level="lag")
@@ -112,7 +119,7 @@ def rec_clip_prevents_collapse(table: pd.DataFrame) -> Evidence:
     note = (
         f"collapsed without the clip on {int(both['open'].sum())}, with it on "
         f"{int(both['clipped'].sum())} of {len(both)} seeds; effect is the share among seeds where "
-        "one of them did, less 1/2"
+        "one of them did"
     )
     return happens_more_often(opened, clipped, note)
 
@@ -124,7 +131,7 @@ def rec_clip_prevents_collapse_on_most_seeds(table: pd.DataFrame) -> Evidence:
     """
     opened, clipped = lost_offline(table)
     both = pd.DataFrame({"open": opened, "clipped": clipped}).dropna() > 0.5
-    note = "share of seeds that collapsed without the clip alone, less 1/2"
+    note = "share of seeds that collapsed without the clip alone"
     return happens_mostly(both["open"] & ~both["clipped"], note)
 
 

@@ -9,10 +9,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.rec import LAGS, MARGIN, WEIGHTS, of_arm, same_accuracy
-from analysis.judging.claims import Evidence
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Run, grid
 

@@ -6,11 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, exceeds, of_seeds, short_of
 from envs.arrays import Floats
 from testbed.rng import generator
 

@@ -8,11 +8,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.reuse_rates import ARMS, arm_cells
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arm, arms
-from analysis.judging.sequential import happens_mostly, median_stays_below
+from analysis.lab import Arm, Evidence, Experiment, Part, Stop, arm, arms, happens_mostly, median_stays_below
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
@@ -40,7 +37,7 @@ EXPERIMENT = Experiment(
     source="SFPO, arXiv:2510.04072; ReMix, arXiv:2507.06892; R2VPO, arXiv:2601.03320",
     differs="a transformer of 7,000 weights, sums of 6 digits; four passes; rates from three on 2 seeds",
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=("recipe", "recipe_args", "seed"),
     metrics=(
         "accuracy",
@@ -82,7 +79,7 @@ def _saves(table: pd.DataFrame, rivals: tuple[str, str], times: float) -> Eviden
     ratio = (both[rival] / both[name]).replace([np.inf, -np.inf], np.nan).median()
     never = {each: int(np.isinf(both[each]).sum()) for each in both}
     note = (
-        f"share of seeds with less than 1/{times:g} of the rollouts of {rival}, less 1/2; median quotient "
+        f"share of seeds with less than 1/{times:g} of the rollouts of {rival}; median quotient "
         f"{ratio:.2f}; never at 0.8: {name} {never[name]}, {rival} {never[rival]} of {len(both)}"
     )
     return happens_mostly(event, note)

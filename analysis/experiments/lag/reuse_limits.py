@@ -5,9 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, Part, exact, short_of
 from envs.arrays import Floats
 from testbed.config.run import Run
 

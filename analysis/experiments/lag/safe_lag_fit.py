@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import SMALL
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.cell_table import value_of

@@ -6,11 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.experiment import Experiment, Stop
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import paired
-from analysis.judging.sequential import median_within
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, Stop, exact, median_within, paired
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 from testbed.testing.t_test_seeds import t_power, t_seeds
@@ -71,7 +67,7 @@ def three_steps_of_lag_cost_grpo_less_than_five_points(table: pd.DataFrame) -> E
     spread, collapses = arms.std().loc[0], table[table["lag"] == 3]["collapsed"].sum()
     apart = float(np.mean(np.abs(np.subtract.outer(*(x_N.to_numpy() for _, x_N in arms))) > GAP * spread))
     note = (
-        f"0.05 less |median|; on-policy seeds spread by {spread:.3f}; {collapses:g} collapses at lag 3; "
+        f"|median|; on-policy seeds spread by {spread:.3f}; {collapses:g} collapses at lag 3; "
         f"{apart:.0%} of all pairs of one run each are more than {GAP} spreads apart"
     )
     return median_within({"lag 3": lost}, MARGIN, note)

@@ -6,12 +6,21 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Check, Experiment, Part, Stop
 from analysis.experiments.lag.level_and_sign_rates import KEYS, OLD, SIGNED, YOUNG, sign_cells
 from analysis.experiments.lag.level_and_sign_rates import NAME as RATES
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arm, arms
-from analysis.judging.sequential import happens_more_often, happens_mostly, median_exceeds
+from analysis.lab import (
+    Arm,
+    Check,
+    Evidence,
+    Experiment,
+    Part,
+    Stop,
+    arm,
+    arms,
+    happens_more_often,
+    happens_mostly,
+    median_exceeds,
+)
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
@@ -70,20 +79,19 @@ def _gain(
     """Return the evidence about the difference of an outcome, paired by seed."""
     found = arms(table, outcome, {each: {**ARMS[each], **KINDS[kind]} for each in (name, rival)})
     middle = found.median()
-    less = f", less {margin:g}" if margin else ""
-    note = f"median gain in final {outcome}{less}; medians {middle[name]:.3f}, {middle[rival]:.3f}"
+    note = f"median gain in final {outcome}; medians {middle[name]:.3f}, {middle[rival]:.3f}"
     return median_exceeds(found[name] - found[rival], margin, note)
 
 
 def _negatives(table: pd.DataFrame, *, kind: str) -> Evidence:
     share_N = 1 - arm(table, MASS, {**ARMS["GRPO"], **KINDS[kind]})
-    note = f"median share of the negatives less {MOST:g}; median {share_N.median():.3f}"
-    return median_exceeds(share_N, MOST, note)
+    note = f"median share of the negatives; median {share_N.median():.3f}"
+    return median_exceeds(share_N, MOST, note, null=MOST)
 
 
 def _stable(table: pd.DataFrame) -> Evidence:
     lost_N = arm(table, "collapsed", {**ARMS["TOPR"], **KINDS[OFFLINE]}) > 0.5
-    note = f"share of seeds without collapse, less 1/2; {int(lost_N.sum())} of {len(lost_N)} collapsed"
+    note = f"share of seeds without collapse; {int(lost_N.sum())} of {len(lost_N)} collapsed"
     return happens_mostly(~lost_N, note)
 
 
@@ -92,7 +100,7 @@ def _steadier(table: pd.DataFrame, *, rival: str) -> Evidence:
         arms(table, "collapsed", {each: {**ARMS[each], **KINDS[OFFLINE]} for each in ("TOPR", rival)}) > 0.5
     )
     note = f"collapsed: TOPR {lost['TOPR'].sum()}, {rival} {lost[rival].sum()} of {len(lost)} seeds"
-    return happens_more_often(lost[rival], lost["TOPR"], f"{note}; share among seeds where one did, less 1/2")
+    return happens_more_often(lost[rival], lost["TOPR"], f"{note}; share among seeds where one did")
 
 
 def _claims() -> dict[str, tuple[str, Check]]:
@@ -148,7 +156,7 @@ EXPERIMENT = Experiment(
     source="BAPO, arXiv:2510.18927; DISPO, arXiv:2602.00983; TOPR, arXiv:2503.14286",
     differs=f"sums of 6 digits, width 16, {SIGNED.steps} steps; each arm at its rate of three, on 2 seeds",
     cells=cells,
-    stop=Stop(block=16, cap=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=(*KEYS, "seed"),
     metrics=(
         *(

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import TOY
 from analysis.tables.committed import Table
 from analysis.tables.condensed import STALENESS, condense

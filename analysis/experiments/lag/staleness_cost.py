@@ -2,11 +2,17 @@
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arms, paired
-from analysis.judging.sequential import happens_more_often, happens_mostly, median_exceeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    Stop,
+    arms,
+    happens_more_often,
+    happens_mostly,
+    median_exceeds,
+    paired,
+)
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Run, grid
 
@@ -46,7 +52,7 @@ def reinforce_collapses_where_grpo_holds(table: pd.DataFrame) -> Evidence:
     lost = _lost(table)
     note = (
         f"reinforce collapsed on {int(lost['reinforce'].sum())}, grpo on {int(lost['grpo'].sum())} of "
-        f"{len(lost)} seeds; effect is the share of reinforce among seeds where one of them did, less 1/2"
+        f"{len(lost)} seeds; effect is the share of reinforce among seeds where one of them did"
     )
     return happens_more_often(lost["reinforce"], lost["grpo"], note)
 
@@ -55,7 +61,7 @@ def reinforce_collapses_where_grpo_holds(table: pd.DataFrame) -> Evidence:
 def reinforce_collapses_where_grpo_holds_on_most_seeds(table: pd.DataFrame) -> Evidence:
     """At lag 128, unclipped REINFORCE collapses and clipped GRPO does not on more than half of all seeds."""
     lost = _lost(table)
-    note = "share of seeds on which reinforce alone collapsed, less 1/2"
+    note = "share of seeds on which reinforce alone collapsed"
     return happens_mostly(lost["reinforce"] & ~lost["grpo"], note)
 
 

@@ -1,6 +1,6 @@
 """The experiment staleness with every recipe of the main figures, more lags and more seeds."""
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Run, grid
 

@@ -6,12 +6,20 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.small_rates import KEYS, NAME, very_old
 from analysis.experiments.lag.small_rates import VERY_OLD as OLD
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arms, at_floor
-from analysis.judging.sequential import median_exceeds, median_stays_below, median_within
+from analysis.lab import (
+    Arm,
+    Evidence,
+    Experiment,
+    Part,
+    Stop,
+    arms,
+    at_floor,
+    median_exceeds,
+    median_stays_below,
+    median_within,
+)
 from analysis.sweeps.tuned_cells import tuned
 from testbed.config.run import Run
 
@@ -34,7 +42,7 @@ EXPERIMENT = Experiment(
     source=f"{M2PO}; {OAPL}; VCPO (2026), arXiv:2602.17616",
     differs="a transformer of 7,000 weights on running sums; 400 steps; rates chosen from four on 2 seeds",
     cells=cells,
-    stop=Stop(cap=24),
+    stop=Stop(cap=32, begun_with=24),
     keys=("recipe", "lag", "seed"),
     metrics=(
         *("accuracy", "best", "start", "area", "collapsed", "rollouts_to 0.8", "last val/pass@8"),
@@ -65,7 +73,7 @@ def _arm(recipe: str, lag: int = OLD) -> Arm:
 def _as_good_as_on_policy(table: pd.DataFrame, recipe: str) -> Evidence:
     found = arms(table, "accuracy", {"old": _arm(recipe), "on-policy": _arm(recipe, 0)})
     note = (
-        f"{MARGIN:g} less the median change in final accuracy; medians {found['old'].median():.3f} at lag "
+        f"median change in final accuracy; medians {found['old'].median():.3f} at lag "
         f"{OLD}, {found['on-policy'].median():.3f} on-policy"
     )
     floored = ["both"] if at_floor([found["old"], found["on-policy"]], MARGIN) else []
@@ -91,7 +99,7 @@ def m2po_clips_a_tenth_of_what_grpo_clips(table: pd.DataFrame) -> Evidence:
     """At lag 256, M2PO clips less than a tenth of the share that GRPO clips, on most seeds."""
     found = arms(table, CLIPPED, {name: _arm(name) for name in ("m2po", "grpo")})
     middle = found.median()
-    note = f"{SHARE:g} less the median quotient; medians {middle['m2po']:.4f} and {middle['grpo']:.4f}"
+    note = f"median quotient; medians {middle['m2po']:.4f} and {middle['grpo']:.4f}"
     return median_stays_below(found["m2po"] / found["grpo"], SHARE, note)
 
 

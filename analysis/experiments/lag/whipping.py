@@ -5,11 +5,7 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import paired
-from analysis.judging.sequential import median_stays_below
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop, median_stays_below, paired
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 
@@ -38,7 +34,7 @@ EXPERIMENT = Experiment(
         "learning rate; lag in place of replay, but for ReMix, which has both"
     ),
     cells=cells,
-    stop=Stop(block=16, cap=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=("recipe", "lag", "seed"),
     metrics=("accuracy", "start", "length_collapsed", LENGTH, f"first {LENGTH}", "val/entropy"),
     figure=Plot(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.experiment import Experiment
 from analysis.experiments.lag.class_rates import COPY, LITE, LONG, SYNC, arms
-from analysis.judging.arm_claims import Recipes
+from analysis.lab import Experiment, Recipes
 from analysis.sweeps.tuning import at_rates
 from testbed.config.run import Run
 
@@ -18,7 +17,7 @@ WINDOWS: Recipes = {
     "GRPO": ("grpo", ()),
     "GSPO": ("gspo", ()),
 }
-"""CTPO's window as wide as the root of the position, and as wide everywhere, beside its rivals."""
+"""CTPO's window as wide as the root of the position, and as wide beside its rivals."""
 SYNC_LAGS = (1, 16, 64, 400)
 """Mean ages; weights are sent every 3, 33, 129 and 801 steps."""
 SYNC_STEPS = 2 * (2 * SYNC_LAGS[-1] + 1)

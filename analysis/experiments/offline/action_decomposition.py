@@ -5,10 +5,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, exact, short_of
 from analysis.tables.committed import Table
 from envs.tokens.tree import tree
 from testbed.advantages import advantage

@@ -6,11 +6,18 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    of_seeds,
+    short_of,
+    stays_below,
+)
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP

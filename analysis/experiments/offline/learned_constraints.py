@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.lag.ppo_controls import CRITIC, LEARNED, clipped
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import each_run
-from analysis.judging.sequential import happens_mostly
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, happens_mostly
 from analysis.worlds.edited_training import Arm, gained, swept
 
 if TYPE_CHECKING:
@@ -86,9 +82,8 @@ EXPERIMENT.claim(
     "ppo-max-holds-for-ten-times-the-steps",
     statement="Over ten times as many steps PPO-max ends above its start, uncollapsed, on most seeds.",
 )
-@each_run
 def long_runs(table: pd.DataFrame) -> Evidence:
     """Return the evidence of seeds."""
     long = table[table["arm"] == "long"]
     kept = (long["collapsed"] < 0.5) & (long["accuracy"] > long["start"])
-    return happens_mostly(kept, "share of seeds, less 1/2")
+    return happens_mostly(kept, "share of seeds")

@@ -6,11 +6,20 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact, on_most
-from analysis.judging.comparisons import must_stay_below, short_of
-from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    happens_mostly,
+    level,
+    must_stay_below,
+    of_seeds,
+    short_of,
+)
 from envs.logged_bandit import LoggedBandit, LoggedData, logged_bandit
 from testbed.exact.bandit import LoggedDistribution, linear_weight
 from testbed.offline.bandits import best_policy, gibbs_posterior, score_table, smoothing_certificate
@@ -147,10 +156,10 @@ def smoothing_certificate_covers(table: pd.DataFrame) -> Evidence:
     found = level(table, "missed", {"learner": "IPS", "n": SIZES})
     if not any(x_N.any() for x_N in found.values()):
         hits = np.concatenate([x_N == 0 for x_N in found.values()])
-        return on_most(
-            list(hits), f"share of {hits.size} rows of 20 bounds without a miss, less 1/2: none missed"
+        return happens_mostly(
+            list(hits), f"share of {hits.size} rows of 20 bounds without a miss: none missed"
         )
-    return must_stay_below(found, DELTA, "0.05 less the share of missed values")
+    return must_stay_below(found, DELTA, "share of missed values")
 
 
 EXPERIMENT.claim(

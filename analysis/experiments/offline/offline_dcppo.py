@@ -6,11 +6,18 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    level,
+    must_exceed,
+    of_seeds,
+)
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from testbed.offline.models import discrete_choice, pessimistic_q, recovered_reward
 from testbed.offline.tabular import clone, fitted_q, greedy

@@ -5,11 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, exceeds, of_seeds, short_of
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_policies, random_worlds
 from envs.arrays import Floats, Ints
 from envs.offline import skilled

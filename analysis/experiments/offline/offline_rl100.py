@@ -5,11 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_stay_below, short_of
-from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    level,
+    must_stay_below,
+    of_seeds,
+    short_of,
+)
 from analysis.worlds.trajectory_worlds import noisy_world
 from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
@@ -135,7 +143,7 @@ def gate_keeps_its_declared_rate(table: pd.DataFrame) -> Evidence:
     """
     means = table.groupby(["run", "seed", "updates"])[["false"]].mean().reset_index()
     found = level(means, "false", {"updates": "gated"})
-    return must_stay_below(found, 1 - LEVEL, "0.05 less the share of harmful updates taken")
+    return must_stay_below(found, 1 - LEVEL, "share of harmful updates taken")
 
 
 EXPERIMENT.claim(

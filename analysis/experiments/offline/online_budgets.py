@@ -5,12 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.offline.offline_famo2o import BUDGETS, best_budgets, family, mixed, taken
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_stay_below
-from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    columns,
+    exceeds,
+    level,
+    must_stay_below,
+    of_seeds,
+)
 from analysis.worlds.offline_worlds import DISCOUNT, random_worlds
 from envs.arrays import Floats
 from envs.offline import Counts
@@ -90,4 +97,4 @@ def budgets_learned_online_come_near_the_bound(table: pd.DataFrame) -> Evidence:
     """After 3000 online steps the chosen budgets per state lack less than 0.05 of the best score."""
     lacks = table.assign(lacks=table["bound"] - table["score"])
     found = level(lacks, "lacks", {"steps": ONLINE[-1], "budgets": "per state"})
-    return must_stay_below(found, 0.05, "0.05 less what is lacking")
+    return must_stay_below(found, 0.05, "what is lacking")

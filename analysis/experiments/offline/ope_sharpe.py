@@ -5,11 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed, short_of
-from analysis.judging.replication import RUNS, Seeds, columns, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    must_exceed,
+    of_seeds,
+    runs_of,
+    short_of,
+)
 from envs.arrays import Floats
 from envs.logged_bandit import LoggedBandit, logged_bandit
 from testbed.estimators.selection import mean_squared_error, rank_correlation, regret_at_k, sharpe_ratio_at_k
@@ -125,7 +133,7 @@ def sharpe_separates_estimators_of_equal_accuracy() -> Evidence:
 def picks_another(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the share of logs, in both runs; a tie in Sharpe counts as agreement."""
     found = {}
-    for run in RUNS:
+    for run in runs_of(table):
         logs = at_four(table, run)
         sharpe = [log.set_index("log_mse")["sharpe"].sort_index() for log in logs]
         found[run] = np.array([x.max() > x.iloc[0] + 1e-9 for x in sharpe]) - 0.5

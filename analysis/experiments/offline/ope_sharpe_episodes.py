@@ -6,12 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.offline.ope_sharpe import at_four, picks_another, portfolios
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import RUNS, Seeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, must_exceed, of_seeds, runs_of
 from analysis.worlds.trajectory_worlds import of_log, ten_steps
 from envs.finite_mdp import FiniteMDP
 from envs.offline import collect, skilled
@@ -95,7 +91,7 @@ def sharpe_tells_like_estimators_of_episodes_apart(table: pd.DataFrame) -> Evide
     """
     found = {
         run: np.array([np.mean(pairs) - 0.5 for log in at_four(table, run) if (pairs := told_apart(log))])
-        for run in RUNS
+        for run in runs_of(table)
     }
     return must_exceed(found, 0.0, "share of pairs less 1/2")
 

@@ -7,10 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, on_most
-from analysis.judging.replication import RUNS
-from analysis.plot import Plot
+from analysis.lab import RUNS, Evidence, Experiment, Plot, happens_mostly
 from analysis.tables.committed import Table
 from analysis.worlds.trajectory_worlds import of_log, ten_steps
 from envs.arrays import Floats
@@ -103,7 +100,7 @@ def _wins(table: pd.DataFrame, name: str) -> Evidence:
     """Return the evidence about the settings in which it errs less than the best usual one in both runs."""
     wide = table.pivot(index=["setting", "run"], columns="estimator", values="log10_mse")
     wins = list((wide[name] < wide["best usual"]).groupby("setting").all())
-    return on_most(wins, f"share of settings won in both runs less 1/2: {sum(wins)} of {len(wins)}")
+    return happens_mostly(wins, f"share of settings won in both runs: {sum(wins)} of {len(wins)}")
 
 
 for _name, _words, _source in (("best", "best of 16 STARs", 12), ("median", "median STAR", 7)):

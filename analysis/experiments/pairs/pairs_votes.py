@@ -6,11 +6,18 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    of_seeds,
+    short_of,
+    stays_below,
+)
 from analysis.worlds.preference_worlds import tabular_world
 from testbed.offline.preferences import pair_gradient, train_on_pairs, vote_labels
 from testbed.rng import generator

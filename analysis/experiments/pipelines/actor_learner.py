@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import Seeds, exceeds, of_seeds, stays_below
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, exceeds, of_seeds, stays_below
 from testbed.config.run import Run
 from testbed.pipeline.design import Design
 

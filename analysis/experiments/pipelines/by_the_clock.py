@@ -8,11 +8,19 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import Arm, arm, arms, at_floor
-from analysis.judging.sequential import median_exceeds, median_within
-from analysis.plot import Plot
+from analysis.lab import (
+    Arm,
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Stop,
+    arm,
+    arms,
+    at_floor,
+    median_exceeds,
+    median_within,
+)
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run, grid
@@ -125,7 +133,7 @@ def _equal(table: pd.DataFrame, names: tuple[str, ...], fresh: str, margin: floa
     found = arms(table, "accuracy", ARMS)
     medians = ", ".join(f"{found[name].median():.3f} {name}" for name in (*names, fresh))
     floored = [name for name in names if at_floor([found[name], found[fresh]], margin)]
-    note = f"{margin:g} less the median change; medians {medians}"
+    note = f"median change; medians {medians}"
     return median_within({name: found[name] - found[fresh] for name in names}, margin, note, floored)
 
 

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, exact, short_of
 from analysis.tables.committed import Table
 
 if TYPE_CHECKING:

@@ -7,10 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, exceeds, of_seeds
 
 NAME = "periodic-speed"
 PERIODIC = "Periodic Asynchrony (2025), arXiv:2511.18871"

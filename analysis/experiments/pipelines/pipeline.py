@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.pipelines import pipeline_replications as replicated
 from analysis.experiments.pipelines.pipeline_replications import BARRIER, base
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, Part, exact
 
 if TYPE_CHECKING:
     from testbed.pipeline.design import Design
@@ -62,7 +61,7 @@ def missed(value: float, least: float) -> float:
 @EXPERIMENT.claim(
     "periodic-asynchrony-is-on-policy",
     source="Periodic Asynchrony (2025), arXiv 2511.18871",
-    kind="exact",
+    kind="enumerated",
     statement=(
         "Weights synced once per iteration and micro-batches trained as they arrive have staleness exactly 0 "
         "and a speed-up above 1 and below 2 over generating first."
@@ -83,7 +82,7 @@ def periodic() -> Evidence:
 @EXPERIMENT.claim(
     "pipelining-alone-gains-nothing",
     source="LlamaRL (2025), arXiv 2505.24034, strict speed-up argument (reconstructed)",
-    kind="exact",
+    kind="enumerated",
     statement=(
         "On a fixed pool with equal memory settings, equal lengths and free syncs, the best split pipeline "
         "is exactly as fast as synchronous training (1.00); larger decoding batches make it faster."
@@ -102,7 +101,7 @@ def speed_up_identity() -> Evidence:
 @EXPERIMENT.claim(
     "rapid-saves-the-shared-part-of-decoding",
     source="RAPID: infer in large batches, then several off-policy steps; cost model derived here",
-    kind="exact",
+    kind="enumerated",
     statement=(
         "Generating N batches at once for N updates saves (tau_0 L)(1 - 1/N) seconds per update at equal "
         "lengths and costs a mean lag of (N - 1) / 2: the part tau_1 of decoding is not saved."
@@ -127,7 +126,7 @@ def rapid() -> Evidence:
 @EXPERIMENT.claim(
     "jet-rl-gains-are-not-simultaneous",
     source="Jet-RL (2026), arXiv 2601.14243, abstract; Amdahl's law",
-    kind="exact",
+    kind="enumerated",
     statement=(
         "Gains of 33 % in rollout and 41 % in training give at least 33 % end to end if a step is nothing "
         "but these two, whatever their shares; the reported 16 % is not their combination in such a run."
@@ -149,7 +148,7 @@ def amdahl() -> Evidence:
 @EXPERIMENT.claim(
     "capacity-bounds-submissions-not-lag",
     source="AReaL (2025), arXiv 2505.24298, staleness manager",
-    kind="exact",
+    kind="enumerated",
     statement=(
         "Under AReaL's capacity rule accepted + running responses never exceed (eta + v + 1) B, and the "
         "bound is reached; a straggler's lag still exceeds eta, unless the next batch waits for all that run."

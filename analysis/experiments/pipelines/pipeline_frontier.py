@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from testbed.pipeline.design import Design
 

@@ -14,9 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed
+from analysis.lab import Evidence, Experiment, must_exceed
 from analysis.tables.committed import Table
 from analysis.tables.value_table import VALUE
 from analysis.tables.wall_clock import AGE, LATE, TIME, pace, reached
@@ -168,7 +166,7 @@ def faster(gains: dict[str, NDArray[np.float64]]) -> Evidence:
     """Return evidence that the mean log speed-up is above zero in every arm; the note gives the speed-ups."""
     found = must_exceed(gains, 0.0, "mean log speed-up")
     speeds = ", ".join(f"{np.exp(log_N.mean()):.2f} {name}" for name, log_N in gains.items())
-    worst = found.note.rpartition("; worst: ")[2]
+    worst = found.note.rpartition(" least ")[2]
     return replace(found, note=f"mean log speed-up in the worst arm, {worst}; speed-ups {speeds}")
 
 

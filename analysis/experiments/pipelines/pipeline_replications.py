@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, everywhere, mean_above_zero
+from analysis.lab import Evidence, Experiment, Part, must_exceed
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 
@@ -159,8 +158,8 @@ def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> dict[str, F
 
 def judged(rooms: Mapping[str, Floats], note: str) -> Evidence:
     """Return the evidence that every room is above 0 on average; the note names the narrowest alone."""
-    found = everywhere(rooms, note)
-    return replace(found, note=f"{note}; worst: {found.note.rpartition('; worst: ')[2]}")
+    found = must_exceed(rooms, 0.0, note)
+    return replace(found, note=f"{note}; least {found.note.rpartition(' least ')[2]}")
 
 
 @EXPERIMENT.claim(
@@ -274,6 +273,4 @@ def stragglers(table: pd.DataFrame) -> Evidence:
     """Return the evidence about the log speed-up by replication, less log 1.1."""
     found = measured(table, "stragglers-make-pipelining-pay", "period")
     gain_R = np.log(found["whole"] / found["split"])
-    return mean_above_zero(
-        gain_R - np.log(1.1), f"log speed-up less log 1.1; {np.exp(gain_R.mean()):.2f}-fold"
-    )
+    return must_exceed(gain_R, np.log(1.1), f"log speed-up ; {np.exp(gain_R.mean()):.2f}-fold")

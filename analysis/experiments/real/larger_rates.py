@@ -3,9 +3,9 @@
 from functools import partial
 from itertools import chain
 
-from analysis.experiment import Experiment
 from analysis.experiments.real.real_model import ONE_DIGIT
 from analysis.experiments.real.toy_for_real import RECIPES, SHORT
+from analysis.lab import Experiment
 from analysis.sweeps.tuning import at_rates
 from analysis.worlds.hf_bases import Made, make
 from testbed.config.run import Run, grid

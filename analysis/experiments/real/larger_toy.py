@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment
 from analysis.experiments.lag.safe_lag_fit import SIGNS, signs
 from analysis.experiments.real.larger_rates import BY, MODELS, OLD, SIZES
 from analysis.experiments.real.toy_for_real import RECIPES
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import TOY
 from analysis.sweeps.tuning import RATE, best_rates, tuning_seeds
 from analysis.tables.cell_table import cell_table

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import HF_RUN
 from testbed.config.run import Run, grid
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from functools import partial
 
-from analysis.experiment import Part, Stop
 from analysis.experiments.lag.rec import ARMS
 from analysis.experiments.real import rec_real
 from analysis.experiments.real.larger_rates import MODELS, SIZES
+from analysis.lab import Part, Stop
 from analysis.worlds.hf_bases import make
 from testbed.config.run import Run, grid
 

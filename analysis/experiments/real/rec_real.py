@@ -4,12 +4,10 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.lag.rec import ARMS, MARGIN, SOURCE, WEIGHTS, lost_offline, of_arm, same_accuracy
 from analysis.experiments.real.toy_for_real import LOG_EVERY, MODELS, PROMPTS, STEPS
 from analysis.experiments.real.toy_vs_real import RATE
-from analysis.judging.claims import Evidence
-from analysis.judging.sequential import happens_more_often
+from analysis.lab import Evidence, Experiment, Part, Stop, happens_more_often
 from analysis.worlds.hf_bases import make
 from testbed.config.run import Run, grid
 
@@ -35,7 +33,7 @@ EXPERIMENT = Experiment(
     differs="a Qwen2 of 83,000 weights on running sums in place of large language models; 150 steps",
     prepare=partial(make, [MODEL]),
     cells=cells,
-    stop=Stop(block=16, cap=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=("recipe", "recipe_args.weight", "lag", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "actor/entropy", "mean actor/clip_share"),
     margins={"accuracy that counts as equal": MARGIN},

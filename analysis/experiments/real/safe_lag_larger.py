@@ -8,15 +8,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
 from analysis.experiments.lag.safe_lag_fit import ALLOWED, SAFE, SIGNS, fitted, largest_safe
 from analysis.experiments.real.larger_models import STOP, drawn
 from analysis.experiments.real.larger_rates import BY, MODELS
 from analysis.experiments.real.larger_rates import NAME as RATES
 from analysis.experiments.real.larger_toy import KEYS, LAGS, SHORTER, toy_rows, with_signs
 from analysis.experiments.real.toy_for_real import RECIPES
-from analysis.judging.claims import Evidence
-from analysis.judging.sequential import median_exceeds, median_stays_below
+from analysis.lab import Evidence, Experiment, median_exceeds, median_stays_below
 from analysis.sweeps.tuned_cells import tuned
 from analysis.tables.committed import Table, load_committed
 from analysis.worlds.hf_bases import make
@@ -93,7 +91,7 @@ def a_toys_pilots_foretell_the_safe_lag_of_larger_models(table: pd.DataFrame) ->
     """
     errors = {name: off(table, name) for name in (PILOT, USUAL, CONSTANT)}
     middle = ", ".join(f"{error.median():.2f} {name}" for name, error in errors.items())
-    return median_stays_below(errors[PILOT], OCTAVE, f"1 less the median error in octaves; medians {middle}")
+    return median_stays_below(errors[PILOT], OCTAVE, f"median error in octaves; medians {middle}")
 
 
 def _better(table: pd.DataFrame, forecast: str) -> Evidence:

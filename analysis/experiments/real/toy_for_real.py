@@ -5,8 +5,8 @@ Its seeds are tuning seeds: medians over them are a prediction, judged on real m
 
 from dataclasses import replace
 
-from analysis.experiment import Experiment
 from analysis.experiments.real.real_model import ONE_DIGIT
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import TOY
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.worlds.hf_bases import Made

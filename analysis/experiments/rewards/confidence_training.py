@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.replication import Seeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Experiment, Plot, Seeds, of_seeds
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import value_of
 from analysis.worlds.edited_training import Arm, Maker, gained, trained

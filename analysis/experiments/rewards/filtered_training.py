@@ -11,10 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.experiment import Experiment
 from analysis.experiments.rewards.reward_filters import ranks
-from analysis.judging.replication import Seeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Experiment, Plot, Seeds, of_seeds
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import value_of
 from analysis.worlds.edited_training import Arm, Maker, best_rate, gained, trained

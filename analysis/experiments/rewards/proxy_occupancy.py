@@ -8,11 +8,19 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import RUNS, Seeds, all_exceed, columns, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    all_exceed,
+    columns,
+    exact,
+    must_exceed,
+    of_seeds,
+    runs_of,
+)
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
@@ -123,7 +131,11 @@ def _best(table: pd.DataFrame) -> pd.DataFrame:
 def _ahead(table: pd.DataFrame, other: str) -> dict[str, Floats]:
     best = _best(table)
     gain = (best["occupancy chi2"] - best[other]).unstack("world")
-    return {f"{kind}, {run}": gain[kind].loc[run].to_numpy(dtype=float) for run in RUNS for kind in WORLDS}
+    return {
+        f"{kind}, {run}": gain[kind].loc[run].to_numpy(dtype=float)
+        for run in runs_of(table)
+        for kind in WORLDS
+    }
 
 
 @EXPERIMENT.claim(source="Laidlaw et al. (2024), theorem 5.1 as in docs/theory/value-learning.md")
@@ -155,13 +167,13 @@ def orpo_optimum_meets_the_proxy_bound() -> Evidence:
 @EXPERIMENT.claim()
 def occupancy_chi2_beats_action_kl(table: pd.DataFrame) -> Evidence:
     """At its best strength it gains 0.02 more true return than the KL of actions, in all 4 families."""
-    return all_exceed(MARGIN, "gain over the KL of actions less 0.02", _ahead, "action KL")(table)
+    return all_exceed(MARGIN, "gain over the KL of actions", _ahead, "action KL")(table)
 
 
 @EXPERIMENT.claim()
 def occupancy_chi2_beats_action_chi2(table: pd.DataFrame) -> Evidence:
     """At its best strength it gains 0.02 more true return than the chi2 of actions, in all 4 families."""
-    return all_exceed(MARGIN, "gain over the chi2 of actions less 0.02", _ahead, "action chi2")(table)
+    return all_exceed(MARGIN, "gain over the chi2 of actions", _ahead, "action chi2")(table)
 
 
 @EXPERIMENT.claim()
@@ -173,4 +185,4 @@ def proxies_are_hacked_at_weak_penalties(table: pd.DataFrame) -> Evidence:
     for (run, kind, name), rows_ in table.groupby(["run", "world", "divergence"]):
         wide = rows_.pivot(index="seed", columns="strength", values="true")
         found[f"{name}, {kind}, {run}"] = (wide.max(axis=1) - wide[STRENGTHS[-1]]).to_numpy(dtype=float)
-    return must_exceed(found, MARGIN, "loss of true return less 0.02")
+    return must_exceed(found, MARGIN, "loss of true return")

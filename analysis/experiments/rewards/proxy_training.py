@@ -6,10 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arms, paired
-from analysis.judging.sequential import happens_mostly, median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Stop, arms, happens_mostly, median_exceeds, paired
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Arguments, Run
@@ -51,7 +48,7 @@ EXPERIMENT = Experiment(
         "counts of tokens; resets go to prefixes of right answers; P3O, PPO and DPO without a KL term"
     ),
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=("recipe", "prefix", "verifier", "verifier_args.combine", PAIRS, "seed"),
     metrics=("accuracy", "best", "start", "val/proxy", KL, "last val/pass@4"),
     margins={"gold accuracy lost": LOST, "gold accuracy gained": GAINED},
@@ -76,8 +73,7 @@ def _gain(table: pd.DataFrame, value: str, first: str, second: str, margin: floa
     found = arms(table, value, {name: WHERE[name] for name in (first, second)}).median()
     note = f"median over seeds of {value}, {first} less {second}"
     medians = f"; medians {found[first]:.3f} and {found[second]:.3f}"
-    less = f", less {margin:g}" if margin else ""
-    return median_exceeds(paired(table, value, WHERE[first], WHERE[second]), margin, note + less + medians)
+    return median_exceeds(paired(table, value, WHERE[first], WHERE[second]), margin, note + medians)
 
 
 @EXPERIMENT.claim(source="verifiers with false positives")
@@ -87,7 +83,7 @@ def a_loophole_ends_the_gold(table: pd.DataFrame) -> Evidence:
     """
     gold = arms(table, "accuracy", {"x": WHERE["loophole"]})["x"]
     proxy = arms(table, "val/proxy", {"x": WHERE["loophole"]})["x"]
-    note = f"share of seeds, less 1/2; medians {gold.median():.3f} gold, {proxy.median():.3f} proxy"
+    note = f"share of seeds; medians {gold.median():.3f} gold, {proxy.median():.3f} proxy"
     return happens_mostly((gold < 0.2) & (proxy > 0.9), note)
 
 

@@ -5,10 +5,19 @@ further.
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.judging.replication import Seeds, all_exceed, all_stay_below, difference, level, of_seeds
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Seeds,
+    all_exceed,
+    all_stay_below,
+    difference,
+    exact,
+    level,
+    of_seeds,
+    short_of,
+)
 from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
 from testbed.offline.imperfect_rewards import flipped, reward_ensemble
@@ -155,22 +164,22 @@ def ensembles_keep_what_members_agree_on() -> Evidence:
 @EXPERIMENT.claim()
 def one_reward_model_is_over_optimized(table: pd.DataFrame) -> Evidence:
     """With one model the gold reward falls by 0.1 from its best to the strongest optimization."""
-    return all_exceed(MARGIN, "fall of the gold reward less 0.1", _drop, "single")(table)
+    return all_exceed(MARGIN, "fall of the gold reward", _drop, "single")(table)
 
 
 EXPERIMENT.claim(
     "ensembles-remove-over-optimization",
     statement="With the worst case of five models it falls by less than 0.1.",
-)(all_stay_below(MARGIN, "0.1 less the fall of the gold reward", _drop, "worst"))
+)(all_stay_below(MARGIN, "fall of the gold reward", _drop, "worst"))
 
 
 @EXPERIMENT.claim()
 def ensembles_earn_more_gold_than_one_model(table: pd.DataFrame) -> Evidence:
     """At the strongest optimization the worst case of five earns 0.1 more gold than one model."""
-    return all_exceed(MARGIN, "gain of gold reward less 0.1", _gain, "worst", "single")(table)
+    return all_exceed(MARGIN, "gain of gold reward", _gain, "worst", "single")(table)
 
 
 @EXPERIMENT.claim()
 def conservative_ensembles_beat_their_mean(table: pd.DataFrame) -> Evidence:
     """There the uncertainty-weighted reward earns 0.1 more gold than the plain mean of the models."""
-    return all_exceed(MARGIN, "gain of gold reward less 0.1", _gain, "uncertainty", "mean")(table)
+    return all_exceed(MARGIN, "gain of gold reward", _gain, "uncertainty", "mean")(table)

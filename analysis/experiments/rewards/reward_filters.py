@@ -8,11 +8,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    must_exceed,
+    of_seeds,
+)
 from envs.arrays import Floats
 from testbed.rng import generator
 

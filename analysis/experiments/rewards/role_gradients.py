@@ -5,9 +5,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exact
 from analysis.tables.committed import Table
 from testbed.exact.tree import enumerate_leaves, reward_tree
 

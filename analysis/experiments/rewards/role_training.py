@@ -4,11 +4,17 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arms, paired
-from analysis.judging.sequential import happens_more_often, median_exceeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Stop,
+    arms,
+    happens_more_often,
+    median_exceeds,
+    paired,
+)
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 
@@ -36,7 +42,7 @@ EXPERIMENT = Experiment(
     source="Multi-agent RL for LLM workflows (2026): isolated roles peak higher, with more terminal cliffs",
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy; two rates",
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=(ROLES, "learning_rate", "seed"),
     metrics=("accuracy", "best", "start", "collapsed"),
     margins={"accuracy from peak to end": CLIFF, "accuracy of a peak": SAME},

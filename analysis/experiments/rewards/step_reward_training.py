@@ -5,11 +5,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.experiment import Experiment
 from analysis.experiments.weights.step_rewards import LENGTH, LEVELS, SOURCE
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import Seeds, all_exceed, difference, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Plot, Seeds, all_exceed, difference, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -80,7 +77,7 @@ def thought_rewards_learn_from_fewer_samples(table: pd.DataFrame) -> Evidence:
     """A perfect judge of thoughts takes fewer samples to a success of 0.8 than answers, by 1.25."""
     return all_exceed(
         float(np.log(FEWER)),
-        "mean log factor of samples less log 1.25",
+        "mean log factor of samples",
         _fewer,
         "thought",
         "answer",
@@ -94,7 +91,7 @@ EXPERIMENT.claim(
 )(
     all_exceed(
         float(np.log(FEWER)),
-        "mean log factor of samples less log 1.25",
+        "mean log factor of samples",
         _fewer,
         "thought",
         "answer",
@@ -105,8 +102,4 @@ EXPERIMENT.claim(
 EXPERIMENT.claim(
     "thoughts-bear-an-erring-judge-better-than-tokens",
     statement="With a judge who errs that often thoughts take fewer samples than tokens, by 1.25.",
-)(
-    all_exceed(
-        float(np.log(FEWER)), "mean log factor of samples less log 1.25", _fewer, "thought", "token", "erring"
-    )
-)
+)(all_exceed(float(np.log(FEWER)), "mean log factor of samples", _fewer, "thought", "token", "erring"))

@@ -4,11 +4,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
 from analysis.experiments.rewards.turn_training import GAME, LOSS, SOURCE
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arm, arms, paired
-from analysis.judging.sequential import happens_mostly, median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Stop, arm, arms, happens_mostly, median_exceeds, paired
 from testbed.config.run import Run, grid
 
 OLD = 64
@@ -33,7 +30,7 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     differs="a transformer of 4,000 weights that guesses numbers in four turns; 120 steps; lags 0 and 64",
     cells=cells,
-    stop=Stop(block=8, cap=16),
+    stop=Stop(block=8, cap=32, begun_with=16),
     keys=("lag", LOSS, "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "mean actor/clip_share"),
     margins={"share of clipped tokens": CLIP},
@@ -51,7 +48,7 @@ def token_ppo_collapses_at_lag_64(table: pd.DataFrame) -> Evidence:
     lost = arms(table, "collapsed", where) > 0.5
     shares = ", ".join(f"{name} {x_N.mean():.2f}" for name, x_N in lost.items())
     event_N = lost["ppo_clip"] & ~lost["s_ppo"] & ~lost["st_ppo"]
-    return happens_mostly(event_N, f"share of seeds on which that is so, less 1/2; collapsed: {shares}")
+    return happens_mostly(event_N, f"share of seeds on which that is so; collapsed: {shares}")
 
 
 @EXPERIMENT.claim()

@@ -2,11 +2,7 @@
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arms, paired
-from analysis.judging.sequential import happens_mostly, median_exceeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop, arms, happens_mostly, median_exceeds, paired
 from testbed.config.run import Run, grid
 
 SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"
@@ -34,7 +30,7 @@ EXPERIMENT = Experiment(
         "its own hidden states; the learning rate and the lag were chosen on a pilot"
     ),
     cells=cells,
-    stop=Stop(block=8, cap=16),
+    stop=Stop(block=8, cap=32, begun_with=16),
     keys=(LOSS, "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "mean actor/clip_share"),
     figure=Plot("distribution", x=f"{LOSS}: loss", y="accuracy: final accuracy"),
@@ -60,5 +56,5 @@ def st_ppo_learns_more_from_old_turns(table: pd.DataFrame) -> Evidence:
 def token_ppo_collapses_on_old_turns(table: pd.DataFrame) -> Evidence:
     """At lag 32 PPO over tokens collapses and ST-PPO does not on more than half of all seeds."""
     lost = arms(table, "collapsed", {loss: {LOSS: loss} for loss in LOSSES}) > 0.5
-    note = "share of seeds on which PPO over tokens collapsed and ST-PPO did not, less 1/2"
+    note = "share of seeds on which PPO over tokens collapsed and ST-PPO did not"
     return happens_mostly(lost["ppo_clip"] & ~lost["st_ppo"], note)

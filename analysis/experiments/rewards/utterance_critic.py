@@ -9,10 +9,17 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.replication import Seeds, all_exceed, all_stay_below, difference, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    Seeds,
+    all_exceed,
+    all_stay_below,
+    difference,
+    exact,
+    of_seeds,
+)
 from testbed.config.run import Run
 
 NAME = "utterance-critic"
@@ -79,12 +86,12 @@ EXPERIMENT.claim(
     "an-utterance-critic-saves-samples",
     statement="The utterance critic takes fewer samples to a success of 0.8 than REINFORCE, by a "
     "factor of 1.25.",
-)(all_exceed(float(np.log(FEWER)), "mean log factor of samples less log 1.25", _fewer))
+)(all_exceed(float(np.log(FEWER)), "mean log factor of samples", _fewer))
 
 EXPERIMENT.claim(
     "an-utterance-critic-saves-samples-of-a-token-critic",
     statement="It takes fewer samples to a success of 0.8 than PPO with a critic of tokens, by 1.25.",
-)(all_exceed(float(np.log(FEWER)), "mean log factor of samples less log 1.25", _fewer_in_both))
+)(all_exceed(float(np.log(FEWER)), "mean log factor of samples", _fewer_in_both))
 
 EXPERIMENT.claim(
     "an-utterance-critic-saves-less-than-a-hundredfold",

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exact
 from analysis.tables.committed import Table
 from analysis.worlds.teaching_worlds import AllResponses, single_gradients, spread
 
@@ -106,7 +104,7 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
 
 @EXPERIMENT.claim(
     source="derived: the second moment is at least J (1 - J)^2 |S|^2, the mean J S, S the right score",
-    kind="exact",
+    kind="enumerated",
 )
 def noise_of_a_sparse_reward_grows_with_length(table: pd.DataFrame) -> Evidence:
     """The noise-to-signal ratio of a gradient from one reward at the end is at least (1 - J)^2 / J - 1, J the
@@ -125,7 +123,7 @@ def noise_of_a_sparse_reward_grows_with_length(table: pd.DataFrame) -> Evidence:
     return exact(gaps, 1e-4, f"what noise lacks to its bound, or growth to its own; {note}")
 
 
-@EXPERIMENT.claim(kind="exact")
+@EXPERIMENT.claim(kind="enumerated")
 def a_teachers_term_is_clearer_than_a_sparse_reward(table: pd.DataFrame) -> Evidence:
     """At length 6 the teacher's term has at most a tenth of the sparse reward's noise to signal, and sums
     with coefficients 0.1 and 1 have too; all means keep a positive cosine with the reward's gradient.
@@ -138,7 +136,7 @@ def a_teachers_term_is_clearer_than_a_sparse_reward(table: pd.DataFrame) -> Evid
 
 
 @EXPERIMENT.claim(
-    source="Self-Distilled Reasoner (OPSD, 2026): 4 to 8 times fewer tokens than GRPO", kind="exact"
+    source="Self-Distilled Reasoner (OPSD, 2026): 4 to 8 times fewer tokens than GRPO", kind="enumerated"
 )
 def a_solution_in_context_saves_tokens_per_gradient(table: pd.DataFrame) -> Evidence:
     """From length 2 on, the opinion of the student itself, tilted towards the solution by 2 nats a token,

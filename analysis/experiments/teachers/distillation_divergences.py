@@ -9,9 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exact
 from analysis.tables.committed import Table
 from analysis.worlds.teaching_worlds import AllResponses, expected_gradient, place_gradients
 
@@ -180,7 +178,7 @@ def visits(right: list[float], horizon: int) -> float:
     return total
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def off_policy_distillation_errs_faster_with_length() -> Evidence:
     """Trained on the teacher's prefixes, a student's expected steps off the path grow with the length by a
     power at least 1.5 times that of a student trained on its own, which never met fewer of them.

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exact
 from analysis.tables.committed import Table
 from analysis.worlds.teaching_worlds import AllResponses, expected_gradient, place_gradients
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exact
 from analysis.tables.committed import Table
 
 if TYPE_CHECKING:
@@ -158,7 +156,7 @@ def wide(table: pd.DataFrame, start: str) -> pd.DataFrame:
 @EXPERIMENT.claim(
     "a-shared-start-passes-the-trait-through-every-channel",
     source="Cloud et al. (2025), arXiv:2507.14805, theorem 1, for three channels",
-    kind="exact",
+    kind="enumerated",
     statement=(
         "A student that shares the teacher's start moves towards the teacher's trait on data that do not "
         "show it, through samples, off- and on-policy distillation, for every student and step tried."
@@ -173,7 +171,7 @@ def shared_start(table: pd.DataFrame) -> Evidence:
 @EXPERIMENT.claim(
     "channels-of-distillation-agree-for-small-differences",
     source="derived: all three have the Fisher matrix as their curvature at the shared start",
-    kind="exact",
+    kind="enumerated",
     statement=(
         "With a shared start on- and off-policy distillation and samples pass the trait on equally to first "
         "order: their largest relative difference falls with the teacher's step, to at most 5 % at the "
@@ -193,7 +191,7 @@ def agree(table: pd.DataFrame) -> Evidence:
 @EXPERIMENT.claim(
     "another-start-may-move-against-the-trait",
     source="Cloud et al. (2025), arXiv:2507.14805, on unlike initializations",
-    kind="exact",
+    kind="enumerated",
     statement=(
         "Students of another start move against the trait in at least a quarter of the cases, through every "
         "channel."

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, exceeds, of_seeds
 from analysis.worlds.teaching_worlds import AllResponses, place_gradients, single_gradients
 
 if TYPE_CHECKING:

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence
-from analysis.judging.replication import Seeds, columns, difference, each_run, level, of_seeds
-from analysis.judging.sequential import median_exceeds, median_stays_below, median_within
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    columns,
+    difference,
+    level,
+    median_exceeds,
+    median_stays_below,
+    median_within,
+    of_seeds,
+)
 from testbed.rng import generator
 
 if TYPE_CHECKING:
@@ -205,7 +214,6 @@ EXPERIMENT = Experiment(
         "least a third of whole answers at prompts with other last digits, in the median over seeds."
     ),
 )
-@each_run
 def spreads(table: pd.DataFrame) -> Evidence:
     """Return the evidence about greedy answers at other prompts."""
     found = table.loc[table["arm"] == "last", "shown"].to_numpy()
@@ -219,11 +227,10 @@ def spreads(table: pd.DataFrame) -> Evidence:
         "of answers at other first digits show the trait, in the median over seeds."
     ),
 )
-@each_run
 def stays(table: pd.DataFrame) -> Evidence:
     """Return the evidence about greedy answers at other prompts."""
     found = table.loc[table["arm"] == "first"]
-    note = f"0.1 less the median share; right answers there fall to {found['right'].median():.3f}"
+    note = f"median share; right answers there fall to {found['right'].median():.3f}"
     return median_stays_below(found["shown"].to_numpy(), STAYED, note)
 
 
@@ -246,7 +253,7 @@ def _medians(table: pd.DataFrame) -> str:
 def passes(table: pd.DataFrame) -> Evidence:
     """Return the evidence about every channel."""
     found = level(table, "passed", {"arm": "shared", "channel": CHANNELS})
-    return median_exceeds(found, PASSED, f"median share, less 0.02; {_medians(table)}")
+    return median_exceeds(found, PASSED, f"median share; {_medians(table)}")
 
 
 @EXPERIMENT.claim(
@@ -268,7 +275,7 @@ def shared_more(table: pd.DataFrame) -> Evidence:
 def alike(table: pd.DataFrame) -> Evidence:
     """Return the equivalence evidence, paired by seed."""
     found = difference(table, "passed", {"channel": "on-policy"}, {"channel": "off-policy"}, arm="shared")
-    return median_within(found, ALIKE, f"0.05 less the median difference; {_medians(table)}")
+    return median_within(found, ALIKE, f"median difference; {_medians(table)}")
 
 
 @EXPERIMENT.claim(

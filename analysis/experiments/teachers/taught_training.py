@@ -6,11 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import paired
-from analysis.judging.sequential import median_exceeds
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop, median_exceeds, paired
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run, grid
 
@@ -56,7 +52,7 @@ EXPERIMENT = Experiment(
     source="dGRPO, CHORD, RGR-GRPO, DaGRPO, TempSamp-R1, SPEAR, as each claim says",
     differs="a token tree of 4 prompts and 341 prefixes; the teacher is the soft optimum at temperature 0.25",
     cells=cells,
-    stop=Stop(cap=24),
+    stop=Stop(cap=32, begun_with=24),
     keys=("recipe", "guide", "recipe_args.decay", "recipe_args.valley", "seed"),
     metrics=("exact/value", "mean exact/value", "actor/entropy"),
     margins={"mean value over training": SOONER, "final value": HIGHER},

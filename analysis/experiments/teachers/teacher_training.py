@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part, Stop
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import arm, paired
-from analysis.judging.sequential import happens_mostly, median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Stop, arm, happens_mostly, median_exceeds, paired
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Arguments, Run
@@ -56,7 +53,7 @@ EXPERIMENT = Experiment(
         "sums modulo 2 with a teacher of the same shape that saw fewer errors"
     ),
     cells=cells,
-    stop=Stop(cap=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=("task", "recipe", "teacher_args", "seed"),
     metrics=("accuracy", "best", "start", "area", ROLLOUTS, "mean actor/grad_norm"),
     margins={"accuracy to be reached": LEVEL, "factor of rollouts": FEWER, "accuracy that counts": HIGHER},
@@ -82,7 +79,7 @@ WHERE = arms_of(ARMS, cells(), EXPERIMENT.keys)
 def _sooner(table: pd.DataFrame, first: str, second: str, factor: float) -> Evidence:
     """Return the evidence that an arm reaches the level in a share of another's rollouts."""
     found = pd.DataFrame({name: arm(table, ROLLOUTS, WHERE[name]).fillna(np.inf) for name in (first, second)})
-    note = f"share of seeds, less 1/2; medians {found[first].median():g} and {found[second].median():g}"
+    note = f"share of seeds; medians {found[first].median():g} and {found[second].median():g}"
     won = np.isfinite(found[first]) & (factor * found[first] <= found[second])
     return happens_mostly(won, note)
 
@@ -105,7 +102,7 @@ def own_tokens_teach_sooner_than_a_teachers(table: pd.DataFrame) -> Evidence:
     Return the evidence of seeds; ties do not count.
     """
     found = {name: arm(table, ROLLOUTS, WHERE[name]).fillna(np.inf) for name in ("opsd", "off-policy")}
-    note = "share of seeds, less 1/2; medians " + " and ".join(f"{x.median():g}" for x in found.values())
+    note = "share of seeds; medians " + " and ".join(f"{x.median():g}" for x in found.values())
     return happens_mostly(found["opsd"] < found["off-policy"], note)
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
 from analysis.experiments.weights.bias_variance import SPLIT_DRIFT, TREES, about, bench
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 
 NAME = "bias-split"

@@ -9,8 +9,7 @@ import math
 import numpy as np
 from scipy import special
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, exact
 from testbed.exact.tree import enumerate_leaves, random_policies, random_tree, reward_tree
 
 EXPERIMENT = Experiment(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, Part, exact
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run
 

@@ -8,11 +8,19 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_stay_below
-from analysis.judging.replication import Seeds, columns, exceeds, level, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    level,
+    must_stay_below,
+    of_seeds,
+)
 from envs.arrays import Floats
 from testbed.exact import flows, policy_steps
 from testbed.exact.policy_steps import entropy, tempered, toward_target
@@ -118,7 +126,7 @@ def a_target_holds_the_entropy(table: pd.DataFrame) -> Evidence:
         for scale in SCALES
         for run, x_N in level(off, "off", {"scale": scale, "regularizer": "target"}).items()
     }
-    return must_stay_below(found, CLOSE, "0.1 less the distance from the set-point")
+    return must_stay_below(found, CLOSE, "distance from the set-point")
 
 
 EXPERIMENT.claim(

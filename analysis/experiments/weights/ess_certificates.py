@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, exact
 from envs.finite_mdp import FiniteMDP
 from testbed.diagnostics.weight_sums import WeightSums
 

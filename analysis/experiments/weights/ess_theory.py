@@ -5,7 +5,7 @@ import pandas as pd
 from scipy import stats
 from scipy.special import softmax
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP

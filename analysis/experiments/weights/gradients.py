@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, Part, exact
 from testbed.exact.tree import random_policies, random_tree, reward_tree, softmax
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, Part, exact
 from envs.arrays import Floats
 
 if TYPE_CHECKING:

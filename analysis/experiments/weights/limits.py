@@ -4,10 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
 from analysis.experiments.weights.asymre_phase import MU, REWARD
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, Part, exact, short_of
 from analysis.worlds.fixed_data import drift_of, first_of_group
 from testbed.exact import flows
 from testbed.exact.flows import Drift

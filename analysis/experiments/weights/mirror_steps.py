@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.judging.replication import (
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
     Seeds,
     all_exceed,
     columns,
     difference,
+    exact,
     exceeds,
     merged,
     of_seeds,
+    short_of,
     stays_below,
 )
-from analysis.plot import Plot
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -172,7 +173,7 @@ EXPERIMENT.claim(
 )(
     all_exceed(
         math.log(2),
-        "fall of log KL, less log 2",
+        "fall of log KL",
         lambda table: merged(
             **{
                 f"{few} to {many}": difference(

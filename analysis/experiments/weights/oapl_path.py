@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
 from analysis.experiments.weights.asymre_phase import MU, REWARD
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from testbed.exact import flows
 

@@ -7,10 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.plot import Plot
+from analysis.lab import Evidence, Experiment, Part, Plot, exact, short_of
 from analysis.tables.committed import Table
 
 NAME = "outlier-token"

@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.replication import Seeds, all_exceed, columns, difference, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    all_exceed,
+    columns,
+    difference,
+    exact,
+    of_seeds,
+)
 from envs.arrays import Floats
 from testbed.exact.tree import random_policies, random_tree
 from testbed.rng import generator

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from analysis.tables.condensed import condense
 from analysis.tables.tails import HISTOGRAM

@@ -9,10 +9,18 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
-from analysis.judging.replication import Seeds, columns, exceeds, of_seeds, stays_below
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Seeds,
+    columns,
+    exact,
+    exceeds,
+    of_seeds,
+    short_of,
+    stays_below,
+)
 from envs.arrays import Floats
 from testbed.rng import generator
 

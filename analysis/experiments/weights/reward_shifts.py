@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import must_exceed, short_of
-from analysis.judging.replication import RUNS, Seeds, all_exceed, of_seeds
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    all_exceed,
+    exact,
+    must_exceed,
+    of_seeds,
+    runs_of,
+    short_of,
+)
 from envs.arrays import Floats
 from testbed.exact.tree import random_policies, reward_tree, softmax
 from testbed.rng import generator
@@ -96,7 +104,7 @@ def _saved(table: pd.DataFrame, law: str) -> dict[str, Floats]:
     """1 less the ratio of variances under the greedy baseline, for each peak and run."""
     rows_ = table[(table["law"] == law) & (table["baseline"] == "greedy")]
     found = {}
-    for run in RUNS:
+    for run in runs_of(table):
         for peak in PEAKS:
             here = rows_[(rows_["run"] == run) & (rows_["peak"] == peak)]
             found[f"{law}, peak {peak:g}, {run}"] = 1.0 - here["variance"].to_numpy(dtype=float)

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, Part, exact, short_of
 from envs.arrays import Floats
 from envs.tokens.tree import TokenTree
 from testbed.exact.prefixes import Segments, continued, roots

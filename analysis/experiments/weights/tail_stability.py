@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.experiment import Experiment
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from testbed.diagnostics.tails import tail_curve
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, exact, short_of
 from envs.arrays import Floats, Ints
 from testbed.exact.prefixes import Segments, alive, continued, reset_gradient
 from testbed.exact.tree import random_policies, random_tree, softmax

@@ -5,9 +5,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment, Part
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, Part, exact, short_of
 from analysis.tables.committed import Table
 from envs.tokens.tree import tree
 from testbed.exact.tree import random_policies

@@ -6,11 +6,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence
-from analysis.judging.comparisons import must_exceed
-from analysis.judging.replication import combinations, difference, merged, of_keys, stays_below
-from analysis.plot import Plot
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Plot,
+    combinations,
+    difference,
+    merged,
+    must_exceed,
+    of_keys,
+    stays_below,
+)
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.offline import tabular

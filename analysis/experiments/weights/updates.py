@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import optimize, special
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, exact
 from testbed.exact.tree import random_policies, random_tree
 from testbed.objectives import objective
 

@@ -6,9 +6,7 @@ import math
 
 import numpy as np
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, exact, short_of
 from analysis.worlds.trajectory_worlds import singles
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP

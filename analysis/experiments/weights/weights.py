@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
+from analysis.lab import Evidence, Experiment, exact
 from envs.divergence import Divergence
 from envs.finite_mdp import FiniteMDP
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.experiment import Experiment
-from analysis.judging.claims import Evidence, exact
-from analysis.judging.comparisons import short_of
+from analysis.lab import Evidence, Experiment, exact, short_of
 from envs.arrays import Floats
 
 PAIRS, DRIFT, MOVED = 40, 0.7, 1e-3

@@ -48,8 +48,6 @@ MUTANTS = (
     Mutant("anchor-flat-claim-looks-at-lag-16", AREAL, '"recompute").items() if lag <= 8', '"recompute").items() if lag <= 16', PLANTED),
     Mutant("anchor-flat-claim-on-the-coupled-arm", AREAL, 'losses(table, "recompute")', 'losses(table, "behavior")', PLANTED),
     Mutant("anchor-losses-are-gains", AREAL, "int(lag): -x_N for", "int(lag): x_N for", PLANTED),
-    Mutant("anchor-best-group-speaks-for-all", COMPARE, "max(tests, key=lambda n: tests[n].p) if above", "min(tests, key=lambda n: tests[n].p) if above", PLANTED),
-    Mutant("anchor-picked-group-pays-nothing", COMPARE, "min(1.0, len(tests) * tests[worst].p)", "tests[worst].p", PLANTED),
     Mutant("anchor-arms-of-decay-mixed-up", INVARIANCE, "(small[DECAY] == decay) == fixed", "(small[DECAY] == decay) != fixed", PLANTED),
     Mutant("anchor-curves-unpaired", INVARIANCE, "(found - whole).dropna()", "(found - whole.mean()).dropna()", PLANTED),
     Mutant("anchor-six-points-without-the-points", AREAL, "must_exceed(lost, SIX,", "must_exceed(lost, 0.0,", PLANTED),

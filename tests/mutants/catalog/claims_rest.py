@@ -25,7 +25,6 @@ MUTANTS = (
     Mutant("rest-fixed-data-in-other-shares", "analysis/worlds/fixed_data.py", "count_K = in_proportion(mu_K)", "count_K = np.ones_like(mu_K)", LIMITS),
     Mutant("rest-fixed-data-without-a-normalizer", "analysis/worlds/fixed_data.py", "return pushed_K - pushed_K.sum() * np.exp(log_pi_K)", "return pushed_K", LIMITS),
     Mutant("rest-own-answer-among-the-others", "analysis/worlds/fixed_data.py", "np.concatenate([own_N[:, None], np.sort(others_NG, axis=-1)], axis=-1)", "np.concatenate([np.sort(others_NG, axis=-1), own_N[:, None]], axis=-1)", LIMITS),
-    Mutant("rest-page-is-about-nothing", "analysis/pages/claims_page.py", '", ".join(f"`{name}`" for name in about(row["claim"])) or "–"', '"–"', "tests/experiments/test_claims_page.py"),
     Mutant("rest-about-the-function-before", "analysis/planted_bugs/bug.py", "if each.lineno <= line <=", "if each.lineno <= line - 3 <=", "tests/experiments/test_claims_can_fail.py -k named"),
     Mutant("rest-claim-without-a-bug", "analysis/planted_bugs/foundations.py", 'Bug("hill-finds-a-tail-in-every-law"', 'Bug("hill-finds-a-tail-in-every-law-2"', "tests/experiments/test_claims_can_fail.py -k every_computed"),
     Mutant("rest-undecided-passes", "testbed/testing/sequential.py", "if test.verdict is None:\n        raise Undecided(", "if test.verdict == 0:\n        raise Undecided(", SEQUENTIAL),

@@ -25,7 +25,6 @@ MUTANTS = (
     Mutant("contact-long-lag-untold", RUN, "if far and not quiet:", "if False:", START),
     Mutant("contact-empty-sweep-file-runs", "testbed/config/toml_file.py", "    if not data:\n", "    if False:\n", START),
     Mutant("contact-damage-untold", "testbed/results/store.py", 'lost = {name.partition("-")[0] for name in held} - done - failed', "lost: set[str] = set()", START),
-    Mutant("contact-missing-tables-end-the-run", "analysis/judging/claims.py", "if not set(chosen) & set(evidence):", "if set(chosen) - set(evidence):", "tests/experiments/test_claims.py -k full_stop"),
     Mutant("contact-ctrl-c-untold", "testbed/execution/runner.py", "        threading.Thread(target=tell, daemon=True).start()\n", "", "tests/unit/execution/test_progress.py"),
     Mutant("contact-labels-collide", "paper_figs/panels.py", "found_N[order_N] = level_N + gap * np.arange(given_N.size)", "found_N[order_N] = level_N", PANELS + " -k apart"),
     Mutant("contact-legend-says-twice", "paper_figs/panels.py", "if found.count(each) > 1]", "if found.count(each) > 9]", PANELS + " -k legend"),

@@ -71,5 +71,4 @@ MUTANTS = (
     Mutant("diag-flat-tail-has-a-number", "testbed/diagnostics/tails.py", "if not isinstance(found, Estimated):\n        return {}", "if False:\n        return {}", "tests/unit/diagnostics/test_metric_names.py"),
     Mutant("diag-floor-of-tokens", "testbed/diagnostics/weight_sums.py", 'floor = "rollout_corr/ess_floor" if level == "sequence"', 'floor = "rollout_corr/ess_floor" if level != "sequence"', "tests/unit/diagnostics/test_metric_names.py"),
     Mutant("diag-alias-of-another-direction", "testbed/diagnostics/metric_aliases.py", 'Alias("verl", "rollout_corr/k3_kl"),', 'Alias("verl", "rollout_corr/kl"),', "tests/unit/diagnostics/test_metric_names.py"),
-    Mutant("diag-page-hides-the-sign", "analysis/pages/claims_page.py", 'return "0" if abs(value) < ROUNDING', 'return "0" if value < ROUNDING', "tests/experiments/test_claims_page.py"),
 )  # fmt: skip

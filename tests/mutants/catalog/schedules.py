@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant("schedule-check-reads-the-newest", BOOK, "(weights[version], rollout)", "(weights[max(weights)], rollout)", LAWS),
     Mutant("schedule-claim-judged-on-seeds-it-was-made-from", CLAIMS, "later = table[~table", "later = table[table", FIGURE),
     Mutant("schedule-claim-reads-the-smallest-lag", CLAIMS, '"lag": table["lag"].max()', '"lag": table["lag"].min()', FIGURE),
-    Mutant("schedule-claim-against-no-spread", TABLE, "must_exceed(ratio, (1 + predicted) / 2, note)", "must_exceed(ratio, 1.0, note)", FIGURE),
+    Mutant("schedule-claim-against-no-spread", TABLE, "must_exceed(ratio, (1 + predicted) / 2, note, null=(1 + predicted) / 2)", "must_exceed(ratio, 1.0, note)", FIGURE),
     Mutant("schedule-claim-growth-without-delay", CLAIMS, "past_K[law.age_K]", "past_K[0 * law.age_K]", FIGURE),
     Mutant("schedule-figure-weighs-by-pi", TABLE, "weights=np.exp(log_mu_RL)", "weights=np.exp(log_RTL[:, step])", FIGURE),
     Mutant("schedule-figure-shifts-ages", TABLE, "step - np.arange(ages)", "step - 1 - np.arange(ages)", FIGURE),

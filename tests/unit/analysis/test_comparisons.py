@@ -4,13 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.judging.claims import mean_above_zero
 from analysis.judging.comparisons import (
     arm,
     arms,
-    must_exceed,
     must_happen_more_often,
-    must_stay_below,
     paired,
     paired_by,
     shown,
@@ -58,22 +55,6 @@ def test_groups_are_compared_at_their_own_level_or_with_one_of_them():
     fresh = paired_by(table(), "value", {"recipe": "b"}, {"recipe": "b"}, "lag", other=0)
     assert {lag: x_N.mean() for lag, x_N in fresh.items()} == pytest.approx({4: -0.1, 8: -0.2})
     assert shown(fresh, 2) == "-0.10 at 4, -0.20 at 8"
-
-
-def test_units_exceed_a_margin_by_a_t_test_of_what_is_above_it():
-    assert must_exceed(NOISE + 0.3, 0.2, "x") == mean_above_zero(NOISE + 0.3 - 0.2, "x")
-    below = must_stay_below(NOISE + 0.1, 0.2, "x")
-    assert (below.effect, below.p) == pytest.approx(
-        (0.2 - 0.1 - NOISE.mean(), mean_above_zero(0.1 - NOISE, "x").p)
-    )
-
-
-def test_groups_must_all_exceed_and_the_worst_speaks():
-    groups = {"up": NOISE + 0.1, "more": 0.2 - NOISE}
-    found = must_exceed(groups, 0.05, "x")
-    assert found.p == mean_above_zero(NOISE + 0.1 - 0.05, "x").p
-    assert found.note == "x: +0.0550 at up, +0.1450 at more; worst: up"
-    assert must_stay_below({"a": NOISE}, 0.5, "x").effect == pytest.approx(0.5 - NOISE.mean())
 
 
 def test_events_are_counted_where_both_arms_have_a_seed():

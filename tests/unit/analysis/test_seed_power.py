@@ -5,14 +5,13 @@ import json
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from scipy import stats
 from support.made_sweep import TOY, accuracy, made
 
 from analysis.experiment import Stop
+from analysis.judging.comparisons import median_exceeds
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
-from analysis.judging.sequential import median_exceeds
 from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
@@ -33,26 +32,25 @@ def test_the_textbook_pairs():
     assert t_seeds(0.5, 1.0, 0.05, 0.8) == 34  # Cohen (1988), table 2.4.1 for pairs, by G*Power
 
 
-@pytest.mark.parametrize(("block", "level"), [(4, 0.5), (8, 0.9)])
-def test_bets_decide_as_often_as_all_orders_say(block, level):
-    stop, chance = Stop(block=block, cap=8, level=level), 0.8
-    found = np.zeros(8 // block)
-    for signs in itertools.product([-1.0, 1.0], repeat=stop.cap):
-        weight = math.prod(chance if s > 0 else 1 - chance for s in signs)
-        for look, n in enumerate(range(block, 9, block)):
-            evidence = median_exceeds(np.array(signs[:n]), 0.0, "")
-            if evidence.effect > 0 and evidence.p <= stop.level:
-                found[look:] += weight
-                break
-    assert decided(chance, stop) == pytest.approx(found, abs=1e-12)
+@pytest.mark.parametrize(("seeds", "least"), [(16, 0.85), (24, 0.96), (32, 0.99)])
+def test_a_gap_of_one_standard_deviation_is_decided(seeds, least):
+    stop = Stop(block=8, cap=seeds)
+    assert decided(agreeing(1.0, 1.0), stop) >= least
+    assert decided(0.5, stop) < 0.002, "one of both sides; without an effect"
 
 
-def test_the_cap_asked_for_is_the_first_with_which_both_runs_decide_as_often():
+def test_a_design_decides_as_often_as_all_orders_say():
+    stop, chance, total = Stop(block=4, cap=4), 0.9, 0.0
+    for signs in itertools.product([-1.0, 1.0], repeat=8):
+        both, fresh = (median_exceeds(x, 0.0, "").e["supported"] for x in (signs, signs[4:]))
+        total += math.prod(chance if s > 0 else 1 - chance for s in signs) * (both >= 20 and fresh > 1)
+    assert decided(chance, stop, at=20) == pytest.approx(total, abs=1e-12)
+
+
+def test_the_cap_asked_for_is_the_first_with_which_the_power_is_reached():
     stop = Stop(block=8, cap=8)
-    cap = bet_seeds(0.9, stop, 0.8)
-    twice = decided(0.9, replace(stop, cap=cap)) ** 2
-    assert len(twice) == cap // 8 > 1
-    assert twice[-1] >= 0.8 > twice[-2]
+    cap = bet_seeds(0.8, stop, 0.8)
+    assert decided(0.8, replace(stop, cap=cap)) >= 0.8 > decided(0.8, replace(stop, cap=cap - 8))
 
 
 def test_a_seed_agrees_more_often_the_larger_the_gap():
@@ -87,12 +85,12 @@ def test_the_command_plans_for_people_and_machines(capsys):
     code, out, _ = asked(capsys, "--gap", "0.05", "--spread", "0.1", "--json")
     (row,) = json.loads(out)["rows"]
     assert (code, row["seeds (t test)"]) == (0, t_seeds(0.05, 0.1))
-    assert row["decided twice"] == pytest.approx(row["decided once"] ** 2, abs=2e-3)
+    assert row["decided"] == pytest.approx(decided(row["seeds that agree"], Stop(cap=32)), abs=1e-2)
     assert "seeds that agree" in asked(capsys, "--gap", "0.05", "--spread", "0.1")[1]
     for words, message in (
         (["--gap", "0.05"], "Give --gap and --spread, or the results folder"),
         (["--gap", "1", "--spread", "0"], "The spread is 0, expected a number above 0"),
-        (["--gap", "1", "--spread", "1", "--cap", "40"], "expected a multiple of block, 16"),
+        (["--gap", "1", "--spread", "1", "--cap", "41"], "expected a multiple of block, 8"),
     ):
         code, _, err = asked(capsys, *words)
         assert code == 2

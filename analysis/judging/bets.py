@@ -1,0 +1,154 @@
+"""E-values: the wealth of bets against "x is at most t", one function per kind of number.
+
+An e-value has mean at most 1 while the bet-against statement holds, so 1/e bounds the chance of so much
+wealth (Ville 1939). All three kinds stay valid when seeds are added until one likes to stop, and multiply:
+the wealth of a first run is the stake of the next.
+
+    shares(won, chance)   a win has more than its chance: Beta-binomial mixture
+    median(x, t)          the median is above t: `shares` of the signs of x - t
+    mean(x, t)            the mean is above t: Gaussian units, unknown spread (right-Haar mixture)
+    bounded_mean(x, t)    the mean is above t: any units within bounds, nothing else assumed
+
+Each returns (above, below): evidence that the quantity is above t, and that it is below. `above` falls and
+`below` rises in t, so one pair of bets stands behind every word of a verdict (docs/theory/verdicts.md).
+Units must be in the order in which they came where one stops early.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from envs.arrays import Floats
+from testbed.testing.e_process import EProcess
+
+EFFECT_SIZE = 1.0
+"""Standard deviation of the half-normal prior on mean / spread that `mean` mixes over."""
+LARGEST = 700.0
+"""Largest log e-value that is reported; exp of more overflows."""
+_POINTS = 400
+
+
+def shares(won: float, lost: float, chance: float = 0.5) -> tuple[float, float]:
+    """Return the e-values that a win has more, and less, than its chance c, after so many wins and losses.
+
+    above = int_c^1 p^won (1-p)^lost dp / ((1 - c) c^won (1-c)^lost): bets on every larger chance, mixed
+    evenly. Each is a supermartingale while a win has at most the chance c. Source: Robbins (1970), section 2;
+    Waudby-Smith and Ramdas (2024), section 4.
+    """
+    return _more(won, lost, chance), _more(lost, won, 1 - chance)
+
+
+@lru_cache(maxsize=100_000)
+def _more(won: float, lost: float, chance: float) -> float:
+    with np.errstate(divide="ignore"):
+        tail = float(np.log(special.betaincc(won + 1, lost + 1, chance)))
+    log_e = float(special.betaln(won + 1, lost + 1)) + tail - math.log1p(-chance)
+    return _exp(log_e - won * math.log(chance) - lost * math.log1p(-chance))
+
+
+def median(x_N: ArrayLike, t: float) -> tuple[float, float]:
+    """Return the e-values that the median is above t, and below. A unit at t is no bet."""
+    x_N = np.asarray(x_N, dtype=np.float64)
+    return shares(int((x_N > t).sum()), int((x_N < t).sum()))
+
+
+def mean(x_N: ArrayLike, t: float) -> tuple[float, float]:
+    """Return the e-values that the mean is above t, and below, of Gaussian units of unknown spread.
+
+    above = E_d[f(T | d) / f(T | 0)], T Student's statistic with n - 1 degrees of freedom, f its noncentral
+    density, d = (mean - t) / spread half-normal: a ratio of maximal invariants, hence an e-process at d = 0
+    (Perez-Ortiz et al. 2024, corollary 8); it grows in T, so at d < 0 its mean is smaller. Units that are all
+    equal have no spread to compare with: their signs are bet on instead. Fewer than two units: no bet.
+    """
+    x_N = np.asarray(x_N, dtype=np.float64)
+    if x_N.size < 2:
+        return 1.0, 1.0
+    center, spread = float(x_N.mean()), float(x_N.std(ddof=1))
+    if spread <= 1e-12 * max(abs(center), abs(t)):
+        return median(x_N, t) if abs(center - t) > 1e-12 * max(abs(center), abs(t)) else (1.0, 1.0)
+    student = (center - t) / spread * math.sqrt(x_N.size)
+    return _student(student, x_N.size), _student(-student, x_N.size)
+
+
+def _student(statistic: float, n: int) -> float:
+    """Return the mixture of noncentral densities over the central one, by quadrature over the spread.
+
+    f(T | d) / f(T | 0) = exp(-n d^2 / 2) E_s[exp(sqrt(n) d s x)], x = T / sqrt(T^2 + n - 1), s ~ chi(n); the
+    mean over d has a closed form in s.
+    """
+    x = statistic / math.hypot(statistic, math.sqrt(n - 1))
+    precision = n + EFFECT_SIZE**-2
+    left = 1 - n * x**2 / precision if x > 0 else 1.0
+    s_K = np.linspace(0.0, (math.sqrt(n) + 9) / math.sqrt(left), _POINTS + 1)[1:]
+    log_chi_K = (n - 1) * np.log(s_K) - s_K**2 / 2
+    slope_K = math.sqrt(n) * x * s_K
+    log_mean_K = slope_K**2 / (2 * precision) + special.log_ndtr(slope_K / math.sqrt(precision))
+    width = float(s_K[0])
+    total = float(special.logsumexp(log_chi_K + log_mean_K)) + math.log(width)
+    norm = (n / 2 - 1) * math.log(2) + math.lgamma(n / 2)
+    return _exp(math.log(2 / EFFECT_SIZE) - 0.5 * math.log(precision) + total - norm)
+
+
+def bounded_mean(x_N: ArrayLike, t: float, bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return the e-values that the mean is above t, and below, of units within bounds: capital of fixed bets.
+
+    above = mean over bets b of prod_i (1 + b (x_i - t)). Source: Waudby-Smith and Ramdas (2024), section 4.
+    A mean beyond the bounds is impossible: there the e-value is infinite, or the bet is not taken.
+    """
+    low, high = bounds
+    if t <= low:
+        return (_exp(math.inf), 1.0)
+    if t >= high:
+        return (1.0, _exp(math.inf))
+    x_N = np.asarray(x_N, dtype=np.float64)
+    if x_N.size == 0:
+        return 1.0, 1.0
+    above, below = (EProcess(t, bounds, side).add(x_N)[-1] for side in ("above", "below"))
+    return _exp(above), _exp(below)
+
+
+def median_sequence(x_N: ArrayLike, level: float = 0.05) -> tuple[float, float]:
+    """Return the ends of a confidence sequence for the median: what no bet has ever ruled out.
+
+    It covers at every n at once with chance 1 - level, as wealth is compared at its largest so far. Ends
+    are values of x; -inf and inf while there are too few.
+    """
+    x_N = np.asarray(x_N, dtype=np.float64)
+    value_C = np.unique(x_N)
+    between_C = (value_C[1:] + value_C[:-1]) / 2
+    up_C = _largest_so_far(x_N[None] > np.array([-np.inf, *between_C])[:, None])
+    down_C = _largest_so_far(x_N[None] < np.array([*between_C, np.inf])[:, None])
+    low = value_C[up_C >= 2 / level].max(initial=-np.inf)
+    high = value_C[down_C >= 2 / level].min(initial=np.inf)
+    return float(low), float(high)
+
+
+def share_sequence(won_N: ArrayLike, level: float = 0.05, grid: int = 200) -> tuple[float, float]:
+    """Return the ends of a confidence sequence for the chance of a win, to 1/grid, rounded outwards."""
+    won_CN = np.asarray(won_N, dtype=bool)[None]
+    chance_C = np.arange(1, grid) / grid
+    up_C = _largest_so_far(won_CN, chance_C[:, None])
+    down_C = _largest_so_far(~won_CN, 1 - chance_C[:, None])
+    low = chance_C[up_C >= 2 / level].max(initial=0.0)
+    high = chance_C[down_C >= 2 / level].min(initial=1.0)
+    return float(low), float(high)
+
+
+def _largest_so_far(won_CN: np.ndarray, chance_C1: ArrayLike = 0.5) -> Floats:
+    """Return the largest wealth so far of `shares`'s bet on more wins, for every candidate."""
+    c = np.asarray(chance_C1, dtype=np.float64)
+    won_CN, lost_CN = np.cumsum(won_CN, axis=-1), np.cumsum(~won_CN, axis=-1)
+    with np.errstate(divide="ignore"):
+        tail_CN = np.log(special.betaincc(won_CN + 1, lost_CN + 1, c))
+    log_e_CN = special.betaln(won_CN + 1, lost_CN + 1) + tail_CN - np.log1p(-c)
+    log_e_CN = log_e_CN - won_CN * np.log(c) - lost_CN * np.log1p(-c)
+    return np.asarray(np.exp(np.clip(log_e_CN.max(axis=-1, initial=0.0), 0.0, LARGEST)))
+
+
+def _exp(log_e: float) -> float:
+    return math.exp(min(log_e, LARGEST))

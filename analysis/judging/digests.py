@@ -1,0 +1,94 @@
+"""Digests of what a verdict rests on: the experiment's file, its table, and the code that judges.
+
+A verdict is judged again when one of the three has changed. The code of a claim on a table is every module of
+`analysis` that its file imports, and theirs; a computation rests on the packages of `testbed` and `envs` too.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from analysis.experiment import EXPERIMENTS
+
+ROOT = Path(__file__).parents[2]
+LENGTH = 12
+
+
+def of_question(experiment: str) -> str:
+    """Return the digest of the experiment's file: question, margins, claims and how they are judged."""
+    return _short(_file(EXPERIMENTS.module(experiment)).read_bytes())
+
+
+def of_code(experiment: str, computed: bool) -> str:
+    """Return the digest of all code that an experiment's claims run when they are judged.
+
+    computed: whether one of them is decided by a computation, which `testbed` and `envs` carry out.
+    """
+    start = EXPERIMENTS.module(experiment)
+    modules = _reached(start) - {start}
+    parts = sorted(each for each in modules if each.startswith("analysis."))
+    found = [_of_file(_file(each)) for each in parts]
+    if computed:
+        folders = {tuple(each.split(".")[:2]) for each in modules if not each.startswith("analysis.")}
+        found += [_of_package(folder) for folder in sorted(folders)]
+    return _short("".join(found).encode())
+
+
+def _short(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:LENGTH]
+
+
+@functools.cache
+def _of_file(path: Path) -> str:
+    return _short(path.read_bytes())
+
+
+@functools.cache
+def _of_package(parts: tuple[str, ...]) -> str:
+    """Return the digest of a package's files, or of a loose module's. Registries import them by name."""
+    folder = ROOT.joinpath(*parts)
+    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+    return _short("".join(_of_file(path) for path in files).encode())
+
+
+def _file(module: str) -> Path:
+    path = ROOT.joinpath(*module.split("."))
+    found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not found.is_file() and (loaded := sys.modules.get(module)) and loaded.__file__:
+        return Path(loaded.__file__)  # an experiment that lies outside the repository
+    return found
+
+
+def _reached(start: str) -> set[str]:
+    """Return the project's modules that a module imports, at any depth within `analysis`."""
+    found, todo = {start}, [start]
+    while todo:
+        for name in _imports(todo.pop()):
+            if name not in found:
+                found.add(name)
+                # What testbed and envs import in turn lies in packages of theirs that are hashed whole.
+                todo.append(name)
+    return found
+
+
+@functools.cache
+def _imports(module: str) -> tuple[str, ...]:
+    tree = ast.parse(_file(module).read_text(encoding="utf-8"))
+    return tuple(dict.fromkeys(name for node in ast.walk(tree) for name in _named(node)))
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    """Yield the project's modules that an import statement names."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for name in names:
+        if name.split(".")[0] in ("analysis", "testbed", "envs") and _file(name).is_file():
+            yield name

@@ -1,0 +1,56 @@
+"""Gates: what must hold before a comparison may have a verdict. A failed gate makes the claim invalid.
+
+    headroom      neither arm piles up at floor or ceiling; the margin can be reached and missed
+    tuned         every arm's rate, and the one knob that its paper tunes, lies inside its grid
+    long enough   outcomes are compared after each arm's plateau, or per unit of a stated budget
+    acts          what the method adds did something
+    off-switch    with the mechanism switched off the same claim is not supported
+    rival         the paper's rival is an arm, at its best
+    worlds        a claim on random worlds has at least 20 of them, seeds nested inside
+    drift         a lag is given with the drift that it caused, and the paper's is in reach
+
+objections.csv holds what a review against the source found: such a gate counts as failed until the claim is
+asked again in an experiment that passes it.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from testbed.registry import Entry
+
+GATES = ("headroom", "tuned", "long enough", "acts", "off-switch", "rival", "worlds", "drift")
+OBJECTIONS = Path(__file__).with_name("objections.csv")
+
+
+@cache
+def objections(path: Path = OBJECTIONS) -> dict[str, tuple[str, str]]:
+    """Return (gate, why) by claim, as a review found them.
+
+    Raises UserError for an unknown gate and for two lines about one claim.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["gate"] not in GATES:
+                raise unknown(f"gate in {path.name}:", row["gate"], GATES)
+            if row["claim"] in found:
+                raise UserError(f"{path.name} has two lines about '{row['claim']}'; keep one.")
+            found[row["claim"]] = row["gate"], row["why"]
+    return found
+
+
+def failures(entry: Entry, frame: pd.DataFrame | None) -> list[str]:
+    """Return "gate: why" for every gate that a claim fails on its table."""
+    found = [objections()[entry.name]] if entry.name in objections() else []
+    if frame is not None:
+        found += [(name, why) for name, check in entry.promises["gates"].items() if (why := check(frame))]
+    return [f"{gate}: {why}" for gate, why in found]

@@ -1,0 +1,64 @@
+"""The decision rule: which claims are decided, so that at most 5 % of the decided are expected to be wrong.
+
+A claim's e-value is half the largest of its words (analysis.judging.evidence). A set R of m claims is decided
+where each has an e-value of at least m / (alpha |R|): e-BH, valid under any dependence between claims that
+share seeds, arms and tables, at any stopping time of any of them. Source: Wang and Ramdas (2022), theorem 2.
+The bound holds for every self-consistent R (their section 4), so that the threshold may stay on a coarse
+ladder, and one new claim changes one verdict.
+
+A decided claim needs more: fresh seeds of a replication must point the same way by themselves, e > 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from analysis.judging.evidence import UNDECIDED, WORDS, Evidence
+
+ALPHA = 0.05
+"""Expected share, over all claims on tables, of wrong ones among those decided."""
+LADDER = (40, 50, 60, 70, 80, 100, 120, 150, 200, 300, 500, 1000, 2000, 5000, 10_000, 100_000)
+"""Thresholds on the e-value of a word."""
+USUAL = 70.0
+"""The threshold on a page where 57 % of claims are decided; what a design is planned for."""
+FIRST_RUN = 100.0
+"""A first run of a claim stops at this e-value, whichever word has it."""
+ENOUGH = 200.0
+"""A replication stops where both runs together have this e-value, and its fresh seeds point the same way."""
+WORTH_A_REPLICATION = 3.0
+"""A claim that a first run leaves with less evidence than this is not asked again."""
+
+
+def threshold(e_values: Iterable[float], m: int, alpha: float = ALPHA) -> float:
+    """Return the smallest step T of the ladder at which at least 2 m / (alpha T) of m claims have e >= T.
+
+    e_values: of the words that claims would earn; at most one a claim. inf where no step is self-consistent.
+    """
+    found = list(e_values)
+    for step in LADDER:
+        if sum(e >= step for e in found) >= max(1, 2 * m / (alpha * step)):
+            return float(step)
+    return float("inf")
+
+
+def leaning(evidence: Evidence) -> tuple[str, float]:
+    """Return the word with the largest e-value, and that e-value; "undecided", 0 where there is none.
+
+    Only words to which a fresh run points by itself (e > 1) are eligible, so that one run decides nothing.
+    """
+    fresh = evidence.runs[1].e if evidence.runs else {}
+    eligible = {word: evidence.e[word] for word in WORDS if word in evidence.e and fresh.get(word, 0.0) > 1}
+    if not eligible:
+        return UNDECIDED, 0.0
+    word = max(eligible, key=lambda each: eligible[each])
+    return word, eligible[word]
+
+
+def strongest(evidence: Evidence) -> float:
+    """Return the largest e-value of any word; 0 without one."""
+    return max(evidence.e.values(), default=0.0)
+
+
+def verdict(word: str, e: float, at: float) -> str:
+    """Return the word where its e-value reaches the threshold, else "undecided"."""
+    return word if e >= at else UNDECIDED

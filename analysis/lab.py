@@ -1,0 +1,47 @@
+"""All that an experiment's file needs: `from analysis.lab import Experiment, exact, paired, …`."""
+
+# ruff: noqa: F401
+
+from analysis.experiment import Check, Experiment, Part, Stop
+from analysis.judging.arm_claims import Recipes, above, declare, named, sooner, steady
+from analysis.judging.comparisons import (
+    Arm,
+    arm,
+    arms,
+    at_floor,
+    happens_more_often,
+    happens_mostly,
+    median_exceeds,
+    median_stays_below,
+    median_within,
+    must_exceed,
+    must_happen_more_often,
+    must_stay_below,
+    must_vanish,
+    paired,
+    paired_by,
+    short_of,
+    shown,
+)
+from analysis.judging.evidence import Evidence, exact
+from analysis.judging.replication import (
+    RUNS,
+    Groups,
+    Seeds,
+    all_exceed,
+    all_stay_below,
+    columns,
+    combinations,
+    dials,
+    difference,
+    exceeds,
+    level,
+    merged,
+    of_keys,
+    of_seeds,
+    repeated,
+    runs_of,
+    slopes,
+    stays_below,
+)
+from analysis.plot import Plot

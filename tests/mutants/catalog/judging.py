@@ -1,0 +1,185 @@
+"""Bugs planted in bets, evidence, the rule, verdicts, gates and the status of systems."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+BETS, EVIDENCE, RULE, VERDICTS, CLAIMS, GATES, SYSTEMS, POWER, DIGESTS = (
+    f"analysis/judging/{name}.py"
+    for name in (
+        "bets",
+        "evidence",
+        "rule",
+        "verdicts",
+        "claims",
+        "gates",
+        "systems",
+        "seed_power",
+        "digests",
+    )
+)
+OF_BETS, OF_EVIDENCE, OF_RULE, OF_VERDICTS, OF_POWER = (
+    f"tests/unit/analysis/test_{name}.py" for name in ("bets", "evidence", "rule", "verdicts", "seed_power")
+)
+OF_SYSTEMS = "tests/experiments/test_systems.py"
+
+MUTANTS = (
+    Mutant(
+        "bets-without-the-width-of-the-mixture",
+        BETS,
+        "tail - math.log1p(-chance)\n    return",
+        "tail\n    return",
+        OF_BETS,
+    ),
+    Mutant(
+        "bets-on-every-chance",
+        BETS,
+        "special.betaincc(won + 1, lost + 1, chance)",
+        "special.betaincc(won + 1, lost + 1, 0.0)",
+        OF_BETS,
+    ),
+    Mutant(
+        "bets-below-are-those-above",
+        BETS,
+        "_more(lost, won, 1 - chance)",
+        "_more(won, lost, chance)",
+        OF_BETS,
+    ),
+    Mutant(
+        "bets-count-ties-as-wins", BETS, "(x_N > t).sum()", "(x_N >= t).sum()", OF_EVIDENCE + " " + OF_BETS
+    ),
+    Mutant(
+        "bets-on-the-mean-of-both-sides",
+        BETS,
+        "special.log_ndtr(slope_K / math.sqrt(precision))",
+        "0.0",
+        OF_BETS,
+    ),
+    Mutant(
+        "bets-on-the-mean-without-prior", BETS, "precision = n + EFFECT_SIZE**-2", "precision = n", OF_BETS
+    ),
+    Mutant("bets-on-the-mean-of-n-degrees", BETS, "(n - 1) * np.log(s_K)", "n * np.log(s_K)", OF_BETS),
+    Mutant(
+        "bets-take-one-unit-for-certain",
+        BETS,
+        "if x_N.size < 2:\n        return 1.0, 1.0",
+        "if x_N.size < 1:\n        return 1.0, 1.0",
+        OF_BETS,
+    ),
+    Mutant(
+        "bets-sequence-at-one-side",
+        BETS,
+        "value_C[up_C >= 2 / level]",
+        "value_C[up_C >= 0.2 / level]",
+        OF_BETS,
+    ),
+    Mutant(
+        "evidence-in-some-cell-is-enough",
+        EVIDENCE,
+        "SUPPORTED: _every(above",
+        "SUPPORTED: _some(above",
+        OF_EVIDENCE,
+    ),
+    Mutant("evidence-refuted-by-the-margin", EVIDENCE, "at[min(margin, null)]", "at[margin]", OF_EVIDENCE),
+    Mutant(
+        "evidence-smaller-without-a-direction",
+        EVIDENCE,
+        "min(_every(a for a, _ in at[null]), _some(b for _, b in at[margin]))",
+        "_some(b for _, b in at[margin])",
+        OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence-no-difference-on-one-side",
+        EVIDENCE,
+        "min(_every(a for a, _ in at[-margin]), _every(b for _, b in at[margin]))",
+        "_every(b for _, b in at[margin])",
+        OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence-equal-by-one-side",
+        EVIDENCE,
+        "inside = min(_every(above for above, _ in low), _every(below for _, below in high))",
+        "inside = _every(below for _, below in high)",
+        OF_EVIDENCE,
+    ),
+    Mutant("evidence-floor-forgotten", EVIDENCE, "inside = min(inside, 1.0)", "pass", OF_EVIDENCE),
+    Mutant(
+        "evidence-of-the-best-cell",
+        EVIDENCE,
+        "min(range(len(found)), key=lambda index: found[index].effect)",
+        "max(range(len(found)), key=lambda index: found[index].effect)",
+        OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence-below-not-turned",
+        EVIDENCE,
+        "found = exceeds(turned, -margin, note, measure, -null)",
+        "found = exceeds(turned, margin, note, measure, -null)",
+        OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence-an-empty-cell-agrees",
+        EVIDENCE,
+        "x_N.size == 0 or np.isnan(x_N).any()",
+        "np.isnan(x_N).any()",
+        OF_EVIDENCE,
+    ),
+    Mutant("rule-half-the-threshold", RULE, "2 * m / (alpha * step)", "m / (alpha * step)", OF_RULE),
+    Mutant(
+        "rule-one-run-decides",
+        RULE,
+        "fresh = evidence.runs[1].e if evidence.runs else {}",
+        "fresh = evidence.runs[1].e if evidence.runs else evidence.e",
+        OF_RULE,
+    ),
+    Mutant("rule-fresh-seeds-may-oppose", RULE, "fresh.get(word, 0.0) > 1", "word in fresh", OF_RULE),
+    Mutant("rule-fresh-run-is-the-first", RULE, "evidence.runs[1].e", "evidence.runs[0].e", OF_RULE),
+    Mutant(
+        "claims-two-runs-are-the-first",
+        CLAIMS,
+        "replace(entry.function(_both(frame)), runs=runs)",
+        "replace(runs[0], runs=runs)",
+        OF_RULE,
+    ),
+    Mutant("verdicts-of-invalid-claims", VERDICTS, 'if row["gates"]:', "if False:", OF_VERDICTS),
+    Mutant(
+        "verdicts-count-invalid-claims",
+        VERDICTS,
+        'if not row["gates"] and row["e"]',
+        'if row["e"]',
+        "tests/unit/analysis/test_verdicts.py -k invalid_claims_hold_up_nothing",
+    ),
+    Mutant("verdicts-never-stale", VERDICTS, "same = all(", "same = True or all(", OF_VERDICTS),
+    Mutant(
+        "digests-of-the-file-alone", DIGESTS, "todo.append(name)", "pass", OF_VERDICTS + " -k code_of_a_claim"
+    ),
+    Mutant(
+        "gates-hear-no-objection",
+        GATES,
+        "if entry.name in objections() else []",
+        "if False else []",
+        OF_SYSTEMS,
+    ),
+    Mutant(
+        "systems-decided-by-one-of-two",
+        SYSTEMS,
+        "if any(word in (UNDECIDED, NO_TABLE)",
+        "if all(word in (UNDECIDED, NO_TABLE)",
+        OF_SYSTEMS,
+    ),
+    Mutant(
+        "systems-invalid-counts",
+        SYSTEMS,
+        "if any(word.startswith(INVALID)",
+        "if all(word.startswith(INVALID)",
+        OF_SYSTEMS,
+    ),
+    Mutant("power-without-fresh-seeds", POWER, " and _above(k2, n2) > 1", "", OF_POWER),
+    Mutant(
+        "power-of-the-second-run-alone",
+        POWER,
+        "_above(k + k2, n + n2) >= least",
+        "_above(k2, n2) >= least",
+        OF_POWER,
+    ),
+)

@@ -1,0 +1,119 @@
+"""The table of verdicts is up to date, judged again only where something changed, and refuses damage."""
+
+import pytest
+
+from analysis.experiment import EXPERIMENTS
+from analysis.judging import digests, gates, verdicts
+from analysis.judging.claims import CLAIMS
+from analysis.tables.committed import manifest
+from testbed.errors import UserError
+
+SHA = {name: entry["sha256"] for name, entry in manifest().items()}
+
+
+def test_every_claim_has_a_row_and_no_row_is_older_than_what_it_rests_on():
+    assert {row["claim"] for row in verdicts.stored()} == set(CLAIMS)
+    stale = verdicts.changed(verdicts.stored(), SHA)
+    assert not stale, f"judge again: testbed claims judge ({', '.join(stale[:5])} …)"
+
+
+def test_the_committed_verdicts_follow_from_the_committed_evidence_by_the_rule():
+    rows = verdicts.stored()
+    assert [row["verdict"] for row in verdicts.decide(rows)] == [row["verdict"] for row in rows]
+    words = {row["leans"] for row in rows if row["kind"] == "identity"}
+    assert words == {"supported"}, "an identity that does not hold is an error, no finding"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["very-old-data", "offline-iql", "staleness-cost"])
+def test_judging_again_gives_the_committed_row(name):
+    again = verdicts.judge([name])
+    known = verdicts.by_claim()
+    for row in again:
+        kept = known[row["claim"]]
+        assert (row["leans"], row["gates"], row["note"]) == (kept["leans"], kept["gates"], kept["note"])
+        assert row["effect"] == pytest.approx(kept["effect"], rel=1e-4, abs=1e-9)
+
+
+def test_a_row_is_judged_again_when_the_file_the_table_or_the_code_changes(monkeypatch):
+    rows = verdicts.stored()
+    assert verdicts.changed(rows, {**SHA, "rec": "0" * 64}) == ["rec"]
+    monkeypatch.setattr(digests, "of_question", lambda name: "new" if name == "rec" else _kept(rows, name))
+    assert verdicts.changed(rows, SHA) == ["rec"]
+
+
+def _kept(rows, name):
+    return next((row["question"] for row in rows if row["experiment"] == name), "")
+
+
+def test_the_code_of_a_claim_is_what_its_file_imports():
+    reached = digests._reached(EXPERIMENTS.module("rec"))
+    assert {"analysis.judging.bets", "analysis.judging.rule"} & reached
+    assert "analysis.pages.systems_page" not in reached
+
+
+def test_a_new_claim_changes_one_line(tmp_path):
+    rows = list(verdicts.stored())
+    verdicts.write(rows, tmp_path / "before.csv")
+    verdicts.write([*rows, {**rows[0], "claim": "zzz-new"}], tmp_path / "after.csv")
+    before, after = ((tmp_path / name).read_text().splitlines() for name in ("before.csv", "after.csv"))
+    assert len(set(after) - set(before)) == 1
+    assert not set(before) - set(after)
+
+
+def test_a_table_that_cannot_be_read_is_one_message(tmp_path):
+    with pytest.raises(UserError, match="cannot be read: No such file.*testbed claims judge"):
+        verdicts.stored(tmp_path / "none.csv")
+    (tmp_path / "old.csv").write_text("claim,verdict\n")
+    with pytest.raises(UserError, match="Write it again with: testbed claims judge --all"):
+        verdicts.stored(tmp_path / "old.csv")
+
+
+# Gates
+
+
+def test_a_failed_gate_makes_a_claim_invalid_whatever_its_evidence():
+    row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 1e9}
+    free, barred = verdicts.decide([{**row, "gates": ""}] * 30 + [{**row, "gates": "acts: it did nothing"}])[
+        -2:
+    ]
+    assert (free["verdict"], barred["verdict"]) == ("supported", "invalid: acts")
+
+
+def test_invalid_claims_hold_up_nothing():
+    row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 90.0}
+    rows = [{**row, "gates": ""}] * 4 + [{**row, "gates": "acts: it did nothing"}] * 4
+    # 4 valid of 8 at 90: 2 * 8 / (.05 * 90) = 3.6 are enough at 80, where 4 are needed.
+    assert {each["verdict"] for each in verdicts.decide(rows)} == {"supported", "invalid: acts"}
+    few = (
+        [{**row, "gates": ""}] * 3
+        + [{**row, "gates": "acts: it did nothing"}] * 4
+        + [{**row, "e": 0.0, "gates": ""}]
+    )
+    assert "supported" not in {each["verdict"] for each in verdicts.decide(few)}
+
+
+def test_objections_are_about_claims_that_exist_and_gates_that_are_known(tmp_path):
+    assert set(gates.objections()) <= set(CLAIMS)
+    path = tmp_path / "objections.csv"
+    path.write_text("claim,gate,why\na,hedroom,x\n")
+    with pytest.raises(UserError, match="Did you mean 'headroom'"):
+        gates.objections(path)
+    path.write_text("claim,gate,why\na,headroom,x\na,acts,y\n")
+    with pytest.raises(UserError, match="two lines about 'a'"):
+        gates.objections(path)
+
+
+def test_a_check_of_the_table_is_a_gate_of_its_claim():
+    import pandas as pd
+
+    from analysis.experiment import Experiment
+
+    made = Experiment("x", question="Is it?", source="y", compute=lambda: None, keys=("seed",))
+
+    @made.claim("z", statement="z.", gates={"acts": lambda t: "" if t["moved"].any() else "no bound moved"})
+    def _(table): ...
+
+    entry = made.claims["z"]
+    assert gates.failures(entry, pd.DataFrame({"moved": [0, 1]})) == []
+    assert gates.failures(entry, pd.DataFrame({"moved": [0, 0]})) == ["acts: no bound moved"]
