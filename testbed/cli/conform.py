@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.cli.identify import Given, Html, Inputs, Json, Layout, Target, Timeout, job, tell
+from testbed.cli.identify import Given, Html, Inputs, Json, Layout, Timeout, job, tell
+
+if TYPE_CHECKING:
+    from testbed.conformance.installed import Outcome
 
 
 def conform(
-    target: Target,
-    as_: Annotated[str, typer.Option("--as", help="An objective or a recipe: testbed list objectives.")],
+    target: Annotated[str, typer.Argument(metavar="FILE:FN", help="As of testbed identify.")] = "",
+    as_: Annotated[str, typer.Option("--as", help="An objective or a recipe: testbed list objectives.")] = "",
     aggregation: Annotated[
         str, typer.Option(help="token_mean, sequence_mean, …; found by search where it is not given.")
     ] = "",
@@ -23,6 +27,10 @@ def conform(
     given: Given = None,
     layout: Layout = "",
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as failures.")] = False,
+    installed: Annotated[
+        bool, typer.Option("--installed", help="Identify the losses of the packages that are installed.")
+    ] = False,
+    page: Annotated[Path | None, typer.Option(help="Write what --installed finds, as Markdown.")] = None,
     timeout: Timeout = 20.0,
     html: Html = None,
     json: Json = False,
@@ -37,12 +45,39 @@ def conform(
     testbed conform mine.py:loss --as gspo --aggregation token_mean
 
     testbed conform my_package.losses:grpo --as grpo --hyper eps_high=0.28 --json
+
+    testbed conform --installed --page docs/conformance.md
     """
     from testbed.cli.identify import values
     from testbed.conformance.sandbox import run
+    from testbed.errors import UserError
+
+    if installed:
+        _installed(page, json)
+        return
+    if not (target and as_):
+        raise UserError("expected a loss and an entry: testbed conform FILE.py:FN --as NAME; or --installed.")
 
     words = {"as": as_, "aggregation": aggregation, "length": length, "strict": strict}
     found = run(job("conform", target, inputs, given, layout) | words | {"hyper": values(hyper)}, timeout)
     tell(found, html, json)
     if not found["holds"]:
         raise typer.Exit(1)
+
+
+def _installed(page: Path | None, json: bool) -> None:
+    """Identify the losses of installed packages, tell each as it comes, and write the page."""
+    import sys
+
+    from testbed.cli import show
+    from testbed.conformance.installed import outcomes, write
+
+    def told(row: Outcome) -> None:
+        line = f"{row.package} {row.version}  {row.loss}: {row.verdict} {row.entry}"
+        print(line, file=sys.stderr if json else sys.stdout, flush=True)
+
+    found = outcomes(told=told)
+    if page is not None:
+        write(page, found)
+    if json:
+        show.as_json([row.as_dict() for row in found])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -261,7 +262,8 @@ def _effort(reference: Reference, evidence: Evidence) -> float:
     both = {"mu", "anchor"} <= reads and evidence.binding.one_old
     told = evidence.binding.told
     changed = [name for name, value in reference.hyper if told.get(name) != value]
-    return 10 * both + 2 * len(changed) + 0.5 * ("@" in reference.objective)
+    scaled = not math.isclose(reference.factor, 1.0, rel_tol=1e-4)
+    return 10 * both + 3 * scaled + 2 * len(changed) + 0.5 * ("@" in reference.objective)
 
 
 def _equals(evidence: Evidence, fits: Iterable[Fit]) -> tuple[Reference, ...]:

@@ -68,6 +68,7 @@ def _slopes(binding: Binding, make: Callable[[float], Row], points: Floats) -> l
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = (np.log(there) - np.log(here)) / STEP
     nearest = np.where(np.isfinite(slope), np.round(slope, 2), 99.0)
+    nearest = np.where((here == 0) & (there == 0), 0.0, nearest)  # 0 from here on is no jump
     return [(bool(w == 0), round(100 * float(s))) for w, s in zip(here, nearest, strict=True)]
 
 

@@ -65,7 +65,7 @@ def bind(
     """Return how a callable is called.
 
     Args:
-        function: the loss.
+        function: the loss; its attribute `told`, where it has one, holds hyperparameters under our names.
         name: what messages call it.
         inputs: parameter to role, or to a name of the table, where its own name does not tell.
         given: values of parameters that are no inputs.
@@ -96,7 +96,8 @@ def bind(
     _check(name, function, arguments, unknown)
     defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
     layout = layout or _layout(parameters, arguments)
-    return Binding(function, name, arguments, given, layout, told=told({**defaults, **given}))
+    hyper = told({**defaults, **given}) | dict(getattr(function, "told", {}))
+    return Binding(function, name, arguments, given, layout, told=hyper)
 
 
 def _parameters(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:

@@ -6,65 +6,27 @@ replaced, by log-probabilities that are a leaf of the graph.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from testbed.conformance.peers.trl import stub_trainer as stand_in
 from testbed.data.batch import Batch
 
 ACCUMULATION, STEPS_PER_GENERATION = 2, 4
 LONGEST = 9
 
 
-class OneProcess:
-    """The part of an accelerator that the loss uses, on one process."""
-
-    num_processes = 1
-    process_index = 0
-    sync_gradients = True
-
-    def gather(self, value: Tensor) -> Tensor:
-        return value
-
-    def gather_for_metrics(self, value: Tensor) -> Tensor:
-        return value
-
-    def reduce(self, value: Tensor, reduction: str) -> Tensor:
-        return value
-
-
 def stub_trainer(logp_BT: Tensor, **options: Any) -> SimpleNamespace:
-    """Return the stand-in for a trainer with GRPOConfig's defaults, except for the given options."""
-    from trl import GRPOTrainer
-
-    chosen = {
-        "loss_type": "grpo", "importance_sampling_level": "token", "epsilon_low": 0.2, "epsilon_high": 0.2,
-        "beta": 0.0, "off_policy_mask_threshold": None, "use_vllm": False, "top_entropy_quantile": 1.0,
-        "vllm_importance_sampling_correction": True, "max_completion_length": 11, "delta": None,
-        "use_bias_correction_kl": True, "sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05,
-        "vespo_k_pos": 2.0, "vespo_lambda_pos": 3.0, "vespo_k_neg": 3.0, "vespo_lambda_neg": 2.0,
-        "steps_per_generation": STEPS_PER_GENERATION, "gradient_accumulation_steps": ACCUMULATION,
-        "current_gradient_accumulation_steps": ACCUMULATION, "aux_loss_enabled": False,
-        "_entropy_bonus_enabled": False, "num_generations": 2, "training": True,
-        "router_aux_loss_coef": 0.3,
-    } | options  # fmt: skip
-    return SimpleNamespace(
-        **chosen,
-        args=SimpleNamespace(**chosen),
-        model=SimpleNamespace(training=chosen["training"]),
-        accelerator=OneProcess(),
-        get_off_policy_mask=GRPOTrainer.get_off_policy_mask,
-        get_gamma_weights=GRPOTrainer.get_gamma_weights,
-        _get_per_token_logps_and_entropies=lambda *a, compute_aux_loss, **k: (
-            logp_BT,
-            torch.zeros_like(logp_BT),
-            logp_BT.square().mean() if compute_aux_loss else None,
-        ),
-        _metrics=defaultdict(lambda: defaultdict(list)),
-    )
+    """Return the stand-in with several micro-batches and steps per generation."""
+    several = {
+        "steps_per_generation": STEPS_PER_GENERATION,
+        "gradient_accumulation_steps": ACCUMULATION,
+        "current_gradient_accumulation_steps": ACCUMULATION,
+    }
+    return stand_in(logp_BT, **(several | options))
 
 
 def random_inputs(seed: int, rows: int = 8, spread: float = 0.35) -> tuple[Tensor, dict[str, Tensor]]:

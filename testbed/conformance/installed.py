@@ -1,0 +1,151 @@
+"""What the losses of installed packages are, row by row: docs/conformance.md is written from it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.conformance.calling import LossError
+from testbed.conformance.identify import Identity, identify
+from testbed.conformance.signature import bind
+
+PACKAGES = {
+    "trl": "trl",
+    "liger-kernel": "liger",
+    "verl": "verl",
+    "torchrl": "torchrl",
+    "OpenRLHF": "openrlhf",
+    "trinity-rft": "trinity",
+}
+"""Package on the index: the module of testbed.conformance.peers that calls its losses."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One loss of one package version: what it equals, or differs from, or why it cannot be called."""
+
+    package: str
+    version: str
+    loss: str
+    verdict: str
+    entry: str = ""
+    example: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {**self.__dict__, "example": list(self.example), "also": list(self.also)}
+
+
+def version(package: str) -> str:
+    """Return the installed version of a package, "" where it is absent."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def outcomes(
+    packages: Iterable[str] = PACKAGES, told: Callable[[Outcome], None] = lambda _: None
+) -> list[Outcome]:
+    """Return a row per loss of every package that is installed; `told` gets each as it comes."""
+    found = []
+    for package in packages:
+        release = version(package)
+        if not release:
+            continue
+        for outcome in _of(package, release):
+            told(outcome)
+            found.append(outcome)
+    return found
+
+
+def _of(package: str, release: str) -> Iterable[Outcome]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            losses = importlib.import_module(f"testbed.conformance.peers.{PACKAGES[package]}").losses()
+        except Exception as error:  # a package that this machine cannot import
+            why = f"{type(error).__name__}: {error}"
+            yield Outcome(package, release, "every loss", "cannot be called", why)
+            return
+        for name, function in losses.items():
+            yield _one(package, release, name, function)
+
+
+def _one(package: str, release: str, name: str, function: Callable[..., Any]) -> Outcome:
+    try:
+        found = identify(bind(function, name))
+    except LossError as error:
+        return Outcome(package, release, name, "cannot be called", _why(error, name))
+    if found.equals:
+        also = tuple(each.objective for each in found.equals[1:])
+        return Outcome(package, release, name, "equals", found.equals[0].words(), also=also)
+    return _differing(package, release, name, found)
+
+
+def _differing(package: str, release: str, name: str, found: Identity) -> Outcome:
+    near = found.nearest[0]
+    share = f"{near.fit.agree:.0%} of tokens agree with {near.fit.reference.words()}"
+    example = tuple(near.counterexample.lines()) if near.counterexample else ()
+    return Outcome(package, release, name, "differs", share, example)
+
+
+def _why(error: LossError, name: str) -> str:
+    return str(error).removeprefix(name).strip().partition(" It was passed ")[0]
+
+
+HEAD = """\
+# Losses of installed packages
+
+Each loss below was called as it is installed, on batches of adversarial ratios, signs and masks. Its weights
+-dLoss/dlogp were compared with every entry of [the atlas](objectives.md). "Equals" says which entry, with the
+hyperparameters and the aggregation that were found. "Differs" gives the nearest entry and the smallest batch
+on which the two part. Only forward passes are replaced, by log-probabilities. A difference is a fact about
+two formulas; it does not say which is better.
+
+`testbed conform --installed --page docs/conformance.md` writes this page for the versions that are installed
+where it runs. [How to install them, and how to hold a loss of your own against an entry](howto/conform.md).
+
+"""
+
+
+def page(found: Iterable[Outcome]) -> str:
+    """Return docs/conformance.md."""
+    rows = list(found)
+    lines = [
+        "| package | version | losses | equal an entry | differ | cannot be called |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    names = list(dict.fromkeys((row.package, row.version) for row in rows))
+    for package, release in names:
+        mine = [row.verdict for row in rows if row.package == package]
+        counts = " | ".join(str(mine.count(v)) for v in ("equals", "differs", "cannot be called"))
+        lines.append(f"| {package} | {release} | {len(mine)} | {counts} |")
+    text = HEAD + "\n".join(lines) + "\n"
+    for package, release in names:
+        text += f"\n## {package} {release}\n\n| loss | | entry |\n|---|---|---|\n"
+        for row in rows:
+            if row.package == package:
+                also = f"; the same on these inputs: {', '.join(row.also[:3])}" if row.also else ""
+                text += f"| `{row.loss}` | {row.verdict} | {_cell(row.entry + also)} |\n"
+        parted = [row for row in rows if row.package == package and row.example]
+        for row in parted:
+            text += f"\n`{row.loss}` parts from it on\n\n```text\n" + "\n".join(row.example) + "\n```\n"
+    return text
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("_", "\\_").replace("*", "\\*")
+
+
+def write(path: Path, found: Iterable[Outcome]) -> None:
+    """Write the page, whole or not at all."""
+    from testbed.results.atomic_files import replace
+
+    replace(path, page(found).encode())

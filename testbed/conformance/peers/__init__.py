@@ -1,0 +1,22 @@
+"""Losses of installed packages as plain functions: only forward passes are replaced, by log-probabilities.
+
+A module per package gives `losses()`, name to function; a function's parameters have names of
+testbed.conformance.names. testbed.conformance.installed runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+PeerLosses: TypeAlias = dict[str, Callable[..., Any]]
+"""What a package calls a loss, with the options that choose it: the loss."""
+
+
+def telling(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the function with the bounds among its options as `told`, so that they need not be searched."""
+    names = {"epsilon_low": "eps_low", "epsilon_high": "eps_high", "clip_ratio_low": "eps_low",
+             "clip_ratio_high": "eps_high", "clip_eps_low": "eps_low", "clip_eps_high": "eps_high",
+             "clip_range_low": "eps_low", "clip_range_high": "eps_high", "delta": "delta"}  # fmt: skip
+    function.told = {names[key]: value for key, value in options.items() if key in names}  # type: ignore[attr-defined]
+    return function
