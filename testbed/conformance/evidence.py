@@ -52,6 +52,11 @@ class Evidence:
     calm: Evidence | None = None
 
     @cached_property
+    def leaks(self) -> bool:
+        """Whether a token outside the mask has a weight."""
+        return bool((self.weight[~self.batch.mask_BT] != 0).any())
+
+    @cached_property
     def kept(self) -> Floats:
         """The weights under the mask [N]."""
         found: Floats = self.weight[self.batch.mask_BT].numpy()
@@ -236,6 +241,6 @@ def differs(binding: Binding, reference: Reference, tolerance: float) -> Callabl
         alike = close(mine, theirs, tolerance)
         for each in beside:  # on a bound either side is right
             alike = alike | close(mine, each, tolerance)
-        return not bool(alike[batch.mask_BT].all())
+        return not bool(alike[batch.mask_BT].all()) or bool((mine[~batch.mask_BT] != 0).any())
 
     return parted

@@ -99,6 +99,8 @@ def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
         fits = sorted([*whole, *(fit for fit in fits if fit.reference.terms)], key=_rank, reverse=True)
     if evidence.binding.one_old and {"mu", "anchor"} & evidence.reads:
         notes.append("It takes one old log-probability: sampler and anchor cannot be told apart.")
+    if evidence.leaks:
+        notes.append("It gives weight to tokens outside the mask.")
     nearest = () if equals else _nearest(evidence, fits)
     return Identity(evidence.binding, evidence, equals, nearest, time.monotonic() - begun, tuple(notes))
 
@@ -131,9 +133,14 @@ def observed(binding: Binding) -> Evidence:
         return found[0]
     quick = [
         Reference(name)
-        for name in ("reinforce", "ppo_clip", "gspo", "cispo@verl", "kl_penalty", "gmpo", "tis")
+        for name in ("reinforce", "ppo_clip", "gspo", "cispo@verl", "kl_penalty", "gmpo", "tis", "vespo@trl")
     ]
-    return max(found, key=lambda e: max(fit.rank for fit in _scored(e, quick)))
+    return max(found, key=lambda e: (not e.leaks, *max(_plainness(fit) for fit in _scored(e, quick))))
+
+
+def _plainness(fit: Fit) -> tuple[float, bool, float]:
+    """Return the agreement, whether nothing is multiplied, and the cosine."""
+    return (fit.rank[0], math.isclose(fit.reference.factor, 1.0, rel_tol=1e-4), fit.cosine)
 
 
 def refuse_changes(evidence: Evidence) -> None:

@@ -51,13 +51,17 @@ STACKS: dict[str, dict[str, str]] = {
         "logp_old": "old", "old_logp": "old", "old": "old", "old_logprob": "old", "lp_old": "old",
         "anchor": "anchor", "mu": "mu", "log_mu": "mu", "behavior_logp": "mu", "behavior_logprobs": "mu",
         "sampler_logprobs": "mu", "ref": "ref", "ref_logp": "ref", "ref_logprob": "ref", "a": "adv",
-        "advantages_bt": "adv", "rewards": "reward", "scores": "reward", "groups": "group",
+        "advantages_bt": "adv", "rewards": "reward", "scores": "reward",
+        "advantages_per_response": "adv", "sequence_advantages": "adv", "groups": "group",
         "group_ids": "group", "prompt_ids": "group", "masks": "mask", "num_tokens": "tokens",
         "total_tokens": "tokens", "global_tokens": "tokens", "num_sequences": "sequences",
         "total_sequences": "sequences", "global_sequences": "sequences",
     },
 }  # fmt: skip
 """Argument by stack: what it holds. "old" is the anchor where mu is given too, else both."""
+
+PER_RESPONSE = ("advantages_per_response", "sequence_advantages")
+"""Advantages whose name says that there is one per response; of others both shapes are tried."""
 
 ROLES = {
     "logp": "log-probabilities of the policy that is trained",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from testbed.conformance.names import KNOWN, ROLES, STACKS, role_of, told
+from testbed.conformance.names import KNOWN, PER_RESPONSE, ROLES, STACKS, role_of, told
 from testbed.errors import UserError, suggest
 
 LAYOUTS = ("padded", "packed", "lists")
@@ -43,10 +43,15 @@ class Binding:
         """Whether one old log-probability stands for both the anchor and mu."""
         return "batch" not in self.roles and not ("mu" in self.roles and self.roles & {"old", "anchor"})
 
+    @property
+    def per_response(self) -> bool:
+        """Whether a name says that there is one advantage per response."""
+        return any(name.lower() in PER_RESPONSE for name in self.arguments)
+
     def variants(self) -> list[Binding]:
         """Return the ways of calling it that a signature leaves open, the usual one first."""
-        found = [self]
-        if "adv" in self.roles:
+        found = [replace(self, adv_per_token=self.adv_per_token and not self.per_response)]
+        if "adv" in self.roles and not self.per_response:
             found += [replace(each, adv_per_token=False) for each in found]
         if self.layout == "packed":
             found += [replace(each, row_axis=False) for each in found]

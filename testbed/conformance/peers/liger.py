@@ -21,7 +21,7 @@ def _loss(**options: Any) -> Callable[..., Any]:
         logits: Tensor,
         labels: Tensor,
         old_per_token_logps: Tensor,
-        advantages: Tensor,
+        advantages_per_response: Tensor,
         completion_mask: Tensor,
     ) -> Any:
         from liger_kernel.chunked_loss import LigerFusedLinearGRPOLoss
@@ -29,7 +29,12 @@ def _loss(**options: Any) -> Callable[..., Any]:
         chunked = LigerFusedLinearGRPOLoss(beta=0.0, compiled=False, use_ref_model=False, **options)
         head = torch.eye(logits.shape[-1], dtype=logits.dtype)
         return chunked(
-            logits, head, labels, completion_mask, advantages, old_per_token_logps=old_per_token_logps
+            logits,
+            head,
+            labels,
+            completion_mask,
+            advantages_per_response,
+            old_per_token_logps=old_per_token_logps,
         )
 
     return telling(loss, options)

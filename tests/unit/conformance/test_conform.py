@@ -10,6 +10,7 @@ from support.porting_bugs import BUGS
 
 from testbed.conformance.calling import LossError
 from testbed.conformance.conform import conform
+from testbed.conformance.identify import identify
 from testbed.conformance.report import in_words, page
 from testbed.conformance.signature import bind
 
@@ -88,6 +89,13 @@ def test_split_alone_finds_a_local_denominator():
     function, wanted = buggy("local for global tokens")
     found = conform(bind(function, "mine"), **wanted)
     assert [line.name for line in found.lines if line.verdict == "fails"] == ["micro-batches and ranks"]
+
+
+def test_a_weight_outside_the_mask_is_no_equality():
+    function, _ = buggy("mask forgotten above")
+    found = identify(bind(function, "mine"), among=("ppo_clip",))
+    assert found.equals == ()
+    assert "It gives weight to tokens outside the mask." in found.notes
 
 
 def test_words_that_are_the_formula_are_not_searched():
