@@ -56,15 +56,6 @@ def _forms(name: str) -> tuple[str, ...]:
     return function, f"{path.name}:{function}", f"{function}#{digest}"
 
 
-def outside_objective(name: str) -> Entry:
-    """Return the function as an Entry without promises.
-
-    Raises UserError when the file cannot be read or run, has no such function, its first two parameters
-    are not (logp_BT, batch), or the file has changed since its digest was taken.
-    """
-    return outside_function(name, 2, "(logp_BT, batch, *, hyper=…)")
-
-
 def outside_function(name: str, positional: int, expected: str) -> Entry:
     """Return a function of so many positional parameters as an Entry; raise UserError as `pin` does."""
     entry = _found(name)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from testbed.advantages import advantage
 from testbed.advantages.grouped import group_std
-from testbed.data.groups import Packed, group_average, group_size, group_sum
+from testbed.data.groups import Packed, group_centered, group_size, group_sum
 from testbed.data.signals import Signals
 from testbed.errors import unknown
 from testbed.losses.subsets import log_binomial
@@ -49,7 +49,7 @@ def _centered(adv_B: Tensor, group_B: Tensor, center: str, eps: float) -> Tensor
     if center == "none":
         return adv_B
     if center == "mean":
-        return adv_B - group_average(adv_B, group_B)
+        return group_centered(adv_B, group_B)
     if center == "standard":
         return group_std(Signals(adv_B, group_B), eps=eps)
     raise unknown("center", center, ("none", "mean", "standard"))
@@ -71,6 +71,6 @@ def max_at_k_verl(signals: Signals, *, std: bool = True, eps: float = 1e-6) -> T
     adv_B = packed.take(torch.where(best_NG, gap_NG, 0.0))
     if not std:
         return adv_B
-    centered_B = signals.reward_B - group_average(signals.reward_B, signals.group_B)
+    centered_B = group_centered(signals.reward_B, signals.group_B)
     freedom_B = (group_size(adv_B, signals.group_B) - 1).clamp(min=1)
     return adv_B / ((group_sum(centered_B**2, signals.group_B) / freedom_B).sqrt() + eps)

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.data.groups import Packed, group_average, group_median, group_size, group_sum
+from testbed.data.groups import Packed, group_centered, group_median, group_size, group_sum
 from testbed.data.signals import Signals
 
 
 @advantage("group_mean", source="Liu et al. (2025), Dr. GRPO, arXiv:2503.20783", scope="group")
 def group_mean(signals: Signals) -> Tensor:
     """A = R - mean of the group."""
-    return signals.reward_B - group_average(signals.reward_B, signals.group_B)
+    return group_centered(signals.reward_B, signals.group_B)
 
 
 @advantage("group_std", source="Shao et al. (2024), GRPO, arXiv:2402.03300, Section 4.1.2", scope="group")
@@ -30,7 +30,9 @@ def group_std(
 ) -> Tensor:
     """A = (R - mean) / (std + eps) within the group.
 
-    std: "unbiased" divides by G - 1 (verl, Trinity-RFT), "population" by G (VCPO's code).
+    std: "unbiased" divides by G - 1 (verl, Trinity-RFT), "population" by G (VCPO's code). A is exactly 0 in a
+    group of equal rewards. Public stacks do not guard that: in float32 they give seven rewards of 10.1 an |A|
+    of up to .8, since mean and std are then rounding.
     """
     size_B = group_size(signals.reward_B, signals.group_B)
     centered_B = group_mean(signals)

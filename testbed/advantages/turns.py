@@ -12,6 +12,7 @@ from torch import Tensor
 from testbed.advantages import advantage
 from testbed.advantages.critics import backward_sum, in_a_row, next_value
 from testbed.data.compact import Compact
+from testbed.data.groups import are_equal
 from testbed.data.signals import Signals
 
 NEEDS = ("mask_BT", "value_BT", "turn_BT")
@@ -83,7 +84,9 @@ def standardized(
     count_11 = mask_BT.sum((-2, -1), keepdim=True)
     centered_BT = (value_BT - value_BT.sum((-2, -1), keepdim=True) / count_11) * mask_BT
     spread_11 = (centered_BT.square().sum((-2, -1), keepdim=True) / count_11).sqrt()
-    return centered_BT / (spread_11 + eps)
+    high_11 = value_BT.masked_fill(~mask_BT, -torch.inf).amax((-2, -1), keepdim=True)
+    low_11 = value_BT.masked_fill(~mask_BT, torch.inf).amin((-2, -1), keepdim=True)
+    return torch.where(are_equal(high_11, low_11), 0.0, centered_BT / (spread_11 + eps)).to(value_BT.dtype)
 
 
 def _edges(signals: Signals, compact: Compact, method: str) -> tuple[Tensor, Tensor]:

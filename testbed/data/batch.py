@@ -57,6 +57,7 @@ class Batch(OptionalFields):
         _check_mask(self.mask_BT)
         for name in ("logp_mu_BT", "adv_BT", "logp_anchor_BT", "logp_ref_BT"):
             check_finite(name, getattr(self, name), self.mask_BT)
+            object.__setattr__(self, name, _without_garbage(getattr(self, name), self.mask_BT))
         check_finite("reward_B", self.reward_B, torch.ones_like(self.reward_B, dtype=torch.bool))
         _check_turns(self.turn_BT, self.mask_BT)
         groups = self.group_B
@@ -87,6 +88,13 @@ def check_finite(name: str, value: Tensor | None, mask_BT: Tensor) -> None:
             f"{name} has {int(bad.sum())} non-finite values under the mask, the first at {first} "
             f"({float(value[first])}). Drop those sequences or mend the log-probabilities that made them."
         )
+
+
+def _without_garbage(value: Tensor | None, mask_BT: Tensor) -> Tensor | None:
+    """Return the value with 0 outside the mask if it is not finite there: 0 times NaN is a NaN gradient."""
+    if value is None or bool(torch.isfinite(value).all()):
+        return value
+    return torch.where(mask_BT, value, torch.zeros_like(value))
 
 
 def _check_shapes(batch: Batch) -> None:

@@ -30,6 +30,28 @@ def group_max(value_B: Tensor, group_B: Tensor) -> Tensor:
     return lowest.scatter_reduce(-1, group_B, value_B, "amax").gather(-1, group_B)
 
 
+ROUNDING = 16
+"""Values that differ by fewer units in the last place of the largest are equal but for rounding."""
+
+
+def group_centered(value_B: Tensor, group_B: Tensor) -> Tensor:
+    """Return for every sequence its value less the mean of its group.
+
+    Exactly 0 in a group of equal values, also where they are sums that rounding has set apart (.2 + .4 and
+    .6 + 0): a standardization would otherwise divide rounding by rounding, and give |A| near 1.
+    """
+    centered_B = value_B - group_average(value_B, group_B)
+    return torch.where(
+        are_equal(group_max(value_B, group_B), -group_max(-value_B, group_B)), 0.0, centered_B
+    ).to(value_B.dtype)
+
+
+def are_equal(high: Tensor, low: Tensor) -> Tensor:
+    """Return whether the largest and the smallest of some values differ by rounding alone."""
+    scale = torch.maximum(high.abs(), low.abs())
+    return high - low <= ROUNDING * torch.finfo(high.dtype).eps * scale
+
+
 def group_weighted_average(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor) -> Tensor:
     """Return sum w value / sum w over the group, from log-weights, which may be of any size.
 

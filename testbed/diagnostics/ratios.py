@@ -92,18 +92,31 @@ def kl_estimates(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
 
     KL(mu, pi): k1 = -log rho, k2 = (log rho)^2 / 2, k3 = rho - 1 - log rho. KL(pi, mu): rho log rho,
     rho (log rho)^2 / 2, rho log rho - rho + 1. k1 and k3 are unbiased, k2 is not; k2 and k3 are
-    never negative. Source: Schulman (2020), Approximating KL Divergence.
+    never negative, also where rounding would cancel them, and inf where rho overflows. Source: Schulman
+    (2020), Approximating KL Divergence.
     """
     rho_BT = log_rho_BT.exp()
     terms = {
         "mu_pi_k1": -log_rho_BT,
         "mu_pi_k2": 0.5 * log_rho_BT**2,
-        "mu_pi_k3": rho_BT - 1 - log_rho_BT,
+        "mu_pi_k3": _excess(log_rho_BT),
         "pi_mu_k1": rho_BT * log_rho_BT,
         "pi_mu_k2": 0.5 * rho_BT * log_rho_BT**2,
-        "pi_mu_k3": rho_BT * log_rho_BT - rho_BT + 1,
+        # rho (log rho - 1) + 1 where rho is small: exp(-log rho) would overflow there.
+        "pi_mu_k3": torch.where(
+            log_rho_BT < -0.5, rho_BT * (log_rho_BT - 1) + 1, rho_BT * _excess(-log_rho_BT)
+        ),
     }
     return {f"rollout_corr/kl_{name}": masked_mean(term, mask_BT) for name, term in terms.items()}
+
+
+def _excess(x: Tensor) -> Tensor:
+    """exp(x) - 1 - x without cancellation: by its series x^2/2 (1 + x/3 (1 + x/4 (1 + ...))) below 1/2."""
+    near = x.clamp(-0.5, 0.5)
+    series = torch.ones_like(x)
+    for k in range(14, 2, -1):
+        series = 1 + near / k * series
+    return torch.where(x.abs() < 0.5, 0.5 * near.square() * series, x.expm1() - x)
 
 
 def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:

@@ -74,7 +74,7 @@ def two_state(discount: float) -> LinearTD:
 
 
 def expectile(value_K: Floats, mass_K: Floats, tau: float) -> float:
-    """m with tau E(X - m)+ = (1 - tau) E(m - X)+ for a law on K values; tau = 1/2 is the mean.
+    """m with tau E(X - m)+ = (1 - tau) E(m - X)+ for a distribution on K values; tau = 1/2 is the mean.
 
     Between two values the equation is linear in m, so the answer is exact. Source: Newey & Powell (1987).
     """
@@ -82,14 +82,12 @@ def expectile(value_K: Floats, mass_K: Floats, tau: float) -> float:
         raise UserError(f"tau is {tau:g}, expected 0 < tau < 1.")
     order_K = np.argsort(value_K)
     x_K, p_K = value_K[order_K], mass_K[order_K]
-    # With the first k values at or below m; the right k is the one whose m lies above exactly those.
-    low_K, high_K = np.cumsum(p_K), p_K.sum() - np.cumsum(p_K)
-    low_sum_K = np.cumsum(p_K * x_K)
-    high_sum_K = p_K @ x_K - low_sum_K
+    # Root of the piece with the first k values at or below m. Left side less right side falls in m, piecewise
+    # linear, convex for tau >= 1/2 and concave else: its root is the largest, or smallest, of the pieces'.
+    low_K, low_sum_K = np.cumsum(p_K), np.cumsum(p_K * x_K)
+    high_K, high_sum_K = low_K[-1] - low_K, low_sum_K[-1] - low_sum_K
     mean_K = (tau * high_sum_K + (1 - tau) * low_sum_K) / (tau * high_K + (1 - tau) * low_K)
-    upper_K = np.append(x_K[1:], np.inf)
-    fits_K = (mean_K >= x_K) & (mean_K <= upper_K)
-    return float(mean_K[np.flatnonzero(fits_K)[0]])
+    return float(mean_K.max() if tau >= 0.5 else mean_K.min())
 
 
 def expected_gae(world: FiniteMDP, pi_SA: Floats, v_hat_S: Floats, lam: float) -> Floats:

@@ -19,6 +19,7 @@ from testbed.errors import UserError, refuse
 from testbed.execution.memory import Room, too_large
 from testbed.execution.packs import Shard, plan_into
 from testbed.recipes.composition import Recipe
+from testbed.user_files import in_a_file, line_of_a_user
 
 TASK = ("task", "task_args", "policy")
 SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
@@ -55,6 +56,7 @@ def prepare(
     sound, wrong = normal(cells)
     found += wrong
     found += problems(sound) if trains else ()
+    found += hostile_objectives(sound) if trains and not found else ()
     packs: tuple[Pack, ...] = ()
     ours: tuple[Pack, ...] = ()
     try:
@@ -66,6 +68,23 @@ def prepare(
         found += too_large(ours, Room.now, folder)
     refuse(found)
     return packs, ours
+
+
+def hostile_objectives(cells: Collection[Run]) -> list[str]:
+    """Return what is wrong with objectives in users' files, each called once on a small batch."""
+    found = []
+    for name in sorted({cell.recipe for cell in cells if in_a_file(cell.recipe)}):
+        from testbed.inspection.effective_weights import effective_weights
+        from testbed.inspection.small_batches import batch_of
+
+        try:
+            effective_weights(name, *batch_of())
+        except UserError as error:
+            found.append(str(error))
+        except Exception as error:
+            place = line_of_a_user(error)
+            found.append(f"{place or name}: {type(error).__name__}: {error}")
+    return found
 
 
 def check_arguments(cells: Collection[Run]) -> None:

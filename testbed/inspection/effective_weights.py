@@ -13,6 +13,7 @@ from testbed.data.batch import Batch
 from testbed.errors import UserError
 from testbed.losses.aggregate import token_sum
 from testbed.objectives import objective
+from testbed.objectives.outside import checked
 
 
 def effective_weights(
@@ -40,7 +41,8 @@ def effective_weights(
     if isinstance(name_or_function, str):
         function = objective[name_or_function].bind(**hyper)
     else:
-        function = lambda logp, data: name_or_function(logp, data, **hyper)  # noqa: E731
+        given = checked(name_or_function, getattr(name_or_function, "__name__", "the objective"))
+        function = lambda logp, data: given(logp, data, **hyper)  # noqa: E731
     leaf_BT = logp_BT.detach().requires_grad_()
     with torch.enable_grad():
         total = token_sum(function(leaf_BT, batch), batch.mask_BT).sum()

@@ -222,6 +222,7 @@ def nothing_leaks(name: str, hole: bool = False) -> str:
     logp, batch = batch_of()
     other_logp, other = batch_of(width=6, padding=-50.0, hole=hole)
     other_logp[~other.mask_BT] = float("nan")
+    other = replace(other, adv_BT=torch.where(other.mask_BT, other.adv_BT, float("nan")))
     plain = effective_weights(name, logp, batch)
     padded = effective_weights(name, other_logp, other)
     if not bool((padded[~other.mask_BT] == 0).all()):

@@ -23,7 +23,7 @@ keep:        function(logp_BT, batch, **hyper) -> bool [..., B, T] of an objecti
 from __future__ import annotations
 
 from testbed.registry import Entry, Registry
-from testbed.user_files import in_a_file, outside_objective
+from testbed.user_files import in_a_file
 
 
 class Objectives(Registry):
@@ -31,6 +31,8 @@ class Objectives(Registry):
 
     def __getitem__(self, name: str) -> Entry:
         if in_a_file(name):
+            from testbed.objectives.outside import outside_objective  # torch is not needed to list objectives
+
             return outside_objective(name)
         return super().__getitem__(name)
 

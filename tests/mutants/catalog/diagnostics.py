@@ -10,7 +10,7 @@ CLAIM = "tests/experiments/test_claims_exact.py -k "
 MUTANTS = (
     Mutant("m12-clip-on-log-ratio", "testbed/diagnostics/ratios.py", "bound = float(torch.tensor(CLAMP).log())", "bound = CLAMP", CLAIM + "'ess-of-a or clamping'"),
     Mutant("m12-clip-on-log-weight-sums", "testbed/diagnostics/weight_sums.py", "np.minimum(log_w, math.log(upper))", "np.minimum(log_w, upper)", CLAIM + "'ess-of-a or clamping'"),
-    Mutant("m16-k3-inverted", "testbed/diagnostics/ratios.py", '"mu_pi_k3": rho_BT - 1 - log_rho_BT', '"mu_pi_k3": 1 / rho_BT - 1 + log_rho_BT', CLAIM + "'kl-estimators'"),
+    Mutant("m16-k3-inverted", "testbed/diagnostics/ratios.py", '"mu_pi_k3": _excess(log_rho_BT)', '"mu_pi_k3": 1 / rho_BT - 1 + log_rho_BT', CLAIM + "'kl-estimators'"),
     Mutant("m16-k3-loss-inverted", "testbed/objectives/terms/kl_estimators.py", '("reverse", "k3"): lambda x: torch.expm1(-x) + x', '("reverse", "k3"): lambda x: torch.expm1(x) - x', CLAIM + "'kl-estimators'"),
     Mutant("m17-kish-on-log-weights", "testbed/diagnostics/ratios.py", "return torch.exp(-torch.logsumexp(2 * log_p, -1)) / count", "return log_w.exp().log1p().sum(-1) ** 2 / log_w.exp().log1p().square().sum(-1) / count", CLAIM + "'ess-'"),
     Mutant("m17-kish-on-log-weight-sums", "testbed/diagnostics/weight_sums.py", "return self.first**2 / (self.count * self.second)", "return np.log1p(self.first) ** 2 / (self.count * np.log1p(self.second))", CLAIM + "'ess-'"),

@@ -28,5 +28,5 @@ MUTANTS = (
     Mutant("windows-lose-their-prompts", WINDOWED, "(step - k) % self.parts * share", "k * share", WINDOWS),
     Mutant("turn-gae-reads-inside", ADVANTAGES, "start_BT = value_BT.gather(-1, first_BT)", "start_BT = value_BT", ROWS),
     Mutant("bad-discounts-inside", ADVANTAGES, "factor_BT = torch.ones_like(value_BT).masked_fill(ends_BT, gamma)", "factor_BT = torch.full_like(value_BT, gamma)", ROWS),
-    Mutant("standardized-unscaled", ADVANTAGES, "return centered_BT / (spread_11 + eps)", "return centered_BT", ROWS),
+    Mutant("standardized-unscaled", ADVANTAGES, "centered_BT / (spread_11 + eps)).to", "centered_BT).to", ROWS),
 )  # fmt: skip

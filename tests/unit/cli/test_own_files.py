@@ -28,6 +28,10 @@ def broken(logp_BT, batch):
     return batch.nothing
 
 
+def broken_late(logp_BT, batch):
+    return batch.nothing if logp_BT.dim() > 2 else -logp_BT
+
+
 def later(lag, *, more: int = 0):
     return schedule["exact"].bind()(lag + more)
 
@@ -161,10 +165,14 @@ def test_the_line_of_an_error_is_told_wherever_an_own_objective_is_called(capsys
 @pytest.mark.slow
 def test_an_error_inside_an_own_objective_shows_its_file_and_line(capsys, own):
     end = ["--out", "mine", "--workers", "0", "--quiet"]
-    assert call(capsys, "run", *SMALL, DIGITS, "recipe=grpo,own.py:broken", *end)[0] == 1
-    _, out, _ = call(capsys, "status", "mine")
+    code, _, err = call(capsys, "run", *SMALL, DIGITS, "recipe=grpo,own.py:broken", *end)
     line = 1 + OWN.splitlines().index("    return batch.nothing")
-    assert f"own.py:{line}, in broken: AttributeError" in out
+    assert (code, f"own.py:{line}, in broken: AttributeError" in err) == (2, True)
+    assert not (own / "mine").exists(), "it is called once before anything is written"
+    assert call(capsys, "run", *SMALL, DIGITS, "recipe=grpo,own.py:broken_late", *end)[0] == 1
+    _, out, _ = call(capsys, "status", "mine")
+    line = 1 + OWN.splitlines().index("    return batch.nothing if logp_BT.dim() > 2 else -logp_BT")
+    assert f"own.py:{line}, in broken_late: AttributeError" in out
     assert "(2 cells, which fail together: pack" in out
 
 
@@ -176,7 +184,8 @@ def test_divergence_is_in_the_table_and_in_the_closing_lines(capsys, own, sweep)
     code, out, _ = call(capsys, "run", sweep, *fields, *end)
     assert code == 0
     seeds = 1 if sweep == "staleness" else 2
-    assert f"{seeds} cells diverged: a loss or gradient was not finite" in out
+    cells = "1 cell" if seeds == 1 else f"{seeds} cells"
+    assert f"{cells} diverged: a loss or gradient was not finite" in out
     lines = [line.rstrip() for line in out.splitlines()]
     assert any(" lost " in line and line.endswith(f"{seeds} of {seeds}") for line in lines)
     assert any("grpo" in line and line.endswith(f"0 of {seeds}") for line in lines)

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from testbed.cli import main
-from testbed.cli.claims import in_words
 from testbed.inspection.bibtex import bibtex
 from testbed.objectives import objective
 
@@ -56,9 +55,3 @@ def test_the_command_prints_entries(capsys):
         main(["objectives", "cite", "m2po", "bapo", "--bibtex"])
     assert end.value.code == 0
     assert capsys.readouterr().out.count("@misc{") == 2
-
-
-def test_values_of_a_claim_are_words():
-    row = {"runs": [{"effect": 0.12345678901234567, "holds": None}, {"effect": 2.0}], "n": 8, "about": ()}
-    shown = [in_words(value) for value in row.values()]
-    assert shown == ["effect 0.123; holds none, effect 2", "8", "none"]

@@ -1,0 +1,105 @@
+"""Objectives in a user's file, checked at every call: inputs stay, and the loss has the right form."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from testbed.data.batch import Batch
+from testbed.errors import UserError
+from testbed.registry import Entry
+from testbed.user_files import line_of_a_user, outside_function
+
+_checked: dict[tuple[str, Callable[..., Tensor]], Entry] = {}
+
+
+def outside_objective(name: str) -> Entry:
+    """Return the function that `file.py:function` names as an Entry without promises, checked at every call.
+
+    Raises UserError when the file cannot be read or run, has no such function, its first two parameters are
+    not (logp_BT, batch), or the file has changed since its digest was taken.
+    """
+    entry = outside_function(name, 2, "(logp_BT, batch, *, hyper=…)")
+    key = name, entry.function
+    if key not in _checked:
+        _checked[key] = Entry(entry.name, checked(entry.function, name), entry.source, entry.promises)
+    return _checked[key]
+
+
+def checked(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    """Return the objective with its result and its manners checked at every call.
+
+    Raises UserError, naming the function and its line, where it returns something else than a floating tensor
+    of logp_BT's shape, or one without a gradient; where it changes logp_BT or the batch in place; where it
+    exits, or raises an error that cannot be printed. A loss that is not finite is a divergence, which runs
+    report and cards judge.
+    """
+    line = f"{name}, line {inspect.unwrap(function).__code__.co_firstlineno}" if _has_code(function) else name
+
+    @functools.wraps(function)
+    def call(logp_BT: Tensor, batch: Batch, **hyper: Any) -> Tensor:
+        given = {"logp_BT": logp_BT, **_tensors(batch)}
+        before = {field: (value._version, value.detach().clone()) for field, value in given.items()}
+        loss = _called(function, line, logp_BT, batch, hyper)
+        for field, (version, value) in before.items():
+            now = given[field]
+            if now._version != version or not torch.equal(now.detach().nan_to_num(), value.nan_to_num()):
+                raise UserError(
+                    f"{line} changes {field} in place, which later losses and logs read too. Work on a copy: "
+                    f"{field}.clone()."
+                )
+        if wrong := _wrong(loss, logp_BT):
+            raise UserError(f"{line} {wrong}")
+        return loss
+
+    return call
+
+
+def _has_code(function: object) -> bool:
+    return hasattr(inspect.unwrap(function), "__code__")  # type: ignore[arg-type]
+
+
+def _tensors(batch: Batch) -> dict[str, Tensor]:
+    found = {item.name: getattr(batch, item.name) for item in fields(batch)}
+    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+
+
+def _called(
+    function: Callable[..., Tensor], line: str, logp_BT: Tensor, batch: Batch, hyper: dict[str, Any]
+) -> Tensor:
+    try:
+        return function(logp_BT, batch, **hyper)
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:
+        try:
+            str(error)
+        except BaseException:
+            place = line_of_a_user(error) or line
+            raise UserError(f"{place}: {type(error).__name__}, whose message cannot be printed.") from None
+        raise
+    except BaseException as error:
+        place = line_of_a_user(error) or line
+        raise UserError(
+            f"{place}: {type(error).__name__} ends the program; expected a loss. Raise an Exception instead."
+        ) from None
+
+
+def _wrong(loss: object, logp_BT: Tensor) -> str:
+    """Return what is wrong with a loss and what was expected, or ""."""
+    expected = f"expected a loss per token, a floating tensor of shape {tuple(logp_BT.shape)} [..., B, T]"
+    if not isinstance(loss, Tensor):
+        return f"returns {type(loss).__name__}; {expected}."
+    if loss.shape != logp_BT.shape:
+        return f"returns shape {tuple(loss.shape)}; {expected}. Spread a sequence's loss over its tokens."
+    if not loss.is_floating_point():
+        return f"returns {loss.dtype}; {expected}."
+    if torch.is_grad_enabled() and logp_BT.requires_grad and not loss.requires_grad:
+        return f"returns a loss that does not depend on logp_BT (detached); {expected} with a gradient."
+    return ""

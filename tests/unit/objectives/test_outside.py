@@ -1,0 +1,78 @@
+"""A user's objective that misbehaves is refused in one message that names its file and line."""
+
+import pytest
+import torch
+
+from testbed.cli import main
+from testbed.errors import UserError
+from testbed.inspection.effective_weights import effective_weights
+from testbed.inspection.small_batches import batch_of
+from testbed.objectives import objective
+
+HOSTILE = {
+    "nothing": ("return None", "returns NoneType; expected a loss per token"),
+    "words": ("return 'loss'", "returns str; expected a loss per token"),
+    "table": ("return {'loss': logp_BT}", "returns dict"),
+    "total": ("return (logp_BT * batch.adv_BT).sum()", r"returns shape \(\); .*Spread a sequence's loss"),
+    "sequence": ("return -(logp_BT * batch.adv_BT).sum(-1, keepdim=True)", r"returns shape \(8, 1\)"),
+    "whole": ("return batch.mask_BT.long()", "returns torch.int64"),
+    "detached": ("return -logp_BT.detach() * batch.adv_BT", "does not depend on logp_BT"),
+    "in_place": ("batch.adv_BT.mul_(2)\n    return -logp_BT * batch.adv_BT", "changes adv_BT in place"),
+    "past_torch": ("batch.reward_B.numpy()[:] = 9\n    return -logp_BT", "changes reward_B in place"),
+    "exits": ("import sys\n    sys.exit(0)", "SystemExit ends the program; expected a loss"),
+    "unprintable": ("raise Mute()", "Mute, whose message cannot be printed"),
+}
+"""Function: what it does, and what is answered."""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mute = "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\n\n\n"
+    functions = [f"def {name}(logp_BT, batch):\n    {body}\n" for name, (body, _) in HOSTILE.items()]
+    fine = "def fine(logp_BT, batch):\n    return -logp_BT * batch.adv_BT\n"
+    (tmp_path / "mine.py").write_text(mute + "\n\n".join([*functions, fine]))
+    return tmp_path / "mine.py"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_an_objective_must_not_do_is_one_message_with_its_line(file, name):
+    logp, batch = batch_of()
+    with pytest.raises(UserError, match=HOSTILE[name][1]) as found:
+        effective_weights(f"mine.py:{name}", logp, batch)
+    assert "mine.py:" in str(found.value)
+
+
+def test_a_right_one_is_called_as_it_is(file):
+    logp, batch = batch_of()
+    torch.testing.assert_close(
+        effective_weights("mine.py:fine", logp, batch), batch.adv_BT * batch.mask_BT, check_dtype=False
+    )
+    assert objective["mine.py:fine"] is objective["mine.py:fine"]
+
+
+def test_a_callable_is_checked_too():
+    logp, batch = batch_of()
+    with pytest.raises(UserError, match="the objective|<lambda>"):
+        effective_weights(lambda logp_BT, _: logp_BT.sum(), logp, batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("exact", "{}", "drift=0.5"),
+        ("objectives", "compare", "{}"),
+        ("card", "{}", "--quick"),
+        ("run", "staleness", "--objective", "{}", "--dry-run"),
+        ("run", "staleness", "--objective", "{}", "steps=2", "lag=0", "seed=0", "--yes", "--workers", "0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["sequence", "exits", "in_place", "unprintable"])
+def test_every_command_refuses_it_and_none_ends_with_0(file, words, name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([word.format(f"mine.py:{name}") for word in words])
+    out, err = capsys.readouterr()
+    assert stop.value.code not in (0, None), out
+    assert "Traceback" not in err
+    assert "mine.py" in out + err
