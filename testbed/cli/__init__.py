@@ -33,6 +33,7 @@ from testbed.cli import (
     pipeline,
     plot,
     power,
+    pretrained,
     report,
     run,
     status,
@@ -100,6 +101,7 @@ app.command("identify")(identify.identify)
 app.command("conform")(conform.conform)
 app.command("validate")(validate.validate)
 app.command("train-base")(train_base.train_base)
+app.command("pretrained")(pretrained.pretrained)
 
 
 def _print_version(asked: bool) -> None:

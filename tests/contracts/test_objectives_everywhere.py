@@ -91,7 +91,12 @@ def loops_over_data(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda p: str(p.relative_to(FOLDER)))
+LOSSES = sorted(
+    path for path in FOLDER.rglob("*.py") if path.name != "outside.py"
+)  # it checks, and computes none
+
+
+@pytest.mark.parametrize("path", LOSSES, ids=lambda p: str(p.relative_to(FOLDER)))
 def test_no_loop_runs_over_tokens_or_sequences(path):
     assert loops_over_data(path.read_text()) == []
 

@@ -1,6 +1,8 @@
 """Right ports hold in three layouts, and bugs planted in them are found; both are counted."""
 
 import inspect
+import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -59,6 +61,14 @@ def test_no_right_port_is_accused_and_each_takes_under_twenty_seconds(name):
 
 def test_there_are_twenty_right_ones():
     assert len(AS) >= 20
+
+
+def test_the_block_of_the_guide_runs(conforms):
+    text = (Path(__file__).parents[3] / "docs" / "howto" / "conform.md").read_text()
+    (block,) = re.findall(r"```python\n(def test_my_loss.*?)```", text, re.S)
+    names = {"loss": ported_losses.padded_dapo}
+    exec(block, names)
+    names["test_my_loss"](conforms)
 
 
 def test_the_fixture_passes_a_right_loss_and_tells_of_a_wrong_one(conforms):
