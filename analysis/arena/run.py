@@ -1,0 +1,103 @@
+"""The arena's queue: tune arms, run their finals, keep their rows. Every step is a sweep that can be resumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.arena import table
+from analysis.arena.arms import Arm
+from analysis.arena.tuning import FACTOR, FINE, GROWTHS, SCREEN, SEEDS, Setting, best_of, beyond, cell, chosen
+from analysis.arena.tuning import on_tuning_seeds as tuning_cells
+from analysis.tables.committed import load_results
+from testbed.config.run import Run
+from testbed.config.run import cell_ids as ids
+from testbed.execution.runner import run_sweep
+
+BATCH = 4
+"""Arms whose cells run stacked and whose rows come together."""
+WRONG = (0, 1)
+"""Seeds of the finals at a wrong rate."""
+SECONDS = 1.2
+"""Core-seconds of a cell, for the cost that is stated before a queue starts; a pilot's cells took 0.8 to 1.5."""
+
+
+def cost(arms: int) -> tuple[int, float]:
+    """Return how many cells so many arms take at one task and lag, at most, and their core-seconds."""
+    screen, fine = 9 * len(SCREEN), 3 * len(FINE)
+    cells = arms * (screen + fine + GROWTHS * len((*SCREEN, *FINE)) + len(SEEDS) + 2 * len(WRONG))
+    return cells, cells * SECONDS
+
+
+def run_arms(
+    name: str, base: Run, arms: Sequence[Arm], lag: int, folder: Path, say: Callable[[str], None] = print
+) -> pd.DataFrame:
+    """Tune the arms on a task at a lag, run their finals, and return one row per arm and final seed.
+
+    Args:
+        name: of the task in the table.
+        base: run of the task.
+        arms: arms that run stacked.
+        lag: optimizer steps.
+        folder: where the sweeps are kept; the same call goes on from there.
+        say: told of each step.
+    """
+    started = time.monotonic()
+    scores: dict[str, dict[Setting, list[float]]] = {arm.name: {} for arm in arms}
+
+    def step(step_name: str, wanted: Sequence[tuple[Arm, Run]]) -> pd.DataFrame:
+        unique = {
+            cell_id: run
+            for cell_id, run in zip(ids([r for _, r in wanted]), (r for _, r in wanted), strict=True)
+        }
+        run_sweep(unique.values(), folder / step_name, workers=0)
+        rows = load_results(folder / step_name)
+        say(
+            f"{name} lag {lag} {step_name}: {len(unique)} cells, {time.monotonic() - started:.0f} s since the start"
+        )
+        return rows
+
+    def tune(step_name: str, settings: dict[str, list[Setting]], seeds: Sequence[int]) -> None:
+        cells = [
+            (arm, run) for arm in arms for run in tuning_cells(base, arm, lag, settings[arm.name], seeds)
+        ]
+        if not cells:
+            return
+        found = table.finals(step(step_name, cells))
+        for (arm, run), cell_id in zip(cells, ids([r for _, r in cells]), strict=True):
+            scores[arm.name].setdefault((run.learning_rate, run.recipe_args), []).append(found[cell_id])
+
+    tune("screen", {arm.name: list(arm.settings) for arm in arms}, SCREEN)
+    tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, FINE)
+    for growth in range(GROWTHS):
+        more = {arm.name: [s] if (s := beyond(scores[arm.name])) else [] for arm in arms}
+        tune(f"growth-{growth}", more, (*SCREEN, *FINE))
+    best = {arm.name: chosen(scores[arm.name]) for arm in arms}
+    wanted = [(arm, cell(base, arm, lag, best[arm.name], seed)) for arm in arms for seed in SEEDS]
+    wrong = [
+        (arm, replace(run, learning_rate=float(f"{run.learning_rate * factor:.2g}")))
+        for arm, run in wanted
+        for factor in (1 / FACTOR, FACTOR)
+        if run.seed - arm.shift in WRONG
+    ]
+    rows = step("finals", [*wanted, *wrong])
+    return table.rows_of(name, rows, wanted, wrong, {a: beyond(scores[a]) is not None for a in best})
+
+
+def run_queue(
+    name: str, base: Run, arms: Sequence[Arm], lag: int, folder: Path, say: Callable[[str], None] = print
+) -> pd.DataFrame:
+    """Run the arms batch by batch, most valuable first; the rows so far are in FOLDER/NAME-lag.csv."""
+    cells, seconds = cost(len(arms))
+    say(f"{name} at lag {lag}: at most {cells} cells, about {seconds / 60:.0f} core-minutes.")
+    done: list[pd.DataFrame] = []
+    for first in range(0, len(arms), BATCH):
+        part = arms[first : first + BATCH]
+        place = folder / name / f"lag{lag}" / "-".join(arm.name for arm in part)
+        done.append(run_arms(name, base, part, lag, place, say))
+        pd.concat(done).to_csv(folder / f"{name}-{lag}.csv", index=False)
+    return pd.concat(done)
