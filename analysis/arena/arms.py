@@ -15,8 +15,8 @@ PLACEBO = "placebo"
 
 @dataclass(frozen=True)
 class Arm:
-    """name: in the table; recipe: of the catalog or FILE:FUNCTION; knob: arguments to try, none for rates alone;
-    shift: added to all seeds.
+    """name: in the table; recipe: of the catalog or FILE:FUNCTION; knob: arguments to try, `((),)` for rates
+    alone; shift: added to all seeds.
     """
 
     name: str

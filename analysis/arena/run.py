@@ -1,4 +1,4 @@
-"""The arena's queue: tune arms, run their finals, keep their rows. Every step is a sweep that can be resumed."""
+"""The arena's queue: tune arms, run their finals, keep their rows. A step is a sweep that can be resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH = 4
 WRONG = (0, 1)
 """Seeds of the finals at a wrong rate."""
 SECONDS = 1.2
-"""Core-seconds of a cell, for the cost that is stated before a queue starts; a pilot's cells took 0.8 to 1.5."""
+"""Core-seconds of a cell, for the cost that is stated before a queue starts; in a pilot 0.8 to 1.5."""
 
 
 def cost(arms: int) -> tuple[int, float]:
@@ -50,15 +50,11 @@ def run_arms(
     scores: dict[str, dict[Setting, list[float]]] = {arm.name: {} for arm in arms}
 
     def step(step_name: str, wanted: Sequence[tuple[Arm, Run]]) -> pd.DataFrame:
-        unique = {
-            cell_id: run
-            for cell_id, run in zip(ids([r for _, r in wanted]), (r for _, r in wanted), strict=True)
-        }
+        runs = [run for _, run in wanted]
+        unique = dict(zip(ids(runs), runs, strict=True))
         run_sweep(unique.values(), folder / step_name, workers=0)
         rows = load_results(folder / step_name)
-        say(
-            f"{name} lag {lag} {step_name}: {len(unique)} cells, {time.monotonic() - started:.0f} s since the start"
-        )
+        say(f"{name} lag {lag} {step_name}: {len(unique)} cells, after {time.monotonic() - started:.0f} s")
         return rows
 
     def tune(step_name: str, settings: dict[str, list[Setting]], seeds: Sequence[int]) -> None:

@@ -45,16 +45,16 @@ def rows_of(
     wrong: Sequence[tuple[Arm, Run]],
     at_edge: Mapping[str, bool],
 ) -> pd.DataFrame:
-    """Return one row per final cell: keys, setting, COLUMNS, the curve, and the loss at a wrong rate.
+    """Return one row per final cell: keys, setting, COLUMNS, the curve, and the final at a wrong rate.
 
-    off_rate: mean over both wrong rates of the final at the seed; NaN for seeds without them. at_edge: 1 where
-    the optimum was still at the grid's edge after it had grown.
+    off_rate: mean over both wrong rates of the final at the seed; NaN for seeds without them. at_edge: 1
+    where the optimum was still at the grid's edge after it had grown.
     """
     parts = {str(name): part.sort_values("step") for name, part in rows.groupby("cell")}
     off: dict[tuple[str, int], list[float]] = {}
     for arm, run in wrong:
         off.setdefault((arm.name, run.seed - arm.shift), []).append(value_of(parts[cell_id(run)], ACCURACY))
-    found = []
+    found: list[dict[str, object]] = []
     for arm, run in wanted:
         part = parts[cell_id(run)]
         seed = run.seed - arm.shift
@@ -101,11 +101,11 @@ def load(path: Path = COMMITTED) -> pd.DataFrame:
 def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
     """Return one row per task, lag and arm, best final first.
 
-    gain: mean difference to the rival's final on the same seed (the placebo's seeds are its own), with a Student
-    interval of 95 %. sensitivity: mean final less the mean final at a third and three times of the rate, on the
-    seeds that have both. Other columns are means over seeds.
+    gain: mean difference to the rival's final on the same seed (the placebo's seeds are other ones), with a
+    Student interval of 95 %. sensitivity: mean final less the mean final at a third and three times of the
+    rate, on the seeds that have both. Other columns are means over seeds.
     """
-    found = []
+    found: list[dict[str, object]] = []
     for (task, lag), cells in frame.groupby(["task", "lag"], sort=False):
         base_N = cells[cells["arm"] == rival].set_index("seed")["final"]
         for arm, rows in cells.groupby("arm", sort=False):

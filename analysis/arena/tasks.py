@@ -21,7 +21,7 @@ TASKS: Mapping[str, Run] = MappingProxyType(
         "long-sum": replace(_BASE, task="running-sum", task_args=(("digits", 24),), teacher_noise=0.2),
     }
 )
-"""By name: a run whose recipe, rate, lag and seed the arena sets. Candidates until `headroom` has seen them."""
+"""By name: a run that the arena gives a recipe, rate, lag and seed."""
 LAGS = (64, 256, 0)
 LOW, HIGH = 0.5, 0.9
 """Final accuracy of fresh data between which a task has headroom."""

@@ -56,7 +56,7 @@ def chosen(scores: Scores) -> Setting:
 
 
 def beyond(scores: Scores) -> Setting | None:
-    """Return the next setting when the chosen rate is the lowest or highest tried with its knob, else None."""
+    """Return the next setting when the chosen rate is the lowest or highest tried, else None."""
     rate, args = chosen(scores)
     tried = [other for other, knob in scores if knob == args]
     if rate == min(tried):
