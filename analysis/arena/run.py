@@ -16,7 +16,6 @@ from analysis.arena.tuning import on_tuning_seeds as tuning_cells
 from analysis.tables.committed import load_results
 from testbed.config.run import Run
 from testbed.config.run import cell_ids as ids
-from testbed.execution.runner import run_sweep
 
 BATCH = 4
 """Arms whose cells run stacked and whose rows come together."""
@@ -46,6 +45,8 @@ def run_arms(
         folder: where the sweeps are kept; the same call goes on from there.
         say: told of each step.
     """
+    from testbed.execution.runner import run_sweep
+
     started = time.monotonic()
     scores: dict[str, dict[Setting, list[float]]] = {arm.name: {} for arm in arms}
 

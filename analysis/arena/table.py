@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -126,3 +127,8 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
             )
     table = pd.DataFrame(found)
     return table.sort_values(["task", "lag", "final"], ascending=[True, True, False], ignore_index=True)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows to be shown, three digits each."""
+    return [{str(name): value for name, value in row.items()} for row in frame.round(3).to_dict("records")]

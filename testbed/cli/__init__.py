@@ -13,6 +13,7 @@ import typer.core
 
 from testbed import __version__
 from testbed.cli import (
+    arena,
     card,
     claims,
     compare,
@@ -83,6 +84,7 @@ app.command("watch")(watch.watch)
 app.command("list")(listing.list_all)
 app.command("show")(look_up.show_name)
 app.add_typer(objectives.app, name="objectives")
+app.add_typer(arena.app, name="arena")
 app.command("exact")(exact.exact)
 app.command("card")(card.card)
 app.add_typer(experiments.app, name="experiments")

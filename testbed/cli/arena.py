@@ -1,0 +1,105 @@
+"""testbed arena: every recipe on stale data in one table, and a user's own beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Compare recipes on stale data, each tuned alike.", rich_markup_mode=None, no_args_is_help=True
+)
+Task = Annotated[str, typer.Option(help="Task of the arena.")]
+Lag = Annotated[int, typer.Option(min=0, help="Optimizer steps between generation and update.")]
+Out = Annotated[Path, typer.Option(help="Results folder; the same call goes on from there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+SHOWN = (
+    "task",
+    "lag",
+    "arm",
+    "seeds",
+    "rate",
+    "knob",
+    "final",
+    "gain",
+    "gain_low",
+    "gain_high",
+    "sensitivity",
+)
+
+
+@app.command("show")
+def show_table(
+    task: Annotated[str, typer.Option(help="Only this task.")] = "",
+    lag: Annotated[int, typer.Option(help="Only this lag; -1 shows all.")] = -1,
+    json: Json = False,
+) -> None:
+    """Show the committed table: finals, gains over GRPO with 95 % intervals, cost of a wrong rate.
+
+    Example: testbed arena show --task skills --lag 64
+    """
+    from analysis.arena import table
+    from testbed.cli import show
+    from testbed.errors import UserError
+
+    found = table.summary(table.load())
+    chosen = found[((found["task"] == task) | (task == "")) & ((found["lag"] == lag) | (lag < 0))]
+    if chosen.empty:
+        had = ", ".join(f"{a} at lag {b}" for a, b in found[["task", "lag"]].drop_duplicates().to_numpy())
+        raise UserError(f"The table has nothing of task '{task}' at lag {lag}. It has {had}.")
+    show.as_json(table.records(chosen)) if json else show.table(table.records(chosen[list(SHOWN)]))
+
+
+@app.command("run")
+def run_arena(
+    task: Task = "skills",
+    lag: Lag = 64,
+    arm: Annotated[list[str] | None, typer.Option(help="Only this arm; can be repeated.")] = None,
+    out: Out = Path("results/arena"),
+) -> None:
+    """Tune the arms on a task at a lag, run their finals, and write OUT/TASK-LAG.csv, batch by batch.
+
+    Example: testbed arena run --task skills --lag 64 --arm grpo --arm cispo
+    """
+    from analysis.arena import arms, run, tasks
+    from testbed.errors import unknown
+
+    known = {one.name: one for one in arms.ARMS}
+    for name in arm or []:
+        if name not in known:
+            raise unknown("arm", name, known)
+    chosen = [known[name] for name in arm] if arm else list(arms.ARMS)
+    run.run_queue(task, tasks.task(task), chosen, lag, out)
+
+
+@app.command("add")
+def add(
+    recipe: Annotated[str, typer.Argument(metavar="FILE:FN", help="A recipe, or FILE:FUNCTION.")],
+    knob: Annotated[str, typer.Option(help="NAME=VALUE,VALUE,…: the argument to tune.")] = "",
+    task: Task = "skills",
+    lag: Lag = 64,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A third of the steps, and no rank: does it learn at all?")
+    ] = False,
+    out: Out = Path("results/arena"),
+) -> None:
+    """Tune and run a recipe of your own against the committed table, without running the others again.
+
+    Example: testbed arena add my_loss.py:capped --knob cap=1,2,4 --lag 64
+    """
+    from analysis.arena import own, run, table, tasks
+    from testbed.cli import show
+
+    base, arm = tasks.task(task), own.arm_of(recipe, knob)
+    committed = own.rivals(table.load(), task, lag)
+    name = task
+    if quick:
+        base, name = replace(base, steps=base.steps // 3), f"{task}-quick"
+    rows = run.run_queue(name, base, [arm], lag, out)
+    if quick:
+        show.table(table.records(table.summary(rows)[["arm", "rate", "knob", "final", "sensitivity"]]))
+        print("A quick run has fewer steps, so it has no rank in the table.")
+        return
+    show.table(table.records(own.ranked(committed, rows)))

@@ -1,0 +1,122 @@
+"""The arena: equal budgets, a grid that grows to its optimum, effects by seed, and input that it refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.arena import own, table
+from analysis.arena.arms import ARMS, Arm
+from analysis.arena.run import cost, run_queue
+from analysis.arena.tasks import TASKS, refuse_without_headroom, task
+from analysis.arena.tuning import best_of, beyond, chosen, on_tuning_seeds
+from analysis.sweeps.tuning import FIRST_SEED
+from testbed.config.run import cell_ids
+from testbed.errors import UserError
+from testbed.recipes import recipe
+
+SMALL = replace(TASKS["skills"], steps=4, log_every=2, warm_start_steps=2, prompts=2, group=2)
+
+
+def row(arm: str, seed: int, final: float, lag: int = 64) -> dict[str, object]:
+    values = dict.fromkeys(table.COLUMNS, 0.0) | {"final": final}
+    keys = dict(zip(table.KEYS, (table.VERSION, "skills", lag, arm, seed), strict=True))
+    return {**keys, "rate": 1e-3, "knob": "x=1", "at_edge": 0, **values, "off_rate": np.nan, "curve": "0"}
+
+
+def test_every_arm_has_as_many_settings_and_arguments_that_its_recipe_takes() -> None:
+    assert len({arm.name for arm in ARMS}) == len(ARMS)
+    for arm in ARMS:
+        assert len(set(arm.settings)) == 9, arm.name
+        for args in arm.knob:
+            recipe[arm.recipe].bind(**dict(args))
+
+
+def test_tuning_cells_differ_and_lie_above_all_seeds_of_claims() -> None:
+    cells = [run for arm in ARMS for run in on_tuning_seeds(TASKS["skills"], arm, 64, arm.settings, (0, 1))]
+    assert len(set(cell_ids(cells))) == len(ARMS) * 18
+    assert min(run.seed for run in cells) == FIRST_SEED
+
+
+def test_the_chosen_setting_is_the_best_of_those_with_most_seeds() -> None:
+    lucky, steady, worse = (1e-3, ()), (3e-3, ()), (1e-2, ())
+    scores = {lucky: [0.9], steady: [0.5, 0.6], worse: [0.4, 0.6]}
+    assert best_of(scores, 2) == [lucky, steady]
+    assert chosen(scores) == steady
+
+
+@pytest.mark.parametrize(
+    ("best", "expected"), [(3e-4, 9.5e-5), (1e-3, None), (3e-3, 9.5e-3)], ids=["low", "inside", "high"]
+)
+def test_the_grid_grows_beyond_an_optimum_at_its_edge(best: float, expected: float | None) -> None:
+    knob = (("cap", 1),)
+    scores = {(rate, knob): [float(rate == best)] for rate in (3e-4, 1e-3, 3e-3)} | {(1e-1, ()): [0.0]}
+    assert beyond(scores) == (None if expected is None else (expected, knob))
+
+
+def test_gains_are_paired_by_seed() -> None:
+    rows = [row("grpo", s, 0.1 * s) for s in range(4)]
+    rows += [row("mine", s, 0.1 * s + gain) for s, gain in enumerate((0.1, 0.2, 0.1, 0.2))]
+    found = table.summary(pd.DataFrame(rows)).set_index("arm")
+    # mean .15, standard error .1 / sqrt(12), 3.182 the .975 quantile of Student's t with 3 degrees of freedom
+    half = 3.18245 * 0.1 / 12**0.5
+    assert found.loc["mine", ["gain", "gain_low", "gain_high"]].tolist() == pytest.approx(
+        [0.15, 0.15 - half, 0.15 + half], abs=1e-4
+    )
+    assert np.isnan(found.loc["grpo", "gain"])
+
+
+def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
+    finals = {"best": (0.9, 0.9), "equal": (0.4, 0.6), "worst": (0.1, 0.1)}
+    committed = pd.DataFrame([row(arm, s, x) for arm, xs in finals.items() for s, x in enumerate(xs)])
+    mine = pd.DataFrame([row("mine", s, x) for s, x in enumerate((0.6, 0.41))])
+    found = own.ranked(committed, mine).iloc[0]
+    assert (found["rank"], found["rank_low"], found["rank_high"], found["of"]) == (2, 2, 3, 4)
+
+
+@pytest.mark.parametrize("knob", ["", "cap", "cap=1", "cap=a,b", "no_such=1,2"])
+def test_a_recipe_without_a_knob_grid_is_refused(knob: str) -> None:
+    with pytest.raises(UserError):
+        own.arm_of("cispo", knob)
+
+
+def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
+    with pytest.raises(UserError, match="no-such"):
+        task("no-such")
+    for fresh in (0.49, 0.95):
+        with pytest.raises(UserError, match="headroom"):
+            refuse_without_headroom("skills", fresh)
+    frame = pd.DataFrame([row("grpo", 0, 0.95, lag=0), row("grpo", 0, 0.6)])
+    with pytest.raises(UserError, match="headroom"):
+        own.rivals(frame, "skills", 64)
+    with pytest.raises(UserError, match="no runs"):
+        own.rivals(frame, "skills", 7)
+
+
+def test_a_table_of_another_version_is_refused(tmp_path) -> None:
+    path = tmp_path / "table.csv"
+    pd.DataFrame([row("grpo", 0, 0.5) | {"version": 0}]).to_csv(path, index=False)
+    with pytest.raises(UserError, match="version 0"):
+        table.load(path)
+
+
+def test_the_committed_table_is_one_and_has_grpo_at_every_lag() -> None:
+    frame = table.load()
+    assert not frame.duplicated(list(table.KEYS)).any()
+    assert set(frame["arm"]) <= {arm.name for arm in ARMS}
+    for _, cells in frame.groupby(["task", "lag"]):
+        assert "grpo" in set(cells["arm"])
+
+
+@pytest.mark.slow
+def test_a_queue_keeps_its_budget_and_goes_on_from_what_is_done(tmp_path) -> None:
+    arms = [Arm("cispo", "cispo", tuple((("eps_high", x),) for x in (1, 2, 4)))]
+    said: list[str] = []
+    first = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
+    ran = sum(int(line.split(": ")[1].split()[0]) for line in said[1:])
+    assert 9 + 9 + 6 + 4 <= ran <= cost(1)[0]
+    assert len(first) == 6
+    assert first["off_rate"].notna().sum() == 2
+    again = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
+    pd.testing.assert_frame_equal(first, again)
