@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.arena.arms import Arm
+from analysis.arena.arms import ARMS, Arm
 from analysis.judging.intervals import student_interval
 from analysis.tables.cell_table import value_of, words
 from analysis.tables.outcomes import ACCURACY
@@ -25,7 +26,7 @@ COLUMNS: Mapping[str, str] = {
     "collapsed": "collapsed",
     "entropy": "val/entropy",
     "length": "val/response_length",
-    "pass@8": "val/pass@8",
+    "pass@8": "last val/pass@8",
     "kl": "mean rollout_corr/kl_mu_pi_k3",
     "clip_share": "mean actor/clip_share",
     "ess": "mean rollout_corr/ess_kish_sequence_raw",
@@ -118,6 +119,7 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
                 {
                     **{"task": task, "lag": lag, "arm": arm, "seeds": len(rows)},
                     **{name: rows[name].iloc[0] for name in ("rate", "knob", "at_edge")},
+                    "knob_edge": int(_at_knob_edge(str(arm), str(rows["knob"].iloc[0]))),
                     **{name: rows[name].mean() for name in COLUMNS},
                     "gain": gain.center if gain else np.nan,
                     "gain_low": gain.low if gain else np.nan,
@@ -127,6 +129,33 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
             )
     table = pd.DataFrame(found)
     return table.sort_values(["task", "lag", "final"], ascending=[True, True, False], ignore_index=True)
+
+
+def _at_knob_edge(arm: str, knob: str) -> bool:
+    """Return whether a knob of the catalog's arm has its first or last value; False for arms without one."""
+    values = next((one.knob for one in ARMS if one.name == arm), ())
+    said = [words(replace(Run(), recipe_args=args).recipe_args) for args in values]
+    return len(said) > 1 and knob in (said[0], said[-1])
+
+
+def steps_to_fresh(frame: pd.DataFrame, steps: int, share: float = 0.8) -> pd.DataFrame:
+    """Return per task, lag and arm the median step at which seeds reach a share of fresh data's mean final.
+
+    Read from the curves, of which the first value is that of the first logged step and the last that of
+    `steps`; infinite for seeds that never reach it. Tasks without GRPO at lag 0 are left out.
+    """
+    found: list[dict[str, object]] = []
+    for (task, lag, arm), rows in frame.groupby(["task", "lag", "arm"], sort=False):
+        fresh = frame[(frame["task"] == task) & (frame["lag"] == 0) & (frame["arm"] == "grpo")]["final"]
+        if fresh.empty:
+            continue
+        reached_N = []
+        for curve in rows["curve"]:
+            accuracy_L = np.array(curve.split(), dtype=float)
+            at = np.flatnonzero(accuracy_L >= share * fresh.mean())
+            reached_N.append(at[0] * steps / (len(accuracy_L) - 1) if at.size else np.inf)
+        found.append({"task": task, "lag": lag, "arm": arm, "steps_to_fresh": float(np.median(reached_N))})
+    return pd.DataFrame(found)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -67,6 +67,16 @@ def test_gains_are_paired_by_seed() -> None:
     assert np.isnan(found.loc["grpo", "gain"])
 
 
+def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves() -> None:
+    rows = [row("grpo", 0, 0.5, lag=0) | {"curve": "0 0.5"}]
+    rows += [
+        row("grpo", seed, 0.4) | {"curve": curve}
+        for seed, curve in enumerate(("0 .3 .41", "0 .4 .4", "0 .1 .1"))
+    ]
+    found = table.steps_to_fresh(pd.DataFrame(rows), 600).set_index("lag")["steps_to_fresh"]
+    assert found.to_dict() == {0: 600.0, 64: 600.0}
+
+
 def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
     finals = {"best": (0.9, 0.9), "equal": (0.4, 0.6), "worst": (0.1, 0.1)}
     committed = pd.DataFrame([row(arm, s, x) for arm, xs in finals.items() for s, x in enumerate(xs)])
