@@ -11,6 +11,7 @@ from analysis.judging.systems import System, counts, status, systems, trials, wo
 from analysis.judging.verdicts import Row
 from analysis.pages.experiment_page import commands, effect, table
 
+FINDINGS = ("enumerated", "small world", "toy training", "real model")
 HEAD = """# What was found on the central claim of each system
 
 Written by `testbed systems index` from analysis/verdicts.csv; do not edit. `testbed systems show NAME` prints
@@ -86,12 +87,33 @@ def index(judged: Mapping[str, Row], link: str = "") -> str:
     """
     rows = [_facts(each, {}, judged, {}) for each in systems().values()]
     found = ", ".join(f"{number} {word}" for word, number in counts(rows).items() if number)
-    lines = [HEAD, f"{len(rows)} systems: {found}.\n"]
+    lines = [HEAD, f"{len(rows)} systems: {found}.\n", f"Findings by kind: {kinds_line(judged)}.\n"]
     lines += [
         "| n | system | its source claims | status | effect on the central claim | world |",
         "|---" * 6 + "|",
     ]
     return "\n".join(lines + [_line(row, link) for row in rows]) + "\n"
+
+
+def findings(judged: Mapping[str, Row]) -> dict[str, dict[str, int]]:
+    """Return the number of claims by kind of evidence and verdict, a failed gate under "invalid".
+
+    Identities are left out: they hold in every world, so that they are tests and no findings.
+    """
+    found: dict[str, dict[str, int]] = {kind: {} for kind in FINDINGS}
+    for row in judged.values():
+        if row["kind"] in found:
+            word = str(row["verdict"]).partition(":")[0]
+            found[row["kind"]][word] = found[row["kind"]].get(word, 0) + 1
+    return found
+
+
+def kinds_line(judged: Mapping[str, Row]) -> str:
+    """Return the findings by kind in one line, never one sum over kinds."""
+    return "; ".join(
+        f"{kind}: " + (", ".join(f"{n} {word}" for word, n in sorted(words.items())) or "none")
+        for kind, words in findings(judged).items()
+    )
 
 
 def _line(row: Mapping[str, Any], link: str) -> str:

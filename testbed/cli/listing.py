@@ -198,11 +198,9 @@ def _figures() -> Rows:
 
 
 def _claims() -> Rows:
-    from analysis.judging.claims import CLAIMS
+    from analysis.judging.claims import CLAIMS, kind_of
 
-    return [
-        {"name": n, "kind": e.promises["kind"], "what": e.promises["statement"]} for n, e in CLAIMS.items()
-    ]
+    return [{"name": n, "kind": kind_of(e), "what": e.promises["statement"]} for n, e in CLAIMS.items()]
 
 
 def _metrics() -> Rows:

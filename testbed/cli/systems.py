@@ -33,7 +33,14 @@ def list_systems(
     rows = _rows()
     if status:
         found: dict[str, Any] = dict(counts(rows))
-        show.as_json(found) if json else show.table([{"status": k, "systems": v} for k, v in found.items()])
+        if json:
+            show.as_json(found)
+            return
+        from analysis.judging.verdicts import by_claim
+        from analysis.pages.systems_page import kinds_line
+
+        show.table([{"status": k, "systems": v} for k, v in found.items()])
+        print(f"\nfindings by kind: {kinds_line(by_claim())}")
     elif json:
         show.as_json(rows)
     else:

@@ -13,7 +13,7 @@ from analysis.judging import systems as listed
 from analysis.judging.claims import CLAIMS
 from analysis.judging.systems import System, find, status, systems
 from analysis.judging.verdicts import by_claim, stored
-from analysis.pages.systems_page import facts, index, pages
+from analysis.pages.systems_page import facts, findings, index, pages
 from testbed.cli import main
 from testbed.errors import UserError
 
@@ -108,3 +108,20 @@ def test_systems_are_listed_counted_and_shown(capsys):
 
 def test_the_table_of_verdicts_is_in_the_package():
     assert len(stored()) == len(CLAIMS)
+
+
+def test_findings_are_counted_by_kind_and_identities_are_left_out(capsys):
+    rows = [("identity", "supported"), ("enumerated", "refuted"), ("toy training", "invalid: acts")]
+    rows.append(("toy training", "invalid: rival"))
+    judged = {str(n): {"kind": kind, "verdict": verdict} for n, (kind, verdict) in enumerate(rows)}
+    found = {
+        "enumerated": {"refuted": 1},
+        "small world": {},
+        "toy training": {"invalid": 2},
+        "real model": {},
+    }
+    assert findings(judged) == found
+    code, out, _ = call(capsys, "systems", "--status")
+    assert code == 0
+    assert "findings by kind: enumerated: " in out
+    assert "Findings by kind: enumerated: " in INDEX
