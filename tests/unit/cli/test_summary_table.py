@@ -72,7 +72,7 @@ def test_a_diverged_seed_is_counted(tmp_path, capsys) -> None:
 def test_the_next_steps_that_are_printed_draw_and_compare(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = made(tmp_path / "my sweep; rm", CELLS)
-    report(folder, status(folder), [])
+    report(folder, status(folder), summarize(folder))
     steps = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  testbed")]
     assert steps == next_steps(folder)
     for step in steps:
