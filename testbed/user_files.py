@@ -146,10 +146,12 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
     _modules.add(spec.name)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # a script may call exit() when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a script may call exit() when it is imported
         lines = [line for file, line, _ in _passed(error) if Path(file).name == path.name]
         place = f" (line {lines[0]})" if lines else ""
-        raise UserError(f"{path} cannot be run: {type(error).__name__}: {error}{place}") from error
+        raise UserError(f"{path} cannot be run: {words_of(error)}{place}") from error
     found = getattr(module, function, None)
     if not callable(found):
         known = [n for n, v in vars(module).items() if callable(v) and v.__module__ == spec.name]
@@ -177,6 +179,17 @@ def line_of_a_user(error: BaseException) -> str:
     """Return "mine.py:17, in my_loss", the deepest line of a user's file that an error passed, or ""."""
     files = {str(getattr(sys.modules.get(module), "__file__", "")) for module in _modules}
     return next((f"{file}:{line}, in {name}" for file, line, name in _passed(error) if file in files), "")
+
+
+def words_of(error: BaseException) -> str:
+    """Return "ValueError: its message" of any error, also of one whose `__str__` raises."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return f"{name}, whose message cannot be printed"
 
 
 def _passed(error: BaseException) -> list[tuple[str, int, str]]:

@@ -144,12 +144,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
     except OSError as error:
         sys.exit(_complain(f"{error.filename or 'A file'}: {error.strerror}."))
-    except Exception as error:  # click's usage errors have their own text, a user's file a line
+    except BaseException as error:  # click's usage errors have a text; exit() in a user's file is an error
         if not hasattr(error, "format_message"):
-            from testbed.user_files import line_of_a_user
+            from testbed.user_files import line_of_a_user, words_of
 
             if place := line_of_a_user(error):
-                sys.exit(_complain(f"{place}: {type(error).__name__}: {error}"))
+                sys.exit(_complain(f"{place}: {words_of(error)}"))
             raise
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             print(error.format_message())

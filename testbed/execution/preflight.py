@@ -19,7 +19,7 @@ from testbed.errors import UserError, refuse
 from testbed.execution.memory import Room, too_large
 from testbed.execution.packs import Shard, plan_into
 from testbed.recipes.composition import Recipe
-from testbed.user_files import in_a_file, line_of_a_user
+from testbed.user_files import in_a_file, line_of_a_user, words_of
 
 TASK = ("task", "task_args", "policy")
 SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
@@ -83,7 +83,7 @@ def hostile_objectives(cells: Collection[Run]) -> list[str]:
             found.append(str(error))
         except Exception as error:
             place = line_of_a_user(error)
-            found.append(f"{place or name}: {type(error).__name__}: {error}")
+            found.append(f"{place or name}: {words_of(error)}")
     return found
 
 

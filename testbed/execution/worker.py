@@ -23,6 +23,7 @@ from testbed.config.pack import Pack, restore
 from testbed.errors import UserError
 from testbed.execution.ranks import gathered, leave, ranks_of
 from testbed.results.fingerprint import difference, fingerprint
+from testbed.user_files import line_of_a_user, words_of
 
 TRAIN = "testbed.training.loop:train_pack"
 """The function a pack is run by, unless an order names another one."""
@@ -67,18 +68,20 @@ def execute(text: str, report: Report | None = None) -> Receipt:
         return Receipt(data["pack"], "done", content, provenance=_provenance(began))
     except UserError as error:
         return Receipt(data["pack"], "failed", message=str(error))
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and not _place(error):
+            raise  # an exit that no user's file asked for
         out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        message = f"{_place(error)}{type(error).__name__}: {error}"
+        message = f"{_place(error)}{words_of(error)}"
         return Receipt(
             data["pack"], "oom" if out_of_memory else "failed", message=message, trace=traceback.format_exc()
         )
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Return where in a user's own file an error arose, "mine.py:17, in my_loss: ", or "" when in none."""
-    from testbed.user_files import line_of_a_user
-
     place = line_of_a_user(error)
     return f"{place}: " if place else ""
 

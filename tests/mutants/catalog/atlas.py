@@ -36,5 +36,5 @@ MUTANTS = (
     Mutant("atlas-difference-is-a-definition", "testbed/inspection/explain.py", "if not DEFINITION.match(each)", "if True", CLI),
     Mutant("atlas-figure-any-name", "testbed/cli/comparison.py", 'if path.suffix not in (".png", ".pdf"):', "if False:", CLI),
     Mutant("atlas-equal-curves-twice", "paper_figs/objective_comparison.py", ".to_numpy().tobytes(), [])", ".to_numpy().tobytes() + str(name).encode(), [])", CLI),
-    Mutant("atlas-own-exit-silent", "testbed/user_files.py", "except (Exception, SystemExit) as error", "except Exception as error", CLI),
+    Mutant("atlas-own-exit-silent", "testbed/user_files.py", "except BaseException as error:  # a script", "except Exception as error:  # a script", CLI),
 )  # fmt: skip

@@ -35,5 +35,8 @@ MUTANTS = (
     Mutant("contact-cells-made-many-times", "testbed/config/toml_file.py", "unique(cell for run in runs for cell in _cells(run, {}, first)) if axes else tuple(runs)", "tuple(runs)", "tests/unit/config/test_config.py -k expanded_once"),
     Mutant("contact-pace-with-its-start", "testbed/execution/progress.py", "self._pace_from or (self._began, self._at_start)", "(self._began, self._at_start)", "tests/unit/execution/test_progress.py -k steps_of_running"),
     Mutant("contact-line-of-a-user-untold", "testbed/cli/__init__.py", "if place := line_of_a_user(error):", "if place := None:", "tests/unit/cli/test_own_files.py -k line_of_an_error"),
+    Mutant("contact-own-exit-ends-the-command", "testbed/cli/__init__.py", "except BaseException as error:  # click", "except Exception as error:  # click", "tests/unit/cli/test_own_exits.py"),
+    Mutant("contact-own-exit-ends-the-sweep", "testbed/execution/worker.py", "    except BaseException as error:", "    except Exception as error:", "tests/unit/cli/test_own_exits.py"),
+    Mutant("contact-own-error-unprintable", "testbed/user_files.py", "    except BaseException:\n        return", "    except OSError:\n        return", "tests/unit/cli/test_own_exits.py"),
     Mutant("contact-panels-marked-at-the-lag", "paper_figs/staleness.py", "ax.axvline(lag + last - longest,", "ax.axvline(lag,", "tests/experiments/test_figures.py -k equally_many"),
 )  # fmt: skip
