@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,17 +11,29 @@ import typer
 
 def status(
     folder: Annotated[Path, typer.Argument(help="A results folder.")],
+    repair: Annotated[
+        bool, typer.Option("--repair", help="First rebuild a lost or damaged sweep.json.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Count what is planned, done, failed and pending in a results folder.
 
-    Example: testbed status results/staleness
+    --repair makes a lost or damaged sweep.json again, from its second copy or from the results.
+
+    Examples:
+    testbed status results/staleness
+
+    testbed status results/staleness --repair
     """
     from testbed.cli import show
     from testbed.cli.run import counts, settled
     from testbed.errors import counted
     from testbed.results.store import Store
 
+    if repair:
+        from testbed.results.repair import repair as rebuild
+
+        print(rebuild(folder), file=sys.stderr)
     store = Store(folder)
     found = store.status()
     failures = list(store.failures().values())

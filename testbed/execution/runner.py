@@ -22,6 +22,7 @@ from testbed.execution.progress import Progress
 from testbed.execution.ranks import ranks_of
 from testbed.execution.threads import advice, cores
 from testbed.execution.worker import TRAIN, Receipt
+from testbed.results import manifest
 from testbed.results.checkpoint_files import CHECKPOINT, EVERY, forget
 from testbed.results.store import Failure, Kind, Status, Store
 
@@ -90,6 +91,7 @@ def run_sweep(
             with contextlib.closing(executor.run(feed)) as receipts:
                 for receipt in receipts:
                     feed.settle(receipt)
+        manifest.load(store.folder)  # refuses to end well where the plan went missing meanwhile
         status = store.status()
     if interrupt.is_set() and feed.unsettled():
         raise KeyboardInterrupt(
@@ -203,7 +205,9 @@ class _Feed:
         """Keep what became of a pack, and give back the claim on it."""
         pack = self._packs[receipt.pack]
         if receipt.kind == "done":
-            self._store.commit(pack.id, receipt.content, receipt.provenance)
+            self._store.commit(
+                pack.id, receipt.content, {**receipt.provenance, "planned": manifest.entry(pack)}
+            )
             self._display.landed(receipt.content)
             forget(pack.id)
         else:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,8 @@ from testbed.results.fingerprint import FORMAT, Fingerprint, difference, fingerp
 from testbed.results.locks import Locks
 
 NAME = "sweep.json"
+SECOND = ".sweep.json"
+"""The same plan once more, for `testbed status --repair`."""
 PARTS = ("packs", "failures", "provenance", "quarantine")
 """Folders beside sweep.json."""
 
@@ -28,10 +33,14 @@ UNSIGNED = b'{\n "fingerprint": {'
 
 @dataclass(frozen=True)
 class Sweep:
-    """The packs planned, id to cell ids in plan order, and the fingerprint of the code that computes them."""
+    """The packs planned, id to cell ids in plan order, and the fingerprint of the code that computes them.
+
+    rebuilt: whether a repair wrote it from finished packs, so that packs of the sweep may be missing.
+    """
 
     packs: Mapping[str, tuple[str, ...]]
     made_by: Fingerprint
+    rebuilt: bool = False
 
 
 def write(folder: Path, packs: Sequence[Pack], extend: bool = False) -> None:
@@ -54,6 +63,8 @@ def write(folder: Path, packs: Sequence[Pack], extend: bool = False) -> None:
     planned = {pack.id: pack.names for pack in packs}
     if extend and len(planned) > len(there.packs):
         there = _extend(folder, packs)
+    if there.rebuilt and there.packs.items() <= planned.items():
+        there = _extend(folder, packs)
     if list(planned.items()) != list(there.packs.items()):
         theirs, ours = ({cell for cells in p.values() for cell in cells} for p in (there.packs, planned))
         raise UserError(
@@ -64,18 +75,41 @@ def write(folder: Path, packs: Sequence[Pack], extend: bool = False) -> None:
         with atomic_files.mended(folder / part):
             (folder / part).mkdir(exist_ok=True)
         atomic_files.sweep_aside(folder / part)
+    keep_copy(folder)
+
+
+def keep_copy(folder: Path) -> None:
+    """Bring the second copy of the plan up to the first, which has just been read."""
+    content, copy = (_bytes(folder / name) for name in (NAME, SECOND))
+    if content is not None and content != copy:
+        atomic_files.replace(folder / SECOND, content)
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return atomic_files.read(path)
+    except OSError:
+        return None
 
 
 def _extend(folder: Path, packs: Sequence[Pack]) -> Sweep:
-    """Write the longer plan where the one there is its beginning; return the plan that is there then."""
+    """Write the longer plan where the one there is its beginning, or rebuilt; return what is there then."""
+    with alone(folder):
+        there = load(folder)  # once more, under the lock
+        held = list(there.packs)
+        if there.rebuilt or held == [pack.id for pack in packs[: len(held)]]:
+            atomic_files.replace(folder / NAME, _content(packs))
+        return load(folder)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the lock on the plan; raise UserError while another process does."""
     locks = Locks(folder / ".locks")
     if not locks.take(NAME):
         raise UserError(f"Another run is extending {folder} just now. Run the same command again.")
     try:
-        held = list(load(folder).packs)  # once more, under the lock
-        if held == [pack.id for pack in packs[: len(held)]]:
-            atomic_files.replace(folder / NAME, _content(packs))
-        return load(folder)
+        yield
     finally:
         locks.close()
 
@@ -95,7 +129,7 @@ def planned(folder: Path) -> tuple[Pack, ...]:
             [restore({**pack.get("shared", {}), **cell["run"]}) for cell in pack["cells"]]
             for pack in data["packs"]
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
     packs = [packed(i, runs, names[name]) for i, (name, runs) in enumerate(zip(names, cells, strict=True))]
     for pack in packs:
@@ -106,14 +140,26 @@ def planned(folder: Path) -> tuple[Pack, ...]:
 
 def load(folder: Path) -> Sweep:
     """Return what sweep.json says; raise UserError when it is missing, damaged, or of a newer format."""
-    path = folder / NAME
+    sweep = read_plan(folder / NAME)
+    for part in (folder / part for part in PARTS):
+        if part.is_symlink() or (part.exists() and not part.is_dir()):
+            raise UserError(f"{part} must be a folder, not a link or a file. Choose another folder.")
+    return sweep
+
+
+def read_plan(path: Path) -> Sweep:
+    """Return what this file says; raise UserError as `load` does."""
+    folder = path.parent
     try:
         content = atomic_files.read(path)
         data = json.loads(content, object_hook=_without_runs)
         made_by = dict(data["fingerprint"])
         written_in = int(made_by["format"])
     except FileNotFoundError:
-        raise UserError(f"{folder} is not a results folder: it has no {NAME}.") from None
+        lost = f"{folder} has lost its {NAME}.{_todo(folder)}"
+        raise UserError(
+            lost if has_results(folder) else f"{folder} is not a results folder: it has no {NAME}."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, error) from None
     if written_in > FORMAT:
@@ -125,10 +171,21 @@ def load(folder: Path) -> Sweep:
         _verify(content, packs, int(made_by["run_version"]))
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, error) from None
-    for part in (folder / part for part in PARTS):
-        if part.is_symlink() or (part.exists() and not part.is_dir()):
-            raise UserError(f"{part} must be a folder, not a link or a file. Choose another folder.")
-    return Sweep(packs, made_by)
+    return Sweep(packs, made_by, data.get("rebuilt") is True)
+
+
+def has_results(folder: Path) -> bool:
+    """Return whether a plan can be rebuilt here: a second copy of it, or files of finished packs."""
+    if (folder / SECOND).exists():
+        return True
+    with contextlib.suppress(OSError):
+        return any(name.endswith(".parquet") for name in os.listdir(folder / "packs"))
+    return False
+
+
+def _todo(folder: Path) -> str:
+    again = f" Its results are kept; rebuild the plan: testbed status {shlex.quote(str(folder))} --repair"
+    return again if has_results(folder) else " Choose another folder."
 
 
 def _without_runs(found: dict[str, Any]) -> Any:
@@ -154,13 +211,15 @@ def _verify(content: bytes, packs: Mapping[str, Sequence[str]], run_version: int
 
 def _damaged(path: Path, error: Exception) -> UserError:
     reason = f"no entry {error}" if isinstance(error, KeyError) else str(error) or "too deeply nested"
-    return UserError(f"{path} cannot be read as the plan of a sweep ({reason}). Choose another folder.")
+    return UserError(f"{path} cannot be read as the plan of a sweep ({reason}).{_todo(path.parent)}")
 
 
 def _refuse_strangers(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, expected a folder for results. Choose another folder.")
     if folder.is_dir() and not (folder / NAME).exists():
+        if has_results(folder):
+            raise UserError(f"{folder} has lost its {NAME}.{_todo(folder)}")
         strangers = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         if strangers:
             listed = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
@@ -169,9 +228,20 @@ def _refuse_strangers(folder: Path) -> None:
 
 def _content(packs: Sequence[Pack]) -> bytes:
     """Return the plan, one line per pack: what its cells share once, and of each cell what is its own."""
-    head = '{"fingerprint": ' + json.dumps(fingerprint(), sort_keys=True) + ',\n"packs": [\n'
-    body = (head + ",\n".join(map(_line, packs)) + "\n]").encode()
+    return signed(map(_line, packs), fingerprint())
+
+
+def signed(lines: Iterable[str], made_by: Fingerprint, rebuilt: bool = False) -> bytes:
+    """Return a plan of these lines, one JSON object per pack, and its digest."""
+    mark = '"rebuilt": true,\n' if rebuilt else ""
+    head = '{"fingerprint": ' + json.dumps(made_by, sort_keys=True) + f',\n{mark}"packs": [\n'
+    body = (head + ",\n".join(lines) + "\n]").encode()
     return body + f',\n"sha256": "{hashlib.sha256(body).hexdigest()}"}}\n'.encode()
+
+
+def entry(pack: Pack) -> dict[str, Any]:
+    """Return what the plan says of a pack, and its place in it, for the provenance of its results."""
+    return {"index": pack.index, **json.loads(_line(pack))}
 
 
 def _line(pack: Pack) -> str:
@@ -184,7 +254,7 @@ def _line(pack: Pack) -> str:
     own = [{field: vars(cell)[field] for field in first if field in varied} for cell in pack.cells]
     shared = {field: value for field, value in first.items() if field not in varied}
     cells = [{"id": name, "run": run} for name, run in zip(pack.names, own, strict=True)]
-    return _COMPACT({"id": pack.id, "shared": shared, "cells": cells})
+    return compact({"id": pack.id, "shared": shared, "cells": cells})
 
 
-_COMPACT = json.JSONEncoder(separators=(",", ":")).encode
+compact = json.JSONEncoder(separators=(",", ":")).encode

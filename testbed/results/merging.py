@@ -91,8 +91,9 @@ def _some(pack: Pack, places: Sequence[int]) -> Pack:
 
 def _provenance(part: Part) -> dict[str, Any]:
     """Return what is known of how a result came about."""
+    planned = {"planned": manifest.entry(part.pack)}
     try:
         found = json.loads(atomic_files.read(part.store.folder / "provenance" / f"{part.whole.id}.json"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        return planned
+    return (found | planned) if isinstance(found, dict) else planned
