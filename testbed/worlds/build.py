@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -33,21 +34,35 @@ def check_policy(run: Run) -> None:
     if run.policy != "hf":
         _policy(run)
         return
-    from testbed.policies.hf.model_folder import DTYPES, check_model_folder
+    from testbed.policies.hf.model_folder import DTYPES, check_model_folder, parameters_of, refuse_unloadable
     from testbed.policies.hf.policy import HuggingFacePolicy
 
-    check_model_folder(run.model)
+    folder = check_model_folder(run.model)
     given, precision = split_precision(run)
     rounding_of(precision)
     _refuse_arguments(run, HuggingFacePolicy)
     if "dtype" in given and given["dtype"] not in DTYPES:
         raise unknown("dtype", str(given["dtype"]), DTYPES)
+    refuse_unloadable(folder)
     _refuse_short_context(run)
+    if parameters_of(folder) <= TRIED:
+        _try(run, given)
+
+
+def _try(run: Run, given: dict[str, Any]) -> None:
+    """Load the model once on the CPU; raise UserError as a pack of its own would."""
+    from testbed.policies.hf.policy import HuggingFacePolicy
+    from testbed.policies.hf.text_task import task_for_model
+
+    options = {name: value for name, value in given.items() if name not in ("ranks", "engine")}
+    perturb_of(options)
+    HuggingFacePolicy(run.model, task_for_model(token_task(run), run.model), **options)
 
 
 def _refuse_short_context(run: Run) -> None:
     """Raise UserError where a survey of prompts and the longest response exceed what the model can read."""
-    from testbed.policies.hf.model_folder import check_model_folder, read_json
+    from testbed.policies.hf.json_files import read_json
+    from testbed.policies.hf.model_folder import check_model_folder
     from testbed.policies.hf.text_task import SURVEY, task_for_model
 
     config = read_json(check_model_folder(run.model) / "config.json")
@@ -67,6 +82,8 @@ def _refuse_short_context(run: Run) -> None:
         )
 
 
+TRIED = 2_000_000
+"""Most weights of a model that is loaded once before a sweep writes anything: a second's work."""
 NOT_GIVEN = {"toy": ("task", "device", "dtype"), "hf": ("model_path", "task", "device")}
 """Parameters of the constructors that other fields of Run set."""
 
@@ -115,11 +132,11 @@ def _policy(run: Run) -> Policy:
 
 
 def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
+    from testbed.policies.hf.json_files import read_json
     from testbed.policies.hf.model_folder import (
         adapter_parameters,
         check_model_folder,
         parameters_of,
-        read_json,
     )
 
     task = token_task(run)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import tiny_models
+from support.broken_models import BROKEN, CONFIG, WEIGHTS, Breaking, written
 
 from testbed.cli import main
 
@@ -155,3 +159,48 @@ def test_a_mangled_command_line_is_a_result_or_one_message(
     assert not wrong, (len(wrong), wrong[:5])
     assert [path.name for path in alone.iterdir()] == ["sweep.toml"]
     campaign.tried("a mutated command line", trials)
+
+
+TRAIN = (
+    "run staleness policy=hf model=model task=running-sum warm_start_steps=0 lag=0 seed=0 recipe=grpo "
+    "steps=1 prompts=2 group=2 --workers 0 --quiet --yes --out results"
+)
+
+
+def damaged_models(good: Path, trials: int, dice: random.Random) -> Iterator[tuple[str, Breaking]]:
+    """Folders that are broken on purpose; then random damage to config.json and to headers."""
+    named = sorted(BROKEN)
+    yield from (
+        (name, BROKEN[name]) for name in (dice.sample(named, trials) if trials < len(named) else named)
+    )
+    head = 8 + int.from_bytes((good / WEIGHTS).read_bytes()[:8], "little")
+    for trial in range(trials - len(named)):
+        name = (CONFIG, WEIGHTS)[trial % 2]
+        body = bytearray((good / name).read_bytes())
+        for _ in range(dice.randint(1, 3)):
+            body[dice.randrange(min(len(body), head))] = dice.choice(b'\0"{}[],:-9e\xff')
+        yield "", written(name, bytes(body))
+
+
+@pytest.mark.slow
+def test_a_broken_model_folder_is_one_message_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, campaign, capsys
+) -> None:
+    """Random damage may leave a model that works, which then runs, as the sound folder does."""
+    monkeypatch.chdir(tmp_path)
+    good = tiny_models.write_model(tmp_path / "good", tiny_models.CONFIGS["llama"]())
+    trials = campaign.trials(short=12, full=600)
+    tried = [("sound", lambda _: None), *damaged_models(good, trials, random.Random(9))]
+    for name, breaking in tried:
+        breaking(Path(shutil.copytree(good, tmp_path / "model")))
+        with pytest.raises(SystemExit) as ended:
+            main(TRAIN.split())
+        said = capsys.readouterr().err
+        ran = (tmp_path / "results").exists()
+        allowed = [(0, True)] * (name not in BROKEN) + [(2, False)] * (name != "sound")
+        assert (ended.value.code, ran) in allowed, (name, said)
+        assert ran or (said.startswith("error: ") and "model" in said), (name, said)
+        assert not {"Traceback", "weights_only"} & set(said.split()), (name, said)
+        shutil.rmtree(tmp_path / "model")
+        shutil.rmtree(tmp_path / "results", ignore_errors=True)
+    campaign.tried("broken and damaged model folders, to train", len(tried))

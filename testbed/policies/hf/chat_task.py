@@ -12,7 +12,7 @@ from envs.arrays import Bools, Floats, Ints
 from envs.tokens.base import TokenTask
 from envs.tokens.jsonl import Jsonl, Problem
 from testbed.errors import UserError
-from testbed.policies.hf.model_folder import read_json
+from testbed.policies.hf.json_files import read_json
 
 SPARE = 4
 """Tokens that a response may have beyond the longest answer's, unless the task says how many."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from testbed import rng
 from testbed.errors import UserError, unknown
-from testbed.policies.hf.model_folder import read_json
+from testbed.policies.hf.json_files import read_json
 
 NAME = "default"
 PREFIX = "base_model.model."

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from testbed.errors import UserError
+from testbed.policies.hf.json_files import read_json
+from testbed.policies.hf.weight_files import first_line, refuse_other_size, weight_files
 
 NOT_ADAPTED = ("embed", "wte", "wpe", "lm_head")
 """Parts of the names of matrices that are no linear layer, or the head, which LoRA leaves alone."""
@@ -21,7 +23,6 @@ DTYPES = {
     "float16": torch.float16,
     "float64": torch.float64,
 }
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 def check_model_folder(path: str | Path) -> Path:
@@ -50,14 +51,29 @@ def check_model_folder(path: str | Path) -> Path:
         raise UserError(
             f"'{folder}' holds an adapter; merge it into its base model and save that (merge_and_unload)."
         )
-    _check_weights(folder)
+    _refuse_kernels(folder / "config.json", config)
+    weight_files(folder)
     return folder
+
+
+def _refuse_kernels(path: Path, config: Mapping[str, Any]) -> None:
+    """Raise UserError for an implementation of attention that would be downloaded: owner/name."""
+    for name, value in config.items():
+        if name.endswith("attn_implementation") and "/" in str(value):
+            raise UserError(
+                f"{path} has {name} {str(value)[:200]!r}: the model wants to download code, which is "
+                "refused; take the entry out."
+            )
+        if isinstance(value, dict):
+            _refuse_kernels(path, value)
 
 
 def shapes_of(folder: str | Path) -> dict[str, list[int]]:
     """Return the shapes in a folder of safetensors by its headers; nothing where these say nothing."""
     shapes: dict[str, list[int]] = {}
     for path in Path(folder).glob("*.safetensors"):
+        if not path.is_file():
+            continue
         try:
             with path.open("rb") as file:
                 header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
@@ -92,33 +108,6 @@ def adapter_parameters(folder: str | Path, given: Mapping[str, Any]) -> int:
     return total
 
 
-def _check_weights(folder: Path) -> None:
-    if any((folder / name).exists() for name in ("model.safetensors", "model.safetensors.index.json")):
-        return
-    pickles = sorted(p.name for pattern in PICKLES for p in folder.glob(pattern))
-    if pickles:
-        raise UserError(
-            f"The weights in '{folder}' are pickles ({', '.join(pickles)}), which can run code when opened; "
-            "convert them with save_pretrained(folder) of transformers, which writes model.safetensors."
-        )
-    raise UserError(f"'{folder}' has no weights; expected model.safetensors or model.safetensors.index.json.")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; UserError when it is missing or broken."""
-    if not path.exists():
-        raise UserError(f"'{path.parent}' has no {path.name}; give a folder written by save_pretrained.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{path} holds a {type(content).__name__}, expected an object with the model's settings."
-        )
-    return content
-
-
 def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
     """Return the causal LM of a folder, in evaluation mode (no dropout), on the CPU.
 
@@ -128,6 +117,7 @@ def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
     attention: "sdpa" or "eager"; "auto" takes sdpa where the architecture has it.
     """
     folder = check_model_folder(path)
+    refuse_unloadable(folder)
     from transformers import AutoModelForCausalLM  # 0.5 s and 500 modules: only when a model is really opened
 
     options: dict[str, Any] = {
@@ -142,7 +132,7 @@ def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
         with torch.random.fork_rng(devices=[]), quiet_transformers():
             model, info = _first_attention(AutoModelForCausalLM, folder, options, attention)
     except Exception as error:  # transformers, safetensors and torch each raise their own kinds
-        raise UserError(f"Cannot load the model in '{folder}': {_first_line(error)}") from error
+        raise UserError(f"Cannot load the model in '{folder}': {first_line(error)}") from error
     wrong = sorted(info["missing_keys"]) + sorted(str(entry[0]) for entry in info["mismatched_keys"])
     if wrong:
         raise UserError(
@@ -150,6 +140,12 @@ def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
             f"{wrong[0]} first; save model and configuration together."
         )
     return model.eval()
+
+
+def refuse_unloadable(folder: Path) -> None:
+    """Raise UserError when headers, configuration and architecture do not go together; loads nothing."""
+    with quiet_transformers():
+        refuse_other_size(folder, read_json(folder / "config.json"))
 
 
 def _first_attention(factory: Any, folder: Path, options: dict[str, Any], attention: str) -> Any:
@@ -162,11 +158,6 @@ def _first_attention(factory: Any, folder: Path, options: dict[str, Any], attent
     except ValueError:  # some architectures (BLOOM) refuse sdpa
         pass
     return factory.from_pretrained(str(folder), attn_implementation="eager", **options)
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 @contextmanager

@@ -54,7 +54,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("extend-forgets-old-packs", PACKS, "return there + tuple(", "return tuple(", OF_GROWTH),
     Mutant("extend-runs-old-cells-again", PACKS, "if name not in held]", "]", OF_GROWTH),
     Mutant("extend-unasked", PACKS, "if not there or not (extend or held == ours.keys()):", "if not there:", OF_GROWTH),
-    Mutant("extend-overwrites-another", MANIFEST, "if held == [pack.id for pack in packs[: len(held)]]:", "if held:", OF_GROWTH),
+    Mutant("extend-overwrites-another", MANIFEST, "if there.rebuilt or held == [pack.id for pack in packs[: len(held)]]:", "if held:", OF_GROWTH),
     Mutant("merge-cells-twice", MERGING, "held.update(pack.names)", "pass", OF_GROWTH),
     Mutant("merge-pending-before-done", MERGING, "for finished in (True, False):", "for finished in (False, True):", OF_GROWTH),
     Mutant("merge-takes-contradictions", MERGING, "known.setdefault(pack.id, store).result(pack.id) != store.result(pack.id)", "False", OF_GROWTH),

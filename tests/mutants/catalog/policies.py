@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant("hf-flat-parameters-1", 'testbed/policies/hf/flat_parameters.py', 'for name, parameter in module.named_parameters():', 'for name, parameter in module.named_parameters(remove_duplicate=False):', HUGGING_FACE),
     Mutant("hf-model-folder-1", 'testbed/policies/hf/model_folder.py', 'for name in ("config.json", "tokenizer_config.json"):', 'for name in ("config.json",):', HUGGING_FACE),
     Mutant("hf-model-folder-2", 'testbed/policies/hf/model_folder.py', 'for name in ("config.json", "tokenizer_config.json"):', 'for name in ("tokenizer_config.json",):', HUGGING_FACE),
-    Mutant("hf-model-folder-3", 'testbed/policies/hf/model_folder.py', '    _check_weights(folder)\n', '', HUGGING_FACE),
+    Mutant("hf-model-folder-3", 'testbed/policies/hf/model_folder.py', '    weight_files(folder)\n', '', HUGGING_FACE),
     Mutant("hf-model-folder-4", 'testbed/policies/hf/model_folder.py', '    if wrong:', '    if False:', HUGGING_FACE),
     Mutant("hf-model-folder-5", 'testbed/policies/hf/model_folder.py', 'with torch.random.fork_rng(devices=[]), quiet_transformers()', 'with quiet_transformers()', HUGGING_FACE),
     Mutant("hf-model-folder-6", 'testbed/policies/hf/model_folder.py', '        if bars:', '        if False:', HUGGING_FACE),

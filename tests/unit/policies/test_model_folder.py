@@ -10,11 +10,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support import tiny_models
+from support.broken_models import BROKEN, LARGE
 
+from testbed.config.run import Run
 from testbed.errors import UserError
+from testbed.execution.preflight import prepare
+from testbed.execution.runner import run_sweep
 from testbed.policies.hf.model_folder import load_model
 from testbed.policies.hf.policy import HuggingFacePolicy
 from testbed.policies.hf.text_task import task_for_model
+from testbed.policies.hf.weight_files import first_line
 
 TASK = tiny_models.Echo()
 
@@ -138,7 +143,7 @@ def test_weights_that_do_not_belong_to_the_configuration_are_refused(folder):
     before = torch.get_rng_state()
     missing = {name: w for name, w in weights.items() if "layers.1.mlp.up_proj" not in name}
     save_file(missing, folder / "model.safetensors", metadata={"format": "pt"})
-    assert "1 are missing or misshapen, model.layers.1.mlp.up_proj.weight first" in refusal(folder)
+    assert "the files hold 15,008; model.layers.1.mlp.up_proj.weight fits not" in refusal(folder)
     weights["model.norm.weight"] = torch.zeros(7)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     assert "model.norm.weight" in refusal(folder)
@@ -166,3 +171,49 @@ def test_loading_prints_nothing_and_keeps_the_users_settings(folder, capfd):
     finally:
         logging.set_verbosity_warning()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", [name for name in BROKEN if name.startswith("an index") or "owner" in name])
+def test_a_folder_that_names_pickles_other_folders_or_code_to_download_is_refused(folder, name):
+    BROKEN[name](folder)
+    said = refusal(folder)
+    assert "config.json" in said or "safetensors" in said
+    assert "weights_only" not in said
+
+
+@pytest.mark.parametrize(("field", "value"), LARGE.items())
+def test_a_large_configuration_of_few_weights_is_refused_before_anything_is_made(
+    folder, monkeypatch, field, value
+):
+    """Counted from headers, and on a device without memory: a dense layer of it would take 400 GB."""
+    from torch import Tensor
+    from transformers import AutoModelForCausalLM
+
+    def loaded(*_, **__):
+        raise AssertionError("loaded")
+
+    made = []
+    normal = torch.empty
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", loaded)
+    monkeypatch.setattr(torch, "empty", lambda *a, **k: made.append(found := normal(*a, **k)) or found)
+    edit(folder, **{field: value})
+    assert "do not fit its config.json, which describes" in refusal(folder)
+    assert all(isinstance(one, Tensor) and (one.is_meta or one.numel() < 10**6) for one in made)
+
+
+def test_no_message_advises_to_open_pickles():
+    assert "weights_only" not in first_line(ValueError("Weights only load failed. Use weights_only=False."))
+    assert first_line(ValueError("a\nb")) == "a"
+    assert first_line(KeyError("no such")) == "KeyError: 'no such'"
+
+
+@pytest.mark.parametrize(
+    "name", ["a renamed tensor", "a tokenizer cut", "config.json with hidden_act 'no such'"]
+)
+def test_a_broken_model_is_found_before_there_is_a_results_folder(folder, tmp_path, name):
+    cell = Run(policy="hf", model=str(folder), task="running-sum", prompts=2, group=2, steps=1)
+    prepare([cell])
+    BROKEN[name](folder)
+    with pytest.raises(UserError, match=str(folder)):
+        run_sweep([cell], tmp_path / "results", workers=0)
+    assert not (tmp_path / "results").exists()
