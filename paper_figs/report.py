@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +32,8 @@ from paper_figs import plot
 from paper_figs.base import PAGE
 from paper_figs.run import render, style
 from testbed.config.toml_text import as_toml, groups
-from testbed.errors import UserError, counted
-from testbed.results import manifest, store
+from testbed.errors import UserError, counted, printable
+from testbed.results import atomic_files, manifest, store
 from testbed.user_files import in_a_file, source_of
 
 CSS = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
@@ -130,14 +129,13 @@ def _own_code(folder: Path) -> dict[str, str]:
 
 def _machines(folder: Path) -> dict[str, str]:
     """Return processors, systems and the seconds that all packs took together."""
-    records = []
-    for path in sorted((folder / "provenance").glob("*.json")):
-        try:
-            records.append(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            continue
-    named = {name: sorted({str(one[name]) for one in records if one.get(name)}) for name in ("cpu", "system")}
-    seconds = sum(float(one.get("seconds", 0)) for one in records)
+    records = [atomic_files.record(path) for path in sorted((folder / "provenance").glob("*.json"))]
+    named = {
+        name: sorted({printable(one[name], store.WORD) for one in records if one.get(name)})
+        for name in ("cpu", "system")
+    }
+    took = [one.get("seconds") for one in records]
+    seconds = sum(each for each in took if isinstance(each, int | float) and 0 <= each < 1e9)
     return {**{name: ", ".join(found) for name, found in named.items() if found}, "seconds": f"{seconds:.0f}"}
 
 

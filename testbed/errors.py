@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 
@@ -34,6 +35,37 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """Return the error for a name that is not in a list, with the nearest one suggested."""
     names = sorted(known)
     return UserError(f"Unknown {kind} '{name}'.{suggest(name, names)} {candidates(name, names)}")
+
+
+SHOWN = 2000
+"""Characters of somebody else's text that a message repeats."""
+
+
+OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's categories of characters that are not to be seen."""
+
+
+def printable(text: object, most: int = SHOWN) -> str:
+    r"""Return text without what a terminal would obey, its start and its end within `most` characters.
+
+    Line breaks and tabs stay; other control characters, marks of direction and halves of characters are
+    written as \x1b, \u202e or \ud800. Applied twice it is as applied once. most: at least 60.
+    """
+    whole = str(text)
+    shown = _escaped(whole[:most])
+    if len(whole) <= most and len(shown) <= most:
+        return shown
+    return (
+        f"{shown[: most * 3 // 4 - 40]} … {len(whole):,} in all … {_escaped(whole[-most:])[-(most // 4) :]}"
+    )
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in OBEYED else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def counted(number: int, what: str) -> str:

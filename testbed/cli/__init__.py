@@ -150,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
             if place := line_of_a_user(error):
                 sys.exit(_complain(f"{place}: {words_of(error)}"))
+            if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # Path.resolve before 3.13
+                sys.exit(_complain(f"{error}."))
             raise
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             print(error.format_message())

@@ -31,6 +31,8 @@ MOMENT = 10.0
 """Seconds by the rough guess in which cells are timed, as many of a pack as that allows, but LEAST at least:
 a step of few cells costs more for each."""
 LEAST = 8
+SMALL = 2 << 30
+"""Bytes of a pack up to which it is timed: an estimate should not need the memory of the run itself."""
 TIMED = 9
 """Steps that are timed, every other one logged: a cycle of four rows, one of them with pass@k."""
 START = 4.0
@@ -113,7 +115,7 @@ def _elapsed(packs: Sequence[Pack], workers: int, time_kind: Callable[[Pack], Ra
         work[kind] = work.get(kind, 0.0) + seconds_of(pack, rough[kind])
         first.setdefault(kind, pack)
     largest = sorted(work, key=lambda kind: -work[kind])[:KINDS]
-    known = {kind: time_kind(first[kind]) for kind in largest}
+    known = {kind: time_kind(first[kind]) for kind in largest if bytes_of(first[kind]) <= SMALL}
     rates = {kind: known.get(kind) or _scaled(kind, known, first, rough) for kind in work}
     trained = _base_models(packs)
     return START + on_workers(

@@ -15,7 +15,7 @@ from typing import get_args
 
 from testbed.config.pack import Pack
 from testbed.config.run import Run
-from testbed.errors import UserError, counted
+from testbed.errors import UserError, counted, printable
 from testbed.execution.executors import Executor, Inline, Local
 from testbed.execution.preflight import prepare
 from testbed.execution.progress import Progress
@@ -212,7 +212,7 @@ class _Feed:
             forget(pack.id)
         else:
             self._store.fail(_failure(pack, receipt))
-            self._display.note(f"{pack} {receipt.kind}: {receipt.message}")
+            self._display.note(f"{pack} {receipt.kind}: {printable(receipt.message)}")
         self._store.release(pack.id)
         self._settled.add(pack.id)
         self._display.finished(pack.id, len(pack.cells), failed=receipt.kind != "done")

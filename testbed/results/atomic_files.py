@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import UserError
 
@@ -65,9 +68,20 @@ def replace(path: Path, content: bytes, flush: bool = True) -> None:
 
 
 def read(path: Path) -> bytes:
-    """Return a file's content; a symbolic link is refused with OSError, never followed."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    """Return a file's content; OSError for a symbolic link, never followed, and a pipe, never waited for."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with open(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", str(path))
         return file.read()
+
+
+def record(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file that is for readers, as provenance; {} where there is none to read."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = json.loads(read(path))
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def sweep_aside(folder: Path) -> None:

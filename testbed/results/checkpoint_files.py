@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import UserError
-from testbed.results.atomic_files import flush_folder, mended
+from testbed.results.atomic_files import ASIDE, flush_folder, mended, sweep_aside
 from testbed.results.fingerprint import difference, fingerprint
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ CHECKPOINT = "TESTBED_CHECKPOINT"
 """Environment variable: folder for the checkpoints of packs that are under way."""
 EVERY = "TESTBED_CHECKPOINT_EVERY"
 """Environment variable: steps between two of them, or the time as "60s"."""
+
+
+class Damaged(ValueError):
+    """A checkpoint that is not what was written; the pack starts again without it."""
 
 
 def checkpoint_path(pack: str) -> Path | None:
@@ -34,10 +38,19 @@ def checkpoint_path(pack: str) -> Path | None:
 
 
 def forget(pack: str) -> None:
-    """Remove the checkpoint of a pack whose results are kept."""
+    """Remove the checkpoint of a pack whose results are kept, and unfinished ones."""
     path = checkpoint_path(pack)
     if path is not None:
         path.unlink(missing_ok=True)
+        sweep_unfinished(path)
+
+
+def sweep_unfinished(path: Path) -> None:
+    """Remove what killed processes left half written of it: one process at a time runs a pack."""
+    for left in path.parent.glob(f"{ASIDE}{path.stem}-*"):
+        with contextlib.suppress(OSError):
+            left.unlink()
+    sweep_aside(path.parent)
 
 
 def _digest(tree: str, tensors: dict[str, Tensor]) -> str:
@@ -55,7 +68,7 @@ def write_checkpoint(path: Path, tree: dict[str, Any], tensors: dict[str, Tensor
     from safetensors.torch import save_file
 
     text = json.dumps({**tree, "fingerprint": dict(fingerprint())})
-    aside = path.parent / f".tmp-{secrets.token_hex(8)}"
+    aside = path.parent / f"{ASIDE}{path.stem}-{secrets.token_hex(8)}"
     with mended(path):
         path.parent.mkdir(parents=True, exist_ok=True)  # another run on the folder may have tidied up
         try:
@@ -70,21 +83,23 @@ def write_checkpoint(path: Path, tree: dict[str, Any], tensors: dict[str, Tensor
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return JSON and tensors; UserError for a file that is damaged, or written by other code."""
+    """Return JSON and tensors; Damaged for a file that is damaged, UserError for one of other code."""
     from safetensors import safe_open
 
     try:
+        if not path.is_file():
+            raise Damaged("no file")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata()
             names = sorted(file.keys(), key=lambda name: int(name[1:]))
             tensors = {name: file.get_tensor(name) for name in names}
         text = metadata["tree"]
         whole = _digest(text, tensors) == metadata["digest"]
+        tree: dict[str, Any] = json.loads(text)
     except Exception as error:  # safetensors raises its own kinds
-        raise UserError(f"The checkpoint {path} cannot be read: {error}. Delete it to start anew.") from error
+        raise Damaged(str(error)) from error
     if not whole:
-        raise UserError(f"The checkpoint {path} is damaged: its digest differs. Delete it to start anew.")
-    tree: dict[str, Any] = json.loads(text)
+        raise Damaged("its digest differs")
     if changed := difference(fingerprint(), tree["fingerprint"]):
         raise UserError(
             f"The checkpoint {path} was written by other code: {changed}. Install the same versions, "

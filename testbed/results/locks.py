@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 from testbed.results.atomic_files import mended
@@ -29,6 +30,9 @@ class Locks:
         with mended(path):
             self._folder.mkdir(exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise OSError(errno.EINVAL, "is no regular file", str(path))
         if not _lock(descriptor) or not _same_file(descriptor, path):
             os.close(descriptor)
             return False
@@ -45,7 +49,9 @@ class Locks:
     def noted(self, name: str) -> str:
         """Return what the process that holds the lock has noted; "" where none holds it."""
         try:
-            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(
+                self._folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            )
         except OSError:
             return ""
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,8 +91,4 @@ def _some(pack: Pack, places: Sequence[int]) -> Pack:
 def _provenance(part: Part) -> dict[str, Any]:
     """Return what is known of how a result came about."""
     planned = {"planned": manifest.entry(part.pack)}
-    try:
-        found = json.loads(atomic_files.read(part.store.folder / "provenance" / f"{part.whole.id}.json"))
-    except (OSError, ValueError, RecursionError):
-        return planned
-    return (found | planned) if isinstance(found, dict) else planned
+    return atomic_files.record(part.store.folder / "provenance" / f"{part.whole.id}.json") | planned

@@ -102,14 +102,14 @@ def _traces(
 ) -> Iterator[dict[str, Any]]:
     """Yield what is known of packs, the least first: ids of cells, then what provenance says of the plan."""
     for path in sorted((folder / "failures").glob("*.json")):
-        cells = _json(path).get("cells")
+        cells = atomic_files.record(path).get("cells")
         if isinstance(cells, list):
             yield _bare(path.stem, map(str, cells))
     for pack, (theirs, content) in results.items():
         if theirs == made_by:
             yield _bare(pack, dict.fromkeys(decode(content)["cell"].to_pylist()))
     for path in sorted((folder / "provenance").glob("*.json")):
-        planned = _json(path).get("planned")
+        planned = atomic_files.record(path).get("planned")
         if isinstance(planned, dict):
             yield planned | {"id": path.stem}
 
@@ -134,13 +134,6 @@ def _place(entry: Mapping[str, Any]) -> int:
 
 def _without_place(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry[name] for name in ("id", "shared", "cells") if name in entry}
-
-
-def _json(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads(atomic_files.read(path))
-        return found if isinstance(found, dict) else {}
-    return {}
 
 
 def _set_aside(folder: Path) -> None:

@@ -16,20 +16,25 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
 from testbed.config.pack import Pack
-from testbed.errors import UserError
+from testbed.errors import UserError, printable
 from testbed.results import atomic_files, manifest
 from testbed.results.fingerprint import difference
 from testbed.results.locks import Locks
 from testbed.results.parquet import decode, header
 
 RESULT = re.compile(r"([0-9a-f]{16})-([0-9a-f]{64})\.parquet")
+
+WORD = 200
+"""Characters of a word about a machine."""
+TRACE = 20_000
+"""Characters of a trace that are kept."""
 
 Kind = Literal["failed", "died", "timeout", "oom"]
 
@@ -121,15 +126,18 @@ class Store:
 
     def fail(self, failure: Failure) -> None:
         """Record why a pack has no result, in place of an earlier failure."""
-        atomic_files.replace(self.folder / "failures" / f"{failure.pack}.json", _signed(vars(failure)))
+        record = _signed(vars(_readable(failure)))
+        atomic_files.replace(self.folder / "failures" / f"{failure.pack}.json", record)
 
     def failure(self, pack: str) -> Failure | None:
         """Return the record of a pack's last failure, or None when there is none or it is damaged."""
         try:
             record = _unsigned(atomic_files.read(self.folder / "failures" / f"{pack}.json"))
-            return Failure(**record | {"cells": tuple(record["cells"])})
-        except (OSError, ValueError, TypeError, KeyError):
+            said = Failure(**record | {"cells": tuple(map(str, record["cells"]))})
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
+        known = said.kind in get_args(Kind) and isinstance(said.attempts, int)
+        return _readable(said) if known else None
 
     def result(self, pack: str) -> bytes | None:
         """Return the verified content of a pack's result file, or None when there is none.
@@ -273,11 +281,14 @@ def made_on(folder: Path) -> list[dict[str, str]]:
     found = []
     for path in sorted((folder / "provenance").glob("*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            said = json.loads(path.read_bytes())
-            versions = {name: str(said["versions"][name]) for name in ("python", "numpy", "torch", "numba")}
+            said = atomic_files.record(path)
+            versions = {
+                name: printable(said["versions"][name], WORD)
+                for name in ("python", "numpy", "torch", "numba")
+            }
             machine = {
-                "cpu": str(said["cpu"]),
-                "threads": str(said["threads"]["OMP_NUM_THREADS"]),
+                "cpu": printable(said["cpu"], WORD),
+                "threads": printable(said["threads"]["OMP_NUM_THREADS"], WORD),
                 **versions,
             }
             if machine not in found:
@@ -295,6 +306,11 @@ def folder_for(root: str | Path, name: str) -> Path:
     if folder.is_symlink():
         raise UserError(f"{folder} is a symbolic link, expected a folder. Choose another name.")
     return folder
+
+
+def _readable(failure: Failure) -> Failure:
+    """Return the failure with texts that a terminal can show: whoever raised it may have said anything."""
+    return replace(failure, message=printable(failure.message), trace=printable(failure.trace, TRACE))
 
 
 def _json(data: Mapping[str, Any]) -> bytes:

@@ -32,7 +32,15 @@ from testbed.mismatch import SamplerEngine
 from testbed.policies.base import Policy
 from testbed.policies.optimizers import SGD, Adam
 from testbed.recipes.composition import Recipe, Replay
-from testbed.results.checkpoint_files import EVERY, checkpoint_path, read_checkpoint, write_checkpoint
+from testbed.results.atomic_files import mended
+from testbed.results.checkpoint_files import (
+    EVERY,
+    Damaged,
+    checkpoint_path,
+    read_checkpoint,
+    sweep_unfinished,
+    write_checkpoint,
+)
 from testbed.staleness.base import SchedulePlan, Source
 from testbed.staleness.by_age import ByAgeSource
 from testbed.staleness.in_flight import InFlightSource
@@ -130,15 +138,26 @@ class Checkpoints:
             )
         return cls(path, int(text))
 
-    def resume(self, state: State, held: Held) -> tuple[State, int]:
+    def resume(
+        self, state: State, held: Held, say: Callable[[str], object] = lambda _: None
+    ) -> tuple[State, int]:
         """Return the state to go on from and its step; the state given, and 0, without a checkpoint.
 
-        held: newly made, brought to what it was. Raises UserError for a file that is damaged, or was written
-        by other code.
+        held: newly made, brought to what it was. say: hears that a damaged file was removed and the pack
+        starts again, as it does after a damaged result. Raises UserError for a file written by other code.
         """
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return state, 0
-        tree, tensors = read_checkpoint(self.path)
+        sweep_unfinished(self.path)
+        if not os.path.lexists(self.path):
+            return state, 0
+        try:
+            tree, tensors = read_checkpoint(self.path)
+        except Damaged as error:
+            with mended(self.path):
+                self.path.unlink(missing_ok=True)  # another of several processes may have done it
+            say(f"The checkpoint {self.path} was damaged ({error}); the pack starts again.")
+            return state, 0
         step = int(tree["step"])
         for past in range(step):
             held.trainer.switch_recipes(state, past)

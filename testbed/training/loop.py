@@ -6,8 +6,10 @@ staleness (which weights generate), update.py (advantages, gradient, weights), r
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -18,7 +20,7 @@ from testbed.staleness import build_source
 from testbed.teachers import build_teacher
 from testbed.teachers.guides import build_guided
 from testbed.training.checkpoint import Checkpoints, Held
-from testbed.training.live import LiveRows
+from testbed.training.live import LiveRows, Told
 from testbed.training.recorder import Columns, Recorder
 from testbed.training.token_record import TokenRecord
 from testbed.training.update import State, Trainer
@@ -52,7 +54,8 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
 
     held = Held(world, trainer, source, recorder)
     checkpoints = Checkpoints.of(runs)
-    state, first = checkpoints.resume(state, held)
+    say = report.line if isinstance(report, Told) else partial(print, file=sys.stderr)
+    state, first = checkpoints.resume(state, held, say)
     for step in range(first, stacked[0].steps):
         trainer.switch_recipes(state, step)
         generated = source.batch(state.theta_RP, step)

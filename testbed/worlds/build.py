@@ -105,7 +105,8 @@ def policy_size(run: Run) -> tuple[int, int, int]:
     """Return parameters P, bytes per weight and about how many bytes one batch keeps for its backward pass.
 
     Parameters and bytes are 0 where a model folder does not say; activations grow with layers, width and
-    columns (prompt tokens once per group, response tokens once per response).
+    columns (prompt tokens once per group, response tokens once per response), a toy's also with columns times
+    positions.
     """
     sequences = run.prompts * run.group
     if run.policy == "hf":
@@ -121,7 +122,8 @@ def policy_size(run: Run) -> tuple[int, int, int]:
     answers = sequences * (task.response_length - 1)
     columns = run.prompts * task.prompt_length + answers
     kept = columns * shape.layers * (7 * shape.width + 2 * shape.hidden)
-    return policy.parameters, size, size * (kept + 2 * shape.vocabulary * (run.prompts + answers))
+    read = columns * (shape.vocabulary + task.prompt_length + task.response_length)  # see `embed`
+    return policy.parameters, size, size * (kept + read + 2 * shape.vocabulary * (run.prompts + answers))
 
 
 def _policy(run: Run) -> Policy:

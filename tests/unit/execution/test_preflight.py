@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from testbed.config.run import Run, grid
 from testbed.errors import PROBLEMS as MOST
 from testbed.errors import UserError
 from testbed.execution import memory, preflight
-from testbed.execution.memory import Need, Room, needed
+from testbed.execution.memory import Need, Room, needed, too_large
 from testbed.execution.packs import plan
 from testbed.execution.preflight import prepare
 from testbed.execution.runner import run_sweep
@@ -235,3 +236,24 @@ def test_a_gpu_that_is_missing_here_is_missing_before_the_sweep_starts():
     with pytest.raises(UserError, match="torch sees no GPU"):
         prepare([dataclasses.replace(TOY, device="cuda")])
     assert preflight.prepare([dataclasses.replace(TOY, device="cuda")], here=False)[0]
+
+
+def test_one_answer_of_20000_characters_is_told_its_memory_without_taking_it(tmp_path: Path) -> None:
+    """The toy's embedding is a product with columns x positions; an estimate of time does not run it."""
+    from testbed.execution.cost import Rates, bytes_of, cost
+
+    rows = [{"prompt": f"say {i}?", "answer": "ab " * 6667 if i == 0 else str(i)} for i in range(8)]
+    (tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    cell = Run(
+        task="jsonl", policy="toy", task_args=(("file", str(tmp_path / "long.jsonl")),), prompts=8, group=4
+    )
+    (pack,) = plan([cell])
+    columns, positions = 8 * 5 + 8 * 4 * 20_000, 20_000
+    assert bytes_of(pack) > 4 * columns * positions
+    small = Room(1 << 30)
+    assert [True for line in too_large([pack], lambda _: small) if "cannot fit" in line] == [True]
+
+    def never(_pack) -> Rates:
+        raise AssertionError("timed")
+
+    assert cost([pack], 1, never).seconds > 60
