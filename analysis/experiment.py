@@ -132,7 +132,6 @@ class Experiment:
     figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
     see: claims of other experiments that speak of this table.
     command: what runs it, where `testbed experiments run NAME` cannot.
-    trains: whether a computed table holds training runs of the toy transformer.
     systems: those of the literature whose statement it judges, by their names in
         analysis/judging/systems.csv; a mapping {name: Part} where it judges only a part, or not
         every claim is about it.
@@ -159,7 +158,6 @@ class Experiment:
     see: tuple[str, ...] = ()
     command: str = ""
     systems: Mapping[str, Part] | tuple[str, ...] = ()
-    trains: bool = False
     claims: dict[str, Entry] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.judging import digests
 from analysis.judging.evidence import Evidence
 from testbed.errors import unknown
 from testbed.registry import Entry, Registry
@@ -60,12 +61,25 @@ def kind_of(entry: Entry) -> str:
     """Return the kind of evidence: identity, enumerated, small world, toy training or real model."""
     if not is_statistical(entry):
         return str(entry.promises["kind"])
-    experiment = EXPERIMENTS[entry.promises["experiment"]]
+    return _world(EXPERIMENTS[entry.promises["experiment"]])
+
+
+_WORLDS: dict[int, str] = {}
+
+
+def _world(experiment: Experiment) -> str:
+    """Return what an experiment's table is made of; looked up once, as it lists all cells."""
+    if id(experiment) not in _WORLDS:
+        _WORLDS[id(experiment)] = _made_of(experiment)
+    return _WORLDS[id(experiment)]
+
+
+def _made_of(experiment: Experiment) -> str:
     source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment
     policies = {cell.policy for cell in source.cells()} if source.cells is not None else set()
     if "hf" in policies:
         return "real model"
-    if "toy" in policies or experiment.trains:
+    if "toy" in policies or (source.cells is None and digests.trains(source.name)):
         return "toy training"
     return "small world"
 

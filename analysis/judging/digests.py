@@ -39,6 +39,15 @@ def of_code(experiment: str, computed: bool) -> str:
     return _short("".join(found).encode())
 
 
+TRAIN_THE_TOY = {"analysis.worlds.edited_training", "analysis.sweeps.base_runs"}
+"""Modules through which a computed table trains the toy transformer."""
+
+
+def trains(experiment: str) -> bool:
+    """Whether an experiment's computed table holds training runs of the toy transformer."""
+    return bool(TRAIN_THE_TOY & set(_imports(EXPERIMENTS.module(experiment))))
+
+
 def _short(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:LENGTH]
 
