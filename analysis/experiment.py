@@ -40,6 +40,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from analysis.judging.sentences import Sentences
 from analysis.plot import Plot
 from testbed.errors import UserError, unknown
 from testbed.registry import Entry
@@ -111,7 +112,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Sentences):
     """What one file declares; its table has its name.
 
     name: of the experiment, of its table and of its file, with "-" for "_".
