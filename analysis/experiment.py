@@ -40,7 +40,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from analysis.judging.sentences import Sentences
+from analysis.judging.sentences import Statement
 from analysis.plot import Plot
 from testbed.errors import UserError, unknown
 from testbed.registry import Entry
@@ -112,7 +112,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Experiment(Sentences):
+class Experiment:
     """What one file declares; its table has its name.
 
     name: of the experiment, of its table and of its file, with "-" for "_".
@@ -186,13 +186,13 @@ class Experiment(Sentences):
     def claim(
         self,
         name: str = "",
-        *,
         statement: str = "",
+        *,
         source: str = "",
         kind: str = "",
         gates: Mapping[str, Gate] | None = None,
-    ) -> Callable[[Check], Check]:
-        """Declare check() or check(table: DataFrame) -> Evidence, a claim of this experiment.
+    ) -> Statement:
+        """Declare a claim of this experiment that waits for its evidence (see analysis.judging.sentences).
 
         Args:
             name: how the claim is asked for; one name among all experiments. By default the check's, with "-"
@@ -207,7 +207,7 @@ class Experiment(Sentences):
 
         def register(check: Check) -> Check:
             called = name or check.__name__.replace("_", "-")
-            said = statement or " ".join((check.__doc__ or "").partition("\n\n")[0].split())
+            said = " ".join((statement or (check.__doc__ or "").partition("\n\n")[0]).split())
             on_table = bool(inspect.signature(check).parameters)
             wrong = {
                 f"has kind '{kind}'; expected {', '.join(KINDS)}": kind not in ("", *KINDS),
@@ -229,7 +229,7 @@ class Experiment(Sentences):
             self.claims[called] = Entry(called, check, source or self.source, promises)
             return check
 
-        return register
+        return Statement(register, "mean" if self.compute else "median")
 
     def judges(self) -> dict[str, Part]:
         """Return the part that it judges of each system's statement, with the claims that do.

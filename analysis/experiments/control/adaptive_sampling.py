@@ -13,10 +13,8 @@ from analysis.lab import (
     Plot,
     combinations,
     difference,
-    exceeds,
     must_exceed,
     of_keys,
-    stays_below,
 )
 from envs.mdps import garnet
 from testbed.offline.improvement import softmax
@@ -92,20 +90,18 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
-def adaptive_sampling_has_less_sampling_error(table: pd.DataFrame) -> Evidence:
+EXPERIMENT.claim(
+    "adaptive-sampling-has-less-sampling-error",
     """At 64, 256 and 1024 samples the data's total variation from on-policy is at most 0.9 of that of
-    independent draws, on a bandit and a random MDP, in the first run and the replication.
-    """
-    return stays_below(
-        float(np.log(FACTOR)),
-        "error",
-        {"sampling": "adaptive"},
-        {"sampling": "independent"},
-        world=("bandit", "random MDP"),
-        samples=LEVELS,
-        log=True,
-    )(table)
+    independent draws, on a bandit and a random MDP, in the first run and the replication.""",
+).compare(
+    "error",
+    {"sampling": "adaptive"},
+    {"sampling": "independent"},
+    times=FACTOR,
+    below=True,
+    over={"world": ("bandit", "random MDP"), "samples": LEVELS},
+)
 
 
 @EXPERIMENT.claim(source="this project; Zhong et al. (2022) for the limit")
@@ -121,16 +117,13 @@ def adaptive_sampling_errs_by_one_over_n(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "exponent beyond its limit")
 
 
-@EXPERIMENT.claim()
-def adaptive_sampling_learns_faster(table: pd.DataFrame) -> Evidence:
-    """Gradient steps on adaptive batches of 16 pulls have a mean value over training that is higher than on
-    independent ones, in the first run and the replication.
-    """
-    return exceeds(
-        0.0,
-        "value",
-        {"sampling": "adaptive"},
-        {"sampling": "independent"},
-        world="bandit",
-        samples=LEVELS[-1],
-    )(table)
+EXPERIMENT.claim(
+    "adaptive-sampling-learns-faster",
+    """Gradient steps on adaptive batches of 16 pulls have a mean value over training that is higher
+    than on independent ones, in the first run and the replication.""",
+).compare(
+    "value",
+    {"sampling": "adaptive"},
+    {"sampling": "independent"},
+    over={"world": "bandit", "samples": LEVELS[-1]},
+)

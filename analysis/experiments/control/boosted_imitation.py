@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, exceeds, of_keys, stays_below
+from analysis.lab import Experiment, Plot, combinations, of_keys
 from envs.mdps import garnet
 from envs.offline import collect
 from testbed.offline import tabular
@@ -57,21 +57,24 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
-def boosted_replay_matches_an_expert_better(table: pd.DataFrame) -> Evidence:
-    """Averaged over rounds 6 to 20 the boosted ensemble is closer to the expert by 0.01 than with uniform and
-    than with on-policy replay, from 1 and 10 trajectories, in the first run and the replication.
-    """
-    return exceeds(
-        LOWER, "distance", {"replay": ("uniform", "on policy")}, {"replay": "boosted"}, trajectories=(1, 10)
-    )(table)
+EXPERIMENT.claim(
+    "boosted-replay-matches-an-expert-better",
+    """Averaged over rounds 6 to 20 the boosted ensemble is closer to the expert by 0.01 than with
+    uniform and than with on-policy replay, from 1 and 10 trajectories, in the first run and the
+    replication.""",
+).compare(
+    "distance",
+    {"replay": ("uniform", "on policy")},
+    {"replay": "boosted"},
+    by=LOWER,
+    over={"trajectories": (1, 10)},
+)
 
 
-@EXPERIMENT.claim()
-def one_expert_trajectory_is_nearly_enough(table: pd.DataFrame) -> Evidence:
-    """From one trajectory the boosted ensemble ends at most 0.15 further from what it was given than from
-    ten, in the first run and the replication.
-    """
-    return stays_below(COMPETITIVE, "final", {"trajectories": 1}, {"trajectories": 10}, replay="boosted")(
-        table
-    )
+EXPERIMENT.claim(
+    "one-expert-trajectory-is-nearly-enough",
+    """From one trajectory the boosted ensemble ends at most 0.15 further from what it was given than
+    from ten, in the first run and the replication.""",
+).compare(
+    "final", {"trajectories": 1}, {"trajectories": 10}, by=COMPETITIVE, below=True, over={"replay": "boosted"}
+)

@@ -13,7 +13,6 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     must_exceed,
     of_seeds,
     slopes,
@@ -89,12 +88,12 @@ def errors_compound_quadratically_without_recovery() -> Evidence:
     return exact(gaps, 1e-9, "largest distance from a closed form or a power")
 
 
-@EXPERIMENT.claim()
-def on_policy_correction_falls_short_by_less(table: pd.DataFrame) -> Evidence:
-    """From horizon 8 on, correction falls short by 0.02 a step less than cloning from as many labels."""
-    return exceeds(MARGIN, "share", {"learner": "cloning"}, {"learner": "correction"}, horizon=HORIZONS[1:])(
-        table
-    )
+EXPERIMENT.claim(
+    "on-policy-correction-falls-short-by-less",
+    "From horizon 8 on, correction falls short by 0.02 a step less than cloning from as many labels.",
+).compare(
+    "share", {"learner": "cloning"}, {"learner": "correction"}, by=MARGIN, over={"horizon": HORIZONS[1:]}
+)
 
 
 @EXPERIMENT.claim()

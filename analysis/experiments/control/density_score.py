@@ -17,7 +17,6 @@ from analysis.lab import (
     merged,
     must_exceed,
     of_keys,
-    stays_below,
 )
 from testbed.offline import continuous
 from testbed.offline.continuous import density_score, score_corrected
@@ -87,14 +86,18 @@ def density_scores_bring_actions_back_and_raise_the_value(table: pd.DataFrame) -
     return must_exceed(groups, 0.0, "fewer outside less 0.2, value gained less 0.05")
 
 
-@EXPERIMENT.claim()
-def density_scores_match_a_penalty_in_training(table: pd.DataFrame) -> Evidence:
+EXPERIMENT.claim(
+    "density-scores-match-a-penalty-in-training",
     """After twenty steps the value is at most 0.05 of the best below that of a policy trained with the
-    penalty of weight 100, with poor, mixed and narrow logs, in the first run and the replication.
-    """
-    return stays_below(
-        SAME, "value", {"correction": "penalty 100"}, {"correction": "score 20"}, logger=LOGGERS
-    )(table)
+    penalty of weight 100, with poor, mixed and narrow logs, in the first run and the replication.""",
+).compare(
+    "value",
+    {"correction": "penalty 100"},
+    {"correction": "score 20"},
+    by=SAME,
+    below=True,
+    over={"logger": LOGGERS},
+)
 
 
 @EXPERIMENT.claim(source="Cheng (1995), Mean shift, mode seeking, and clustering")

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, dials, exceeds, of_keys, stays_below
+from analysis.lab import Experiment, Plot, combinations, dials, of_keys
 from envs.mechanisms import max_bias
 from envs.offline import exact_model
 from testbed.offline.models import discrete_choice
@@ -58,21 +58,25 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
-def a_distributional_critic_over_estimates_less(table: pd.DataFrame) -> Evidence:
-    """At one update per step, steps divided by the target's running variance lower the over-estimation of the
-    noisy branch by more than 0.1, in the first run and the replication.
-    """
-    return exceeds(LESS, "over-estimation", {"critic": "scalar"}, {"critic": "distributional"}, updates=1.0)(
-        table
-    )
+EXPERIMENT.claim(
+    "a-distributional-critic-over-estimates-less",
+    """At one update per step, steps divided by the target's running variance lower the over-estimation
+    of the noisy branch by more than 0.1, in the first run and the replication.""",
+).compare(
+    "over-estimation", {"critic": "scalar"}, {"critic": "distributional"}, by=LESS, over={"updates": 1.0}
+)
 
 
-@EXPERIMENT.claim(source="this project")
-def a_distributional_critic_is_a_smaller_step(table: pd.DataFrame) -> Evidence:
-    """A scalar critic whose step size is divided by the reward's variance over-estimates no more than the
-    distributional one, by 0.05, in the first run and the replication.
-    """
-    return stays_below(
-        MORE, "over-estimation", {"critic": "small steps"}, {"critic": "distributional"}, updates=1.0
-    )(table)
+EXPERIMENT.claim(
+    "a-distributional-critic-is-a-smaller-step",
+    """A scalar critic whose step size is divided by the reward's variance over-estimates no more than
+    the distributional one, by 0.05, in the first run and the replication.""",
+    source="this project",
+).compare(
+    "over-estimation",
+    {"critic": "small steps"},
+    {"critic": "distributional"},
+    by=MORE,
+    below=True,
+    over={"updates": 1.0},
+)

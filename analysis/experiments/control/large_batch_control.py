@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, exceeds, of_keys, stays_below
+from analysis.lab import Experiment, Plot, combinations, of_keys
 from envs.continuous import point_mass
 from testbed.offline.control import Settings, actor_critic
 
 NAME = "large-batch-control"
 SEEDS, STEPS, EVERY, SOLVED = 24, 320, 10, 0.1
 BATCHES, TEMPERATURES = (8, 32, 128, 512), {"TD3": 0.0, "SAC": 0.05}
-EACH: dict[str, Any] = {"learner": tuple(TEMPERATURES), "log": True}
+EACH: dict[str, Any] = {"learner": tuple(TEMPERATURES)}
 LEAST, FACTOR = 1.1, 1.2
 """Of updates to a loss of a tenth; the loss is the share of the way from a weak gain to Riccati's."""
 
@@ -57,31 +57,29 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
-def larger_batches_need_fewer_updates(table: pd.DataFrame) -> Evidence:
-    """From a batch of 8 to one of 128 the updates to a loss of 0.1 fall by a factor of 1.1, for TD3 and SAC
-    in 4 and 64 worlds, in the first run and the replication.
-    """
-    return exceeds(float(np.log(LEAST)), "updates", {"batch": 8}, {"batch": 128}, players=(4, 64), **EACH)(
-        table
-    )
+EXPERIMENT.claim(
+    "larger-batches-need-fewer-updates",
+    """From a batch of 8 to one of 128 the updates to a loss of 0.1 fall by a factor of 1.1, for TD3 and
+    SAC in 4 and 64 worlds, in the first run and the replication.""",
+).compare("updates", {"batch": 8}, {"batch": 128}, times=LEAST, over={"players": (4, 64), **EACH})
 
 
-@EXPERIMENT.claim()
-def beyond_a_batch_of_128_little_is_saved(table: pd.DataFrame) -> Evidence:
-    """From a batch of 128 to one of 512 the updates fall by less than a factor of 1.2, for TD3 and SAC in 4
-    and 64 worlds, in the first run and the replication: four times the work for little.
-    """
-    return stays_below(
-        float(np.log(FACTOR)), "updates", {"batch": 128}, {"batch": 512}, players=(4, 64), **EACH
-    )(table)
+EXPERIMENT.claim(
+    "beyond-a-batch-of-128-little-is-saved",
+    """From a batch of 128 to one of 512 the updates fall by less than a factor of 1.2, for TD3 and SAC
+    in 4 and 64 worlds, in the first run and the replication: four times the work for little.""",
+).compare(
+    "updates",
+    {"batch": 128},
+    {"batch": 512},
+    times=FACTOR,
+    below=True,
+    over={"players": (4, 64), **EACH},
+)
 
 
-@EXPERIMENT.claim()
-def parallel_worlds_save_updates(table: pd.DataFrame) -> Evidence:
-    """At a batch of 128, 64 parallel worlds need fewer updates than 4, by a factor of 1.2, for TD3 and SAC,
-    in the first run and the replication.
-    """
-    return exceeds(float(np.log(FACTOR)), "updates", {"players": 4}, {"players": 64}, batch=128, **EACH)(
-        table
-    )
+EXPERIMENT.claim(
+    "parallel-worlds-save-updates",
+    """At a batch of 128, 64 parallel worlds need fewer updates than 4, by a factor of 1.2, for TD3 and
+    SAC, in the first run and the replication.""",
+).compare("updates", {"players": 4}, {"players": 64}, times=FACTOR, over={"batch": 128, **EACH})

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, exceeds, of_keys, stays_below
+from analysis.lab import Experiment, Plot, combinations, of_keys
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.offline import tabular
@@ -54,33 +54,32 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim()
-def over_estimation_grows_with_the_update_ratio(table: pd.DataFrame) -> Evidence:
-    """Without model-made samples a linear critic over-estimates by 2 more at 32 updates per step than at 1,
-    in the first run and the replication.
-    """
-    return exceeds(LESS, "over-estimation", {"updates": 32.0}, {"updates": 1.0}, share=0.0)(table)
+EXPERIMENT.claim(
+    "over-estimation-grows-with-the-update-ratio",
+    """Without model-made samples a linear critic over-estimates by 2 more at 32 updates per step than
+    at 1, in the first run and the replication.""",
+).compare("over-estimation", {"updates": 32.0}, {"updates": 1.0}, by=LESS, over={"share": 0.0})
 
 
-@EXPERIMENT.claim(source="this project")
-def a_fifth_of_model_made_samples_lowers_over_estimation(table: pd.DataFrame) -> Evidence:
-    """At 32 updates per step 20% of model-made samples lower the over-estimation by more than 2, in the first
-    run and the replication.
-    """
-    return exceeds(LESS, "over-estimation", {"share": 0.0}, {"share": 0.2}, updates=32.0)(table)
+EXPERIMENT.claim(
+    "a-fifth-of-model-made-samples-lowers-over-estimation",
+    """At 32 updates per step 20% of model-made samples lower the over-estimation by more than 2, in the
+    first run and the replication.""",
+    source="this project",
+).compare("over-estimation", {"share": 0.0}, {"share": 0.2}, by=LESS, over={"updates": 32.0})
 
 
-@EXPERIMENT.claim()
-def a_twentieth_of_model_made_samples_lowers_over_estimation(table: pd.DataFrame) -> Evidence:
-    """At 32 updates per step 5% of model-made samples lower the over-estimation by more than 2, in the first
-    run and the replication.
-    """
-    return exceeds(LESS, "over-estimation", {"share": 0.0}, {"share": 0.05}, updates=32.0)(table)
+EXPERIMENT.claim(
+    "a-twentieth-of-model-made-samples-lowers-over-estimation",
+    """At 32 updates per step 5% of model-made samples lower the over-estimation by more than 2, in the
+    first run and the replication.""",
+).compare("over-estimation", {"share": 0.0}, {"share": 0.05}, by=LESS, over={"updates": 32.0})
 
 
-@EXPERIMENT.claim()
-def a_twentieth_of_model_made_samples_bounds_over_estimation(table: pd.DataFrame) -> Evidence:
-    """With 5% of model-made samples the over-estimation is at 32 updates per step at most 2 above that at 1,
-    in the first run and the replication.
-    """
-    return stays_below(BOUNDED, "over-estimation", {"updates": 32.0}, {"updates": 1.0}, share=0.05)(table)
+EXPERIMENT.claim(
+    "a-twentieth-of-model-made-samples-bounds-over-estimation",
+    """With 5% of model-made samples the over-estimation is at 32 updates per step at most 2 above that
+    at 1, in the first run and the replication.""",
+).compare(
+    "over-estimation", {"updates": 32.0}, {"updates": 1.0}, by=BOUNDED, below=True, over={"share": 0.05}
+)

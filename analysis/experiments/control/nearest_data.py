@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, exceeds, of_keys
+from analysis.lab import Experiment, Plot, combinations, of_keys
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
 from testbed.offline.continuous import local_mean, nearest_distance, penalized_actions, polynomial_critic
@@ -78,21 +78,16 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim()
-def nearest_data_is_less_conservative_than_cloning(table: pd.DataFrame) -> Evidence:
-    """With poor, mixed and narrow logs the penalty on the distance to the nearest data is worth more than one
-    on the distance to the mean action, by 0.05 of the best, in the first run and the replication.
-    """
-    return exceeds(HIGHER, "value", {"penalty": "nearest data"}, {"penalty": "cloning"}, logger=LOGGERS)(
-        table
-    )
+EXPERIMENT.claim(
+    "nearest-data-is-less-conservative-than-cloning",
+    """With poor, mixed and narrow logs the penalty on the distance to the nearest data is worth more
+    than one on the distance to the mean action, by 0.05 of the best, in the first run and the
+    replication.""",
+).compare("value", {"penalty": "nearest data"}, {"penalty": "cloning"}, by=HIGHER, over={"logger": LOGGERS})
 
 
-@EXPERIMENT.claim()
-def nearest_data_beats_a_support_constraint(table: pd.DataFrame) -> Evidence:
-    """With poor, mixed and narrow logs it is worth more than a penalty on the distance to the nearest action
-    of any context, by 0.05 of the best, in the first run and the replication.
-    """
-    return exceeds(HIGHER, "value", {"penalty": "nearest data"}, {"penalty": "support"}, logger=LOGGERS)(
-        table
-    )
+EXPERIMENT.claim(
+    "nearest-data-beats-a-support-constraint",
+    """With poor, mixed and narrow logs it is worth more than a penalty on the distance to the nearest
+    action of any context, by 0.05 of the best, in the first run and the replication.""",
+).compare("value", {"penalty": "nearest data"}, {"penalty": "support"}, by=HIGHER, over={"logger": LOGGERS})

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, dials, exceeds, of_keys, stays_below
+from analysis.lab import Experiment, Plot, combinations, dials, of_keys
 from envs.mdps import BAIRD_FEATURES, baird_star
 
 NAME = "norm-bounds"
@@ -61,27 +61,30 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
-def a_plain_critic_diverges_the_more_the_more_it_updates(table: pd.DataFrame) -> Evidence:
-    """On Baird's star an unbounded critic ends beyond |Q| = 100 at every ratio of updates from 1 to 32, in
-    the first run and the replication.
-    """
-    return exceeds(BEYOND, "final", {"critic": "plain", "updates": RATIOS})(table)
+EXPERIMENT.claim(
+    "a-plain-critic-diverges-the-more-the-more-it-updates",
+    """On Baird's star an unbounded critic ends beyond |Q| = 100 at every ratio of updates from 1 to 32,
+    in the first run and the replication.""",
+).compare("final", {"critic": "plain", "updates": RATIOS}, by=BEYOND)
 
 
-@EXPERIMENT.claim()
-def bounded_norms_hold_at_every_update_ratio(table: pd.DataFrame) -> Evidence:
-    """With a bound on the weights' norm, or on it and the errors, log10 |Q| at the end is at 32 updates per
-    step no more than 0.1 above that at 1 update, in the first run and the replication.
-    """
-    return stays_below(MORE, "final", {"updates": 32.0}, {"updates": 1.0}, critic=("weight norm", "both"))(
-        table
-    )
+EXPERIMENT.claim(
+    "bounded-norms-hold-at-every-update-ratio",
+    """With a bound on the weights' norm, or on it and the errors, log10 |Q| at the end is at 32 updates
+    per step no more than 0.1 above that at 1 update, in the first run and the replication.""",
+).compare(
+    "final",
+    {"updates": 32.0},
+    {"updates": 1.0},
+    by=MORE,
+    below=True,
+    over={"critic": ("weight norm", "both")},
+)
 
 
-@EXPERIMENT.claim(source="this project")
-def bounded_norms_do_not_find_the_values(table: pd.DataFrame) -> Evidence:
-    """What is bounded is not learned: with the bound on the weights |Q| still ends beyond 2, where the truth
-    is 0, at 32 updates per step, in the first run and the replication.
-    """
-    return exceeds(GONE, "final", {"critic": "weight norm", "updates": 32.0})(table)
+EXPERIMENT.claim(
+    "bounded-norms-do-not-find-the-values",
+    """What is bounded is not learned: with the bound on the weights |Q| still ends beyond 2, where the
+    truth is 0, at 32 updates per step, in the first run and the replication.""",
+    source="this project",
+).compare("final", {"critic": "weight norm", "updates": 32.0}, by=GONE)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, exceeds, of_keys
+from analysis.lab import Experiment, Plot, combinations, of_keys
 from envs import infinite_horizon
 from envs.mdps import garnet
 from envs.offline import collect, skilled
@@ -72,17 +72,15 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
-def on_policy_replay_softens_the_drop_from_offline_to_online(table: pd.DataFrame) -> Evidence:
-    """Drawing steps as their action's current probability makes the deepest early loss smaller by 0.02 of the
-    best value, with random and with half-skilled loggers, in the first run and the replication.
-    """
-    return exceeds(LESS, "early loss", {"power": 0.0}, {"power": 1.0}, quality=(0.0, 0.5))(table)
+EXPERIMENT.claim(
+    "on-policy-replay-softens-the-drop-from-offline-to-online",
+    """Drawing steps as their action's current probability makes the deepest early loss smaller by 0.02
+    of the best value, with random and with half-skilled loggers, in the first run and the replication.""",
+).compare("early loss", {"power": 0.0}, {"power": 1.0}, by=LESS, over={"quality": (0.0, 0.5)})
 
 
-@EXPERIMENT.claim()
-def on_policy_replay_ends_higher(table: pd.DataFrame) -> Evidence:
-    """Drawing steps so ends higher than uniform replay, with random and with half-skilled loggers, in the
-    first run and the replication.
-    """
-    return exceeds(HIGHER, "late value", {"power": 1.0}, {"power": 0.0}, quality=(0.0, 0.5))(table)
+EXPERIMENT.claim(
+    "on-policy-replay-ends-higher",
+    """Drawing steps so ends higher than uniform replay, with random and with half-skilled loggers, in
+    the first run and the replication.""",
+).compare("late value", {"power": 1.0}, {"power": 0.0}, by=HIGHER, over={"quality": (0.0, 0.5)})

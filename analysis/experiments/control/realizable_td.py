@@ -11,7 +11,6 @@ from analysis.lab import (
     combinations,
     difference,
     exact,
-    exceeds,
     must_exceed,
     of_keys,
     short_of,
@@ -131,9 +130,8 @@ def realizable_td_errs_by_the_root_of_the_data(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "exponent beyond its limit")
 
 
-@EXPERIMENT.claim()
-def concentrability_times_misalignment_orders_the_errors(table: pd.DataFrame) -> Evidence:
+EXPERIMENT.claim(
+    "concentrability-times-misalignment-orders-the-errors",
     """At 10,000 logged steps errors over random problems have a rank correlation of at least 0.5 with
-    concentrability times misalignment, in the first run and the replication.
-    """
-    return exceeds(CORRELATED, "correlation", {"features": "realizable", "samples": 10000})(table)
+    concentrability times misalignment, in the first run and the replication.""",
+).compare("correlation", {"features": "realizable", "samples": 10000}, by=CORRELATED)

@@ -10,10 +10,8 @@ from analysis.lab import (
     Plot,
     combinations,
     exact,
-    exceeds,
     of_keys,
     short_of,
-    stays_below,
 )
 from envs.arrays import Floats
 from envs.continuous import BumpBandit, normals
@@ -105,28 +103,27 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(source="PolicyFlow, for the opposite: a small error of the ratio")
-def velocity_ratios_are_not_small_step_exact(table: pd.DataFrame) -> Evidence:
-    """However small the step, the velocity log ratio of 8 paths is off by more than 0.2 of the true one's
-    deviation, at shifts from 0.05 to 0.4, in the first run and the replication.
-    """
-    return exceeds(SMALL, "error", {"ratio": "velocity", "shift": SHIFTS})(table)
+EXPERIMENT.claim(
+    "velocity-ratios-are-not-small-step-exact",
+    """However small the step, the velocity log ratio of 8 paths is off by more than 0.2 of the true
+    one's deviation, at shifts from 0.05 to 0.4, in the first run and the replication.""",
+    source="PolicyFlow, for the opposite: a small error of the ratio",
+).compare("error", {"ratio": "velocity", "shift": SHIFTS}, by=SMALL)
 
 
-@EXPERIMENT.claim()
-def ppo_with_velocity_ratios_learns_as_well(table: pd.DataFrame) -> Evidence:
-    """With step size 0.01 PPO with velocity ratios ends at most 0.02 of expected reward below PPO with exact
-    ones after 40 iterations, in the first run and the replication.
-    """
-    return stays_below(WORSE, "slow", {"ratio": "exact"}, {"ratio": "velocity"}, shift=SHIFTS[0])(table)
+EXPERIMENT.claim(
+    "ppo-with-velocity-ratios-learns-as-well",
+    """With step size 0.01 PPO with velocity ratios ends at most 0.02 of expected reward below PPO with
+    exact ones after 40 iterations, in the first run and the replication.""",
+).compare("slow", {"ratio": "exact"}, {"ratio": "velocity"}, by=WORSE, below=True, over={"shift": SHIFTS[0]})
 
 
-@EXPERIMENT.claim(source="this project")
-def ppo_with_velocity_ratios_survives_large_steps(table: pd.DataFrame) -> Evidence:
-    """With step size 0.1, at which PPO with exact ratios overshoots, that with velocity ratios ends 0.02 of
-    expected reward higher, in the first run and the replication.
-    """
-    return exceeds(WORSE, "fast", {"ratio": "velocity"}, {"ratio": "exact"}, shift=SHIFTS[0])(table)
+EXPERIMENT.claim(
+    "ppo-with-velocity-ratios-survives-large-steps",
+    """With step size 0.1, at which PPO with exact ratios overshoots, that with velocity ratios ends
+    0.02 of expected reward higher, in the first run and the replication.""",
+    source="this project",
+).compare("fast", {"ratio": "velocity"}, {"ratio": "exact"}, by=WORSE, over={"shift": SHIFTS[0]})
 
 
 @EXPERIMENT.claim(source="this project")

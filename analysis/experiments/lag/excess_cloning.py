@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, exceeds, of_keys
+from analysis.lab import Experiment, Part, Plot, of_keys
 from analysis.worlds import cloned_starts as cold_starts
 from analysis.worlds.cloned_starts import accuracy, cloned, demonstrations, trained
 
@@ -49,22 +49,22 @@ EXPERIMENT = Experiment(
 
 EXPERIMENT.claim(
     "excess-cloning-lowers-what-grpo-reaches",
-    statement="After 1000 steps of cloning GRPO ends 0.05 lower than after 10.",
-)(exceeds(MARGIN, "accuracy", {"cloned": 10}, {"cloned": 1000}, arm="GRPO"))
+    "After 1000 steps of cloning GRPO ends 0.05 lower than after 10.",
+).compare("accuracy", {"cloned": 10}, {"cloned": 1000}, by=MARGIN, over={"arm": "GRPO"})
 
 EXPERIMENT.claim(
     "grpo-ends-above-offline-dpo-behind-little-cloning",
-    statement="After 10 steps of cloning GRPO ends 0.05 above DPO on the cloned policy's own pairs.",
-)(exceeds(MARGIN, "accuracy", {"arm": "GRPO"}, {"arm": "DPO"}, cloned=10))
+    "After 10 steps of cloning GRPO ends 0.05 above DPO on the cloned policy's own pairs.",
+).compare("accuracy", {"arm": "GRPO"}, {"arm": "DPO"}, by=MARGIN, over={"cloned": 10})
 
 
-@EXPERIMENT.claim()
-def dpo_rises_with_a_little_cloning(table: pd.DataFrame) -> Evidence:
-    """DPO on the start's own pairs ends 0.05 higher after 10 steps of cloning than after none."""
-    return exceeds(MARGIN, "accuracy", {"cloned": 10}, {"cloned": 0}, arm="DPO")(table)
+EXPERIMENT.claim(
+    "dpo-rises-with-a-little-cloning",
+    "DPO on the start's own pairs ends 0.05 higher after 10 steps of cloning than after none.",
+).compare("accuracy", {"cloned": 10}, {"cloned": 0}, by=MARGIN, over={"arm": "DPO"})
 
 
 EXPERIMENT.claim(
     "fine-rewards-do-not-undo-excess-cloning",
-    statement="With graded rewards too GRPO ends 0.05 lower after 1000 steps of cloning than after 10.",
-)(exceeds(MARGIN, "accuracy", {"cloned": 10}, {"cloned": 1000}, arm="GRPO, fine rewards"))
+    "With graded rewards too GRPO ends 0.05 lower after 1000 steps of cloning than after 10.",
+).compare("accuracy", {"cloned": 10}, {"cloned": 1000}, by=MARGIN, over={"arm": "GRPO, fine rewards"})

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, dials, exceeds, of_keys, stays_below
+from analysis.lab import Experiment, Plot, combinations, dials, of_keys
 from envs import infinite_horizon
 from envs.mdps import chain
 from testbed.offline import tabular
@@ -61,35 +61,36 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
-def plain_replay_breaks_an_actor_critic(table: pd.DataFrame) -> Evidence:
-    """Without conditions 32 replays per step lose more than 0.1 of the value that no replay has, in the first
-    run and the replication.
-    """
-    return exceeds(LOST, "value", {"replays": 0.0}, {"replays": 32.0}, conditions="plain")(table)
+EXPERIMENT.claim(
+    "plain-replay-breaks-an-actor-critic",
+    """Without conditions 32 replays per step lose more than 0.1 of the value that no replay has, in the
+    first run and the replication.""",
+).compare("value", {"replays": 0.0}, {"replays": 32.0}, by=LOST, over={"conditions": "plain"})
 
 
-@EXPERIMENT.claim()
-def both_conditions_keep_a_replaying_actor_critic_whole(table: pd.DataFrame) -> Evidence:
-    """With both conditions 32 replays per step lose less than 0.1 of the value that no replay has, in the
-    first run and the replication.
-    """
-    return stays_below(LOST, "value", {"replays": 0.0}, {"replays": 32.0}, conditions="both")(table)
+EXPERIMENT.claim(
+    "both-conditions-keep-a-replaying-actor-critic-whole",
+    """With both conditions 32 replays per step lose less than 0.1 of the value that no replay has, in
+    the first run and the replication.""",
+).compare("value", {"replays": 0.0}, {"replays": 32.0}, by=LOST, below=True, over={"conditions": "both"})
 
 
-@EXPERIMENT.claim(source="this project")
-def no_repulsion_is_the_condition_that_counts(table: pd.DataFrame) -> Evidence:
-    """Leaving out repulsion alone ends at 32 replays per step above both conditions by more than 0.05, in the
-    first run and the replication.
-    """
-    return exceeds(0.05, "value", {"conditions": "no repulsion"}, {"conditions": "both"}, replays=32.0)(table)
+EXPERIMENT.claim(
+    "no-repulsion-is-the-condition-that-counts",
+    """Leaving out repulsion alone ends at 32 replays per step above both conditions by more than 0.05,
+    in the first run and the replication.""",
+    source="this project",
+).compare("value", {"conditions": "no repulsion"}, {"conditions": "both"}, by=0.05, over={"replays": 32.0})
 
 
-@EXPERIMENT.claim()
-def a_replaying_actor_critic_equals_soft_q_learning(table: pd.DataFrame) -> Evidence:
-    """With both conditions and 4 replays per step the actor-critic ends less than 0.1 below soft Q-learning,
-    in the first run and the replication.
-    """
-    return stays_below(
-        EQUAL, "value", {"conditions": "soft Q", "replays": 1.0}, {"conditions": "both", "replays": 4.0}
-    )(table)
+EXPERIMENT.claim(
+    "a-replaying-actor-critic-equals-soft-q-learning",
+    """With both conditions and 4 replays per step the actor-critic ends less than 0.1 below soft
+    Q-learning, in the first run and the replication.""",
+).compare(
+    "value",
+    {"conditions": "soft Q", "replays": 1.0},
+    {"conditions": "both", "replays": 4.0},
+    by=EQUAL,
+    below=True,
+)

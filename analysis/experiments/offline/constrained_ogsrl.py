@@ -13,10 +13,8 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     of_seeds,
     short_of,
-    stays_below,
 )
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
 from envs.arrays import Bools, Floats
@@ -121,20 +119,18 @@ def trajectory_guardian_is_the_zero_budget_optimum() -> Evidence:
     return exact([*gaps, short_of(unsafe, 0.02), short_of(solvable_R.mean(), 0.5)], 1e-7, "largest distance")
 
 
-@EXPERIMENT.claim()
-def trajectory_guardian_keeps_sampled_plans_safe(table: pd.DataFrame) -> Evidence:
+EXPERIMENT.claim(
+    "trajectory-guardian-keeps-sampled-plans-safe",
     """From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their
-    steps.
-    """
-    return stays_below(MARGIN, "unsafe", {"guardian": "trajectories", "steps": SIZES[-1]})(table)
+    steps.""",
+).compare("unsafe", {"guardian": "trajectories", "steps": SIZES[-1]}, by=MARGIN, below=True)
 
 
 EXPERIMENT.claim(
-    "action-guardian-is-not-enough",
-    statement="Plans within the action guardian are unsafe in 0.1 more of their steps.",
-)(exceeds(0.1, "unsafe", {"guardian": "actions"}, {"guardian": "trajectories"}, steps=SIZES[-1]))
+    "action-guardian-is-not-enough", "Plans within the action guardian are unsafe in 0.1 more of their steps."
+).compare("unsafe", {"guardian": "actions"}, {"guardian": "trajectories"}, by=0.1, over={"steps": SIZES[-1]})
 
 EXPERIMENT.claim(
     "trajectory-guardian-comes-near-the-safe-optimum",
-    statement="From 3000 logged steps its plans are within 0.3 of the best policy that can stay safe.",
-)(stays_below(0.3, "lost", {"guardian": "trajectories", "steps": SIZES[-1]}))
+    "From 3000 logged steps its plans are within 0.3 of the best policy that can stay safe.",
+).compare("lost", {"guardian": "trajectories", "steps": SIZES[-1]}, by=0.3, below=True)

@@ -13,7 +13,6 @@ from analysis.lab import (
     all_exceed,
     columns,
     exact,
-    exceeds,
     of_seeds,
     short_of,
     slopes,
@@ -94,5 +93,5 @@ EXPERIMENT.claim(
 
 EXPERIMENT.claim(
     "oscillation-grows-with-skew",
-    statement="With 0.02 uniform exploration it is higher by 0.1 than with 0.3, at each delay.",
-)(exceeds(MARGIN, "oscillation", {"explore": 0.02}, {"explore": 0.3}, delay=DELAYS))
+    "With 0.02 uniform exploration it is higher by 0.1 than with 0.3, at each delay.",
+).compare("oscillation", {"explore": 0.02}, {"explore": 0.3}, by=MARGIN, over={"delay": DELAYS})

@@ -13,7 +13,6 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     level,
     must_exceed,
     of_seeds,
@@ -87,8 +86,8 @@ def choices_identify_rewards() -> Evidence:
 
 EXPERIMENT.claim(
     "pessimism-beats-greed-on-recovered-rewards",
-    statement="Pessimistic planning has less regret than greedy planning within the log, at each size.",
-)(exceeds(MARGIN, "regret", {"learner": "greedy"}, {"learner": "pessimistic"}, steps=SIZES))
+    "Pessimistic planning has less regret than greedy planning within the log, at each size.",
+).compare("regret", {"learner": "greedy"}, {"learner": "pessimistic"}, by=MARGIN, over={"steps": SIZES})
 
 
 @EXPERIMENT.claim()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, exceeds, of_seeds, short_of
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds, short_of
 from analysis.worlds.offline_worlds import (
     DISCOUNT,
     guessed_rewards,
@@ -100,14 +100,14 @@ def iql_policy_takes_logged_actions_alone() -> Evidence:
 
 
 EXPERIMENT.claim(
-    "iql-beats-cloning", statement="From two logged actions a state on IQL beats cloning by 0.05."
-)(exceeds(MARGIN, "score", {"learner": "IQL"}, {"learner": "cloning"}, logged=(2, 3, 4)))
+    "iql-beats-cloning", "From two logged actions a state on IQL beats cloning by 0.05."
+).compare("score", {"learner": "IQL"}, {"learner": "cloning"}, by=MARGIN, over={"logged": (2, 3, 4)})
 
 EXPERIMENT.claim(
-    "iql-beats-one-step", statement="From two logged actions a state on IQL beats one step by 0.05."
-)(exceeds(MARGIN, "score", {"learner": "IQL"}, {"learner": "one step"}, logged=(2, 3, 4)))
+    "iql-beats-one-step", "From two logged actions a state on IQL beats one step by 0.05."
+).compare("score", {"learner": "IQL"}, {"learner": "one step"}, by=MARGIN, over={"logged": (2, 3, 4)})
 
 EXPERIMENT.claim(
     "iql-beats-fitted-q-where-actions-are-missing",
-    statement="With one to three of four actions logged, IQL beats fitted Q with wild guesses by 0.05.",
-)(exceeds(MARGIN, "score", {"learner": "IQL"}, {"learner": "fitted Q"}, logged=(1, 2, 3)))
+    "With one to three of four actions logged, IQL beats fitted Q with wild guesses by 0.05.",
+).compare("score", {"learner": "IQL"}, {"learner": "fitted Q"}, by=MARGIN, over={"logged": (1, 2, 3)})

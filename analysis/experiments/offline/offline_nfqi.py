@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, exceeds, of_seeds
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from envs.offline import exact_model, two_groups
 from testbed.offline.models import nested_fitted_q
@@ -81,11 +81,10 @@ def nested_fitted_q_lies_between_separate_and_pooled() -> Evidence:
 
 
 EXPERIMENT.claim(
-    "nested-errs-less-than-pooled",
-    statement="The small group's Q errs less nested than pooled, at each size.",
-)(exceeds(MARGIN, "log_error", {"fit": "pooled"}, {"fit": "nested"}, steps=SIZES))
+    "nested-errs-less-than-pooled", "The small group's Q errs less nested than pooled, at each size."
+).compare("log_error", {"fit": "pooled"}, {"fit": "nested"}, by=MARGIN, over={"steps": SIZES})
 
 EXPERIMENT.claim(
     "nested-errs-far-less-than-separate-in-a-small-group",
-    statement="With 50 and 200 steps of the small group its Q errs a third less nested than separate.",
-)(exceeds(FAR, "log_error", {"fit": "separate"}, {"fit": "nested"}, steps=SIZES[:2]))
+    "With 50 and 200 steps of the small group its Q errs a third less nested than separate.",
+).compare("log_error", {"fit": "separate"}, {"fit": "nested"}, by=FAR, over={"steps": SIZES[:2]})

@@ -12,7 +12,6 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     level,
     must_stay_below,
     of_seeds,
@@ -147,11 +146,9 @@ def gate_keeps_its_declared_rate(table: pd.DataFrame) -> Evidence:
 
 
 EXPERIMENT.claim(
-    "ungated-updates-break-that-rate",
-    statement="Without the gate more than 5 % of the updates are harmful and taken.",
-)(exceeds(1 - LEVEL, "false", {"updates": "ungated", "episodes": EPISODES[0]}))
+    "ungated-updates-break-that-rate", "Without the gate more than 5 % of the updates are harmful and taken."
+).compare("false", {"updates": "ungated", "episodes": EPISODES[0]}, by=1 - LEVEL)
 
 EXPERIMENT.claim(
-    "gated-updates-end-higher",
-    statement="With 400 episodes behind the gate the final value is higher than without it.",
-)(exceeds(0.0, "value", {"updates": "gated"}, {"updates": "ungated"}, episodes=EPISODES[-1]))
+    "gated-updates-end-higher", "With 400 episodes behind the gate the final value is higher than without it."
+).compare("value", {"updates": "gated"}, {"updates": "ungated"}, over={"episodes": EPISODES[-1]})

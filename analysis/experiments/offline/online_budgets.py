@@ -13,7 +13,6 @@ from analysis.lab import (
     Plot,
     Seeds,
     columns,
-    exceeds,
     level,
     must_stay_below,
     of_seeds,
@@ -84,12 +83,11 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim()
-def budgets_learned_online_gain_per_state(table: pd.DataFrame) -> Evidence:
-    """After 1000 online steps or more the budgets per state that these choose score 0.02 more than the single
-    budget that they choose.
-    """
-    return exceeds(MARGIN, "score", {"budgets": "per state"}, {"budgets": "one"}, steps=ONLINE[2:])(table)
+EXPERIMENT.claim(
+    "budgets-learned-online-gain-per-state",
+    """After 1000 online steps or more the budgets per state that these choose score 0.02 more than the
+    single budget that they choose.""",
+).compare("score", {"budgets": "per state"}, {"budgets": "one"}, by=MARGIN, over={"steps": ONLINE[2:]})
 
 
 @EXPERIMENT.claim()

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, exceeds, of_seeds, short_of
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds, short_of
 from analysis.worlds.preference_worlds import PairWorld, linear_world
 from envs.arrays import Floats
 from testbed.offline.preferences import log_policy, pair_gradient, pair_law, tilt
@@ -92,10 +92,9 @@ def ranking_gradient_is_a_difference_of_feature_means() -> Evidence:
 
 EXPERIMENT.claim(
     "own-losers-generalize-to-unseen-prompts",
-    statement="On unseen prompts their regret is lower by 0.05 than logged losers'.",
-)(exceeds(MARGIN, "unseen", {"losers": "logged"}, {"losers": "policy"}))
+    "On unseen prompts their regret is lower by 0.05 than logged losers'.",
+).compare("unseen", {"losers": "logged"}, {"losers": "policy"}, by=MARGIN)
 
 EXPERIMENT.claim(
-    "own-losers-help-on-seen-prompts",
-    statement="On seen prompts their regret is lower by 0.05 than logged losers'.",
-)(exceeds(MARGIN, "seen", {"losers": "logged"}, {"losers": "policy"}))
+    "own-losers-help-on-seen-prompts", "On seen prompts their regret is lower by 0.05 than logged losers'."
+).compare("seen", {"losers": "logged"}, {"losers": "policy"}, by=MARGIN)

@@ -13,10 +13,8 @@ from analysis.lab import (
     all_exceed,
     columns,
     exact,
-    exceeds,
     of_seeds,
     slopes,
-    stays_below,
 )
 from analysis.worlds.preference_worlds import PairWorld, tabular_world
 from envs.arrays import Floats
@@ -118,17 +116,14 @@ EXPERIMENT.claim("dpo-regret-rises-with-the-distance-of-winners", statement="By 
 )
 
 
-@EXPERIMENT.claim()
-def on_policy_alignment_lowers_regret(table: pd.DataFrame) -> Evidence:
+EXPERIMENT.claim(
+    "on-policy-alignment-lowers-regret",
     """With winners 8 nats away the regret is lower by 0.05 when the reference is aligned and makes the
-    pairs.
-    """
-    return exceeds(MARGIN, "regret", {"pairs": "expert"}, {"pairs": "aligned"}, nats=NATS[-1])(table)
+    pairs.""",
+).compare("regret", {"pairs": "expert"}, {"pairs": "aligned"}, by=MARGIN, over={"nats": NATS[-1]})
 
 
-@EXPERIMENT.claim()
-def a_third_of_aligned_pairs_is_enough(table: pd.DataFrame) -> Evidence:
-    """With winners 8 nats away a third of the aligned pairs has less regret than all expert pairs."""
-    return stays_below(0.0, "regret", {"pairs": "aligned, a third"}, {"pairs": "expert"}, nats=NATS[-1])(
-        table
-    )
+EXPERIMENT.claim(
+    "a-third-of-aligned-pairs-is-enough",
+    "With winners 8 nats away a third of the aligned pairs has less regret than all expert pairs.",
+).compare("regret", {"pairs": "aligned, a third"}, {"pairs": "expert"}, below=True, over={"nats": NATS[-1]})

@@ -13,7 +13,6 @@ from analysis.lab import (
     columns,
     difference,
     exact,
-    exceeds,
     must_exceed,
     of_seeds,
 )
@@ -113,17 +112,22 @@ def dpo_and_the_tilt_agree_with_equal_features() -> Evidence:
 
 
 EXPERIMENT.claim(
-    "ppo-beats-dpo",
-    statement="PPO with the large reward model earns 0.025 more than DPO's table, at both qualities.",
-)(exceeds(MARGIN, "reward", {"learner": "PPO, 6 features"}, {"learner": "DPO, table"}, labels=QUALITY))
+    "ppo-beats-dpo", "PPO with the large reward model earns 0.025 more than DPO's table, at both qualities."
+).compare(
+    "reward", {"learner": "PPO, 6 features"}, {"learner": "DPO, table"}, by=MARGIN, over={"labels": QUALITY}
+)
 
 
-@EXPERIMENT.claim()
-def ppo_beats_dpo_with_the_same_features(table: pd.DataFrame) -> Evidence:
-    """PPO with the large reward model earns 0.025 more than DPO with its features, at both qualities."""
-    return exceeds(
-        MARGIN, "reward", {"learner": "PPO, 6 features"}, {"learner": "DPO, features"}, labels=QUALITY
-    )(table)
+EXPERIMENT.claim(
+    "ppo-beats-dpo-with-the-same-features",
+    "PPO with the large reward model earns 0.025 more than DPO with its features, at both qualities.",
+).compare(
+    "reward",
+    {"learner": "PPO, 6 features"},
+    {"learner": "DPO, features"},
+    by=MARGIN,
+    over={"labels": QUALITY},
+)
 
 
 @EXPERIMENT.claim()
@@ -140,13 +144,11 @@ def labels_matter_more_than_the_algorithm(table: pd.DataFrame) -> Evidence:
 
 EXPERIMENT.claim(
     "a-larger-reward-model-and-more-prompts-help",
-    statement="With good labels a small reward model, and RL on seen prompts alone, each lose 0.025.",
-)(
-    exceeds(
-        MARGIN,
-        "reward",
-        {"learner": "PPO, 6 features"},
-        {"learner": ("PPO, 2 features", "PPO, seen prompts")},
-        labels="good",
-    )
+    "With good labels a small reward model, and RL on seen prompts alone, each lose 0.025.",
+).compare(
+    "reward",
+    {"learner": "PPO, 6 features"},
+    {"learner": ("PPO, 2 features", "PPO, seen prompts")},
+    by=MARGIN,
+    over={"labels": "good"},
 )

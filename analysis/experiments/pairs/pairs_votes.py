@@ -13,10 +13,8 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     of_seeds,
     short_of,
-    stays_below,
 )
 from analysis.worlds.preference_worlds import tabular_world
 from testbed.offline.preferences import pair_gradient, train_on_pairs, vote_labels
@@ -122,17 +120,26 @@ def _label(votes: int, won: int, rule: str) -> float:
     return never + (always - never) * won / votes
 
 
-@EXPERIMENT.claim()
-def vote_labels_help_on_controversial_pairs(table: pd.DataFrame) -> Evidence:
-    """With 1 to 9 votes, soft labels lack 0.02 less than majority labels in controversial contexts."""
-    return exceeds(
-        MARGIN, "controversial", {"labels": "hard"}, {"labels": "mmse"}, votes=VOTES, loss=("dpo", "ipo")
-    )(table)
+EXPERIMENT.claim(
+    "vote-labels-help-on-controversial-pairs",
+    "With 1 to 9 votes, soft labels lack 0.02 less than majority labels in controversial contexts.",
+).compare(
+    "controversial",
+    {"labels": "hard"},
+    {"labels": "mmse"},
+    by=MARGIN,
+    over={"votes": VOTES, "loss": ("dpo", "ipo")},
+)
 
 
-@EXPERIMENT.claim()
-def vote_labels_do_no_harm_on_clear_pairs(table: pd.DataFrame) -> Evidence:
-    """With 9 votes, soft labels lack at most 0.02 more than majority labels in clear contexts."""
-    return stays_below(
-        MARGIN, "clear", {"labels": "mmse"}, {"labels": "hard"}, votes=VOTES[-1], loss=("dpo", "ipo")
-    )(table)
+EXPERIMENT.claim(
+    "vote-labels-do-no-harm-on-clear-pairs",
+    "With 9 votes, soft labels lack at most 0.02 more than majority labels in clear contexts.",
+).compare(
+    "clear",
+    {"labels": "mmse"},
+    {"labels": "hard"},
+    by=MARGIN,
+    below=True,
+    over={"votes": VOTES[-1], "loss": ("dpo", "ipo")},
+)

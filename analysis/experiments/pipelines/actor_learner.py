@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, exceeds, of_seeds, stays_below
+from analysis.lab import Experiment, Part, Plot, Seeds, exceeds, of_seeds
 from testbed.config.run import Run
 from testbed.pipeline.design import Design
 
@@ -98,9 +98,8 @@ for _mode, _word in (("synchronous", "waiting"), ("overlapped", "overlapped")):
     )
 
 
-@EXPERIMENT.claim()
-def lag_is_bounded_by_the_ratio_of_latencies(table: pd.DataFrame) -> Evidence:
+EXPERIMENT.claim(
+    "lag-is-bounded-by-the-ratio-of-latencies",
     """The decoupled learner's mean lag is at most (wait + decoding) / training + 2 updates at every
-    latency.
-    """
-    return stays_below(ROOM, "beyond", {"mode": "decoupled", "latency": LATENCIES})(table)
+    latency.""",
+).compare("beyond", {"mode": "decoupled", "latency": LATENCIES}, by=ROOM, below=True)

@@ -16,7 +16,6 @@ from analysis.lab import (
     Seeds,
     all_exceed,
     exact,
-    exceeds,
     must_vanish,
     of_seeds,
     runs_of,
@@ -157,8 +156,8 @@ EXPERIMENT.claim(
 
 EXPERIMENT.claim(
     "normalized-ratios-end-with-more-gold",
-    statement="After 80 batches at the same rate and bound normalized ratios have more gold reward.",
-)(exceeds(0.0, "gold", {"ratio": "normalized"}, {"ratio": "averaged"}, bound=BOUNDS, batch=BATCHES))
+    "After 80 batches at the same rate and bound normalized ratios have more gold reward.",
+).compare("gold", {"ratio": "normalized"}, {"ratio": "averaged"}, over={"bound": BOUNDS, "batch": BATCHES})
 
 
 @EXPERIMENT.claim(

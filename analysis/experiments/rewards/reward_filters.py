@@ -16,7 +16,6 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     must_exceed,
     of_seeds,
 )
@@ -120,17 +119,17 @@ def ranks(table: pd.DataFrame) -> Evidence:
 
 EXPERIMENT.claim(
     "best-and-worst-has-the-highest-r2",
-    statement="Best and worst have a higher R^2 than best, best and random, and all samples.",
-)(exceeds(0.0, "r2", {"kept": "best and worst"}, OTHERS))
+    "Best and worst have a higher R^2 than best, best and random, and all samples.",
+).compare("r2", {"kept": "best and worst"}, OTHERS)
 
 EXPERIMENT.claim(
     "best-and-worst-wins",
-    statement="Best and worst end with 0.05 more gold reward than best, best and random, and all samples.",
-)(exceeds(MARGIN, "gold", {"kept": "best and worst"}, OTHERS))
+    "Best and worst end with 0.05 more gold reward than best, best and random, and all samples.",
+).compare("gold", {"kept": "best and worst"}, OTHERS, by=MARGIN)
 
 EXPERIMENT.claim(
-    "filters-earn-something", statement="Each filter ends with 0.5 of gold reward, the start being at 0."
-)(exceeds(0.5, "gold", {"kept": ("all", "best", "best and worst", "best and random")}))
+    "filters-earn-something", "Each filter ends with 0.5 of gold reward, the start being at 0."
+).compare("gold", {"kept": ("all", "best", "best and worst", "best and random")}, by=0.5)
 
 
 @EXPERIMENT.claim(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, exceeds, of_seeds
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds
 from analysis.worlds.teaching_worlds import AllResponses, place_gradients, single_gradients
 
 if TYPE_CHECKING:
@@ -129,17 +129,15 @@ def private_noise_follows_its_accountant() -> Evidence:
     return exact(gaps, 1e-9, "distance of epsilon, excess of a norm, or gradient at rest")
 
 
-@EXPERIMENT.claim()
-def private_distillation_gains_over_private_fine_tuning(table: pd.DataFrame) -> Evidence:
-    """At epsilon 2 a private student distilled on its own samples has a log-perplexity per token lower by
-    0.02 than one fine-tuned on the data, on average over students.
-    """
-    return exceeds(LOWER, "log_perplexity", {"learner": "data"}, {"learner": "own"}, epsilon=2.0)(table)
+EXPERIMENT.claim(
+    "private-distillation-gains-over-private-fine-tuning",
+    """At epsilon 2 a private student distilled on its own samples has a log-perplexity per token lower
+    by 0.02 than one fine-tuned on the data, on average over students.""",
+).compare("log_perplexity", {"learner": "data"}, {"learner": "own"}, by=LOWER, over={"epsilon": 2.0})
 
 
-@EXPERIMENT.claim()
-def private_distillation_gains_on_own_samples(table: pd.DataFrame) -> Evidence:
-    """At epsilon 2 a private student distilled on its own samples has a log-perplexity per token lower by
-    0.02 than one distilled on the teacher's, on average over students.
-    """
-    return exceeds(LOWER, "log_perplexity", {"learner": "teacher"}, {"learner": "own"}, epsilon=2.0)(table)
+EXPERIMENT.claim(
+    "private-distillation-gains-on-own-samples",
+    """At epsilon 2 a private student distilled on its own samples has a log-perplexity per token lower
+    by 0.02 than one distilled on the teacher's, on average over students.""",
+).compare("log_perplexity", {"learner": "teacher"}, {"learner": "own"}, by=LOWER, over={"epsilon": 2.0})

@@ -15,10 +15,8 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     of_seeds,
     short_of,
-    stays_below,
 )
 from envs import infinite_horizon
 from envs.arrays import Floats
@@ -108,13 +106,13 @@ def the_bounded_step_is_monotone() -> Evidence:
 
 EXPERIMENT.claim(
     "bpo-keeps-to-the-band",
-    statement="After 100 steps on one batch BPO's ratios are beyond the band by less than 0.02.",
-)(stays_below(EXCESS, "excess", {"step": "bpo"}))
+    "After 100 steps on one batch BPO's ratios are beyond the band by less than 0.02.",
+).compare("excess", {"step": "bpo"}, by=EXCESS, below=True)
 
 EXPERIMENT.claim(
-    "ppo-leaves-the-band-further-than-bpo", statement="PPO's ratios leave the band by 0.02 more than BPO's."
-)(exceeds(EXCESS, "excess", {"step": "ppo_clip"}, {"step": "bpo"}))
+    "ppo-leaves-the-band-further-than-bpo", "PPO's ratios leave the band by 0.02 more than BPO's."
+).compare("excess", {"step": "ppo_clip"}, {"step": "bpo"}, by=EXCESS)
 
 EXPERIMENT.claim(
-    "bpo-is-no-worse-than-ppo", statement="After three rounds BPO's value is at most 0.02 below PPO's."
-)(exceeds(-EXCESS, "value", {"step": "bpo"}, {"step": "ppo_clip"}))
+    "bpo-is-no-worse-than-ppo", "After three rounds BPO's value is at most 0.02 below PPO's."
+).compare("value", {"step": "bpo"}, {"step": "ppo_clip"}, by=-EXCESS)

@@ -16,7 +16,6 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     level,
     must_stay_below,
     of_seeds,
@@ -131,10 +130,10 @@ def a_target_holds_the_entropy(table: pd.DataFrame) -> Evidence:
 
 EXPERIMENT.claim(
     "a-bonus-moves-with-the-reward-scale",
-    statement="With a bonus it ends 0.5 lower at four times the reward than at a quarter of it.",
-)(exceeds(0.5, "entropy", {"scale": 0.25}, {"scale": 4.0}, regularizer="bonus"))
+    "With a bonus it ends 0.5 lower at four times the reward than at a quarter of it.",
+).compare("entropy", {"scale": 0.25}, {"scale": 4.0}, by=0.5, over={"regularizer": "bonus"})
 
 EXPERIMENT.claim(
     "a-set-point-costs-value",
-    statement="At the largest scale the target ends with 0.02 less of the value than no regularizer.",
-)(exceeds(0.02, "value", {"regularizer": "none"}, {"regularizer": "target"}, scale=(SCALES[-1],)))
+    "At the largest scale the target ends with 0.02 less of the value than no regularizer.",
+).compare("value", {"regularizer": "none"}, {"regularizer": "target"}, by=0.02, over={"scale": (SCALES[-1],)})

@@ -19,11 +19,9 @@ from analysis.lab import (
     columns,
     difference,
     exact,
-    exceeds,
     merged,
     of_seeds,
     short_of,
-    stays_below,
 )
 from envs.arrays import Floats
 from testbed.rng import generator
@@ -161,8 +159,8 @@ def sac() -> Evidence:
 
 EXPERIMENT.claim(
     "twenty-inner-steps-reach-the-mirror-step",
-    statement="After 20 inner steps on one batch the mean KL to the exact mirror step is below 0.001.",
-)(stays_below(0.001, "distance", {"update": "20 steps"}, size=0.5))
+    "After 20 inner steps on one batch the mean KL to the exact mirror step is below 0.001.",
+).compare("distance", {"update": "20 steps"}, by=0.001, below=True, over={"size": 0.5})
 
 EXPERIMENT.claim(
     "inner-steps-come-nearer-where-the-rate-suits-the-step-size",
@@ -219,8 +217,6 @@ EXPERIMENT.claim(
 
 EXPERIMENT.claim(
     "mdpo-needs-no-trust-region",
-    statement=(
-        "At step sizes 0.5 and 2 it has, with 20 inner steps and after six rounds, at most 0.02 less of the "
-        "gain than a trust region."
-    ),
-)(exceeds(-MARGIN, "value", {"update": "20 steps"}, {"update": "trust region"}, size=SIZES[1:]))
+    """At step sizes 0.5 and 2 it has, with 20 inner steps and after six rounds, at most 0.02 less of
+    the gain than a trust region.""",
+).compare("value", {"update": "20 steps"}, {"update": "trust region"}, by=-MARGIN, over={"size": SIZES[1:]})

@@ -16,10 +16,8 @@ from analysis.lab import (
     Seeds,
     columns,
     exact,
-    exceeds,
     of_seeds,
     short_of,
-    stays_below,
 )
 from envs.arrays import Floats
 from testbed.rng import generator
@@ -98,18 +96,18 @@ EXPERIMENT = Experiment(
 
 EXPERIMENT.claim(
     "ratios-above-one-raise-entropy",
-    statement="On right answers ratios above 1 in place of 1 raise the entropy, however pi has moved.",
-)(exceeds(0.0, "change", {"moved": MOVED, "answers": "right", "ratio": "above 1"}))
+    "On right answers ratios above 1 in place of 1 raise the entropy, however pi has moved.",
+).compare("change", {"moved": MOVED, "answers": "right", "ratio": "above 1"})
 
 EXPERIMENT.claim(
     "ratios-below-one-lower-entropy",
-    statement="On right answers ratios below 1 in place of 1 lower the entropy, however pi has moved.",
-)(stays_below(0.0, "change", {"moved": MOVED, "answers": "right", "ratio": "below 1"}))
+    "On right answers ratios below 1 in place of 1 lower the entropy, however pi has moved.",
+).compare("change", {"moved": MOVED, "answers": "right", "ratio": "below 1"}, below=True)
 
 EXPERIMENT.claim(
     "small-ratios-on-wrong-answers-raise-entropy",
-    statement="On wrong answers ratios below 1 in place of 1 raise the entropy, however pi has moved.",
-)(exceeds(0.0, "change", {"moved": MOVED, "answers": "wrong", "ratio": "below 1"}))
+    "On wrong answers ratios below 1 in place of 1 raise the entropy, however pi has moved.",
+).compare("change", {"moved": MOVED, "answers": "wrong", "ratio": "below 1"})
 
 
 @EXPERIMENT.claim(source="derived here; Cui et al. (2025), arXiv:2505.22617, for the natural gradient")

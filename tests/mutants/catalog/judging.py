@@ -21,9 +21,47 @@ BETS, EVIDENCE, RULE, VERDICTS, CLAIMS, GATES, SYSTEMS, POWER, DIGESTS = (
 OF_BETS, OF_EVIDENCE, OF_RULE, OF_VERDICTS, OF_POWER = (
     f"tests/unit/analysis/test_{name}.py" for name in ("bets", "evidence", "rule", "verdicts", "seed_power")
 )
+SENTENCES, COMPARISON = "analysis/judging/sentences.py", "analysis/judging/comparison.py"
+OF_SENTENCES = "tests/unit/analysis/test_sentences.py"
 OF_SYSTEMS = "tests/experiments/test_systems.py"
 
 MUTANTS = (
+    Mutant(
+        "statements-below-are-above",
+        SENTENCES,
+        'self._by("below" if below else "above", outcome, a, b,',
+        'self._by("above", outcome, a, b,',
+        OF_SENTENCES,
+    ),
+    Mutant("factors-are-not-logarithms", SENTENCES, "math.log(times)", "times", OF_SENTENCES),
+    Mutant(
+        "trained-tables-compare-means",
+        "analysis/experiment.py",
+        '"mean" if self.compute else "median"',
+        '"mean"',
+        OF_SENTENCES,
+    ),
+    Mutant(
+        "equality-forgets-the-floor",
+        COMPARISON,
+        "return within(groups, self.margin, note, measure, self._floored(table, value))",
+        "return within(groups, self.margin, note, measure)",
+        OF_SENTENCES,
+    ),
+    Mutant(
+        "levels-are-read-from-zero",
+        COMPARISON,
+        "null = self.margin if self.second is None and not self.x else 0.0",
+        "null = 0.0",
+        OF_SENTENCES,
+    ),
+    Mutant(
+        "shared-columns-are-forgotten",
+        COMPARISON,
+        "log=self.log, **self.over)",
+        "log=self.log)",
+        OF_SENTENCES,
+    ),
     Mutant(
         "bets-without-the-width-of-the-mixture",
         BETS,

@@ -1,0 +1,91 @@
+"""Statements of an experiment: each of the four kinds asks for what it says, cell by cell."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.experiment import Experiment
+from analysis.judging.evidence import NONE, REFUTED, SUPPORTED
+from testbed.errors import UserError
+from tests.support import deciding
+
+SEEDS = range(32)
+
+
+def drawn():
+    rng = np.random.default_rng(20_261)
+    level = {("good", 1): 0.8, ("good", 8): 0.7, ("bad", 1): 0.79, ("bad", 8): 0.3}
+    rows = [
+        {"arm": arm, "lag": lag, "seed": seed, "score": mean + 0.02 * rng.normal(), "fell": mean < 0.5}
+        for (arm, lag), mean in level.items()
+        for seed in SEEDS
+    ]
+    return pd.DataFrame(rows)
+
+
+def experiment(computed=True):
+    make = {"compute": drawn} if computed else {"cells": tuple}
+    return Experiment("e", question="Is it?", source="s", keys=("arm", "lag", "seed"), **make)
+
+
+GOOD, BAD = {"arm": "good"}, {"arm": "bad"}
+
+
+def word(say):
+    each = experiment()
+    say(each.claim("c", "It is so."))
+    check = each.claims["c"].function
+    return deciding.word(check(drawn()))
+
+
+@pytest.mark.parametrize(
+    ("said", "say"),
+    [
+        (SUPPORTED, lambda s: s.compare("score", GOOD, BAD, by=0.2, over={"lag": 8})),
+        (REFUTED, lambda s: s.compare("score", BAD, GOOD, by=0.2, over={"lag": (1, 8)})),
+        (SUPPORTED, lambda s: s.compare("score", BAD, GOOD, by=-0.2, below=True, over={"lag": 8})),
+        (SUPPORTED, lambda s: s.compare("score", GOOD, by=0.6, over={"lag": (1, 8)})),
+        (REFUTED, lambda s: s.compare("score", GOOD, by=0.75, over={"lag": 8})),
+        (SUPPORTED, lambda s: s.compare("score", GOOD, BAD, times=2.0, over={"lag": 8})),
+        (NONE, lambda s: s.compare("score", GOOD, BAD, times=3.0, over={"lag": 1})),
+        (SUPPORTED, lambda s: s.compare(lambda t: -t["score"], BAD, GOOD, by=0.2, over={"lag": 8})),
+        (SUPPORTED, lambda s: s.equal("score", GOOD, BAD, within=0.05, over={"lag": 1})),
+        (REFUTED, lambda s: s.equal("score", GOOD, BAD, within=0.05, over={"lag": (1, 8)})),
+        (SUPPORTED, lambda s: s.happens("fell", {**BAD, "lag": 8})),
+        (REFUTED, lambda s: s.happens("fell", {**BAD, "lag": 1})),
+        (SUPPORTED, lambda s: s.happens("fell", BAD, GOOD, over={"lag": 8})),
+        (SUPPORTED, lambda s: s.trend("score", BAD, x="lag", by=0.05, below=True)),
+        (REFUTED, lambda s: s.trend("score", BAD, x="lag", by=0.01)),
+    ],
+)
+def test_a_statement_is_judged_as_it_says(said, say):
+    assert word(say) == said
+
+
+def test_two_arms_at_the_floor_are_no_evidence_of_equality():
+    table = drawn().assign(score=0.0)
+    each = experiment()
+    each.claim("c", "Equal.").equal("score", GOOD, BAD, within=0.05, floor=0.0, over={"lag": (1, 8)})
+    each.claim("d", "Equal.").equal("score", GOOD, BAD, within=0.05, over={"lag": (1, 8)})
+    at_floor, without = (each.claims[name].function(table) for name in "cd")
+    assert at_floor.e[SUPPORTED] <= 1 < without.e[SUPPORTED]
+    assert "both arms at the floor" in at_floor.note
+
+
+def test_computed_tables_compare_means_and_trained_ones_medians():
+    outlier = drawn()
+    outlier.loc[(outlier["arm"] == "good") & (outlier["seed"] == 0), "score"] = -100.0
+    found = {}
+    for computed in (True, False):
+        each = experiment(computed)
+        each.claim("c", "Above.").compare("score", GOOD, BAD, over={"lag": 8})
+        found[computed] = each.claims["c"].function(outlier).effect
+    assert found[True] < 0 < found[False]
+
+
+def test_a_statement_is_told_in_one_line_and_named_once():
+    each = experiment()
+    each.claim("c", "It is\n        so.").compare("score", GOOD, BAD)
+    assert each.claims["c"].promises["statement"] == "It is so."
+    with pytest.raises(UserError, match="already made"):
+        each.claim("c", "Again.").compare("score", GOOD, BAD)
