@@ -221,11 +221,10 @@ def test_kinds_of_claims_follow_from_what_they_take():
 def test_its_claims_are_judged_on_its_table(example):
     experiment, table, _ = example
     same = experiment.claims["lag-starts-alike"].function(table.frame)
-    assert same.n == 0
-    assert same.note.endswith("equal in every pair: lag 8")
+    assert (same.n, same.effect, same.asks) == (6, 0.0, "within 0.02")
     slower = experiment.claims["lag-slows-a-bandit"].function(table.frame)
     value = table.frame.pivot(index="seed", columns="lag", values="mean exact/value")
-    assert slower.effect == pytest.approx((value[0] - value[8]).mean())
+    assert slower.effect == pytest.approx((value[0] - value[8]).median())
 
 
 def test_its_shared_plot_is_a_figure(example, tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant("experiment-plots-what-is-not-there", EXPERIMENT, "self.figure.columns - {", "set() - {", TESTS + "contradiction"),
     Mutant("experiment-claims-on-tables-are-exact", EXPERIMENT, '"statistical" if on_table else "identity"', '"identity"', TESTS + "kinds_of_claims"),
     Mutant("experiment-claims-share-a-name", EXPERIMENT, 'pick another name": called in self.claims', 'pick another name": False', TESTS + "name_of_its_own"),
-    Mutant("experiment-claim-says-another-paragraph", EXPERIMENT, "[0].split())", "[2].split())", TESTS + "first_paragraph"),
+    Mutant("experiment-claim-says-another-paragraph", EXPERIMENT, r'partition("\n\n")[0]', r'partition("\n\n")[2]', TESTS + "first_paragraph"),
     Mutant("experiment-table-of-the-first-look", EXPERIMENT, "if self.seeds is None else", "if True else", TESTS + "first_look"),
     Mutant("experiment-runs-what-is-computed", EXPERIMENT, "if each.cells is None:", "if False:", TESTS + "testbed_run_knows"),
     Mutant("experiment-table-of-survivors", TABLES, "if status.done < status.planned:", "if False:", TESTS + "survivors"),

@@ -1,8 +1,6 @@
 """A bandit learned from old pulls: the smallest experiment that is complete."""
 
-import pandas as pd
-
-from analysis.lab import Evidence, Experiment, Plot, exact, must_exceed, must_vanish, paired
+from analysis.lab import Evidence, Experiment, Plot, exact
 from testbed.config.run import Run, grid
 
 BANDIT = Run(task="bandit", recipe="reinforce", prompts=4, group=4, steps=30, learning_rate=1.0, log_every=1)
@@ -28,18 +26,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim()
-def lag_slows_a_bandit(table: pd.DataFrame) -> Evidence:
-    """At lag 8 the mean value over training is lower by 0.02."""
-    lost_N = paired(table, VALUE, {"lag": 0}, {"lag": 8})
-    return must_exceed(lost_N, MARGIN, "mean loss of value at lag 8")
+EXPERIMENT.claim(
+    "lag-slows-a-bandit", "At lag 8 the mean value over training is lower by 0.02, in the median."
+).compare(VALUE, {"lag": 0}, {"lag": 8}, by=MARGIN)
 
-
-@EXPERIMENT.claim()
-def lag_starts_alike(table: pd.DataFrame) -> Evidence:
-    """Before the first update lag changes the value by under 0.02."""
-    changed_N = paired(table, "first exact/value", {"lag": 8}, {"lag": 0})
-    return must_vanish({"lag 8": changed_N}, MARGIN, "mean change of the first value")
+EXPERIMENT.claim(
+    "lag-starts-alike", "Before the first update lag changes the value by under 0.02, in the median."
+).equal("first exact/value", {"lag": 8}, {"lag": 0}, within=MARGIN)
 
 
 @EXPERIMENT.claim()
