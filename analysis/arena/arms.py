@@ -15,8 +15,8 @@ PLACEBO = "placebo"
 
 @dataclass(frozen=True)
 class Arm:
-    """name: in the table; recipe: of the catalog or FILE:FUNCTION; knob: arguments to try, `((),)` for rates
-    alone; shift: added to all seeds.
+    """name: in the table; recipe: of the catalog or FILE:FUNCTION; knob: arguments from small to large, the
+    middle three of which are tried first, `((),)` for rates alone; shift: added to all seeds.
     """
 
     name: str
@@ -32,7 +32,8 @@ class Arm:
     @property
     def settings(self) -> tuple[tuple[float, Arguments], ...]:
         """All pairs of a rate and arguments that are tried first."""
-        return tuple((rate, args) for args in self.knob for rate in self.rates)
+        start = max(0, (len(self.knob) - 3) // 2)
+        return tuple((rate, args) for args in self.knob[start : start + 3] for rate in self.rates)
 
 
 def grid_of(
@@ -54,55 +55,45 @@ def _bounds(recipe: str, *pairs: tuple[float, float]) -> Arm:
     return Arm(recipe, recipe, tuple((("eps_low", low), ("eps_high", high)) for low, high in pairs))
 
 
-_CLIPS = ((0.2, 0.2), (0.5, 1.0), (0.9, 3.0))
-_DAPO_CLIPS = ((0.2, 0.28), (0.5, 1.0), (0.9, 3.0))
-_GSPO_CLIPS = ((3e-4, 4e-4), (3e-3, 4e-3), (3e-2, 4e-2))
+_CLIPS = ((0.1, 0.1), (0.2, 0.2), (0.5, 1.0), (0.9, 3.0), (0.99, 10.0))
+_DAPO_CLIPS = ((0.1, 0.14), (0.2, 0.28), (0.5, 1.0), (0.9, 3.0), (0.99, 10.0))
+_GSPO_CLIPS = ((3e-4, 4e-4), (3e-3, 4e-3), (3e-2, 4e-2), (0.3, 0.4), (0.9, 3.0))
+_HOLDER = ((0, 0), (1, -1), (2, -2), (3, -3), (4, -4))
 
 ARMS: tuple[Arm, ...] = (
     _bounds("grpo", *_CLIPS),
     Arm("reinforce", "reinforce"),
-    _arm("cispo", "eps_high", 0.28, 1, 4),
-    _arm("m2po", "tau", 0.04, 0.16, 0.64),
-    _arm("vcpo", "cap", 2, 8, 32),
-    _arm("topr", "baseline", 0.25, 0.5, 0.75),
-    _bounds("gspo", *_GSPO_CLIPS),
     Arm(PLACEBO, "grpo", tuple((("eps_low", low), ("eps_high", high)) for low, high in _CLIPS), shift=500),
-    _arm("minpro", "eps_high", 0.28, 1, 4),
+    _arm("vcpo", "cap", 1, 2, 8, 32, 128),
+    _arm("m2po", "tau", 0.01, 0.04, 0.16, 0.64, 2.56),
+    _arm("cispo", "eps_high", 0.1, 0.28, 1, 4, 16),
+    _arm("minpro", "eps_high", 0.1, 0.28, 1, 4, 16),
+    _arm("topr", "baseline", 0, 0.25, 0.5, 0.75, 1),
+    _bounds("gspo", *_GSPO_CLIPS),
+    _arm("tis", "cap", 1, 2, 4, 8, 32),
+    _arm("asymre", "shift", -1, -0.3, -0.1, 0, 0.1),
     _bounds("dapo", *_DAPO_CLIPS),
-    _arm("tis", "cap", 1, 2, 8),
-    _arm("asymre", "shift", -0.3, -0.1, 0),
-    _arm("ctpo", "p", 0.25, 0.5, 1),
+    _arm("ctpo", "p", 0.1, 0.25, 0.5, 1, 2),
     _bounds("rec", *_CLIPS),
-    Arm(
-        "holder",
-        "holder",
-        tuple((("end", end), ("start", start)) for start, end in ((2, -2), (1, -1), (-1, -1))),
-    ),
-    _arm("dispo", "eps_high_pos", 3, 10, 30),
-    _arm("r2vpo", "budget", 0.01, 0.1, 1),
-    _arm("mhpo", "lam_neg", 0.4, 0.8, 1.6),
-    _arm("rapid", "eta", 1, 2, 4),
+    _arm("dispo", "eps_high_pos", 1, 3, 10, 30, 100),
+    _arm("r2vpo", "budget", 0.001, 0.01, 0.1, 1, 10),
     Arm("sapo", "sapo"),
-    Arm("bapo", "bapo"),
-    Arm("icepop", "icepop"),
     Arm("mis", "mis"),
+    Arm("icepop", "icepop"),
+    _arm("ppo_ewma", "decay", 0.25, 0.5, 0.889, 0.97, 0.99),
+    _arm("decoupled", "passes", 1, 2, 4, 8, 16),
+    _arm("oapl", "beta2", 1e-4, 1e-3, 1e-2, 0.1, 1),
+    _arm("rapid", "eta", 0.5, 1, 2, 4, 8),
+    Arm("holder", "holder", tuple((("end", end), ("start", start)) for start, end in _HOLDER)),
+    Arm("bapo", "bapo"),
+    _arm("importance", "cap", 1, 2, 8, 32, 128),
+    _arm("mhpo", "lam_neg", 0.2, 0.4, 0.8, 1.6, 3.2),
+    _arm("opmd", "tau", 0.01, 0.1, 1, 10, 100),
+    _arm("p3o", "eps", 0.1, 0.2, 0.5, 0.9, 0.99),
+    _arm("rec_k2", "c", 0.001, 0.01, 0.1, 1, 10),
     Arm("gmpo", "gmpo"),
-    _arm("dppo_tv", "d_high", 0.1, 0.2, 0.5),
-    _arm("oapl", "beta2", 0.001, 0.01, 0.1),
-    _arm("ppo_ewma", "decay", 0.5, 0.889, 0.97),
-    _arm("rec_k2", "c", 0.01, 0.1, 1),
-    _bounds("dr_grpo", *_CLIPS),
-    _arm("rloo", "eps", 0.2, 0.5, 0.9),
-    _arm("p3o", "eps", 0.2, 0.5, 0.9),
-    _arm("importance", "cap", 2, 8, 32),
-    _arm("opmd", "tau", 0.1, 1, 10),
-    Arm("vespo", "vespo"),
-    Arm("opsm", "opsm"),
-    Arm("luspo", "luspo"),
-    Arm("tba", "tba"),
-    _arm("sfpo", "alpha", 0.6, 0.8, 0.9),
-    _arm("mdpo", "passes", 2, 5, 8),
-    _arm("decoupled", "passes", 2, 4, 8),
-    _arm("remix", "share", 0.2, 0.4, 0.6),
+    _arm("sfpo", "alpha", 0.4, 0.6, 0.8, 0.9, 1),
+    _arm("mdpo", "passes", 1, 2, 5, 8, 16),
+    _arm("remix", "share", 0.1, 0.2, 0.4, 0.6, 0.8),
 )
 """In the order in which they run."""

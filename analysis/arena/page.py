@@ -78,7 +78,7 @@ def _line(row: dict[str, object], steps: object) -> str:
     when = "" if steps is None else "never" if steps == float("inf") else f"{steps:.0f}"
     names = ("entropy", "length", "pass@8", "kl", "clip_share", "ess")
     rest = " | ".join(str(row[name]) for name in names)
-    knob = f"{row['knob']}{' (edge)' if row['knob_edge'] else ''}{', rate at edge' if row['at_edge'] else ''}"
+    knob = f"{row['knob']}{' (edge)' if row['at_edge'] else ''}"
     return (
         f"| {row['arm']} | {row['rate']:g} | {knob} | {row['final']} | {gain} | {row['area']} "
         f"| {row['collapsed']} | {row['sensitivity']} | {when} | {rest} |"

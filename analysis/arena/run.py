@@ -21,21 +21,22 @@ BATCH = 4
 """Arms whose cells run stacked and whose rows come together."""
 WRONG = (0, 1)
 """Seeds of the finals at a wrong rate."""
-SECONDS = 1.2
-"""Core-seconds of a cell, for the cost that is stated before a queue starts; in a pilot 0.8 to 1.5."""
+SECONDS = 0.5
+"""Core-seconds of a cell, for the cost that is stated before a queue starts; in a pilot 0.1 to 0.8."""
 
 
 def cost(arms: int) -> tuple[int, float]:
     """Return how many cells so many arms take at one task and lag, at most, and their core-seconds."""
     screen, fine = 9 * len(SCREEN), 3 * len(FINE)
-    cells = arms * (screen + fine + GROWTHS * len((*SCREEN, *FINE)) + len(SEEDS) + 2 * len(WRONG))
+    grown = GROWTHS * 2 * len((*SCREEN, *FINE))
+    cells = arms * (screen + fine + grown + len(SEEDS) + 2 * len(WRONG))
     return cells, cells * SECONDS
 
 
 def run_arms(
     name: str, base: Run, arms: Sequence[Arm], lag: int, folder: Path, say: Callable[[str], None] = print
-) -> pd.DataFrame:
-    """Tune the arms on a task at a lag, run their finals, and return one row per arm and final seed.
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Tune the arms on a task at a lag, run their finals; return a row per arm and final seed, and tuning.
 
     Args:
         name: of the task in the table.
@@ -71,7 +72,7 @@ def run_arms(
     tune("screen", {arm.name: list(arm.settings) for arm in arms}, SCREEN)
     tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, FINE)
     for growth in range(GROWTHS):
-        more = {arm.name: [s] if (s := beyond(scores[arm.name])) else [] for arm in arms}
+        more = {arm.name: beyond(scores[arm.name], arm.knob) for arm in arms}
         tune(f"growth-{growth}", more, (*SCREEN, *FINE))
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     wanted = [(arm, cell(base, arm, lag, best[arm.name], seed)) for arm in arms for seed in SEEDS]
@@ -82,19 +83,34 @@ def run_arms(
         if run.seed - arm.shift in WRONG
     ]
     rows = step("finals", [*wanted, *wrong])
-    return table.rows_of(name, rows, wanted, wrong, {a: beyond(scores[a]) is not None for a in best})
+    edges = {arm.name: bool(beyond(scores[arm.name], arm.knob)) for arm in arms}
+    tuned = table.tuning_of(name, lag, scores)
+    return table.rows_of(name, rows, wanted, wrong, edges), tuned
 
 
 def run_queue(
-    name: str, base: Run, arms: Sequence[Arm], lag: int, folder: Path, say: Callable[[str], None] = print
+    name: str,
+    base: Run,
+    arms: Sequence[Arm],
+    lag: int,
+    folder: Path,
+    say: Callable[[str], None] = print,
+    shard: tuple[int, int] = (1, 1),
 ) -> pd.DataFrame:
-    """Run the arms batch by batch, most valuable first; the rows so far are in FOLDER/NAME-lag.csv."""
+    """Run the arms batch by batch, most valuable first; the rows so far are in FOLDER/NAME-lag.csv.
+
+    shard: (k, n) runs every n-th batch, from the k-th on, and its file says so; two machines share a queue.
+    """
+    k, n = shard
+    arms = [arm for place, arm in enumerate(arms) if place // BATCH % n == k - 1]
+    part = f"-shard{k}of{n}" if n > 1 else ""
     cells, seconds = cost(len(arms))
     say(f"{name} at lag {lag}: at most {cells} cells, about {seconds / 60:.0f} core-minutes.")
-    done: list[pd.DataFrame] = []
+    done: list[tuple[pd.DataFrame, pd.DataFrame]] = []
     for first in range(0, len(arms), BATCH):
-        part = arms[first : first + BATCH]
-        place = folder / name / f"lag{lag}" / "-".join(arm.name for arm in part)
-        done.append(run_arms(name, base, part, lag, place, say))
-        pd.concat(done).to_csv(folder / f"{name}-{lag}.csv", index=False)
-    return pd.concat(done)
+        some = arms[first : first + BATCH]
+        place = folder / name / f"lag{lag}" / "-".join(arm.name for arm in some)
+        done.append(run_arms(name, base, some, lag, place, say))
+        for suffix, frames in zip(("", "-tuning"), zip(*done, strict=True), strict=True):
+            pd.concat(frames).to_csv(folder / f"{name}-{lag}{part}{suffix}.csv", index=False)
+    return pd.concat([rows for rows, _ in done])

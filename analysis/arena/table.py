@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.arena.arms import ARMS, Arm
+from analysis.arena.arms import Arm
+from analysis.arena.tuning import Scores
 from analysis.judging.intervals import student_interval
 from analysis.tables.cell_table import value_of, words
 from analysis.tables.outcomes import ACCURACY
 from testbed.config.run import Run, cell_id
 from testbed.errors import UserError
 
-VERSION = 1
+VERSION = 2
 """Rises when tasks, arms or tuning change; rows of different versions are not compared."""
 COMMITTED = Path(__file__).parent / "table.csv"
 COLUMNS: Mapping[str, str] = {
@@ -78,6 +78,20 @@ def rows_of(
     return pd.DataFrame(found).round(4)
 
 
+def tuning_of(task: str, lag: int, scores: Mapping[str, Scores]) -> pd.DataFrame:
+    """Return one row per setting that was tried in tuning: its mean final accuracy over its seeds."""
+    found = [
+        {
+            **{"task": task, "lag": lag, "arm": arm, "rate": rate, "knob": words(args)},
+            "seeds": len(finals_N),
+            "final": float(np.mean(finals_N)),
+        }
+        for arm, settings in scores.items()
+        for (rate, args), finals_N in settings.items()
+    ]
+    return pd.DataFrame(found).round(4)
+
+
 def _logged(part: pd.DataFrame, word: str) -> bool:
     logged = word.rpartition(" ")[2]
     return word in ("area", "collapsed") or (logged in part and bool(part[logged].notna().any()))
@@ -119,7 +133,6 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
                 {
                     **{"task": task, "lag": lag, "arm": arm, "seeds": len(rows)},
                     **{name: rows[name].iloc[0] for name in ("rate", "knob", "at_edge")},
-                    "knob_edge": int(_at_knob_edge(str(arm), str(rows["knob"].iloc[0]))),
                     **{name: rows[name].mean() for name in COLUMNS},
                     "gain": gain.center if gain else np.nan,
                     "gain_low": gain.low if gain else np.nan,
@@ -129,13 +142,6 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
             )
     table = pd.DataFrame(found)
     return table.sort_values(["task", "lag", "final"], ascending=[True, True, False], ignore_index=True)
-
-
-def _at_knob_edge(arm: str, knob: str) -> bool:
-    """Return whether a knob of the catalog's arm has its first or last value; False for arms without one."""
-    values = next((one.knob for one in ARMS if one.name == arm), ())
-    said = [words(replace(Run(), recipe_args=args).recipe_args) for args in values]
-    return len(said) > 1 and knob in (said[0], said[-1])
 
 
 def steps_to_fresh(frame: pd.DataFrame, steps: int, share: float = 0.8) -> pd.DataFrame:

@@ -10,19 +10,32 @@ from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run
 from testbed.errors import UserError, unknown
 
-_BASE = replace(SMALL, task_args=(), steps=600, log_every=60)
+_BASE = replace(SMALL, task_args=(), prompts=4)
 
 TASKS: Mapping[str, Run] = MappingProxyType(
     {
-        "skills": replace(_BASE, task="three-skills"),
-        "sorted": replace(_BASE, task="sorted", task_args=(("digits", 10),), teacher_noise=0.3),
-        "guess": replace(_BASE, task="guess", teacher_noise=0.6),
-        "hidden-noise": replace(_BASE, task="sorted", teacher_noise=0.45),
-        "long-sum": replace(_BASE, task="running-sum", task_args=(("digits", 24),), teacher_noise=0.2),
+        "solver": replace(_BASE, task="solver-checker", teacher_noise=0.5, steps=240, log_every=24),
+        "sorted": replace(
+            _BASE, task="sorted", task_args=(("digits", 10),), teacher_noise=0.3, steps=300, log_every=30
+        ),
+        "sums": replace(
+            _BASE, task="running-sum", task_args=(("digits", 16),), teacher_noise=0.3, steps=200, log_every=20
+        ),
+        "guess": replace(_BASE, task="guess", teacher_noise=0.6, steps=600, log_every=60),
+        "length": replace(_BASE, task="length", prompts=8, teacher_noise=0.5, steps=400, log_every=40),
     }
 )
 """By name: a run that the arena gives a recipe, rate, lag and seed."""
-LAGS = (64, 256, 0)
+LAGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "solver": (0, 16, 64),
+        "sorted": (0, 16, 64),
+        "sums": (0, 16, 64),
+        "guess": (0, 64, 256),
+        "length": (0, 64, 256),
+    }
+)
+"""Optimizer steps; 256 only where that is less than two thirds of the budget."""
 LOW, HIGH = 0.5, 0.9
 """Final accuracy of fresh data between which a task has headroom."""
 

@@ -13,13 +13,15 @@ from testbed.config.run import Arguments, Run
 Setting: TypeAlias = tuple[float, Arguments]
 Scores: TypeAlias = Mapping[Setting, Sequence[float]]
 
-SCREEN, FINE = (0,), (1, 2, 3)
+SCREEN, FINE = (0, 1), (2, 3, 4)
 """Tuning seeds, counted from FIRST_SEED, of all settings and of the best ones."""
 BEST = 3
-GROWTHS = 2
-"""Rates that are added at most beyond the edge of the grid."""
-SEEDS = tuple(range(6))
-"""Seeds of the finals."""
+GROWTHS = 3
+"""Rounds at most in which the grid grows beyond its edges, by one rate and one value of the knob each."""
+FRESH = 1000
+"""First seed of the replication's finals."""
+SEEDS = (*range(16), *range(FRESH, FRESH + 16))
+"""Seeds of the finals: a first run and its replication."""
 FACTOR = 10**0.5
 """Between neighboring rates, and the error of the rate whose cost is the sensitivity; about 3."""
 
@@ -55,10 +57,20 @@ def chosen(scores: Scores) -> Setting:
     return best_of({setting: values for setting, values in scores.items() if len(values) == most}, 1)[0]
 
 
-def beyond(scores: Scores) -> Setting | None:
-    """Return the next setting when the chosen rate is the lowest or highest tried, else None."""
+def beyond(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
+    """Return the settings next to the chosen one that lie beyond the rates or knob values tried so far.
+
+    ladder: all values of the knob, from small to large; behind its ends there is nothing.
+    """
     rate, args = chosen(scores)
-    tried = [other for other, knob in scores if knob == args]
-    if rate == min(tried):
-        return float(f"{rate / FACTOR:.2g}"), args
-    return (float(f"{rate * FACTOR:.2g}"), args) if rate == max(tried) else None
+    rates = [other for other, knob in scores if knob == args]
+    found: list[Setting] = []
+    if rate == min(rates):
+        found.append((float(f"{rate / FACTOR:.2g}"), args))
+    if rate == max(rates):
+        found.append((float(f"{rate * FACTOR:.2g}"), args))
+    place = ladder.index(args)
+    for other in (place - 1, place + 1):
+        if 0 <= other < len(ladder) and (rate, ladder[other]) not in scores:
+            found.append((rate, ladder[other]))
+    return found
