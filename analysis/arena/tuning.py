@@ -69,8 +69,9 @@ def beyond(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
         found.append((float(f"{rate / FACTOR:.2g}"), args))
     if rate == max(rates):
         found.append((float(f"{rate * FACTOR:.2g}"), args))
-    place = ladder.index(args)
+    values = [tuple(sorted(each)) for each in ladder]  # as a run keeps them
+    place = values.index(args)
     for other in (place - 1, place + 1):
-        if 0 <= other < len(ladder) and (rate, ladder[other]) not in scores:
-            found.append((rate, ladder[other]))
+        if 0 <= other < len(values) and (rate, values[other]) not in scores:
+            found.append((rate, values[other]))
     return found
