@@ -14,7 +14,7 @@ _BASE = replace(SMALL, task_args=(), prompts=4)
 
 TASKS: Mapping[str, Run] = MappingProxyType(
     {
-        "solver": replace(_BASE, task="solver-checker", teacher_noise=0.5, steps=240, log_every=24),
+        "solver": replace(_BASE, task="solver-checker", teacher_noise=0.5, steps=480, log_every=48),
         "sorted": replace(
             _BASE, task="sorted", task_args=(("digits", 10),), teacher_noise=0.3, steps=300, log_every=30
         ),

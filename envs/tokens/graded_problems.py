@@ -5,50 +5,61 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-Problem = dict[str, str]
+Problem = dict[str, Any]
 Draw = Callable[[np.random.Generator], tuple[str, str]]
 
 
 def _larger(rng: np.random.Generator) -> tuple[str, str]:
     a, b = rng.choice(99, size=2, replace=False) + 1
-    return f"Which number is larger, {a} or {b}? Answer with the number only.", str(max(a, b))
+    return f"{a} or {b}?", str(max(a, b))
 
 
 def _product(rng: np.random.Generator) -> tuple[str, str]:
     a, b = rng.integers(2, 10, size=2)
-    return f"What is {a} times {b}? Answer with the number only.", str(a * b)
+    return f"{a} times {b}?", str(a * b)
 
 
 def _sum(rng: np.random.Generator) -> tuple[str, str]:
     a, b = rng.integers(1, 10, size=2)
-    return f"What is {a} plus {b}? Answer with the number only.", str(a + b)
+    return f"{a} plus {b}?", str(a + b)
 
 
 def _letters(rng: np.random.Generator) -> tuple[str, str]:
     letters = rng.choice(list("abcde"), size=rng.integers(4, 9))
     wanted = str(rng.choice(letters))
-    count = int((letters == wanted).sum())
-    return f"How many times is the letter {wanted} in {''.join(letters)}? Answer with the number only.", str(
-        count
-    )
+    return f"{wanted} in {''.join(letters)}?", str(int((letters == wanted).sum()))
 
 
-FAMILIES: dict[str, Draw] = {"larger": _larger, "product": _product, "sum": _sum, "letters": _letters}
-"""Families by name; the verifier "number" takes a response whose last number is the answer."""
+FAMILIES: dict[str, tuple[Draw, str, str, str]] = {
+    "larger": (_larger, "Answer with the larger number.", "3 or 12?", "12"),
+    "product": (_product, "Answer with the product.", "2 times 3?", "6"),
+    "sum": (_sum, "Answer with the sum.", "2 plus 2?", "4"),
+    "letters": (_letters, "Answer with how often the letter occurs.", "a in abac?", "2"),
+}
+"""By name: what draws a question and its answer, the system prompt, and the example that stands before every
+question, so that a model of 135 million weights knows to answer with a number and nothing else. The verifier
+"number" takes a response whose last number is the answer."""
 
 
 def problems(family: str, count: int, seed: int = 0) -> list[Problem]:
-    """Return distinct problems {"prompt", "answer"} of a family; fewer than `count` where it has no more."""
+    """Return distinct problems {"prompt": messages, "answer"} of a family; fewer where it has no more."""
     rng, found = np.random.default_rng(seed), {}
+    draw, system, question, answer = FAMILIES[family]
     for _ in range(50 * count):
-        prompt, answer = FAMILIES[family](rng)
-        found[prompt] = answer
+        asked, right = draw(rng)
+        found[asked] = right
         if len(found) == count:
             break
-    return [{"prompt": prompt, "answer": answer} for prompt, answer in found.items()]
+    before = [("system", system), ("user", question), ("assistant", answer)]
+    said = [{"role": role, "content": text} for role, text in before]
+    return [
+        {"prompt": [*said, {"role": "user", "content": asked}], "answer": right}
+        for asked, right in found.items()
+    ]
 
 
 def write_problems(folder: Path, count: int = 400) -> list[Path]:

@@ -16,12 +16,12 @@ from testbed.config.run import cell_ids
 from testbed.errors import UserError
 from testbed.recipes import recipe
 
-SMALL = replace(TASKS["skills"], steps=4, log_every=2, warm_start_steps=2, prompts=2, group=2)
+SMALL = replace(TASKS["sorted"], steps=4, log_every=2, warm_start_steps=2, prompts=2, group=2)
 
 
 def row(arm: str, seed: int, final: float, lag: int = 64) -> dict[str, object]:
     values = dict.fromkeys(table.COLUMNS, 0.0) | {"final": final}
-    keys = dict(zip(table.KEYS, (table.VERSION, "skills", lag, arm, seed), strict=True))
+    keys = dict(zip(table.KEYS, (table.VERSION, "sorted", lag, arm, seed), strict=True))
     return {**keys, "rate": 1e-3, "knob": "x=1", "at_edge": 0, **values, "off_rate": np.nan, "curve": "0"}
 
 
@@ -34,7 +34,7 @@ def test_every_arm_has_as_many_settings_and_arguments_that_its_recipe_takes() ->
 
 
 def test_tuning_cells_differ_and_lie_above_all_seeds_of_claims() -> None:
-    cells = [run for arm in ARMS for run in on_tuning_seeds(TASKS["skills"], arm, 64, arm.settings, (0, 1))]
+    cells = [run for arm in ARMS for run in on_tuning_seeds(TASKS["sorted"], arm, 64, arm.settings, (0, 1))]
     assert len(set(cell_ids(cells))) == len(ARMS) * 18
     assert min(run.seed for run in cells) == FIRST_SEED
 
@@ -46,13 +46,25 @@ def test_the_chosen_setting_is_the_best_of_those_with_most_seeds() -> None:
     assert chosen(scores) == steady
 
 
+LADDER = tuple((("cap", x),) for x in (1, 2, 4, 8))
+
+
 @pytest.mark.parametrize(
-    ("best", "expected"), [(3e-4, 9.5e-5), (1e-3, None), (3e-3, 9.5e-3)], ids=["low", "inside", "high"]
+    ("best", "expected"),
+    [
+        ((3e-4, 4), [(9.5e-5, 4), (3e-4, 8)]),
+        ((1e-3, 2), [(1e-3, 1)]),
+        ((3e-3, 4), [(9.5e-3, 4), (3e-3, 8)]),
+    ],
+    ids=["low", "knob alone", "high"],
 )
-def test_the_grid_grows_beyond_an_optimum_at_its_edge(best: float, expected: float | None) -> None:
-    knob = (("cap", 1),)
-    scores = {(rate, knob): [float(rate == best)] for rate in (3e-4, 1e-3, 3e-3)} | {(1e-1, ()): [0.0]}
-    assert beyond(scores) == (None if expected is None else (expected, knob))
+def test_the_grid_grows_beyond_an_optimum_at_its_edge_until_the_ladder_ends(best, expected) -> None:
+    tried = [(rate, LADDER[place]) for rate in (3e-4, 1e-3, 3e-3) for place in (1, 2)]
+    scores = {each: [float(each == (best[0], (("cap", best[1]),)))] for each in tried}
+    assert beyond(scores, LADDER) == [(rate, (("cap", cap),)) for rate, cap in expected]
+    ended = {each: [float(each == (1e-3, LADDER[0]))] for each in [*tried, (1e-3, LADDER[0])]}
+    assert (1e-3, LADDER[1]) in ended
+    assert all(args == LADDER[0] for _, args in beyond(ended, LADDER)), "behind the ladder there is nothing"
 
 
 def test_gains_are_paired_by_seed() -> None:
@@ -96,12 +108,12 @@ def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
         task("no-such")
     for fresh in (0.49, 0.95):
         with pytest.raises(UserError, match="headroom"):
-            refuse_without_headroom("skills", fresh)
+            refuse_without_headroom("sorted", fresh)
     frame = pd.DataFrame([row("grpo", 0, 0.95, lag=0), row("grpo", 0, 0.6)])
     with pytest.raises(UserError, match="headroom"):
-        own.rivals(frame, "skills", 64)
+        own.rivals(frame, "sorted", 64)
     with pytest.raises(UserError, match="no runs"):
-        own.rivals(frame, "skills", 7)
+        own.rivals(frame, "sorted", 7)
 
 
 def test_a_table_of_another_version_is_refused(tmp_path) -> None:
@@ -125,8 +137,11 @@ def test_a_queue_keeps_its_budget_and_goes_on_from_what_is_done(tmp_path) -> Non
     said: list[str] = []
     first = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
     ran = sum(int(line.split(": ")[1].split()[0]) for line in said[1:])
-    assert 9 + 9 + 6 + 4 <= ran <= cost(1)[0]
-    assert len(first) == 6
+    assert 18 + 9 + 32 + 4 <= ran <= cost(1)[0]
+    assert sorted(first["seed"]) == [*range(16), *range(1000, 1016)]
     assert first["off_rate"].notna().sum() == 2
+    tuning = pd.read_csv(tmp_path / "small-0-tuning.csv")
+    assert set(tuning["seeds"]) == {2, 5}
+    assert len(tuning) >= 9
     again = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
     pd.testing.assert_frame_equal(first, again)

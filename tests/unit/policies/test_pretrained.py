@@ -107,13 +107,10 @@ def test_the_shipped_model_answers_as_an_ordinary_folder(tmp_path):
 def test_problems_are_distinct_and_their_answers_right(tmp_path):
     assert [path.stem for path in write_problems(tmp_path, 50)] == list(FAMILIES)
     found = problems("product", 1000)
-    assert len({each["prompt"] for each in found}) == len(found) == 64
-    for each in found:
-        a, b = (
-            int(word)
-            for word in each["prompt"].split()
-            if word.rstrip("?").isdigit()
-            for word in [word.rstrip("?")]
-        )
+    asked = [each["prompt"][-1]["content"] for each in found]
+    assert len(set(asked)) == len(asked) == 64
+    for question, each in zip(asked, found, strict=True):
+        a, b = (int(word) for word in question.rstrip("?").split(" times "))
         assert int(each["answer"]) == a * b
+        assert [said["role"] for said in each["prompt"]] == ["system", "user", "assistant", "user"]
     assert problems("larger", 20) == problems("larger", 20) != problems("larger", 20, seed=1)
