@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.arena.arms import Arm
-from analysis.arena.tuning import Scores
+from analysis.arena.tasks import TASKS
+from analysis.arena.tuning import FRESH, Scores
 from analysis.judging.intervals import student_interval
+from analysis.tables import committed as tables
 from analysis.tables.cell_table import value_of, words
 from analysis.tables.outcomes import ACCURACY
 from testbed.config.run import Run, cell_id
@@ -19,7 +21,8 @@ from testbed.errors import UserError
 
 VERSION = 2
 """Rises when tasks, arms or tuning change; rows of different versions are not compared."""
-COMMITTED = Path(__file__).parent / "table.csv"
+NAME = "arena"
+"""Of the committed table, and of the experiment that judges it."""
 COLUMNS: Mapping[str, str] = {
     "final": ACCURACY,
     "area": "area",
@@ -32,7 +35,12 @@ COLUMNS: Mapping[str, str] = {
     "ess": "mean rollout_corr/ess_kish_sequence_raw",
 }
 """By column of the table: the word of analysis.tables.cell_table that it holds."""
-KEYS = ("version", "task", "lag", "arm", "seed")
+KEYS = ("task", "lag", "arm", "seed")
+SETTING = ("rate", "knob", "at_edge")
+KEPT = ("task", "lag", "arm", "run", "seed", *SETTING, *COLUMNS, "off_rate", "steps_to_fresh")
+"""Columns of the committed table."""
+SHARE = 0.8
+"""Of fresh data's mean final accuracy: the time to reach it is an outcome."""
 
 
 def finals(rows: pd.DataFrame) -> dict[str, float]:
@@ -63,7 +71,7 @@ def rows_of(
         wrong_rate = off.get((arm.name, seed))
         found.append(
             {
-                **dict(zip(KEYS, (VERSION, task, run.lag, arm.name, seed), strict=True)),
+                **dict(zip(KEYS, (task, run.lag, arm.name, seed), strict=True)),
                 "rate": run.learning_rate,
                 "knob": words(run.recipe_args),
                 "at_edge": int(at_edge[arm.name]),
@@ -97,21 +105,32 @@ def _logged(part: pd.DataFrame, word: str) -> bool:
     return word in ("area", "collapsed") or (logged in part and bool(part[logged].notna().any()))
 
 
-def load(path: Path = COMMITTED) -> pd.DataFrame:
-    """Return the rows of a table; raise UserError where there is none, or for one of another version."""
-    if not path.exists():
+def gathered(folder: Path) -> pd.DataFrame:
+    """Return the finals of every TASK-LAG.csv in a folder that `testbed arena run` wrote to, columns KEPT.
+
+    Raises UserError where there is none.
+    """
+    paths = sorted(path for path in folder.glob("*-*.csv") if not path.stem.endswith("-tuning"))
+    if not paths:
+        raise UserError(f"{folder} has no finals of the arena. Run it first: testbed arena run --task all")
+    frame = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
+    frame["run"] = np.where(frame["seed"] < FRESH, "first", "replication")
+    frame["steps_to_fresh"] = steps_to_fresh(frame)
+    order = {name: place for place, name in enumerate(TASKS)}
+    frame = frame.sort_values(
+        ["task", "lag", "arm", "seed"], key=lambda x: x.map(order) if x.name == "task" else x
+    )
+    return frame[list(KEPT)]
+
+
+def load(folder: Path = tables.COMMITTED) -> pd.DataFrame:
+    """Return the committed finals; raise UserError where there are none, or of another version."""
+    table = tables.load_committed([NAME], folder)[NAME]
+    if table.about.get("version") != VERSION:
         raise UserError(
-            f"No table of the arena in {path}; expected the file that `testbed arena run` writes."
+            f"The arena's table is of version {table.about.get('version')}, expected {VERSION}; run it again."
         )
-    frame = pd.read_csv(path)
-    missing = [name for name in (*KEYS, *COLUMNS) if name not in frame]
-    if missing:
-        raise UserError(f"{path} is no table of the arena: it lacks {', '.join(missing)}.")
-    versions = sorted(set(frame["version"]))
-    if versions != [VERSION]:
-        said = ", ".join(map(str, versions))
-        raise UserError(f"{path} has version {said} of the arena, expected {VERSION}; run it again.")
-    return frame
+    return table.frame
 
 
 def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
@@ -134,6 +153,7 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
                     **{"task": task, "lag": lag, "arm": arm, "seeds": len(rows)},
                     **{name: rows[name].iloc[0] for name in ("rate", "knob", "at_edge")},
                     **{name: rows[name].mean() for name in COLUMNS},
+                    "steps_to_fresh": rows["steps_to_fresh"].median(),
                     "gain": gain.center if gain else np.nan,
                     "gain_low": gain.low if gain else np.nan,
                     "gain_high": gain.high if gain else np.nan,
@@ -144,24 +164,19 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
     return table.sort_values(["task", "lag", "final"], ascending=[True, True, False], ignore_index=True)
 
 
-def steps_to_fresh(frame: pd.DataFrame, steps: int, share: float = 0.8) -> pd.DataFrame:
-    """Return per task, lag and arm the median step at which seeds reach a share of fresh data's mean final.
+def steps_to_fresh(frame: pd.DataFrame) -> list[float]:
+    """Return per row the step at which its curve reaches SHARE of fresh data's mean final on its task.
 
-    Read from the curves, of which the first value is that of the first logged step and the last that of
-    `steps`; infinite for seeds that never reach it. Tasks without GRPO at lag 0 are left out.
+    Infinite where it never does; NaN on tasks without GRPO at lag 0.
     """
-    found: list[dict[str, object]] = []
-    for (task, lag, arm), rows in frame.groupby(["task", "lag", "arm"], sort=False):
-        fresh = frame[(frame["task"] == task) & (frame["lag"] == 0) & (frame["arm"] == "grpo")]["final"]
-        if fresh.empty:
-            continue
-        reached_N = []
-        for curve in rows["curve"]:
-            accuracy_L = np.array(curve.split(), dtype=float)
-            at = np.flatnonzero(accuracy_L >= share * fresh.mean())
-            reached_N.append(at[0] * steps / (len(accuracy_L) - 1) if at.size else np.inf)
-        found.append({"task": task, "lag": lag, "arm": arm, "steps_to_fresh": float(np.median(reached_N))})
-    return pd.DataFrame(found)
+    fresh = frame[(frame["lag"] == 0) & (frame["arm"] == "grpo")].groupby("task")["final"].mean()
+    found = []
+    for task, curve in zip(frame["task"], frame["curve"], strict=True):
+        accuracy_L = np.array(curve.split(), dtype=float)
+        at = np.flatnonzero(accuracy_L >= SHARE * fresh.get(task, np.nan))
+        never = np.inf if task in fresh else np.nan
+        found.append(at[0] * TASKS[task].steps / (len(accuracy_L) - 1) if at.size else never)
+    return found
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -40,6 +40,11 @@ LOW, HIGH = 0.5, 0.9
 """Final accuracy of fresh data between which a task has headroom."""
 
 
+def queue() -> list[tuple[str, int]]:
+    """Return task and lag in the order of work: fresh data, lag 64, the longest lag, the shortest."""
+    return [(name, lag) for lag in (0, 64, 256, 16) for name in TASKS if lag in LAGS[name]]
+
+
 def task(name: str) -> Run:
     """Return the task's run; raise UserError for a name that the arena lacks."""
     if name not in TASKS:

@@ -15,46 +15,47 @@ Draw = Callable[[np.random.Generator], tuple[str, str]]
 
 def _larger(rng: np.random.Generator) -> tuple[str, str]:
     a, b = rng.choice(99, size=2, replace=False) + 1
-    return f"{a} or {b}?", str(max(a, b))
+    return f"Which is larger, {a} or {b}?", str(max(a, b))
 
 
 def _product(rng: np.random.Generator) -> tuple[str, str]:
     a, b = rng.integers(2, 10, size=2)
-    return f"{a} times {b}?", str(a * b)
+    return f"What is {a} times {b}?", str(a * b)
 
 
 def _sum(rng: np.random.Generator) -> tuple[str, str]:
     a, b = rng.integers(1, 10, size=2)
-    return f"{a} plus {b}?", str(a + b)
+    return f"What is {a} plus {b}?", str(a + b)
 
 
 def _letters(rng: np.random.Generator) -> tuple[str, str]:
     letters = rng.choice(list("abcde"), size=rng.integers(4, 9))
     wanted = str(rng.choice(letters))
-    return f"{wanted} in {''.join(letters)}?", str(int((letters == wanted).sum()))
+    return f"How many {wanted} are in {''.join(letters)}?", str(int((letters == wanted).sum()))
 
 
-FAMILIES: dict[str, tuple[Draw, str, str, str]] = {
-    "larger": (_larger, "Answer with the larger number.", "3 or 12?", "12"),
-    "product": (_product, "Answer with the product.", "2 times 3?", "6"),
-    "sum": (_sum, "Answer with the sum.", "2 plus 2?", "4"),
-    "letters": (_letters, "Answer with how often the letter occurs.", "a in abac?", "2"),
+FAMILIES: dict[str, tuple[Draw, str, str]] = {
+    "larger": (_larger, "Which is larger, 3 or 12?", "12"),
+    "product": (_product, "What is 2 times 3?", "6"),
+    "sum": (_sum, "What is 2 plus 2?", "4"),
+    "letters": (_letters, "How many a are in abac?", "2"),
 }
-"""By name: what draws a question and its answer, the system prompt, and the example that stands before every
-question, so that a model of 135 million weights knows to answer with a number and nothing else. The verifier
-"number" takes a response whose last number is the answer."""
+"""By name: what draws a question and its answer, and the example that stands before every question, so that a
+model of 135 million weights knows to answer with a number and nothing else. The verifier "number" takes a
+response whose last number is the answer."""
 
 
 def problems(family: str, count: int, seed: int = 0) -> list[Problem]:
     """Return distinct problems {"prompt": messages, "answer"} of a family; fewer where it has no more."""
     rng, found = np.random.default_rng(seed), {}
-    draw, system, question, answer = FAMILIES[family]
+    draw, question, answer = FAMILIES[family]
     for _ in range(50 * count):
         asked, right = draw(rng)
         found[asked] = right
         if len(found) == count:
             break
-    before = [("system", system), ("user", question), ("assistant", answer)]
+    # An empty system prompt: the model's own would be a third of every prompt.
+    before = [("system", ""), ("user", question), ("assistant", answer)]
     said = [{"role": role, "content": text} for role, text in before]
     return [
         {"prompt": [*said, {"role": "user", "content": asked}], "answer": right}

@@ -38,7 +38,7 @@ def show_table(
 ) -> None:
     """Show the committed table: finals, gains over GRPO with 95 % intervals, cost of a wrong rate.
 
-    Example: testbed arena show --task skills --lag 64
+    Example: testbed arena show --task sorted --lag 64
     """
     from analysis.arena import table
     from testbed.cli import show
@@ -54,14 +54,15 @@ def show_table(
 
 @app.command("run")
 def run_arena(
-    task: Task = "skills",
+    task: Annotated[str, typer.Option(help="Task; all runs every task at every lag.")] = "sorted",
     lag: Lag = 64,
     arm: Annotated[list[str] | None, typer.Option(help="Only this arm; can be repeated.")] = None,
+    shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th batch of arms.")] = "1/1",
     out: Out = Path("results/arena"),
 ) -> None:
     """Tune the arms on a task at a lag, run their finals, and write OUT/TASK-LAG.csv, batch by batch.
 
-    Example: testbed arena run --task skills --lag 64 --arm grpo --arm cispo
+    Example: testbed arena run --task sorted --lag 64 --arm grpo --arm cispo
     """
     from analysis.arena import arms, run, tasks
     from testbed.errors import unknown
@@ -71,14 +72,25 @@ def run_arena(
         if name not in known:
             raise unknown("arm", name, known)
     chosen = [known[name] for name in arm] if arm else list(arms.ARMS)
-    run.run_queue(task, tasks.task(task), chosen, lag, out)
+    part = _shard(shard)
+    for name, at in tasks.queue() if task == "all" else [(task, lag)]:
+        run.run_queue(name, tasks.task(name), chosen[:1] if at == 0 else chosen, at, out, shard=part)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    from testbed.errors import UserError
+
+    k, _, n = text.partition("/")
+    if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
+        raise UserError(f"--shard is '{text}', expected K/N with K from 1 to N, as in 1/2.")
+    return int(k), int(n)
 
 
 @app.command("add")
 def add(
     recipe: Annotated[str, typer.Argument(metavar="FILE:FN", help="A recipe, or FILE:FUNCTION.")],
     knob: Annotated[str, typer.Option(help="NAME=VALUE,VALUE,…: the argument to tune.")] = "",
-    task: Task = "skills",
+    task: Task = "sorted",
     lag: Lag = 64,
     quick: Annotated[
         bool, typer.Option("--quick", help="A third of the steps, and no rank: does it learn at all?")

@@ -9,9 +9,11 @@ import pytest
 from analysis.arena import own, table
 from analysis.arena.arms import ARMS, Arm
 from analysis.arena.run import cost, run_queue
-from analysis.arena.tasks import TASKS, refuse_without_headroom, task
+from analysis.arena.tasks import LAGS, TASKS, refuse_without_headroom, task
 from analysis.arena.tuning import best_of, beyond, chosen, on_tuning_seeds
 from analysis.sweeps.tuning import FIRST_SEED
+from analysis.tables.committed import Table
+from analysis.tables.making import add_tables
 from testbed.config.run import cell_ids
 from testbed.errors import UserError
 from testbed.recipes import recipe
@@ -21,8 +23,17 @@ SMALL = replace(TASKS["sorted"], steps=4, log_every=2, warm_start_steps=2, promp
 
 def row(arm: str, seed: int, final: float, lag: int = 64) -> dict[str, object]:
     values = dict.fromkeys(table.COLUMNS, 0.0) | {"final": final}
-    keys = dict(zip(table.KEYS, (table.VERSION, "sorted", lag, arm, seed), strict=True))
-    return {**keys, "rate": 1e-3, "knob": "x=1", "at_edge": 0, **values, "off_rate": np.nan, "curve": "0"}
+    keys = dict(zip(table.KEYS, ("sorted", lag, arm, seed), strict=True))
+    return {
+        **keys,
+        "rate": 1e-3,
+        "knob": "x=1",
+        "at_edge": 0,
+        **values,
+        "off_rate": np.nan,
+        "steps_to_fresh": 0.0,
+        "curve": "0",
+    }
 
 
 def test_every_arm_has_as_many_settings_and_arguments_that_its_recipe_takes() -> None:
@@ -79,14 +90,20 @@ def test_gains_are_paired_by_seed() -> None:
     assert np.isnan(found.loc["grpo", "gain"])
 
 
-def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves() -> None:
+def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves(tmp_path) -> None:
     rows = [row("grpo", 0, 0.5, lag=0) | {"curve": "0 0.5"}]
-    rows += [
+    pd.DataFrame(rows).to_csv(tmp_path / "sorted-0.csv", index=False)
+    rows = [
         row("grpo", seed, 0.4) | {"curve": curve}
-        for seed, curve in enumerate(("0 .3 .41", "0 .4 .4", "0 .1 .1"))
+        for seed, curve in ((0, "0 .3 .41"), (1, "0 .4 .4"), (1000, "0 .1 .1"))
     ]
-    found = table.steps_to_fresh(pd.DataFrame(rows), 600).set_index("lag")["steps_to_fresh"]
-    assert found.to_dict() == {0: 600.0, 64: 600.0}
+    pd.DataFrame(rows).to_csv(tmp_path / "sorted-64.csv", index=False)
+    found = table.gathered(tmp_path)
+    steps = TASKS["sorted"].steps
+    assert found["steps_to_fresh"].tolist() == [steps, steps, steps / 2, np.inf]
+    assert found["run"].tolist() == ["first", "first", "first", "replication"]
+    with pytest.raises(UserError, match="testbed arena run"):
+        table.gathered(tmp_path / "none")
 
 
 def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
@@ -117,18 +134,22 @@ def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
 
 
 def test_a_table_of_another_version_is_refused(tmp_path) -> None:
-    path = tmp_path / "table.csv"
-    pd.DataFrame([row("grpo", 0, 0.5) | {"version": 0}]).to_csv(path, index=False)
-    with pytest.raises(UserError, match="version 0"):
-        table.load(path)
+    add_tables(
+        {table.NAME: Table.of(table.NAME, pd.DataFrame([row("grpo", 0, 0.5)]), {"version": 1})}, tmp_path
+    )
+    with pytest.raises(UserError, match="version 1"):
+        table.load(tmp_path)
 
 
-def test_the_committed_table_is_one_and_has_grpo_at_every_lag() -> None:
+def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task() -> None:
     frame = table.load()
     assert not frame.duplicated(list(table.KEYS)).any()
     assert set(frame["arm"]) <= {arm.name for arm in ARMS}
-    for _, cells in frame.groupby(["task", "lag"]):
+    for (name, lag), cells in frame.groupby(["task", "lag"]):
+        assert lag in LAGS[name]
         assert "grpo" in set(cells["arm"])
+        if lag == 0:
+            refuse_without_headroom(name, cells["final"].mean())
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_problems_are_distinct_and_their_answers_right(tmp_path):
     asked = [each["prompt"][-1]["content"] for each in found]
     assert len(set(asked)) == len(asked) == 64
     for question, each in zip(asked, found, strict=True):
-        a, b = (int(word) for word in question.rstrip("?").split(" times "))
+        a, b = (int(word) for word in question.removeprefix("What is ").rstrip("?").split(" times "))
         assert int(each["answer"]) == a * b
         assert [said["role"] for said in each["prompt"]] == ["system", "user", "assistant", "user"]
     assert problems("larger", 20) == problems("larger", 20) != problems("larger", 20, seed=1)
