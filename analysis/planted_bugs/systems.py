@@ -69,7 +69,6 @@ PLANTED = (
     Bug("filtered-cloning-never-loses", TABULAR, "np.where(best_RSA, mu_RSA, 0.0)", "np.where(best_RSA, 0.0, mu_RSA)"),
     Bug("per-state-budgets-bound-the-value-from-above", TABULAR, "middle_RS), mu_RSA) <= budget_RS", "middle_RS), mu_RSA) <= 2 * budget_RS"),
     Bug("best-of-n-improves-within-its-kl", TABULAR, "1.0) ** n_R11", "1.0) ** (2 * n_R11)"),
-    Bug("nested-fitted-q-lies-between-separate-and-pooled", OFFLINE_MODELS, "ratio(n_1, n_1 + ridge_R11)", "ratio(ridge_R11, n_1 + ridge_R11)"),
     Bug("value-consistency-gradient-is-the-derivative", OFFLINE_MODELS, "np.swapaxes(resolvent_RSS, -1, -2), pull_RS", "resolvent_RSS, pull_RS"),
     Bug("choices-identify-rewards", OFFLINE_MODELS, "return log_RSA + value_RS1 - discount", "return log_RSA + value_RS1 + discount"),
     Bug("one-reward-cloning-is-a-mixture-of-two-reward-targets", TABULAR, "np.moveaxis(mu_RSA[..., None] * outcome_RSAG", "np.moveaxis(outcome_RSAG"),
