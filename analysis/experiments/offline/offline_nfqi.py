@@ -81,7 +81,7 @@ EXPERIMENT.claim(
 
 EXPERIMENT.claim(
     "nesting-gains-nothing-between-equal-groups",
-    "Where the groups do not differ nested fitted Q earns the small group at most 0.02 more than group-blind.",
+    "Where the groups do not differ nested fitted Q earns the small group at most 0.02 more.",
     source="this project: the off-switch",
 ).compare(
     "score",

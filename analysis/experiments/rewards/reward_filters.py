@@ -180,8 +180,8 @@ EXPERIMENT.claim(
 
 EXPERIMENT.claim(
     "best-and-worst-beats-all-samples-in-even-noise",
-    "Where the proxy errs as much at every score best and worst still end above all samples.",
-    source="this project: the off-switch",
+    "Where the proxy errs as much at every score, and R^2 of best and worst is the highest, they end above "
+    "all samples.",
 ).compare("gold", {"kept": "best and worst"}, {"kept": "all"}, over={"noise": "even"})
 
 
