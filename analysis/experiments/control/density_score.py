@@ -1,12 +1,12 @@
 """CDSA on a continuous bandit: actions of a finished policy moved up the density of the data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.experiments.control.nearest_data import DEGREE, LOGGERS, setting
 from analysis.lab import (
     Evidence,
     Experiment,
@@ -18,11 +18,20 @@ from analysis.lab import (
     must_exceed,
     of_keys,
 )
+from envs.arrays import Floats
+from envs.continuous import BumpBandit
 from testbed.offline import continuous
 from testbed.offline.continuous import density_score, score_corrected
 
 NAME = "density-score"
-SEEDS, LOGGED, WIDTH, RARE = 40, 200, (0.2, 0.2), 0.02
+SEEDS, LOGGED, DEGREE, WIDTH, RARE = 40, 200, 6, (0.2, 0.2), 0.02
+LOGGERS: Mapping[str, Any] = {
+    "poor": {"mean_W": [0.0], "std_W": [0.8], "share_W": [1.0]},
+    "mixed": {"mean_W": [-0.8, 1.5], "std_W": [0.3, 0.4], "share_W": [0.3, 0.7]},
+    "narrow": {"mean_W": [-0.4], "std_W": [0.3], "share_W": [1.0]},
+}
+"""Means and deviations of the logged actions: wide and aimless, two kinds of logger, one that is half right.
+"""
 ARMS = ("none", "score 5", "score 20", "penalty 10", "penalty 100")
 """Steps of correction, or the weight of a penalty on the distance to the nearest data."""
 FEWER, SAME = 0.2, 0.05
@@ -52,6 +61,15 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
             frame["outside"] = (log_density_RS < np.log(RARE)).mean(-1)
             frame["value"] = bandit.mean_reward(grid_S, taken_RS).mean(-1) / best
             yield frame
+
+
+def setting() -> tuple[BumpBandit, Floats, Floats]:
+    """Return a bandit of two bumps, one moving with the context, and grids of contexts and actions."""
+    bandit = BumpBandit(
+        center_K=np.array([-1.0, 1.0]), tilt_K=np.array([0.5, 0.0]), height_K=np.array([1.0, 0.7]),
+        width_K=np.array([0.3, 0.5]),
+    )  # fmt: skip
+    return bandit, np.linspace(0.0, 1.0, 11), np.linspace(-3.0, 3.0, 121)
 
 
 EXPERIMENT = Experiment(
