@@ -18,7 +18,7 @@ from testbed.offline.tabular import advantage, advantage_filtered
 from testbed.rng import generator
 
 NAME = "data-constraints"
-SEEDS, PILOTS, LOGGED, DEGREE, NEAR = 96, 24, 200, 6, 0.15
+SEEDS, PILOTS, LOGGED, DEGREE, NEAR = 192, 24, 200, 6, 0.15
 GRID_S, GRID_A = np.linspace(0.0, 1.0, 11), np.linspace(-3.0, 3.0, 121)
 LOGGERS = ("poor", "mixed", "narrow")
 WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
