@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds, short_of
 from analysis.worlds.offline_worlds import random_policies, random_worlds
-from analysis.worlds.pilots import PILOT, inside, tuned
+from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
 from testbed.offline.continuous import density_score, local_mean, nearest_distance, polynomial_critic
@@ -22,7 +22,7 @@ SEEDS, PILOTS, LOGGED, DEGREE, NEAR = 192, 24, 200, 6, 0.15
 GRID_S, GRID_A = np.linspace(0.0, 1.0, 11), np.linspace(-3.0, 3.0, 121)
 LOGGERS = ("poor", "mixed", "narrow")
 WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-GRIDS = {
+GRIDS: dict[str, Grid] = {
     "none": {},
     "cloning": {"weight": WEIGHTS},
     "support": {"floor": (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8)},
@@ -144,9 +144,11 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         parts = []
         for logger in LOGGERS:
             knobs, ends = settings(arm, logger)
-            parts.append((*judged(arm, logger, seeds, **knobs), ends))
-            yield _row(seeds, logger, arm, *parts[-1])
-        yield _row(seeds, "all", arm, *np.mean([p[:2] for p in parts], axis=0), any(p[2] for p in parts))
+            value_R, over_R = judged(arm, logger, seeds, **knobs)
+            parts.append((value_R, over_R, ends))
+            yield _row(seeds, logger, arm, value_R, over_R, ends)
+        value_R, over_R = (np.mean([part[i] for part in parts], axis=0) for i in (0, 1))
+        yield _row(seeds, "all", arm, value_R, over_R, any(part[2] for part in parts))
 
 
 def _row(seeds: Seeds, logger: str, arm: str, value_R: Floats, over_R: Floats, ends: bool) -> pd.DataFrame:
