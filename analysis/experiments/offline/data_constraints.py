@@ -141,14 +141,14 @@ def settings(arm: str, logger: str) -> tuple[dict[str, float], bool]:
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return value and over-estimation of every arm at its setting, by logger and on average ("all")."""
     for arm in GRIDS:
-        parts = []
+        found, every = [], False
         for logger in LOGGERS:
             knobs, ends = settings(arm, logger)
-            value_R, over_R = judged(arm, logger, seeds, **knobs)
-            parts.append((value_R, over_R, ends))
-            yield _row(seeds, logger, arm, value_R, over_R, ends)
-        value_R, over_R = (np.mean([part[i] for part in parts], axis=0) for i in (0, 1))
-        yield _row(seeds, "all", arm, value_R, over_R, any(part[2] for part in parts))
+            found.append(judged(arm, logger, seeds, **knobs))
+            every = every or ends
+            yield _row(seeds, logger, arm, *found[-1], ends)
+        value_R, over_R = (np.mean([pair[i] for pair in found], axis=0) for i in (0, 1))
+        yield _row(seeds, "all", arm, value_R, over_R, every)
 
 
 def _row(seeds: Seeds, logger: str, arm: str, value_R: Floats, over_R: Floats, ends: bool) -> pd.DataFrame:
