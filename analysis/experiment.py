@@ -124,6 +124,8 @@ class Experiment:
     drawn: which cells a seed has, where it has not all of them: those of a task drawn by the seed, say.
     seeds: those of the table, where `cells` has fewer, for a first look.
     stop: the rule by which seeds are added in place of that, and run again on fresh ones.
+    fresh: seeds of a replication of a table that had one run, all above those of that run; of a table without
+        a column "seed", its replicas. They were run after the first run's design, which stays as it was.
     runs: name of the experiment whose runs this one reads in place of cells of its own.
     from_rows: result rows -> table; by default one row per cell, see analysis.tables.cell_table.
     compute: () -> table, for numbers that need no runs.
@@ -149,6 +151,7 @@ class Experiment:
     drawn: Callable[[Run], bool] | None = None
     seeds: range | None = None
     stop: Stop | None = None
+    fresh: range | None = None
     runs: str = ""
     from_rows: Callable[[pd.DataFrame], Table] | None = None
     compute: Callable[[], Table] | None = None
@@ -171,6 +174,10 @@ class Experiment:
             "it computes a table without saying its keys": bool(self.compute or self.runs) and not self.keys,
             "it has a stopping rule, but no cells with the key 'seed', or seeds as well": bool(self.stop)
             and (self.cells is None or "seed" not in self.keys or self.seeds is not None),
+            "it has fresh seeds, but a stopping rule that has its own, or no key 'seed' or 'replica'": bool(
+                self.fresh
+            )
+            and (self.stop is not None or not {"seed", "replica"} & set(self.keys)),
             f"its stopping rule ends under {LEAST_CAP} seeds a run, too few to decide a gap of one standard "
             "deviation (testbed power)": self.stop is not None and self.stop.cap < LEAST_CAP,
             "it has keys or a figure, but neither cells nor a computation": (
@@ -224,6 +231,7 @@ class Experiment:
                 "table": self.name if on_table else None,
                 "experiment": self.name,
                 "stop": self.stop,
+                "fresh": self.stop.fresh if self.stop else self.fresh.start if self.fresh else None,
                 "gates": dict(gates or {}),
             }
             self.claims[called] = Entry(called, check, source or self.source, promises)
@@ -256,7 +264,22 @@ class Experiment:
         self.prepare()
 
     def table_cells(self) -> tuple[Run, ...]:
-        """Return the cells of the committed table, or of its largest first run; () for a computed one."""
+        """Return the cells of the committed table, or of its largest first run; () for a computed one.
+
+        Raises UserError for fresh seeds that the first run has too.
+        """
+        first = self.first_cells()
+        if self.cells is None or self.fresh is None:
+            return first
+        if (last := max(cell.seed for cell in first)) >= self.fresh.start:
+            raise UserError(
+                f"Experiment '{self.name}' has fresh seeds from {self.fresh.start} on, but the first goes "
+                f"to seed {last}; begin the fresh ones above it."
+            )
+        return (*first, *self.cells_at(self.fresh))
+
+    def first_cells(self) -> tuple[Run, ...]:
+        """Return the cells of the first run, at its largest; () for a computed table."""
         if self.cells is None:
             return ()
         if self.stop is not None:

@@ -104,8 +104,8 @@ def look(entry: Entry, frame: pd.DataFrame | None) -> Evidence:
 
 def _runs(entry: Entry, frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield the rows of the first run and of the replication, where a table has both."""
-    if entry.promises["stop"] is not None:
-        again = frame["seed"] >= entry.promises["stop"].fresh
+    if entry.promises["fresh"] is not None:
+        again = frame["seed" if "seed" in frame else "replica"] >= entry.promises["fresh"]
     elif "run" in frame and "seed" in frame:
         again = frame["run"] == "replication"
     else:

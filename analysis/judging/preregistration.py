@@ -32,7 +32,7 @@ def design(experiment: Experiment) -> dict[str, Any]:
 
     The design is the question, the cells without their seeds, these or the stopping rule, and the margins.
     """
-    cells = experiment.table_cells()
+    cells = experiment.first_cells()
     rule = experiment.stop.written() if experiment.stop else sorted({cell.seed for cell in cells})
     kinds = sorted({cell_id(replace(cell, seed=0)) for cell in cells})
     said = [experiment.question, kinds, rule, dict(experiment.margins), list(experiment.metrics)]

@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 from analysis import experiment as registry
-from analysis.experiment import EXPERIMENTS, Experiment, Experiments, sweep, sweeps
-from analysis.judging.claims import CLAIMS, Claims
+from analysis.experiment import EXPERIMENTS, Experiment, Experiments, Stop, sweep, sweeps
+from analysis.judging import preregistration
+from analysis.judging.claims import CLAIMS, Claims, look
+from analysis.judging.comparisons import must_exceed
 from analysis.judging.verdicts import by_claim
 from analysis.pages import experiment_page
 from analysis.plot import Plot
@@ -20,7 +22,7 @@ from analysis.tables.making import add_tables, make
 from paper_figs import run, shared_plots
 from paper_figs.base import FIGURES
 from testbed.cli import main
-from testbed.config.run import Run
+from testbed.config.run import Run, grid
 from testbed.errors import UserError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -330,3 +332,36 @@ def test_a_mistake_is_answered_with_one_line_and_code_two(capsys, words, answer)
     assert code == 2
     assert answer in err
     assert "Traceback" not in err
+
+
+# Fresh seeds of an experiment that had one run
+
+
+def test_fresh_seeds_split_a_table_and_leave_the_design_that_was_written():
+    def cells():
+        return grid(Run(task="bandit", steps=1), lag=[0, 1], seed=range(4))
+
+    def made(**more):
+        found = Experiment("e", question="Is it?", source="s", cells=cells, keys=("lag", "seed"), **more)
+
+        @found.claim()
+        def gains(table):
+            """It gains."""
+            return must_exceed(table["gain"], 0.0, "gain")
+
+        return found
+
+    once, twice = made(), made(fresh=range(1000, 1008))
+    assert [len(each.table_cells()) for each in (once, twice)] == [8, 8 + 16]
+    assert preregistration.design(once) == preregistration.design(twice)
+    seeds = [*range(4), *range(1000, 1008)]
+    table = pd.DataFrame({"seed": seeds, "gain": [1.0 + seed % 4 / 10 for seed in seeds]})
+    one, two = (look(each.claims["gains"], table) for each in (once, twice))
+    assert not one.runs
+    assert [each.n for each in two.runs] == [4, 8]
+    replicas = table.rename(columns={"seed": "replica"})
+    assert [each.n for each in look(twice.claims["gains"], replicas).runs] == [4, 8]
+    with pytest.raises(UserError, match="fresh seeds from 3 on, but its first run goes to seed 3"):
+        made(fresh=range(3, 9)).table_cells()
+    with pytest.raises(UserError, match="it has fresh seeds, but a stopping rule"):
+        made(fresh=range(1000, 1008), stop=Stop())

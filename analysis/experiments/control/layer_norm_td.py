@@ -101,7 +101,7 @@ def layer_norm_bounds_the_l2_that_stabilizes_td() -> Evidence:
     return exact(gaps, 0.0, f"excess of the bound, or a wrong sign; raw features need {raw:.2f} of it")
 
 
-@EXPERIMENT.claim(source="this project")
+@EXPERIMENT.claim(source="this project", kind="enumerated")
 def layer_norm_alone_does_not_remove_divergence() -> Evidence:
     """On Baird's star TD with LayerNorm features and no l2 diverges faster than with the raw ones; on random
     problems it diverges in fewer.

@@ -101,7 +101,7 @@ def sampled_refreshes_are_powers_of_the_radius() -> Evidence:
     return exact(gaps, 1e-12, "largest relative distance from the power of the radius, 24 settings")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def a_wide_network_is_stabilized_by_a_long_period() -> Evidence:
     """Near random weights of a network whose Jacobian spans the values of all states, a target network that
     waits converges at the discount's rate, with LayerNorm or without, in all of 200 problems; TD diverges in

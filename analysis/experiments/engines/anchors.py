@@ -39,6 +39,7 @@ EXPERIMENT = Experiment(
     source="Missing Old Logits (2026), arXiv:2605.12070; A-3PO (2025), arXiv:2512.06547",
     differs="eight bandits of ten arms, with noise on the sampler's logits, in place of a language model",
     cells=cells,
+    fresh=range(1000, 1016),
     keys=("recipe", "anchor", "lag", "seed"),
     metrics=("exact/value", "mean actor/clip_share_last_pass"),
     figure="anchor",

@@ -219,7 +219,7 @@ def nested_reft_is_unbiased_under_sequence_weights() -> Evidence:
     return exact(gaps, 1e-9, f"relative error; unweighted bias {min(biases):.2g} to {max(biases):.2g}")
 
 
-@EXPERIMENT.claim(source="Nested-ReFT, arXiv:2508.10123: controlled variance")
+@EXPERIMENT.claim(source="Nested-ReFT, arXiv:2508.10123: controlled variance", kind="enumerated")
 def variance_grows_with_the_share_of_skipped_layers() -> Evidence:
     """The variance of a response's weighted gradient, by enumeration and averaged over drawn sets of skipped
     layers, grows by 1 % and more from a share of 0 to 1/4 to 1/2, in 2 transformers of 4 layers that are

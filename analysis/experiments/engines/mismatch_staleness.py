@@ -44,6 +44,7 @@ EXPERIMENT = Experiment(
     source="landscape of rollout-trainer mismatch reports; lag and mismatch as two factors of pi/mu",
     differs="logit noise of known size in place of an engine, on a token tree that is known exactly",
     cells=cells,
+    fresh=range(1000, 1016),
     keys=("recipe", "learning_rate", "mismatch_args.sigma", "lag", "seed"),
     metrics=(
         "exact/value",

@@ -196,7 +196,7 @@ DELTA_SEED = 18
 """A random world in which the delta method errs in sign; the claim is about existence."""
 
 
-@EXPERIMENT.claim(source="delta method for ratios, against enumeration")
+@EXPERIMENT.claim(source="delta method for ratios, against enumeration", kind="enumerated")
 def snips_delta_bias_wrong_sign() -> Evidence:
     """The delta method's bias of SNIPS, -(1/n) E_mu[w^2 (r - V)], can have the wrong sign, at n = 1, 2, 3 and
     still at n = 4, where the bias is above 0.005.

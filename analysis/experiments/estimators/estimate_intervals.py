@@ -176,7 +176,9 @@ def log_smoothing_bound_covers() -> Evidence:
     return exact(excess, 1e-12, "largest excess over delta = 10%")
 
 
-@EXPERIMENT.claim(source="identity: resamples of equal terms are equal; Efron (1987) for BCa")
+@EXPERIMENT.claim(
+    source="identity: resamples of equal terms are equal; Efron (1987) for BCa", kind="enumerated"
+)
 def bootstrap_cannot_see_what_was_not_drawn() -> Evidence:
     """The 95% BCa interval of a rare weight's mean covers at most with the chance that it was drawn at all:
     less than 70% for chance 0.05 and n = 20, while for chance 0.3 and n = 100 it is within 3 points of 95%.

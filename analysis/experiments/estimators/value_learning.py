@@ -52,7 +52,7 @@ def target_network_cannot_save_every_bootstrap() -> Evidence:
     return exact(gaps, 1e-10, "largest distance from 15/17, from the closed form, or of a radius across 1")
 
 
-@EXPERIMENT.claim(source="Tsitsiklis & Van Roy (1997) for TD; examples found here")
+@EXPERIMENT.claim(source="Tsitsiklis & Van Roy (1997) for TD; examples found here", kind="enumerated")
 def td_and_fitted_q_stability_are_independent() -> Evidence:
     """Stability of linear TD and of fitted Q evaluation do not imply each other: there are 3-state examples
     of TD stable with FQE divergent, and of TD divergent with FQE stable.

@@ -74,7 +74,7 @@ def slope(value: Callable[[Floats], float], at_A: Floats) -> Floats:
     return np.array([(value(at_A + step_A) - value(at_A - step_A)) / 2e-5 for step_A in step_AA])
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def class_preference_learns_sooner_and_keeps_members_apart() -> Evidence:
     """Beside the policy gradient the preference reaches success .9 in at most 0.9 times the steps in each of
     12 bandits, with right answers more diverse in each (exponential of entropy), 1.1 times on average.
@@ -89,7 +89,7 @@ def class_preference_learns_sooner_and_keeps_members_apart() -> Evidence:
     return exact(gaps, 0.0, note)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def unseen_members_learn_from_the_preference_alone() -> Evidence:
     """A right member that is never drawn has pull 0 by the policy gradient of the drawn ones, in a table with
     their mean as baseline; the preference, which reads the whole class, raises it, in all of 12 bandits.
@@ -123,7 +123,7 @@ def grpo(seed: int, mix: float, steps: int = 400) -> tuple[int, float]:
     return step, float(right_K.min() / right_K.sum())
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def class_preference_helps_grpo_transfer() -> Evidence:
     """Beside GRPO on groups of 3, by its expected steps, the preference reaches success .9 in fewer steps and
     leaves a larger share to the rarest right answer, in each of 8 bandits.
@@ -167,6 +167,7 @@ def held_out(seed: int, shared: float, mix: float, rate: float = RATE, steps: in
         "0.02 more than that, or than at 1.5 times the rate; in a table neither moves it. In each of 8 "
         "bandits."
     ),
+    kind="enumerated",
 )
 def transferred() -> Evidence:
     """Return what gains on the unseen member lack, and what a table changes of it."""

@@ -89,7 +89,7 @@ EXPERIMENT = Experiment(
 
 @EXPERIMENT.claim(
     "mixed-gradient-bias-is-linear-in-the-weight",
-    kind="enumerated",
+    kind="identity",
     statement=(
         "The bias of the mixed gradient is the expert's weight times the distance of the imitation gradient "
         "from the policy gradient."
@@ -106,7 +106,7 @@ def linear(table: pd.DataFrame) -> Evidence:
 
 @EXPERIMENT.claim(
     "mixed-gradient-variance-is-least-inside-only-for-an-unsure-expert",
-    kind="enumerated",
+    kind="identity",
     statement=(
         "The variance is (1 - w)^2 V_own + w^2 V_expert. With an expert that spreads its answers it is "
         "least inside, at w = V_own / (V_own + V_expert); with an expert that always gives the same answer "

@@ -71,7 +71,7 @@ def rounds(right: float, cap: float, count: int = 80, every: int = 0) -> Floats:
     return np.array(found)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def expert_iteration_forgets_the_rare_skill() -> Evidence:
     """From equal shares a round of cloning gives the tactics, at every step, the odds of the problems that
     they prove (4 to 1, within 1 %). Without a filter the rare problem's success falls in each of 80 rounds,
@@ -107,7 +107,7 @@ def a_filter_of_easy_steps_raises_the_plateau() -> Evidence:
     return exact(gaps, 0.0, note)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def retraining_does_not_replace_the_filter() -> Evidence:
     """Retrained from scratch on the successes of all rounds every 10 rounds, expert iteration without the
     filter ends with a success on the rare problem below 1e-5, with it above 0.02 (means of the last 10 of 80

@@ -218,7 +218,7 @@ def bending_two_valued_rewards_changes_nothing() -> Evidence:
     return exact(gaps, 1e-5, "largest distance of expected updates, 1e-6 under every standard deviation")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def bending_unskews_graded_groups() -> Evidence:
     """With rewards 0, 0.1, 0.3 and 0.6 for own arms and 1 for the expert, bending lowers the chance of a
     group in which every own advantage is negative by at least 0.1, and leaves at least 0.1 of it.
@@ -319,6 +319,7 @@ def masked(seed: int) -> tuple[Floats, Floats]:
         "the largest one as it is; whole groups of right and wrong responses have the policy gradient's "
         "direction in expectation, masked ones lose it. In each of 8 trees."
     ),
+    kind="enumerated",
 )
 def homogeneous() -> Evidence:
     """Return what masking adds to mean norms, changes of the largest, and departures of whole groups."""

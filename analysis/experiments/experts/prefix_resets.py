@@ -122,7 +122,9 @@ def resets_keep_the_optimum() -> Evidence:
     return exact(gaps, 0.0, "unprefixed value below 0.99, and gradient at a prompt that is no start")
 
 
-@EXPERIMENT.claim(source=f"{PREFIXRL}, theorem 3.4; Chang et al. (2024), DR-PO; from secondary notes")
+@EXPERIMENT.claim(
+    source=f"{PREFIXRL}, theorem 3.4; Chang et al. (2024), DR-PO; from secondary notes", kind="enumerated"
+)
 def resets_open_a_lock() -> Evidence:
     """Each further token of a lock at least doubles the steps of exact ascent from the prompt; with half of
     the starts at prefixes the factor falls with every token, below 1.5 at 6, and 6 tokens take less than half

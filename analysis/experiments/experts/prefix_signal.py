@@ -66,7 +66,7 @@ def signal(success_K: Floats, name: str) -> Floats:
     return some_K
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def a_prefix_brings_signal_and_too_long_a_one_takes_it() -> Evidence:
     """Of a lock of 6 tokens a group of 8 yields signal most often from the prefix behind which success is
     nearest to 1/2, at least 5 times as often as from the prompt where that succeeds below 2 %; where tokens
@@ -139,7 +139,7 @@ def solved(easy: float, guided: float, shared: float = 1.0, hard: int = 4) -> in
     return 20_000
 
 
-@EXPERIMENT.claim(source=f"{POPE}; Schaul et al. (2019), Ray interference")
+@EXPERIMENT.claim(source=f"{POPE}; Schaul et al. (2019), Ray interference", kind="enumerated")
 def an_easy_prompt_interferes_less_with_prefixes() -> Evidence:
     """A lock that shares logits with an easy prompt of another answer takes 1.5 times as many steps in the
     mix as alone at 3 tokens and more than 4 times at 5. From prefixes half of the time, mixing 4 or 5 tokens

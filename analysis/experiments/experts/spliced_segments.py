@@ -80,7 +80,7 @@ def off(found_SA: Floats, target_SA: Floats) -> float:
     return float(np.linalg.norm(found_SA - target_SA) / np.linalg.norm(target_SA))
 
 
-@EXPERIMENT.claim(source=R3L)
+@EXPERIMENT.claim(source=R3L, kind="enumerated")
 def retries_are_on_policy_behind_their_pivot() -> Evidence:
     """With credit behind the first error alone, retries have the mean gradient of the value from these
     states; whole-response credit is off by more than 0.2 of its norm, and over all trees has its variance at
@@ -127,7 +127,7 @@ def amplified_successes_scale_the_gradient() -> Evidence:
     return exact(gaps, 1e-12, "error of the mean, and of the order of relative deviations")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def corrections_jump_less_and_keep_diversity() -> Evidence:
     """A failure corrected from its first error on has at most 0.8 of the expected |log pi| of the teacher's
     part alone of a whole answer by the same teacher, and over 12 trees right answers are at least 1.1 times
@@ -160,7 +160,7 @@ def entropy(law_L: Floats) -> float:
     return float(-(law_L * np.log(np.where(law_L > 0, law_L, 1.0))).sum())
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def corrections_weighted_one_are_biased() -> Evidence:
     """Corrected responses that are trained on as if the policy had written them have a mean gradient off by
     more than half the policy gradient's norm, in every tree; all of them being right, a baseline of their own
@@ -220,7 +220,7 @@ def foreign_suffixes_need_their_own_ratio_alone() -> Evidence:
     return exact(gaps, 1e-12, "error of the segment-wise weight, misses of 0.1 by the others")
 
 
-@EXPERIMENT.claim(source=SOPHIA)
+@EXPERIMENT.claim(source=SOPHIA, kind="enumerated")
 def foreign_suffixes_pay_where_success_is_rare() -> Evidence:
     """Where right last tokens are rare (base success below 0.1) a sample with a foreign second half, weighted
     segment-wise, has at least twice the squared signal over variance of an own sample over 12 trees, and more

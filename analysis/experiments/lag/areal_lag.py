@@ -41,6 +41,7 @@ EXPERIMENT = Experiment(
     source="Fu et al. (2025), AReaL, arXiv:2505.24298, the table over the admitted staleness",
     differs="eight bandits of ten arms in place of a language model; every sample has the same exact lag",
     cells=cells,
+    fresh=range(1000, 1032),
     keys=("anchor", "lag", "seed"),
     metrics=("exact/value", "mean actor/clip_share_last_pass"),
     margins={"loss of final value that counts as flat": FLAT, "six points of final value": SIX},

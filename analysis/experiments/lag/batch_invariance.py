@@ -49,6 +49,7 @@ EXPERIMENT = Experiment(
     source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641",
     differs="eight bandits of ten arms in place of Procgen; plain gradient descent in place of Adam",
     cells=cells,
+    fresh=range(1000, 1032),
     keys=("anchor", "anchor_args.decay", "prompts", "seed"),
     metrics=("mean exact/value", "exact/value", "mean actor/clip_share_last_pass"),
     margins={"change of the mean value over training that counts as invariant": SAME},

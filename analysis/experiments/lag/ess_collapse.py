@@ -26,6 +26,7 @@ EXPERIMENT = Experiment(
     question="Does the ESS that a run measures say when its data are too old to learn from?",
     source="this project",
     cells=cells,
+    fresh=range(1000, 1016),
     from_rows=curves,
     keys=("recipe", "lag", "seed", "step"),
     metrics=ESS_COLLAPSE,
@@ -33,7 +34,7 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0", kind="enumerated")
+@EXPERIMENT.claim(source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0", kind="identity")
 def sampled_ess_never_below_floor(table: pd.DataFrame) -> Evidence:
     """The Kish ESS of N sampled sequences never reads below 1/N, however dead the estimate is."""
     need(table, [ESS, ESS_FLOOR, EXACT])

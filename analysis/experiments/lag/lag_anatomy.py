@@ -22,6 +22,8 @@ SCHEDULES: dict[str, tuple[str, dict[str, int]]] = {
 """Rows of the figure: registered name and arguments; "high" counts in lags. Periodic is uniform's law."""
 LAGS = (2, 4, 8)
 SEEDS = range(8, 24)
+FRESH = range(1000, 1016)
+"""Seeds of a second run; the distribution of the log-ratio is that of the first."""
 LEVELS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
 STEPS, EVERY = 300, 10
 EDGES = np.linspace(-12.0, 12.0, 4801)
@@ -91,7 +93,7 @@ def lag_anatomy() -> Table:
     how much larger than at exact lag chi2 would be if the weights moved along a line). Ages and quantiles are
     those of the largest lag.
     """
-    tree, path_RTSA = trained_path()
+    tree, path_RTSA = trained_path([*SEEDS, *FRESH])
     rows: list[dict[str, Any]] = []
     longest = max(age_distribution(row, max(LAGS)).longest for row in SCHEDULES)
     steps = list(range(longest, STEPS, EVERY))
@@ -101,19 +103,19 @@ def lag_anatomy() -> Table:
             law = age_distribution(row, lag)
             key = {"schedule": row, "lag": lag, "seed": -1}
             rows.append({"what": "coherent", **key, "x": lag, "y": 1 + law.variance / lag**2})
-            for seed, value in zip(SEEDS, chi2_RK[:, law.age_K] @ law.share_K, strict=True):
+            for seed, value in zip([*SEEDS, *FRESH], chi2_RK[:, law.age_K] @ law.share_K, strict=True):
                 rows.append({"what": "chi2", **key, "seed": seed, "x": lag, "y": value})
         for age, share in zip(law.age_K, law.share_K, strict=True):
             rows.append({"what": "age", **key, "x": int(age), "y": share})
         share_K = np.zeros(law.longest + 1)
         share_K[law.age_K] = law.share_K
-        below_E = log_ratio_shares(tree, path_RTSA, steps, share_K).cumsum()
+        below_E = log_ratio_shares(tree, path_RTSA[: len(SEEDS)], steps, share_K).cumsum()
         for level in LEVELS:
             place = min(int(np.searchsorted(below_E, level)), len(EDGES) - 2)
             rows.append({"what": "log_ratio", **key, "x": level, "y": (EDGES[place] + EDGES[place + 1]) / 2})
     about = {
         "path": "synchronous grpo on task tree, learning rate 3, 16 prompts x 8, sgd",
-        "seeds": f"{SEEDS[0]} to {SEEDS[-1]}",
+        "seeds": f"{SEEDS[0]} to {SEEDS[-1]}, fresh {FRESH[0]} to {FRESH[-1]}",
         "steps": f"{steps[0]} to {steps[-1]} by {EVERY}",
         "exact": "all responses are enumerated",
     }
@@ -125,6 +127,7 @@ EXPERIMENT = Experiment(
     question="What do schedules of equal mean lag do to the ratios on one and the same path of weights?",
     source="this project",
     compute=lag_anatomy,
+    fresh=FRESH,
     keys=("what", "schedule", "lag", "seed", "x"),
     metrics=("y",),
     figure="lag-anatomy",

@@ -45,6 +45,7 @@ EXPERIMENT = Experiment(
     source="arXiv:2607.01083: stale gradients cost what lag times learning rate says",
     differs="REINFORCE on a token tree, read as curves against learning rate times steps",
     cells=cells,
+    fresh=range(1000, 1016),
     keys=("learning_rate", "lag", "seed"),
     metrics=("exact/value", "mean exact/value", "min exact/ess_kish_sequence"),
     margins={"mean value along the curve that counts as equal": MARGIN},

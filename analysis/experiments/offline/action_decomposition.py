@@ -111,7 +111,7 @@ def bad_gives_tokens_what_their_action_is_worth() -> Evidence:
     )
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def discounted_tokens_miss_their_action() -> Evidence:
     """A backup that discounts every token is wrong by more than 2 % of the gradient at a discount of 0.95, by
     more than 5 % at 0.8, and right without discount.
@@ -122,7 +122,7 @@ def discounted_tokens_miss_their_action() -> Evidence:
     return exact(lacks, 1e-9, f"what an error lacks to its bound; least errors {shown}")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def bad_varies_less_than_whole_actions() -> Evidence:
     """At every discount BAD's gradient has a lower variance than that of whole actions."""
     spread = _wide("deviation")

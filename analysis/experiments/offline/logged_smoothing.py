@@ -87,7 +87,9 @@ def _bandit_law(seed: int) -> LoggedDistribution:
     )
 
 
-@EXPERIMENT.claim(source="Aouali et al. (2023); moments of linear estimators in closed form")
+@EXPERIMENT.claim(
+    source="Aouali et al. (2023); moments of linear estimators in closed form", kind="enumerated"
+)
 def clipping_loses_from_a_sample_size_on() -> Evidence:
     """In random bandits clipped IPS has the lower error up to n* = (variance saved) / bias^2 and the higher
     one beyond, and so has smoothing; the best of four floors errs no more than the best of four exponents in

@@ -63,7 +63,9 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(source="Beirami et al. (2024) for the bound; policy improvement theorem for the value")
+@EXPERIMENT.claim(
+    source="Beirami et al. (2024) for the bound; policy improvement theorem for the value", kind="enumerated"
+)
 def best_of_n_improves_within_its_kl() -> Evidence:
     """Best of N by Q^mu never falls below mu and E Q rises with N, at KL <= log N - (N - 1)/N. At equal KL no
     policy has more E Q than the exponential tilt; best of 2 to 16 gets nine tenths of its gain.

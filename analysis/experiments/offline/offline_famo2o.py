@@ -78,7 +78,9 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(source="Wang et al. (2023): the per-state constraint holds a higher bound of the value")
+@EXPERIMENT.claim(
+    source="Wang et al. (2023): the per-state constraint holds a higher bound of the value", kind="enumerated"
+)
 def per_state_budgets_bound_the_value_from_above() -> Evidence:
     """The best policy with a KL budget per state is worth at least the best with one budget for all, spends
     at most its budget in every state, and is worth more by 0.02 in most worlds whose Q is noisy.

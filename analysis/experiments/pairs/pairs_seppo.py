@@ -96,7 +96,8 @@ EXPERIMENT = Experiment(
 
 
 @EXPERIMENT.claim(
-    source="derived here: the gradient of winners against own losers is theirs of likelihood at margin 0"
+    source="derived here: the gradient of winners against own losers is theirs of likelihood at margin 0",
+    kind="enumerated",
 )
 def self_made_losers_stop_at_the_winners() -> Evidence:
     """With losers and reference of the current policy, and a table, the policy goes to the winners' law:

@@ -150,6 +150,7 @@ EXPERIMENT = Experiment(
         "70B than at 8B, 6 to 8.5 times, where an exchange takes 30 µs longer per doubling of nodes; with 5 "
         "and 15 µs it gains less at 405B than at 8B. The reported 10.7 is nowhere reached."
     ),
+    kind="enumerated",
 )
 def grows() -> Evidence:
     """Return what the order of gains lacks of 2 %, and what gains have beyond their bounds."""
@@ -170,6 +171,7 @@ def grows() -> Evidence:
         "latency, since nobody waits for the longest response; a layout of its own makes that 1.1 to 2 times "
         "as much."
     ),
+    kind="enumerated",
 )
 def waits() -> Evidence:
     """Return by how much gains, and their ratios, are beyond these bounds."""

@@ -91,6 +91,7 @@ EXPERIMENT = Experiment(
         "less than with snapshots from load 1 on and 14 % less than with interruptions at 1/2. Without old "
         "log-probabilities it takes a fourth less than with an average where the trainer is the bottleneck."
     ),
+    kind="enumerated",
 )
 def cheapest() -> Evidence:
     """Return what the costs have beyond these bounds."""

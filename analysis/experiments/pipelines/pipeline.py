@@ -82,7 +82,7 @@ def periodic() -> Evidence:
 @EXPERIMENT.claim(
     "pipelining-alone-gains-nothing",
     source="LlamaRL (2025), arXiv 2505.24034, strict speed-up argument (reconstructed)",
-    kind="enumerated",
+    kind="identity",
     statement=(
         "On a fixed pool with equal memory settings, equal lengths and free syncs, the best split pipeline "
         "is exactly as fast as synchronous training (1.00); larger decoding batches make it faster."
@@ -101,7 +101,7 @@ def speed_up_identity() -> Evidence:
 @EXPERIMENT.claim(
     "rapid-saves-the-shared-part-of-decoding",
     source="RAPID: infer in large batches, then several off-policy steps; cost model derived here",
-    kind="enumerated",
+    kind="identity",
     statement=(
         "Generating N batches at once for N updates saves (tau_0 L)(1 - 1/N) seconds per update at equal "
         "lengths and costs a mean lag of (N - 1) / 2: the part tau_1 of decoding is not saved."
@@ -126,7 +126,7 @@ def rapid() -> Evidence:
 @EXPERIMENT.claim(
     "jet-rl-gains-are-not-simultaneous",
     source="Jet-RL (2026), arXiv 2601.14243, abstract; Amdahl's law",
-    kind="enumerated",
+    kind="identity",
     statement=(
         "Gains of 33 % in rollout and 41 % in training give at least 33 % end to end if a step is nothing "
         "but these two, whatever their shares; the reported 16 % is not their combination in such a run."

@@ -32,6 +32,8 @@ LEVEL = 0.9
 RECIPES = ("importance_reinforce", "reinforce", "cispo", "grpo", "gspo")
 RATES = (16.0, 32.0)
 SEEDS = 8
+FRESH = range(SEEDS, 24)
+"""Seeds of a second run, added after the first eight had been seen."""
 STEPS = 300
 BATCHES = 60
 """Simulated per split, to choose the best one."""
@@ -117,7 +119,7 @@ def trained(setting: str, runs: tuple[Run, ...]) -> list[dict[str, Any]]:
     return rows
 
 
-def pipeline_learning(seeds: range = range(SEEDS)) -> Table:
+def pipeline_learning(seeds: range = range(FRESH.stop)) -> Table:
     """Return the table; updates and seconds are inf for a run that never has the level."""
     from testbed.pipeline.design import to_words
 
@@ -144,6 +146,7 @@ EXPERIMENT = Experiment(
     question="How asynchronous should a pipeline be to reach a level of return soonest?",
     source=SOURCE,
     compute=pipeline_learning,
+    fresh=FRESH,
     keys=("setting", "recipe", "learning_rate", "seed"),
     metrics=("age", "period", "final", "end", "updates", "seconds"),
     figure="time-to-accuracy",

@@ -129,6 +129,7 @@ def factors() -> dict[str, list[float]]:
         "With exact critics of utterances or tokens the gradient stays unbiased, and its variance is that of "
         "REINFORCE divided by a factor between 1 and 10; the token critic's factor is the larger one."
     ),
+    kind="enumerated",
 )
 def variance_factors() -> Evidence:
     """Return biases, and how far factors are outside 1 to 10 or in the other order."""

@@ -129,7 +129,7 @@ def f_distillation_has_the_gradient_of_its_divergence() -> Evidence:
     return exact(gaps, 1e-12, "largest distance from the gradient of the divergence")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def reverse_seeks_one_mode_forward_covers_both() -> Evidence:
     """A student with one mode, fitted to a teacher with modes of mass 0.6 and 0.4, keeps at least 0.2 on the
     lesser mode under the forward divergence and at most 0.05 under the reverse one.

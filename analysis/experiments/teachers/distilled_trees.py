@@ -114,7 +114,7 @@ def token_wise_distillation_seeks_no_mode() -> Evidence:
     return exact(gaps, 1e-3, "largest distance of the lesser first token's chance from the teacher's")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def reverse_divergence_of_whole_responses_seeks_a_mode() -> Evidence:
     """The reverse divergence of whole responses gives the lesser mode's first token at most 0.05 from four
     tokens on, and at most twice the teacher's tokens unlike the first.
@@ -126,7 +126,7 @@ def reverse_divergence_of_whole_responses_seeks_a_mode() -> Evidence:
     return exact(gaps, 0.0, f"excess; chances {', '.join(f'{x[0]:.3f}' for x in found)}")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def own_prefixes_lower_the_error_that_grows_with_length() -> Evidence:
     """For each divergence tokens unlike the first are more on the teacher's prefixes than on half of them,
     and there than on own ones, from four tokens on, and the excess over own ones grows with every length.
@@ -141,7 +141,7 @@ def own_prefixes_lower_the_error_that_grows_with_length() -> Evidence:
     return exact(gaps, 0.0, "largest lack of order")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def reverse_errs_less_than_forward() -> Evidence:
     """On the same prefixes tokens unlike the first are fewest under the reverse divergence, more under
     Jensen-Shannon's and most under the forward one, at every length.

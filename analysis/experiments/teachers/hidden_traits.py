@@ -235,6 +235,7 @@ def carried(seed: int, channel: str, shared: bool) -> float:
         "more than a third of what it has in those who share the teacher's, in the mean of 8, through every "
         "channel: in networks this small the shared start is not needed."
     ),
+    kind="enumerated",
 )
 def other_carries() -> Evidence:
     """Return what the ratios of mean rises lack."""
@@ -256,6 +257,7 @@ def other_carries() -> Evidence:
         "After 10 updates the rises through samples, off- and on-policy distillation differ by less than a "
         "tenth, in the mean of 8 students who share the start."
     ),
+    kind="enumerated",
 )
 def channels_trained() -> Evidence:
     """Return the excess of the mean relative difference."""

@@ -57,7 +57,7 @@ def self_rewarding_ends_at_the_tilted_policy() -> Evidence:
     return exact(gaps, 1e-10, "update at the tilted policy, lack of one at the base, or distance from SFT")
 
 
-@EXPERIMENT.claim(source="derived")
+@EXPERIMENT.claim(source="derived", kind="enumerated")
 def self_rewarding_without_kl_leaves_sft_behind() -> Evidence:
     """Without a KL penalty the update at the SFT policy does not vanish, and the response of largest reward,
     where the policy ends, is not SFT's likeliest one for at least half of 24 random pairs.

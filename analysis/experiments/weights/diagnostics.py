@@ -211,7 +211,7 @@ def kl_estimators_as_losses() -> Evidence:
 @EXPERIMENT.claim(
     "k3-varies-more-than-k1-beyond-a-shift-of-1.12",
     source="Schulman (2020), Approximating KL Divergence, where k3 is the low-variance one",
-    kind="enumerated",
+    kind="identity",
     statement=(
         "Between unit Gaussians d apart k1 has variance d^2 and k3 e^(d^2) - 1 - d^2, so k3 is better "
         "only for d < 1.1209, that is KL < 0.628; the bias of k2 is d^4/8."
@@ -260,7 +260,7 @@ def pareto_k_on_policy_is_no_number() -> Evidence:
     return exact(gaps, 0.0, "1 if any outcome is another one")
 
 
-@EXPERIMENT.claim(source="Hill (1975); Dekkers, Einmahl & de Haan (1989)")
+@EXPERIMENT.claim(source="Hill (1975); Dekkers, Einmahl & de Haan (1989)", kind="enumerated")
 def hill_finds_a_tail_in_every_law() -> Evidence:
     """On the mean order statistics of a Pareto law's logarithms Hill is the index exactly; on 5000 exact
     quantiles and the largest 250 it is positive for the uniform, exponential and log-normal laws too; the

@@ -87,7 +87,7 @@ def _wide(column: str) -> pd.DataFrame:
     return paths().pivot(index=["scale", "seed"], columns="control", values=column)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def a_controlled_kl_holds_its_target() -> Evidence:
     """A PID coefficient ends within 10 % of the target KL at reward scales from 1/4 to 2, gated by entropy or
     not; a fixed one that is right at scale 1 ends off by more than 50 % at half and at twice that scale.
@@ -100,7 +100,7 @@ def a_controlled_kl_holds_its_target() -> Evidence:
     return exact(gaps, 1e-9, note)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def a_controlled_kl_overshoots_where_a_fixed_one_does_not() -> Evidence:
     """Under exact gradients a fixed coefficient never overshoots its own last KL by more than 5 % of the
     target; PID overshoots by more than 5 % from scale 1 on, and at scales 2 and 4 by less where entropy gates

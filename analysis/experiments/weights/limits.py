@@ -108,7 +108,10 @@ def oapl_minimizer_is_the_tilt_iff_temperatures_agree() -> Evidence:
     return exact(gaps, 1e-7, "largest distance of flow, closed form, tilt and filter")
 
 
-@EXPERIMENT.claim(source="Ritter et al. (2026), OAPL, arXiv:2602.19362, default beta2 = 1e-3; path derived")
+@EXPERIMENT.claim(
+    source="Ritter et al. (2026), OAPL, arXiv:2602.19362, default beta2 = 1e-3; path derived",
+    kind="enumerated",
+)
 def oapl_passes_through_collapse_at_small_beta2() -> Evidence:
     """On a fixed mu with beta1 = 1, the entropy along OAPL's gradient flow falls to 2e-5 at beta2 = 1e-3
     before it recovers to 0.96; at beta2 = 0.1 it never falls more than 1% below its end, and at 1 never below
@@ -212,7 +215,10 @@ def _topr_drift(mu_K: np.ndarray, signed_K: np.ndarray, a_minus: float) -> Drift
     return drift_of("topr", mu_K, signed_K, baseline=False, low=a_minus)
 
 
-@EXPERIMENT.claim(source="second-order expansion of ln E w^2 in the drift: docs/theory/sequence-ratios.md")
+@EXPERIMENT.claim(
+    source="second-order expansion of ln E w^2 in the drift: docs/theory/sequence-ratios.md",
+    kind="enumerated",
+)
 def ess_cost_is_quadratic_only_in_coherent_lag() -> Evidence:
     """For small steps -ln(ESS / N) of a token chain grows linearly with length, and with lag it grows
     quadratically when the policy moves along one direction but linearly, on average, when it walks at random.

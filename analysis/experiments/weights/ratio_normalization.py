@@ -61,6 +61,7 @@ EXPERIMENT = Experiment(
         "1e-3 at the last two, the lower one with .63 and above .99. Normalized, both fire alike at every "
         "step."
     ),
+    kind="enumerated",
 )
 def one_sided() -> Evidence:
     """Return misses of each of these."""

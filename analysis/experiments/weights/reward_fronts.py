@@ -115,6 +115,7 @@ EXPERIMENT.claim(
         "times speed has the largest such sum of all answers, at each of 13 weights on 4 bandits; decoupled "
         "normalization's has not at some weight on some bandit."
     ),
+    kind="enumerated",
 )
 def supported() -> Evidence:
     """Return what ends lack of the largest weighted sum, and how far decoupling's are below 0.05."""

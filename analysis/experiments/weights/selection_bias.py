@@ -50,6 +50,7 @@ EXPERIMENT = Experiment(
     source="tinker-cookbook issue 822; Applied Compute (2026), queue-max",
     differs="a token tree whose reward knows nothing of length, so that nothing else can shorten responses",
     cells=cells,
+    fresh=range(1000, 1024),
     keys=("too_old", "age_limit", "seed"),
     metrics=(
         "mean staleness/length_made",

@@ -75,7 +75,7 @@ def worlds() -> Iterator[float]:
     yield from (0.6, 0.7, 0.8, 0.9, 0.95)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def thought_rewards_need_fewer_samples() -> Evidence:
     """Where a step is right with probability .6 or .7 rewards of thoughts need at most 0.6 of the samples per
     squared signal that rewards of answers need, and rewards of tokens fewer still; from .8 on, where answers
@@ -88,7 +88,7 @@ def thought_rewards_need_fewer_samples() -> Evidence:
     return exact(gaps, 0.0, f"misses; thoughts over answers {np.round(ratio_K, 3)}")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def rewards_of_steps_nearly_point_to_the_answer() -> Evidence:
     """Where steps differ in skill, from .3 to .95, in 20 drawn orders the mean gradients of thought and of
     token rewards have a cosine of at least .75 with that of answer rewards; neither is the nearer one in

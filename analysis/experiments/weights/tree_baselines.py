@@ -127,6 +127,7 @@ def same_as_mean() -> Evidence:
         "shrinks "
         "the gradient to 3/4."
     ),
+    kind="enumerated",
 )
 def stage_value() -> Evidence:
     """Return biases, and by how much the ratio of summed variances exceeds 0.95."""
@@ -151,6 +152,7 @@ def stage_value() -> Evidence:
         "throughout; "
         "where only the prompt's stage is hard, at 1/8 against 7/8 behind it, at most half have."
     ),
+    kind="enumerated",
 )
 def saturation() -> Evidence:
     """Return what the shares of groups without signal miss, by enumeration of the patterns."""
@@ -173,6 +175,7 @@ def saturation() -> Evidence:
         "advantage rises at every step from the 20th on and ends above 0.9, in each of 10 trees, as does "
         "success without a prefix: what is learned from runs dry."
     ),
+    kind="enumerated",
 )
 def risen() -> Evidence:
     """Return falls of the share after 20 of 80 steps, and what share and success lack of 0.9 at the end."""

@@ -85,7 +85,7 @@ def _by_drift(column: str) -> pd.DataFrame:
     return _wide(column).groupby("drift").mean()
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def turn_ratios_are_clipped_less() -> Evidence:
     """With equal clip ranges the geometric ratio of a turn is cut on fewer tokens than that of a token in the
     mean over policies at every drift, on less than half as many up to a drift of 0.5.
@@ -96,7 +96,7 @@ def turn_ratios_are_clipped_less() -> Evidence:
     return exact(np.maximum(0.0, gaps), 1e-12, f"largest excess of a mean; cut shares {shown}")
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def turn_ratios_vary_less() -> Evidence:
     """In the mean over policies the gradient of Turn-PPO deviates less than that of PPO at every drift,
     though not at every pair of policies.
@@ -110,7 +110,7 @@ def turn_ratios_vary_less() -> Evidence:
     )
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def no_turn_ratio_is_unbiased() -> Evidence:
     """The ratio of the whole response is unbiased, tool tokens or not; the gradients of PPO, Turn-PPO, S-PPO
     and ST-PPO are off by more than 1 % at every pair of policies.
@@ -124,7 +124,7 @@ def no_turn_ratio_is_unbiased() -> Evidence:
     )
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim(kind="enumerated")
 def the_clip_bias_correction_is_small() -> Evidence:
     """Dividing by the norm of the clipped part moves the bias by less than 1 % of the gradient, for token and
     for turn ratios, at every pair of policies.

@@ -194,6 +194,7 @@ ANCHOR = 0.1
         "answer brings decoupled normalization from more than 0.1 to within 0.05 of joint normalization's "
         "accuracy, and leaves it 0.1 faster, in the mean over 12 bandits."
     ),
+    kind="enumerated",
 )
 def anchored() -> Evidence:
     """Return what accuracies and speeds miss."""

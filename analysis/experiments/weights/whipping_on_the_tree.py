@@ -80,6 +80,7 @@ def still() -> Evidence:
         "On that tree the clip around an old sampler, and ReMix's at later passes, shorten answers for some "
         "pairs of sampler and policy and lengthen them for others: old data alone prefer no length."
     ),
+    kind="enumerated",
 )
 def either_way() -> Evidence:
     """Return by how much the rates of both clips fall short of 1e-3 on either side."""
