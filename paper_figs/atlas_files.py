@@ -1,4 +1,4 @@
-"""What `testbed objectives atlas` writes: the table, the page and one picture per family."""
+"""What `testbed evidence pages atlas` writes: the table, the page and one picture per family."""
 
 from __future__ import annotations
 

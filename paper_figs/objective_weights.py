@@ -72,7 +72,7 @@ def draw_family(table: pd.DataFrame, family: str) -> Figure:
     names = list(dict.fromkeys(rows["objective"]))
     if not names:
         raise UserError(
-            f"The table has no objective of family '{family}'. Make it with: testbed objectives atlas"
+            f"The table has no objective of family '{family}'. Make it with: testbed evidence pages atlas"
         )
     panels = [panel for name in names for panel in _split(rows[rows["objective"] == name])]
     across = min(ACROSS, key=lambda columns: -len(panels) % columns)

@@ -15,7 +15,7 @@ HEAD = """# Experiments and their claims
 
 An experiment asks one question and judges one or more claims on the numbers that answer it. Effects come
 first, with 95 % intervals; the verdict follows from one rule over all claims
-([how](../theory/verdicts.md)). `testbed experiments show NAME` prints an experiment, `testbed experiments run
+([how](../theory/verdicts.md)). `testbed show NAME` prints an experiment, `testbed evidence run
 NAME` does all of it again.
 """
 COLUMNS = ("claim", "effect", "asked", "verdict", "kind", "n", "cells", "what the effect is")
@@ -144,13 +144,13 @@ def figure_of(experiment: Experiment) -> str:
 
 def commands(experiment: Experiment) -> list[str]:
     """Return what makes an experiment's table, judges its claims and draws its figure."""
-    found = [experiment.command or f"testbed experiments run {experiment.name}"]
+    found = [experiment.command or f"testbed evidence run {experiment.name}"]
     if experiment.keys:
-        found.append(f"testbed experiments table {experiment.name}")
+        found.append(f"testbed evidence run {experiment.name} --write")
     if isinstance(experiment.figure, Plot):
-        found.append(f"testbed figures {experiment.name}")
+        found.append(f"testbed evidence figures {experiment.name}")
     elif experiment.figure and "*" not in experiment.figure:
-        found.append(f"testbed figures {experiment.figure}")
+        found.append(f"testbed evidence figures {experiment.figure}")
     return found
 
 

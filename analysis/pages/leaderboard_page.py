@@ -12,7 +12,7 @@ from analysis.judging.intervals import median_interval
 
 HEAD = """# Leaderboard of objectives
 
-Written by `testbed card --page docs/leaderboard.md` from the tables `card-exact`, `card-training` and
+Written by `testbed evidence pages leaderboard` from the tables `card-exact`, `card-training` and
 `card-cost`; do not edit. In the site a click on a column's head sorts by it.
 
 There is no overall score: which of these numbers matters depends on how stale the data are, and a number of a
@@ -24,7 +24,7 @@ small world is no number of a large model. `testbed card NAME` draws one row as 
 
 **One row again:** `testbed card NAME --quick` computes its exact numbers and its time, and
 `testbed run card-training recipe=NAME` trains it. All rows:
-`testbed experiments table card-exact card-training card-cost`.
+`testbed evidence run card-exact card-training card-cost --write`.
 """
 
 WHAT = """- **bias, noise, ESS, top tenth** (exact): the gradient of groups of two responses with A = R - R

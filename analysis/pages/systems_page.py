@@ -14,8 +14,8 @@ from analysis.pages.experiment_page import commands, effect, table
 FINDINGS = ("enumerated", "small world", "toy training", "real model")
 HEAD = """# What was found on the central claim of each system
 
-Written by `testbed systems index` from analysis/verdicts.csv; do not edit. `testbed systems show NAME` prints
-a system with all its claims; `make docs` builds a page for each.
+Written by `testbed evidence pages systems` from analysis/verdicts.csv; do not edit.
+`testbed show NAME --kind system` prints a system with all its claims; `make docs` builds a page for each.
 
 Every system of the literature behind this project has a central claim, the one its authors would recognize.
 Its status follows from the verdicts on that claim alone:

@@ -1,7 +1,7 @@
 """The planted bug that refutes each exact claim: what a claim speaks of is the function that the bug is in.
 
 A test plants every one of them and wants the verdict "refuted", so that no exact claim can stay supported
-while the code that it is about is broken. `testbed claims show` names the functions.
+while the code that it is about is broken. `testbed show` names the functions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Runs that several experiments start from, and what `testbed validate` starts from."""
+"""Runs that several experiments start from, and what `testbed run --model` starts from."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from testbed.config.run import Run
+from testbed.config.run import MODEL_RUN, Run
 
 TOY = Run(
     task="running-sum",
@@ -36,15 +36,5 @@ SMALL = replace(
 CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, learning_rate=0.1)
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
 
-HF_RUN = Run(
-    task="reasoning-gym",
-    policy="hf",
-    model="the folder of a local model",
-    prompts=16,
-    group=8,
-    steps=100,
-    learning_rate=1e-5,
-    optimizer="adam",
-    max_grad_norm=1.0,
-)
-"""Where `testbed validate` starts from; the model is given there."""
+HF_RUN = MODEL_RUN
+"""Where `testbed run --model` starts from; the model is given there."""

@@ -23,6 +23,7 @@ from analysis.tables.value_table import VALUE
 from testbed.errors import UserError, unknown
 from testbed.results import store
 from testbed.user_files import short_names
+from testbed.words import split
 
 ARGUMENTS = tuple(name for name in FIELDS if name.endswith("_args"))
 REWARD = "reward/mean"
@@ -173,9 +174,7 @@ def dial(rows: pd.DataFrame, name: str) -> str:
 def only(rows: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
     """Return the rows that `field=value,value` words name; raise UserError for one that names none."""
     for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise UserError(f"'{word}': expected dial=value, as lag=0,16.")
+        name, text = split(word, "setting=value, as lag=0,16")
         shown = rows[dial(rows, name)].map(as_word)
         wanted = [named(f"value of {name}", value, set(shown)) for value in text.split(",")]
         rows = rows[shown.isin(wanted)]

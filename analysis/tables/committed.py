@@ -64,7 +64,7 @@ def manifest(folder: Path = COMMITTED) -> dict[str, Any]:
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{folder} holds no readable {MANIFEST} ({type(error).__name__}). "
-            "Make the tables with: testbed experiments table NAME"
+            "Make the tables with: testbed evidence run NAME --write"
         ) from error
 
 
@@ -92,7 +92,7 @@ def _read_csv(name: str, entry: Mapping[str, Any], folder: Path) -> Table:
     if table.sha256 != entry.get("sha256"):
         raise UserError(
             f"{path} has sha256 {table.sha256[:12]}…, the manifest says {str(entry.get('sha256'))[:12]}…: it "
-            "was changed by hand or cut. Make it again with: testbed experiments table NAME"
+            "was changed by hand or cut. Make it again with: testbed evidence run NAME --write"
         )
     return table
 

@@ -18,7 +18,7 @@ MODELS = Path("out/models")
 
 @dataclass(frozen=True)
 class Made:
-    """A small model from scratch, taught by the task's noisy teacher; see `testbed train-base`."""
+    """A small model from scratch, taught by the task's noisy teacher; see `testbed pretrained scratch`."""
 
     name: str
     task: str

@@ -2,7 +2,7 @@
 
     python docs/tools/sources_page.py            # from paper_figs/data/source-costs.csv
 
-The numbers are those of `testbed experiments table source-costs`.
+The numbers are those of `testbed evidence run source-costs --write`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TABLE, PAGE = ROOT / "paper_figs/data/source-costs.csv", ROOT / "docs/sources.md
 HEAD = """# Tasks and sources: base success and cost
 
 Written by `python docs/tools/sources_page.py` from the table of [source-costs](verdicts.md);
-do not edit. `testbed experiments table source-costs` measures it anew.
+do not edit. `testbed evidence run source-costs --write` measures it anew.
 
 Every source is a dial of `Run`, so any recipe meets any of them in one grid. `testbed list prefixes` (or
 `guides`, `teachers`, `critics`, `verifiers`, `tasks`) prints their arguments.

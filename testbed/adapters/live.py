@@ -23,8 +23,8 @@ COUNTS = ("sequences", "tokens")
 def names_of(stack: str) -> dict[str, str]:
     """Return {our metric: the stack's key} where a stack logs the same number by another name.
 
-    Aliases that differ in anything are not among them: `testbed metrics` says in what. Raises UserError for
-    a stack that has no names for ratios.
+    Aliases that differ in anything are not among them: `testbed list metrics` says in what. Raises UserError
+    for a stack that has no names for ratios.
     """
     if stack not in STACKS:
         raise unknown("stack", stack, STACKS)

@@ -12,38 +12,8 @@ import typer
 import typer.core
 
 from testbed import __version__
-from testbed.cli import (
-    arena,
-    card,
-    claims,
-    compare,
-    conform,
-    demo,
-    diagnose,
-    doctor,
-    exact,
-    experiments,
-    figures,
-    identify,
-    listing,
-    look_up,
-    merge,
-    metrics,
-    new,
-    objectives,
-    pipeline,
-    plot,
-    power,
-    pretrained,
-    report,
-    run,
-    status,
-    systems,
-    train_base,
-    tune,
-    validate,
-    watch,
-)
+from testbed.cli.extensions import Command, extensions
+from testbed.cli.moved import moved
 from testbed.cli.pipeline_run import WithTail
 from testbed.errors import UserError
 from testbed.execution.threads import environment
@@ -51,6 +21,56 @@ from testbed.execution.threads import environment
 
 class Stopped(Exception):
     """Ctrl-C, with what there is to say about it."""
+
+
+SECTIONS = (
+    "Start",
+    "Run",
+    "Read",
+    "Objectives",
+    "Arena",
+    "Look up",
+    "Systems and evidence",
+)
+CORE = (
+    Command("Start", "doctor", "Check the machine; train for a second.", "testbed.cli.doctor:doctor"),
+    Command("Start", "new", "Write a file to start an objective or task from.", "testbed.cli.new:new"),
+    Command(
+        "Start",
+        "pretrained",
+        "Write a small language model as a folder.",
+        "testbed.cli.pretrained:pretrained",
+    ),
+    Command("Run", "run", "Run a sweep; what is done is not run again.", "testbed.cli.run:run"),
+    Command("Run", "status", "Count done and failed cells; follow a sweep.", "testbed.cli.status:status"),
+    Command("Run", "merge", "Bring results folders together in a new one.", "testbed.cli.merge:merge"),
+    Command(
+        "Objectives", "exact", "Compute exact bias and variance of gradients.", "testbed.cli.exact:exact"
+    ),
+    Command(
+        "Objectives", "identify", "Name the objective that a loss equals.", "testbed.cli.identify:identify"
+    ),
+    Command("Objectives", "conform", "Test a loss against the name it has.", "testbed.cli.conform:conform"),
+    Command("Objectives", "objectives", "Compare them; read a stack's settings.", ""),
+    Command("Objectives", "objectives compare", "", "testbed.cli.objectives:compare"),
+    Command(
+        "Objectives",
+        "objectives from",
+        "",
+        "testbed.cli.from_stack:from_stack",
+        {"context_settings": {"ignore_unknown_options": True}},
+    ),
+    Command("Look up", "list", "List all names of one kind.", "testbed.cli.listing:list_all"),
+    Command("Look up", "show", "Show what a name stands for; cite it.", "testbed.cli.look_up:show_names"),
+    Command(
+        "Systems and evidence",
+        "pipeline",
+        "Simulate generation and training: lags, speed.",
+        "testbed.cli.pipeline:pipeline",
+        {"cls": WithTail},
+    ),
+)
+"""Commands of the core. A command without a function is a group; its commands have two words."""
 
 
 class Commands(typer.core.TyperGroup):
@@ -63,47 +83,44 @@ class Commands(typer.core.TyperGroup):
         except KeyboardInterrupt as stop:
             raise Stopped(str(stop)) from stop
 
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """Write one line per command, by section, so that the help fits on one screen."""
+        formatter.write("\n")
+        for section in SECTIONS:
+            label = section
+            for command in commands():
+                if command.section == section and " " not in command.name:
+                    formatter.write(f"{label:<20} {command.name:<10} {command.help}\n")
+                    label = ""
 
-app = typer.Typer(
-    cls=Commands,
-    name="testbed",
-    help="A laboratory bench for off-policy reinforcement learning of language models.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
-app.command("new")(new.new)
-app.command("run")(run.run)
-app.command("tune")(tune.tune)
-app.command("status")(status.status)
-app.command("watch")(watch.watch)
-app.command("list")(listing.list_all)
-app.command("show")(look_up.show_name)
-app.add_typer(objectives.app, name="objectives")
-app.add_typer(arena.app, name="arena")
-app.command("exact")(exact.exact)
-app.command("card")(card.card)
-app.add_typer(experiments.app, name="experiments")
-app.add_typer(claims.app, name="claims")
-app.add_typer(systems.app, name="systems")
-app.command("metrics")(metrics.metrics)
-app.command("figures")(figures.figures)
-app.command("compare")(compare.compare)
-app.command("power")(power.power)
-app.command("merge")(merge.merge)
-app.command("report")(report.report)
-app.command("plot")(plot.plot)
-app.command("diagnose")(diagnose.diagnose)
-app.command("pipeline", cls=WithTail)(pipeline.pipeline)
-app.command("identify")(identify.identify)
-app.command("conform")(conform.conform)
-app.command("validate")(validate.validate)
-app.command("train-base")(train_base.train_base)
-app.command("pretrained")(pretrained.pretrained)
+
+def commands() -> list[Command]:
+    """Return the commands of the core and of every installed package, by section."""
+    every = [*CORE, *(command for extension in extensions() for command in extension.commands)]
+    return sorted(every, key=lambda command: SECTIONS.index(command.section))
+
+
+def command_line() -> typer.Typer:
+    """Return the command line with every command that is installed."""
+    options: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True}
+    app = typer.Typer(
+        cls=Commands,
+        name="testbed",
+        help="A laboratory bench for off-policy reinforcement learning of language models.",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **options,
+    )
+    groups: dict[str, typer.Typer] = {}
+    for command in commands():
+        group, _, name = command.name.rpartition(" ")
+        if not command.function:
+            groups[command.name] = typer.Typer(help=command.help, **options)
+            app.add_typer(groups[command.name], name=command.name)
+        else:
+            (groups[group] if group else app).command(name, **command.options)(command.load())
+    app.callback()(_options)
+    return app
 
 
 def _print_version(asked: bool) -> None:
@@ -112,19 +129,12 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     _version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
-
-
-@app.command("version")
-def version() -> None:
-    """Print the version."""
-    print(__version__)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -135,8 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a word may hold bytes that are no text
     words = _with_ray_address(list(sys.argv[1:] if arguments is None else arguments))
+    if answer := moved(words):
+        sys.exit(_complain(answer))
     try:
-        code = app(words, standalone_mode=False, prog_name="testbed")
+        code = command_line()(words, standalone_mode=False, prog_name="testbed")
     except UserError as error:
         sys.exit(_complain(str(error)))
     except (Stopped, KeyboardInterrupt, typer.Abort) as stop:
@@ -177,4 +189,4 @@ def _with_ray_address(words: list[str]) -> list[str]:
     return words
 
 
-__all__ = ["app", "main"]
+__all__ = ["command_line", "main"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli.identify import Given, Html, Inputs, Json, Layout, Timeout, job, tell
+from testbed.words import named_values
 
 if TYPE_CHECKING:
     from testbed.conformance.installed import Outcome
@@ -48,7 +49,6 @@ def conform(
 
     testbed conform --installed --page docs/conformance.md
     """
-    from testbed.cli.identify import values
     from testbed.conformance.sandbox import run
     from testbed.errors import UserError
 
@@ -59,7 +59,10 @@ def conform(
         raise UserError("expected a loss and an entry: testbed conform FILE.py:FN --as NAME; or --installed.")
 
     words = {"as": as_, "aggregation": aggregation, "length": length, "strict": strict}
-    found = run(job("conform", target, inputs, given, layout) | words | {"hyper": values(hyper)}, timeout)
+    found = run(
+        job("conform", target, inputs, given, layout) | words | {"hyper": named_values(hyper or ())},
+        timeout,
+    )
     tell(found, html, json)
     if not found["holds"]:
         raise typer.Exit(1)

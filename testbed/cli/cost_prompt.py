@@ -12,7 +12,6 @@ import typer
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
-    from analysis.experiment import Experiment
     from testbed.config.run import Run
     from testbed.execution.cost import Cost
 
@@ -55,22 +54,3 @@ def agree(found: Cost, *, yes: bool, quiet: bool, at_most: bool = False) -> None
     if not sys.stdin.isatty():
         raise UserError(f"{text} That is above an hour: give --yes to go on, or a smaller sweep.")
     typer.confirm("Go on?", abort=True, err=True)
-
-
-def agree_on_experiment(
-    experiment: Experiment, root: Path, workers: int | None, *, yes: bool, quiet: bool
-) -> None:
-    """Do the same for the runs behind an experiment's table; those of a stopping rule at their largest."""
-    from analysis.experiment import EXPERIMENTS
-    from testbed.results.store import folder_for
-
-    source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment
-    if source.cells is None:
-        return
-    source.make_ready(quiet=quiet)
-    folder = folder_for(root, source.name)
-    parts = [(source.table_cells(), folder)]
-    if source.stop is not None:
-        blocks = [new for seeds in (source.stop.seeds(), source.stop.fresh_seeds()) for _, new in seeds]
-        parts = [(source.cells_at(new), folder / f"{new.start}-{new.stop - 1}") for new in blocks]
-    agree(cost_of(parts, workers), yes=yes, quiet=quiet, at_most=source.stop is not None)

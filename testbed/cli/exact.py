@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.extensions import part
 from testbed.errors import UserError, unknown
+from testbed.words import split
 
 if TYPE_CHECKING:
     from testbed.exact.report import Bench, GradientReport
@@ -65,7 +67,7 @@ def exact(
     facts = asdict(tree_facts(bench.tree, bench.mu_SA, bench.pi_SA))
     rows = [report.row() for report in reports]
     if figure is not None:
-        _draw(rows, figure)
+        part("draw_bias")(rows, figure)
     if json:
         show.as_json({"settings": given, "tree": facts, "reports": rows})
         return
@@ -78,9 +80,7 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
     """Return the settings with defaults filled in; UserError for an unknown name or a wrong value."""
     found = dict(DEFAULTS)
     for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise UserError(f"'{word}' is no setting; expected NAME=VALUE, say drift=0.5.")
+        name, value = split(word, "NAME=VALUE, as drift=0.5")
         if name not in DEFAULTS:
             raise unknown("setting", name, DEFAULTS)
         found[name] = _value(name, value)
@@ -154,14 +154,3 @@ def _print(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         "relative_bias = |E g - grad J| / |grad J| = state + suffix + clipping; relative_deviation = "
         "sqrt(tr Cov g) / |grad J|; gradients in the logits of every prefix."
     )
-
-
-def _draw(rows: list[dict[str, Any]], path: Path) -> None:
-    if path.suffix not in (".png", ".pdf"):
-        raise UserError(f"--figure {path}: expected a name that ends in .png or .pdf.")
-    from paper_figs.bias_split import draw_reports
-    from paper_figs.run import render, style, write_file
-
-    with style():
-        body = render(draw_reports(rows), path.suffix[1:])
-    write_file(path, body)

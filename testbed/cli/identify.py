@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed.words import named_values, split
+
 Target = Annotated[str, typer.Argument(metavar="FILE:FN", help="file.py:function or package.module:fn.")]
 Inputs = Annotated[
     list[str] | None,
@@ -48,26 +50,9 @@ def job(
     command: str, target: str, inputs: Sequence[str] | None, given: Sequence[str] | None, layout: str
 ) -> dict[str, Any]:
     """Return what the process of the loss is asked."""
-    roles = {name: str(value) for name, value in values(inputs).items()}
-    return {"command": command, "target": target, "inputs": roles, "given": values(given), "layout": layout}
-
-
-def values(words: Sequence[str] | None) -> dict[str, Any]:
-    """Return NAME=VALUE words as a dictionary, Python values where they are; raise UserError for others."""
-    import ast
-
-    from testbed.errors import UserError
-
-    found: dict[str, Any] = {}
-    for word in words or ():
-        name, sign, text = word.partition("=")
-        if not (name and sign):
-            raise UserError(f"'{word}' is not NAME=VALUE.")
-        try:
-            found[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            found[name] = float("inf") if text == "inf" else text
-    return found
+    roles = dict(split(word, "PARAMETER=ROLE, as x=logp") for word in inputs or ())
+    values = named_values(given or (), "PARAMETER=VALUE, as eps=.2")
+    return {"command": command, "target": target, "inputs": roles, "given": values, "layout": layout}
 
 
 def tell(found: dict[str, Any], html: Path | None, json: bool) -> None:

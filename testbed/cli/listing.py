@@ -1,15 +1,20 @@
-"""testbed list: everything that has a name."""
+"""testbed list: everything that has a name, by kind."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
+import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from testbed.cli.extensions import Kind, extensions
+from testbed.words import split
 
 Rows = list[dict[str, Any]]
 
@@ -40,39 +45,37 @@ def _first_line(thing: object) -> str:
     return (inspect.getdoc(thing) or "").split("\n", 1)[0]
 
 
-def _registry(registry: Any) -> Rows:
-    return [{"name": name, "what": _first_line(registry[name].function)} for name in registry]
+def _entries(registry: str, *promises: str) -> Callable[[], Rows]:
+    """Return what makes the rows of a registry "module:name": name, first line, arguments, some promises."""
+
+    def rows() -> Rows:
+        found = pkgutil.resolve_name(registry)
+        return [_entry_row(name, found[name], promises) for name in found]
+
+    return rows
+
+
+def _entry_row(name: str, entry: Any, promises: Sequence[str]) -> dict[str, Any]:
+    told = {key: entry.promises[key] for key in promises}
+    return {
+        "name": name,
+        "what": _first_line(entry.function),
+        **{key: ", ".join(value) if isinstance(value, tuple) else value for key, value in told.items()},
+        "arguments": ", ".join(f"{key}={value!r}" for key, value in entry.defaults.items()),
+    }
 
 
 def _tasks() -> Rows:
     from testbed.worlds.tasks import tasks
 
-    return [
-        {
-            "name": name,
-            "what": _first_line(entry.function),
-            "arguments": ", ".join(f"{k}={v!r}" for k, v in entry.defaults.items()),
-        }
-        for name, entry in tasks().items()
-    ]
-
-
-def _recipes() -> Rows:
-    from testbed.recipes import recipe
-
-    return _registry(recipe)
+    return [_entry_row(name, entry, ()) for name, entry in tasks().items()]
 
 
 def _objectives() -> Rows:
+    from testbed.inspection.explain import facts
     from testbed.objectives import objective
 
-    return _registry(objective)
-
-
-def _advantages() -> Rows:
-    from testbed.advantages import advantage
-
-    return _registry(advantage)
+    return [facts(objective[name]) for name in objective]
 
 
 def _aggregations() -> Rows:
@@ -81,223 +84,156 @@ def _aggregations() -> Rows:
     return [{"name": name, "what": _first_line(function)} for name, function in AGGREGATIONS.items()]
 
 
-def _mismatches() -> Rows:
-    from testbed.mismatch import mismatch
-
-    return [
-        {
-            **row,
-            "arguments": ", ".join(f"{k}={v!r}" for k, v in mismatch[row["name"]].defaults.items()),
-            "support": mismatch[row["name"]].promises["support"],
-        }
-        for row in _registry(mismatch)
-    ]
-
-
-def _schedules() -> Rows:
-    from testbed.staleness import schedule
-
-    return [
-        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in schedule[row["name"]].defaults.items())}
-        for row in _registry(schedule)
-    ]
-
-
-def _anchors() -> Rows:
-    from testbed.anchors import anchor
-
-    return [
-        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in anchor[row["name"]].defaults.items())}
-        for row in _registry(anchor)
-    ]
-
-
-def _prefixes() -> Rows:
-    from testbed.prefixes import prefix
-
-    return [
-        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in prefix[row["name"]].defaults.items())}
-        for row in _registry(prefix)
-    ]
-
-
-def _critics() -> Rows:
-    from testbed.critics import critic
-
-    return [
-        {
-            **row,
-            "policies": ", ".join(critic[row["name"]].promises["policies"]),
-            "arguments": ", ".join(f"{k}={v!r}" for k, v in critic[row["name"]].defaults.items()),
-        }
-        for row in _registry(critic)
-    ]
-
-
-def _teachers() -> Rows:
-    from testbed.teachers import teacher
-
-    return [
-        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in teacher[row["name"]].defaults.items())}
-        for row in _registry(teacher)
-    ]
-
-
-def _guides() -> Rows:
-    from testbed.teachers.guides import guide
-
-    return [
-        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in guide[row["name"]].defaults.items())}
-        for row in _registry(guide)
-    ]
-
-
-def _verifiers() -> Rows:
-    from testbed.worlds.verifiers import verifier
-
-    return [
-        {**row, "arguments": ", ".join(f"{k}={v!r}" for k, v in verifier[row["name"]].defaults.items())}
-        for row in _registry(verifier)
-    ]
-
-
-def _sweeps() -> Rows:
-    from analysis.experiment import sweeps
-
-    rows = []
-    for name, cells in sweeps().items():
-        axes = {axis: sorted({getattr(c, axis) for c in cells}) for axis in ("recipe", "lag", "seed")}
-        what = "; ".join(f"{axis} {', '.join(map(str, values))}" for axis, values in axes.items())
-        rows.append({"name": name, "cells": len(cells), "task": cells[0].task, "axes": what})
-    return rows
-
-
-def _experiments() -> Rows:
-    from analysis.experiment import EXPERIMENTS
-
-    return [
-        {
-            "room": room,
-            "name": name,
-            "cells": len(EXPERIMENTS[name].table_cells()),
-            "table": "yes" if EXPERIMENTS[name].keys else "no",
-            "claims": len(EXPERIMENTS[name].claims),
-            "what": EXPERIMENTS[name].question,
-        }
-        for room, names in EXPERIMENTS.rooms().items()
-        for name in names
-    ]
-
-
-def _figures() -> Rows:
-    from paper_figs.base import FIGURES
-
-    return [
-        {"name": n, "table": e.promises["data"], "what": e.promises["caption"]} for n, e in FIGURES.items()
-    ]
-
-
-def _claims() -> Rows:
-    from analysis.judging.claims import CLAIMS, kind_of
-
-    return [{"name": n, "kind": kind_of(e), "what": e.promises["statement"]} for n, e in CLAIMS.items()]
-
-
 def _metrics() -> Rows:
     from testbed.diagnostics.metric_aliases import rows
 
     return [dict(row) for row in rows()]
 
 
-KINDS: dict[str, Callable[[], Rows]] = {
-    "fields": _fields,
-    "tasks": _tasks,
-    "recipes": _recipes,
-    "objectives": _objectives,
-    "advantages": _advantages,
-    "aggregations": _aggregations,
-    "mismatches": _mismatches,
-    "schedules": _schedules,
-    "anchors": _anchors,
-    "prefixes": _prefixes,
-    "critics": _critics,
-    "teachers": _teachers,
-    "guides": _guides,
-    "verifiers": _verifiers,
-    "sweeps": _sweeps,
-    "experiments": _experiments,
-    "figures": _figures,
-    "claims": _claims,
-    "metrics": _metrics,
-}
+def _metric_aliases(name: str) -> list[str]:
+    from testbed.diagnostics.metric_aliases import ALIASES
+
+    return [alias.key for alias in ALIASES.get(name, ())]
 
 
-ABOUT = {
-    "fields": ("fields of a run, set by `testbed run … field=value`", "", ""),
-    "tasks": ("worlds and token tasks", "envs", r"^@world\("),
-    "recipes": ("advantage, objective and aggregation under one name", "testbed/recipes", r"^@recipe\("),
-    "objectives": ("losses per token", "testbed/objectives", r"^@objective(\.variant)?\("),
-    "advantages": ("advantages from rewards", "testbed/advantages", r"^@advantage(\.variant)?\("),
-    "aggregations": (
+def _registered(about: str, folder: str, decorator: str, *promises: str) -> Kind:
+    """Return the kind of a registry, which has the name of its decorator."""
+    module = f"testbed.{folder.replace('/', '.')}"
+    return Kind(
+        about,
+        _entries(f"{module}:{decorator}", *promises),
+        f"testbed/{folder}",
+        rf"^@{decorator}(\.variant)?\(",
+    )
+
+
+CORE = {
+    "fields": Kind("fields of a run, set by `testbed run … field=value`", _fields),
+    "tasks": Kind("worlds and token tasks", _tasks, "envs", r"^@world\("),
+    "recipes": _registered("advantage, objective and aggregation under one name", "recipes", "recipe"),
+    "objectives": Kind(
+        "losses per token",
+        _objectives,
+        "testbed/objectives",
+        r"^@objective(\.variant)?\(",
+        shown=("name", "family", "formula", "source"),
+    ),
+    "advantages": _registered("advantages from rewards", "advantages", "advantage"),
+    "aggregations": Kind(
         "means that turn token losses into one loss",
+        _aggregations,
         "testbed/losses/aggregate.py",
         r'^    "\w+": ',
     ),
-    "mismatches": ("differences between sampler and trainer", "testbed/mismatch", r"^@mismatch\("),
-    "schedules": ("which version of the weights makes a sample", "testbed/staleness", r"^@schedule\("),
-    "anchors": ("proximal policies", "testbed/anchors", r"^@anchor\("),
-    "prefixes": ("where responses begin", "testbed/prefixes", r"^@prefix\("),
-    "critics": ("value functions", "testbed/critics", r"^@critic\("),
-    "teachers": ("policies to learn from", "testbed/teachers", r"^@teacher\("),
-    "guides": ("answers put into groups", "testbed/teachers", r"^@guide\("),
-    "verifiers": ("judges of answers", "testbed/worlds", r"^@verifier\("),
-    "sweeps": ("what `testbed run NAME` runs", "analysis/experiments", r"^    cells="),
-    "experiments": ("questions with runs, tables and claims", "analysis/experiments", r"^EXPERIMENT = "),
-    "figures": (
-        "figures of the committed tables",
-        "paper_figs analysis/experiments",
-        r"^@figure\(|figure=Plot\(",
-    ),
-    "claims": ("sentences with verdicts", "analysis/experiments", r"\.claim\("),
-    "metrics": ("logged numbers", "", ""),
+    "mismatches": _registered("differences between sampler and trainer", "mismatch", "mismatch", "support"),
+    "schedules": _registered("which version of the weights makes a sample", "staleness", "schedule"),
+    "anchors": _registered("proximal policies", "anchors", "anchor"),
+    "prefixes": _registered("where responses begin", "prefixes", "prefix"),
+    "critics": _registered("value functions", "critics", "critic", "policies"),
+    "teachers": _registered("policies to learn from", "teachers", "teacher"),
+    "guides": _registered("answers put into groups", "teachers/guides", "guide"),
+    "verifiers": _registered("judges of answers", "worlds/verifiers", "verifier"),
+    "metrics": Kind("logged numbers", _metrics, aliases=_metric_aliases),
 }
-"""What a kind is, the files that define it, and how a definition starts: counting them is quick.
-
-Kinds without files are quick to make."""
-
-SEVERAL = ("figures", "claims")
-"""Kinds that loops define too, so that the files show a lower bound."""
 
 
-def count(kind: str) -> int:
-    """Return how many definitions of a kind the source files hold; a lower bound for SEVERAL."""
-    _, places, pattern = ABOUT[kind]
-    if not places:
-        return len(KINDS[kind]())
-    paths = [Path(__file__).parents[2] / place for place in places.split()]
-    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
-    return sum(len(re.findall(pattern, file.read_text(encoding="utf-8"), re.M)) for file in files)
+def kinds() -> dict[str, Kind]:
+    """Return every kind of names, those of the core first."""
+    return CORE | {name: kind for extension in extensions() for name, kind in extension.kinds.items()}
+
+
+def count(kind: Kind) -> int:
+    """Return how many definitions of a kind the source files hold; a lower bound where it has several."""
+    if not kind.places:
+        return len(kind.rows())
+    paths = [Path(__file__).parents[2] / place for place in kind.places.split()]
+    files = [
+        file
+        for path in paths
+        for file in (
+            path.rglob("*.py") if path.is_dir() else [path if path.suffix else path.with_suffix(".py")]
+        )
+    ]
+    return sum(len(re.findall(kind.pattern, file.read_text(encoding="utf-8"), re.M)) for file in files)
 
 
 def list_all(
-    kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = None,
+    kind: Annotated[str | None, typer.Argument(help="A kind of names; without it, all kinds.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATTERN | COLUMN=PATTERN]...", help="Shell patterns that rows must fit."),
+    ] = None,
+    by: Annotated[str, typer.Option(metavar="COLUMN", help="Count the rows by this column.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """List everything of one kind that has a name; without a kind, the kinds and how many there are of each.
 
-    Examples: testbed list    testbed list tasks    testbed list metrics --json
+    Examples:
+    testbed list tasks
+
+    testbed list metrics '*ess*sequence*'
+
+    testbed list objectives family=smooth
+
+    testbed list systems --by status
     """
     from testbed.cli import show
     from testbed.errors import unknown
 
-    if kind is not None and kind not in KINDS:
-        raise unknown("kind of thing", kind, KINDS)
-    if json:
-        show.as_json(KINDS[kind]() if kind else {name: rows() for name, rows in KINDS.items()})
-    elif kind:
-        show.table(KINDS[kind]())
-    else:
-        for name in KINDS:
-            number = f"{count(name)}{'+' * (name in SEVERAL)}"
-            print(f"{name:<13} {number:>5}  {ABOUT[name][0]}")
+    known = kinds()
+    if kind is None:
+        if json:
+            show.as_json({name: each.rows() for name, each in known.items()})
+            return
+        for name, each in known.items():
+            number = f"{count(each)}{'+' * each.several}"
+            print(f"{name:<13} {number:>5}  {each.about}")
         print("All of a kind: testbed list KIND. What a name stands for: testbed show NAME.")
+        return
+    if kind not in known:
+        raise unknown("kind of thing", kind, known)
+    found = narrowed(kind, known[kind], words or ())
+    if by:
+        counted = counts(found, by)
+        show.as_json(counted) if json else show.table([{by: k, kind: n} for k, n in counted.items()])
+    elif json:
+        show.as_json(found)
+    else:
+        columns = known[kind].shown or tuple(found[0])
+        show.table([{name: row[name] for name in columns} for row in found])
+
+
+def narrowed(name: str, kind: Kind, words: Sequence[str]) -> Rows:
+    """Return the rows whose name, or whose column where a word is COLUMN=PATTERN, fits every pattern.
+
+    Raises UserError, with the nearest name or value, where no row fits.
+    """
+    from testbed.errors import UserError, suggest, unknown
+
+    rows = kind.rows()
+    for word in words:
+        column, pattern = split(word, "COLUMN=PATTERN") if "=" in word else ("name", word)
+        if column not in rows[0]:
+            raise unknown(f"column of {name}", column, rows[0])
+        kept = [row for row in rows if any(fnmatchcase(text, pattern) for text in _texts(kind, row, column))]
+        if not kept:
+            hint = suggest(pattern, {str(row[column]) for row in rows})
+            raise UserError(f"No row of {name} fits '{word}'.{hint} All of them: testbed list {name}")
+        rows = kept
+    return rows
+
+
+def counts(rows: Rows, column: str) -> dict[str, int]:
+    """Return how many rows have each value of a column; raise UserError for another column."""
+    from collections import Counter
+
+    from testbed.errors import unknown
+
+    if column not in rows[0]:
+        raise unknown("column", column, rows[0])
+    return dict(Counter(str(row[column]) for row in rows).most_common())
+
+
+def _texts(kind: Kind, row: Mapping[str, Any], column: str) -> list[str]:
+    others = kind.aliases(row["name"]) if kind.aliases and column == "name" else ()
+    return [str(row[column]), *others]

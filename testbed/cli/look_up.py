@@ -8,67 +8,138 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.extensions import Kind
+
 if TYPE_CHECKING:
     from testbed.recipes.composition import Recipe
     from testbed.registry import Entry
 
-LISTED = ("tasks", "advantages", "aggregations", "mismatches", "schedules", "anchors", "teachers", "guides",
-          "verifiers", "sweeps", "figures", "claims", "metrics")  # fmt: skip
-"""Kinds of which `testbed show` prints the row that `testbed list` has."""
-
 TRY = {
     "recipe": "testbed run staleness recipe={}",
     "stack": "testbed objectives from {}",
-    "sweep": "testbed run {} --dry-run",
-    "figure": "testbed figures {}",
-    "claim": "testbed claims show {}",
 }
 """The command that does something with a name of the kind."""
 
 
-def show_name(
-    name: Annotated[str, typer.Argument(help="A name of any kind, or path/to/file.py:function.")],
+def show_names(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Names of any kind, or path/to/file.py:function.")
+    ],
+    kind: Annotated[str, typer.Option(help="Only as this kind, as objective, recipe or system.")] = "",
+    cite: Annotated[
+        bool, typer.Option("--cite", help="Print the sources of objectives and recipes.")
+    ] = False,
+    bibtex: Annotated[bool, typer.Option("--bibtex", help="Print these sources as BibTeX entries.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show what a name stands for: recipe, objective, stack, task, schedule, sweep, claim, metric and more.
+    """Show what a name stands for: recipe, objective, stack, task, schedule, sweep, claim, system and more.
 
-    Examples: testbed show grpo    testbed show verl    testbed show running-sum
+    Examples:
+    testbed show grpo
+
+    testbed show m2po --kind system
+
+    testbed show m2po cispo --cite --bibtex
     """
     from testbed.cli import show
 
-    found = look_up(name)
-    if json:
-        show.as_json(found)
+    if cite or bibtex:
+        _cite(names, bibtex, json)
         return
-    for index, (kind, facts) in enumerate(found.items()):
+    found = {name: look_up(name, kind) for name in names}
+    if json:
+        show.as_json(found if len(names) > 1 else found[names[0]])
+        return
+    each = [(name, one, facts) for name, known in found.items() for one, facts in known.items()]
+    for index, (name, one, facts) in enumerate(each):
         if index:
             print()
-        report(name, kind, facts)
+        report(name, one, facts)
 
 
-def look_up(name: str) -> dict[str, dict[str, Any]]:
+def look_up(name: str, kind: str = "") -> dict[str, dict[str, Any]]:
     """Return what is known of a name by kind; raise UserError, with the nearest names, where nothing is."""
     from testbed.errors import unknown
 
-    found = dict(_of_the_loss(name))
-    found |= {kind: row for kind, row in _rows() if row["name"] == name}
+    known = {singular(plural): each for plural, each in _others().items()}
+    if kind and kind not in (*OF_THE_LOSS, *known):
+        raise unknown("kind of thing", kind, (*OF_THE_LOSS, *known))
+    found = {one: facts for one, facts in _of_the_loss(name) if kind in ("", one)}
+    for one, each in known.items():
+        if kind in ("", one) and (inside := _name_in(each, name)):
+            found[one] = each.detail(inside) if each.detail else _row(each, inside)
     if found:
         return found
-    raise unknown("name", name, {*_loss_names(), *(str(row["name"]) for _, row in _rows())})
+    of_the_loss = _loss_names() if kind in ("", *OF_THE_LOSS) else []
+    asked = (each for one, each in known.items() if kind in ("", one))
+    others = (word for each in asked for inside in _names(each) for word in _words_for(each, inside))
+    raise unknown(kind or "name", name, {*of_the_loss, *others})
 
 
-def of_the_loss(name: str) -> dict[str, dict[str, Any]]:
-    """Return what is known of a name among objectives, recipes and stacks, which people mix up."""
+OF_THE_LOSS = ("objective", "recipe", "stack")
+
+
+def singular(kind: str) -> str:
+    """Return "mismatch" for "mismatches"."""
+    return kind.removesuffix("es") if kind.endswith(("ches", "xes")) else kind.removesuffix("s")
+
+
+def _others() -> dict[str, Kind]:
+    """Return the kinds that `testbed list` has beside objectives and recipes."""
+    from testbed.cli.listing import kinds
+
+    return {name: each for name, each in kinds().items() if name not in ("objectives", "recipes")}
+
+
+def _names(kind: Kind) -> list[str]:
+    return list(kind.names()) if kind.names else [str(row["name"]) for row in kind.rows()]
+
+
+def _words_for(kind: Kind, name: str) -> list[str]:
+    return [name, *(kind.aliases(name) if kind.aliases else ())]
+
+
+def _row(kind: Kind, name: str) -> dict[str, Any]:
+    return next(row for row in kind.rows() if row["name"] == name)
+
+
+def _name_in(kind: Kind, name: str) -> str:
+    """Return the name of the kind that is meant, "" where none is; an alias stands for its name."""
+    known = _names(kind)
+    if name in known:
+        return name
+    return next((each for each in known if name in _words_for(kind, each)), "")
+
+
+def _cite(names: list[str], bibtex: bool, json: bool) -> None:
+    """Print the sources of objectives, and of recipes that are no objectives."""
+    from testbed.cli import show
     from testbed.errors import unknown
 
-    found = dict(_of_the_loss(name))
-    if not found:
-        raise unknown("objective, recipe or stack", name, _loss_names())
-    return found
+    known = {name: list(_of_the_loss(name)) for name in names}
+    sources = {
+        name: str(facts["source"])
+        for name, found in known.items()
+        for _, facts in found[:1]
+        if "source" in facts
+    }
+    for name in names:
+        if name not in sources:
+            raise unknown("objective or recipe", name, _loss_names())
+    if json:
+        show.as_json(sources)
+    elif bibtex:
+        from testbed.inspection.bibtex import bibtex as entries
+
+        print(entries(sources.values()))
+    elif len(sources) == 1:
+        print(*sources.values())
+    else:
+        show.table([{"name": name, "source": source} for name, source in sources.items()])
 
 
 def _of_the_loss(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    from testbed.inspection.explain import facts, in_words
+    from testbed.inspection.explain import difference, facts, in_words
     from testbed.objectives import objective
     from testbed.recipes import recipe
     from testbed.stacks import stacks
@@ -76,8 +147,12 @@ def _of_the_loss(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
     if in_a_file(name) or name in objective:
         entry = objective[name]
-        yield "objective", {**facts(entry), "words": in_words(entry), "variants": objective.variants(name)}
-    if in_a_file(name) or name in recipe:
+        variants = [objective[each] for each in objective.variants(name)]
+        others = [{**facts(each), "difference": difference(each)} for each in variants]
+        yield "objective", {**facts(entry), "words": in_words(entry), "variants": others}
+    if in_a_file(name):
+        return
+    if name in recipe:
         yield "recipe", composition(recipe[name])
     if name.lower() in stacks():
         found = stacks()[name.lower()]
@@ -127,18 +202,12 @@ def _step_rule(made: Recipe) -> str:
     return ", ".join(f"{name}={value}" for name, value in changed.items()) or "none"
 
 
-def _rows() -> Iterator[tuple[str, dict[str, Any]]]:
-    from testbed.cli.listing import KINDS
-
-    for kind in LISTED:
-        yield from ((kind.removesuffix("s"), row) for row in KINDS[kind]())
-
-
 def _loss_names() -> list[str]:
+    from testbed.objectives import objective
     from testbed.recipes import recipe
     from testbed.stacks import stacks
 
-    return [*recipe.names(), *stacks()]
+    return [*recipe.names(), *objective, *stacks()]
 
 
 def report(name: str, kind: str, facts: dict[str, Any]) -> None:
@@ -147,20 +216,41 @@ def report(name: str, kind: str, facts: dict[str, Any]) -> None:
     if kind == "objective":
         _report_objective(name)
         return
+    _print_facts({label: value for label, value in facts.items() if label != "name"})
+    plural = {singular(each): other.use for each, other in _others().items()}
+    if use := TRY.get(kind) or plural.get(kind):
+        print(f"  {'try':<12} {use.format(name)}")
+
+
+def _print_facts(facts: dict[str, Any]) -> None:
+    """Print a line per fact, and one per entry of a list of sentences or of rows."""
     for label, value in facts.items():
-        if label != "name" and value not in ("", ()):
-            text = ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
-            text = ", ".join(map(str, text)) if isinstance(text, list) else text
-            print(f"  {label:<12} {text or 'none'}")
-    if kind in TRY:
-        print(f"  {'try':<12} {TRY[kind].format(name)}")
+        if value in ("", (), []):
+            continue
+        if isinstance(value, list) and isinstance(value[0], dict):
+            for each in value:
+                print()
+                _print_facts(each)
+        elif isinstance(value, list) and " " in str(value[0]):
+            print(*(f"  {label:<12} {each}" for each in value), sep="\n")
+        else:
+            pairs = [f"{k}={v}" for k, v in value.items()] if isinstance(value, dict) else value
+            text = ", ".join(map(str, pairs)) if isinstance(pairs, list | tuple) else pairs
+            print(f"  {label:<12} {'none' if text in ('', None) else text}")
 
 
 def _report_objective(name: str) -> None:
-    from testbed.inspection.explain import settings
+    from testbed.inspection.explain import difference, in_words, settings
     from testbed.objectives import objective
 
     entry = objective[name]
-    print(f"  {'formula':<12} {(inspect.getdoc(entry.function) or '(no docstring)').splitlines()[0]}")
-    print(f"  {'source':<12} {entry.source}\n  {'arguments':<12} {settings(entry)}")
-    print(f"  {'more':<12} testbed objectives show {name}")
+    print(f"\n{inspect.getdoc(entry.function) or '(no docstring)'}\n")
+    print(f"Source: {entry.source}\nFamily: {entry.family or 'none'}\nHyperparameters: {settings(entry)}")
+    print("Promises:", *in_words(entry), sep="\n  ")
+    if entry.base != name and entry.base in objective:
+        print(f"Variant of: {entry.base}, {objective[entry.base].formula}")
+    variants = [objective[each] for each in objective.variants(name)]
+    if variants:
+        print("Variants:")
+    for each in variants:
+        print(f"  {each.name}  {each.formula}\n    {difference(each)}")

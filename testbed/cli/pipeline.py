@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.extensions import part
+
 COMPILING = "Still at it: the first call compiles the simulator, once, which can take half a minute."
 
 if TYPE_CHECKING:
@@ -95,21 +97,9 @@ def _report(design: Design, batches: int, replicas: int, seed: int, figure: Path
     with slow_notice(COMPILING):
         found = simulate_one(design, replicas=replicas, batches=batches, seed=seed)
     if figure:
-        _draw(found, figure)
+        part("draw_lags")(found, figure)
     rows = _rows(design, found)
     show.as_json({row["quantity"]: row for row in rows} | _histograms(found)) if json else show.table(rows)
-
-
-def _draw(found: Report, figure: Path) -> None:
-    from paper_figs.pipeline_frontier import draw_lags
-    from paper_figs.run import render, style, write_file
-    from testbed.errors import UserError
-
-    if figure.suffix not in (".png", ".pdf"):
-        raise UserError(f"{figure}: expected a file that ends in .png or .pdf.")
-    with style():
-        body = render(draw_lags(found.token_K, found.sample_K, found.group_K), figure.suffix[1:])
-    write_file(figure, body)
 
 
 def _refuse_files(*given: object) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 import typer.core
 
+from testbed.cli.extensions import part
+
 if TYPE_CHECKING:
     from testbed.config.run import Run
     from testbed.pipeline.design import Design
@@ -98,12 +100,11 @@ def keep_trace(folder: Path, design: Design, steps: int, seed: int) -> None:
 
 def report(folder: Path, status: Status, reach: float | None, json: bool) -> None:
     """Print return and simulated time per recipe, and where the results are."""
-    from analysis.tables.wall_clock import wall_clock
     from testbed.cli import show
     from testbed.cli.run import counts, settled
     from testbed.results.store import read
 
-    level, rows = wall_clock(read(folder).to_pandas(), reach) if status.done else (reach, [])
+    level, rows = part("wall_clock")(read(folder).to_pandas(), reach) if status.done else (reach, [])
     if json:
         show.as_json({"folder": str(folder), **counts(status), "level": level, "recipes": rows})
         return

@@ -1,24 +1,102 @@
-"""testbed pretrained: a small model that people know, from an installed package, as an ordinary folder."""
+"""testbed pretrained: a small language model as an ordinary folder, from a package or trained here."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from testbed.errors import UserError
+
+SCRATCH = "scratch"
+
 
 def pretrained(
-    name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct.")],
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct. scratch: a small model, trained here.")
+    ],
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments of the task of scratch.")
+    ] = None,
+    task: Annotated[
+        str, typer.Option(help="Of scratch, as all that follows: token task (`testbed list tasks`).")
+    ] = "reasoning-gym",
+    architecture: Annotated[str, typer.Option(help="qwen2, llama, gpt-neox or gemma.")] = "qwen2",
+    tokenizer: Annotated[str, typer.Option(help="char, or bpe learned from the task.")] = "char",
+    width: Annotated[int, typer.Option(help="Width, a multiple of 16.")] = 64,
+    layers: Annotated[int, typer.Option(min=1, help="Layers.")] = 2,
+    vocabulary: Annotated[int, typer.Option(help="Most tokens of the bpe tokenizer.")] = 512,
+    steps: Annotated[int, typer.Option(min=0, help="Supervised steps.")] = 900,
+    noise: Annotated[float, typer.Option(help="Chance that the teacher corrupts a step.")] = 0.3,
+    sequences: Annotated[int, typer.Option(min=1, help="Sequences per step.")] = 64,
+    learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 3e-3,
+    seed: Annotated[int, typer.Option(help="Seed of weights and lessons.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Write a pretrained model for `testbed validate --model`, and problems of four families for `--data`.
+    """Write a small language model for `testbed run --model`; nothing is downloaded.
 
-    Nothing is downloaded: the model lies in an installed package. Problems go to OUT-problems.
+    smollm2 lies in an installed package; problems of four families for `--data` go to OUT-problems. scratch
+    is trained on a task's noisy solutions.
 
-    Example: testbed pretrained smollm2 out/smollm2
+    Examples:
+    testbed pretrained smollm2 out/smollm2
+
+    testbed pretrained scratch out/base --task running-sum --architecture llama --width 128 digits=6
     """
+    if name != SCRATCH:
+        _refuse_options(context, name)
+        _from_package(name, out, json)
+        return
+    from testbed.cli import show
+    from testbed.policies.hf.model_folder import parameters_of
+    from testbed.policies.hf.special_tokens import finish_folder
+    from testbed.policies.hf.tiny_model import Lesson, train_base
+    from testbed.worlds.tasks import token_task
+
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty; give a new folder, so that no model is written over.")
+    run = _run(task, arguments or [], out, seed)
+    lesson = Lesson(steps, noise, sequences, learning_rate)
+    train_base(out, token_task(run), architecture, tokenizer, seed, width, layers, vocabulary, lesson)
+    finish_folder(out)
+    found = {"folder": str(out), "weights": parameters_of(out), "accuracy": _accuracy(run)}
+    if json:
+        show.as_json(found)
+    else:
+        print(f"{out}: {found['weights']:,} weights, mean reward {found['accuracy']} on held-out prompts.")
+
+
+def _run(task: str, arguments: list[str], out: Path, seed: int) -> Any:
+    from testbed.config.run import Run
+    from testbed.words import named_values
+
+    given = tuple(named_values(arguments).items())
+    return Run(task=task, task_args=given, policy="hf", model=str(out), seed=seed)
+
+
+def _accuracy(run: Any) -> float | None:
+    from testbed.worlds.build import build_world
+
+    world = build_world((run,))
+    accuracy = world.accuracy(world.initial())
+    return None if accuracy is None else round(float(accuracy[0]), 3)
+
+
+def _refuse_options(context: typer.Context, name: str) -> None:
+    """Raise UserError for options of `scratch` with a model that is not trained here."""
+    told = [key for key in context.params if key not in ("name", "out", "json")]
+    given = [key for key in told if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"]
+    if given:
+        raise UserError(
+            f"{', '.join(given)}: {name} is not trained here; such settings are those of scratch."
+        )
+
+
+def _from_package(name: str, out: Path, json: bool) -> None:
+    """Write a model of an installed package, and problems beside it."""
     from envs.tokens.graded_problems import write_problems
     from testbed.cli import show
     from testbed.policies.hf.model_folder import parameters_of
@@ -33,6 +111,6 @@ def pretrained(
     print(f"{out}: {found['about']}")
     print(f"Problems: {', '.join(str(path) for path in files)}")
     print(
-        f"Next: testbed validate --model {out} --data {files[0]} --verifier number --lora --recipe grpo "
-        "--lag 0 --steps 26 --learning-rate 3e-4 prompts=8 group=8 task_args.response_length=8"
+        f"Next: testbed run --model {out} --data {files[0]} --verifier number --lora recipe=grpo lag=0 "
+        "steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=8"
     )

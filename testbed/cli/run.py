@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.cost_prompt import Yes
+from testbed.cli.extensions import has, part
+from testbed.cli.own_model import Data, Dedupe, Lora, Model, Verifier
 from testbed.errors import counted
 
 if TYPE_CHECKING:
@@ -23,33 +25,58 @@ if TYPE_CHECKING:
     from testbed.results.store import Status
 
 
+Sweep = Annotated[
+    str, typer.Argument(help="Name of a sweep (`testbed list sweeps`) or a TOML file; none with --model.")
+]
+Fields = Annotated[
+    list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Fields to set; a,b,c is an axis.")
+]
+Objectives = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE.py:FUNCTION", help="Run your own objective in place of the recipes."),
+]
+Out = Annotated[Path | None, typer.Option(help="Results folder; default results/SWEEP.")]
+Workers = Annotated[
+    int | None, typer.Option(min=0, help="Worker processes; default one per core, 0 = this process.")
+]
+Threads = Annotated[int, typer.Option(min=1, help="Threads per worker.")]
+Timeout = Annotated[float | None, typer.Option(help="Seconds a pack of cells may take.")]
+Shard = Annotated[str, typer.Option(help="i/n: run the i-th of n parts, for job arrays.")]
+Extend = Annotated[bool, typer.Option("--extend", help="Let new cells join those of the folder.")]
+OnRay = Annotated[
+    str | None,
+    typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
+
+
 def run(
-    sweep: Annotated[str, typer.Argument(help="Name of a sweep (`testbed list sweeps`) or a TOML file.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Fields to set; a,b,c is an axis.")
-    ] = None,
-    objective: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE.py:FUNCTION", help="Run your own objective in place of the recipes."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Results folder; default results/SWEEP.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=0, help="Worker processes; default one per core, 0 = this process.")
-    ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads per worker.")] = 1,
-    timeout: Annotated[float | None, typer.Option(help="Seconds a pack of cells may take.")] = None,
-    shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts, for job arrays.")] = "1/1",
-    extend: Annotated[bool, typer.Option("--extend", help="Let new cells join the folder's own.")] = False,
-    ray: Annotated[
-        str | None,
-        typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
+    sweep: Sweep = "",
+    overrides: Fields = None,
+    objective: Objectives = None,
+    model: Model = None,
+    data: Data = None,
+    verifier: Verifier = "exact",
+    dedupe: Dedupe = False,
+    lora: Lora = False,
+    out: Out = None,
+    workers: Workers = None,
+    threads: Threads = 1,
+    timeout: Timeout = None,
+    shard: Shard = "1/1",
+    extend: Extend = False,
+    ray: OnRay = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Run a sweep; what its folder already holds is not run again.
+
+    With --model the cells train your own local causal language model in place of a sweep's: recipe grpo at
+    lags 0 and 8 on the task reasoning-gym, or on the problems of --data, unless fields say otherwise.
 
     Where a lag needs more versions of the weights than memory holds, TESTBED_SPILL=FOLDER keeps them there.
     record=tokens also writes the tokens of every logged step below RESULTS/tokens, for `testbed diagnose`;
@@ -67,9 +94,11 @@ def run(
     testbed run staleness recipe=grpo,cispo@trl --objective mine.py:my_objective
 
     testbed run bandit-grid --ray
+
+    testbed run --model ./my-model --data mine.jsonl --verifier number --lora recipe=grpo,m2po lag=0,8
     """
     from testbed.cli.cost_prompt import agree, cost_of
-    from testbed.cli.progress_table import ProgressTable
+    from testbed.cli.own_model import own_model, refuse_without_model
     from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched
@@ -77,9 +106,15 @@ def run(
     from testbed.results.store import folder_for
 
     watch = unwatched if quiet else watched
-    words, told = record_asked(overrides or [], ray is not None)
-    cells = resolve(sweep, words, objective or [], watch)
-    folder = out or folder_for("results", Path(sweep).stem)
+    base: str | tuple[Run, ...] = sweep
+    given = overrides or []
+    if model is not None:
+        base, given, workers = own_model(model, data, verifier, dedupe, lora), [sweep, *given], workers or 1
+    else:
+        refuse_without_model(data=data, dedupe=dedupe, lora=lora)
+    words, told = record_asked([word for word in given if word], ray is not None)
+    cells = resolve(base, words, objective or [], watch)
+    folder = out or folder_for("results", model.resolve().name if model else Path(sweep).stem)
     warn(cells, quiet or json)
     if dry_run:
         check_limits(workers, threads, timeout)
@@ -98,9 +133,14 @@ def run(
             timeout=timeout,
             shard=shard,
             extend=extend,
-            progress=choose(quiet, board=lambda: ProgressTable(cell_ids(cells))),
+            progress=choose(quiet, board=board_of(cell_ids(cells))),
         )
     finish(folder, status, json)
+
+
+def board_of(cells: Iterable[str]) -> Callable[[], Any] | None:
+    """Return what makes the table above the progress bar of these cells; None where no package adds one."""
+    return (lambda: part("progress_table")(cells)) if has("progress_table") else None
 
 
 def record_asked(words: Sequence[str], on_ray: bool) -> tuple[list[str], bool]:
@@ -151,16 +191,19 @@ def finish(folder: Path, status: Status, json: bool) -> None:
 
 
 def resolve(
-    sweep: str, overrides: list[str], outside: Sequence[str] = (), watch: Watch | None = None
+    sweep: str | tuple[Run, ...],
+    overrides: list[str],
+    outside: Sequence[str] = (),
+    watch: Watch | None = None,
 ) -> tuple[Run, ...]:
-    """Return the cells of a named sweep or a TOML file with field=value words applied.
+    """Return the cells of a named sweep, a TOML file or a tuple with field=value words applied.
 
     outside: objectives in files, which take the place of the sweep's recipes, or join those that
     `recipe=` names. `recipe_args` that are given are theirs too; a named sweep's belong to its recipes.
     watch: told of every cell on its way.
     """
-    from analysis.experiment import sweep as named
     from testbed.config.toml_file import expand, from_toml, unique, unwatched
+    from testbed.errors import UserError
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
     from testbed.user_files import pin
@@ -168,14 +211,21 @@ def resolve(
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
     watch = watch or unwatched
-    base = from_toml(sweep, known, watch) if sweep.endswith(".toml") else named(sweep)
-    cells = expand(base, overrides, known, watch) if overrides or not sweep.endswith(".toml") else base
+    in_toml = isinstance(sweep, str) and sweep.endswith(".toml")
+    if isinstance(sweep, tuple):
+        base = sweep
+    elif sweep:
+        base = from_toml(sweep, known, watch) if in_toml else part("sweep")(sweep)
+    else:
+        raise UserError(
+            "No sweep is named. Give one of `testbed list sweeps`, a TOML file, or --model FOLDER."
+        )
+    cells = expand(base, overrides, known, watch) if overrides or not in_toml else base
     if outside:
         kept = cells if any(word.startswith("recipe=") for word in overrides) else ()
-        kept_args = sweep.endswith(".toml")
         words = [word for word in overrides if not word.startswith("recipe=")]
         bare = [
-            replace(cell, recipe=pin(name), recipe_args=cell.recipe_args if kept_args else ())
+            replace(cell, recipe=pin(name), recipe_args=cell.recipe_args if in_toml else ())
             for name in outside
             for cell in base
         ]
@@ -233,37 +283,20 @@ def data_notes(cells: Iterable[Run]) -> Iterator[str]:
 
 def summarize(folder: Path) -> list[dict[str, Any]]:
     """Return the closing table's rows, one per setting, over seeds; none without results."""
-    from analysis.tables.outcomes import summary_table
-    from analysis.tables.value_table import VALUE, value_table
-    from testbed.errors import UserError
-    from testbed.results.store import read
-    from testbed.user_files import short_names
-
-    try:
-        frame = read(folder).to_pandas()
-    except UserError:  # nothing finished yet: the counts say so
-        return []
-    frame["recipe"] = frame["recipe"].map(short_names(frame["recipe"].unique()))
-    if "accuracy" in frame:
-        found = summary_table(frame)
-    elif VALUE in frame:
-        found = value_table(frame)
-    else:
-        return []
-    return [{str(name): value for name, value in row.items()} for row in found.to_dict("records")]
+    found: list[dict[str, Any]] = part("summarize")(folder) if has("summarize") else []
+    return found
 
 
 def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
     """Print the closing table and what to do next."""
-    from testbed.cli.summary_table import next_steps, print_summary
-
-    print_summary(summary)
+    if summary:
+        part("print_summary")(summary)
     print(settled(status))
     if line := divergence(summary):
         print(line)
     print(f"Results: {folder}")
-    if status.done:
-        print("Next:", *next_steps(folder, several=len(summary) > 1), sep="\n  ")
+    if status.done and has("next_steps"):
+        print("Next:", *part("next_steps")(folder, several=len(summary) > 1), sep="\n  ")
     if status.failed:
         print(f"Why cells failed: testbed status {shlex.quote(str(folder))}")
 

@@ -152,6 +152,19 @@ _DEFAULTS = {item.name: item.default for item in dataclasses.fields(Run)}
 _SORTED = tuple(sorted(_DEFAULTS))
 _NOTHING = object()
 
+MODEL_RUN = Run(
+    task="reasoning-gym",
+    policy="hf",
+    model="the folder of a local model",
+    prompts=16,
+    group=8,
+    steps=100,
+    learning_rate=1e-5,
+    optimizer="adam",
+    max_grad_norm=1.0,
+)
+"""Where `testbed run --model` starts from; the model is given there."""
+
 
 def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:
     """Return one Run per combination of the axes, the last axis varying fastest.

@@ -26,6 +26,7 @@ from typing import Any
 from testbed.config.fields import ARGUMENTS, FIELDS, coerced, contradictions, problems
 from testbed.config.run import Run, cell_ids
 from testbed.errors import UserError, candidates, suggest
+from testbed.words import split
 
 LARGEST_GRID = 1_000_000
 RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
@@ -90,10 +91,12 @@ def expand(
     axes: dict[str, list[Any]] = {}
     wrong = []
     for item in items:
-        field, equals, text = item.partition("=")
-        if not equals:
-            wrong.append(f"'{item}': expected field=value, as lag=16.")
-        elif field in axes:
+        try:
+            field, text = split(item, "field=value, as lag=16")
+        except UserError as error:
+            wrong.append(str(error))
+            continue
+        if field in axes:
             wrong.append(f"'{item}': '{field}' is given twice.")
         else:
             values = [text] if field == "model" else text.split(",")

@@ -130,7 +130,7 @@ def page() -> str:
         [
             "# Metrics",
             "",
-            "Written by `testbed metrics --page docs/metrics.md`. `testbed metrics` prints the same.",
+            "Written by `testbed evidence pages metrics`. `testbed list metrics` prints the same.",
             "",
             "rho = pi/mu of a token, W its product over a sequence. Every ESS is a share of N and named by "
             "how, over what and of which weights; read it beside its floor 1/N. Names follow verl's stems.",

@@ -29,7 +29,7 @@ from testbed.results.store import Failure, Kind, Status, Store
 PERIOD = "60s"
 """Time between the checkpoints of a running pack: what a second Ctrl-C may cost."""
 NOTE_EVERY = 1.0
-"""Seconds between two notes of a pack's progress for `testbed watch`."""
+"""Seconds between two notes of a pack's progress for `testbed status --watch`."""
 AT_ONCE = 64
 """How many packs that other runners hold are looked at before the executor gets its turn."""
 

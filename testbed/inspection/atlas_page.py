@@ -26,7 +26,7 @@ FAMILIES = {
 
 HEAD = """# The objective atlas
 
-<!-- Written by `testbed objectives atlas` from the registry: do not edit. -->
+<!-- Written by `testbed evidence pages atlas` from the registry: do not edit. -->
 
 What an objective does to a token is its derivative: the **effective weight** w = -dL/dlog π is the
 coefficient of that token's score in the update. REINFORCE has w = A. Everything else lets w depend on how
@@ -55,7 +55,7 @@ far the policy has moved, and these figures draw how: {objectives} objectives an
 - An objective with a statistic of the batch sees the three on-policy answers as the rest of the batch.
 
 The numbers are in `paper_figs/data/objective-weights.csv`; `testbed objectives compare NAME` tabulates an
-objective with its variants, `testbed objectives show NAME` prints all there is to say about one.
+objective with its variants, `testbed show NAME` prints all there is to say about one.
 
 Columns: *on-policy* and *bound* are w/A at π = μ = anchor and the largest |w/A|, as promised to the contract
 tests (– where nothing is promised; 1/T: spread over the T tokens of a sequence).

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from testbed.errors import UserError, suggest
+from testbed.words import split
 
 MOST_SLOTS = 4_000_000
 
@@ -162,10 +163,12 @@ def from_words(words: Sequence[str], base: Design | None = None) -> Design:
     values: dict[str, Any] = {}
     wrong = []
     for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            wrong.append(f"'{word}': expected field=value, as slots=64.")
-        elif name not in FIELDS:
+        try:
+            name, text = split(word, "field=value, as slots=64")
+        except UserError as error:
+            wrong.append(str(error))
+            continue
+        if name not in FIELDS:
             wrong.append(f"'{word}': there is no field '{name}'.{suggest(name, FIELDS)}")
         elif name in values:
             wrong.append(f"'{word}': '{name}' is given twice.")

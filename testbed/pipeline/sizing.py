@@ -110,8 +110,8 @@ def from_words(words: Sequence[str]) -> SizingPlan:
     values: dict[str, Any] = {}
     wrong = []
     for word in words:
-        name, equals, text = word.partition("=")
-        if not equals or name not in _HINTS:
+        name, _, text = word.partition("=")
+        if "=" not in word or name not in _HINTS:
             wrong.append(
                 f"'{word}': expected field=value.{suggest(name, _HINTS)} Fields: {', '.join(_HINTS)}."
             )

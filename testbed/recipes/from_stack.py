@@ -11,6 +11,7 @@ from typing import Any
 from testbed.errors import UserError, suggest, unknown
 from testbed.recipes.composition import Recipe, Term, pairs
 from testbed.stacks import NUMBER, Is, Key, Rule, Stack, Their, When, is_number, stack
+from testbed.words import split
 
 CONSTANTS = {"none": None, "null": None, "~": None, "true": True, "false": False}
 
@@ -107,11 +108,7 @@ def read(chosen: Stack, words: Sequence[str]) -> dict[str, Any]:
     """Return the settings that the words name, with their values; raise UserError for what is not one."""
     given: dict[str, Any] = {}
     for word in words:
-        left, equals, text = word.partition("=")
-        if not equals:
-            raise UserError(
-                f"'{word}': expected key=value, as {chosen.keys[0].name}={chosen.keys[0].default}."
-            )
+        left, text = split(word, f"key=value, as {chosen.keys[0].name}={chosen.keys[0].default}")
         key = key_of(chosen, left)
         if key.name in given:
             raise UserError(f"'{word}': '{key.name}' is given twice; name each setting once.")

@@ -10,7 +10,7 @@ from testbed.inspection.kept_mask import kept_mask
 from testbed.objectives import objective
 from testbed.stacks import Is, Key, Rule, Stack, Their, When, stacks
 
-WRITTEN = "<!-- Written by `testbed objectives atlas` from testbed/stacks/: do not edit. -->"
+WRITTEN = "<!-- Written by `testbed evidence pages atlas` from testbed/stacks/: do not edit. -->"
 
 INDEX = """# What public stacks call it
 

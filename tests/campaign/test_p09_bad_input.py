@@ -60,7 +60,7 @@ LINES = (
     "figures staleness --data nowhere --out figures",
     "claims list",
     "metrics",
-    "validate --model nowhere --recipe grpo --lag 0",
+    "run --model nowhere recipe=grpo lag=0",
     "version",
 )
 WORDS = ["", "-", "--", "--json", "-1", "9" * 30, "é", "\udcff", "../../x", "lag=", "=", "lag=1=2",

@@ -34,14 +34,14 @@ PATHS = (
     "metrics",
 )
 MODEL = (
-    "validate --model model --task running-sum --recipe grpo --lag 0 --steps 2 --out hf prompts=2 group=2 "
+    "run --model model --out hf task=running-sum recipe=grpo lag=0 steps=2 prompts=2 group=2 "
     "task_args.digits=2 task_args.modulus=2"
 )
 RUN = """
 import sys
 from testbed.cli import main
 for words in sys.argv[1:]:
-    if words.startswith("validate"):
+    if words.startswith("run --model"):
         from testbed.policies.hf.tiny_model import save_random_model, save_tokenizer
         from testbed.worlds.tasks import build_task
         task = build_task("running-sum", digits=2, modulus=2)

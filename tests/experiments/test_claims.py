@@ -169,20 +169,20 @@ def test_one_reading_below_the_floor_refutes_the_floor():
 
 def call(*words):
     with pytest.raises(SystemExit) as stop:
-        main(["claims", *words])
+        main(["evidence", "judge", *words])
     return stop.value.code
 
 
 @pytest.mark.slow
 def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
-    assert call("run", "reinforce-*", "--data", str(folder)) == 0
+    assert call("reinforce-*", "--data", str(folder)) == 0
     shown = capsys.readouterr().out
     assert re.search(
         r"(?m)^reinforce-collapses-where-grpo-holds +1 \[.*\] \(> 0.5\), n 32:  supported$", shown
     )
-    assert call("run", "reinforce-colapses-where-grpo-holds", "--data", str(folder)) == 2
+    assert call("reinforce-colapses-where-grpo-holds", "--data", str(folder)) == 2
     assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in capsys.readouterr().err
-    assert call("run", "ess-limits-*", "--json") == 0
+    assert call("ess-limits-*", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["n"] == 3
 
 

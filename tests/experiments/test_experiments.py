@@ -260,16 +260,16 @@ def test_the_contributors_page_shows_the_example_as_it_is():
 
 @pytest.mark.slow
 def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
-    code, out, _ = call(capsys, "experiments", "list", "--json")
+    code, out, _ = call(capsys, "list", "experiments", "--json")
     assert code == 0
     listed = json.loads(out)
     assert sorted(row["name"] for row in listed) == list(EXPERIMENTS)
-    assert {row["name"]: row["room"] for row in listed}["areal-lag"] == "lag"
-    code, out, _ = call(capsys, "experiments", "show", "areal-lag")
+    assert {row["name"]: row["area"] for row in listed}["areal-lag"] == "lag"
+    code, out, _ = call(capsys, "show", "areal-lag", "--kind", "experiment")
     assert code == 0
-    assert "margins    loss of final value that counts as flat: 0.012" in out
-    _, out, _ = call(capsys, "experiments", "show", "areal-lag", "--json")
-    assert json.loads(out)["margins"] == {
+    assert "margins      loss of final value that counts as flat=0.012" in out
+    _, out, _ = call(capsys, "show", "areal-lag", "--kind", "experiment", "--json")
+    assert json.loads(out)["experiment"]["margins"] == {
         "loss of final value that counts as flat": 0.012,
         "six points of final value": 0.06,
     }
@@ -287,7 +287,7 @@ def only_example(monkeypatch):
 def test_run_judges_the_claims_on_the_table_that_it_makes(capsys, only_example, example):
     _, _, root = example
     words = ["lag-on-a-bandit", "--results", str(root), "--workers", "0", "--json"]
-    code, out, err = call(capsys, "experiments", "run", *words)
+    code, out, err = call(capsys, "evidence", "run", *words)
     assert code == 0, err
     found = json.loads(out)
     assert code == 0
@@ -310,7 +310,7 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
     _, table, root = example
     add_tables({"other": Table.of("other", table.frame)}, tmp_path)
     words = ["lag-on-a-bandit", "--from", str(root), "--data", str(tmp_path)]
-    code, out, _ = call(capsys, "experiments", "table", *words)
+    code, out, _ = call(capsys, "evidence", "run", "--write", *words)
     assert (code, out.strip()) == (0, str(tmp_path / "lag-on-a-bandit.csv"))
     assert sorted(load_committed(folder=tmp_path)) == ["lag-on-a-bandit", "other"]
 
@@ -318,17 +318,17 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["show", "areal-lg"], "Did you mean 'areal-lag'"),
-        (["run", "areal-lg"], "Did you mean 'areal-lag'"),
-        (["table", "rec", "areal-lg"], "Did you mean 'areal-lag'"),
-        (["table"], "No table is named"),
-        (["table", "gradients"], "'gradients' makes no table"),
-        (["table", "oapl-path", "--from", "."], "is computed"),
-        (["run", "real-model"], "Instead: testbed demo"),
+        (["show", "areal-lg", "--kind", "experiment"], "Did you mean 'areal-lag'"),
+        (["evidence", "run", "areal-lg"], "Did you mean 'areal-lag'"),
+        (["evidence", "run", "--write", "rec", "areal-lg"], "Did you mean 'areal-lag'"),
+        (["evidence", "run"], "No experiment is named"),
+        (["evidence", "run", "--write", "gradients"], "'gradients' makes no table"),
+        (["evidence", "run", "--write", "oapl-path", "--from", "."], "is computed"),
+        (["evidence", "run", "real-model"], "Run instead: testbed demo"),
     ],
 )
 def test_a_mistake_is_answered_with_one_line_and_code_two(capsys, words, answer):
-    code, _, err = call(capsys, "experiments", *words)
+    code, _, err = call(capsys, *words)
     assert code == 2
     assert answer in err
     assert "Traceback" not in err

@@ -28,7 +28,7 @@ def test_no_text_of_a_figure_is_cut_off_small_struck_through_or_over_another(nam
 def test_compared_objectives_are_panels_without_such_faults():
     from analysis.experiments.cards.objective_weights import frame_of
     from paper_figs.objective_comparison import draw
-    from testbed.cli.comparison import main_axis
+    from testbed.cli.objective_table import main_axis
     from testbed.inspection import atlas
     from testbed.objectives import objective
 

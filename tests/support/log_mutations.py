@@ -16,7 +16,7 @@ import torch
 from support import made_logs
 
 from analysis.logs.diagnosis import diagnose
-from testbed.cli.diagnose import report
+from paper_figs.commands.diagnose import report
 from testbed.errors import UserError
 from testbed.logs.readers import read
 

@@ -136,7 +136,7 @@ class ChatTask(TokenTask):
                 raise UserError(
                     f"The tokenizer writes the prompts of lines {first.line} and {problem.line} alike, so "
                     "their answers cannot be told apart. Use a tokenizer that has all their characters, as "
-                    "`testbed train-base --tokenizer bpe` writes it."
+                    "`testbed pretrained scratch --tokenizer bpe` writes it."
                 )
 
     def _free_token(self, starts: set[int]) -> int:

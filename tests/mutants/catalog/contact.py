@@ -11,13 +11,13 @@ RUN, PANELS = "testbed/cli/run.py", "tests/experiments/test_panels.py"
 
 MUTANTS = (
     Mutant("contact-own-hyperparameters-dropped", RUN, "words = [word for word in overrides if not word.startswith(\"recipe=\")]", "words = [word for word in overrides if not word.startswith(\"recipe\")]", OWN),
-    Mutant("contact-sweep-file-arguments-dropped", RUN, 'kept_args = sweep.endswith(".toml")', 'kept_args = False', OWN),
+    Mutant("contact-sweep-file-arguments-dropped", RUN, 'cell.recipe_args if in_toml else ()', '()', OWN),
     Mutant("contact-step-rule-is-no-dial", "testbed/recipes/__init__.py", "step_rule=replace(made.step_rule, **rules)", "step_rule=made.step_rule", OWN),
     Mutant("contact-types-not-checked", "testbed/config/argument_types.py", "if name in declared and (reason := mistyped(value, declared[name])):", "if name in declared and (reason := ''):", OWN),
     Mutant("contact-a-truth-value-is-a-number", "testbed/config/argument_types.py", "return type(value) in parts or (float in parts and type(value) is int)", "return isinstance(value, parts) or (float in parts and isinstance(value, int))", "tests/unit/config/test_argument_types.py"),
     Mutant("contact-error-without-its-line", "testbed/execution/worker.py", 'return f"{place}: " if place else ""', 'return ""', OWN),
     Mutant("contact-divergence-untold", RUN, "if line := divergence(summary):", "if line := '':", OWN),
-    Mutant("contact-divergence-not-in-the-table", "testbed/cli/summary_table.py", "lost = any(", "lost = False and any(", "tests/unit/cli/test_summary_table.py -k diverged"),
+    Mutant("contact-divergence-not-in-the-table", "analysis/commands/summary_table.py", "lost = any(", "lost = False and any(", "tests/unit/cli/test_summary_table.py -k diverged"),
     Mutant("contact-all-names-listed", "testbed/errors.py", "shown = list(dict.fromkeys([*near, *names]))[:MOST]", "shown = list(dict.fromkeys([*near, *names]))", LOOK),
     Mutant("contact-stacks-not-looked-up", "testbed/cli/look_up.py", "if name.lower() in stacks():", "if False:", LOOK),
     Mutant("contact-dry-run-ignores-shard", RUN, "packs, ours = prepare(cells, shard, folder, ", 'packs, ours = prepare(cells, "1/1", folder, ', START),

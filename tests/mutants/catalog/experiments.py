@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant("experiment-runs-what-is-computed", EXPERIMENT, "if each.cells is None:", "if False:", TESTS + "testbed_run_knows"),
     Mutant("experiment-table-of-survivors", TABLES, "if status.done < status.planned:", "if False:", TESTS + "survivors"),
     Mutant("experiment-folders-for-a-computed-table", TABLES, "        if folders:\n", "        if False:\n", TESTS + "mistake"),
-    Mutant("experiment-runs-what-it-cannot", "testbed/cli/experiments.py", "if experiment.command:", "if False:", TESTS + "mistake"),
+    Mutant("experiment-runs-what-it-cannot", "analysis/commands/evidence.py", "if experiment.command and not write:", "if False:", TESTS + "mistake"),
     Mutant("compare-arms-unpaired", COMPARE, "arm(table, value, first) - arm(table, value, second)", "arm(table, value, first) - arm(table, value, second).mean()", PAIRS),
     Mutant("compare-two-rows-of-a-pair", COMPARE, "if found.index.has_duplicates:", "if False:", PAIRS),
     Mutant("compare-group-with-itself", COMPARE, "there = level if other is None else other", "there = level", PAIRS),

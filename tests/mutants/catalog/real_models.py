@@ -24,7 +24,7 @@ CAUSAL, CHUNKED = "testbed/policies/hf/causal_model.py", "testbed/policies/hf/ch
 IN_CHUNKED, IN_ALP = "tests/unit/policies/test_chunked_logp.py", "tests/unit/worlds/test_perturbed.py -k real"
 
 MUTANTS = (
-    Mutant("base-without-end-token", "testbed/cli/train_base.py", "    finish_folder(out)\n", "", "tests/unit/cli/test_validate.py -k guide_validate"),
+    Mutant("base-without-end-token", "testbed/cli/pretrained.py", "    finish_folder(out)\n", "", "tests/unit/cli/test_validate.py -k guide_run"),
     Mutant("data-dedupe-keeps-the-last", "envs/tokens/jsonl.py", "for problem in reversed(found)}", "for problem in found}", "tests/unit/envs/test_jsonl.py -k repeated"),
     Mutant("data-repeats-of-another-answer", "envs/tokens/jsonl.py", "if known.answer != problem.answer:", "if False:", "tests/unit/envs/test_jsonl.py -k broken"),
     Mutant("micro-parts-overfull", MICRO, "start, stop + 1) <= most:", "start, stop) <= most:", IN_MICRO),

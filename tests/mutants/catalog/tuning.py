@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant("tuning-8", "analysis/sweeps/tuning.py", "FIRST_SEED = 10_000", "FIRST_SEED = 1_000", TUNING),
     Mutant(
         "tuning-9",
-        "testbed/cli/tune.py",
+        "analysis/commands/tune.py",
         "knobs = knobs and not any(arm.recipe_args for arm in arms)",
         "knobs = knobs",
         TUNE,

@@ -81,7 +81,7 @@ def test_every_objective_has_its_committed_row_and_the_rows_are_of_todays_code()
 
 
 def test_the_leaderboard_is_what_the_tables_say():
-    again = "out of date: run `testbed card --page docs/leaderboard.md` and commit it"
+    again = "out of date: run `testbed evidence pages leaderboard` and commit it"
     text = (ROOT / "docs" / "leaderboard.md").read_text()
     assert text == leaderboard_page.page(), again
     row = next(line for line in text.splitlines() if line.startswith("| `dpo` |"))
@@ -185,8 +185,8 @@ def test_the_page_lies_where_it_was_asked_for(own, tmp_path, capsys):
     assert "Page: a/b.html" in capsys.readouterr().out
     assert (tmp_path / "a" / "b.html").read_text().startswith("<!doctype html>")
     with pytest.raises(SystemExit):
-        main(["card", "--page", "x/board.md"])
-    assert (tmp_path / "x" / "board.md").read_text() == leaderboard_page.page()
+        main(["evidence", "pages", "leaderboard", "--docs", "x"])
+    assert (tmp_path / "x" / "leaderboard.md").read_text() == leaderboard_page.page()
 
 
 def test_the_words_around_the_radar_are_whole():

@@ -14,7 +14,7 @@ SHA = {name: entry["sha256"] for name, entry in manifest().items()}
 def test_every_claim_has_a_row_and_no_row_is_older_than_what_it_rests_on():
     assert {row["claim"] for row in verdicts.stored()} == set(CLAIMS)
     stale = verdicts.changed(verdicts.stored(), SHA)
-    assert not stale, f"judge again: testbed claims judge ({', '.join(stale[:5])} …)"
+    assert not stale, f"judge again: testbed evidence judge --write ({', '.join(stale[:5])} …)"
 
 
 def test_the_committed_verdicts_follow_from_the_committed_evidence_by_the_rule():
@@ -62,10 +62,10 @@ def test_a_new_claim_changes_one_line(tmp_path):
 
 
 def test_a_table_that_cannot_be_read_is_one_message(tmp_path):
-    with pytest.raises(UserError, match="cannot be read: No such file.*testbed claims judge"):
+    with pytest.raises(UserError, match="cannot be read: No such file.*testbed evidence judge --write"):
         verdicts.stored(tmp_path / "none.csv")
     (tmp_path / "old.csv").write_text("claim,verdict\n")
-    with pytest.raises(UserError, match="Write it again with: testbed claims judge --all"):
+    with pytest.raises(UserError, match="Write it again with: testbed evidence judge --write --all"):
         verdicts.stored(tmp_path / "old.csv")
 
 

@@ -11,7 +11,7 @@ import torch
 from testbed.anchors import AnchorInputs, anchor, build_anchor
 from testbed.anchors.loglinear import share
 from testbed.anchors.rescale import average_of, rescaled_decay, rescaled_rate, smaller_batches
-from testbed.cli.listing import KINDS
+from testbed.cli.listing import kinds
 from testbed.config.run import Run, grid
 from testbed.data.batch import EXPERT
 from testbed.errors import UserError
@@ -123,7 +123,7 @@ def test_impossible_anchors_are_refused_with_the_numbers_that_conflict(name, arg
 
 
 def test_anchors_are_listed_with_what_they_do_and_their_arguments():
-    rows = {row["name"]: row for row in KINDS["anchors"]()}
+    rows = {row["name"]: row for row in kinds()["anchors"].rows()}
     assert set(rows) == set(anchor)
     assert rows["version"]["arguments"] == "age=1, kept=0"
     assert rows["missing"]["what"].startswith("log anchor = sg[log pi]")

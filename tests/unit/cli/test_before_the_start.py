@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from testbed import __version__
 from testbed.cli import main
 from testbed.cli.slow_notice import slow_notice
 
@@ -79,7 +80,7 @@ def test_a_sweep_file_that_says_nothing_or_breaks_off_is_refused_with_its_line(
 
 
 def test_the_version_is_an_option_too(capsys):
-    assert call(capsys, "--version")[:2] == (0, call(capsys, "version")[1])
+    assert call(capsys, "--version")[:2] == (0, f"{__version__}\n")
 
 
 @pytest.mark.slow
@@ -93,7 +94,7 @@ def test_a_damaged_result_is_told_as_damaged_and_run_again(capsys, monkeypatch, 
         "1 pending cell had a damaged result; the next run makes it again."
         in call(capsys, "status", "mine")[1]
     )
-    code, _, err = call(capsys, "figures", "ess-collapse", "--data", "mine")
+    code, _, err = call(capsys, "evidence", "figures", "ess-collapse", "--data", "mine")
     assert code == 2
     assert "1 damaged file(s) were set aside" in err
     assert "Results of 1 cell were damaged; these cells run again." in call(capsys, *words)[2]

@@ -1,4 +1,4 @@
-"""testbed objectives: what a reader gets to see, and what a mistake gets told."""
+"""Objectives on the command line: what a reader gets to see, and what a mistake gets told."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def undecided(logp_BT, batch, *, share):
 
 def call(capsys, *words):
     with pytest.raises(SystemExit) as stop:
-        main(["objectives", *words])
+        main(["objectives", *words] if words[0] == "compare" else list(words))
     out, err = capsys.readouterr()
     return stop.value.code, out, err
 
@@ -64,18 +64,18 @@ def own(tmp_path):
 
 
 def test_the_list_has_every_objective_and_can_be_narrowed_to_a_family(capsys):
-    rows = fetched(capsys, "list")
+    rows = fetched(capsys, "list", "objectives")
     assert [row["name"] for row in rows] == sorted(objective)
-    clipped = fetched(capsys, "list", "--family", "clipped")
+    clipped = fetched(capsys, "list", "objectives", "family=clipped")
     assert clipped == [row for row in rows if row["family"] == "clipped"]
     assert 0 < len(clipped) < len(rows)
-    _, out, _ = call(capsys, "list", "--family", "clipped")
+    _, out, _ = call(capsys, "list", "objectives", "family=clipped")
     assert "ppo_clip" in out
     assert "cispo" not in out
 
 
 def test_show_prints_the_whole_docstring_settings_promises_and_variants(capsys):
-    _, out, _ = call(capsys, "show", "ppo_clip")
+    _, out, _ = call(capsys, "show", "ppo_clip", "--kind", "objective")
     assert "L = -min(u A, clip(u, 1 - eps_low, 1 + eps_high) A)" in out
     assert "arXiv:1707.06347" in out
     assert "eps_low=0.2, eps_high=0.2" in out
@@ -88,7 +88,7 @@ def test_show_prints_the_whole_docstring_settings_promises_and_variants(capsys):
 
 
 def test_show_of_a_variant_names_its_base(capsys):
-    _, out, _ = call(capsys, "show", "ppo_clip@pipelinerl")
+    _, out, _ = call(capsys, "show", "ppo_clip@pipelinerl", "--kind", "objective")
     assert f"Variant of: ppo_clip, {objective['ppo_clip'].formula}" in out
     assert "Variants:" not in out
 
@@ -96,11 +96,11 @@ def test_show_of_a_variant_names_its_base(capsys):
 @pytest.mark.slow
 def test_everything_can_be_shown_as_json_without_addresses_in_memory(capsys):
     for name in objective:
-        found = fetched(capsys, "show", name)
+        found = fetched(capsys, "show", name, "--kind", "objective")["objective"]
         assert "0x" not in json.dumps(found)
         assert [each["name"] for each in found["variants"]] == objective.variants(name)
         assert all(each["difference"] for each in found["variants"])
-    assert fetched(capsys, "show", "m2po")["promises"]["keep"] == "trust_region_keep"
+    assert fetched(capsys, "show", "m2po")["objective"]["promises"]["keep"] == "trust_region_keep"
 
 
 def test_a_variant_says_in_a_sentence_how_it_differs():
@@ -144,11 +144,11 @@ def test_differences_skip_definitions_and_do_not_stop_at_equation_numbers():
 
 
 def test_cite_prints_one_source_or_a_table_of_several(capsys):
-    assert call(capsys, "cite", "m2po")[1] == "Zheng et al. (2025), arXiv:2510.01161, Algorithm 1\n"
-    _, out, _ = call(capsys, "cite", "m2po", "cispo")
+    assert call(capsys, "show", "m2po", "--cite")[1] == "Zheng et al. (2025), arXiv:2510.01161, Algorithm 1\n"
+    _, out, _ = call(capsys, "show", "m2po", "cispo", "--cite")
     assert "2510.01161" in out
     assert "2506.13585" in out
-    assert fetched(capsys, "cite", "m2po", "cispo") == {
+    assert fetched(capsys, "show", "m2po", "cispo", "--cite") == {
         name: objective[name].source for name in ("m2po", "cispo")
     }
 
@@ -233,12 +233,12 @@ def test_equal_curves_are_drawn_once_under_all_their_names():
     [
         (["show", "m2p"], "Did you mean 'm2po'"),
         (["show", "ppo_clip@pipelinrl"], "Did you mean 'ppo_clip@pipelinerl'"),
-        (["cite", "m2po", "cisp"], "Did you mean 'cispo'"),
+        (["show", "m2po", "cisp", "--cite"], "Did you mean 'cispo'"),
         (["compare", "ppo_clip", "gsp"], "Did you mean 'gspo'"),
-        (["list", "--family", "cliped"], "Did you mean 'clipped'"),
+        (["list", "objectives", "family=cliped"], "Did you mean 'clipped'"),
         (["compare", "ppo_clip", "--figure", "weights.gif"], "ends in .png or .pdf"),
-        (["compare"], "Missing argument"),
-        (["shw", "m2po"], "No such command 'shw'"),
+        (["objectives", "compare"], "Missing argument"),
+        (["objectives", "shw", "m2po"], "No such command 'shw'"),
     ],
 )
 def test_a_mistake_gets_one_message_and_writes_nothing(capsys, tmp_path, monkeypatch, words, message):
@@ -259,7 +259,7 @@ def test_a_figure_that_cannot_be_written_is_one_message(capsys, tmp_path):
 
 def test_a_function_in_a_file_is_shown_and_compared(capsys, own):
     name = f"{own}:halved"
-    _, out, _ = call(capsys, "show", name)
+    _, out, _ = call(capsys, "show", name, "--kind", "objective")
     assert "L = -share A log pi." in out
     assert "share=0.5" in out
     assert "It promises nothing" in out
@@ -267,7 +267,7 @@ def test_a_function_in_a_file_is_shown_and_compared(capsys, own):
     mine = next(row for row in rows if row["name"] == name)
     assert set(mine["weights"]["positive"]) == set(mine["weights"]["negative"]) == {0.5}
     assert call(capsys, "compare", name)[0] == 0
-    assert "sha256" in call(capsys, "cite", name)[1]
+    assert "sha256" in call(capsys, "show", name, "--cite")[1]
 
 
 @pytest.mark.parametrize("command", ["show", "compare"])
@@ -317,10 +317,10 @@ def test_the_digest_of_an_unchanged_file_is_accepted(capsys, own):
     from testbed.user_files import pin
 
     pinned = pin(f"{own}:halved")
-    assert call(capsys, "show", pinned)[0] == 0
+    assert call(capsys, "show", pinned, "--kind", "objective")[0] == 0
     own.write_text(OWN.replace("share=0.5", "share=0.25"))
-    assert "the file has changed" in call(capsys, "show", pinned)[2]
-    assert "share=0.25" in call(capsys, "show", f"{own}:halved")[1]
+    assert "the file has changed" in call(capsys, "show", pinned, "--kind", "objective")[2]
+    assert "share=0.25" in call(capsys, "show", f"{own}:halved", "--kind", "objective")[1]
 
 
 @pytest.mark.slow
@@ -336,7 +336,7 @@ def test_the_atlas_command_writes_the_same_files_twice_and_keeps_other_tables(ca
         (tmp_path / "data" / committed.name).write_bytes(committed.read_bytes())
     # A table of objectives that was edited by hand is no obstacle to making it again.
     (tmp_path / "data" / "objective-weights.csv").write_text("family,objective\n")
-    words = ["atlas", "--data", str(tmp_path / "data"), "--docs", str(tmp_path / "docs")]
+    words = ["evidence", "pages", "atlas", "--data", str(tmp_path / "data"), "--docs", str(tmp_path / "docs")]
     code, out, _ = call(capsys, *words)
     assert code == 0
     written = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

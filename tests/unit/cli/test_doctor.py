@@ -69,4 +69,4 @@ def test_completion_names_the_commands(capsys, monkeypatch):
     monkeypatch.setenv("_TESTBED_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "testbed d")
     monkeypatch.setenv("COMP_CWORD", "1")
-    assert call(capsys)[1].split() == ["demo", "doctor", "diagnose"]
+    assert call(capsys)[1].split() == ["doctor", "demo", "diagnose"]

@@ -27,7 +27,10 @@ def call(capsys, *words):
         ("TRL", ["stack"]),
         ("running-sum", ["task"]),
         ("uniform", ["schedule"]),
-        ("ess-collapse", ["sweep", "figure"]),
+        ("ess-collapse", ["sweep", "experiment", "figure"]),
+        ("18", ["system"]),
+        ("m2po", ["objective", "recipe", "system"]),
+        ("actor/pg_clipfrac", ["metric"]),
         ("group_std", ["advantage"]),
         ("token_mean", ["aggregation"]),
     ],
@@ -47,17 +50,17 @@ def test_every_recipe_can_be_shown():
     assert all(look_up.composition(recipe[name])["objective"] for name in recipe.names())
 
 
-def test_objectives_show_knows_recipes_and_stacks_too(capsys):
-    code, out, _ = call(capsys, "objectives", "show", "grpo")
+def test_a_name_can_be_asked_for_as_one_kind(capsys):
+    code, out, _ = call(capsys, "show", "m2po", "--kind", "recipe")
     assert code == 0
-    assert "grpo, a recipe" in out
-    assert "ppo_clip(eps_low=0.2, eps_high=0.2)" in out
-    assert "stack" in json.loads(call(capsys, "objectives", "show", "verl", "--json")[1])
+    assert "m2po, a recipe" in out
+    assert "an objective" not in out
+    assert "stack" in json.loads(call(capsys, "show", "verl", "--kind", "stack", "--json")[1])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", [("show", "grpoo"), ("objectives", "show", "m2p"), ("run", "staleness", "recipe=grop")]
+    "words", [("show", "grpoo"), ("show", "m2p", "--cite"), ("run", "staleness", "recipe=grop")]
 )
 def test_an_unknown_name_gets_at_most_ten_candidates(capsys, words):
     code, _, err = call(capsys, *words)

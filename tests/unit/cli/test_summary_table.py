@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
+from analysis.commands.summary_table import next_steps, print_summary
 from testbed.cli import main, show
 from testbed.cli.run import report, summarize
-from testbed.cli.summary_table import next_steps, print_summary
 from testbed.config.run import grid
 from testbed.results.store import Status, status
 

@@ -7,9 +7,9 @@ import json
 import pandas as pd
 import pytest
 
+from analysis.commands.tune import brief, split, tuning_cells
 from analysis.sweeps.tuning_knobs import KNOBS
 from testbed.cli import main
-from testbed.cli.tune import brief, split, tuning_cells
 from testbed.config.run import Run, grid
 
 

@@ -12,8 +12,8 @@ from testbed.cli import main
 from testbed.results.store import read
 
 COMMAND = (
-    "validate --model {model} --data {data} --verifier number --recipe grpo --recipe m2po --lag 0 --lag 16 "
-    "--lora --steps 2 --out {out} policy_args.micro_tokens=64 policy_args.dtype=bfloat16 "
+    "run --model {model} --data {data} --verifier number --lora --out {out} recipe=grpo,m2po "
+    "lag=0,16 steps=2 policy_args.micro_tokens=64 policy_args.dtype=bfloat16 "
     "task_args.response_length=4 prompts=2 group=2 evaluation_prompts=2 log_every=1"
 )
 
@@ -54,8 +54,8 @@ def test_the_command_of_the_guide_trains_recipes_at_lags_and_tells_its_rows(tmp_
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_base_model_goes_through_the_guide_validate_trl_and_diagnose(tmp_path, capfd, monkeypatch):
-    """train-base, validate --data, a short TRL run, diagnose --model of its log: one model folder for all."""
+def test_a_base_model_goes_through_the_guide_run_trl_and_diagnose(tmp_path, capfd, monkeypatch):
+    """pretrained scratch, run --model, a short TRL run, diagnose of its log: one model folder for all."""
     trl = pytest.importorskip("trl")
     from datasets import Dataset
     from transformers import AutoTokenizer
@@ -73,15 +73,15 @@ def test_a_base_model_goes_through_the_guide_validate_trl_and_diagnose(tmp_path,
         assert end.value.code == 0
         return capfd.readouterr()
 
-    called("train-base base --steps 3 --width 16 --layers 1")
+    called("pretrained scratch base --steps 3 --width 16 --layers 1")
     tokenizer = AutoTokenizer.from_pretrained("base")
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<end>", "<pad>")
-    small = "--lag 0 --steps 3 prompts=2 group=2 evaluation_prompts=2 log_every=1"
-    said = called(f"validate --model base --data mine.jsonl --verifier number --out a {small}").err
+    small = "lag=0 steps=3 prompts=2 group=2 evaluation_prompts=2 log_every=1"
+    said = called(f"run --model base --data mine.jsonl --verifier number --out a {small}").err
     assert "note: mine.jsonl#" in said
     assert "1 line repeats the prompt and answer of an earlier line" in said
     assert [f"step {step} of 3" in said for step in (1, 2, 3)] == [True] * 3  # every logged row, not some
-    assert "note" not in called(f"validate --model base --data mine.jsonl --dedupe --out b {small}").err
+    assert "note" not in called(f"run --model base --data mine.jsonl --dedupe --out b {small}").err
 
     args = trl.GRPOConfig(
         output_dir="trl", max_steps=2, per_device_train_batch_size=4, num_generations=4, use_cpu=True,

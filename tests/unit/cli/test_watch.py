@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, columns, made
 
+from analysis.commands.progress_table import ROWS, ProgressTable
 from analysis.sweeps.finished_cells import arm_of, finished
 from testbed.cli import main
-from testbed.cli.progress_table import ROWS, ProgressTable
 from testbed.config.run import cell_id, cell_ids, grid
 from testbed.execution.packs import plan
 from testbed.execution.progress import Bar, Plain, Progress, choose
@@ -108,12 +108,12 @@ def test_elsewhere_than_on_a_terminal_no_board_is_made():
 
 def watched(capsys, *words):
     with pytest.raises(SystemExit) as stop:
-        main(["watch", *map(str, words)])
+        main(["status", *map(str, words)])
     return stop.value.code, capsys.readouterr().out
 
 
 def test_a_folder_is_looked_at_once_for_machines(tmp_path, capsys):
-    code, out = watched(capsys, made(tmp_path / "s"), "--json")
+    code, out = watched(capsys, made(tmp_path / "s"), "--arms", "--json")
     found = json.loads(out)
     assert (code, found["planned"], found["done"]) == (0, 24, 24)
     assert {row["arm"]: row["collapsed"] for row in found["arms"]}["reinforce, lag 64"] == 4
@@ -126,8 +126,8 @@ def test_a_pack_under_way_counts_as_the_runner_counts_it(tmp_path, capsys):
     class Display(Progress):
         def steps(self, pack, cells, share):
             super().steps(pack, cells, share)
-            out = watched(capsys, tmp_path / "s", "--once")[1]
-            said.append((self.done_of_planned, out, watched(capsys, tmp_path / "s", "--json")[1]))
+            out = watched(capsys, tmp_path / "s", "--arms")[1]
+            said.append((self.done_of_planned, out, watched(capsys, tmp_path / "s", "--arms", "--json")[1]))
 
     cells = grid(TOY, steps=[100, 200], seed=range(4))
     run_sweep(
@@ -138,7 +138,7 @@ def test_a_pack_under_way_counts_as_the_runner_counts_it(tmp_path, capsys):
         assert f"{mine} done, 0 failed." in out
         assert f"{json.loads(data)['done_with_parts']} of 8 cells" == mine
         assert f"grpo, lag 0 {mine.split()[0]}/8" in " ".join(out.split())
-    assert "8 of 8 cells done, 0 failed." in watched(capsys, tmp_path / "s", "--once")[1]
+    assert "8 of 8 cells done, 0 failed." in watched(capsys, tmp_path / "s", "--arms")[1]
 
 
 def test_what_a_killed_runner_noted_is_not_progress(tmp_path):
@@ -165,7 +165,7 @@ def test_a_sweep_that_runs_elsewhere_is_followed_until_it_is_done(tmp_path, caps
 
     worker = threading.Thread(target=work)
     worker.start()
-    code, out = watched(capsys, tmp_path / "s", "--every", "0.1")
+    code, out = watched(capsys, tmp_path / "s", "--watch", "--every", "0.1")
     worker.join()
     assert code == 0
     assert "4 of 6 cells done, 2 failed." in out
@@ -174,6 +174,6 @@ def test_a_sweep_that_runs_elsewhere_is_followed_until_it_is_done(tmp_path, caps
 
 def test_watching_no_results_folder_is_one_message(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["watch", str(tmp_path)])
+        main(["status", str(tmp_path), "--watch"])
     assert stop.value.code == 2
     assert "is not a results folder" in capsys.readouterr().err

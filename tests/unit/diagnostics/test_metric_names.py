@@ -55,21 +55,21 @@ def test_a_number_on_request_is_that_of_the_batch_where_both_exist():
 
 
 def test_the_page_is_what_the_code_says(capsys, tmp_path):
-    again = "not what the code says; run: testbed metrics --page docs/metrics.md"
+    again = "not what the code says; run: testbed evidence pages metrics"
     assert (ROOT / "docs" / "metrics.md").read_text() == page(), again
-    output(capsys, "metrics", "--page", str(tmp_path / "new" / "metrics.md"))
+    output(capsys, "evidence", "pages", "metrics", "--docs", str(tmp_path / "new"))
     assert (tmp_path / "new" / "metrics.md").read_text() == page()
 
 
 def test_the_command_finds_metrics_by_our_name_and_by_another_stacks(capsys):
-    found = json.loads(output(capsys, "metrics", "*k3_kl*", "--json"))
+    found = json.loads(output(capsys, "list", "metrics", "*k3_kl*", "--json"))
     assert [row["name"] for row in found] == ["rollout_corr/kl_mu_pi_k3"]
-    assert len(json.loads(output(capsys, "metrics", "--json"))) == len(rows())
-    assert "exp(entropy" in output(capsys, "metrics", "rollout_corr/ess_perplexity_token_raw")
+    assert len(json.loads(output(capsys, "list", "metrics", "--json"))) == len(rows())
+    assert "exp(entropy" in output(capsys, "list", "metrics", "rollout_corr/ess_perplexity_token_raw")
 
 
 def test_an_unknown_metric_is_an_error_with_a_suggestion(capsys):
     with pytest.raises(SystemExit) as done:
-        main(["metrics", "rollout_corr/chi2_tokens"])
+        main(["list", "metrics", "rollout_corr/chi2_tokens"])
     assert done.value.code == 2
     assert "Did you mean 'rollout_corr/chi2_token'?" in capsys.readouterr().err

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from analysis.commands.evidence import agree_on_experiment
 from testbed.cli import main
-from testbed.cli.cost_prompt import agree, agree_on_experiment
+from testbed.cli.cost_prompt import agree
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.execution import cost, runner
@@ -182,8 +183,8 @@ def test_on_a_terminal_the_question_decides(monkeypatch):
     [
         ["run", "bandit-grid", "--out", "OUT"],
         ["tune", "bandit-grid", "--out", "OUT"],
-        ["experiments", "run", "bandit-grid", "--results", "OUT"],
-        ["experiments", "table", "bandit-grid", "--results", "OUT"],
+        ["evidence", "run", "bandit-grid", "--results", "OUT"],
+        ["evidence", "run", "bandit-grid", "--write", "--results", "OUT"],
     ],
 )
 def test_a_long_sweep_is_refused_before_anything_is_written(words, tmp_path, monkeypatch, capsys):

@@ -22,7 +22,7 @@ from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import Objectives, objective
 
 ROOT = Path(__file__).parents[3]
-AGAIN = "out of date: run `testbed objectives atlas` and commit what it writes"
+AGAIN = "out of date: run `testbed evidence pages atlas` and commit what it writes"
 x = np.array([-2.0, -0.3, -0.1, 0.0, 0.1, 0.3, 2.0])
 
 
@@ -248,7 +248,7 @@ def test_no_text_of_the_atlas_is_cut_off_or_small(table, family):
 
 
 def test_a_family_that_the_table_lacks_is_named():
-    with pytest.raises(UserError, match="no objective of family 'terms'.*testbed objectives atlas"):
+    with pytest.raises(UserError, match="no objective of family 'terms'.*testbed evidence pages atlas"):
         drawn(small(), "terms")
 
 

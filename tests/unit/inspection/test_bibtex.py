@@ -52,6 +52,6 @@ def test_every_objective_can_be_cited():
 
 def test_the_command_prints_entries(capsys):
     with pytest.raises(SystemExit) as end:
-        main(["objectives", "cite", "m2po", "bapo", "--bibtex"])
+        main(["show", "m2po", "bapo", "--bibtex"])
     assert end.value.code == 0
     assert capsys.readouterr().out.count("@misc{") == 2

@@ -230,7 +230,7 @@ def test_the_command_prints_what_it_composes(capsys):
 
 def test_the_pages_are_what_the_tables_say():
     written = {path.name: path.read_text() for path in FOLDER.iterdir()}
-    again = "run `testbed objectives atlas` and commit what it writes"
+    again = "run `testbed evidence pages atlas` and commit what it writes"
     assert set(written) == set(pages()), again
     for name, text in pages().items():
         assert written[name] == text, f"docs/stacks/{name} is out of date: {again}"

@@ -1,15 +1,13 @@
-"""What `testbed objectives compare` tabulates and draws."""
+"""Tables of `testbed objectives compare`: settings, effective weights, a worked example."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from testbed.cli import show
-from testbed.errors import UserError
 from testbed.inspection import atlas
 from testbed.inspection.explain import difference, settings
 from testbed.registry import Entry
@@ -110,18 +108,3 @@ def _example(r: Mapping[str, Any]) -> dict[str, str]:
 
 def _number(weight: float) -> str:
     return f"{weight:.4g}"
-
-
-def draw(entries: Sequence[Entry], path: Path) -> None:
-    """Draw the effective weights of the entries into one file; raise UserError when it cannot be written."""
-    if path.suffix not in (".png", ".pdf"):
-        raise UserError(f"--figure {path}: expected a name that ends in .png or .pdf.")
-    from analysis.experiments.cards.objective_weights import frame_of
-    from paper_figs.objective_comparison import draw as drawn
-    from paper_figs.run import render, style, write_file
-
-    axes = {entry.name: main_axis(entry) for entry in entries}
-    curves = [c for entry in entries for c in atlas.curves(entry.name) if c.axis == axes[c.objective]]
-    with style():
-        body = render(drawn(frame_of(curves)), path.suffix[1:])
-    write_file(path, body)

@@ -12,8 +12,30 @@ from typing import Any
 Row = dict[str, Any]
 
 
+def summarize(folder: Path) -> list[Row]:
+    """Return the closing table's rows, one per setting, over seeds; none without results."""
+    from analysis.tables.outcomes import summary_table
+    from analysis.tables.value_table import VALUE, value_table
+    from testbed.errors import UserError
+    from testbed.results.store import read
+    from testbed.user_files import short_names
+
+    try:
+        frame = read(folder).to_pandas()
+    except UserError:  # nothing finished yet: the counts say so
+        return []
+    frame["recipe"] = frame["recipe"].map(short_names(frame["recipe"].unique()))
+    if "accuracy" in frame:
+        found = summary_table(frame)
+    elif VALUE in frame:
+        found = value_table(frame)
+    else:
+        return []
+    return [{str(name): value for name, value in row.items()} for row in found.to_dict("records")]
+
+
 def print_summary(summary: Sequence[Row]) -> None:
-    """Print the rows of `testbed.cli.run.summarize` as a table, with what all share and notes around it."""
+    """Print the rows of `summarize` as a table, with what all share and notes around it."""
     from testbed.cli import show
 
     if not summary:

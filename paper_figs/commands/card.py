@@ -1,4 +1,4 @@
-"""testbed card: the report card of one objective, and the leaderboard of all."""
+"""testbed card: the report card of one objective."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 def card(
     name: Annotated[
         str, typer.Argument(metavar="OBJECTIVE", help="path/to/file.py:function, or a registered objective.")
-    ] = "",
+    ],
     quick: Annotated[
         bool, typer.Option("--quick", help="Promises, exact numbers and cost only: under a minute.")
     ] = False,
     html: Annotated[Path | None, typer.Option(help="Page to write; default out/card-NAME.html.")] = None,
-    page: Annotated[
-        Path | None, typer.Option(help="Write the leaderboard of all objectives, docs/leaderboard.md say.")
-    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=0, help="Worker processes of the training; default one per core.")
     ] = None,
@@ -40,12 +37,6 @@ def card(
 
     Examples: testbed card mine.py:my_objective --quick    testbed card cispo
     """
-    if page is not None:
-        _leaderboard(page)
-        if not name:
-            return
-    if not name:
-        raise UserError("No objective was given; expected path/to/file.py:function or a registered name.")
     _refuse_recipes(name)
     from analysis.cards.report_card import make_card
     from paper_figs import report_card
@@ -131,14 +122,3 @@ def report(found: Card) -> None:
         )  # fmt: skip
     for line in found.left_out:
         print(f"Left out: {line}")
-
-
-def _leaderboard(path: Path) -> None:
-    from analysis.pages import leaderboard_page
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(leaderboard_page.page())
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}. Give another file.") from error
-    print(path)

@@ -1,4 +1,4 @@
-"""testbed figures: redraw figures from tables, without torch."""
+"""testbed evidence figures: redraw figures from tables, without torch."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ def figures(
 ) -> None:
     """Draw figures as PDF and PNG, byte for byte the same every time.
 
-    Examples: testbed figures    testbed figures --all    testbed figures staleness --data results/staleness
+    Examples:
+    testbed evidence figures --all
+
+    testbed evidence figures staleness --data results/staleness
     """
     from testbed.cli import show
-    from testbed.cli.listing import KINDS
 
     if not names and not every:
-        if data is not None or out != Path("out"):
-            raise UserError(
-                "No figure is named, so none was drawn. Give names, which `testbed figures` lists, or --all; "
-                "a sweep of your own is drawn by: testbed plot RESULTS"
-            )
-        show.as_json(KINDS["figures"]()) if json else show.table(KINDS["figures"]())
-        return
+        raise UserError(
+            "No figure is named. Give names (`testbed list figures`) or --all; "
+            "a sweep of yours is drawn by: testbed plot RESULTS"
+        )
     from paper_figs.run import figures as draw
 
     saved = draw(names or (), data, out, progress=lambda line: print(line, file=sys.stderr))

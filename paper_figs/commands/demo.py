@@ -27,10 +27,9 @@ def demo(
 
     What the folder already holds is not run again.
     """
+    from analysis.commands.summary_table import print_summary, summarize
     from analysis.experiment import sweep
     from testbed.cli import show
-    from testbed.cli.run import summarize
-    from testbed.cli.summary_table import print_summary
 
     began = time.monotonic()
     parts = (

@@ -1,0 +1,32 @@
+"""Commands of the evidence: what this package adds to the command line (`testbed.cli.extensions`)."""
+
+from __future__ import annotations
+
+from analysis.commands.kinds import KINDS
+from testbed.cli.extensions import Command, Extension
+
+EXTENSION = Extension(
+    commands=(
+        Command("Run", "tune", "Choose each recipe's learning rate.", "analysis.commands.tune:tune"),
+        Command(
+            "Read", "compare", "Compare the arms of a sweep by seed.", "analysis.commands.compare:compare"
+        ),
+        Command("Read", "power", "Say how many seeds decide a gap.", "analysis.commands.power:power"),
+        Command("Arena", "arena", "Compare recipes on stale data, each tuned alike.", ""),
+        Command("Arena", "arena show", "", "analysis.commands.arena:show_table"),
+        Command("Arena", "arena run", "", "analysis.commands.arena:run_arena"),
+        Command("Arena", "arena add", "", "analysis.commands.arena:add"),
+        Command("Systems and evidence", "evidence", "Run experiments, judge claims, draw figures.", ""),
+        Command("Systems and evidence", "evidence run", "", "analysis.commands.evidence:run_experiments"),
+        Command("Systems and evidence", "evidence judge", "", "analysis.commands.judge:judge_claims"),
+    ),
+    kinds=KINDS,
+    parts={
+        "sweep": "analysis.experiment:sweep",
+        "summarize": "analysis.commands.summary_table:summarize",
+        "print_summary": "analysis.commands.summary_table:print_summary",
+        "next_steps": "analysis.commands.summary_table:next_steps",
+        "progress_table": "analysis.commands.progress_table:ProgressTable",
+        "wall_clock": "analysis.tables.wall_clock:wall_clock",
+    },
+)

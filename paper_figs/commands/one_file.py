@@ -1,0 +1,53 @@
+"""Figures that `--figure FILE` of a core command draws: bias splits, effective weights, lags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from testbed.pipeline.simulate import Report
+
+
+def draw_bias(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw the rows of `testbed exact`: bias by part. Raises UserError when the file cannot be written."""
+    from paper_figs.bias_split import draw_reports
+
+    _draw(path, lambda: draw_reports(list(rows)))
+
+
+def draw_weights(axes: Mapping[str, str], path: Path) -> None:
+    """Draw the effective weights of objectives, each along the ratio that it is given, as "pi/mu"."""
+    from analysis.experiments.cards.objective_weights import frame_of
+    from paper_figs.objective_comparison import draw
+    from testbed.inspection import atlas
+
+    _check(path)
+    curves = [c for name in axes for c in atlas.curves(name) if c.axis == axes[c.objective]]
+    _draw(path, lambda: draw(frame_of(curves)))
+
+
+def draw_lags(found: Report, path: Path) -> None:
+    """Draw the shares of tokens, samples and groups by lag that a pipeline simulation found."""
+    from paper_figs.pipeline_frontier import draw_lags as drawn
+
+    _draw(path, lambda: drawn(found.token_K, found.sample_K, found.group_K))
+
+
+def _draw(path: Path, make: Callable[[], Figure]) -> None:
+    from paper_figs.run import render, style, write_file
+
+    _check(path)
+    with style():
+        body = render(make(), path.suffix[1:])
+    write_file(path, body)
+
+
+def _check(path: Path) -> None:
+    if path.suffix not in (".png", ".pdf"):
+        raise UserError(f"--figure {path}: expected a name that ends in .png or .pdf.")

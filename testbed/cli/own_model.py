@@ -1,0 +1,50 @@
+"""Cells of `testbed run --model`: a user's own local causal language model, on a task or on own problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from testbed.config.run import Run
+
+Model = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Train this local causal LM: config.json and safetensors."),
+]
+Data = Annotated[
+    Path | None, typer.Option(help="With --model: problems, JSON lines of prompt and answer, as the task.")
+]
+Verifier = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Judge of --data: exact, number, choice, reasoning-gym or FILE.py:FUNCTION."
+    ),
+]
+Dedupe = Annotated[bool, typer.Option("--dedupe", help="Of lines of --data with one prompt, keep the first.")]
+Lora = Annotated[
+    bool, typer.Option("--lora", help="With --model: train adapters of rank 16 instead of all weights.")
+]
+
+
+def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora: bool) -> tuple[Run, ...]:
+    """Return the cells of a model before any field is set: GRPO at lags 0 and 8, one seed."""
+    from dataclasses import replace
+
+    from testbed.config.run import MODEL_RUN, grid
+
+    of_data = {"file": str(data), "verifier": verifier} | ({"dedupe": True} if dedupe else {})
+    base = replace(MODEL_RUN, model=str(model), policy_args=(("lora", 16),) if lora else ())
+    if data is not None:
+        base = replace(base, task="jsonl", task_args=tuple(of_data.items()))
+    return grid(base, recipe=["grpo"], lag=[0, 8], seed=[0])
+
+
+def refuse_without_model(**given: object) -> None:
+    """Raise UserError for options that say something of --model, which is not given."""
+    if words := [f"--{name}" for name, value in given.items() if value]:
+        raise UserError(f"{' and '.join(words)}: give the folder of the model too, --model FOLDER.")
