@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +12,7 @@ from analysis.arena.arms import Arm, grid_of
 from analysis.arena.table import summary
 from analysis.arena.tasks import refuse_without_headroom
 from testbed.errors import UserError
+from testbed.user_files import in_a_file, pin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,27 +22,46 @@ DRAWS = 2000
 
 
 def arm_of(recipe: str, knob: str) -> Arm:
-    """Return the arm of a recipe and a knob written NAME=VALUE,VALUE.
+    """Return the arm of a recipe and a knob written NAME=VALUE,VALUE, its values in ascending order.
 
-    Raises UserError for an unknown recipe or knob, fewer than two values, and values that are no numbers.
+    A recipe in a file is pinned to the file's digest, so that an edited file is run again, and called
+    file.py:function.
+
+    Raises UserError for an unknown recipe or knob, fewer than two values, a value given twice, and values
+    that are not finite numbers.
     """
     name, sign, text = knob.partition("=")
     if not name or not sign:
         raise UserError(f"Recipe '{recipe}' has no knob grid; give one, as in --knob width=.1,.3,1.")
-    try:
-        values = tuple(float(value) for value in text.split(","))
-    except ValueError:
-        raise UserError(f"Knob '{knob}' has values that are no numbers, expected {name}=.1,.3,1.") from None
     from testbed.recipes import recipe as recipes
 
-    arm = Arm(recipe, recipe, grid_of(name, values))
+    pinned = pin(recipe)
+    arm = Arm(_called(pinned), pinned, grid_of(name, _values(knob, name, text)))
     for args in arm.knob:
-        recipes[recipe].bind(**dict(args))
+        recipes[pinned].bind(**dict(args))
     return arm
 
 
-def rivals(frame: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
-    """Return the table's rows of a task and lag; raise UserError without any, or without headroom."""
+def _values(knob: str, name: str, text: str) -> tuple[float, ...]:
+    try:
+        values = sorted(float(value) for value in text.split(","))
+    except ValueError:
+        raise UserError(f"Knob '{knob}' has values that are no numbers, expected {name}=.1,.3,1.") from None
+    if not all(map(math.isfinite, values)) or len(set(values)) < len(values):
+        raise UserError(f"Knob '{knob}' needs finite values that differ, expected {name}=.1,.3,1.")
+    return tuple(int(value) if value.is_integer() else value for value in values)
+
+
+def _called(pinned: str) -> str:
+    """Return the arm's name: the file without its folder, then the function; a recipe of ours as it is."""
+    return Path(pinned.partition("#")[0]).name if in_a_file(pinned) else pinned
+
+
+def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:
+    """Return the table's rows of a task and lag, beside which `arm` is to run.
+
+    Raises UserError without any, without headroom, and where they have an arm of that name.
+    """
     rows = frame[(frame["task"] == task) & (frame["lag"] == lag)]
     if rows.empty:
         had = ", ".join(f"{a} at lag {b}" for a, b in frame[["task", "lag"]].drop_duplicates().to_numpy())
@@ -47,7 +69,25 @@ def rivals(frame: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
     fresh = frame[(frame["task"] == task) & (frame["lag"] == 0) & (frame["arm"] == "grpo")]["final"]
     if not fresh.empty:
         refuse_without_headroom(task, float(fresh.mean()))
+    if arm in set(rows["arm"]):
+        raise UserError(
+            f"'{arm}' is in the committed table already (testbed arena show --task {task} --lag {lag}); "
+            "expected a recipe under another name."
+        )
     return rows
+
+
+def quick(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the row of a run with a third of the steps: setting, final, and what a wrong rate costs."""
+    found = summary(rows.assign(steps_to_fresh=np.nan))
+    return found[["arm", "rate", "knob", "at_edge", "final", "collapsed", "sensitivity"]]
+
+
+def joined(committed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return `summary` of the committed arms and the arm of `rows`, whose steps_to_fresh is NaN."""
+    import pandas as pd
+
+    return summary(pd.concat([committed, rows], ignore_index=True))
 
 
 def ranked(committed: pd.DataFrame, rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
@@ -58,12 +98,9 @@ def ranked(committed: pd.DataFrame, rows: pd.DataFrame, seed: int = 0) -> pd.Dat
     """
     import pandas as pd
 
-    both = pd.concat([committed, rows], ignore_index=True)
+    found = joined(committed, rows)
     arm = rows["arm"].iloc[0]
-    if arm in set(committed["arm"]):
-        raise UserError(
-            f"Arm '{arm}' is in the committed table already; expected a recipe under another name."
-        )
+    both = pd.concat([committed, rows], ignore_index=True)
     final_AN = both.pivot(index="arm", columns="seed", values="final").dropna(axis=1)
     mine, value_AN = final_AN.index.get_loc(arm), final_AN.to_numpy(dtype=float)
     if not value_AN.size:
@@ -76,7 +113,6 @@ def ranked(committed: pd.DataFrame, rows: pd.DataFrame, seed: int = 0) -> pd.Dat
 
     draws = np.random.default_rng(seed).integers(0, value_AN.shape[1], (DRAWS, value_AN.shape[1]))
     low, high = np.quantile([rank(value_AN[:, draw].mean(1)) for draw in draws], (0.025, 0.975))
-    found = summary(both)
     kept = ["arm", "rate", "knob", "final", "gain", "gain_low", "gain_high", "sensitivity"]
     row = found[found["arm"] == arm][kept]
     return row.assign(rank=rank(value_AN.mean(1)), rank_low=int(low), rank_high=int(high), of=len(value_AN))

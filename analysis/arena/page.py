@@ -1,4 +1,4 @@
-"""docs/arena.md, written from the committed table: `python -m analysis.arena.page`."""
+"""docs/arena.md and its pictures, written from the committed table: `python -m analysis.arena.page`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.arena.picture import gains
 from analysis.arena.table import load, records, summary
 from analysis.arena.tasks import HIGH, LOW
 
 PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
+PICTURE = "assets/arena-{lag}.svg"
+"""Of a lag, beside PAGE."""
 HEAD = """# The arena
 
 Recipes on stale data, each tuned alike: learning rate times one knob of the recipe's, on tuning seeds, with
 grids that grow until the optimum is inside; then 16 seeds and 16 fresh ones. The design, fixed before the
 first run, is the text of `analysis/arena/__init__.py`. This page is written from the committed table by
 `python -m analysis.arena.page`; `testbed arena show` prints the same, and the verdicts are the claims of
-experiment `arena` (`testbed claims list --experiment arena`). What follows from it: [findings](findings.md).
+experiment `arena`. What follows from it: [findings](findings.md).
 
 The placebo is GRPO tuned and run on other seeds: a gain of the size that it shows is what tuning and seeds
-alone make. Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`.
+alone make. Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`, and
+`testbed advise LOG` reads this table at the drift of a training log. In the site the page can be filtered by
+task, lag and recipe, and a click on a column's head sorts by it.
 
 | column | what it says |
 |---|---|
@@ -50,15 +55,40 @@ TITLES = (
 
 
 def page(frame: pd.DataFrame) -> str:
-    """Return the page: a table per task and lag, best final first."""
+    """Return the page: a picture per lag, then a table per task and lag, best final first.
+
+    In the site assets/arena.js filters its blocks by task, lag and recipe.
+    """
     found = summary(frame)
-    parts = [HEAD]
+    parts = [HEAD, *(_picture(lag) for lag in pictures(frame))]
     for task, lag in found[["task", "lag"]].drop_duplicates().itertuples(index=False):
         rows = found[(found["task"] == task) & (found["lag"] == lag)]
-        parts.append(f"\n## {task}, lag {lag}\n\n{_headroom(frame, task)}")
+        parts.append(f'<div class="arena sortable" data-task="{task}" data-lag="{lag}" markdown>\n')
+        parts += [f"## {task}, lag {lag}\n", _headroom(frame, task)]
         parts += [f"| {' | '.join(TITLES)} |", "|---" * len(TITLES) + "|"]
-        parts += [_line(row) for row in records(rows)]
-    return "\n".join(parts) + "\n"
+        parts += [*(_line(row) for row in records(rows)), "\n</div>\n"]
+    return "\n".join(parts)
+
+
+def pictures(frame: pd.DataFrame) -> dict[int, str]:
+    """Return the SVG of gains by lag, of tasks with headroom."""
+    grpo = frame[(frame["lag"] == 0) & (frame["arm"] == "grpo")].groupby("task")["final"].mean()
+    roomy = frame[frame["task"].isin(grpo[grpo.between(LOW, HIGH)].index)]
+    found = summary(roomy) if len(roomy) else roomy
+    drawn = {int(lag): gains(found, lag) for lag in sorted(frame["lag"].unique())} if len(found) else {}
+    return {lag: svg for lag, svg in drawn.items() if svg}
+
+
+def _picture(lag: int) -> str:
+    return (
+        f'<div class="arena" data-lag="{lag}" markdown>\n\n'
+        f"## Gains at lag {lag}\n\n"
+        "Recipes from the largest mean gain over tuned GRPO to the smallest, a dot and a 95 % interval per\n"
+        "task; right of the gray band a recipe gains what counts. Recipes that ran on fewer tasks come\n"
+        "last; tasks without headroom are left out.\n\n"
+        f"![Gain over tuned GRPO at lag {lag}, by recipe and task]({PICTURE.format(lag=lag)})"
+        '{ width="640" }\n\n</div>\n'
+    )
 
 
 def _headroom(frame: pd.DataFrame, task: str) -> str:
@@ -79,5 +109,16 @@ def _line(row: dict[str, object]) -> str:
     return f"| {' | '.join(map(str, (*first, row['sensitivity'], when.replace('inf', 'never'), *rest)))} |"
 
 
+def write(frame: pd.DataFrame, place: Path = PAGE) -> None:
+    """Write the page and, beside it, its pictures; pictures of lags that are gone are removed."""
+    drawn = {place.parent / PICTURE.format(lag=lag): svg for lag, svg in pictures(frame).items()}
+    for old in set(place.parent.glob(PICTURE.format(lag="*"))) - set(drawn):
+        old.unlink()
+    for path, svg in drawn.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(svg)
+    place.write_text(page(frame))
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(load()))
+    write(load())

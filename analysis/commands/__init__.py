@@ -16,6 +16,9 @@ EXTENSION = Extension(
         Command("Arena", "arena show", "", "analysis.commands.arena:show_table"),
         Command("Arena", "arena run", "", "analysis.commands.arena:run_arena"),
         Command("Arena", "arena add", "", "analysis.commands.arena:add"),
+        Command(
+            "Arena", "advise", "Say which method suits the drift of a log.", "analysis.commands.advise:advise"
+        ),
         Command("Systems and evidence", "evidence", "Run experiments, judge claims, draw figures.", ""),
         Command("Systems and evidence", "evidence run", "", "analysis.commands.evidence:run_experiments"),
         Command("Systems and evidence", "evidence judge", "", "analysis.commands.judge:judge_claims"),

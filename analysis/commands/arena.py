@@ -96,22 +96,36 @@ def add(
         bool, typer.Option("--quick", help="A third of the steps, and no rank: does it learn at all?")
     ] = False,
     out: Out = Path("results/arena"),
+    html: Annotated[Path | None, typer.Option(help="Write the row and a picture to this page.")] = None,
+    json: Json = False,
 ) -> None:
     """Tune and run a recipe of your own against the committed table, without running the others again.
 
-    Example: testbed arena add my_loss.py:capped --knob cap=1,2,4 --lag 64
+    Examples: testbed arena add my_loss.py:capped --knob cap=1,2,4 --quick
+
+    testbed arena add my_loss.py:capped --knob cap=1,2,4 --lag 64 --html capped.html
     """
+    import sys
+    from functools import partial
+
     from analysis.arena import own, run, table, tasks
     from testbed.cli import show
+    from testbed.cli.extensions import part
+    from testbed.errors import UserError
 
+    if quick and html is not None:
+        raise UserError("--quick has no rank and so no page; give --html without it.")
     base, arm = tasks.task(task), own.arm_of(recipe, knob)
-    committed = own.rivals(table.load(), task, lag)
-    name = task
+    committed = own.rivals(table.load(), task, lag, arm.name)
+    name, say = task, partial(print, file=sys.stderr)
     if quick:
-        base, name = replace(base, steps=base.steps // 3), f"{task}-quick"
-    rows = run.run_queue(name, base, [arm], lag, out)
+        every, name = max(1, base.log_every // 3), f"{task}-quick"
+        base = replace(base, steps=every * (base.steps // base.log_every), log_every=every)
+    rows = run.run_queue(name, base, [arm], lag, out / "own", say)
+    found = table.records(own.quick(rows) if quick else own.ranked(committed, rows))
+    show.as_json(found) if json else show.table(found)
     if quick:
-        show.table(table.records(table.summary(rows)[["arm", "rate", "knob", "final", "sensitivity"]]))
-        print("A quick run has fewer steps, so it has no rank in the table.")
-        return
-    show.table(table.records(own.ranked(committed, rows)))
+        say("A quick run has a third of the steps, so it has no rank in the table.")
+    if html is not None:
+        part("write_arena_page")(html, own.joined(committed, rows), found[0], task, lag)
+        say(f"Wrote {html}")

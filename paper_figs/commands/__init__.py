@@ -51,5 +51,6 @@ EXTENSION = Extension(
         "draw_bias": "paper_figs.commands.one_file:draw_bias",
         "draw_lags": "paper_figs.commands.one_file:draw_lags",
         "draw_weights": "paper_figs.commands.one_file:draw_weights",
+        "write_arena_page": "paper_figs.arena:write",
     },
 )

@@ -1,12 +1,14 @@
 """The arena: equal budgets, a grid that grows to its optimum, effects by seed, and input that it refuses."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.arena import own, table
+from analysis.arena import own, page, run, table, tasks
 from analysis.arena.arms import ARMS, Arm
 from analysis.arena.run import cost, run_queue
 from analysis.arena.tasks import LAGS, TASKS, refuse_without_headroom, task
@@ -14,6 +16,7 @@ from analysis.arena.tuning import best_of, beyond, chosen, on_tuning_seeds
 from analysis.sweeps.tuning import FIRST_SEED
 from analysis.tables.committed import Table
 from analysis.tables.making import add_tables
+from testbed.cli import main
 from testbed.config.run import cell_ids
 from testbed.errors import UserError
 from testbed.recipes import recipe
@@ -114,7 +117,9 @@ def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
     assert (found["rank"], found["rank_low"], found["rank_high"], found["of"]) == (2, 2, 3, 4)
 
 
-@pytest.mark.parametrize("knob", ["", "cap", "cap=1", "cap=a,b", "no_such=1,2"])
+@pytest.mark.parametrize(
+    "knob", ["", "cap", "cap=1", "cap=a,b", "cap=1,nan", "eps_high=1,1", "eps_high=1,inf", "no_such=1,2"]
+)
 def test_a_recipe_without_a_knob_grid_is_refused(knob: str) -> None:
     with pytest.raises(UserError):
         own.arm_of("cispo", knob)
@@ -128,9 +133,9 @@ def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
             refuse_without_headroom("sorted", fresh)
     frame = pd.DataFrame([row("grpo", 0, 0.95, lag=0), row("grpo", 0, 0.6)])
     with pytest.raises(UserError, match="headroom"):
-        own.rivals(frame, "sorted", 64)
+        own.rivals(frame, "sorted", 64, "mine")
     with pytest.raises(UserError, match="no runs"):
-        own.rivals(frame, "sorted", 7)
+        own.rivals(frame, "sorted", 7, "mine")
 
 
 def test_a_table_of_another_version_is_refused(tmp_path) -> None:
@@ -150,6 +155,92 @@ def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task() 
         assert "grpo" in set(cells["arm"])
         if lag == 0:
             refuse_without_headroom(name, cells["final"].mean())
+    assert page.PAGE.read_text() == page.page(frame), "write it again: python -m analysis.arena.page"
+
+
+CAPPED = """
+from testbed.losses.ratios import log_token
+from testbed.losses.score_loss import score_loss
+
+
+def capped(logp_BT, batch, *, cap: float = 2.0):
+    return score_loss(log_token(logp_BT, batch).exp().clamp(max=cap), logp_BT, batch)
+"""
+
+
+def test_a_recipe_in_a_file_is_called_by_its_file_and_pinned_to_its_text(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(CAPPED)
+    name = f"{tmp_path}/mine.py:capped"
+    arm = own.arm_of(name, "cap=8,1,2.5")
+    assert arm.name == "mine.py:capped", "a folder in the name would lead the queue out of its folder"
+    assert [dict(args)["cap"] for args in arm.knob] == [1, 2.5, 8]
+    (tmp_path / "mine.py").write_text(CAPPED + "# edited\n")
+    assert own.arm_of(name, "cap=8,1,2.5").recipe != arm.recipe, "an edited file would keep its old runs"
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch) -> Path:
+    """A folder with a user's file, an arena of one small task, and a table of two recipes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(CAPPED)
+    frame = pd.DataFrame(
+        [row("grpo", s, 0.7, lag=0) for s in (0, 1)]
+        + [row(arm, s, final + s / 100) for arm, final in (("grpo", -2.0), ("tis", -1.0)) for s in (0, 1)]
+    )
+    monkeypatch.setattr(tasks, "TASKS", {"sorted": SMALL})
+    monkeypatch.setattr(table, "load", lambda: frame.drop(columns="curve"))
+    monkeypatch.setattr(run, "SEEDS", (0, 1))
+    monkeypatch.setattr(run, "GROWTHS", 0)
+    return tmp_path
+
+
+def add(capsys, *words: str) -> tuple[object, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(["arena", "add", *words])
+    return stop.value.code, *capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_add_ranks_a_recipe_of_a_file_and_writes_its_page(small, capsys) -> None:
+    code, out, err = add(capsys, "mine.py:capped", "--knob", "cap=1,2,8", "--html", "mine.html", "--json")
+    assert code == 0, err
+    (found,) = json.loads(out)
+    assert (found["arm"], found["rank"], found["rank_low"], found["rank_high"], found["of"]) == (
+        "mine.py:capped", 1, 1, 1, 3,
+    )  # fmt: skip
+    assert found["gain"] == pytest.approx(found["final"] + 1.995, abs=2e-3)
+    text = (small / "mine.html").read_text()
+    assert "rank 1 of 3" in text
+    assert 'font-weight="bold">mine.py:capped<' in text
+    with pytest.raises(UserError, match="no finals"):
+        table.gathered(Path("results/arena"))  # the arena's own rows are kept apart from a user's
+    code, out, err = add(capsys, "mine.py:capped", "--knob", "cap=1,2,8", "--quick")
+    assert code == 0, err
+    assert "no rank" in err
+    assert "rank" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mine.py:capped"], "--knob width="),
+        (["mine.py:caped", "--knob", "cap=1,2"], "capped"),
+        (["none.py:capped", "--knob", "cap=1,2"], "none.py"),
+        (["mine.py:capped", "--knob", "width=1,2"], "width"),
+        (["tis", "--knob", "cap=1,2"], "another name"),
+        (["mine.py:capped", "--knob", "cap=1,2", "--lag", "7"], "at lag 7"),
+        (["mine.py:capped", "--knob", "cap=1,2", "--task", "no-such"], "no-such"),
+        (["mine.py:capped", "--knob", "cap=1,2", "--quick", "--html", "x.html"], "--quick"),
+    ],
+)
+def test_what_cannot_be_added_is_refused_before_anything_runs(small, capsys, words, said) -> None:
+    code, out, err = add(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert said in err
+    assert err.startswith("error: ")
+    assert err.count("\n") <= 2
+    assert not (small / "results").exists()
 
 
 @pytest.mark.slow

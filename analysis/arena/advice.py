@@ -1,0 +1,194 @@
+"""Which method a measured drift calls for: the arena's table, read at the drift of a training log."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.arena.table import records
+from analysis.arena.tasks import HIGH, LOW
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from testbed.logs.record import Log
+
+FACTOR = 3.0
+"""Cells whose KL is within this factor of the log's are its evidence."""
+CLIP = 0.2
+"""Of the clip share that is read from a log."""
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Means over the steps of a log. kl: KL(mu, pi) per token, k3, nats. ess: Kish, sequences, share of N.
+
+    clip_share: tokens that PPO's clip at CLIP cuts, of those with an advantage that is not 0; NaN without
+    advantages. age: versions; NaN where nobody wrote them.
+    """
+
+    kl: float
+    ess: float
+    clip_share: float
+    age: float
+    steps: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the table says at a drift.
+
+    inside: whether the table has cells at this KL. low, high: the KL that it can say something about. rows:
+    best methods, best first, each with its loss against fresh data. cells: the evidence. says: sentences.
+    """
+
+    drift: Drift
+    inside: bool
+    low: float
+    high: float
+    rows: list[dict[str, Any]]
+    cells: list[dict[str, Any]]
+    says: list[str]
+
+    def plain(self) -> dict[str, Any]:
+        """Return everything as JSON-able values."""
+        return asdict(self)
+
+
+def drift_of(log: Log) -> Drift:
+    """Return the drift of a training log; raise UserError where log-probabilities or finite ratios lack."""
+    import torch
+
+    from testbed.logs.arrays import tensors
+    from testbed.logs.measure import by_step
+
+    tokens = tensors(log)
+    steps = by_step(log)
+    kl_N = np.array([row["rollout_corr/kl_mu_pi_k3"] for row in steps])
+    ess_N = np.array([row["rollout_corr/ess_kish_sequence_raw"] for row in steps])
+    if not np.isfinite(kl_N).any():
+        raise UserError("The log has no step with a finite KL between sampler and trainer; nothing to match.")
+    ratio_BT, share, age = tokens.log_rho_BT.exp(), math.nan, math.nan
+    if tokens.adv_BT is not None:
+        weighs_BT = tokens.mask_BT & (tokens.adv_BT != 0)
+        cut_BT = torch.where(tokens.adv_BT > 0, ratio_BT > 1 + CLIP, ratio_BT < 1 - CLIP) & weighs_BT
+        share = float(cut_BT.sum() / weighs_BT.sum()) if bool(weighs_BT.any()) else math.nan
+    if tokens.age_BT is not None:
+        age = float(tokens.age_BT[tokens.mask_BT].mean())
+    finite_N = np.isfinite(kl_N)
+    return Drift(
+        float(kl_N[finite_N].mean()),
+        float(np.nanmean(ess_N)),
+        share,
+        age,
+        len(steps),
+        int(tokens.mask_BT.sum()),
+    )
+
+
+def advise(drift: Drift, frame: pd.DataFrame) -> Advice:
+    """Return the methods that lose least against fresh data where GRPO's KL is within FACTOR of the log's.
+
+    The order is that of the first run's seeds; loss and interval are read from the replication's, so that
+    choosing the best of many does not flatter it.
+
+    Args:
+        drift: of a log.
+        frame: `table.load()`.
+
+    Raises UserError for a table without stale data on a task with headroom.
+    """
+    cells = _cells(frame)
+    low, high = cells["kl"].min() / FACTOR, cells["kl"].max() * FACTOR
+    near = cells[cells["kl"].between(drift.kl / FACTOR, drift.kl * FACTOR)]
+    span = f"{low:.2g} to {high:.2g} nats per token"
+    if near.empty:
+        where = "below" if drift.kl < low else "above" if drift.kl > high else "between"
+        says = [f"KL of the log is {drift.kl:.2g}, {where} what the table covers ({span}): no advice."]
+        if where == "below":
+            says.append("The table's least stale cells drift more. Its fresh data are GRPO at lag 0.")
+        return Advice(drift, False, low, high, [], [], says)
+    losses = _losses(frame, near)
+    rows = [_row(arm, part, near) for arm, part in losses.groupby("arm", sort=False)]
+    rows = [row for row in rows if row["tasks"] == len(near)]
+    rows.sort(key=lambda row: row.pop("first"))
+    kept = [row for place, row in enumerate(rows) if place < SHOWN or row["arm"] == "grpo"]
+    return Advice(drift, True, low, high, kept, records(near), _says(drift, kept, span))
+
+
+def _cells(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return task, lag, GRPO's mean KL and ESS of stale cells on tasks with headroom."""
+    grpo = frame[frame["arm"] == "grpo"]
+    fresh = grpo[grpo["lag"] == 0].groupby("task")["final"].mean()
+    roomy = fresh[fresh.between(LOW, HIGH)].index
+    stale = grpo[(grpo["lag"] > 0) & grpo["task"].isin(roomy)]
+    cells = stale.groupby(["task", "lag"], sort=False)[["kl", "ess"]].mean().reset_index()
+    if cells.empty:
+        raise UserError("The arena's table has no stale data on a task with headroom; run the arena first.")
+    return cells
+
+
+def _losses(frame: pd.DataFrame, near: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per cell, arm and seed: fresh data's final less the arm's, at its rate and a wrong one."""
+    grpo = frame[frame["arm"] == "grpo"]
+    fresh = grpo[grpo["lag"] == 0].set_index(["task", "seed"])["final"].rename("fresh")
+    rate = grpo.groupby(["task", "lag"])["rate"].first().rename("grpo_rate")
+    rows = frame[frame["arm"] != "placebo"].merge(near[["task", "lag"]], on=["task", "lag"])
+    rows = rows.join(fresh, on=["task", "seed"]).join(rate, on=["task", "lag"])
+    return rows.assign(
+        loss=rows["fresh"] - rows["final"],
+        wrong=rows["fresh"] - rows["off_rate"],
+        factor=rows["rate"] / rows["grpo_rate"],
+    ).dropna(subset=["loss"])
+
+
+def _row(arm: object, rows: pd.DataFrame, near: pd.DataFrame) -> dict[str, Any]:
+    """Return an arm's settings and its loss, the mean over cells, with a 95 % interval over seeds."""
+    from scipy.stats import t
+
+    cells = [part for _, part in rows.groupby(["task", "lag"])]
+    again = [part.loc[part["run"] == "replication", "loss"].to_numpy() for part in cells]
+    first = [part.loc[part["run"] == "first", "loss"].mean() for part in cells]
+    told = [f"{part['task'].iloc[0]}, lag {part['lag'].iloc[0]}: {part['knob'].iloc[0]}" for part in cells]
+    done = sum(len(loss_N) > 1 for loss_N in again)
+    row = {"arm": str(arm), "tasks": done, "first": float(np.mean(first))}
+    if done < len(near):
+        return row
+    center = float(np.mean([loss_N.mean() for loss_N in again]))
+    error = math.sqrt(sum(loss_N.var(ddof=1) / len(loss_N) for loss_N in again)) / done
+    half = float(t.ppf(0.975, min(len(loss_N) for loss_N in again) - 1)) * error
+    factors = [part["factor"].iloc[0] for part in cells]
+    return row | {
+        "loss": center,
+        "low": center - half,
+        "high": center + half,
+        "wrong rate": float(np.mean([part["wrong"].mean() for part in cells])),
+        "rate / GRPO's": f"{min(factors):.2g}"
+        + (f" to {max(factors):.2g}" if max(factors) > min(factors) else ""),
+        "knob": "; ".join(told),
+    }
+
+
+def _says(drift: Drift, rows: list[dict[str, Any]], span: str) -> list[str]:
+    if not rows:
+        return ["No method has run, with its replication, in every cell at this drift: no advice."]
+    best = rows[0]
+    even = [row["arm"] for row in rows[1:] if row["low"] <= best["high"]]
+    found = [
+        f"At KL {drift.kl:.2g} the table's best is {best['arm']}: it loses {best['loss']:.2f} "
+        f"({best['low']:.2f} to {best['high']:.2f}) of accuracy against fresh data, and "
+        f"{best['wrong rate']:.2f} when the rate is off by a factor of 3."
+    ]
+    if even:
+        found.append(f"Intervals do not separate it from {', '.join(even)}.")
+    return [
+        *found,
+        f"Valid for KL {span}, measured on a transformer of 7,000 weights and answers of at most a few "
+        "dozen tokens; larger models were not tested. ESS falls with the length of answers, so KL is what is "
+        "matched.",
+    ]

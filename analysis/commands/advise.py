@@ -1,0 +1,51 @@
+"""testbed advise: the method that the arena's table recommends at the drift of a training log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def advise(
+    logs: Annotated[
+        list[Path], typer.Argument(metavar="LOG...", help="Log files, or folders that hold some.")
+    ],
+    format_: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="Whose format; told from the files by default.")
+    ] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say which method and setting lose least at the drift of a training log, and how much.
+
+    Measures KL per token, ESS, clip share and ages, and reads the arena's table where GRPO drifts as much.
+    Outside the table's range it says so and advises nothing.
+
+    Example: testbed advise output/token_exports
+    """
+    from analysis.arena import advice, table
+    from testbed.cli import show
+    from testbed.errors import UserError
+    from testbed.logs.readers import read
+
+    log = read(logs, format_)
+    try:
+        drift = advice.drift_of(log)
+    except UserError as error:
+        raise UserError(
+            f"{error} To recompute log-probabilities: testbed diagnose LOG --model … --behavior-model … "
+            "--write FILE, then advise FILE."
+        ) from error
+    found = advice.advise(drift, table.load())
+    if json:
+        show.as_json(found.plain())
+        return
+    show.say([*log.notes, *found.says])
+    show.table(
+        [{"measured": name, "value": value} for name, value in vars(drift).items() if value == value],
+        "Drift of the log, means over its steps",
+    )
+    if found.inside:
+        show.table(found.rows, "Loss of accuracy against fresh data; order by the first run's seeds")
+        show.table(found.cells, "Evidence: cells of the arena whose KL under GRPO is within a factor of 3")

@@ -1,0 +1,174 @@
+"""What the arena's table says at the drift of a log, and how its page and pictures show it."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t
+from support import made_logs
+
+from analysis.arena import page, table
+from analysis.arena.advice import Drift, advise, drift_of
+from analysis.arena.picture import gains
+from testbed.cli import main
+from testbed.errors import UserError
+from testbed.logs.readers import read
+
+FRESH, REPEAT = {"sorted": 0.8, "sums": 0.7, "easy": 0.95}, 1000
+KL = {"sorted": 0.04, "sums": 0.1, "easy": 0.05}
+LOSS = {"grpo": (0.3, 0.3), "lucky": (0.1, 0.35), "steady": (0.15, 0.15), "placebo": (0.0, 0.0)}
+"""By arm: loss in the first run and in the replication."""
+
+
+def frame() -> pd.DataFrame:
+    """Two tasks with headroom, one without; "lucky" leads in the first run alone, "half" ran on one task."""
+    rows = []
+    for task, fresh in FRESH.items():
+        cells = [("grpo", 0, (0.0, 0.0))] + [(arm, 64, loss) for arm, loss in LOSS.items()]
+        cells += [("half", 64, (-0.1, -0.1))] if task == "sorted" else []
+        for arm, lag, losses in cells:
+            for seed in (0, 1, REPEAT, REPEAT + 1):
+                again = seed >= REPEAT
+                final = fresh - losses[again] + (0.02 * (seed % 2) if lag else 0)
+                rows.append(
+                    dict.fromkeys(table.COLUMNS, 0.0)
+                    | {"task": task, "lag": lag, "arm": arm, "seed": seed, "rate": 1e-3, "knob": f"{arm}=1"}
+                    | {"run": "replication" if again else "first", "final": final, "at_edge": 0}
+                    | {"kl": KL[task] if lag else 0.0, "off_rate": final - 0.2, "steps_to_fresh": np.inf}
+                )
+    return pd.DataFrame(rows)
+
+
+def drift(kl: float) -> Drift:
+    return Drift(kl=kl, ess=0.5, clip_share=0.1, age=4.0, steps=2, tokens=100)
+
+
+def test_the_first_run_orders_and_the_replication_says_the_loss() -> None:
+    found = advise(drift(0.06), frame())
+    assert [row["arm"] for row in found.rows] == ["lucky", "steady", "grpo"], "no placebo, no half-run arm"
+    # Means of two tasks, each of two seeds .02 apart: standard error .01 / sqrt(2) of the mean, 1 degree.
+    half = t.ppf(0.975, 1) * 0.01 / 2**0.5
+    for row, loss in zip(found.rows, (0.35, 0.15, 0.3), strict=True):
+        assert row["loss"] == pytest.approx(loss - 0.01)
+        assert (row["low"], row["high"]) == pytest.approx((loss - 0.01 - half, loss - 0.01 + half))
+    assert found.rows[1]["wrong rate"] == pytest.approx(0.15 - 0.01 + 0.2)
+    assert found.rows[0]["knob"] == "sorted, lag 64: lucky=1; sums, lag 64: lucky=1"
+    assert {(cell["task"], cell["kl"]) for cell in found.cells} == {("sorted", 0.04), ("sums", 0.1)}
+
+
+def test_only_cells_within_a_factor_of_three_are_evidence() -> None:
+    found = advise(drift(0.25), frame())
+    assert [cell["task"] for cell in found.cells] == ["sums"]
+    assert (found.low, found.high) == pytest.approx((0.04 / 3, 0.3))
+
+
+@pytest.mark.parametrize(("kl", "where"), [(0.01, "below"), (0.4, "above"), (0.0, "below")])
+def test_outside_the_tables_range_there_is_no_advice(kl: float, where: str) -> None:
+    found = advise(drift(kl), frame())
+    assert not found.inside
+    assert found.rows == []
+    assert where in found.says[0]
+    assert "no advice" in found.says[0]
+
+
+def test_a_table_without_stale_data_or_without_replications_advises_nothing() -> None:
+    every = frame()
+    with pytest.raises(UserError, match="no stale data"):
+        advise(drift(0.06), every[every["lag"] == 0])
+    first = advise(drift(0.06), every[every["run"] == "first"])
+    assert first.rows == []
+    assert "no advice" in first.says[0]
+
+
+def test_the_drift_of_a_log_is_that_of_its_tokens(tmp_path) -> None:
+    made_logs.own(tmp_path)
+    rows = made_logs.sequences()
+    found = drift_of(read([tmp_path]))
+    kl_by_step, cut, weighs = [], 0, 0
+    for step in range(made_logs.STEPS):
+        log_rho = []
+        for one in (one for one in rows if one["step"] == step):
+            for chosen, mu, pi in zip(one["mask"], one["mu"], one["pi"], strict=True):
+                if chosen:
+                    log_rho.append(pi - mu)
+                    weighs += 1
+                    ratio = np.exp(pi - mu)
+                    cut += bool(ratio > 1.2 if one["advantage"] > 0 else ratio < 0.8)
+        kl_by_step.append(np.mean(np.expm1(log_rho) - log_rho))
+    assert found.kl == pytest.approx(np.mean(kl_by_step), rel=1e-6)
+    assert found.clip_share == pytest.approx(cut / weighs)
+    assert (found.steps, found.tokens) == (made_logs.STEPS, weighs)
+
+
+def call(capsys, *words: str) -> tuple[object, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(["advise", *words])
+    return stop.value.code, *capsys.readouterr()
+
+
+def test_the_command_reads_a_log_and_says_what_loses_least(tmp_path, monkeypatch, capsys) -> None:
+    made_logs.own(tmp_path)
+    monkeypatch.setattr(table, "load", frame)
+    code, out, err = call(capsys, str(tmp_path), "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["inside"] == (found["low"] <= found["drift"]["kl"] <= found["high"])
+    assert [cell["task"] for cell in found["cells"]] == ["sorted"]
+    assert found["rows"][0]["arm"] == "half"
+    code, out, _ = call(capsys, str(tmp_path))
+    assert code == 0
+    assert "Loss of accuracy against fresh data" in out
+    assert "7,000 weights" in out
+
+
+def test_a_log_without_log_probabilities_is_refused_with_what_to_do(tmp_path, monkeypatch, capsys) -> None:
+    made_logs.own(tmp_path)
+    (path,) = (one for one in tmp_path.rglob("*") if one.suffix == ".jsonl")
+    lines = [json.loads(line) | {"logp_pi": None} for line in path.read_text().splitlines()]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    monkeypatch.setattr(table, "load", frame)
+    code, out, err = call(capsys, str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "--model" in err
+
+
+def texts(svg: str) -> list[str]:
+    return [node.text or "" for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")]
+
+
+def test_the_picture_has_a_dot_per_task_and_best_recipes_first() -> None:
+    found = table.summary(frame())
+    svg = gains(found, 64, mine="steady")
+    shown = [text for text in texts(svg) if text in {*LOSS, "half"}]
+    assert shown == ["placebo", "steady", "lucky", "half"], "recipes on fewer tasks come last"
+    assert svg.count("<title>") == len(FRESH) * 3 + 1
+    assert 'font-weight="bold">steady<' in svg
+    assert gains(found, 7) == ""
+
+
+def test_a_dot_lies_where_its_gain_is() -> None:
+    row = {"task": "sorted", "lag": 64, "arm": "x", "gain": 0.1, "gain_low": -0.2, "gain_high": 0.2}
+    svg = gains(pd.DataFrame([row, row | {"arm": "<y>", "gain": 0.0}]), 64)
+    nodes = list(ElementTree.fromstring(svg).iter())
+    dots = [float(node.get("cx") or 0) for node in nodes if node.get("r") == "2.6"]
+    ticks = {node.text: float(node.get("x") or 0) for node in nodes if node.tag.endswith("text")}
+    assert dots == pytest.approx([ticks["+0.1"], ticks["0"]], abs=0.1)
+    assert "<y>" in texts(svg)
+
+
+def test_the_page_has_blocks_that_its_script_can_filter(tmp_path) -> None:
+    (tmp_path / "assets").mkdir()
+    stale = tmp_path / "assets" / "arena-400.svg"
+    stale.write_text("of a lag that is gone")
+    page.write(frame(), tmp_path / "arena.md")
+    text = (tmp_path / "arena.md").read_text()
+    assert not stale.exists()
+    assert "](assets/arena-64.svg)" in text
+    svg = (tmp_path / "assets" / "arena-64.svg").read_text()
+    assert "sorted" in svg
+    assert "easy" not in svg, "without headroom nothing is decided"
+    for task in FRESH:
+        assert f'<div class="arena sortable" data-task="{task}" data-lag="64" markdown>' in text
+    assert text.count("<div") == text.count("</div>")
