@@ -31,5 +31,6 @@ EXTENSION = Extension(
         "next_steps": "analysis.commands.summary_table:next_steps",
         "progress_table": "analysis.commands.progress_table:ProgressTable",
         "wall_clock": "analysis.tables.wall_clock:wall_clock",
+        "diagnose": "analysis.logs.diagnosis:diagnose",
     },
 )

@@ -12,7 +12,7 @@ import typer
 import typer.core
 
 from testbed import __version__
-from testbed.cli.extensions import Command, extensions
+from testbed.cli.extensions import Command, installed
 from testbed.cli.moved import moved
 from testbed.cli.pipeline_run import WithTail
 from testbed.errors import UserError
@@ -96,7 +96,7 @@ class Commands(typer.core.TyperGroup):
 
 def commands() -> list[Command]:
     """Return the commands of the core and of every installed package, by section."""
-    every = [*CORE, *(command for extension in extensions() for command in extension.commands)]
+    every = [*CORE, *(command for extension in installed() for command in extension.commands)]
     return sorted(every, key=lambda command: SECTIONS.index(command.section))
 
 

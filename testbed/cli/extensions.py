@@ -71,7 +71,7 @@ class Extension:
 
 
 @functools.cache
-def extensions() -> tuple[Extension, ...]:
+def installed() -> tuple[Extension, ...]:
     """Return what installed packages add, in the order of their names."""
     from importlib.metadata import entry_points
 
@@ -81,12 +81,12 @@ def extensions() -> tuple[Extension, ...]:
 
 def has(part: str) -> bool:
     """Return whether an installed package adds this part."""
-    return any(part in extension.parts for extension in extensions())
+    return any(part in extension.parts for extension in installed())
 
 
 def part(name: str) -> Any:
     """Return a part of a command that another package adds; raise UserError where none does."""
-    for extension in extensions():
+    for extension in installed():
         if name in extension.parts:
             return pkgutil.resolve_name(extension.parts[name])
     raise UserError(

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed.cli.extensions import Kind, extensions
+from testbed.cli.extensions import Kind, installed
 from testbed.words import split
 
 Rows = list[dict[str, Any]]
@@ -139,7 +139,7 @@ CORE = {
 
 def kinds() -> dict[str, Kind]:
     """Return every kind of names, those of the core first."""
-    return CORE | {name: kind for extension in extensions() for name, kind in extension.kinds.items()}
+    return CORE | {name: kind for extension in installed() for name, kind in extension.kinds.items()}
 
 
 def count(kind: Kind) -> int:
