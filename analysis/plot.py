@@ -1,4 +1,4 @@
-"""What a shared kind of plot draws of a table; `paper_figs.shared_plots` draws it."""
+"""Shared kinds of plots of a table; `paper_figs.shared_plots` draws them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Worlds that know their own truth; `envs.registration` makes them gymnasium environments."""
+"""Worlds with known truth: values, gradients. `envs.registration` makes them gymnasium environments."""

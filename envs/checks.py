@@ -1,4 +1,4 @@
-"""What a finite MDP refuses, each with one message: what was given, what was expected, what to do."""
+"""Checks of a finite MDP: each refusal says what was given, what was expected and what to do."""
 
 from __future__ import annotations
 

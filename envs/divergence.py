@@ -1,4 +1,4 @@
-"""How far apart the episode laws of two stationary policies are, exactly."""
+"""Exact divergences between the episode distributions of two stationary policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A finite MDP that can be simulated and that knows its own truth: value, gradient, occupancy, divergence."""
+"""A finite MDP that simulates episodes and computes value, gradient, occupancy and divergence exactly."""
 
 from __future__ import annotations
 

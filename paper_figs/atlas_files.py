@@ -1,4 +1,4 @@
-"""What `testbed evidence pages atlas` writes: the table, the page and one picture per family."""
+"""Files of `testbed evidence pages atlas`: the table, the page and one picture per family."""
 
 from __future__ import annotations
 

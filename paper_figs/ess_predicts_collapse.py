@@ -1,4 +1,4 @@
-"""Which early sign foretells a collapse: the AUROC of each, over every cell of the phase diagram."""
+"""Early signs of a collapse: the AUROC of each, over every cell of the phase diagram."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two dials, two heat maps and a repair: what engine mismatch and lag do alone and together."""
+"""Engine mismatch and lag, alone and together: two settings, two heat maps and a repair."""
 
 from __future__ import annotations
 

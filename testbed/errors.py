@@ -1,4 +1,4 @@
-"""Errors a user can mend: one message each, saying what was given, what was expected, what to do."""
+"""Errors that a user can correct: one message each, with what was given, what was expected, what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objectives, tasks and schedules in a user's own file, `path/to/file.py:function`, and digests of files."""
+"""Objectives, tasks and schedules in a user's file, `path/to/file.py:function`, and digests of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report card says of training: the runs of card-training summed up, a row per objective."""
+"""Sum up the runs of card-training for report cards, a row per objective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""testbed arena: every recipe on stale data in one table, and a user's own beside them."""
+"""testbed arena: every recipe on stale data in one table, with recipes of a user beside them."""
 
 from __future__ import annotations
 

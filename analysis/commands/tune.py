@@ -1,4 +1,4 @@
-"""testbed tune: every recipe of a sweep at its own learning rate, chosen on seeds that no claim uses."""
+"""testbed tune: the learning rate of every recipe of a sweep, chosen on seeds that no claim uses."""
 
 from __future__ import annotations
 

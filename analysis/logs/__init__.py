@@ -1,1 +1,1 @@
-"""What a training log says, as tables."""
+"""Tables about a training log."""

@@ -1,4 +1,4 @@
-"""What became of the cells of one finished pack, for displays of a sweep that still runs."""
+"""Outcomes of the cells of one finished pack, for displays of a sweep that still runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any results folder as one table: its dials, its metrics, one row per cell.
+"""Any results folder as one table: its settings, its metrics, one row per cell.
 
     from analysis.sweeps.sweep_table import load, per_cell
     rows = load("results/mine")                   # a row per cell and logged step

@@ -1,4 +1,4 @@
-"""What a reader of a sweep must know before believing its averages."""
+"""Warnings that a reader of a sweep needs before believing its averages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every recipe at its own learning rate: chosen on seeds that no claim uses, by the median of an outcome.
+"""The learning rate of every recipe, chosen on seeds that no claim uses, by the median of an outcome.
 
 A table of runs holds one row per arm, rate and tuning seed. `scores` takes the median over seeds,
 `best_rates` keeps each arm's best rate, beside what the arm scores at the rate common to all and how much the

@@ -1,4 +1,4 @@
-"""The one hyperparameter beside the learning rate that a recipe's own paper tunes, and the values to try.
+"""The one hyperparameter beside the learning rate that a recipe's paper tunes, and the values to try.
 
 A recipe that is not here is tuned in its learning rate alone: M2PO's tau was 0.04 "in every run", and no
 ablation of OAPL's two betas is known. Values come from the paper where `source` says so; others span what

@@ -1,4 +1,4 @@
-"""What became of a run, by definitions fixed beforehand (docs/outcomes.md): of pi, on held-out prompts."""
+"""Outcomes of a run, by definitions fixed beforehand (docs/outcomes.md): of pi, on held-out prompts."""
 
 from __future__ import annotations
 

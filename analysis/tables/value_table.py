@@ -1,4 +1,4 @@
-"""What became of tabular runs, where the truth is known: value and ESS, exact beside sampled."""
+"""Outcomes of tabular runs, where the truth is known: value and ESS, exact beside sampled."""
 
 from __future__ import annotations
 

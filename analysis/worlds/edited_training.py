@@ -1,4 +1,4 @@
-"""Runs whose batches are changed before the loss reads them: what a method does to rewards and advantages.
+"""Runs with batches changed before the loss reads them: effects on rewards and advantages.
 
 An arm is a Run and a Change. The loop, the sources, the critics and the losses are the project's own; a
 change sees what a learner makes of a rollout and gives something else in its place. Learning rates are chosen

@@ -1,4 +1,4 @@
-"""Hugging Face models that experiments train here, before their own runs, as ordinary folders."""
+"""Hugging Face models that experiments train before their runs, as ordinary folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every response to one prompt at once: students and teachers whose expected updates are sums."""
+"""Every response to one prompt at once: students and teachers with expected updates that are sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every token task answers: prompts, a score, a noisy teacher and, when small, all its responses."""
+"""The base of every token task: prompts, a score, a noisy teacher and, when small, all its responses."""
 
 from __future__ import annotations
 

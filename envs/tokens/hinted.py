@@ -1,4 +1,4 @@
-"""Running sum whose prompt has room for the solution: one model is student without it and teacher with it."""
+"""Running sum with room for the solution in the prompt: without it the model is student, with it teacher."""
 
 from __future__ import annotations
 

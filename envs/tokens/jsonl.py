@@ -1,4 +1,4 @@
-"""A user's own problems: a file of JSON lines with prompts and answers, and what judges the responses."""
+"""Problems from a user's file: JSON lines with prompts and answers, and a judge of the responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What judges a response against its problem: named rules, and a user's function in a process of its own."""
+"""Judges of responses: named rules, or a user's function in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GRPOTrainer of TRL whose loss is an objective of this bench."""
+"""A GRPOTrainer of TRL with an objective of this bench as its loss."""
 
 from __future__ import annotations
 

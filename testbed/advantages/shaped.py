@@ -1,4 +1,4 @@
-"""Rewards bent before they are compared, so that a perfect expert does not dwarf own attempts."""
+"""Rewards reshaped before they are compared, so that a perfect expert does not dwarf the attempts."""
 
 from __future__ import annotations
 

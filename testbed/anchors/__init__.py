@@ -1,4 +1,4 @@
-"""Anchors: whose log-probabilities stand for the proximal policy, around which objectives clip.
+"""Anchors: the weights that stand for the proximal policy, around which objectives clip.
 
 `anchor` registers makers: maker(recipe, *, …) -> Anchor. `Run.anchor` names one; it takes the place of the
 anchor of any recipe whose loss reads one. With u = pi/anchor and d = anchor/mu the ratio pi/mu is d u, so an

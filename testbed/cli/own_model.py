@@ -1,4 +1,4 @@
-"""Cells of `testbed run --model`: a user's own local causal language model, on a task or on own problems."""
+"""Cells of `testbed run --model`: a user's local causal language model, on a task or a file of problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An objective, a task and a schedule of lags of my own, and their tests."""
+"""My objective, my task and my schedule of lags, with their tests."""
 
 from __future__ import annotations
 

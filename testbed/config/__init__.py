@@ -1,4 +1,4 @@
-"""What a run is: the schema, the values it can take, its two doors (TOML and field=value), its packs."""
+"""The schema of a run, the values it can take, its two forms (TOML and field=value), and packs of runs."""
 
 from testbed.config.run import RUN_VERSION, Run, canonical, cell_id, grid
 

@@ -1,4 +1,4 @@
-"""What a valid Run is: types through pydantic, values and pairs of fields by hand. Front end only."""
+"""Validation of a Run: types by pydantic, values and pairs of fields by hand. Front end only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a loss is the entry it is called by: a battery of properties, counterexamples shrunk."""
+"""Test a loss against the entry it is named after: a battery of properties, with shrunk counterexamples."""
 
 from __future__ import annotations
 

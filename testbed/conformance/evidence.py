@@ -1,4 +1,4 @@
-"""What a loss does on the stack of batches, and how alike two sets of weights are."""
+"""Run a loss on the stack of batches, and measure how alike two sets of weights are."""
 
 from __future__ import annotations
 

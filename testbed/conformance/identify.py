@@ -1,4 +1,4 @@
-"""Which entry of the catalogue a loss is: the entries that equal it, or the nearest and where they part."""
+"""Find the entries of the catalogue that a loss equals, or the nearest and where they part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the losses of installed packages are, row by row: docs/conformance.md is written from it."""
+"""Identify the losses of installed packages, a row each; docs/conformance.md is written from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stacks call the inputs of a loss, and its hyperparameters: the table by which arguments are bound."""
+"""Names that stacks give to the inputs and hyperparameters of a loss; arguments are bound by them."""
 
 from __future__ import annotations
 

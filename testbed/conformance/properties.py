@@ -1,4 +1,4 @@
-"""What a trainer relies on: a property is a strategy of batches and a condition that none breaks."""
+"""Properties that a trainer relies on: a strategy of batches and a condition that must hold on all."""
 
 from __future__ import annotations
 

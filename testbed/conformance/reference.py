@@ -1,4 +1,4 @@
-"""What an entry of the catalogue does to a batch, with terms, aggregation, advantage."""
+"""An entry of the catalogue applied to a batch, with terms, aggregation and advantage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What identify and conform found, in words and as one small page; both are made of the JSON."""
+"""Reports of identify and conform, in words and as one small page, both made of the JSON."""
 
 from __future__ import annotations
 

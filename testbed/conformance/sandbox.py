@@ -1,4 +1,4 @@
-"""A user's loss runs in a process of its own: what hangs or crashes ends that one alone."""
+"""Run a user's loss in a separate process, so that a hang or a crash ends that process alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which argument of a callable holds what: bound by name, from the table of what stacks call them."""
+"""Bind the arguments of a callable by name, from the table of names that stacks use."""
 
 from __future__ import annotations
 

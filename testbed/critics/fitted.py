@@ -1,4 +1,4 @@
-"""Critics fitted to returns by gradient descent: a table, a head on the policy, a model of its own."""
+"""Critics fitted to returns by gradient descent: a table, a head on the policy, a separate model."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What passes between the parts of a step: rollouts, advantage inputs, batches, and how groups are chosen."""
+"""Data that pass between the parts of a step: rollouts, advantage inputs, batches, chosen groups."""

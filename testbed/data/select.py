@@ -1,4 +1,4 @@
-"""Which groups make a batch: joined, picked, and replaced by those of other origin."""
+"""Choose the groups of a batch: join, pick, and replace them by groups of other origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fresh samples of pi on held-out prompts say of it: length, entropy, KL to the start, best of k."""
+"""Metrics of fresh samples on held-out prompts: length, entropy, KL to the start, best of k."""
 
 from __future__ import annotations
 

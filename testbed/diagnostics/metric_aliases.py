@@ -1,4 +1,4 @@
-"""What other stacks call the metrics of metric_names, and where the same name means something else."""
+"""Names that other stacks give to the metrics of metric_names, and where a name means something else."""
 
 from __future__ import annotations
 

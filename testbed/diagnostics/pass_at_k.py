@@ -1,4 +1,4 @@
-"""What the best of k answers would score, from n >= k samples per prompt, without bias. No torch."""
+"""Unbiased score of the best of k answers, from n >= k samples per prompt. No torch."""
 
 from __future__ import annotations
 

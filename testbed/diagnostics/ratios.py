@@ -1,4 +1,4 @@
-"""What a batch of importance ratios says: ESS by name, KL estimators, chi2, quantiles, clip share.
+"""Metrics of a batch of importance ratios: ESS by name, KL estimators, chi2, quantiles, clip share.
 
 Everything takes leading axes and a mask, works in log space and never forms a ratio it does not need.
 """

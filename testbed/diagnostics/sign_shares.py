@@ -1,4 +1,4 @@
-"""What an objective does to tokens with A > 0 and to those with A < 0: its gradient mass and what it cuts."""
+"""Gradient mass and clip share of an objective, separately for tokens with A > 0 and with A < 0."""
 
 from __future__ import annotations
 

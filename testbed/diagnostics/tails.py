@@ -1,4 +1,4 @@
-"""How heavy the tail of a weight's law is: Pareto-k with a typed outcome, Hill, moment, Pickands. No torch.
+"""Tail indices of a weight's distribution: Pareto-k with a typed outcome, Hill, moment, Pickands. No torch.
 
 Valid for independent weights with a continuous law. On a world with few distinct weights a tail index is a
 statement about ties: `pareto_k` then says Flat or TooFew, and never a number.

@@ -1,4 +1,4 @@
-"""Marginalized importance sampling: the ratio of state laws at step t for the product of past ratios."""
+"""Marginalized importance sampling: ratios of state distributions at step t replace products of ratios."""
 
 from __future__ import annotations
 

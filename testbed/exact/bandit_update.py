@@ -1,4 +1,4 @@
-"""What one expected step of a registered objective does to a softmax policy over A answers of one token.
+"""One expected step of a registered objective on a softmax policy over A answers of one token.
 
 The batch holds every answer of every context once and the expectation weighs them by mu, so a batch statistic
 that weighs its tokens by mu itself (BAPO's share) is that of an infinite batch; one that counts tokens alike

@@ -1,4 +1,4 @@
-"""The law of any registered estimator over n independent logged units, exactly: every sample is enumerated.
+"""Exact distribution of any registered estimator over n independent logged units, by enumeration of samples.
 
 A `UnitDistribution` lists what one unit (a round, an episode, a response) can be, with its probabilities; a
 sample of n units is then a vector of counts with its multinomial probability, or a tuple, for an estimator

@@ -1,4 +1,4 @@
-"""What prefixes change, exactly: resets to states of a token tree, first errors, responses of two segments.
+"""Exact effects of prefixes: resets to states of a token tree, first errors, responses of two segments.
 
 A response of two segments keeps its first tokens from one policy and has the rest from another. `Segments`
 holds every pair of a response and the length that is kept, with its probability, so that means and

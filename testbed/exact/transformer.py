@@ -1,4 +1,4 @@
-"""A toy transformer as a table: its law at every prefix, and gradients back from prefixes to its weights."""
+"""A toy transformer as a table: next-token distributions at every prefix, gradients back to its weights."""
 
 from __future__ import annotations
 

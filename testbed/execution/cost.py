@@ -1,4 +1,4 @@
-"""What a sweep costs, said before it starts: cells, seconds and memory.
+"""Estimate the cost of a sweep before it starts: cells, seconds and memory.
 
 Seconds of a pack = cells (steps a + rows b) + base models * warm-start steps * c, with a, b, c in seconds per
 cell: timed for a moment on this machine for the largest kinds of cells, scaled by size for the others. They

@@ -1,4 +1,4 @@
-"""What a pack needs before it starts, and whether it fits: weights, versions, optimizer, activations.
+"""Estimate the memory of a pack before it starts: weights, versions, optimizer, activations.
 
 All numbers are bytes. They count what grows with the cells, so that a pack that is refused cannot run; what
 Python, torch and a compiler take for themselves comes on top.

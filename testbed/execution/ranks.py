@@ -1,4 +1,4 @@
-"""The other processes of a pack whose batches are shared: started beside it, and gone with it.
+"""Start the other processes of a pack with shared batches beside it, and end them with it.
 
 `policy_args.ranks` says how many there are. Each gets the same order and trains the same pack; only what the
 first one logs is kept. They find each other as processes of `accelerate launch` do: see policies.hf.ranks.

@@ -1,4 +1,4 @@
-"""What stands in a process's environment before it starts: later is too late for threads and caches."""
+"""Environment of a process, set before it starts: later is too late for threads and caches."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What an objective does, read off its derivative: effective weights, kept tokens, tables and pages."""
+"""Read an objective off its derivative: effective weights, kept tokens, tables and pages."""

@@ -1,4 +1,4 @@
-"""What an objective does is its derivative: the effective weight, for every objective alike."""
+"""Effective weights: the derivative of an objective by each token's log-probability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an objective's registration says about it, in words: for the command line and docs/objectives.md."""
+"""Explain the registration of an objective in words, for the command line and docs/objectives.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What an objective keeps, and what it can be seen to do: one set of checks for contract tests and report
-cards.
+"""Checks of the promises of an objective: one set for the contract tests and the report cards.
 
 `CHECKS` are properties that every objective must have; each returns "" or what is wrong. `measure` finds out
 what a registered objective promises: what it reads, whose log-probabilities a weight sees, its weight

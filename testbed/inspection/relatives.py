@@ -1,4 +1,4 @@
-"""The registered objectives whose effective weights are most like those of one, and where they part."""
+"""Find the registered objectives with the most similar effective weights, and where they part."""
 
 from __future__ import annotations
 

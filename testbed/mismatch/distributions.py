@@ -1,4 +1,4 @@
-"""Engines that change the next-token law: temperature, truncated sampling, noise on the logits."""
+"""Engines that change the next-token distribution: temperature, truncated sampling, noise on the logits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of the log-mismatch d = log pi - log mu: exact by enumeration, or from samples of mu. No torch."""
+"""Distribution of the log-mismatch d = log pi - log mu, exact or from samples of mu. No torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an engine is from its policy: its law of log-mismatch in a world, exact or sampled."""
+"""Distance of an engine from its policy: the distribution of log-mismatch in a world, exact or sampled."""
 
 from __future__ import annotations
 

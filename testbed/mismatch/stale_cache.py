@@ -1,4 +1,4 @@
-"""An engine whose cache outlives a change of weights: it reads keys and values that older weights made."""
+"""An engine that keeps its cache across a change of weights: it reads keys and values of older weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline does on paper: periods, mean lags, speed-ups, from exact moments of the length law.
+"""Closed forms of a pipeline: periods, mean lags, speed-ups, from exact moments of the length distribution.
 
 Symbols: C slots, B batch, S group, L length, M_S longest of a group, u = T_tr / t_gen the load,
 t_gen = B E[L] tau(C) / C the time to generate a batch without a straggler.

@@ -1,4 +1,4 @@
-"""What a compiled run reads and writes: a record per design and per run, arrays of open groups."""
+"""Input and output of a compiled run: a record per design and per run, arrays of open groups."""
 
 from __future__ import annotations
 

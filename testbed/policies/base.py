@@ -1,4 +1,4 @@
-"""What a policy is: a distribution over actions or tokens as a function of flat weights theta_RP.
+"""The interface of a policy: a distribution over actions or tokens as a function of flat weights theta_RP.
 
 Worlds, engines and warm starts see this interface alone. `where` is what an action is conditioned on beside
 the tokens before it: the visited states [R, B, T] of a table, the prompts [R, N, Q] of a token policy.

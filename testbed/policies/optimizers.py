@@ -1,4 +1,4 @@
-"""SGD and Adam on stacked weights with one learning rate per replica, which torch.optim has not.
+"""SGD and Adam on stacked weights with a learning rate per replica, which torch.optim does not offer.
 
 Functional: weights in, weights out, so a snapshot is an assignment. A test compares both with torch.optim.
 """

@@ -1,4 +1,4 @@
-"""What a source of prefixes is asked, and what it answers."""
+"""The interface of a source of prefixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefixes of traces: the task's own solutions, or responses of the weights at the start that succeeded."""
+"""Prefixes of traces: solutions of the task, or successful responses of the weights at the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A public stack with a configuration of its own, as a recipe."""
+"""A public stack with its configuration, as a recipe."""
 
 from __future__ import annotations
 

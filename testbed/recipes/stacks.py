@@ -1,4 +1,4 @@
-"""What public stacks run under a paper's name, where the composition differs and not only the loss.
+"""Compositions that public stacks run under a paper's name, where more than the loss differs.
 
 A variant of an objective alone, as `cispo@trl`, is a recipe without being listed here.
 """

@@ -1,4 +1,4 @@
-"""Recipes for groups whose responses continue one another."""
+"""Recipes for groups of responses that continue one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decides a result's bits beside its Run: the store's format, RUN_VERSION, the numeric packages."""
+"""Everything beside its Run that decides a result's bits: store format, RUN_VERSION, numeric packages."""
 
 from __future__ import annotations
 

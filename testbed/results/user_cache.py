@@ -1,4 +1,4 @@
-"""Where things that can be made again are kept between runs: below the user's own cache."""
+"""The folder for things that can be made again and are kept between runs: below the user's cache."""
 
 from __future__ import annotations
 

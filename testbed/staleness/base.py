@@ -1,4 +1,4 @@
-"""What a schedule of staleness is: a plan for one cell, and the source of a pack's batches."""
+"""The interface of a schedule of staleness: a plan for one cell, and the source of a pack's batches."""
 
 from __future__ import annotations
 

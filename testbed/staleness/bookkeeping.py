@@ -1,4 +1,4 @@
-"""Whether the recorded version of a token is the one that wrote it: checked, not trusted."""
+"""Check that the recorded version of a token is the one that wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Empirical ages: a law that was measured, written as ages and shares."""
+"""Empirical ages: a measured distribution, written as ages and shares."""
 
 from __future__ import annotations
 

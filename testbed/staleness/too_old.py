@@ -1,4 +1,4 @@
-"""What becomes of samples that are older than Run.age_limit, under every schedule.
+"""Treat samples that are older than Run.age_limit, under every schedule.
 
 A sample is one group of responses, as old as its oldest token. Age: optimizer steps since the weights.
 

@@ -1,4 +1,4 @@
-"""Guides: answers of others, or earlier ones of the policy's own, inside the groups of a batch.
+"""Guides: answers of others, or earlier answers of the policy, inside the groups of a batch.
 
 `guide` registers makers: maker(*, …) -> Guide; `Run.guide` names one. A guide stands behind a source of
 batches and is one itself: the training loop does not know of it. Inserted expert answers have origin EXPERT,

@@ -1,4 +1,4 @@
-"""Assertions about your own estimator, with declared error rates."""
+"""Assertions about an estimator, with declared error rates."""
 
 from testbed.testing.assertions import (
     assert_coverage,

@@ -1,4 +1,4 @@
-"""Draws of an estimator, from a sampler with its own generator or as they were given."""
+"""Draws of an estimator, from a sampler with a seeded generator or as they were given."""
 
 from __future__ import annotations
 

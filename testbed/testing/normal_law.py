@@ -1,4 +1,4 @@
-"""Whether draws are near enough to normal for the rates that the normal law of their mean promises."""
+"""Check that draws are near enough to normal for the rates of a test of their mean."""
 
 from __future__ import annotations
 

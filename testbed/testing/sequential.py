@@ -1,4 +1,4 @@
-"""Feeding draws to a sequential test until it decides, or until there are no more."""
+"""Feed draws to a sequential test until it decides, or until there are no more."""
 
 from __future__ import annotations
 

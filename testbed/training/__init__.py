@@ -1,1 +1,1 @@
-"""The one training loop, a step of which reads from rollout to weights."""
+"""The one training loop; a step reads from rollout to weights."""

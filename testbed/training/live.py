@@ -1,4 +1,4 @@
-"""What a real model's training says while it runs: a line per logged row, and the loggers that are there.
+"""Report the training of a real model while it runs: a line per logged row, and the loggers that are there.
 
 A line has reward, accuracy, ESS and KL of the row, and what no result keeps: tokens per second, memory, time
 left.

@@ -1,4 +1,4 @@
-"""What a pack logs: rows of metrics per cell and step, as columns."""
+"""The log of a pack: rows of metrics per cell and step, as columns."""
 
 from __future__ import annotations
 

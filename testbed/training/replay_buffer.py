@@ -1,4 +1,4 @@
-"""Batches that are not all this step's own: groups replayed from earlier batches, groups by the teacher."""
+"""Batches from more than this step: groups replayed from earlier batches, groups by the teacher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which world a pack of runs is in, and what can be known of its policy before it is built."""
+"""Build the world of a pack of runs, and the facts about its policy that are known before."""
 
 from __future__ import annotations
 

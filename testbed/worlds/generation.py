@@ -1,4 +1,4 @@
-"""What generates for stacked cells: an engine around the policy, at weights per part of a batch."""
+"""Generation for stacked cells: an engine around the policy, at weights per part of a batch."""
 
 from __future__ import annotations
 

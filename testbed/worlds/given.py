@@ -1,4 +1,4 @@
-"""What worlds do with prefixes: which source a run has, and how given tokens leave a rollout's mask."""
+"""Prefixes in a world: the source that a run has, and given tokens outside a rollout's mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ALP: the log-probabilities that the loss reads see hidden states through noise whose size is learned."""
+"""ALP: the loss reads log-probabilities through learned noise on hidden states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy of two roles with weights of their own: what turn 0 reads is not what turn 1 reads."""
+"""A policy of two roles with separate weights, one for turn 0 and one for turn 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifiers: who rewards a response in training, if not the task itself; the task's own score stays the gold.
+"""Verifiers: rewards in training that replace the task's score; the score stays the gold standard.
 
 `verifier` registers makers: maker(task, *, …) -> Verifier; `Run.verifier` names one. Held-out `accuracy`
 is always gold; `reward/gold` and `val/proxy` log each beside the other.

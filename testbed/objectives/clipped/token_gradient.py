@@ -1,4 +1,4 @@
-"""A weight over many tokens whose gradient goes through the current token alone."""
+"""A weight over many tokens with a gradient through the current token alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the objectives with three policies share: the mismatch at a level, and the weighted clip."""
+"""Shared parts of objectives with three policies: the mismatch at a level, and the weighted clip."""
 
 from __future__ import annotations
 

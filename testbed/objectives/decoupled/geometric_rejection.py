@@ -1,4 +1,4 @@
-"""Geometric rejection: drop sequences whose mean log-mismatch is too large."""
+"""Geometric rejection: drop sequences with too large a mean log-mismatch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DPO, IPO and online DPO: a classifier of pairs whose logit is a difference of log-ratios."""
+"""DPO, IPO and online DPO: classify pairs by a difference of log-ratios as the logit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AsymRE: REINFORCE whose baseline lies below the group's mean."""
+"""AsymRE: REINFORCE with a baseline below the mean of the group."""
 
 from __future__ import annotations
 

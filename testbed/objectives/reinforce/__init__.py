@@ -1,1 +1,1 @@
-"""Score-function losses: a detached weight times A log pi. What differs is the weight."""
+"""Score-function losses: a detached weight times A log pi; they differ in the weight."""

@@ -1,4 +1,4 @@
-"""DISPO: CISPO with bounds of its own for each sign of the advantage."""
+"""DISPO: CISPO with separate bounds for each sign of the advantage."""
 
 from __future__ import annotations
 

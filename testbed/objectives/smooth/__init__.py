@@ -1,1 +1,1 @@
-"""Ratio surrogates whose weight fades, brakes or turns instead of being cut."""
+"""Ratio surrogates with a weight that fades, brakes or turns instead of being cut."""

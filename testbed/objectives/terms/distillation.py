@@ -1,4 +1,4 @@
-"""Distillation on the student's own tokens, and on somebody else's."""
+"""Distillation on tokens of the student, and on tokens of another policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems of a file as a model with a tokenizer of its own reads them: chat template, end tokens, stops."""
+"""Problems of a file as text for a model and its tokenizer: chat template, end tokens, stops."""
 
 from __future__ import annotations
 

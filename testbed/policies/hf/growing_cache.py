@@ -1,4 +1,4 @@
-"""A key-value cache with room for what will be written, so that a token costs no copy of all before it."""
+"""A key-value cache with spare room, so that a token costs no copy of all before it."""
 
 from __future__ import annotations
 

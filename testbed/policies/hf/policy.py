@@ -1,4 +1,4 @@
-"""Any local Hugging Face causal language model as a policy: own sampler, flat weights, chunked logp."""
+"""Any local Hugging Face causal LM as a policy: sampler, flat weights, chunked log-probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other programs expect of a model folder: end, padding and unknown token, a row each, and positions."""
+"""Complete a model folder for other programs: end, padding and unknown token, a row each, and positions."""
 
 from __future__ import annotations
 

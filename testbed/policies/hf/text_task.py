@@ -1,4 +1,4 @@
-"""Any token task read and answered as text, so that a model with its own tokenizer can learn it."""
+"""Any token task as text, so that a model can learn it through its tokenizer."""
 
 from __future__ import annotations
 

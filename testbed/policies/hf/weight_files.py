@@ -1,4 +1,4 @@
-"""Which files hold a model's weights, and what their headers say, before anything is built or loaded."""
+"""Files and headers of a model's weights, read before anything is built or loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention of one new token per response to its prompt and to its own past."""
+"""Attention of one new token per response to its prompt and to the earlier tokens of the response."""
 
 from __future__ import annotations
 

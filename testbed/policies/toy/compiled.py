@@ -1,4 +1,4 @@
-"""Whether compiled loops can serve, and where they are: loaded late, as they bring the compiler with them."""
+"""Find the compiled loops where they can serve; loaded late, as they bring the compiler with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Next-token laws one token after the other: prompts are read once, keys and values are kept."""
+"""Next-token distributions one token at a time: prompts are read once, keys and values are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small decoder-only transformer whose weights carry a leading replica axis.
+"""A small decoder-only transformer with a leading replica axis on its weights.
 
 R models of one shape run as batched matrix products over R independent weight sets: one small model at a
 time is all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, no biases.
