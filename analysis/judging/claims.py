@@ -102,6 +102,11 @@ def look(entry: Entry, frame: pd.DataFrame | None) -> Evidence:
     return replace(entry.function(_both(frame)), runs=runs)
 
 
+def units(entry: Entry, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a claim's table as all of it is judged: both runs as one, no seed of which occurs in both."""
+    return _both(frame) if entry.promises["stop"] is None and {"run", "seed"} <= set(frame) else frame
+
+
 def _runs(entry: Entry, frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield the rows of the first run and of the replication, where a table has both."""
     if entry.promises["fresh"] is not None:

@@ -14,7 +14,9 @@ two peaks where some seeds collapse. Means take units as Gaussian, as Student's 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -41,6 +43,20 @@ Units: TypeAlias = ArrayLike | Mapping[Any, ArrayLike]
 """Independent units, or groups of them by name."""
 
 
+_READ: ContextVar[list[tuple[str, Floats]] | None] = ContextVar("arms read", default=None)
+
+
+@contextmanager
+def reading() -> Iterator[list[tuple[str, Floats]]]:
+    """Collect what `arm` is asked for inside: column and values, so that gates see what a check compared."""
+    found: list[tuple[str, Floats]] = []
+    token = _READ.set(found)
+    try:
+        yield found
+    finally:
+        _READ.reset(token)
+
+
 def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed") -> pd.Series:
     """Return a column of an arm's rows, indexed by what pairs them, in its order; empty without such rows.
 
@@ -57,6 +73,8 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
         raise UserError(
             f"Two rows with {dict(where)} share {' and '.join(keys)} {twice}; say what tells them apart."
         )
+    if (read := _READ.get()) is not None and found.size:
+        read.append((value, found.to_numpy(dtype=np.float64)))
     return found
 
 

@@ -10,7 +10,8 @@
     drift         a lag is given with the drift that it caused, and the paper's is in reach
 
 objections.csv holds what a review against the source found: such a gate counts as failed until the claim is
-asked again in an experiment that passes it.
+asked again in an experiment that passes it. A claim may declare checks of its own (`gates=`); what a
+table answers by itself is in analysis.judging.table_gates. A gate that does not apply says nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.judging.claims import is_statistical, units
+from analysis.judging.table_gates import Answer, answers
 from testbed.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -48,9 +51,17 @@ def objections(path: Path = OBJECTIONS) -> dict[str, tuple[str, str]]:
     return found
 
 
-def failures(entry: Entry, frame: pd.DataFrame | None) -> list[str]:
-    """Return "gate: why" for every gate that a claim fails on its table."""
-    found = [objections()[entry.name]] if entry.name in objections() else []
-    if frame is not None:
-        found += [(name, why) for name, check in entry.promises["gates"].items() if (why := check(frame))]
-    return [f"{gate}: {why}" for gate, why in found]
+def checked(entry: Entry, frame: pd.DataFrame | None) -> list[Answer]:
+    """Return what every gate that applies says of a claim: objections, declared checks, and its table."""
+    found = []
+    if entry.name in objections():
+        gate, why = objections()[entry.name]
+        found.append(Answer(gate, False, why))
+    if frame is None:
+        return found
+    for name, check in entry.promises["gates"].items():
+        why = check(frame)
+        found.append(Answer(name, not why, why or "as the claim's check says"))
+    if is_statistical(entry):
+        found += answers(entry.function, units(entry, frame))
+    return found

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TABLE = Path(__file__).parents[1] / "verdicts.csv"
 COLUMNS = (
     *("experiment", "claim", "systems", "kind", "verdict", "effect", "low", "high", "asks", "leans"),
-    *("e_first", "e_fresh", "e", "n", "cells", "agree", "tolerance", "gates", "standing", "note"),
+    *("e_first", "e_fresh", "e", "n", "cells", "agree", "tolerance", "gates", "checked", "standing", "note"),
     *("question", "table", "code"),
 )
 NUMBERS = ("effect", "low", "high", "e_first", "e_fresh", "e", "n", "cells", "agree", "tolerance")
@@ -181,8 +181,8 @@ def _digests(experiment: str, tables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _row(claim: str, table: Table | None, said: Mapping[str, str]) -> Row:
-    from analysis.judging.gates import failures
+def _row(claim: str, table: Table | None, known: Mapping[str, str]) -> Row:
+    from analysis.judging.gates import checked
 
     entry = CLAIMS[claim]
     wants = entry.promises["table"]
@@ -192,15 +192,25 @@ def _row(claim: str, table: Table | None, said: Mapping[str, str]) -> Row:
         "systems": "; ".join(_systems(claim)),
         "kind": kind_of(entry),
         "standing": _standing(claim, table),
-        **said,
+        **known,
     }
     if wants and table is None:
         nothing = Evidence(math.nan, math.nan, math.nan, 0, f"no table '{wants}'")
-        return {**start, **_evidence(nothing), "verdict": NO_TABLE, "leans": UNDECIDED, "gates": ""}
+        return {
+            **start,
+            **_evidence(nothing),
+            "verdict": NO_TABLE,
+            "leans": UNDECIDED,
+            "gates": "",
+            "checked": "",
+        }
     frame = table.frame if table is not None and wants else None
     evidence = look(entry, frame)
-    gates = "; ".join(failures(entry, frame))
-    return {**start, **_evidence(evidence), "verdict": "", "gates": gates}
+    said: dict[bool, list[str]] = {True: [], False: []}
+    for answer in checked(entry, frame):
+        said[answer.holds].append(f"{answer.gate}: {answer.why}")
+    gates = {"gates": "; ".join(said[False]), "checked": "; ".join(said[True])}
+    return {**start, **_evidence(evidence), "verdict": "", **gates}
 
 
 def _evidence(found: Evidence) -> Row:

@@ -76,7 +76,7 @@ def table(claims: Mapping[str, object] | tuple[str, ...], judged: Mapping[str, R
 
 
 def _claim(name: str, row: Row) -> str:
-    gates = f" ({row['gates']})" if row["gates"] else ""
+    gates = f" ({row['gates']})" if row["gates"] else f"; {row['checked']}" if row["checked"] else ""
     cells = f"{row['agree']:.0f} of {row['cells']:.0f}" if (row["cells"] or 0) > 1 else "–"
     said = f"{CLAIMS[name].promises['statement']} `{name}`"
     words = (

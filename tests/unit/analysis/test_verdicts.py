@@ -115,5 +115,7 @@ def test_a_check_of_the_table_is_a_gate_of_its_claim():
     def _(table): ...
 
     entry = made.claims["z"]
-    assert gates.failures(entry, pd.DataFrame({"moved": [0, 1]})) == []
-    assert gates.failures(entry, pd.DataFrame({"moved": [0, 0]})) == ["acts: no bound moved"]
+    (held,) = gates.checked(entry, pd.DataFrame({"moved": [0, 1]}))
+    (failed,) = gates.checked(entry, pd.DataFrame({"moved": [0, 0]}))
+    assert (held.gate, held.holds) == ("acts", True)
+    assert (failed.gate, failed.holds, failed.why) == ("acts", False, "no bound moved")

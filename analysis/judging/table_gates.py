@@ -1,0 +1,101 @@
+"""Gates that a comparison's own table can answer: room above and below, grids that hold their optimum, drift.
+
+A gate holds, fails, or does not apply; the first two come with the number behind them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.judging.comparison import Comparison
+from analysis.judging.comparisons import reading
+from analysis.judging.replication import level
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from envs.arrays import Floats
+
+SHARES = re.compile(r"accuracy|final|share|solved|success|pass@|right")
+"""Names of outcomes that lie between 0 and 1."""
+NEAR = 0.02
+"""Distance from 0 or 1 at which a value counts as lying there."""
+PILED = 0.5
+"""Share of an arm's seeds at one end from which the arm counts as piled up there."""
+DRIFT = ("kl", "mean rollout_corr/kl_mu_pi_k3", "clip_share", "mean actor/clip_share")
+"""Columns that say how far the policy has moved from the data."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a gate says of a claim: gate, whether it holds, and the number behind it."""
+
+    gate: str
+    holds: bool
+    why: str
+
+
+def answers(check: Callable[..., object], table: pd.DataFrame) -> list[Answer]:
+    """Return what the gates say of a check on a table whose seeds tell all its units apart."""
+    with reading() as read:
+        check(table)
+    found = [*_headroom(read)]
+    if isinstance(check, Comparison):
+        found += [*_fits(check, read), *_tuned(check, table), *_drift(check, table)]
+    return found
+
+
+def _headroom(read: Sequence[tuple[str, Floats]]) -> Iterator[Answer]:
+    """Not all arms may pile up at one end: nothing that is done to them could then be seen."""
+    arms = [x_N for name, x_N in read if SHARES.search(name)]
+    if len(arms) < 2 or any(np.isnan(x_N).any() or x_N.min() < 0 or x_N.max() > 1 for x_N in arms):
+        return
+    middle = [float(np.median(x_N)) for x_N in arms]
+    said = f"{len(arms)} arms from {min(middle):.3g} to {max(middle):.3g}"
+    ends = [end for end in (0, 1) if all((np.abs(x_N - end) <= NEAR).mean() > PILED for x_N in arms)]
+    yield Answer("headroom", not ends, f"{said}; all pile up at {ends[0]}" if ends else said)
+
+
+def _fits(check: Comparison, read: Sequence[tuple[str, Floats]]) -> Iterator[Answer]:
+    """A gain that is asked for must fit between the second arm and 1."""
+    if check.second is None or check.way != "above" or check.log or len(read) % 2:
+        return
+    if not all(SHARES.search(name) for name, _ in read) or any(x_N.max() > 1 for _, x_N in read):
+        return
+    room = min(1 - float(np.median(x_N)) for _, x_N in read[1::2])
+    if room < check.margin:
+        yield Answer("headroom", False, f"a gain of {check.margin:g} is asked where {room:.2g} is left")
+
+
+def _tuned(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
+    """No compared arm may have its best setting at the edge of its grid."""
+    if "at_edge" not in table:
+        return
+    edges = [
+        f"{cell or 'one cell'} of {side}"
+        for side, where in (("the first arm", check.first), ("the second", check.second))
+        if where is not None
+        for cell, x_N in level(table, "at_edge", {**where, **check.over}).items()
+        if x_N.size and x_N.max() > 0
+    ]
+    yield Answer("tuned", not edges, f"at the grid's edge: {', '.join(edges)}" if edges else "optimum inside")
+
+
+def _drift(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
+    """Say what the first arm's data were like; that is a number to read, nothing to fail."""
+    if "lag" not in table:
+        return
+    found = []
+    for column in DRIFT:
+        if column in table:
+            groups = level(table, column, {**check.first, **check.over})
+            values = [float(np.median(x_N)) for x_N in groups.values() if x_N.size]
+            if values:
+                found.append(f"{column.rpartition('/')[2]} {min(values):.2g} to {max(values):.2g}")
+    if found:
+        yield Answer("drift", True, ", ".join(found))
