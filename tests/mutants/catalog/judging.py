@@ -23,9 +23,37 @@ OF_BETS, OF_EVIDENCE, OF_RULE, OF_VERDICTS, OF_POWER = (
 )
 SENTENCES, COMPARISON = "analysis/judging/sentences.py", "analysis/judging/comparison.py"
 OF_SENTENCES = "tests/unit/analysis/test_sentences.py"
+TABLE_GATES, OF_TABLE_GATES = "analysis/judging/table_gates.py", "tests/unit/analysis/test_table_gates.py"
 OF_SYSTEMS = "tests/experiments/test_systems.py"
 
 MUTANTS = (
+    Mutant(
+        "gates-let-one-end-pass", TABLE_GATES, "for end in (0, 1) if", "for end in (0,) if", OF_TABLE_GATES
+    ),
+    Mutant(
+        "gates-want-one-arm-piled",
+        TABLE_GATES,
+        "if all((np.abs(x_N - end)",
+        "if any((np.abs(x_N - end)",
+        OF_TABLE_GATES,
+    ),
+    Mutant(
+        "gates-never-ask-for-room", TABLE_GATES, "if room < check.margin:", "if room < 0:", OF_TABLE_GATES
+    ),
+    Mutant(
+        "gates-forget-the-edge",
+        TABLE_GATES,
+        "if x_N.size and x_N.max() > 0",
+        "if x_N.size and x_N.max() > 1",
+        OF_TABLE_GATES,
+    ),
+    Mutant(
+        "gates-read-no-arms",
+        "analysis/judging/comparisons.py",
+        "if (read := _READ.get()) is not None and found.size:",
+        "if (read := None) is not None:",
+        OF_TABLE_GATES,
+    ),
     Mutant(
         "statements-below-are-above",
         SENTENCES,
@@ -194,8 +222,8 @@ MUTANTS = (
     Mutant(
         "gates-hear-no-objection",
         GATES,
-        "if entry.name in objections() else []",
-        "if False else []",
+        "if entry.name in objections():",
+        "if False:",
         OF_SYSTEMS,
     ),
     Mutant(
