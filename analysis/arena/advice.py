@@ -91,7 +91,7 @@ def drift_of(log: Log) -> Drift:
     )
 
 
-def advise(drift: Drift, frame: pd.DataFrame) -> Advice:
+def advise(drift: Drift, frame: pd.DataFrame, guessed: bool = False) -> Advice:
     """Return the methods that lose least against fresh data where GRPO's KL is within FACTOR of the log's.
 
     The order is that of the first run's seeds; loss and interval are read from the replication's, so that
@@ -100,25 +100,29 @@ def advise(drift: Drift, frame: pd.DataFrame) -> Advice:
     Args:
         drift: of a log.
         frame: `table.load()`.
+        guessed: whether the rate cannot be tuned; the order is then that of the loss at a rate that is off
+            by a factor of 3, which has two seeds a cell and no interval.
 
     Raises UserError for a table without stale data on a task with headroom.
     """
     cells = _cells(frame)
     low, high = cells["kl"].min() / FACTOR, cells["kl"].max() * FACTOR
     near = cells[cells["kl"].between(drift.kl / FACTOR, drift.kl * FACTOR)]
-    span = f"{low:.2g} to {high:.2g} nats per token"
+    span = f"{low:.3g} to {high:.3g} nats per token"
     if near.empty:
         where = "below" if drift.kl < low else "above" if drift.kl > high else "between"
-        says = [f"KL of the log is {drift.kl:.2g}, {where} what the table covers ({span}): no advice."]
+        says = [f"KL of the log is {drift.kl:.3g}, {where} what the table covers ({span}): no advice."]
         if where == "below":
             says.append("The table's least stale cells drift more. Its fresh data are GRPO at lag 0.")
         return Advice(drift, False, low, high, [], [], says)
     losses = _losses(frame, near)
     rows = [_row(arm, part, near) for arm, part in losses.groupby("arm", sort=False)]
     rows = [row for row in rows if row["tasks"] == len(near)]
-    rows.sort(key=lambda row: row.pop("first"))
+    order = [row.pop("first") for row in rows]
+    order = [row["wrong rate"] for row in rows] if guessed else order
+    rows = [rows[place] for place in np.argsort(order, kind="stable")]
     kept = [row for place, row in enumerate(rows) if place < SHOWN or row["arm"] == "grpo"]
-    return Advice(drift, True, low, high, kept, records(near), _says(drift, kept, span))
+    return Advice(drift, True, low, high, kept, records(near), _says(drift, kept, span, guessed))
 
 
 def _cells(frame: pd.DataFrame) -> pd.DataFrame:
@@ -174,15 +178,16 @@ def _row(arm: object, rows: pd.DataFrame, near: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _says(drift: Drift, rows: list[dict[str, Any]], span: str) -> list[str]:
+def _says(drift: Drift, rows: list[dict[str, Any]], span: str, guessed: bool) -> list[str]:
     if not rows:
         return ["No method has run, with its replication, in every cell at this drift: no advice."]
     best = rows[0]
-    even = [row["arm"] for row in rows[1:] if row["low"] <= best["high"]]
+    even = [] if guessed else [row["arm"] for row in rows[1:] if row["low"] <= best["high"]]
+    which = "best where the rate is a guess" if guessed else "best"
     found = [
-        f"At KL {drift.kl:.2g} the table's best is {best['arm']}: it loses {best['loss']:.2f} "
+        f"At KL {drift.kl:.3g} the table's {which} is {best['arm']}: it loses {best['loss']:.2f} "
         f"({best['low']:.2f} to {best['high']:.2f}) of accuracy against fresh data, and "
-        f"{best['wrong rate']:.2f} when the rate is off by a factor of 3."
+        f"{best['wrong rate']:.2f} (two seeds a cell) when the rate is off by a factor of 3."
     ]
     if even:
         found.append(f"Intervals do not separate it from {', '.join(even)}.")

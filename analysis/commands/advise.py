@@ -15,6 +15,9 @@ def advise(
     format_: Annotated[
         str, typer.Option("--format", metavar="NAME", help="Whose format; told from the files by default.")
     ] = "",
+    guess_rate: Annotated[
+        bool, typer.Option("--guess-rate", help="Order by the loss at a rate that is off by a factor of 3.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Say which method and setting lose least at the drift of a training log, and how much.
@@ -22,7 +25,9 @@ def advise(
     Measures KL per token, ESS, clip share and ages, and reads the arena's table where GRPO drifts as much.
     Outside the table's range it says so and advises nothing.
 
-    Example: testbed advise output/token_exports
+    Examples: testbed advise output/token_exports
+
+    testbed advise output/token_exports --guess-rate
     """
     from analysis.arena import advice, table
     from testbed.cli import show
@@ -37,7 +42,7 @@ def advise(
             f"{error} To recompute log-probabilities: testbed diagnose LOG --model … --behavior-model … "
             "--write FILE, then advise FILE."
         ) from error
-    found = advice.advise(drift, table.load())
+    found = advice.advise(drift, table.load(), guess_rate)
     if json:
         show.as_json(found.plain())
         return
@@ -47,5 +52,6 @@ def advise(
         "Drift of the log, means over its steps",
     )
     if found.inside:
-        show.table(found.rows, "Loss of accuracy against fresh data; order by the first run's seeds")
+        order = "loss at a wrong rate" if guess_rate else "the first run's seeds"
+        show.table(found.rows, f"Loss of accuracy against fresh data; order by {order}")
         show.table(found.cells, "Evidence: cells of the arena whose KL under GRPO is within a factor of 3")

@@ -36,7 +36,7 @@ FLAGS = [
 ]
 DUMP = ["--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]
 DRIVER = shutil.which("chromedriver")
-OPENED = ("index.html", "howto/index.html", "architecture.html", "reference/testbed.data.html")
+OPENED = ("index.html", "arena.html", "howto/index.html", "architecture.html", "reference/testbed.data.html")
 # What blink calls the reader's wish, and what the theme makes of it.
 SCHEMES = {"light": ("preferredColorScheme=1", "default"), "dark": ("preferredColorScheme=0", "slate")}
 

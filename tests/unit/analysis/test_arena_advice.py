@@ -58,6 +58,16 @@ def test_the_first_run_orders_and_the_replication_says_the_loss() -> None:
     assert {(cell["task"], cell["kl"]) for cell in found.cells} == {("sorted", 0.04), ("sums", 0.1)}
 
 
+def test_where_the_rate_is_a_guess_the_order_is_that_of_a_wrong_rate() -> None:
+    every = frame()
+    every.loc[every["arm"] == "grpo", "off_rate"] = every["final"] + 0.05
+    every.loc[every["seed"] > 0, "off_rate"] = np.nan  # the finals have it on few seeds
+    found = advise(drift(0.06), every, guessed=True)
+    assert [row["arm"] for row in found.rows] == ["grpo", "lucky", "steady"]
+    assert [row["wrong rate"] for row in found.rows] == pytest.approx([0.25, 0.3, 0.35])
+    assert "guess" in found.says[0]
+
+
 def test_only_cells_within_a_factor_of_three_are_evidence() -> None:
     found = advise(drift(0.25), frame())
     assert [cell["task"] for cell in found.cells] == ["sums"]
