@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.arena.arms import Arm, grid_of
+from analysis.arena.run import run_queue
 from analysis.arena.table import summary
 from analysis.arena.tasks import refuse_without_headroom
+from analysis.tables.committed import SWEEP
+from testbed.config.run import Run
 from testbed.errors import UserError
+from testbed.results import store
 from testbed.user_files import in_a_file, pin
 
 if TYPE_CHECKING:
@@ -75,6 +81,30 @@ def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:
             "expected a recipe under another name."
         )
     return rows
+
+
+def trained(
+    name: str, base: Run, arm: Arm, lag: int, folder: Path, say: Callable[[str], None]
+) -> pd.DataFrame:
+    """Tune the arm, run its finals and return their rows; its sweeps are kept apart by text and knob grid.
+
+    Raises UserError with the first failure's message where a run failed.
+    """
+    digest = hashlib.sha256(repr((arm.recipe, arm.knob)).encode()).hexdigest()[:12]
+    place = folder / digest
+    try:
+        return run_queue(name, base, [arm], lag, place, say)
+    except (UserError, KeyError) as error:  # a failed run has no rows
+        failures = [each for path in place.rglob(SWEEP) for each in store.status(path.parent).failures]
+        if not failures:
+            raise
+        raise UserError(f"A run of {arm.name} failed: {failures[0].message}") from error
+
+
+def shown(found: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows with three digits behind the point, rates as they are."""
+    rows = found.assign(**found.drop(columns="rate").select_dtypes("number").round(3))
+    return [{str(key): value for key, value in row.items()} for row in rows.to_dict("records")]
 
 
 def quick(rows: pd.DataFrame) -> pd.DataFrame:

@@ -108,7 +108,7 @@ def add(
     import sys
     from functools import partial
 
-    from analysis.arena import own, run, table, tasks
+    from analysis.arena import own, table, tasks
     from testbed.cli import show
     from testbed.cli.extensions import part
     from testbed.errors import UserError
@@ -121,8 +121,8 @@ def add(
     if quick:
         every, name = max(1, base.log_every // 3), f"{task}-quick"
         base = replace(base, steps=every * (base.steps // base.log_every), log_every=every)
-    rows = run.run_queue(name, base, [arm], lag, out / "own", say)
-    found = table.records(own.quick(rows) if quick else own.ranked(committed, rows))
+    rows = own.trained(name, base, arm, lag, out / "own", say)
+    found = own.shown(own.quick(rows) if quick else own.ranked(committed, rows))
     show.as_json(found) if json else show.table(found)
     if quick:
         say("A quick run has a third of the steps, so it has no rank in the table.")

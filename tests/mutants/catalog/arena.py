@@ -3,7 +3,7 @@
 from mutants.mutant import Mutant
 
 OWN, ADVICE, PICTURE = (f"analysis/arena/{name}.py" for name in ("own", "advice", "picture"))
-IN_OWN = "tests/unit/analysis/test_arena.py -k 'refused or pinned'"
+IN_OWN = "tests/unit/analysis/test_arena.py -k 'refused or pinned or fails'"
 IN_ADVICE = "tests/unit/analysis/test_arena_advice.py"
 
 MUTANTS = (
@@ -11,6 +11,8 @@ MUTANTS = (
     Mutant("arena-folder-in-the-name", OWN, 'Path(pinned.partition("#")[0]).name', 'pinned.partition("#")[0]', IN_OWN),
     Mutant("arena-committed-name-is-run", OWN, 'if arm in set(rows["arm"]):', "if False:", IN_OWN),
     Mutant("arena-knob-values-unsorted", OWN, "values = sorted(float(value) for value in", "values = list(float(value) for value in", IN_OWN),
+    Mutant("arena-failed-run-unexplained", OWN, "if not failures:", "if True:", IN_OWN),
+    Mutant("arena-sweep-of-another-text", OWN, "place = folder / digest", "place = folder", "tests/unit/analysis/test_arena.py -k add_ranks"),
     Mutant("advice-loss-of-the-first-run", ADVICE, 'part.loc[part["run"] == "replication", "loss"].to_numpy()', 'part["loss"].to_numpy()', IN_ADVICE),
     Mutant("advice-ordered-by-the-replication", ADVICE, 'part.loc[part["run"] == "first", "loss"].mean()', 'part.loc[part["run"] != "first", "loss"].mean()', IN_ADVICE),
     Mutant("advice-placebo-recommended", ADVICE, 'frame[frame["arm"] != "placebo"]', "frame", IN_ADVICE),

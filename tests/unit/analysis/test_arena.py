@@ -212,12 +212,26 @@ def test_add_ranks_a_recipe_of_a_file_and_writes_its_page(small, capsys) -> None
     text = (small / "mine.html").read_text()
     assert "rank 1 of 3" in text
     assert 'font-weight="bold">mine.py:capped<' in text
+    (small / "mine.py").write_text(CAPPED.replace("float = 2.0", "float = 3.0"))
+    code, out, err = add(capsys, "mine.py:capped", "--knob", "cap=1,2", "--quick", "--json")
+    assert code == 0, "an edited file and another grid join what is there"
+    assert json.loads(out)[0]["rate"] > 0
     with pytest.raises(UserError, match="no finals"):
         table.gathered(Path("results/arena"))  # the arena's own rows are kept apart from a user's
-    code, out, err = add(capsys, "mine.py:capped", "--knob", "cap=1,2,8", "--quick")
-    assert code == 0, err
     assert "no rank" in err
     assert "rank" not in out
+
+
+def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys) -> None:
+    (small / "mine.py").write_text(
+        "def late(logp_BT, batch, *, cap: float = 2.0):\n"
+        "    if logp_BT.dim() > 2:\n"
+        "        raise ValueError('too deep')\n"
+        "    return -logp_BT\n"
+    )
+    code, out, err = add(capsys, "mine.py:late", "--knob", "cap=1,2", "--quick")
+    assert (code, out) == (2, "")
+    assert "mine.py:3, in late: ValueError: too deep" in err
 
 
 @pytest.mark.parametrize(
