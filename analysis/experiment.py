@@ -310,7 +310,7 @@ class Experiments(Mapping[str, Experiment]):
             if module.ispkg:
                 continue
             if name in found:
-                raise UserError(f"Two rooms have an experiment '{name}'; a name belongs to one file.")
+                raise UserError(f"Two areas have an experiment '{name}'; a name belongs to one file.")
             found[name] = module.name
         return dict(sorted(found.items()))
 
@@ -372,5 +372,5 @@ def sweep(name: str) -> tuple[Run, ...]:
     each = EXPERIMENTS[name]
     if each.cells is None:
         instead = f"testbed run {each.runs}" if each.runs else f"testbed evidence run {name}"
-        raise UserError(f"Experiment '{name}' has no cells of its own. Instead: {instead}")
+        raise UserError(f"Experiment '{name}' has no cells. Instead: {instead}")
     return each.cells()

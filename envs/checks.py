@@ -62,9 +62,9 @@ def check_dynamics(
 ) -> None:
     """Raise ValueError unless rows are distributions and no episode starts where it would already be over."""
     check_distributions(
-        "transition_SAS", transition_SAS, "Give every state-action pair a law of next states."
+        "transition_SAS", transition_SAS, "Give every state-action pair a distribution of next states."
     )
-    check_distributions("start_S", start_S, "Give a law of start states.")
+    check_distributions("start_S", start_S, "Give a distribution of start states.")
     ended = np.flatnonzero(terminal_S & (start_S > 0.0))
     if ended.size:
         raise ValueError(

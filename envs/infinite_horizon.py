@@ -51,7 +51,7 @@ def _resolvent(world: FiniteMDP, pi_xSA: NDArray[np.float64]) -> NDArray[np.floa
     if world.discount >= 1.0:
         raise ValueError(
             f"discount is {world.discount:g}, expected less than 1 without a horizon; "
-            "use the world's own methods, which stop at its horizon."
+            "use the methods of the world, which stop at its horizon."
         )
     alive_S = ~world.tables.terminal_S
     step_xSS = np.einsum("...sa,sat->...st", pi_xSA, world.transition_SAS) * (alive_S[:, None] & alive_S)

@@ -43,7 +43,7 @@ class LoggedBandit(FiniteMDP):
                 f"logging_SA has shape {logging_SA.shape}, but reward_SA has {self.reward_SA.shape}; "
                 "give a row of action probabilities per context."
             )
-        check_distributions("logging_SA", logging_SA, "Give a law of actions per context.")
+        check_distributions("logging_SA", logging_SA, "Give a distribution of actions per context.")
         if self.horizon != 1:
             raise ValueError(f"horizon is {self.horizon}, expected 1: a logged bandit has one step.")
 

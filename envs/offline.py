@@ -121,7 +121,9 @@ def draw_counts(
     noise 'bernoulli' together with a bonus of the next state, whose sums are not drawn here.
     """
     law_RSA = np.broadcast_to(law_RSA, (cells or len(law_RSA), world.states, world.actions))
-    check_distributions("law_RSA", law_RSA.reshape(len(law_RSA), -1), "Give a law of state-action pairs.")
+    check_distributions(
+        "law_RSA", law_RSA.reshape(len(law_RSA), -1), "Give a distribution of state-action pairs."
+    )
     bonus_S = world.tables.bonus_S
     if world.noise == "bernoulli" and bonus_S.any():
         raise ValueError("the world has bernoulli rewards and a bonus; expected one of them: use collect().")

@@ -15,7 +15,7 @@ from analysis.tables.outcomes import need
 from paper_figs.base import PAGE, figure
 
 PARTS = {
-    "bias_state": ("state law: prefixes from μ", BLUE),
+    "bias_state": ("state distribution: prefixes from μ", BLUE),
     "bias_suffix": ("suffix: what follows, from μ", ORANGE),
     "bias_clipping": ("weight: clipped, averaged or missing", VERMILION),
 }

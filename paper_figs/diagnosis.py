@@ -18,26 +18,21 @@ from paper_figs.run import style
 
 ESS_NOTE = (
     "Shares of N. No sampled share is below 1/N, however few samples carry the estimate: at its floor it "
-    "says nothing "
-    "but that. Prefix: ratios of all tokens up to each one."
+    "says nothing but that. Prefix: ratios of all tokens up to each one."
 )
 TAIL_NOTE = (
-    "Pareto-k of Vehtari et al. (2024), for independent weights of a continuous law; flat: the largest "
-    "weights are "
-    "equal; too few: fewer than five distinct weights above the cutoff."
+    "Pareto-k of Vehtari et al. (2024), for independent weights of a continuous distribution; flat: "
+    "the largest weights are equal; too few: fewer than five distinct weights above the cutoff."
 )
 CUT_NOTE = (
     "Effective weight of every token, as a factor on what the same objective gives it on-policy. cut: "
-    "factor 0; down: "
-    "less than half; up: more than twice; shares of the tokens with an on-policy weight. positive_share: "
-    "share of all "
-    "gradient mass that raises probabilities."
+    "factor 0; down: less than half; up: more than twice; shares of the tokens with an on-policy weight. "
+    "positive_share: share of all gradient mass that raises probabilities."
 )
 SPLIT_NOTE = (
     "log pi/mu = log anchor/mu + log pi/anchor. The first part is mismatch of the engines alone where the "
-    "anchor has "
-    "the sampler's weights; an anchor of newer weights leaves staleness in it, and the table by age says "
-    "how much."
+    "anchor has the sampler's weights; an anchor of newer weights leaves staleness in it, and the table by "
+    "age says how much."
 )
 
 
@@ -166,7 +161,7 @@ def _ages(found: Diagnosis) -> str:
             ax.set_title(title, loc="left")
             ax.set_xlabel("age, versions")
         svg = _svg(fig, "ages", "Tokens and KL by age")
-    note = "What is left at age 0 is mismatch of the engines; what grows with age is staleness."
+    note = "Mismatch of the engines remains at age 0; staleness grows with age."
     return _figure(svg, note) + _rows(found.ages)
 
 

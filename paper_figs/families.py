@@ -67,7 +67,7 @@ def _panels(panels: Mapping[str, dict[str, Row]]) -> Figure:
     data="expert-mixing",
     caption=(
         "The toy LLM beside an expert who writes sums as complements, 100 steps from a base model that "
-        "writes sums. Above: final accuracy where either style is right; below: where the base model's own "
+        "writes sums. Above: final accuracy where either style is right; below: where that of the base model "
         f"is demanded. {MARKS}"
     ),
     supports=("chord-ends-above-other-mixtures-of-style", "splices-end-above-whole-answers"),

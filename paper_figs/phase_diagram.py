@@ -12,7 +12,7 @@ from analysis.tables.outcomes import ACCURACY, need
 from paper_figs.base import PAGE, figure
 
 CAPTION = (
-    "What a recipe makes of data that are `lag` optimizer steps old, in the toy LLM after 600 steps. Left: "
+    "Twelve recipes on data that are `lag` optimizer steps old, in the toy LLM after 600 steps. Left: "
     "median final accuracy over tuning seeds at the learning rate that is best for this recipe and lag. "
     "Middle: the same at the rate that all recipes share. Right: share of runs, over all learning rates and "
     "seeds, that collapsed (docs/outcomes.md) or diverged. Recipes are in the order of their tuned accuracy "

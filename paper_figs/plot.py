@@ -114,7 +114,9 @@ def heat(
     x = dial(rows, x) if x else next((name for name in known if name != y), "")
     y = dial(rows, y) if y else next((name for name in known if name != x), "")
     if not x or not y or x == y:
-        raise UserError(f"A heat map needs two dials, and these results vary {', '.join(names) or 'none'}.")
+        raise UserError(
+            f"A heat map needs two settings, and these results vary {', '.join(names) or 'none'}."
+        )
     found = per_cell(rows, metric, list(dict.fromkeys([*dials(rows), x, y])))
     others = _columns(rows, by) if by is not None else [name for name in names if name not in (x, y)]
     means = found.groupby([*others, x, y], dropna=False)[metric].mean()
@@ -227,7 +229,7 @@ def _final_name(metric: str) -> str:
 def _usual_x(rows: pd.DataFrame) -> str:
     names = telling(rows, dials(rows))
     if not names:
-        raise UserError("Only the seed varies in these results, so there is no dial to draw against.")
+        raise UserError("Only the seed varies in these results, so there is no setting to draw against.")
     return (numeric(rows, names) or names)[0]
 
 
@@ -274,7 +276,7 @@ def _panels(
     if len(titles) > (MOST if ax is None else 1):
         raise UserError(
             f"That is {len(titles)} panels, of {', '.join(panels)}; at most {MOST if ax is None else 1} are "
-            "drawn. Choose cells, as --where lag=0,16, or fewer dials."
+            "drawn. Choose cells, as --where lag=0,16, or fewer settings."
         )
     last = _size(rows, panels[-1:])
     columns = last if len(titles) % last == 0 and 1 < last <= FEW else min(len(titles), 4)

@@ -43,7 +43,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 DRAWN = {
     "curves": "Learning curves",
     "final": "Outcome",
-    "heat": "Outcome over two dials",
+    "heat": "Outcome over two settings",
     "collapse": "Collapse",
     "ess": "Effective sample size",
     "tails": "Tails of the ratios",
@@ -251,7 +251,7 @@ def _commands(folder: Path) -> str:
     for index, some in enumerate(groups(cells)):
         text = as_toml(some)
         if text is None:
-            return "<p>These cells are no grid; sweep.json in the folder lists them one by one.</p>"
+            return "<p>These cells do not form a grid; sweep.json in the folder lists them one by one.</p>"
         file = f"sweep{index or ''}.toml"
         command = f"testbed run {file} --out {name}{' --extend' if index else ''}"
         parts.append(f"<p>{file}</p><pre>{escape(text)}</pre><pre>{escape(command)}</pre>")

@@ -140,7 +140,7 @@ def write_file(path: Path, body: bytes) -> None:
         with suppress(OSError):
             partial.unlink()
         raise UserError(
-            f"{path} cannot be written: {error.strerror}. Give another folder, or make room."
+            f"{path} cannot be written: {error.strerror}. Give another folder, or free some space."
         ) from error
 
 

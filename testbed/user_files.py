@@ -189,7 +189,7 @@ def words_of(error: BaseException) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException:
-        return f"{name}, whose message cannot be printed"
+        return f"{name}, with a message that cannot be printed"
 
 
 def _passed(error: BaseException) -> list[tuple[str, int, str]]:

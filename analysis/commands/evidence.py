@@ -27,7 +27,7 @@ def run_experiments(
         bool, typer.Option("--write", help="Write the tables beside the others; judge no claims.")
     ] = False,
     computed: Annotated[
-        bool, typer.Option("--computed", help="Every experiment whose table needs no runs.")
+        bool, typer.Option("--computed", help="Every experiment with a table that needs no runs.")
     ] = False,
     source: Annotated[
         list[Path] | None,
@@ -70,7 +70,7 @@ def run_experiments(
     for experiment in chosen:
         if experiment.command and not write:
             raise UserError(
-                f"'{experiment.name}' has a command of its own. Run instead: {experiment.command}"
+                f"'{experiment.name}' is run by another command. Run instead: {experiment.command}"
             )
         if not source:
             agree_on_experiment(experiment, results, workers, yes=yes, quiet=quiet or json)

@@ -15,7 +15,7 @@ def power(
     ] = None,
     gap: Annotated[float | None, typer.Option(help="Mean difference of paired seeds to decide.")] = None,
     spread: Annotated[float | None, typer.Option(help="Standard deviation of these differences.")] = None,
-    by: Annotated[str, typer.Option(help="Of a pilot: the dial whose values are compared.")] = "recipe",
+    by: Annotated[str, typer.Option(help="Of a pilot: the setting to compare, as recipe.")] = "recipe",
     baseline: Annotated[str, typer.Option(help="One of its values; default grpo, else the first.")] = "",
     metric: Annotated[str, typer.Option(help="As in `testbed compare`.")] = "",
     alpha: Annotated[float, typer.Option(help="Chance of a false verdict of the t test.")] = 0.05,

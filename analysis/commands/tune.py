@@ -25,10 +25,10 @@ def tune(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Tuning seeds, from 10000 up.")] = 4,
     outcome: Annotated[
-        str, typer.Option(help="What is scored, a word of docs/outcomes.md; default: last, or exact/value.")
+        str, typer.Option(help="Outcome to score, from docs/outcomes.md; default: last, or exact/value.")
     ] = "",
     common: Annotated[
-        float | None, typer.Option(help="Rate to compare with; default: the sweep's own.")
+        float | None, typer.Option(help="Rate to compare with; default: that of the sweep.")
     ] = None,
     knobs: Annotated[
         bool, typer.Option(help="Tune the one argument that a recipe's paper tunes, too.")
@@ -138,7 +138,7 @@ def _refuse_seeds(words: Sequence[str]) -> None:
     from testbed.errors import UserError
 
     if any(word.startswith("seed=") for word in words):
-        raise UserError("Tuning takes seeds of its own, from 10000 up; give their number: --seeds 8.")
+        raise UserError("Tuning uses seeds from 10000 up; give their number: --seeds 8.")
 
 
 def _write(file: Path, frame: Any, by: Sequence[str], outcome: str, tuned: Sequence[str]) -> None:
@@ -160,10 +160,13 @@ def _report(rows: Any, outcome: str, seeds: int, file: Path) -> None:
 
     common = rows["common_rate"].iloc[0]
     show.table([brief(row, outcome) for row in rows.to_dict("records")])
-    print(f"{outcome}: median of {seeds} tuning seeds, at each arm's own rate and at the common {common:g}.")
-    print("The own one flatters, being the best of several: judge it on other seeds.")
-    print(f"width: decades of rate around the own one whose scores are within {WITHIN:g} of it.")
-    print("edge: the end of the grid at which the own rate lies, so that a better one may lie beyond.")
+    print(
+        f"{outcome}: median of {seeds} tuning seeds, at the best rate of each arm and at the common "
+        f"{common:g}."
+    )
+    print("The best of several rates flatters its arm: judge it on other seeds.")
+    print(f"width: decades of rate around the best one with scores within {WITHIN:g} of it.")
+    print("edge: the end of the grid where the best rate lies; a better one may lie beyond.")
     print(f"All scores: {file}")
 
 
@@ -172,7 +175,7 @@ def brief(row: Mapping[Any, Any], outcome: str) -> dict[str, Any]:
     kept = ("score", "common_rate", "common_score", "width", "at_edge", "seeds")
     return {
         **{str(name): value for name, value in row.items() if name not in kept},
-        f"{outcome}, own": f"{row['score']:.3f}",
+        f"{outcome}, best": f"{row['score']:.3f}",
         f"{outcome}, common": f"{row['common_score']:.3f}",
         "width": f"{row['width']:.2f}",
         "edge": row["at_edge"],

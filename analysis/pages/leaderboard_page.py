@@ -16,8 +16,8 @@ Written by `testbed evidence pages leaderboard` from the tables `card-exact`, `c
 `card-cost`; do not edit. In the site a click on a column's head sorts by it.
 
 There is no overall score: which of these numbers matters depends on how stale the data are, and a number of a
-small world is no number of a large model. `testbed card NAME` draws one row as a radar of percentiles, and
-`testbed card path/to/file.py:my_objective` puts an objective of your own beside these rows
+small world does not hold for a large model. `testbed card NAME` draws one row as a radar of percentiles, and
+`testbed card path/to/file.py:my_objective` puts your objective beside these rows
 ([how to](howto/report-card.md)).
 
 {what}
@@ -77,7 +77,7 @@ def _training(trained: pd.DataFrame | None) -> str:
     return TRAINED.format(
         arms=", ".join(arms(trained)), seeds=seeds, steps=card_training.BASE.steps, rate=card_training.RATE,
         lag=card_training.TUNED_AT,
-        interval=f"Interval: {found.method}, which covers the law's median with chance {found.level:.0%}.",
+        interval=f"Interval: {found.method}, which covers the true median with chance {found.level:.0%}.",
     )  # fmt: skip
 
 

@@ -137,7 +137,7 @@ def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
     lines.append(f"**{row['status'].capitalize()}**{', ' + row['world'] if row['world'] else ''}. ")
     if row["central"]:
         lines += ["", table(tuple(each["claim"] for each in row["central"]), judged), ""]
-    lines.append(f"What would show it: {_sentence(row['would show'])}")
+    lines.append(f"A decisive experiment: {_sentence(row['would show'])}")
     for each in row["experiments"]:
         lines += ["", f"## {each['name']}\n", f"{each['question']} "]
         lines += [f"Here: {each['differs']}. "] if each["differs"] else []

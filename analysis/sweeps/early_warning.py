@@ -159,7 +159,7 @@ def learned(folder: Path = COMMITTED) -> tuple[tuple[Threshold, ...], str]:
         table = load_committed([EXPERIMENT.name], folder)[EXPERIMENT.name].frame
     except UserError:
         said = f"The table {EXPERIMENT.name} is not among the committed ones"
-        return (), f"{said}: no limits of the laboratory's own."
+        return (), f"{said}: no limits from this laboratory."
     found = [
         each
         for name, (metric, scale) in SIGNS.items()
@@ -167,7 +167,7 @@ def learned(folder: Path = COMMITTED) -> tuple[tuple[Threshold, ...], str]:
         and (each := _youden(table, name, metric, "log10" if scale is not None else "")) is not None
     ]
     runs, lost = len(table), int(table["collapsed"].astype(bool).sum())
-    said = f"{runs} runs of a toy language model, {lost} of which collapsed after step {EARLY}"
+    said = f"{runs} runs of a toy language model, {lost} collapsed after step {EARLY}"
     return tuple(found), f"From table {EXPERIMENT.name}: {said}; the metric's mean over steps 1 to {EARLY}."
 
 

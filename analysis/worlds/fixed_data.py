@@ -18,7 +18,7 @@ def in_proportion(mu_K: Floats, most: int = 1000) -> Floats:
         count_K = np.round(n * mu_K)
         if np.abs(count_K - n * mu_K).max() < 1e-9:
             return count_K
-    raise ValueError(f"{mu_K} are no fractions with a common denominator up to {most}.")
+    raise ValueError(f"{mu_K} are not fractions with a common denominator up to {most}.")
 
 
 def drift_of(

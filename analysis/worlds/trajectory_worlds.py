@@ -77,7 +77,7 @@ def exact_log(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> LoggedEpisodes:
     """A log of mu in which every episode is exactly as frequent as likely; for `dyadic_world`."""
     table = mdp.enumerate_episodes(world, mu_SA)
     count_N = table.probability_N * 4.0 ** (1 + 2 * world.horizon)
-    assert (count_N == np.rint(count_N)).all(), "a probability is no multiple of a power of 1/4"
+    assert (count_N == np.rint(count_N)).all(), "a probability is not a multiple of a power of 1/4"
     row_M = np.repeat(np.arange(len(count_N)), count_N.astype(np.int64))
     return _taken(table, row_M, world, pi_SA, mu_SA)
 

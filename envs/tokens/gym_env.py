@@ -45,7 +45,7 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
         """Writes one token; ends with the end token or when all T places are full."""
         if not self.action_space.contains(action):
             raise ValueError(
-                f"action {action!r} is no token; expected an integer from 0 to {self.task.vocabulary - 1}."
+                f"action {action!r} is not a token; expected an integer from 0 to {self.task.vocabulary - 1}."
             )
         Q, T = self.task.prompt_length, self.task.response_length
         if self._written >= T:

@@ -113,7 +113,7 @@ class Jsonl(TokenTask):
             return []
         lines = "1 line repeats" if len(again) == 1 else f"{len(again)} lines repeat"
         leaked = sum(self._index[self.problems[i].prompt] < self._kept <= i for i in again)
-        both = f" Held-out lines whose prompt is trained on too: {leaked}." * bool(leaked)
+        both = f" Held-out lines with a prompt that is also trained on: {leaked}." * bool(leaked)
         return [f"{lines} the prompt and answer of an earlier line and are kept; dedupe drops them.{both}"]
 
     def draw(self, rng: np.random.Generator, n: int, held_out: bool = False) -> Ints:

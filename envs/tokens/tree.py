@@ -306,7 +306,8 @@ class TokenTree:
         if bad.any():
             state = int(np.argwhere(bad)[0][-1])
             raise ValueError(
-                f"{name} is no law in state {state}: {pi[bad][0]}; pass probabilities, not logits."
+                f"{name} is not a distribution in state {state}: {pi[bad][0]}; pass probabilities, not "
+                "logits."
             )
         return pi
 

@@ -15,7 +15,7 @@ def load(path: Path, name: str) -> Callable[..., Any]:
     """Return the function; whatever is wrong with the file is raised."""
     spec = importlib.util.spec_from_file_location("user_verifier", path)
     if spec is None or spec.loader is None:
-        raise ValueError("this is no Python file")
+        raise ValueError("this is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent))

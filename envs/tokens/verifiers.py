@@ -192,7 +192,7 @@ def open_verifier(name: str, limit: float) -> Verifier:
         file = Path(f"{path}.py")
         if not file.is_file():
             raise ValueError(
-                f"verifier {name!r}: there is no file {file}; expected path/to/file.py:function."
+                f"verifier {name!r}: the file {file} does not exist; expected path/to/file.py:function."
             )
         return UserVerifier(file, function, limit)
     if name not in NAMED:

@@ -16,12 +16,16 @@ def plot(
         str, typer.Option(help="curves, final, heat, collapse, ess, tails or seeds; default by what varies.")
     ] = "",
     metric: Annotated[str, typer.Option(help="accuracy, final_accuracy, best, 'min NAME', …")] = "",
-    x: Annotated[str, typer.Option(help="Dial along the x-axis, of final, heat and collapse.")] = "",
-    y: Annotated[str, typer.Option(help="Dial along the y-axis of heat.")] = "",
-    arm: Annotated[str | None, typer.Option(metavar="DIAL,…", help="Dials told apart by color.")] = None,
-    by: Annotated[str | None, typer.Option(metavar="DIAL,…", help="Dials with a panel per value.")] = None,
+    x: Annotated[str, typer.Option(help="Setting along the x-axis, of final, heat and collapse.")] = "",
+    y: Annotated[str, typer.Option(help="Setting along the y-axis of heat.")] = "",
+    arm: Annotated[
+        str | None, typer.Option(metavar="SETTING,…", help="Settings told apart by color.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="SETTING,…", help="Settings with a panel per value.")
+    ] = None,
     where: Annotated[
-        list[str] | None, typer.Option(metavar="DIAL=VALUE,…", help="Draw only these cells; repeatable.")
+        list[str] | None, typer.Option(metavar="SETTING=VALUE,…", help="Draw only these cells; repeatable.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="File to write, .png, .pdf or .svg; default out/RESULTS-KIND.png.")
@@ -29,10 +33,10 @@ def plot(
     open_: Annotated[bool, typer.Option("--open", help="Open the picture.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was drawn as JSON.")] = False,
 ) -> None:
-    """Draw a results folder: learning curves, outcomes against dials, collapse, ESS, tails, seeds.
+    """Draw a results folder: learning curves, outcomes against settings, collapse, ESS, tails, seeds.
 
-    A dial is a field that the sweep varies, as lag, learning_rate or recipe_args.eps. What is not said is
-    guessed from what varies; no panel has more than five arms.
+    A setting is a field that the sweep varies, as lag, learning_rate or recipe_args.eps. Options that are not
+    given are guessed from what varies; no panel has more than five arms.
 
     Examples:
     testbed plot results/staleness

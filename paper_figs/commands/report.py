@@ -12,7 +12,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="RESULTS", help="A results folder.")],
     html: Annotated[Path | None, typer.Option(help="File to write; default out/RESULTS.html.")] = None,
     metric: Annotated[
-        str, typer.Option(help="What is compared, as final_accuracy; default as compare.")
+        str, typer.Option(help="Outcome to compare, as final_accuracy; default as in `testbed compare`.")
     ] = "",
     open_: Annotated[bool, typer.Option("--open", help="Open the page.")] = False,
 ) -> None:

@@ -110,7 +110,7 @@ def check_options(args: Any, adapted: Adapted) -> None:
     for name in REPLACED:
         if name in fields and getattr(args, name) != fields[name].default:
             raise UserError(
-                f"{name}={getattr(args, name)} belongs to TRL's own loss, which '{adapted.objective}' "
+                f"{name}={getattr(args, name)} belongs to the loss of TRL, which '{adapted.objective}' "
                 f"replaces. Leave it at {fields[name].default}; give hyperparameters to grpo_trainer."
             )
     ref = adapted.readers("ref")

@@ -13,7 +13,7 @@ from testbed.words import named_values, split
 Target = Annotated[str, typer.Argument(metavar="FILE:FN", help="file.py:function or package.module:fn.")]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", metavar="PARAMETER=ROLE", help="What a parameter holds, as x=logp; repeatable."),
+    typer.Option("--input", metavar="PARAMETER=ROLE", help="Role of a parameter, as x=logp; repeatable."),
 ]
 Given = Annotated[
     list[str] | None,

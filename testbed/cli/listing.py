@@ -188,7 +188,7 @@ def list_all(
         for name, each in known.items():
             number = f"{count(each)}{'+' * each.several}"
             print(f"{name:<13} {number:>5}  {each.about}")
-        print("All of a kind: testbed list KIND. What a name stands for: testbed show NAME.")
+        print("List a kind: testbed list KIND. Look a name up: testbed show NAME.")
         return
     if kind not in known:
         raise unknown("kind of thing", kind, known)

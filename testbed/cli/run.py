@@ -33,7 +33,7 @@ Fields = Annotated[
 ]
 Objectives = Annotated[
     list[str] | None,
-    typer.Option(metavar="FILE.py:FUNCTION", help="Run your own objective in place of the recipes."),
+    typer.Option(metavar="FILE.py:FUNCTION", help="Run your objective in place of the recipes."),
 ]
 Out = Annotated[Path | None, typer.Option(help="Results folder; default results/SWEEP.")]
 Workers = Annotated[

@@ -122,7 +122,9 @@ def _takes_any(function: Callable[..., Any]) -> bool:
 def _role(word: str) -> str:
     role = word if word in ROLES else role_of(word)
     if not role:
-        raise UserError(f"'{word}' is no input.{suggest(word, [*ROLES, *KNOWN])} Known: {', '.join(ROLES)}.")
+        raise UserError(
+            f"'{word}' is not an input.{suggest(word, [*ROLES, *KNOWN])} Known: {', '.join(ROLES)}."
+        )
     return role
 
 

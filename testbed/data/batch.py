@@ -86,7 +86,7 @@ def check_finite(name: str, value: Tensor | None, mask_BT: Tensor) -> None:
         first = tuple(int(i) for i in bad.nonzero()[0])
         raise UserError(
             f"{name} has {int(bad.sum())} non-finite values under the mask, the first at {first} "
-            f"({float(value[first])}). Drop those sequences or mend the log-probabilities that made them."
+            f"({float(value[first])}). Drop those sequences or correct the log-probabilities that made them."
         )
 
 

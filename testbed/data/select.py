@@ -66,7 +66,7 @@ def demonstrate(rollout: Rollout, shown: Rollout, share: float) -> Rollout:
     count = int(share * rollout.prompt_RNQ.shape[1])
     if not count:
         raise UserError(
-            f"a share {share} of demonstrations of {rollout.prompt_RNQ.shape[1]} prompts is no group at all; "
-            "raise `prompts`."
+            f"a share {share} of demonstrations of {rollout.prompt_RNQ.shape[1]} prompts is less than "
+            "one group; raise `prompts`."
         )
     return replace_groups(rollout, shown, count, EXPERT)

@@ -39,14 +39,13 @@ METRICS: dict[str, str] = {
     },
     "rollouts": "sequences generated for training up to this step, it included: fresh ones, those thrown "
     "away for their age, those a recipe's baseline asks for, those that filled a store of traces; not "
-    "those of "
-    "the held-out prompts",
+    "those of the held-out prompts",
     "prefix/attempts": "responses of the start weights that filled the store of traces, failures included",
     "prefix/traces": "prompts in the store of traces: those that had a success",
     "response_length/mean": "mean length of the batch's sequences under the mask, tokens",
     "reward/gold": "mean reward by the task itself of what was generated last, where a verifier rewards it",
     "reward/mean": "mean reward of the generated batch, that is of the behavior policy",
-    "actor/entropy": "mean entropy of the target policy's next-token law on the batch, nats",
+    "actor/entropy": "mean entropy of the target policy's next-token distribution on the batch, nats",
     "actor/grad_norm": "Euclidean norm of the sampled gradient before clipping",
     "actor/clip_share": "share of tokens with nonzero advantage and zero effective weight",
     "actor/clip_share_last_pass": "the clip share at the last pass, where a recipe makes several of a batch",
@@ -87,14 +86,14 @@ METRICS: dict[str, str] = {
     "verifier/timeouts": "responses at which the task's verifier took longer than its limit, since the start",
     "pipeline/time": "seconds from a pipeline's start to the training of this step's batch, by its trace",
     "exact/value": "expected return of the target policy",
-    "exact/kl_start": "KL(pi, weights at the start) of the episode laws, nats",
+    "exact/kl_start": "KL(pi, weights at the start) of the episode distributions, nats",
     "exact/grad_norm": "norm of the exact policy gradient",
     "exact/grad_cosine": "cosine between the sampled update direction and the exact policy gradient",
     "exact/ess_kish_sequence": "limit of the Kish ESS share: 1 / E_mu W^2",
     "exact/ess_perplexity_sequence": "limit of the perplexity ESS share: exp(-KL(pi, mu))",
     "exact/ess_max_sequence": "limit of the max-weight ESS share: exp(-max log W)",
-    "exact/kl_pi_mu": "KL(pi, mu) of the episode laws, nats",
-    "exact/kl_mu_pi": "KL(mu, pi) of the episode laws, nats",
+    "exact/kl_pi_mu": "KL(pi, mu) of the episode distributions, nats",
+    "exact/kl_mu_pi": "KL(mu, pi) of the episode distributions, nats",
     "exact/chi2_sequence": "E_mu W^2 - 1",
 }
 
@@ -113,7 +112,7 @@ for _how, _formula in _HOW.items():
 METRICS |= {
     "rollout_corr/pareto_k_sequence": "shape of the Pareto tail of sequence ratios; NaN when it is flat or "
     "too few distinct weights lie in it",
-    "rollout_corr/tail_hill_sequence": "Hill's index of the same tail; positive for every law",
+    "rollout_corr/tail_hill_sequence": "Hill's index of the same tail; positive for every distribution",
 }
 for _level in ("token", "sequence"):
     for _label in QUANTILES:
@@ -134,6 +133,6 @@ for _level in _WHAT:
         "tail is flat or too few distinct weights lie in it",
         f"rollout_corr/pareto_k_threshold_{_level}": "min(1 - 1/log10 N, 0.7): above it, do not trust a mean",
         f"rollout_corr/tail_hill_{_level}": f"Hill's index of the same tail of {_WHAT[_level]}; "
-        "positive for every law",
+        "positive for every distribution",
         f"rollout_corr/tail_moment_{_level}": f"moment index of the same tail of {_WHAT[_level]}, any sign",
     }

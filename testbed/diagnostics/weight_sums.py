@@ -234,7 +234,7 @@ class WeightSums:
 
     def _need_weights(self) -> None:
         if (self.count == 0).any():
-            raise UserError("There are no weights: count is 0. Give at least one unmasked sample.")
+            raise UserError("Expected at least one unmasked sample, count is 0.")
         if (self.first == 0).any():
             raise UserError(
                 "All weights are 0, so that they sum to zero: no sample lies where pi has mass. Give samples "

@@ -70,7 +70,7 @@ class Logged:
             if name in self.given and not (self.given[name] < np.inf).all():
                 raise UserError(
                     f"{name} is +inf or NaN: mu gives a logged action no probability, or 0/0 was taken. "
-                    "A logged action has mu > 0; mend the propensities."
+                    "A logged action has mu > 0; correct the propensities."
                 )
 
     @property
@@ -346,7 +346,7 @@ def _check_reward(reward_N: Floats) -> None:
     if reward_N.ndim < 1 or reward_N.shape[-1] < 1:
         raise UserError(f"reward has shape {reward_N.shape}; expected [..., N] with a round at least.")
     if not np.isfinite(reward_N).all():
-        raise UserError("reward is not finite everywhere; drop or mend those rounds.")
+        raise UserError("reward is not finite everywhere; drop or correct those rounds.")
 
 
 def _check_shape(name: str, value: NDArray[Any], shape: tuple[int, ...]) -> None:
@@ -380,7 +380,7 @@ def _distribution(name: str, given: ArrayLike, shape: tuple[int, ...]) -> Floats
         raise UserError(f"{name} has shape {dist_NA.shape}; expected {[*shape]}, A.")
     total_N = dist_NA @ np.ones(dist_NA.shape[-1])  # four times faster than sum(-1) of a short axis
     if not (dist_NA.min() >= 0 and np.abs(total_N - 1.0).max() <= SUM_TOLERANCE):
-        raise UserError(f"{name} has rows that are no probabilities: they must be >= 0 and sum to 1.")
+        raise UserError(f"{name} has rows that are not probabilities: expected entries >= 0 that sum to 1.")
     return dist_NA
 
 

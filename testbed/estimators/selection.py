@@ -91,7 +91,7 @@ def _pair(estimated_W: ArrayLike, true_W: ArrayLike) -> tuple[Floats, Floats]:
         raise UserError(f"Estimates have shape {estimated.shape}, true values {true.shape}; both [..., W].")
     if np.isnan(estimated).any() or np.isnan(true).any():
         raise UserError(
-            "An estimate or a value is NaN and has no rank; drop the policy or mend the estimate."
+            "An estimate or a value is NaN and has no rank; drop the policy or correct the estimate."
         )
     shape = np.broadcast_shapes(estimated.shape, true.shape)
     return np.broadcast_to(estimated, shape), np.broadcast_to(true, shape)

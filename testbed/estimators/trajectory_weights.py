@@ -144,7 +144,7 @@ class LoggedEpisodes:
         table_SA = np.asarray(given, dtype=np.float64)
         if table_SA.ndim != 2 or (table_SA < 0).any() or not np.allclose(table_SA.sum(-1), 1.0, atol=1e-9):
             raise UserError(
-                f"{name} of shape {table_SA.shape} is no table of action probabilities per state."
+                f"{name} of shape {table_SA.shape} is not a table of action probabilities per state."
             )
         self._set(name, table_SA)
 

@@ -36,7 +36,9 @@ def answer_weights(
             "expected one shape, [A] or [S, A]."
         )
     if not (mu_xA > 0).all():
-        raise UserError("mu has no mass on some answer, where a ratio is infinite. Mix in the uniform law.")
+        raise UserError(
+            "mu gives some answer probability 0, so a ratio is infinite. Mix in the uniform distribution."
+        )
     log_mu, log_pi, adv = (torch.from_numpy(x.reshape(-1, 1)) for x in (np.log(mu_xA), log_pi_xA, adv_xA))
     group_B = torch.arange(mu_xA.size) // mu_xA.shape[-1]
     batch = Batch(log_mu, adv, torch.ones_like(adv, dtype=torch.bool), adv[:, 0], group_B, logp_ref_BT=log_mu)

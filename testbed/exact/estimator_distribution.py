@@ -280,7 +280,8 @@ def _check(name: str, units: UnitDistribution, n: int) -> None:
     if family != wanted:
         maker = "bandit_units" if wanted == "bandit" else "episode_units or response_units"
         raise UserError(
-            f"'{name}' is a {wanted} estimator, but the law's units are of a {family}; use {maker}."
+            f"'{name}' is a {wanted} estimator, but the units of the distribution are of a {family}; "
+            f"use {maker}."
         )
     if n < 1:
         raise UserError(f"n is {n}, expected the number of units in a sample, 1 or more.")
@@ -339,9 +340,9 @@ def _rewards(
         if not (sure_SA | coin_SA).all():
             context, action = (int(i) for i in np.argwhere(~(sure_SA | coin_SA))[0])
             raise UserError(
-                f"Mean {mean_SA[context, action]:g} and variance {variance_SA[context, action]:g} of action "
-                f"{action} in context {context} leave the law of the reward open; give reward_SAK and "
-                "chance_SAK to bandit_units."
+                f"Mean {mean_SA[context, action]:g} and variance {variance_SA[context, action]:g} of "
+                f"action {action} in context {context} do not determine the distribution of the reward; "
+                "give reward_SAK and chance_SAK to bandit_units."
             )
         reward = np.stack([np.where(sure_SA, mean_SA, 1.0), np.zeros_like(mean_SA)], axis=-1)
         chance = np.stack([np.where(sure_SA, 1.0, mean_SA), np.where(sure_SA, 0.0, 1 - mean_SA)], axis=-1)

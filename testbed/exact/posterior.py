@@ -35,7 +35,7 @@ def brain_steps(
     """  # fmt: skip
     if not (sampler_A > 0).all():
         raise UserError(
-            "The sampler never gives some answer, whose weight is infinite. Mix in the reference."
+            "The sampler gives some answer probability 0, so its weight is infinite. Mix in the reference."
         )
     posterior_A, pi_A = tilt(ref_A, reward_A, beta), np.exp(log_pi_A)
     count_RA, chance_R = count_law(n, sampler_A)

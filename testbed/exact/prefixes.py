@@ -38,9 +38,8 @@ def check_law(tree: TokenTree, start_S: ArrayLike) -> Floats:
     law_S = np.asarray(start_S, dtype=np.float64)
     if law_S.shape != (tree.states,) or (law_S < 0).any() or not abs(law_S.sum() - 1.0) < 1e-9:
         raise UserError(
-            f"start_S has shape {law_S.shape} and sum {law_S.sum():.6g}; expected a law over the "
-            f"{tree.states} "
-            "states of the tree."
+            f"start_S has shape {law_S.shape} and sum {law_S.sum():.6g}; expected a distribution over the "
+            f"{tree.states} states of the tree."
         )
     return law_S
 

@@ -50,7 +50,8 @@ def optimized(
     """
     if not (base_SA > 0).all():
         raise UserError(
-            "The base policy leaves out an action, where a chi2 is infinite. Mix in the uniform law."
+            "The base policy gives an action probability 0, so chi2 is infinite. Mix in the uniform "
+            "distribution."
         )
     if world.tables.terminal_S.any() or world.discount >= 1:
         raise UserError("Occupancies need discount < 1 and no terminal states here.")

@@ -191,7 +191,7 @@ def _divided(name: str, top: Floats, bottom: Floats) -> Floats:
     if missing.any():
         place = tuple(int(i) for i in np.argwhere(missing)[0])
         raise UserError(
-            f"{name} has no mass at index {place}, where the other law has {float(top[place]):g}: the ratio "
-            f"is infinite. Give {name} mass there."
+            f"{name} has no mass at index {place}, where the other distribution has "
+            f"{float(top[place]):g}: the ratio is infinite. Give {name} mass there."
         )
     return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1.0), 0.0)

@@ -159,14 +159,16 @@ def check_policies(tree: TokenTree, **policies: ArrayLike) -> tuple[Floats, ...]
                 "row of probabilities per prefix."
             )
         if not np.all(np.abs(law_SA.sum(-1) - 1.0) < 1e-6) or np.any(law_SA < 0):
-            raise UserError(f"{name} has a row that is no law; pass probabilities, say softmax(logits).")
+            raise UserError(
+                f"{name} has a row that is not a distribution; pass probabilities, say softmax(logits)."
+            )
         if np.any(law_SA == 0):
             state, action = (int(i) for i in np.argwhere(law_SA == 0)[0])
             prompt, prefix = tree.prefix(state)
             raise UserError(
                 f"{name} gives probability 0 to action {action} in state {state} (prompt {prompt}, response "
                 f"so far {list(prefix)}): ratios and scores need both policies positive everywhere. "
-                "Mix in a little of the uniform law."
+                "Mix in a little of the uniform distribution."
             )
         found.append(law_SA)
     return tuple(found)

@@ -200,7 +200,7 @@ def _refusal(pack: Pack, need: Need, room: Room) -> str:
     may = f"{readable(room.memory)} are free" + (
         f", and {readable(room.disk)} in {SPILL}" if room.disk is not None else ", half of it for versions"
     )
-    may += f" or half of the machine's own {readable(room.host)}" if room.host is not None else ""
+    may += f" or half of the machine's {readable(room.host)}" if room.host is not None else ""
     largest = largest_lag(pack, room)
     lag = "" if largest is None else f" The largest lag that would fit is {largest}."
     spill = "" if room.disk is not None else f" set {SPILL}=FOLDER to keep versions in a file,"

@@ -28,7 +28,7 @@ HEAD = """# The objective atlas
 
 <!-- Written by `testbed evidence pages atlas` from the registry: do not edit. -->
 
-What an objective does to a token is its derivative: the **effective weight** w = -dL/dlog π is the
+An objective acts on a token by its derivative: the **effective weight** w = -dL/dlog π is the
 coefficient of that token's score in the update. REINFORCE has w = A. Everything else lets w depend on how
 far the policy has moved, and these figures draw how: {objectives} objectives and {variants} variants.
 

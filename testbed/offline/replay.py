@@ -100,7 +100,7 @@ def replay_actor_critic(
 def _dials(defaults: dict[str, float], given: dict[str, ArrayLike], cells: int) -> Floats:
     """One row per cell, in the order of the defaults."""
     if unknown := sorted(set(given) - set(defaults)):
-        raise UserError(f"Unknown dials {', '.join(unknown)}; known: {', '.join(defaults)}.")
+        raise UserError(f"Unknown settings {', '.join(unknown)}; known: {', '.join(defaults)}.")
     dial_RK = np.empty((cells, len(defaults)))
     for d, (name, default) in enumerate(defaults.items()):
         values = np.asarray(given.get(name, default), np.float64)

@@ -169,7 +169,7 @@ def from_words(words: Sequence[str], base: Design | None = None) -> Design:
             wrong.append(str(error))
             continue
         if name not in FIELDS:
-            wrong.append(f"'{word}': there is no field '{name}'.{suggest(name, FIELDS)}")
+            wrong.append(f"'{word}': unknown field '{name}'.{suggest(name, FIELDS)}")
         elif name in values:
             wrong.append(f"'{word}': '{name}' is given twice.")
         else:

@@ -188,7 +188,7 @@ def read(path: Path) -> Trace:
             table = pq.read_table(path)
     except FileNotFoundError:
         raise UserError(
-            f"{path}: there is no such file. Write one with: testbed pipeline --trace {path}"
+            f"{path}: the file does not exist. Write one with: testbed pipeline --trace {path}"
         ) from None
     except pa.ArrowInvalid as error:
         raise UserError(f"{path} cannot be read as a trace: {error}.") from None

@@ -200,7 +200,7 @@ class Policy(ABC):
         self._lacks("linear layers whose inputs could be rounded")
 
     def _lacks(self, what: str) -> NoReturn:
-        raise UserError(f"{type(self).__name__} has not {what}; take a policy that has, as 'toy'.")
+        raise UserError(f"{type(self).__name__} lacks {what}; take a policy that has it, as 'toy'.")
 
 
 class Reweighted(Policy):

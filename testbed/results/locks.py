@@ -32,7 +32,7 @@ class Locks:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
-                raise OSError(errno.EINVAL, "is no regular file", str(path))
+                raise OSError(errno.EINVAL, "is not a regular file", str(path))
         if not _lock(descriptor) or not _same_file(descriptor, path):
             os.close(descriptor)
             return False

@@ -56,8 +56,9 @@ def check_past(run: Run, plan: SchedulePlan) -> None:
     past = engine_of(run).past
     if past and not plan.keeps_past:
         raise UserError(
-            f"engine '{run.mismatch}' reads weights {past} steps older than its own, which staleness "
-            f"'{run.staleness}' does not keep; take one that knows ages beforehand, such as exact or uniform."
+            f"engine '{run.mismatch}' reads weights {past} steps older than those of its samples, "
+            f"which staleness '{run.staleness}' does not keep; take one that knows ages beforehand, such "
+            "as exact or uniform."
         )
 
 

@@ -28,7 +28,9 @@ def parse(text: str) -> AgeDistribution:
     """Return the law that "0:0.5 4:0.3 9:0.2" says; raise UserError saying which part is wrong."""
     words = re.split(r"[,\s]+", str(text).strip())
     if words == [""]:
-        raise UserError(f"schedule 'empirical' has no law; set staleness_args.law={EXAMPLE}.")
+        raise UserError(
+            f"schedule 'empirical' needs a distribution of ages; set staleness_args.law={EXAMPLE}."
+        )
     shares: dict[int, float] = {}
     for word in words:
         match = re.fullmatch(r"(\d{1,9}):(\d*\.?\d+(?:[eE][-+]?\d+)?)", word)

@@ -85,8 +85,8 @@ class ReplaySource:
         self.fresh = round(plan.share * self.prompts)
         if self.fresh < 1:
             raise UserError(
-                f"a fresh share of {plan.share:g} of {self.prompts} prompts is no group; raise `prompts` "
-                "or staleness_args.share."
+                f"a fresh share of {plan.share:g} of {self.prompts} prompts is less than one group; "
+                "raise `prompts` or staleness_args.share."
             )
         self.store: deque[Stored] = deque(maxlen=max(plan.window, 1))
 

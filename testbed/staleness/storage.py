@@ -77,7 +77,7 @@ def readable(size: int) -> str:
 
 def _mapped(folder: Path, shape: tuple[int, int], size: int, dtype: torch.dtype) -> Tensor:
     if not folder.is_dir():
-        raise UserError(f"{SPILL} is '{folder}', which is no folder; make it, or unset {SPILL}.")
+        raise UserError(f"{SPILL} is '{folder}', which is not a folder; make it, or unset {SPILL}.")
     try:
         descriptor, name = tempfile.mkstemp(prefix="versions-", dir=folder)
     except OSError as error:

@@ -44,11 +44,11 @@ def trained(place: Place, *, steps: int = 2400, noise: float = 0.02, seed: int =
 def file(place: Place, *, path: str = "") -> Teacher:
     """Weights in a .npy file: flat [P] for all cells, or one row per cell [R, P]."""
     if not Path(path).is_file():
-        raise UserError(f"teacher 'file' has path '{path}', where there is no file; give teacher_args.path.")
+        raise UserError(f"teacher 'file' has path '{path}', which does not exist; give teacher_args.path.")
     try:
         found = np.atleast_2d(np.load(path, allow_pickle=False).astype(np.float64))
     except (ValueError, OSError) as error:
-        raise UserError(f"teacher file {path} is no .npy array of numbers: {error}.") from error
+        raise UserError(f"teacher file {path} is not a .npy array of numbers: {error}.") from error
     if found.ndim != 2 or len(found) not in (1, len(place.runs)):
         raise UserError(
             f"teacher file {path} has shape {found.shape}, expected [P] or one row for each of the "

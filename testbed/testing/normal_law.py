@@ -47,7 +47,7 @@ def check_normal(x_N: NDArray[np.float64], spread: Spread, false_alarm: float, m
         enough = spread.radius(needed, false_alarm) + spread.radius(needed, missed)
         raise UserError(
             f"{n:,} draws with skewness {skewness:.3g} and excess kurtosis {kurtosis:.3g} do not have the "
-            f"rates of the normal law, on which `std` alone relies: that takes {needed:,}. Give `bounds` of "
-            "every draw (Hoeffding; with `std` Bernstein), whose rates hold for every law, or declare a "
-            f"discrepancy of {enough:.2g}, for which as many are drawn."
+            f"rates of the normal distribution, on which `std` alone relies: that takes {needed:,}. "
+            "Give `bounds` of every draw (Hoeffding; with `std` Bernstein), which hold for any distribution, "
+            f"or declare a discrepancy of {enough:.2g}, for which as many are drawn."
         )

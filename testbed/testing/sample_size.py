@@ -40,7 +40,7 @@ class Spread:
         if self.std is None and self.bounds is None:
             raise UserError(
                 "Neither `std` nor `bounds` is given. Give the standard deviation of one draw from an oracle "
-                "(the sample's own is too small exactly when the heavy draws are missing), or bounds."
+                "(that of the sample is too small exactly when the heavy draws are missing), or bounds."
             )
         if self.std is not None and not (math.isfinite(self.std) and self.std >= 0):
             raise UserError(f"std is {self.std:g}, expected a finite number >= 0.")

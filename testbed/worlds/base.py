@@ -180,7 +180,7 @@ class World(ABC):
     def with_solutions(self, rollout: Rollout) -> Rollout:
         """Return the rollout with the solution shown in every prompt; UserError where there is no room."""
         del rollout
-        raise UserError("this world's prompts have no room for a solution; take task 'hinted-sum'.")
+        raise UserError("this world's prompts leave no room for a solution; take task 'hinted-sum'.")
 
     @abstractmethod
     def answers(self, theta_RP: Tensor, rollout: Rollout, rows: slice, step: int) -> Rollout:

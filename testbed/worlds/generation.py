@@ -72,7 +72,7 @@ def engine_of(run: Run) -> SamplerEngine:
         )
     if run.policy == "hf" and made.forward is not None:
         raise UserError(
-            f"engine '{run.mismatch}' has a forward pass of its own, written for the toy transformer; policy "
+            f"engine '{run.mismatch}' has a forward pass written for the toy transformer; policy "
             "'hf' runs any architecture as transformers computes it. Take one that changes weights (bf16, "
             "fp8-block, int8, skip-layers) or the next-token law (top-p, top-k, temperature, logit-noise), "
             "or policy 'toy'."

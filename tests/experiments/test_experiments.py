@@ -54,7 +54,7 @@ def test_a_name_belongs_to_one_room(tmp_path, monkeypatch):
         for file in ("__init__.py", "lag.py"):
             (tmp_path / "twice" / room / file).touch()
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match="Two rooms have an experiment 'lag'"):
+    with pytest.raises(UserError, match="Two areas have an experiment 'lag'"):
         Experiments("twice").rooms()
 
 
@@ -114,7 +114,7 @@ def test_what_testbed_run_knows_are_the_experiments_with_cells():
     assert set(sweeps()) == {name for name in EXPERIMENTS if EXPERIMENTS[name].cells is not None}
     with pytest.raises(UserError, match="Unknown sweep 'stalenes'. Did you mean 'staleness'"):
         sweep("stalenes")
-    with pytest.raises(UserError, match="no cells of its own. Instead: testbed run staleness"):
+    with pytest.raises(UserError, match="has no cells. Instead: testbed run staleness"):
         sweep("ratio-tails")
 
 

@@ -164,7 +164,7 @@ class ChatTask(TokenTask):
         start = int(np.argmax(prompt_Q != self.pad_token))
         key = tuple(prompt_Q[start:].tolist())
         if key not in self._index:
-            raise UserError(f"{self._decode(prompt_Q[start:])[:80]!r} is no prompt of this task.")
+            raise UserError(f"{self._decode(prompt_Q[start:])[:80]!r} is not a prompt of this task.")
         return self._index[key]
 
     def _answer(self, token_T: Ints) -> tuple[str, bool]:

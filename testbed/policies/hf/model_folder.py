@@ -40,8 +40,8 @@ def check_model_folder(path: str | Path) -> Path:
     for name in ("config.json", "tokenizer_config.json"):
         if (folder / name).exists() and "auto_map" in read_json(folder / name):
             raise UserError(
-                f"{folder / name} has an 'auto_map': the model wants to run its own Python code, which is "
-                "refused; save it as an architecture that transformers knows."
+                f"{folder / name} has an 'auto_map': the model asks to run Python code of its folder, "
+                "which is refused; save it as an architecture that transformers knows."
             )
     if "quantization_config" in config:
         raise UserError(

@@ -57,7 +57,7 @@ class Ranks:
         if int(os.environ.get("WORLD_SIZE", "1")) != ranks:
             raise UserError(
                 f"ranks is {ranks}, but {os.environ.get('WORLD_SIZE', 'one')} process was started. Sweeps of "
-                f"this bench start the others themselves; start a script of your own with `torchrun "
+                f"this bench start the others themselves; start your script with `torchrun "
                 f"--nproc-per-node {ranks}`, or on GPUs with `accelerate launch --num_processes {ranks}`."
             )
         own = torch.cuda.device_count() if device.type == "cuda" else 0

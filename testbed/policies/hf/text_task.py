@@ -162,7 +162,7 @@ class TextTask(TokenTask):
         text = text.removeprefix(self._before).removesuffix(self._after)
         tokens = [self._codes.get(part, -1) for part in (text.split() if self._wide else text)]
         if -1 in tokens or len(tokens) > self.task.prompt_length:
-            raise UserError(f"{text!r} is no prompt of this task; score only prompts that the task gave.")
+            raise UserError(f"{text!r} is not a prompt of this task; score only prompts that the task gave.")
         pad = [] if self.task.pad_token is None else [self.task.pad_token]
         return np.array(pad * (self.task.prompt_length - len(tokens)) + tokens, dtype=np.int64)
 
@@ -173,7 +173,7 @@ class TextTask(TokenTask):
             if back != self._fill(given_Q):
                 raise UserError(
                     f"The model's tokenizer turns {self._fill(given_Q)!r} into {back!r}, so prompts "
-                    "cannot be told apart; give a model whose tokenizer keeps every character."
+                    "cannot be told apart; give a model with a tokenizer that keeps every character."
                 )
 
 

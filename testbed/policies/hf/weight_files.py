@@ -68,7 +68,7 @@ def weight_shapes(folder: Path) -> dict[str, list[int]]:
                 shapes |= {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         except Exception as error:  # safetensors raises kinds of its own
             raise UserError(
-                f"Cannot load the model in '{folder}': {path.name} is no whole file of safetensors "
+                f"Cannot load the model in '{folder}': {path.name} is not a complete safetensors file "
                 f"({first_line(error)}). Download or save it again."
             ) from error
     return shapes

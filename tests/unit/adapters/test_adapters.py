@@ -200,7 +200,7 @@ def test_an_objective_that_compares_answers_of_a_group_trains(tmp_path):
 @pytest.mark.parametrize(
     ("made", "options", "message"),
     [
-        (("ppo_clip",), {"delta": 4.0}, "delta=4.0 belongs to TRL's own loss"),
+        (("ppo_clip",), {"delta": 4.0}, "delta=4.0 belongs to the loss of TRL"),
         (("ppo_clip",), {"loss_type": "sapo"}, "loss_type=sapo belongs"),
         (("ppo_clip",), {"epsilon_high": 0.28}, "epsilon_high=0.28 belongs"),
         (("ppo_clip",), {"beta": 0.1}, r"beta=0.1 would do nothing: add terms=\[Term\('kl_penalty', 0.1\)\]"),

@@ -151,7 +151,7 @@ def test_seeds_are_added_only_where_the_first_ones_leave_a_side_open(monkeypatch
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "No objective was given"),
+        ([], "Missing argument"),
         (["own.py"], "It has: mine, broken, averaged, detached, flat"),
         (["own.py:min"], "Did you mean 'mine'"),
         (["own.py:broken"], r"own\.py:13, in broken"),

@@ -26,8 +26,8 @@ class MuteExit(Exception):
 BAD = {
     "sys.exit(0)": "SystemExit: 0",
     "raise Gone('away')": "Gone: away",
-    "raise Mute()": "Mute, whose message cannot be printed",
-    "raise MuteExit()": "MuteExit, whose message cannot be printed",
+    "raise Mute()": "Mute, with a message that cannot be printed",
+    "raise MuteExit()": "MuteExit, with a message that cannot be printed",
 }
 """What user code does, and what is said of it."""
 DRY = ["run", "staleness", "lag=1", "--dry-run"]
@@ -36,9 +36,8 @@ PLACES = {
     "schedule": ("def mine(lag):\n    {}\n", 2, [*DRY, "staleness=own.py:mine"]),
     "task": ("def mine(*, digits=4):\n    {}\n", 2, [*DRY, "task=own.py:mine"]),
     "score": (
-        "class mine(RunningSum):\n"
-        "    def __init__(self, *, digits=3):\n        super().__init__(digits=digits)\n\n"
-        "    def score(self, *given):\n        {}\n",
+        "class mine(RunningSum):\n    def __init__(self, *, digits=3):\n        "
+        "super().__init__(digits=digits)\n\n    def score(self, *given):\n        {}\n",
         1,
         ["run", "staleness", "task=own.py:mine", "recipe=reinforce", "lag=0", "seed=0", "steps=1",
          "warm_start_steps=0", "prompts=2", "group=2", "--workers", "0", "--yes"],

@@ -40,7 +40,7 @@ def test_a_row_shows_own_and_common_side_by_side():
     assert shown == {
         "recipe": "grpo",
         "learning_rate": 0.1,
-        "last, own": "0.900",
+        "last, best": "0.900",
         "last, common": "0.500",
         "width": "0.50",
         "edge": "low",
@@ -51,7 +51,7 @@ def test_seeds_are_the_tuning_s_own(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["tune", "bandit-grid", "seed=0,1"])
     assert stop.value.code == 2
-    assert "seeds of its own, from 10000 up" in capsys.readouterr().err
+    assert "Tuning uses seeds from 10000 up" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ def test_a_file_that_has_changed_is_refused(write):
     ("arguments", "says"),
     [
         ({"verifier": "numbr"}, "unknown verifier 'numbr'. Did you mean 'number'"),
-        ({"verifier": "no/such.py:f"}, "there is no file no/such.py"),
+        ({"verifier": "no/such.py:f"}, "the file no/such.py does not exist"),
         ({"limit": 0.0}, "limit 0.0"),
         ({"chat": "maybe"}, "chat is 'maybe'"),
         ({"stop": '[""]'}, "stop is"),
@@ -195,7 +195,7 @@ def test_repeated_prompts_are_kept_with_a_note_or_dropped_if_asked(write):
     assert note.startswith(
         "3 lines repeat the prompt and answer of an earlier line and are kept; dedupe drops"
     )
-    assert "trained on too: 2." in note
+    assert "also trained on: 2." in note
     prompt_NQ = task.prompts(rng(), 20)
     response_NT, mask_NT = task.teacher(prompt_NQ, rng(), 0.0)
     assert task.score(prompt_NQ, response_NT, mask_NT).tolist() == [1.0] * 20

@@ -307,9 +307,9 @@ def test_a_behavior_policy_that_cannot_take_the_targets_token_is_an_error_naming
     ("call", "message"),
     [
         (lambda t: t.value(np.ones((3, 3)) / 3), r"shape \(3, 3\), expected \[..., S, A\] = \[..., 4, 3\]"),
-        (lambda t: t.value(np.ones((4, 3))), "no law in state 0"),
-        (lambda t: t.value(np.full((4, 3), np.nan)), "no law in state 0"),
-        (lambda t: t.value(np.tile([1.5, -0.5, 0.0], (4, 1))), "no law in state 0"),
+        (lambda t: t.value(np.ones((4, 3))), "not a distribution in state 0"),
+        (lambda t: t.value(np.full((4, 3), np.nan)), "not a distribution in state 0"),
+        (lambda t: t.value(np.tile([1.5, -0.5, 0.0], (4, 1))), "not a distribution in state 0"),
         (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[1]], 1, [0], 0), "multiples of 4 below 4"),
         (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[4]], 1, [0], 0), "multiples of 4 below 4"),
         (lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[0]], 1, [0, 1], 0), "must share the axis R"),

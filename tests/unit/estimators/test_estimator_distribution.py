@@ -199,7 +199,7 @@ def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():
     law = LoggedDistribution(
         np.ones(1), np.full((1, 2), 0.5), np.full((1, 2), 0.5), np.zeros((1, 2)), np.ones((1, 2))
     )
-    with pytest.raises(UserError, match="Mean 0 and variance 1 of action 0 in context 0 leave"):
+    with pytest.raises(UserError, match="Mean 0 and variance 1 of action 0 in context 0 do not determine"):
         exact_moments("snips", law, 2)
     reward, chance = np.array([[[-1.0, 1.0]] * 2]), np.full((1, 2, 2), 0.5)
     found = exact_moments("snips", bandit_units(law, reward_SAK=reward, chance_SAK=chance), 2)

@@ -86,7 +86,7 @@ def test_every_trajectory_estimator_that_promises_no_bias_has_none_with_two_epis
         ({"log_rho_NT": np.full((2, 2), np.nan)}, "log_rho_NT is nan"),
         ({"reward_NT": np.full((2, 2), np.inf)}, "reward_NT is inf"),
         ({"mask_NT": np.array([[True, True], [False, True]])}, "without a first step or with a gap"),
-        ({"pi_SA": np.array([[0.5, 0.6]])}, "no table of action probabilities"),
+        ({"pi_SA": np.array([[0.5, 0.6]])}, "not a table of action probabilities"),
         ({"state_NT": np.full((2, 2), 3), "pi_SA": np.array([[0.5, 0.5]])}, "expected 0 to 0"),
     ],
 )

@@ -352,7 +352,7 @@ def test_bad_input_is_answered_with_one_sentence():
         Bench(tree, zero, pi)
     with pytest.raises(UserError, match="pi has shape"):
         Bench(tree, mu, pi[:1])
-    with pytest.raises(UserError, match="is no law; pass probabilities"):
+    with pytest.raises(UserError, match="is not a distribution; pass probabilities"):
         Bench(tree, np.log(mu), pi)
     with pytest.raises(UserError, match="needs mu_SA and pi_SA"):
         gradient_report("reinforce", tree)

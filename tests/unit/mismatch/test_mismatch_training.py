@@ -324,7 +324,7 @@ def test_a_slice_that_leaves_takes_its_older_weights_along():
         (
             dataclasses.replace(TREE, staleness="replay"),
             "stale-copy",
-            "reads weights 1 steps older than its own, which staleness 'replay' does not keep",
+            "reads weights 1 steps older than those of its samples, which staleness 'replay' does not keep",
         ),
         (dataclasses.replace(TOY, policy="hf"), "fp8-activations", "runs any architecture as transformers"),
         (TREE, "fp8-tensr", "Unknown mismatch 'fp8-tensr'. Did you mean 'fp8-tensor'"),

@@ -20,7 +20,7 @@ HOSTILE = {
     "in_place": ("batch.adv_BT.mul_(2)\n    return -logp_BT * batch.adv_BT", "changes adv_BT in place"),
     "past_torch": ("batch.reward_B.numpy()[:] = 9\n    return -logp_BT", "changes reward_B in place"),
     "exits": ("import sys\n    sys.exit(0)", "SystemExit ends the program; expected a loss"),
-    "unprintable": ("raise Mute()", "Mute, whose message cannot be printed"),
+    "unprintable": ("raise Mute()", "Mute, with a message that cannot be printed"),
 }
 """Function: what it does, and what is answered."""
 

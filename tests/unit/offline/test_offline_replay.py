@@ -151,7 +151,7 @@ def test_replays_of_actions_that_have_become_rare_can_be_dropped():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, utd=2.0), "Unknown dials utd"),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, utd=2.0), "Unknown settings utd"),
         (lambda: replay_q(WORLD, KEYS, steps=5, every=5, updates=[1.0, 2.0]), "updates has shape"),
         (lambda: replay_q(WORLD, KEYS, steps=5, every=5, chunk=0.0), "chunk"),
         (lambda: replay_actor_critic(WORLD, KEYS, steps=5, every=6), "every"),

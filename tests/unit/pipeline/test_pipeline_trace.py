@@ -100,7 +100,7 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path, text, why):
 def test_other_endings_and_missing_files_are_refused(recorded, tmp_path):
     with pytest.raises(UserError, match=r"\.csv or \.parquet"):
         trace.write(recorded, tmp_path / "lags.txt")
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, match="does not exist"):
         trace.read(tmp_path / "lags.csv")
 
 

@@ -119,7 +119,7 @@ def test_a_model_that_wants_its_own_code_is_refused_and_the_code_does_not_run(fo
     hostile_code(folder, tmp_path / "ran")
     auto_map = {"AutoConfig": "modeling_hostile.C", "AutoModelForCausalLM": "modeling_hostile.M"}
     edit(folder, auto_map=auto_map, model_type=model_type)
-    assert "'auto_map': the model wants to run its own Python code" in refusal(folder)
+    assert "'auto_map': the model asks to run Python code of its folder" in refusal(folder)
     assert not (tmp_path / "ran").exists()
 
 

@@ -237,7 +237,7 @@ def test_impossible_replays_are_refused_with_their_numbers(arguments, message):
 def test_a_lag_and_a_share_of_less_than_one_group_are_refused():
     with pytest.raises(UserError, match="lag is 2, but schedule 'replay'"):
         plan_for(Run(staleness="replay", lag=2))
-    with pytest.raises(UserError, match=r"share of 0.25 of 1 prompts is no group"):
+    with pytest.raises(UserError, match=r"share of 0.25 of 1 prompts is less than one group"):
         train(with_schedule(dataclasses.replace(TOY, prompts=1), "replay"))
 
 

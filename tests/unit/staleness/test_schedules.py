@@ -186,7 +186,7 @@ def test_a_wrong_version_or_wrong_weights_are_caught_with_the_place(run):
     shifted = {version + 1: theta for version, theta in weights.items()} | {0: weights[0]}
     with pytest.raises(UserError, match=r"its weights give -\d.* tokens differ by more than 1e-05"):
         check_versions(world, shifted, rollout)
-    with pytest.raises(UserError, match="records version 20, whose weights are not known; known are 0 to 13"):
+    with pytest.raises(UserError, match="records version 20, but its weights are unknown; known are 0 to 13"):
         check_versions(
             world, weights, dataclasses.replace(rollout, version_RBT=torch.full_like(rollout.version_RBT, 20))
         )
@@ -277,7 +277,7 @@ def test_a_buffer_is_never_deeper_than_the_run_is_long():
         ("two-point", 4, {"low": 5, "high": 9}, "ages 5 and 9 cannot have the mean 4"),
         ("two-point", 4, {"low": 1, "high": 3}, "ages 1 and 3 cannot have the mean 4"),
         ("two-point", 4, {"low": -1}, "ages -1 and 9 cannot have the mean 4"),
-        ("empirical", 3, {}, "schedule 'empirical' has no law"),
+        ("empirical", 3, {}, "schedule 'empirical' needs a distribution of ages"),
         ("empirical", 3, {"law": "3"}, "law has the part '3', expected age:share"),
         ("empirical", 3, {"law": "-3:1"}, "law has the part '-3:1'"),
         ("empirical", 3, {"law": "3:0.5 3:0.5"}, "law gives age 3 twice"),

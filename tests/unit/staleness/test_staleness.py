@@ -159,7 +159,7 @@ def test_a_run_that_spills_has_the_numbers_of_one_that_does_not(tmp_path, monkey
 
 def test_a_folder_that_cannot_take_the_versions_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("TESTBED_SPILL", str(tmp_path / "none"))
-    with pytest.raises(UserError, match=r"TESTBED_SPILL is '.*none', which is no folder; make it"):
+    with pytest.raises(UserError, match=r"TESTBED_SPILL is '.*none', which is not a folder; make it"):
         VersionBuffer(torch.zeros(1, 1), [2])
     monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
 

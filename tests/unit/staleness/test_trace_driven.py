@@ -277,7 +277,7 @@ def arguments(run, staleness, **pairs):
     [
         (arguments(TREE, "trace"), "trace needs staleness_args.file"),
         (arguments(TREE, "trace", file="nowhere.csv"), "nowhere.csv cannot be read"),
-        (arguments(TREE, "pipeline", design="slot=3"), "no field 'slot'. Did you mean 'slots'"),
+        (arguments(TREE, "pipeline", design="slot=3"), "unknown field 'slot'. Did you mean 'slots'"),
         (arguments(TREE, "pipeline", design=PIPE, seed=-1), "seed of the pipeline is -1"),
         (arguments(TREE, "pipeline", design=PIPE + " updates=8"), "cuts groups of 4 in two"),
         (arguments(TREE, "pipeline", design=PIPE, token="middle"), "token is 'middle'"),

@@ -65,7 +65,7 @@ def test_saved_weights_teach_what_they_are(tmp_path):
     [
         (np.zeros(3), "another vocabulary"),
         (np.zeros((2, 2, 2)), "shape"),
-        (np.full((1, 1), "a"), "no .npy array"),
+        (np.full((1, 1), "a"), "not a .npy array"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(tmp_path, saved, message):
