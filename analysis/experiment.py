@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 KINDS = ("identity", "enumerated", "statistical")
 """True by algebra; decided by computation on a world; judged on replications or runs."""
+GATES = ("headroom", "tuned", "long enough", "acts", "off-switch", "rival", "worlds", "drift")
+"""What must hold before a comparison may have a verdict, see analysis.judging.gates."""
 Cells: TypeAlias = "Callable[[], tuple[Run, ...]]"
 Check: TypeAlias = Callable[..., Any]
 Gate: TypeAlias = "Callable[[pd.DataFrame], str]"
@@ -218,6 +220,10 @@ class Experiment:
             on_table = bool(inspect.signature(check).parameters)
             wrong = {
                 f"has kind '{kind}'; expected {', '.join(KINDS)}": kind not in ("", *KINDS),
+                **{
+                    f"declares gate '{gate}'; expected {', '.join(GATES)}": gate not in GATES
+                    for gate in gates or ()
+                },
                 "says nothing; give its check a docstring, or a statement": not said,
                 f"takes a table, but experiment '{self.name}' makes none": on_table and not self.keys,
                 f"is already made by {self.name}; pick another name": called in self.claims,

@@ -29,6 +29,8 @@ class Comparison:
     margin: in units of the outcome, of its logarithm where `log`. over: columns that both arms share.
     typical: "median", or "mean" of units that are about Gaussian. x: column over which a slope is taken.
     floor: value below which no arm can fall; arms both near it are no evidence of equality.
+    off, rival: arms for which, in the first one's place, the sentence must not hold: the mechanism switched
+        off, and what the source compares itself with.
     """
 
     way: Way
@@ -41,6 +43,8 @@ class Comparison:
     log: bool = False
     x: str = ""
     floor: float | None = None
+    off: Arm | None = None
+    rival: Arm | None = None
 
     def __call__(self, table: pd.DataFrame) -> Evidence:
         """Return the evidence of a table."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -43,13 +43,21 @@ Units: TypeAlias = ArrayLike | Mapping[Any, ArrayLike]
 """Independent units, or groups of them by name."""
 
 
-_READ: ContextVar[list[tuple[str, Floats]] | None] = ContextVar("arms read", default=None)
+class Read(NamedTuple):
+    """What a check asked `arm` for: column, arm, and its values."""
+
+    column: str
+    where: Arm
+    values: Floats
+
+
+_READ: ContextVar[list[Read] | None] = ContextVar("arms read", default=None)
 
 
 @contextmanager
-def reading() -> Iterator[list[tuple[str, Floats]]]:
-    """Collect what `arm` is asked for inside: column and values, so that gates see what a check compared."""
-    found: list[tuple[str, Floats]] = []
+def reading() -> Iterator[list[Read]]:
+    """Collect what `arm` is asked for inside, so that gates see what a check compared."""
+    found: list[Read] = []
     token = _READ.set(found)
     try:
         yield found
@@ -74,7 +82,7 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
             f"Two rows with {dict(where)} share {' and '.join(keys)} {twice}; say what tells them apart."
         )
     if (read := _READ.get()) is not None and found.size:
-        read.append((value, found.to_numpy(dtype=np.float64)))
+        read.append(Read(value, where, found.to_numpy(dtype=np.float64)))
     return found
 
 

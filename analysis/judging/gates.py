@@ -11,7 +11,8 @@
 
 objections.csv holds what a review against the source found: such a gate counts as failed until the claim is
 asked again in an experiment that passes it. A claim may declare checks of its own (`gates=`); what a
-table answers by itself is in analysis.judging.table_gates. A gate that does not apply says nothing.
+table answers by itself is in analysis.judging.table_gates, with its declaration in
+analysis.judging.design_gates. A gate that does not apply says nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.experiment import GATES
 from analysis.judging.claims import is_statistical, units
+from analysis.judging.comparisons import reading
+from analysis.judging.design_gates import design_answers
 from analysis.judging.table_gates import Answer, answers
 from testbed.errors import UserError, unknown
 
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 
     from testbed.registry import Entry
 
-GATES = ("headroom", "tuned", "long enough", "acts", "off-switch", "rival", "worlds", "drift")
 OBJECTIONS = Path(__file__).with_name("objections.csv")
 
 
@@ -63,5 +66,9 @@ def checked(entry: Entry, frame: pd.DataFrame | None) -> list[Answer]:
         why = check(frame)
         found.append(Answer(name, not why, why or "as the claim's check says"))
     if is_statistical(entry):
-        found += answers(entry.function, units(entry, frame))
+        table = units(entry, frame)
+        with reading() as read:
+            evidence = entry.function(table)
+        found += answers(entry.function, table, read)
+        found += design_answers(entry, table, read, evidence)
     return found

@@ -55,13 +55,17 @@ class Statement:
         below: bool = False,
         over: Arm | None = None,
         typical: str = "",
+        off: Arm | None = None,
+        rival: Arm | None = None,
     ) -> None:
         """Say that the outcome of a is above that of b by `by`; without b, that it is above `by` itself.
 
-        times: how many times as large, in place of `by`. below: below in place of above.
+        times: how many times as large, in place of `by`. below: below in place of above. off, rival: arms
+        for which, in place of a, the same must not hold; else the claim is invalid.
         """
         margin = math.log(times) if times is not None else by
-        self._by("below" if below else "above", outcome, a, b, margin, over, typical, log=times is not None)
+        more = {"log": times is not None, "off": off, "rival": rival}
+        self._by("below" if below else "above", outcome, a, b, margin, over, typical, **more)
 
     def equal(
         self,

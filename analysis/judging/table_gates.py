@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.judging.comparison import Comparison
-from analysis.judging.comparisons import reading
+from analysis.judging.comparisons import Read
 from analysis.judging.replication import level
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from envs.arrays import Floats
 
 SHARES = re.compile(r"accuracy|final|share|solved|success|pass@|right")
 """Names of outcomes that lie between 0 and 1."""
@@ -40,19 +39,17 @@ class Answer:
     why: str
 
 
-def answers(check: Callable[..., object], table: pd.DataFrame) -> list[Answer]:
-    """Return what the gates say of a check on a table whose seeds tell all its units apart."""
-    with reading() as read:
-        check(table)
+def answers(check: Callable[..., object], table: pd.DataFrame, read: Sequence[Read]) -> list[Answer]:
+    """Return what the gates say of a check on a table whose seeds tell all units apart; read: its arms."""
     found = [*_headroom(read)]
     if isinstance(check, Comparison):
         found += [*_fits(check, read), *_tuned(check, table), *_drift(check, table)]
     return found
 
 
-def _headroom(read: Sequence[tuple[str, Floats]]) -> Iterator[Answer]:
+def _headroom(read: Sequence[Read]) -> Iterator[Answer]:
     """Not all arms may pile up at one end: nothing that is done to them could then be seen."""
-    arms = [x_N for name, x_N in read if SHARES.search(name)]
+    arms = [x_N for name, _, x_N in read if SHARES.search(name)]
     if len(arms) < 2 or any(np.isnan(x_N).any() or x_N.min() < 0 or x_N.max() > 1 for x_N in arms):
         return
     middle = [float(np.median(x_N)) for x_N in arms]
@@ -61,13 +58,13 @@ def _headroom(read: Sequence[tuple[str, Floats]]) -> Iterator[Answer]:
     yield Answer("headroom", not ends, f"{said}; all pile up at {ends[0]}" if ends else said)
 
 
-def _fits(check: Comparison, read: Sequence[tuple[str, Floats]]) -> Iterator[Answer]:
+def _fits(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
     """A gain that is asked for must fit between the second arm and 1."""
     if check.second is None or check.way != "above" or check.log or len(read) % 2:
         return
-    if not all(SHARES.search(name) for name, _ in read) or any(x_N.max() > 1 for _, x_N in read):
+    if not all(SHARES.search(each.column) for each in read) or any(each.values.max() > 1 for each in read):
         return
-    room = min(1 - float(np.median(x_N)) for _, x_N in read[1::2])
+    room = min(1 - float(np.median(x_N)) for _, _, x_N in read[1::2])
     if room < check.margin:
         yield Answer("headroom", False, f"a gain of {check.margin:g} is asked where {room:.2g} is left")
 

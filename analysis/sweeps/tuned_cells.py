@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis.sweeps.tuning import ARGS, at_best_rates, best_rates
 from analysis.tables.cell_table import words
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from testbed.config.run import Run
+
+_CHOSEN: ContextVar[list[tuple[Run, Mapping[str, Any]]] | None] = ContextVar("rates chosen", default=None)
+
+
+@contextmanager
+def choosing() -> Iterator[list[tuple[Run, Mapping[str, Any]]]]:
+    """Collect the cells that `tuned` returns inside, each with its arm's row of `best_rates`."""
+    found: list[tuple[Run, Mapping[str, Any]]] = []
+    token = _CHOSEN.set(found)
+    try:
+        yield found
+    finally:
+        _CHOSEN.reset(token)
 
 
 def tuned(
@@ -27,6 +44,22 @@ def tuned(
     from analysis.tables.committed import load_committed
 
     best = best_rates(load_committed([table])[table].frame, by, outcome)
+    found = _at_best(cells, best, by)
+    if (chosen := _CHOSEN.get()) is not None:
+        rows: dict[tuple[str, ...], Mapping[str, Any]] = {
+            tuple(str(row[name]) for name in by): {str(name): x for name, x in row.items()}
+            for row in best.to_dict("records")
+        }
+        chosen += [(cell, rows[tuple(_said(cell, name) for name in by)]) for cell in found]
+    return found
+
+
+def _said(cell: Run, name: str) -> str:
+    value = getattr(cell, name)
+    return words(value) if isinstance(value, tuple) else str(value)
+
+
+def _at_best(cells: Iterable[Run], best: pd.DataFrame, by: Sequence[str]) -> tuple[Run, ...]:
     if ARGS not in by:
         return at_best_rates(cells, best)
     arms = {args: rows.drop(columns=ARGS) for args, rows in best.groupby(ARGS)}

@@ -24,6 +24,7 @@ OF_BETS, OF_EVIDENCE, OF_RULE, OF_VERDICTS, OF_POWER = (
 SENTENCES, COMPARISON = "analysis/judging/sentences.py", "analysis/judging/comparison.py"
 OF_SENTENCES = "tests/unit/analysis/test_sentences.py"
 TABLE_GATES, OF_TABLE_GATES = "analysis/judging/table_gates.py", "tests/unit/analysis/test_table_gates.py"
+DESIGN_GATES, OF_DESIGN_GATES = "analysis/judging/design_gates.py", "tests/unit/analysis/test_design_gates.py"
 OF_SYSTEMS = "tests/experiments/test_systems.py"
 
 MUTANTS = (
@@ -53,6 +54,38 @@ MUTANTS = (
         "if (read := _READ.get()) is not None and found.size:",
         "if (read := None) is not None:",
         OF_TABLE_GATES,
+    ),
+    Mutant(
+        "gates-let-the-loser-pass",
+        DESIGN_GATES,
+        "better = int(np.argmax(middle))",
+        "better = int(np.argmin(middle))",
+        OF_DESIGN_GATES,
+    ),
+    Mutant("gates-let-everybody-pass", DESIGN_GATES, "if number != better", "if number < 0", OF_DESIGN_GATES),
+    Mutant(
+        "gates-count-a-full-score-as-an-edge", DESIGN_GATES, "< NOTHING_TO_GAIN)]", "< 2)]", OF_DESIGN_GATES
+    ),
+    Mutant("gates-want-few-worlds", DESIGN_GATES, "LEAST_WORLDS = 20", "LEAST_WORLDS = 19", OF_DESIGN_GATES),
+    Mutant(
+        "gates-spare-without-collapse", DESIGN_GATES, '"acts", count > 0,', '"acts", True,', OF_DESIGN_GATES
+    ),
+    Mutant(
+        "gates-ask-the-method-itself", DESIGN_GATES, "replace(check, first=where)", "check", OF_DESIGN_GATES
+    ),
+    Mutant(
+        "gates-call-old-data-new",
+        DESIGN_GATES,
+        "if share <= ON_BASE_DATA:",
+        "if share >= 0:",
+        OF_DESIGN_GATES,
+    ),
+    Mutant(
+        "fresh-seeds-are-the-first-run",
+        "analysis/judging/claims.py",
+        '>= entry.promises["fresh"]',
+        '< entry.promises["fresh"]',
+        "tests/experiments/test_experiments.py",
     ),
     Mutant(
         "statements-below-are-above",

@@ -1,0 +1,216 @@
+"""Gates that a claim's declaration answers together with its table: rates inside their grids, worlds enough,
+runs longer than their lag, a collapse that some run has, and the sentence said of an arm without the method.
+
+As in analysis.judging.table_gates a gate holds, fails, or does not apply.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.judging import rule
+from analysis.judging.comparison import Comparison
+from analysis.judging.comparisons import Read
+from analysis.judging.evidence import REFUTED, SUPPORTED, Evidence
+from analysis.judging.table_gates import Answer
+from analysis.sweeps.tuned_cells import choosing
+from analysis.sweeps.tuning import FEWER
+from analysis.tables.cell_table import FIELDS, words
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from analysis.judging.comparisons import Arm
+    from envs.arrays import Floats
+    from testbed.config.run import Run
+    from testbed.registry import Entry
+
+LEAST_WORLDS = 20
+"""Fewest worlds, seeds nested inside, of a claim on worlds that a computation draws."""
+NESTED = ("prompts", "worlds")
+"""What a table's `about` calls the worlds that one seed draws."""
+SIMULATED = "pipelines"
+"""Room of experiments on simulated queues: their seeds repeat one design, and draw no world."""
+MORE_IS_BETTER = ("accuracy", "area", "best", "last val/pass@8")
+"""Outcomes that a better rate could only raise; what it does to others, as an entropy, nobody can say."""
+NOTHING_TO_GAIN = 0.98
+"""Score of a chosen rate from which a better one beyond the edge cannot matter."""
+ON_BASE_DATA = 0.6
+"""Share of an arm's steps up to which data of the model that training started from are an episode."""
+
+
+def design_answers(
+    entry: Entry, frame: pd.DataFrame, read: Sequence[Read], evidence: Evidence
+) -> Iterator[Answer]:
+    """Yield what the gates say of a statistical claim.
+
+    frame: its table as all of it is judged. read: the arms that its check read. evidence: what it returned.
+    Raises UserError for an arm that a claim declares and the table lacks.
+    """
+    name = entry.promises["experiment"]
+    if name in EXPERIMENTS and EXPERIMENTS[name].claims.get(entry.name) is entry:
+        experiment = EXPERIMENTS[name]
+        yield from worlds(experiment, frame)
+        yield from tuned(rates_of(experiment.name), entry.function, read, evidence)
+        yield from long_enough(base_data_of(experiment.name), read)
+    yield from collapses(read, frame, evidence)
+    if isinstance(entry.function, Comparison):
+        yield from instead(entry.name, entry.function, frame)
+
+
+def worlds(experiment: Experiment, frame: pd.DataFrame) -> Iterator[Answer]:
+    """Yield whether a computed table has worlds enough: it draws them by seed, or several by each."""
+    room = EXPERIMENTS.module(experiment.name).split(".")[-2]
+    keys = [name for name in ("run", "world", "seed") if name in frame]
+    if experiment.compute is None or "seed" not in keys or room == SIMULATED:
+        return
+    count = len(frame[frame["seed"] >= 0][keys].drop_duplicates()) * _nested(experiment.name)
+    yield Answer("worlds", count >= LEAST_WORLDS, f"{count} drawn, {LEAST_WORLDS} expected")
+
+
+def _nested(experiment: str) -> int:
+    from analysis.tables.committed import manifest
+
+    about = manifest()[experiment]["about"] if experiment in manifest() else {}
+    return max([1, *(about[name] for name in NESTED if isinstance(about.get(name), int))])
+
+
+def tuned(
+    chosen: pd.DataFrame, check: Callable[..., object], read: Sequence[Read], evidence: Evidence
+) -> Iterator[Answer]:
+    """Yield whether the rates of two compared arms lie inside their grids; chosen: a row per tuned arm.
+
+    A difference that is found although the better arm's rate is at its edge could only be larger, so there
+    that arm is let pass. Of a check that reads more arms nobody can tell which of them it compares. That one
+    is not so many times as fast as another is no word on who is faster, and is left alone.
+    """
+    columns = {each.column.partition(" ")[0] for each in read}
+    fewer = columns <= {*FEWER, "collapsed"}
+    if not fewer and not {each.column for each in read} <= set(MORE_IS_BETTER):
+        return
+    if fewer and _word(evidence) == REFUTED:
+        return
+    rows = [_rows(chosen, each.where) for each in read] if not chosen.empty else []
+    compared = {_named(each.where) for each in read}
+    if not any(len(each) for each in rows) or len(compared) < 2:
+        return
+    if len(compared) > 2 and not isinstance(check, Comparison):
+        return
+    better = -1
+    if _word(evidence) in (SUPPORTED, REFUTED):
+        middle = [(-1 if fewer else 1) * _mean(each.values, np.inf if fewer else 0.0) for each in read]
+        better = int(np.argmax(middle))
+    edges = {
+        f"{row.learning_rate:g} at {_named(read[number].where)} ({row.at_edge})": None
+        for number, found in enumerate(rows)
+        if number != better
+        for row in found[(found["at_edge"] != "") & (found["score"] < NOTHING_TO_GAIN)].itertuples()
+    }
+    count = sum(len(each) for each in rows)
+    said = f"at the edge of its grid: {'; '.join(edges)}" if edges else f"{count} rates, no edge that counts"
+    yield Answer("tuned", not edges, said)
+
+
+def long_enough(base: pd.DataFrame, read: Sequence[Read]) -> Iterator[Answer]:
+    """Yield that most steps learn from other data than the first model's; base: a row per arm.
+
+    An arm with a longer lag may be about old data alone, as its source is; that is no failure.
+    """
+    found = pd.concat([_rows(base, each.where) for each in read]) if read and not base.empty else base
+    if found.empty or not found["lag"].max():
+        return
+    share = float((found["lag"] / found["steps"]).max())
+    if share <= ON_BASE_DATA:
+        yield Answer("long enough", True, f"at most {share:.2g} of all steps on data of the first model")
+
+
+def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> Iterator[Answer]:
+    """Yield whether any run of the table collapses, where a claim is about that: else nobody was spared.
+
+    That something which is said to collapse does not, needs no such run.
+    """
+    if any(each.column == "collapsed" for each in read) and _word(evidence) != REFUTED:
+        count = int((frame["collapsed"] > 0.5).sum())
+        yield Answer("acts", count > 0, f"{count} of {len(frame)} runs collapse")
+
+
+def _mean(x_N: Floats, missing: float) -> float:
+    """Return the mean; a run that never had what is counted needs infinitely long."""
+    return float(np.nan_to_num(x_N, nan=missing).mean())
+
+
+def _word(evidence: Evidence) -> str:
+    return max(evidence.e, key=lambda word: evidence.e[word], default="")
+
+
+def instead(claim: str, check: Comparison, frame: pd.DataFrame) -> Iterator[Answer]:
+    """Yield whether the sentence fails, as it must, with a declared arm in the first one's place.
+
+    Raises UserError for an arm without rows.
+    """
+    for gate, where in (("off-switch", check.off), ("rival", check.rival)):
+        if where is None:
+            continue
+        if _rows(frame, where).empty:
+            raise UserError(
+                f"Claim '{claim}' names {dict(where)} for the gate '{gate}', but its table has no such row; "
+                "add that arm to the cells, or name one that is there."
+            )
+        e = replace(check, first=where)(frame).e.get(SUPPORTED, 0.0)
+        yield Answer(gate, e < rule.USUAL, f"e-value {e:.3g} with {_named(where)} in place of the method")
+
+
+@functools.cache
+def rates_of(experiment: str) -> pd.DataFrame:
+    """Return learning_rate, score and at_edge of every tuned arm of an experiment, beside its keys."""
+    cells = EXPERIMENTS[experiment].cells
+    if cells is None:
+        return pd.DataFrame()
+    with choosing() as found:
+        cells()
+    return _table(
+        experiment,
+        [(cell, {name: row[name] for name in ("learning_rate", "score", "at_edge")}) for cell, row in found],
+    )
+
+
+@functools.cache
+def base_data_of(experiment: str) -> pd.DataFrame:
+    """Return lag and steps of every arm of an experiment whose lag is exact, beside its keys."""
+    cells = EXPERIMENTS[experiment].cells
+    exact = [cell for cell in cells() if cell.staleness == "exact"] if cells is not None else []
+    return _table(experiment, [(cell, {"lag": cell.lag, "steps": cell.steps}) for cell in exact])
+
+
+def _table(experiment: str, found: Sequence[tuple[Run, Mapping[str, Any]]]) -> pd.DataFrame:
+    keys = [key for key in EXPERIMENTS[experiment].keys if key.partition(".")[0] in FIELDS and key != "seed"]
+    rows = [{**{key: _value(cell, key) for key in keys}, **more} for cell, more in found]
+    return pd.DataFrame(rows).drop_duplicates(ignore_index=True)
+
+
+def _value(cell: Run, key: str) -> Any:
+    """Return a key of a cell as its table spells it."""
+    field, _, argument = key.partition(".")
+    value = getattr(cell, field)
+    if argument:
+        return dict(value).get(argument)
+    return words(value) if isinstance(value, tuple) else value
+
+
+def _rows(frame: pd.DataFrame, where: Arm) -> pd.DataFrame:
+    """Return the rows of an arm, by those of its columns that the frame has."""
+    for column, wanted in where.items():
+        if column in frame:
+            several = isinstance(wanted, Collection) and not isinstance(wanted, str)
+            frame = frame[frame[column].isin(list(wanted) if several else [wanted])]
+    return frame
+
+
+def _named(where: Arm) -> str:
+    return " ".join(str(value) for value in where.values())

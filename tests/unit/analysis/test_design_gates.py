@@ -1,0 +1,160 @@
+"""Gates that a declaration answers with its table: a violation of each fails, a fair design passes."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.judging import design_gates, gates
+from analysis.judging.claims import CLAIMS
+from analysis.judging.comparison import Comparison
+from analysis.judging.comparisons import Read, happens_mostly, median_exceeds
+from analysis.judging.evidence import Evidence
+from analysis.tables.committed import load_committed
+from testbed.errors import UserError
+
+GOOD, BAD, OFF = {"arm": "good"}, {"arm": "bad"}, {"arm": "off"}
+
+
+def table(**means):
+    rng = np.random.default_rng(28)
+    rows = [
+        {"arm": arm, "seed": seed, "accuracy": mean + 0.01 * rng.normal()}
+        for arm, mean in means.items()
+        for seed in range(32)
+    ]
+    return pd.DataFrame(rows)
+
+
+def holds(answers):
+    return {answer.gate: answer.holds for answer in answers}
+
+
+# Tuned
+
+
+def evidence(word):
+    return Evidence(
+        0.1, 0.0, 0.2, 32, "gain", e={"supported": 0.1, "refuted": 0.1, "no difference": 0.1, word: 99.0}
+    )
+
+
+def rates(**edges):
+    rows = [
+        {"arm": arm, "at_edge": edge, "score": score, "learning_rate": 0.1}
+        for arm, (edge, score) in edges.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def read(column="accuracy", good=0.8, bad=0.5):
+    return [Read(column, where, np.full(8, x)) for where, x in ((GOOD, good), (BAD, bad))]
+
+
+INSIDE, EDGE, FULL = ("", 0.5), ("low", 0.5), ("high", 0.99)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen", "reads", "word"),
+    [
+        (True, rates(good=INSIDE, bad=INSIDE), read(), "supported"),
+        (False, rates(good=INSIDE, bad=EDGE), read(), "supported"),
+        (True, rates(good=EDGE, bad=INSIDE), read(), "supported"),
+        (False, rates(good=EDGE, bad=INSIDE), read(), "no difference"),
+        (True, rates(good=EDGE, bad=INSIDE), read(), "refuted"),
+        (True, rates(good=INSIDE, bad=FULL), read(), "supported"),
+        (False, rates(good=EDGE, bad=INSIDE), read("collapsed"), "supported"),
+        (True, rates(good=INSIDE, bad=EDGE), read("rollouts_to 0.8", 900.0, 300.0), "supported"),
+        (False, rates(good=INSIDE, bad=EDGE), read("rollouts_to 0.8", 300.0, math.nan), "supported"),
+        (None, rates(good=EDGE, bad=EDGE), read("val/entropy"), "supported"),
+        (None, rates(good=EDGE, bad=EDGE), read()[:1], "supported"),
+        (None, rates(other=EDGE), read(), "supported"),
+    ],
+)
+def test_who_loses_must_have_its_rate_inside_the_grid(wanted, chosen, reads, word):
+    found = holds(design_gates.tuned(chosen, median_exceeds, reads, evidence(word)))
+    assert found.get("tuned") is wanted
+
+
+def test_of_many_arms_a_comparison_alone_says_which_are_compared():
+    reads = [*read(), Read("accuracy", OFF, np.full(8, 0.1))]
+    chosen, said = rates(good=INSIDE, bad=EDGE, off=EDGE), evidence("supported")
+    assert not holds(design_gates.tuned(chosen, median_exceeds, reads, said))
+    assert holds(design_gates.tuned(chosen, Comparison("above", "accuracy", GOOD, BAD), reads, said)) == {
+        "tuned": False
+    }
+
+
+def test_rates_are_those_that_the_cells_are_made_with():
+    found = design_gates.rates_of("lag-400")
+    row = found[(found["recipe"] == "oapl") & (found["lag"] == 400)].iloc[0]
+    assert (row["learning_rate"], row["at_edge"]) == (0.0003, "low")
+    assert design_gates.rates_of("rec").empty
+
+
+# Worlds, collapses, old data
+
+
+@pytest.mark.parametrize(("seeds", "wanted"), [(19, False), (20, True)])
+def test_worlds_are_at_least_twenty(seeds, wanted):
+    made = Experiment("private-distillation", question="Is it?", source="s", compute=table, keys=("seed",))
+    frame = pd.DataFrame({"seed": [-1, *range(seeds)]})
+    assert holds(design_gates.worlds(made, frame)) == {"worlds": wanted}
+    queue = EXPERIMENTS["pipeline-learning"]
+    assert not holds(design_gates.worlds(queue, frame))
+
+
+def test_nobody_is_spared_a_collapse_that_nobody_has():
+    some, none = (
+        pd.DataFrame({"seed": range(32), "collapsed": x}) for x in (np.arange(32) % 2, np.zeros(32))
+    )
+    reads = [Read("collapsed", {}, np.zeros(32))]
+    spared = happens_mostly(np.ones(32), "spared")
+    assert holds(design_gates.collapses(reads, some, spared)) == {"acts": True}
+    assert holds(design_gates.collapses(reads, none, spared)) == {"acts": False}
+    assert not holds(design_gates.collapses(reads, none, happens_mostly(np.zeros(32), "collapses")))
+    assert not holds(design_gates.collapses(read(), none, spared))
+
+
+def test_most_steps_learn_from_other_data_than_the_first_models():
+    base = pd.DataFrame({"arm": ["good", "bad"], "lag": [16, 64], "steps": [320, 320]})
+    assert holds(design_gates.long_enough(base, read())) == {"long enough": True}
+    assert not holds(design_gates.long_enough(base.assign(lag=[16, 256]), read()))
+    assert not holds(design_gates.long_enough(base.assign(lag=0), read()))
+
+
+# An arm in the method's place
+
+
+def asked(frame, **more):
+    made = Experiment("e", question="Is it?", source="s", compute=table, keys=("arm", "seed"))
+    made.claim("c", "It is so.").compare("accuracy", GOOD, BAD, by=0.1, **more)
+    return holds(gates.checked(made.claims["c"], frame))
+
+
+@pytest.mark.parametrize("gate", ["off", "rival"])
+def test_without_its_mechanism_the_claim_must_fail(gate):
+    name = {"off": "off-switch", "rival": "rival"}[gate]
+    assert asked(table(good=0.8, bad=0.5, off=0.5), **{gate: OFF})[name]
+    assert not asked(table(good=0.8, bad=0.5, off=0.8), **{gate: OFF})[name]
+    assert name not in asked(table(good=0.8, bad=0.5))
+    with pytest.raises(UserError, match=r"names \{'arm': 'off'\} for the gate .* no such row; add that arm"):
+        asked(table(good=0.8, bad=0.5), **{gate: OFF})
+
+
+def test_a_gate_that_is_unknown_is_refused_where_it_is_declared():
+    made = Experiment("e", question="Is it?", source="s", compute=table, keys=("arm", "seed"))
+    with pytest.raises(UserError, match=r"declares gate 'head-room'; expected headroom, tuned"):
+        made.claim("c", "It is so.", gates={"head-room": len}).compare("accuracy", GOOD, BAD)
+
+
+def test_committed_claims_fail_where_a_hand_finds_it():
+    def failed(claim):
+        entry = CLAIMS[claim]
+        name = entry.promises["experiment"]
+        return [a.gate for a in gates.checked(entry, load_committed([name])[name].frame) if not a.holds]
+
+    assert failed("oapl-holds-its-accuracy-at-lag-400") == ["tuned"]
+    assert failed("vcpo-at-lag-128-is-as-good-as-on-policy") == []
