@@ -215,7 +215,6 @@ def _log_normalizer(logits_RSA: NDArray[np.float64], r: int, s: int) -> float:
     return largest + math.log(total)
 
 
-@njit(cache=True, parallel=True)
 def gather_logp(
     logits_RSA: NDArray[np.float64], state_RBT: NDArray[np.int64], action_RBT: NDArray[np.int64]
 ) -> NDArray[np.float64]:
@@ -223,22 +222,52 @@ def gather_logp(
 
     Padded positions hold state 0 and action 0, so they get that row's value: mask afterwards.
     """
-    replicas, sequences, tokens = state_RBT.shape
-    logp_RBT = np.empty((replicas, sequences, tokens))
-    for r in prange(replicas):
-        normalizer_S = np.zeros(logits_RSA.shape[1])
-        visited_S = np.zeros(logits_RSA.shape[1], np.bool_)
-        for b in range(sequences):
-            for t in range(tokens):
-                s = state_RBT[r, b, t]
-                if not visited_S[s]:
-                    normalizer_S[s] = _log_normalizer(logits_RSA, r, s)
-                    visited_S[s] = True
-                logp_RBT[r, b, t] = logits_RSA[r, s, action_RBT[r, b, t]] - normalizer_S[s]
+    run = _gather_rows if len(state_RBT) == 1 else _gather_rows_in_parallel
+    logp_RBT: NDArray[np.float64] = run(logits_RSA, state_RBT, action_RBT)
     return logp_RBT
 
 
 @njit(cache=True, parallel=True)
+def _gather_rows_in_parallel(
+    logits_RSA: NDArray[np.float64], state_RBT: NDArray[np.int64], action_RBT: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    logp_RBT = np.empty(state_RBT.shape)
+    for r in prange(len(state_RBT)):
+        _gather(logits_RSA, state_RBT, action_RBT, r, logp_RBT)
+    return logp_RBT
+
+
+@njit(cache=True)
+def _gather_rows(
+    logits_RSA: NDArray[np.float64], state_RBT: NDArray[np.int64], action_RBT: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """As in parallel; waking threads for one replica takes many times as long as its sums."""
+    logp_RBT = np.empty(state_RBT.shape)
+    for r in range(len(state_RBT)):
+        _gather(logits_RSA, state_RBT, action_RBT, r, logp_RBT)
+    return logp_RBT
+
+
+@njit(cache=True)
+def _gather(
+    logits_RSA: NDArray[np.float64],
+    state_RBT: NDArray[np.int64],
+    action_RBT: NDArray[np.int64],
+    r: int,
+    logp_RBT: NDArray[np.float64],
+) -> None:
+    _, sequences, tokens = state_RBT.shape
+    normalizer_S = np.zeros(logits_RSA.shape[1])
+    visited_S = np.zeros(logits_RSA.shape[1], np.bool_)
+    for b in range(sequences):
+        for t in range(tokens):
+            s = state_RBT[r, b, t]
+            if not visited_S[s]:
+                normalizer_S[s] = _log_normalizer(logits_RSA, r, s)
+                visited_S[s] = True
+            logp_RBT[r, b, t] = logits_RSA[r, s, action_RBT[r, b, t]] - normalizer_S[s]
+
+
 def scatter_score(
     state_RBT: NDArray[np.int64],
     action_RBT: NDArray[np.int64],
@@ -249,18 +278,55 @@ def scatter_score(
 
     Give padded positions weight 0. Each replica is summed in (b, t) order by one thread.
     """
-    replicas, sequences, tokens = state_RBT.shape
-    states, actions = pi_RSA.shape[1], pi_RSA.shape[2]
-    grad_RSA = np.zeros((replicas, states, actions))
-    for r in prange(replicas):
-        total_S = np.zeros(states)
-        for b in range(sequences):
-            for t in range(tokens):
-                weight = weight_RBT[r, b, t]
-                total_S[state_RBT[r, b, t]] += weight
-                grad_RSA[r, state_RBT[r, b, t], action_RBT[r, b, t]] += weight
-        for s in range(states):
-            if total_S[s] != 0.0:
-                for a in range(actions):
-                    grad_RSA[r, s, a] -= total_S[s] * pi_RSA[r, s, a]
+    run = _scatter_rows if len(state_RBT) == 1 else _scatter_rows_in_parallel
+    grad_RSA: NDArray[np.float64] = run(state_RBT, action_RBT, weight_RBT, pi_RSA)
     return grad_RSA
+
+
+@njit(cache=True, parallel=True)
+def _scatter_rows_in_parallel(
+    state_RBT: NDArray[np.int64],
+    action_RBT: NDArray[np.int64],
+    weight_RBT: NDArray[np.float64],
+    pi_RSA: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    grad_RSA = np.zeros(pi_RSA.shape)
+    for r in prange(len(state_RBT)):
+        _scatter(state_RBT, action_RBT, weight_RBT, pi_RSA, r, grad_RSA)
+    return grad_RSA
+
+
+@njit(cache=True)
+def _scatter_rows(
+    state_RBT: NDArray[np.int64],
+    action_RBT: NDArray[np.int64],
+    weight_RBT: NDArray[np.float64],
+    pi_RSA: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    grad_RSA = np.zeros(pi_RSA.shape)
+    for r in range(len(state_RBT)):
+        _scatter(state_RBT, action_RBT, weight_RBT, pi_RSA, r, grad_RSA)
+    return grad_RSA
+
+
+@njit(cache=True)
+def _scatter(
+    state_RBT: NDArray[np.int64],
+    action_RBT: NDArray[np.int64],
+    weight_RBT: NDArray[np.float64],
+    pi_RSA: NDArray[np.float64],
+    r: int,
+    grad_RSA: NDArray[np.float64],
+) -> None:
+    _, sequences, tokens = state_RBT.shape
+    states, actions = pi_RSA.shape[1], pi_RSA.shape[2]
+    total_S = np.zeros(states)
+    for b in range(sequences):
+        for t in range(tokens):
+            weight = weight_RBT[r, b, t]
+            total_S[state_RBT[r, b, t]] += weight
+            grad_RSA[r, state_RBT[r, b, t], action_RBT[r, b, t]] += weight
+    for s in range(states):
+        if total_S[s] != 0.0:
+            for a in range(actions):
+                grad_RSA[r, s, a] -= total_S[s] * pi_RSA[r, s, a]

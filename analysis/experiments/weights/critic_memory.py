@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from analysis.lab import Evidence, Experiment, Part, exact
@@ -28,6 +29,7 @@ class Cost:
     learn: int
 
 
+@cache
 def cost(run: Run) -> Cost:
     """Return what the last step of a run costs, in a pack of its own."""
     from torch.autograd.graph import saved_tensors_hooks

@@ -158,3 +158,8 @@ def test_committed_claims_fail_where_a_hand_finds_it():
 
     assert failed("oapl-holds-its-accuracy-at-lag-400") == ["tuned"]
     assert failed("vcpo-at-lag-128-is-as-good-as-on-policy") == []
+
+
+def test_an_objection_of_a_review_is_a_failed_gate():
+    (found,) = gates.checked(CLAIMS["bapo-ends-higher"], None)
+    assert (found.gate, found.holds) == ("acts", False)

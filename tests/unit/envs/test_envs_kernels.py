@@ -182,6 +182,23 @@ def test_gathered_log_probabilities_are_those_of_a_log_softmax():
     assert kernels.gather_logp(logits_RSA, state_RBT, action_RBT) == pytest.approx(expected_RBT, rel=1e-13)
 
 
+def test_one_replica_alone_gets_the_same_bits_as_among_others():
+    rng = np.random.default_rng(2)
+    logits_RSA, weight_RBT = rng.normal(size=(3, 4, 3)), rng.normal(size=(3, 5, 6))
+    state_RBT, action_RBT = rng.integers(4, size=(3, 5, 6)), rng.integers(3, size=(3, 5, 6))
+    logp_RBT = kernels.gather_logp(logits_RSA, state_RBT, action_RBT)
+    score_RSA = kernels.scatter_score(state_RBT, action_RBT, weight_RBT, softmax(logits_RSA))
+    for r in range(3):
+        one = slice(r, r + 1)
+        np.testing.assert_array_equal(
+            kernels.gather_logp(logits_RSA[one], state_RBT[one], action_RBT[one]), logp_RBT[one]
+        )
+        alone = kernels.scatter_score(
+            state_RBT[one], action_RBT[one], weight_RBT[one], softmax(logits_RSA)[one]
+        )
+        np.testing.assert_array_equal(alone, score_RSA[one])
+
+
 def test_scattered_score_is_the_gradient_of_the_weighted_log_probabilities():
     rng = np.random.default_rng(1)
     logits_RSA, weight_RBT = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 5, 6))
