@@ -85,7 +85,7 @@ MUTANTS = (
         "analysis/judging/claims.py",
         '>= entry.promises["fresh"]',
         '< entry.promises["fresh"]',
-        "tests/experiments/test_experiments.py",
+        "tests/experiments/test_experiments.py -k fresh_seeds",
     ),
     Mutant(
         "statements-below-are-above",
@@ -257,7 +257,7 @@ MUTANTS = (
         GATES,
         "if entry.name in objections():",
         "if False:",
-        OF_SYSTEMS,
+        OF_DESIGN_GATES,
     ),
     Mutant(
         "systems-decided-by-one-of-two",
