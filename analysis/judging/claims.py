@@ -108,16 +108,18 @@ def units(entry: Entry, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _runs(entry: Entry, frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the rows of the first run and of the replication, where a table has both."""
+    """Yield the rows of the first run and of the replication, where a table has both; seed -1 is of both."""
     if entry.promises["fresh"] is not None:
-        again = frame["seed" if "seed" in frame else "replica"] >= entry.promises["fresh"]
+        unit = frame["seed" if "seed" in frame else "replica"]
+        again, shared = unit >= entry.promises["fresh"], unit < 0
     elif "run" in frame and "seed" in frame:
         again = frame["run"] == "replication"
+        shared = ~again & again
     else:
         return
     if again.any() and not again.all():
         yield frame[~again]
-        yield frame[again]
+        yield frame[again | shared]
 
 
 def _both(frame: pd.DataFrame) -> pd.DataFrame:
