@@ -7,8 +7,8 @@ import numpy as np
 from envs.arrays import Floats, Ints
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator
+from testbed.estimators.episode_counts import ratio, tally, unflatten
 from testbed.estimators.fqe import model_value
-from testbed.estimators.tallies import ratio, tally, unflatten
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 

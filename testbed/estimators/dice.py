@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess
+from testbed.estimators.episode_counts import tally, unflatten
 from testbed.estimators.fqe import Transitions, first_law, next_pair_counts, transitions
-from testbed.estimators.tallies import tally, unflatten
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 RANK_TOLERANCE = 1e-10

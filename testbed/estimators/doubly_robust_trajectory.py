@@ -10,8 +10,8 @@ import numpy as np
 
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator, mean_of_terms, standard_error
+from testbed.estimators.episode_counts import tally, unflatten
 from testbed.estimators.fqe import cross_fitted
-from testbed.estimators.tallies import tally, unflatten
 from testbed.estimators.trajectory import Linearized
 from testbed.estimators.trajectory_weights import LoggedEpisodes, before
 

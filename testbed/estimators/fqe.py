@@ -11,7 +11,7 @@ import numpy as np
 from envs.arrays import Bools, Floats, Ints
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator
-from testbed.estimators.tallies import merged, ratio, tally, unflatten
+from testbed.estimators.episode_counts import merged, ratio, tally, unflatten
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 

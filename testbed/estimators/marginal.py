@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator, mean_of_terms
-from testbed.estimators.tallies import ratio, tally
+from testbed.estimators.episode_counts import ratio, tally
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 

@@ -172,7 +172,7 @@ def _check_signals(cell: Run) -> None:
 def _check_prefixes(cell: Run) -> None:
     from testbed.staleness import plan_for
     from testbed.staleness.by_age import ByAge
-    from testbed.worlds.given import refuse_given, source_of
+    from testbed.worlds.prefix_masking import refuse_given, source_of
     from testbed.worlds.tasks import task_for
 
     if source_of(cell, task_for(cell)) is not None and not isinstance(plan_for(cell), ByAge):

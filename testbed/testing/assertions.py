@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from testbed.errors import UserError
 from testbed.testing.draws import Draws, Seed, check_bounds, draw
 from testbed.testing.e_process import EProcess, SequentialMean
-from testbed.testing.normal_law import check_normal
+from testbed.testing.normal_approximation import check_normal
 from testbed.testing.sample_size import (
     FALSE_ALARM,
     MISSED,

@@ -22,7 +22,7 @@ from testbed.policies.in_flight import logp_by_version
 from testbed.prefixes.base import Asked, PrefixSource, Start
 from testbed.worlds.base import BehaviorWeights, World
 from testbed.worlds.generation import Generation, whole
-from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
+from testbed.worlds.prefix_masking import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.rounded import of_precision, split_precision
 from testbed.worlds.tasks import spread, tabular_task, turns_of
 

@@ -23,8 +23,8 @@ from testbed.prefixes.base import Asked, Start
 from testbed.worlds.base import World
 from testbed.worlds.base_models import made_of, shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
-from testbed.worlds.given import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.perturbed import Perturbed, check_perturbable, loss_noise_draw, perturb_of
+from testbed.worlds.prefix_masking import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.rewards import Rewards
 from testbed.worlds.roles import ROLES, separated
 from testbed.worlds.rounded import of_precision, split_precision

@@ -71,5 +71,5 @@ def test_a_bug_that_is_nowhere_or_outside_functions_is_not_planted():
 
 def test_the_function_that_holds_the_bug_is_named():
     assert BUG.about == "testbed.diagnostics.tails.tail_length"
-    inside = Bug("y", "testbed/anchors/kept.py", "self.total_CP / self.weight", "x")
-    assert inside.about == "testbed.anchors.kept.Average.logp"
+    inside = Bug("y", "testbed/anchors/weight_anchors.py", "self.total_CP / self.weight", "x")
+    assert inside.about == "testbed.anchors.weight_anchors.Average.logp"

@@ -232,8 +232,8 @@ def ewma_anchor_keeps_its_age_in_samples() -> Evidence:
     and after few steps that of the mean age of what it has seen. In steps a c-th as long, the rescaled decay
     gives the same anchor; the same one gives another.
     """
-    from testbed.anchors.kept import Average
     from testbed.anchors.rescale import rescaled_decay
+    from testbed.anchors.weight_anchors import Average
 
     decay, samples, gaps = 0.8, 160, []
     case = Straight("recompute")

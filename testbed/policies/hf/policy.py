@@ -40,15 +40,15 @@ from testbed.policies.hf.micro_batches import (
 from testbed.policies.hf.model_folder import DTYPES, load_model
 from testbed.policies.hf.sampler import (
     Choose,
+    DecodeRequest,
     Ended,
-    Order,
     Reader,
-    courses,
     drawing,
     ended_by,
     ended_with,
     greedily,
     reading,
+    split_by_version,
     write,
 )
 from testbed.policies.in_flight import checked_cache, checked_versions
@@ -262,7 +262,7 @@ class HuggingFacePolicy(Policy):
 
     def _write(
         self,
-        orders: Sequence[Sequence[Order]],
+        orders: Sequence[Sequence[DecodeRequest]],
         choose: Sequence[Choose],
         ended: Sequence[Ended],
         shape: Sequence[int],
@@ -280,12 +280,12 @@ class HuggingFacePolicy(Policy):
 
     def _order(
         self, theta_WP: Sequence[Tensor], path_T: Sequence[int], prompt_NQ: Tensor, group: int
-    ) -> Order:
+    ) -> DecodeRequest:
         """Return all rows of a replica as one order."""
         row_B = torch.arange(len(prompt_NQ) * group, device=self.device)
         prompt_NQ = prompt_NQ.to(self.device)
         weights = lambda version: self._model.weights(theta_WP[version])  # noqa: E731
-        return Order(weights, path_T, prompt_NQ, self._real(prompt_NQ), group, row_B)
+        return DecodeRequest(weights, path_T, prompt_NQ, self._real(prompt_NQ), group, row_B)
 
     def _courses(
         self,
@@ -295,14 +295,14 @@ class HuggingFacePolicy(Policy):
         group: int,
         shape: torch.Size,
         cache: str,
-    ) -> list[list[Order]]:
+    ) -> list[list[DecodeRequest]]:
         """Return the rows of every replica, those together whose versions change alike."""
         recomputed = checked_cache(cache) == "recomputed"
         version_RBT = checked_versions(version_RBT, torch.Size(shape), theta_RWP.shape[1])
         replicas = []
         for theta_WP, version_BT, prompt_NQ in zip(theta_RWP, version_RBT, prompt_RNQ, strict=True):
             whole = self._order(theta_WP, version_BT[0].tolist(), prompt_NQ, group)
-            replicas.append(courses(replace(whole, recomputed=recomputed), version_BT))
+            replicas.append(split_by_version(replace(whole, recomputed=recomputed), version_BT))
         return replicas
 
     def _real(self, prompt_NQ: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Order:
+class DecodeRequest:
     """Rows of one replica that are written alike.
 
     weights: version -> named weights. path_T: the version that writes each token. row_B: places of the rows
@@ -49,7 +49,7 @@ class Order:
     recomputed: bool = False
 
 
-def courses(whole: Order, version_BT: Tensor) -> list[Order]:
+def split_by_version(whole: DecodeRequest, version_BT: Tensor) -> list[DecodeRequest]:
     """Return the rows of a replica, those together whose versions change alike."""
     paths, course_B = version_BT.unique(dim=0, return_inverse=True)
     if len(paths) == 1:
@@ -69,10 +69,10 @@ class Ended(Protocol):
     def __call__(self, token_MT: Tensor, row_M: Tensor, t: int) -> Tensor: ...
 
 
-class Writer:
+class Decoder:
     """Writes the rows of an order into a replica's token_BT, mask_BT and logp_BT."""
 
-    def __init__(self, reader: Reader, order: Order, out: Drawn, ended: Ended) -> None:
+    def __init__(self, reader: Reader, order: DecodeRequest, out: Drawn, ended: Ended) -> None:
         self.reader, self.order, self.out, self.ended = reader, order, out, ended
         self.row_M = order.row_B
         self.prompt_M = torch.arange(len(self.row_M), device=self.row_M.device) // order.group
@@ -150,7 +150,7 @@ class Writer:
 
 def write(
     reader: Reader,
-    orders: Sequence[Sequence[Order]],
+    orders: Sequence[Sequence[DecodeRequest]],
     out: Drawn,
     choose: Sequence[Choose],
     ended: Sequence[Ended],
@@ -162,7 +162,7 @@ def write(
     them all at once, [R, V, B]; rows that are done stand in it as zeros.
     """
     numbered = [(r, order) for r, some in enumerate(orders) for order in some]
-    start = lambda r, order: (r, Writer(reader, order, (out[0][r], out[1][r], out[2][r]), ended[r]))  # noqa: E731
+    start = lambda r, order: (r, Decoder(reader, order, (out[0][r], out[1][r], out[2][r]), ended[r]))  # noqa: E731
     try:
         if law is None:
             for r, order in numbered:
@@ -174,7 +174,7 @@ def write(
 
 
 def _run(
-    writers: list[tuple[int, Writer]], choose: Sequence[Choose], out: Drawn, law: Law | None = None
+    writers: list[tuple[int, Decoder]], choose: Sequence[Choose], out: Drawn, law: Law | None = None
 ) -> None:
     length = out[0].shape[2]
     for t in range(length):
@@ -189,7 +189,7 @@ def _run(
             writer.advance(t)
 
 
-def _all_laws(writers: Iterable[tuple[int, Writer]], shape: Sequence[int]) -> Tensor:
+def _all_laws(writers: Iterable[tuple[int, Decoder]], shape: Sequence[int]) -> Tensor:
     laws = [(r, writer.row_M, writer.log_law()) for r, writer in writers]
     law_RBV = laws[0][2].new_zeros((shape[0], shape[1], laws[0][2].shape[1]))
     for r, row_M, law_MV in laws:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.policies.toy.lanes import (
+from testbed.policies.toy.simd import (
     Vector,
     compiled,
     exp2,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.policies.toy.lanes import compiled, load_wide, root, spread_wide, store
 from testbed.policies.toy.products import copy, cut, normalize, outer, padded, product
+from testbed.policies.toy.simd import compiled, load_wide, root, spread_wide, store
 
 Floats = NDArray[np.float32]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.policies.toy.lanes import compiled, largest, load_wide, root, spread_wide, store, total
+from testbed.policies.toy.simd import compiled, largest, load_wide, root, spread_wide, store, total
 
 Floats = NDArray[np.float32]
 

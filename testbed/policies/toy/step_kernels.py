@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.policies.toy.lanes import (
+from testbed.policies.toy.products import copy, cut, normalize, padded, product
+from testbed.policies.toy.simd import (
     Vector,
     compiled,
     exp2,
@@ -24,7 +25,6 @@ from testbed.policies.toy.lanes import (
     store,
     store_some,
 )
-from testbed.policies.toy.products import copy, cut, normalize, padded, product
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 STEP, KEPT, LINEAR = (
-    "testbed/anchors/of_the_step.py",
-    "testbed/anchors/kept.py",
+    "testbed/anchors/stateless_anchors.py",
+    "testbed/anchors/weight_anchors.py",
     "testbed/anchors/loglinear.py",
 )
 DIAL, RESCALE = "testbed/anchors/__init__.py", "testbed/anchors/rescale.py"

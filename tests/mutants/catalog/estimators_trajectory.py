@@ -48,5 +48,5 @@ MUTANTS = (
     Mutant("trajectory-dice-full-rank-always", _DICE, "np.asarray(rank < pi_SA.size)", "np.asarray(rank < 0)", TESTS),
     Mutant("trajectory-fqe-unseen-ignored", _FQE, "visits_X, unseen)", "visits_X)", TESTS),
     Mutant("trajectory-fqe-last-step-without-successor", _FQE, "usable_NT = live_NT & (goes_on_NT | done_NT)", "usable_NT = live_NT", TESTS),
-    Mutant("trajectory-tally-mixes-data-sets", "testbed/estimators/tallies.py", "size * np.arange(len(flat_RM))[:, None]", "0 * np.arange(len(flat_RM))[:, None]", TESTS),
+    Mutant("trajectory-tally-mixes-data-sets", "testbed/estimators/episode_counts.py", "size * np.arange(len(flat_RM))[:, None]", "0 * np.arange(len(flat_RM))[:, None]", TESTS),
 )  # fmt: skip

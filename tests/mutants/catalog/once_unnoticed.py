@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant("empty-batches-cost-nothing", "testbed/training/recorder.py", "        self.rollouts_R += self._generated(generated)\n        if self.due(step):", "        if self.due(step):", "tests/unit/training/test_recorder.py"),
     Mutant("tails-of-endless-ratios", "testbed/training/recorder.py", "kept_M = log_w_B[log_w_B < np.inf]", "kept_M = log_w_B", "tests/unit/training/test_recorder.py"),
     Mutant("missing-counts-are-nan", "testbed/training/recorder.py", 'np.zeros_like(found[name]) if name.endswith("histogram") else', "", "tests/unit/training/test_recorder.py"),
-    Mutant("anchor-keeps-a-version-too-many", "testbed/anchors/kept.py", "self.age, self.versions = age, age + 1", "self.age, self.versions = age, age + 2", "tests/unit/anchors/test_anchors.py"),
-    Mutant("anchor-of-an-age-not-kept", "testbed/anchors/kept.py", "if 0 < kept < age + 1:", "if 0 < kept < age:", "tests/unit/anchors/test_anchors.py"),
+    Mutant("anchor-keeps-a-version-too-many", "testbed/anchors/weight_anchors.py", "self.age, self.versions = age, age + 1", "self.age, self.versions = age, age + 2", "tests/unit/anchors/test_anchors.py"),
+    Mutant("anchor-of-an-age-not-kept", "testbed/anchors/weight_anchors.py", "if 0 < kept < age + 1:", "if 0 < kept < age:", "tests/unit/anchors/test_anchors.py"),
     Mutant("geometric-ages-end-at-seven-lags", "testbed/staleness/geometric.py", "LONGEST = 8", "LONGEST = 7", "tests/unit/staleness/test_schedules.py"),
 )  # fmt: skip

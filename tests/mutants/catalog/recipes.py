@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 LEARNER, MIXING = "testbed/training/learner.py", "testbed/training/replay_buffer.py"
 SELECT = "testbed/data/select.py"
 COMPOSITION, LOOP = "testbed/recipes/composition.py", "testbed/training/update.py"
-STEP, KEPT = "testbed/anchors/of_the_step.py", "testbed/anchors/kept.py"
+STEP, KEPT = "testbed/anchors/stateless_anchors.py", "testbed/anchors/weight_anchors.py"
 TESTS = "tests/unit/training/test_learner.py"
 
 MUTANTS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numba
 
-from testbed.policies.toy import lanes
+from testbed.policies.toy import simd
 
 
 def test_a_kept_loop_is_compiled_anew_when_what_it_is_made_of_changes(tmp_path, monkeypatch):
@@ -15,21 +15,21 @@ def test_a_kept_loop_is_compiled_anew_when_what_it_is_made_of_changes(tmp_path, 
         def same(x):
             return x
 
-        loop = lanes.compiled(same)
+        loop = simd.compiled(same)
         assert loop(3) == 3
         return bool(loop.stats.cache_hits)
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     assert [kept(), kept()] == [False, True]
-    monkeypatch.setattr(lanes, "CHECKSUM", lanes.CHECKSUM ^ 1)
+    monkeypatch.setattr(simd, "CHECKSUM", simd.CHECKSUM ^ 1)
     assert not kept()
 
 
 def test_the_checksum_is_of_every_file_that_loops_take_code_from():
-    files = Path(lanes.__file__).parent.glob("*_kernels.py")
+    files = Path(simd.__file__).parent.glob("*_kernels.py")
     taken = {
         name
         for file in files
         for name in re.findall(r"^from testbed\S*\.(\w+) import", file.read_text(), re.M)
     }
-    assert {f"{name}.py" for name in taken} == set(lanes.SHARED)
+    assert {f"{name}.py" for name in taken} == set(simd.SHARED)

@@ -22,7 +22,7 @@ from testbed.testing.assertions import (
     min_num_samples,
 )
 from testbed.testing.e_process import EProcess
-from testbed.testing.normal_law import FACTOR, num_samples_for_normal
+from testbed.testing.normal_approximation import FACTOR, num_samples_for_normal
 from testbed.testing.sample_size import Spread, fewest_covered
 
 RATES = {"false_alarm": 0.02, "missed": 0.05}

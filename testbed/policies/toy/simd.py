@@ -26,7 +26,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
 FUSED = ("contract", "reassoc", "nsz")
-SHARED = "lanes.py", "products.py"
+SHARED = "simd.py", "products.py"
 """Files whose code loops of other files are made of."""
 CHECKSUM = zlib.crc32(b"".join(Path(__file__).with_name(name).read_bytes() for name in SHARED))
 

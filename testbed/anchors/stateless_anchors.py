@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from testbed.anchors import Anchor, AnchorInputs, anchor
-from testbed.anchors.kept import Average
+from testbed.anchors.weight_anchors import Average
 from testbed.data.batch import EXPERT
 from testbed.errors import UserError
 from testbed.recipes.composition import Recipe
