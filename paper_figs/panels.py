@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,20 +46,6 @@ def apart(place_N: ArrayLike, gap: float) -> NDArray[np.float64]:
     found_N = np.empty_like(given_N)
     found_N[order_N] = level_N + gap * np.arange(given_N.size)
     return found_N
-
-
-def label_ends(ax: Axes, labels: Iterable[tuple[str, float, str]], gap: float = 0.08) -> None:
-    """Write (text, y, color) beside the right edge of the axes at about their heights, none over another.
-
-    gap: least distance of two labels as a share of the axes' height. Set scales and limits before.
-    """
-    rows = list(labels)
-    if not rows:
-        return
-    at_N2 = np.array([[ax.get_xlim()[1], y] for _, y, _ in rows])
-    height_N = (ax.transScale + ax.transLimits).transform(at_N2)[:, 1]
-    for (text, _, color), place in zip(rows, apart(height_N, gap), strict=True):
-        ax.text(1.02, place, text, transform=ax.transAxes, va="center", fontsize=7, color=color)
 
 
 def mark_cut(ax: Axes, axis: str = "y") -> None:

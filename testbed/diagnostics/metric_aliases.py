@@ -20,8 +20,6 @@ class Alias:
 _REPEATED = "sequence mode: each weight is repeated at every token of its sequence, so long ones count more"
 _OVER_ALL = "over all tokens, with advantage or without"
 _NOT_LOG = "of the ratio, not of its logarithm"
-_CLIPPED_MEAN = "of truncated weights"
-
 ALIASES: dict[str, tuple[Alias, ...]] = {
     "rollout_corr/ess_kish_token_raw": (
         Alias("PipelineRL", "rl/ess"),

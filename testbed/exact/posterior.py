@@ -6,7 +6,6 @@ Policies are laws over A answers; expectations over samples are enumerated as co
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
 
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
@@ -107,8 +106,3 @@ def log_variance_drift(sampler_A: Floats, ref_A: Floats, reward_A: Floats, beta:
         return -sampler_A * (gap_A - sampler_A @ gap_A)
 
     return drift
-
-
-def effective_modes(pi_A: Floats) -> float:
-    """exp of the entropy: how many answers a law is spread over."""
-    return float(np.exp(special.entr(pi_A).sum()))

@@ -71,15 +71,6 @@ def test_labels_are_moved_apart_as_little_as_possible_and_keep_their_order():
     assert np.diff(np.sort(found)).min() >= 0.1 - 1e-12
 
 
-def test_labels_beside_an_axis_stand_at_their_heights_on_any_scale():
-    with run.style():
-        fig = Figure(figsize=(3, 3))
-        ax = fig.subplots()
-        ax.set(yscale="log", ylim=(1, 100), xlim=(0, 1))
-        panels.label_ends(ax, [("low", 1.0, "k"), ("middle", 10.0, "k"), ("same", 10.0, "k")])
-    assert [text.get_position()[1] for text in ax.texts] == pytest.approx([0.0, 0.46, 0.54])
-
-
 def test_a_legend_says_nothing_twice():
     one, same = Line2D([], [], color="k", label="a"), Line2D([], [], color="k", label="b")
     with pytest.raises(ValueError, match="twice"):
