@@ -99,7 +99,7 @@ def add(
     html: Annotated[Path | None, typer.Option(help="Write the row and a picture to this page.")] = None,
     json: Json = False,
 ) -> None:
-    """Tune and run a recipe of your own against the committed table, without running the others again.
+    """Tune and run your recipe against the committed table, without running the others again.
 
     Examples: testbed arena add my_loss.py:capped --knob cap=1,2,4 --quick
 

@@ -14,7 +14,7 @@ ROWS = 12
 
 
 class ProgressTable:
-    """Collects finished packs of a sweep whose cells have these ids, and shows them by arm."""
+    """Collects finished packs of a sweep with cells of these ids, and shows them by arm."""
 
     def __init__(self, cells: Iterable[str]) -> None:
         from analysis.sweeps.finished_cells import arm_of

@@ -89,7 +89,7 @@ def tune(
 
 
 def split(cells: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[float, ...], float | None]:
-    """Return the arms of a sweep (seed, rate 0), the rates to try, and the sweep's own rate if it has one."""
+    """Return the arms of a sweep (seed, rate 0), the rates to try, and the sweep's one rate, if any."""
     from analysis.sweeps.tuning import rates_around
 
     arms = tuple(dict.fromkeys(replace(cell, seed=0, learning_rate=0.0) for cell in cells))

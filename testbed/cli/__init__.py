@@ -138,7 +138,7 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line: exit code 0, 2 for anything the user can mend, 130 after Ctrl-C."""
+    """Run the command line: exit code 0, 2 for anything the user can correct, 130 after Ctrl-C."""
     for name, value in environment(workers=1).items():
         os.environ.setdefault(name, value)  # before torch or numba are loaded; workers set their own
     for stream in (sys.stdout, sys.stderr):

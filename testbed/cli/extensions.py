@@ -63,7 +63,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Extension:
-    """What a package adds: commands, kinds by name, parts of core commands by name as "module:name"."""
+    """Additions of a package: commands, kinds by name, parts of core commands by name as "module:name"."""
 
     commands: tuple[Command, ...] = ()
     kinds: Mapping[str, Kind] = field(default_factory=dict)

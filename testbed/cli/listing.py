@@ -204,7 +204,7 @@ def list_all(
 
 
 def narrowed(name: str, kind: Kind, words: Sequence[str]) -> Rows:
-    """Return the rows whose name, or whose column where a word is COLUMN=PATTERN, fits every pattern.
+    """Return the rows that fit every pattern, by name or, for COLUMN=PATTERN, by that column.
 
     Raises UserError, with the nearest name or value, where no row fits.
     """

@@ -56,7 +56,7 @@ def pipeline_run(text: str, design: Design, seed: int, reach: float | None, json
 
 
 def parse(tail: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of `testbed run` by name, as its own command line reads them."""
+    """Return the arguments of `testbed run` by name, parsed as that command does."""
     from testbed.cli.run import run
 
     app = typer.Typer(add_completion=False)

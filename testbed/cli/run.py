@@ -302,7 +302,7 @@ def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
 
 
 def divergence(summary: list[dict[str, Any]]) -> str:
-    """Return the sentence about cells whose numbers stopped being finite, "" when there are none."""
+    """Return the sentence about cells with numbers that stopped being finite, "" without any."""
     lost = sum(round(row["diverged"] * row.get("seeds", row.get("n", 0))) for row in summary)
     if not lost:
         return ""

@@ -17,7 +17,7 @@ PLAIN = (bool, int, float, str, NoneType)
 def wrong_arguments(
     what: str, function: Callable[..., Any], given: Mapping[str, Any], hidden: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield a sentence for every argument that the function has not, or whose value has another type.
+    """Yield a sentence for every argument that the function lacks or that has a value of another type.
 
     what: the subject of the sentence, as "policy 'toy'". hidden: parameters that are not the user's to give.
     A type is the parameter's annotation, else that of its default; what is neither a number, text, a truth
@@ -31,7 +31,7 @@ def wrong_arguments(
 
 
 def wrong_types(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for every argument of the function whose value has another type; others pass."""
+    """Yield a sentence for every argument of the function with a value of another type; others pass."""
     declared = types_of(function) if given else {}
     for name, value in given.items():
         if name in declared and (reason := mistyped(value, declared[name])):

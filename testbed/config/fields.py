@@ -97,7 +97,7 @@ def _scalar(key: str, item: Any) -> Scalar:
 
 
 def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (field, what is wrong) for every field whose value no Run can have."""
+    """Yield (field, what is wrong) for every field with a value that no Run can have."""
     for name, value in values.items():
         try:
             value = coerced(name, value)

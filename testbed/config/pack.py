@@ -51,7 +51,7 @@ def pack_id_of(names: Iterable[str], version: int = RUN_VERSION) -> str:
 
 
 def packed(index: int, cells: Sequence[Run], names: Sequence[str]) -> Pack:
-    """Return a pack whose cell ids are known already."""
+    """Return a pack with cell ids that are known already."""
     pack = Pack(pack_id_of(names), index, tuple(cells))
     vars(pack)["names"] = tuple(names)  # where the cached property keeps them
     return pack

@@ -13,7 +13,7 @@ from testbed.config.run import Run, grid
 
 
 def as_toml(cells: Sequence[Run]) -> str | None:
-    """Return a sweep file whose cells are these, in any order; None where they are no full grid.
+    """Return a sweep file of these cells, in any order; None where they do not form a full grid.
 
     Fields that have their default in all cells are left out.
     """

@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Conformance:
-    """What the battery found. reference: the entry with everything that was told, or found by search."""
+    """Findings of the battery. reference: the entry with everything that was told, or found by search."""
 
     binding: Binding
     reference: Reference
@@ -46,7 +46,7 @@ class Conformance:
 
     @property
     def holds(self) -> bool:
-        """Whether no property fails; warnings do not count."""
+        """True where every property holds; warnings do not count."""
         return all(line.verdict != "fails" for line in self.lines)
 
     @property

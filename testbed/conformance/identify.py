@@ -44,7 +44,7 @@ class Near:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a loss is. equals: the simplest description first; empty for a new loss."""
+    """Identity of a loss. equals: the simplest description first; empty for a new loss."""
 
     binding: Binding
     evidence: Evidence

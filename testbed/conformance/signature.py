@@ -35,17 +35,17 @@ class Binding:
 
     @property
     def roles(self) -> frozenset[str]:
-        """What is passed."""
+        """The arguments that are passed."""
         return frozenset(self.arguments.values())
 
     @property
     def one_old(self) -> bool:
-        """Whether one old log-probability stands for both the anchor and mu."""
+        """True where one old log-probability stands for both the anchor and mu."""
         return "batch" not in self.roles and not ("mu" in self.roles and self.roles & {"old", "anchor"})
 
     @property
     def per_response(self) -> bool:
-        """Whether a name says that there is one advantage per response."""
+        """True where a name says that there is one advantage per response."""
         return any(name.lower() in PER_RESPONSE for name in self.arguments)
 
     def variants(self) -> list[Binding]:

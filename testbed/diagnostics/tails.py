@@ -43,7 +43,7 @@ class TooFew:
 
 @dataclass(frozen=True)
 class Estimated:
-    """A generalized Pareto law was fitted to the weights above the cutoff.
+    """A generalized Pareto distribution was fitted to the weights above the cutoff.
 
     tail: how many those are; ties with the cutoff are not. k: its shape, with the weak prior; k < 0 for a
     bounded law, k >= 1/2: infinite variance, k >= 1: no mean. log_scale, log_cutoff: of w, in logs.
@@ -61,7 +61,7 @@ class Estimated:
 
     @property
     def reliable(self) -> bool:
-        """Whether k is at most the threshold."""
+        """True where k is at most the threshold."""
         return self.k <= self.threshold
 
 
@@ -145,7 +145,7 @@ def _fit(x_M: Floats) -> tuple[float, float]:
 
 
 def smooth(log_w_N: ArrayLike, tail: int | None = None) -> tuple[Floats, ParetoK]:
-    """Return log-weights whose tail is replaced by the fitted law's quantiles, and the outcome of the fit.
+    """Return log-weights with quantiles of the fit in place of their tail, and the outcome of the fit.
 
     The tail is what was fitted, the weights strictly above the cutoff. Quantiles at (j - 1/2)/tail, never
     above the largest raw weight, in the order of the raw weights; not normalized. Flat and TooFew leave the

@@ -18,7 +18,7 @@ MOST_COUNTS = 2_000_000
 
 @dataclass(frozen=True)
 class LoggedDistribution:
-    """Law of contexts [S], logging mu, target pi, reward mean q and variance [S, A]; mu > 0 where pi > 0."""
+    """Contexts [S], logging mu, target pi, reward mean q and variance [S, A]; mu > 0 where pi > 0."""
 
     context_S: Floats
     mu_SA: Floats
@@ -111,7 +111,7 @@ def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
 
 
 def count_law(n: int, mass_K: Floats, most: int = MOST_COUNTS) -> tuple[Ints, Floats]:
-    """Counts [R, K] of n independent draws with law mass_K, and their multinomial probabilities [R]."""
+    """Counts [R, K] of n independent draws from mass_K, and their multinomial probabilities [R]."""
     _check_law(mass_K)
     count_RK = count_vectors(n, len(mass_K), most)
     log_R = special.gammaln(n + 1) - special.gammaln(count_RK + 1).sum(axis=-1)
@@ -156,7 +156,7 @@ def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Fl
 
 @dataclass(frozen=True)
 class EmbeddedDistribution:
-    """A logged law whose actions show an embedding e ~ p(e | x, a) [S, A, E]; reward mean q [S, A, E].
+    """Logged rounds with an embedding e ~ p(e | x, a) [S, A, E] of actions; reward mean q [S, A, E].
 
     square_SAE: E[r^2 | x, a, e]. The reward has no direct effect when q does not depend on the action. mu may
     miss actions of pi: MIPS needs its embeddings alone; what needs pi/mu then raises UserError.

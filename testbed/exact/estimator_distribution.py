@@ -66,7 +66,7 @@ def bandit_units(
     model_SA: ArrayLike | None = None,
     feature_SAD: ArrayLike | None = None,
 ) -> UnitDistribution:
-    """The rounds of a logged law: every context, action and reward with positive probability.
+    """The rounds of a logged distribution: every context, action and reward with positive probability.
 
     Args:
         law: contexts, mu, pi, means and variances.
@@ -200,7 +200,7 @@ class EstimatorDistribution:
         return float(self.chance_R[: np.searchsorted(self.estimate_R, x, side="right")].sum())
 
     def quantile(self, level: float) -> float:
-        """The smallest value whose cdf is at least `level`, up to rounding. UserError outside [0, 1]."""
+        """The smallest value with a cdf of at least `level`, up to rounding. UserError outside [0, 1]."""
         if not 0.0 <= level <= 1.0:
             raise UserError(f"level is {level:g}, expected a probability from 0 to 1.")
         sums_R = np.cumsum(self.chance_R)
@@ -239,7 +239,7 @@ def exact_distribution(
     most: int = MOST_COUNTS,
     **hyper: Any,
 ) -> EstimatorDistribution:
-    """The exact law of a registered estimator over n independent units.
+    """The exact distribution of a registered estimator over n independent units.
 
     All C(n + K - 1, K - 1) counts of K units are taken with their multinomial probability; all K^n tuples
     for an estimator that is not symmetric in its units (cross-fitting, resampling).

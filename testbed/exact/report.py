@@ -139,7 +139,7 @@ class Bench:
         return np.where(leaves.mask_LT, leaves.reward_L[:, None] - shift, 0.0)
 
     def weights(self, function: Objective, adv_LT: Floats, aggregation: str | None, **hyper: Any) -> Floats:
-        """Effective weight of every token of every response, each response a batch of its own, [L, T]."""
+        """Effective weight of every token of every response, each response a separate batch, [L, T]."""
         found = np.empty_like(adv_LT)
         for start in range(0, len(adv_LT), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(adv_LT)))[:, None]
@@ -147,7 +147,7 @@ class Bench:
         return found
 
     def values(self, function: Objective, adv_LT: Floats, aggregation: str | None, **hyper: Any) -> Floats:
-        """Minus the loss of every response, each a batch of its own, [L]."""
+        """Minus the loss of every response, each a separate batch, [L]."""
         found = np.empty(len(adv_LT))
         for start in range(0, len(adv_LT), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(adv_LT)))[:, None]
@@ -301,7 +301,7 @@ def gradient_report(
     aggregation: str | None = None,
     **hyper: Any,
 ) -> GradientReport:
-    """Exact mean, variance, bias and split of the one-sample gradient of an objective at its data law mu.
+    """Exact mean, variance, bias and split of the one-sample gradient of an objective on data from mu.
 
     Args:
         function: a registered objective, "ratio:LEVEL", file.py:function, or a function (logp_BT, batch).

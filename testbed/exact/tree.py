@@ -149,7 +149,7 @@ def enumerate_leaves(tree: TokenTree) -> Leaves:
 
 
 def check_policies(tree: TokenTree, **policies: ArrayLike) -> tuple[Floats, ...]:
-    """The tables as float64 [S, A]. UserError for a wrong shape, no law, or a token of probability 0."""
+    """The tables as float64 [S, A]. UserError for a wrong shape, a bad row, or a token of probability 0."""
     found = []
     for name, given in policies.items():
         law_SA = np.asarray(given, dtype=np.float64)

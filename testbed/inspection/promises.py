@@ -33,7 +33,7 @@ BESIDE = 3.7e-5
 
 @dataclass(frozen=True)
 class Measured:
-    """What can be seen of an objective: the names of the promises in testbed.objectives, and their values.
+    """Observed properties of an objective: the names of the promises in testbed.objectives, and their values.
 
     on_policy: a multiple of A, "1/T", or None. largest: of |w/A| for log-ratios within 20. bounded: that it
     is as large within 10. sign: w never has the sign of -A. derivative: w is the derivative of the loss's

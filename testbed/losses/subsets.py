@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def log_binomial(n: Tensor, k: Tensor) -> Tensor:
-    """Return log C(n, k), -inf where there is no such subset (k < 0 or k > n); float64."""
+    """Return log C(n, k), -inf where such a subset does not exist (k < 0 or k > n); float64."""
     n, k = torch.broadcast_tensors(n.double(), k.double())
     possible = (k >= 0) & (k <= n)
     n, k = torch.where(possible, n, 0.0), torch.where(possible, k, 0.0)

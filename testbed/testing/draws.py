@@ -36,7 +36,7 @@ class Stream:
 
 
 def generator(seed: Seed) -> np.random.Generator:
-    """Return a generator of the seed's own; the same seed gives the same draws."""
+    """Return a generator for the seed; the same seed gives the same draws."""
     sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     return np.random.default_rng(sequence)
 

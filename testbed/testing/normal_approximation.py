@@ -19,7 +19,7 @@ NOISE = 6.0
 
 
 def num_samples_for_normal(skewness: float, excess_kurtosis: float, rate: float) -> int:
-    """Return the fewest draws whose mean has tails of chance `rate` within FACTOR of the normal law's.
+    """Return the fewest draws for which the mean has tails of chance `rate` within FACTOR of the normal ones.
 
     To first order P(Z_n > z) / P(Z > z) = exp(skewness z^3 / (6 sqrt n) + excess_kurtosis z^4 / (24 n)), z
     being the normal quantile of `rate`: the first terms of Cramér's series (Cramér 1938; Petrov 1975,
@@ -31,7 +31,7 @@ def num_samples_for_normal(skewness: float, excess_kurtosis: float, rate: float)
 
 
 def check_normal(x_N: NDArray[np.float64], spread: Spread, false_alarm: float, missed: float) -> None:
-    """Raise UserError when the rates rest on the normal law and the draws are too skewed for it at their n.
+    """Raise UserError when the rates rest on normality and the draws are too skewed for it at their n.
 
     Skewness and kurtosis are the sample's, in units of the declared deviation. A mean that is far off for one
     large draw comes with a skewness of the order of sqrt(n), so that what would be a false alarm is refused.

@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def declared_rates(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Rates and a seed of the test's own: `assert_unbiased(…, **declared_rates)`.
+    """Rates and a seed for this test: `assert_unbiased(…, **declared_rates)`.
 
     The seed is a SeedSequence of --estimator-seed and the test's id, so that tests share no draws and a new
     test moves none of the others. Each further assertion of a test takes the next `seed.spawn(1)[0]`.

@@ -28,7 +28,7 @@ MOST = 2**40
 
 @dataclass(frozen=True)
 class Spread:
-    """What is known of one draw: its standard deviation, its bounds, or both.
+    """Spread of one draw: its standard deviation, its bounds, or both.
 
     Raises UserError when neither is given, std is negative or not finite, or the bounds are not low < high.
     """

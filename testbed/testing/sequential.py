@@ -25,7 +25,7 @@ class Undecided(UserError):
 
 
 class Test(Protocol):
-    """What SequentialMean and SequentialSide of testbed.testing.e_process have in common."""
+    """The interface of SequentialMean and SequentialSide of testbed.testing.e_process."""
 
     verdict: str | None
     n: int

@@ -18,7 +18,7 @@ MOST = 100_000
 
 
 def t_power(seeds: int, gap: float, spread: float, alpha: float) -> float:
-    """Return the chance that a two-sided t test of so many normal pairs finds the gap, on its own side.
+    """Return the chance that a two-sided t test of so many normal pairs finds the gap, with the right sign.
 
     P(T > t_{1 - alpha/2}) for T noncentral t with n - 1 degrees of freedom and center sqrt(n) gap / spread.
     """
