@@ -3,15 +3,14 @@
 Version 2, fixed before the first run of its table. Version 1 had one task without headroom (three skills:
 fresh data ended at .43) and is given up.
 
-- **Tasks** (`tasks.TASKS`), each with a reason of its own to fail: two roles that must agree (`solver`), a
-  rare success (`sorted`, the base model is right in 2 %), length (`sums`, 16 tokens that must all be right),
-  turns with a tool (`guess`), answers of free length (`length`). Budgets were set by pilots of GRPO, two
-  seeds at rates .001, .002 and .004 that no table has, so that fresh data end between .5 and .9 and still
-  rise. Fresh and at lag 64 the best of them ended at: solver .74 and .56 (eight seeds), sorted .88 and .67,
-  sums .87 and .46, guess .85 and .51, length .80 and .57. A first solver of 240 steps had no headroom (fresh
-  data ended at .38 on 32 seeds, before any other arm had run) and was given twice the steps. Dropped: sums of
-  24 digits and copies of 32 (half of the seeds end at 1, the others at 0), length from a base model that is
-  right in 79 %, three skills.
+- **Tasks** (`tasks.TASKS`), each with another reason to fail: a rare success (`sorted`, the base is right in
+  2 %), length (`sums`, 16 tokens that must all be right), turns with a tool (`guess`), answers of
+  free length (`length`). Budgets were set by pilots of GRPO, two seeds at rates .001, .002 and .004 that no
+  table has, so that fresh data end between .5 and .9 and still rise. Fresh and at lag 64 the best of them
+  ended at: sorted .88 and .67, sums .87 and .46, guess .85 and .51, length .80 and .57. Dropped by pilots:
+  sums of 24 digits and copies of 32 (half of the seeds end at 1, the others at 0), length from a base model
+  that is right in 79 %, three skills. Dropped by the gate, before any other arm had run: two roles that must
+  agree (solver and checker), where GRPO on fresh data ended at .38 after 240 steps and at .47 after 480.
 - **Lags** in optimizer steps: 0, 16 and 64; on `guess` and `length`, whose budget is long enough, 0, 64 and
   256. Order of work: GRPO at lag 0 of every task, then lag 64 of all arms, then 256, then 16.
 - **Arms** (`arms.ARMS`): recipes of the catalog, most asked first, each with one knob, usually the one that
@@ -27,6 +26,8 @@ fresh data ended at .43) and is given up.
 - **Outcome**: final accuracy, the mean of the last three of eleven measurements on held-out prompts; a run
   that diverged counts as 0. Beside it: area, collapse, entropy, length, pass@8, KL, clip share and ESS.
 - **Margin**: a difference of 0.05 in the final accuracy counts.
+- **Part**: `guess` and `length` cost three times as much as the others, so the thirteen arms that are asked
+  most, chosen before their runs, and the controls go first there.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
-  experiment `arena-finals`.
+  experiment `arena`.
 """

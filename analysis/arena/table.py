@@ -123,6 +123,14 @@ def gathered(folder: Path) -> pd.DataFrame:
     return frame[list(KEPT)]
 
 
+TUNING = Path(__file__).with_name("tuning.csv")
+
+
+def tuning() -> pd.DataFrame:
+    """Return the committed scores of tuning, a row per setting: task, lag, arm, rate, knob, seeds, final."""
+    return pd.read_csv(TUNING)
+
+
 def load(folder: Path = tables.COMMITTED) -> pd.DataFrame:
     """Return the committed finals; raise UserError where there are none, or of another version."""
     table = tables.load_committed([NAME], folder)[NAME]

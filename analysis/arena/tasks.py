@@ -14,7 +14,6 @@ _BASE = replace(SMALL, task_args=(), prompts=4)
 
 TASKS: Mapping[str, Run] = MappingProxyType(
     {
-        "solver": replace(_BASE, task="solver-checker", teacher_noise=0.5, steps=480, log_every=48),
         "sorted": replace(
             _BASE, task="sorted", task_args=(("digits", 10),), teacher_noise=0.3, steps=300, log_every=30
         ),
@@ -28,7 +27,6 @@ TASKS: Mapping[str, Run] = MappingProxyType(
 """By name: a run that the arena gives a recipe, rate, lag and seed."""
 LAGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
-        "solver": (0, 16, 64),
         "sorted": (0, 16, 64),
         "sums": (0, 16, 64),
         "guess": (0, 64, 256),

@@ -13,7 +13,8 @@ from testbed.errors import UserError, unknown
 
 def write_pages(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="atlas, leaderboard, metrics or systems.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="atlas, findings, leaderboard, metrics, systems."),
     ] = None,
     docs: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("docs"),
     data: Annotated[
@@ -22,8 +23,8 @@ def write_pages(
 ) -> None:
     """Write pages of docs/; all of them when none is named.
 
-    atlas: objectives.md with a picture per family, its table, and stacks/. leaderboard: leaderboard.md.
-    metrics: metrics.md. systems: verdicts.md.
+    atlas: objectives.md with a picture per family, its table, and stacks/. findings: findings.md.
+    leaderboard: leaderboard.md. metrics: metrics.md. systems: verdicts.md.
 
     Examples:
     testbed evidence pages
@@ -42,6 +43,14 @@ def _atlas(docs: Path, data: Path | None) -> list[Path]:
     from paper_figs import atlas_files
 
     return atlas_files.write(data or atlas_files.DATA, docs)
+
+
+def _findings(docs: Path, _data: Path | None) -> list[Path]:
+    from analysis.arena import table
+    from analysis.judging.verdicts import by_claim
+    from analysis.pages.findings_page import Facts, page
+
+    return _page(docs / "findings.md", page(Facts(table.load(), table.tuning(), by_claim())))
 
 
 def _leaderboard(docs: Path, _data: Path | None) -> list[Path]:
@@ -76,6 +85,7 @@ def _page(path: Path, text: str) -> list[Path]:
 
 PAGES: dict[str, Callable[[Path, Path | None], list[Path]]] = {
     "atlas": _atlas,
+    "findings": _findings,
     "leaderboard": _leaderboard,
     "metrics": _metrics,
     "systems": _systems,

@@ -112,5 +112,5 @@ def _from_package(name: str, out: Path, json: bool) -> None:
     print(f"Problems: {', '.join(str(path) for path in files)}")
     print(
         f"Next: testbed run --model {out} --data {files[0]} --verifier number --lora recipe=grpo lag=0 "
-        "steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=8"
+        "steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=4 policy_args.dtype=bfloat16"
     )

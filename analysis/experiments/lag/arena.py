@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.arena import table
-from analysis.arena.tasks import LAGS, TASKS
 from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 
@@ -16,7 +15,9 @@ RESULTS = Path("results/arena")
 """Where `testbed arena run` writes."""
 MARGIN = 0.05
 """Accuracy that counts; set before the runs."""
-EVERY, OLD = tuple(TASKS), tuple(name for name, lags in LAGS.items() if 256 in lags)
+SHORT, ALL = ("sorted", "sums"), ("sorted", "sums", "guess")
+"""Tasks that all arms have run at lag 64, and those that the arms asked most have: cut for cost, before
+guess and length had run."""
 TUNED, FRESH = {"arm": "grpo"}, {"arm": "grpo", "lag": 0}
 
 
@@ -29,7 +30,7 @@ EXPERIMENT = Experiment(
     "arena",
     question="With rates and knobs tuned alike, which recipe gains on stale data, and how much?",
     source="this project",
-    differs="a transformer of 7,000 weights on five tasks; lags in optimizer steps, the same for all rows",
+    differs="a transformer of 7,000 weights on four tasks; lags in optimizer steps, the same for all rows",
     compute=compute,
     keys=("task", "lag", "arm", "run", "seed"),
     metrics=table.KEPT[5:],
@@ -42,8 +43,8 @@ EXPERIMENT = Experiment(
 # What the placebo gains is what tuning and seeds alone make.
 EXPERIMENT.claim(
     "the-placebo-equals-grpo-at-lag-64",
-    "GRPO under another name, on other seeds, ends within 0.05 of GRPO at lag 64 on every task.",
-).equal("final", {"arm": "placebo"}, TUNED, within=MARGIN, over={"lag": 64, "task": EVERY})
+    "GRPO under another name, on other seeds, ends within 0.05 of GRPO at lag 64 on three tasks.",
+).equal("final", {"arm": "placebo"}, TUNED, within=MARGIN, over={"lag": 64, "task": ALL})
 
 GAINS = {
     "m2po-gains-over-tuned-grpo-at-lag-64": "m2po",
@@ -54,29 +55,29 @@ GAINS = {
     "gspo-gains-over-tuned-grpo-at-lag-64": "gspo",
     "tis-gains-over-tuned-grpo-at-lag-64": "tis",
     "asymre-gains-over-tuned-grpo-at-lag-64": "asymre",
+    "mis-gains-over-tuned-grpo-at-lag-64": "mis",
+    "ppo-ewma-gains-over-tuned-grpo-at-lag-64": "ppo_ewma",
     "dapo-gains-over-tuned-grpo-at-lag-64": "dapo",
+    "sapo-gains-over-tuned-grpo-at-lag-64": "sapo",
+    "r2vpo-gains-over-tuned-grpo-at-lag-64": "r2vpo",
+}
+GAINS_ON_SHORT = {
     "ctpo-gains-over-tuned-grpo-at-lag-64": "ctpo",
     "rec-gains-over-tuned-grpo-at-lag-64": "rec",
     "dispo-gains-over-tuned-grpo-at-lag-64": "dispo",
-    "r2vpo-gains-over-tuned-grpo-at-lag-64": "r2vpo",
-    "sapo-gains-over-tuned-grpo-at-lag-64": "sapo",
-    "mis-gains-over-tuned-grpo-at-lag-64": "mis",
     "icepop-gains-over-tuned-grpo-at-lag-64": "icepop",
-    "ppo-ewma-gains-over-tuned-grpo-at-lag-64": "ppo_ewma",
     "decoupled-ppo-gains-over-tuned-grpo-at-lag-64": "decoupled",
     "oapl-gains-over-tuned-grpo-at-lag-64": "oapl",
     "rapid-gains-over-tuned-grpo-at-lag-64": "rapid",
     "holder-gains-over-tuned-grpo-at-lag-64": "holder",
-    "bapo-gains-over-tuned-grpo-at-lag-64": "bapo",
-    "importance-weights-gain-over-tuned-grpo-at-lag-64": "importance",
-    "mhpo-gains-over-tuned-grpo-at-lag-64": "mhpo",
 }
-"""Arm by claim: on how many of the tasks does the recipe gain what counts?"""
-for _name, _arm in GAINS.items():
-    EXPERIMENT.claim(
-        _name,
-        f"With rate and knob tuned alike, {_arm} ends 0.05 above GRPO at lag 64 on every one of five tasks.",
-    ).compare("final", {"arm": _arm}, TUNED, by=MARGIN, over={"lag": 64, "task": EVERY})
+"""Arm by claim: does the recipe gain what counts, on every task that it has run?"""
+for _tasks, _claims in ((ALL, GAINS), (SHORT, GAINS_ON_SHORT)):
+    for _name, _arm in _claims.items():
+        EXPERIMENT.claim(
+            _name,
+            f"Tuned alike, {_arm} ends 0.05 above GRPO at lag 64, on each of: {', '.join(_tasks)}.",
+        ).compare("final", {"arm": _arm}, TUNED, by=MARGIN, over={"lag": 64, "task": _tasks})
 
 KEEPS = {
     "grpo-keeps-fresh-accuracy-at-lag-64": "grpo",
@@ -92,5 +93,5 @@ KEEPS = {
 for _name, _arm in KEEPS.items():
     EXPERIMENT.claim(
         _name,
-        f"Tuned at lag 64, {_arm} ends at most 0.05 below GRPO on fresh data, on every task.",
-    ).compare("final", {"arm": _arm, "lag": 64}, FRESH, by=-MARGIN, over={"task": EVERY})
+        f"Tuned at lag 64, {_arm} ends at most 0.05 below GRPO on fresh data, on each of three tasks.",
+    ).compare("final", {"arm": _arm, "lag": 64}, FRESH, by=-MARGIN, over={"task": ALL})
