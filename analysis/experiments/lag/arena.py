@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.arena import table
-from analysis.lab import Experiment, Plot
+from analysis.lab import Experiment
 from analysis.tables.committed import Table
 
 RESULTS = Path("results/arena")
@@ -35,7 +35,7 @@ EXPERIMENT = Experiment(
     keys=("task", "lag", "arm", "run", "seed"),
     metrics=table.KEPT[5:],
     margins={"final accuracy that counts": MARGIN},
-    figure=Plot("heat map", x="task", y="arm: recipe", value="final", where={"lag": 64}),
+    figure="arena",
     command="testbed arena run --task all",
 )
 

@@ -1,0 +1,55 @@
+"""The arena at lag 64: what each recipe ends at when all are tuned alike, a panel a task."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.judging.intervals import student_interval
+from analysis.palette import BLUE, INK, ORANGE
+from paper_figs.base import PAGE, figure
+
+LAG = 64
+CONTROLS = ("grpo", "placebo", "reinforce")
+CAPTION = (
+    "Final accuracy of recipes on data 64 optimizer steps old, learning rate and one knob of each tuned at "
+    "that task and lag on seeds of their own. Dots: means over 32 seeds; bars: 95 % intervals of the mean "
+    "(Student's t, cut at 0 and 1). Line: GRPO on fresh data. Orange: the controls, GRPO, GRPO again on "
+    "other seeds (placebo), and plain REINFORCE."
+)
+
+
+@figure("arena", data="arena", caption=CAPTION)
+def draw(table: pd.DataFrame) -> Figure:
+    """Return the page-wide figure; columns task, lag, arm, seed, final. Recipes of most tasks come first."""
+    old = table[table["lag"] == LAG]
+    tasks = list(dict.fromkeys(old["task"]))
+    means = old.groupby(["arm", "task"])["final"].mean().unstack()[tasks]
+    order = means.assign(count=means.notna().sum(axis=1), mean=means.mean(axis=1))
+    arms = list(order.sort_values(["count", "mean"]).index)
+    fig = Figure(figsize=(PAGE, 0.7 + 0.17 * len(arms)))
+    axes = fig.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+    for ax, task in zip(axes, tasks, strict=True):
+        _panel(ax, old[old["task"] == task], arms)
+        fresh = table[(table["task"] == task) & (table["lag"] == 0) & (table["arm"] == "grpo")]["final"]
+        ax.axvline(float(fresh.mean()), color=INK, linewidth=0.8)
+        ax.set_title(f"{task} (fresh {fresh.mean():.2f})")
+        ax.set_xlabel("final accuracy at lag 64")
+        ax.set_xlim(0, 1)
+    axes[0].set_yticks(np.arange(len(arms)), [name.replace("_", " ") for name in arms])
+    axes[0].set_ylim(-0.7, len(arms) - 0.3)
+    return fig
+
+
+def _panel(ax: Axes, rows: pd.DataFrame, arms: list[str]) -> None:
+    for place, arm in enumerate(arms):
+        final_N = rows[rows["arm"] == arm]["final"].to_numpy(dtype=float)
+        if final_N.size < 2:
+            continue
+        found = student_interval(final_N)
+        color = ORANGE if arm in CONTROLS else BLUE
+        ax.plot([max(found.low, 0), min(found.high, 1)], [place, place], color=color, linewidth=1.2)
+        ax.plot(found.center, place, "o", color=color, markersize=3.5)
+    ax.grid(axis="y", alpha=0.3)
