@@ -95,7 +95,7 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
         objectives: names; all by default, [] for none.
         folder: of the committed tables, for the limits found in the laboratory.
 
-    Raises UserError for an unknown objective.
+    Raises UserError for an unknown objective, and where objectives are named and none can be asked.
     """
     from testbed.logs.arrays import tensors
     from testbed.logs.clip_report import weigh
@@ -110,6 +110,8 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
     try:
         tokens = tensors(log)
     except UserError as error:
+        if objectives:
+            raise UserError(f"{error} --model and --behavior-model recompute them.") from None
         notes.append(f"{error} Nothing can be said of ratios; --model and --behavior-model recompute them.")
         return Diagnosis(_facts(log), notes, doubts(log), laboratory_note=said, verdict=verdict(log))
     steps = by_step(log)
@@ -119,7 +121,11 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
             rows, more = weigh(log, objectives)
             notes += more
     except UserError as error:
+        if objectives:
+            raise UserError(f"No objective can be asked about these tokens: {error}") from None
         notes.append(f"No objective could be asked about these tokens: {error}")
+    if objectives and not rows:
+        raise UserError(" ".join(["None of the named objectives can be asked about this log.", *more]))
     peers = alerts(steps, PEERS)
     fired = [alert.threshold.metric for alert in peers if alert.fired]
     return Diagnosis(

@@ -56,7 +56,10 @@ class RatioTests:
 
 
 def tested(log: Log) -> RatioTests:
-    """Return the tests of a log's ratios; tokens that are not finite are left out."""
+    """Return the tests of a log's ratios; a token with pi = 0 has ratio 0, and one with mu = 0 is left out.
+
+    The k1 estimate of KL is infinite where a token has pi = 0: then log_ratio and inverse are None.
+    """
     rows = _log_ratios(log)
     with np.errstate(over="ignore", invalid="ignore"):
         return RatioTests(
@@ -74,14 +77,19 @@ def _log_ratios(log: Log) -> list[Floats]:
             continue
         with np.errstate(invalid="ignore"):
             row = (one.logp_pi - one.logp_mu)[one.mask]
-        if len(row := row[np.isfinite(row)]):
+        if len(row := row[row < np.inf]):  # NaN is dropped as well
             rows.append(row)
     return rows
 
 
 def _ratio(log_rows: list[Floats]) -> Mean | None:
-    """Return the mean of exp and the test of its being 1; None where the logarithms spread too far."""
-    if not log_rows or np.concatenate(log_rows).var() > SPREAD:
+    """Return the mean of exp and the test of its being 1; -inf counts as 0.
+
+    None where the finite logarithms spread too far, where there is none, or where one is inf.
+    """
+    together = np.concatenate(log_rows) if log_rows else np.zeros(0)
+    finite = together[np.isfinite(together)]
+    if not len(finite) or finite.var() > SPREAD or (together == np.inf).any():
         return None
     return _mean([np.expm1(row) for row in log_rows], 1.0)
 
@@ -135,9 +143,15 @@ def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
     for name, values in (("mu", mu), ("pi", pi)):
         if (values.astype(np.float32).view(np.uint32) & 0xFFFF == 0).all() and (values % 1 != 0).any():
             return f"Precision: every log {name} is a bfloat16 number"
-    if found.token is not None and found.token.value < 1 and float((pi > mu + 0.02).mean()) < RARE:
+    if (
+        len(mu)
+        and found.token is not None
+        and found.token.value < 1
+        and float((pi > mu + 0.02).mean()) < RARE
+    ):
         return _truncation(np.exp(pi - mu))
-    if np.corrcoef(mu, pi)[0, 1] > 0.9 and not 1 / 1.1 < pi.std() / mu.std() < 1.1:
+    varied = len(mu) > 1 and min(mu.std(), pi.std()) > 1e-9
+    if varied and np.corrcoef(mu, pi)[0, 1] > 0.9 and not 1 / 1.1 < pi.std() / mu.std() < 1.1:
         return "A temperature in one engine alone looks likely (one log-probability spreads further)"
     if k1 is not None and k1.value > 0 and inverse is not None and not inverse.rejected:
         return "mu and pi look swapped (the mean of mu/pi is 1)"
@@ -202,6 +216,6 @@ def _together(pairs: list[tuple[Floats, Floats]], shift: int) -> float:
         rows.append(np.stack([one[: len(other)], other[: len(one)]]))
     both = np.concatenate(rows, axis=1) if rows else np.zeros((2, 0))
     both = both[:, np.isfinite(both).all(0)]
-    if both.shape[1] < 50 or both.std(1).min() == 0:
+    if both.shape[1] < 50 or both.std(1).min() < 1e-9:
         return 0.0
     return float(np.corrcoef(both[0], both[1])[0, 1])

@@ -180,6 +180,7 @@ def test_the_command_goes_from_a_log_to_summary_json_record_and_page(tmp_path, c
         (["x.jsonl", "--format", "verl"], "does not hold what the verl reader expects"),
         (["x.jsonl", "--open"], "--open needs a page"),
         (["log", "--objective", "ppo_clipp"], "Unknown objective"),
+        (["log", "--objective", "dpo"], "None of the named objectives can be asked"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):

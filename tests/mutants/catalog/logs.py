@@ -41,6 +41,8 @@ MUTANTS = (
     Mutant("logs-ess-of-all-ages", MEASURE, "ess = ess_family(log_rho_BT, at_BT)", "ess = ess_family(raw_BT, finite_BT)", f"{TRAPS} -k ess_of_an_age"),
     Mutant("logs-ratio-errors-of-tokens", RATIOS, "error = spread * math.sqrt(many) / tokens", "error = spread / math.sqrt(tokens)", f"{CHECKS} -k clustered"),
     Mutant("logs-few-sequences-tested", RATIOS, "if carrying < FEW:", "if False:", f"{CHECKS} -k undecided"),
+    Mutant("logs-impossible-tokens-left-out-of-the-mean", RATIOS, "row[row < np.inf]", "row[np.isfinite(row)]", f"{CHECKS} -k emit"),
+    Mutant("logs-refused-objective-is-silent", "analysis/logs/diagnosis.py", "if objectives and not rows:", "if False:", f"{PAGE} -k bad_input"),
     Mutant("logs-shift-named-backwards", RATIOS, "side = \"behind\" if best > 0", "side = \"behind\" if best < 0", f"{CHECKS} -k cause"),
     Mutant("logs-alert-on-the-wrong-side", ALERTS, "sign = 1.0 if threshold.below else -1.0", "sign = 1.0", f"{PAGE} -k since_when"),
     Mutant("logs-alert-silent-about-its-floor", ALERTS, "if not floor >= threshold.limit:", "if True:", f"{PAGE} -k floor_is_above"),

@@ -57,3 +57,19 @@ def test_the_error_of_the_mean_is_clustered_by_sequence():
     one, two = estimates(log).token, estimates(doubled).token
     assert (two.value, two.error) == (pytest.approx(one.value), pytest.approx(one.error))
     assert two.p == pytest.approx(one.p)
+
+
+@pytest.mark.parametrize(("kept", "flagged"), [(0.5, False), (0.3, True)])
+def test_tokens_that_pi_cannot_emit_count_as_ratio_zero(kept, flagged):
+    """mu is uniform over four tokens and pi gives `kept` to each of two: the mean ratio is 2 kept."""
+    random = np.random.default_rng(11)
+    rows = []
+    for n in range(200):
+        drawn = random.integers(4, size=8)
+        rows.append(LoggedSequence(0, str(n), "g", np.ones(8, bool), logp_mu=np.full(8, np.log(0.25)),
+                                   logp_pi=np.where(drawn < 2, np.log(kept), -np.inf)))  # fmt: skip
+    found = estimates(Log("made", tuple(rows)))
+    assert found.token is not None
+    assert abs(found.token.value - 2 * kept) < 5 * found.token.error
+    assert (found.log_ratio, found.inverse) == (None, None)  # KL(mu || pi) is infinite
+    assert bool(findings(Log("made", tuple(rows)))) is flagged
