@@ -1,140 +1,93 @@
-"""ArCHer: a critic of utterances against the reward alone, in variance and in samples."""
+"""ArCHer: an off-policy critic of utterances against the reward alone and PPO, each at its best."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Plot,
-    Seeds,
-    all_exceed,
-    all_stay_below,
-    difference,
-    exact,
-    of_seeds,
-)
-from testbed.config.run import Run
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.worlds import turn_games as games
+from analysis.worlds.tuned_arms import Arm, Settings, Tuned, ends
+from envs.arrays import Floats
 
 NAME = "utterance-critic"
-SOURCE = "Zhou et al. (2024), ArCHer, arXiv:2402.19446"
-THRESHOLD, CLAIMED, FEWER, SEEDS = 0.8, 100.0, 1.25, 6
-"""Exact success that counts as learned; the source's factor of samples; the factor asked for here."""
-GAME = Run(
-    task="tree", task_args=(("task", "guess"),), prompts=4, group=4, steps=160, learning_rate=8.0, log_every=4
-)
-CRITIC = (("off_policy", True), ("rate", 0.05), ("replay", 4))
-RAW = (("advantage", "raw"), ("aggregation", "token_mean"), ("level", "token"))
+WORLDS, TUNED_ON, TWICE = 24, 6, 2
+"""Random games of a run, others for settings, and learners in each."""
+WANTED, MOST = 0.65, 32_000
+"""Exact success that counts as learned, of .85 at best, and the talks after which a learner is stopped."""
+CLAIMED, FEWER = 100.0, 1.25
+"""The source's factor of samples, and one that counts as fewer. Set before the table was made."""
+CRITICS = (0.1, 0.3, 1.0)
+RATES = (128.0, 512.0, 2048.0, 8192.0, 32768.0, 131072.0)
+
+
+def log_talks(learner: int, seed: int, settings: Settings) -> Floats:
+    """Return the mean log of talks to the threshold over two learners on a game, [1, R]."""
+    game, rates_R = games.game(seed), settings["rate"]
+    critics_R = settings.get("critic", np.zeros(len(rates_R)))
+    found_R2 = [
+        [
+            np.log(max(games.BATCH, games.talks_to(game, 2 * seed + i, learner, rate, critic, WANTED, MOST)))
+            for i in range(TWICE)
+        ]
+        for rate, critic in zip(rates_R, critics_R, strict=True)
+    ]
+    return np.mean(found_R2, axis=-1)[None]
+
+
 ARMS = {
-    "REINFORCE": replace(GAME, recipe="importance_reinforce", recipe_args=RAW),
-    "token critic": replace(GAME, recipe="ppo", critic="table", critic_args=CRITIC),
-    "utterance critic": replace(
-        GAME, recipe="ppo", recipe_args=(("advantage", "turn_gae"),), critic="table", critic_args=CRITIC
+    "REINFORCE": Arm(partial(log_talks, games.REINFORCE), {"rate": (16.0, 64.0, 256.0, 1024.0)}),
+    "token PPO": Arm(
+        partial(log_talks, games.PPO),
+        {"rate": (256.0, 1024.0, 4096.0, 16384.0, 65536.0), "critic": (0.03, *CRITICS)},
     ),
+    "ArCHer": Arm(partial(log_talks, games.REPLAYED), {"rate": RATES, "critic": CRITICS}),
+    "ArCHer, no replay": Arm(partial(log_talks, games.ON_POLICY), {"rate": RATES, "critic": CRITICS}),
 }
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return the sequences each arm takes to the threshold, all of them where it is not reached."""
-    from testbed.training.loop import train_pack
+@cache
+def tuned(arm: str) -> Tuned:
+    """Return the settings with the fewest talks on 6 other games; a critic's rate of 1 keeps the newest."""
+    return ARMS[arm].tuned(TUNED_ON, {"critic": 1.0})
 
-    for arm, run in ARMS.items():
-        found = train_pack(tuple(replace(run, seed=seed) for seed in seeds))
-        curve = pd.DataFrame({name: found[name] for name in ("seed", "exact/value", "rollouts")})
-        there = curve[curve["exact/value"] >= THRESHOLD].groupby("seed")["rollouts"].min()
-        most = curve.groupby("seed")["rollouts"].max()
-        samples = there.reindex(most.index).fillna(most)
-        yield pd.DataFrame(
-            {"arm": arm, "seed": samples.index, "samples": samples, "log_samples": np.log(samples)}
-        )
+
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+    """Return the talks of every arm to the threshold, geometric means of two learners, with its settings."""
+    for name, arm in ARMS.items():
+        best = tuned(name)
+        talks = np.exp([arm.at(seed, best.settings)[0] for seed in seeds])
+        said = {key: best.settings.get(key, 0.0) for key in ("rate", "critic")}
+        yield columns(seeds, arm=name, talks=talks, **said, at_end=" ".join(best.at_end))
 
 
 EXPERIMENT = Experiment(
     NAME,
     question="Does an off-policy critic of utterances save a hundred times the samples of REINFORCE?",
-    source=SOURCE,
-    differs=(
-        "tables on a game of three guesses of two tokens, one learning rate for all arms; a replay of "
-        "four batches "
-        "with V-trace in place of a large store"
-    ),
-    compute=of_seeds(NAME, rows, SEEDS, {"steps": GAME.steps, "threshold": THRESHOLD}),
-    keys=("run", "arm", "seed"),
-    metrics=("samples", "log_samples"),
+    source="Zhou et al. (2024), ArCHer, arXiv:2402.19446",
+    differs="tables in place of language models; random games of 8 turns of two tokens, a success of "
+    "1 in 300 at first, and a reward at the end alone",
+    compute=of_seeds(NAME, rows, WORLDS, {"wanted": WANTED, "most": MOST, "tuned_on": TUNED_ON}),
+    keys=("run", "seed", "arm"),
+    metrics=("talks", "rate", "critic", "at_end"),
     margins={"factor of samples": FEWER, "factor of the source": CLAIMED},
-    figure=Plot("distribution", x="arm", y="samples", x_label="", y_label="sequences to a success of 0.8"),
+    figure=Plot("strips", x="talks", y="arm", x_label="talks to a success of 0.65", log="x"),
     systems=("ArCHer",),
 )
 
-
-def _fewer(table: pd.DataFrame, than: str = "REINFORCE") -> dict[str, np.ndarray]:
-    return difference(table, "log_samples", {"arm": than}, {"arm": "utterance critic"})
-
-
-def _fewer_in_both(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    # One group: in a single run all seeds may take equally many batches, which leaves nothing to estimate.
-    return {"both runs": np.concatenate([*_fewer(table, "token critic").values()])}
-
-
-EXPERIMENT.claim(
-    "an-utterance-critic-saves-samples",
-    statement="The utterance critic takes fewer samples to a success of 0.8 than REINFORCE, by a "
-    "factor of 1.25.",
-)(all_exceed(float(np.log(FEWER)), "mean log factor of samples", _fewer))
-
-EXPERIMENT.claim(
-    "an-utterance-critic-saves-samples-of-a-token-critic",
-    statement="It takes fewer samples to a success of 0.8 than PPO with a critic of tokens, by 1.25.",
-)(all_exceed(float(np.log(FEWER)), "mean log factor of samples", _fewer_in_both))
-
-EXPERIMENT.claim(
-    "an-utterance-critic-saves-less-than-a-hundredfold",
-    statement="It saves less than a factor of 100 of them.",
-)(all_stay_below(float(np.log(CLAIMED)), "log 100 less the mean log factor of samples", _fewer))
-
-
-@cache
-def factors() -> dict[str, list[float]]:
-    """Return, policy by policy, REINFORCE's variance over that of exact critics, and both their biases."""
-    from envs.tokens.tree import tree
-    from testbed.advantages import advantage
-    from testbed.exact.tree import random_policies
-    from testbed.exact.turns import distance, estimate, responses
-
-    world = tree(task="guess", prompts=2)
-    every = responses(world)
-    found: dict[str, list[float]] = {"utterance": [], "token": [], "bias": []}
-    for seed in range(8):
-        pi_SA, _ = random_policies(world, 0.0, seed)
-        value_S = (pi_SA * world.action_values(pi_SA)).sum(-1)
-        reward_LT = np.broadcast_to(every.leaves.reward_L[:, None], every.leaves.mask_LT.shape)
-        plain = estimate(every, "reinforce", pi_SA, pi_SA, reward_LT)
-        for name, which in (("utterance", "turn_gae"), ("token", "gae")):
-            adv_LT = every.advantages(advantage[which].bind(lam=0.0), value_S)
-            critic = estimate(every, "reinforce", pi_SA, pi_SA, adv_LT)
-            found[name].append(plain.variance / critic.variance)
-            found["bias"].append(distance(critic.mean_SA, world.gradient(pi_SA)))
-    return found
-
-
-@EXPERIMENT.claim(
-    "exact-critics-divide-the-variance-by-less-than-ten",
-    statement=(
-        "With exact critics of utterances or tokens the gradient stays unbiased, and its variance is that of "
-        "REINFORCE divided by a factor between 1 and 10; the token critic's factor is the larger one."
-    ),
-    kind="enumerated",
-)
-def variance_factors() -> Evidence:
-    """Return biases, and how far factors are outside 1 to 10 or in the other order."""
-    found = factors()
-    gaps = [max(0.0, 1.0 - f, f - 10.0) for f in found["utterance"] + found["token"]]
-    gaps += [max(0.0, u - t) for u, t in zip(found["utterance"], found["token"], strict=True)]
-    means = ", ".join(f"{np.mean(found[name]):.2f} ({name})" for name in ("utterance", "token"))
-    return exact([*found["bias"], *gaps], 1e-9, f"largest bias or excess; mean factors {means}")
+for _name, _says, _arm, _than, _factor in (
+    ("an-utterance-critic-saves-a-hundredfold", "The utterance critic takes a hundredth of the talks of "
+     "REINFORCE to a success of 0.65.", "ArCHer", "REINFORCE", CLAIMED),
+    ("an-utterance-critic-saves-samples", "It takes fewer talks than REINFORCE, by a factor of 1.25.",
+     "ArCHer", "REINFORCE", FEWER),
+    ("an-utterance-critic-saves-samples-of-a-token-critic", "It takes fewer talks than PPO with a critic "
+     "of tokens, by a factor of 1.25.", "ArCHer", "token PPO", FEWER),
+    ("replay-saves-samples-of-an-utterance-critic", "It takes fewer talks than without replay, by a "
+     "factor of 1.25.", "ArCHer", "ArCHer, no replay", FEWER),
+):  # fmt: skip
+    EXPERIMENT.claim(_name, _says, gates={"tuned": ends({"arm": (_arm, _than)})}).compare(
+        "talks", {"arm": _than}, {"arm": _arm}, times=_factor
+    )

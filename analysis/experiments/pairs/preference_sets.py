@@ -1,0 +1,272 @@
+"""Learners from preferences on random worlds, each at its best: what sources say beats their rival."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Part,
+    Plot,
+    Seeds,
+    columns,
+    difference,
+    exact,
+    must_exceed,
+    of_seeds,
+)
+from analysis.worlds.preference_learners import STEPS, Learner, demonstrations, experts, gap, votes
+from analysis.worlds.preference_sets import PROMPTS, SEEN, WIDTH, world
+from analysis.worlds.tuned_arms import Arm, Grid, Score, Settings, Tuned, ends
+from envs.arrays import Floats
+from testbed.offline.preferences import (
+    bradley_terry,
+    fit_reward,
+    pair_gradient,
+    pair_law,
+    tilt,
+    vote_labels,
+)
+
+NAME = "preference-sets"
+WORLDS, TUNED_ON, TUNED_MORE = 64, 16, 96
+"""Random worlds of a run, half as many for votes and demonstrations; others on which settings are chosen."""
+LESS = 1.05
+"""Factor of regret that counts as less. Set before the table was made, as the grids were."""
+BETAS, RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+SPREADS = {"mixed": (0.4, 2.5), "disputed": (0.4,), "clear": (2.5,)}
+"""Factors of rewards, prompt by prompt: voters differ where rewards are near each other."""
+RULES = (
+    ("DPO", "dpo", "hard"),
+    ("IPO", "ipo", "hard"),
+    ("VDPO", "dpo", "mmse"),
+    ("VIPO", "ipo", "mmse"),
+    ("DPO, smoothed", "dpo", "smoothed"),
+)
+NATS = (2, 6)
+LAGS = (8, 32, 64, STEPS)
+"""Age of checkpoints that make losers; STEPS is the start for ever."""
+QUALITY = {"good": 0.0, "poor": 0.3}
+"""Share of labels that are turned over."""
+PPOS = (("PPO, small model", 4, SEEN), ("PPO", WIDTH, SEEN), ("PPO, more prompts", WIDTH, PROMPTS))
+NATURAL = {"smooth": 1.0, "lag": STEPS, "beta": 0.0}
+"""Ends of a grid at which a setting is off: nothing lies beyond."""
+
+
+def regrets(learner: Learner) -> Score:
+    """Return what gives the learner's regret on all prompts and on those that are not in the data, [2, R]."""
+
+    def score(seed: int, settings: Settings) -> Floats:
+        found, theta_RF = learner(seed, settings)
+        log_pi_RSA = found.policy(theta_RF)
+        return np.stack([found.regret(log_pi_RSA), found.regret(log_pi_RSA, slice(SEEN, None))])
+
+    return score
+
+
+def arms() -> dict[tuple[str, str], Arm]:
+    """Return every learner by the data it has and its name."""
+    pairs: Grid = {"rate": RATES, "beta": BETAS}
+    few: Grid = {"rate": RATES[2:], "beta": BETAS[1:]}
+    strength: Grid = {"sft": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)}
+    long = (*RATES[2:], 3.0, 10.0)
+    found: dict[tuple[str, str], Arm] = {}
+    for voters, spread in SPREADS.items():
+        for name, kind, rule in RULES:
+            grid = pairs if kind == "dpo" else {"rate": (0.001, 0.003, 0.01, 0.03, 0.1), "beta": BETAS}
+            if rule == "smoothed":
+                if voters != "mixed":
+                    continue
+                grid = {**few, "smooth": (0.25, 0.5, 0.75, 1.0)}
+            found[f"votes, {voters}", name] = Arm(regrets(votes(kind, rule, spread)), grid)
+    for nats in NATS:
+        for name in ("DPO", "SFT", "aligned"):
+            both = {**strength, "rate": RATES[1:-1], "beta": BETAS[2:]}
+            grid = {"DPO": pairs, "SFT": strength}.get(name, both)
+            found[f"experts, {nats} nats", name] = Arm(regrets(experts(name, nats)), grid)
+    for name in ("SFT", "4 logged losers", "reference's losers", "own losers", "lagged", "lagged, flips"):
+        grid = {"rate": long, "beta": BETAS[1:]}
+        grid = {"SFT": strength}.get(name, {"lag": LAGS, **grid} if "lagged" in name else grid)
+        found["demonstrations", name] = Arm(regrets(demonstrations(name)), grid)
+    for quality, wrong in QUALITY.items():
+        found[f"gap, {quality} labels", "DPO"] = Arm(
+            regrets(gap("DPO", wrong)), {"rate": (0.001, *RATES), "beta": BETAS}
+        )
+        grid = {"rate": (*long, 30.0), "beta": (0.0, *BETAS[1:])}
+        for name, width, prompts in PPOS:
+            found[f"gap, {quality} labels", name] = Arm(regrets(gap("PPO", wrong, width, prompts)), grid)
+    return found
+
+
+@cache
+def tuned(data: str, learner: str) -> Tuned:
+    """Return the settings with the least regret on other worlds."""
+    return arms()[data, learner].tuned(TUNED_MORE if data.startswith("gap") else TUNED_ON, NATURAL)
+
+
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+    """Return regrets on all and on unseen prompts, with the settings; third: sft, lag or smooth."""
+    for (data, learner), arm in arms().items():
+        best = tuned(data, learner)
+        met = seeds if data.startswith(("experts", "gap")) else seeds[: WORLDS // 2]
+        every, unseen = np.stack([arm.at(seed, best.settings) for seed in met]).T
+        third = sum(best.settings.get(name, 0.0) for name in ("sft", "lag", "smooth"))
+        said = {
+            "rate": best.settings.get("rate", 0.0),
+            "beta": best.settings.get("beta", 0.0),
+            "third": third,
+        }
+        found = {"regret": every, "unseen": unseen, "at_end": " ".join(best.at_end)}
+        yield columns(met, data=data, learner=learner, **said, **found)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Which ways of learning from preferences leave less regret than their rivals, each at its best?",
+    source="Cho et al. (2024), VPO; Yang et al. (2025), OPA-DPO; Zhang et al. (2024), SePPO; Diffusion-DRO "
+    "(2025); Ivison et al. (2024), Unpacking DPO and PPO",
+    differs="log-linear policies, 16 prompts of 6 answers; regret in true reward is the outcome for all; of "
+    "VPO, SePPO and Diffusion-DRO the abstracts alone are known",
+    compute=of_seeds(NAME, rows, WORLDS, {"tuned on": TUNED_ON, "steps": STEPS}),
+    keys=("run", "seed", "data", "learner"),
+    metrics=("regret", "unseen", "rate", "beta", "third", "at_end"),
+    margins={"factor of regret": LESS},
+    figure=Plot("strips", x="regret", y="data", arm=("learner",), log="x"),
+    systems={
+        "VPO → VDPO / VIPO (votes)": Part(
+            claims=("vdpo-has-less-regret-than-dpo", "vipo-has-less-regret-than-ipo")
+        ),
+        "OPA-DPO": Part(claims=("alignment-lowers-the-regret-of-dpo", "aligned-dpo-beats-its-cloning")),
+        "SePPO": Part(claims=("flipped-checkpoints-beat-fixed-losers", "flips-help-checkpoints")),
+        "Diffusion-DRO": Part(
+            claims=("own-losers-beat-logged-ones-unseen", "own-losers-beat-cloning-unseen")
+        ),
+        "Unpacking DPO and PPO": Part(
+            claims=(
+                "ppo-has-less-regret-than-dpo",
+                "labels-matter-more-than-ppo",
+                "a-larger-reward-model-helps-ppo",
+                "more-prompts-help-ppo",
+            )
+        ),
+    },
+)
+
+
+Names = str | tuple[str, ...]
+BOTH_NATS = tuple(f"experts, {nats} nats" for nats in NATS)
+BOTH_LABELS = tuple(f"gap, {quality} labels" for quality in QUALITY)
+LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
+    "vdpo-has-less-regret-than-dpo": (
+        "With 1 to 32 votes a pair, soft labels leave DPO less regret than majorities",
+        "regret", "votes, mixed", "VDPO", "DPO",
+    ),
+    "vipo-has-less-regret-than-ipo": (
+        "With 1 to 32 votes a pair, soft labels leave IPO less regret than majorities",
+        "regret", "votes, mixed", "VIPO", "IPO",
+    ),
+    "vdpo-helps-where-voters-differ": (
+        "Where all prompts are disputed VDPO has less regret than DPO",
+        "regret", "votes, disputed", "VDPO", "DPO",
+    ),
+    "vdpo-helps-where-voters-agree": (
+        "Where all prompts are clear VDPO has less regret than DPO", "regret", "votes, clear", "VDPO", "DPO",
+    ),
+    "votes-beat-one-smoothing-for-all": (
+        "VDPO has less regret than DPO with all labels smoothed alike",
+        "regret", "votes, mixed", "VDPO", "DPO, smoothed",
+    ),
+    "alignment-lowers-the-regret-of-dpo": (
+        "With winners 2 and 6 nats from the reference DPO has less regret if it first cloned them",
+        "regret", BOTH_NATS, "aligned", "DPO",
+    ),
+    "aligned-dpo-beats-its-cloning": (
+        "It has less regret than cloning alone", "regret", BOTH_NATS, "aligned", "SFT",
+    ),
+    "flipped-checkpoints-beat-fixed-losers": (
+        "Samples of older checkpoints, flipped where the checkpoint is likelier to give the winner, leave "
+        "less regret than samples of the reference",
+        "regret", "demonstrations", "lagged, flips", "reference's losers",
+    ),
+    "flips-help-checkpoints": (
+        "They leave less regret than the same checkpoints' samples without flips",
+        "regret", "demonstrations", "lagged, flips", "lagged",
+    ),
+    "own-losers-beat-logged-ones-unseen": (
+        "On unseen prompts the policy's own samples as losers leave less regret than 4 logged ones a prompt",
+        "unseen", "demonstrations", "own losers", "4 logged losers",
+    ),
+    "own-losers-beat-cloning-unseen": (
+        "On unseen prompts they leave less regret than cloning the winners",
+        "unseen", "demonstrations", "own losers", "SFT",
+    ),
+    "ppo-has-less-regret-than-dpo": (
+        "From the same preferences and prompts PPO, with a reward model that sees more than the policy, has "
+        "less regret than DPO, with good and with poor labels",
+        "regret", BOTH_LABELS, "PPO", "DPO",
+    ),
+    "a-larger-reward-model-helps-ppo": (
+        "With good labels a reward model with 6 features leaves less regret than one with 4",
+        "regret", "gap, good labels", "PPO", "PPO, small model",
+    ),
+    "more-prompts-help-ppo": (
+        "With good labels rollouts on all 16 prompts leave less regret than on the 8 with pairs",
+        "regret", "gap, good labels", "PPO, more prompts", "PPO",
+    ),
+}  # fmt: skip
+"""Name of a claim: its statement, the outcome, the data, the learner and its rivals."""
+
+for name, (statement, outcome, data, learner, rival) in LESS_REGRET.items():
+    met = {"data": data, "learner": (learner, *([rival] if isinstance(rival, str) else rival))}
+    EXPERIMENT.claim(name, f"{statement}, by a factor of {LESS}.", gates={"tuned": ends(met)}).compare(
+        outcome, {"learner": rival}, {"learner": learner}, times=LESS, over={"data": data}
+    )
+
+
+@EXPERIMENT.claim()
+def labels_matter_more_than_ppo(table: pd.DataFrame) -> Evidence:
+    """Good labels in place of poor ones lower PPO's regret by a factor that is 1.05 times PPO's over DPO."""
+    good, poor = ({"data": f"gap, {quality} labels"} for quality in QUALITY)
+    by_labels = difference(table, "regret", {**poor, "learner": "PPO"}, {**good, "learner": "PPO"}, log=True)
+    by_ppo = difference(table, "regret", {**good, "learner": "DPO"}, {**good, "learner": "PPO"}, log=True)
+    found = {run: by_labels[run] - by_ppo[run] for run in by_labels}
+    return must_exceed(found, float(np.log(LESS)), "difference of both mean log factors")
+
+
+@EXPERIMENT.claim(source="Rafailov et al. (2023), equations 4 to 7; Azar et al. (2024), equation 17")
+def pair_losses_have_their_closed_forms() -> Evidence:
+    """DPO's gradient with soft labels vanishes at margin logit(y), IPO's at y - 1/2; the soft label is the
+    posterior mean under an even prior; winners pull by beta / 2 the difference of feature means at the
+    reference; and with all pairs DPO's minimum is the reference tilted by the fitted reward.
+    """
+    gaps, one_RSAA = [], np.array([[[[0.0, 1.0], [0.0, 0.0]]]])
+    for label, beta in itertools.product((0.1, 0.5, 0.95), (0.1, 1.0)):
+        for kind, wanted in (("dpo", np.log(label / (1 - label))), ("ipo", label - 0.5)):
+            theta_RF = np.array([[wanted / beta, 0.0]])
+            given = one_RSAA, np.full_like(one_RSAA, label)
+            gaps.append(
+                np.abs(pair_gradient(theta_RF, np.eye(2)[None], *given, beta=beta, kind=kind)[1]).max()
+            )
+    one_pair, sure = np.ones((1, 1, 1, 1)), np.ones((1, 1, 1))
+    for count in (1, 3, 9):
+        label = vote_labels(one_pair, sure, count, "mmse", np.random.default_rng(0)).item()
+        gaps.append(abs(label - (count + 1) / (count + 2)))
+    found, theta_RF = world(0), np.zeros((1, WIDTH))
+    win_RSA = np.exp(found.policy(theta_RF + 1))
+    weight_RSAA = pair_law(np.full(PROMPTS, 1 / PROMPTS), win_RSA, found.ref_SA[None])
+    given = weight_RSAA, np.ones_like(weight_RSAA)
+    pull_F = -pair_gradient(theta_RF, found.feature_SAF, *given, beta=0.2, kind="dpo")[1][0]
+    apart_F = np.einsum("sa,saf->f", (win_RSA[0] - found.ref_SA) / PROMPTS, found.feature_SAF)
+    gaps.append(np.abs(pull_F - 0.1 * apart_F).max())
+    given = weight_RSAA, bradley_terry(found.full_SAF @ np.arange(WIDTH))[None]
+    model_RSA = fit_reward(*given, found.full_SAF, 1e-9)
+    theta_RF = np.arange(WIDTH)[None] / 0.3
+    gaps.append(np.abs(pair_gradient(theta_RF, found.feature_SAF, *given, beta=0.3, kind="dpo")[1]).max())
+    gaps.append(np.abs(tilt(found.ref_SA, model_RSA[0], 0.3) - np.exp(found.policy(theta_RF)[0])).max())
+    return exact(gaps, 1e-6, "largest distance")

@@ -1,0 +1,225 @@
+"""Learners from preference sets: (seed, settings [R]) -> a world and R policies on it, a grid at once.
+
+Gradients are sums over all drawn pairs; random are the data and PPO's rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from scipy import special
+
+from analysis.worlds.preference_sets import ANSWERS, PROMPTS, SEEN, WIDTH, SetWorld, seen_pairs, world
+from envs.arrays import Floats
+from testbed.offline.preferences import bradley_terry, fit_reward, pair_gradient, vote_labels
+from testbed.rng import generator
+
+STEPS = 150
+Settings = Mapping[str, Floats]
+"""Name of a setting: its values [R]."""
+Slope = Callable[[int, list[Floats]], Floats]
+"""From the step and the parameters [R, F] so far, the newest last: what to add, before the rate."""
+Learner = Callable[[int, Settings], tuple[SetWorld, Floats]]
+"""From a seed and settings: the world and theta [R, F]."""
+VOTES = (1, 2, 4, 8, 16, 32)
+"""Votes per pair; ten pairs have each."""
+
+
+def train(start_RF: Floats, slope: Slope, rate_R: Floats, steps: int = STEPS) -> list[Floats]:
+    """Return the parameters [R, F] before every step and at the end."""
+    thetas = [start_RF]
+    for step in range(steps):
+        thetas.append(thetas[-1] + rate_R[:, None] * slope(step, thetas))
+    return thetas
+
+
+def on_pairs(
+    found: SetWorld,
+    given: tuple[Floats, Floats],
+    settings: Settings,
+    kind: str = "dpo",
+    start: Floats | None = None,
+) -> Floats:
+    """Return theta of DPO or IPO [R, F], from a policy that is the reference; DPO's rate is over beta^2."""
+    beta_R, cells = settings["beta"], len(settings["beta"])
+    weight_RSAA, label_RSAA = (np.broadcast_to(x, (cells, *x.shape[1:])) for x in given)
+    scale_R = 1 / beta_R**2 if kind == "dpo" else np.ones(cells)
+
+    def slope(_: int, thetas: list[Floats]) -> Floats:
+        return -pair_gradient(thetas[-1], found.feature_SAF, weight_RSAA, label_RSAA, beta=beta_R, kind=kind)[
+            1
+        ]
+
+    start_RF = np.zeros((cells, found.feature_SAF.shape[-1]))
+    moved_RF = train(start_RF, slope, settings["rate"] * scale_R)[-1]
+    return moved_RF if start is None else start + moved_RF
+
+
+def likelihood(found: SetWorld, shown_SA: Floats) -> Slope:
+    """Return the ascent of the mean log-likelihood of answers that were shown so often, [S, A]."""
+    share_SA = shown_SA / shown_SA.sum()
+
+    def slope(_: int, thetas: list[Floats]) -> Floats:
+        pi_RSA = np.exp(found.policy(thetas[-1]))
+        pull_RSA = share_SA - share_SA.sum(-1, keepdims=True) * pi_RSA
+        return np.einsum("rxa,xak->rk", pull_RSA, found.feature_SAF)
+
+    return slope
+
+
+def sft(found: SetWorld, shown_SA: Floats, rate_R: Floats) -> Floats:
+    """Return theta [R, F] of supervised fine-tuning on shown answers; the rate is its strength."""
+    return train(np.zeros((len(rate_R), found.feature_SAF.shape[-1])), likelihood(found, shown_SA), rate_R)[
+        -1
+    ]
+
+
+def against_checkpoints(found: SetWorld, win_SA: Floats, settings: Settings, *, flips: bool) -> Floats:
+    """Return theta [R, F] of DPO on shown winners against samples of the checkpoint `lag` steps back.
+
+    That checkpoint is the reference too, with lag 0 the policy itself, and the start is its reference. flips:
+    where the policy gives the winner with less probability than the checkpoint, the sample counts as winning.
+    """
+    beta_R, lag_R = settings["beta"], settings["lag"].astype(int)
+    cells, share_SA, beta_R111 = len(beta_R), win_SA / win_SA.sum(), beta_R[:, None, None, None]
+
+    def slope(step: int, thetas: list[Floats]) -> Floats:
+        past_RF = np.stack([thetas[max(0, step - lag)][row] for row, lag in enumerate(lag_R)])
+        past_RSA, now_RSA = found.policy(past_RF), found.policy(thetas[-1])
+        gain_RSA = now_RSA - np.where(lag_R[:, None, None] == 0, found.policy(thetas[0]), past_RSA)
+        sign_RSA1 = np.where(flips & (gain_RSA < -1e-12), -1.0, 1.0)[..., None]
+        apart_RSAA = gain_RSA[..., :, None] - sign_RSA1 * gain_RSA[..., None, :]
+        weight_RSAA = share_SA[..., None] * np.exp(past_RSA)[..., None, :]
+        pull_RSAA = beta_R111 * weight_RSAA * special.expit(-beta_R111 * apart_RSAA)
+        by_answer_RSA = pull_RSAA.sum(-1) - (sign_RSA1 * pull_RSAA).sum(-2)
+        return np.einsum("rxa,xak->rk", by_answer_RSA, found.feature_SAF)
+
+    start_RF = np.zeros((cells, found.feature_SAF.shape[-1]))
+    return train(start_RF, slope, settings["rate"] / beta_R)[-1]
+
+
+def ppo(
+    found: SetWorld, model_SA: Floats, settings: Settings, rng: np.random.Generator, prompts: int
+) -> Floats:
+    """Return theta [R, F] of PPO on a reward model: 4 rollouts a prompt, 2 passes, clip .2, KL times beta."""
+    used_S11 = (np.arange(PROMPTS) < prompts)[:, None] / prompts
+    beta_R11 = settings["beta"][:, None, None]
+    drawn: list[Floats] = []
+
+    def slope(step: int, thetas: list[Floats]) -> Floats:
+        now_RSA = found.policy(thetas[-1])
+        if step % 2 == 0:
+            drawn[:] = [rng.multinomial(4, np.exp(now_RSA)) / 4.0, now_RSA]
+        count_RSA, old_RSA = drawn
+        paid_RSA = model_SA - beta_R11 * (old_RSA - np.log(found.ref_SA))
+        adv_RSA = paid_RSA - (count_RSA * paid_RSA).sum(-1, keepdims=True)
+        ratio_RSA = np.exp(now_RSA - old_RSA)
+        kept_RSA = np.where(adv_RSA > 0, ratio_RSA < 1.2, ratio_RSA > 0.8)
+        pull_RSA = used_S11 * count_RSA * kept_RSA * ratio_RSA * adv_RSA
+        pull_RSA = pull_RSA - pull_RSA.sum(-1, keepdims=True) * np.exp(now_RSA)
+        return np.einsum("rxa,xak->rk", pull_RSA, found.feature_SAF)
+
+    cells = len(settings["beta"])
+    return train(np.zeros((cells, found.feature_SAF.shape[-1])), slope, settings["rate"])[-1]
+
+
+def votes(kind: str, rule: str, spread: Sequence[float]) -> Learner:
+    """Return DPO or IPO on pairs of the reference, labeled by 1 to 32 votes; spread: factors of rewards.
+
+    rule: of `vote_labels`; "smoothed": majorities drawn to 1/2 by a factor that is tuned, whatever the votes.
+    """
+
+    def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
+        found = world(seed, spread_S=np.tile(spread, PROMPTS // len(spread)))
+        weight_RSAA, sum_RSAA = np.zeros((2, 1, PROMPTS, ANSWERS, ANSWERS))
+        for count in VOTES:
+            shown_RSAA = seen_pairs(
+                found.ref_SA[None], found.ref_SA[None], 10, generator(seed, "pairs", count)
+            )
+            label_RSAA = vote_labels(
+                shown_RSAA,
+                bradley_terry(found.reward_SA),
+                count,
+                "hard" if rule == "smoothed" else rule,
+                generator(seed, "votes", count),
+            )
+            weight_RSAA, sum_RSAA = weight_RSAA + shown_RSAA, sum_RSAA + shown_RSAA * label_RSAA
+        label_RSAA = np.where(weight_RSAA > 0, sum_RSAA / np.maximum(weight_RSAA, 1), 0.5)
+        if rule == "smoothed":
+            label_RSAA = 0.5 + settings["smooth"].reshape(-1, 1, 1, 1) * (label_RSAA - 0.5)
+        return found, on_pairs(found, (weight_RSAA, label_RSAA), settings, kind)
+
+    return learn
+
+
+def experts(arm: str, nats: float) -> Learner:
+    """Return a learner from 80 pairs of the best answer and the reference's, which gives it exp(-nats).
+
+    DPO on the pairs; SFT on the winners; "aligned": SFT, then DPO on the pairs with that as reference, as
+    OPA-DPO has it.
+    """
+
+    def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
+        found = world(seed, nats=nats)
+        best_SA = (found.reward_SA == found.reward_SA.max(-1, keepdims=True)).astype(np.float64)
+        first_RSA, second_RSA, chance_SAA = best_SA[None], found.ref_SA[None], bradley_terry(found.reward_SA)
+        weight_RSAA = seen_pairs(first_RSA, second_RSA, 80, generator(seed, "pairs"))
+        if arm == "DPO":
+            return found, on_pairs(found, _judged(weight_RSAA, chance_SAA, seed, "labels"), settings)
+        start_RF = sft(found, weight_RSAA[0].sum(-1), settings["sft"])
+        if arm == "SFT":
+            return found, start_RF
+        given = _judged(weight_RSAA, chance_SAA, seed, "labels")
+        return found, on_pairs(found, given, settings, start=start_RF)
+
+    return learn
+
+
+def _judged(weight_RSAA: Floats, chance_SAA: Floats, seed: int, name: str) -> tuple[Floats, Floats]:
+    return weight_RSAA, vote_labels(weight_RSAA, chance_SAA, 1, "hard", generator(seed, name))
+
+
+def demonstrations(arm: str) -> Learner:
+    """Return a learner from 4 good answers to each prompt seen, against losers of the arm's."""
+
+    def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
+        found, rng = world(seed), generator(seed, "demonstrations")
+        seen_S1 = (np.arange(PROMPTS) < SEEN)[:, None]
+        good_SA = found.ref_SA * np.exp(2 * found.reward_SA)
+        drawn_SA = rng.multinomial(4, good_SA / good_SA.sum(-1, keepdims=True))
+        win_SA = np.where(seen_S1, drawn_SA, 0.0)
+        if arm == "SFT":
+            return found, sft(found, win_SA, settings["sft"])
+        lose_SA = 4.0 * found.ref_SA
+        if arm == "4 logged losers":
+            lose_SA = rng.multinomial(4, found.ref_SA).astype(np.float64)
+        if arm in ("4 logged losers", "reference's losers"):
+            weight_RSAA = (win_SA[:, :, None] * lose_SA[:, None, :])[None]
+            label_RSAA = np.where(np.eye(ANSWERS, dtype=bool), 0.5, np.ones_like(weight_RSAA))
+            return found, on_pairs(found, (weight_RSAA, label_RSAA), settings)
+        settings = {"lag": np.zeros(len(settings["beta"])), **settings}
+        return found, against_checkpoints(found, win_SA, settings, flips="flips" in arm)
+
+    return learn
+
+
+def gap(arm: str, wrong: float, width: int = WIDTH, prompts: int = SEEN) -> Learner:
+    """Return a learner from 100 pairs of the first 3 answers, whose policy has 4 of the 6 features.
+
+    wrong: share of labels that are turned over. PPO has a reward model of `width` features and rolls out on
+    the first `prompts`.
+    """
+
+    def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
+        found = world(seed, sees=4)
+        shown_RSA = np.broadcast_to((np.arange(ANSWERS) < 3) / 3, (1, PROMPTS, ANSWERS))
+        weight_RSAA = seen_pairs(shown_RSA, shown_RSA, 100, generator(seed, "pairs"))
+        chance_SAA = bradley_terry(found.reward_SA)
+        given = _judged(weight_RSAA, wrong + (1 - 2 * wrong) * chance_SAA, seed, "labels")
+        if arm == "DPO":
+            return found, on_pairs(found, given, settings)
+        model_SA = fit_reward(*given, found.full_SAF[..., :width], 1.0)[0]
+        return found, ppo(found, model_SA, settings, generator(seed, "rollouts"), prompts)
+
+    return learn

@@ -1,0 +1,163 @@
+# ruff: noqa: NPY002 (the generator that compiled code has)
+"""Talks of 8 turns with a reward at the end, and learners of tables: reward alone, PPO, utterance critics.
+
+A talk is alive until a wrong utterance kills it, which its state does not tell; a talk that is alive at the
+end earns 1. An utterance is two tokens of four, so 16 of them, half of which kill, anew in every state.
+A talk goes on in an even state of the next turn, so that no one talk can be learned by heart.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from envs.arrays import Floats, Ints
+from testbed.rng import generator
+
+TURNS, ALIVE, TOKENS, SLIP = 8, 6, 4, 0.02
+"""Turns; states of a living talk in each, and as many of a dead one; the chance to be killed anyway."""
+STATES, UTTERANCES = 2 * ALIVE, TOKENS**2
+BATCH, CLIP, LAMBDA, POLYAK, MINIBATCH, UPDATES, STORE = 16, 0.2, 0.95, 0.05, 64, 20, 65_536
+REINFORCE, PPO, REPLAYED, ON_POLICY = range(4)
+"""Learners: the reward alone; a critic of tokens; one of utterances, with a replay of talks, and without."""
+
+
+def game(seed: int) -> Ints:
+    """Return 1 for utterances that kill, [turn, state, utterance]; states from ALIVE on are dead already."""
+    rng = generator(seed, "turn game")
+    kills_HSU = np.ones((TURNS, STATES, UTTERANCES), dtype=np.int64)
+    for turn, state in np.ndindex(TURNS, ALIVE):
+        kills_HSU[turn, state, rng.permutation(UTTERANCES)[UTTERANCES // 2 :]] = 0
+    return kills_HSU
+
+
+@numba.njit(cache=True)
+def _softmax(logit_A: Floats) -> Floats:
+    e_A = np.exp(logit_A - logit_A.max())
+    return e_A / e_A.sum()
+
+
+@numba.njit(cache=True)
+def _draw(p_A: Floats) -> int:
+    at, left = 0, np.random.random()
+    while at < len(p_A) - 1 and left >= p_A[at]:
+        left -= p_A[at]
+        at += 1
+    return at
+
+
+@numba.njit(cache=True)
+def success(kills_HSU: Ints, first_HSA: Floats, second_HSAA: Floats) -> float:
+    """Return the exact chance of a talk that is alive at the end, from an even state of the living."""
+    value_S = np.zeros(STATES)
+    value_S[:ALIVE] = 1.0
+    for turn in range(TURNS - 1, -1, -1):
+        new_S = np.zeros(STATES)
+        for state in range(ALIVE):
+            first_A = _softmax(first_HSA[turn, state])
+            for a in range(TOKENS):
+                second_A = _softmax(second_HSAA[turn, state, a])
+                for b in range(TOKENS):
+                    lives = (1 - SLIP) * (1 - kills_HSU[turn, state, a * TOKENS + b])
+                    new_S[state] += first_A[a] * second_A[b] * lives * value_S[:ALIVE].mean()
+        value_S = new_S
+    return value_S[:ALIVE].mean()
+
+
+@numba.njit(cache=True)
+def talks_to(
+    kills_HSU: Ints, seed: int, learner: int, rate: float, critic_rate: float, wanted: float, most: int
+) -> int:
+    """Return the talks a learner holds until its exact success is `wanted`, `most` where it never is.
+
+    A batch is 16 talks. PPO: GAE over tokens with values of states and of first tokens, two passes, clip .2.
+    Utterance critics: Q and V with targets that follow by .05, 20 updates a batch on 64
+    utterances of the store (without replay: of the batch); tokens are moved by Q - V of their utterance.
+    """
+    np.random.seed(seed)
+    first_HSA = np.zeros((TURNS, STATES, TOKENS))
+    second_HSAA = np.zeros((TURNS, STATES, TOKENS, TOKENS))
+    value_HSK = np.zeros((TURNS + 1, STATES, TOKENS + 1))  # of a state, and behind each first token
+    q_HSU, v_HS = np.zeros((TURNS, STATES, UTTERANCES)), np.zeros((TURNS + 1, STATES))
+    q_slow_HSU, v_slow_HS = q_HSU.copy(), v_HS.copy()
+    store_K4, stored = np.zeros((STORE, 4), np.int64), 0
+    state_BH, utterance_BH = np.zeros((BATCH, TURNS + 1), np.int64), np.zeros((BATCH, TURNS), np.int64)
+    reward_B, chance_BH2 = np.zeros(BATCH), np.zeros((BATCH, TURNS, 2))
+    for batch in range(most // BATCH):
+        if batch % 2 == 0 and success(kills_HSU, first_HSA, second_HSAA) >= wanted:
+            return batch * BATCH
+        begun = stored
+        for i in range(BATCH):
+            state_BH[i, 0] = np.random.randint(ALIVE)
+            for turn in range(TURNS):
+                state = state_BH[i, turn]
+                first_A = _softmax(first_HSA[turn, state])
+                a = _draw(first_A)
+                second_A = _softmax(second_HSAA[turn, state, a])
+                b = _draw(second_A)
+                to = np.random.randint(ALIVE)
+                if kills_HSU[turn, state, a * TOKENS + b] or np.random.random() < SLIP:
+                    to += ALIVE
+                utterance_BH[i, turn], state_BH[i, turn + 1] = a * TOKENS + b, to
+                chance_BH2[i, turn, 0], chance_BH2[i, turn, 1] = first_A[a], second_A[b]
+                store_K4[stored % STORE] = np.array([turn, state, a * TOKENS + b, to])
+                stored += 1
+            reward_B[i] = 1.0 if state_BH[i, TURNS] < ALIVE else 0.0
+        adv_BH2 = np.zeros((BATCH, TURNS, 2))
+        if learner == REINFORCE:
+            for i in range(BATCH):
+                adv_BH2[i] = reward_B[i] - reward_B.mean()
+        elif learner == PPO:
+            for i in range(BATCH):
+                ahead, after = 0.0, reward_B[i]
+                for turn in range(TURNS - 1, -1, -1):
+                    state, a = state_BH[i, turn], utterance_BH[i, turn] // TOKENS
+                    for place, column in ((1, 1 + a), (0, 0)):
+                        here = value_HSK[turn, state, column]
+                        ahead = after - here + LAMBDA * ahead
+                        adv_BH2[i, turn, place] = ahead
+                        after = here
+            for i in range(BATCH):
+                for turn in range(TURNS):
+                    state, a = state_BH[i, turn], utterance_BH[i, turn] // TOKENS
+                    value_HSK[turn, state, 0] += critic_rate * adv_BH2[i, turn, 0]
+                    value_HSK[turn, state, 1 + a] += critic_rate * adv_BH2[i, turn, 1]
+        else:
+            low = max(0, stored - STORE) if learner == REPLAYED else begun
+            for _ in range(UPDATES):
+                for _ in range(MINIBATCH):
+                    turn, state, u, to = store_K4[np.random.randint(low, stored) % STORE]
+                    ahead = v_slow_HS[turn + 1, to]
+                    if turn == TURNS - 1:
+                        ahead = 1.0 if to < ALIVE else 0.0
+                    q_HSU[turn, state, u] += critic_rate * (ahead - q_HSU[turn, state, u])
+                    a = _draw(_softmax(first_HSA[turn, state]))
+                    w = a * TOKENS + _draw(_softmax(second_HSAA[turn, state, a]))
+                    v_HS[turn, state] += critic_rate * (q_slow_HSU[turn, state, w] - v_HS[turn, state])
+                q_slow_HSU += POLYAK * (q_HSU - q_slow_HSU)
+                v_slow_HS += POLYAK * (v_HS - v_slow_HS)
+            for i in range(BATCH):
+                for turn in range(TURNS):
+                    state = state_BH[i, turn]
+                    adv_BH2[i, turn] = q_HSU[turn, state, utterance_BH[i, turn]] - v_HS[turn, state]
+        for _ in range(2 if learner == PPO else 1):
+            pull_HSA, pull_HSAA = np.zeros_like(first_HSA), np.zeros_like(second_HSAA)
+            for i in range(BATCH):
+                for turn in range(TURNS):
+                    state, u = state_BH[i, turn], utterance_BH[i, turn]
+                    a, b = u // TOKENS, u % TOKENS
+                    for place in range(2):
+                        logit_A = first_HSA[turn, state] if place == 0 else second_HSAA[turn, state, a]
+                        pi_A, token = _softmax(logit_A), a if place == 0 else b
+                        ratio, weight = pi_A[token] / chance_BH2[i, turn, place], adv_BH2[i, turn, place]
+                        cut = (weight > 0 and ratio > 1 + CLIP) or (weight < 0 and ratio < 1 - CLIP)
+                        weight *= 0.0 if learner == PPO and cut else ratio / BATCH
+                        move_A = -weight * pi_A
+                        move_A[token] += weight
+                        if place == 0:
+                            pull_HSA[turn, state] += move_A
+                        else:
+                            pull_HSAA[turn, state, a] += move_A
+            first_HSA += rate * pull_HSA
+            second_HSAA += rate * pull_HSAA
+    return most
