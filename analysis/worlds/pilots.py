@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ import pandas as pd
 Grid: TypeAlias = Mapping[str, Sequence[float]]
 PILOT = 5_000_000
 """First seed of pilot worlds; the runs of tables begin at 0 and 1,000,000."""
-FLAT = 0.005
+FLAT = 0.01
 """Gain toward the end of a grid below which a wider grid would change nothing."""
 
 
@@ -34,7 +34,17 @@ def tuned(score: Callable[..., float], grid: Grid, flat: float = FLAT) -> tuple[
     return chosen, ends
 
 
-def inside(table: pd.DataFrame) -> str:
-    """Return "" where no arm's setting lies at an end of its grid, else which do; reads arm and `at end`."""
-    arms = sorted(set(table.loc[table["at end"] > 0, "arm"]))
-    return f"at an end of its grid: {', '.join(map(str, arms))}" if arms else ""
+def inside(**where: Any) -> Callable[[pd.DataFrame], str]:
+    """Return the gate that no setting of the rows asked for lies at an end of its grid, by column `at end`.
+
+    where: values of columns, or collections of them, as `arm=("ppo", "bpo")`; without any, all rows count.
+    """
+
+    def gate(table: pd.DataFrame) -> str:
+        rows = table["at end"] > 0
+        for column, wanted in where.items():
+            rows &= table[column].isin([wanted] if isinstance(wanted, str | int | float) else list(wanted))
+        arms = sorted(set(map(str, table.loc[rows, "arm"])))
+        return f"at an end of its grid: {', '.join(arms)}" if arms else ""
+
+    return gate

@@ -1,4 +1,4 @@
-"""Imitation: occupancy matching with boosted replay, and compounding error against on-policy correction."""
+"""Imitation: weights and rewards of boosted replay, compounding error against on-policy correction."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Counts, collect, exact_model
-from testbed.offline.models import discrete_choice
+from envs.offline import Counts, collect
 from testbed.offline.tabular import greedy
 
 
@@ -41,39 +40,6 @@ def occupancy(world: FiniteMDP, pi_RSA: Floats) -> Floats:
     """
     law_RS = (1 - world.discount) * infinite_horizon.occupancy(world, pi_RSA)
     return np.asarray(law_RS[..., None] * pi_RSA)
-
-
-def match_occupancy(
-    world: FiniteMDP,
-    expert_RSA: Floats,
-    *,
-    boost: ArrayLike,
-    rounds: int,
-    temperature: float = 0.1,
-    floor: float = 1e-3,
-) -> tuple[Floats, Floats]:
-    """Total variation to the expert's occupancy of the weighted ensemble, and of the newest policy, [I, R]
-    each.
-
-    Round t: reward = discriminator between expert and the weighted replay of the policies before, policy =
-    soft optimum of that reward at `temperature`. expert_RSA may be a sample, such as one trajectory's shares;
-    boost: a number or [R]; the first policy is uniform. Source: AILBoost (Chang et al. 2024), algorithm 1,
-    without networks.
-    """
-    cells = len(expert_RSA)
-    moves_RSAS = np.broadcast_to(exact_model(world)[0], (cells, *world.transition_SAS.shape))
-    boost_R = np.broadcast_to(np.asarray(boost, np.float64), (cells,))
-    laws = [occupancy(world, np.full(expert_RSA.shape, 1 / world.actions))]
-    ensemble_rows, newest_rows = [], []
-    for _ in range(rounds):
-        weight_RK = replay_weights(len(laws), boost_R)
-        replay_RSA = np.einsum("rk,krsa->rsa", weight_RK, np.stack(laws))
-        ensemble_rows.append(np.abs(replay_RSA - expert_RSA).sum((-1, -2)) / 2)
-        newest_rows.append(np.abs(laws[-1] - expert_RSA).sum((-1, -2)) / 2)
-        reward_RSA = discriminator_reward(expert_RSA, replay_RSA, floor)
-        pi_RSA, _ = discrete_choice(moves_RSAS, reward_RSA / temperature, world.discount)
-        laws.append(occupancy(world, pi_RSA))
-    return np.stack(ensemble_rows), np.stack(newest_rows)
 
 
 def erring(expert_SA: Floats, error: ArrayLike, wrong: int = 0) -> Floats:

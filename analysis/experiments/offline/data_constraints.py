@@ -181,14 +181,14 @@ EXPERIMENT.claim(
     "nearest-data-beats-cloning",
     """Averaged over three loggers the distance to the nearest logged pair (PRDC) is worth 0.02 of the best
     more than cloning's penalty, each at its best setting of pilot worlds.""",
-    gates={"tuned": inside},
+    gates={"tuned": inside()},
 ).compare("value", {"arm": "nearest data"}, {"arm": "cloning"}, by=MARGIN, over={"logger": "all"})
 
 EXPERIMENT.claim(
     "nearest-data-beats-a-support-constraint",
     """Averaged over three loggers it is worth 0.02 more than the best action whose estimated density given
     the context is above a floor, each at its best setting of pilot worlds.""",
-    gates={"tuned": inside},
+    gates={"tuned": inside()},
 ).compare("value", {"arm": "nearest data"}, {"arm": "support"}, by=MARGIN, over={"logger": "all"})
 
 EXPERIMENT.claim(
@@ -200,13 +200,13 @@ EXPERIMENT.claim(
     "advantage-filter-beats-cloning",
     """On mixed logs, a fifth of them good, a penalty toward logged or generated actions of positive
     advantage (A2PR) is worth 0.02 of the best more than one toward all, each at its best weight.""",
-    gates={"tuned": inside},
+    gates={"tuned": inside()},
 ).compare("value", {"arm": "better and generated"}, {"arm": "cloning"}, by=MARGIN, over={"logger": "mixed"})
 
 EXPERIMENT.claim(
     "generated-actions-add-to-the-filter",
     "Averaged over three loggers generated actions add 0.02 of the best to the filter of logged ones.",
-    gates={"tuned": inside},
+    gates={"tuned": inside()},
 ).compare("value", {"arm": "better and generated"}, {"arm": "better data"}, by=MARGIN, over={"logger": "all"})
 
 

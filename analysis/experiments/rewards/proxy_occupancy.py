@@ -1,26 +1,17 @@
-"""A proxy reward optimized with a chi2 of occupancies (ORPO), a chi2 or a KL of actions: the true return."""
+"""A proxy optimized within a chi2 of occupancies (ORPO), a chi2 or a KL of actions: the true return."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    all_exceed,
-    columns,
-    exact,
-    must_exceed,
-    of_seeds,
-    runs_of,
-)
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds
+from analysis.worlds.pilots import PILOT, inside, tuned
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
@@ -31,111 +22,213 @@ from testbed.offline.preferences import tilt
 from testbed.rng import generator
 
 NAME = "proxy-occupancy"
-SEEDS, STATES, ACTIONS, DISCOUNT = 10, 8, 3, 0.9
-STRENGTHS = (3.0, 1.0, 0.5, 0.3, 0.1, 0.03)
-WORLDS = ("noise", "tampering", "unseen cost", "lure")
-MARGIN = 0.02
-"""True return per step, over the spread of the base's. Set before the table was made."""
+SEEDS, PILOTS, STATES, ACTIONS, DISCOUNT = 32, 12, 8, 3, 0.9
+STEPS, DRAWS, RATE = 300, 8192, 1.0
+"""Of the loop: rounds, draws of each occupancy a round, rate of the first policy step."""
+STRENGTHS = (3.0, 1.0, 0.6, 0.4, 0.25, 0.15, 0.06)
+WORLDS = ("noise", "tampering", "unseen cost", "lure", "trap")
+MARGIN, NEAR = 0.02, 0.05
+"""Of the true return per step, over the spread of the base's; of the penalized proxy. Pre-set."""
 
 
 def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
     """Return a random MDP with the true reward, a proxy [S, A] and a base policy that is better than random.
 
     "noise": independent errors of the proxy; "tampering": the state that the base visits least pays the proxy
-    and costs the truth; "unseen cost": the proxy misses what one action costs; "lure": it overpays staying.
+    and costs the truth; "unseen cost": it misses what one action costs and overpays it; "lure": it overpays
+    staying; "trap": an action that the base rarely takes leads to two states, left by chance alone, that
+    the proxy pays and the truth does not: little KL of actions, much of occupancy.
     """
     rng = generator(seed, f"{NAME} {kind}")
     made = garnet(states=STATES, actions=ACTIONS, branching=3, seed=seed, discount=DISCOUNT)
     moves_SAS, true_SA = made.transition_SAS.copy(), made.reward_SA.copy()
     if kind == "lure":
         moves_SAS[:, 0] = np.eye(STATES)
+    if kind == "trap":
+        moves_SAS[:-2, :, -2:] = 0.0
+        moves_SAS[:-2] += 1e-6 * (np.arange(STATES) < STATES - 2)
+        moves_SAS[:-2] /= moves_SAS[:-2].sum(-1, keepdims=True)
+        moves_SAS[:-2, 2] = 0.7 * moves_SAS[:-2, 2] + 0.3 * np.eye(STATES)[-2]
+        moves_SAS[-2:] = 0.9 * np.eye(STATES)[[-1, -2]][:, None] + 0.1 * made.start_S
     base_SA = np.full((STATES, ACTIONS), 1 / ACTIONS)
-    plain = FiniteMDP(
-        transition_SAS=moves_SAS, reward_SA=true_SA, start_S=made.start_S, horizon=1, discount=DISCOUNT
-    )
+    plain = _paid(moves_SAS, true_SA, made.start_S)
     base_SA = tilt(base_SA, soft_q(plain, base_SA, 0.0), 1.0)
     proxy_SA = true_SA + (rng.normal(size=true_SA.shape) if kind == "noise" else 0.0)
+    if kind == "trap":
+        base_SA[:-2] = np.append(0.995 * base_SA[:-2, :2] / base_SA[:-2, :2].sum(-1, keepdims=True),
+                                 np.full((STATES - 2, 1), 0.005), axis=-1)  # fmt: skip
+        true_SA[-2:], proxy_SA[-2:] = true_SA[-2:] - 2.0, proxy_SA[-2:] + 2.0
     if kind == "tampering":
-        from envs import infinite_horizon
-
         rare = int(np.argmin(infinite_horizon.occupancy(plain, base_SA)))
         true_SA[rare], proxy_SA[rare] = true_SA[rare] - 2.0, 3.0
     if kind == "unseen cost":
-        true_SA[:, 1] -= 1.5 * rng.random(STATES)
+        true_SA[:, 1] -= 3.0 * rng.random(STATES)
+        proxy_SA[:, 1] += 1.0
     if kind == "lure":
         proxy_SA[:, 0] += rng.exponential(1.0, STATES)
-    world = FiniteMDP(
-        transition_SAS=moves_SAS, reward_SA=true_SA, start_S=made.start_S, horizon=1, discount=DISCOUNT
+    return _paid(moves_SAS, true_SA, made.start_S), proxy_SA, base_SA
+
+
+def _paid(moves_SAS: Floats, reward_SA: Floats, start_S: Floats) -> FiniteMDP:
+    return FiniteMDP(
+        transition_SAS=moves_SAS, reward_SA=reward_SA, start_S=start_S, horizon=1, discount=DISCOUNT
     )
-    return world, proxy_SA, base_SA
+
+
+def law(world: FiniteMDP, pi_SA: Floats) -> Floats:
+    """Return the occupancy (1 - discount) sum discount^t P(s_t, a_t), [S, A]."""
+    return np.asarray((1 - DISCOUNT) * infinite_horizon.occupancy(world, pi_SA)[:, None] * pi_SA)
+
+
+@cache
+def prepared(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats, Floats, Floats]:
+    """Return the world, true and proxy reward in spreads of the base's, the base policy and its occupancy."""
+    world, proxy_SA, base_SA = setting(kind, seed)
+    d_SA = law(world, base_SA)
+    true_SA, proxy_SA = (
+        r / np.sqrt((d_SA * (r - (d_SA * r).sum()) ** 2).sum()) for r in (world.reward_SA, proxy_SA)
+    )
+    return world, true_SA, proxy_SA, base_SA, d_SA
+
+
+def loop(kind: str, seed: int, strength: float) -> Floats:
+    """Return pi [S, A] after 300 rounds: fit the discriminator, then a natural policy gradient step.
+
+    The discriminator is a table fitted to 8,192 draws of each occupancy, one pseudo-draw per entry: its
+    optimum is the log of the ratio of counts. Action values of that reward are exact.
+    """
+    from testbed.exact.proxy_optimization import penalized_reward
+
+    world, _, proxy_SA, base_SA, base_d_SA = prepared(kind, seed)
+    rng, log_SA = generator(seed, f"{NAME} loop {kind}"), np.log(base_SA)
+    for step in range(STEPS):
+        pi_SA = np.exp(log_SA)
+        counts = [
+            rng.multinomial(DRAWS, d.ravel()).reshape(d.shape) + 1.0 for d in (law(world, pi_SA), base_d_SA)
+        ]
+        seen_SA, base_seen_SA = (count / count.sum() for count in counts)
+        reward_SA = penalized_reward(proxy_SA, seen_SA, base_seen_SA, strength)
+        q_SA = infinite_horizon.q_value(_paid(world.transition_SAS, reward_SA, world.start_S), pi_SA)
+        gain_SA = (1 - DISCOUNT) * (q_SA - (pi_SA * q_SA).sum(-1, keepdims=True))
+        log_SA = special.log_softmax(log_SA + RATE / np.sqrt(1 + step) * gain_SA, -1)
+    return np.exp(log_SA)
+
+
+def judged(kind: str, seed: int, arm: str, strengths: Sequence[float]) -> list[tuple[float, float]]:
+    """Return gain of true return per step over the base, and penalized proxy, at each strength."""
+    from testbed.exact.proxy_optimization import DIVERGENCES, distance, optimized
+
+    world, true_SA, proxy_SA, base_SA, d_SA = prepared(kind, seed)
+    if arm == "loop":
+        found = [loop(kind, seed, strength) for strength in strengths]
+    else:
+        found = optimized(world, proxy_SA, base_SA, arm, strengths)
+    charged = arm if arm in DIVERGENCES else DIVERGENCES[0]
+    return [
+        (
+            float(((law(world, pi_SA) - d_SA) * true_SA).sum()),
+            float(((law(world, pi_SA) - d_SA) * proxy_SA).sum())
+            - strength * distance(world, pi_SA, base_SA, charged),
+        )
+        for strength, pi_SA in zip(strengths, found, strict=True)
+    ]
+
+
+@cache
+def strength_of(kind: str, arm: str) -> tuple[float, bool]:
+    """Return the strength of most true return on pilot worlds, and whether it is at an end of the grid."""
+    seeds = range(PILOT, PILOT + PILOTS)
+    mean_K = np.mean([[true for true, _ in judged(kind, s, arm, STRENGTHS)] for s in seeds], axis=0)
+    score = dict(zip(STRENGTHS, mean_K, strict=True))
+    chosen, ends = tuned(lambda strength: float(score[strength]), {"strength": STRENGTHS})
+    return chosen["strength"], ends
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return gains of true and proxy return per step over the base, by world, divergence and strength."""
-    from testbed.exact.proxy_optimization import DIVERGENCES, optimized
+    """Return every arm's gains at its strength, by family and on average; the loop has ORPO's strength.
 
-    for seed in seeds:
+    "none" is the weakest penalty on occupancies, and "objective" the proxy less ORPO's or its own penalty.
+    """
+    from testbed.exact.proxy_optimization import DIVERGENCES
+
+    for arm in (*DIVERGENCES, "loop", "none"):
+        every, at_end = [], []
         for kind in WORLDS:
-            world, proxy_SA, base_SA = setting(kind, seed)
+            tuned_as = arm if arm in DIVERGENCES else DIVERGENCES[0]
+            strength, ends = strength_of(kind, tuned_as)
+            # The optimizer walks from strong penalties to weak ones.
+            path = [each for each in STRENGTHS if each >= strength]
+            if arm in ("loop", "none"):
+                path = [strength] if arm == "loop" else list(STRENGTHS)
+            found = np.array(
+                [judged(kind, int(seed), arm if arm != "none" else tuned_as, path)[-1] for seed in seeds]
+            )
+            every.append(found)
+            at_end.append(ends)
+            yield _row(seeds, kind, arm, found, ends)
+        yield _row(seeds, "all", arm, np.mean(every, axis=0), any(at_end))
 
-            def law(pi_SA: Floats, world: FiniteMDP = world) -> Floats:
-                return np.asarray((1 - DISCOUNT) * infinite_horizon.occupancy(world, pi_SA)[:, None] * pi_SA)
 
-            base_X = law(base_SA)
-            scales = [
-                np.sqrt((base_X * (r - (base_X * r).sum()) ** 2).sum()) for r in (world.reward_SA, proxy_SA)
-            ]
-            for divergence in DIVERGENCES:
-                for strength, pi_SA in zip(
-                    STRENGTHS,
-                    optimized(world, proxy_SA / scales[1], base_SA, divergence, STRENGTHS),
-                    strict=True,
-                ):
-                    gain = law(pi_SA) - base_X
-                    true, proxy = (
-                        float((gain * r).sum() / s)
-                        for r, s in zip((world.reward_SA, proxy_SA), scales, strict=True)
-                    )
-                    yield columns(
-                        (seed,), world=kind, divergence=divergence, strength=strength, true=true, proxy=proxy
-                    )
+def _row(seeds: Seeds, kind: str, arm: str, found_R2: Floats, ends: bool) -> pd.DataFrame:
+    true_R, objective_R = found_R2.T
+    return columns(seeds, world=kind, arm=arm, true=true_R, objective=objective_R, **{"at end": int(ends)})
 
 
 EXPERIMENT = Experiment(
     NAME,
     question="Does a chi2 of occupancies keep more of the true return than one of actions, or a KL?",
     source="Laidlaw et al. (2024), Correlated proxies, arXiv:2403.03185",
-    differs="four families of random MDPs of 8 states, not its own; exact optima, each at its best strength",
-    compute=of_seeds(NAME, rows, SEEDS, {"states": STATES, "discount": DISCOUNT}),
-    keys=("run", "seed", "world", "divergence", "strength"),
-    metrics=("true", "proxy"),
-    margins={"true return per step, in spreads of the base's": MARGIN},
-    figure=Plot(
-        "final by dial", x="strength: strength of the divergence", y="true: gain of the true return",
-        arm=("divergence",),
+    differs=(
+        "five families of random MDPs of 8 states, not its own; exact optima at the strength that is best on "
+        "pilot worlds, and ORPO's loop with natural gradients and a discriminator that is a table"
     ),
-    systems={
-        "Correlated proxies (ORPO)": Part(
-            "exact optima on four families of small MDPs of ours; the loop: see orpo-loop"
-        )
-    },
+    compute=of_seeds(NAME, rows, SEEDS, {"states": STATES, "discount": DISCOUNT, "pilots": PILOTS}),
+    keys=("run", "seed", "world", "arm"),
+    metrics=("true", "objective", "at end"),
+    margins={"true return per step, in spreads of the base's": MARGIN, "objective": NEAR},
+    figure=Plot(
+        "final by dial", x="world: family", y="true: gain of the true return", arm=("arm: penalty",),
+    ),
+    systems=("Correlated proxies (ORPO)",),
 )  # fmt: skip
+CHI2, KL, ACTION_CHI2 = ({"arm": name} for name in ("occupancy chi2", "action KL", "action chi2"))
 
 
-def _best(table: pd.DataFrame) -> pd.DataFrame:
-    """Best true gain over the strengths, a row per run, seed and world, a column per divergence."""
-    best = table.groupby(["run", "seed", "world", "divergence"])["true"].max().clip(lower=0.0)
-    return best.unstack()
+EXPERIMENT.claim(
+    "occupancy-chi2-beats-action-kl",
+    """Averaged over five families it gains 0.02 more true return than the KL of actions, each at its best
+    strength of pilot worlds.""",
+    gates={"tuned": inside()},
+).compare("true", CHI2, KL, by=MARGIN, over={"world": "all"})
 
+EXPERIMENT.claim(
+    "occupancy-chi2-beats-action-kl-in-every-family",
+    "In each of five families it gains more true return than the KL of actions, each at its best strength.",
+    gates={"tuned": inside()},
+).compare("true", CHI2, KL, over={"world": WORLDS})
 
-def _ahead(table: pd.DataFrame, other: str) -> dict[str, Floats]:
-    best = _best(table)
-    gain = (best["occupancy chi2"] - best[other]).unstack("world")
-    return {
-        f"{kind}, {run}": gain[kind].loc[run].to_numpy(dtype=float)
-        for run in runs_of(table)
-        for kind in WORLDS
-    }
+EXPERIMENT.claim(
+    "occupancy-chi2-beats-action-chi2",
+    """Averaged over five families it gains 0.02 more true return than the chi2 of actions, each at its best
+    strength of pilot worlds.""",
+    gates={"tuned": inside(arm=("occupancy chi2", "action chi2"))},
+).compare("true", CHI2, ACTION_CHI2, by=MARGIN, over={"world": "all"})
+
+EXPERIMENT.claim(
+    "proxies-are-hacked-at-weak-penalties",
+    "In every family the weakest penalty on occupancies has 0.02 less true return than its best strength.",
+).compare("true", CHI2, {"arm": "none"}, by=MARGIN, over={"world": WORLDS})
+
+EXPERIMENT.claim(
+    "orpo-loop-reaches-its-optimum",
+    "In every family the loop's penalized proxy return per step is less than 0.05 below the exact optimum's.",
+).compare("objective", {"arm": "loop"}, CHI2, by=-NEAR, over={"world": WORLDS})
+
+EXPERIMENT.claim(
+    "orpo-loop-beats-action-kl",
+    "Averaged over five families the loop gains 0.02 more true return than the exact KL of actions.",
+    gates={"tuned": inside()},
+).compare("true", {"arm": "loop"}, KL, by=MARGIN, over={"world": "all"})
 
 
 @EXPERIMENT.claim(source="Laidlaw et al. (2024), theorem 5.1 as in docs/theory/value-learning.md")
@@ -148,12 +241,10 @@ def orpo_optimum_meets_the_proxy_bound() -> Evidence:
     gaps = []
     for kind in WORLDS:
         world, proxy_SA, base_SA = setting(kind, 3)
-        laws = []
-        for pi_SA in (base_SA, *optimized(world, proxy_SA, base_SA, "occupancy chi2", (100.0, 1.0, 0.1))):
-            laws.append(((1 - DISCOUNT) * infinite_horizon.occupancy(world, pi_SA)[:, None] * pi_SA).ravel())
-        gaps.append(
-            distance(world, pi_SA, base_SA, "occupancy chi2") - np.sqrt((laws[-1] ** 2 / laws[0]).sum() - 1)
-        )
+        policies = (base_SA, *optimized(world, proxy_SA, base_SA, "occupancy chi2", (100.0, 1.0, 0.1)))
+        laws = [law(world, pi_SA).ravel() for pi_SA in policies]
+        chi = np.sqrt((laws[-1] ** 2 / laws[0]).sum() - 1)
+        gaps.append(distance(world, policies[-1], base_SA, "occupancy chi2") - chi)
         if np.cov(proxy_SA.ravel(), world.reward_SA.ravel(), aweights=laws[0])[0, 1] > 0:
             gaps += [
                 -proxy_slack(laws[0], d_X, world.reward_SA.ravel(), proxy_SA.ravel()) for d_X in laws[1:]
@@ -164,25 +255,29 @@ def orpo_optimum_meets_the_proxy_bound() -> Evidence:
     return exact(gaps, 1e-8, "largest miss of the bound, or of the order")
 
 
-@EXPERIMENT.claim()
-def occupancy_chi2_beats_action_kl(table: pd.DataFrame) -> Evidence:
-    """At its best strength it gains 0.02 more true return than the KL of actions, in all 4 families."""
-    return all_exceed(MARGIN, "gain over the KL of actions", _ahead, "action KL")(table)
+@EXPERIMENT.claim(
+    "penalized-rewards-have-the-gradient-of-the-penalty",
+    source="Laidlaw et al. (2024), section 6; derived here",
+    statement=(
+        "The policy gradient of ORPO's reward, held fixed at the exact ratios, is the gradient of the proxy "
+        "return less the strength times the root of chi2, in all families."
+    ),
+)
+def gradients() -> Evidence:
+    """Return largest distances of gradients in the logits from central differences of the objective."""
+    from testbed.exact.proxy_optimization import distance, penalized_reward
 
-
-@EXPERIMENT.claim()
-def occupancy_chi2_beats_action_chi2(table: pd.DataFrame) -> Evidence:
-    """At its best strength it gains 0.02 more true return than the chi2 of actions, in all 4 families."""
-    return all_exceed(MARGIN, "gain over the chi2 of actions", _ahead, "action chi2")(table)
-
-
-@EXPERIMENT.claim()
-def proxies_are_hacked_at_weak_penalties(table: pd.DataFrame) -> Evidence:
-    """In every family and with every divergence the weakest penalty has 0.02 less true return than its
-    best.
-    """
-    found = {}
-    for (run, kind, name), rows_ in table.groupby(["run", "world", "divergence"]):
-        wide = rows_.pivot(index="seed", columns="strength", values="true")
-        found[f"{name}, {kind}, {run}"] = (wide.max(axis=1) - wide[STRENGTHS[-1]]).to_numpy(dtype=float)
-    return must_exceed(found, MARGIN, "loss of true return")
+    gaps = []
+    for kind in WORLDS:
+        world, _, proxy_SA, base_SA, d_SA = prepared(kind, 3)
+        logit_SA = np.log(base_SA) + generator(3, kind).normal(size=base_SA.shape)
+        now_SA = law(world, special.softmax(logit_SA, -1))
+        reward_SA = penalized_reward(proxy_SA, now_SA, d_SA, 0.3)
+        for one_SA in 1e-5 * np.eye(base_SA.size).reshape(-1, *base_SA.shape):
+            ends = [special.softmax(logit_SA + sign * one_SA, -1) for sign in (1, -1)]
+            moved = [law(world, pi_SA) for pi_SA in ends]
+            far = [distance(world, pi_SA, base_SA, "occupancy chi2") for pi_SA in ends]
+            values = [(d * proxy_SA).sum() - 0.3 * x for d, x in zip(moved, far, strict=True)]
+            fixed = [(d * reward_SA).sum() for d in moved]
+            gaps.append(abs(values[0] - values[1] - fixed[0] + fixed[1]) / 2e-5)
+    return exact(gaps, 1e-7, "largest distance of two gradients")

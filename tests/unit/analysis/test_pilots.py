@@ -17,5 +17,5 @@ def test_the_best_setting_is_chosen_and_an_end_that_matters_is_seen(peak, slope,
 
 def test_the_gate_names_arms_at_an_end():
     table = pd.DataFrame({"arm": ["x", "y", "y"], "at end": [0, 1, 0]})
-    assert inside(table) == "at an end of its grid: y"
-    assert inside(table[table["arm"] == "x"]) == ""
+    assert inside()(table) == inside(arm=("x", "y"))(table) == "at an end of its grid: y"
+    assert inside(arm="x")(table) == ""

@@ -158,15 +158,9 @@ def test_optimistic_values_are_never_below_the_best_and_exact_without_a_bonus():
     )
 
 
-def test_matching_an_occupancy_that_is_reached_leaves_nothing():
-    expert = tabular.greedy(BEST[None])
-    law = imitation.occupancy(WORLD, expert)
+def test_boosted_replay_forgets_from_the_oldest_and_a_matched_occupancy_pays_nothing():
+    law = imitation.occupancy(WORLD, tabular.greedy(BEST[None]))
     assert law.sum() == pytest.approx(1)
-    mixed, newest = imitation.match_occupancy(
-        WORLD, np.repeat(law, 3, axis=0), boost=[0.0, 0.3, 1.0], rounds=30
-    )
-    assert (mixed[-1] < 0.2 * mixed[0]).any()
-    np.testing.assert_allclose(mixed[:, 2], newest[:, 2])
     np.testing.assert_allclose(
         imitation.replay_weights(3, [0.0, 0.5, 1.0]), [[1 / 3] * 3, [1 / 7, 2 / 7, 4 / 7], [0, 0, 1]]
     )
