@@ -1,5 +1,4 @@
-"""Improvement steps of a tabular policy in closed form: mirror descent, bounded ratios, a set-point of
-entropy.
+"""Improvement steps of a tabular policy in closed form: bounded ratios, a set-point of entropy.
 
 Tables are [S, A] or [A]; advantages are given, so that a bandit and an MDP are treated alike.
 """
@@ -13,24 +12,6 @@ from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
-
-
-def mirror_step(mu_xA: Floats, adv_xA: Floats, step_size: float) -> Floats:
-    """argmax_pi E_pi A - KL(pi || mu) / step_size = mu exp(step_size A) / Z.
-
-    Source: Tomar et al. (2020), MDPO, arXiv:2005.09814.
-    """
-    return np.asarray(special.softmax(np.log(mu_xA) + step_size * adv_xA, axis=-1))
-
-
-def soft_mirror_step(mu_xA: Floats, q_xA: Floats, step_size: float, alpha: float) -> Floats:
-    """argmax_pi E_pi Q + alpha H(pi) - KL(pi || mu) / step_size, mu^(1 / (1 + k)) exp(step_size Q / (1 + k))
-    / Z, k = alpha step_size. An infinite step size gives SAC's exp(Q / alpha) / Z.
-    """
-    if np.isinf(step_size):
-        return np.asarray(special.softmax(q_xA / alpha, axis=-1))
-    shrink = 1.0 + alpha * step_size
-    return np.asarray(special.softmax((np.log(mu_xA) + step_size * q_xA) / shrink, axis=-1))
 
 
 def soft_q(world: FiniteMDP, pi_SA: Floats, alpha: float) -> Floats:
