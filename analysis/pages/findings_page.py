@@ -110,7 +110,8 @@ def _findings(f: Facts) -> list[tuple[str, str]]:
         (
             "4. A wider clip alone buys a part of what the methods sell",
             f"GRPO's score in tuning at lag {LAG}, with its clip at 0.2 and at its best: {clips} (two "
-            "to five tuning seeds, each at its best rate). A comparison with GRPO at 0.2 gives a method that much for nothing.",
+            "to five tuning seeds, each at its best rate). A comparison with GRPO at 0.2 gives a method that "
+            "much for nothing.",
         ),
         (
             "5. Plain REINFORCE is no baseline at lag 64",
