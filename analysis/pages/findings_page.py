@@ -1,6 +1,4 @@
-"""docs/findings.md: what follows from the arena and the decided claims, every number read from their "
-"tables.
-"""
+"""Writes docs/findings.md from the arena and the decided claims: every number is read from their tables."""
 
 from __future__ import annotations
 
@@ -78,6 +76,11 @@ def page(facts: Facts) -> str:
 
 
 def _findings(f: Facts) -> list[tuple[str, str]]:
+    """Return titles and texts."""
+    return [*_of_recipes(f), *_of_mechanisms(f)]
+
+
+def _of_recipes(f: Facts) -> list[tuple[str, str]]:
     fresh = ", ".join(f"{f.final(task, 'grpo', 0)} to {f.final(task, 'grpo')} on {task}" for task in f.tasks)
     clips = "; ".join("{}: {} to {}".format(task, *f.clip(task)) for task in f.tasks)
     held = ", ".join(f"{f.gain(task, 'vcpo')} on {task}" for task in f.tasks)
@@ -119,6 +122,11 @@ def _findings(f: Facts) -> list[tuple[str, str]]:
             "what breaks runs: the share "
             f"that collapses grows by {f.claim('collapse-grows-with-lag-times-rate')}.",
         ),
+    ]
+
+
+def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
+    return [
         (
             "6. Very old data can be used",
             "At lag 128 VCPO ends as high as on fresh data: "
