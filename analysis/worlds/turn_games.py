@@ -65,6 +65,100 @@ def success(kills_HSU: Ints, first_HSA: Floats, second_HSAA: Floats) -> float:
 
 
 @numba.njit(cache=True)
+def _hold_talks(
+    kills_HSU: Ints, first_HSA: Floats, second_HSAA: Floats, state_BH: Ints, utterance_BH: Ints,
+    chance_BH2: Floats, store_K4: Ints, stored: int,
+) -> int:  # fmt: skip
+    """Fill a batch of talks in place, store them, and return how many utterances were stored."""
+    for i in range(BATCH):
+        state_BH[i, 0] = np.random.randint(ALIVE)
+        for turn in range(TURNS):
+            state = state_BH[i, turn]
+            first_A = _softmax(first_HSA[turn, state])
+            a = _draw(first_A)
+            second_A = _softmax(second_HSAA[turn, state, a])
+            b = _draw(second_A)
+            to = np.random.randint(ALIVE)
+            if kills_HSU[turn, state, a * TOKENS + b] or np.random.random() < SLIP:
+                to += ALIVE
+            utterance_BH[i, turn], state_BH[i, turn + 1] = a * TOKENS + b, to
+            chance_BH2[i, turn, 0], chance_BH2[i, turn, 1] = first_A[a], second_A[b]
+            store_K4[stored % STORE] = np.array([turn, state, a * TOKENS + b, to])
+            stored += 1
+    return stored
+
+
+@numba.njit(cache=True)
+def _gae(
+    value_HSK: Floats, state_BH: Ints, utterance_BH: Ints, reward_B: Floats, critic_rate: float
+) -> Floats:
+    """Return advantages of tokens, GAE with values of states and of first tokens; then move the values."""
+    adv_BH2 = np.zeros((BATCH, TURNS, 2))
+    for i in range(BATCH):
+        ahead, after = 0.0, reward_B[i]
+        for turn in range(TURNS - 1, -1, -1):
+            state, a = state_BH[i, turn], utterance_BH[i, turn] // TOKENS
+            for place, column in ((1, 1 + a), (0, 0)):
+                here = value_HSK[turn, state, column]
+                ahead = after - here + LAMBDA * ahead
+                adv_BH2[i, turn, place] = ahead
+                after = here
+    for i in range(BATCH):
+        for turn in range(TURNS):
+            state, a = state_BH[i, turn], utterance_BH[i, turn] // TOKENS
+            value_HSK[turn, state, 0] += critic_rate * adv_BH2[i, turn, 0]
+            value_HSK[turn, state, 1 + a] += critic_rate * adv_BH2[i, turn, 1]
+    return adv_BH2
+
+
+@numba.njit(cache=True)
+def _fit_utterances(
+    q_HSU: Floats, v_HS: Floats, q_slow_HSU: Floats, v_slow_HS: Floats, first_HSA: Floats,
+    second_HSAA: Floats, store_K4: Ints, low: int, stored: int, critic_rate: float,
+) -> None:  # fmt: skip
+    """Move Q and V of utterances, and their slow targets, in place on draws of the store from `low` on."""
+    for _ in range(UPDATES):
+        for _ in range(MINIBATCH):
+            turn, state, u, to = store_K4[np.random.randint(low, stored) % STORE]
+            ahead = v_slow_HS[turn + 1, to]
+            if turn == TURNS - 1:
+                ahead = 1.0 if to < ALIVE else 0.0
+            q_HSU[turn, state, u] += critic_rate * (ahead - q_HSU[turn, state, u])
+            a = _draw(_softmax(first_HSA[turn, state]))
+            w = a * TOKENS + _draw(_softmax(second_HSAA[turn, state, a]))
+            v_HS[turn, state] += critic_rate * (q_slow_HSU[turn, state, w] - v_HS[turn, state])
+        q_slow_HSU += POLYAK * (q_HSU - q_slow_HSU)
+        v_slow_HS += POLYAK * (v_HS - v_slow_HS)
+
+
+@numba.njit(cache=True)
+def _ascend(
+    first_HSA: Floats, second_HSAA: Floats, state_BH: Ints, utterance_BH: Ints, chance_BH2: Floats,
+    adv_BH2: Floats, rate: float, clip: bool,
+) -> None:  # fmt: skip
+    """Take one step of the batch's policy gradient in place, with PPO's clip at .2 where `clip`."""
+    pull_HSA, pull_HSAA = np.zeros_like(first_HSA), np.zeros_like(second_HSAA)
+    for i in range(BATCH):
+        for turn in range(TURNS):
+            state, u = state_BH[i, turn], utterance_BH[i, turn]
+            a, b = u // TOKENS, u % TOKENS
+            for place in range(2):
+                logit_A = first_HSA[turn, state] if place == 0 else second_HSAA[turn, state, a]
+                pi_A, token = _softmax(logit_A), a if place == 0 else b
+                ratio, weight = pi_A[token] / chance_BH2[i, turn, place], adv_BH2[i, turn, place]
+                cut = (weight > 0 and ratio > 1 + CLIP) or (weight < 0 and ratio < 1 - CLIP)
+                weight *= 0.0 if clip and cut else ratio / BATCH
+                move_A = -weight * pi_A
+                move_A[token] += weight
+                if place == 0:
+                    pull_HSA[turn, state] += move_A
+                else:
+                    pull_HSAA[turn, state, a] += move_A
+    first_HSA += rate * pull_HSA
+    second_HSAA += rate * pull_HSAA
+
+
+@numba.njit(cache=True)
 def talks_to(
     kills_HSU: Ints, seed: int, learner: int, rate: float, critic_rate: float, wanted: float, most: int
 ) -> int:
@@ -82,82 +176,30 @@ def talks_to(
     q_slow_HSU, v_slow_HS = q_HSU.copy(), v_HS.copy()
     store_K4, stored = np.zeros((STORE, 4), np.int64), 0
     state_BH, utterance_BH = np.zeros((BATCH, TURNS + 1), np.int64), np.zeros((BATCH, TURNS), np.int64)
-    reward_B, chance_BH2 = np.zeros(BATCH), np.zeros((BATCH, TURNS, 2))
+    chance_BH2 = np.zeros((BATCH, TURNS, 2))
     for batch in range(most // BATCH):
         if batch % 2 == 0 and success(kills_HSU, first_HSA, second_HSAA) >= wanted:
             return batch * BATCH
         begun = stored
-        for i in range(BATCH):
-            state_BH[i, 0] = np.random.randint(ALIVE)
-            for turn in range(TURNS):
-                state = state_BH[i, turn]
-                first_A = _softmax(first_HSA[turn, state])
-                a = _draw(first_A)
-                second_A = _softmax(second_HSAA[turn, state, a])
-                b = _draw(second_A)
-                to = np.random.randint(ALIVE)
-                if kills_HSU[turn, state, a * TOKENS + b] or np.random.random() < SLIP:
-                    to += ALIVE
-                utterance_BH[i, turn], state_BH[i, turn + 1] = a * TOKENS + b, to
-                chance_BH2[i, turn, 0], chance_BH2[i, turn, 1] = first_A[a], second_A[b]
-                store_K4[stored % STORE] = np.array([turn, state, a * TOKENS + b, to])
-                stored += 1
-            reward_B[i] = 1.0 if state_BH[i, TURNS] < ALIVE else 0.0
+        stored = _hold_talks(
+            kills_HSU, first_HSA, second_HSAA, state_BH, utterance_BH, chance_BH2, store_K4, stored
+        )
+        reward_B = np.where(state_BH[:, TURNS] < ALIVE, 1.0, 0.0)
         adv_BH2 = np.zeros((BATCH, TURNS, 2))
         if learner == REINFORCE:
             for i in range(BATCH):
                 adv_BH2[i] = reward_B[i] - reward_B.mean()
         elif learner == PPO:
-            for i in range(BATCH):
-                ahead, after = 0.0, reward_B[i]
-                for turn in range(TURNS - 1, -1, -1):
-                    state, a = state_BH[i, turn], utterance_BH[i, turn] // TOKENS
-                    for place, column in ((1, 1 + a), (0, 0)):
-                        here = value_HSK[turn, state, column]
-                        ahead = after - here + LAMBDA * ahead
-                        adv_BH2[i, turn, place] = ahead
-                        after = here
-            for i in range(BATCH):
-                for turn in range(TURNS):
-                    state, a = state_BH[i, turn], utterance_BH[i, turn] // TOKENS
-                    value_HSK[turn, state, 0] += critic_rate * adv_BH2[i, turn, 0]
-                    value_HSK[turn, state, 1 + a] += critic_rate * adv_BH2[i, turn, 1]
+            adv_BH2 = _gae(value_HSK, state_BH, utterance_BH, reward_B, critic_rate)
         else:
             low = max(0, stored - STORE) if learner == REPLAYED else begun
-            for _ in range(UPDATES):
-                for _ in range(MINIBATCH):
-                    turn, state, u, to = store_K4[np.random.randint(low, stored) % STORE]
-                    ahead = v_slow_HS[turn + 1, to]
-                    if turn == TURNS - 1:
-                        ahead = 1.0 if to < ALIVE else 0.0
-                    q_HSU[turn, state, u] += critic_rate * (ahead - q_HSU[turn, state, u])
-                    a = _draw(_softmax(first_HSA[turn, state]))
-                    w = a * TOKENS + _draw(_softmax(second_HSAA[turn, state, a]))
-                    v_HS[turn, state] += critic_rate * (q_slow_HSU[turn, state, w] - v_HS[turn, state])
-                q_slow_HSU += POLYAK * (q_HSU - q_slow_HSU)
-                v_slow_HS += POLYAK * (v_HS - v_slow_HS)
+            _fit_utterances(
+                q_HSU, v_HS, q_slow_HSU, v_slow_HS, first_HSA, second_HSAA, store_K4, low, stored, critic_rate
+            )
             for i in range(BATCH):
                 for turn in range(TURNS):
                     state = state_BH[i, turn]
                     adv_BH2[i, turn] = q_HSU[turn, state, utterance_BH[i, turn]] - v_HS[turn, state]
         for _ in range(2 if learner == PPO else 1):
-            pull_HSA, pull_HSAA = np.zeros_like(first_HSA), np.zeros_like(second_HSAA)
-            for i in range(BATCH):
-                for turn in range(TURNS):
-                    state, u = state_BH[i, turn], utterance_BH[i, turn]
-                    a, b = u // TOKENS, u % TOKENS
-                    for place in range(2):
-                        logit_A = first_HSA[turn, state] if place == 0 else second_HSAA[turn, state, a]
-                        pi_A, token = _softmax(logit_A), a if place == 0 else b
-                        ratio, weight = pi_A[token] / chance_BH2[i, turn, place], adv_BH2[i, turn, place]
-                        cut = (weight > 0 and ratio > 1 + CLIP) or (weight < 0 and ratio < 1 - CLIP)
-                        weight *= 0.0 if learner == PPO and cut else ratio / BATCH
-                        move_A = -weight * pi_A
-                        move_A[token] += weight
-                        if place == 0:
-                            pull_HSA[turn, state] += move_A
-                        else:
-                            pull_HSAA[turn, state, a] += move_A
-            first_HSA += rate * pull_HSA
-            second_HSAA += rate * pull_HSAA
+            _ascend(first_HSA, second_HSAA, state_BH, utterance_BH, chance_BH2, adv_BH2, rate, learner == PPO)
     return most
