@@ -47,8 +47,8 @@ def grid_of(
     return tuple(((name, value), *(also or {}).get(value, ())) for value in values)
 
 
-def _arm(recipe: str, name: str, *values: float) -> Arm:
-    return Arm(recipe, recipe, grid_of(name, values))
+def _arm(name: str, knob: str, *values: float) -> Arm:
+    return Arm(name, name.removesuffix("_reuse"), grid_of(knob, values))
 
 
 def _bounds(recipe: str, *pairs: tuple[float, float]) -> Arm:
@@ -77,7 +77,7 @@ ARMS: tuple[Arm, ...] = (
     _bounds("rec", *_CLIPS),
     _arm("dispo", "eps_high_pos", 1, 3, 10, 30, 100),
     _arm("r2vpo", "budget", 0.001, 0.01, 0.1, 1, 10),
-    Arm("sapo", "sapo"),
+    _arm("sapo", "tau", 0.1, 0.3, 1, 3, 10),
     Arm("mis", "mis"),
     Arm("icepop", "icepop"),
     _arm("ppo_ewma", "decay", 0.25, 0.5, 0.889, 0.97, 0.99),
@@ -85,7 +85,7 @@ ARMS: tuple[Arm, ...] = (
     _arm("oapl", "beta2", 1e-4, 1e-3, 1e-2, 0.1, 1),
     _arm("rapid", "eta", 0.5, 1, 2, 4, 8),
     Arm("holder", "holder", tuple((("end", end), ("start", start)) for start, end in _HOLDER)),
-    Arm("bapo", "bapo"),
+    Arm("bapo", "bapo", tuple((("share", "gradient"), ("target", t)) for t in (0.4, 0.45, 0.5, 0.55, 0.6))),
     _arm("importance", "cap", 1, 2, 8, 32, 128),
     _arm("mhpo", "lam_neg", 0.2, 0.4, 0.8, 1.6, 3.2),
     _arm("opmd", "tau", 0.01, 0.1, 1, 10, 100),
@@ -95,5 +95,29 @@ ARMS: tuple[Arm, ...] = (
     _arm("sfpo", "alpha", 0.4, 0.6, 0.8, 0.9, 1),
     _arm("mdpo", "passes", 1, 2, 5, 8, 16),
     _arm("remix", "share", 0.1, 0.2, 0.4, 0.6, 0.8),
+    _arm("spear", "share", 0.06, 0.12, 0.25, 0.5, 0.75),
+    _arm("online_dpo", "beta", 0.01, 0.03, 0.1, 0.3, 1),
+    _arm("rloo", "eps", 0.1, 0.2, 0.5, 0.9, 0.99),
+    Arm("dppo", "dppo"),
+    Arm("vespo", "vespo"),
+    Arm("aipo", "aipo"),
 )
 """In the order in which they run."""
+
+REUSE: tuple[Arm, ...] = (
+    Arm("grpo_reuse", "sfpo", tuple((("alpha", 1.0), ("fast", fast)) for fast in (0, 1, 3, 7, 15))),
+    Arm("sfpo_reuse", "sfpo", tuple((("alpha", 0.8), ("fast", fast)) for fast in (0, 1, 3, 7, 15))),
+    _arm("r2vpo_reuse", "passes", 1, 2, 4, 8, 16),
+    _arm("remix_reuse", "passes", 1, 2, 4, 8, 16),
+)
+"""Recipes that update several times on a fresh batch; their knob is how often. SFPO without its pull back,
+alpha 1, is GRPO with so many passes."""
+FRESH: tuple[str, ...] = ("online_dpo", "rloo")
+"""Arms that run on fresh data as well, beside GRPO and REUSE."""
+
+
+def at(lag: int) -> tuple[Arm, ...]:
+    """Return the arms that run at a lag by default."""
+    if lag:
+        return ARMS
+    return (ARMS[0], *REUSE, *(arm for arm in ARMS if arm.name in FRESH))

@@ -22,6 +22,9 @@ TASKS: Mapping[str, Run] = MappingProxyType(
         ),
         "guess": replace(_BASE, task="guess", teacher_noise=0.6, steps=600, log_every=60),
         "length": replace(_BASE, task="length", prompts=8, teacher_noise=0.5, steps=400, log_every=40),
+        "long": replace(
+            _BASE, task="sorted", task_args=(("digits", 14),), teacher_noise=0.3, steps=900, log_every=90
+        ),
     }
 )
 """By name: a run that the arena gives a recipe, rate, lag and seed."""
@@ -31,6 +34,7 @@ LAGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "sums": (0, 16, 64),
         "guess": (0, 64, 256),
         "length": (0, 64, 256),
+        "long": (0, 256),
     }
 )
 """Optimizer steps; 256 only where that is less than two thirds of the budget."""

@@ -67,14 +67,14 @@ def run_arena(
     from analysis.arena import arms, run, tasks
     from testbed.errors import unknown
 
-    known = {one.name: one for one in arms.ARMS}
+    known = {one.name: one for one in (*arms.ARMS, *arms.REUSE)}
     for name in arm or []:
         if name not in known:
             raise unknown("arm", name, known)
-    chosen = [known[name] for name in arm] if arm else list(arms.ARMS)
+    asked = [known[name] for name in arm or []]
     part = _shard(shard)
     for name, at in tasks.queue() if task == "all" else [(task, lag)]:
-        run.run_queue(name, tasks.task(name), chosen[:1] if at == 0 else chosen, at, out, shard=part)
+        run.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part)
 
 
 def _shard(text: str) -> tuple[int, int]:

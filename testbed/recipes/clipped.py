@@ -40,9 +40,12 @@ def ctpo(*, p: float = 0.5) -> Recipe:
 
 
 @recipe("bapo", source="BAPO (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1")
-def bapo() -> Recipe:
-    """Group-standardized advantage, clip bounds solved anew for every batch, mean over tokens."""
-    return Recipe("group_std", "bapo", "token_mean")
+def bapo(*, target: float = 0.4, share: str = "value") -> Recipe:
+    """Group-standardized advantage, clip bounds solved anew for every batch, mean over tokens.
+
+    target: least share of tokens with A > 0. share: its reading; "gradient" alone lets both bounds move.
+    """
+    return Recipe("group_std", "bapo", "token_mean", objective_args=pairs(target=target, share=share))
 
 
 @recipe("dppo", source="DPPO (2026), arXiv:2602.04879")
@@ -52,9 +55,13 @@ def dppo() -> Recipe:
 
 
 @recipe("sapo", source="SAPO (2025), arXiv:2511.20347")
-def sapo() -> Recipe:
-    """Group-standardized advantage, ratio gated by a sigmoid, mean over tokens then sequences."""
-    return Recipe("group_std", "sapo", "sequence_mean")
+def sapo(*, tau: float = 1.0) -> Recipe:
+    """Group-standardized advantage, ratio gated by a sigmoid, mean over tokens then sequences.
+
+    tau: temperature of the gate for A > 0; that for A < 0 is 1.05 tau, as in the paper.
+    """
+    args = pairs(tau_pos=tau, tau_neg=1.05 * tau)
+    return Recipe("group_std", "sapo", "sequence_mean", objective_args=args)
 
 
 @recipe("mhpo", source="MHPO (2026), arXiv:2603.16929")
