@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 	 fi
 	@touch $@
 
-demo: setup      ## the bench in two minutes: ESS collapse, a staleness sweep, a real model
+demo: setup      ## the bench in two minutes: ESS collapse, a part of the arena, a real model
 	@$(BIN)/testbed demo
 
 # Two runs side by side: the same objective code on a model that people know, on fresh data and at lag 8.

@@ -12,7 +12,9 @@ import typer
 if TYPE_CHECKING:
     from testbed.config.run import Run
 
-FIGURES = ("staleness", "ess-collapse", "ratio-tails")
+TASK, SEEDS = "sorted", (0, 1, 2, 3)
+ARMS = {"grpo": (0, 64), "m2po": (64,), "vcpo": (64,), "topr": (64,), "reinforce": (64,)}
+"""Of the arena, by lag; each runs at the setting that the arena's tuning chose for it."""
 
 
 def demo(
@@ -23,7 +25,7 @@ def demo(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """See off-policy RL break and hold: exact ESS collapse, a toy-LLM staleness sweep, a real model.
+    """See off-policy RL break and hold: exact ESS collapse, a part of the arena, a real model.
 
     What the folder already holds is not run again.
     """
@@ -34,13 +36,17 @@ def demo(
     began = time.monotonic()
     parts = (
         ("1/3 A chain MDP under lag: exact and sampled ESS", "ess-collapse", sweep("ess-collapse")),
-        ("2/3 A toy LLM on running sums: 5 recipes at lags 0, 16, 64, 128", "staleness", sweep("staleness")),
+        (
+            f"2/3 A toy LLM sorts digits: {len(ARMS)} tuned recipes at lag 64, GRPO on fresh data",
+            "arena",
+            arena(),
+        ),
         ("3/3 A Hugging Face model, trained here, on reasoning-gym sums", "real-model", None),
     )
     for title, name, cells in parts:
         _say(title, quiet or json)
         _run(cells or _real_cells(out / "tiny-model", quiet or json), out / name, workers, quiet or json)
-    rows = [row for name in ("staleness", "real-model") for row in summarize(out / name)]
+    rows = [row for name in ("arena", "real-model") for row in summarize(out / name)]
     saved = _draw(out, quiet or json)
     if json:
         show.as_json({"folder": str(out), "summary": rows, "figures": saved})
@@ -83,12 +89,22 @@ def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
     return demo_model(str(folder))
 
 
+def arena() -> tuple[Run, ...]:
+    """Return the cells of the arena's part that the demo runs."""
+    from analysis.arena import table
+    from analysis.arena.chosen_settings import cells_of
+
+    return cells_of(table.load(), TASK, ARMS, SEEDS)
+
+
 def _draw(out: Path, quiet: bool) -> list[str]:
+    from paper_figs import plot
     from paper_figs.run import figures
 
     _say("Drawing figures", quiet)
     paths: list[str] = []
-    for name in FIGURES:
-        source = out / ("ess-collapse" if name == "ess-collapse" else "staleness")
-        paths += [str(saved.png) for saved in figures((name,), source, out / "figures")]
-    return paths
+    for name, source in (("ess-collapse", "ess-collapse"), ("ratio-tails", "arena")):
+        paths += [str(saved.png) for saved in figures((name,), out / source, out / "figures")]
+    with plot.style():
+        curves = plot.KINDS["curves"](plot.load(out / "arena"), arm=["recipe"], by=["lag"])
+        return [*paths, str(plot.save(curves, out / "figures" / "arena.png"))]

@@ -10,10 +10,12 @@ import pytest
 
 from analysis.arena import own, page, run, table, tasks
 from analysis.arena.arms import ARMS, Arm
+from analysis.arena.chosen_settings import cells_of
 from analysis.arena.run import cost, run_queue
 from analysis.arena.tasks import LAGS, TASKS, refuse_without_headroom, task
 from analysis.arena.tuning import best_of, beyond, chosen, on_tuning_seeds
 from analysis.sweeps.tuning import FIRST_SEED
+from analysis.tables.cell_table import words
 from analysis.tables.committed import Table
 from analysis.tables.making import add_tables
 from testbed.cli import main
@@ -271,3 +273,13 @@ def test_a_queue_keeps_its_budget_and_goes_on_from_what_is_done(tmp_path) -> Non
     assert len(tuning) >= 9
     again = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
     pd.testing.assert_frame_equal(first, again)
+
+
+def test_cells_at_the_chosen_settings_are_the_finals_of_the_table():
+    frame = table.load()
+    found = cells_of(frame, "sorted", {"grpo": (0, 64), "placebo": (64,)}, (0, 1))
+    assert [each.lag for each in found] == [0, 0, 64, 64, 64, 64]
+    assert [each.seed for each in found] == [0, 1, 0, 1, 500, 501]
+    for each, arm in zip(found[::2], ("grpo", "grpo", "placebo"), strict=True):
+        row = frame[(frame["task"] == "sorted") & (frame["lag"] == each.lag) & (frame["arm"] == arm)].iloc[0]
+        assert (each.learning_rate, words(each.recipe_args)) == (row["rate"], row["knob"])

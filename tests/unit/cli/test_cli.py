@@ -223,9 +223,11 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
     train, cells = tiny_model.train_tiny_model, real_model.demo_model
     cells_of = {
         "ess-collapse": grid(CHAIN, lag=[0, 8], seed=[0, 1], steps=[20]),
-        "staleness": grid(toy, recipe=["reinforce", "grpo"], lag=[0, 4]),
     }
     monkeypatch.setattr("analysis.experiment.sweep", cells_of.__getitem__)
+    monkeypatch.setattr(
+        "paper_figs.commands.demo.arena", lambda: grid(toy, recipe=["reinforce", "grpo"], lag=[0, 4])
+    )
     monkeypatch.setattr(real_model, "demo_model", lambda model: [replace(c, steps=3) for c in cells(model)])
     monkeypatch.setattr(tiny_model, "train_tiny_model", lambda *a, **k: train(*a, **{**k, "steps": 5}))
     words = ["demo", "--out", str(tmp_path / "demo"), "--workers", "0", "--json"]
@@ -239,7 +241,7 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
         ("reasoning-gym", 8),
     }
     pictures = [
-        tmp_path / "demo" / "figures" / f"{name}.png" for name in ("staleness", "ess-collapse", "ratio-tails")
+        tmp_path / "demo" / "figures" / f"{name}.png" for name in ("ess-collapse", "ratio-tails", "arena")
     ]
     assert [str(path) for path in pictures] == found["figures"]
     before = {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*") if path.is_file()}

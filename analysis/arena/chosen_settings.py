@@ -1,0 +1,32 @@
+"""Gives the cells of arms at the settings that the committed table chose for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from analysis.arena.arms import ARMS, REUSE
+from analysis.arena.tasks import TASKS
+from analysis.arena.tuning import cell
+from analysis.tables.cell_table import words
+from testbed.config.run import Run
+
+
+def cells_of(
+    frame: pd.DataFrame, task: str, arms: Mapping[str, Sequence[int]], seeds: Sequence[int]
+) -> tuple[Run, ...]:
+    """Return the cells of a task, by arm, lag and seed.
+
+    frame: the committed finals. arms: lags by name of an arm. Raises KeyError for what the table lacks.
+    """
+    known = {arm.name: arm for arm in (*ARMS, *REUSE)}
+    rows = {(row["arm"], row["lag"]): row for row in frame[frame["task"] == task].to_dict("records")}
+    found: list[Run] = []
+    for name, lag in ((name, lag) for name, lags in arms.items() for lag in lags):
+        arm, row = known[name], rows[name, lag]
+        tried = [cell(TASKS[task], arm, lag, (float(row["rate"]), args), 0) for args in arm.knob]
+        chosen = next(run for run in tried if words(run.recipe_args) == row["knob"])
+        found += [replace(chosen, seed=seed + arm.shift) for seed in seeds]
+    return tuple(found)
