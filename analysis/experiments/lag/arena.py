@@ -95,12 +95,12 @@ for _tasks, _claims in ((ALL, GAINS), (SHORT, GAINS_ON_SHORT)):
         ).compare("final", {"arm": _arm}, TUNED, by=MARGIN, over={"lag": 64, "task": _tasks})
 
 OVER = {
-    "sapo-ends-above-gspo-at-lag-64": ("sapo", "gspo", 64, ALL),
-    "dispo-ends-above-cispo-at-lag-64": ("dispo", "cispo", 64, SHORT),
-    "dispo-ends-above-dapo-at-lag-64": ("dispo", "dapo", 64, SHORT),
-    "ctpo-ends-above-gspo-at-lag-64": ("ctpo", "gspo", 64, SHORT),
-    "minpro-ends-above-cispo-at-lag-256": ("minpro", "cispo", 256, OLD),
-    "minpro-ends-above-grpo-at-lag-256": ("minpro", "grpo", 256, OLD),
+    "sapo-ends-above-tuned-gspo-at-lag-64": ("sapo", "gspo", 64, ALL),
+    "dispo-ends-above-tuned-cispo-at-lag-64": ("dispo", "cispo", 64, SHORT),
+    "dispo-ends-above-tuned-dapo-at-lag-64": ("dispo", "dapo", 64, SHORT),
+    "ctpo-ends-above-tuned-gspo-at-lag-64": ("ctpo", "gspo", 64, SHORT),
+    "minpro-ends-above-tuned-cispo-at-lag-256": ("minpro", "cispo", 256, OLD),
+    "minpro-ends-above-tuned-grpo-at-lag-256": ("minpro", "grpo", 256, OLD),
     "m2po-ends-above-tuned-grpo-at-lag-256": ("m2po", "grpo", 256, OLD),
     "vcpo-ends-above-tuned-grpo-at-lag-256": ("vcpo", "grpo", 256, OLD),
 }
