@@ -11,7 +11,20 @@ import pandas as pd
 
 from analysis.arena import table
 from analysis.arena.arms import Arm
-from analysis.arena.tuning import FACTOR, FINE, GROWTHS, SCREEN, SEEDS, Setting, best_of, beyond, cell, chosen
+from analysis.arena.chosen_settings import cells_of
+from analysis.arena.tuning import (
+    FACTOR,
+    FINE,
+    GROWTHS,
+    MORE,
+    SCREEN,
+    SEEDS,
+    Setting,
+    best_of,
+    beyond,
+    cell,
+    chosen,
+)
 from analysis.arena.tuning import on_tuning_seeds as tuning_cells
 from analysis.tables.committed import load_results
 from testbed.config.run import Run
@@ -86,6 +99,22 @@ def run_arms(
     edges = {arm.name: bool(beyond(scores[arm.name], arm.knob)) for arm in arms}
     tuned = table.tuning_of(name, lag, scores)
     return table.rows_of(name, rows, wanted, wrong, edges), tuned
+
+
+def run_more(name: str, arms: Sequence[Arm], lag: int, frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Run the arms on the seeds MORE at the settings of the committed table; write FOLDER/NAME-lag-more.csv.
+
+    Raises KeyError for an arm that the table lacks at the task and lag.
+    """
+    from testbed.execution.runner import run_sweep
+
+    wanted = [(arm, cell) for arm in arms for cell in cells_of(frame, name, {arm.name: (lag,)}, MORE)]
+    run_sweep([cell for _, cell in wanted], folder / name / f"lag{lag}" / "more", workers=0)
+    edges = frame[(frame["task"] == name) & (frame["lag"] == lag)].groupby("arm")["at_edge"].max()
+    rows = load_results(folder / name / f"lag{lag}" / "more")
+    found = table.rows_of(name, rows, wanted, [], {arm.name: bool(edges[arm.name]) for arm in arms})
+    found.to_csv(folder / f"{name}-{lag}-more.csv", index=False)
+    return found
 
 
 def run_queue(

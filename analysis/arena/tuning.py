@@ -22,6 +22,8 @@ FRESH = 1000
 """First seed of the replication's finals."""
 SEEDS = (*range(16), *range(FRESH, FRESH + 16))
 """Seeds of the finals: a first run and its replication."""
+MORE = (*range(16, 32), *range(FRESH + 16, FRESH + 32))
+"""Seeds that are added, at the same settings, for arms that a statement is still open about."""
 FACTOR = 10**0.5
 """Between neighboring rates, and the error of the rate whose cost is the sensitivity; about 3."""
 

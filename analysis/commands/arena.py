@@ -57,15 +57,20 @@ def run_arena(
     task: Annotated[str, typer.Option(help="Task; all runs every task at every lag.")] = "sorted",
     lag: Lag = 64,
     arm: Annotated[list[str] | None, typer.Option(help="Only this arm; can be repeated.")] = None,
+    more: Annotated[
+        bool, typer.Option("--more", help="32 seeds more of arms of the committed table, at its settings.")
+    ] = False,
     shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th batch of arms.")] = "1/1",
     out: Out = Path("results/arena"),
 ) -> None:
     """Tune the arms on a task at a lag, run their finals, and write OUT/TASK-LAG.csv, batch by batch.
 
-    Example: testbed arena run --task sorted --lag 64 --arm grpo --arm cispo
+    Examples: testbed arena run --task sorted --lag 64 --arm grpo --arm cispo
+
+    testbed arena run --task sorted --lag 64 --arm grpo --arm cispo --more
     """
-    from analysis.arena import arms, run, tasks
-    from testbed.errors import unknown
+    from analysis.arena import arms, run, table, tasks
+    from testbed.errors import UserError, unknown
 
     known = {one.name: one for one in (*arms.ARMS, *arms.REUSE)}
     for name in arm or []:
@@ -73,6 +78,13 @@ def run_arena(
             raise unknown("arm", name, known)
     asked = [known[name] for name in arm or []]
     part = _shard(shard)
+    if more:
+        frame = table.load()
+        had = set(frame[(frame["task"] == task) & (frame["lag"] == lag)]["arm"])
+        if not asked or not {one.name for one in asked} <= had:
+            raise UserError(f"--more needs --arm, of the table's at {task} and lag {lag}: {sorted(had)}.")
+        run.run_more(task, asked, lag, frame, out)
+        return
     for name, at in tasks.queue() if task == "all" else [(task, lag)]:
         run.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part)
 

@@ -283,3 +283,21 @@ def test_cells_at_the_chosen_settings_are_the_finals_of_the_table():
     for each, arm in zip(found[::2], ("grpo", "grpo", "placebo"), strict=True):
         row = frame[(frame["task"] == "sorted") & (frame["lag"] == each.lag) & (frame["arm"] == arm)].iloc[0]
         assert (each.learning_rate, words(each.recipe_args)) == (row["rate"], row["knob"])
+
+
+def test_more_seeds_run_at_the_settings_of_the_table_and_join_its_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("analysis.arena.chosen_settings.TASKS", {"sorted": SMALL})
+    monkeypatch.setattr(run, "MORE", (16, 1016))
+    grpo = [arm for arm in ARMS if arm.name == "grpo"]
+    rows = run.run_more("sorted", grpo, 64, table.load(), tmp_path)
+    had = table.load().query("task == 'sorted' and lag == 64 and arm == 'grpo'").iloc[0]
+    assert list(rows["seed"]) == [16, 1016]
+    assert set(rows["rate"]) == {had["rate"]}
+    assert set(rows["knob"]) == {had["knob"]}
+    assert len(table.gathered(tmp_path)) == 2
+
+
+def test_more_seeds_of_an_arm_that_the_table_lacks_are_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["arena", "run", "--task", "sorted", "--lag", "256", "--arm", "grpo", "--more"])
+    assert "--more needs --arm" in capsys.readouterr().err
