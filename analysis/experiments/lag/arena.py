@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.arena import table as finals
-from analysis.lab import Evidence, Experiment, arm, happens_mostly, must_exceed
+from analysis.lab import Evidence, Experiment, Part, arm, happens_mostly, must_exceed
 from analysis.tables.committed import Table
 
 RESULTS = Path("results/arena")
@@ -41,6 +41,38 @@ EXPERIMENT = Experiment(
     margins={"final accuracy that counts": MARGIN},
     figure="arena",
     command="testbed arena run --task all",
+    systems={
+        "MinPRO (A Step Back)": Part(
+            claims=("minpro-ends-above-tuned-cispo-at-lag-256", "minpro-ends-above-tuned-grpo-at-lag-256")
+        ),
+        "M2PO (Prosperity before Collapse)": Part(
+            claims=("m2po-keeps-fresh-accuracy-at-lag-256", "m2po-ends-above-tuned-grpo-at-lag-256")
+        ),
+        "BAPO": Part(
+            "bounds by the share of gradient mass; accuracy and entropy on two tasks",
+            claims=("bapo-gains-over-tuned-grpo-at-lag-64", "bapo-keeps-entropy-at-lag-64"),
+        ),
+        "CTPO (cumulative token)": Part(
+            claims=("ctpo-gains-over-tuned-grpo-at-lag-64", "ctpo-ends-above-tuned-gspo-at-lag-64")
+        ),
+        "SAPO": Part(claims=("sapo-gains-over-tuned-grpo-at-lag-64", "sapo-ends-above-tuned-gspo-at-lag-64")),
+        "DISPO": Part(
+            claims=("dispo-ends-above-tuned-cispo-at-lag-64", "dispo-ends-above-tuned-dapo-at-lag-64")
+        ),
+        "MHPO": Part(claims=("mhpo-gains-over-tuned-grpo-at-lag-64",)),
+        "SFPO (Slow-Fast)": Part(
+            "mean accuracy along the run, on fresh data",
+            claims=("sfpo-learns-faster-than-grpo", "sfpo-learns-faster-than-reused-grpo"),
+        ),
+        "ReMix (Squeeze the Soaked Sponge)": Part(
+            "rollouts saved on fresh data; not the length of responses",
+            claims=("remix-needs-a-third-of-the-rollouts-of-grpo", "remix-learns-faster-than-reused-grpo"),
+        ),
+        "Asynchronous RLHF": Part(
+            "robustness of the loss; not that of larger models, nor speed",
+            claims=("online-dpo-loses-less-to-lag-than-tuned-rloo",),
+        ),
+    },
 )
 
 
