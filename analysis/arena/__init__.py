@@ -31,6 +31,7 @@ fresh data ended at .43) and is given up.
   most, chosen before their runs, and the controls go first there.
 - **Reuse**: at lag 0 on `sorted` and `sums`, recipes that update several times on a batch, `arms.REUSE`;
   there the area counts, the mean accuracy along the run, by 0.02.
+- **pass@8**: max@k and GRPO, both tuned for pass@8 in place of the accuracy, at lag 0 on `sums` and `guess`.
 - **Added** after lag 64 of the first 24 arms had been read, and before its own runs: the knobs of `sapo` and
   `bapo`, which had run at nine rates alone, and whose first rows are dropped; `long`, whose pilot of GRPO on
   fresh data ended at .84 to .94 after 860 steps; the reuse; six arms at the end of the list.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from testbed.config.run import Arguments
 from testbed.errors import UserError
@@ -16,13 +16,15 @@ PLACEBO = "placebo"
 @dataclass(frozen=True)
 class Arm:
     """name: in the table; recipe: of the catalog or FILE:FUNCTION; knob: arguments from small to large, the
-    middle three of which are tried first, `((),)` for rates alone; shift: added to all seeds.
+    middle three of which are tried first, `((),)` for rates alone; shift: added to all seeds; by: the
+    outcome that its tuning maximizes, a column of the table.
     """
 
     name: str
     recipe: str
     knob: tuple[Arguments, ...] = ((),)
     shift: int = 0
+    by: str = "final"
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -112,12 +114,22 @@ REUSE: tuple[Arm, ...] = (
 )
 """Recipes that update several times on a fresh batch; their knob is how often. SFPO without its pull back,
 alpha 1, is GRPO with so many passes."""
+PASSES: tuple[Arm, ...] = (
+    replace(ARMS[0], name="grpo_pass", by="pass@8"),
+    replace(_arm("max_at_k", "k", 1, 2, 4, 8), by="pass@8"),
+)
+"""Recipes tuned for pass@8, on fresh data."""
 FRESH: tuple[str, ...] = ("online_dpo", "rloo")
-"""Arms that run on fresh data as well, beside GRPO and REUSE."""
+"""Arms that run on fresh data as well, beside GRPO, REUSE and PASSES."""
 
 
 def at(lag: int) -> tuple[Arm, ...]:
     """Return the arms that run at a lag by default."""
     if lag:
         return ARMS
-    return (ARMS[0], *REUSE, *(arm for arm in ARMS if arm.name in FRESH))
+    return (ARMS[0], *REUSE, *PASSES, *(arm for arm in ARMS if arm.name in FRESH))
+
+
+def known() -> dict[str, Arm]:
+    """Return all arms by name."""
+    return {arm.name: arm for arm in (*ARMS, *REUSE, *PASSES)}

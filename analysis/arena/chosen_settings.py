@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.arena.arms import ARMS, REUSE
+from analysis.arena.arms import known
 from analysis.arena.tasks import TASKS
 from analysis.arena.tuning import cell
 from analysis.tables.cell_table import words
@@ -21,11 +21,10 @@ def cells_of(
 
     frame: the committed finals. arms: lags by name of an arm. Raises KeyError for what the table lacks.
     """
-    known = {arm.name: arm for arm in (*ARMS, *REUSE)}
     rows = {(row["arm"], row["lag"]): row for row in frame[frame["task"] == task].to_dict("records")}
     found: list[Run] = []
     for name, lag in ((name, lag) for name, lags in arms.items() for lag in lags):
-        arm, row = known[name], rows[name, lag]
+        arm, row = known()[name], rows[name, lag]
         tried = [cell(TASKS[task], arm, lag, (float(row["rate"]), args), 0) for args in arm.knob]
         chosen = next(run for run in tried if words(run.recipe_args) == row["knob"])
         found += [replace(chosen, seed=seed + arm.shift) for seed in seeds]

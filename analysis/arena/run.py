@@ -78,9 +78,11 @@ def run_arms(
         ]
         if not cells:
             return
-        found = table.finals(step(step_name, cells))
+        rows = step(step_name, cells)
+        found = {by: table.scores(rows, by) for by in {arm.by for arm in arms}}
         for (arm, run), cell_id in zip(cells, ids([r for _, r in cells]), strict=True):
-            scores[arm.name].setdefault((run.learning_rate, run.recipe_args), []).append(found[cell_id])
+            score = found[arm.by][cell_id]
+            scores[arm.name].setdefault((run.learning_rate, run.recipe_args), []).append(score)
 
     tune("screen", {arm.name: list(arm.settings) for arm in arms}, SCREEN)
     tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, FINE)

@@ -43,9 +43,9 @@ SHARE = 0.8
 """Of fresh data's mean final accuracy: the time to reach it is an outcome."""
 
 
-def finals(rows: pd.DataFrame) -> dict[str, float]:
-    """Return the final accuracy of every cell, mean over its last three logged rows; 0 where it diverged."""
-    return {str(name): value_of(part.sort_values("step"), ACCURACY) for name, part in rows.groupby("cell")}
+def scores(rows: pd.DataFrame, by: str = "final") -> dict[str, float]:
+    """Return an outcome of every cell by name of a column; "final" is 0 where the run diverged."""
+    return {str(name): value_of(part.sort_values("step"), COLUMNS[by]) for name, part in rows.groupby("cell")}
 
 
 def rows_of(

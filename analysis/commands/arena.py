@@ -72,7 +72,7 @@ def run_arena(
     from analysis.arena import arms, run, table, tasks
     from testbed.errors import UserError, unknown
 
-    known = {one.name: one for one in (*arms.ARMS, *arms.REUSE)}
+    known = arms.known()
     for name in arm or []:
         if name not in known:
             raise unknown("arm", name, known)
