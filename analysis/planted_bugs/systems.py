@@ -173,7 +173,6 @@ PLANTED = (
     Bug("a-tempered-target-is-an-adaptive-entropy-bonus", STEPS, "return np.asarray(-pi_A * (gap_A - pi_A @ gap_A))", "return np.asarray(-pi_A * gap_A)"),
     Bug("the-bounded-step-is-monotone", STEPS, "1.0 + eps * (1.0 - 2.0", "1.0 + 0.5 * eps * (1.0 - 2.0"),
     Bug("the-bounded-step-is-monotone", STEPS, "(np.cumsum(mass_SA, axis=-1) >= 0.5)", "(np.cumsum(mass_SA, axis=-1) >= 0.7)"),
-    Bug("centered-advantages-halve-the-mass", UPDATE, "np.log(mu_xA), log_pi_xA, adv_xA", "np.log(mu_xA), log_pi_xA, np.abs(adv_xA) ** 0.5 * adv_xA"),
     Bug("ensembles-keep-what-members-agree-on", "testbed/worlds/verifiers.py", "return np.asarray(reward_KSA.min(0))", "return np.asarray(reward_KSA.max(0))"),
     Bug("ensembles-keep-what-members-agree-on", "testbed/worlds/verifiers.py", "reward_KSA.mean(0) - penalty * spread_SA", "reward_KSA.mean(0) + penalty * spread_SA"),
     Bug("filtered-laws-are-those-of-a-drawn-group", IMPERFECT, "best_of_n(pi_SA[None], -score_SA[None], group)", "best_of_n(pi_SA[None], -score_SA[None], 1)"),
@@ -201,6 +200,5 @@ PLANTED = (
     Bug("only-a-root-window-clips-positions-alike-on-young-data", OBJECTIVES + "clipped/ctpo.py", ".to(log_r_BT.dtype) ** p", ".to(log_r_BT.dtype) * p"),
     Bug("no-root-window-clips-positions-alike-on-old-data", OBJECTIVES + "clipped/ctpo.py", "through_own_token(log_u_BT.cumsum(-1), log_u_BT)", "through_own_token(log_u_BT, log_u_BT)"),
     Bug("a-gap-below-the-seed-spread-takes-dozens-of-seeds", "testbed/testing/t_test_seeds.py", "stats.t.ppf(1 - alpha / 2, seeds - 1)", "stats.t.ppf(1 - alpha, seeds - 1)"),
-    Bug("entropy-clip-rule", UPDATE, "(np.log(pi) * gain) - (pi @ np.log(pi)) * (pi @ gain)", "(np.log(pi) * gain)"),
     Bug("own-sample-shrinks-a-moving-average", IMPERFECT, "(policy(level) * mean_SAK).sum() / states", "(policy(level) * mean_SAK).sum() / states / 2"),
 )  # fmt: skip

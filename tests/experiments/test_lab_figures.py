@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from analysis.palette import INK
-from paper_figs import base, preference_lag, reuse, run, very_old_data_clip_share
+from paper_figs import base, run, very_old_data_clip_share
 
 
 def frame(keys, **columns):
@@ -34,27 +34,6 @@ def test_old_data_stand_below_fresh_ones_each_with_its_median():
     labels = [text.get_text() for text in ax.get_yticklabels()]
     assert labels == ["OAPL, lag 0", "GRPO, lag 0", "OAPL, lag 256", "GRPO, lag 256"]
     assert medians(ax) == pytest.approx([0.9004, 0.8004, 0.4004, 0.3004])
-
-
-def test_seeds_that_never_reach_the_level_stand_at_the_right_edge():
-    args = {"grpo": "default", "remix": "passes=4"}
-    table = frame({"recipe": list(args), "seed": range(9)}, **{reuse.LEVEL: lambda t: 1000.0 + t["seed"]})
-    table = table.assign(recipe_args=table["recipe"].map(args))
-    table.loc[table["recipe"] == "remix", reuse.LEVEL] = np.nan
-    with run.style():
-        (ax,) = base.draw("reuse", table).axes
-    assert medians(ax) == pytest.approx([1004, 1.15 * 1008])
-
-
-def test_lost_accuracy_is_paired_by_seed():
-    keys = {"recipe": ["online_dpo", "rloo"], "policy_args": ["width=16"], "lag": [0, 64], "seed": range(9)}
-    table = frame(
-        keys, accuracy=lambda t: t["seed"] / 10 - (t["lag"] > 0) * np.where(t["recipe"] == "rloo", 0.5, 0.1)
-    )
-    with run.style():
-        (ax,) = base.draw("preference-lag", table).axes
-    assert [text.get_text() for text in ax.get_yticklabels()] == list(preference_lag.NAMES.values())[::2]
-    assert medians(ax) == pytest.approx([0.1, 0.5])
 
 
 def test_clip_shares_are_drawn_of_grpo_and_m2po_alone():

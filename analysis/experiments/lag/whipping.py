@@ -45,7 +45,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "ReMix (Squeeze the Soaked Sponge)": Part(
-            "the whipping effect of lag in a language model, not on the token tree; rollouts saved: see reuse"
+            "the whipping effect of lag in a language model, not on the token tree; rollouts saved: see arena"
         )
     },
 )
