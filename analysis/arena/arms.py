@@ -87,7 +87,7 @@ ARMS: tuple[Arm, ...] = (
     _arm("oapl", "beta2", 1e-4, 1e-3, 1e-2, 0.1, 1),
     _arm("rapid", "eta", 0.5, 1, 2, 4, 8),
     Arm("holder", "holder", tuple((("end", end), ("start", start)) for start, end in _HOLDER)),
-    Arm("bapo", "bapo", tuple((("share", "gradient"), ("target", t)) for t in (0.4, 0.45, 0.5, 0.55, 0.6))),
+    Arm("bapo", "bapo", tuple((("share", "gradient"), ("target", t)) for t in (0.55, 0.6, 0.65, 0.7, 0.8))),
     _arm("importance", "cap", 1, 2, 8, 32, 128),
     _arm("mhpo", "lam_neg", 0.2, 0.4, 0.8, 1.6, 3.2),
     _arm("opmd", "tau", 0.01, 0.1, 1, 10, 100),

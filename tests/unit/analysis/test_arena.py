@@ -21,6 +21,8 @@ from analysis.tables.making import add_tables
 from testbed.cli import main
 from testbed.config.run import cell_ids
 from testbed.errors import UserError
+from testbed.execution.runner import run_sweep
+from testbed.objectives.clipped import bapo
 from testbed.recipes import recipe
 
 SMALL = replace(TASKS["sorted"], steps=4, log_every=2, warm_start_steps=2, prompts=2, group=2)
@@ -301,3 +303,24 @@ def test_more_seeds_of_an_arm_that_the_table_lacks_are_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["arena", "run", "--task", "sorted", "--lag", "256", "--arm", "grpo", "--more"])
     assert "--more needs --arm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("target", "least", "most"), [(0.4, 0.0, 0.0), (0.6, 0.1, 0.9)])
+def test_bapos_bounds_move_at_the_targets_of_the_arena_alone(target, least, most, tmp_path):
+    """With the paper's target of .4 the start of the search suffices in every update."""
+    solve, bounds = bapo.BOUNDS.solve, []
+
+    def spy(pool, **hyper):
+        found = solve(pool, **hyper)
+        bounds.extend(found.reshape(-1, 2).tolist())
+        return found
+
+    object.__setattr__(bapo.BOUNDS, "solve", spy)
+    args = (("share", "gradient"), ("target", target))
+    made = replace(TASKS["sorted"], recipe="bapo", recipe_args=args, lag=16, steps=60, log_every=30)
+    try:
+        run_sweep([made], tmp_path, workers=0)
+    finally:
+        object.__setattr__(bapo.BOUNDS, "solve", solve)
+    moved = np.mean([abs(low - 0.6) + abs(high - 1.2) > 1e-3 for low, high in bounds])
+    assert least <= moved <= most
