@@ -19,9 +19,15 @@ EXTENSION = Extension(
         Command(
             "Arena", "advise", "Say which method suits the drift of a log.", "analysis.commands.advise:advise"
         ),
+        Command(
+            "Look up", "ask", "Answer a question from what was judged.", "analysis.commands.ask:ask_words"
+        ),
         Command("Systems and evidence", "evidence", "Run experiments, judge claims, draw figures.", ""),
         Command("Systems and evidence", "evidence run", "", "analysis.commands.evidence:run_experiments"),
         Command("Systems and evidence", "evidence judge", "", "analysis.commands.judge:judge_claims"),
+        Command(
+            "Systems and evidence", "evidence questions", "", "analysis.commands.questions:answer_questions"
+        ),
     ),
     kinds=KINDS,
     parts={

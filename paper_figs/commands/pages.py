@@ -14,7 +14,9 @@ from testbed.errors import UserError, unknown
 def write_pages(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="atlas, findings, leaderboard, metrics, systems."),
+        typer.Argument(
+            metavar="[NAME]...", help="atlas, findings, leaderboard, metrics, questions, systems."
+        ),
     ] = None,
     docs: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("docs"),
     data: Annotated[
@@ -24,7 +26,7 @@ def write_pages(
     """Write pages of docs/; all of them when none is named.
 
     atlas: objectives.md with a picture per family, its table, and stacks/. findings: findings.md.
-    leaderboard: leaderboard.md. metrics: metrics.md. systems: verdicts.md.
+    leaderboard: leaderboard.md. metrics: metrics.md. questions: questions.md. systems: verdicts.md.
 
     Examples:
     testbed evidence pages
@@ -65,6 +67,13 @@ def _metrics(docs: Path, _data: Path | None) -> list[Path]:
     return _page(docs / "metrics.md", metric_aliases.page())
 
 
+def _questions(docs: Path, _data: Path | None) -> list[Path]:
+    from analysis.judging.verdicts import by_claim
+    from analysis.questions import catalog
+
+    return _page(docs / "questions.md", catalog.page(by_claim(), catalog.stored()))
+
+
 def _systems(docs: Path, _data: Path | None) -> list[Path]:
     from analysis.judging.verdicts import by_claim
     from analysis.pages.systems_page import index
@@ -88,5 +97,6 @@ PAGES: dict[str, Callable[[Path, Path | None], list[Path]]] = {
     "findings": _findings,
     "leaderboard": _leaderboard,
     "metrics": _metrics,
+    "questions": _questions,
     "systems": _systems,
 }

@@ -1,0 +1,46 @@
+"""testbed ask: a question in words, answered by verdicts, systems and answered questions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def ask_words(
+    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="A question, as: m2po lag 16.")],
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Answer a question in words: what was judged, the effect first, and what else is known.
+
+    Words that name nothing, as "better than", are left out. Claims that hold all other words come first;
+    without any, those that hold the rarest of them.
+
+    Examples:
+    testbed ask m2po better than grpo
+
+    testbed ask what of topr
+
+    testbed ask which at lag 16 --json
+    """
+    from analysis.questions import search
+    from testbed.cli import show
+
+    found = search.ask(words)
+    if json:
+        show.as_json(vars(found))
+        return
+    print(search.summary(found))
+    show.say([f"  {search.in_words(row)}" for row in found.claims])
+    if found.total > len(found.claims):
+        print(f"  and {found.total - len(found.claims)} more; testbed list claims has all.")
+    if found.arena:
+        print("The arena, means of 32 seeds or more, and gains over tuned GRPO:")
+        show.table(found.arena)
+    for row in found.systems:
+        central = "; ".join(f"{name} {verdict}" for name, verdict in row["central"].items())
+        show.say([f"System {row['name']}, {row['status']}: {central or 'no central claim judged'}"])
+    for row in found.questions:
+        show.say([f"Question {row['n']}: {row['name']} testbed evidence questions {row['n']}"])
+    if found.claims:
+        print(f"More of a claim: testbed show {found.claims[0]['name']}")

@@ -1,0 +1,46 @@
+"""testbed evidence questions: the computed answers of docs/questions.md, computed again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def answer_questions(
+    numbers: Annotated[
+        list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Of docs/questions.md; default: all.")
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Keep the numbers in analysis/questions/numbers.json.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Compute the numbers behind answers of docs/questions.md now, and print the answers.
+
+    Examples:
+    testbed evidence questions 9
+
+    testbed evidence questions --write
+    """
+    from analysis.judging.verdicts import by_claim
+    from analysis.questions import catalog
+    from testbed.cli import show
+
+    chosen = catalog.find(numbers or ())
+    found = {each.n: catalog.compute(each) for each in chosen}
+    if write:
+        catalog.write({n: each for n, each in found.items() if each})
+    judged = by_claim()
+    if json:
+        show.as_json(
+            [
+                {"n": q.n, "question": q.title, "answer": q.text(found[q.n], judged), **found[q.n]}
+                for q in chosen
+            ]
+        )
+        return
+    for each in chosen:
+        show.say([f"{each.n}. {each.title}", each.text(found[each.n], judged)])
+        if found[each.n].get("table"):
+            show.table(found[each.n]["table"])

@@ -1,0 +1,139 @@
+"""Finds the claims, systems, questions and rows of the arena that a question in words names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.arena import table
+from analysis.judging.systems import System, status, systems
+from analysis.judging.verdicts import Row, by_claim
+from analysis.questions import catalog
+from testbed.errors import UserError, suggest
+
+SHOWN = 8
+"""Claims that one screen has room for."""
+WORDLESS = frozenset(
+    "a about above after all an and any are as at be beat beats best better between by can compare compared do "
+    "does for from good has have help helps hold holds how i if in is it its known me method my of off on one or "
+    "over should so than that the their there they this to under use used vs was we well what when where which "
+    "who why will with work works worse worth would".split()
+)
+"""Words of a question that name nothing."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question finds.
+
+    words: those that were searched for. complete: whether some claim has all of them. claims: the first SHOWN
+    of `total`, with verdict, effect, interval and scope. systems: with status and the verdicts on their central
+    claims. questions: number and title. arena: an arm's means by task and lag, and its gain over GRPO.
+    """
+
+    words: tuple[str, ...]
+    complete: bool
+    total: int
+    claims: list[dict[str, Any]]
+    systems: list[dict[str, Any]]
+    questions: list[dict[str, Any]]
+    arena: list[dict[str, Any]]
+
+
+def tokens(text: str) -> list[str]:
+    """Return the words of a text in lower case; "lag 16" and "lag=16" are one word, lag-16."""
+    joined = re.sub(r"\blag[ =]+(\d+)", r"lag-\1", text.lower())
+    return re.findall(r"[a-z0-9²³]+(?:-[a-z0-9]+)*", joined)
+
+
+def ask(question: Iterable[str]) -> Answer:
+    """Return what is known about the words of a question.
+
+    Claims that have all words come first; where none has, those that have the rarest one. Raises UserError for
+    a question that names nothing, and for a word that nothing here has, with the nearest one.
+    """
+    judged, listed = by_claim(), systems()
+    texts = {name: f"{name} {row['systems']}".lower() for name, row in judged.items()}
+    asked = catalog.find(())
+    other = [each.name.lower() for each in listed.values()] + [each.title.lower() for each in asked]
+    words = _searched(tokens(" ".join(question)), [*texts.values(), *other])
+    hits = {word: {name for name, text in texts.items() if _has(text, word)} for word in words}
+    every = set.intersection(*hits.values())
+    found = every or min((names for names in hits.values() if names), key=len, default=set())
+    central = {claim for each in listed.values() for claim in each.central}
+    order = sorted(found, key=lambda name: _rank(judged[name], name in central))
+    return Answer(
+        words,
+        bool(every),
+        len(order),
+        [_claim(judged[name]) for name in order[:SHOWN]],
+        [_system(each, judged) for each in listed.values() if any(_has(each.name.lower(), w) for w in words)],
+        [{"n": q.n, "name": q.title} for q in asked if all(_has(q.title.lower(), word) for word in words)],
+        _arena(words),
+    )
+
+
+def _searched(given: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word for word in given if word not in WORDLESS))
+    if not words:
+        raise UserError(
+            "The question has no word to search for. Name a method, a lag or a subject: m2po lag 64."
+        )
+    for word in words:
+        if not any(_has(text, word) for text in texts):
+            known = {each for text in texts for each in re.findall(r"[a-z0-9]+", text)}
+            raise UserError(f"Nothing here is about '{word}'.{suggest(word, known)} All: testbed list claims")
+    return words
+
+
+def _has(text: str, word: str) -> bool:
+    """Return whether a text has the word, or its plural, between characters of no word."""
+    return (
+        re.search(rf"(?<![a-z0-9]){re.escape(word.removesuffix('s') or word)}s?(?![a-z0-9])", text)
+        is not None
+    )
+
+
+def _rank(row: Row, central: bool) -> tuple[bool, bool, float]:
+    """Order: central claims, then what has a word, then the evidence."""
+    open_ = row["verdict"] == "undecided" or str(row["verdict"]).startswith("invalid")
+    return (not central, open_, -float(row["e"] or 0))
+
+
+def _claim(row: Row) -> dict[str, Any]:
+    kept = ("verdict", "effect", "low", "high", "asks", "n", "kind", "experiment", "gates", "note")
+    return {"name": row["claim"], **{name: row[name] for name in kept}}
+
+
+def _system(system: System, judged: Mapping[str, Row]) -> dict[str, Any]:
+    central = {claim: judged[claim]["verdict"] for claim in system.central if claim in judged}
+    return {"name": system.name, "says": system.says, "status": status(system, judged), "central": central}
+
+
+def _arena(words: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the arena's rows of the arms that are named, at the lags that are named, by task and lag."""
+    found = table.summary(table.load())
+    lags = {int(word.removeprefix("lag-")) for word in words if re.fullmatch(r"lag-\d+", word)}
+    arms: Callable[[str], bool] = lambda name: name.replace("_", "-") in words  # noqa: E731
+    rows = found[found["arm"].map(arms) & (found["lag"].isin(lags) if lags else True)]
+    kept = ["task", "lag", "arm", "rate", "knob", "final", "gain", "gain_low", "gain_high"]
+    return table.records(rows[kept])
+
+
+def summary(found: Answer) -> str:
+    """Return the first line: what was searched for, and how many claims were found."""
+    words = " ".join(found.words)
+    if not found.total:
+        return f"No claim is about: {words}."
+    how = "have" if found.complete else "are nearest; none has all words of"
+    return f"{found.total} claim{'s' * (found.total > 1)} {how}: {words}."
+
+
+def in_words(row: Mapping[str, Any]) -> str:
+    """Return a claim in one line: effect with interval, verdict, name, kind of evidence and size."""
+    from analysis.questions.question import in_brief
+
+    size = f", n = {row['n']:.0f}" if row["n"] else ""
+    return f"{in_brief(row)}: {row['name']} ({row['kind']}{size})"

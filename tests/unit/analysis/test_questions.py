@@ -1,0 +1,97 @@
+"""Questions of users: every number on the page comes from data, and `testbed ask` finds what was judged."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.judging.verdicts import by_claim
+from analysis.questions import catalog, search
+from testbed.cli import main
+from testbed.errors import UserError
+
+ROOT = Path(__file__).parents[3]
+
+
+def _same(found, kept):
+    """Numbers agree to three digits; what is rounding on one machine is rounding on the other."""
+    if isinstance(kept, dict):
+        return found.keys() == kept.keys() and all(_same(found[name], kept[name]) for name in kept)
+    if isinstance(kept, list):
+        return len(found) == len(kept) and all(map(_same, found, kept))
+    return found == kept if isinstance(kept, str) else bool(np.isclose(found, kept, rtol=1e-3, atol=1e-9))
+
+
+def test_the_page_is_written_from_verdicts_and_stored_numbers():
+    written = (ROOT / "docs" / "questions.md").read_text()
+    numbers = catalog.stored()
+    for question in catalog.find(()):
+        assert f"## {question.n}. {question.title}" in written
+        assert question.text(numbers.get(question.n, {}), by_claim())
+        assert (question.compute is not None) == (question.n in numbers)
+    assert len(catalog.find(())) >= 30
+
+
+def test_no_number_of_an_answer_is_typed_by_hand():
+    known = r"chi-square|top-p|k[123]|fp8|1 / rank|1,1,1,1|2,2,2,2|[34]e-4"
+    for question in catalog.find(()):
+        bare = re.sub(r"\{[^}]*\}", "", re.sub(known, "", question.answer.lower()))
+        assert not re.search(r"\d\.\d|\d{4}", bare), (question.n, bare)
+
+
+@pytest.mark.slow
+def test_stored_numbers_are_computed_again():
+    kept = catalog.stored()
+    for question in catalog.find(()):
+        if question.compute is not None:
+            assert _same(catalog.compute(question), kept[question.n]), question.n
+
+
+def test_closed_forms_of_answers():
+    """E min(W, cap) of a normal log-weight by quadrature, the standardized step by hand for two answers."""
+    from analysis.questions import counts
+
+    x, w = np.polynomial.hermite_e.hermegauss(200)
+    for variance in (0.1, 1.0, 4.0):
+        draws = np.minimum(np.exp(np.sqrt(variance) * x - variance / 2), 2.0)
+        assert counts._capped(variance, 2.0) == pytest.approx(float(w @ draws / w.sum()), abs=5e-3)
+    assert counts._step("leave_one_out", 0.3, 0.0, 0.0, over_all=True) == pytest.approx(1.0)
+    assert counts._step("group_mean", 0.3, 0.0, 0.0, over_all=True) == pytest.approx(7 / 8)
+
+
+def test_ask_puts_what_names_both_first_and_knows_lags():
+    found = search.ask(["is M2PO better than GRPO"])
+    assert found.words == ("m2po", "grpo")
+    assert found.complete
+    assert {"m2po", "grpo"} <= set(search.tokens(found.claims[0]["name"].replace("-", " ")))
+    assert any(row["name"].startswith("M2PO") for row in found.systems)
+    lags = search.ask(["which at lag 16"])
+    assert lags.words == ("lag-16",)
+    assert all("lag-16" in row["name"] for row in lags.claims)
+    assert lags.total > len(lags.claims)
+    assert {each["n"] for each in search.ask(["top-p"]).questions} == {6}
+
+
+def test_ask_refuses_unknown_and_empty_questions():
+    with pytest.raises(UserError, match="'m2pp'. Did you mean 'm2po'"):
+        search.ask(["m2pp"])
+    with pytest.raises(UserError, match="no word to search for"):
+        search.ask(["what", "is", "better"])
+
+
+def test_ask_and_questions_on_the_command_line(capsys):
+    assert main(["ask", "topr", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    judged = by_claim()
+    assert found["claims"]
+    assert all(judged[row["name"]]["verdict"] == row["verdict"] for row in found["claims"])
+    assert main(["ask", "topr"]) == 0
+    assert found["claims"][0]["name"] in capsys.readouterr().out
+    assert main(["ask", "xyzzyq"]) == 2
+    assert main(["evidence", "questions", "99"]) == 2
+    capsys.readouterr()
+    assert main(["evidence", "questions", "9", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)[0]
+    assert _same(again["half"], catalog.stored()[9]["half"])
