@@ -64,7 +64,7 @@ def _fits(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
         return
     if not all(SHARES.search(each.column) for each in read) or any(each.values.max() > 1 for each in read):
         return
-    room = min(1 - float(np.median(x_N)) for _, _, x_N in read[1::2])
+    room = min((1 - float(np.median(x_N)) for _, _, x_N in read[1::2]), default=1.0)
     if room < check.margin:
         yield Answer("headroom", False, f"a gain of {check.margin:g} is asked where {room:.2g} is left")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from analysis.arena.tasks import TASKS
@@ -17,6 +19,7 @@ on transformers of 7,000 to 70,000 weights, on tasks of digits, with lags in opt
 model of a billion weights is not known.
 """
 LAG = 64
+SHORT = ("sorted", "sums")
 
 
 class Facts:
@@ -27,9 +30,7 @@ class Facts:
 
     def claim(self, name: str) -> str:
         """Return "0.17 [0.13, 0.27], n = 40: supported, `name`"."""
-        row = self.rows[name]
-        effect = f"{row['effect']:.2g} [{row['low']:.2g}, {row['high']:.2g}]"
-        return f"{effect}, n = {row['n']:.0f}: {row['verdict']}, `{name}`"
+        return f"{_in_brief(self.rows[name])}, `{name}`"
 
     def final(self, task: str, arm: str, lag: int = LAG) -> str:
         """Return an arm's mean final accuracy."""
@@ -44,7 +45,8 @@ class Facts:
         self, task: str, arm: str, rival: str = "grpo", lag: int = LAG
     ) -> tuple[float, float, float]:
         """Return low end, mean and high end of the difference to a rival on the same seeds."""
-        found = student_interval((self._finals(task, arm, lag) - self._finals(task, rival, lag)).to_numpy())
+        gain_N = (self._finals(task, arm, lag) - self._finals(task, rival, lag)).dropna().to_numpy()
+        found = student_interval(gain_N)
         return found.low, found.center, found.high
 
     def by_clip_and_rate(self, task: str) -> list[str]:
@@ -57,12 +59,17 @@ class Facts:
         found = (narrow[narrow["rate"] == rate], narrow, rows[rows["seeds"] == rows["seeds"].max()])
         return [f"{part['final'].max():.2f}" if len(part) else "not tried" for part in found]
 
-    def claims(self, ending: str) -> dict[str, list[str]]:
-        """Return the claims whose name has an ending, by verdict, less that ending."""
-        found: dict[str, list[str]] = {}
+    def on(self, stem: str, tasks: Sequence[str]) -> str:
+        """Return "sorted 0.03 [0.01, 0.05]: supported; sums …" of the claims STEM-on-TASK."""
+        return "; ".join(f"{task} {_in_brief(self.rows[f'{stem}-on-{task}'])}" for task in tasks)
+
+    def verdicts(self, ending: str) -> dict[str, dict[str, str]]:
+        """Return the verdicts of the claims STEM + ending + TASK, by stem and task."""
+        found: dict[str, dict[str, str]] = {}
         for name, row in self.rows.items():
-            if name.endswith(ending):
-                found.setdefault(str(row["verdict"]), []).append(name.removesuffix(ending))
+            stem, _, task = name.partition(ending)
+            if task:
+                found.setdefault(stem, {})[task] = str(row["verdict"])
         return found
 
     def best(self, task: str, lag: int = LAG, count: int = 5) -> list[str]:
@@ -79,6 +86,12 @@ class Facts:
         """Tasks with finals at LAG."""
         there = set(self.frame[self.frame["lag"] == LAG]["task"])
         return [name for name in TASKS if name in there]
+
+
+def _in_brief(row: Row) -> str:
+    if row["effect"] is None:
+        return "not run"
+    return f"{row['effect']:.2g} [{row['low']:.2g}, {row['high']:.2g}], n = {row['n']:.0f}: {row['verdict']}"
 
 
 def page(facts: Facts) -> str:
@@ -139,9 +152,9 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
         (
             "6. Very old data can be used",
             "On long, sorting 14 digits for 900 steps, tuned at lag 256, M2PO ends at most 0.05 below GRPO "
-            f"on fresh data: {f.claim('m2po-keeps-fresh-accuracy-at-lag-256')}; VCPO: "
-            f"{f.claim('vcpo-keeps-fresh-accuracy-at-lag-256')}; and GRPO itself: "
-            f"{f.claim('grpo-keeps-fresh-accuracy-at-lag-256')}. In other worlds VCPO ends at lag "
+            f"on fresh data: {f.claim('m2po-keeps-fresh-accuracy-at-lag-256-on-long')}; VCPO: "
+            f"{f.claim('vcpo-keeps-fresh-accuracy-at-lag-256-on-long')}; and GRPO itself: "
+            f"{f.claim('grpo-keeps-fresh-accuracy-at-lag-256-on-long')}. In other worlds VCPO ends at lag "
             "128 as high as on fresh data: "
             f"{f.claim('vcpo-at-lag-128-is-as-good-as-on-policy')}. At lag 256 it ends "
             f"above GRPO by {f.claim('vcpo-ends-above-grpo-at-lag-256')}, whose clip was not tuned there; "
@@ -187,10 +200,10 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
         (
             "12. Several updates on a fresh batch",
             "Mean accuracy along the run, the number of updates tuned for both. SFPO over GRPO with one: "
-            f"{f.claim('sfpo-learns-faster-than-grpo')}; over GRPO with as many as it likes: "
-            f"{f.claim('sfpo-learns-faster-than-reused-grpo')}. ReMix: "
-            f"{f.claim('remix-learns-faster-than-reused-grpo')}; in under a third of GRPO's rollouts, share "
-            f"of seeds: {f.claim('remix-needs-a-third-of-the-rollouts-of-grpo')}.",
+            f"{f.on('sfpo-learns-faster-than-grpo', SHORT)}; over GRPO with as many as it likes: "
+            f"{f.on('sfpo-learns-faster-than-reused-grpo', SHORT)}. ReMix: "
+            f"{f.on('remix-learns-faster-than-reused-grpo', SHORT)}; in under a third of GRPO's rollouts, "
+            f"share of seeds: {f.claim('remix-needs-a-third-of-the-rollouts-of-grpo')}.",
         ),
     ]
 
@@ -222,6 +235,10 @@ def _knobs(f: Facts) -> str:
 
 
 def _by_verdict(f: Facts) -> str:
-    found = f.claims(f"-gains-over-tuned-grpo-at-lag-{LAG}")
-    lines = ["| verdict | recipes |", "|---|---|"]
-    return "\n".join([*lines, *(f"| {word} | {', '.join(sorted(names))} |" for word, names in found.items())])
+    found = f.verdicts(f"-gains-over-tuned-grpo-at-lag-{LAG}-on-")
+    lines = [f"| recipe | {' | '.join(f.tasks)} |", "|---" * (len(f.tasks) + 1) + "|"]
+    rows = (
+        f"| {stem} | {' | '.join(words.get(task, '–') for task in f.tasks)} |"
+        for stem, words in sorted(found.items())
+    )
+    return "\n".join([*lines, *rows])

@@ -165,12 +165,10 @@ def dropped_baselines() -> Numbers:
 
 
 def _step(name: str, rate: float, drop_right: float, drop_wrong: float, *, over_all: bool) -> float:
-    """E sum over kept answers of A times score, over G p (1 - p); score 1 - p of right, -p of wrong "
-    "answers.
-    """
+    """E sum over kept answers of A times score, over G p (1 - p); score 1 - p of right, -p of wrong ones."""
     size, total = 8, 0.0
-    chances = (rate * (1 - drop_right), rate * drop_right, (1 - rate) * (1 - drop_wrong))
-    chances = (*chances, (1 - rate) * drop_wrong)
+    right = (rate * (1 - drop_right), rate * drop_right)
+    chances = (*right, (1 - rate) * (1 - drop_wrong), (1 - rate) * drop_wrong)
     for a in range(size + 1):
         for b in range(size + 1 - a):
             for c in range(size + 1 - a - b):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -230,8 +231,6 @@ def _weighed(weight: Callable[[Tensor], Tensor], reported: bool = False) -> Call
 )
 def truncate_or_mask() -> Numbers:
     """Return bias and deviation of three rules that touch the same share of tokens under the sampler."""
-    import torch
-
     from testbed.exact.report import gradient_report
 
     share, rows = 0.1, []
@@ -241,16 +240,28 @@ def truncate_or_mask() -> Numbers:
         cap = _upper(log_LT.ravel(), np.repeat(bench.law_L, log_LT.shape[1]), share)
         line = _upper(log_LT.mean(-1), bench.law_L, share)
         rules: dict[str, Callable[[Tensor], Tensor]] = {
-            "truncate": lambda x, cap=cap: x.clamp(max=cap).exp(),
-            "mask": lambda x, cap=cap: torch.where(x > cap, 0.0, x.exp()),
-            "geometric": lambda x, line=line: torch.where(x.mean(-1, keepdim=True) > line, 0.0, x.exp()),
+            "truncate": partial(_truncated, cap=cap),
+            "mask": partial(_masked, cap=cap),
+            "geometric": partial(_masked_by_mean, line=line),
         }
-        row = {}
+        row: dict[str, float] = {}
         for name, rule in rules.items():
             found = gradient_report(_weighed(rule), bench)
             row |= {name: found.relative_bias, f"{name}_dev": found.relative_deviation}
         rows.append(row)
     return {"share": share, **_medians(rows)}
+
+
+def _truncated(log_BT: Tensor, cap: float) -> Tensor:
+    return log_BT.clamp(max=cap).exp()
+
+
+def _masked(log_BT: Tensor, cap: float) -> Tensor:
+    return log_BT.exp().masked_fill(log_BT > cap, 0.0)
+
+
+def _masked_by_mean(log_BT: Tensor, line: float) -> Tensor:
+    return log_BT.exp().masked_fill(log_BT.mean(-1, keepdim=True) > line, 0.0)
 
 
 def _upper(value_N: Floats, law_N: Floats, share: float) -> float:

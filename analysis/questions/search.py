@@ -16,10 +16,10 @@ from testbed.errors import UserError, suggest
 SHOWN = 8
 """Claims that one screen has room for."""
 WORDLESS = frozenset(
-    "a about above after all an and any are as at be beat beats best better between by can compare compared do "
-    "does for from good has have help helps hold holds how i if in is it its known me method my of off on one or "
-    "over should so than that the their there they this to under use used vs was we well what when where which "
-    "who why will with work works worse worth would".split()
+    """a about above after all an and any are as at be beat beats best better between by can compare compared
+    do does for from good has have help helps hold holds how i if in is it its known me method my of off on
+    one or over should so than that the their there they this to under use used vs was we well what when where
+    which who why will with work works worse worth would""".split()  # noqa: SIM905
 )
 """Words of a question that name nothing."""
 
@@ -28,9 +28,9 @@ WORDLESS = frozenset(
 class Answer:
     """What a question finds.
 
-    words: those that were searched for. complete: whether some claim has all of them. claims: the first SHOWN
-    of `total`, with verdict, effect, interval and scope. systems: with status and the verdicts on their central
-    claims. questions: number and title. arena: an arm's means by task and lag, and its gain over GRPO.
+    words: those that were searched for. complete: whether some claim has all of them. claims: the first
+    SHOWN of `total`, with verdict, effect, interval and scope. systems: with status and the verdicts on their
+    central claims. questions: number and title. arena: means of an arm by task and lag, gains over GRPO.
     """
 
     words: tuple[str, ...]
@@ -51,8 +51,8 @@ def tokens(text: str) -> list[str]:
 def ask(question: Iterable[str]) -> Answer:
     """Return what is known about the words of a question.
 
-    Claims that have all words come first; where none has, those that have the rarest one. Raises UserError for
-    a question that names nothing, and for a word that nothing here has, with the nearest one.
+    Claims that have all words come first; where none has, those that have the rarest one. Raises UserError
+    for a question that names nothing, and for a word that nothing here has, with the nearest one.
     """
     judged, listed = by_claim(), systems()
     texts = {name: f"{name} {row['systems']}".lower() for name, row in judged.items()}

@@ -15,7 +15,7 @@ def write_pages(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help="atlas, findings, leaderboard, metrics, questions, systems."
+            metavar="[NAME]...", help="atlas, findings, leaderboard, metrics, questions or systems."
         ),
     ] = None,
     docs: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("docs"),

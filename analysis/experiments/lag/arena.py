@@ -5,29 +5,37 @@ The design is the text of analysis/arena/__init__.py; `testbed arena run` makes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from analysis.arena import table as finals
-from analysis.lab import Evidence, Experiment, Part, arm, happens_mostly, must_exceed
+from analysis.lab import Arm, Evidence, Experiment, Part, arm, happens_mostly, must_exceed
 from analysis.tables.committed import Table
 
 RESULTS = Path("results/arena")
 """Where `testbed arena run` writes."""
 MARGIN, LESS = 0.05, 0.02
 """Final accuracy that counts, and mean accuracy along the run that does; set before the runs."""
-OLD = ("guess", "length", "long")
-"""Tasks with lag 256."""
+OLD, PASS = ("guess", "long"), ("sums", "guess")
+"""Tasks with lag 256, and those where pass@8 has room."""
 SHORT, ALL = ("sorted", "sums"), ("sorted", "sums", "guess")
 """Tasks that all arms have run at lag 64, and those that the arms asked most have: cut for cost, before
-guess and length had run."""
+guess and length had run. On length staleness costs tuned GRPO nothing, so nothing can be asked there."""
 TUNED, FRESH = {"arm": "grpo"}, {"arm": "grpo", "lag": 0}
 
 
 def compute() -> Table:
     """Return the rows of all finals in RESULTS."""
     return Table.of(finals.NAME, finals.gathered(RESULTS), {"version": finals.VERSION})
+
+
+def per_task(tasks: Sequence[str], *stems: str, what: str = "") -> Part:
+    """Return the claims STEM-on-TASK."""
+    return Part(what, tuple(f"{stem}-on-{task}" for stem in stems for task in tasks))
 
 
 EXPERIMENT = Experiment(
@@ -42,118 +50,97 @@ EXPERIMENT = Experiment(
     figure="arena",
     command="testbed arena run --task all",
     systems={
-        "MinPRO (A Step Back)": Part(
-            claims=("minpro-ends-above-tuned-cispo-at-lag-256", "minpro-ends-above-tuned-grpo-at-lag-256")
+        "MinPRO (A Step Back)": per_task(
+            OLD, "minpro-ends-above-tuned-cispo-at-lag-256", "minpro-ends-above-tuned-grpo-at-lag-256"
         ),
         "M2PO (Prosperity before Collapse)": Part(
-            claims=("m2po-keeps-fresh-accuracy-at-lag-256", "m2po-ends-above-tuned-grpo-at-lag-256")
+            claims=(
+                "m2po-keeps-fresh-accuracy-at-lag-256-on-long",
+                "m2po-ends-above-tuned-grpo-at-lag-256-on-long",
+            )
         ),
-        "BAPO": Part(
-            "bounds by the share of gradient mass; accuracy and entropy on two tasks",
-            claims=("bapo-gains-over-tuned-grpo-at-lag-64", "bapo-keeps-entropy-at-lag-64"),
+        "BAPO": per_task(SHORT, "bapo-gains-over-tuned-grpo-at-lag-64", "bapo-keeps-entropy-at-lag-64"),
+        "CTPO (cumulative token)": per_task(
+            SHORT, "ctpo-gains-over-tuned-grpo-at-lag-64", "ctpo-ends-above-tuned-gspo-at-lag-64"
         ),
-        "CTPO (cumulative token)": Part(
-            claims=("ctpo-gains-over-tuned-grpo-at-lag-64", "ctpo-ends-above-tuned-gspo-at-lag-64")
+        "SAPO": per_task(ALL, "sapo-gains-over-tuned-grpo-at-lag-64", "sapo-ends-above-tuned-gspo-at-lag-64"),
+        "DISPO": per_task(
+            SHORT, "dispo-ends-above-tuned-cispo-at-lag-64", "dispo-ends-above-tuned-dapo-at-lag-64"
         ),
-        "SAPO": Part(claims=("sapo-gains-over-tuned-grpo-at-lag-64", "sapo-ends-above-tuned-gspo-at-lag-64")),
-        "DISPO": Part(
-            claims=("dispo-ends-above-tuned-cispo-at-lag-64", "dispo-ends-above-tuned-dapo-at-lag-64")
-        ),
-        "MHPO": Part(claims=("mhpo-gains-over-tuned-grpo-at-lag-64",)),
-        "SFPO (Slow-Fast)": Part(
-            "mean accuracy along the run, on fresh data",
-            claims=("sfpo-learns-faster-than-grpo", "sfpo-learns-faster-than-reused-grpo"),
+        "MHPO": per_task(SHORT, "mhpo-gains-over-tuned-grpo-at-lag-64"),
+        "SFPO (Slow-Fast)": per_task(
+            SHORT, "sfpo-learns-faster-than-grpo", "sfpo-learns-faster-than-reused-grpo"
         ),
         "ReMix (Squeeze the Soaked Sponge)": Part(
             "rollouts saved on fresh data; not the length of responses",
-            claims=("remix-needs-a-third-of-the-rollouts-of-grpo", "remix-learns-faster-than-reused-grpo"),
+            claims=("remix-needs-a-third-of-the-rollouts-of-grpo",),
         ),
-        "max@k (Best of N Worlds)": Part(claims=("max-at-k-training-has-more-pass-at-8-than-grpo",)),
-        "Asynchronous RLHF": Part(
-            "robustness of the loss; not that of larger models, nor speed",
-            claims=("online-dpo-loses-less-to-lag-than-tuned-rloo",),
+        "max@k (Best of N Worlds)": per_task(PASS, "max-at-k-training-has-more-pass-at-8-than-grpo"),
+        "Asynchronous RLHF": per_task(
+            SHORT,
+            "online-dpo-loses-less-to-lag-than-tuned-rloo",
+            what="robustness of the loss; not that of larger models, nor speed",
         ),
     },
 )
 
 
+def on_each(
+    stem: str, says: str, outcome: str, arms: tuple[Arm, Arm], tasks: Sequence[str], **asked: Any
+) -> None:
+    """Register a claim per task, STEM-on-TASK; arms: the one that is to have more, and its rival."""
+    for task in tasks:
+        EXPERIMENT.claim(f"{stem}-on-{task}", f"{says} on {task}.").compare(
+            outcome, *arms, by=asked["by"], over={"task": task, **asked.get("over", {})}
+        )
+
+
+def ends_above(stem: str, arm_name: str, rival: str, lag: int, tasks: Sequence[str]) -> None:
+    """Register per task whether an arm ends above another by what counts, both tuned at the lag."""
+    says = f"Tuned alike, {arm_name} ends 0.05 above {rival} at lag {lag}"
+    on_each(stem, says, "final", ({"arm": arm_name}, {"arm": rival}), tasks, by=MARGIN, over={"lag": lag})
+
+
+def keeps(arm_name: str, lag: int, tasks: Sequence[str]) -> None:
+    """Register per task whether what stale data cost an arm tuned there is less than what counts."""
+    stem = f"{arm_name}-keeps-fresh-accuracy-at-lag-{lag}"
+    says = f"Tuned at lag {lag}, {arm_name} ends at most 0.05 below GRPO on fresh data"
+    on_each(stem, says, "final", ({"arm": arm_name, "lag": lag}, FRESH), tasks, by=-MARGIN)
+
+
 # What the placebo gains is what tuning and seeds alone make.
-EXPERIMENT.claim(
-    "the-placebo-equals-grpo-at-lag-64",
-    "GRPO under another name, on other seeds, ends within 0.05 of GRPO at lag 64 on three tasks.",
-).equal("final", {"arm": "placebo"}, TUNED, within=MARGIN, over={"lag": 64, "task": ALL})
-
-GAINS = {
-    "m2po-gains-over-tuned-grpo-at-lag-64": "m2po",
-    "vcpo-gains-over-tuned-grpo-at-lag-64": "vcpo",
-    "cispo-gains-over-tuned-grpo-at-lag-64": "cispo",
-    "minpro-gains-over-tuned-grpo-at-lag-64": "minpro",
-    "topr-gains-over-tuned-grpo-at-lag-64": "topr",
-    "gspo-gains-over-tuned-grpo-at-lag-64": "gspo",
-    "tis-gains-over-tuned-grpo-at-lag-64": "tis",
-    "asymre-gains-over-tuned-grpo-at-lag-64": "asymre",
-    "mis-gains-over-tuned-grpo-at-lag-64": "mis",
-    "ppo-ewma-gains-over-tuned-grpo-at-lag-64": "ppo_ewma",
-    "dapo-gains-over-tuned-grpo-at-lag-64": "dapo",
-    "sapo-gains-over-tuned-grpo-at-lag-64": "sapo",
-    "r2vpo-gains-over-tuned-grpo-at-lag-64": "r2vpo",
-}
-GAINS_ON_SHORT = {
-    "ctpo-gains-over-tuned-grpo-at-lag-64": "ctpo",
-    "rec-gains-over-tuned-grpo-at-lag-64": "rec",
-    "dispo-gains-over-tuned-grpo-at-lag-64": "dispo",
-    "icepop-gains-over-tuned-grpo-at-lag-64": "icepop",
-    "decoupled-ppo-gains-over-tuned-grpo-at-lag-64": "decoupled",
-    "oapl-gains-over-tuned-grpo-at-lag-64": "oapl",
-    "rapid-gains-over-tuned-grpo-at-lag-64": "rapid",
-    "holder-gains-over-tuned-grpo-at-lag-64": "holder",
-    "bapo-gains-over-tuned-grpo-at-lag-64": "bapo",
-    "importance-weights-gain-over-tuned-grpo-at-lag-64": "importance",
-    "mhpo-gains-over-tuned-grpo-at-lag-64": "mhpo",
-    "opmd-gains-over-tuned-grpo-at-lag-64": "opmd",
-    "p3o-gains-over-tuned-grpo-at-lag-64": "p3o",
-    "gmpo-gains-over-tuned-grpo-at-lag-64": "gmpo",
-    "mdpo-gains-over-tuned-grpo-at-lag-64": "mdpo",
-    "spear-gains-over-tuned-grpo-at-lag-64": "spear",
-    "dppo-gains-over-tuned-grpo-at-lag-64": "dppo",
-    "vespo-gains-over-tuned-grpo-at-lag-64": "vespo",
-    "aipo-gains-over-tuned-grpo-at-lag-64": "aipo",
-}
-"""Arm by claim: does the recipe gain what counts, on every task that it has run?"""
-for _tasks, _claims in ((ALL, GAINS), (SHORT, GAINS_ON_SHORT)):
-    for _name, _arm in _claims.items():
-        EXPERIMENT.claim(
-            _name,
-            f"Tuned alike, {_arm} ends 0.05 above GRPO at lag 64, on each of: {', '.join(_tasks)}.",
-        ).compare("final", {"arm": _arm}, TUNED, by=MARGIN, over={"lag": 64, "task": _tasks})
-
-OVER = {
-    "sapo-ends-above-tuned-gspo-at-lag-64": ("sapo", "gspo", 64, ALL),
-    "dispo-ends-above-tuned-cispo-at-lag-64": ("dispo", "cispo", 64, SHORT),
-    "dispo-ends-above-tuned-dapo-at-lag-64": ("dispo", "dapo", 64, SHORT),
-    "ctpo-ends-above-tuned-gspo-at-lag-64": ("ctpo", "gspo", 64, SHORT),
-    "minpro-ends-above-tuned-cispo-at-lag-256": ("minpro", "cispo", 256, OLD),
-    "minpro-ends-above-tuned-grpo-at-lag-256": ("minpro", "grpo", 256, OLD),
-    "m2po-ends-above-tuned-grpo-at-lag-256": ("m2po", "grpo", 256, OLD),
-    "vcpo-ends-above-tuned-grpo-at-lag-256": ("vcpo", "grpo", 256, OLD),
-}
-"""Arm, rival, lag and tasks by claim: does the arm end higher by what counts, both tuned there?"""
-for _name, (_arm, _rival, _lag, _where) in OVER.items():
+for _task in ALL:
     EXPERIMENT.claim(
-        _name,
-        f"Tuned alike, {_arm} ends 0.05 above {_rival} at lag {_lag}, on each of: {', '.join(_where)}.",
-    ).compare("final", {"arm": _arm}, {"arm": _rival}, by=MARGIN, over={"lag": _lag, "task": _where})
+        f"the-placebo-equals-grpo-at-lag-64-on-{_task}",
+        f"GRPO under another name, on other seeds, ends within 0.05 of GRPO at lag 64 on {_task}.",
+    ).equal("final", {"arm": "placebo"}, TUNED, within=MARGIN, over={"lag": 64, "task": _task})
 
-for _arm in ("m2po", "vcpo", "grpo"):
-    EXPERIMENT.claim(
-        f"{_arm}-keeps-fresh-accuracy-at-lag-256",
-        f"Tuned at lag 256, {_arm} ends at most 0.05 below GRPO on fresh data after 900 steps (task long).",
-    ).compare("final", {"arm": _arm, "lag": 256}, FRESH, by=-MARGIN, over={"task": "long"})
+ON_ALL = """m2po vcpo cispo minpro topr gspo tis asymre mis ppo_ewma dapo sapo r2vpo""".split()  # noqa: SIM905
+ON_SHORT = """ctpo rec dispo icepop decoupled oapl rapid holder bapo importance mhpo opmd p3o gmpo mdpo spear
+dppo vespo aipo""".split()  # noqa: SIM905
+for _arm in (*ON_ALL, *ON_SHORT):
+    _stem = f"{_arm.replace('_', '-')}-gains-over-tuned-grpo-at-lag-64"
+    ends_above(_stem, _arm, "grpo", 64, ALL if _arm in ON_ALL else SHORT)
 
-EXPERIMENT.claim(
+ends_above("sapo-ends-above-tuned-gspo-at-lag-64", "sapo", "gspo", 64, ALL)
+ends_above("dispo-ends-above-tuned-cispo-at-lag-64", "dispo", "cispo", 64, SHORT)
+ends_above("dispo-ends-above-tuned-dapo-at-lag-64", "dispo", "dapo", 64, SHORT)
+ends_above("ctpo-ends-above-tuned-gspo-at-lag-64", "ctpo", "gspo", 64, SHORT)
+ends_above("minpro-ends-above-tuned-cispo-at-lag-256", "minpro", "cispo", 256, OLD)
+ends_above("minpro-ends-above-tuned-grpo-at-lag-256", "minpro", "grpo", 256, OLD)
+ends_above("m2po-ends-above-tuned-grpo-at-lag-256", "m2po", "grpo", 256, OLD)
+ends_above("vcpo-ends-above-tuned-grpo-at-lag-256", "vcpo", "grpo", 256, OLD)
+
+for _arm in ("grpo", "m2po", "vcpo", "topr", "minpro", "gspo", "cispo", "reinforce"):
+    keeps(_arm, 64, ALL)
+for _arm in ("grpo", "m2po", "vcpo"):
+    keeps(_arm, 256, ("long",))
+
+on_each(
     "bapo-keeps-entropy-at-lag-64",
-    "Tuned alike, BAPO ends at lag 64 with 0.05 nats more entropy per token than GRPO, on sorted and sums.",
-).compare("entropy", {"arm": "bapo"}, TUNED, by=MARGIN, over={"lag": 64, "task": SHORT})
+    "Tuned alike, BAPO ends at lag 64 with 0.05 nats more entropy per token than GRPO",
+    "entropy", ({"arm": "bapo"}, TUNED), SHORT, by=MARGIN, over={"lag": 64},
+)  # fmt: skip
 
 for _name, _arm, _rival in (
     ("sfpo-learns-faster-than-grpo", "sfpo_reuse", "grpo"),
@@ -161,20 +148,14 @@ for _name, _arm, _rival in (
     ("remix-learns-faster-than-reused-grpo", "remix_reuse", "grpo_reuse"),
     ("r2vpo-learns-faster-than-reused-grpo", "r2vpo_reuse", "grpo_reuse"),
 ):
-    EXPERIMENT.claim(
-        _name,
-        f"On fresh data {_arm} has 0.02 more accuracy along the run than {_rival}, on sorted and sums; the "
-        "number of updates on a batch is tuned for both.",
-    ).compare("area", {"arm": _arm}, {"arm": _rival}, by=LESS, over={"lag": 0, "task": SHORT})
+    _says = f"On fresh data, updates a batch tuned for both, {_arm} has 0.02 more mean accuracy than {_rival}"
+    on_each(_name, _says, "area", ({"arm": _arm}, {"arm": _rival}), SHORT, by=LESS, over={"lag": 0})
 
-EXPERIMENT.claim(
+on_each(
     "max-at-k-training-has-more-pass-at-8-than-grpo",
-    "On fresh data, tuned for pass@8, the policy gradient of max@k has 0.05 more pass@8 than GRPO, on sums "
-    "and guess.",
-    source="Best of N Worlds, arXiv:2510.23393",
-).compare(
-    "pass@8", {"arm": "max_at_k"}, {"arm": "grpo_pass"}, by=MARGIN, over={"lag": 0, "task": ("sums", "guess")}
-)
+    "On fresh data, tuned for pass@8, the policy gradient of max@k has 0.05 more pass@8 than GRPO",
+    "pass@8", ({"arm": "max_at_k"}, {"arm": "grpo_pass"}), PASS, by=MARGIN, over={"lag": 0},
+)  # fmt: skip
 
 
 @EXPERIMENT.claim(source="ReMix, arXiv:2507.06892: 30 to 450 times fewer rollouts")
@@ -183,37 +164,26 @@ def remix_needs_a_third_of_the_rollouts_of_grpo(table: pd.DataFrame) -> Evidence
     of sorted; the number of updates on a batch is tuned.
     """
     where = {"task": "sorted", "lag": 0}
-    ours, theirs = (arm(table, "steps_to_fresh", {"arm": name, **where}) for name in ("remix_reuse", "grpo"))
-    return happens_mostly(3 * ours < theirs, "share of seeds in which ReMix needs under a third of the steps")
+    names = ("remix_reuse", "grpo")
+    steps = pd.DataFrame(
+        {name: arm(table, "steps_to_fresh", {"arm": name, **where}) for name in names}
+    ).dropna()
+    sooner = 3 * steps["remix_reuse"] < steps["grpo"]
+    return happens_mostly(sooner, "share of seeds in which ReMix needs under a third of the steps")
 
 
-@EXPERIMENT.claim(source="Noukhovitch et al. (2024), arXiv:2410.18252: online DPO is the most robust")
-def online_dpo_loses_less_to_lag_than_tuned_rloo(table: pd.DataFrame) -> Evidence:
-    """From fresh data to lag 64, tuned at each, online DPO loses 0.05 less accuracy than RLOO, on sorted and
-    sums each.
-    """
-
-    def kept(name: str, task: str) -> pd.Series:
+def _lost_less(table: pd.DataFrame, task: str) -> Evidence:
+    def kept(name: str) -> pd.Series:
         stale, fresh = (arm(table, "final", {"arm": name, "lag": lag, "task": task}) for lag in (64, 0))
         return stale - fresh
 
-    saved = {task: kept("online_dpo", task) - kept("rloo", task) for task in SHORT}
-    return must_exceed(saved, MARGIN, "accuracy lost less")
+    return must_exceed({task: kept("online_dpo") - kept("rloo")}, MARGIN, "accuracy lost less")
 
 
-KEEPS = {
-    "grpo-keeps-fresh-accuracy-at-lag-64": "grpo",
-    "m2po-keeps-fresh-accuracy-at-lag-64": "m2po",
-    "vcpo-keeps-fresh-accuracy-at-lag-64": "vcpo",
-    "topr-keeps-fresh-accuracy-at-lag-64": "topr",
-    "minpro-keeps-fresh-accuracy-at-lag-64": "minpro",
-    "gspo-keeps-fresh-accuracy-at-lag-64": "gspo",
-    "cispo-keeps-fresh-accuracy-at-lag-64": "cispo",
-    "reinforce-keeps-fresh-accuracy-at-lag-64": "reinforce",
-}
-"""Arm by claim: is what stale data cost less than what counts?"""
-for _name, _arm in KEEPS.items():
+for _task in SHORT:
     EXPERIMENT.claim(
-        _name,
-        f"Tuned at lag 64, {_arm} ends at most 0.05 below GRPO on fresh data, on each of three tasks.",
-    ).compare("final", {"arm": _arm, "lag": 64}, FRESH, by=-MARGIN, over={"task": ALL})
+        f"online-dpo-loses-less-to-lag-than-tuned-rloo-on-{_task}",
+        source="Noukhovitch et al. (2024), arXiv:2410.18252: online DPO is the most robust",
+        statement="From fresh data to lag 64, tuned at each, online DPO loses 0.05 less accuracy than RLOO "
+        f"on {_task}.",
+    )(partial(_lost_less, task=_task))
