@@ -172,6 +172,17 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
     return table.sort_values(["task", "lag", "final"], ascending=[True, True, False], ignore_index=True)
 
 
+def costly(frame: pd.DataFrame, lag: int, least: float = 0.05) -> list[str]:
+    """Return the tasks on which the lag costs tuned GRPO at least so much final accuracy: others say nothing
+    about staleness.
+    """
+    means = frame[frame["arm"] == "grpo"].groupby(["task", "lag"], sort=False)["final"].mean().unstack()
+    if not {0, lag} <= set(means):
+        return []
+    lost = means[0] - means[lag]
+    return [task for task in TASKS if lost.get(task, np.nan) >= least]
+
+
 def steps_to_fresh(frame: pd.DataFrame) -> list[float]:
     """Return per row the step at which its curve reaches SHARE of fresh data's mean final on its task.
 

@@ -39,7 +39,7 @@ def of_code(experiment: str, computed: bool) -> str:
     return _short("".join(found).encode())
 
 
-TRAIN_THE_TOY = {"analysis.worlds.edited_training", "analysis.sweeps.base_runs"}
+TRAIN_THE_TOY = {"analysis.arena", "analysis.worlds.edited_training", "analysis.sweeps.base_runs"}
 """Modules through which a computed table trains the toy transformer."""
 
 

@@ -62,7 +62,7 @@ def find(word: str) -> System:
     known |= {name.lower(): each for name, each in listed.items()}
     known |= {str(each.n): each for each in listed.values()}
     if word.lower() not in known:
-        raise UserError(f"Unknown system '{word}'.{suggest(word.lower(), known)} All: testbed systems")
+        raise UserError(f"Unknown system '{word}'.{suggest(word.lower(), known)} All: testbed list systems")
     return known[word.lower()]
 
 
@@ -117,6 +117,6 @@ def _verdict(system: System, claim: str, judged: Mapping[str, Row]) -> str:
     if claim not in judged:
         raise UserError(
             f"System '{system.name}' names the central claim '{claim}', which has no verdict. Mend "
-            f"{TABLE.name}, or judge it: testbed claims judge"
+            f"{TABLE.name}, or judge it: testbed evidence judge --write"
         )
     return str(judged[claim]["verdict"])

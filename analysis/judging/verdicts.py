@@ -47,12 +47,13 @@ def stored(path: Path = TABLE) -> tuple[Row, ...]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"{path} cannot be read: {error.strerror}. Write it with: testbed claims judge"
+            f"{path} cannot be read: {error.strerror}. Write it with: testbed evidence judge --write"
         ) from error
     reader = csv.DictReader(io.StringIO(text))
     if tuple(reader.fieldnames or ()) != COLUMNS:
         raise UserError(
-            f"{path} has columns {reader.fieldnames}. Write it again with: testbed claims judge --all"
+            f"{path} has columns {reader.fieldnames}. "
+            "Write it again with: testbed evidence judge --write --all"
         )
     return tuple({**row, **{name: _number(row[name]) for name in NUMBERS}} for row in reader)
 

@@ -15,15 +15,11 @@ from envs.arrays import Floats
     6,
     "Top-p in the rollout, full vocabulary in the trainer: how wrong is the ratio?",
     "huggingface/trl#6789",
-    "At equal weights every token's ratio of full over truncated probability averages the kept mass S, and "
-    "an "
-    "answer's averages S to the number of tokens. With top-p {p} over {vocabulary} tokens S is {kept:.3f}, "
-    "which "
-    "leaves {left:.1e} of the weight of an answer of {length} tokens. S is the right weight for the part "
-    "of the full "
-    "policy that can be sampled; the lost tail is what no weight brings back. Replaying the mask makes the "
-    "ratio 1 "
-    "and trains the truncated policy.",
+    "At equal weights every token's ratio of full over truncated probability averages the kept mass S, "
+    "and an answer's averages S to the number of tokens. With top-p {p} over {vocabulary} tokens S is "
+    "{kept:.3f}, which leaves {left:.1e} of the weight of an answer of {length} tokens. S is the right "
+    "weight for the part of the full policy that can be sampled; the lost tail is what no weight brings "
+    "back. Replaying the mask makes the ratio 1 and trains the truncated policy.",
     "Token probabilities proportional to 1 / rank at every position; the project's top-p engine; exact.",
 )
 def truncated_sampling() -> Numbers:
@@ -53,14 +49,11 @@ def _sampled_law(engine: Any, logits: Any) -> Any:
     9,
     "Correcting long answers: the product of the ratios or their geometric mean?",
     "huggingface/trl#5815",
-    "The product is the right weight, but capped it soon says little. With log-ratios normal and {kl} nats "
-    "of "
-    "divergence per token, the mean of the product capped at {cap:g} is {short:.2f} at {first} tokens and "
-    "{long:.2f} "
-    "at {last:,}; without a cap it is 1 at every length. It falls below one half at {half:,.0f} tokens. The "
-    "geometric mean stays within {geometric:.4f} of 1 and is therefore no correction, only a test for "
-    "outliers. A "
-    "capped mean far below 1 on fresh data needs no bug.",
+    "The product is the right weight, but capped it soon says little. With log-ratios normal and {kl} "
+    "nats of divergence per token, the mean of the product capped at {cap:g} is {short:.2f} at {first} "
+    "tokens and {long:.2f} at {last:,}; without a cap it is 1 at every length. It falls below one half at"
+    " {half:,.0f} tokens. The geometric mean stays within {geometric:.4f} of 1 and is therefore no "
+    "correction, only a test for outliers. A capped mean far below 1 on fresh data needs no bug.",
     "Independent normal log-ratios whose mean makes the uncapped ratio average 1; closed form.",
 )
 def product_or_mean() -> Numbers:
@@ -104,13 +97,10 @@ def _binomial(n: int, p: float) -> Floats:
     "After masking, divide by all tokens or by the kept ones?",
     "mlcommons/training#905",
     "Dividing by the kept ones makes the step longer as more is rejected: with {share:.0%} rejected the "
-    "expected "
-    "step is {kept:.2f} times that of dividing by all, which shrinks with the kept share instead. The "
-    "direction of "
-    "the expected step is the same. Under Adam a constant factor does not matter, so only changes of the "
-    "rejection "
-    "rate during a run do; under plain gradient descent, and with a norm clip, it is a change of the "
-    "learning rate.",
+    "expected step is {kept:.2f} times that of dividing by all, which shrinks with the kept share "
+    "instead. The direction of the expected step is the same. Under Adam a constant factor does not "
+    "matter, so only changes of the rejection rate during a run do; under plain gradient descent, and "
+    "with a norm clip, it is a change of the learning rate.",
     "{answers} answers of equal length, rejected independently of their content; enumerated.",
 )
 def denominator() -> Numbers:
@@ -141,16 +131,13 @@ def _advantages(name: str, reward: list[float]) -> Floats:
     "May dropped answers still set the baseline of their group?",
     "verl-project/verl#6375",
     "Neither choice is free of bias when the drop depends on the answer. Half of the wrong answers are "
-    "dropped here "
-    "at a pass rate of {rate}. A leave-one-out baseline over the whole group makes the step {all_loo:.2f} "
-    "of the true "
-    "gradient, over the kept answers {kept_loo:.2f}; dropping at random gives {random_loo:.2f}. The drop "
-    "is the "
-    "cause: kept scores no longer average zero, so any baseline tilts them, and the plain reward without a "
-    "baseline "
-    "gives {plain:.2f}. Dividing by the standard deviation makes it {all_std:.2f} and {kept_std:.2f}.",
-    "One decision per answer, groups of 8, divided by 8; a group with fewer than two answers gives no step; "
-    "every group enumerated.",
+    "dropped here at a pass rate of {rate}. A leave-one-out baseline over the whole group makes the step "
+    "{all_loo:.2f} of the true gradient, over the kept answers {kept_loo:.2f}; dropping at random gives "
+    "{random_loo:.2f}. The drop is the cause: kept scores no longer average zero, so any baseline tilts "
+    "them, and the plain reward without a baseline gives {plain:.2f}. Dividing by the standard deviation "
+    "makes it {all_std:.2f} and {kept_std:.2f}.",
+    "One decision per answer, groups of 8, divided by 8; a group with fewer than two answers gives no "
+    "step; every group enumerated.",
 )
 def dropped_baselines() -> Numbers:
     """Return expected steps over p (1 - p), by what the baseline is taken over and what is dropped."""
@@ -195,16 +182,13 @@ def _kept_step(name: str, n: tuple[int, ...], rate: float, over_all: bool) -> fl
     "Answers that are cut at the limit: count them as wrong, or mask them?",
     "huggingface/trl#3248",
     "Masking removes a brake on length. If right answers are as likely at every length, counting cut "
-    "answers as wrong "
-    "pushes toward stopping by {punish_flat:+.3f} and masking by {mask_flat:+.3f}: nothing. If longer "
-    "answers are right "
-    "more often, masking pushes away from stopping ({mask_rising:+.3f}), while counting as wrong gives "
-    "{punish_rising:+.3f}. The true gradient of the reward under the limit is the first rule's; masking is "
-    "the "
-    "gradient of another aim, right answers among those that ended.",
-    "Answers end with chance .15 at each of 12 places; baseline is the mean reward of the counted answers; "
-    "the push "
-    "is the expected gradient in the logit of stopping; enumerated.",
+    "answers as wrong pushes toward stopping by {punish_flat:+.3f} and masking by {mask_flat:+.3f}: "
+    "nothing. If longer answers are right more often, masking pushes away from stopping "
+    "({mask_rising:+.3f}), while counting as wrong gives {punish_rising:+.3f}. The true gradient of the "
+    "reward under the limit is the first rule's; masking is the gradient of another aim, right answers "
+    "among those that ended.",
+    "Answers end with chance .15 at each of 12 places; baseline is the mean reward of the counted "
+    "answers; the push is the expected gradient in the logit of stopping; enumerated.",
 )
 def cut_answers() -> Numbers:
     """Return the push on the logit of stopping, by rule and by how being right depends on length."""
@@ -226,12 +210,10 @@ def cut_answers() -> Numbers:
     "How much does dividing by the group's standard deviation tilt toward easy and hard prompts?",
     "thinking-machines-lab/tinker-cookbook#579",
     "A prompt at a pass rate of {rare} gets {ratio:.1f} times the weight, relative to its true gradient, "
-    "of a prompt "
-    "at one half; the curve is symmetric, so very easy prompts gain as much as very hard ones. Without the "
-    "division "
-    "every prompt has the same factor, {plain:.3f} = (G - 1) / G of the true gradient. The tilt is "
-    "bounded: it is at "
-    "most {most:.1f} for groups of {size}, since a group needs one right and one wrong answer.",
+    "of a prompt at one half; the curve is symmetric, so very easy prompts gain as much as very hard "
+    "ones. Without the division every prompt has the same factor, {plain:.3f} = (G - 1) / G of the true "
+    "gradient. The tilt is bounded: it is at most {most:.1f} for groups of {size}, since a group needs "
+    "one right and one wrong answer.",
     "One decision per answer, groups of 8, unbiased deviation; every group enumerated.",
 )
 def standard_deviation() -> Numbers:
@@ -258,14 +240,10 @@ def standard_deviation() -> Numbers:
     "Can the effective sample size be averaged over micro-batches?",
     "NVIDIA/Megatron-LM#5420",
     "No. Weights 1,1,1,1 in one part and 2,2,2,2 in the other have a pooled share of {pooled:.2f}, while "
-    "the mean of "
-    "the parts is {mean:.2f}. With {parts} parts of which one holds all the weight the mean still says "
-    "{mean:.2f} and "
-    "the truth is {worst:.3f}: an average of parts can be too large by a factor equal to their number. Add "
-    "the sums "
-    "of w and of w squared and the counts over parts, then divide once. After a clamp it reads another "
-    "weight, and is "
-    "never lower.",
+    "the mean of the parts is {mean:.2f}. With {parts} parts of which one holds all the weight the mean "
+    "still says {mean:.2f} and the truth is {worst:.3f}: an average of parts can be too large by a factor"
+    " equal to their number. Add the sums of w and of w squared and the counts over parts, then divide "
+    "once. After a clamp it reads another weight, and is never lower.",
     "Every set of weights; the largest factor is reached in the limit.",
     ("clamping-never-lowers-ess",),
 )
@@ -290,13 +268,12 @@ def averaged_ess() -> Numbers:
     "Text that is tokenized again between turns: how much bias?",
     "huggingface/trl#5224",
     "Training on the re-encoded ids credits a spelling that was not sampled: with {share:.0%} of right "
-    "answers "
-    "respelled the step is off by {encoded:.2f} of the true gradient. Dropping the respelled rows is off by "
-    "{dropped:.2f}, because respelling happens to right answers only here; if it is as frequent among "
-    "wrong ones, "
-    "dropping only shortens the step ({alike:.2f} of its length). Training on the sampled ids has no bias.",
-    "One decision among four ids: the right text in two spellings, the wrong text in two; exact baseline; "
-    "the gradient in the logits; dropped rows count in the divisor.",
+    "answers respelled the step is off by {encoded:.2f} of the true gradient. Dropping the respelled rows"
+    " is off by {dropped:.2f}, because respelling happens to right answers only here; if it is as "
+    "frequent among wrong ones, dropping only shortens the step ({alike:.2f} of its length). Training on "
+    "the sampled ids has no bias.",
+    "One decision among four ids: the right text in two spellings, the wrong text in two; exact baseline;"
+    " the gradient in the logits; dropped rows count in the divisor.",
 )
 def respelled() -> Numbers:
     """Return relative errors by share of respelled right answers, pass rate .4."""
@@ -330,15 +307,11 @@ def _spelling_step(pi_A: Floats, trained_A: Any, kept_A: Floats) -> Floats:
     34,
     "GSPO clips four sequences of ten in asynchronous training: is the width wrong, or the anchor?",
     "verl-project/verl#7356",
-    "Both readings fit, and the divergence tells. A width of 3e-4 below and 4e-4 above cuts {fresh:.0%} of "
-    "the sequences "
-    "when the anchor is computed again, since the ratio is then 1, and {share:.0%} of {length} tokens once "
-    "the policy "
-    "is {kl:.1e} nats per token from the rollout. More drift brings it to one half and no further: the "
-    "negative "
-    "side's sequences are all cut, the positive side's none (their mean ratio is below 1). The width that "
-    "cuts a "
-    "tenth grows with the drift (table).",
+    "Both readings fit, and the divergence tells. A width of 3e-4 below and 4e-4 above cuts {fresh:.0%} "
+    "of the sequences when the anchor is computed again, since the ratio is then 1, and {share:.0%} of "
+    "{length} tokens once the policy is {kl:.1e} nats per token from the rollout. More drift brings it to"
+    " one half and no further: the negative side's sequences are all cut, the positive side's none (their"
+    " mean ratio is below 1). The width that cuts a tenth grows with the drift (table).",
     "Independent normal log-ratios, half of the advantages positive; closed form.",
 )
 def gspo_clip() -> Numbers:
@@ -372,14 +345,13 @@ def gspo_clip() -> Numbers:
     35,
     "Do groups of equal rewards belong in the denominator?",
     "huggingface/trl#6368",
-    "Leaving them out multiplies the step by one over the share of live groups. For groups of {size} that "
-    "factor is "
-    "{half:.2f} at a pass rate of one half and {rare:.1f} at {rate}; it grows again as the policy solves "
-    "the prompts. The direction of the expected step does not change. It is a learning-rate schedule that "
-    "follows "
-    "the pass rate; under Adam without a norm clip a slow change of it has no effect.",
-    "One pass rate for all prompts, right or wrong answers, many groups per batch; closed form. A KL term on "
-    "the dead groups is a separate choice.",
+    "Leaving them out multiplies the step by one over the share of live groups. For groups of {size} that"
+    " factor is {half:.2f} at a pass rate of one half and {rare:.1f} at {rate}; it grows again as the "
+    "policy solves the prompts. The direction of the expected step does not change. It is a learning-rate"
+    " schedule that follows the pass rate; under Adam without a norm clip a slow change of it has no "
+    "effect.",
+    "One pass rate for all prompts, right or wrong answers, many groups per batch; closed form. A KL term"
+    " on the dead groups is a separate choice.",
 )
 def dead_groups() -> Numbers:
     """Return the factor of the step, one over the share of live groups, by pass rate and group size."""

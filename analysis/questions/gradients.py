@@ -49,12 +49,10 @@ def _bias(function: Any, bench: Bench) -> float:
     "Which log-probabilities go under the ratio: the rollout's or those that the trainer computes again?",
     "areal-project/AReaL#201",
     "Computing them again with the current weights leaves no correction at all. The ratio is 1, so the "
-    "gradient "
-    "equals that of no importance weight to {gap:.0e}. With a drift of {drift} between sampler and trainer "
-    "its "
-    "bias is {again:.2f} of the true gradient's norm; a token ratio to the rollout's log-probabilities has "
-    "{token:.2f}, a sequence ratio none ({sequence:.0e}). Recompute only with a second weight, "
-    "recomputed over rollout.",
+    "gradient equals that of no importance weight to {gap:.0e}. With a drift of {drift} between sampler "
+    "and trainer its bias is {again:.2f} of the true gradient's norm; a token ratio to the rollout's "
+    "log-probabilities has {token:.2f}, a sequence ratio none ({sequence:.0e}). Recompute only with a "
+    "second weight, recomputed over rollout.",
     TREES + " One update per batch, 5 tokens, no clip reached.",
 )
 def under_the_ratio() -> Numbers:
@@ -88,14 +86,11 @@ def under_the_ratio() -> Numbers:
     "Are tokens sampled at a temperature scored with raw or with tempered log-probabilities?",
     "verl-project/verl#6240",
     "Score as you sample, or weigh. Sampled at {temperature} and scored at the same temperature, the "
-    "gradient is "
-    "that of the tempered policy (bias {same:.0e}). Scored raw with the sequence ratio raw over tempered, "
-    "it is "
-    "that of the policy at 1 (bias {weighted:.0e}). Scored raw without a weight it is neither: bias "
-    "{raw_one:.2f} "
-    "against the one, cosine {cosine_t:.2f} with the other. The largest token ratio at rest is "
-    "{ratio:.1f}, so a "
-    "raw numerator over a tempered denominator is clipped before anything was learned.",
+    "gradient is that of the tempered policy (bias {same:.0e}). Scored raw with the sequence ratio raw "
+    "over tempered, it is that of the policy at 1 (bias {weighted:.0e}). Scored raw without a weight it "
+    "is neither: bias {raw_one:.2f} against the one, cosine {cosine_t:.2f} with the other. The largest "
+    "token ratio at rest is {ratio:.1f}, so a raw numerator over a tempered denominator is clipped before"
+    " anything was learned.",
     TREES + " 5 tokens, temperature .6; logits are standard normal.",
 )
 def temperature() -> Numbers:
@@ -126,13 +121,11 @@ def temperature() -> Numbers:
     8,
     "Token weight or sequence weight: which error is worse?",
     "huggingface/trl#4493",
-    "It depends on the batch. The token weight is biased ({bias:.2f} of the gradient at {length} tokens), "
-    "the "
-    "sequence weight is not, but its deviation is {deviation:.1f} times the token weight's there. Their "
-    "mean squared "
-    "errors are equal at a batch of {even:.0f} independent responses: below that the token weight errs "
-    "less, above it "
-    "the sequence weight does. The break-even batch depends on the tree (table).",
+    "It depends on the batch. The token weight is biased ({bias:.2f} of the gradient at {length} tokens),"
+    " the sequence weight is not, but its deviation is {deviation:.1f} times the token weight's there. "
+    "Their mean squared errors are equal at a batch of {even:.0f} independent responses: below that the "
+    "token weight errs less, above it the sequence weight does. The break-even batch depends on the tree "
+    "(table).",
     TREES + " Drift .5 of the logits.",
 )
 def token_or_sequence() -> Numbers:
@@ -169,16 +162,12 @@ def token_or_sequence() -> Numbers:
     12,
     "Token mean, sequence mean or a constant: which one bends length?",
     "verl-project/verl#593",
-    "Only the constant divisor points along the true gradient: cosine {constant:.4f}, where the token mean "
-    "has "
-    "{token:.4f} and the sequence mean {sequence:.4f}. The sequence mean divides each answer by its "
-    "length, so a "
-    "short right answer gains more per token than a long one and a long wrong one loses less. The angle is "
-    "there "
-    "on fresh data and has nothing to do with lag.",
-    "Random trees of three tokens, one of them the end token, up to 3 tokens; groups of 3, advantages less "
-    "the "
-    "mean of the others, every group enumerated; medians over 5 trees.",
+    "Only the constant divisor points along the true gradient: cosine {constant:.4f}, where the token "
+    "mean has {token:.4f} and the sequence mean {sequence:.4f}. The sequence mean divides each answer by "
+    "its length, so a short right answer gains more per token than a long one and a long wrong one loses "
+    "less. The angle is there on fresh data and has nothing to do with lag.",
+    "Random trees of three tokens, one of them the end token, up to 3 tokens; groups of 3, advantages "
+    "less the mean of the others, every group enumerated; medians over 5 trees.",
 )
 def averaging() -> Numbers:
     """Return cosines with the true gradient by aggregation, groups of three enumerated."""
@@ -219,14 +208,11 @@ def _weighed(weight: Callable[[Tensor], Tensor], reported: bool = False) -> Call
     13,
     "Truncate outliers or mask them, and by token or by sequence?",
     "NovaSky-AI/SkyRL#1665",
-    "With {share:.0%} of the tokens touched by each rule, truncating the token ratio errs least in its mean: "
-    "{truncate:.2f} of the gradient, masking these tokens {mask:.2f}, masking whole sequences by their "
-    "geometric "
-    "mean {geometric:.2f}. Deviations are {truncate_dev:.2f}, {mask_dev:.2f} and {geometric_dev:.2f}: "
-    "masking buys "
-    "little variance for its bias here. Published reports of runs that only a sequence mask saved need a "
-    "cause "
-    "other than the error of one gradient.",
+    "With {share:.0%} of the tokens touched by each rule, truncating the token ratio errs least in its "
+    "mean: {truncate:.2f} of the gradient, masking these tokens {mask:.2f}, masking whole sequences by "
+    "their geometric mean {geometric:.2f}. Deviations are {truncate_dev:.2f}, {mask_dev:.2f} and "
+    "{geometric_dev:.2f}: masking buys little variance for its bias here. Published reports of runs that "
+    "only a sequence mask saved need a cause other than the error of one gradient.",
     TREES + " 8 tokens, drift .5, upper side only, one step.",
 )
 def truncate_or_mask() -> Numbers:
@@ -276,12 +262,11 @@ def _upper(value_N: Floats, law_N: Floats, share: float) -> float:
     "Does an importance weight help if the sampler is right and only its reported log-probabilities are "
     "wrong?",
     "thinking-machines-lab/tinker-cookbook#396",
-    "It harms. With a truly different sampler (noise {noise} in the logits) the weight takes the bias from "
-    "{real_none:.2f} to {real_weight:.0e}. With a right sampler and a report that is as far off, no weight "
-    "has bias "
-    "{report_none:.0e} and the weight {report_weight:.2f}: it makes the error that it would have removed. "
-    "Any noise "
-    "in the report costs; score again with the same weights where the report is in doubt.",
+    "It harms. With a truly different sampler (noise {noise} in the logits) the weight takes the bias "
+    "from {real_none:.2f} to {real_weight:.0e}. With a right sampler and a report that is as far off, no "
+    "weight has bias {report_none:.0e} and the weight {report_weight:.2f}: it makes the error that it "
+    "would have removed. Any noise in the report costs; score again with the same weights where the "
+    "report is in doubt.",
     TREES + " 5 tokens, sequence ratio.",
 )
 def misreported() -> Numbers:
@@ -313,13 +298,11 @@ def misreported() -> Numbers:
     22,
     "Is an answer that switches to newer weights half-way harmful?",
     "vllm-project/vllm#48297",
-    "Not if every token keeps the log-probability of the weights that made it: the sequence ratio then has "
-    "bias "
-    "{kept:.0e}. Scored as if the first version had made all of it, the bias is {first:.2f} of the "
-    "gradient, as "
-    "if the last had, {last:.2f}. The chi-square of the ratio, exact, is {mixed_chi2:.2f} for the mixed "
-    "answer, "
-    "{first_chi2:.2f} for one made by the older version alone: a mixed answer is nearer to today's policy.",
+    "Not if every token keeps the log-probability of the weights that made it: the sequence ratio then "
+    "has bias {kept:.0e}. Scored as if the first version had made all of it, the bias is {first:.2f} of "
+    "the gradient, as if the last had, {last:.2f}. The chi-square of the ratio, exact, is "
+    "{mixed_chi2:.2f} for the mixed answer, {first_chi2:.2f} for one made by the older version alone: a "
+    "mixed answer is nearer to today's policy.",
     TREES + " 5 tokens, three versions, each .5 of logits from the last; the switch comes after token 3.",
 )
 def switched() -> Numbers:
@@ -350,10 +333,9 @@ def switched() -> Numbers:
     "thinking-machines-lab/tinker-cookbook#763",
     "It adds bias and takes away the fading of abandoned tokens. At a drift of {drift} the bias is "
     "{none:.3f} of the gradient without a floor, {half:.3f} with a floor of .5 and {high:.3f} with .8. A "
-    "floor acts "
-    "on tokens that the policy has left: they keep at least the floor's share of their push however rare "
-    "they "
-    "become, since the true weight goes to 0. The size is small for small drifts (table).",
+    "floor acts on tokens that the policy has left: they keep at least the floor's share of their push "
+    "however rare they become, since the true weight goes to 0. The size is small for small drifts "
+    "(table).",
     TREES + " 5 tokens, upper bound 4.",
 )
 def floor() -> Numbers:

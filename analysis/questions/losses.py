@@ -35,14 +35,11 @@ def _weight(name: str, ratio: float, adv: float, **hyper: float) -> float:
     25,
     "Which settings are dead when each batch is used once?",
     "huggingface/trl#3120",
-    "Every width of a clip. At ratio 1 the weight of a token does not change when the widths of {names} go "
-    "from their "
-    "defaults to a tenth of them (largest change {dead:g}), so a clip share of zero is no fault. With a "
-    "ratio of "
-    "{ratio} from engine noise or lag the same change moves weights by up to {alive:.2f}. The dead "
-    "settings come "
-    "alive with lag, with several steps per batch, or with mismatch under an anchor that is not computed "
-    "again.",
+    "Every width of a clip. At ratio 1 the weight of a token does not change when the widths of {names} "
+    "go from their defaults to a tenth of them (largest change {dead:g}), so a clip share of zero is no "
+    "fault. With a ratio of {ratio} from engine noise or lag the same change moves weights by up to "
+    "{alive:.2f}. The dead settings come alive with lag, with several steps per batch, or with mismatch "
+    "under an anchor that is not computed again.",
     "One token, advantages 1 and -1, the objectives and settings in the table; exact.",
 )
 def dead_settings() -> Numbers:
@@ -77,15 +74,12 @@ def dead_settings() -> Numbers:
     "Does Adam hide a wrong loss scale, and does norm clipping expose it?",
     "huggingface/trl#6024",
     "A fixed wrong scale of {scale:g} changes the path of Adam by {adam:.0e} of its length and that of "
-    "plain gradient "
-    "descent by {sgd:.1f} times. A norm clip in front of Adam does not expose it if it always or never "
-    "binds; if it "
-    "binds on some steps, it changes which ones count ({clipped:.2f} of the length here). A scale that "
-    "varies from "
-    "step to step is not hidden: factors 1 and {scale:g} in turn change Adam's path by {varying:.2f}.",
+    "plain gradient descent by {sgd:.1f} times. A norm clip in front of Adam does not expose it if it "
+    "always or never binds; if it binds on some steps, it changes which ones count ({clipped:.2f} of the "
+    "length here). A scale that varies from step to step is not hidden: factors 1 and {scale:g} in turn "
+    "change Adam's path by {varying:.2f}.",
     "One sequence of {steps} random gradients whose size varies, 20 weights; the optimizers of PyTorch, "
-    "Adam's "
-    "epsilon 1e-8; one seed, an identity for the fixed scale.",
+    "Adam's epsilon 1e-8; one seed, an identity for the fixed scale.",
 )
 def loss_scale() -> Numbers:
     """Return distances between paths with and without a wrong scale, over the length of the right path."""
@@ -126,12 +120,11 @@ def _path(gradient_NP: np.ndarray, kind: str, most: float) -> np.ndarray:
     37,
     "Does the clip make old replayed data safe by itself?",
     "RLinf/RLinf#922",
-    "No: it cuts two of four cases. At a ratio of {high:g} a good token has weight {good_high:g}, a bad one "
-    "{bad_high:g}: the push on a bad token that became likelier grows with the ratio without bound. At a "
-    "ratio of "
-    "{low:g} a good token keeps {good_low:g} and a bad one {bad_low:g}. Old data are therefore not "
-    "down-weighted in "
-    "general. The trained comparison of replay with a clip is judged in the experiments on reuse.",
+    "No: it cuts two of four cases. At a ratio of {high:g} a good token has weight {good_high:g}, a bad "
+    "one {bad_high:g}: the push on a bad token that became likelier grows with the ratio without bound. "
+    "At a ratio of {low:g} a good token keeps {good_low:g} and a bad one {bad_low:g}. Old data are "
+    "therefore not down-weighted in general. The trained comparison of replay with a clip is judged in "
+    "the experiments on reuse.",
     "PPO's clip at .2 on both sides, one token; exact. Training is another matter: see the claim.",
     ("r2vpo-ends-above-grpo-x4-at-lag-64",),
 )
@@ -150,12 +143,10 @@ def replayed() -> Numbers:
     "Is the unbounded weight on bad tokens what breaks asynchronous PPO?",
     "huggingface/trl#7120",
     "It is the only unbounded one, and a lower dual clip bounds it. At a ratio of {ratio:g} a bad token "
-    "has weight "
-    "{plain:g} under PPO's clip, {dual:g} under the dual clip (c = 3, where its gradient stops) and "
-    "{truncated:g} with "
-    "a truncated weight (CISPO, cap {cap:g}). The dual clip drops the token, truncation goes on pushing it "
-    "down. "
-    "If that branch is what breaks a run is a question to training; the nearest judged claim says: {0}.",
+    "has weight {plain:g} under PPO's clip, {dual:g} under the dual clip (c = 3, where its gradient "
+    "stops) and {truncated:g} with a truncated weight (CISPO, cap {cap:g}). The dual clip drops the "
+    "token, truncation goes on pushing it down. If that branch is what breaks a run is a question to "
+    "training; the nearest judged claim says: {0}.",
     "Weights exact, one token. The claim: REINFORCE without weights against GRPO on stale data.",
     ("reinforce-collapses-where-grpo-holds",),
 )

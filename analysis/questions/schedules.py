@@ -35,14 +35,11 @@ def _rows(designs: dict[str, Design]) -> list[dict[str, float | str]]:
     "Old rollouts: drop them, wait, or pace the sampling?",
     "thinking-machines-lab/tinker-cookbook#822",
     "Dropping costs work and shortens what is trained. With a limit of one update, dropping loses "
-    "{drop:.0%} of the "
-    "answers and trains answers {short:.0%} shorter than those generated, at {drop_speed:.2f} of the speed "
-    "without a "
-    "limit. Pacing (admission by capacity, one batch ahead) drops nothing, has a length bias of "
-    "{pace_bias:+.1%} and "
-    "{pace_speed:.2f} of the speed, with a mean lag of {pace_lag:.2f} for {free_lag:.2f} without a limit. "
-    "In training, the "
-    "loss of long answers by discarding is: {0}; by waiting there is none: {1}.",
+    "{drop:.0%} of the answers and trains answers {short:.0%} shorter than those generated, at "
+    "{drop_speed:.2f} of the speed without a limit. Pacing (admission by capacity, one batch ahead) drops"
+    " nothing, has a length bias of {pace_bias:+.1%} and {pace_speed:.2f} of the speed, with a mean lag "
+    "of {pace_lag:.2f} for {free_lag:.2f} without a limit. In training, the loss of long answers by "
+    "discarding is: {0}; by waiting there is none: {1}.",
     STREAMS + " Groups of 8, 128 slots, 64 answers a batch.",
     ("discarding-takes-the-longest-of-a-start", "waiting-leaves-lengths-alone"),
 )
@@ -73,13 +70,10 @@ def drop_or_pace() -> Numbers:
     18,
     "Serve the oldest or the freshest finished group first?",
     "NVIDIA-NeMo/RL#3220",
-    "With a queue of four batches and a slow trainer the freshest first lowers the mean lag from {old:.2f} "
-    "to {new:.2f} "
-    "updates, but the largest rises from {old_most:.0f} to {new_most:.0f}: what is passed over stays. With "
-    "a limit of "
-    "four updates the freshest first drops {new_drop:.0%} of the answers and the oldest first "
-    "{old_drop:.0%}. Freshness "
-    "is bought with waste, not found.",
+    "With a queue of four batches and a slow trainer the freshest first lowers the mean lag from "
+    "{old:.2f} to {new:.2f} updates, but the largest rises from {old_most:.0f} to {new_most:.0f}: what is"
+    " passed over stays. With a limit of four updates the freshest first drops {new_drop:.0%} of the "
+    "answers and the oldest first {old_drop:.0%}. Freshness is bought with waste, not found.",
     STREAMS + " The trainer takes 12 seconds a batch; a full queue blocks.",
 )
 def order() -> Numbers:
@@ -108,14 +102,11 @@ def order() -> Numbers:
     31,
     "Does an asynchronous run with a staleness of zero equal the synchronous one?",
     "verl-project/verl#6780",
-    "It depends on what is limited. A limit on submissions (none beyond the batch in work) gives a largest "
-    "lag of "
-    "{capacity:.0f}, and a barrier that starts the next batch after the update {barrier:.0f}. The "
-    "submissions "
-    "rule bounds how much is started, which is the lag only if no answer outlives its batch: {0}. Periodic "
-    "asynchrony inside one batch is on-policy: {1}. Read the largest lag from the versions that are stored "
-    "with the "
-    "tokens, not from the setting.",
+    "It depends on what is limited. A limit on submissions (none beyond the batch in work) gives a "
+    "largest lag of {capacity:.0f}, and a barrier that starts the next batch after the update "
+    "{barrier:.0f}. The submissions rule bounds how much is started, which is the lag only if no answer "
+    "outlives its batch: {0}. Periodic asynchrony inside one batch is on-policy: {1}. Read the largest "
+    "lag from the versions that are stored with the tokens, not from the setting.",
     STREAMS + " The first rule is admission by capacity with eta 0; the versions are those of the simulator.",
     ("capacity-bounds-submissions-not-lag", "periodic-asynchrony-is-on-policy"),
 )

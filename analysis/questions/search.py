@@ -117,9 +117,10 @@ def _arena(words: Sequence[str]) -> list[dict[str, Any]]:
     found = table.summary(table.load())
     lags = {int(word.removeprefix("lag-")) for word in words if re.fullmatch(r"lag-\d+", word)}
     arms: Callable[[str], bool] = lambda name: name.replace("_", "-") in words  # noqa: E731
-    rows = found[found["arm"].map(arms) & (found["lag"].isin(lags) if lags else True)]
+    rows = found[found["arm"].map(arms) & (found["lag"].isin(lags) if lags else found["lag"] > 0)]
     kept = ["task", "lag", "arm", "rate", "knob", "final", "gain", "gain_low", "gain_high"]
-    return table.records(rows[kept])
+    rates = [f"{rate:.2g}" for rate in rows["rate"]]
+    return [{**row, "rate": float(rate)} for row, rate in zip(table.records(rows[kept]), rates, strict=True)]
 
 
 def summary(found: Answer) -> str:

@@ -363,7 +363,7 @@ def test_fresh_seeds_split_a_table_and_leave_the_design_that_was_written():
     assert [each.n for each in two.runs] == [4, 8]
     replicas = table.rename(columns={"seed": "replica"})
     assert [each.n for each in look(twice.claims["gains"], replicas).runs] == [4, 8]
-    with pytest.raises(UserError, match="fresh seeds from 3 on, but its first run goes to seed 3"):
+    with pytest.raises(UserError, match="fresh seeds from 3 on, but the first goes to seed 3"):
         made(fresh=range(3, 9)).table_cells()
     with pytest.raises(UserError, match="it has fresh seeds, but a stopping rule"):
         made(fresh=range(1000, 1008), stop=Stop())

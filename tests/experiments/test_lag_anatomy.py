@@ -72,7 +72,7 @@ def test_the_committed_table_is_about_these_laws():
         assert rows["x"].tolist() == law.age_K.tolist()
         assert rows["y"].to_numpy() == pytest.approx(law.share_K, rel=1e-4)
     chi2 = table[table["what"] == "chi2"]
-    assert (chi2.groupby(["schedule", "lag"])["seed"].nunique() == len(lag_anatomy.SEEDS)).all()
+    assert (chi2.groupby(["schedule", "lag"])["seed"].nunique() >= len(lag_anatomy.SEEDS)).all()
     assert (chi2["y"] > 0).all()
 
 

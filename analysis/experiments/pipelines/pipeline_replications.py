@@ -1,6 +1,6 @@
 """Replications of simulated pipelines, which claims compare with closed forms.
 
-`testbed experiments table pipeline-replications` writes the table. A replication is a stream of random
+`testbed evidence run pipeline-replications --write` writes the table. A replication is a stream of random
 numbers; every pipeline meets the same streams, so that rows of one replication may be compared as pairs.
 """
 

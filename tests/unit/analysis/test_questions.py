@@ -81,17 +81,25 @@ def test_ask_refuses_unknown_and_empty_questions():
         search.ask(["what", "is", "better"])
 
 
+def code(*words: str) -> int:
+    """Return the exit code of a command."""
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    return int(stop.value.code or 0)
+
+
 def test_ask_and_questions_on_the_command_line(capsys):
-    assert main(["ask", "topr", "--json"]) == 0
+    assert code("ask", "topr", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     judged = by_claim()
     assert found["claims"]
     assert all(judged[row["name"]]["verdict"] == row["verdict"] for row in found["claims"])
-    assert main(["ask", "topr"]) == 0
+    assert {row["arm"] for row in found["arena"]} == {"topr"}
+    assert code("ask", "topr") == 0
     assert found["claims"][0]["name"] in capsys.readouterr().out
-    assert main(["ask", "xyzzyq"]) == 2
-    assert main(["evidence", "questions", "99"]) == 2
+    assert code("ask", "xyzzyq") == 2
+    assert code("evidence", "questions", "99") == 2
     capsys.readouterr()
-    assert main(["evidence", "questions", "9", "--json"]) == 0
+    assert code("evidence", "questions", "9", "--json") == 0
     again = json.loads(capsys.readouterr().out)[0]
     assert _same(again["half"], catalog.stored()[9]["half"])
