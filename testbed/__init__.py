@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     diagnose: Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLACES = {
     "Batch": "testbed.data.batch:Batch",
