@@ -1,4 +1,4 @@
-"""Families of sources, one column each: experts, hard prompts, teachers, proxies, turns."""
+"""Families of sources, one column each: hard prompts, teachers, proxies, turns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.experiments.experts import expert_mixing, hard_prompts
+from analysis.experiments.experts import hard_prompts
 from analysis.experiments.rewards import proxy_training
 from analysis.experiments.rewards.turn_training import LOSS
 from analysis.experiments.teachers import teacher_training
@@ -18,11 +18,6 @@ from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 
 MARKS = "Dots: seeds; mark and bar: median and its order-statistic 95% interval."
-EXPERT_NAMES = {
-    "grpo": "GRPO", "sft": "SFT", "sft, then grpo": "SFT, then GRPO", "fixed": "half and half",
-    "chord-mu": "CHORD-µ", "chord-phi": "CHORD-φ", "spear": "SPEAR", "anchor": "anchor", "splice": "splice",
-    "steps": "rubric", "rubric": "rubric, anchor", "shown": "rubric, shown", "bent": "rubric, shown, bent",
-}  # fmt: skip
 HARD_NAMES = {
     "alone": "hard alone", "mixed": "easy and hard", "entropy": "entropy bonus", "wide": "wide clip",
     "pass@k": "pass@4 objective", "guided": "prefixes", "guided mixed": "prefixes, mixed",
@@ -63,31 +58,6 @@ def _panels(panels: Mapping[str, dict[str, Row]]) -> Figure:
 
 
 @figure(
-    "expert-mixing",
-    data="expert-mixing",
-    caption=(
-        "The toy LLM beside an expert who writes sums as complements, 100 steps from a base model that "
-        "writes sums. Above: final accuracy where either style is right; below: where that of the base model "
-        f"is demanded. {MARKS}"
-    ),
-    supports=("chord-ends-above-other-mixtures-of-style", "splices-end-above-whole-answers"),
-)
-def experts(table: pd.DataFrame) -> Figure:
-    """Return the column-wide figure; columns as in the table expert-mixing."""
-    need(table, ["recipe", expert_mixing.PEAK, "guide", "verifier", expert_mixing.FREE, expert_mixing.BASE])
-    return _panels(
-        {
-            "accuracy, either style": _rows(
-                table, expert_mixing.FREE, expert_mixing.WHERE, EXPERT_NAMES, BLUE
-            ),
-            "accuracy, base style": _rows(
-                table, expert_mixing.BASE, expert_mixing.WHERE, EXPERT_NAMES, ORANGE
-            ),
-        }
-    )
-
-
-@figure(
     "hard-prompts",
     data="hard-prompts",
     caption=(
@@ -95,7 +65,7 @@ def experts(table: pd.DataFrame) -> Figure:
         "final accuracy (above) and pass@4 over easy and hard prompts (below), always without a prefix. "
         f"{MARKS}"
     ),
-    supports=("oracle-prefixes-solve-hard-prompts", "easy-prompts-interfere-with-hard-ones"),
+    supports=("easy-prompts-interfere-with-hard-ones",),
 )
 def hard(table: pd.DataFrame) -> Figure:
     """Return the column-wide figure; columns as in the table hard-prompts."""

@@ -100,6 +100,8 @@ def judge(
     """Return the rows of experiments' claims, judged now; verdicts by the rule come with `decide`.
 
     experiments: by default all. tables: in place of the committed ones. only: these claims alone.
+
+    Raises UserError for a committed table without a column of its experiment's design.
     """
     from analysis.tables.committed import load_committed, manifest
 
@@ -111,6 +113,7 @@ def judge(
         table = (tables or {}).get(name)
         if table is None and tables is None and name in manifest():
             table = load_committed([name])[name]
+            _of_this_design(name, table)
         listed = {name: table.sha256} if table is not None else {}
         said = _digests(name, listed)
         for claim in experiment.claims:
@@ -149,6 +152,16 @@ def ask(
     others = [row for row in stored() if row["claim"] not in chosen]
     decided = by_claim(decide([*others, *rows]))
     return [{**decided[name], **_said(name)} for name in chosen]
+
+
+def _of_this_design(name: str, table: Table) -> None:
+    experiment = EXPERIMENTS[name]
+    lacks = {*experiment.keys, *experiment.metrics} - set(table.frame.columns)
+    if lacks:
+        raise UserError(
+            f"The table of '{name}' lacks {', '.join(sorted(lacks))}: another design made it. "
+            f"Make it again: testbed evidence run {name} --write"
+        )
 
 
 def _said(claim: str) -> dict[str, str]:

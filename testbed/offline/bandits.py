@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from envs.arrays import Floats
-from envs.finite_mdp import FiniteMDP
+from envs.arrays import Floats, Ints
 from envs.logged_bandit import LoggedData
-from envs.tables import running_sums
 from testbed.errors import UserError
 from testbed.offline.improvement import softmax
 
@@ -153,68 +151,5 @@ def gibbs_posterior(prior_K: Floats, score_RK: Floats, temperature: float) -> tu
     return q_RK, kl_R
 
 
-def delayed_generations(
-    world: FiniteMDP,
-    key_R: NDArray[np.uint64],
-    *,
-    generations: int,
-    rounds: int,
-    delay: int,
-    window: int,
-    explore: ArrayLike,
-    temperature: ArrayLike = 0.0,
-) -> tuple[Floats, Floats]:
-    """Policies of every generation [K, R, S, A] and their exact values [K, R], of a bandit with a regression
-    oracle.
-
-    Generation g acts for `rounds` rounds; its oracle is the mean reward per (x, a) of the generations g -
-    delay - window to g - delay - 1 alone (0.5 without data), its policy greedy (temperature 0) or
-    softmax(qhat / temperature), with `explore` uniform mass. What a greedy policy stops trying leaves the
-    window, is forgotten and tried again: the oscillation over generations of the Adyen bandits (2024).
-    explore, temperature: numbers or [R]. Source: the mechanism of Vangara & Egg (2024), arXiv:2412.00569;
-    window and oracle are of own design.
-    """
-    from envs import kernels  # imported here: it loads the compiler
-
-    if delay < 0 or window < 1 or world.noise == "normal":
-        raise UserError(f"delay {delay}, window {window}: expected >= 0, >= 1, and rewards without a tail.")
-    cells, shape = len(key_R), (len(key_R), world.states, world.actions)
-    soft_R11, explore_R11 = (
-        np.broadcast_to(np.asarray(x, np.float64), (cells,))[:, None, None] for x in (temperature, explore)
-    )
-    sums: list[tuple[Floats, Floats]] = []
-    policies, values = [], []
-    for g in range(generations):
-        past = sums[max(0, g - delay - window) : max(0, g - delay)]
-        count_RSA = sum((n for n, _ in past), np.zeros(shape))
-        total_RSA = sum((r for _, r in past), np.zeros(shape))
-        oracle_RSA = np.where(count_RSA > 0, total_RSA / np.maximum(count_RSA, 1.0), 0.5)
-        best_RSA = oracle_RSA == oracle_RSA.max(-1, keepdims=True)
-        scaled_RSA = (oracle_RSA - oracle_RSA.max(-1, keepdims=True)) / np.where(soft_R11 > 0, soft_R11, 1.0)
-        mass_RSA = np.where(soft_R11 > 0, np.exp(scaled_RSA), best_RSA)
-        pi_RSA = (1 - explore_R11) * mass_RSA / mass_RSA.sum(-1, keepdims=True) + explore_R11 / world.actions
-        policies.append(pi_RSA)
-        values.append(world.value(pi_RSA))
-        uniform_RN = kernels.uniforms(np.asarray(key_R, np.uint64), g, rounds, 3)
-        context_RN = np.searchsorted(running_sums(world.start_S), uniform_RN[..., 0], side="right")
-        sums_RNA = running_sums(pi_RSA)[np.arange(cells)[:, None], context_RN]
-        action_RN = (uniform_RN[..., 1, None] >= sums_RNA).sum(-1)
-        mean_RN = world.mean_reward_SA[context_RN, action_RN]
-        reward_RN = (uniform_RN[..., 2] < mean_RN).astype(float) if world.noise == "bernoulli" else mean_RN
-        key_RN = (np.arange(cells)[:, None] * world.states + context_RN) * world.actions + action_RN
-        count = _tally(key_RN, count_RSA.size).reshape(shape)
-        total = np.bincount(key_RN.ravel(), reward_RN.ravel(), minlength=count.size).reshape(shape)
-        sums.append((count, np.asarray(total, dtype=np.float64)))
-    return np.stack(policies), np.stack(values)
-
-
-def oscillation(policy_KRSA: Floats) -> Floats:
-    """Mean total variation of neighboring generations, over contexts, [R]: 0 at rest, 1 when all turns.
-
-    Own design.
-    """
-    return np.asarray(np.abs(np.diff(policy_KRSA, axis=0)).sum(-1).mean((0, -1)) / 2)
-
-
-def _tally(key: NDArray[np.int64], size: int) -> Floats:
+def _tally(key: Ints, size: int) -> Floats:
     return np.bincount(key.ravel(), minlength=size).astype(np.float64)

@@ -27,9 +27,15 @@ class ReplayBuffer:
 
     def mix(self, fresh: Rollout, step: int) -> Rollout:
         """Return the batch with its last groups replaced by an earlier batch's; remember the fresh one."""
-        count = int(self.share * fresh.prompt_RNQ.shape[1])
+        prompts = fresh.prompt_RNQ.shape[1]
+        count = int(self.share * prompts)
+        if not count:
+            raise UserError(
+                f"a replayed share {self.share:g} of {prompts} prompts is less than one group, so that "
+                "nothing would be replayed; raise `prompts` or the share."
+            )
         mixed = fresh
-        if self.kept and count:
+        if self.kept:
             drawn = [int(rng.generator(s, "replay", step).integers(len(self.kept))) for s in self.seeds]
             chosen = [self.kept[index].rows(slice(r, r + 1)) for r, index in enumerate(drawn)]
             mixed = replace_groups(fresh, stack(chosen), count, REPLAY)

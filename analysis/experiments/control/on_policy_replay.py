@@ -13,7 +13,7 @@ from envs.offline import collect, skilled
 from testbed.offline import tabular
 
 NAME = "on-policy-replay"
-SEEDS, STEPS, FEATURES, EPISODES, EARLY = 80, 2000, 32, 50, 10
+SEEDS, STEPS, FEATURES, EPISODES, EARLY = 256, 2000, 32, 50, 10
 POWERS = (0.0, 0.25, 1.0, 2.0)
 """Of the current policy's probability, by which a stored step is drawn; 0 is uniform replay."""
 LESS, HIGHER = 0.02, 0.0

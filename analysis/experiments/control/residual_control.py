@@ -19,7 +19,7 @@ from testbed.offline import tabular
 from testbed.rng import generator, keys
 
 NAME = "residual-control"
-SEEDS, PILOTS, INNER, STEPS, EVERY, DEMOS, UPDATES = 32, 16, 1, 200, 10, 10, 4.0
+SEEDS, PILOTS, INNER, STEPS, EVERY, DEMOS, UPDATES = 256, 16, 1, 200, 10, 10, 4.0
 PLACES, FASTEST, HORIZON, DISCOUNT = 16, 2, 40, 0.97
 FORCES, RESIDUALS = np.array([0, -1, 1, -2, 2]), np.array([0, -1, 1])
 """Forces, and what a residual adds to the base's; 0 comes first, as ties go to the first action."""

@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
         "0.003 for noise in halves and 0.001 for the rest, so that the rate may be what sets halves apart"
     ),
     cells=cells,
-    stop=Stop(block=16, cap=32, begun_with=16),
+    stop=Stop(block=16, cap=96, begun_with=16),
     keys=("recipe", "policy_args", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", TAIL, SPIKE, "val/entropy"),
     figure=Plot(

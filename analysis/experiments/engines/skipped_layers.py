@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(
         "per second in tests/benchmarks/bench_skipped_layers.py, 1.3 times as many with a quarter skipped"
     ),
     cells=cells,
-    stop=Stop(block=16, cap=32),
+    stop=Stop(block=16, cap=96, begun_with=32),
     keys=("mismatch", "recipe", LEVEL, "seed"),
     metrics=("accuracy", "collapsed", "mean rollout_corr/ess_kish_sequence_raw"),
     margins={"accuracy that counts as equal": MARGIN},

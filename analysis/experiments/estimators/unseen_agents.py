@@ -21,7 +21,7 @@ from testbed.offline.tabular import greedy, optimal_q
 from testbed.rng import generator, keys
 
 NAME = "unseen-agents"
-SEEDS, LOGS, DISCOUNT, SIDE = 32, 24, 0.95, 20
+SEEDS, LOGS, DISCOUNT, SIDE = 96, 24, 0.95, 20
 SQUARES, RATIOS = (1, 2, 4, 10, 20), (0, 1, 3, None)
 """Sides of the squares of places that a STAR holds for one, and how many of the last ratios a weight has."""
 USUAL = {"IS": trajectory_is, "WIS": trajectory_wis, "PDIS": pdis, "CWPDIS": cwpdis, "FQE": fqe_finite}

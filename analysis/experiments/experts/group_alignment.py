@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from analysis.lab import Evidence, Experiment, Part, Plot, exact
 from analysis.tables.committed import Table
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from analysis.worlds.aligned_groups import BETA, alignment
 
 NAME = "group-alignment"
-GROUP, BETA, RIGHT = 4, 0.1, 0
+GROUP, RIGHT = 4, 0
 SKILLS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 """Chances of the right answer, of four."""
 WEIGHTS = {"grpo": 0.0, "released": 0.001, "aligned": 1.0, "aligned alone": float("inf")}
@@ -23,21 +20,6 @@ WEIGHTS = {"grpo": 0.0, "released": 0.001, "aligned": 1.0, "aligned alone": floa
 TEACHERS = {"gate, sure": (1.0, 0.0, 0.0, 0.0), "gate, erring": (0.5, 0.5, 0.0, 0.0)}
 """Laws of a teacher whose answer is imitated, with weight 1, where the whole group has failed."""
 DIGITS = 1e-5
-
-
-def alignment(logp_XG: Tensor, reward_XG: Tensor, beta: float = BETA) -> Tensor:
-    """Return what the group alignment loss gives a response in place of an advantage, [..., G], per group.
-
-    The loss is the mean over pairs of a success s and a failure f of -log sigmoid(beta (log pi(s) -
-    log pi(f))); this is minus its slope in log pi, and 0 in a group without both. Sources: Zhu et al.
-    (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO 061e581.
-    """
-    won_XG = (reward_XG > 0).to(logp_XG.dtype)
-    pair_XGG = won_XG[..., :, None] * (1 - won_XG[..., None, :])  # success in rows, failure in columns
-    gap_XGG = logp_XG[..., :, None] - logp_XG[..., None, :]
-    pull_XGG = pair_XGG * (-beta * gap_XGG).sigmoid() * beta
-    count_X1 = pair_XGG.sum((-1, -2)).clamp(min=1)[..., None]
-    return (pull_XGG.sum(-1) - pull_XGG.sum(-2)) / count_X1
 
 
 def moments(skill: float, estimator: str) -> tuple[float, float]:

@@ -72,12 +72,11 @@ EXPERIMENT = Experiment(
         "POPE": Part(
             claims=(
                 "exploration-does-not-solve-hard-prompts",
-                "oracle-prefixes-solve-hard-prompts",
                 "easy-prompts-interfere-with-hard-ones",
                 "prefixes-lift-interference",
             )
         ),
-        "R³L": Part(claims=("amplified-retries-end-above-grpo", "suffix-credit-is-calmer-than-whole")),
+        "R³L": Part(claims=("suffix-credit-is-calmer-than-whole",)),
         "Tree-OPO": Part(
             "stages in a toy LLM, against the mean of the group; the sibling constraints are not known to us",
             ("tree-baseline-ends-above-the-mean", "staged-training-saturates"),
@@ -105,18 +104,6 @@ def exploration_does_not_solve_hard_prompts(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim()
-def oracle_prefixes_solve_hard_prompts(table: pd.DataFrame) -> Evidence:
-    """With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate on hard prompts
-    without a prefix than GRPO alone, and with a higher pass@4, in the median over seeds.
-    """
-    groups = {
-        "hard": paired(table, HARD, WHERE["guided"], WHERE["alone"]) - MARGIN,
-        "pass@4": paired(table, PASS, WHERE["guided"], WHERE["alone"]),
-    }
-    return median_exceeds(groups, 0.0, "median over seeds of the accuracy gained less 0.1, of pass@4 gained")
-
-
-@EXPERIMENT.claim()
 def easy_prompts_interfere_with_hard_ones(table: pd.DataFrame) -> Evidence:
     """With every second prompt easy GRPO ends 0.1 less accurate on hard prompts than on hard ones alone, at
     equal numbers of rollouts, in the median over seeds.
@@ -128,15 +115,6 @@ def easy_prompts_interfere_with_hard_ones(table: pd.DataFrame) -> Evidence:
 def prefixes_lift_interference(table: pd.DataFrame) -> Evidence:
     """In that mix prefixes end 0.1 more accurate on hard prompts than none, in the median."""
     return _over(table, HARD, "guided mixed", ("mixed",), MARGIN)
-
-
-@EXPERIMENT.claim(source="R3L; shiweijiezero/R3L d503f6c, docs")
-def amplified_retries_end_above_grpo(table: pd.DataFrame) -> Evidence:
-    """Retries from the first error with amplified successes end 5 % more accurate on hard prompts than GRPO,
-    in the median over seeds.
-    """
-    gain_N = arm(table, HARD, WHERE["amplified"]) - 1.05 * arm(table, HARD, WHERE["alone"])
-    return median_exceeds(gain_N.dropna(), 0.0, "median over seeds of the accuracy less 1.05 times GRPO's")
 
 
 @EXPERIMENT.claim(source="R3L; shiweijiezero/R3L d503f6c, docs")

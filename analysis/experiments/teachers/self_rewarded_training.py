@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from testbed.worlds.base import World
 
 NAME = "self-rewarded-training"
-SEEDS, RATES, MORE = 16, (1e-4, 3e-4, 1e-3), 0.02
+SEEDS, RATES, MORE = 64, (1e-4, 3e-4, 1e-3), 0.02
 """The margin is accuracy at unseen prompts. Set before the table was made."""
 FEW, MANY, LESSONS, LESSON_RATE = 32, 128, 200, 3e-3
 """Demonstrations, and supervised steps on all of them at once."""

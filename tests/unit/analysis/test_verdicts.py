@@ -5,7 +5,7 @@ import pytest
 from analysis.experiment import EXPERIMENTS
 from analysis.judging import digests, gates, verdicts
 from analysis.judging.claims import CLAIMS
-from analysis.tables.committed import manifest
+from analysis.tables.committed import Table, load_committed, manifest
 from testbed.errors import UserError
 
 SHA = {name: entry["sha256"] for name, entry in manifest().items()}
@@ -119,3 +119,10 @@ def test_a_check_of_the_table_is_a_gate_of_its_claim():
     (failed,) = gates.checked(entry, pd.DataFrame({"moved": [0, 0]}))
     assert (held.gate, held.holds) == ("acts", True)
     assert (failed.gate, failed.holds, failed.why) == ("acts", False, "no bound moved")
+
+
+def test_a_table_of_another_design_is_refused_by_the_column_it_lacks():
+    known = load_committed(["rec"])["rec"]
+    frame = known.frame.drop(columns=EXPERIMENTS["rec"].metrics[0])
+    with pytest.raises(UserError, match=f"lacks {EXPERIMENTS['rec'].metrics[0]}"):
+        verdicts._of_this_design("rec", Table.of("rec", frame))

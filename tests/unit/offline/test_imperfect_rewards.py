@@ -26,7 +26,7 @@ REFUSED = {
         EVEN[..., None], EVEN, np.ones((2, 1)), np.ones(1), 0.0, 1.0
     ),
     "Unknown divergence 'KL'": lambda: proxy_optimization.optimized(WORLD, BASE, BASE, "KL", (1.0,)),
-    "leaves out an action": lambda: proxy_optimization.optimized(
+    "gives an action probability 0": lambda: proxy_optimization.optimized(
         WORLD, BASE, np.eye(2)[[0, 0, 0, 0]], "action KL", (1.0,)
     ),
     "sigma is the noise of a step": lambda: step_ratios.log_ratio_law(np.ones(2), np.zeros(2), 3),

@@ -7,15 +7,12 @@ import itertools
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
-from support.small_mdps import SMALL, policies
+from support.small_mdps import policies
 
-from envs.bandits import bandit
 from envs.logged_bandit import LoggedData, logged_bandit
-from envs.mdps import garnet
-from envs.offline import collect
 from testbed.errors import UserError
 from testbed.exact.bandit import LoggedDistribution, linear_weight
-from testbed.offline import bandits, hindsight, preferences, tabular
+from testbed.offline import bandits, preferences
 
 KEYS = np.arange(3, dtype=np.uint64)
 WORLD = logged_bandit(contexts=2, arms=3)
@@ -99,38 +96,6 @@ def test_certificates_cover_the_value_of_a_posterior_that_read_the_data(alpha):
     law = LoggedDistribution(WORLD.start_S, WORLD.logging_SA, pi[0], WORLD.reward_SA, np.zeros((2, 3)))
     exact = linear_weight(law, pi[0] / WORLD.logging_SA**alpha).bias
     assert abs(exact) <= 1 - (WORLD.start_S @ (pi[0] * WORLD.logging_SA ** (1 - alpha)).sum(-1)) + 1e-12
-
-
-# -- delayed generations ----------------------------------------------------------------------------
-
-
-def test_generations_without_forgetting_settle_and_with_it_oscillate():
-    world = bandit(arms=3, contexts=2, means=[[0.2, 0.5, 0.8], [0.9, 0.5, 0.1]])
-    key = np.arange(40, dtype=np.uint64)
-    swing = {}
-    for window in (1, 20):
-        policy, value = bandits.delayed_generations(
-            world, key, generations=20, rounds=200, delay=1, window=window, explore=0.1
-        )
-        np.testing.assert_allclose(policy.sum(-1), 1)
-        np.testing.assert_allclose(value[0], world.value(np.full((2, 3), 1 / 3)))
-        swing[window] = bandits.oscillation(policy[5:]).mean()
-        assert (value[-1] > value[0]).mean() > 0.9
-    assert swing[20] < 0.05
-    assert swing[1] > 0.02 > 4 * swing[20]
-    turn = np.eye(2)[np.array([0, 1, 0])][:, None, None].repeat(2, axis=2)
-    assert bandits.oscillation(turn)[0] == 1.0
-
-
-def test_feedback_comes_after_its_delay_and_not_before():
-    world = bandit(arms=2, means=(0.0, 1.0), noise="none")
-    for delay in (0, 3):
-        _, value = bandits.delayed_generations(
-            world, KEYS, generations=6, rounds=50, delay=delay, window=9, explore=0.0
-        )
-        # The first generation with anything to read is delay + 1: until then both arms look alike.
-        np.testing.assert_allclose(value[: delay + 1], 0.5)
-        np.testing.assert_allclose(value[delay + 1 :], 1.0)
 
 
 # -- preferences ------------------------------------------------------------------------------------
@@ -259,47 +224,6 @@ def test_newton_finds_the_minimum_that_scipy_finds():
     assert np.isfinite(big).all()
 
 
-# -- trajectories -----------------------------------------------------------------------------------
-
-
-def test_features_of_an_episode_price_it():
-    world = SMALL["terminal"]
-    log = collect(world, policies(world, 2)[:, None], 30, KEYS[:2])
-    feature = hindsight.episode_features(log, 3, 2, 0.9)
-    table = np.random.default_rng(0).random((3, 2))
-    priced = np.where(log.mask_RBT, table[log.state_RBT, log.action_RBT], 0.0)
-    np.testing.assert_allclose(feature @ table.ravel(), log.returns_to_go(0.9, priced)[..., 0])
-
-
-def test_contexts_separate_the_loggers_and_preferences_find_the_better_one():
-    world = garnet(states=4, actions=2, branching=2, discount=0.9, horizon=12, seed=1)
-    best = tabular.greedy(tabular.fitted_q(world.transition_SAS[None], world.reward_SA[None], 0.9))[0]
-    loggers = np.stack([0.9 * best + 0.05, 0.9 * (1 - best) + 0.05])
-    log = collect(world, np.broadcast_to(loggers, (3, 2, 4, 2)), 200, KEYS)
-    # Neighbors are of either kind: shuffle the quota's blocks.
-    order = np.random.default_rng(0).permutation(200)
-    log = type(log)(**{f: getattr(log, f)[:, order] for f in vars(log)})
-    policy, share = hindsight.context_mixture(log, 2, 4, 2, KEYS)
-    np.testing.assert_allclose(share.sum(-1), 1)
-    kind = share[..., 1] > 0.5
-    agreement = (kind == log.source_RB).mean(-1)
-    assert (np.maximum(agreement, 1 - agreement) > 0.95).all()
-    returns = log.returns_to_go(0.9)[..., 0]
-    label = hindsight.neighbor_labels(returns, 1.0, KEYS)
-    score = hindsight.fit_neighbors(share, label, 1e-3)
-    chosen = policy[np.arange(3), score.argmax(-1)]
-    np.testing.assert_allclose(chosen, np.broadcast_to(loggers[0], chosen.shape), atol=0.1)
-    reward = hindsight.fit_neighbors(hindsight.episode_features(log, 4, 2, 0.9), label, 0.1)
-    q = tabular.fitted_q(world.transition_SAS[None].repeat(3, 0), reward.reshape(3, 4, 2), 0.9)
-    assert (world.value(tabular.greedy(q)) > world.value(loggers[1])).all()
-
-
-def test_labels_prefer_the_larger_return_as_often_as_they_should():
-    returns = np.tile([1.0, 0.0], (1, 20_000))
-    label = hindsight.neighbor_labels(returns, 2.0, KEYS[:1])
-    assert label.mean() == pytest.approx(special.expit(0.5), abs=0.016)  # 4.8 se
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -307,12 +231,6 @@ def test_labels_prefer_the_larger_return_as_often_as_they_should():
         (
             lambda: bandits.smoothing_certificate(LOG, WORLD.logging_SA, PI, alpha=1.0, kl_R=0, lambda_=0.0),
             "lambda",
-        ),
-        (
-            lambda: bandits.delayed_generations(
-                WORLD, KEYS, generations=1, rounds=1, delay=0, window=0, explore=0
-            ),
-            "window",
         ),
         (lambda: preferences.vote_labels(EVEN, CHANCE, 3, "soft", np.random.default_rng(0)), "rule 'soft'"),
         (

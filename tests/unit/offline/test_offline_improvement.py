@@ -1,4 +1,4 @@
-"""Improvement, sampling, optimism and imitation, against exact values and known laws."""
+"""Improvement, sampling and imitation, against exact values and known distributions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from support.offline_world import BEST, KEYS, WORLD
 from support.small_mdps import SMALL, policies
 
 from envs import infinite_horizon
-from envs.mdps import combination_lock
 from envs.mechanisms import lot_sizing, tightrope
 from envs.offline import collect, exact_model, expected_counts
-from testbed.offline import imitation, improvement, optimism, sampling, tabular
+from testbed.offline import imitation, improvement, sampling, tabular
 
 
 def test_returns_to_go_average_to_the_action_values():
@@ -96,7 +95,7 @@ def test_post_decision_states_pool_what_they_share():
     assert noise[2, 1] == pytest.approx(np.cov(ahead, aweights=world.transition_SAS[2, 1], ddof=0))
 
 
-# Sampling, optimism, imitation
+# Sampling, imitation
 
 
 def test_adaptive_sampling_has_less_sampling_error_than_independent_draws():
@@ -120,42 +119,6 @@ def test_the_adapted_behavior_leans_to_what_is_missing_within_its_budget():
     assert mu[0, 0, 1] == pytest.approx(1 / (1 + np.exp(-0.1 * 6)))
     assert tabular.kl(sampling.adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
     np.testing.assert_allclose(sampling.adapted_policy(pi, visits, 0.0, 0.05), pi)
-
-
-def test_the_regret_of_optimism_flattens_and_switches_are_few():
-    world = combination_lock(length=3, actions=2, horizon=6)
-    regret, switches = optimism.optimistic_actor_critic(
-        world, KEYS, episodes=400, bonus=0.3, actor_rate=np.inf
-    )
-    assert float(optimism.optimal_values(world)) == pytest.approx(1.0)
-    assert (regret >= -1e-12).all()
-    assert regret[-50:].mean() < 0.02 < regret[:10].mean()
-    assert (switches < 40).all()
-    known = expected_counts(world, np.full((4, 4, 2), 0.5), 1000.0)
-    hybrid, _ = optimism.optimistic_actor_critic(
-        world, KEYS, episodes=50, bonus=0.3, actor_rate=np.inf, offline=known
-    )
-    assert hybrid.sum() < regret[:50].sum() / 2
-
-
-def test_optimistic_values_are_never_below_the_best_and_exact_without_a_bonus():
-    world = combination_lock(length=3, actions=2, horizon=6)
-    data = expected_counts(world, np.full((1, 4, 2), 0.5), 10.0)
-    plain = optimism.optimistic_q(data, 6, 1.0, np.zeros(1), 1.0)
-    assert plain[0, 0, 0].max() == pytest.approx(1.0)
-    few, many = (
-        optimism.optimistic_q(
-            expected_counts(world, np.full((1, 4, 2), 0.5), n), 6, 1.0, np.full(1, 0.1), 1.0
-        )
-        for n in (10.0, 1e6)
-    )
-    assert (few >= many).all()
-    assert (many >= plain).all()
-    assert (few - plain).max() > 100 * (many - plain).max() > 0
-    pi = policies(world, 2)
-    np.testing.assert_allclose(
-        optimism.step_values(world, np.repeat(pi[:, None], 6, axis=1)), world.value(pi), atol=1e-12
-    )
 
 
 def test_boosted_replay_forgets_from_the_oldest_and_a_matched_occupancy_pays_nothing():

@@ -13,7 +13,7 @@ from envs import infinite_horizon
 from envs.mechanisms import max_bias
 from envs.offline import collect
 from testbed.errors import UserError
-from testbed.offline import improvement, linear, optimism
+from testbed.offline import improvement, linear
 from testbed.offline.replay import replay_actor_critic, replay_q
 
 
@@ -156,10 +156,6 @@ def test_replays_of_actions_that_have_become_rare_can_be_dropped():
         (lambda: replay_q(WORLD, KEYS, steps=5, every=5, chunk=0.0), "chunk"),
         (lambda: replay_actor_critic(WORLD, KEYS, steps=5, every=6), "every"),
         (lambda: linear.realizable_features(REWARD, 99, np.random.default_rng(0)), "width"),
-        (
-            lambda: optimism.optimistic_actor_critic(WORLD, KEYS, episodes=1, bonus=1.0, actor_rate=1.0),
-            "rewards",
-        ),
     ],
 )
 def test_impossible_settings_are_refused(call, message):

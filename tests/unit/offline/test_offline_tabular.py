@@ -14,7 +14,7 @@ from envs.mdps import garnet
 from envs.offline import Counts, collect, confounded, exact_model, expected_counts
 from testbed.errors import UserError
 from testbed.exact.value_learning import expectile
-from testbed.offline import constrained, gated, instrument, models, tabular
+from testbed.offline import constrained, instrument, models, tabular
 
 WORLD = garnet(states=6, actions=3, branching=3, discount=0.9, seed=1)
 MOVES, REWARD = (x[None] for x in exact_model(WORLD))
@@ -270,24 +270,6 @@ def test_the_standard_error_of_an_instrumented_value_is_that_of_its_replicates()
     assert np.median(error) / value.std() == pytest.approx(1, abs=0.2)
     with pytest.raises(UserError, match="No step"):
         instrument.instrumented_model(log, np.zeros_like(z), 2, 2)
-
-
-def test_gain_terms_have_the_difference_of_values_as_their_mean():
-    world = SMALL["terminal"]
-    mu, new, old = (policies(world, 1, seed=s) for s in range(3))
-    log = collect(world, mu[:, None], 40_000, KEYS[:1])
-    terms = gated.gain_terms(log, new, old, mu[:, None], world.discount)
-    wanted = world.value(new) - world.value(old)
-    assert abs(terms.mean() - wanted[0]) < 4.5 * terms.std() / 200
-    share = gated.share_of_episodes(log, new, mu[:, None])[0]
-    assert share == pytest.approx(1 / (1 + world.divergence(new, mu).chi2[0]), rel=0.15)
-    assert gated.share_of_episodes(log, mu, mu[:, None])[0] == pytest.approx(1)
-
-
-def test_the_gate_opens_for_a_useless_update_as_rarely_as_it_says():
-    null = np.random.default_rng(0).normal(size=(4000, 30))
-    assert 0.03 < gated.accepts(null, 0.95).mean() < 0.07  # 0.05 +- 5.8 se
-    assert gated.accepts(null + 2.0, 0.95).all()
 
 
 # -- constraints ------------------------------------------------------------------------------------

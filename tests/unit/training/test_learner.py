@@ -177,7 +177,10 @@ def test_demonstrations_are_right_answers_and_their_ratio_is_one():
 
 def test_shares_that_make_no_group_and_impossible_buffers_are_refused():
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.1), TOY)
-    with pytest.raises(UserError, match="no group at all; raise `prompts`"):
+    with pytest.raises(UserError, match="less than one group; raise `prompts`"):
+        learner.mix(theta, world.generate(theta, 0), 0)
+    world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.1)), TOY)
+    with pytest.raises(UserError, match="nothing would be replayed"):
         learner.mix(theta, world.generate(theta, 0), 0)
     with pytest.raises(UserError, match="window of 0|window 0"):
         one_learner(dataclasses.replace(PLAIN, replay=Replay(0, 0.5)))

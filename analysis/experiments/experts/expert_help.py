@@ -1,0 +1,238 @@
+"""Seldom right: experts' answers, prefixes, retries and teachers beside GRPO, every arm at its best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.lab import Experiment, Part, Plot, arm, of_seeds
+from analysis.worlds.edited_training import sweep
+from analysis.worlds.expert_arms import OTHER, PILOTS, WAYS, chosen, tuned_arm
+from analysis.worlds.pilots import inside
+
+NAME = "expert-help"
+SEEDS, MORE, DYPO, MUCH, DIVERSE = 64, 0.02, 0.048, 0.1, 1.135
+"""Margins of accuracy or pass@4: any arm's, DYPO's and that of hard prompts; SCOPE's factor of diversity. Set
+before the table was made."""
+FREE = "val/accuracy_difficulty_0"
+"""Accuracy where either style is right."""
+METRICS = (
+    *("accuracy", "start", "best", "area", FREE, "last val/pass@4", "val/entropy", "val/kl_start_k3"),
+    "max actor/grad_norm",
+)
+
+
+def rows(seeds: Sequence[Any]) -> pd.DataFrame:
+    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
+    settings = chosen()
+    rates = {name: settings[name]["rate"] for name in WAYS}
+    found = sweep({name: tuned_arm(name) for name in WAYS}, METRICS, rates, seeds)
+    for column, field in (("knob", "value"), ("at end", "at_end")):
+        found[column] = [settings[name][field] for name in found["arm"]]
+    return found
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="What does an expert's help add where a base model is seldom right, every arm at its best?",
+    source="CHORD (2025), arXiv:2508.11408, and the sources of the other arms, as each claim says",
+    differs=(
+        "a transformer of 4,000 weights on running sums of eight digits, right once in 200, 32 rollouts a "
+        "step; the expert errs at a tenth of its steps, or is right where the source has ground truth; "
+        "rubrics are right steps; the first error is the checker's; prompts of one kind"
+    ),
+    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "steps": 300}),
+    keys=("run", "arm", "seed"),
+    metrics=("rate", "knob", "at end", *METRICS),
+    margins={
+        "accuracy, pass@4 or area": MORE,
+        "DYPO's accuracy": DYPO,
+        "accuracy on hard prompts": MUCH,
+        "factor of entropy": DIVERSE,
+    },
+    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
+    systems={
+        "CHORD": Part(claims=("chord-ends-above-other-mixtures", "falling-weights-end-above-other-mixtures")),
+        "RGR-GRPO": Part(
+            "graded rewards and the expert in failing groups; no rubrics in words",
+            ("rubrics-with-guidance-raise-pass-at-4",),
+        ),
+        "TempSamp-R1": Part(claims=("bent-advantages-end-above-plain-ones",)),
+        "DaGRPO": Part(
+            "anchors in failing groups; no distinctiveness, which is not public",
+            (
+                "anchors-end-above-grpo",
+                "anchors-end-above-imitation-then-rl",
+                "anchors-tame-the-largest-gradient",
+            ),
+        ),
+        "SCOPE (Recycling Failures)": Part(
+            claims=("splices-end-above-whole-answers", "splices-stay-nearer", "splices-stay-more-diverse")
+        ),
+        "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
+        "POPE": Part(claims=("oracle-prefixes-solve-hard-prompts",)),
+        "R³L": Part(
+            "retries from the checker's first error, without reflection in words",
+            ("amplified-retries-end-above-grpo", "amplification-adds-to-retries"),
+        ),
+        "dGRPO (long-context)": Part(
+            "answers of eight tokens, not long contexts",
+            ("a-teachers-term-ends-above-sparse-grpo", "a-sparse-reward-adds-to-distillation"),
+        ),
+        "DYPO": Part(
+            claims=(
+                "dypo-ends-above-grpo",
+                "dypo-ends-above-a-fixed-mixture",
+                "dypo-ends-above-imitation-then-rl",
+                "group-alignment-adds-to-the-gate",
+            )
+        ),
+        "SPEAR": Part(
+            "success and entropy of self-imitation with recalibration; no covariance clip",
+            ("self-imitation-ends-above-grpo", "self-imitation-keeps-entropy"),
+        ),
+    },
+)
+
+
+def _ask(
+    name: str,
+    statement: str,
+    first: str,
+    second: str | tuple[str, ...],
+    by: float = MORE,
+    outcome: str = "accuracy",
+    source: str = "",
+    **more: Any,
+) -> None:
+    """Declare that an arm's outcome is above that of each of the others by a margin, in the mean."""
+    both = (first, *((second,) if isinstance(second, str) else second))
+    EXPERIMENT.claim(name, statement, source=source, gates={"tuned": inside(arm=both)}).compare(
+        outcome, {"arm": first}, {"arm": second}, by=by, **more
+    )
+
+
+CHORD = "Zhang et al. (2025), CHORD, arXiv:2508.11408"
+RIVALS = ("grpo", "sft", "sft, then grpo", "fixed")
+_ask(
+    "chord-ends-above-other-mixtures",
+    "CHORD-phi ends 0.02 more accurate than GRPO, imitation, imitation that is followed by GRPO, and a "
+    "constant mixture.",
+    "chord-phi", RIVALS, source=CHORD,
+)  # fmt: skip
+_ask("falling-weights-end-above-other-mixtures", "So does CHORD-mu.", "chord-mu", RIVALS, source=CHORD)
+_ask(
+    "rubrics-with-guidance-raise-pass-at-4",
+    "Rewards for right steps with the expert in failing groups end with a pass@4 0.02 higher than GRPO, and "
+    "than the expert in groups without a success and no rubrics.",
+    "rubrics", ("grpo", "anchors"), outcome="last val/pass@4", source="RGR-GRPO (2025)",
+)  # fmt: skip
+_ask(
+    "bent-advantages-end-above-plain-ones",
+    "With a right answer in every group and graded rewards, bent rewards end 0.02 more accurate than plain "
+    "ones, and than GRPO without the answer.",
+    "graded, bent", ("graded, plain", "graded"), source="TempSamp-R1 (2025), arXiv:2509.18056",
+)  # fmt: skip
+DAGRPO = "DaGRPO (2025), arXiv:2512.06337"
+_ask(
+    "anchors-end-above-grpo",
+    "The expert's answers in groups without a success end 0.02 more accurate than GRPO.",
+    "anchors", "grpo", source=DAGRPO,
+)  # fmt: skip
+_ask(
+    "anchors-end-above-imitation-then-rl",
+    "They end 0.02 more accurate than imitation of the same expert that is followed by GRPO.",
+    "anchors", "sft, then grpo", source=DAGRPO,
+)  # fmt: skip
+_ask(
+    "anchors-tame-the-largest-gradient",
+    "The largest gradient norm of training is smaller with anchors than with GRPO alone.",
+    "anchors", "grpo", 0.0, "max actor/grad_norm", DAGRPO, below=True,
+)  # fmt: skip
+WHOLE, SPLICES = f"{OTHER}whole answers", f"{OTHER}splices"
+SCOPE = "SCOPE (2026), Recycling Failures, arXiv:2602.24110"
+_ask(
+    "splices-end-above-whole-answers",
+    "Beside an expert of another style, failures mended from their first error on end 0.02 more accurate, "
+    "where either style is right, than whole answers of the expert in their place.",
+    SPLICES, WHOLE, outcome=FREE, source=SCOPE,
+)  # fmt: skip
+_ask(
+    "splices-stay-nearer",
+    "Splices end with a smaller KL to the start than whole answers of the expert.",
+    SPLICES, WHOLE, 0.0, "val/kl_start_k3", SCOPE, below=True,
+)  # fmt: skip
+_ask(
+    "splices-end-above-imitation-and-grpo",
+    "Own first parts with right second parts end 0.02 more accurate over both kinds of prompts than "
+    "supervised learning on the expert's answers, and than GRPO.",
+    SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), source="SOPHIA (2025)",
+)  # fmt: skip
+
+
+def working(table: pd.DataFrame) -> str:
+    """Return "" where both arms are right on most prompts: entropy of a wrong model is no diversity."""
+    middle = {name: arm(table, FREE, {"arm": name}).median() for name in (SPLICES, WHOLE)}
+    poor = [f"{name} at {x:.2f}" for name, x in middle.items() if x < 0.5]
+    return f"wrong on most prompts: {', '.join(poor)}" if poor else ""
+
+
+EXPERIMENT.claim(
+    "splices-stay-more-diverse",
+    "Splices end with 13.5 % more entropy than whole answers of the expert.",
+    source=SCOPE,
+    gates={"tuned": inside(arm=(SPLICES, WHOLE)), "headroom": working},
+).compare("val/entropy", {"arm": SPLICES}, {"arm": WHOLE}, times=DIVERSE)
+
+_ask(
+    "oracle-prefixes-solve-hard-prompts",
+    "With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate without a prefix than "
+    "GRPO, than with an entropy bonus, and than pass@k as the objective.",
+    "prefixes", ("grpo", "entropy bonus", "pass@k"), MUCH, source="Qu et al. (2026), POPE, arXiv:2601.18779",
+)  # fmt: skip
+R3L = "R3L; shiweijiezero/R3L d503f6c, docs"
+_ask(
+    "amplified-retries-end-above-grpo",
+    "Retries from the first error with amplified successes end 0.02 more accurate than GRPO.",
+    "amplified retries", "grpo", source=R3L,
+)  # fmt: skip
+_ask(
+    "amplification-adds-to-retries",
+    "They end 0.02 more accurate than retries in GRPO.",
+    "amplified retries", "retries", source=R3L,
+)  # fmt: skip
+DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
+_ask(
+    "a-teachers-term-ends-above-sparse-grpo",
+    "GRPO with an on-policy distillation term ends 0.02 more accurate than GRPO.",
+    "dgrpo", "grpo", source=DGRPO,
+)  # fmt: skip
+_ask(
+    "a-sparse-reward-adds-to-distillation",
+    "It ends 0.02 more accurate than on-policy distillation alone, and than imitation.",
+    "dgrpo", ("distillation", "sft"), source=DGRPO,
+)  # fmt: skip
+for _name, _second, _says in (
+    ("dypo-ends-above-grpo", "grpo", "GRPO alone"),
+    ("dypo-ends-above-a-fixed-mixture", "fixed", "a mixture of fixed weights on the same teacher"),
+    ("dypo-ends-above-imitation-then-rl", "sft, then grpo", "imitation that is followed by GRPO"),
+    ("group-alignment-adds-to-the-gate", "gate", "its gate without the alignment loss"),
+):
+    _ask(
+        _name,
+        f"DYPO ends 0.048 more accurate than {_says}.",
+        "dypo", _second, DYPO, source="Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO",
+    )  # fmt: skip
+SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
+_ask(
+    "self-imitation-ends-above-grpo",
+    "Self-imitation has an accuracy over training 0.02 higher than GRPO.",
+    "self-imitation", "grpo", outcome="area", source=SPEAR,
+)  # fmt: skip
+_ask(
+    "self-imitation-keeps-entropy",
+    "Self-imitation ends with more entropy than GRPO.",
+    "self-imitation", "grpo", 0.0, "val/entropy", SPEAR,
+)  # fmt: skip

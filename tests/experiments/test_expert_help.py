@@ -1,0 +1,73 @@
+"""Help where a base model is seldom right: how settings are chosen, and that arms are what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.worlds import expert_arms
+from analysis.worlds.expert_arms import (
+    OTHER,
+    PILOTS,
+    RATES,
+    WAYS,
+    Way,
+    chosen,
+    ends,
+    grown,
+    settled,
+    tuned_arm,
+)
+from analysis.worlds.pilots import FLAT, PILOT
+from testbed.config.run import Run
+
+LADDER = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+def peak(monkeypatch, rate: float, value: float):
+    """Score every setting by its distance from a best one, in steps of rate and knob."""
+
+    def score(way, at, rates):
+        del way
+        return {each: -abs(each / rate - 1) - abs(at - value) for each in rates}
+
+    monkeypatch.setattr(expert_arms, "score", score)
+
+
+@pytest.mark.parametrize("value", LADDER)
+def test_the_grid_grows_to_a_best_value_that_the_middle_three_lack(monkeypatch, value):
+    peak(monkeypatch, RATES[2], value)
+    found = settled(Way(lambda _: Run(), LADDER))
+    assert (found["rate"], found["value"]) == (RATES[2], value)
+    assert found["at_end"] == int(value in (LADDER[0], LADDER[-1]))
+    assert settled(Way(lambda _: Run(), LADDER, whole=True))["at_end"] == 0
+
+
+@pytest.mark.parametrize("rate", [RATES[0] / 1.8, RATES[-1] * 1.8])
+def test_the_grid_grows_to_a_best_rate_beyond_and_one_step_further(monkeypatch, rate):
+    peak(monkeypatch, float(f"{rate:.2g}"), 0)
+    found = settled(Way(lambda _: Run()))
+    assert found["rate"] == float(f"{rate:.2g}")
+    assert found["at_end"] == 0
+
+
+def test_an_end_that_is_hardly_better_is_none():
+    way = Way(lambda _: Run())
+    assert ends({(1, 0): 0.5, (2, 0): 0.5 - 2 * FLAT}, way) == ["rate"]
+    assert ends({(1, 0): 0.5, (2, 0): 0.5 - FLAT / 2}, way) == []
+    assert not grown({(1, 0): 0.5, (2, 0): 0.5 - FLAT / 2}, way, [1, 2], [0])
+
+
+def test_every_arm_has_settings_of_its_ladder():
+    assert set(chosen()) == set(WAYS)
+    for name, way in WAYS.items():
+        assert chosen()[name]["value"] in way.ladder
+        assert tuned_arm(name).run.task == ("styled-sum" if name.startswith(OTHER) else "running-sum")
+
+
+@pytest.mark.slow
+def test_pilot_scores_come_again():
+    """The settings' file says what a pilot of today's code says of the cheapest arm."""
+    name = "sft"
+    here = expert_arms.score(WAYS[name], 0, [chosen()[name]["rate"]])
+    assert next(iter(here.values())) == pytest.approx(chosen()[name]["score"], abs=1e-5)
+    assert (PILOT, PILOTS) == (5_000_000, 4)
