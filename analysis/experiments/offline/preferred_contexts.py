@@ -28,8 +28,8 @@ ARMS: dict[str, Grid] = {
     "cloned": {},
     "preferred episodes cloned": {},
     "context": {"rate": LEARNING, "weight": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)},
-    "context of preferred episodes": {"rate": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)},
-    "reward model": {"ridge": (1.0, 10.0, 100.0, 1e3, 1e4), "pessimism": (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)},
+    "context of preferred episodes": {"rate": (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)},
+    "reward model": {"ridge": (1.0, 10.0, 100.0, 1e3, 1e4), "pessimism": (0.0, 0.3, 1.0, 3.0, 10.0, 100.0)},
 }
 """Adam's rate and the weight of the preferences; the ridge of the reward model, and what its plan takes off a
 pair with n visits, pessimism / sqrt(n).
