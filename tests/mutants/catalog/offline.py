@@ -82,8 +82,6 @@ MUTANTS = (
     Mutant("continuous-velocity-ratio-inverted", f"{KERNELS}/continuous.py", "(misses[1] - misses[0])", "(misses[0] - misses[1])", CONTINUOUS),
     Mutant("bandits-floor-after-the-power", f"{KERNELS}/bandits.py", "1.0 / np.maximum(data.propensity_RN, floor) ** alpha", "1.0 / np.maximum(data.propensity_RN, floor)", BANDITS),
     Mutant("bandits-certificate-without-bias", f"{KERNELS}/bandits.py", "first_R + bias_R + second_R", "first_R + second_R", BANDITS),
-    Mutant("bandits-feedback-at-once", f"{KERNELS}/bandits.py", "max(0, g - delay - window) : max(0, g - delay)", "max(0, g - window) : g", BANDITS),
-    Mutant("bandits-nothing-forgotten", f"{KERNELS}/bandits.py", "max(0, g - delay - window) :", "0 :", BANDITS),
     Mutant("replication-on-the-same-seeds", TWICE, "range(start, start + seeds)", "range(seeds)", REPLICATION),
     Mutant("replication-logs-forgotten", TWICE, "np.log(table[value])", "table[value]", REPLICATION),
     Mutant("replication-settings-of-one-arm", TWICE, "settings[arm].get(name, 0.0)", "settings[next(iter(settings))].get(name, 0.0)", REPLICATION),
