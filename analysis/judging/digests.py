@@ -1,12 +1,14 @@
 """Digests of what a verdict rests on: the experiment's file, its table, and the code that judges.
 
 A verdict is judged again when one of the three has changed. The code of a claim on a table is every module of
-`analysis` that its file imports, and theirs; a computation rests on the packages of `testbed` and `envs` too.
+`analysis` that its file or the gates import, and theirs; the objections to its claims count as code. A
+computation rests on the packages of `testbed` and `envs` too.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import functools
 import hashlib
 import sys
@@ -17,6 +19,7 @@ from analysis.experiment import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
 LENGTH = 12
+GATES, OBJECTIONS = "analysis.judging.gates", Path(__file__).with_name("objections.csv")
 
 
 def of_question(experiment: str) -> str:
@@ -30,13 +33,20 @@ def of_code(experiment: str, computed: bool) -> str:
     computed: whether one of them is decided by a computation, which `testbed` and `envs` carry out.
     """
     start = EXPERIMENTS.module(experiment)
-    modules = _reached(start) - {start}
+    modules = (_reached(start) | _reached(GATES)) - {start}
     parts = sorted(each for each in modules if each.startswith("analysis."))
     found = [_of_file(_file(each)) for each in parts]
     if computed:
         folders = {tuple(each.split(".")[:2]) for each in modules if not each.startswith("analysis.")}
         found += [_of_package(folder) for folder in sorted(folders)]
+    found += [f"{claim} {said}" for claim, said in _objected() if claim in EXPERIMENTS[experiment].claims]
     return _short("".join(found).encode())
+
+
+@functools.cache
+def _objected() -> tuple[tuple[str, str], ...]:
+    with OBJECTIONS.open(newline="", encoding="utf-8") as file:
+        return tuple((row["claim"], f"{row['gate']} {row['why']}") for row in csv.DictReader(file))
 
 
 TRAIN_THE_TOY = {"analysis.arena", "analysis.worlds.edited_training", "analysis.sweeps.base_runs"}

@@ -1,4 +1,4 @@
-"""Gates that a comparison's own table can answer: room above and below, grids that hold their optimum, drift.
+"""Gates that a comparison's own table can answer: room above and below, arms that differ, grids, drift.
 
 A gate holds, fails, or does not apply; the first two come with the number behind them.
 """
@@ -26,6 +26,8 @@ NEAR = 0.02
 """Distance from 0 or 1 at which a value counts as lying there."""
 PILED = 0.5
 """Share of an arm's seeds at one end from which the arm counts as piled up there."""
+SAME, SEEDS = 0.9, 8
+"""Share of seeds with equal outcomes, of at least so many, from which on nothing acted between two arms."""
 DRIFT = ("kl", "mean rollout_corr/kl_mu_pi_k3", "clip_share", "mean actor/clip_share")
 """Columns that say how far the policy has moved from the data."""
 
@@ -43,7 +45,7 @@ def answers(check: Callable[..., object], table: pd.DataFrame, read: Sequence[Re
     """Return what the gates say of a check on a table whose seeds tell all units apart; read: its arms."""
     found = [*_headroom(read)]
     if isinstance(check, Comparison):
-        found += [*_fits(check, read), *_tuned(check, table), *_drift(check, table)]
+        found += [*_fits(check, read), *_acts(check, read), *_tuned(check, table), *_drift(check, table)]
     return found
 
 
@@ -67,6 +69,18 @@ def _fits(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
     room = min((1 - float(np.median(x_N)) for _, _, x_N in read[1::2]), default=1.0)
     if room < check.margin:
         yield Answer("headroom", False, f"a gain of {check.margin:g} is asked where {room:.2g} is left")
+
+
+def _acts(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
+    """An arm that is asked to differ from another may not be the same run under another name."""
+    if check.second is None or check.way == "equal" or check.x or len(read) % 2:
+        return
+    pairs = [(a.values, b.values) for a, b in zip(read[::2], read[1::2], strict=True)]
+    shares = [float((x_N == y_N).mean()) for x_N, y_N in pairs if len(x_N) == len(y_N) >= SEEDS]
+    if shares and min(shares) >= SAME:
+        yield Answer(
+            "acts", False, f"both arms have the same outcome on {min(shares):.0%} of the seeds or more"
+        )
 
 
 def _tuned(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:

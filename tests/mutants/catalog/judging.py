@@ -32,6 +32,9 @@ MUTANTS = (
         "gates-let-one-end-pass", TABLE_GATES, "for end in (0, 1) if", "for end in (0,) if", OF_TABLE_GATES
     ),
     Mutant(
+        "gates-take-twins-for-two-arms", TABLE_GATES, "min(shares) >= SAME", "min(shares) > 1", OF_TABLE_GATES
+    ),
+    Mutant(
         "gates-want-one-arm-piled",
         TABLE_GATES,
         "if all((np.abs(x_N - end)",

@@ -48,6 +48,16 @@ def test_arms_have_headroom(holds, frame, by):
     assert said(frame, gain(by))["headroom"].holds is holds
 
 
+def test_an_arm_that_is_another_under_a_new_name_did_not_act():
+    fair = table(0.8, 0.5)
+    same = fair.assign(accuracy=np.tile(fair["accuracy"][:32], 2))
+    one_apart = same.assign(accuracy=same["accuracy"] + 0.01 * (same.index < 4))
+    assert "acts" not in said(fair, gain(0.1))
+    assert "acts" not in said(one_apart, gain(0.0))
+    assert not said(same, gain(0.0))["acts"].holds
+    assert "acts" not in said(same, lambda claim: claim.equal("accuracy", GOOD, BAD, within=0.1))
+
+
 def test_arms_that_a_check_reads_by_itself_need_headroom_too():
     def read(frame):
         both = arms(frame, "accuracy", {"good": GOOD, "bad": BAD})

@@ -52,6 +52,19 @@ def test_the_code_of_a_claim_is_what_its_file_imports():
     assert "analysis.pages.systems_page" not in reached
 
 
+def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeypatch):
+    before = digests.of_code("rec", False)
+    of_file = digests._of_file
+    monkeypatch.setattr(
+        digests, "_of_file", lambda path: "new" if path.name == "table_gates.py" else of_file(path)
+    )
+    assert digests.of_code("rec", False) != before
+    monkeypatch.undo()
+    claim = next(iter(EXPERIMENTS["rec"].claims))
+    monkeypatch.setattr(digests, "_objected", lambda: ((claim, "rival none"),))
+    assert digests.of_code("rec", False) != before
+
+
 def test_a_new_claim_changes_one_line(tmp_path):
     rows = list(verdicts.stored())
     verdicts.write(rows, tmp_path / "before.csv")
