@@ -64,7 +64,7 @@ EXPERIMENT = Experiment(
     source="Jet-RL, arXiv:2601.14243 (abstract); truncated importance sampling as in verl's documentation",
     differs="a transformer of 26,000 weights on running sums; e4m3 is emulated",
     cells=cells,
-    stop=Stop(cap=96, begun_with=32),
+    stop=Stop(cap=32),
     keys=("mismatch", "policy_args", "recipe", "seed"),
     metrics=(
         "accuracy",

@@ -45,7 +45,7 @@ EXPERIMENT = Experiment(
     source=f"{EWMA}; {LOST}",
     differs="a transformer of 7,000 weights, sums of 6 digits; decay 0.889, untuned; 200 steps, four passes",
     cells=cells,
-    stop=Stop(block=16, cap=96, begun_with=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=("staleness", "anchor", "seed"),
     metrics=("accuracy", "area", "collapsed", "mean actor/clip_share_last_pass"),
     margins={"accuracy that counts as equal": MARGIN},

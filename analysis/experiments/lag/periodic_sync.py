@@ -58,7 +58,7 @@ EXPERIMENT = Experiment(
     differs="a transformer of 7,000 weights, sums of 6 digits, 1602 steps of 32 responses: at mean lag 400 "
     "two generations, the first by the base model; rates by arm",
     cells=cells,
-    stop=Stop(block=16, cap=96, begun_with=16),
+    stop=Stop(block=16, cap=32, begun_with=16),
     keys=("recipe", "recipe_args", "lag", "seed"),
     metrics=(
         *("accuracy", "best", "area", "collapsed", "rollouts_to 0.5", "rollouts_to 0.8"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from testbed.worlds.base import World
 
 NAME = "ppo-controls"
-SEEDS = 64
+SEEDS = 16
 SHAPE = (("heads", 2), ("layers", 1), ("width", 16))
 GOOD = (("blind", 0), ("pairs", 512), ("wrong", 0.25))
 LESS, RATES = 0.05, (1e-3, 3e-3, 1e-2)

@@ -48,7 +48,7 @@ EXPERIMENT = Experiment(
         "counts of tokens; resets go to prefixes of right answers; P3O, PPO and DPO without a KL term"
     ),
     cells=cells,
-    stop=Stop(cap=96, begun_with=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=("recipe", "prefix", "verifier", "verifier_args.combine", PAIRS, "seed"),
     metrics=("accuracy", "best", "start", "val/proxy", KL, "last val/pass@4"),
     margins={"gold accuracy lost": LOST, "gold accuracy gained": GAINED},

@@ -42,7 +42,7 @@ EXPERIMENT = Experiment(
     source="Multi-agent RL for LLM workflows (2026): isolated roles peak higher, with more terminal cliffs",
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy; two rates",
     cells=cells,
-    stop=Stop(cap=96, begun_with=16),
+    stop=Stop(cap=32, begun_with=16),
     keys=(ROLES, "learning_rate", "seed"),
     metrics=("accuracy", "best", "start", "collapsed"),
     margins={"accuracy from peak to end": CLIFF, "accuracy of a peak": SAME},
