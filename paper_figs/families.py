@@ -1,4 +1,4 @@
-"""Families of sources, one column each: hard prompts, teachers, proxies, turns."""
+"""Families of sources, one column each: teachers, proxies, turns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.experiments.experts import hard_prompts
 from analysis.experiments.rewards import proxy_training
 from analysis.experiments.rewards.turn_training import LOSS
 from analysis.experiments.teachers import teacher_training
@@ -18,12 +17,6 @@ from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
 
 MARKS = "Dots: seeds; mark and bar: median and its order-statistic 95% interval."
-HARD_NAMES = {
-    "alone": "hard alone", "mixed": "easy and hard", "entropy": "entropy bonus", "wide": "wide clip",
-    "pass@k": "pass@4 objective", "guided": "prefixes", "guided mixed": "prefixes, mixed",
-    "stages": "stages, mean", "tree": "stages, tree", "retry": "retries", "amplified": "retries, ×3",
-    "amplified, whole": "retries, ×3, whole",
-}  # fmt: skip
 TEACHER_NAMES = {
     "grpo": "GRPO", "opsd": "own tokens", "off-policy": "teacher's tokens", "long grpo": "GRPO",
     "long dgrpo": "dGRPO", "long opd": "distillation", "long sft": "SFT",
@@ -55,29 +48,6 @@ def _panels(panels: Mapping[str, dict[str, Row]]) -> Figure:
     for ax, (label, rows) in zip(axes, panels.items(), strict=True):
         strips(ax, rows, label)
     return fig
-
-
-@figure(
-    "hard-prompts",
-    data="hard-prompts",
-    caption=(
-        "Prompts that the base model of a toy LLM hardly ever gets right, after 100 steps of 64 rollouts: "
-        "final accuracy (above) and pass@4 over easy and hard prompts (below), always without a prefix. "
-        f"{MARKS}"
-    ),
-    supports=("easy-prompts-interfere-with-hard-ones",),
-)
-def hard(table: pd.DataFrame) -> Figure:
-    """Return the column-wide figure; columns as in the table hard-prompts."""
-    need(table, ["recipe", "recipe_args", "prefix", "prefix_args", hard_prompts.HARD, hard_prompts.PASS])
-    return _panels(
-        {
-            "accuracy, hard prompts": _rows(
-                table, hard_prompts.HARD, hard_prompts.WHERE, HARD_NAMES, VERMILION
-            ),
-            "pass@4, all prompts": _rows(table, hard_prompts.PASS, hard_prompts.WHERE, HARD_NAMES, GREEN),
-        }
-    )
 
 
 @figure(

@@ -164,7 +164,6 @@ PLANTED = (
     Bug("mhpo-weight-is-bounded-and-smooth", OBJECTIVES + "smooth/mhpo.py", "(psi_BT - grown_BT - shrunk_BT).exp()", "(psi_BT - shrunk_BT).exp()"),
     Bug("sapo-keeps-the-tokens-beside-an-outlier", OBJECTIVES + "smooth/sapo.py", 'log_u_BT = log_token(logp_BT, batch, base="anchor")', 'log_u_BT = log_geometric(logp_BT, batch, base="anchor").expand_as(logp_BT)'),
     Bug("power-mean-spreads-most-evenly-at-zero", OBJECTIVES + "clipped/holder.py", "power_BT.softmax(-1).to(log_u_BT.dtype)", "(power_BT / 2).softmax(-1).to(log_u_BT.dtype)"),
-    Bug("a-tempered-target-is-an-adaptive-entropy-bonus", STEPS, "return np.asarray(-pi_A * (gap_A - pi_A @ gap_A))", "return np.asarray(-pi_A * gap_A)"),
     Bug("the-bounded-step-is-monotone", STEPS, "1.0 + eps * (1.0 - 2.0", "1.0 + 0.5 * eps * (1.0 - 2.0"),
     Bug("the-bounded-step-is-monotone", STEPS, "(np.cumsum(mass_SA, axis=-1) >= 0.5)", "(np.cumsum(mass_SA, axis=-1) >= 0.7)"),
     Bug("ensembles-keep-what-members-agree-on", "testbed/worlds/verifiers.py", "return np.asarray(reward_KSA.min(0))", "return np.asarray(reward_KSA.max(0))"),

@@ -50,15 +50,15 @@ judged_by(
     "Once each loss is tuned, does the choice matter on stale data?",
     "thinking-machines-lab/tinker-cookbook#600",
     "On very old data it does in this toy. At lag 256, each at its best rate, the gain in final accuracy "
-    "over GRPO is for TOPR {0}; for VCPO {1}; for OAPL {2}; for AsymRE {3}. At lag 64 differences are "
-    "smaller, as MinPRO over CISPO: {4}. The order depends on the task.",
+    "over GRPO is for TOPR {0}; for VCPO {1}; for OAPL {2}; for AsymRE {3}. On 14 digits, "
+    "tuned over rate and knob, MinPRO over GRPO: {4}. The order depends on the task.",
     TOY + " Each arm at the best of a few rates, chosen on other seeds.",
     (
         "topr-ends-above-grpo-at-lag-256",
         "vcpo-ends-above-grpo-at-lag-256",
         "oapl-ends-above-grpo-at-lag-256",
         "asymre-ends-above-grpo-at-lag-256",
-        "minpro-ends-above-cispo-at-lag-64",
+        "minpro-ends-above-tuned-grpo-at-lag-256-on-long",
     ),
 )
 judged_by(
@@ -171,13 +171,11 @@ judged_by(
     "Does clipping itself raise entropy?",
     "TianHongZXY/RLVR-Decomposed#6",
     "The sign of the change follows from the token's probability, not from its ratio: {0}. Wrong answers "
-    "with small ratios raise entropy: {1}. In training, the wider upper clip of DAPO keeps more entropy "
-    "than GRPO at lag 64: {2}.",
-    "The first is an identity, the second an enumeration, the third trained on the toy.",
+    "with small ratios raise entropy: {1}.",
+    "The first is an identity, the second an enumeration.",
     (
         "probability-not-ratio-decides-the-entropy",
         "small-ratios-on-wrong-answers-raise-entropy",
-        "dapo-keeps-more-entropy-than-grpo-at-lag-64",
     ),
 )
 judged_by(

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from analysis.experiment import EXPERIMENTS
-from analysis.experiments.experts import hard_prompts
 from analysis.experiments.rewards import proxy_training
 from analysis.experiments.teachers import taught_training, teacher_training
 from analysis.judging.comparisons import arm
@@ -21,7 +20,7 @@ def proxies() -> pd.DataFrame:
     return pd.read_csv(DATA / "proxy-training.csv")
 
 
-@pytest.mark.parametrize("module", [hard_prompts, proxy_training, taught_training, teacher_training])
+@pytest.mark.parametrize("module", [proxy_training, taught_training, teacher_training])
 def test_the_arms_of_a_family_share_the_table_without_overlap(module):
     name = module.EXPERIMENT.name
     table = pd.read_csv(DATA / f"{name}.csv")

@@ -22,9 +22,7 @@ EXPERIMENT = Experiment(
     source=POPE,
     differs="a lock of 6 tokens in a table; two prompts that share logits for ray interference",
     margins={"signal with the best prefix, over that without": 5.0, "slowdown by the easy prompt": 1.5},
-    systems={
-        "POPE": Part("signal and ray interference with exact gradients; see prefix-training for transfer")
-    },
+    systems={"POPE": Part("signal and ray interference with exact gradients; see expert-help for training")},
 )
 
 

@@ -28,7 +28,7 @@ def pairs() -> tuple[Run, ...]:
 
 
 def cells() -> tuple[Run, ...]:
-    """Every arm that `very-old-data`, `preference-lag` and `few-huge-batches` compare, 4 rates, 2 seeds."""
+    """Every arm that `very-old-data` compares, 4 rates, 2 seeds."""
     arms = dict.fromkeys((*very_old(), *pairs(), replace(SMALL, recipe="oapl", lag=OLD)))
     return at_rates(arms, (3e-4, 1e-3, 3e-3, 1e-2))
 

@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
     margins={"score": MARGIN},
     figure=Plot("distribution", x="arm: loss", y="score: score (1 optimal)"),
     systems={
-        "BPO / GBPO (Bounded Ratio RL)": Part("the step and BPO on policy in small MDPs; GBPO: ratio-level")
+        "BPO / GBPO (Bounded Ratio RL)": Part("the step and BPO on policy in small MDPs; GBPO is not asked")
     },
 )
 
