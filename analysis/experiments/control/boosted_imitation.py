@@ -18,15 +18,15 @@ from testbed.offline.tabular import ahead, clone
 from testbed.rng import generator
 
 NAME = "boosted-imitation"
-SEEDS, PILOTS, STATES, ROUNDS, LAST, LENGTH, DRAWS, SWEEPS = 40, 12, 30, 20, 5, 12, 200, 25
+SEEDS, PILOTS, STATES, ROUNDS, LAST, LENGTH, DRAWS, SWEEPS = 96, 32, 30, 20, 5, 12, 200, 25
 TRAJECTORIES = (1, 4)
 LEARNERS: Grid = {
-    "temperature": (0.003, 0.01, 0.03, 0.1),
-    "step": (0.01, 0.03, 0.1, 0.3),
-    "floor": (1e-11, 1e-9, 1e-7, 1e-5),
+    "temperature": (1e-5, 1e-4, 0.001, 0.003, 0.01, 0.03, 0.1),
+    "step": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
+    "floor": (1e-13, 1e-11, 1e-9, 1e-7, 1e-5),
 }
 GRIDS: dict[str, Grid] = {
-    "boosted": {**LEARNERS, "boost": (0.1, 0.2, 0.4)},
+    "boosted": {**LEARNERS, "boost": (0.1, 0.2, 0.4, 0.6, 0.8)},
     "uniform ensemble": {**LEARNERS, "boost": (0.0,)},
     "DAC": {**LEARNERS, "boost": (0.0,)},
     "cloning": {},

@@ -23,7 +23,7 @@ from testbed.offline import tabular
 from testbed.offline.improvement import hybrid_critic, natural_step, softmax
 
 NAME = "hybrid-policy-gradient"
-SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 60, 30, 20, 100, 4.0
+SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 500, 30, 20, 100, 4.0
 TRUST: Mapping[str, float] = {"on-policy": 0.0, "hybrid": 1.0, "off-policy hybrid": 1e6}
 """Weight of Bellman targets against returns; the last regresses on targets alone, over all data there are."""
 SOLVED, GAINED, SHORT = 0.9, 0.2, 0.05

@@ -33,8 +33,8 @@ GENERAL = {
     "trust region": Arm("trust region", knob=0.2),
 }
 LOTS = {
-    16: {"state": Arm(rate=10.0, knob=0.4), "post": Arm(rate=20.0, critic="post")},
-    64: {"state": Arm(rate=20.0), "post": Arm(rate=20.0, knob=0.4, critic="post")},
+    4: {"state": Arm(rate=10.0, knob=0.1), "post": Arm(rate=5.0, critic="post")},
+    16: {"state": Arm(rate=10.0, knob=0.4), "post": Arm(rate=10.0, knob=0.4, critic="post")},
 }
 WORDS = {
     "action": Arm(rate=30.0, knob=0.4, critic="action"),
@@ -156,7 +156,7 @@ EXPERIMENT.claim(
     source="this project: the off-switch",
 ).compare("area", {"arm": "mdpo"}, {"arm": "mdpo, no kl"}, over={"world": "random"})
 
-LOT = {"world": ("lots of 16", "lots of 64")}
+LOT = {"world": ("lots of 4", "lots of 16")}
 EXPERIMENT.claim(
     "post-decision-critics-earn-a-fifth-more",
     "In lot sizing PPO with a critic of post-decision states ends with a score 0.2 above that with a critic "

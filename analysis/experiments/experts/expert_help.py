@@ -13,7 +13,7 @@ from analysis.worlds.expert_arms import OTHER, PILOTS, WAYS, chosen, tuned_arm
 from analysis.worlds.pilots import inside
 
 NAME = "expert-help"
-SEEDS, MORE, DYPO, MUCH, DIVERSE = 64, 0.02, 0.048, 0.1, 1.135
+SEEDS, MORE, DYPO, MUCH, DIVERSE = 128, 0.02, 0.048, 0.1, 1.135
 """Margins of accuracy or pass@4: any arm's, DYPO's and that of hard prompts; SCOPE's factor of diversity. Set
 before the table was made."""
 FREE = "val/accuracy_difficulty_0"

@@ -20,10 +20,10 @@ from testbed.offline.improvement import softmax
 from testbed.rng import generator
 
 NAME = "bounded-ratio"
-SEEDS, PILOTS, EPS, ITERATIONS, LAST, EPISODES, HORIZON, EPOCHS = 32, 12, 0.2, 30, 5, 16, 20, 10
+SEEDS, PILOTS, EPS, ITERATIONS, LAST, EPISODES, HORIZON, EPOCHS = 128, 12, 0.2, 30, 5, 16, 20, 10
 RATES = (1.0, 3.0, 10.0, 30.0, 100.0)
 PPO: Grid = {"rate": RATES, "eps": (0.2, 0.4, 0.6, 0.9, 1.5, 3.0)}
-BPO: Grid = {"rate": RATES, "eps": (0.2, 0.4, 0.6, 0.9), "lam": (0.03, 0.3, 3.0)}
+BPO: Grid = {"rate": RATES, "eps": (0.2, 0.4, 0.6, 0.9), "lam": (0.03, 0.3, 3.0, 30.0)}
 GRIDS: dict[str, Grid] = {"ppo": PPO, "bpo": BPO, "no recovery": BPO}
 """PPO; BPO, whose gradient turns back beyond its target (a band below 1); without turning back."""
 NOISE, MARGIN = 1.0, 0.02
