@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.worlds import expert_arms
-from analysis.worlds.expert_arms import (
-    OTHER,
-    PILOTS,
-    RATES,
-    WAYS,
-    Way,
-    chosen,
-    ends,
-    grown,
-    settled,
-    tuned_arm,
-)
+from analysis.worlds import tuned_training
+from analysis.worlds.expert_arms import EXPERTS, OTHER
 from analysis.worlds.pilots import FLAT, PILOT
+from analysis.worlds.tuned_training import PILOTS, RATES, Way, ends, grown, settled
 from testbed.config.run import Run
 
 LADDER = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -30,7 +20,7 @@ def peak(monkeypatch, rate: float, value: float):
         del way
         return {each: -abs(each / rate - 1) - abs(at - value) for each in rates}
 
-    monkeypatch.setattr(expert_arms, "score", score)
+    monkeypatch.setattr(tuned_training, "score", score)
 
 
 @pytest.mark.parametrize("value", LADDER)
@@ -58,16 +48,16 @@ def test_an_end_that_is_hardly_better_is_none():
 
 
 def test_every_arm_has_settings_of_its_ladder():
-    assert set(chosen()) == set(WAYS)
-    for name, way in WAYS.items():
-        assert chosen()[name]["value"] in way.ladder
-        assert tuned_arm(name).run.task == ("styled-sum" if name.startswith(OTHER) else "running-sum")
+    assert set(EXPERTS.chosen) == set(EXPERTS.ways)
+    for name, way in EXPERTS.ways.items():
+        assert EXPERTS.chosen[name]["value"] in way.ladder
+        assert EXPERTS.arm(name).run.task == ("styled-sum" if name.startswith(OTHER) else "running-sum")
 
 
 @pytest.mark.slow
 def test_pilot_scores_come_again():
     """The settings' file says what a pilot of today's code says of the cheapest arm."""
     name = "sft"
-    here = expert_arms.score(WAYS[name], 0, [chosen()[name]["rate"]])
-    assert next(iter(here.values())) == pytest.approx(chosen()[name]["score"], abs=1e-5)
+    here = tuned_training.score(EXPERTS.ways[name], 0, [EXPERTS.chosen[name]["rate"]])
+    assert next(iter(here.values())) == pytest.approx(EXPERTS.chosen[name]["score"], abs=1e-5)
     assert (PILOT, PILOTS) == (5_000_000, 4)

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, arm, of_seeds
-from analysis.worlds.edited_training import sweep
-from analysis.worlds.expert_arms import OTHER, PILOTS, WAYS, chosen, tuned_arm
+from analysis.worlds.expert_arms import EXPERTS, OTHER
 from analysis.worlds.pilots import inside
+from analysis.worlds.tuned_training import PILOTS
 
 NAME = "expert-help"
 SEEDS, MORE, DYPO, MUCH, DIVERSE = 128, 0.02, 0.048, 0.1, 1.135
@@ -26,12 +26,7 @@ METRICS = (
 
 def rows(seeds: Sequence[Any]) -> pd.DataFrame:
     """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    settings = chosen()
-    rates = {name: settings[name]["rate"] for name in WAYS}
-    found = sweep({name: tuned_arm(name) for name in WAYS}, METRICS, rates, seeds)
-    for column, field in (("knob", "value"), ("at end", "at_end")):
-        found[column] = [settings[name][field] for name in found["arm"]]
-    return found
+    return EXPERTS.table(METRICS, seeds)
 
 
 EXPERIMENT = Experiment(

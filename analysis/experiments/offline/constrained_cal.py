@@ -112,7 +112,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     found_R4C = np.stack([trained(seed, [cell for cell, _ in arms.values()]) for seed in seeds])
     for index, (name, (_, ends)) in enumerate(arms.items()):
         measured = dict(zip(("bias", "violations", "return"), found_R4C[:, :3, index].T, strict=True))
-        yield columns(seeds, learner=name, arm=name, **measured, **{"at end": int(ends)})
+        yield columns(seeds, arm=name, **measured, **{"at end": int(ends)})
 
 
 EXPERIMENT = Experiment(
@@ -121,7 +121,7 @@ EXPERIMENT = Experiment(
     source="Wu et al. (2024), Off-policy primal-dual safe reinforcement learning (CAL)",
     differs="random worlds, tables; a bootstrap ensemble of replayed counts is the cost critic",
     compute=of_seeds(NAME, rows, SEEDS, ABOUT),
-    keys=("run", "seed", "learner"),
+    keys=("run", "seed", "arm"),
     metrics=("bias", "violations", "return", "at end"),
     margins={
         "bias, share of the budget": BIAS,
@@ -132,7 +132,7 @@ EXPERIMENT = Experiment(
         "frontier",
         x="violations: share of iterations over budget",
         y="return: return, share of the best feasible",
-        arm=("learner",),
+        arm=("arm",),
     ),
     systems=("CAL (off-policy primal-dual safe RL)",),
 )
@@ -164,18 +164,18 @@ def constrained_optimum_mixes_at_most_one_state() -> Evidence:
 
 EXPERIMENT.claim(
     "replayed-costs-are-underestimated", "The plain critic's cost is below the policy's by 2 % of the budget."
-).compare("bias", {"learner": "plain"}, by=-BIAS, below=True)
+).compare("bias", {"arm": "plain"}, by=-BIAS, below=True)
 
 
 EXPERIMENT.claim(
     "conservatism-and-convexity-remove-violations",
     "With both, the share of late iterations over the budget is lower by 0.2 than with neither, all tuned.",
     gates={"tuned": inside(arm=("plain", "both"))},
-).compare("violations", {"learner": "plain"}, {"learner": "both"}, by=VIOLATIONS)
+).compare("violations", {"arm": "plain"}, {"arm": "both"}, by=VIOLATIONS)
 
 
 EXPERIMENT.claim(
     "conservatism-and-convexity-keep-the-return",
     """With both, the return is lower than with neither by less than a tenth of the best feasible
     return.""",
-).compare("return", {"learner": "plain"}, {"learner": "both"}, by=RETURN, below=True)
+).compare("return", {"arm": "plain"}, {"arm": "both"}, by=RETURN, below=True)

@@ -61,7 +61,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         for name, pi_RSA in learned.items():
             found = {"score": worlds.score(pi_RSA), "kl": kl(pi_RSA, cloned_RSA).mean(-1)}
             at_end = int(ends and name == "weighted")
-            yield columns(seeds, steps=steps, learner=name, arm=name, **found, **{"at end": at_end})
+            yield columns(seeds, steps=steps, arm=name, **found, **{"at end": at_end})
 
 
 EXPERIMENT = Experiment(
@@ -70,14 +70,14 @@ EXPERIMENT = Experiment(
     source="Bai et al. (2025), Digi-Q",
     differs="random worlds, tables; the critic is the solved model of the counts",
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "seed", "steps", "learner"),
+    keys=("run", "seed", "steps", "arm"),
     metrics=("score", "kl", "at end"),
     margins={"score": MARGIN},
     figure=Plot(
         "frontier",
         x="kl: KL to the log, nats",
         y="score: score (1 optimal)",
-        arm=("learner",),
+        arm=("arm",),
         where={"steps": 600},
     ),
     systems=("Digi-Q",),
@@ -116,8 +116,8 @@ EXPERIMENT.claim(
     gates={"tuned": inside()},
 ).compare(
     "score",
-    {"learner": "best of 16"},
-    {"learner": ("weighted", "filtered")},
+    {"arm": "best of 16"},
+    {"arm": ("weighted", "filtered")},
     by=MARGIN,
     over={"steps": STEPS},
 )
@@ -126,4 +126,4 @@ EXPERIMENT.claim(
 EXPERIMENT.claim(
     "best-of-n-improves-on-the-log-by-a-fifth",
     "Without interaction, best of 16 from 600 steps scores 0.2 more than cloning.",
-).compare("score", {"learner": f"best of {16}"}, {"learner": f"best of {1}"}, by=0.2, over={"steps": 600})
+).compare("score", {"arm": f"best of {16}"}, {"arm": f"best of {1}"}, by=0.2, over={"steps": 600})

@@ -83,7 +83,7 @@ EXPERIMENT = Experiment(
     differs="six independent steps in two thoughts, REINFORCE with the group's mean; a judge errs at random; "
     "the rewards of thoughts do not adapt to the policy's capability",
     compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "pilots": PILOTS, "most": MOST * GROUP}),
-    keys=("run", "seed", "level", "judge"),
+    keys=("run", "seed", "arm", "level", "judge"),
     metrics=("samples", "log_samples", "rate", "at end"),
     margins={"factor of samples": FEWER},
     figure=Plot("distribution", x="level: rewards for", y="samples: samples to 0.8", arm=("judge",)),

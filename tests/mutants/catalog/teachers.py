@@ -12,7 +12,7 @@ PRIVATE, ALIGNED = (
 )
 SPENT, PULLED = "tests/experiments/test_private_networks.py", "tests/experiments/test_group_alignment.py"
 
-ARMS, CHOSEN = "analysis/worlds/expert_arms.py", "tests/experiments/test_expert_help.py"
+ARMS, CHOSEN = "analysis/worlds/tuned_training.py", "tests/experiments/test_expert_help.py"
 
 MUTANTS = (
     Mutant("teacher-misses-the-solution", TEACHERS, "return self.world.with_solutions(rollout) if self.solution else rollout", "return rollout", TESTS),

@@ -1,0 +1,150 @@
+"""Arms of toy training at their best rate and value of one knob, chosen on pilot seeds.
+
+A family is its ways of learning, by name, and the file of settings that was chosen for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.worlds.edited_training import Arm, Maker, sweep, trained
+from analysis.worlds.pilots import FLAT, PILOT
+from testbed.config.run import Arguments, Run
+
+PILOTS, ROUNDS = 4, 3
+"""Pilot seeds from 5,000,000 on, and how often a grid may grow beyond an end."""
+RATES, BEYOND = (1.8e-3, 3e-3, 5.6e-3, 1e-2, 1.8e-2), 1.8
+Scores = dict[tuple[float, float], float]
+
+
+@dataclass(frozen=True)
+class Way:
+    """Runs by the value of a knob.
+
+    at: value -> the run. ladder: values from small to large; the middle three are tried first, and nothing
+    sensible lies beyond its ends if `whole`. change: of batches, as in analysis.worlds.edited_training.
+    """
+
+    at: Callable[[Any], Run]
+    ladder: tuple[float, ...] = (0,)
+    whole: bool = False
+    change: Maker | None = None
+
+    def arm(self, value: float) -> Arm:
+        """Return the arm at a value of the knob."""
+        return Arm(self.at(value), self.change)
+
+
+def with_recipe(
+    start: Run, name: str, knob: str = "", *more: tuple[str, Any], **fields: Any
+) -> Callable[[float], Run]:
+    """Return value -> the run with a recipe; several knobs, joined by "+", have the same value."""
+
+    def at(value: float) -> Run:
+        args: Arguments = tuple((each, value) for each in knob.split("+") if each)
+        return replace(start, recipe=name, recipe_args=(*args, *more), **fields)
+
+    return at
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Ways by name, and the file of their settings: arm, rate, value, score, at_end."""
+
+    ways: Mapping[str, Way]
+    file: Path
+
+    @cached_property
+    def chosen(self) -> dict[str, dict[str, float]]:
+        """Settings of every arm that has some: rate, value, score on pilot seeds, at_end."""
+        if not self.file.exists():
+            return {}
+        frame = pd.read_csv(self.file).set_index("arm")
+        return {str(arm): {str(k): float(x) for k, x in row.items()} for arm, row in frame.iterrows()}
+
+    def arm(self, name: str) -> Arm:
+        """Return an arm at its value of the knob; its rate stands in `chosen`."""
+        way, value = self.ways[name], self.chosen[name]["value"]
+        return way.arm(next(each for each in way.ladder if each == value))
+
+    def table(self, metrics: Sequence[str], seeds: Sequence[Any]) -> pd.DataFrame:
+        """Return a row per arm and seed: the metrics, the setting, and whether it lies at an end."""
+        rates = {name: self.chosen[name]["rate"] for name in self.ways}
+        found = sweep({name: self.arm(name) for name in self.ways}, metrics, rates, seeds)
+        for column, field in (("knob", "value"), ("at end", "at_end")):
+            found[column] = [self.chosen[name][field] for name in found["arm"]]
+        return found
+
+    def choose(self) -> None:
+        """Choose the settings of the ways that have none yet, and write each down at once."""
+        done = dict(self.chosen)
+        for name, way in self.ways.items():
+            if name not in done:
+                done[name] = settled(way)
+                frame = pd.DataFrame(done).T.rename_axis("arm")
+                frame.to_csv(self.file, float_format="%.6g")
+                print(name, done[name], flush=True)
+
+
+def score(way: Way, value: float, rates: list[float]) -> dict[float, float]:
+    """Return the mean final accuracy over pilot seeds at each rate."""
+    arm = way.arm(value)
+    seeds = range(PILOT, PILOT + PILOTS)
+    runs = tuple(replace(arm.run, learning_rate=rate, seed=seed) for rate in rates for seed in seeds)
+    rows = trained(arm, runs)
+    last = rows[rows["step"] == rows["step"].max()]
+    return {float(rate): float(part["accuracy"].mean()) for rate, part in last.groupby("learning_rate")}
+
+
+def ends(scores: Scores, way: Way) -> list[str]:
+    """Return which of rate and knob are best at an end where one step inward is worse by more than FLAT.
+
+    An end of the knob's whole ladder is none where nothing sensible lies beyond.
+    """
+    best = max(scores, key=lambda key: (scores[key], -key[0]))
+    found = []
+    for axis, name in enumerate(("rate", "knob")):
+        line = sorted(key for key in scores if key[1 - axis] == best[1 - axis])
+        at = line.index(best)
+        if len(line) < 2 or 0 < at < len(line) - 1:
+            continue
+        if name == "knob" and way.whole and best[1] in (way.ladder[0], way.ladder[-1]):
+            continue
+        inward = line[1] if at == 0 else line[-2]
+        found += [name] * (scores[best] - scores[inward] > FLAT)
+    return found
+
+
+def grown(scores: Scores, way: Way, rates: list[float], values: list[float]) -> bool:
+    """Add a rate or a value beyond each end at which the best setting lies; return whether there was one."""
+    rate, value = max(scores, key=lambda key: (scores[key], -key[0]))
+    before = len(rates), len(values)
+    for name in ends(scores, way):
+        if name == "rate":
+            rates.append(float(f"{rate * BEYOND if rate == max(rates) else rate / BEYOND:.2g}"))
+        else:
+            place = way.ladder.index(value) + (1 if value == max(values) else -1)
+            values += way.ladder[place : place + 1] if place >= 0 else ()
+    return before != (len(rates), len(values))
+
+
+def settled(way: Way) -> dict[str, float]:
+    """Return rate, value and score of the best setting on pilot seeds; at_end: how many lie at an end."""
+    first = max(0, (len(way.ladder) - 3) // 2)
+    rates, values = list(RATES), list(way.ladder[first : first + 3])
+    scores: Scores = {}
+    for _ in range(ROUNDS + 1):
+        for value in values:
+            missing = [rate for rate in rates if (rate, value) not in scores]
+            if missing:
+                scores |= {(rate, value): x for rate, x in score(way, value, missing).items()}
+        if not grown(scores, way, rates, values):
+            break
+    rate, value = max(scores, key=lambda key: (scores[key], -key[0]))
+    return {"rate": rate, "value": value, "score": scores[rate, value], "at_end": len(ends(scores, way))}
