@@ -13,7 +13,7 @@ from testbed.offline.tabular import clone, fitted_q, policy_q, within_kl
 from testbed.rng import generator
 
 NAME = "offline-famo2o"
-SEEDS = 128
+SEEDS = 1024
 BUDGETS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
 """Nats that a policy may leave mu in a state."""
 STEPS = (100, 300, 1000)
