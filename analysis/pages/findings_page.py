@@ -211,11 +211,16 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
 
 
 def _verdict(f: Facts) -> str:
-    """Return whether some recipe gains over tuned GRPO on every task, by its intervals."""
+    """Return which recipes gain over tuned GRPO on every task, by their intervals."""
     arms = set.intersection(*(set(f.frame[f.frame["task"] == task]["arm"]) for task in f.tasks))
     lows = {arm: [f.interval(task, arm)[0] for task in f.tasks] for arm in arms - {"grpo", "placebo"}}
     found = sorted(arm for arm, low in lows.items() if min(low) > 0)
-    return f"{' and '.join(found)} gain on every task" if found else "none gains on every task"
+    names = [arm.upper().replace("_", "-") for arm in found]
+    return (
+        f"{' and '.join(names)} alone gain{'s' * (len(names) == 1)} on every task"
+        if names
+        else "none gains on every task"
+    )
 
 
 def _ranks(f: Facts) -> str:

@@ -61,12 +61,12 @@ def rapid(*, eta: float = 2.0) -> Recipe:
 
 
 @recipe("remax", source="Li et al. (2023), arXiv:2310.10505")
-def remax() -> Recipe:
-    """R - R of the greedy response, KL to the reference in the reward, mean over tokens.
+def remax(*, kappa: float = 0.1) -> Recipe:
+    """R - R of the greedy response, kappa times the KL to the reference in the reward, mean over tokens.
 
     The greedy response comes from the weights that are updated, so its baseline is never stale here.
     """
-    return Recipe("remax", "remax", "token_mean")
+    return Recipe("remax", "remax", "token_mean", objective_args=pairs(kappa=kappa))
 
 
 @recipe("opo", source="Hao et al. (2025), arXiv:2505.23585")

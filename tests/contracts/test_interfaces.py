@@ -116,7 +116,7 @@ def test_a_policy_without_change_is_its_own_full_precision(policy):
     assert Reweighted(policy).layout == policy.layout
 
 
-UNTYPED = ("hf", "toy/lanes.py")
+UNTYPED = ("hf", "toy/simd.py")
 """Where values come from libraries without types: transformers, tokenizers, a compiler."""
 
 

@@ -27,8 +27,8 @@ def test_what_is_said_under_the_first_picture_is_what_its_table_says():
     facts = Facts(arena.load(), arena.tuning(), by_claim())
     arms = set.intersection(*(set(rows["arm"]) for _, rows in facts.frame.query("lag == 64").groupby("task")))
     low = {arm: [facts.interval(task, arm)[0] for task in facts.tasks] for arm in arms - {"grpo", "placebo"}}
-    assert all(min(ends) < 0 for ends in low.values()), "a recipe gains on all tasks: say so"
-    assert "No recipe gains over tuned GRPO on all three tasks" in text
+    assert {arm for arm, ends in low.items() if min(ends) > 0} == {"ppo_ewma"}, "say who gains on all tasks"
+    assert "Only PPO-EWMA gains over tuned GRPO on all three tasks" in text
     assert len(facts.tasks) == 3
     assert facts.best("sorted")[0] == "topr"
     assert facts.final("sums", "topr") == "0.00"

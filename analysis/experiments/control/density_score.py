@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim()
 def density_scores_bring_actions_back_and_raise_the_value(table: pd.DataFrame) -> Evidence:
     """Twenty steps up the score lower the share of actions outside the data by 0.2 and raise the value by
-    0.05 of the best, with poor, mixed and narrow logs, in the first run and the replication.
+    0.05 of the best, with poor, mixed and narrow logs.
     """
     none, score = ({"correction": each} for each in ("none", "score 20"))
     fewer = difference(table, "outside", none, score, logger=LOGGERS)
@@ -107,7 +107,7 @@ def density_scores_bring_actions_back_and_raise_the_value(table: pd.DataFrame) -
 EXPERIMENT.claim(
     "density-scores-match-a-penalty-in-training",
     """After twenty steps the value is at most 0.05 of the best below that of a policy trained with the
-    penalty of weight 100, with poor, mixed and narrow logs, in the first run and the replication.""",
+    penalty of weight 100, with poor, mixed and narrow logs.""",
 ).compare(
     "value",
     {"correction": "penalty 100"},

@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim()
 def a_hybrid_critic_opens_locks_that_policy_gradient_cannot(table: pd.DataFrame) -> Evidence:
     """With offline data the hybrid reaches 0.9 of the best value at 4, 8 and 16 digits, and at 16 it is 0.2
-    above the on-policy critic, in the first run and the replication.
+    above the on-policy critic.
     """
     first, second = ({"critic": each} for each in ("hybrid", "on-policy"))
     values = level(table, "value", {**first, "length": (4, 8, 16), "features": "table"})
@@ -114,7 +114,7 @@ def a_hybrid_critic_opens_locks_that_policy_gradient_cannot(table: pd.DataFrame)
 EXPERIMENT.claim(
     "a-hybrid-critic-keeps-the-on-policy-rate-with-wrong-features",
     """With half of the features missing the hybrid ends at most 0.05 below the on-policy critic at 4
-    and 8 digits, in the first run and the replication.""",
+    and 8 digits.""",
 ).compare(
     "value",
     {"critic": "on-policy"},
@@ -128,7 +128,7 @@ EXPERIMENT.claim(
 EXPERIMENT.claim(
     "a-hybrid-critic-beats-an-off-policy-hybrid-with-wrong-features",
     """With half of the features missing the hybrid ends 0.05 above regression on Bellman targets alone
-    at 4 and 8 digits, in the first run and the replication.""",
+    at 4 and 8 digits.""",
 ).compare(
     "value",
     {"critic": "hybrid"},

@@ -60,14 +60,14 @@ EXPERIMENT = Experiment(
 EXPERIMENT.claim(
     "larger-batches-need-fewer-updates",
     """From a batch of 8 to one of 128 the updates to a loss of 0.1 fall by a factor of 1.1, for TD3 and
-    SAC in 4 and 64 worlds, in the first run and the replication.""",
+    SAC in 4 and 64 worlds.""",
 ).compare("updates", {"batch": 8}, {"batch": 128}, times=LEAST, over={"players": (4, 64), **EACH})
 
 
 EXPERIMENT.claim(
     "beyond-a-batch-of-128-little-is-saved",
     """From a batch of 128 to one of 512 the updates fall by less than a factor of 1.2, for TD3 and SAC
-    in 4 and 64 worlds, in the first run and the replication: four times the work for little.""",
+    in 4 and 64 worlds: four times the work for little.""",
 ).compare(
     "updates",
     {"batch": 128},
@@ -81,5 +81,5 @@ EXPERIMENT.claim(
 EXPERIMENT.claim(
     "parallel-worlds-save-updates",
     """At a batch of 128, 64 parallel worlds need fewer updates than 4, by a factor of 1.2, for TD3 and
-    SAC, in the first run and the replication.""",
+    SAC.""",
 ).compare("updates", {"players": 4}, {"players": 64}, times=FACTOR, over={"batch": 128, **EACH})

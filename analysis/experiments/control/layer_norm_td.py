@@ -122,7 +122,7 @@ def layer_norm_alone_does_not_remove_divergence() -> Evidence:
 @EXPERIMENT.claim()
 def parallel_copies_replace_replay(table: pd.DataFrame) -> Evidence:
     """At step size 0.5 and 2000 updates 64 parallel copies end within 0.5 of the optimal Q without replay or
-    target network, and a factor 1.65 nearer than one copy, in the first run and the replication.
+    target network, and a factor 1.65 nearer than one copy.
     """
     left = level(table, "error", {"players": 64, "step": 0.5})
     gained = difference(table, "error", {"players": 1}, {"players": 64}, step=0.5, log=True)
@@ -136,6 +136,6 @@ def parallel_copies_replace_replay(table: pd.DataFrame) -> Evidence:
 @EXPERIMENT.claim(source="this project")
 def parallel_copies_do_not_replace_updates(table: pd.DataFrame) -> Evidence:
     """At step size 0.1 and 2000 updates the error of 64 copies is below that of one by less than a factor
-    1.65, though they saw 64 times the steps, in the first run and the replication.
+    1.65, though they saw 64 times the steps.
     """
     return stays_below(LESS, "error", {"players": 1}, {"players": 64}, step=0.1, log=True)(table)

@@ -57,29 +57,27 @@ EXPERIMENT = Experiment(
 EXPERIMENT.claim(
     "over-estimation-grows-with-the-update-ratio",
     """Without model-made samples a linear critic over-estimates by 2 more at 32 updates per step than
-    at 1, in the first run and the replication.""",
+    at 1.""",
 ).compare("over-estimation", {"updates": 32.0}, {"updates": 1.0}, by=LESS, over={"share": 0.0})
 
 
 EXPERIMENT.claim(
     "a-fifth-of-model-made-samples-lowers-over-estimation",
-    """At 32 updates per step 20% of model-made samples lower the over-estimation by more than 2, in the
-    first run and the replication.""",
+    """At 32 updates per step 20% of model-made samples lower the over-estimation by more than 2.""",
     source="this project",
 ).compare("over-estimation", {"share": 0.0}, {"share": 0.2}, by=LESS, over={"updates": 32.0})
 
 
 EXPERIMENT.claim(
     "a-twentieth-of-model-made-samples-lowers-over-estimation",
-    """At 32 updates per step 5% of model-made samples lower the over-estimation by more than 2, in the
-    first run and the replication.""",
+    """At 32 updates per step 5% of model-made samples lower the over-estimation by more than 2.""",
 ).compare("over-estimation", {"share": 0.0}, {"share": 0.05}, by=LESS, over={"updates": 32.0})
 
 
 EXPERIMENT.claim(
     "a-twentieth-of-model-made-samples-bounds-over-estimation",
     """With 5% of model-made samples the over-estimation is at 32 updates per step at most 2 above that
-    at 1, in the first run and the replication.""",
+    at 1.""",
 ).compare(
     "over-estimation", {"updates": 32.0}, {"updates": 1.0}, by=BOUNDED, below=True, over={"share": 0.05}
 )

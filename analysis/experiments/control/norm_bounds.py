@@ -63,15 +63,14 @@ EXPERIMENT = Experiment(
 
 EXPERIMENT.claim(
     "a-plain-critic-diverges-the-more-the-more-it-updates",
-    """On Baird's star an unbounded critic ends beyond |Q| = 100 at every ratio of updates from 1 to 32,
-    in the first run and the replication.""",
+    """On Baird's star an unbounded critic ends beyond |Q| = 100 at every ratio of updates from 1 to 32.""",
 ).compare("final", {"critic": "plain", "updates": RATIOS}, by=BEYOND)
 
 
 EXPERIMENT.claim(
     "bounded-norms-hold-at-every-update-ratio",
     """With a bound on the weights' norm, or on it and the errors, log10 |Q| at the end is at 32 updates
-    per step no more than 0.1 above that at 1 update, in the first run and the replication.""",
+    per step no more than 0.1 above that at 1 update.""",
 ).compare(
     "final",
     {"updates": 32.0},
@@ -85,6 +84,6 @@ EXPERIMENT.claim(
 EXPERIMENT.claim(
     "bounded-norms-do-not-find-the-values",
     """What is bounded is not learned: with the bound on the weights |Q| still ends beyond 2, where the
-    truth is 0, at 32 updates per step, in the first run and the replication.""",
+    truth is 0, at 32 updates per step.""",
     source="this project",
 ).compare("final", {"critic": "weight norm", "updates": 32.0}, by=GONE)

@@ -75,12 +75,11 @@ EXPERIMENT = Experiment(
 EXPERIMENT.claim(
     "on-policy-replay-softens-the-drop-from-offline-to-online",
     """Drawing steps as their action's current probability makes the deepest early loss smaller by 0.02
-    of the best value, with random and with half-skilled loggers, in the first run and the replication.""",
+    of the best value, with random and with half-skilled loggers.""",
 ).compare("early loss", {"power": 0.0}, {"power": 1.0}, by=LESS, over={"quality": (0.0, 0.5)})
 
 
 EXPERIMENT.claim(
     "on-policy-replay-ends-higher",
-    """Drawing steps so ends higher than uniform replay, with random and with half-skilled loggers, in
-    the first run and the replication.""",
+    """Drawing steps so ends higher than uniform replay, with random and with half-skilled loggers.""",
 ).compare("late value", {"power": 1.0}, {"power": 0.0}, by=HIGHER, over={"quality": (0.0, 0.5)})

@@ -121,7 +121,7 @@ def realizable_td_is_exact_without_noise_though_incomplete() -> Evidence:
 @EXPERIMENT.claim()
 def realizable_td_errs_by_the_root_of_the_data(table: pd.DataFrame) -> Evidence:
     """From 1000 to 100,000 logged steps the median error in realizable classes falls faster than n^-0.45, and
-    in random classes slower than n^-0.1, in the first run and the replication.
+    in random classes slower than n^-0.1.
     """
     groups: dict[str, Floats] = {}
     for name, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
@@ -133,5 +133,5 @@ def realizable_td_errs_by_the_root_of_the_data(table: pd.DataFrame) -> Evidence:
 EXPERIMENT.claim(
     "concentrability-times-misalignment-orders-the-errors",
     """At 10,000 logged steps errors over random problems have a rank correlation of at least 0.5 with
-    concentrability times misalignment, in the first run and the replication.""",
+    concentrability times misalignment.""",
 ).compare("correlation", {"features": "realizable", "samples": 10000}, by=CORRELATED)

@@ -68,7 +68,7 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim()
 def sampled_td_goes_where_the_radius_points(table: pd.DataFrame) -> Evidence:
     """On Baird's star sampled TD with a target network grows at every step size and period whose radius is
-    above 1.02, and shrinks where it is below 0.98, in the first run and the replication.
+    above 1.02, and shrinks where it is below 0.98.
     """
     logs = table.assign(growth=np.log(table["growth"]))
     groups: dict[str, Floats] = {}

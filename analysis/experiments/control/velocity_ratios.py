@@ -106,7 +106,7 @@ EXPERIMENT = Experiment(
 EXPERIMENT.claim(
     "velocity-ratios-are-not-small-step-exact",
     """However small the step, the velocity log ratio of 8 paths is off by more than 0.2 of the true
-    one's deviation, at shifts from 0.05 to 0.4, in the first run and the replication.""",
+    one's deviation, at shifts from 0.05 to 0.4.""",
     source="PolicyFlow, for the opposite: a small error of the ratio",
 ).compare("error", {"ratio": "velocity", "shift": SHIFTS}, by=SMALL)
 
@@ -114,14 +114,14 @@ EXPERIMENT.claim(
 EXPERIMENT.claim(
     "ppo-with-velocity-ratios-learns-as-well",
     """With step size 0.01 PPO with velocity ratios ends at most 0.02 of expected reward below PPO with
-    exact ones after 40 iterations, in the first run and the replication.""",
+    exact ones after 40 iterations.""",
 ).compare("slow", {"ratio": "exact"}, {"ratio": "velocity"}, by=WORSE, below=True, over={"shift": SHIFTS[0]})
 
 
 EXPERIMENT.claim(
     "ppo-with-velocity-ratios-survives-large-steps",
     """With step size 0.1, at which PPO with exact ratios overshoots, that with velocity ratios ends
-    0.02 of expected reward higher, in the first run and the replication.""",
+    0.02 of expected reward higher.""",
     source="this project",
 ).compare("fast", {"ratio": "velocity"}, {"ratio": "exact"}, by=WORSE, over={"shift": SHIFTS[0]})
 

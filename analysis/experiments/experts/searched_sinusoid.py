@@ -99,7 +99,7 @@ EXPERIMENT = Experiment(
 EXPERIMENT.claim(
     "a-learned-controller-beats-the-best-sinusoid",
     """After 5120 steps in 8 parallel worlds it is worth 0.2 more, of the way from no force to the
-    optimal gain, than the best of 3360 sinusoids, in the first run and the replication.""",
+    optimal gain, than the best of 3360 sinusoids.""",
 ).compare(
     "share", {"controller": "learned"}, {"controller": "best sinusoid"}, by=MARGIN, over={"steps": 5120}
 )

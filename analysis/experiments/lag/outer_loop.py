@@ -53,21 +53,21 @@ EXPERIMENT = Experiment(
 EXPERIMENT.claim(
     "too-large-an-outer-step-plateaus-low",
     """With 10, 100 and 1000 episodes a step the outer step size 31.6 plateaus lower than 1 by 0.01 of
-    the best value, in the first run and the replication.""",
+    the best value.""",
 ).compare("plateau", {"step": STEPS[0]}, {"step": WRITTEN[-1]}, by=HIGHER, over={"episodes": EPISODES})
 
 
 EXPERIMENT.claim(
     "more-parallel-episodes-raise-the-plateau",
     """At every outer step size from 3.2 on, 1000 episodes plateau higher than 10 by 0.01 of the best
-    value, in the first run and the replication.""",
+    value.""",
 ).compare("plateau", {"episodes": 1000}, {"episodes": 10}, by=HIGHER, over={"step": WRITTEN[1:]})
 
 
 @EXPERIMENT.claim()
 def the_plateau_depends_on_step_over_root_samples(table: pd.DataFrame) -> Evidence:
     """Where step / sqrt(episodes) is 0.32, or 1, the plateaus of 10, 100 and 1000 episodes agree within 0.03
-    of the best value, in the first run and the replication.
+    of the best value.
     """
     groups: dict[str, Floats] = {}
     for start in (0, 1):

@@ -32,11 +32,13 @@ REFUSED = {
     "sigma is the noise of a step": lambda: step_ratios.log_ratio_law(np.ones(2), np.zeros(2), 3),
     "Rewards have shape": lambda: two_rewards.expected_step(EVEN[0], np.ones((2, 3)), 2, "joint"),
     "Unknown normalization": lambda: two_rewards.expected_step(EVEN[0], np.ones((2, 4)), 2, "both"),
-    "The sampler never gives": lambda: posterior.brain_steps(
+    "The sampler gives some answer probability 0": lambda: posterior.brain_steps(
         np.log(EVEN[0]), np.eye(4)[0], EVEN[0], EVEN[0], n=2, beta=1.0
     ),
     "expected one shape": lambda: bandit_update.answer_weights("reinforce", EVEN[0], EVEN[0], EVEN),
-    "mu has no mass": lambda: bandit_update.answer_weights("reinforce", EVEN[0], np.eye(4)[0], EVEN[0]),
+    "mu gives some answer probability 0": lambda: bandit_update.answer_weights(
+        "reinforce", EVEN[0], np.eye(4)[0], EVEN[0]
+    ),
     "expected 0 < eps < 1": lambda: policy_steps.bounded_step(EVEN, EVEN, 1.0),
     "expected 0 < set-point < log A": lambda: policy_steps.tempered(np.log(EVEN[0]), 2.0),
     "its most likely answers tie": lambda: policy_steps.tempered(TIED, 0.1),
