@@ -15,7 +15,7 @@ from testbed.offline.tabular import clone, fitted_q, greedy, policy_q
 from testbed.rng import generator
 
 NAME = "offline-vipo"
-SEEDS, PILOTS = 320, 48
+SEEDS, PILOTS = 1280, 48
 SIZES, RANKS, WEIGHTS = (100, 300), (1, 2, 4), (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 MARGIN, MORE = 0.1, 0.02
 """Of a log error; of the score, 1 being the optimum's lead over the uniform policy. Set before the table."""
