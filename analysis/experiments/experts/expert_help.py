@@ -49,7 +49,13 @@ EXPERIMENT = Experiment(
     },
     figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
     systems={
-        "CHORD": Part(claims=("chord-ends-above-other-mixtures", "falling-weights-end-above-other-mixtures")),
+        "CHORD": Part(
+            claims=tuple(
+                f"{way}-{rival}"
+                for way in ("chord-beats", "falling-weights-beat")
+                for rival in ("grpo", "imitation", "imitation-then-rl", "a-constant-mixture")
+            )
+        ),
         "RGR-GRPO": Part(
             "graded rewards and the expert in failing groups; no rubrics in words",
             ("rubrics-with-guidance-raise-pass-at-4",),
@@ -110,14 +116,20 @@ def _ask(
 
 
 CHORD = "Zhang et al. (2025), CHORD, arXiv:2508.11408"
-RIVALS = ("grpo", "sft", "sft, then grpo", "fixed")
-_ask(
-    "chord-ends-above-other-mixtures",
-    "CHORD-phi ends 0.02 more accurate than GRPO, imitation, imitation that is followed by GRPO, and a "
-    "constant mixture.",
-    "chord-phi", RIVALS, source=CHORD,
-)  # fmt: skip
-_ask("falling-weights-end-above-other-mixtures", "So does CHORD-mu.", "chord-mu", RIVALS, source=CHORD)
+for _arm, _slug, _words in (
+    ("chord-phi", "chord-beats", "CHORD-phi"),
+    ("chord-mu", "falling-weights-beat", "CHORD-mu"),
+):
+    for _rival, _short, _says in (
+        ("grpo", "grpo", "GRPO"),
+        ("sft", "imitation", "imitation"),
+        ("sft, then grpo", "imitation-then-rl", "imitation that is followed by GRPO"),
+        ("fixed", "a-constant-mixture", "a mixture of constant weight"),
+    ):
+        _ask(
+            f"{_slug}-{_short}", f"{_words} ends 0.02 more accurate than {_says}.", _arm, _rival,
+            source=CHORD,
+        )  # fmt: skip
 _ask(
     "rubrics-with-guidance-raise-pass-at-4",
     "Rewards for right steps with the expert in failing groups end with a pass@4 0.02 higher than GRPO, and "
