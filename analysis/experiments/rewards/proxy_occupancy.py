@@ -22,7 +22,7 @@ from testbed.offline.preferences import tilt
 from testbed.rng import generator
 
 NAME = "proxy-occupancy"
-SEEDS, PILOTS, STATES, ACTIONS, DISCOUNT = 96, 12, 8, 3, 0.9
+SEEDS, PILOTS, STATES, ACTIONS, DISCOUNT = 160, 12, 8, 3, 0.9
 STEPS, DRAWS, RATE = 300, 8192, 1.0
 """Of the loop: rounds, draws of each occupancy a round, rate of the first policy step."""
 STRENGTHS = (30.0, 10.0, 3.0, 1.0, 0.6, 0.4, 0.25, 0.15, 0.06)
