@@ -25,7 +25,7 @@ from testbed.offline import tabular
 from testbed.rng import keys
 
 NAME = "update-ratio-law"
-SEEDS, CELLS, MOST, THRESHOLD = 32, 40, 30_000, 0.95
+SEEDS, CELLS, MOST, THRESHOLD = 80, 40, 30_000, 0.95
 RATES = (0.03, 0.1, 0.3, 1.0)
 """Step sizes; the best for each world and ratio is chosen on cells of their own, as the source does."""
 FITTED, HELD_OUT = (0.5, 1.0, 2.0, 4.0), (8.0, 16.0)
