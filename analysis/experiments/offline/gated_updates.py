@@ -18,7 +18,7 @@ from testbed.offline.tabular import policy_q
 from testbed.rng import generator
 
 NAME = "gated-updates"
-SEEDS, PILOTS, LOGGED, UPDATES = 384, 48, 40, 10
+SEEDS, PILOTS, LOGGED, UPDATES = 960, 48, 40, 10
 SHARE = 0.3
 """Chance that the logger takes the best action, in place of a random one."""
 MARGIN = 0.02
