@@ -25,7 +25,7 @@ from testbed.offline.models import discrete_choice, pessimistic_q, recovered_rew
 from testbed.offline.tabular import clone, fitted_q, greedy
 
 NAME = "offline-dcppo"
-SEEDS, PILOTS = 1000, 96
+SEEDS, PILOTS = 2048, 96
 SIZES = (50, 200, 1000, 5000)
 PRIORS = (1e-6, 1e-4, 0.003, 0.03, 0.3, 3.0, 30.0, 300.0)
 ARMS: dict[str, Grid] = {
