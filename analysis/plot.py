@@ -32,7 +32,7 @@ class Plot:
     "column: words" where its axis says something else than the column's name, as x_label and y_label do. arm:
     columns whose combinations are drawn apart; "column: words" where the legend's title says something else
     than the column's name, or nothing, as arm_labels do. value: the color of a heat map. where: only rows
-    with these values. names: what values are called in the legend and at places, where not as in the table or
+    with these values, a tuple for several. names: what values are called where not as in the table or
     by paper_figs.words. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale,
     "x", "y" or "xy"; a dial's values stand side by side whatever their distance. order: the arms' labels in
     the order of their looks, where a panel may lack some of them.

@@ -255,8 +255,7 @@ DRAW: Mapping[str, Draw] = MappingProxyType(
 def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     """Return the column-wide figure of a shared plot."""
     need(table, sorted(plot.columns))
-    for column, wanted in plot.where.items():
-        table = table[table[column] == wanted]
+    table = _shown(table, plot)
     rows = table[plot.y].nunique() if plot.kind == "strips" else 0
     plot = replace(plot, names={**proper(table, plot), **plot.names})
     fig = Figure(figsize=(COLUMN, 0.7 + 0.24 * rows if rows else 2.7))
@@ -302,14 +301,24 @@ def caption(experiment: Experiment, plot: Plot) -> str:
     by = f", by {title(plot)}" if title(plot) else ""
     what = f"{plot.value} over {x} and {y}" if plot.value else f"{y or plot.y} against {x or plot.x}"
     what = f"{x} by {y or plot.y}" if plot.kind == "strips" else what
-    only = "".join(f"; {column} {value}" for column, value in plot.where.items())
+    only = "".join(f"; {column} {', '.join(map(str, _each(x)))}" for column, x in plot.where.items())
     return f"{experiment.question} Drawn: {what}{by}{only}. {KINDS[plot.kind]}"
+
+
+def _each(wanted: object) -> list[object]:
+    return list(wanted) if isinstance(wanted, tuple) else [wanted]
+
+
+def _shown(table: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+    """Return the rows with the values that the plot asks for."""
+    for column, wanted in plot.where.items():
+        table = table[table[column].isin(_each(wanted))]
+    return table
 
 
 def counted(table: pd.DataFrame, *, plot: Plot) -> str:
     """Return how many rows, and seeds, a mark of a shared plot stands for."""
-    for column, wanted in plot.where.items():
-        table = table[table[column] == wanted]
+    table = _shown(table, plot)
     places = {"strips": (plot.y,), "heat map": (plot.x, plot.y), "ROC": (), "frontier": ()}
     by = [*plot.arm, *places.get(plot.kind, (plot.x,))]
     marks = [rows for _, rows in table.groupby(by, dropna=False)] if by else [table]

@@ -25,8 +25,8 @@ TOPR, PAIRS = "testbed/objectives/reinforce/topr.py", "testbed/objectives/regres
 
 PLANTED = (
     # Anchors.
-    Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "kept.py", "self.total_CP / self.weight", "self.total_CP"),
-    Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "kept.py", "self.total_CP / self.weight", "self.total_CP * (1 - self.decay)"),
+    Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "weight_anchors.py", "self.total_CP / self.weight", "self.total_CP"),
+    Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "weight_anchors.py", "self.total_CP / self.weight", "self.total_CP * (1 - self.decay)"),
     Bug("ewma-anchor-keeps-its-age-in-samples", ANCHORS + "rescale.py", "parts * decay / (1 - decay)", "decay / (1 - decay)"),
     Bug("loglinear-anchor-is-off-by-a-log-normalizer", ANCHORS + "loglinear.py", "log_mu_CBT + self.alpha(inputs) * (inputs.logp_CBT - log_mu_CBT)", "inputs.logp_CBT + self.alpha(inputs) * (log_mu_CBT - inputs.logp_CBT)"),
     Bug("missing-old-logits-clip-never-binds", LEARNER, "if not self.anchor.every_pass:", "if False:"),

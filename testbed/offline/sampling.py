@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from envs import kernels
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.offline import Counts
@@ -73,6 +72,8 @@ def adaptive_sampling(
     """
     cells, states, actions = pi_RSA.shape
     tables, place_R = world.tables, np.arange(cells)
+    from envs import kernels  # imported here: it loads the compiler
+
     uniform_RTK = kernels.uniforms(np.asarray(key_R, np.uint64), 0, steps, 3)
     visit_RSA = np.zeros((cells, states, actions))
     going_RSAS = np.zeros((cells, states, actions, states))

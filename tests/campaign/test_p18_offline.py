@@ -27,11 +27,11 @@ PATHS = (
     f"run ess-collapse {TINY} --out tabular",
     f"run staleness {TINY} recipe=grpo evaluation_prompts=4 --out toy",
     "status tabular",
-    "figures ess-collapse --data tabular --out figures",
+    "evidence figures ess-collapse --data tabular --out figures",
     "list tasks",
-    "objectives show ppo_clip",
-    "claims list",
-    "metrics",
+    "show ppo_clip",
+    "list claims",
+    "list metrics",
 )
 MODEL = (
     "run --model model --out hf task=running-sum recipe=grpo lag=0 steps=2 prompts=2 group=2 "

@@ -8,15 +8,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, of_seeds
-from analysis.worlds.assisted_robots import (
-    DEMOS,
-    ROUNDS,
-    STAGES,
-    TRIES,
-    practise,
-    success,
-    task,
-)
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.rng import key
@@ -38,6 +29,12 @@ LENGTHS = {"cloned": 1, "outcomes": 0, "one action": 1, **{name: int(name[-1]) f
 
 def learn(seeds: Seeds, arm: str, sharpness: float = 0.0) -> dict[str, Floats]:
     """Return the share of the best value, mean over rounds of practice and at the end, [R] each."""
+    from analysis.worlds.assisted_robots import (
+        practise,
+        success,
+        task,
+    )  # imported here: it loads the compiler
+
     length, found = LENGTHS[arm], []
     for seed in seeds:
         effect_LA = task(int(seed))
@@ -64,11 +61,11 @@ EXPERIMENT = Experiment(
     question="From demonstrations, tries and interventions, do chunked off-policy critics learn faster?",
     source="ALOE, of which a summary alone was read: action-level off-policy evaluation over action chunks",
     differs="a task of 10 stages in a table; chunks are runs of single actions; no ensemble",
-    compute=of_seeds(NAME, rows, SEEDS, {"demos": DEMOS, "tries": TRIES, "rounds": ROUNDS, "stages": STAGES}),
+    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
     keys=("run", "seed", "arm"),
     metrics=("learning", "end", "at end"),
     margins={"share of the best value": MARGIN},
-    figure=Plot("distribution", x="arm", y="learning: mean share of the best value"),
+    figure=Plot("strips", x="learning: mean share of the best value", y="arm"),
     systems=("ALOE",),
 )
 GATES = {"tuned": inside()}

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, of_seeds
-from analysis.worlds.locks import lock, regrets
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.rng import key
@@ -34,6 +33,8 @@ def learn(
     seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: float = 0.0
 ) -> dict[str, Floats]:
     """Return logs of the regret at each number of episodes, and of the trajectories to each mean regret."""
+    from analysis.worlds.locks import lock, regrets  # imported here: it loads the compiler
+
     marks_K = np.unique(np.geomspace(50, EPISODES[-1], 57).astype(np.int64))
     marks_K = np.union1d(marks_K, EPISODES)
     found = []

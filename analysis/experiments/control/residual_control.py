@@ -147,7 +147,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("learning", "end", "solved", "at end"),
     margins={"share of the optimal value": MARGIN, "share that counts as solved": SOLVED},
-    figure=Plot("distribution", x="arm", y="learning: mean share of the best value while learning"),
+    figure=Plot("distribution", x="arm", y="learning: share of the best value"),
     systems=("Residual off-policy RL (ResFiT)",),
 )
 GATES = {"tuned": inside(), "headroom": unsolved}

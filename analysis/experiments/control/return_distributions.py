@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, of_seeds
-from analysis.worlds import soft_critics
 from analysis.worlds.offline_worlds import random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
@@ -34,6 +33,8 @@ KINDS = dict(zip(ARMS, range(3), strict=True))
 @cache
 def given(seed: int) -> tuple[Floats, Floats, Floats, Floats]:
     """Return chances [S, A, S], mean rewards and their noise [S, A], and random unit features [S, A, F]."""
+    from analysis.worlds import soft_critics  # here and below: it loads the compiler
+
     found = random_worlds((seed,), states=soft_critics.STATES, actions=soft_critics.ACTIONS)
     rng = generator(seed, NAME)
     noise_SA = rng.uniform(0.5, 4.0, size=found.reward_RSA[0].shape)
@@ -46,6 +47,8 @@ def soft_values(
     moves_SAS: Floats, reward_SA: Floats, q_SA: Floats, temperature: float
 ) -> tuple[Floats, Floats]:
     """Return the value of the policy softmax(q / temperature), and the mean of q less its soft Q."""
+    from analysis.worlds import soft_critics
+
     logit_SA = (q_SA - q_SA.max(-1, keepdims=True)) / temperature
     pi_SA = np.exp(logit_SA) / np.exp(logit_SA).sum(-1, keepdims=True)
     entropy_S = -(pi_SA * np.log(pi_SA + 1e-12)).sum(-1)
@@ -59,6 +62,8 @@ def soft_values(
 
 def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float = 1.0) -> dict[str, Floats]:
     """Return the score and over-estimation at the end, [R] each."""
+    from analysis.worlds import soft_critics
+
     outcomes = []
     for seed in seeds:
         moves_SAS, reward_SA, noise_SA, features_SAF = given(int(seed))
@@ -83,6 +88,8 @@ def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float 
 @cache
 def _best(seed: int) -> Floats:
     """Return the optimal Q."""
+    from analysis.worlds import soft_critics
+
     moves_SAS, reward_SA, _, _ = given(seed)
     q_SA = np.zeros_like(reward_SA)
     for _ in range(400):

@@ -105,7 +105,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "world", "arm"),
     metrics=("area", "final"),
     margins={"score that counts as equal": SAME, "as far more": FIFTH},
-    figure=Plot("distribution", x="arm", y="area: mean score of 40 iterations", arm=("world",)),
+    figure=Plot("strips", x="area: mean score of 40 iterations", y="arm"),
     systems={
         "PROPS": Part(claims=("props-learns-faster-than-a-plain-buffer", "props-learns-faster-than-ppo")),
         "MDPO": Part(

@@ -208,7 +208,13 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "estimator", "turns"),
     metrics=("error", "bias", "log_variance"),
     margins={"rise of a log variance by turn": GROWTH},
-    figure=Plot("final by dial", x="turns", y="log_variance: log variance of the metric", arm=("estimator",)),
+    figure=Plot(
+        "final by dial",
+        x="turns",
+        y="log_variance: log variance of the metric",
+        arm=("estimator",),
+        where={"estimator": ("uncontrolled", "a priori", "post-hoc", "post-hoc, reweighted")},
+    ),
     systems={
         "STAR (abstract reward processes)": Part(
             claims=(

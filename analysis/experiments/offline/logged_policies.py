@@ -126,7 +126,13 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "world", "n", "learner"),
     metrics=("regret", "satisfaction", "revenue"),
     margins={"regret that counts as equal": SAME, "gain of a metric": 0.0},
-    figure=Plot("final by dial", x="n: logged rounds", y="regret", arm=("world", "learner")),
+    figure=Plot(
+        "final by dial",
+        x="n: logged rounds",
+        y="regret",
+        arm=("world", "learner"),
+        where={"world": ("mild", "peaked")},
+    ),
     systems={
         "Exponential smoothing for OPL": Part(
             claims=(

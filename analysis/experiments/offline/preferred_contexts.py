@@ -190,7 +190,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("score", "at end"),
     margins={"score": MARGIN},
-    figure=Plot("distribution", x="arm", y="score"),
+    figure=Plot("strips", x="score", y="arm"),
     systems=("OPPO",),
 )
 GATES = {"tuned": inside(arm=("context", "context of preferred episodes", "reward model"))}

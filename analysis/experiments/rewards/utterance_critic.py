@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from analysis.worlds import turn_games as games
 from analysis.worlds.tuned_arms import Arm, Settings, Tuned, ends
 from envs.arrays import Floats
 
@@ -24,8 +23,14 @@ CRITICS = (0.1, 0.3, 1.0)
 RATES = (128.0, 512.0, 2048.0, 8192.0, 32768.0, 131072.0)
 
 
+REINFORCE, PPO, REPLAYED, ON_POLICY = range(4)
+"""The learners of analysis.worlds.turn_games."""
+
+
 def log_talks(learner: int, seed: int, settings: Settings) -> Floats:
     """Return the mean log of talks to the threshold over two learners on a game, [1, R]."""
+    from analysis.worlds import turn_games as games  # imported here: it loads the compiler
+
     game, rates_R = games.game(seed), settings["rate"]
     critics_R = settings.get("critic", np.zeros(len(rates_R)))
     found_R2 = [
@@ -39,13 +44,13 @@ def log_talks(learner: int, seed: int, settings: Settings) -> Floats:
 
 
 ARMS = {
-    "REINFORCE": Arm(partial(log_talks, games.REINFORCE), {"rate": (16.0, 64.0, 256.0, 1024.0)}),
+    "REINFORCE": Arm(partial(log_talks, REINFORCE), {"rate": (16.0, 64.0, 256.0, 1024.0)}),
     "token PPO": Arm(
-        partial(log_talks, games.PPO),
+        partial(log_talks, PPO),
         {"rate": (256.0, 1024.0, 4096.0, 16384.0, 65536.0), "critic": (0.03, *CRITICS)},
     ),
-    "ArCHer": Arm(partial(log_talks, games.REPLAYED), {"rate": RATES, "critic": CRITICS}),
-    "ArCHer, no replay": Arm(partial(log_talks, games.ON_POLICY), {"rate": RATES, "critic": CRITICS}),
+    "ArCHer": Arm(partial(log_talks, REPLAYED), {"rate": RATES, "critic": CRITICS}),
+    "ArCHer, no replay": Arm(partial(log_talks, ON_POLICY), {"rate": RATES, "critic": CRITICS}),
 }
 
 

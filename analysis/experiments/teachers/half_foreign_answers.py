@@ -121,7 +121,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("success", "area", "at end"),
     margins={"success": MARGIN},
-    figure=Plot("distribution", x="arm", y="success: success after training"),
+    figure=Plot("strips", x="success: success after training", y="arm"),
     systems=("SOPHIA",),
 )
 GATES = {"tuned": inside()}

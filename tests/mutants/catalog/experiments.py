@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant("compare-events-without-a-pair", COMPARE, '"second": second}).dropna()', '"second": second}).fillna(0)', PAIRS),
     Mutant("plot-curves-of-means", PLOTS, "[i.center for _, i in found]", "[i.high for _, i in found]", DRAWN),
     Mutant("plot-dial-half-an-interval", PLOTS, "[i.high - i.center if i.n > 1", "[0.0 if i.n > 1", DRAWN),
-    Mutant("plot-all-rows", PLOTS, "table = table[table[column] == wanted]", "pass", DRAWN),
+    Mutant("plot-all-rows", PLOTS, "table = table[table[column].isin(_each(wanted))]", "pass", DRAWN),
     Mutant("plot-roc-strictly-above", PLOTS, "score_N >= level_K", "score_N > level_K", DRAWN),
     Mutant("plot-frontier-keeps-the-beaten", PLOTS, "gain_N[n] > gain_N[kept[-1]]", "True", DRAWN),
     Mutant("plot-names-ignored", PLOTS, "plot.names.get(w := _word(part), w)", "_word(part)", DRAWN),
