@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from analysis.logs.diagnosis import Diagnosis
 from analysis.palette import BLUE, GRAY, RULE, VERMILION
-from analysis.sweeps.early_warning import Alert
 from paper_figs.base import PAGE
 from paper_figs.report import _figure, _list, _svg, _table, document
 from paper_figs.run import style
+from testbed.diagnostics.peer_limits import Alert
 
 ESS_NOTE = (
     "Shares of N. No sampled share is below 1/N, however few samples carry the estimate: at its floor it "
@@ -46,6 +46,8 @@ def page(found: Diagnosis) -> str:
         "Dropped or assumed": _list(found.notes or ["Nothing."]),
         "Looks wrong": _list(found.doubts or ["Nothing found."]),
     }
+    if found.scalars:
+        sections |= {"Metrics": _rows(found.scalars), "Early warnings": _warnings(found)}
     if found.ratios:
         sections |= {
             "Early warnings": _warnings(found),

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.sweeps.early_warning import PEERS, Alert, alerts, early, learned
+from analysis.sweeps.early_warning import early, learned
 from analysis.tables.committed import COMMITTED
+from testbed.diagnostics.peer_limits import PEERS, Alert, alerts
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from testbed.logs.record import Log
+    from testbed.logs.scalars import ScalarLog
 
 Row = dict[str, Any]
 LEVELS = ("token", "prefix", "sequence")
@@ -26,7 +28,8 @@ class Diagnosis:
     facts: what was read. notes: what was dropped or assumed. doubts: what looks wrong. verdict: one line.
     ratios: metrics of all sequences together. tails: Pareto-k by level. steps: metrics by step. ages: by age
     in versions. split: mismatch against staleness. objectives: what each would cut or weigh down. peers,
-    laboratory: alerts.
+    laboratory: alerts. scalars: by metric, where the log has numbers by step in place of tokens; steps then
+    holds what was logged.
     """
 
     facts: Row
@@ -42,6 +45,7 @@ class Diagnosis:
     laboratory: list[Alert] = field(default_factory=list)
     laboratory_note: str = ""
     verdict: str = ""
+    scalars: list[Row] = field(default_factory=list)
 
     def plain(self) -> Row:
         """Return everything as JSON-able values."""
@@ -87,16 +91,22 @@ class Diagnosis:
         ]
 
 
-def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMITTED) -> Diagnosis:
+def diagnose(
+    log: Log | ScalarLog, objectives: list[str] | None = None, folder: Path = COMMITTED
+) -> Diagnosis:
     """Return what a log says.
 
     Args:
-        log: a training log.
+        log: a training log, of tokens or of scalars.
         objectives: names; all by default, [] for none.
         folder: of the committed tables, for the limits found in the laboratory.
 
     Raises UserError for an unknown objective, and where objectives are named and none can be asked.
     """
+    from testbed.logs.scalars import ScalarLog
+
+    if isinstance(log, ScalarLog):
+        return _of_scalars(log, objectives, folder)
     from testbed.logs.arrays import tensors
     from testbed.logs.clip_report import weigh
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
@@ -132,6 +142,28 @@ def diagnose(log: Log, objectives: list[str] | None = None, folder: Path = COMMI
         _facts(log), notes, doubts(log), ratio_numbers(tokens), tails(tokens), steps, age_rows(tokens),
         split(tokens),
         rows, peers, early(steps, limits), said, verdict(log, fired),
+    )  # fmt: skip
+
+
+def _of_scalars(log: ScalarLog, objectives: list[str] | None, folder: Path) -> Diagnosis:
+    """Return what numbers by step say: limits that peers document, and those of the laboratory."""
+    from testbed.logs.scalars import BLIND, verdict
+
+    if objectives:
+        raise UserError(f"Objectives are asked about tokens: {BLIND} Leave --objective out.")
+    limits, said = learned(folder)
+    found = log.alerts()
+    steps = [int(row["step"]) for row in log.rows]
+    facts: Row = {
+        "written by": log.source,
+        "holds": "scalars by step, no tokens",
+        "steps": f"{steps[0]} to {steps[-1]} ({len(steps)})",
+        "metrics known here": len(log.keys),
+        "other keys": len(log.unread),
+    }
+    return Diagnosis(
+        facts, [*log.notes, BLIND], [], steps=list(log.rows), peers=found, laboratory=early(log.rows, limits),
+        laboratory_note=said, verdict=verdict(log, found), scalars=log.table(),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from analysis.logs.diagnosis import Diagnosis
     from testbed.logs.record import Log
+    from testbed.logs.scalars import ScalarLog
 
 SHOWN = (
     "ppo_clip",
@@ -55,11 +56,14 @@ def diagnose(
     """Say what a training log holds: ESS with floors, tails, KL, ages, what objectives cut, early warnings.
 
     Reads prime-rl, NeMo-RL, slime and miles, SkyRL, open-instruct, Trinity, PipelineRL, TRL and verl logs,
-    and this bench's own record (`testbed run … record=tokens`).
+    and this bench's own record (`testbed run … record=tokens`); and scalars by step: TRL's
+    trainer_state.json, JSON lines of verl's file logger and of tinker-cookbook.
 
     Examples: testbed diagnose output/token_exports --html log.html
 
     testbed diagnose completions/ --model ./my-model --behavior-model ./my-sft-model
+
+    testbed diagnose checkpoint-500/trainer_state.json
     """
     import sys
 
@@ -68,14 +72,17 @@ def diagnose(
     from testbed.cli.slow_notice import slow_notice
     from testbed.errors import UserError
     from testbed.logs.record import write as write_record
+    from testbed.logs.scalars import BLIND, ScalarLog
 
     if open_ and html is None:
         raise UserError("--open needs a page: give --html FILE.")
     asked = ", ".join(objective) if objective else "every objective"
     log = _read(logs, format_, model, behavior_model, temperature)
+    if isinstance(log, ScalarLog) and (write or model or behavior_model):
+        raise UserError(f"{BLIND} Leave --write, --model and --behavior-model out.")
     with slow_notice(f"Asking {asked} about the tokens; a minute for large logs."):
         found = diagnosed(log, objective or None)
-    if write is not None:
+    if write is not None and not isinstance(log, ScalarLog):
         write_record(log, write)
     if html is not None:
         from paper_figs.diagnosis import page
@@ -93,11 +100,16 @@ def diagnose(
         print(f"No program could be started to open {html}.", file=sys.stderr)
 
 
-def _read(logs: list[Path], name: str, model: Path | None, behavior: Path | None, temperature: float) -> Log:
-    from testbed.logs.readers import read
+def _read(
+    logs: list[Path], name: str, model: Path | None, behavior: Path | None, temperature: float
+) -> Log | ScalarLog:
+    from testbed.logs.readers import read_any
     from testbed.logs.recompute import recomputed
+    from testbed.logs.scalars import ScalarLog
 
-    log = read(logs, name)
+    log = read_any(logs, name)
+    if isinstance(log, ScalarLog):
+        return log
     if behavior is not None:
         log = recomputed(log, behavior, "logp_mu", temperature)
     return log if model is None else recomputed(log, model, "logp_pi", temperature)
@@ -117,6 +129,9 @@ def report(found: Diagnosis) -> None:
             print(f"{title}:")
             show.say([f"- {line}" for line in lines])
             print()
+    if found.scalars:
+        show.table(found.scalars, "Metrics that are known here")
+        _alerts(found)
     if not found.ratios:
         return
     show.table(found.ess_rows(), "Effective sample size, share of N, all sequences together")

@@ -11,21 +11,10 @@ from transformers import TrainerCallback
 
 from testbed.adapters.live import live_metrics
 from testbed.errors import UserError
+from testbed.logs.scalars import CALLBACK as SHORT
+from testbed.logs.scalars import PREFIX
 
 SCORES = "_get_per_token_logps_and_entropies"
-
-
-PREFIX = "testbed/"
-SHORT = {
-    "ess_sequence": "rollout_corr/ess_kish_sequence_raw",
-    "ess_floor": "rollout_corr/ess_floor",
-    "ess_token": "rollout_corr/ess_kish_token_raw",
-    "kl": "rollout_corr/kl_mu_pi_k3",
-    "ratio_mean": "ratio/mean",
-    "ratio_max": "ratio/max",
-    "pareto_k": "rollout_corr/pareto_k_sequence",
-}
-"""Names of the short set, behind PREFIX, and the metrics of docs/metrics.md that they are."""
 
 
 class DiagnosticsCallback(TrainerCallback):

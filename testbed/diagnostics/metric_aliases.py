@@ -72,9 +72,18 @@ ALIASES: dict[str, tuple[Alias, ...]] = {
         Alias("TRL", "entropy"),
         Alias("PipelineRL", "rl/entropy"),
         Alias("NeMo-RL", "approx_entropy", "estimated from the sampled tokens"),
+        Alias("tinker-cookbook", "optim/entropy", "of the sampler, estimated from the sampled tokens"),
     ),
-    "actor/grad_norm": (Alias("verl", "actor/grad_norm"), Alias("prime-rl", "optim/grad_norm")),
-    "reward/mean": (Alias("TRL", "reward"),),
+    "actor/grad_norm": (
+        Alias("verl", "actor/grad_norm"),
+        Alias("TRL", "grad_norm"),
+        Alias("prime-rl", "optim/grad_norm"),
+    ),
+    "reward/mean": (
+        Alias("TRL", "reward"),
+        Alias("tinker-cookbook", "env/all/reward/total"),
+        Alias("verl", "critic/score/mean", "without responses that have no token"),
+    ),
     "response_length/mean": (
         Alias("verl", "response_length/mean"),
         Alias("TRL", "completions/mean_length"),

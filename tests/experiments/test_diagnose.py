@@ -14,10 +14,11 @@ from test_report import CHROMIUM, FLAGS, Parts
 
 from analysis.experiments.lag.ess_predicts_collapse import SIGNS
 from analysis.logs.diagnosis import diagnose
-from analysis.sweeps.early_warning import PEERS, Threshold, alerts, early, learned
+from analysis.sweeps.early_warning import early, learned
 from analysis.tables.committed import MANIFEST, Table
 from paper_figs.diagnosis import page
 from testbed.cli import main
+from testbed.diagnostics.peer_limits import PEERS, Threshold, alerts
 from testbed.logs.readers import read
 
 KL = "rollout_corr/kl_mu_pi_k1"

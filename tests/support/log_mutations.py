@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import torch
 from support import made_logs
 
-from analysis.logs.diagnosis import diagnose
+from analysis.logs.diagnosis import Diagnosis, diagnose
 from paper_figs.commands.diagnose import report
 from testbed.errors import UserError
-from testbed.logs.readers import read
+from testbed.logs.readers import read_any
+from testbed.logs.scalars import ScalarLog
 
 HOSTILE: tuple[Callable[[], Any], ...] = (
     lambda: None, lambda: True, lambda: -1, lambda: 0.5, lambda: 2**70, lambda: 10**400, lambda: 1e300,
@@ -42,7 +43,25 @@ def trl(folder: Path) -> None:
     pq.write_table(pa.table(table | {"advantage": [0.7, -0.7]}), folder / "completions_00007.parquet")
 
 
-FORMATS = made_logs.BOTH | made_logs.MU_ONLY | {"verl": verl, "trl": trl}
+def trl_scalars(folder: Path) -> None:
+    """Write the state of a trainer after three logged steps, as transformers does."""
+    from transformers import TrainerState
+
+    folder.mkdir(parents=True)
+    names = {"loss": 0.1, "reward": 0.5, "entropy": 1.0, "sampling/sampling_logp_difference/mean": 0.02}
+    state = TrainerState(global_step=3, log_history=[names | {"step": n} for n in (1, 2, 3)])
+    state.save_to_json(str(folder / "trainer_state.json"))
+
+
+def metrics_jsonl(folder: Path) -> None:
+    """Write four steps as verl's file logger does, and one with dots."""
+    names = {"actor/grad_norm": 1.0, "rollout_corr/kl": 0.002, "rollout_corr/rollout_is_eff_sample_size": 0.9}
+    rows = [{"step": n, "data": names} for n in range(4)]
+    made_logs._lines(folder / "run.jsonl", [*rows, {"step": 4, "data": {"rollout_corr.kl": 0.003}}])
+
+
+SCALARS = {"trl-scalars": trl_scalars, "metrics-jsonl": metrics_jsonl}
+FORMATS = made_logs.BOTH | made_logs.MU_ONLY | {"verl": verl, "trl": trl} | SCALARS
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -78,6 +97,10 @@ def damaged(path: Path, draw: random.Random) -> None:
              + data[at + 1:], data[:at] + data[at + draw.randrange(1, 50):])
         )  # fmt: skip
         path.write_bytes(data)
+    elif path.suffix == ".json":
+        held = json.loads(data)
+        changed(held, draw)
+        path.write_text(json.dumps(held, indent=2))
     elif path.suffix == ".jsonl":
         rows = [json.loads(line) for line in data.decode().split("\n") if line]
         changed(rows, draw)
@@ -91,6 +114,12 @@ def damaged(path: Path, draw: random.Random) -> None:
         changed(rows, draw)
         with contextlib.suppress(pa.ArrowException, TypeError, OverflowError, UnicodeError, ValueError):
             pq.write_table(pa.Table.from_pylist([row for row in rows if isinstance(row, dict)]), path)
+
+
+def diagnosed(folder: Path) -> Diagnosis:
+    """Return what a folder's log says; one objective is asked about tokens."""
+    log = read_any([folder])
+    return diagnose(log, None if isinstance(log, ScalarLog) else ["ppo_clip"])
 
 
 def tracebacks(folder: Path, trials: range) -> list[str]:
@@ -109,7 +138,7 @@ def tracebacks(folder: Path, trials: range) -> list[str]:
         try:
             damaged(target, draw)
             with contextlib.redirect_stdout(io.StringIO()):
-                result = diagnose(read([folder / name]), ["ppo_clip"])
+                result = diagnosed(folder / name)
                 report(result)
                 json.dumps(result.plain()).encode()
         except UserError as error:

@@ -1,4 +1,4 @@
-"""One reader per stack: which files are its own, and how they become the record.
+"""One reader per format: which files are its own, and how they become the record, or numbers by step.
 
 A module here holds a READER. Its docstring names the file of the stack that writes the format. Formats
 change: a reader takes fields by name, refuses what it does not know, and says what it left out or assumed.
@@ -17,6 +17,7 @@ from typing import Any
 from testbed.errors import UserError, unknown
 from testbed.logs import files
 from testbed.logs.record import Log, joined
+from testbed.logs.scalars import ScalarLog
 
 MALFORMED = (
     KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, RuntimeError,
@@ -29,14 +30,16 @@ class Reader:
     """How one stack's files are read.
 
     name: of the stack. writes: what it calls them. patterns: file names below a folder. keys: fields that
-    together only its rows have. read: from all files of one format to a Log.
+    together only its rows have. read: from all files of one format to a Log, or to a ScalarLog where the
+    format has no tokens. accepts: tells rows that `keys` do not, asked when nobody's keys fit.
     """
 
     name: str
     writes: str
     patterns: tuple[str, ...]
     keys: tuple[str, ...]
-    read: Callable[[Sequence[Path]], Log]
+    read: Callable[[Sequence[Path]], Log | ScalarLog]
+    accepts: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
 
 @cache
@@ -48,14 +51,24 @@ def readers() -> Mapping[str, Reader]:
 
 
 def read(paths: Sequence[Path], name: str = "") -> Log:
-    """Return files or folders as one log.
+    """Return files or folders as one log of tokens or texts; as `read_any`, and UserError for scalars."""
+    found = read_any(paths, name)
+    if isinstance(found, ScalarLog):
+        raise UserError(
+            f"{paths[0]} holds numbers by step of {found.source}, no tokens; `testbed diagnose` reads it."
+        )
+    return found
+
+
+def read_any(paths: Sequence[Path], name: str = "") -> Log | ScalarLog:
+    """Return files or folders as one log; scalars only where there are no tokens or texts.
 
     Args:
         paths: files, or folders that hold some.
         name: whose format; told from the files by default.
 
-    Raises UserError for a missing or empty path, an unknown name, files of no known format, and whatever a
-    reader refuses.
+    Raises UserError for a missing or empty path, an unknown name, files of no known format, scalars of two
+    formats, and whatever a reader refuses.
     """
     if name and name not in readers():
         raise unknown("log format", name, readers())
@@ -75,27 +88,33 @@ def read(paths: Sequence[Path], name: str = "") -> Log:
         raise UserError(
             f"None of {', '.join(passed[:5])} is a log that a reader knows: {', '.join(readers())}."
         )
-    log = joined([_told(readers()[each], some) for each, some in grouped.items()])
+    found = _joined([_told(readers()[each], some) for each, some in grouped.items()])
     left = f"{len(passed)} other files were not read: {', '.join(passed[:3])}{' …' if passed[3:] else ''}."
-    return replace(log, notes=(*log.notes, left)) if passed else log
+    return replace(found, notes=(*found.notes, left)) if passed else found
 
 
-def _told(reader: Reader, paths: Sequence[Path]) -> Log:
+def _joined(logs: Sequence[Log | ScalarLog]) -> Log | ScalarLog:
+    """Return logs of tokens as one, with a note on scalars beside them; scalars alone as they are."""
+    tokens = [log for log in logs if isinstance(log, Log)]
+    scalars = [log for log in logs if isinstance(log, ScalarLog)]
+    if not tokens:
+        if len(scalars) > 1:
+            raise UserError("These are scalars of two formats, two runs perhaps: give the files of one.")
+        return scalars[0]
+    log = joined(tokens)
+    said = (
+        f"Scalars of {each.source} lie beside the tokens; name their file to read them." for each in scalars
+    )
+    return replace(log, notes=(*log.notes, *said))
+
+
+def _told(reader: Reader, paths: Sequence[Path]) -> Log | ScalarLog:
     """Read files; a field that is missing or of another shape becomes one message."""
     try:
         return reader.read(paths)
     except UserError:
         raise
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        IndexError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-        RuntimeError,
-    ) as error:
+    except MALFORMED as error:
         what = (
             f"field {error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
         )
@@ -122,6 +141,9 @@ def recognized(path: Path) -> str:
     for reader in readers().values():
         if all(key in first for key in reader.keys):
             return reader.name
+    for reader in readers().values():
+        if reader.accepts(first):
+            return reader.name
     shown = ", ".join(map(str, list(first)[:8])) or "nothing"
     raise UserError(
         f"{path} has the fields {shown}, which no reader knows. {_nearest(first)}Name one with --format: "
@@ -131,7 +153,10 @@ def recognized(path: Path) -> str:
 
 def _nearest(first: Mapping[str, Any]) -> str:
     """Return which format shares most fields with a row, and the fields that are missing; "" where none."""
-    shared = {name: sum(key in first for key in reader.keys) for name, reader in readers().items()}
+    shared = {
+        name: sum(key in first for key in reader.keys) / len(reader.keys)
+        for name, reader in readers().items()
+    }
     best = max(shared, key=lambda name: shared[name])
     if not shared[best]:
         return ""

@@ -8,11 +8,12 @@ R = "testbed/logs/readers"
 READERS, TRAPS, CUT = (f"tests/unit/logs/test_{name}.py" for name in ("readers", "traps", "clip_report"))
 LIVE, PAGE = "tests/unit/adapters/test_live.py", "tests/experiments/test_diagnose.py"
 CHECKS, RATIOS = "tests/unit/logs/test_ratio_checks.py", "testbed/logs/ratio_checks.py"
-MALFORMED = "tests/unit/logs/test_malformed.py"
+MALFORMED, SCALARS = "tests/unit/logs/test_malformed.py", "tests/unit/logs/test_scalars.py"
 MEASURE, DOUBTS, WEIGH, ARRAYS = (
     f"testbed/logs/{name}.py" for name in ("measure", "sanity_checks", "clip_report", "arrays")
 )
-ALERTS, CALLBACK = "analysis/sweeps/early_warning.py", "testbed/adapters/trl_callback.py"
+ALERTS, LEARNED = "testbed/diagnostics/peer_limits.py", "analysis/sweeps/early_warning.py"
+CALLBACK = "testbed/adapters/trl_callback.py"
 
 MUTANTS = (
     Mutant("logs-prompt-tokens-in-the-mask", f"{R}/prime_rl.py", "mask=mask[first:],", "mask=np.ones(len(mask), dtype=bool)[first:],", f"{TRAPS} -k zero_and_padding"),
@@ -46,9 +47,14 @@ MUTANTS = (
     Mutant("logs-shift-named-backwards", RATIOS, "side = \"behind\" if best > 0", "side = \"behind\" if best < 0", f"{CHECKS} -k cause"),
     Mutant("logs-alert-on-the-wrong-side", ALERTS, "sign = 1.0 if threshold.below else -1.0", "sign = 1.0", f"{PAGE} -k since_when"),
     Mutant("logs-alert-silent-about-its-floor", ALERTS, "if not floor >= threshold.limit:", "if True:", f"{PAGE} -k floor_is_above"),
-    Mutant("logs-laboratory-limit-without-evidence", ALERTS, "if least.low <= most.high:", "if False:", f"{PAGE} -k laboratorys"),
+    Mutant("logs-laboratory-limit-without-evidence", LEARNED, "if least.low <= most.high:", "if False:", f"{PAGE} -k laboratorys"),
     Mutant("logs-callback-of-the-last-micro-batch", CALLBACK, "parts, self._parts = self._parts, []", "parts, self._parts = self._parts[-1:], []", f"{LIVE} -k joins"),
     Mutant("logs-callback-hears-the-anchor", CALLBACK, 'inputs.get("sampling_per_token_logps", logp_BT if old_BT is None else old_BT)', "logp_BT if old_BT is None else old_BT", f"{LIVE} -k joins"),
     Mutant("logs-names-that-mean-another-number", "testbed/adapters/live.py", "if alias.stack == stack and not alias.differs", "if alias.stack == stack", f"{LIVE} -k borrowed"),
+    Mutant("scalars-kl-of-the-other-trainer", f"{R}/trl_scalars.py", '"TRL async" if "ratio" in keys else "TRL"', '"TRL"', f"{SCALARS} -k async"),
+    Mutant("scalars-null-is-no-number", "testbed/logs/scalars.py", "    if value is None:\n        return math.nan", "    if value is None:\n        return None", f"{SCALARS} -k finite"),
+    Mutant("scalars-key-that-differs-first", "testbed/logs/scalars.py", "return (2 if known[key].differs else 1), known[key]", "return -1, known[key]", f"{SCALARS} -k callback"),
+    Mutant("scalars-last-alert-named", "testbed/logs/scalars.py", "key=lambda alert: alert.first)", "key=lambda alert: -alert.first)", f"{SCALARS} -k first_step"),
+    Mutant("scalars-nearest-by-count", f"{R}/__init__.py", "sum(key in first for key in reader.keys) / len(reader.keys)", "len(reader.keys)", f"{SCALARS} -k nearest"),
     Mutant("record-after-the-wrong-policy", "testbed/training/token_record.py", '"logp_pi": logp_BT,', '"logp_pi": batch.logp_mu_BT[place],', "tests/unit/training/test_token_record.py -k metrics"),
 )  # fmt: skip

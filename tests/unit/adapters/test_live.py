@@ -12,6 +12,7 @@ from testbed.adapters.live import live_metrics, names_of, verl_metrics
 from testbed.data.batch import Batch
 from testbed.diagnostics.ratios import ratio_metrics
 from testbed.errors import UserError
+from testbed.logs.readers import read_any
 
 
 def padded(name):
@@ -135,8 +136,13 @@ def test_a_whole_trl_run_logs_the_numbers_and_learns_the_same(tmp_path):
             assert row["testbed/ess_floor"] == pytest.approx(1 / 4)
             assert 0.25 <= row["testbed/ess_sequence"] <= 1 + 1e-6
         names.append({name for row in trainer.state.log_history for name in row})
+        trainer.state.save_to_json(str(tmp_path / str(heard) / "trainer_state.json"))
     assert torch.equal(*ends)
     assert {name for name in names[0] - names[1] if not name.startswith("testbed/")} == set()
+    log = read_any([tmp_path / "True" / "trainer_state.json"])  # what TRL's own loop and writer made
+    assert log.source == "TRL"
+    assert len(log.rows) == 2
+    assert {"reward/mean", "actor/grad_norm", "actor/clip_share", "rollout_corr/kl_mu_pi_k3"} <= set(log.keys)
 
 
 def test_other_trainers_are_refused():

@@ -1,0 +1,132 @@
+"""Limits on metrics that peers document, and what a run's rows by step say of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A limit: metric, where it warns (below or above), and who says so, with their own name for it."""
+
+    metric: str
+    limit: float
+    below: bool
+    source: str
+    key: str = ""
+    scale: str = ""
+    """log10 where means over steps are taken of logarithms."""
+
+
+PEERS = (
+    Threshold(
+        "rollout_corr/ess_kish_token_clamped", 0.3, True,
+        "verl, docs/algo/rollout_corr.md: 0.5 is good, 0.3 a warning",
+        "rollout_corr/rollout_is_eff_sample_size",
+    ),
+    Threshold(
+        "rollout_corr/ess_kish_sequence_clamped", 0.3, True,
+        "verl, docs/algo/rollout_corr.md, in sequence mode; there weighted by length",
+        "rollout_corr/rollout_is_eff_sample_size",
+    ),
+    Threshold(
+        "rollout_corr/rollout_is_mean", 0.5, True,
+        "verl, docs/algo/rollout_corr.md: mean weight below 0.5 or above 2", "rollout_corr/rollout_is_mean",
+    ),
+    Threshold(
+        "rollout_corr/chi2_token", 1.0, False, "verl, docs/algo/rollout_corr.md: warning line of its plot",
+        "rollout_corr/chi2_token",
+    ),
+    Threshold(
+        "rollout_corr/chi2_sequence", 1.0, False, "verl, docs/algo/rollout_corr.md: warning line of its plot",
+        "rollout_corr/chi2_seq",
+    ),
+    Threshold(
+        "rollout_corr/kl_mu_pi_k1", 0.01, False,
+        "Tinker's documentation, RL hyperparameters: training is stable below 0.01",
+        "optim/kl_sample_train_v1",
+    ),
+    Threshold(
+        "rollout_corr/kl_mu_pi_k2", 0.01, False,
+        "Tinker's documentation, RL hyperparameters: training is stable below 0.01",
+        "optim/kl_sample_train_v2",
+    ),
+    Threshold(
+        "token_mult_prob_error", 1.05, False,
+        "NeMo-RL, nemo_rl/algorithms/grpo.py: above 1.05 it plots the sample", "token_mult_prob_error",
+    ),
+)  # fmt: skip
+"""Limits that peers write down. PSIS's limit on Pareto-k depends on n and comes with the tails."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """What became of one threshold: since which step it is crossed, how often, and the worst value."""
+
+    threshold: Threshold
+    first: float
+    crossed: int
+    steps: int
+    worst: float
+    note: str = ""
+
+    @property
+    def fired(self) -> bool:
+        """Whether it was crossed at any step."""
+        return self.crossed > 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the alert as one row."""
+        side = "below" if self.threshold.below else "above"
+        return {
+            "metric": self.threshold.metric,
+            "warns": f"{side} {self.threshold.limit:.3g}",
+            "crossed": f"{self.crossed} of the {self.steps} steps with a value" if self.fired else "never",
+            "since step": f"{self.first:.0f}" if self.fired else "",
+            "worst": self.worst,
+            "their name": self.threshold.key,
+            "source": self.threshold.source + (f"; {self.note}" if self.note else ""),
+        }
+
+
+def alerts(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[Alert]:
+    """Return what became of every threshold whose metric the rows have; those that fired first."""
+    found = [alert for each in thresholds if (alert := _alert(rows, each)) is not None]
+    return sorted(found, key=lambda alert: not alert.fired)
+
+
+def _alert(rows: Sequence[Row], threshold: Threshold) -> Alert | None:
+    known = [
+        (row["step"], row[threshold.metric])
+        for row in rows
+        if not math.isnan(row.get(threshold.metric, math.nan))
+    ]
+    if not known:
+        return None
+    sign = 1.0 if threshold.below else -1.0
+    crossed = [(step, value) for step, value in known if sign * value < sign * threshold.limit]
+    worst = min((value for _, value in known), key=lambda value: sign * value)
+    return Alert(
+        threshold,
+        crossed[0][0] if crossed else math.nan,
+        len(crossed),
+        len(known),
+        worst,
+        _floor(rows, threshold),
+    )
+
+
+def _floor(rows: Sequence[Row], threshold: Threshold) -> str:
+    """Say where a sampled ESS of so few sequences cannot fall below the limit."""
+    if "/ess_" not in threshold.metric:
+        return ""
+    name = "rollout_corr/ess_floor" + ("" if "sequence" in threshold.metric else "_token")
+    floor = min((row[name] for row in rows if name in row), default=0.0)
+    if not floor >= threshold.limit:
+        return ""
+    return f"it can never fire: the smallest value of N sequences is 1/N = {floor:.2g}"

@@ -1,0 +1,255 @@
+"""A run's numbers by step, as a stack's own logger wrote them: mapped to our metrics, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from testbed.diagnostics.metric_aliases import ALIASES
+from testbed.diagnostics.peer_limits import PEERS, Alert, Threshold, alerts
+from testbed.errors import UserError, suggest
+from testbed.logs.record import whole
+
+Row = dict[str, Any]
+CALLBACK = {
+    "ess_sequence": "rollout_corr/ess_kish_sequence_raw",
+    "ess_floor": "rollout_corr/ess_floor",
+    "ess_token": "rollout_corr/ess_kish_token_raw",
+    "kl": "rollout_corr/kl_mu_pi_k3",
+    "ratio_mean": "ratio/mean",
+    "ratio_max": "ratio/max",
+    "pareto_k": "rollout_corr/pareto_k_sequence",
+}
+"""Short names that adapters.trl_callback logs behind PREFIX, and the metrics of docs/metrics.md they are."""
+PREFIX = "testbed/"
+LIMITS = (
+    *PEERS,
+    Threshold(
+        "rollout_corr/pareto_k_sequence", 0.7, False,
+        "Vehtari et al. (2024): above 0.7 at any N no mean of the weights is to be trusted",
+    ),
+)  # fmt: skip
+FINITE = ("loss", "grad_norm", "pg_loss", "policy_loss")
+"""Last parts of keys that are finite in every sound run."""
+LOWER = "exp of mean |log rho|: at most ours, by Jensen"
+BLIND = (
+    "A log of scalars has no tokens, so no ratios: tails, ages, what an objective cuts, a mask that is off "
+    "or mu and pi swapped cannot be seen in it. A log of tokens shows them."
+)
+HOW = {
+    "TRL": "TRL logs sampling/sampling_logp_difference with use_vllm; "
+    "DiagnosticsCallback(trainer, everything=True) logs ESS, KL and tails.",
+    "verl": "verl logs rollout_corr/* with actor_rollout_ref.rollout.calculate_log_probs=True.",
+}
+
+
+@dataclass(frozen=True)
+class Name:
+    """A stack's key read as our metric. differs: in what, "" for the same number. value: from its to ours."""
+
+    metric: str
+    differs: str = ""
+    value: Callable[[float], float] = float
+
+
+def names(stack: str) -> dict[str, Name]:
+    """Return what the keys of a stack are here, by key; of two metrics with one key the first one listed."""
+    found: dict[str, Name] = {}
+    for metric, known in ALIASES.items():
+        for alias in known:
+            if alias.stack == stack:
+                found.setdefault(alias.key, Name(metric, alias.differs))
+    if stack == "TRL":
+        found["sampling/sampling_logp_difference/mean"] = Name("token_mult_prob_error", LOWER, _exp)
+    if stack == "TRL async":
+        found = names("TRL") | found
+    return found
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))
+
+
+STACKS = tuple(
+    dict.fromkeys(("verl", "TRL", *(alias.stack for known in ALIASES.values() for alias in known)))
+)
+
+
+def read_as(key: str, known: Mapping[str, Name]) -> tuple[int, Name] | None:
+    """Return (rank, name) of a key, best rank 0: written by this project, the same number, one that differs.
+
+    A key with dots and no slash is read with slashes. None for a key that is not known.
+    """
+    key = key if "/" in key else key.replace(".", "/")
+    short = key.removeprefix(PREFIX)
+    if short != key:
+        return 0, Name(CALLBACK.get(short, short))
+    if key in known:
+        return (2 if known[key].differs else 1), known[key]
+    limited = key.startswith("rollout_corr/") or any(each.metric == key for each in LIMITS)
+    return (1, Name(key)) if limited and key in _OURS else None
+
+
+_OURS = {
+    *(each.metric for each in LIMITS),
+    *ALIASES,
+    "rollout_corr/ess_floor",
+    "rollout_corr/ess_floor_token",
+}
+
+
+@dataclass(frozen=True)
+class ScalarLog:
+    """Numbers by step.
+
+    source: the stack. rows: step and our metrics, ascending. keys: per metric the stack's key and how its
+    number differs. broken: per key of FINITE that is not finite somewhere: first such step, how many, of how
+    many. unread: keys that are no metric here.
+    """
+
+    source: str
+    rows: tuple[dict[str, float], ...]
+    keys: Mapping[str, tuple[str, str]]
+    broken: Mapping[str, tuple[float, int, int]] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def table(self) -> list[Row]:
+        """Return a row per metric: first, last, smallest and largest value, and the stack's name for it."""
+        found = []
+        for metric, (key, differs) in self.keys.items():
+            values = [row[metric] for row in self.rows if not math.isnan(row.get(metric, math.nan))]
+            if values:
+                shown: Row = {"metric": metric, "their name": key, "steps": len(values)}
+                shown |= {"first": values[0], "last": values[-1], "smallest": min(values)}
+                found.append(shown | {"largest": max(values), "differs": differs})
+        return found
+
+    def alerts(self) -> list[Alert]:
+        """Return what became of every limit that peers document for a metric here; fired ones first."""
+        found = []
+        for alert in alerts(self.rows, LIMITS):
+            key, differs = self.keys[alert.threshold.metric]
+            note = "; ".join(part for part in (alert.note, differs) if part)
+            found.append(replace(alert, note=note, threshold=replace(alert.threshold, key=key)))
+        return found
+
+
+def stack_of(keys: Iterable[str]) -> str:
+    """Return the stack that most keys belong to, "" where none is known to any."""
+    held = set(keys)
+    tables = {stack: names(stack) for stack in STACKS}
+    count = {stack: sum(read_as(key, known) is not None for key in held) for stack, known in tables.items()}
+    best = max(count, key=lambda stack: count[stack])
+    return best if count[best] else ""
+
+
+def scalar_log(
+    stack: str, entries: Iterable[tuple[str, Any, Mapping[str, Any]]], notes: Sequence[str] = ()
+) -> ScalarLog:
+    """Return entries (place, step, {key: value}) as a log; those of one step are joined, the last one wins.
+
+    Raises UserError for a step that is no whole number, and where no key is a metric here.
+    """
+    by_step: dict[int, dict[str, float]] = {}
+    for where, step, entry in entries:
+        at = whole(step, f"{where}: step")
+        if at is None:
+            raise UserError(f"{where}: step is missing; expected the optimizer step as a whole number.")
+        known = {str(key): number for key, value in entry.items() if (number := _number(value)) is not None}
+        by_step.setdefault(at, {}).update(known)
+    every = list(dict.fromkeys(key for row in by_step.values() for key in row if key != "step"))
+    chosen = _chosen(every, names(stack))
+    if not chosen:
+        raise nothing_known(every, stack)
+    rows = tuple(
+        {"step": float(step)}
+        | {metric: name.value(row[key]) for metric, (key, name) in chosen.items() if key in row}
+        for step, row in sorted(by_step.items())
+    )
+    taken = {key for key, _ in chosen.values()}
+    return ScalarLog(
+        stack,
+        rows,
+        {metric: (key, name.differs) for metric, (key, name) in chosen.items()},
+        _broken(by_step, every),
+        tuple(key for key in every if key not in taken),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def nothing_known(keys: Sequence[str], stack: str) -> UserError:
+    """Return the refusal of numbers that no stack is known to log."""
+    wanted = list(names(stack or "verl"))
+    near = next((said for key in keys[:50] if (said := suggest(key, wanted))), "")
+    return UserError(
+        f"None of the keys {', '.join(keys[:8]) or '(there are none)'} is a metric known here. The nearest "
+        f"format is {stack or 'verl'}'s, without {', '.join(wanted[:4])} or another of its {len(wanted)} "
+        f"names.{near} `testbed list metrics` has all of them."
+    )
+
+
+def _chosen(keys: Sequence[str], known: Mapping[str, Name]) -> dict[str, tuple[str, Name]]:
+    """Return the key that each metric is read from: of several the one with the best rank."""
+    ranked = [(found[0], key, found[1]) for key in keys if (found := read_as(key, known)) is not None]
+    chosen: dict[str, tuple[str, Name]] = {}
+    for _, key, name in sorted(ranked, key=lambda each: each[0]):
+        chosen.setdefault(name.metric, (key, name))
+    return chosen
+
+
+def _number(value: Any) -> float | None:
+    """Return a number, NaN for null (orjson writes it for NaN), None for what is no number."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _broken(
+    by_step: Mapping[int, Mapping[str, float]], keys: Sequence[str]
+) -> dict[str, tuple[float, int, int]]:
+    found = {}
+    for key in keys:
+        if key.replace(".", "/").rpartition("/")[2] in FINITE:
+            held = [(step, row[key]) for step, row in sorted(by_step.items()) if key in row]
+            lost = [step for step, value in held if not math.isfinite(value)]
+            if lost:
+                found[key] = (float(lost[0]), len(lost), len(held))
+    return found
+
+
+def verdict(log: ScalarLog, found: Sequence[Alert]) -> str:
+    """Return one line: healthy as far as scalars tell, undecided, or what to look at, why and since when.
+
+    Args:
+        log: a log of scalars.
+        found: its alerts.
+    """
+    if log.broken:
+        key, (first, many, of) = min(log.broken.items(), key=lambda each: each[1][0])
+        return f"Look at {key}: it is not finite at {many} of {of} logged steps, since step {first:.0f}."
+    fired = sorted((alert for alert in found if alert.fired), key=lambda alert: alert.first)
+    if fired:
+        one = fired[0]
+        limit, note = one.threshold, f"; {one.note}" if one.note else ""
+        more = f" {len(fired) - 1} more limits are crossed later or as early." if fired[1:] else ""
+        return (
+            f"Look at {limit.metric} (their {limit.key}): {'below' if limit.below else 'above'} "
+            f"{limit.limit:g} at {one.crossed} of {one.steps} steps, since step {one.first:.0f}, "
+            f"{one.worst:.3g} at worst ({limit.source}{note}).{more}"
+        )
+    able = [alert for alert in found if "never fire" not in alert.note]
+    if not able:
+        how = HOW.get(log.source.removesuffix(" async"), "")
+        return f"Undecided: no metric of the log has a limit that a peer documents. {how}".rstrip()
+    limits = f"{len(able)} limits that peers document were" if able[1:] else "one limit that applies was"
+    steps = f"the {limits} not crossed at {len(log.rows)} logged steps"
+    weak = "; one was compared with a lower bound alone" if any(LOWER in a.note for a in able) else ""
+    return f"Healthy as far as scalars tell: {steps}{weak}."

@@ -1,0 +1,186 @@
+"""Numbers by step of other stacks: read as their loggers write them, mapped, and judged at peers' limits."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from support import made_logs
+from support.log_mutations import trl
+
+from testbed.errors import UserError
+from testbed.logs.readers import read, read_any
+from testbed.logs.scalars import LIMITS, STACKS, names, verdict
+
+GRPO = {
+    "loss": 0.02, "grad_norm": 0.4, "learning_rate": 1e-6, "num_tokens": 512.0, "reward": 0.5,
+    "reward_std": 0.2, "rewards/exact/mean": 0.5, "completions/mean_length": 81.5, "kl": 0.001,
+    "entropy": 0.7, "clip_ratio/region_mean": 0.01, "clip_ratio/low_mean": 0.0, "epoch": 0.1,
+}  # fmt: skip
+VERL = {
+    "actor/entropy": 0.4, "actor/pg_loss": 0.01, "actor/grad_norm": 0.3, "actor/pg_clipfrac": 0.002,
+    "critic/score/mean": 0.6, "response_length/mean": 300.0, "rollout_corr/kl": 0.002,
+    "rollout_corr/k3_kl": 0.001, "rollout_corr/chi2_token": 0.01, "rollout_corr/chi2_seq": 0.3,
+    "rollout_corr/rollout_is_mean": 0.99, "rollout_corr/rollout_is_eff_sample_size": 0.98,
+    "training/global_step": 1, "perf/throughput": 1000.0,
+}  # fmt: skip
+
+
+def trainer_state(folder, rows):
+    """Write a checkpoint's state with transformers' own class, as TRL does."""
+    state = pytest.importorskip("transformers").TrainerState(global_step=len(rows), log_history=rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    state.save_to_json(str(folder / "trainer_state.json"))
+    return folder / "trainer_state.json"
+
+
+def verl_lines(path, rows):
+    """Write lines as verl's file logger does: NaN becomes null."""
+    made_logs._lines(path, [{"step": step, "data": row} for step, row in enumerate(rows, start=1)])
+    path.write_text(path.read_text().replace("NaN", "null"))
+    return path
+
+
+def said(log):
+    return verdict(log, log.alerts())
+
+
+def test_a_trainers_state_gives_our_metrics_by_step(tmp_path):
+    gap = "sampling/sampling_logp_difference/mean"
+    rows = [GRPO | {"step": n, gap: 0.01 * n} for n in (5, 10)]
+    rows += [{"eval_reward": 0.4, "step": 10}, {"train_runtime": 3.0, "train_loss": 0.1, "step": 10}]
+    log = read_any([trainer_state(tmp_path, rows)])
+    assert log.source == "TRL"
+    assert [row["step"] for row in log.rows] == [5, 10]
+    first = log.rows[0]
+    ours = {"reward/mean": 0.5, "actor/entropy": 0.7, "actor/grad_norm": 0.4, "val/kl_start_k3": 0.001}
+    assert {name: first[name] for name in ours} == ours
+    assert first["token_mult_prob_error"] == pytest.approx(math.exp(0.05))
+    assert log.keys["val/kl_start_k3"] == ("kl", "over the generated batch, to the reference model")
+    assert {"eval_reward", "learning_rate", "train_loss"} <= set(log.unread)
+    (row,) = [row for row in log.table() if row["metric"] == "token_mult_prob_error"]
+    assert (row["steps"], row["last"]) == (2, pytest.approx(math.exp(0.1)))
+
+
+def test_the_verdict_names_metric_limit_source_and_first_step(tmp_path):
+    gap = "sampling/sampling_logp_difference/mean"
+    rows = [GRPO | {"step": n, gap: 0.1 if n in (3, 4) else 0.01} for n in range(1, 6)]
+    log = read_any([trainer_state(tmp_path / "trl", rows)])
+    line = said(log)
+    assert line.startswith(f"Look at token_mult_prob_error (their {gap}): above 1.05 at 2 of 5 steps, since ")
+    assert "since step 3, 1.11 at worst (NeMo-RL" in line
+    assert "by Jensen" in line
+    rows = [VERL | {"rollout_corr/kl": 0.002 if n < 3 else 0.05} for n in range(5)]
+    rows[4] |= {"rollout_corr/rollout_is_eff_sample_size": 0.1}
+    line = said(read_any([verl_lines(tmp_path / "run.jsonl", rows)]))
+    assert (
+        "rollout_corr/kl_mu_pi_k1 (their rollout_corr/kl): above 0.01 at 2 of 5 steps, since step 4" in line
+    )
+    assert line.endswith("1 more limits are crossed later or as early.")
+
+
+def test_a_sound_log_is_healthy_and_one_without_limits_undecided(tmp_path):
+    log = read_any([verl_lines(tmp_path / "run.jsonl", [VERL] * 4)])
+    assert log.source == "verl"
+    assert log.rows[0]["rollout_corr/chi2_sequence"] == 0.3
+    limited = {alert.threshold.metric for alert in log.alerts()}
+    assert len(limited) == 5
+    assert said(log) == (
+        "Healthy as far as scalars tell: the 5 limits that peers document were not crossed at 4 logged steps."
+    )
+    near = GRPO | {"sampling/sampling_logp_difference/mean": 0.01}
+    log = read_any([trainer_state(tmp_path / "near", [near | {"step": 1}])])
+    assert said(log).startswith("Healthy as far as scalars tell: the one limit that applies was not crossed")
+    assert said(log).endswith("; one was compared with a lower bound alone.")
+    log = read_any([trainer_state(tmp_path / "trl", [GRPO | {"step": 1}])])
+    assert said(log).startswith("Undecided: no metric of the log has a limit that a peer documents. TRL logs")
+
+
+def test_a_loss_or_gradient_that_is_not_finite_comes_first(tmp_path):
+    """TRL's json writes NaN, verl's orjson null; a metric that is null now and then says nothing."""
+    lost = {"actor/grad_norm": math.nan, "rollout_corr/kl": 0.05}
+    log = read_any([verl_lines(tmp_path / "run.jsonl", [VERL, VERL, VERL | lost])])
+    assert said(log) == "Look at actor/grad_norm: it is not finite at 1 of 3 logged steps, since step 3."
+    rows = [GRPO | {"step": 1, "reward": None}, GRPO | {"step": 2, "grad_norm": math.inf}]
+    log = read_any([trainer_state(tmp_path / "trl", rows)])
+    assert "grad_norm: it is not finite at 1 of 2 logged steps, since step 2" in said(log)
+    assert [row["steps"] for row in log.table() if row["metric"] == "reward/mean"] == [1]
+
+
+def test_flat_lines_and_keys_with_dots_are_read_and_the_stack_is_told_by_its_keys(tmp_path):
+    rows = [{"step": n, "optim/kl_sample_train_v1": 0.02, "env/all/reward/total": 0.5} for n in (0, 1)]
+    made_logs._lines(tmp_path / "metrics.jsonl", [*rows, {"time/total": 3.0}])
+    log = read_any([tmp_path])
+    assert log.source == "tinker-cookbook"
+    assert "their optim/kl_sample_train_v1): above 0.01 at 2 of 2 steps, since step 0" in said(log)
+    assert log.notes == ("1 of 3 lines have no step: left out.",)
+    dotted = [{"step": 3, "rollout_corr.kl": 0.02, "actor.grad_norm": math.inf}]
+    made_logs._lines(tmp_path / "metrics.jsonl", dotted)
+    log = read_any([tmp_path / "metrics.jsonl"])
+    assert (log.source, log.rows[0]["rollout_corr/kl_mu_pi_k1"]) == ("verl", 0.02)
+    assert said(log).startswith("Look at actor.grad_norm")
+
+
+def test_a_kl_of_the_async_trainer_is_not_the_other_trainers(tmp_path):
+    log = read_any([trainer_state(tmp_path, [{"step": 1, "kl": 0.1, "ratio": 1.0, "entropy": 0.5}])])
+    assert log.source == "TRL async"
+    assert log.keys["rollout_corr/kl_mu_pi_k3"][0] == "kl"
+    assert "val/kl_start_k3" not in log.keys
+    assert log.rows[0]["actor/entropy"] == 0.5
+
+
+def test_numbers_of_our_callback_are_taken_before_those_of_the_stack(tmp_path):
+    ours = {
+        "testbed/kl": 0.3,
+        "testbed/pareto_k": 0.9,
+        "testbed/actor/entropy": 0.25,
+        "testbed/ess_floor": 0.1,
+    }
+    log = read_any([trainer_state(tmp_path, [GRPO | ours | {"step": n} for n in (1, 2)])])
+    assert log.rows[0]["rollout_corr/kl_mu_pi_k3"] == 0.3
+    assert log.rows[0]["actor/entropy"] == 0.25
+    assert "rollout_corr/pareto_k_sequence (their testbed/pareto_k): above 0.7 at 2 of 2 steps" in said(log)
+
+
+def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_path):
+    trainer_state(tmp_path / "checkpoint-2", [GRPO | {"step": n} for n in (1, 2)])
+    trainer_state(tmp_path / "checkpoint-10", [GRPO | {"step": n, "reward": 0.9} for n in (1, 2, 10)])
+    log = read_any([tmp_path])
+    assert [(row["step"], row["reward/mean"]) for row in log.rows] == [(1, 0.9), (2, 0.9), (10, 0.9)]
+    assert "2 files are one run" in log.notes[0]
+    trl(tmp_path / "completions")
+    log = read_any([tmp_path])
+    assert log.source == "TRL"
+    assert len(log.sequences) == 2
+    assert "Scalars of TRL lie beside the tokens" in log.notes[-1]
+    with pytest.raises(UserError, match="holds numbers by step of TRL, no tokens"):
+        read([tmp_path / "checkpoint-2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "message"),
+    [
+        ("trainer_state.json", {"global_step": 1, "epoch": 0.5}, "is trl-scalars, without log_history"),
+        ("trainer_state.json", {"global_step": 1, "log_history": []}, "log_history is empty"),
+        ("trainer_state.json", {"global_step": 1, "log_history": {"step": 1}}, "no list of objects"),
+        ("trainer_state.json", {"global_step": 1, "log_history": [{"kl": 1}]}, "log_history 1: step is mis"),
+        ("trainer_state.json", {"global_step": 1, "log_history": [{"step": 1, "rewrd": 1}]},
+         "nearest format is TRL's, without .* Did you mean 'reward'"),
+        ("a.jsonl", {"step": 1, "metrics": {}}, "nearest format is metrics-jsonl, without data"),
+        ("a.jsonl", {"step": 1, "data": [1]}, "data is a list, expected an object"),
+        ("a.jsonl", {"step": 1, "data": {"rollout_corr/k1": 1}}, "format is verl's, without rollout_corr/"),
+        ("a.jsonl", {"step": 1.5, "data": {"actor/entropy": 1}}, "expected a whole number"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_nearest_format_and_what_is_missing(name, held, message, tmp_path):
+    (tmp_path / name).write_text(json.dumps(held, indent=2 if name.endswith(".json") else None))
+    with pytest.raises(UserError, match=message):
+        read_any([tmp_path / name])
+
+
+def test_every_limit_can_be_reached_from_some_stack():
+    known = {name.metric for stack in STACKS for name in names(stack).values()}
+    own = {"rollout_corr/rollout_is_mean", "rollout_corr/pareto_k_sequence"}  # of verl, of our callback
+    twice = {"rollout_corr/ess_kish_sequence_clamped"}  # verl's key is read as the token's
+    assert {limit.metric for limit in LIMITS} <= known | own | twice
