@@ -55,8 +55,8 @@ def diagnose(
 ) -> None:
     """Say what a training log holds: ESS with floors, tails, KL, ages, what objectives cut, early warnings.
 
-    Reads prime-rl, NeMo-RL, slime and miles, SkyRL, open-instruct, Trinity, PipelineRL, TRL and verl logs,
-    and this bench's own record (`testbed run … record=tokens`); and scalars by step: TRL's
+    Reads prime-rl, NeMo-RL, slime and miles, SkyRL, open-instruct, Trinity, PipelineRL, TRL, verl and AReaL
+    logs, and this bench's own record (`testbed run … record=tokens`); and scalars by step: TRL's
     trainer_state.json, JSON lines of verl's file logger and of tinker-cookbook.
 
     Examples: testbed diagnose output/token_exports --html log.html

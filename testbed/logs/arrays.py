@@ -41,7 +41,8 @@ def tensors(log: Log) -> Tokens:
     for name, which in (("logp_mu", "the sampler's (mu)"), ("logp_pi", "the trainer's (pi)")):
         if not log.has(name):
             raise UserError(
-                f"{len(log.sequences) - log.some(name)} sequences have no log-probabilities of {which}."
+                f"{len(log.sequences) - log.some(name)} sequences of the {log.source} log have no "
+                f"log-probabilities of {which}."
             )
     known = [
         np.asarray(one.mask) & ~np.isnan(_of(one, "logp_mu")) & ~np.isnan(_of(one, "logp_pi"))

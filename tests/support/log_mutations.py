@@ -43,6 +43,17 @@ def trl(folder: Path) -> None:
     pq.write_table(pa.table(table | {"advantage": [0.7, -0.7]}), folder / "completions_00007.parquet")
 
 
+def areal(folder: Path) -> None:
+    """Write a task of two samples per version."""
+    for version in (0, 3):
+        rows = [
+            {"task_id": 7 + version, "sample_idx": n, "seqlen": 5, "prompt_len": 2, "head_version": 0,
+             "tail_version": version, "reward": float(n), "prompt": "q", "completion": f"a{n}"}
+            for n in range(2)
+        ]  # fmt: skip
+        made_logs._lines(folder / "rollout" / str(version) / f"{7 + version}.jsonl", rows)
+
+
 def trl_scalars(folder: Path) -> None:
     """Write the state of a trainer after three logged steps, as transformers does."""
     from transformers import TrainerState
@@ -61,7 +72,7 @@ def metrics_jsonl(folder: Path) -> None:
 
 
 SCALARS = {"trl-scalars": trl_scalars, "metrics-jsonl": metrics_jsonl}
-FORMATS = made_logs.BOTH | made_logs.MU_ONLY | {"verl": verl, "trl": trl} | SCALARS
+FORMATS = made_logs.BOTH | made_logs.MU_ONLY | {"verl": verl, "trl": trl, "areal": areal} | SCALARS
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:

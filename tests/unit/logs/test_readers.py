@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 from support import made_logs
+from support.log_mutations import areal
 from support.made_logs import BOTH, MU_ONLY, sequences
 
 from testbed.errors import UserError
+from testbed.logs.arrays import tensors
 from testbed.logs.readers import read, readers
 from testbed.logs.record import write
 
@@ -124,6 +126,29 @@ def test_verl_and_trl_give_text_rewards_and_groups(tmp_path):
     assert [one.scalar_advantage for one in log.sequences] == [0.7, -0.7]
     assert "exact, form" in " ".join(log.notes)
     assert len({one.group for one in log.sequences}) == 1
+
+
+def test_areal_gives_text_rewards_and_groups_and_names_what_it_lacks(tmp_path):
+    areal(tmp_path)
+    (tmp_path / "eval-rollout").mkdir()
+    path = tmp_path / "rollout" / "3" / "10.jsonl"
+    (tmp_path / "eval-rollout" / "1.jsonl").write_text(path.read_text())
+    log = read([tmp_path])
+    assert (log.source, log.steps) == ("AReaL", [0, 3])
+    assert [one.reward for one in log.sequences] == [0, 1, 0, 1]
+    assert [one.text for one in log.sequences[2:]] == [("q", "a0"), ("q", "a1")]
+    assert len({one.group for one in log.sequences}) == 2
+    said = " ".join(log.notes)
+    assert "AReaL's rollout files hold texts, rewards and versions, but no log-probabilities" in said
+    assert "1 files of eval-rollout were left out. 2 of 4 responses" in said
+    with pytest.raises(UserError, match="4 sequences of the AReaL log have no log-probabilities of the samp"):
+        tensors(log)
+    with pytest.raises(UserError, match="AReaL's evaluation; give files below rollout/"):
+        read([tmp_path / "eval-rollout" / "1.jsonl"])
+    row = json.loads(path.read_text().splitlines()[0])
+    path.write_text(json.dumps({k: v for k, v in row.items() if k != "completion"}) + "\n")
+    with pytest.raises(UserError, match="nearest format is areal, without completion"):
+        read([path])
 
 
 def test_pickles_are_refused_and_never_opened(tmp_path):

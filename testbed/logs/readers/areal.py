@@ -1,0 +1,62 @@
+"""AReaL: LOGS/EXPERIMENT/TRIAL/rollout/VERSION/TASK.jsonl, written with rollout.dump_to_file.
+
+Format: _dump_trajectory of areal/infra/workflow_executor.py (inclusionAI/AReaL 4aef98d8d): task_id,
+sample_idx, seqlen, prompt_len, head_version, tail_version, reward, prompt, completion. Texts, special tokens
+included, and versions of the weights, of a task's oldest and newest token. Neither tokens nor
+log-probabilities, which AReaL writes to no file: with --model and --behavior-model they are made of the text.
+The optimizer step is not written either: the newest version stands for it. Evaluation lies in eval-rollout
+and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from testbed.errors import UserError
+from testbed.logs import files
+from testbed.logs.readers import Reader
+from testbed.logs.record import Log, LoggedSequence, made, number, whole
+
+NOTE = (
+    "AReaL's rollout files hold texts, rewards and versions, but no log-probabilities; its step is not "
+    "written: the version of the newest token stands for it."
+)
+
+
+def read(paths: Sequence[Path]) -> Log:
+    """Return prompts and completions as text; a task is a group."""
+    kept = [path for path in paths if "eval-rollout" not in path.parts]
+    if not kept:
+        raise UserError(f"{paths[0]} is a rollout of AReaL's evaluation; give files below rollout/.")
+    notes, found, mixed = [NOTE], [], 0
+    if len(kept) < len(paths):
+        notes.append(f"{len(paths) - len(kept)} files of eval-rollout were left out.")
+    for path in kept:
+        for where, row in files.json_lines(path, notes):
+            step = whole(row["tail_version"], f"{where}: tail_version") or 0
+            mixed += (whole(row["head_version"], f"{where}: head_version") or 0) < step
+            found.append(
+                LoggedSequence(
+                    step=step,
+                    sample=f"{row['task_id']}/{row['sample_idx']}",
+                    group=f"{step}/{row['task_id']}",
+                    mask=np.zeros(0, dtype=bool),
+                    reward=number(row["reward"], f"{where}: reward"),
+                    text=(str(row["prompt"]), str(row["completion"])),
+                )
+            )
+    if mixed:
+        notes.append(f"{mixed} of {len(found)} responses are of tasks with tokens of several versions.")
+    return made("AReaL", found, notes)
+
+
+READER = Reader(
+    "areal",
+    "rollout/VERSION/TASK.jsonl",
+    ("*.jsonl",),
+    ("task_id", "sample_idx", "head_version", "tail_version", "completion"),
+    read,
+)
